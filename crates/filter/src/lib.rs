@@ -1,0 +1,1 @@
+//! What a plugin author needs: the filter trait, the request context, verdicts

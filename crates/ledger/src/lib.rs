@@ -1,0 +1,1 @@
+//! Who pays: keys, and where they are kept

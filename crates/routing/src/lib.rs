@@ -1,0 +1,1 @@
+//! Who answers: catalog, aliases, deployments

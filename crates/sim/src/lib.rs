@@ -1,0 +1,1 @@
+//! A provider to develop and test against

@@ -1,0 +1,226 @@
+//! The public error: the only thing a caller ever learns of a failure.
+//!
+//! One static table gives each code its HTTP status and `error.type`; dispatch,
+//! documentation and tests read the same table.
+
+use serde::{Deserialize, Serialize};
+use std::{borrow::Cow, fmt, time::Duration};
+
+macro_rules! error_codes {
+    ($($(#[$doc:meta])* $variant:ident = $name:literal, $status:literal, $kind:ident;)*) => {
+        /// The value of `error.code`. The specification fixes the first ten, the
+        /// gateway adds the others for faults that the specification leaves open.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+        #[serde(rename_all = "snake_case")]
+        pub enum ErrorCode { $($(#[$doc])* $variant,)* }
+
+        impl ErrorCode {
+            /// Every code, in the order of the table.
+            pub const ALL: &[Self] = &[$(Self::$variant,)*];
+
+            /// The code as it stands on the wire.
+            pub const fn as_str(self) -> &'static str {
+                match self { $(Self::$variant => $name,)* }
+            }
+
+            /// The HTTP status sent with this code unless the fault says otherwise.
+            pub const fn default_status(self) -> u16 {
+                match self { $(Self::$variant => $status,)* }
+            }
+
+            /// The `error.type` sent with this code at its default status.
+            pub const fn default_type(self) -> ErrorType {
+                match self { $(Self::$variant => ErrorType::$kind,)* }
+            }
+        }
+    };
+}
+
+error_codes! {
+    /// No supported credential header was sent.
+    MissingApiKey = "missing_api_key", 401, AuthenticationError;
+    /// The key is malformed, unknown, expired or revoked.
+    InvalidApiKey = "invalid_api_key", 401, AuthenticationError;
+    /// The key is valid but may not use the model or resource.
+    PermissionDenied = "permission_denied", 403, PermissionError;
+    /// The key has no credit left.
+    QuotaExhausted = "quota_exhausted", 402, BillingError;
+    /// Too many requests: slow down and try again.
+    RateLimitExceeded = "rate_limit_exceeded", 429, RateLimitError;
+    /// Temporary overload: try again soon.
+    ServiceUnavailable = "service_unavailable", 503, OverloadedError;
+    /// The input is too long for the model.
+    ContextLengthExceeded = "context_length_exceeded", 400, InvalidRequestError;
+    /// The request was blocked by a content policy.
+    ContentPolicyViolation = "content_policy_violation", 400, InvalidRequestError;
+    /// The requested model cannot be used: 404 unknown, 400 malformed or missing.
+    InvalidModel = "invalid_model", 404, NotFoundError;
+    /// Any other fault of a provider.
+    UpstreamError = "upstream_error", 502, ApiError;
+    /// No such path or resource.
+    NotFound = "not_found", 404, NotFoundError;
+    /// The path exists, the method does not.
+    MethodNotAllowed = "method_not_allowed", 405, InvalidRequestError;
+    /// The request is malformed or asks for what cannot be done.
+    InvalidRequest = "invalid_request", 400, InvalidRequestError;
+    /// The body (413) or the head (431) is over its limit.
+    RequestTooLarge = "request_too_large", 413, InvalidRequestError;
+    /// A fault of the gateway itself.
+    InternalError = "internal_error", 500, ApiError;
+}
+
+impl fmt::Display for ErrorCode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// The value of `error.type`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[expect(clippy::enum_variant_names, reason = "the names on the wire end so")]
+pub enum ErrorType {
+    /// The credential was missing or refused.
+    AuthenticationError,
+    /// The credential does not reach that far.
+    PermissionError,
+    /// There is no credit.
+    BillingError,
+    /// Too many requests.
+    RateLimitError,
+    /// Temporary overload.
+    OverloadedError,
+    /// The request must change before it can succeed.
+    InvalidRequestError,
+    /// What was asked for does not exist.
+    NotFoundError,
+    /// A fault on this side or behind it.
+    ApiError,
+}
+
+impl ErrorType {
+    /// The type as it stands on the wire.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::AuthenticationError => "authentication_error",
+            Self::PermissionError => "permission_error",
+            Self::BillingError => "billing_error",
+            Self::RateLimitError => "rate_limit_error",
+            Self::OverloadedError => "overloaded_error",
+            Self::InvalidRequestError => "invalid_request_error",
+            Self::NotFoundError => "not_found_error",
+            Self::ApiError => "api_error",
+        }
+    }
+}
+
+/// A failure as the caller sees it: composed by the gateway alone, never from
+/// a provider's text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PublicError {
+    /// The value of `error.code`.
+    pub code: ErrorCode,
+    /// The HTTP status.
+    pub status: u16,
+    /// The value of `error.message`, written for the person who reads the caller's log.
+    pub message: Cow<'static, str>,
+    /// When trying again can help: sent as `retry-after` and `retry-after-ms`.
+    pub retry_after: Option<Duration>,
+    /// Whether the same request, sent again, may succeed. `Some(false)` is sent as
+    /// `x-should-retry: false`; `None` leaves the question to the caller's client.
+    pub should_retry: Option<bool>,
+}
+
+impl PublicError {
+    /// How long a caller is asked to wait when nothing better is known.
+    pub const DEFAULT_RETRY_AFTER: Duration = Duration::from_secs(1);
+
+    /// An error with the status, type and retry advice that its code has in the table.
+    pub fn new(code: ErrorCode, message: impl Into<Cow<'static, str>>) -> Self {
+        let (retry_after, should_retry) = match code {
+            ErrorCode::RateLimitExceeded | ErrorCode::ServiceUnavailable => {
+                (Some(Self::DEFAULT_RETRY_AFTER), None)
+            }
+            ErrorCode::UpstreamError | ErrorCode::InternalError => (None, None),
+            _ => (None, Some(false)),
+        };
+        Self {
+            code,
+            status: code.default_status(),
+            message: message.into(),
+            retry_after,
+            should_retry,
+        }
+    }
+
+    /// A malformed request: 400 `invalid_request`.
+    pub fn invalid_request(message: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(ErrorCode::InvalidRequest, message)
+    }
+
+    /// The same error under another status.
+    #[must_use]
+    pub fn with_status(mut self, status: u16) -> Self {
+        self.status = status;
+        self
+    }
+
+    /// The same error, asking the caller to wait.
+    #[must_use]
+    pub fn with_retry_after(mut self, wait: Duration) -> Self {
+        self.retry_after = Some(wait);
+        self
+    }
+
+    /// The value of `error.type`: the code's own, unless the status tells a 4xx from a
+    /// 5xx apart for a code that has both (`upstream_error`), or a malformed model
+    /// name (400) from an unknown one (404).
+    pub const fn error_type(&self) -> ErrorType {
+        match (self.code, self.status) {
+            (ErrorCode::UpstreamError, 400..=499) | (ErrorCode::InvalidModel, 400) => {
+                ErrorType::InvalidRequestError
+            }
+            _ => self.code.default_type(),
+        }
+    }
+}
+
+impl fmt::Display for PublicError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}: {}", self.status, self.code, self.message)
+    }
+}
+
+impl std::error::Error for PublicError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_serde_name_of_every_code_is_the_name_on_the_wire() {
+        for code in ErrorCode::ALL {
+            let name = serde_json::to_string(code).unwrap();
+            assert_eq!(name, format!("\"{}\"", code.as_str()));
+        }
+    }
+
+    #[test]
+    fn an_upstream_error_takes_its_type_from_its_status() {
+        let fault = PublicError::new(ErrorCode::UpstreamError, "x");
+        assert_eq!(fault.error_type(), ErrorType::ApiError);
+        assert_eq!(
+            fault.with_status(422).error_type(),
+            ErrorType::InvalidRequestError
+        );
+    }
+
+    #[test]
+    fn what_trying_again_cannot_mend_says_so() {
+        for code in ErrorCode::ALL {
+            let fault = PublicError::new(*code, "x");
+            let lasting = fault.status < 500 && fault.status != 429;
+            assert_eq!(fault.should_retry == Some(false), lasting, "{code}");
+        }
+    }
+}

@@ -1,0 +1,19 @@
+//! The words that all parts of the gateway share: wire formats, error codes,
+//! token usage, identifiers and what a request asks for.
+//!
+//! This crate decides names and nothing else. It stands on `serde` alone, so
+//! that every other crate can speak with it.
+
+mod error;
+mod format;
+mod id;
+mod model;
+mod request;
+mod usage;
+
+pub use error::{ErrorCode, ErrorType, PublicError};
+pub use format::Format;
+pub use id::{KeyId, RequestId};
+pub use model::{Effort, ReasoningMode};
+pub use request::{MediaFacts, RequestFacts, RequestNeeds};
+pub use usage::Usage;

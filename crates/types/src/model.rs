@@ -1,0 +1,52 @@
+//! What a model is said to do.
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// How a model reasons (specification, section 2).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub enum ReasoningMode {
+    /// The model decides how much it thinks.
+    Adaptive,
+    /// Thinking is turned on with a budget.
+    Extended,
+    /// The provider's own default; the request is left alone.
+    ProviderDefault,
+    /// The model does not reason.
+    #[default]
+    None,
+}
+
+impl ReasoningMode {
+    /// The name in configuration and in `GET /v1/models`.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Adaptive => "adaptive",
+            Self::Extended => "extended",
+            Self::ProviderDefault => "provider_default",
+            Self::None => "none",
+        }
+    }
+}
+
+impl fmt::Display for ReasoningMode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// How hard a caller asks a model to think.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[expect(missing_docs, reason = "the names on the wire, from least to most")]
+pub enum Effort {
+    None,
+    Minimal,
+    Low,
+    Medium,
+    High,
+    Xhigh,
+    Max,
+}

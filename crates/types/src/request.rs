@@ -1,0 +1,65 @@
+//! What a request asks for, as far as the gateway looks.
+//!
+//! The wire crate fills these facts in one pass over the body; filters and
+//! routing decide on them and never see the body itself.
+
+use crate::Effort;
+
+/// What one pass over a request body found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RequestFacts {
+    /// The `model` field, unescaped. `None`: the field is absent.
+    pub model: Option<String>,
+    /// `stream: true`.
+    pub stream: bool,
+    /// Chat only: `stream_options.include_usage`, where given.
+    pub include_usage: Option<bool>,
+    /// The output limit in tokens: `max_tokens`, `max_completion_tokens` or
+    /// `max_output_tokens`. Where a chat request gives two, the larger.
+    pub output_limit: Option<u64>,
+    /// Chat only: `n`, how many answers are asked for; 1 where not given.
+    pub choices: u64,
+    /// The effort asked for: `reasoning_effort`, `reasoning.effort`, `output_config.effort`.
+    pub effort: Option<Effort>,
+    /// Messages only: `thinking.budget_tokens`.
+    pub thinking_budget: Option<u64>,
+    /// Responses only: `background: true`.
+    pub background: bool,
+    /// What the model must be able to do to answer.
+    pub needs: RequestNeeds,
+    /// Bytes of text in the body: what the model reads, apart from media.
+    pub text_bytes: u64,
+    /// Images, documents and sound.
+    pub media: MediaFacts,
+    /// Identifiers of things stored at a provider that the request names
+    /// (`previous_response_id`, `conversation`, item references, files, containers,
+    /// vector stores), unescaped.
+    pub stored_ids: Vec<String>,
+}
+
+/// What a model must be able to do to answer a request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RequestNeeds {
+    /// Tools are offered, or tool calls stand in the history.
+    pub tools: bool,
+    /// An image is in the input.
+    pub images: bool,
+    /// A document (PDF or other file) is in the input.
+    pub documents: bool,
+    /// Sound is in the input, or asked for.
+    pub audio: bool,
+    /// Reasoning is asked for by an effort or by a thinking budget.
+    pub reasoning: bool,
+    /// The answer must follow a JSON schema.
+    pub schema: bool,
+}
+
+/// Media in a request, told apart from text because a 20 MB image is not seven
+/// million tokens.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MediaFacts {
+    /// How many media parts.
+    pub parts: u64,
+    /// Bytes of base64 text in them.
+    pub bytes: u64,
+}

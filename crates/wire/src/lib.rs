@@ -1,0 +1,1 @@
+//! What is said: the three wire formats, peeking, event streams, usage, errors

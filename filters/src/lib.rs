@@ -1,0 +1,1 @@
+//! Plugin filters: one decision about a request per file
