@@ -1,1 +1,17 @@
-//! What a plugin author needs: the filter trait, the request context, verdicts
+//! What a plugin author needs, and no more: the [`Filter`] trait, the request as
+//! a filter sees it, and the verdicts that it can give.
+//!
+//! Nothing here knows Pingora, a store or a provider. The gateway drives the
+//! filters in the order of the configuration and fills in the [`Services`].
+
+mod context;
+mod endpoint;
+mod filter;
+mod kind;
+mod services;
+
+pub use context::{Head, RequestContext, Route, Secret};
+pub use endpoint::{Endpoint, EndpointInfo};
+pub use filter::{Filter, Pending, Resume, Verdict};
+pub use kind::{Built, FilterKind, SettingsFault, Wants, no_settings, settings};
+pub use services::{Catalog, KeyDirectory, KeyLookup, ModelHandle, ModelView, Services};

@@ -78,7 +78,6 @@ impl fmt::Display for ErrorCode {
 /// The value of `error.type`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-#[expect(clippy::enum_variant_names, reason = "the names on the wire end so")]
 pub enum ErrorType {
     /// The credential was missing or refused.
     AuthenticationError,

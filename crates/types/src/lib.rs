@@ -7,6 +7,7 @@
 mod error;
 mod format;
 mod id;
+mod identity;
 mod model;
 mod request;
 mod usage;
@@ -14,6 +15,7 @@ mod usage;
 pub use error::{ErrorCode, ErrorType, PublicError};
 pub use format::Format;
 pub use id::{KeyId, RequestId};
+pub use identity::{Allowance, Identity};
 pub use model::{Effort, ReasoningMode};
 pub use request::{MediaFacts, RequestFacts, RequestNeeds};
 pub use usage::Usage;

@@ -1,0 +1,95 @@
+//! The request as filters see it.
+
+use crate::{Endpoint, ModelHandle};
+use http::{HeaderMap, HeaderName, HeaderValue, Method};
+use std::{fmt, net::SocketAddr, sync::Arc};
+use tollgate_types::{Format, Identity, RequestFacts, RequestId};
+
+/// The head of the request as the caller sent it, borrowed from the connection.
+#[derive(Clone, Copy, Debug)]
+pub struct Head<'a> {
+    /// The method.
+    pub method: &'a Method,
+    /// The path, without the query.
+    pub path: &'a str,
+    /// The headers, untouched. What of them goes upstream is not decided here: the
+    /// gateway builds the upstream's head from an allow-list.
+    pub headers: &'a HeaderMap,
+}
+
+/// What is known of a request so far. Each filter reads what it needs and adds what it found.
+pub struct RequestContext {
+    /// The request's identifier, on every answer and in every log line.
+    pub id: RequestId,
+    /// The endpoint that was asked.
+    pub endpoint: Endpoint,
+    /// The caller's address, where the connection has one.
+    pub peer: Option<SocketAddr>,
+    /// The one credential of the request, normalized; taken by the `key` filter.
+    pub credential: Option<Secret>,
+    /// Who asks.
+    pub identity: Option<Arc<Identity>>,
+    /// What one pass over the body found; `None` before the body was read.
+    pub facts: Option<RequestFacts>,
+    /// Which model answers.
+    pub route: Option<Route>,
+    /// Headers to send to the provider, beyond those that the gateway sets itself.
+    pub upstream_headers: Vec<(HeaderName, HeaderValue)>,
+    /// Headers to put on the answer.
+    pub answer_headers: Vec<(HeaderName, HeaderValue)>,
+}
+
+impl RequestContext {
+    /// A request of which only the address is known.
+    pub fn new(id: RequestId, endpoint: Endpoint, peer: Option<SocketAddr>) -> Self {
+        Self {
+            id,
+            endpoint,
+            peer,
+            credential: None,
+            identity: None,
+            facts: None,
+            route: None,
+            upstream_headers: Vec::new(),
+            answer_headers: Vec::new(),
+        }
+    }
+
+    /// The caller's wire format, where the endpoint has one.
+    pub const fn format(&self) -> Option<Format> {
+        self.endpoint.format()
+    }
+}
+
+/// Which model answers a request.
+#[derive(Clone, Debug)]
+pub struct Route {
+    /// The model in the catalog of this request's configuration.
+    pub model: ModelHandle,
+    /// Its identifier, for logs, metrics and the `x-model` header.
+    pub model_id: Arc<str>,
+    /// Why this model, where the service chose it (`auto`).
+    pub reason: Option<&'static str>,
+}
+
+/// A text that must not be printed.
+#[derive(Clone)]
+pub struct Secret(Box<str>);
+
+impl Secret {
+    /// Hides a text.
+    pub fn new(text: impl Into<Box<str>>) -> Self {
+        Self(text.into())
+    }
+
+    /// The hidden text.
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(…)")
+    }
+}

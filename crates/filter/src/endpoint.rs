@@ -1,0 +1,172 @@
+//! The endpoints that callers see: one table for dispatch, discovery, documents and tests.
+
+use http::Method;
+use tollgate_types::Format;
+
+/// An endpoint of the public API, under the prefix `/v1`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Endpoint {
+    /// Status and discovery.
+    Status,
+    /// The models usable with the key.
+    Models,
+    /// One of them.
+    Model,
+    /// Chat completions.
+    ChatCompletions,
+    /// Responses.
+    Responses,
+    /// A response stored at a provider.
+    StoredResponse,
+    /// The input of a stored response.
+    StoredResponseInput,
+    /// Stops a stored response that is still being made.
+    CancelStoredResponse,
+    /// Messages.
+    Messages,
+    /// How many input tokens a messages request has.
+    CountTokens,
+}
+
+/// One row of the table of endpoints.
+#[derive(Debug)]
+pub struct EndpointInfo {
+    /// Which endpoint.
+    pub endpoint: Endpoint,
+    /// The methods that it answers; `GET` implies `HEAD` only where it is listed.
+    pub methods: &'static [Method],
+    /// The path, exact; `{id}` stands for one segment.
+    pub path: &'static str,
+    /// The wire format spoken here, where one is.
+    pub format: Option<Format>,
+    /// What it is for, in a few words.
+    pub purpose: &'static str,
+}
+
+impl Endpoint {
+    /// The table.
+    pub const TABLE: &[EndpointInfo] = &[
+        EndpointInfo {
+            endpoint: Self::Status,
+            path: Self::Status.path(),
+            format: Self::Status.format(),
+            methods: &[Method::GET, Method::HEAD],
+            purpose: "status and endpoint discovery",
+        },
+        EndpointInfo {
+            endpoint: Self::Models,
+            path: Self::Models.path(),
+            format: Self::Models.format(),
+            methods: &[Method::GET],
+            purpose: "the models usable with the key",
+        },
+        EndpointInfo {
+            endpoint: Self::Model,
+            path: Self::Model.path(),
+            format: Self::Model.format(),
+            methods: &[Method::GET],
+            purpose: "one of the models",
+        },
+        EndpointInfo {
+            endpoint: Self::ChatCompletions,
+            path: Self::ChatCompletions.path(),
+            format: Self::ChatCompletions.format(),
+            methods: &[Method::POST],
+            purpose: "chat completions",
+        },
+        EndpointInfo {
+            endpoint: Self::Responses,
+            path: Self::Responses.path(),
+            format: Self::Responses.format(),
+            methods: &[Method::POST],
+            purpose: "responses",
+        },
+        EndpointInfo {
+            endpoint: Self::StoredResponse,
+            path: Self::StoredResponse.path(),
+            format: Self::StoredResponse.format(),
+            methods: &[Method::GET, Method::DELETE],
+            purpose: "a stored response",
+        },
+        EndpointInfo {
+            endpoint: Self::StoredResponseInput,
+            path: Self::StoredResponseInput.path(),
+            format: Self::StoredResponseInput.format(),
+            methods: &[Method::GET],
+            purpose: "the input of a stored response",
+        },
+        EndpointInfo {
+            endpoint: Self::CancelStoredResponse,
+            path: Self::CancelStoredResponse.path(),
+            format: Self::CancelStoredResponse.format(),
+            methods: &[Method::POST],
+            purpose: "stop a stored response that is being made",
+        },
+        EndpointInfo {
+            endpoint: Self::Messages,
+            path: Self::Messages.path(),
+            format: Self::Messages.format(),
+            methods: &[Method::POST],
+            purpose: "messages",
+        },
+        EndpointInfo {
+            endpoint: Self::CountTokens,
+            path: Self::CountTokens.path(),
+            format: Self::CountTokens.format(),
+            methods: &[Method::POST],
+            purpose: "count the input tokens of a messages request",
+        },
+    ];
+
+    /// Whether a model answers here: the request has a body with a `model` in it.
+    pub const fn is_model_endpoint(self) -> bool {
+        matches!(
+            self,
+            Self::ChatCompletions | Self::Responses | Self::Messages | Self::CountTokens
+        )
+    }
+
+    /// The path, as the table has it; keys can be limited to endpoints by it.
+    pub const fn path(self) -> &'static str {
+        match self {
+            Self::Status => "/v1",
+            Self::Models => "/v1/models",
+            Self::Model => "/v1/models/{id}",
+            Self::ChatCompletions => "/v1/chat/completions",
+            Self::Responses => "/v1/responses",
+            Self::StoredResponse => "/v1/responses/{id}",
+            Self::StoredResponseInput => "/v1/responses/{id}/input_items",
+            Self::CancelStoredResponse => "/v1/responses/{id}/cancel",
+            Self::Messages => "/v1/messages",
+            Self::CountTokens => "/v1/messages/count_tokens",
+        }
+    }
+
+    /// The wire format spoken here, where one is.
+    pub const fn format(self) -> Option<Format> {
+        match self {
+            Self::Status | Self::Models | Self::Model => None,
+            Self::ChatCompletions => Some(Format::Chat),
+            Self::Responses
+            | Self::StoredResponse
+            | Self::StoredResponseInput
+            | Self::CancelStoredResponse => Some(Format::Responses),
+            Self::Messages | Self::CountTokens => Some(Format::Messages),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Endpoint;
+
+    #[test]
+    fn no_path_stands_twice() {
+        for row in Endpoint::TABLE {
+            let same = Endpoint::TABLE
+                .iter()
+                .filter(|other| other.path == row.path);
+            assert_eq!(same.count(), 1, "{row:?}");
+        }
+    }
+}

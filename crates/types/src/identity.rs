@@ -1,0 +1,37 @@
+//! Who asks: an API key as the request path sees it.
+
+use crate::KeyId;
+
+/// The holder of an active key. It carries no secret.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// The key's public identifier.
+    pub key: KeyId,
+    /// The label that its maker gave it.
+    pub name: String,
+    /// The plan that it was made with, where it has one.
+    pub plan: Option<String>,
+    /// The model groups that it may use.
+    pub groups: Allowance,
+    /// The endpoints that it may use, by path as in the table of endpoints.
+    pub endpoints: Allowance,
+}
+
+/// What a key may use of a set of names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Allowance {
+    /// Everything, now and later.
+    All,
+    /// These and no others.
+    Only(Vec<String>),
+}
+
+impl Allowance {
+    /// Whether `name` is among what is allowed.
+    pub fn admits(&self, name: &str) -> bool {
+        match self {
+            Self::All => true,
+            Self::Only(names) => names.iter().any(|allowed| allowed == name),
+        }
+    }
+}

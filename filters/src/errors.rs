@@ -1,0 +1,106 @@
+//! `errors`: has the last word on what an error says.
+//!
+//! That every error leaves in the one shape is the gateway's own work and cannot be
+//! turned off; here an operator may give a code words of the house ("top up at …").
+
+use serde::Deserialize;
+use serde_json::Value;
+use std::{borrow::Cow, collections::BTreeMap};
+use tollgate_filter::{
+    Built, Filter, FilterKind, RequestContext, Services, SettingsFault, Wants, settings,
+};
+use tollgate_types::{ErrorCode, PublicError};
+
+pub(crate) const KIND: FilterKind = FilterKind {
+    name: "errors",
+    summary: "Has the last word on what an error says.",
+    wants: Wants {
+        body: false,
+        answer: false,
+        error: true,
+    },
+    after: &[],
+    required: true,
+    build,
+};
+
+/// The settings of an entry in the configuration.
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Settings {
+    /// The message of a code, in place of the gateway's own.
+    messages: BTreeMap<ErrorCode, String>,
+}
+
+struct Errors {
+    messages: BTreeMap<ErrorCode, String>,
+}
+
+/// What the messages of these codes say differs from request to request, and agents
+/// read the numbers in them: no fixed text can stand for it.
+const COMPOSED: &[ErrorCode] = &[ErrorCode::ContextLengthExceeded, ErrorCode::InvalidRequest];
+
+fn build(value: &Value, _: &Services) -> Built {
+    let Settings { messages } = settings(value)?;
+    let faults: Vec<_> = messages
+        .iter()
+        .filter_map(|(code, text)| {
+            let message = if COMPOSED.contains(code) {
+                format!("the message of {code} is composed for each request and cannot be replaced")
+            } else if text.trim().is_empty() {
+                "a message cannot be empty".to_owned()
+            } else {
+                return None;
+            };
+            Some(SettingsFault {
+                path: format!("messages.{code}"),
+                message,
+            })
+        })
+        .collect();
+    if faults.is_empty() {
+        Ok(Box::new(Errors { messages }))
+    } else {
+        Err(faults)
+    }
+}
+
+impl Filter for Errors {
+    fn on_error(&self, _: &RequestContext, error: &mut PublicError) {
+        if let Some(text) = self.messages.get(&error.code) {
+            error.message = Cow::Owned(text.clone());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Scene, faults};
+    use tollgate_filter::Endpoint;
+
+    #[test]
+    fn the_operators_words_replace_ours_for_their_code_alone() {
+        let scene = Scene::new(Endpoint::Models, &[]);
+        let settings = r#"{"messages": {"quota_exhausted": "Top up at the desk."}}"#;
+        let told = |code| {
+            scene
+                .error(&KIND, settings, PublicError::new(code, "ours"))
+                .message
+        };
+        assert_eq!(told(ErrorCode::QuotaExhausted), "Top up at the desk.");
+        assert_eq!(told(ErrorCode::NotFound), "ours");
+    }
+
+    #[test]
+    fn an_unknown_code_and_a_composed_message_are_faults() {
+        let unknown = faults(&KIND, r#"{"messages": {"quota_gone": "x"}}"#);
+        assert!(unknown[0].message.contains("quota_gone"), "{unknown:?}");
+        let composed = faults(
+            &KIND,
+            r#"{"messages": {"invalid_request": "x", "not_found": " "}}"#,
+        );
+        let paths: Vec<&str> = composed.iter().map(|fault| fault.path.as_str()).collect();
+        assert_eq!(paths, ["messages.not_found", "messages.invalid_request"]);
+    }
+}

@@ -1,0 +1,360 @@
+//! `headers`: finds the one credential of a request and decides which headers pass.
+//!
+//! Whose credential it is belongs to `key`. Hop-by-hop and forwarding headers need no
+//! rule here: the heads that leave in either direction are built from what is allowed,
+//! never copied.
+
+use http::header::{AUTHORIZATION, CONTENT_TYPE};
+use http::{HeaderMap, HeaderName, HeaderValue};
+use serde::Deserialize;
+use serde_json::Value;
+use tollgate_filter::{
+    Built, Filter, FilterKind, Head, RequestContext, Secret, Services, SettingsFault, Verdict,
+    Wants, settings,
+};
+use tollgate_types::{ErrorCode, Format, PublicError};
+
+pub(crate) const KIND: FilterKind = FilterKind {
+    name: "headers",
+    summary: "Finds the one credential of a request and decides which headers pass.",
+    wants: Wants {
+        body: false,
+        answer: true,
+        error: false,
+    },
+    after: &[],
+    required: true,
+    build,
+};
+
+const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
+const VERSION: HeaderName = HeaderName::from_static("anthropic-version");
+const BETA: HeaderName = HeaderName::from_static("anthropic-beta");
+const OPENAI_BETA: HeaderName = HeaderName::from_static("openai-beta");
+
+/// Sent to a messages provider when the caller names no version (specification, section 9).
+const DEFAULT_VERSION: HeaderValue = HeaderValue::from_static("2023-06-01");
+
+/// The settings of an entry in the configuration.
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Settings {
+    /// Further request headers that go to providers as the caller sent them.
+    pass_to_provider: Vec<String>,
+    /// Further answer headers that go to callers as the provider sent them.
+    pass_to_caller: Vec<String>,
+    /// The values of `anthropic-beta` that may go to providers; all of them when absent.
+    anthropic_beta: Option<Vec<String>>,
+}
+
+struct Headers {
+    to_provider: Vec<HeaderName>,
+    to_caller: Vec<HeaderName>,
+    betas: Option<Vec<String>>,
+}
+
+/// Headers that carry a credential, an identity or the connection's own business: no
+/// setting lets them pass.
+const NEVER: &[&str] = &[
+    "authorization",
+    "x-api-key",
+    "api-key",
+    "cookie",
+    "set-cookie",
+    "proxy-authorization",
+    "forwarded",
+    "x-forwarded-for",
+    "x-forwarded-host",
+    "x-forwarded-proto",
+    "x-real-ip",
+    "via",
+    "host",
+    "connection",
+    "keep-alive",
+    "proxy-connection",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "content-length",
+    "content-encoding",
+    "accept-encoding",
+    "upgrade",
+    "expect",
+    "openai-organization",
+    "openai-project",
+    "anthropic-organization-id",
+    "x-request-id",
+    "request-id",
+];
+
+fn build(value: &Value, _: &Services) -> Built {
+    let settings: Settings = settings(value)?;
+    let mut faults = Vec::new();
+    let to_provider = names("pass_to_provider", &settings.pass_to_provider, &mut faults);
+    let to_caller = names("pass_to_caller", &settings.pass_to_caller, &mut faults);
+    if !faults.is_empty() {
+        return Err(faults);
+    }
+    Ok(Box::new(Headers {
+        to_provider,
+        to_caller,
+        betas: settings.anthropic_beta,
+    }))
+}
+
+fn names(setting: &str, texts: &[String], faults: &mut Vec<SettingsFault>) -> Vec<HeaderName> {
+    let mut names = Vec::with_capacity(texts.len());
+    for (place, text) in texts.iter().enumerate() {
+        let fault = match text.parse::<HeaderName>() {
+            Ok(name) if !NEVER.contains(&name.as_str()) => {
+                names.push(name);
+                continue;
+            }
+            Ok(name) => format!(
+                "{name} never passes: it carries a credential, an identity or the connection's own business"
+            ),
+            Err(_) => format!("{text:?} is not a header name"),
+        };
+        faults.push(SettingsFault {
+            path: format!("{setting}[{place}]"),
+            message: fault,
+        });
+    }
+    names
+}
+
+impl Filter for Headers {
+    fn on_request(&self, head: Head<'_>, request: &mut RequestContext) -> Verdict {
+        match credential(head.headers) {
+            Ok(credential) => request.credential = credential,
+            Err(error) => return error.into(),
+        }
+        self.collect_for_provider(head.headers, request);
+        Verdict::Continue
+    }
+
+    fn on_answer(&self, _: &RequestContext, upstream: Option<&HeaderMap>, answer: &mut HeaderMap) {
+        let Some(upstream) = upstream else { return };
+        if let Some(kind) = upstream.get(CONTENT_TYPE) {
+            answer.insert(CONTENT_TYPE, kind.clone());
+        }
+        for name in &self.to_caller {
+            for value in upstream.get_all(name) {
+                answer.append(name.clone(), value.clone());
+            }
+        }
+    }
+}
+
+impl Headers {
+    fn collect_for_provider(&self, headers: &HeaderMap, request: &mut RequestContext) {
+        let upstream = &mut request.upstream_headers;
+        match request.endpoint.format() {
+            Some(Format::Messages) => {
+                let version = headers.get(&VERSION).cloned().unwrap_or(DEFAULT_VERSION);
+                upstream.push((VERSION, version));
+                for value in headers.get_all(&BETA) {
+                    if let Some(value) = self.allowed_betas(value) {
+                        upstream.push((BETA, value));
+                    }
+                }
+            }
+            Some(Format::Chat | Format::Responses) => {
+                for value in headers.get_all(&OPENAI_BETA) {
+                    upstream.push((OPENAI_BETA, value.clone()));
+                }
+            }
+            None => {}
+        }
+        for name in &self.to_provider {
+            for value in headers.get_all(name) {
+                upstream.push((name.clone(), value.clone()));
+            }
+        }
+    }
+
+    /// What the operator lets pass of one `anthropic-beta` header, which is a list.
+    fn allowed_betas(&self, value: &HeaderValue) -> Option<HeaderValue> {
+        let Some(allowed) = &self.betas else {
+            return Some(value.clone());
+        };
+        let passing: Vec<&str> = value
+            .to_str()
+            .ok()?
+            .split(',')
+            .map(str::trim)
+            .filter(|beta| allowed.iter().any(|allowed| allowed == beta))
+            .collect();
+        if passing.is_empty() {
+            None
+        } else {
+            HeaderValue::from_str(&passing.join(",")).ok()
+        }
+    }
+}
+
+/// The one credential of a request, whichever of the two headers carries it.
+///
+/// Two headers that agree are one credential; two that disagree are refused, since
+/// whichever the gateway took, the other might be the one that was meant.
+fn credential(headers: &HeaderMap) -> Result<Option<Secret>, PublicError> {
+    let bearer = one_of(headers, &AUTHORIZATION)?
+        .map(bearer_token)
+        .transpose()?;
+    let api_key = one_of(headers, &API_KEY)?.map(visible_text).transpose()?;
+    match (bearer, api_key) {
+        (Some(bearer), Some(api_key)) if bearer != api_key => Err(two_credentials()),
+        (Some(key), _) | (None, Some(key)) => Ok(Some(Secret::new(key))),
+        (None, None) => Ok(None),
+    }
+}
+
+fn one_of<'a>(
+    headers: &'a HeaderMap,
+    name: &HeaderName,
+) -> Result<Option<&'a HeaderValue>, PublicError> {
+    let mut values = headers.get_all(name).iter();
+    match (values.next(), values.next()) {
+        (_, Some(_)) => Err(two_credentials()),
+        (first, None) => Ok(first),
+    }
+}
+
+/// The token of `Bearer <token>` (RFC 6750, section 2.1); the scheme's case is free.
+fn bearer_token(value: &HeaderValue) -> Result<&str, PublicError> {
+    let text = visible_text(value)?;
+    let (scheme, token) = text.split_once(' ').unwrap_or((text, ""));
+    if !scheme.eq_ignore_ascii_case("bearer") {
+        return Err(PublicError::new(
+            ErrorCode::InvalidApiKey,
+            "the Authorization header must read 'Bearer <API key>'",
+        ));
+    }
+    Ok(token.trim())
+}
+
+fn visible_text(value: &HeaderValue) -> Result<&str, PublicError> {
+    value
+        .to_str()
+        .map(str::trim)
+        .map_err(|_| PublicError::new(ErrorCode::InvalidApiKey, "the API key is not valid"))
+}
+
+fn two_credentials() -> PublicError {
+    PublicError::new(
+        ErrorCode::InvalidApiKey,
+        "two credentials in one request disagree: send the API key once, as \
+         'Authorization: Bearer <API key>' or as 'x-api-key: <API key>'",
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Scene, faults, refusal};
+    use tollgate_filter::Endpoint;
+
+    fn credential_of(pairs: &[(&'static str, &str)]) -> Result<Option<String>, PublicError> {
+        let mut scene = Scene::new(Endpoint::Models, pairs);
+        match scene.run(&KIND, "{}") {
+            Verdict::Continue => Ok(scene
+                .request
+                .credential
+                .as_ref()
+                .map(|key| key.expose().to_owned())),
+            other => Err(refusal(other)),
+        }
+    }
+
+    #[test]
+    fn both_forms_of_credential_come_to_the_same() {
+        let key = Ok(Some("sk-abc".to_owned()));
+        assert_eq!(credential_of(&[("authorization", "Bearer sk-abc")]), key);
+        assert_eq!(credential_of(&[("authorization", "bearer   sk-abc ")]), key);
+        assert_eq!(credential_of(&[("x-api-key", "sk-abc")]), key);
+        assert_eq!(
+            credential_of(&[("x-api-key", "sk-abc"), ("authorization", "Bearer sk-abc")]),
+            key
+        );
+        assert_eq!(credential_of(&[]), Ok(None));
+    }
+
+    #[test]
+    fn two_credentials_that_disagree_are_refused_and_said_to() {
+        for pairs in [
+            &[("x-api-key", "sk-a"), ("authorization", "Bearer sk-b")],
+            &[("x-api-key", "sk-a"), ("x-api-key", "sk-a")],
+            &[
+                ("authorization", "Bearer sk-a"),
+                ("authorization", "Bearer sk-b"),
+            ],
+        ] {
+            let error = credential_of(pairs).expect_err("refused");
+            assert_eq!(error.code, ErrorCode::InvalidApiKey);
+            assert!(error.message.contains("two credentials"), "{error}");
+        }
+    }
+
+    #[test]
+    fn another_scheme_is_refused_and_the_right_one_named() {
+        let error = credential_of(&[("authorization", "Basic abc")]).expect_err("refused");
+        assert_eq!(error.code, ErrorCode::InvalidApiKey);
+        assert!(error.message.contains("Bearer"), "{error}");
+    }
+
+    #[test]
+    fn a_messages_request_carries_version_and_betas_and_nothing_of_the_callers_identity() {
+        let mut scene = Scene::new(
+            Endpoint::Messages,
+            &[
+                ("anthropic-beta", "a-1, b-2,c-3"),
+                ("cookie", "session=1"),
+                ("x-forwarded-for", "10.0.0.1"),
+                ("x-trace", "t1"),
+            ],
+        );
+        let settings = r#"{"anthropic_beta": ["a-1", "c-3"], "pass_to_provider": ["x-trace"]}"#;
+        assert!(matches!(scene.run(&KIND, settings), Verdict::Continue));
+        let sent: Vec<String> = scene
+            .request
+            .upstream_headers
+            .iter()
+            .map(|(name, value)| format!("{name}: {}", value.to_str().unwrap()))
+            .collect();
+        assert_eq!(
+            sent,
+            [
+                "anthropic-version: 2023-06-01",
+                "anthropic-beta: a-1,c-3",
+                "x-trace: t1"
+            ]
+        );
+    }
+
+    #[test]
+    fn of_a_providers_head_only_what_is_allowed_reaches_the_caller() {
+        let scene = Scene::new(Endpoint::Messages, &[]);
+        let mut upstream = HeaderMap::new();
+        for (name, value) in [
+            ("content-type", "application/json"),
+            ("set-cookie", "provider=1"),
+            ("openai-organization", "org-1"),
+            ("x-cache", "hit"),
+        ] {
+            upstream.insert(name, HeaderValue::from_static(value));
+        }
+        let answer = scene.answer(&KIND, r#"{"pass_to_caller": ["x-cache"]}"#, Some(&upstream));
+        let names: Vec<&str> = answer.keys().map(HeaderName::as_str).collect();
+        assert_eq!(names, ["content-type", "x-cache"]);
+    }
+
+    #[test]
+    fn a_setting_that_would_leak_a_credential_is_a_fault() {
+        let faults = faults(
+            &KIND,
+            r#"{"pass_to_provider": ["x-a", "Cookie"], "pass_to_caller": ["ä"]}"#,
+        );
+        let paths: Vec<&str> = faults.iter().map(|fault| fault.path.as_str()).collect();
+        assert_eq!(paths, ["pass_to_provider[1]", "pass_to_caller[0]"]);
+    }
+}

@@ -1,0 +1,323 @@
+//! `model`: decides which model answers, and whether the key may use it.
+//!
+//! Which of the model's deployments answers is decided attempt by attempt, behind.
+
+use serde::Deserialize;
+use serde_json::Value;
+use std::sync::Arc;
+use tollgate_filter::{
+    Built, Catalog, Endpoint, Filter, FilterKind, Head, ModelView, RequestContext, Route, Services,
+    SettingsFault, Verdict, Wants, settings,
+};
+use tollgate_types::{ErrorCode, Format, Identity, PublicError, RequestFacts};
+
+pub(crate) const KIND: FilterKind = FilterKind {
+    name: "model",
+    summary: "Decides which model answers, and whether the key may use it.",
+    wants: Wants {
+        body: true,
+        answer: false,
+        error: false,
+    },
+    after: &["key"],
+    required: true,
+    build,
+};
+
+/// The settings of an entry in the configuration.
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Settings {
+    /// The model of requests that name none; without it they are refused.
+    default_model: Option<String>,
+}
+
+struct Model {
+    catalog: Arc<dyn Catalog>,
+    default_model: Option<String>,
+}
+
+fn build(value: &Value, services: &Services) -> Built {
+    let settings: Settings = settings(value)?;
+    let catalog = Arc::clone(&services.catalog);
+    if let Some(name) = &settings.default_model
+        && !catalog.is_auto(name)
+        && catalog.resolve(name).is_none()
+    {
+        return Err(vec![SettingsFault {
+            path: "default_model".to_owned(),
+            message: format!("{name:?} is not a model of the catalog"),
+        }]);
+    }
+    Ok(Box::new(Model {
+        catalog,
+        default_model: settings.default_model,
+    }))
+}
+
+impl Filter for Model {
+    fn on_request(&self, _: Head<'_>, request: &mut RequestContext) -> Verdict {
+        match self.decide(request) {
+            Ok(route) => {
+                request.route = Some(route);
+                Verdict::Continue
+            }
+            Err(error) => error.into(),
+        }
+    }
+}
+
+impl Model {
+    fn decide(&self, request: &RequestContext) -> Result<Route, PublicError> {
+        let (Some(facts), Some(identity), Some(format)) =
+            (&request.facts, &request.identity, request.format())
+        else {
+            // The gateway runs this filter on peeked requests of admitted keys alone.
+            return Err(PublicError::new(
+                ErrorCode::InternalError,
+                "the request was not read",
+            ));
+        };
+        refuse_what_is_not_served(facts)?;
+        let name = facts
+            .model
+            .as_deref()
+            .or(self.default_model.as_deref())
+            .ok_or_else(|| {
+                PublicError::new(ErrorCode::InvalidModel, "the field 'model' is missing")
+                    .with_status(400)
+            })?;
+        let needs = Needs {
+            endpoint: request.endpoint,
+            format,
+        };
+        if self.catalog.is_auto(name) {
+            self.choose(name, facts, identity, needs)
+        } else {
+            self.named(name, identity, needs)
+        }
+    }
+
+    fn named(&self, name: &str, identity: &Identity, needs: Needs) -> Result<Route, PublicError> {
+        let model = self.catalog.resolve(name).ok_or_else(|| {
+            PublicError::new(
+                ErrorCode::InvalidModel,
+                format!("the model '{}' does not exist: GET /v1/models lists those that this key can use", Shown(name)),
+            )
+        })?;
+        if !identity.groups.admits(model.group) {
+            return Err(PublicError::new(
+                ErrorCode::PermissionDenied,
+                format!("the API key may not use the model '{}'", model.id),
+            ));
+        }
+        needs.met_by(model)?;
+        Ok(Route {
+            model: model.handle,
+            model_id: Arc::clone(model.id),
+            reason: None,
+        })
+    }
+
+    fn choose(
+        &self,
+        name: &str,
+        facts: &RequestFacts,
+        identity: &Identity,
+        needs: Needs,
+    ) -> Result<Route, PublicError> {
+        let allowed = |model: ModelView<'_>| {
+            identity.groups.admits(model.group) && needs.met_by(model).is_ok()
+        };
+        let (model, reason) =
+            self.catalog.choose(facts, needs.format, &allowed).ok_or_else(|| {
+                PublicError::new(
+                    ErrorCode::InvalidModel,
+                    format!("'{}' finds no model that this key may use and that can answer this request", Shown(name)),
+                )
+            })?;
+        Ok(Route {
+            model: model.handle,
+            model_id: Arc::clone(model.id),
+            reason: Some(reason),
+        })
+    }
+}
+
+/// What the caller's endpoint asks of a model.
+#[derive(Clone, Copy)]
+struct Needs {
+    endpoint: Endpoint,
+    format: Format,
+}
+
+impl Needs {
+    fn met_by(self, model: ModelView<'_>) -> Result<(), PublicError> {
+        if self.endpoint == Endpoint::CountTokens {
+            if model.counts_tokens {
+                return Ok(());
+            }
+            return Err(PublicError::invalid_request(format!(
+                "no provider of the model '{}' counts tokens",
+                model.id
+            )));
+        }
+        if model.formats.contains(&self.format) {
+            return Ok(());
+        }
+        let formats: Vec<&str> = model.formats.iter().map(|format| format.as_str()).collect();
+        Err(PublicError::invalid_request(format!(
+            "the model '{}' does not speak the format '{}'; it speaks: {}",
+            model.id,
+            self.format,
+            formats.join(", ")
+        )))
+    }
+}
+
+/// What no model endpoint serves, whichever model is meant.
+fn refuse_what_is_not_served(facts: &RequestFacts) -> Result<(), PublicError> {
+    if facts.background {
+        return Err(PublicError::invalid_request(
+            "'background' is not supported: send it as false",
+        ));
+    }
+    if let Some(id) = facts.stored_ids.first() {
+        // Keys share provider credentials: an id is served only to the key that made it,
+        // and no key has made one that the gateway knows of.
+        return Err(PublicError::new(
+            ErrorCode::NotFound,
+            format!(
+                "'{}' does not exist or was not made with this API key",
+                Shown(id)
+            ),
+        ));
+    }
+    Ok(())
+}
+
+/// A caller's text in a message: printable and short.
+struct Shown<'a>(&'a str);
+
+impl std::fmt::Display for Shown<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        const LONGEST: usize = 80;
+        for (place, letter) in self.0.chars().enumerate() {
+            if place == LONGEST {
+                return f.write_str("…");
+            }
+            write!(f, "{}", letter.escape_debug())?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Scene, faults, identity, refusal};
+    use tollgate_types::Allowance;
+
+    fn scene(endpoint: Endpoint, model: Option<&str>) -> Scene {
+        let mut scene = Scene::new(endpoint, &[]);
+        scene.request.identity = Some(Arc::new(identity(Allowance::Only(vec!["opus".to_owned()]))));
+        scene.request.facts = Some(RequestFacts {
+            model: model.map(str::to_owned),
+            ..RequestFacts::default()
+        });
+        scene
+    }
+
+    #[test]
+    fn a_model_of_the_keys_groups_is_chosen() {
+        let mut scene = scene(Endpoint::Messages, Some("opus-1"));
+        assert!(matches!(scene.run(&KIND, "{}"), Verdict::Continue));
+        assert_eq!(
+            scene
+                .request
+                .route
+                .map(|route| route.model_id.to_string())
+                .as_deref(),
+            Some("opus-1")
+        );
+    }
+
+    #[test]
+    fn auto_chooses_among_what_the_key_may_use_and_says_why() {
+        let mut scene = scene(Endpoint::Messages, Some("auto"));
+        assert!(matches!(scene.run(&KIND, "{}"), Verdict::Continue));
+        let route = scene.request.route.expect("a route");
+        assert_eq!((&*route.model_id, route.reason), ("opus-1", Some("first")));
+    }
+
+    #[test]
+    fn each_way_of_not_getting_a_model_has_its_code() {
+        for (endpoint, model, code, status, word) in [
+            (
+                Endpoint::Messages,
+                None,
+                ErrorCode::InvalidModel,
+                400,
+                "'model' is missing",
+            ),
+            (
+                Endpoint::Messages,
+                Some("x\n1"),
+                ErrorCode::InvalidModel,
+                404,
+                "x\\n1",
+            ),
+            (
+                Endpoint::Messages,
+                Some("codex-1"),
+                ErrorCode::PermissionDenied,
+                403,
+                "codex-1",
+            ),
+            (
+                Endpoint::ChatCompletions,
+                Some("opus-1"),
+                ErrorCode::InvalidRequest,
+                400,
+                "speaks: messages",
+            ),
+            (
+                Endpoint::ChatCompletions,
+                Some("auto"),
+                ErrorCode::InvalidModel,
+                404,
+                "auto",
+            ),
+            (
+                Endpoint::CountTokens,
+                Some("opus-1"),
+                ErrorCode::InvalidRequest,
+                400,
+                "counts tokens",
+            ),
+        ] {
+            let error = refusal(scene(endpoint, model).run(&KIND, "{}"));
+            assert_eq!((error.code, error.status), (code, status), "{error}");
+            assert!(error.message.contains(word), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_default_model_serves_requests_that_name_none_and_must_exist() {
+        let mut scene = scene(Endpoint::Messages, None);
+        let settings = r#"{"default_model": "opus-1"}"#;
+        assert!(matches!(scene.run(&KIND, settings), Verdict::Continue));
+        let faults = faults(&KIND, r#"{"default_model": "nothing"}"#);
+        assert_eq!(faults[0].path, "default_model");
+    }
+
+    #[test]
+    fn what_another_key_may_have_stored_does_not_exist_for_this_one() {
+        let mut scene = scene(Endpoint::Messages, Some("opus-1"));
+        if let Some(facts) = &mut scene.request.facts {
+            facts.stored_ids.push("resp_1".to_owned());
+        }
+        let error = refusal(scene.run(&KIND, "{}"));
+        assert_eq!(error.code, ErrorCode::NotFound);
+    }
+}
