@@ -247,7 +247,10 @@ mod tests {
         let mut scene = scene(Endpoint::Messages, Some("auto"));
         assert!(matches!(scene.run(&KIND, "{}"), Verdict::Continue));
         let route = scene.request.route.expect("a route");
-        assert_eq!((&*route.model_id, route.reason), ("opus-1", Some("first")));
+        assert_eq!(
+            (&*route.model_id, route.reason.as_deref()),
+            ("opus-1", Some("first"))
+        );
     }
 
     #[test]

@@ -171,11 +171,11 @@ impl Catalog for TwoModels {
         _: &RequestFacts,
         _: Format,
         allowed: &dyn Fn(ModelView<'_>) -> bool,
-    ) -> Option<(ModelView<'_>, &'static str)> {
+    ) -> Option<(ModelView<'_>, String)> {
         [0, 1]
             .into_iter()
             .map(|place| self.view(place))
             .find(|view| allowed(*view))
-            .map(|view| (view, "first"))
+            .map(|view| (view, "first".to_owned()))
     }
 }

@@ -69,7 +69,7 @@ pub struct Route {
     /// Its identifier, for logs, metrics and the `x-model` header.
     pub model_id: Arc<str>,
     /// Why this model, where the service chose it (`auto`).
-    pub reason: Option<&'static str>,
+    pub reason: Option<String>,
 }
 
 /// A text that must not be printed.

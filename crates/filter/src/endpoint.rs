@@ -16,12 +16,6 @@ pub enum Endpoint {
     ChatCompletions,
     /// Responses.
     Responses,
-    /// A response stored at a provider.
-    StoredResponse,
-    /// The input of a stored response.
-    StoredResponseInput,
-    /// Stops a stored response that is still being made.
-    CancelStoredResponse,
     /// Messages.
     Messages,
     /// How many input tokens a messages request has.
@@ -82,27 +76,6 @@ impl Endpoint {
             purpose: "responses",
         },
         EndpointInfo {
-            endpoint: Self::StoredResponse,
-            path: Self::StoredResponse.path(),
-            format: Self::StoredResponse.format(),
-            methods: &[Method::GET, Method::DELETE],
-            purpose: "a stored response",
-        },
-        EndpointInfo {
-            endpoint: Self::StoredResponseInput,
-            path: Self::StoredResponseInput.path(),
-            format: Self::StoredResponseInput.format(),
-            methods: &[Method::GET],
-            purpose: "the input of a stored response",
-        },
-        EndpointInfo {
-            endpoint: Self::CancelStoredResponse,
-            path: Self::CancelStoredResponse.path(),
-            format: Self::CancelStoredResponse.format(),
-            methods: &[Method::POST],
-            purpose: "stop a stored response that is being made",
-        },
-        EndpointInfo {
             endpoint: Self::Messages,
             path: Self::Messages.path(),
             format: Self::Messages.format(),
@@ -134,9 +107,6 @@ impl Endpoint {
             Self::Model => "/v1/models/{id}",
             Self::ChatCompletions => "/v1/chat/completions",
             Self::Responses => "/v1/responses",
-            Self::StoredResponse => "/v1/responses/{id}",
-            Self::StoredResponseInput => "/v1/responses/{id}/input_items",
-            Self::CancelStoredResponse => "/v1/responses/{id}/cancel",
             Self::Messages => "/v1/messages",
             Self::CountTokens => "/v1/messages/count_tokens",
         }
@@ -147,10 +117,7 @@ impl Endpoint {
         match self {
             Self::Status | Self::Models | Self::Model => None,
             Self::ChatCompletions => Some(Format::Chat),
-            Self::Responses
-            | Self::StoredResponse
-            | Self::StoredResponseInput
-            | Self::CancelStoredResponse => Some(Format::Responses),
+            Self::Responses => Some(Format::Responses),
             Self::Messages | Self::CountTokens => Some(Format::Messages),
         }
     }

@@ -64,5 +64,5 @@ pub trait Catalog: Send + Sync {
         facts: &RequestFacts,
         format: Format,
         allowed: &dyn Fn(ModelView<'_>) -> bool,
-    ) -> Option<(ModelView<'_>, &'static str)>;
+    ) -> Option<(ModelView<'_>, String)>;
 }
