@@ -1,1 +1,3 @@
 //! What is said: the three wire formats, peeking, event streams, usage, errors
+
+pub mod json;
