@@ -16,6 +16,6 @@ pub use error::{ErrorCode, ErrorType, PublicError};
 pub use format::Format;
 pub use id::{KeyId, RequestId};
 pub use identity::{Allowance, Identity};
-pub use model::{Effort, ReasoningMode};
+pub use model::{Effort, ReasoningMode, Thinking};
 pub use request::{MediaFacts, RequestFacts, RequestNeeds};
 pub use usage::Usage;

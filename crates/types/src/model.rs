@@ -50,3 +50,16 @@ pub enum Effort {
     Xhigh,
     Max,
 }
+
+/// Whether a caller of the messages format asks a model to think: `thinking.type`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Thinking {
+    /// `enabled`: with a budget.
+    Enabled,
+    /// `adaptive`: as much as the model finds useful.
+    Adaptive,
+    /// `disabled`.
+    Disabled,
+    /// A word that is not known here: providers add ways.
+    Other,
+}

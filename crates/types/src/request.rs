@@ -3,7 +3,7 @@
 //! The wire crate fills these facts in one pass over the body; filters and
 //! routing decide on them and never see the body itself.
 
-use crate::Effort;
+use crate::{Effort, Thinking};
 
 /// What one pass over a request body found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -20,27 +20,30 @@ pub struct RequestFacts {
     /// Chat only: `n`, how many answers are asked for; 1 where not given.
     pub choices: u64,
     /// The effort asked for: `reasoning_effort`, `reasoning.effort`, `output_config.effort`.
+    /// Where two of them are given, the greater; `None` also for a level that is not known.
     pub effort: Option<Effort>,
+    /// Messages only: `thinking.type`.
+    pub thinking: Option<Thinking>,
     /// Messages only: `thinking.budget_tokens`.
     pub thinking_budget: Option<u64>,
     /// Responses only: `background: true`.
     pub background: bool,
     /// What the model must be able to do to answer.
     pub needs: RequestNeeds,
-    /// Bytes of text in the body: what the model reads, apart from media.
+    /// Bytes of text in the body, unescaped: what the model reads, apart from media.
     pub text_bytes: u64,
     /// Images, documents and sound.
     pub media: MediaFacts,
     /// Identifiers of things stored at a provider that the request names
     /// (`previous_response_id`, `conversation`, item references, files, containers,
-    /// vector stores), unescaped.
+    /// vector stores, prompts, skills), unescaped, each once.
     pub stored_ids: Vec<String>,
 }
 
 /// What a model must be able to do to answer a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RequestNeeds {
-    /// Tools are offered, or tool calls stand in the history.
+    /// Tools are offered, or tool calls or their results stand in the history.
     pub tools: bool,
     /// An image is in the input.
     pub images: bool,

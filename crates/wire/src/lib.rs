@@ -1,3 +1,4 @@
 //! What is said: the three wire formats, peeking, event streams, usage, errors
 
 pub mod json;
+pub mod peek;

@@ -1,0 +1,182 @@
+//! Reads a request body in one pass, without a tree: what it asks for
+//! ([`RequestFacts`]) and where the parts stand that may be edited ([`Spans`]).
+//!
+//! It decides whether a body is well-formed enough to act on: one JSON object, no
+//! key twice in any object that is read, the fields that the gateway itself acts
+//! on present and of the right type. What only the model's provider can judge
+//! (names of tools, ranges of temperatures, order of messages) is left to it.
+//!
+//! How text is measured: every string in the messages, the system prompt and the
+//! tools counts with its unescaped length; where JSON itself is shown to the model
+//! (tool schemas, the input of a tool call, the schema of an answer), keys and
+//! numbers count as well. Base64 payloads count as media, links as text,
+//! identifiers of stored things not at all.
+//!
+//! Integers are taken as plain digits alone: `1e3` and `5.0` are refused, because
+//! the gateway counts with them and the providers do not agree on what they are.
+
+mod error;
+mod keys;
+mod node;
+mod place;
+#[cfg(test)]
+mod tests;
+mod walk;
+
+pub use error::{ModelFault, PeekError};
+
+use crate::json::{Lexer, Span};
+use tollgate_types::{Format, RequestFacts};
+
+/// Bounds on what a peek takes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PeekLimits {
+    /// Nesting of containers, at most [`Lexer::MAX_DEPTH`].
+    pub depth: u8,
+    /// Keys in any one object that is read, the top level among them.
+    pub keys: usize,
+    /// Bytes of a key in an object that is read, unescaped.
+    pub key_bytes: usize,
+    /// Bytes of the model name, unescaped.
+    pub model_bytes: usize,
+    /// Identifiers of stored things.
+    pub stored_ids: usize,
+    /// Bytes of each of them, unescaped.
+    pub stored_id_bytes: usize,
+    /// Whether a body without `model` is refused. Off where the operator has set a
+    /// default model.
+    pub model_required: bool,
+}
+
+impl Default for PeekLimits {
+    fn default() -> Self {
+        Self {
+            depth: Lexer::MAX_DEPTH,
+            keys: 128,
+            key_bytes: 256,
+            model_bytes: 256,
+            stored_ids: 256,
+            stored_id_bytes: 256,
+            model_required: true,
+        }
+    }
+}
+
+/// Whether a body has been read to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// The top-level object is still open.
+    NeedMore,
+    /// The top-level object has ended; only white space may follow.
+    Complete,
+}
+
+/// What a peek found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Peeked {
+    /// What the request asks for.
+    pub facts: RequestFacts,
+    /// Where the parts stand that may be edited.
+    pub spans: Spans,
+}
+
+/// Where the parts of a body stand that the gateway may edit. Offsets count from the
+/// start of the body.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Spans {
+    /// The top-level object.
+    pub top: ObjectSpan,
+    /// The value of `model`.
+    pub model: Option<Span>,
+    /// The value of `stream`.
+    pub stream: Option<Span>,
+    /// The value of `max_tokens` (chat, messages), `null` included.
+    pub max_tokens: Option<Span>,
+    /// The value of `max_completion_tokens` (chat), `null` included.
+    pub max_completion_tokens: Option<Span>,
+    /// The value of `max_output_tokens` (responses), `null` included.
+    pub max_output_tokens: Option<Span>,
+    /// The value of `stream_options` (chat, responses), `null` included.
+    pub stream_options: Option<Span>,
+    /// The inside of `stream_options`, where it is an object.
+    pub stream_options_object: Option<ObjectSpan>,
+    /// The value of `stream_options.include_usage` (chat), `null` included.
+    pub include_usage: Option<Span>,
+    /// The value of the effort in the format's own place: `reasoning_effort`,
+    /// `reasoning.effort`, `output_config.effort`.
+    pub effort: Option<Span>,
+    /// The value of `thinking` (messages).
+    pub thinking: Option<Span>,
+    /// The value of `thinking.budget_tokens` (messages).
+    pub thinking_budget: Option<Span>,
+}
+
+/// Where a member can be put into an object.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ObjectSpan {
+    /// The offset after the opening brace.
+    pub inside: u64,
+    /// Whether the object has no members yet.
+    pub is_empty: bool,
+}
+
+/// Reads one request body, chunk by chunk.
+///
+/// ```
+/// use tollgate_types::Format;
+/// use tollgate_wire::peek::{PeekLimits, Peeker, Progress};
+///
+/// let mut peeker = Peeker::new(Format::Chat, &PeekLimits::default());
+/// let body = br#"{"model":"alpha-opus-4-8","messages":[],"stream":true}"#;
+/// assert_eq!(peeker.push(&body[..20])?, Progress::NeedMore);
+/// assert_eq!(peeker.push(&body[20..])?, Progress::Complete);
+/// let peeked = peeker.finish()?;
+/// assert_eq!(peeked.facts.model.as_deref(), Some("alpha-opus-4-8"));
+/// assert!(peeked.facts.stream);
+/// # Ok::<(), tollgate_wire::peek::PeekError>(())
+/// ```
+#[derive(Debug)]
+pub struct Peeker {
+    lexer: Lexer,
+    walk: walk::Walk,
+}
+
+impl Peeker {
+    /// A peeker for a request that asks for an answer in this format.
+    pub fn new(format: Format, limits: &PeekLimits) -> Self {
+        Self {
+            lexer: Lexer::with_max_depth(limits.depth),
+            walk: walk::Walk::new(format, limits),
+        }
+    }
+
+    /// A peeker for a request of the messages format that asks for a count of its
+    /// tokens alone: there `max_tokens` may be absent.
+    pub fn count_tokens(limits: &PeekLimits) -> Self {
+        let mut peeker = Self::new(Format::Messages, limits);
+        peeker.walk.output_limit_required = false;
+        peeker
+    }
+
+    /// Reads the next chunk of the body.
+    ///
+    /// # Errors
+    /// The body cannot be acted on. The peeker is of no more use then.
+    pub fn push(&mut self, chunk: &[u8]) -> Result<Progress, PeekError> {
+        self.lexer.feed(chunk, &mut self.walk)?;
+        Ok(if self.lexer.is_complete() {
+            Progress::Complete
+        } else {
+            Progress::NeedMore
+        })
+    }
+
+    /// Ends the body and hands over what was found.
+    ///
+    /// # Errors
+    /// The body is not complete, or lacks a field that it must have.
+    pub fn finish(mut self) -> Result<Peeked, PeekError> {
+        self.lexer.finish(&mut self.walk)?;
+        self.walk.finish()
+    }
+}

@@ -1,0 +1,132 @@
+//! Why a body cannot be acted on, and how its author is told.
+
+use crate::json::{JsonError, JsonErrorKind};
+use std::fmt::Write as _;
+use tollgate_types::{ErrorCode, PublicError};
+
+/// The status of a malformed `model`; an unknown one has another.
+const BAD_REQUEST: u16 = 400;
+
+/// Why a request body cannot be acted on.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PeekError {
+    /// The body is not JSON, or nested too deeply.
+    #[error(transparent)]
+    Json(#[from] JsonError),
+    /// The body is JSON, but no object.
+    #[error("the request body must be a JSON object")]
+    NotAnObject,
+    /// A key stands twice in an object that is read.
+    #[error("the key {key} is given twice (again at byte {at}); give it once")]
+    DuplicateKey {
+        /// The key: quoted, escaped and shortened.
+        key: String,
+        /// Where it stands for the second time.
+        at: u64,
+    },
+    /// An object that is read has too many keys.
+    #[error("an object has more than {limit} keys at byte {at}")]
+    TooManyKeys {
+        /// How many are allowed.
+        limit: usize,
+        /// Where the first stands that is too many.
+        at: u64,
+    },
+    /// A key of an object that is read is too long.
+    #[error("the key at byte {at} is longer than {limit} bytes")]
+    KeyTooLong {
+        /// How many bytes are allowed.
+        limit: usize,
+        /// Where the key stands.
+        at: u64,
+    },
+    /// The model is not named as it must be.
+    #[error("{0}")]
+    Model(ModelFault),
+    /// A field has a value that it cannot have.
+    #[error("'{field}' must be {wanted} (at byte {at})")]
+    Field {
+        /// The field's path.
+        field: &'static str,
+        /// What it must be.
+        wanted: &'static str,
+        /// Where its value stands.
+        at: u64,
+    },
+    /// A field is absent that must be there.
+    #[error("'{field}' is required: {wanted}")]
+    Missing {
+        /// The field's name.
+        field: &'static str,
+        /// What it must be.
+        wanted: &'static str,
+    },
+    /// The request names too many stored things.
+    #[error("the request names more than {limit} stored things (files, containers, responses …)")]
+    TooManyStoredIds {
+        /// How many are allowed.
+        limit: usize,
+    },
+    /// The identifier of a stored thing is too long.
+    #[error("the identifier at byte {at} is longer than {limit} bytes")]
+    StoredIdTooLong {
+        /// How many bytes are allowed.
+        limit: usize,
+        /// Where it stands.
+        at: u64,
+    },
+}
+
+/// What is wrong with the `model` of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ModelFault {
+    /// The field is absent.
+    #[error("'model' is required: the name of a model, as GET /v1/models lists them")]
+    Missing,
+    /// The field is no string.
+    #[error("'model' must be a string: the name of a model, as GET /v1/models lists them")]
+    NotAString,
+    /// The field is an empty string.
+    #[error("'model' must not be empty; GET /v1/models lists the models")]
+    Empty,
+    /// The name is longer than the given number of bytes.
+    #[error("'model' is longer than {0} bytes; GET /v1/models lists the models")]
+    TooLong(usize),
+}
+
+impl PeekError {
+    /// The longest piece of the caller's text that is echoed, in characters.
+    const ECHO: usize = 40;
+
+    /// Names a key that was given twice: quoted, escaped and shortened.
+    pub(super) fn duplicate(key: &str, at: u64) -> Self {
+        let mut shown = String::from("\"");
+        for character in key.chars().take(Self::ECHO) {
+            let _ = write!(shown, "{}", character.escape_default());
+        }
+        let cut = key.chars().nth(Self::ECHO).is_some();
+        shown.push_str(if cut { "…\"" } else { "\"" });
+        Self::DuplicateKey { key: shown, at }
+    }
+
+    /// The error as the caller sees it.
+    pub fn public(&self) -> PublicError {
+        let message = match self {
+            Self::Model(fault) => {
+                return PublicError::new(ErrorCode::InvalidModel, fault.to_string())
+                    .with_status(BAD_REQUEST);
+            }
+            Self::Json(fault) if matches!(fault.kind, JsonErrorKind::TooDeep(_)) => {
+                format!("The request body is {fault}.")
+            }
+            Self::Json(fault) => format!("The request body is not valid JSON: {fault}."),
+            other => {
+                let text = other.to_string();
+                let mut rest = text.chars();
+                let first = rest.next().map(|c| c.to_ascii_uppercase());
+                first.into_iter().chain(rest).chain(['.']).collect()
+            }
+        };
+        PublicError::invalid_request(message)
+    }
+}

@@ -1,0 +1,306 @@
+//! Which keys mean what, and where: the shapes of the three formats as far as the
+//! gateway reads them. One table per kind of object.
+
+use tollgate_types::Format;
+
+/// The object or array around a value, as far as it matters to its keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    /// An array; its elements are all of one slot.
+    Array,
+    /// The body itself.
+    Top,
+    /// A message, an item, a content part or anything else within them.
+    Node,
+    /// The same, directly in `input` or in a list of skills: its `id` may be all it has.
+    Item,
+    /// What holds a payload or a link to one: `image_url`, `input_audio`, `file` …
+    Payload,
+    /// Messages: the `source` of an image or a document.
+    Source,
+    /// A tool, or a part of one.
+    Tool,
+    StreamOptions,
+    Reasoning,
+    Thinking,
+    OutputConfig,
+    TextConfig,
+    AnswerFormat,
+    /// An object that matters for its `id` alone.
+    Reference,
+    /// Messages: the container, with the skills loaded into it.
+    Container,
+    /// Responses: a prompt template stored at the provider.
+    Prompt,
+}
+
+/// What a value means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Slot {
+    /// Nothing to the gateway, whatever is within.
+    Ignored,
+    /// JSON that the model reads as JSON.
+    Json,
+    /// Text, a node, or an array of these.
+    Content,
+    /// The same, in the list of a responses request's items.
+    Item,
+    /// The list of messages.
+    Messages,
+    /// A responses request's text or list of items.
+    Input,
+    /// Messages of the past that are calls of tools.
+    ToolCalls,
+    /// The `type` of a node.
+    Type,
+    /// The `role` of a message.
+    Role,
+    /// The `id` of an item.
+    ItemId,
+    /// A payload: base64 or an object that holds it.
+    Payload(Medium),
+    /// A link that may be a `data:` URL, or an object that holds one.
+    Link(Medium),
+    /// A payload of which the `type` beside it says whether it is text.
+    MaybePayload,
+    /// Messages: an object that holds a payload, a link or text.
+    Source,
+    /// The identifier of something stored at the provider, or several.
+    StoredId,
+    /// The same, or an object that has it as its `id`.
+    Reference,
+    Container,
+    Skills,
+    Prompt,
+    /// Tools, a tool or a part of one.
+    Tool,
+    /// The list of the tools that are offered.
+    Tools,
+    Model,
+    Stream,
+    Limit(Limit),
+    Choices,
+    StreamOptions,
+    IncludeUsage,
+    Reasoning,
+    Effort(EffortField),
+    Thinking,
+    ThinkingType,
+    ThinkingBudget,
+    OutputConfig,
+    TextConfig,
+    AnswerFormat,
+    AnswerFormatType,
+    Modalities,
+    AudioOutput,
+    Background,
+}
+
+/// What a payload is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Medium {
+    Image,
+    Document,
+    Audio,
+    Other,
+}
+
+/// The fields that limit the output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Limit {
+    Tokens,
+    CompletionTokens,
+    OutputTokens,
+}
+
+impl Limit {
+    pub(super) const fn field(self) -> &'static str {
+        match self {
+            Self::Tokens => "max_tokens",
+            Self::CompletionTokens => "max_completion_tokens",
+            Self::OutputTokens => "max_output_tokens",
+        }
+    }
+}
+
+/// The fields that ask for an effort.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum EffortField {
+    /// Chat.
+    ReasoningEffort,
+    /// Responses; in chat some providers know it too.
+    Reasoning,
+    /// Messages.
+    OutputConfig,
+}
+
+impl EffortField {
+    pub(super) const fn field(self) -> &'static str {
+        match self {
+            Self::ReasoningEffort => "reasoning_effort",
+            Self::Reasoning => "reasoning.effort",
+            Self::OutputConfig => "output_config.effort",
+        }
+    }
+
+    /// Whether this is where the format itself has the effort.
+    pub(super) const fn is_of(self, format: Format) -> bool {
+        matches!(
+            (self, format),
+            (Self::ReasoningEffort, Format::Chat)
+                | (Self::Reasoning, Format::Responses)
+                | (Self::OutputConfig, Format::Messages)
+        )
+    }
+}
+
+impl Place {
+    /// What the value of a key means here.
+    pub(super) fn slot(self, format: Format, key: &[u8]) -> Slot {
+        match self {
+            Self::Array => Slot::Ignored,
+            Self::Top => top(format, key),
+            Self::Node => node(format, key),
+            Self::Item => match key {
+                b"id" | b"skill_id" => Slot::ItemId,
+                _ => node(format, key),
+            },
+            Self::Payload => payload(key),
+            Self::Source => source(key),
+            Self::Tool => tool(key),
+            Self::StreamOptions => match (format, key) {
+                (Format::Chat, b"include_usage") => Slot::IncludeUsage,
+                _ => Slot::Ignored,
+            },
+            Self::Reasoning => match key {
+                b"effort" => Slot::Effort(EffortField::Reasoning),
+                _ => Slot::Ignored,
+            },
+            Self::Thinking => match key {
+                b"type" => Slot::ThinkingType,
+                b"budget_tokens" => Slot::ThinkingBudget,
+                _ => Slot::Ignored,
+            },
+            Self::OutputConfig => match key {
+                b"effort" => Slot::Effort(EffortField::OutputConfig),
+                b"format" => Slot::AnswerFormat,
+                _ => Slot::Ignored,
+            },
+            Self::TextConfig => match key {
+                b"format" => Slot::AnswerFormat,
+                _ => Slot::Ignored,
+            },
+            Self::AnswerFormat => match key {
+                b"type" => Slot::AnswerFormatType,
+                b"schema" | b"json_schema" => Slot::Json,
+                _ => Slot::Ignored,
+            },
+            Self::Reference => match key {
+                b"id" => Slot::StoredId,
+                _ => Slot::Ignored,
+            },
+            Self::Container => match key {
+                b"id" => Slot::StoredId,
+                b"skills" => Slot::Skills,
+                _ => Slot::Ignored,
+            },
+            Self::Prompt => match key {
+                b"id" => Slot::StoredId,
+                b"variables" => Slot::Content,
+                _ => Slot::Ignored,
+            },
+        }
+    }
+}
+
+fn top(format: Format, key: &[u8]) -> Slot {
+    match (format, key) {
+        (_, b"model") => Slot::Model,
+        (_, b"stream") => Slot::Stream,
+        (_, b"tools") | (Format::Chat, b"functions") => Slot::Tools,
+
+        (Format::Chat, b"messages") => Slot::Messages,
+        (Format::Chat, b"max_tokens") => Slot::Limit(Limit::Tokens),
+        (Format::Chat, b"max_completion_tokens") => Slot::Limit(Limit::CompletionTokens),
+        (Format::Chat, b"n") => Slot::Choices,
+        (Format::Chat, b"reasoning_effort") => Slot::Effort(EffortField::ReasoningEffort),
+        (Format::Chat, b"response_format") => Slot::AnswerFormat,
+        (Format::Chat, b"modalities") => Slot::Modalities,
+        (Format::Chat, b"audio") => Slot::AudioOutput,
+        (Format::Chat, b"prediction") => Slot::Content,
+        (Format::Chat | Format::Responses, b"stream_options") => Slot::StreamOptions,
+        (Format::Chat | Format::Responses, b"reasoning") => Slot::Reasoning,
+
+        (Format::Responses, b"input") => Slot::Input,
+        (Format::Responses, b"instructions") => Slot::Content,
+        (Format::Responses, b"max_output_tokens") => Slot::Limit(Limit::OutputTokens),
+        (Format::Responses, b"text") => Slot::TextConfig,
+        (Format::Responses, b"background") => Slot::Background,
+        (Format::Responses, b"previous_response_id" | b"conversation") => Slot::Reference,
+        (Format::Responses, b"prompt") => Slot::Prompt,
+
+        (Format::Messages, b"messages") => Slot::Messages,
+        (Format::Messages, b"system") => Slot::Content,
+        (Format::Messages, b"max_tokens") => Slot::Limit(Limit::Tokens),
+        (Format::Messages, b"thinking") => Slot::Thinking,
+        (Format::Messages, b"output_config") => Slot::OutputConfig,
+        (Format::Messages, b"output_format") => Slot::AnswerFormat,
+        (Format::Messages, b"container") => Slot::Container,
+        _ => Slot::Ignored,
+    }
+}
+
+fn node(format: Format, key: &[u8]) -> Slot {
+    match (format, key) {
+        (_, b"type") => Slot::Type,
+        (_, b"role") => Slot::Role,
+        (_, b"tools") => Slot::Tools,
+        (_, b"file_id" | b"container_id") => Slot::StoredId,
+        (Format::Messages, b"source") => Slot::Source,
+        // A tool call of messages, and a tool search of responses.
+        (Format::Messages, b"input") | (Format::Responses, b"arguments") => Slot::Json,
+        (Format::Messages, _) => Slot::Content,
+
+        (_, b"image_url") => Slot::Link(Medium::Image),
+        (_, b"file_url" | b"document_url") => Slot::Link(Medium::Document),
+        (_, b"audio_url") => Slot::Link(Medium::Audio),
+        (_, b"video_url") => Slot::Link(Medium::Other),
+        (_, b"input_audio") => Slot::Payload(Medium::Audio),
+        (_, b"file_data") => Slot::Payload(Medium::Document),
+        (Format::Chat, b"file") => Slot::Payload(Medium::Document),
+        (Format::Chat, b"tool_calls" | b"function_call") => Slot::ToolCalls,
+        // An answer in sound that the provider keeps, named by its id.
+        (Format::Chat, b"audio") => Slot::Reference,
+        (Format::Responses, b"result") => Slot::MaybePayload,
+        _ => Slot::Content,
+    }
+}
+
+fn payload(key: &[u8]) -> Slot {
+    match key {
+        b"url" => Slot::Link(Medium::Other),
+        b"data" | b"file_data" => Slot::Payload(Medium::Other),
+        b"file_id" => Slot::StoredId,
+        _ => Slot::Content,
+    }
+}
+
+fn source(key: &[u8]) -> Slot {
+    match key {
+        b"type" => Slot::Type,
+        b"data" => Slot::MaybePayload,
+        b"file_id" => Slot::StoredId,
+        _ => Slot::Content,
+    }
+}
+
+fn tool(key: &[u8]) -> Slot {
+    match key {
+        b"parameters" | b"input_schema" | b"output_schema" | b"schema" | b"input_examples"
+        | b"format" | b"filters" => Slot::Json,
+        b"file_id" | b"file_ids" | b"container" | b"container_id" | b"vector_store_ids" => {
+            Slot::StoredId
+        }
+        _ => Slot::Tool,
+    }
+}

@@ -1,0 +1,344 @@
+//! What a peek finds in requests of each format, whole and byte by byte.
+
+mod fixtures;
+mod refusals;
+
+use super::*;
+use proptest::prelude::*;
+use tollgate_types::{Effort, MediaFacts, PublicError, Thinking};
+
+fn peek_chunks<'a>(
+    mut peeker: Peeker,
+    chunks: impl IntoIterator<Item = &'a [u8]>,
+) -> Result<Peeked, PeekError> {
+    for chunk in chunks {
+        peeker.push(chunk)?;
+    }
+    peeker.finish()
+}
+
+/// Peeks whole and byte by byte, and tells that both are the same.
+fn peek(format: Format, body: &str) -> Result<Peeked, PeekError> {
+    let peeker = || Peeker::new(format, &PeekLimits::default());
+    let whole = peek_chunks(peeker(), [body.as_bytes()]);
+    let bytewise = peek_chunks(peeker(), body.as_bytes().chunks(1));
+    assert_eq!(whole, bytewise, "{body}");
+    whole
+}
+
+fn chat(members: &str) -> Result<Peeked, PeekError> {
+    peek(
+        Format::Chat,
+        &format!(r#"{{"model":"m","messages":[],{members}}}"#),
+    )
+}
+
+fn responses(members: &str) -> Result<Peeked, PeekError> {
+    peek(
+        Format::Responses,
+        &format!(r#"{{"model":"m","input":[],{members}}}"#),
+    )
+}
+
+fn messages(members: &str) -> Result<Peeked, PeekError> {
+    let body = format!(r#"{{"model":"m","max_tokens":9,"messages":[],{members}}}"#);
+    peek(Format::Messages, &body)
+}
+
+fn refusal(result: Result<Peeked, PeekError>) -> PublicError {
+    match result {
+        Err(error) => error.public(),
+        Ok(peeked) => panic!("let through: {peeked:?}"),
+    }
+}
+
+fn slice(body: &str, span: Option<Span>) -> Option<&str> {
+    span.map(|span| {
+        let [start, end] = [span.start, span.end].map(|at| usize::try_from(at).unwrap());
+        &body[start..end]
+    })
+}
+
+#[test]
+fn the_facts_of_a_chat_request_are_found() {
+    let body = r#" {"model":"alpha\u002dopus", "stream":true,"stream_options":{"include_usage":false},
+        "max_tokens":10,"max_completion_tokens":20,"n":3,"reasoning_effort":"high",
+        "messages":[{"role":"user","content":"ä\n"}],"response_format":{"type":"json_schema"},
+        "tools":[{"type":"function","function":{"name":"f","parameters":{"a":[1,true]}}}]}"#;
+    let Peeked { facts, spans } = peek(Format::Chat, body).unwrap();
+    assert_eq!(facts.model.as_deref(), Some("alpha-opus"));
+    assert!(facts.stream);
+    assert_eq!(facts.include_usage, Some(false));
+    assert_eq!(facts.output_limit, Some(20));
+    assert_eq!(facts.choices, 3);
+    assert_eq!(facts.effort, Some(Effort::High));
+    assert!(facts.needs.tools && facts.needs.schema && facts.needs.reasoning);
+    assert!(!facts.needs.images && !facts.needs.documents && !facts.needs.audio);
+    let text = "user".len() + "ä\n".len() + "function".len() + "f".len() + "a1true".len();
+    assert_eq!(facts.text_bytes, text as u64);
+
+    assert_eq!(
+        spans.top,
+        ObjectSpan {
+            inside: 2,
+            is_empty: false
+        }
+    );
+    assert_eq!(slice(body, spans.model), Some(r#""alpha\u002dopus""#));
+    assert_eq!(slice(body, spans.stream), Some("true"));
+    assert_eq!(slice(body, spans.max_tokens), Some("10"));
+    assert_eq!(slice(body, spans.max_completion_tokens), Some("20"));
+    assert_eq!(
+        slice(body, spans.stream_options),
+        Some(r#"{"include_usage":false}"#)
+    );
+    assert_eq!(slice(body, spans.include_usage), Some("false"));
+    assert_eq!(slice(body, spans.effort), Some(r#""high""#));
+    let inside = spans.stream_options_object.unwrap();
+    assert!(body[usize::try_from(inside.inside).unwrap()..].starts_with(r#""include_usage""#));
+}
+
+#[test]
+fn the_facts_of_a_messages_request_are_found() {
+    let body = r#"{"model":"m","max_tokens":2048,"system":[{"type":"text","text":"be brief"}],
+        "thinking":{"type":"enabled","budget_tokens":1024},"output_config":{"effort":"max",
+        "format":{"type":"json_schema","schema":{"k":1}}},"metadata":{"user_id":"not read"},
+        "messages":[{"role":"user","content":[{"type":"text","text":"hi"},
+        {"source":{"data":"QUJD","type":"base64"},"type":"image"},
+        {"type":"document","source":{"data":"plain","type":"text"}},
+        {"type":"document","source":{"type":"url","url":"https://x/y"}}]}]}"#;
+    let Peeked { facts, spans } = peek(Format::Messages, body).unwrap();
+    assert_eq!(facts.output_limit, Some(2048));
+    assert_eq!(facts.thinking, Some(Thinking::Enabled));
+    assert_eq!(facts.thinking_budget, Some(1024));
+    assert_eq!(facts.effort, Some(Effort::Max));
+    assert_eq!(facts.media, MediaFacts { parts: 2, bytes: 4 });
+    assert!(facts.needs.images && facts.needs.documents && facts.needs.schema);
+    assert!(facts.needs.reasoning && !facts.needs.tools);
+    let words = [
+        "text", "be brief", "k", "1", "user", "text", "hi", "base64", "image",
+    ];
+    let more = [
+        "document",
+        "plain",
+        "text",
+        "document",
+        "url",
+        "https://x/y",
+    ];
+    let text: usize = words.iter().chain(&more).map(|word| word.len()).sum();
+    assert_eq!(facts.text_bytes, text as u64);
+    assert_eq!(slice(body, spans.thinking_budget), Some("1024"));
+    assert_eq!(slice(body, spans.effort), Some(r#""max""#));
+    let thinking = r#"{"type":"enabled","budget_tokens":1024}"#;
+    assert_eq!(slice(body, spans.thinking), Some(thinking));
+}
+
+#[test]
+fn the_facts_of_a_responses_request_are_found() {
+    let body = r#"{"model":"m","input":"Hi","instructions":"Be kind","max_output_tokens":64,
+        "reasoning":{"effort":"none"},"text":{"format":{"type":"json_schema","schema":{}}},
+        "background":true,"stream_options":{}}"#;
+    let Peeked { facts, spans } = peek(Format::Responses, body).unwrap();
+    assert_eq!(facts.output_limit, Some(64));
+    assert_eq!(facts.effort, Some(Effort::None));
+    assert!(!facts.needs.reasoning && facts.needs.schema && facts.background);
+    assert_eq!(facts.text_bytes, "HiBe kind".len() as u64);
+    assert_eq!(slice(body, spans.max_output_tokens), Some("64"));
+    assert_eq!(slice(body, spans.stream_options), Some("{}"));
+    assert!(spans.stream_options_object.unwrap().is_empty);
+}
+
+#[test]
+fn every_way_to_attach_a_file_is_media_and_not_text() {
+    let part = |part: &str| format!(r#""messages":[{{"content":[{part}]}}],"model":"m""#);
+    let chat = |text: &str| {
+        peek(Format::Chat, &format!("{{{}}}", part(text)))
+            .unwrap()
+            .facts
+    };
+    let found = chat(r#"{"image_url":{"url":"data:image/png;base64,QUJD","detail":"low"}}"#);
+    assert_eq!(
+        found.media,
+        MediaFacts {
+            parts: 1,
+            bytes: 26
+        }
+    );
+    assert!(found.needs.images);
+    assert_eq!(found.text_bytes, 3);
+    let found = chat(r#"{"type":"image_url","image_url":{"url":"https://a/b.png"}}"#);
+    assert_eq!(found.media, MediaFacts { parts: 1, bytes: 0 });
+    let found = chat(r#"{"input_audio":{"data":"QUJD","format":"wav"}}"#);
+    assert_eq!(found.media, MediaFacts { parts: 1, bytes: 4 });
+    assert!(found.needs.audio && !found.needs.documents);
+    let found = chat(r#"{"file":{"file_data":"QUJDRA==","filename":"a"}}"#);
+    assert_eq!(found.media, MediaFacts { parts: 1, bytes: 8 });
+    assert!(found.needs.documents);
+    let found = chat(r#"{"file":{"file_id":"file-1"}}"#);
+    assert_eq!(found.stored_ids, ["file-1"]);
+    assert_eq!(found.text_bytes, 0);
+
+    let responses = |item: &str| {
+        let body = format!(r#"{{"model":"m","input":[{item}]}}"#);
+        peek(Format::Responses, &body).unwrap().facts
+    };
+    let found = responses(r#"{"role":"user","content":[{"type":"input_image","file_id":"f"}]}"#);
+    assert!(found.needs.images);
+    assert_eq!((found.media.parts, found.stored_ids.len()), (1, 1));
+    let found = responses(r#"{"result":"QUJD","type":"image_generation_call","id":"ig"}"#);
+    assert_eq!(found.media, MediaFacts { parts: 1, bytes: 4 });
+    assert!(found.stored_ids.is_empty());
+    let found = responses(r#"{"result":"text","type":"other_call","id":"ig"}"#);
+    assert_eq!(found.media, MediaFacts::default());
+    assert_eq!(found.text_bytes, "textother_callig".len() as u64);
+}
+
+#[test]
+fn every_name_of_a_stored_thing_is_found_once() {
+    let body = r#"{"model":"m","previous_response_id":"resp_1","conversation":{"id":"conv_1"},
+        "prompt":{"id":"pmpt_1","variables":{"a":"b"}},
+        "input":[{"type":"item_reference","id":"msg_1"},{"id":"msg_2"},{"id":"msg_3","type":null},
+        {"type":"message","role":"user","id":"not","content":[{"type":"input_file","file_id":"file_1"}]},
+        {"type":"image_generation_call","id":"ig_1"},{"type":"reasoning","id":"not"},
+        {"type":"code_interpreter_call","id":"not","container_id":"cntr_0"}],
+        "tools":[{"type":"code_interpreter","container":"cntr_1"},
+        {"type":"code_interpreter","container":{"type":"auto","file_ids":["file_1","file_2"]}},
+        {"type":"file_search","vector_store_ids":["vs_1"]},
+        {"type":"function","name":"f","parameters":{"file_id":"not"}}]}"#;
+    let facts = peek(Format::Responses, body).unwrap().facts;
+    let expected = "resp_1 conv_1 pmpt_1 msg_1 msg_2 msg_3 file_1 ig_1 cntr_0 cntr_1 file_2 vs_1";
+    assert_eq!(facts.stored_ids.join(" "), expected);
+
+    let body = r#""container":{"id":"cont_1","skills":[{"type":"anthropic","skill_id":"pptx"},
+        {"skill_id":"skill_1","type":"custom"}]},"system":[{"type":"document",
+        "source":{"type":"file","file_id":"file_3"}}]"#;
+    let facts = messages(body).unwrap().facts;
+    assert_eq!(facts.stored_ids, ["cont_1", "skill_1", "file_3"]);
+    assert_eq!(
+        messages(r#""container":"c""#).unwrap().facts.stored_ids,
+        ["c"]
+    );
+    assert!(responses(r#""conversation":"c""#).unwrap().facts.stored_ids == ["c"]);
+    assert!(
+        chat(r#""prediction":[{"audio":{"id":"a"}}]"#)
+            .unwrap()
+            .facts
+            .stored_ids
+            == ["a"]
+    );
+}
+
+#[test]
+fn tools_in_the_history_count_as_tools() {
+    for item in [
+        r#"{"role":"tool","content":"x"}"#,
+        r#"{"role":"assistant","tool_calls":[{"id":"a","function":{"name":"f","arguments":"{}"}}]}"#,
+    ] {
+        let body = format!(r#"{{"model":"m","messages":[{item}]}}"#);
+        assert!(
+            peek(Format::Chat, &body).unwrap().facts.needs.tools,
+            "{body}"
+        );
+    }
+    for kind in [
+        "function_call",
+        "function_call_output",
+        "custom_tool_call",
+        "additional_tools",
+    ] {
+        let body = format!(r#"{{"model":"m","input":[{{"type":"{kind}"}}]}}"#);
+        assert!(
+            peek(Format::Responses, &body).unwrap().facts.needs.tools,
+            "{body}"
+        );
+    }
+    for (members, needed) in [
+        (r#""tools":[]"#, false),
+        (r#""tools":[{"name":"f"}]"#, true),
+        (r#""system":[{"type":"tool_use","input":{"a":"b"}}]"#, true),
+        (r#""system":[{"type":"text"}]"#, false),
+    ] {
+        assert_eq!(
+            messages(members).unwrap().facts.needs.tools,
+            needed,
+            "{members}"
+        );
+    }
+    assert!(!chat(r#""tool_calls":[]"#).unwrap().facts.needs.tools);
+}
+
+#[test]
+fn sound_that_is_asked_for_counts_as_sound() {
+    for members in [
+        r#""modalities":["text","audio"]"#,
+        r#""audio":{"voice":"alloy"}"#,
+    ] {
+        assert!(chat(members).unwrap().facts.needs.audio, "{members}");
+    }
+    for members in [r#""modalities":["text"]"#, r#""audio":null"#] {
+        assert!(!chat(members).unwrap().facts.needs.audio, "{members}");
+    }
+}
+
+#[test]
+fn null_is_an_absent_field_where_the_format_has_it() {
+    let facts = chat(
+        r#""max_tokens":null,"max_completion_tokens":null,"n":null,"stream":null,
+           "stream_options":null,"reasoning_effort":null"#,
+    );
+    let Peeked { facts, spans } = facts.unwrap();
+    assert_eq!(
+        (facts.output_limit, facts.choices, facts.stream),
+        (None, 1, false)
+    );
+    assert_eq!(facts.effort, None);
+    assert!(spans.max_tokens.is_some() && spans.stream_options.is_some());
+    assert!(spans.stream_options_object.is_none());
+    let members = r#""max_output_tokens":null,"previous_response_id":null,"reasoning":null"#;
+    assert!(responses(members).is_ok());
+    assert!(
+        refusal(messages(r#""stream":null"#))
+            .message
+            .contains("'stream'")
+    );
+    let body = r#"{"model":"m","messages":[],"max_tokens":null}"#;
+    assert!(
+        refusal(peek(Format::Messages, body))
+            .message
+            .contains("'max_tokens'")
+    );
+}
+
+#[test]
+fn an_effort_that_is_not_known_is_not_refused() {
+    let facts = chat(r#""reasoning_effort":"ultra""#).unwrap().facts;
+    assert_eq!((facts.effort, facts.needs.reasoning), (None, true));
+    assert_eq!(
+        messages(r#""thinking":{"type":"new"}"#)
+            .unwrap()
+            .facts
+            .thinking,
+        Some(Thinking::Other)
+    );
+}
+
+#[test]
+fn the_end_of_the_body_is_known_before_it_ends() {
+    let limits = PeekLimits::default();
+    let mut peeker = Peeker::new(Format::Chat, &limits);
+    assert_eq!(peeker.push(b"{ ").unwrap(), Progress::NeedMore);
+    assert_eq!(peeker.push(b"}").unwrap(), Progress::Complete);
+    assert_eq!(peeker.push(b"\n").unwrap(), Progress::Complete);
+    assert!(peeker.push(b"{}").is_err());
+}
+
+proptest! {
+    #[test]
+    fn garbage_never_panics(body in prop::collection::vec(any::<u8>(), 0..60)) {
+        for format in Format::ALL {
+            let peeker = Peeker::new(format, &PeekLimits::default());
+            let _ = peek_chunks(peeker, body.chunks(7)).map_err(|error| error.public());
+        }
+    }
+}

@@ -1,0 +1,247 @@
+//! What a peek refuses, and how the caller is told.
+
+use super::*;
+use tollgate_types::{ErrorCode, ErrorType};
+
+#[test]
+fn a_missing_or_malformed_model_is_an_invalid_model() {
+    for (body, part) in [
+        (r#"{"messages":[]}"#, "required"),
+        (r#"{"messages":[],"model":""}"#, "empty"),
+        (r#"{"messages":[],"model":null}"#, "string"),
+        (r#"{"messages":[],"model":["m"]}"#, "string"),
+        (r#"{"messages":[],"model":7}"#, "string"),
+        (
+            &format!(r#"{{"messages":[],"model":"{}"}}"#, "m".repeat(257)),
+            "256 bytes",
+        ),
+    ] {
+        let error = refusal(peek(Format::Chat, body));
+        assert_eq!(
+            (error.code, error.status),
+            (ErrorCode::InvalidModel, 400),
+            "{error}"
+        );
+        assert_eq!(error.error_type(), ErrorType::InvalidRequestError);
+        assert!(
+            error.message.contains("'model'") && error.message.contains(part),
+            "{error}"
+        );
+    }
+    let limits = PeekLimits {
+        model_required: false,
+        ..PeekLimits::default()
+    };
+    let peeked = peek_chunks(
+        Peeker::new(Format::Chat, &limits),
+        [&br#"{"messages":[]}"#[..]],
+    );
+    assert_eq!(peeked.unwrap().facts.model, None);
+}
+
+#[test]
+fn a_limit_must_be_a_plain_positive_integer() {
+    let huge = "9".repeat(400);
+    for bad in [
+        "-1",
+        "0",
+        "1.5",
+        "\"5\"",
+        "1e309",
+        "9223372036854775808",
+        "1e3",
+        "5.0",
+        "true",
+        "[]",
+        "{}",
+        &huge,
+    ] {
+        for field in ["max_tokens", "max_completion_tokens", "n"] {
+            let error = refusal(chat(&format!("\"{field}\":{bad}")));
+            assert_eq!((error.code, error.status), (ErrorCode::InvalidRequest, 400));
+            assert!(error.message.contains(&format!("'{field}'")), "{error}");
+        }
+        let error = refusal(responses(&format!("\"max_output_tokens\":{bad}")));
+        assert!(error.message.contains("'max_output_tokens'"), "{error}");
+        let error = refusal(messages(&format!(
+            r#""thinking":{{"budget_tokens":{bad}}}"#
+        )));
+        assert!(
+            error.message.contains("'thinking.budget_tokens'"),
+            "{error}"
+        );
+        let body = format!(r#"{{"model":"m","messages":[],"max_tokens":{bad}}}"#);
+        let error = refusal(peek(Format::Messages, &body));
+        assert!(error.message.contains("'max_tokens'"), "{error}");
+    }
+    assert!(refusal(chat("\"n\":129")).message.contains("1 to 128"));
+    assert_eq!(chat("\"n\":128").unwrap().facts.choices, 128);
+    assert_eq!(
+        chat("\"max_tokens\":2147483647")
+            .unwrap()
+            .facts
+            .output_limit,
+        Some(2147483647)
+    );
+}
+
+#[test]
+fn fields_of_the_wrong_type_are_named() {
+    for (result, field) in [
+        (chat(r#""stream":"true""#), "'stream'"),
+        (chat(r#""stream":1"#), "'stream'"),
+        (chat(r#""stream_options":[]"#), "'stream_options'"),
+        (
+            chat(r#""stream_options":{"include_usage":1}"#),
+            "'stream_options.include_usage'",
+        ),
+        (chat(r#""reasoning_effort":3"#), "'reasoning_effort'"),
+        (chat(r#""response_format":"json""#), "'response_format'"),
+        (
+            responses(r#""reasoning":{"effort":[]}"#),
+            "'reasoning.effort'",
+        ),
+        (responses(r#""reasoning":7"#), "'reasoning'"),
+        (responses(r#""background":"yes""#), "'background'"),
+        (responses(r#""text":"x""#), "'text'"),
+        (responses(r#""text":{"format":"x"}"#), "'text.format'"),
+        (messages(r#""thinking":true"#), "'thinking'"),
+        (messages(r#""thinking":{"type":1}"#), "'thinking.type'"),
+        (
+            messages(r#""output_config":{"effort":1}"#),
+            "'output_config.effort'",
+        ),
+        (
+            peek(Format::Chat, r#"{"messages":"hi","model":"m"}"#),
+            "'messages'",
+        ),
+        (
+            peek(Format::Messages, r#"{"messages":{},"model":"m"}"#),
+            "'messages'",
+        ),
+        (
+            peek(Format::Responses, r#"{"input":{},"model":"m"}"#),
+            "'input'",
+        ),
+    ] {
+        let error = refusal(result);
+        assert_eq!((error.code, error.status), (ErrorCode::InvalidRequest, 400));
+        assert!(error.message.contains(field), "{error}");
+    }
+}
+
+#[test]
+fn what_must_be_there_is_named_where_it_is_not() {
+    let absent = |format, body| refusal(peek(format, body)).message.into_owned();
+    assert!(absent(Format::Chat, r#"{"model":"m"}"#).contains("'messages' is required"));
+    assert!(absent(Format::Responses, r#"{"model":"m"}"#).contains("'input' is required"));
+    let body = r#"{"model":"m","messages":[]}"#;
+    assert!(absent(Format::Messages, body).contains("'max_tokens' is required"));
+    let count = Peeker::count_tokens(&PeekLimits::default());
+    assert!(peek_chunks(count, [body.as_bytes()]).is_ok());
+    for stored in [r#""prompt":{"id":"p"}"#, r#""previous_response_id":"r""#] {
+        let body = format!(r#"{{"model":"m",{stored}}}"#);
+        assert!(peek(Format::Responses, &body).is_ok(), "{body}");
+    }
+}
+
+#[test]
+fn a_key_given_twice_is_refused_wherever_it_is_read() {
+    for result in [
+        chat(r#""mod\u0065l":"other""#),
+        chat(r#""unknown":1,"unknown":2"#),
+        chat(r#""stream_options":{"include_usage":true,"include\u005fusage":false}"#),
+        chat(r#""response_format":{"type":"text","type":"json_schema"}"#),
+        chat(r#""reasoning":{"effort":"low","effort":"high"}"#),
+        responses(r#""text":{"format":{"type":"text","type":"json_schema"}}"#),
+        responses(r#""conversation":{"id":"a","id":"b"}"#),
+        messages(r#""thinking":{"type":"disabled","type":"enabled"}"#),
+        messages(r#""output_config":{"effort":"low","effort":"max"}"#),
+        messages(r#""system":[{"type":"text","type":"image"}]"#),
+    ] {
+        let error = refusal(result);
+        assert_eq!((error.code, error.status), (ErrorCode::InvalidRequest, 400));
+        assert!(error.message.contains("is given twice"), "{error}");
+    }
+    // In JSON that is passed on unread, it is the provider's to judge.
+    assert!(chat(r#""tools":[{"parameters":{"a":1,"a":2}}],"metadata":{"a":1,"a":2}"#).is_ok());
+    let sibling = r#""prediction":[{"type":"a"},{"type":"b"}]"#;
+    assert!(chat(sibling).is_ok());
+}
+
+#[test]
+fn a_message_echoes_at_most_a_short_escaped_piece() {
+    let key = "\\u0000<é>".to_owned() + &"k".repeat(100);
+    let error = refusal(chat(&format!(r#""{key}":1,"{key}":2"#)));
+    assert!(error.message.contains(r#""\u{0}<\u{e9}>kkk"#), "{error}");
+    assert!(error.message.len() < 160, "{error}");
+    assert!(
+        error.message.is_ascii() || error.message.contains('…'),
+        "{error}"
+    );
+}
+
+#[test]
+fn what_is_not_json_is_told_where_and_why() {
+    let error = refusal(peek(Format::Chat, r#"{"model":"m",}"#));
+    let expected = "The request body is not valid JSON: expected a key in double quotes, \
+                    found '}' at byte 13.";
+    assert_eq!(
+        (error.code, error.message.as_ref()),
+        (ErrorCode::InvalidRequest, expected)
+    );
+    for body in ["[]", "7 ", "\"x\"", "null"] {
+        let error = refusal(peek(Format::Chat, body));
+        assert_eq!(
+            error.message, "The request body must be a JSON object.",
+            "{body}"
+        );
+    }
+    let error = refusal(peek(Format::Chat, ""));
+    assert!(
+        error.message.contains("ends before it is complete"),
+        "{error}"
+    );
+    let deep = format!(r#"{{"x":{}"#, "[".repeat(200));
+    let error = refusal(peek(Format::Chat, &deep));
+    assert_eq!(
+        error.message,
+        "The request body is nested deeper than 128 levels at byte 132."
+    );
+    let deep = format!(r#"{{"messages":{}"#, "[".repeat(100_000));
+    assert!(
+        refusal(peek(Format::Chat, &deep))
+            .message
+            .contains("deeper")
+    );
+}
+
+#[test]
+fn bounds_hold() {
+    let keys: Vec<String> = (0..127).map(|n| format!("\"k{n}\":0")).collect();
+    assert!(
+        refusal(chat(&keys.join(",")))
+            .message
+            .contains("more than 128 keys")
+    );
+    assert!(chat(&keys[1..].join(",")).is_ok());
+    let long = format!("\"{}\":0", "k".repeat(257));
+    assert!(
+        refusal(chat(&long))
+            .message
+            .contains("longer than 256 bytes")
+    );
+    let id = format!(r#""previous_response_id":"{}""#, "r".repeat(257));
+    assert!(
+        refusal(responses(&id))
+            .message
+            .contains("longer than 256 bytes")
+    );
+    let ids: Vec<String> = (0..257).map(|n| format!("{{\"id\":\"{n}\"}}")).collect();
+    let body = format!(r#"{{"model":"m","input":[{}]}}"#, ids.join(","));
+    assert!(
+        refusal(peek(Format::Responses, &body))
+            .message
+            .contains("more than 256 stored")
+    );
+}

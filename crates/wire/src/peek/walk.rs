@@ -1,0 +1,375 @@
+//! The walk over a body: keeps the way down to the current value and fills in
+//! facts and spans. What a key means stands in [`place`](super::place).
+
+mod content;
+mod settings;
+
+use super::{
+    ModelFault, ObjectSpan, PeekError, PeekLimits, Peeked,
+    keys::KeyStack,
+    node::{Kind, Marks},
+    place::{Limit, Place, Slot},
+};
+use crate::json::{Container, Literal, Number, Sink, Span, Text, Want};
+use tollgate_types::Format;
+
+/// The longest word that decides anything: types, roles, efforts.
+const WORD_BYTES: usize = 48;
+/// How far a link is read to see what it is.
+const SCHEME: &[u8] = b"data:";
+
+#[derive(Debug)]
+pub(super) struct Walk {
+    format: Format,
+    limits: PeekLimits,
+    pub(super) output_limit_required: bool,
+    found: Peeked,
+    frames: Vec<Frame>,
+    keys: KeyStack,
+    /// Open containers that are not looked into, and whether the model reads them.
+    unread: u32,
+    unread_is_text: bool,
+    /// The `id` of the item that is open.
+    item_id: Option<ItemId>,
+    /// Whether messages or input were given.
+    has_input: bool,
+    /// Whether something stored stands in for the input.
+    has_stored_input: bool,
+}
+
+/// A container that is open and looked into.
+#[derive(Clone, Copy, Debug)]
+struct Frame {
+    place: Place,
+    /// What the value of the last key means; in an array, what its elements mean.
+    slot: Slot,
+    start: u64,
+    keys: usize,
+    kind: Kind,
+    marks: Marks,
+    /// Bytes of a payload that may turn out to be text.
+    undecided: u64,
+}
+
+/// The `id` of an item; it matters only if the item turns out to be known by it.
+#[derive(Debug)]
+struct ItemId {
+    id: String,
+    at: u64,
+    is_whole: bool,
+}
+
+impl ItemId {
+    fn of(text: Text<'_>) -> Self {
+        Self {
+            id: text.as_str().to_owned(),
+            at: text.span.start,
+            is_whole: text.is_whole(),
+        }
+    }
+}
+
+/// A value, or the beginning of one.
+#[derive(Clone, Copy)]
+enum Value<'a> {
+    Text(Text<'a>),
+    Number(Number<'a>),
+    Bool(bool),
+    Null,
+    Open(Container),
+}
+
+impl Value<'_> {
+    /// How many bytes a scalar is to a model that reads it as JSON.
+    fn text_bytes(self, span: Span) -> u64 {
+        match self {
+            Self::Text(text) => text.len,
+            Self::Number(_) | Self::Bool(_) | Self::Null => span.len(),
+            Self::Open(_) => 0,
+        }
+    }
+}
+
+impl Walk {
+    pub(super) fn new(format: Format, limits: &PeekLimits) -> Self {
+        let mut found = Peeked::default();
+        found.facts.choices = 1;
+        Self {
+            format,
+            limits: limits.clone(),
+            output_limit_required: format == Format::Messages,
+            found,
+            frames: Vec::with_capacity(16),
+            keys: KeyStack::default(),
+            unread: 0,
+            unread_is_text: false,
+            item_id: None,
+            has_input: false,
+            has_stored_input: false,
+        }
+    }
+
+    /// Checks that what must be there was there.
+    pub(super) fn finish(self) -> Result<Peeked, PeekError> {
+        if self.limits.model_required && self.found.facts.model.is_none() {
+            return Err(PeekError::Model(ModelFault::Missing));
+        }
+        if !self.has_input && !self.has_stored_input {
+            let (field, wanted) = match self.format {
+                Format::Chat | Format::Messages => ("messages", "an array of messages"),
+                Format::Responses => ("input", "a string or an array of items"),
+            };
+            return Err(PeekError::Missing { field, wanted });
+        }
+        if self.output_limit_required && self.found.facts.output_limit.is_none() {
+            let field = Limit::Tokens.field();
+            let wanted = settings::POSITIVE_INTEGER;
+            return Err(PeekError::Missing { field, wanted });
+        }
+        Ok(self.found)
+    }
+
+    fn slot(&self) -> Option<Slot> {
+        self.frames.last().map(|frame| frame.slot)
+    }
+
+    fn mark(&mut self, marks: Marks) {
+        if let Some(frame) = self.frames.last_mut() {
+            frame.marks.insert(marks);
+        }
+    }
+
+    fn push(&mut self, place: Place, slot: Slot, start: u64) {
+        self.frames.push(Frame {
+            place,
+            slot,
+            start,
+            keys: self.keys.mark(),
+            kind: Kind::Untyped,
+            marks: Marks::default(),
+            undecided: 0,
+        });
+    }
+
+    /// Passes over a container that opens now; `is_text` where the model reads it.
+    fn pass_over(&mut self, is_text: bool) {
+        self.unread = 1;
+        self.unread_is_text = is_text;
+    }
+
+    /// Takes a value, or the beginning of one, at `span`.
+    fn value(&mut self, value: Value<'_>, span: Span) -> Result<(), PeekError> {
+        if self.unread > 0 {
+            self.unread_value(value, span);
+            return Ok(());
+        }
+        let Some(slot) = self.slot() else {
+            return match value {
+                Value::Open(Container::Object) => {
+                    self.push(Place::Top, Slot::Ignored, span.start);
+                    Ok(())
+                }
+                _ => Err(PeekError::NotAnObject),
+            };
+        };
+        match slot {
+            Slot::Ignored | Slot::Json => self.opaque(slot, value, span),
+            Slot::Content | Slot::Tool | Slot::Item => self.content(slot, value, span.start),
+            Slot::Messages | Slot::Input => return self.input(slot, value, span),
+            Slot::Type | Slot::Role | Slot::ItemId => self.word(slot, value, span.start),
+            Slot::ToolCalls | Slot::Tools => self.tools(slot, value, span.start),
+            Slot::Payload(_) | Slot::Link(_) | Slot::MaybePayload | Slot::Source => {
+                self.payload(slot, value, span.start);
+            }
+            Slot::StoredId | Slot::Reference | Slot::Container | Slot::Skills | Slot::Prompt => {
+                return self.stored(slot, value, span);
+            }
+            _ => return self.setting(slot, value, span),
+        }
+        Ok(())
+    }
+
+    fn unread_value(&mut self, value: Value<'_>, span: Span) {
+        if matches!(value, Value::Open(_)) {
+            self.unread += 1;
+        }
+        if self.unread_is_text {
+            self.add_text(value.text_bytes(span));
+        }
+    }
+
+    fn add_text(&mut self, bytes: u64) {
+        let text = &mut self.found.facts.text_bytes;
+        *text = text.saturating_add(bytes);
+    }
+
+    fn add_media(&mut self, bytes: u64) {
+        let media = &mut self.found.facts.media.bytes;
+        *media = media.saturating_add(bytes);
+    }
+
+    /// Ends the container that is open.
+    fn close(&mut self, end: u64) -> Result<(), PeekError> {
+        let Some(frame) = self.frames.pop() else {
+            return Ok(());
+        };
+        let object = ObjectSpan {
+            inside: frame.start.saturating_add(1),
+            is_empty: self.keys.count(frame.keys) == 0,
+        };
+        self.keys.truncate(frame.keys);
+        let span = Span {
+            start: frame.start,
+            end,
+        };
+        match frame.place {
+            Place::Top => self.found.spans.top = object,
+            Place::StreamOptions => {
+                self.found.spans.stream_options = Some(span);
+                self.found.spans.stream_options_object = Some(object);
+            }
+            Place::Thinking => self.found.spans.thinking = Some(span),
+            Place::Source => self.close_source(frame),
+            Place::Node => self.close_node(frame),
+            Place::Item => {
+                self.close_node(frame);
+                let id = self.item_id.take();
+                if let Some(id) = id.filter(|_| frame.kind.is_known_by_id(frame.marks)) {
+                    return self.keep_stored_id(id);
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Now that its `type` is known: was the data of a source a payload?
+    fn close_source(&mut self, source: Frame) {
+        if source.kind == Kind::TextSource {
+            self.add_text(source.undecided);
+            return;
+        }
+        self.add_media(source.undecided);
+        self.mark(Marks::SOURCE);
+    }
+
+    /// Counts what a node turned out to be.
+    fn close_node(&mut self, node: Frame) {
+        if node.kind == Kind::ImageGeneration {
+            self.add_media(node.undecided);
+        } else {
+            self.add_text(node.undecided);
+        }
+        let media = node.kind.media(node.marks);
+        let facts = &mut self.found.facts;
+        facts.needs.images |= media.contains(Marks::IMAGE);
+        facts.needs.documents |= media.contains(Marks::DOCUMENT);
+        facts.needs.audio |= media.contains(Marks::AUDIO);
+        if media != Marks::default() {
+            facts.media.parts = facts.media.parts.saturating_add(1);
+        }
+    }
+}
+
+impl Sink for Walk {
+    type Error = PeekError;
+
+    fn want_key(&mut self) -> Want {
+        if self.unread > 0 {
+            Want::Nothing
+        } else {
+            Want::Prefix(self.limits.key_bytes)
+        }
+    }
+
+    fn want_string(&mut self) -> Want {
+        if self.unread > 0 {
+            return Want::Nothing;
+        }
+        match self.slot() {
+            Some(Slot::Model) => Want::Prefix(self.limits.model_bytes),
+            Some(
+                Slot::StoredId
+                | Slot::Reference
+                | Slot::Container
+                | Slot::Skills
+                | Slot::Prompt
+                | Slot::ItemId,
+            ) => Want::Prefix(self.limits.stored_id_bytes),
+            Some(Slot::Link(_)) => Want::Prefix(SCHEME.len()),
+            Some(
+                Slot::Type
+                | Slot::Role
+                | Slot::Effort(_)
+                | Slot::ThinkingType
+                | Slot::AnswerFormatType
+                | Slot::Modalities,
+            ) => Want::Prefix(WORD_BYTES),
+            _ => Want::Nothing,
+        }
+    }
+
+    fn key(&mut self, key: Text<'_>) -> Result<(), PeekError> {
+        if self.unread > 0 {
+            if self.unread_is_text {
+                self.add_text(key.len);
+            }
+            return Ok(());
+        }
+        let Some(frame) = self.frames.last_mut() else {
+            return Ok(());
+        };
+        let at = key.span.start;
+        if !key.is_whole() {
+            let limit = self.limits.key_bytes;
+            return Err(PeekError::KeyTooLong { limit, at });
+        }
+        if self.keys.count(frame.keys) >= self.limits.keys {
+            let limit = self.limits.keys;
+            return Err(PeekError::TooManyKeys { limit, at });
+        }
+        if !self.keys.insert(frame.keys, key.bytes) {
+            return Err(PeekError::duplicate(key.as_str(), at));
+        }
+        frame.slot = frame.place.slot(self.format, key.bytes);
+        Ok(())
+    }
+
+    fn string(&mut self, text: Text<'_>) -> Result<(), PeekError> {
+        self.value(Value::Text(text), text.span)
+    }
+
+    fn number(&mut self, number: Number<'_>) -> Result<(), PeekError> {
+        self.value(Value::Number(number), number.span)
+    }
+
+    fn literal(&mut self, literal: Literal, span: Span) -> Result<(), PeekError> {
+        let value = match literal {
+            Literal::Null => Value::Null,
+            Literal::True => Value::Bool(true),
+            Literal::False => Value::Bool(false),
+        };
+        self.value(value, span)
+    }
+
+    fn begin(&mut self, container: Container, at: u64) -> Result<(), PeekError> {
+        let bracket = Span {
+            start: at,
+            end: at.saturating_add(1),
+        };
+        self.value(Value::Open(container), bracket)
+    }
+
+    fn end(&mut self, _: Container, end: u64) -> Result<(), PeekError> {
+        if self.unread > 0 {
+            self.unread -= 1;
+            return Ok(());
+        }
+        self.close(end)
+    }
+}
+
+fn fault<T>(field: &'static str, wanted: &'static str, span: Span) -> Result<T, PeekError> {
+    let at = span.start;
+    Err(PeekError::Field { field, wanted, at })
+}

@@ -1,0 +1,189 @@
+//! The part of the walk that meets what the model reads: text, media, tools and
+//! the identifiers of stored things.
+
+use super::{
+    super::{
+        PeekError,
+        node::{Kind, Marks},
+        place::{Place, Slot},
+    },
+    ItemId, SCHEME, Value, Walk, fault,
+};
+use crate::json::{Container, Span};
+use tollgate_types::Format;
+
+impl Walk {
+    /// A value that is not looked into.
+    pub(super) fn opaque(&mut self, slot: Slot, value: Value<'_>, span: Span) {
+        let is_text = slot == Slot::Json;
+        match value {
+            Value::Open(_) => self.pass_over(is_text),
+            _ if is_text => self.add_text(value.text_bytes(span)),
+            _ => {}
+        }
+    }
+
+    /// Text, or something that holds text further down.
+    pub(super) fn content(&mut self, slot: Slot, value: Value<'_>, start: u64) {
+        match value {
+            Value::Text(text) => self.add_text(text.len),
+            Value::Open(Container::Array) => self.push(Place::Array, slot, start),
+            Value::Open(Container::Object) => {
+                let place = match slot {
+                    Slot::Tool => Place::Tool,
+                    Slot::Item => Place::Item,
+                    _ => Place::Node,
+                };
+                self.push(place, Slot::Ignored, start);
+            }
+            Value::Number(_) | Value::Bool(_) | Value::Null => {}
+        }
+    }
+
+    /// The conversation itself.
+    pub(super) fn input(
+        &mut self,
+        slot: Slot,
+        value: Value<'_>,
+        span: Span,
+    ) -> Result<(), PeekError> {
+        self.has_input = true;
+        match (slot, value) {
+            (Slot::Input, Value::Text(text)) => self.add_text(text.len),
+            (Slot::Input, Value::Open(Container::Array)) => {
+                self.push(Place::Array, Slot::Item, span.start);
+            }
+            (Slot::Messages, Value::Open(Container::Array)) => {
+                self.push(Place::Array, Slot::Content, span.start);
+            }
+            (Slot::Input, _) => return fault("input", "a string or an array of items", span),
+            _ => return fault("messages", "an array of messages", span),
+        }
+        Ok(())
+    }
+
+    /// A word that says what the node around it is.
+    pub(super) fn word(&mut self, slot: Slot, value: Value<'_>, start: u64) {
+        let Value::Text(text) = value else {
+            return self.content(Slot::Content, value, start);
+        };
+        self.add_text(text.len);
+        match slot {
+            Slot::Type => {
+                let kind = Kind::of(text.bytes);
+                self.found.facts.needs.tools |= kind.is_tool_traffic(text.bytes);
+                if let Some(frame) = self.frames.last_mut() {
+                    frame.kind = kind;
+                }
+            }
+            Slot::Role => {
+                self.mark(Marks::ROLE);
+                self.found.facts.needs.tools |= matches!(text.bytes, b"tool" | b"function");
+            }
+            _ => self.item_id = Some(ItemId::of(text)),
+        }
+    }
+
+    /// Tools that are offered, or calls of them.
+    pub(super) fn tools(&mut self, slot: Slot, value: Value<'_>, start: u64) {
+        match value {
+            Value::Open(Container::Array) => self.push(Place::Array, slot, start),
+            Value::Open(Container::Object) => {
+                self.found.facts.needs.tools = true;
+                let inside = if slot == Slot::Tools {
+                    Slot::Tool
+                } else {
+                    Slot::Content
+                };
+                self.content(inside, value, start);
+            }
+            _ => self.content(Slot::Content, value, start),
+        }
+    }
+
+    /// A payload, or something that may be or hold one.
+    pub(super) fn payload(&mut self, slot: Slot, value: Value<'_>, start: u64) {
+        match (slot, value) {
+            (Slot::Payload(medium), Value::Text(text)) => {
+                self.mark(medium.into());
+                self.add_media(text.len);
+            }
+            (Slot::Link(medium), Value::Text(text)) => {
+                self.mark(medium.into());
+                if text.bytes == SCHEME {
+                    self.add_media(text.len);
+                } else {
+                    self.add_text(text.len);
+                }
+            }
+            (Slot::MaybePayload, Value::Text(text)) => {
+                self.mark(Marks::RESULT);
+                if let Some(frame) = self.frames.last_mut() {
+                    frame.undecided = frame.undecided.saturating_add(text.len);
+                }
+            }
+            (Slot::Payload(medium) | Slot::Link(medium), Value::Open(Container::Object)) => {
+                self.mark(medium.into());
+                self.push(Place::Payload, Slot::Ignored, start);
+            }
+            (Slot::Source, Value::Open(Container::Object)) => {
+                self.push(Place::Source, Slot::Ignored, start);
+            }
+            _ => self.content(Slot::Content, value, start),
+        }
+    }
+
+    /// The identifier of something stored at the provider, or what may hold one.
+    pub(super) fn stored(
+        &mut self,
+        slot: Slot,
+        value: Value<'_>,
+        span: Span,
+    ) -> Result<(), PeekError> {
+        let is_top = self.frames.len() == 1;
+        self.has_stored_input |= is_top
+            && self.format == Format::Responses
+            && !matches!(value, Value::Null)
+            && matches!(slot, Slot::Reference | Slot::Prompt);
+        let place = match (slot, value) {
+            (_, Value::Text(text)) => {
+                self.mark(Marks::FILE);
+                return self.keep_stored_id(ItemId::of(text));
+            }
+            (Slot::Skills, Value::Open(Container::Array)) => {
+                self.push(Place::Array, Slot::Skills, span.start);
+                return Ok(());
+            }
+            (_, Value::Open(Container::Array)) => {
+                self.push(Place::Array, Slot::StoredId, span.start);
+                return Ok(());
+            }
+            (Slot::Reference, Value::Open(_)) => Place::Reference,
+            (Slot::Container, Value::Open(_)) => Place::Container,
+            (Slot::Prompt, Value::Open(_)) => Place::Prompt,
+            (Slot::Skills, Value::Open(_)) => Place::Item,
+            (_, Value::Open(_)) => Place::Tool,
+            _ => return Ok(()),
+        };
+        self.push(place, Slot::Ignored, span.start);
+        Ok(())
+    }
+
+    pub(super) fn keep_stored_id(&mut self, found: ItemId) -> Result<(), PeekError> {
+        let ItemId { id, at, is_whole } = found;
+        if !is_whole {
+            let limit = self.limits.stored_id_bytes;
+            return Err(PeekError::StoredIdTooLong { limit, at });
+        }
+        let limit = self.limits.stored_ids;
+        let ids = &mut self.found.facts.stored_ids;
+        if id.is_empty() || ids.contains(&id) {
+            return Ok(());
+        }
+        if ids.len() >= limit {
+            return Err(PeekError::TooManyStoredIds { limit });
+        }
+        ids.push(id);
+        Ok(())
+    }
+}

@@ -1,0 +1,258 @@
+//! The part of the walk that meets the fields which say how to answer, and checks
+//! their types.
+
+use super::{
+    super::{
+        ModelFault, PeekError,
+        place::{EffortField, Limit, Place, Slot},
+    },
+    Value, Walk, fault,
+};
+use crate::json::{Container, Span};
+use tollgate_types::{Effort, Format, Thinking};
+
+/// The largest output limit and thinking budget; beyond it, no model is.
+const MAX_TOKENS: u64 = i32::MAX as u64;
+/// The most answers that one chat request may ask for.
+const MAX_CHOICES: u64 = 128;
+pub(super) const POSITIVE_INTEGER: &str = "a positive integer";
+const OBJECT: &str = "an object";
+
+/// Whether `null` stands for an absent field.
+#[derive(Clone, Copy)]
+enum Null {
+    IsAbsent,
+    IsRefused,
+}
+
+impl Walk {
+    /// A field that says how to answer.
+    pub(super) fn setting(
+        &mut self,
+        slot: Slot,
+        value: Value<'_>,
+        span: Span,
+    ) -> Result<(), PeekError> {
+        match slot {
+            Slot::Model => self.model(value, span)?,
+            Slot::Stream => {
+                let stream = flag("stream", value, self.null(), span)?;
+                self.found.facts.stream = stream.unwrap_or(false);
+                self.found.spans.stream = Some(span);
+            }
+            Slot::Background => {
+                let background = flag("background", value, Null::IsAbsent, span)?;
+                self.found.facts.background = background.unwrap_or(false);
+            }
+            Slot::IncludeUsage => {
+                let field = "stream_options.include_usage";
+                self.found.facts.include_usage = flag(field, value, Null::IsAbsent, span)?;
+                self.found.spans.include_usage = Some(span);
+            }
+            Slot::Limit(limit) => self.output_limit(limit, value, span)?,
+            Slot::Choices => {
+                let wanted = "an integer from 1 to 128";
+                let choices = integer("n", wanted, MAX_CHOICES, value, Null::IsAbsent, span)?;
+                self.found.facts.choices = choices.unwrap_or(1);
+            }
+            Slot::ThinkingBudget => {
+                let field = "thinking.budget_tokens";
+                let budget = tokens(field, value, Null::IsRefused, span)?;
+                self.found.facts.thinking_budget = budget;
+                self.found.facts.needs.reasoning |= budget.is_some();
+                self.found.spans.thinking_budget = Some(span);
+            }
+            Slot::Effort(field) => self.effort(field, value, span)?,
+            Slot::ThinkingType => {
+                self.found.facts.thinking = match value {
+                    Value::Text(text) => Some(thinking(text.bytes)),
+                    _ => return fault("thinking.type", "a string", span),
+                };
+            }
+            Slot::AnswerFormatType => {
+                let is_schema = matches!(value, Value::Text(t) if t.bytes == b"json_schema");
+                self.found.facts.needs.schema |= is_schema;
+                self.opaque(Slot::Ignored, value, span);
+            }
+            Slot::Modalities => match value {
+                Value::Open(Container::Array) => self.push(Place::Array, slot, span.start),
+                Value::Text(text) => self.found.facts.needs.audio |= text.bytes == b"audio",
+                _ => self.opaque(Slot::Ignored, value, span),
+            },
+            Slot::AudioOutput => {
+                self.found.facts.needs.audio |= !matches!(value, Value::Null);
+                self.opaque(Slot::Ignored, value, span);
+            }
+            _ => self.settings_object(slot, value, span)?,
+        }
+        Ok(())
+    }
+
+    /// A field whose value is an object of settings.
+    fn settings_object(
+        &mut self,
+        slot: Slot,
+        value: Value<'_>,
+        span: Span,
+    ) -> Result<(), PeekError> {
+        let (field, place) = match slot {
+            Slot::StreamOptions => ("stream_options", Place::StreamOptions),
+            Slot::Reasoning => ("reasoning", Place::Reasoning),
+            Slot::Thinking => ("thinking", Place::Thinking),
+            Slot::OutputConfig => ("output_config", Place::OutputConfig),
+            Slot::TextConfig => ("text", Place::TextConfig),
+            _ => (self.answer_format(), Place::AnswerFormat),
+        };
+        match value {
+            Value::Open(Container::Object) => self.push(place, Slot::Ignored, span.start),
+            Value::Null => match place {
+                Place::StreamOptions => self.found.spans.stream_options = Some(span),
+                Place::Thinking => self.found.spans.thinking = Some(span),
+                _ => {}
+            },
+            _ => return fault(field, OBJECT, span),
+        }
+        Ok(())
+    }
+
+    /// Where the format has the shape of the answer.
+    fn answer_format(&self) -> &'static str {
+        match self.format {
+            Format::Chat => "response_format",
+            Format::Responses => "text.format",
+            Format::Messages => "output_config.format",
+        }
+    }
+
+    fn model(&mut self, value: Value<'_>, span: Span) -> Result<(), PeekError> {
+        let Value::Text(text) = value else {
+            return Err(PeekError::Model(ModelFault::NotAString));
+        };
+        if text.len == 0 {
+            return Err(PeekError::Model(ModelFault::Empty));
+        }
+        if !text.is_whole() {
+            return Err(PeekError::Model(ModelFault::TooLong(
+                self.limits.model_bytes,
+            )));
+        }
+        self.found.facts.model = Some(text.as_str().to_owned());
+        self.found.spans.model = Some(span);
+        Ok(())
+    }
+
+    fn output_limit(
+        &mut self,
+        limit: Limit,
+        value: Value<'_>,
+        span: Span,
+    ) -> Result<(), PeekError> {
+        let tokens = tokens(limit.field(), value, self.null(), span)?;
+        let known = &mut self.found.facts.output_limit;
+        *known = (*known).max(tokens);
+        let spans = &mut self.found.spans;
+        let place = match limit {
+            Limit::Tokens => &mut spans.max_tokens,
+            Limit::CompletionTokens => &mut spans.max_completion_tokens,
+            Limit::OutputTokens => &mut spans.max_output_tokens,
+        };
+        *place = Some(span);
+        Ok(())
+    }
+
+    /// Where two fields ask for an effort, the greater counts.
+    fn effort(
+        &mut self,
+        field: EffortField,
+        value: Value<'_>,
+        span: Span,
+    ) -> Result<(), PeekError> {
+        match value {
+            Value::Text(text) => {
+                let effort = effort(text.bytes);
+                self.found.facts.effort = self.found.facts.effort.max(effort);
+                self.found.facts.needs.reasoning |= effort != Some(Effort::None);
+            }
+            Value::Null => {}
+            _ => return fault(field.field(), "a string", span),
+        }
+        if field.is_of(self.format) {
+            self.found.spans.effort = Some(span);
+        }
+        Ok(())
+    }
+
+    /// What `null` is in the fields that have it in some formats: the types of the
+    /// messages format have none.
+    fn null(&self) -> Null {
+        match self.format {
+            Format::Chat | Format::Responses => Null::IsAbsent,
+            Format::Messages => Null::IsRefused,
+        }
+    }
+}
+
+fn flag(
+    field: &'static str,
+    value: Value<'_>,
+    null: Null,
+    span: Span,
+) -> Result<Option<bool>, PeekError> {
+    match (value, null) {
+        (Value::Bool(flag), _) => Ok(Some(flag)),
+        (Value::Null, Null::IsAbsent) => Ok(None),
+        _ => fault(field, "true or false", span),
+    }
+}
+
+fn tokens(
+    field: &'static str,
+    value: Value<'_>,
+    null: Null,
+    span: Span,
+) -> Result<Option<u64>, PeekError> {
+    integer(field, POSITIVE_INTEGER, MAX_TOKENS, value, null, span)
+}
+
+/// An integer from 1 to `max`.
+fn integer(
+    field: &'static str,
+    wanted: &'static str,
+    max: u64,
+    value: Value<'_>,
+    null: Null,
+    span: Span,
+) -> Result<Option<u64>, PeekError> {
+    let number = match (value, null) {
+        (Value::Null, Null::IsAbsent) => return Ok(None),
+        (Value::Number(number), _) => number.as_u64(),
+        _ => None,
+    };
+    match number.filter(|n| (1..=max).contains(n)) {
+        Some(number) => Ok(Some(number)),
+        None => fault(field, wanted, span),
+    }
+}
+
+/// An effort; `None` where the word is not known: providers add levels.
+fn effort(word: &[u8]) -> Option<Effort> {
+    Some(match word {
+        b"none" => Effort::None,
+        b"minimal" => Effort::Minimal,
+        b"low" => Effort::Low,
+        b"medium" => Effort::Medium,
+        b"high" => Effort::High,
+        b"xhigh" => Effort::Xhigh,
+        b"max" => Effort::Max,
+        _ => return None,
+    })
+}
+
+fn thinking(word: &[u8]) -> Thinking {
+    match word {
+        b"enabled" => Thinking::Enabled,
+        b"adaptive" => Thinking::Adaptive,
+        b"disabled" => Thinking::Disabled,
+        _ => Thinking::Other,
+    }
+}
