@@ -1,9 +1,19 @@
 //! Who pays: API keys and where they are kept.
+//!
+//! The crate decides what a key is, what is stored of it (a keyed hash, never the
+//! key), and how a request finds it: from memory, or from one SQLite file without
+//! ever waiting for the disk on a request thread. It takes plans, model groups
+//! and endpoints as names; what they mean is decided by the catalog and by the
+//! configuration.
 
 mod clock;
 mod key;
 mod record;
+mod store;
+mod view;
 
 pub use clock::{Clock, Timestamp};
 pub use key::{ApiKey, KeyHash, KeyHasher, MalformedKey, PepperError};
 pub use record::{InvalidKey, KeyRecord, KeyState, NewKey, allowance};
+pub use store::{CreatedKey, KeySelector, Revocation, Store, StoreError};
+pub use view::{KeyView, keys_table};

@@ -1,0 +1,109 @@
+//! The file that remembers: opening it, and administering the keys in it.
+//!
+//! One SQLite file in WAL mode, so that the command line writes while a gateway
+//! reads. Writes are `synchronous = FULL`: in WAL mode `NORMAL` may lose the last
+//! commits when the power fails, and a revocation that comes back is a security
+//! hole. No request ever waits for one of these commits.
+//!
+//! What the request path sees of it is in `directory`; the schema and its
+//! versions are in `schema`.
+
+mod error;
+mod keys;
+mod open;
+mod schema;
+
+pub use error::StoreError;
+pub use keys::{CreatedKey, KeySelector, Revocation};
+pub(crate) use keys::{lookup_sql, read_key};
+pub(crate) use open::open_reader;
+
+use crate::{clock::Clock, key::KeyHasher};
+use error::Described;
+use parking_lot::Mutex;
+use rusqlite::{Connection, Transaction, TransactionBehavior};
+use std::path::{Path, PathBuf};
+
+/// An open ledger file, for administration.
+///
+/// Calls block on the disk: for a command line or an administration runtime, never
+/// for a request thread. Several processes may have the same file open.
+pub struct Store {
+    path: PathBuf,
+    hasher: KeyHasher,
+    clock: Clock,
+    connection: Mutex<Connection>,
+}
+
+impl Store {
+    /// Opens the file, makes it where there is none (readable by its owner alone),
+    /// and brings an older one up to date.
+    ///
+    /// # Errors
+    /// The file is not a ledger, damaged, locked, read-only, made by a newer program
+    /// or under another pepper, or its folder does not exist.
+    pub fn open(
+        path: impl Into<PathBuf>,
+        hasher: KeyHasher,
+        clock: Clock,
+    ) -> Result<Self, StoreError> {
+        let path = path.into();
+        let mut connection = open::open_writer(&path)?;
+        schema::bind_pepper(&mut connection, &hasher.fingerprint()).described(&path)??;
+        Ok(Self {
+            path,
+            hasher,
+            clock,
+            connection: Mutex::new(connection),
+        })
+    }
+
+    /// Where the file is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The clock that decides what has expired.
+    pub fn clock(&self) -> &Clock {
+        &self.clock
+    }
+
+    pub(crate) fn hasher(&self) -> &KeyHasher {
+        &self.hasher
+    }
+
+    fn read<T>(
+        &self,
+        query: impl FnOnce(&Connection) -> rusqlite::Result<T>,
+    ) -> Result<T, StoreError> {
+        query(&self.connection.lock()).described(&self.path)
+    }
+
+    /// Runs `change` in one transaction that holds the write lock from the start, so
+    /// that it never fails half-way on somebody else's lock.
+    fn write<T>(
+        &self,
+        change: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T>,
+    ) -> Result<T, StoreError> {
+        let mut connection = self.connection.lock();
+        let run = || {
+            let transaction =
+                connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+            let result = change(&transaction)?;
+            transaction.commit()?;
+            Ok(result)
+        };
+        run().described(&self.path)
+    }
+}
+
+impl std::fmt::Debug for Store {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Store")
+            .field("path", &self.path)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,145 @@
+//! What can go wrong with the file, in words that tell an operator what to do.
+
+use crate::{clock::Timestamp, key::PepperError, record::InvalidKey, store::open::BUSY_TIMEOUT};
+use rusqlite::ErrorCode as Sqlite;
+use std::path::{Path, PathBuf};
+
+/// A failure of the ledger file or of an operation on it.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// The file was made by a newer program.
+    #[error(
+        "{path} has format {found}, this program knows up to {supported}: \
+         use the newer program, or a backup from before the upgrade"
+    )]
+    Newer {
+        /// The file.
+        path: PathBuf,
+        /// The format of the file.
+        found: i64,
+        /// The newest format of this program.
+        supported: i64,
+    },
+    /// The file is something else, or so damaged that it cannot be told.
+    #[error("{path} is not a ledger file (or its beginning is damaged)")]
+    NotALedger {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The file is damaged.
+    #[error("{path} is damaged ({cause}): restore it from a backup")]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// SQLite's words.
+        cause: String,
+    },
+    /// Another process held the write lock for too long.
+    #[error("{path} is locked by another process (waited {} s)", BUSY_TIMEOUT.as_secs())]
+    Locked {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The file or its folder cannot be written.
+    #[error("{path} cannot be written: check the permissions of the file and of its folder")]
+    ReadOnly {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The file cannot be opened.
+    #[error("{path} cannot be opened: {cause}")]
+    CannotOpen {
+        /// The file.
+        path: PathBuf,
+        /// The system's or SQLite's words.
+        cause: String,
+    },
+    /// No space left.
+    #[error("{path} cannot grow: the disk is full")]
+    DiskFull {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The file was made under another pepper: none of its keys would ever match.
+    #[error("the ledger was made under another pepper: none of its keys would be accepted")]
+    WrongPepper,
+    /// The pepper protects nothing.
+    #[error(transparent)]
+    Pepper(#[from] PepperError),
+    /// The key cannot be made as asked.
+    #[error(transparent)]
+    InvalidKey(#[from] InvalidKey),
+    /// The text that should name a key cannot.
+    #[error(
+        "this names no key: give an id (key_…), the beginning of a key \
+         (sk- and up to eight letters and digits), or a whole key"
+    )]
+    Selector,
+    /// No key has this id, prefix or hash.
+    #[error("there is no such key")]
+    NoSuchKey,
+    /// More than one key begins so.
+    #[error("more than one key begins with {prefix}: {}", candidates.join(", "))]
+    Ambiguous {
+        /// The beginning that was given.
+        prefix: String,
+        /// The ids of the first ten such keys.
+        candidates: Vec<String>,
+    },
+    /// A stored time or list makes no sense.
+    #[error("the record of {id} is damaged: {what}")]
+    BadRecord {
+        /// The id of the key.
+        id: String,
+        /// Which part.
+        what: &'static str,
+    },
+    /// The system has no randomness to give.
+    #[error("the system gives no randomness: {0}")]
+    Randomness(#[from] getrandom::Error),
+    /// Anything else that SQLite reports.
+    #[error("{path}: {cause}")]
+    Other {
+        /// The file.
+        path: PathBuf,
+        /// SQLite's words.
+        cause: String,
+    },
+}
+
+impl StoreError {
+    pub(crate) fn from_sqlite(error: &rusqlite::Error, path: &Path) -> Self {
+        let path = path.to_owned();
+        let cause = error.to_string();
+        match error.sqlite_error_code() {
+            Some(Sqlite::NotADatabase) => Self::NotALedger { path },
+            Some(Sqlite::DatabaseCorrupt) => Self::Damaged { path, cause },
+            Some(Sqlite::DatabaseBusy | Sqlite::DatabaseLocked) => Self::Locked { path },
+            Some(Sqlite::ReadOnly | Sqlite::PermissionDenied) => Self::ReadOnly { path },
+            Some(Sqlite::CannotOpen) => Self::CannotOpen { path, cause },
+            Some(Sqlite::DiskFull) => Self::DiskFull { path },
+            _ => Self::Other { path, cause },
+        }
+    }
+}
+
+/// Turns SQLite's errors into ones that name the file.
+pub(super) trait Described<T> {
+    fn described(self, path: &Path) -> Result<T, StoreError>;
+}
+
+impl<T> Described<T> for rusqlite::Result<T> {
+    fn described(self, path: &Path) -> Result<T, StoreError> {
+        self.map_err(|error| StoreError::from_sqlite(&error, path))
+    }
+}
+
+/// Reads a stored time; `None` where it is before 1970.
+pub(super) fn stored_time(ms: i64) -> Option<Timestamp> {
+    u64::try_from(ms).ok().map(Timestamp::from_unix_ms)
+}
+
+/// A time as it is stored; [`Timestamp::MAX`] is far below the limit.
+pub(super) fn storable_time(time: Timestamp) -> i64 {
+    i64::try_from(time.unix_ms()).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,299 @@
+//! Making, finding and revoking keys.
+
+use super::{
+    Store,
+    error::{StoreError, storable_time, stored_time},
+};
+use crate::{
+    clock::Timestamp,
+    key::{self, ApiKey, KeyHash},
+    record::{KeyRecord, NewKey, allowance},
+};
+use rusqlite::{Row, ToSql, params};
+use std::sync::Arc;
+use tollgate_types::{Allowance, Identity, KeyId};
+
+/// The columns that [`read_key`] reads, in its order.
+const COLUMNS: &str = "id, prefix, name, plan, model_groups, endpoints, \
+     created_at, expires_at, revoked_at";
+
+const ID_MARK: &str = "key_";
+/// 20 base62 characters, 119 bits: no two ids are ever alike, and none can be guessed.
+const ID_CHARS: usize = 20;
+/// How many of the keys that share a beginning are named.
+const CANDIDATES: u32 = 10;
+
+/// A key that was just made. The only moment at which the key itself is known.
+#[derive(Clone, Debug)]
+pub struct CreatedKey {
+    /// The key, for its owner.
+    pub key: ApiKey,
+    /// What was stored.
+    pub record: KeyRecord,
+}
+
+/// What a revocation found.
+#[derive(Clone, Debug)]
+pub struct Revocation {
+    /// The key as it is now.
+    pub record: KeyRecord,
+    /// It had been revoked before; its first revocation stands.
+    pub already_revoked: bool,
+}
+
+/// How a person names a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum KeySelector {
+    /// By its public identifier.
+    Id(KeyId),
+    /// By its beginning: `sk-` and up to eight characters.
+    Prefix(String),
+    /// By the whole key, which is only hashed.
+    Key(ApiKey),
+}
+
+impl KeySelector {
+    /// Reads what a person typed. Only letters, digits and `_` get through, so that no
+    /// wildcard or quote ever reaches a query.
+    ///
+    /// # Errors
+    /// It is neither an id, nor a beginning, nor a whole key. The error does not repeat
+    /// it: it may be a key with a typo.
+    pub fn parse(text: &str) -> Result<Self, StoreError> {
+        let plain = |rest: &str| rest.bytes().all(|byte| byte.is_ascii_alphanumeric());
+        if let Some(rest) = text.strip_prefix(ID_MARK) {
+            let fits = rest.len() == ID_CHARS && plain(rest);
+            return if fits {
+                Ok(Self::Id(KeyId::new(text)))
+            } else {
+                Err(StoreError::Selector)
+            };
+        }
+        if let Ok(key) = ApiKey::parse(text) {
+            return Ok(Self::Key(key));
+        }
+        match text.strip_prefix("sk-") {
+            Some(rest) if text.len() <= ApiKey::PREFIX_LEN && plain(rest) => {
+                Ok(Self::Prefix(text.to_owned()))
+            }
+            _ => Err(StoreError::Selector),
+        }
+    }
+}
+
+impl Store {
+    /// Makes a key.
+    ///
+    /// # Errors
+    /// The key cannot be made as asked, or the file cannot be written.
+    pub fn create_key(&self, new: &NewKey) -> Result<CreatedKey, StoreError> {
+        let now = self.clock.now();
+        new.validate(now)?;
+        let key = ApiKey::generate()?;
+        let mut id = ID_MARK.to_owned();
+        key::push_random(&mut id, ID_CHARS)?;
+        let identity = Identity {
+            key: KeyId::new(id),
+            name: new.name.clone(),
+            plan: new.plan.clone(),
+            groups: new.groups.clone(),
+            endpoints: new.endpoints.clone(),
+        };
+        let record = KeyRecord {
+            identity: Arc::new(identity),
+            prefix: key.prefix().into(),
+            created_at: now,
+            expires_at: new.expires_at,
+            revoked_at: None,
+        };
+        self.insert(&record, &self.hasher.hash(&key))?;
+        Ok(CreatedKey { key, record })
+    }
+
+    fn insert(&self, record: &KeyRecord, hash: &KeyHash) -> Result<(), StoreError> {
+        let sql = format!("INSERT INTO keys ({COLUMNS}, hash) VALUES (?,?,?,?,?,?,?,?,?,?)");
+        let identity = &record.identity;
+        self.write(|transaction| {
+            transaction.execute(
+                &sql,
+                params![
+                    identity.key.as_str(),
+                    record.prefix,
+                    identity.name,
+                    identity.plan,
+                    names_to_json(&identity.groups),
+                    names_to_json(&identity.endpoints),
+                    storable_time(record.created_at),
+                    record.expires_at.map(storable_time),
+                    record.revoked_at.map(storable_time),
+                    hash.as_bytes(),
+                ],
+            )
+        })?;
+        Ok(())
+    }
+
+    /// Up to `limit` keys in the order in which they were made, those after `after`.
+    ///
+    /// # Errors
+    /// `after` does not exist, or the file cannot be read.
+    pub fn list_keys(
+        &self,
+        after: Option<&KeyId>,
+        limit: u32,
+    ) -> Result<Vec<KeyRecord>, StoreError> {
+        if let Some(id) = after {
+            self.find_key(&KeySelector::Id(id.clone()))?;
+        }
+        let rest = "WHERE number > coalesce((SELECT number FROM keys WHERE id = ?1), 0) \
+                    ORDER BY number LIMIT ?2";
+        self.select(rest, &[&after.map(KeyId::as_str), &limit])
+    }
+
+    /// The one key that `selector` names.
+    ///
+    /// # Errors
+    /// There is none, or there are several; or the file cannot be read.
+    pub fn find_key(&self, selector: &KeySelector) -> Result<KeyRecord, StoreError> {
+        let mut found = match selector {
+            KeySelector::Id(id) => self.select("WHERE id = ?1", &[&id.as_str()])?,
+            KeySelector::Key(key) => self.find_by_hash(&self.hasher.hash(key))?,
+            KeySelector::Prefix(prefix) => self.find_by_prefix(prefix)?,
+        };
+        match (found.pop(), found.is_empty()) {
+            (None, _) => Err(StoreError::NoSuchKey),
+            (Some(record), true) => Ok(record),
+            (Some(last), false) => Err(StoreError::Ambiguous {
+                prefix: String::from(match selector {
+                    KeySelector::Prefix(prefix) => prefix,
+                    _ => "",
+                }),
+                candidates: found
+                    .iter()
+                    .chain([&last])
+                    .map(|record| record.id().to_string())
+                    .collect(),
+            }),
+        }
+    }
+
+    fn find_by_hash(&self, hash: &KeyHash) -> Result<Vec<KeyRecord>, StoreError> {
+        self.select("WHERE hash = ?1", &[hash.as_bytes()])
+    }
+
+    /// By range instead of `LIKE`: it uses the index, tells `a` from `A`, and knows no
+    /// wildcards.
+    fn find_by_prefix(&self, prefix: &str) -> Result<Vec<KeyRecord>, StoreError> {
+        let end = format!("{prefix}{}", char::MAX);
+        let rest = "WHERE prefix >= ?1 AND prefix < ?2 ORDER BY number LIMIT ?3";
+        self.select(rest, &[&prefix, &end, &CANDIDATES])
+    }
+
+    fn select(&self, rest: &str, values: &[&dyn ToSql]) -> Result<Vec<KeyRecord>, StoreError> {
+        let sql = format!("SELECT {COLUMNS} FROM keys {rest}");
+        let rows = self.read(|connection| {
+            connection
+                .prepare_cached(&sql)?
+                .query_map(values, |row| read_key(row, 0))?
+                .collect::<rusqlite::Result<Vec<_>>>()
+        })?;
+        rows.into_iter().collect()
+    }
+
+    /// Revokes the key that `selector` names. Running gateways refuse it within a
+    /// second. Revoking again changes nothing.
+    ///
+    /// # Errors
+    /// As [`Store::find_key`]; or the file cannot be written.
+    pub fn revoke_key(&self, selector: &KeySelector) -> Result<Revocation, StoreError> {
+        let id = self.find_key(selector)?.id().clone();
+        let now = storable_time(self.clock.now());
+        let changed = self.write(|transaction| {
+            transaction.execute(
+                "UPDATE keys SET revoked_at = ?2 WHERE id = ?1 AND revoked_at IS NULL",
+                params![id.as_str(), now],
+            )
+        })?;
+        Ok(Revocation {
+            record: self.find_key(&KeySelector::Id(id))?,
+            already_revoked: changed == 0,
+        })
+    }
+}
+
+/// Reads [`COLUMNS`] from column `first` on. The inner error is a row that SQLite
+/// gave and that makes no sense.
+pub(crate) fn read_key(
+    row: &Row<'_>,
+    first: usize,
+) -> rusqlite::Result<Result<KeyRecord, StoreError>> {
+    let at = |offset: usize| first.saturating_add(offset);
+    let id: String = row.get(at(0))?;
+    let prefix: Box<str> = row.get(at(1))?;
+    let name: String = row.get(at(2))?;
+    let plan: Option<String> = row.get(at(3))?;
+    let groups: Option<String> = row.get(at(4))?;
+    let endpoints: Option<String> = row.get(at(5))?;
+    let created_at: i64 = row.get(at(6))?;
+    let expires_at: Option<i64> = row.get(at(7))?;
+    let revoked_at: Option<i64> = row.get(at(8))?;
+
+    let bad = |what| StoreError::BadRecord {
+        id: id.clone(),
+        what,
+    };
+    let read = || {
+        let identity = Identity {
+            key: KeyId::new(id.as_str()),
+            name,
+            plan,
+            groups: names_from_json(groups.as_deref()).ok_or_else(|| bad("its groups"))?,
+            endpoints: names_from_json(endpoints.as_deref()).ok_or_else(|| bad("its endpoints"))?,
+        };
+        Ok(KeyRecord {
+            identity: Arc::new(identity),
+            prefix,
+            created_at: stored_time(created_at).ok_or_else(|| bad("its creation time"))?,
+            expires_at: optional_time(expires_at).ok_or_else(|| bad("its expiry"))?,
+            revoked_at: optional_time(revoked_at).ok_or_else(|| bad("its revocation time"))?,
+        })
+    };
+    Ok(read())
+}
+
+#[expect(
+    clippy::option_option,
+    reason = "outside: readable at all; inside: a time is set"
+)]
+fn optional_time(ms: Option<i64>) -> Option<Option<Timestamp>> {
+    match ms {
+        None => Some(None),
+        Some(ms) => stored_time(ms).map(Some),
+    }
+}
+
+fn names_to_json(allowance: &Allowance) -> Option<String> {
+    match allowance {
+        Allowance::All => None,
+        Allowance::Only(names) => Some(serde_json::Value::from(names.as_slice()).to_string()),
+    }
+}
+
+/// An empty list would come out as all, but whoever wrote one into the file meant
+/// nothing: it is refused.
+fn names_from_json(json: Option<&str>) -> Option<Allowance> {
+    let Some(json) = json else {
+        return Some(Allowance::All);
+    };
+    let names: Vec<String> = serde_json::from_str(json).ok()?;
+    (!names.is_empty()).then(|| allowance(names))
+}
+
+/// The statement by which a running gateway looks a key up: one row always, the
+/// change sequence of the same snapshot first.
+pub(crate) fn lookup_sql() -> String {
+    format!(
+        "SELECT (SELECT coalesce(max(seq), 0) FROM changes), {COLUMNS} \
+         FROM (SELECT ?1 AS wanted) LEFT JOIN keys ON keys.hash = wanted"
+    )
+}

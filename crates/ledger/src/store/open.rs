@@ -1,0 +1,71 @@
+//! Opening connections: what is checked before the first byte is written, and the
+//! settings that every connection runs under.
+
+use super::{
+    error::{Described, StoreError},
+    schema,
+};
+use rusqlite::{Connection, OpenFlags};
+use std::{path::Path, time::Duration};
+
+/// How long a writer waits for another process's write lock.
+pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long a reader waits. In WAL mode readers wait for nobody, apart from the
+/// moments in which another process opens or recovers the file.
+const READER_BUSY_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// Opens the file for reading and writing, makes or migrates it.
+pub(super) fn open_writer(path: &Path) -> Result<Connection, StoreError> {
+    create_private(path)?;
+    let mut connection = connect(path, BUSY_TIMEOUT).described(path)?;
+    // Before anything is changed: a newer or foreign file stays as it is.
+    schema::check(&connection, path)?;
+    let prepare = |connection: &mut Connection| {
+        connection.pragma_update(None, "journal_mode", "wal")?;
+        connection.pragma_update(None, "synchronous", "full")?;
+        connection.pragma_update(None, "foreign_keys", true)
+    };
+    prepare(&mut connection).described(path)?;
+    schema::migrate(&mut connection, path)?;
+    Ok(connection)
+}
+
+/// Opens a file that [`open_writer`] has prepared, for reading alone.
+pub(crate) fn open_reader(path: &Path) -> Result<Connection, StoreError> {
+    let connection = connect(path, READER_BUSY_TIMEOUT).described(path)?;
+    connection
+        .pragma_update(None, "query_only", true)
+        .described(path)?;
+    Ok(connection)
+}
+
+/// A reader too has to write the WAL's index, so every connection opens for writing.
+fn connect(path: &Path, patience: Duration) -> rusqlite::Result<Connection> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(path, flags)?;
+    connection.busy_timeout(patience)?;
+    connection.pragma_update(None, "trusted_schema", false)?;
+    Ok(connection)
+}
+
+/// Makes the file where there is none. Its WAL inherits the permissions.
+fn create_private(path: &Path) -> Result<(), StoreError> {
+    let mut options = std::fs::OpenOptions::new();
+    options.append(true).create(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    let fault = match options.open(path) {
+        Ok(_) => return Ok(()),
+        Err(fault) => fault,
+    };
+    let path = path.to_owned();
+    Err(match fault.kind() {
+        std::io::ErrorKind::PermissionDenied | std::io::ErrorKind::ReadOnlyFilesystem => {
+            StoreError::ReadOnly { path }
+        }
+        _ => StoreError::CannotOpen {
+            path,
+            cause: fault.to_string(),
+        },
+    })
+}

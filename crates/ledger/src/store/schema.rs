@@ -1,0 +1,105 @@
+//! The tables and their versions.
+//!
+//! `user_version` counts the steps that a file has been through, `application_id`
+//! marks it as ours. A step, once released, is never edited: a new one is added.
+
+use super::error::{Described, StoreError};
+use crate::key::KeyHash;
+use rusqlite::{Connection, OptionalExtension, TransactionBehavior};
+use std::path::Path;
+
+/// "TOLL" in ASCII.
+const APPLICATION_ID: i64 = 0x544F_4C4C;
+
+/// The steps from an empty file to the present format.
+const STEPS: &[&str] = &[include_str!("schema/0001_keys.sql")];
+
+/// The newest format of this program.
+pub(super) fn supported() -> i64 {
+    i64::try_from(STEPS.len()).unwrap_or(i64::MAX)
+}
+
+/// Refuses a file that is not ours or newer than this program. Writes nothing.
+pub(super) fn check(connection: &Connection, path: &Path) -> Result<(), StoreError> {
+    let version = version(connection).described(path)?;
+    let application: i64 = pragma(connection, "application_id").described(path)?;
+    let tables: i64 = connection
+        .query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))
+        .described(path)?;
+    let empty = tables == 0 && version == 0 && application == 0;
+    if !empty && application != APPLICATION_ID {
+        return Err(StoreError::NotALedger {
+            path: path.to_owned(),
+        });
+    }
+    refuse_newer(version, path)
+}
+
+/// Takes the steps that are missing, all or none.
+pub(super) fn migrate(connection: &mut Connection, path: &Path) -> Result<(), StoreError> {
+    if version(connection).described(path)? == supported() {
+        return Ok(());
+    }
+    let transaction = connection
+        .transaction_with_behavior(TransactionBehavior::Immediate)
+        .described(path)?;
+    // Again, now that nobody else can write: another process may have been faster.
+    let version = version(&transaction).described(path)?;
+    refuse_newer(version, path)?;
+    let run = || {
+        let done = usize::try_from(version).unwrap_or(0);
+        for step in STEPS.iter().skip(done) {
+            transaction.execute_batch(step)?;
+        }
+        transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
+        transaction.pragma_update(None, "user_version", supported())?;
+        transaction.commit()
+    };
+    run().described(path)
+}
+
+fn refuse_newer(found: i64, path: &Path) -> Result<(), StoreError> {
+    if found <= supported() {
+        return Ok(());
+    }
+    Err(StoreError::Newer {
+        path: path.to_owned(),
+        found,
+        supported: supported(),
+    })
+}
+
+fn version(connection: &Connection) -> rusqlite::Result<i64> {
+    pragma(connection, "user_version")
+}
+
+fn pragma(connection: &Connection, name: &str) -> rusqlite::Result<i64> {
+    connection.pragma_query_value(None, name, |row| row.get(0))
+}
+
+/// Remembers the pepper's fingerprint in a new file and compares it in an old one.
+pub(super) fn bind_pepper(
+    connection: &mut Connection,
+    fingerprint: &KeyHash,
+) -> rusqlite::Result<Result<(), StoreError>> {
+    const READ: &str = "SELECT value FROM settings WHERE name = 'pepper'";
+    let known: Option<Vec<u8>> = connection
+        .query_row(READ, [], |row| row.get(0))
+        .optional()?;
+    let known = match known {
+        Some(known) => known,
+        None => {
+            // Of two processes that make one file the first to write decides.
+            connection.execute(
+                "INSERT INTO settings (name, value) VALUES ('pepper', ?1) ON CONFLICT DO NOTHING",
+                [fingerprint.as_bytes()],
+            )?;
+            connection.query_row(READ, [], |row| row.get(0))?
+        }
+    };
+    Ok(if known == fingerprint.as_bytes() {
+        Ok(())
+    } else {
+        Err(StoreError::WrongPepper)
+    })
+}

@@ -1,0 +1,168 @@
+//! Keys as people and programs are shown them.
+
+use crate::{
+    clock::Timestamp,
+    record::{KeyRecord, KeyState},
+};
+use serde::{Serialize, Serializer};
+use std::fmt::Write;
+use tollgate_types::{Allowance, KeyId};
+
+/// A key as JSON: what `--json` prints and the admin API answers.
+#[derive(Clone, Debug, Serialize)]
+pub struct KeyView<'a> {
+    /// The public identifier.
+    pub id: &'a KeyId,
+    /// The beginning of the key.
+    pub prefix: &'a str,
+    /// What its owner calls it.
+    pub name: &'a str,
+    /// Whether it works, at the time of asking.
+    pub state: KeyState,
+    /// The plan, by name.
+    pub plan: Option<&'a str>,
+    /// The model groups it may use.
+    #[serde(serialize_with = "all_or_names")]
+    pub groups: &'a Allowance,
+    /// The endpoints it may use.
+    #[serde(serialize_with = "all_or_names")]
+    pub endpoints: &'a Allowance,
+    /// When it was made.
+    pub created_at: Timestamp,
+    /// When it stops working.
+    pub expires_at: Option<Timestamp>,
+    /// When it was revoked.
+    pub revoked_at: Option<Timestamp>,
+}
+
+impl<'a> KeyView<'a> {
+    /// The view of `record` at `now`.
+    pub fn new(record: &'a KeyRecord, now: Timestamp) -> Self {
+        let identity = &record.identity;
+        Self {
+            id: &identity.key,
+            prefix: &record.prefix,
+            name: &identity.name,
+            state: record.state(now),
+            plan: identity.plan.as_deref(),
+            groups: &identity.groups,
+            endpoints: &identity.endpoints,
+            created_at: record.created_at,
+            expires_at: record.expires_at,
+            revoked_at: record.revoked_at,
+        }
+    }
+}
+
+/// `"all"`, or the list of names.
+fn all_or_names<S: Serializer>(allowance: &&Allowance, serializer: S) -> Result<S::Ok, S::Error> {
+    match allowance {
+        Allowance::All => serializer.serialize_str("all"),
+        Allowance::Only(names) => names.serialize(serializer),
+    }
+}
+
+/// A table for people: one line per key under a line of headings, columns aligned.
+pub fn keys_table(records: &[KeyRecord], now: Timestamp) -> String {
+    const HEAD: [&str; 8] = [
+        "ID", "KEY", "NAME", "STATE", "PLAN", "GROUPS", "CREATED", "EXPIRES",
+    ];
+    let mut rows = vec![HEAD.map(str::to_owned)];
+    rows.extend(records.iter().map(|record| {
+        let time = |time: Option<Timestamp>| time.map_or_else(|| "-".into(), |t| t.to_string());
+        let identity = &record.identity;
+        let groups = match &identity.groups {
+            Allowance::All => "all".to_owned(),
+            Allowance::Only(names) => names.join(","),
+        };
+        [
+            identity.key.to_string(),
+            format!("{}…", record.prefix),
+            identity.name.clone(),
+            record.state(now).to_string(),
+            identity.plan.as_deref().unwrap_or("-").to_owned(),
+            groups,
+            time(Some(record.created_at)),
+            time(record.expires_at),
+        ]
+    }));
+    align(&rows)
+}
+
+/// Pads every column to its widest cell; no blanks at the ends of lines.
+fn align<const N: usize>(rows: &[[String; N]]) -> String {
+    let mut widths = [0; N];
+    for row in rows {
+        for (width, cell) in widths.iter_mut().zip(row) {
+            *width = cell.chars().count().max(*width);
+        }
+    }
+    let mut text = String::new();
+    for row in rows {
+        let mut line = String::new();
+        for (width, cell) in widths.iter().zip(row) {
+            // Writing to a string cannot fail.
+            let _ = write!(line, "{cell:<width$}  ");
+        }
+        text.push_str(line.trim_end());
+        text.push('\n');
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::record::allowance;
+    use std::sync::Arc;
+    use tollgate_types::Identity;
+
+    fn record(name: &str) -> KeyRecord {
+        KeyRecord {
+            identity: Arc::new(Identity {
+                key: KeyId::new("key_0123456789abcdefghij"),
+                name: name.into(),
+                plan: Some("pro".into()),
+                groups: allowance(["sonnet", "opus"]),
+                endpoints: Allowance::All,
+            }),
+            prefix: "sk-AbCdEfGh".into(),
+            created_at: Timestamp::from_unix_ms(1_790_000_000_000),
+            expires_at: None,
+            revoked_at: Some(Timestamp::from_unix_ms(1_790_000_001_000)),
+        }
+    }
+
+    #[test]
+    fn a_table_has_a_line_per_key_and_aligned_columns() {
+        let table = keys_table(&[record("Zoë's laptop"), record("ci")], Timestamp::MAX);
+        let lines: Vec<&str> = table.lines().collect();
+        assert_eq!(lines.len(), 3, "{table}");
+        let column = |line: &str, text: &str| line[..line.find(text).unwrap()].chars().count();
+        assert_eq!(
+            column(lines[1], "revoked"),
+            column(lines[0], "STATE"),
+            "{table}"
+        );
+        assert_eq!(
+            column(lines[2], "revoked"),
+            column(lines[0], "STATE"),
+            "{table}"
+        );
+        assert!(lines[1].contains("opus,sonnet"), "{table}");
+    }
+
+    #[test]
+    fn json_has_names_and_rfc_3339_times() {
+        let json =
+            serde_json::to_string(&KeyView::new(&record("Zoë's laptop"), Timestamp::MAX)).unwrap();
+        assert_eq!(
+            json,
+            "{\"id\":\"key_0123456789abcdefghij\",\"prefix\":\"sk-AbCdEfGh\",\
+             \"name\":\"Zoë's laptop\",\"state\":\"revoked\",\"plan\":\"pro\",\
+             \"groups\":[\"opus\",\"sonnet\"],\"endpoints\":\"all\",\
+             \"created_at\":\"2026-09-21T14:13:20Z\",\"expires_at\":null,\
+             \"revoked_at\":\"2026-09-21T14:13:21Z\"}"
+        );
+    }
+}
