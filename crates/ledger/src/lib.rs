@@ -7,12 +7,17 @@
 //! configuration.
 
 mod clock;
+mod directory;
 mod key;
 mod record;
 mod store;
 mod view;
 
 pub use clock::{Clock, Timestamp};
+pub use directory::{
+    DirectoryHealth, DirectorySettings, KeyDirectory, Lookup, LookupFailure, PendingLookup,
+    Refusal, Unavailable,
+};
 pub use key::{ApiKey, KeyHash, KeyHasher, MalformedKey, PepperError};
 pub use record::{InvalidKey, KeyRecord, KeyState, NewKey, allowance};
 pub use store::{CreatedKey, KeySelector, Revocation, Store, StoreError};

@@ -1,0 +1,274 @@
+//! How a request finds its key: in memory, or by a look-up that never runs on the
+//! request's own thread.
+//!
+//! Everything a look-up may do on a request thread is here: a checksum, one keyed
+//! hash, one read of a sharded cache. It allocates nothing and waits for nobody.
+//! What is not in memory is loaded by threads of their own (`flight`), once however
+//! many callers ask; what changes in the file, by whichever process, is forgotten
+//! within a fraction of a second (`watcher`).
+//!
+//! When the file cannot be read, keys in memory go on working and all others are
+//! answered "unavailable", never "invalid". [`KeyDirectory::health`] tells.
+
+mod cache;
+mod flight;
+mod watcher;
+
+use crate::{
+    clock::{Clock, Timestamp},
+    key::{self, KeyHasher},
+    record::{KeyRecord, KeyState},
+    store::{Store, StoreError},
+};
+use cache::{Cached, KeyCache};
+use flight::Flights;
+use parking_lot::Mutex;
+use std::{future::Future, path::PathBuf, sync::Arc, time::Duration};
+use tollgate_types::KeyId;
+use watcher::Watcher;
+
+/// How much a directory keeps in memory and how long it waits.
+#[derive(Clone, Debug)]
+pub struct DirectorySettings {
+    /// Most keys held in memory, about 500 bytes each.
+    pub known_keys: usize,
+    /// Most unknown keys remembered as unknown, about 60 bytes each. They have a cache
+    /// of their own, so that guessing never pushes a real key out.
+    pub unknown_keys: usize,
+    /// Most distinct keys being loaded at once; more are answered "unavailable".
+    pub loads_at_once: usize,
+    /// Most callers waiting for loads at once; more are answered "unavailable".
+    pub waiting_callers: usize,
+    /// Longest wait for a load.
+    pub load_timeout: Duration,
+    /// How often the file is asked whether something changed. Half a second or less
+    /// keeps the promise that a revocation holds within a second.
+    pub poll_every: Duration,
+    /// Threads that load keys, each with a connection of its own.
+    pub loaders: usize,
+}
+
+impl Default for DirectorySettings {
+    fn default() -> Self {
+        Self {
+            known_keys: 100_000,
+            unknown_keys: 100_000,
+            loads_at_once: 1024,
+            waiting_callers: 16 * 1024,
+            load_timeout: Duration::from_secs(2),
+            poll_every: Duration::from_millis(200),
+            loaders: 2,
+        }
+    }
+}
+
+/// What a look-up gave.
+#[derive(Debug)]
+pub enum Lookup {
+    /// The key is active.
+    Known(Arc<KeyRecord>),
+    /// The key is refused.
+    Refused(Refusal),
+    /// The key is not in memory: wait.
+    Miss(PendingLookup),
+}
+
+/// Why a key is refused. Callers all get the same answer; this is for the log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// It has not the form of a key, or a wrong checksum.
+    Malformed,
+    /// Nobody made it.
+    Unknown,
+    /// It was revoked.
+    Revoked(KeyId),
+    /// Its time is over.
+    Expired(KeyId),
+}
+
+impl Refusal {
+    /// The reason as a label for metrics and logs.
+    pub const fn as_str(&self) -> &'static str {
+        match self {
+            Self::Malformed => "malformed",
+            Self::Unknown => "unknown",
+            Self::Revoked(_) => "revoked",
+            Self::Expired(_) => "expired",
+        }
+    }
+}
+
+/// Why a key that was not in memory did not become known.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LookupFailure {
+    /// The key is refused: 401.
+    #[error("key refused: {}", .0.as_str())]
+    Refused(Refusal),
+    /// Nothing is known about the key: 503, never 401.
+    #[error(transparent)]
+    Unavailable(#[from] Unavailable),
+}
+
+/// Why nothing could be learned about a key.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unavailable {
+    /// Too many look-ups are waiting already.
+    #[error("too many key look-ups are waiting")]
+    Overloaded,
+    /// The store did not answer in time.
+    #[error("the key store did not answer in time")]
+    TimedOut,
+    /// The store failed.
+    #[error("the key store failed: {0}")]
+    Store(Arc<str>),
+    /// The directory is shutting down.
+    #[error("the key store is closed")]
+    Closed,
+}
+
+/// What an operator wants to know about a directory.
+#[derive(Clone, Debug)]
+pub struct DirectoryHealth {
+    /// When the file was last asked successfully whether something changed.
+    pub seen_at: Timestamp,
+    /// What went wrong since, if anything did.
+    pub fault: Option<Arc<str>>,
+}
+
+/// The keys of one ledger file, as a running gateway sees them. Cheap to clone; the
+/// threads end with the last clone.
+#[derive(Clone)]
+pub struct KeyDirectory(Arc<Inner>);
+
+struct Inner {
+    shared: Arc<Shared>,
+    flights: Flights,
+    /// Ends its thread when dropped.
+    _watcher: Watcher,
+}
+
+/// What request threads, loaders and the watcher share.
+struct Shared {
+    path: PathBuf,
+    hasher: KeyHasher,
+    clock: Clock,
+    settings: DirectorySettings,
+    cache: KeyCache,
+    health: Mutex<DirectoryHealth>,
+}
+
+impl KeyDirectory {
+    /// Starts the threads of a directory over the file of `store`.
+    ///
+    /// # Errors
+    /// The file cannot be read, or a thread cannot be started.
+    pub fn open(store: &Store, settings: DirectorySettings) -> Result<Self, StoreError> {
+        let clock = store.clock().clone();
+        let shared = Arc::new(Shared {
+            path: store.path().to_owned(),
+            hasher: store.hasher().clone(),
+            cache: KeyCache::new(settings.known_keys, settings.unknown_keys),
+            health: Mutex::new(DirectoryHealth {
+                seen_at: clock.now(),
+                fault: None,
+            }),
+            clock,
+            settings,
+        });
+        // The watcher first: it fixes the point from which changes are seen, so that
+        // nothing loaded later can be older.
+        let watcher = Watcher::start(&shared)?;
+        let flights = Flights::start(&shared)?;
+        Ok(Self(Arc::new(Inner {
+            shared,
+            flights,
+            _watcher: watcher,
+        })))
+    }
+
+    /// Looks a credential up as the caller sent it.
+    pub fn lookup(&self, credential: &str) -> Lookup {
+        if key::check(credential).is_err() {
+            return Lookup::Refused(Refusal::Malformed);
+        }
+        let Inner {
+            shared, flights, ..
+        } = &*self.0;
+        let hash = shared.hasher.hash_text(credential);
+        match shared.cache.get(&hash) {
+            Some(cached) => match shared.judge(cached) {
+                Ok(record) => Lookup::Known(record),
+                Err(refusal) => Lookup::Refused(refusal),
+            },
+            None => Lookup::Miss(PendingLookup {
+                answer: flights.join(hash),
+                shared: Arc::clone(shared),
+            }),
+        }
+    }
+
+    /// How the directory is.
+    pub fn health(&self) -> DirectoryHealth {
+        self.0.shared.health.lock().clone()
+    }
+}
+
+impl std::fmt::Debug for KeyDirectory {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("KeyDirectory")
+            .field("path", &self.0.shared.path)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Shared {
+    fn judge(&self, cached: Cached) -> Result<Arc<KeyRecord>, Refusal> {
+        let Cached::Known(record) = cached else {
+            return Err(Refusal::Unknown);
+        };
+        match record.state(self.clock.now()) {
+            KeyState::Active => Ok(record),
+            KeyState::Revoked => Err(Refusal::Revoked(record.id().clone())),
+            KeyState::Expired => Err(Refusal::Expired(record.id().clone())),
+        }
+    }
+}
+
+/// A look-up on its way to the store.
+#[must_use = "a look-up that nobody waits for tells nothing"]
+pub struct PendingLookup {
+    answer: Result<flight::Waiting, Unavailable>,
+    shared: Arc<Shared>,
+}
+
+impl PendingLookup {
+    /// Waits for the store, at most [`DirectorySettings::load_timeout`]. Must run on a
+    /// tokio runtime. Dropping it costs nothing; the load goes on for the next caller.
+    ///
+    /// # Errors
+    /// The key is refused, or nothing could be learned about it.
+    pub fn wait(
+        self,
+    ) -> impl Future<Output = Result<Arc<KeyRecord>, LookupFailure>> + Send + 'static {
+        let Self { answer, shared } = self;
+        async move {
+            let answer = tokio::time::timeout(shared.settings.load_timeout, answer?)
+                .await
+                .map_err(|_| Unavailable::TimedOut)?
+                .unwrap_or(Err(Unavailable::Closed))?;
+            shared.judge(answer).map_err(LookupFailure::Refused)
+        }
+    }
+}
+
+impl std::fmt::Debug for PendingLookup {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("PendingLookup")
+    }
+}
+
+/// What is remembered under a hash, and what a load gives.
+type Loaded = Result<Cached, Unavailable>;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,108 @@
+//! What a directory remembers, and why it never remembers too long.
+//!
+//! Two caches, sharded, bounded, with an eviction that one pass over many keys does
+//! not upset: keys that exist, and hashes that are known to be nobody's. A read takes
+//! one shard's read lock and clones an `Arc`; both are one atomic operation, and the
+//! second is there under any scheme that hands records out.
+//!
+//! The race that matters: a load reads the old row, the key is revoked, the watcher
+//! forgets the key (nothing is there yet), the load remembers the old row. Against it
+//! every load carries the change sequence of the snapshot that it read, the watcher
+//! publishes the sequence that it has reached *before* it forgets, and whoever
+//! remembers looks at that sequence *after* it has remembered: if it is newer than the
+//! snapshot, what was remembered is forgotten again.
+
+use crate::{key::KeyHash, record::KeyRecord};
+use quick_cache::{UnitWeighter, sync::Cache};
+use std::sync::{
+    Arc,
+    atomic::{AtomicI64, Ordering},
+};
+
+/// What is known under a hash.
+#[derive(Clone, Debug)]
+pub(super) enum Cached {
+    /// A key, whatever its state.
+    Known(Arc<KeyRecord>),
+    /// No key has this hash.
+    Unknown,
+}
+
+pub(super) struct KeyCache {
+    known: Shards<Arc<KeyRecord>>,
+    unknown: Shards<()>,
+    /// The change sequence up to which everything stale has been forgotten, or is
+    /// about to be.
+    reached: AtomicI64,
+}
+
+type Shards<V> = Cache<KeyHash, V, UnitWeighter, foldhash::fast::RandomState>;
+
+impl KeyCache {
+    pub(super) fn new(known: usize, unknown: usize) -> Self {
+        Self {
+            known: shards(known),
+            unknown: shards(unknown),
+            reached: AtomicI64::new(0),
+        }
+    }
+
+    pub(super) fn get(&self, hash: &KeyHash) -> Option<Cached> {
+        if let Some(record) = self.known.get(hash) {
+            return Some(Cached::Known(record));
+        }
+        self.unknown.get(hash).map(|()| Cached::Unknown)
+    }
+
+    /// Remembers what a snapshot at change sequence `seq` said. `false`: something has
+    /// changed since, nothing was kept, and the answer may be out of date.
+    pub(super) fn remember(&self, hash: KeyHash, seq: i64, cached: &Cached) -> bool {
+        match cached {
+            Cached::Known(record) => self.known.insert(hash, Arc::clone(record)),
+            Cached::Unknown => self.unknown.insert(hash, ()),
+        }
+        let current = self.reached.load(Ordering::SeqCst) <= seq;
+        if !current {
+            self.forget_one(&hash);
+        }
+        current
+    }
+
+    /// Forgets keys that changed, up to change sequence `seq`.
+    pub(super) fn forget(&self, seq: i64, hashes: &[KeyHash]) {
+        self.reached.store(seq, Ordering::SeqCst);
+        for hash in hashes {
+            self.forget_one(hash);
+        }
+    }
+
+    /// Forgets everything.
+    pub(super) fn forget_all(&self, seq: i64) {
+        self.reached.store(seq, Ordering::SeqCst);
+        self.known.clear();
+        self.unknown.clear();
+    }
+
+    fn forget_one(&self, hash: &KeyHash) {
+        self.known.remove(hash);
+        self.unknown.remove(hash);
+    }
+
+    #[cfg(test)]
+    pub(super) fn len(&self) -> (usize, usize) {
+        (self.known.len(), self.unknown.len())
+    }
+}
+
+/// Room grows with use: an idle gateway should not pay for a hundred thousand keys.
+fn shards<V: Clone>(capacity: usize) -> Shards<V> {
+    const AT_START: usize = 1024;
+    let capacity = capacity.max(1);
+    Cache::with(
+        capacity.min(AT_START),
+        u64::try_from(capacity).unwrap_or(u64::MAX),
+        UnitWeighter,
+        foldhash::fast::RandomState::default(),
+        Default::default(),
+    )
+}

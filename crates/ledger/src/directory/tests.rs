@@ -1,0 +1,309 @@
+use super::*;
+use crate::{
+    key::ApiKey,
+    record::NewKey,
+    store::{CreatedKey, KeySelector},
+};
+use std::{
+    sync::atomic::{AtomicUsize, Ordering},
+    time::Instant,
+};
+use tempfile::TempDir;
+
+/// The promise: every change is seen within a second.
+const PROMISE: Duration = Duration::from_secs(1);
+
+struct House {
+    folder: TempDir,
+    clock: Clock,
+}
+
+impl House {
+    fn new() -> Self {
+        Self {
+            folder: TempDir::new().unwrap(),
+            clock: Clock::manual(Timestamp::from_unix_ms(1_790_000_000_000)),
+        }
+    }
+
+    /// A handle of its own on the one file, as another process would have.
+    fn store(&self) -> Store {
+        let hasher = KeyHasher::new(b"a pepper for tests").unwrap();
+        let path = self.folder.path().join("ledger.db");
+        Store::open(path, hasher, self.clock.clone()).unwrap()
+    }
+
+    fn directory(&self) -> KeyDirectory {
+        self.directory_with(DirectorySettings::default())
+    }
+
+    fn directory_with(&self, settings: DirectorySettings) -> KeyDirectory {
+        KeyDirectory::open(&self.store(), settings).unwrap()
+    }
+
+    fn key(&self) -> CreatedKey {
+        self.store().create_key(&NewKey::named("ci")).unwrap()
+    }
+}
+
+/// Looks up and waits, as a request does.
+async fn ask(directory: &KeyDirectory, credential: &str) -> Result<Arc<KeyRecord>, LookupFailure> {
+    match directory.lookup(credential) {
+        Lookup::Known(record) => Ok(record),
+        Lookup::Refused(refusal) => Err(LookupFailure::Refused(refusal)),
+        Lookup::Miss(pending) => pending.wait().await,
+    }
+}
+
+/// Asks again and again until `wanted`, at most as long as the promise allows.
+async fn becomes(
+    directory: &KeyDirectory,
+    key: &ApiKey,
+    wanted: impl Fn(&Result<Arc<KeyRecord>, LookupFailure>) -> bool,
+) {
+    let start = Instant::now();
+    loop {
+        let answer = ask(directory, key.expose()).await;
+        if wanted(&answer) {
+            return;
+        }
+        assert!(
+            start.elapsed() < PROMISE,
+            "still {answer:?} after {PROMISE:?}"
+        );
+        tokio::task::yield_now().await;
+    }
+}
+
+fn refused(answer: &Result<Arc<KeyRecord>, LookupFailure>) -> Option<&'static str> {
+    match answer {
+        Err(LookupFailure::Refused(refusal)) => Some(refusal.as_str()),
+        _ => None,
+    }
+}
+
+fn in_memory(directory: &KeyDirectory, key: &ApiKey) -> bool {
+    !matches!(directory.lookup(key.expose()), Lookup::Miss(_))
+}
+
+#[tokio::test]
+async fn a_key_is_loaded_once_and_then_known_from_memory() {
+    let house = House::new();
+    let made = house.key();
+    let directory = house.directory();
+    assert!(matches!(
+        directory.lookup(made.key.expose()),
+        Lookup::Miss(_)
+    ));
+    let record = ask(&directory, made.key.expose()).await.unwrap();
+    assert_eq!(*record, made.record);
+    let Lookup::Known(again) = directory.lookup(made.key.expose()) else {
+        panic!("not in memory");
+    };
+    assert_eq!(*again, made.record);
+}
+
+#[tokio::test]
+async fn a_malformed_key_never_reaches_the_store() {
+    let directory = House::new().directory();
+    let key = ApiKey::generate().unwrap();
+    let typo = key.expose().replace(key.prefix(), "sk-00000000");
+    for text in ["", "sk-", "Bearer x", "sk-'; DROP TABLE keys", &typo] {
+        let answer = directory.lookup(text);
+        assert!(
+            matches!(answer, Lookup::Refused(Refusal::Malformed)),
+            "{text}: {answer:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn an_unknown_key_is_remembered_as_unknown_until_it_is_made() {
+    let house = House::new();
+    let store = house.store();
+    let directory = house.directory();
+    let made = house.key();
+    // The same key as nobody's: taken out behind the program's back.
+    let connection = rusqlite::Connection::open(store.path()).unwrap();
+    connection
+        .execute_batch("CREATE TABLE aside AS SELECT * FROM keys; DELETE FROM keys")
+        .unwrap();
+    becomes(&directory, &made.key, |answer| {
+        refused(answer) == Some("unknown")
+    })
+    .await;
+    becomes(&directory, &made.key, |_| in_memory(&directory, &made.key)).await;
+
+    connection
+        .execute_batch("INSERT INTO keys SELECT * FROM aside")
+        .unwrap();
+    becomes(&directory, &made.key, Result::is_ok).await;
+}
+
+#[tokio::test]
+async fn a_revocation_through_another_handle_is_seen_within_a_second() {
+    let house = House::new();
+    let made = house.key();
+    let directory = house.directory();
+    ask(&directory, made.key.expose()).await.unwrap();
+    let other = house.store();
+    other
+        .revoke_key(&KeySelector::Id(made.record.id().clone()))
+        .unwrap();
+    becomes(&directory, &made.key, |answer| {
+        refused(answer) == Some("revoked")
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_key_in_memory_expires_on_time() {
+    let house = House::new();
+    let mut new = NewKey::named("day pass");
+    new.expires_at = Some(house.clock.now().plus(Duration::from_secs(60)));
+    let made = house.store().create_key(&new).unwrap();
+    let directory = house.directory();
+    ask(&directory, made.key.expose()).await.unwrap();
+    house.clock.advance(Duration::from_secs(60));
+    let answer = ask(&directory, made.key.expose()).await;
+    assert_eq!(refused(&answer), Some("expired"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn many_callers_of_one_key_share_one_answer() {
+    let house = House::new();
+    let made = house.key();
+    let directory = house.directory();
+    let found = Arc::new(AtomicUsize::new(0));
+    let mut callers = tokio::task::JoinSet::new();
+    for _ in 0..500 {
+        let (directory, key) = (directory.clone(), made.key.clone());
+        let found = Arc::clone(&found);
+        callers.spawn(async move {
+            ask(&directory, key.expose()).await.unwrap();
+            found.fetch_add(1, Ordering::Relaxed);
+        });
+    }
+    while let Some(caller) = callers.join_next().await {
+        caller.unwrap();
+    }
+    assert_eq!(found.load(Ordering::Relaxed), 500);
+    assert_eq!(directory.0.shared.cache.len(), (1, 0));
+}
+
+#[tokio::test]
+async fn guessing_keys_fills_its_own_cache_and_no_more() {
+    let house = House::new();
+    let made = house.key();
+    let directory = house.directory_with(DirectorySettings {
+        known_keys: 10,
+        unknown_keys: 50,
+        ..Default::default()
+    });
+    ask(&directory, made.key.expose()).await.unwrap();
+    for _ in 0..500 {
+        let guess = ApiKey::generate().unwrap();
+        let answer = ask(&directory, guess.expose()).await;
+        assert_eq!(refused(&answer), Some("unknown"), "{answer:?}");
+    }
+    let (known, unknown) = directory.0.shared.cache.len();
+    assert!(known == 1 && unknown <= 50, "{known} {unknown}");
+    assert!(in_memory(&directory, &made.key));
+}
+
+#[tokio::test]
+async fn more_waiting_callers_than_allowed_are_told_to_come_back() {
+    let house = House::new();
+    let directory = house.directory_with(DirectorySettings {
+        waiting_callers: 0,
+        ..Default::default()
+    });
+    let answer = ask(&directory, house.key().key.expose()).await;
+    assert_eq!(
+        answer.unwrap_err(),
+        LookupFailure::Unavailable(Unavailable::Overloaded)
+    );
+}
+
+#[tokio::test]
+async fn a_failing_store_is_no_verdict_and_keys_in_memory_go_on_working() {
+    let house = House::new();
+    let (warm, cold) = (house.key(), house.key());
+    let directory = house.directory();
+    ask(&directory, warm.key.expose()).await.unwrap();
+    rusqlite::Connection::open(house.folder.path().join("ledger.db"))
+        .unwrap()
+        .execute_batch("ALTER TABLE keys RENAME TO lost")
+        .unwrap();
+    let answer = ask(&directory, cold.key.expose()).await;
+    let unavailable = matches!(
+        answer,
+        Err(LookupFailure::Unavailable(Unavailable::Store(_)))
+    );
+    assert!(unavailable, "{answer:?}");
+    assert!(ask(&directory, warm.key.expose()).await.is_ok());
+}
+
+#[tokio::test]
+async fn a_store_that_does_not_answer_is_waited_for_no_longer_than_allowed() {
+    let house = House::new();
+    let directory = house.directory_with(DirectorySettings {
+        load_timeout: Duration::from_millis(50),
+        ..Default::default()
+    });
+    let (_store_that_hangs, answer) = tokio::sync::oneshot::channel();
+    let pending = PendingLookup {
+        answer: Ok(answer),
+        shared: Arc::clone(&directory.0.shared),
+    };
+    assert_eq!(
+        pending.wait().await.unwrap_err(),
+        LookupFailure::Unavailable(Unavailable::TimedOut)
+    );
+}
+
+#[tokio::test]
+async fn changes_that_were_pruned_unseen_empty_the_memory() {
+    let house = House::new();
+    let made = house.key();
+    let directory = house.directory();
+    ask(&directory, made.key.expose()).await.unwrap();
+    rusqlite::Connection::open(house.folder.path().join("ledger.db"))
+        .unwrap()
+        .execute_batch(
+            "BEGIN; UPDATE keys SET revoked_at = 1; DELETE FROM changes;
+             INSERT INTO changes VALUES (5000000, zeroblob(32)); COMMIT",
+        )
+        .unwrap();
+    becomes(&directory, &made.key, |answer| {
+        refused(answer) == Some("revoked")
+    })
+    .await;
+}
+
+#[test]
+fn what_was_read_before_a_change_is_not_remembered_after_it() {
+    let cache = KeyCache::new(10, 10);
+    let key = KeyHasher::new(b"x").unwrap().hash_text("y");
+    assert!(cache.remember(key, 7, &Cached::Unknown));
+    cache.forget(8, &[key]);
+    assert!(
+        !cache.remember(key, 7, &Cached::Unknown),
+        "an old snapshot was kept"
+    );
+    assert!(cache.get(&key).is_none());
+    assert!(cache.remember(key, 8, &Cached::Unknown));
+}
+
+#[tokio::test]
+async fn a_directory_reports_that_it_sees_changes() {
+    let house = House::new();
+    let directory = house.directory();
+    house.clock.advance(Duration::from_secs(1));
+    let start = Instant::now();
+    while directory.health().seen_at < house.clock.now() {
+        assert!(start.elapsed() < PROMISE, "{:?}", directory.health());
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(directory.health().fault, None);
+}

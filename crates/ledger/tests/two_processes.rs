@@ -1,0 +1,72 @@
+//! Two real processes on one file: what the command line does, a running gateway sees.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+    time::{Duration, Instant},
+};
+use tollgate_ledger::{
+    Clock, DirectorySettings, KeyDirectory, KeyHasher, KeySelector, Lookup, NewKey, Refusal, Store,
+};
+
+/// Where the second process finds the file and the key that it shall revoke.
+const FILE: &str = "TOLLGATE_TEST_LEDGER";
+const KEY: &str = "TOLLGATE_TEST_KEY";
+
+fn open(path: &Path) -> Store {
+    let hasher = KeyHasher::new(b"a pepper for tests").unwrap();
+    Store::open(path, hasher, Clock::system()).unwrap()
+}
+
+/// Not a test by itself: the program of the second process.
+#[test]
+#[ignore = "run by the other test as a process of its own"]
+fn second_process() {
+    let path = PathBuf::from(std::env::var_os(FILE).unwrap());
+    let key = KeySelector::parse(&std::env::var(KEY).unwrap()).unwrap();
+    open(&path).revoke_key(&key).unwrap();
+}
+
+fn revoke_in_another_process(path: &Path, key: &str) {
+    let status = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "second_process", "--ignored", "--quiet"])
+        .env(FILE, path)
+        .env(KEY, key)
+        .stdout(std::process::Stdio::null())
+        .status()
+        .unwrap();
+    assert!(status.success());
+}
+
+#[tokio::test]
+async fn a_revocation_by_another_process_is_seen_within_a_second() {
+    let folder = tempfile::TempDir::new().unwrap();
+    let path = folder.path().join("ledger.db");
+    let store = open(&path);
+    let made = store.create_key(&NewKey::named("ci")).unwrap();
+    let directory = KeyDirectory::open(&store, DirectorySettings::default()).unwrap();
+    let Lookup::Miss(pending) = directory.lookup(made.key.expose()) else {
+        panic!("known before it was loaded");
+    };
+    pending.wait().await.unwrap();
+
+    revoke_in_another_process(&path, made.record.id().as_str());
+    let revoked = Instant::now();
+    loop {
+        let verdict = match directory.lookup(made.key.expose()) {
+            Lookup::Miss(pending) => match pending.wait().await {
+                Ok(_) => "known".to_owned(),
+                Err(failure) => failure.to_string(),
+            },
+            Lookup::Refused(Refusal::Revoked(_)) => break,
+            other => format!("{other:?}"),
+        };
+        assert!(
+            revoked.elapsed() < Duration::from_secs(1),
+            "still {verdict}"
+        );
+        tokio::task::yield_now().await;
+    }
+}
