@@ -6,6 +6,7 @@
 //! and endpoints as names; what they mean is decided by the catalog and by the
 //! configuration.
 
+mod charge;
 mod clock;
 mod directory;
 mod key;
@@ -13,6 +14,7 @@ mod record;
 mod store;
 mod view;
 
+pub use charge::{BillingState, Charge, CountSource, Counts, UpperBound, Weight, Weights};
 pub use clock::{Clock, Timestamp};
 pub use directory::{
     DirectoryHealth, DirectorySettings, KeyDirectory, Lookup, LookupFailure, PendingLookup,

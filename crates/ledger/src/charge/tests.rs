@@ -1,0 +1,174 @@
+use super::*;
+use proptest::prelude::*;
+
+const BOUND: UpperBound = UpperBound {
+    input: 1000,
+    output: 500,
+    useful_output: 16,
+};
+
+fn usage(input: u64, output: u64) -> Usage {
+    Usage {
+        input,
+        output,
+        ..Usage::default()
+    }
+}
+
+fn weights(input: u32, cache_read: u32, cache_write: u32, output: u32) -> Weights {
+    Weights {
+        input: Weight::from_thousandths(input),
+        cache_read: Weight::from_thousandths(cache_read),
+        cache_write: Weight::from_thousandths(cache_write),
+        output: Weight::from_thousandths(output),
+    }
+}
+
+fn charge(state: BillingState, reported: Option<Usage>, delivered: Usage) -> Charge {
+    let counts = Counts {
+        reported,
+        delivered,
+    };
+    Charge::by_rule(state, &counts, &BOUND, &Weights::default())
+}
+
+#[test]
+fn every_kind_of_token_has_its_weight_and_the_sum_is_rounded_up_once() {
+    let used = Usage {
+        input: 1,
+        cache_read: 1,
+        cache_write: 1,
+        output: 1,
+        reasoning: 1,
+    };
+    assert_eq!(Weights::default().charge(&used), 4);
+    assert_eq!(weights(100, 10, 125, 500).charge(&used), 1);
+    assert_eq!(weights(1000, 1, 0, 0).charge(&used), 2);
+    assert_eq!(weights(0, 0, 0, 0).charge(&used), 0);
+}
+
+#[test]
+fn what_the_upstream_reports_is_what_counts() {
+    let reported = Some(usage(900, 70));
+    for state in [
+        BillingState::Completed,
+        BillingState::Incomplete,
+        BillingState::ClientClosed,
+    ] {
+        let charge = charge(state, reported, usage(1000, 80));
+        assert_eq!((charge.tokens, charge.source), (970, CountSource::Reported));
+    }
+}
+
+#[test]
+fn where_nothing_was_reported_what_was_delivered_counts() {
+    let charge = charge(BillingState::ClientClosed, None, usage(1000, 80));
+    assert_eq!(charge.tokens, 1080);
+    assert_eq!(
+        (charge.source, charge.clamped),
+        (CountSource::Estimated, false)
+    );
+}
+
+#[test]
+fn refusals_and_failures_before_any_output_are_free() {
+    let reported = Some(usage(900, 70));
+    assert_eq!(
+        charge(BillingState::Rejected, reported, usage(9, 9)).tokens,
+        0
+    );
+    assert_eq!(
+        charge(BillingState::UpstreamFailed, reported, usage(9, 0)).tokens,
+        0
+    );
+    assert_eq!(
+        charge(BillingState::UpstreamFailed, None, usage(9, 1)).tokens,
+        10
+    );
+}
+
+#[test]
+fn a_report_of_nothing_for_an_answer_with_content_is_no_report() {
+    let charge = charge(BillingState::Completed, Some(usage(0, 0)), usage(1000, 80));
+    assert_eq!(charge.tokens, 1080);
+    assert_eq!(
+        (charge.source, charge.clamped),
+        (CountSource::Estimated, true)
+    );
+}
+
+#[test]
+fn an_absurd_report_is_cut_down_to_the_bound() {
+    let absurd = Usage {
+        input: 7,
+        cache_read: u64::MAX,
+        cache_write: 0,
+        output: u64::MAX,
+        reasoning: u64::MAX,
+    };
+    let charge = charge(BillingState::Completed, Some(absurd), usage(1000, 80));
+    assert_eq!((charge.tokens, charge.clamped), (1500, true));
+    assert_eq!(
+        charge.usage,
+        Usage {
+            reasoning: 500,
+            ..usage(1000, 500)
+        }
+    );
+}
+
+#[test]
+fn the_output_that_fits_fits() {
+    let weights = weights(1000, 100, 1250, 3000);
+    // Input at the heaviest weight: 1250. Output: 500 × 3.
+    assert_eq!(BOUND.tokens(&weights), 2750);
+    assert_eq!(BOUND.useful_tokens(&weights), 1250 + 48);
+    assert_eq!(BOUND.output_that_fits(2750, &weights), None);
+    assert_eq!(BOUND.output_that_fits(2749, &weights), Some(499));
+    assert_eq!(BOUND.output_that_fits(1300, &weights), Some(16));
+    assert_eq!(BOUND.output_that_fits(10, &weights), Some(0));
+}
+
+#[test]
+fn output_that_costs_nothing_never_binds() {
+    let free_output = weights(1000, 0, 0, 0);
+    assert_eq!(BOUND.output_that_fits(1000, &free_output), None);
+}
+
+proptest! {
+    /// No number overflows, and no honest usage within the bound costs more than it.
+    #[test]
+    fn the_bound_bounds(
+        input in 0..1_u64 << 40, output in 0..1_u64 << 40,
+        cached in 0..=100_u64, used in 0..=100_u64,
+        w in proptest::array::uniform4(0..=1_000_000_u32),
+    ) {
+        let weights = weights(w[0], w[1], w[2], w[3]);
+        let bound = UpperBound { input, output, useful_output: 1 };
+        let read = input / 100 * cached;
+        let within = Usage {
+            input: input - read,
+            cache_read: read,
+            output: output / 100 * used,
+            ..Usage::default()
+        };
+        prop_assert!(weights.charge(&within) <= bound.tokens(&weights));
+        prop_assert!(bound.useful_tokens(&weights) <= bound.tokens(&weights));
+        let half = bound.tokens(&weights) / 2;
+        if let Some(fits) = bound.output_that_fits(half, &weights) {
+            let capped = UpperBound { output: fits, ..bound };
+            prop_assert!(fits == 0 || capped.tokens(&weights) <= half);
+        }
+    }
+
+    #[test]
+    fn no_report_however_wild_costs_more_than_is_believable(
+        fields in proptest::array::uniform5(any::<u64>()),
+    ) {
+        let [input, cache_read, cache_write, output, reasoning] = fields;
+        let wild = Usage { input, cache_read, cache_write, output, reasoning };
+        let charge = charge(BillingState::Completed, Some(wild), usage(0, 0));
+        prop_assert!(charge.tokens <= 4 * 1500 + 2 * 100_000);
+        prop_assert!(charge.usage.reasoning <= charge.usage.output);
+    }
+}
