@@ -10,6 +10,7 @@ mod charge;
 mod clock;
 mod directory;
 mod key;
+mod limits;
 mod record;
 mod store;
 mod view;
@@ -21,6 +22,7 @@ pub use directory::{
     Refusal, Unavailable,
 };
 pub use key::{ApiKey, KeyHash, KeyHasher, MalformedKey, PepperError};
+pub use limits::{Admission, Denied, Dimension, Level, Limited, Limiter, Limits, Standing};
 pub use record::{InvalidKey, KeyRecord, KeyState, NewKey, allowance};
 pub use store::{CreatedKey, KeySelector, Revocation, Store, StoreError};
 pub use view::{KeyView, keys_table};
