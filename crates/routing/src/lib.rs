@@ -1,1 +1,26 @@
-//! Who answers: catalog, aliases, deployments
+//! Who answers: the catalog of models, the names by which they are known, and the
+//! deployments that can serve one of them, in the order in which to try them.
+//!
+//! Routing owns the sections `providers`, `families`, `models`, `aliases` and `auto` of
+//! the configuration, and turns them into one immutable [`Catalog`]. It takes values and
+//! knows neither requests on a socket nor a store: who may use a model is asked of the
+//! caller, and sending is left to the gateway.
+
+mod auto;
+mod build;
+mod candidates;
+mod catalog;
+mod formats;
+mod model;
+mod provider;
+pub mod settings;
+
+pub use auto::AutoChoice;
+pub use candidates::Candidates;
+pub use catalog::Catalog;
+pub use formats::FormatSet;
+pub use model::{Capability, Model, ModelKind};
+pub use provider::{
+    Credential, Deployment, Endpoint, Http2, Provider, Timeouts, UpstreamModel, UpstreamTls,
+};
+pub use settings::CatalogSettings;

@@ -1,0 +1,263 @@
+//! From settings to a catalog in one step: every rule is checked, every fault is told.
+//!
+//! A value that is at fault is left out and building goes on, so that one mistake
+//! neither hides another nor is told twice.
+
+mod models;
+mod names;
+mod provider;
+
+use crate::{Catalog, CatalogSettings, Deployment, Model, ModelKind, Provider};
+use std::{collections::HashMap, path::Path, sync::Arc};
+use tollgate_settings::{Environment, Fault, KeyPath, unknown_name};
+
+impl Catalog {
+    /// Checks `settings` and builds the catalog. Secrets come from `environment`; relative
+    /// paths are taken from `folder`.
+    ///
+    /// # Errors
+    /// Every fault there is, by key path from the top of the configuration.
+    pub fn build(
+        settings: &CatalogSettings,
+        environment: &dyn Environment,
+        folder: &Path,
+    ) -> Result<Self, Vec<Fault>> {
+        let mut builder = Builder {
+            settings,
+            environment,
+            folder,
+            providers: HashMap::new(),
+            faults: Vec::new(),
+        };
+        let catalog = builder.catalog();
+        if builder.faults.is_empty() {
+            Ok(catalog)
+        } else {
+            Err(builder.faults)
+        }
+    }
+}
+
+/// What building knows at any moment.
+struct Builder<'a> {
+    settings: &'a CatalogSettings,
+    environment: &'a dyn Environment,
+    folder: &'a Path,
+    /// Those without a fault.
+    providers: HashMap<&'a str, Arc<Provider>>,
+    faults: Vec<Fault>,
+}
+
+impl<'a> Builder<'a> {
+    fn fault(&mut self, path: &KeyPath, message: impl Into<String>) {
+        self.faults.push(path.fault(message));
+    }
+
+    fn catalog(&mut self) -> Catalog {
+        let mut catalog = Catalog {
+            providers: self.build_providers(),
+            groups: self.build_groups(),
+            ..Catalog::default()
+        };
+        let models = self.build_models();
+        let listed_aliases = self.build_listed_aliases(&models);
+        let aliases = self.build_aliases(&models, &listed_aliases);
+
+        let mut by_id = HashMap::new();
+        for (id, model) in models {
+            let Some(model) = model else { continue };
+            if model.deployments.is_empty() {
+                catalog.unserved.push(Arc::clone(&model.id));
+                continue;
+            }
+            by_id.insert(id, Arc::new(with_aliases(model, &aliases)));
+        }
+        for (id, settings) in &self.settings.models {
+            let alias = listed_aliases
+                .get(id.as_str())
+                .and_then(|target| by_id.get(target))
+                .map(|target| alias_entry(id, settings, target));
+            let Some(entry) = alias
+                .map(Arc::new)
+                .or_else(|| by_id.get(id.as_str()).cloned())
+            else {
+                continue;
+            };
+            match &entry.kind {
+                ModelKind::Wildcard { prefix } => {
+                    catalog.wildcards.push((Arc::clone(prefix), entry));
+                }
+                _ => catalog.listed.push(entry),
+            }
+        }
+        // The longest prefix says most about a name.
+        catalog
+            .wildcards
+            .sort_by_key(|(prefix, _)| std::cmp::Reverse(prefix.len()));
+        for (name, target) in aliases {
+            if let Some(model) = by_id.get(target) {
+                catalog.by_name.insert(name.into(), Arc::clone(model));
+            }
+        }
+        self.build_auto(&mut catalog, &by_id);
+        for model in by_id.into_values() {
+            if model.kind == ModelKind::Model {
+                catalog.by_name.insert(Arc::clone(&model.id), model);
+            }
+        }
+        catalog
+    }
+
+    fn build_groups(&mut self) -> Vec<Arc<str>> {
+        let mut groups: Vec<Arc<str>> = Vec::new();
+        let families = self.settings.families.iter().map(|(name, family)| {
+            let path = KeyPath::root().key("families").key(name).key("group");
+            (path, family.group.as_str())
+        });
+        let models = self.settings.models.iter().filter_map(|(id, model)| {
+            let path = KeyPath::root().key("models").key(id).key("group");
+            Some((path, model.group.as_deref()?))
+        });
+        for (path, group) in families.chain(models) {
+            if let Err(message) = names::check_group(group) {
+                self.faults.push(path.fault(message));
+            } else if !groups.iter().any(|known| &**known == group) {
+                groups.push(group.into());
+            }
+        }
+        groups
+    }
+
+    /// Every further name with the identifier that it stands for.
+    fn build_aliases(
+        &mut self,
+        models: &[(&'a str, Option<Model>)],
+        listed: &HashMap<&'a str, &'a str>,
+    ) -> Vec<(&'a str, &'a str)> {
+        let mut aliases: Vec<_> = listed.iter().map(|(name, of)| (*name, *of)).collect();
+        aliases.sort_unstable();
+        let section = KeyPath::root().key("aliases");
+        for (name, target) in &self.settings.aliases {
+            let path = section.key(name);
+            let fault = if self.settings.models.contains_key(name) {
+                Some(format!(
+                    "'{name}' is a model of its own; an alias must be a name that is free"
+                ))
+            } else if let Err(message) = names::check_model(name) {
+                Some(message)
+            } else {
+                alias_fault(target, models)
+            };
+            match fault {
+                Some(message) => self.faults.push(path.fault(message)),
+                None => aliases.push((name, target)),
+            }
+        }
+        aliases
+    }
+
+    fn build_auto(&mut self, catalog: &mut Catalog, by_id: &HashMap<&'a str, Arc<Model>>) {
+        let Some(auto) = &self.settings.auto else {
+            return;
+        };
+        let section = KeyPath::root().key("auto");
+        for (place, name) in auto.candidates.iter().enumerate() {
+            let known =
+                self.settings.models.contains_key(name) || self.settings.aliases.contains_key(name);
+            if !known {
+                let path = section.key("candidates").index(place);
+                let message = unknown_name("model", name, keys(&self.settings.models));
+                self.fault(&path, message);
+            }
+            // One that nobody serves is passed over: which providers there are may change.
+            let model = by_id
+                .get(name.as_str())
+                .or_else(|| catalog.by_name.get(&**name));
+            if let Some(model) = model
+                && !catalog.auto.iter().any(|earlier| earlier.id == model.id)
+            {
+                catalog.auto.push(Arc::clone(model));
+            }
+        }
+        let Some(family) = self.settings.families.get(&auto.family) else {
+            let message = unknown_name("family", &auto.family, keys(&self.settings.families));
+            self.fault(&section.key("family"), message);
+            return;
+        };
+        if catalog.auto.is_empty() {
+            catalog.unserved.push(names::AUTO.into());
+            return;
+        }
+        let model = Arc::new(auto_entry(&auto.family, &family.group));
+        catalog.listed.push(Arc::clone(&model));
+        catalog.by_name.insert(Arc::clone(&model.id), model);
+    }
+}
+
+fn keys<V>(map: &indexmap::IndexMap<String, V>) -> impl Iterator<Item = &str> + Clone {
+    map.keys().map(String::as_str)
+}
+
+/// What is wrong with `target` as the model behind an alias.
+fn alias_fault(target: &str, models: &[(&str, Option<Model>)]) -> Option<String> {
+    if names::is_wildcard(target) {
+        return Some(format!(
+            "'{target}' is a pattern; an alias stands for one model"
+        ));
+    }
+    // A model at fault is known: its own fault is told elsewhere.
+    if models.iter().any(|(id, _)| *id == target) {
+        return None;
+    }
+    Some(unknown_name(
+        "model",
+        target,
+        models.iter().map(|(id, _)| *id),
+    ))
+}
+
+fn with_aliases(mut model: Model, aliases: &[(&str, &str)]) -> Model {
+    model.aliases = aliases
+        .iter()
+        .filter(|(_, target)| *target == &*model.id)
+        .map(|(name, _)| Arc::from(*name))
+        .collect();
+    model
+}
+
+/// The listing's own entry for a listed alias: the target's properties under its name.
+fn alias_entry(id: &str, settings: &crate::settings::ModelSettings, target: &Arc<Model>) -> Model {
+    let display_name = settings.display_name.as_deref().unwrap_or(id);
+    Model {
+        id: id.into(),
+        kind: ModelKind::Alias {
+            of: Arc::clone(&target.id),
+        },
+        display_name: display_name.into(),
+        recommended: settings.recommended,
+        created: settings.created.unwrap_or(target.created),
+        aliases: Vec::new(),
+        ..Model::clone(target)
+    }
+}
+
+fn auto_entry(family: &str, group: &str) -> Model {
+    Model {
+        id: names::AUTO.into(),
+        kind: ModelKind::Auto,
+        family: family.into(),
+        group: group.into(),
+        display_name: "Auto".into(),
+        reasoning: tollgate_types::ReasoningMode::None,
+        recommended: false,
+        created: models::DEFAULT_CREATED,
+        context_window: None,
+        max_output_tokens: None,
+        unsupported: Vec::new(),
+        aliases: Vec::new(),
+        deployments: Vec::<Arc<Deployment>>::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,288 @@
+//! Models and their deployments.
+
+use super::{Builder, keys, names};
+use crate::{
+    Candidates, Deployment, FormatSet, Model, ModelKind, Provider, UpstreamModel,
+    settings::{DeploymentEntry, DeploymentSettings, ModelSettings},
+};
+use std::{collections::HashMap, sync::Arc};
+use tollgate_settings::{KeyPath, unknown_name};
+use tollgate_types::Format;
+
+/// 2026-01-01T00:00:00Z: callers' libraries want some date.
+pub(super) const DEFAULT_CREATED: u64 = 1_767_225_600;
+
+impl<'a> Builder<'a> {
+    /// Every model that is not a listed alias; `None` for one at fault.
+    pub(super) fn build_models(&mut self) -> Vec<(&'a str, Option<Model>)> {
+        let families = KeyPath::root().key("families");
+        for name in self.settings.families.keys() {
+            if let Err(message) = names::check_plain(name, "a family") {
+                self.fault(&families.key(name), message);
+            }
+        }
+        self.check_family_deployments();
+        let section = KeyPath::root().key("models");
+        self.settings
+            .models
+            .iter()
+            .filter(|(_, settings)| settings.alias_of.is_none())
+            .map(|(id, settings)| {
+                let model = self.build_model(id, settings, &section.key(id));
+                (id.as_str(), model)
+            })
+            .collect()
+    }
+
+    /// Told once for the family, not once for each of its models.
+    fn check_family_deployments(&mut self) {
+        for (name, family) in &self.settings.families {
+            let path = KeyPath::root().key("families").key(name).key("deployments");
+            let built: Vec<_> = family
+                .deployments
+                .iter()
+                .enumerate()
+                .filter_map(|(place, entry)| {
+                    let deployment = self.build_deployment(entry, "*", None, &path.index(place))?;
+                    Some((place, Arc::new(deployment)))
+                })
+                .collect();
+            self.check_twice(&built, &path);
+        }
+    }
+
+    fn build_model(
+        &mut self,
+        id: &str,
+        settings: &'a ModelSettings,
+        path: &KeyPath,
+    ) -> Option<Model> {
+        let prefix = id.strip_suffix('*');
+        if let Err(message) = names::check_model(prefix.unwrap_or(id)) {
+            self.fault(path, message);
+        }
+        let Some(family_name) = &settings.family else {
+            self.fault(path, "'family' is missing");
+            return None;
+        };
+        let Some(family) = self.settings.families.get(family_name) else {
+            let message = unknown_name("family", family_name, keys(&self.settings.families));
+            self.fault(&path.key("family"), message);
+            return None;
+        };
+        self.check_limits(settings, path);
+        let kind = match prefix {
+            Some(prefix) => ModelKind::Wildcard {
+                prefix: prefix.into(),
+            },
+            None => ModelKind::Model,
+        };
+        Some(Model {
+            id: id.into(),
+            kind,
+            family: family_name.as_str().into(),
+            group: settings
+                .group
+                .as_ref()
+                .unwrap_or(&family.group)
+                .as_str()
+                .into(),
+            display_name: settings.display_name.as_deref().unwrap_or(id).into(),
+            reasoning: settings.reasoning.unwrap_or_default(),
+            recommended: settings.recommended,
+            created: settings.created.unwrap_or(DEFAULT_CREATED),
+            context_window: settings.context_window.map(|tokens| tokens.get()),
+            max_output_tokens: settings.max_output_tokens.map(|tokens| tokens.get()),
+            unsupported: settings.unsupported.clone(),
+            aliases: Vec::new(),
+            deployments: self.build_deployments(id, settings, &family.deployments, path),
+        })
+    }
+
+    fn check_limits(&mut self, settings: &ModelSettings, path: &KeyPath) {
+        if let (Some(window), Some(output)) = (settings.context_window, settings.max_output_tokens)
+            && output > window
+        {
+            let message = format!("{output} tokens do not fit into the context window of {window}");
+            self.fault(&path.key("max_output_tokens"), message);
+        }
+    }
+
+    fn build_deployments(
+        &mut self,
+        id: &str,
+        settings: &'a ModelSettings,
+        of_family: &'a [DeploymentEntry],
+        path: &KeyPath,
+    ) -> Vec<Arc<Deployment>> {
+        let upstream_model = settings.upstream_model.as_deref();
+        let faults = self.faults.len();
+        let own = settings.deployments.as_deref();
+        let path = path.key("deployments");
+        let mut built: Vec<(usize, Arc<Deployment>)> = own
+            .unwrap_or(of_family)
+            .iter()
+            .enumerate()
+            .filter_map(|(place, entry)| {
+                let at = path.index(place);
+                let deployment = self.build_deployment(entry, id, upstream_model, &at)?;
+                Some((place, Arc::new(deployment)))
+            })
+            .collect();
+        if own.is_some() {
+            self.check_twice(&built, &path);
+        } else {
+            // The family's entries were checked as such.
+            self.faults.truncate(faults);
+        }
+        built.sort_by_key(|(_, deployment)| deployment.priority);
+        built
+            .into_iter()
+            .map(|(_, deployment)| deployment)
+            .collect()
+    }
+
+    fn check_twice(&mut self, built: &[(usize, Arc<Deployment>)], path: &KeyPath) {
+        let mut seen = HashMap::new();
+        for (place, deployment) in built {
+            if seen.insert(&deployment.name, place).is_some() {
+                let message = format!("'{}' stands here twice", deployment.name);
+                self.fault(&path.index(*place), message);
+            }
+        }
+        if built.len() > Candidates::MAX {
+            let message = format!("at most {} deployments", Candidates::MAX);
+            self.fault(path, message);
+        }
+    }
+
+    fn build_deployment(
+        &mut self,
+        entry: &DeploymentEntry,
+        model: &str,
+        model_upstream: Option<&str>,
+        path: &KeyPath,
+    ) -> Option<Deployment> {
+        let (settings, provider_path) = match entry {
+            DeploymentEntry::Full(settings) => (settings.clone(), path.key("provider")),
+            DeploymentEntry::Short(text) => (short(text), path.clone()),
+        };
+        let Some(provider) = self.providers.get(settings.provider.as_str()) else {
+            if !self.settings.providers.contains_key(&settings.provider) {
+                let known = keys(&self.settings.providers);
+                let message = unknown_name("provider", &settings.provider, known);
+                self.fault(&provider_path, message);
+            }
+            return None;
+        };
+        let provider = Arc::clone(provider);
+        let formats = self.deployment_formats(&settings, &provider, path)?;
+        let named = settings.upstream_model.as_deref().or(model_upstream);
+        if named.is_some_and(|name| name.is_empty() || name.chars().any(char::is_control)) {
+            self.fault(
+                path,
+                "the upstream model's name is empty or holds a control character",
+            );
+        }
+        let upstream_model = match named {
+            None if names::is_wildcard(model) => UpstreamModel::AsRequested,
+            named => UpstreamModel::Fixed(named.unwrap_or(model).into()),
+        };
+        Some(Deployment {
+            name: format!("{}/{}", provider.name, named.unwrap_or(model)).into(),
+            provider,
+            upstream_model,
+            formats,
+            priority: settings.priority,
+            weight: settings.weight,
+        })
+    }
+
+    fn deployment_formats(
+        &mut self,
+        settings: &DeploymentSettings,
+        provider: &Provider,
+        path: &KeyPath,
+    ) -> Option<FormatSet> {
+        let spoken = provider.formats();
+        let Some(wanted) = &settings.formats else {
+            return Some(spoken);
+        };
+        let path = path.key("formats");
+        if wanted.is_empty() {
+            self.fault(&path, "a deployment without a format serves nobody");
+            return None;
+        }
+        let foreign = |(place, format): (usize, &Format)| {
+            (!spoken.contains(*format)).then_some((place, *format))
+        };
+        if let Some((place, format)) = wanted.iter().enumerate().find_map(foreign) {
+            let message = format!(
+                "provider '{}' does not speak {format}, only {spoken}",
+                provider.name
+            );
+            self.fault(&path.index(place), message);
+            return None;
+        }
+        Some(wanted.iter().copied().collect())
+    }
+
+    /// Listed aliases with the identifier that each stands for.
+    pub(super) fn build_listed_aliases(
+        &mut self,
+        models: &[(&str, Option<Model>)],
+    ) -> HashMap<&'a str, &'a str> {
+        let section = KeyPath::root().key("models");
+        let mut aliases = HashMap::new();
+        for (id, settings) in &self.settings.models {
+            let Some(target) = &settings.alias_of else {
+                continue;
+            };
+            let path = section.key(id);
+            if let Err(message) = names::check_model(id) {
+                self.fault(&path, message);
+            }
+            for ignored in set_for_nothing(settings) {
+                let message = format!("an alias has no {ignored} of its own: '{target}' gives it");
+                self.fault(&path.key(ignored), message);
+            }
+            match super::alias_fault(target, models) {
+                Some(message) => self.fault(&path.key("alias_of"), message),
+                None => {
+                    aliases.insert(id.as_str(), target.as_str());
+                }
+            }
+        }
+        aliases
+    }
+}
+
+/// `provider` or `provider/upstream-model`.
+fn short(text: &str) -> DeploymentSettings {
+    let (provider, upstream_model) = match text.split_once('/') {
+        Some((provider, upstream)) => (provider, Some(upstream.to_owned())),
+        None => (text, None),
+    };
+    DeploymentSettings {
+        provider: provider.to_owned(),
+        upstream_model,
+        weight: 1,
+        ..DeploymentSettings::default()
+    }
+}
+
+/// Settings of an alias that its target decides.
+fn set_for_nothing(settings: &ModelSettings) -> impl Iterator<Item = &'static str> {
+    [
+        ("family", settings.family.is_some()),
+        ("group", settings.group.is_some()),
+        ("reasoning", settings.reasoning.is_some()),
+        ("context_window", settings.context_window.is_some()),
+        ("max_output_tokens", settings.max_output_tokens.is_some()),
+        ("unsupported", !settings.unsupported.is_empty()),
+        ("upstream_model", settings.upstream_model.is_some()),
+        ("deployments", settings.deployments.is_some()),
+    ]
+    .into_iter()
+    .filter_map(|(name, is_set)| is_set.then_some(name))
+}

@@ -1,0 +1,53 @@
+//! Which names models, providers and groups may have.
+
+/// The model name that leaves the choice to the gateway.
+pub(super) const AUTO: &str = "auto";
+/// What plans write for every group.
+pub(super) const ALL_GROUPS: &str = "all";
+/// Names stand in metrics and headers: no longer than this.
+const MAX_BYTES: usize = 128;
+
+/// Whether a model identifier is a pattern.
+pub(super) fn is_wildcard(id: &str) -> bool {
+    id.ends_with('*')
+}
+
+/// A model identifier or alias, without the `*` of a pattern.
+pub(super) fn check_model(name: &str) -> Result<(), String> {
+    if name == AUTO {
+        return Err(format!(
+            "'{AUTO}' is the gateway's own; settle what it chooses from under `auto`"
+        ));
+    }
+    check(name, "a model name", ".-_:/@+")
+}
+
+/// A provider or family name.
+pub(super) fn check_plain(name: &str, what: &str) -> Result<(), String> {
+    check(name, what, ".-_")
+}
+
+/// A model group.
+pub(super) fn check_group(name: &str) -> Result<(), String> {
+    if name == ALL_GROUPS {
+        return Err(format!(
+            "'{ALL_GROUPS}' means every group; give this one a name of its own"
+        ));
+    }
+    check(name, "a group", ".-_")
+}
+
+fn check(name: &str, what: &str, extra: &str) -> Result<(), String> {
+    let is_allowed = |c: char| c.is_ascii_alphanumeric() || extra.contains(c);
+    let is_valid = name.len() <= MAX_BYTES
+        && name.starts_with(|c: char| c.is_ascii_alphanumeric())
+        && name.chars().all(is_allowed);
+    if is_valid {
+        return Ok(());
+    }
+    let extra: Vec<_> = extra.chars().map(String::from).collect();
+    Err(format!(
+        "{what} begins with a letter or digit and holds letters, digits and {} only, at most {MAX_BYTES} of them",
+        extra.join(" ")
+    ))
+}

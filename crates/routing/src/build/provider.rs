@@ -1,0 +1,409 @@
+//! Providers: address, endpoints, credentials, headers.
+
+use super::{Builder, names};
+use crate::{
+    Credential, Endpoint, Provider, Timeouts, UpstreamTls,
+    settings::{
+        CredentialEntry, CredentialSettings, FormatEntry, FormatSettings, ProviderSettings,
+        TimeoutSettings, UpstreamTlsSettings,
+    },
+};
+use http::{HeaderName, HeaderValue, Uri, header};
+use std::sync::Arc;
+use tollgate_settings::{KeyPath, Secret, SecretSource};
+use tollgate_types::Format;
+
+const X_API_KEY: HeaderName = HeaderName::from_static("x-api-key");
+
+/// Headers that the gateway alone decides: they carry credentials, frame the message,
+/// or say where a request came from.
+const RESERVED: [HeaderName; 17] = [
+    header::AUTHORIZATION,
+    X_API_KEY,
+    header::PROXY_AUTHORIZATION,
+    header::COOKIE,
+    header::HOST,
+    header::CONTENT_LENGTH,
+    header::CONTENT_TYPE,
+    header::ACCEPT_ENCODING,
+    header::TRANSFER_ENCODING,
+    header::TE,
+    header::TRAILER,
+    header::CONNECTION,
+    header::UPGRADE,
+    header::EXPECT,
+    header::FORWARDED,
+    HeaderName::from_static("x-forwarded-for"),
+    HeaderName::from_static("keep-alive"),
+];
+
+/// A base address in its parts.
+struct Address {
+    is_tls: bool,
+    host: String,
+    port: u16,
+    authority: String,
+    prefix: String,
+}
+
+impl<'a> Builder<'a> {
+    pub(super) fn build_providers(&mut self) -> Vec<Arc<Provider>> {
+        let section = KeyPath::root().key("providers");
+        let mut built = Vec::new();
+        for (name, settings) in &self.settings.providers {
+            let path = section.key(name);
+            if let Err(message) = names::check_plain(name, "a provider's name") {
+                self.fault(&path, message);
+            }
+            if let Some(provider) = self.build_provider(name, settings, &path) {
+                let provider = Arc::new(provider);
+                self.providers.insert(name, Arc::clone(&provider));
+                built.push(provider);
+            }
+        }
+        built
+    }
+
+    fn build_provider(
+        &mut self,
+        name: &str,
+        settings: &'a ProviderSettings,
+        path: &KeyPath,
+    ) -> Option<Provider> {
+        let address = parse_address(&settings.address)
+            .map_err(|message| self.fault(&path.key("address"), message))
+            .ok();
+        let prefix = address.as_ref().map_or("", |address| &address.prefix);
+        let endpoints = self.build_endpoints(&settings.formats, prefix, path);
+        let credentials = self.build_credentials(&settings.credentials, path);
+        let headers = self.build_headers(settings, path);
+        let pass_headers = self.build_pass_headers(settings, path);
+        let address = address?;
+        let tls = self.build_tls(settings.tls.as_ref(), &address, path);
+        let authority = HeaderValue::from_str(&address.authority)
+            .map_err(|_| self.fault(&path.key("address"), "the host cannot stand in a header"))
+            .ok()?;
+        Some(Provider {
+            name: name.into(),
+            host: address.host.into(),
+            port: address.port,
+            tls,
+            authority,
+            http2: settings.http2,
+            credentials,
+            headers,
+            pass_headers,
+            timeouts: timeouts(&settings.timeouts),
+            endpoints,
+        })
+    }
+
+    fn build_endpoints(
+        &mut self,
+        entries: &[FormatEntry],
+        prefix: &str,
+        path: &KeyPath,
+    ) -> [Option<Endpoint>; 3] {
+        let path = path.key("formats");
+        if entries.is_empty() {
+            self.fault(
+                &path,
+                "name at least one format: chat, responses or messages",
+            );
+        }
+        let mut endpoints = [None, None, None];
+        for (place, entry) in entries.iter().enumerate() {
+            let settings = match entry {
+                FormatEntry::Full(settings) => settings.clone(),
+                FormatEntry::Name(name) => FormatSettings {
+                    name: *name,
+                    path: None,
+                    count_tokens: None,
+                },
+            };
+            let at = path.index(place);
+            let [chat, responses, messages] = &mut endpoints;
+            let slot = match settings.name {
+                Format::Chat => chat,
+                Format::Responses => responses,
+                Format::Messages => messages,
+            };
+            if slot.is_some() {
+                self.fault(&at, format!("'{}' stands here twice", settings.name));
+            }
+            *slot = Some(self.build_endpoint(&settings, prefix, &at));
+        }
+        endpoints
+    }
+
+    fn build_endpoint(
+        &mut self,
+        settings: &FormatSettings,
+        prefix: &str,
+        at: &KeyPath,
+    ) -> Endpoint {
+        let usual = match settings.name {
+            Format::Chat => "/v1/chat/completions",
+            Format::Responses => "/v1/responses",
+            Format::Messages => "/v1/messages",
+        };
+        let own = [
+            ("path", &settings.path),
+            ("count_tokens", &settings.count_tokens),
+        ];
+        for (key, value) in own {
+            if value.as_deref().is_some_and(|path| !is_path(path)) {
+                self.fault(
+                    &at.key(key),
+                    "expected a path that begins with '/', without a query",
+                );
+            }
+        }
+        if settings.count_tokens.is_some() && settings.name != Format::Messages {
+            self.fault(
+                &at.key("count_tokens"),
+                "only the messages format has a token counter",
+            );
+        }
+        if settings.path.is_none() && prefix.ends_with("/v1") {
+            self.fault(
+                at,
+                format!(
+                    "the usual path {usual} would follow the /v1 at the end of the address: leave that out"
+                ),
+            );
+        }
+        let whole = |path: &str| Arc::from(format!("{prefix}{path}"));
+        Endpoint {
+            path: whole(settings.path.as_deref().unwrap_or(usual)),
+            count_tokens: settings.count_tokens.as_deref().map(whole),
+        }
+    }
+
+    fn build_credentials(
+        &mut self,
+        entries: &[CredentialEntry],
+        path: &KeyPath,
+    ) -> Vec<Credential> {
+        let path = path.key("credentials");
+        let mut built: Vec<Credential> = Vec::new();
+        for (place, entry) in entries.iter().enumerate() {
+            let at = path.index(place);
+            let (settings, secret_path) = match entry {
+                CredentialEntry::Full(settings) => (settings.clone(), at.key("secret")),
+                CredentialEntry::Secret(source) => (
+                    CredentialSettings {
+                        name: None,
+                        secret: source.clone(),
+                        header: None,
+                    },
+                    at.clone(),
+                ),
+            };
+            let name = settings
+                .name
+                .clone()
+                .unwrap_or_else(|| source_name(&settings.secret));
+            if built.iter().any(|earlier| *earlier.name == *name) {
+                self.fault(&at, format!("another credential has the name '{name}'"));
+            }
+            let headers = match settings.secret.resolve(self.environment, self.folder) {
+                Ok(secret) => self.credential_headers(&settings, &secret, &at),
+                Err(cause) => {
+                    self.fault(&secret_path, cause.to_string());
+                    None
+                }
+            };
+            if let Some(headers) = headers {
+                built.push(Credential {
+                    name: name.into(),
+                    headers,
+                });
+            }
+        }
+        built
+    }
+
+    /// The header of the credential for each format.
+    fn credential_headers(
+        &mut self,
+        settings: &CredentialSettings,
+        secret: &Secret,
+        at: &KeyPath,
+    ) -> Option<[(HeaderName, HeaderValue); 3]> {
+        let own = settings.header.as_ref().map(|name| {
+            HeaderName::from_bytes(name.as_bytes())
+                .map_err(|_| self.fault(&at.key("header"), "expected the name of a header"))
+        });
+        let own = own.transpose().ok()?;
+        let header = |usual: HeaderName| {
+            let name = own.clone().unwrap_or(usual);
+            let text = if name == header::AUTHORIZATION {
+                format!("Bearer {}", secret.expose())
+            } else {
+                secret.expose().to_owned()
+            };
+            let mut value = HeaderValue::from_str(&text).ok()?;
+            value.set_sensitive(true);
+            Some((name, value))
+        };
+        let headers = header(header::AUTHORIZATION).zip(header(X_API_KEY));
+        let Some((bearer, api_key)) = headers else {
+            self.fault(at, "the secret holds a character that no header can carry");
+            return None;
+        };
+        Some([bearer.clone(), bearer, api_key])
+    }
+
+    fn build_headers(
+        &mut self,
+        settings: &ProviderSettings,
+        path: &KeyPath,
+    ) -> Vec<(HeaderName, HeaderValue)> {
+        let path = path.key("headers");
+        let mut built = Vec::new();
+        for (name, value) in &settings.headers {
+            let at = path.key(name);
+            let Some(name) = self.header_name(name, &at) else {
+                continue;
+            };
+            match HeaderValue::from_str(value) {
+                Ok(value) => built.push((name, value)),
+                Err(_) => self.fault(&at, "the value holds a character that no header can carry"),
+            }
+        }
+        built
+    }
+
+    fn build_pass_headers(
+        &mut self,
+        settings: &ProviderSettings,
+        path: &KeyPath,
+    ) -> Vec<HeaderName> {
+        let path = path.key("pass_headers");
+        let mut built = Vec::new();
+        for (place, name) in settings.pass_headers.iter().enumerate() {
+            built.extend(self.header_name(name, &path.index(place)));
+        }
+        built
+    }
+
+    fn header_name(&mut self, name: &str, at: &KeyPath) -> Option<HeaderName> {
+        let Ok(name) = HeaderName::from_bytes(name.as_bytes()) else {
+            self.fault(at, "expected the name of a header");
+            return None;
+        };
+        if name == header::AUTHORIZATION || name == X_API_KEY {
+            self.fault(
+                at,
+                format!("'{name}' carries a credential: put it under `credentials`"),
+            );
+            return None;
+        }
+        if RESERVED.contains(&name) {
+            self.fault(at, format!("'{name}' is set by the gateway alone"));
+            return None;
+        }
+        Some(name)
+    }
+
+    fn build_tls(
+        &mut self,
+        settings: Option<&UpstreamTlsSettings>,
+        address: &Address,
+        path: &KeyPath,
+    ) -> Option<UpstreamTls> {
+        let path = path.key("tls");
+        if !address.is_tls {
+            if settings.is_some() {
+                self.fault(
+                    &path,
+                    "the address is not https, so these settings would do nothing",
+                );
+            }
+            return None;
+        }
+        let defaults = UpstreamTlsSettings::default();
+        let settings = settings.unwrap_or(&defaults);
+        let server_name = settings.server_name.as_deref().unwrap_or(&address.host);
+        if server_name.is_empty() {
+            self.fault(
+                &path.key("server_name"),
+                "an empty name would turn verification off",
+            );
+        }
+        Some(UpstreamTls {
+            ca: settings.ca.as_ref().map(|file| self.folder.join(file)),
+            server_name: server_name.into(),
+            verify: settings.verify,
+        })
+    }
+}
+
+fn source_name(source: &SecretSource) -> String {
+    match source {
+        SecretSource::Env(name) => name.clone(),
+        SecretSource::File(path) => path.file_name().map_or_else(
+            || "file".to_owned(),
+            |name| name.to_string_lossy().into_owned(),
+        ),
+    }
+}
+
+fn is_path(text: &str) -> bool {
+    text.starts_with('/')
+        && text
+            .chars()
+            .all(|c| c.is_ascii_graphic() && !matches!(c, '?' | '#' | '\\'))
+}
+
+fn parse_address(text: &str) -> Result<Address, String> {
+    const EXPECTED: &str =
+        "expected http:// or https://, a host, and where needed a port and a path prefix";
+    let uri: Uri = text.parse().map_err(|_| EXPECTED.to_owned())?;
+    let (is_tls, usual_port) = match uri.scheme_str() {
+        Some("https") => (true, 443),
+        Some("http") => (false, 80),
+        _ => return Err(EXPECTED.to_owned()),
+    };
+    let authority = uri.authority().ok_or(EXPECTED)?;
+    if authority.as_str().contains('@') {
+        return Err(
+            "an address holds no user or password: put a secret under `credentials`".to_owned(),
+        );
+    }
+    if uri.query().is_some() {
+        return Err("an address has no query".to_owned());
+    }
+    let host = authority.host();
+    let port = match authority.port() {
+        Some(port) => Some(port.as_str().parse::<u16>().map_err(|_| EXPECTED)?),
+        None => None,
+    };
+    if host.is_empty() || port == Some(0) {
+        return Err(EXPECTED.to_owned());
+    }
+    let port = port.unwrap_or(usual_port);
+    let authority = if port == usual_port {
+        host.to_owned()
+    } else {
+        format!("{host}:{port}")
+    };
+    Ok(Address {
+        is_tls,
+        host: host.trim_matches(['[', ']']).to_owned(),
+        port,
+        authority,
+        prefix: uri.path().trim_end_matches('/').to_owned(),
+    })
+}
+
+fn timeouts(settings: &TimeoutSettings) -> Timeouts {
+    Timeouts {
+        connect: settings.connect.get(),
+        first_byte: settings.first_byte.get(),
+        between_bytes: settings.between_bytes.get(),
+        write: settings.write.get(),
+        idle: settings.idle.get(),
+    }
+}

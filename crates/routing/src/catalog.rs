@@ -1,0 +1,110 @@
+//! The catalog: every model, and the names by which each is found.
+
+use crate::{Model, ModelKind, Provider};
+use std::{borrow::Cow, collections::HashMap, sync::Arc};
+
+/// Everything that can answer, as one immutable snapshot.
+#[derive(Clone, Debug, Default)]
+pub struct Catalog {
+    /// In the order of the file: models, listed aliases, then `auto`.
+    pub(crate) listed: Vec<Arc<Model>>,
+    /// Every name that resolves, but for dotted forms and wildcards.
+    pub(crate) by_name: HashMap<Arc<str>, Arc<Model>>,
+    /// Longest prefix first.
+    pub(crate) wildcards: Vec<(Arc<str>, Arc<Model>)>,
+    /// What `auto` chooses from, in order.
+    pub(crate) auto: Vec<Arc<Model>>,
+    pub(crate) providers: Vec<Arc<Provider>>,
+    pub(crate) groups: Vec<Arc<str>>,
+    pub(crate) unserved: Vec<Arc<str>>,
+}
+
+impl Catalog {
+    /// Names longer than this are unknown without a look.
+    const MAX_NAME_BYTES: usize = 256;
+
+    /// The model that answers to `name`: by its exact identifier or an alias, then by
+    /// the dotted form of one of them (`alpha-opus-4.8` for `alpha-opus-4-8`), then by a
+    /// wildcard. An exact name allocates nothing.
+    pub fn resolve(&self, name: &str) -> Option<&Arc<Model>> {
+        if name.len() > Self::MAX_NAME_BYTES {
+            return None;
+        }
+        self.by_name
+            .get(name)
+            .or_else(|| self.by_name.get(undotted(name)?.as_str()))
+            .or_else(|| self.wildcard(name))
+    }
+
+    fn wildcard(&self, name: &str) -> Option<&Arc<Model>> {
+        self.wildcards
+            .iter()
+            .find(|(prefix, _)| name.starts_with(&**prefix))
+            .map(|(_, model)| model)
+    }
+
+    /// What `GET /v1/models` lists: every model that has a deployment, the listed
+    /// aliases and `auto`, in the order of the file.
+    pub fn models(&self) -> &[Arc<Model>] {
+        &self.listed
+    }
+
+    /// The entry of the listing for `name`: unlike [`Catalog::resolve`] it gives a listed
+    /// alias its own entry.
+    pub fn entry(&self, name: &str) -> Option<&Arc<Model>> {
+        self.listed
+            .iter()
+            .find(|model| &*model.id == name)
+            .or_else(|| self.resolve(name))
+    }
+
+    /// Whether someone may use `model`, who is allowed the models that `allowed` says:
+    /// `auto` and listed aliases stand for others.
+    pub fn is_usable(&self, model: &Model, allowed: impl Fn(&Model) -> bool) -> bool {
+        match &model.kind {
+            ModelKind::Auto => self.auto.iter().any(|candidate| allowed(candidate)),
+            ModelKind::Alias { of } => self.by_name.get(of).is_some_and(|target| allowed(target)),
+            ModelKind::Model | ModelKind::Wildcard { .. } => allowed(model),
+        }
+    }
+
+    /// The providers, in the order of the file.
+    pub fn providers(&self) -> &[Arc<Provider>] {
+        &self.providers
+    }
+
+    /// The model groups, in the order of the file.
+    pub fn groups(&self) -> &[Arc<str>] {
+        &self.groups
+    }
+
+    /// Identifiers in the configuration that no provider serves: unknown to callers.
+    pub fn unserved(&self) -> &[Arc<str>] {
+        &self.unserved
+    }
+}
+
+/// The name with every dot between two digits made a hyphen; `None` where there is none.
+fn undotted(name: &str) -> Option<String> {
+    let bytes = name.as_bytes();
+    let is_digit = |place: Option<usize>| {
+        place
+            .and_then(|place| bytes.get(place))
+            .is_some_and(u8::is_ascii_digit)
+    };
+    let plain: Cow<'_, str> = name
+        .char_indices()
+        .filter(|(place, c)| {
+            *c == '.' && is_digit(place.checked_sub(1)) && is_digit(place.checked_add(1))
+        })
+        .fold(Cow::Borrowed(name), |mut plain, (place, _)| {
+            plain
+                .to_mut()
+                .replace_range(place..place.saturating_add(1), "-");
+            plain
+        });
+    match plain {
+        Cow::Owned(plain) => Some(plain),
+        Cow::Borrowed(_) => None,
+    }
+}

@@ -1,0 +1,135 @@
+//! One model of the catalog.
+
+use crate::{Candidates, Deployment, FormatSet};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::{fmt, sync::Arc};
+use tollgate_types::{Format, ReasoningMode, RequestNeeds};
+
+/// Something that a model may be unable to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Capability {
+    /// Calling tools.
+    Tools,
+    /// Reading images.
+    Images,
+    /// Reading documents, such as PDF files.
+    Documents,
+    /// Hearing or producing sound.
+    Audio,
+    /// Answering by a JSON schema.
+    Schema,
+}
+
+impl Capability {
+    /// Every capability.
+    pub const ALL: [Self; 5] = [
+        Self::Tools,
+        Self::Images,
+        Self::Documents,
+        Self::Audio,
+        Self::Schema,
+    ];
+
+    /// The name in configuration and in route reasons.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Tools => "tools",
+            Self::Images => "images",
+            Self::Documents => "documents",
+            Self::Audio => "audio",
+            Self::Schema => "schema",
+        }
+    }
+
+    /// Whether a request needs it.
+    pub const fn is_needed(self, needs: &RequestNeeds) -> bool {
+        match self {
+            Self::Tools => needs.tools,
+            Self::Images => needs.images,
+            Self::Documents => needs.documents,
+            Self::Audio => needs.audio,
+            Self::Schema => needs.schema,
+        }
+    }
+}
+
+impl fmt::Display for Capability {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// What kind of entry of the catalog a model is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ModelKind {
+    /// A model of its own.
+    Model,
+    /// A listed name for another model; [`crate::Catalog::resolve`] gives the other.
+    Alias {
+        /// The identifier of the model that answers.
+        of: Arc<str>,
+    },
+    /// Stands for every name that begins with `prefix`; never listed.
+    Wildcard {
+        /// What such a name begins with.
+        prefix: Arc<str>,
+    },
+    /// The name `auto`: [`crate::Catalog::choose_auto`] says who answers.
+    Auto,
+}
+
+/// A model: what callers are told of it and where it is served.
+#[derive(Clone, Debug)]
+pub struct Model {
+    /// The identifier that callers send. For a wildcard, the pattern: a bounded value for metrics.
+    pub id: Arc<str>,
+    /// What kind of entry it is.
+    pub kind: ModelKind,
+    /// The family, which `GET /v1/models` gives as `owned_by` too.
+    pub family: Arc<str>,
+    /// The model group by which keys and plans admit it. `auto` has its family's, but who
+    /// may use it depends on its candidates: ask [`crate::Catalog::is_usable`].
+    pub group: Arc<str>,
+    /// The name for people.
+    pub display_name: Arc<str>,
+    /// How it reasons.
+    pub reasoning: ReasoningMode,
+    /// Whether it is the recommended model of its family.
+    pub recommended: bool,
+    /// When it was released, in seconds since 1970.
+    pub created: u64,
+    /// Tokens that input and output may have together, where known.
+    pub context_window: Option<u64>,
+    /// Tokens that an answer may have, where known.
+    pub max_output_tokens: Option<u64>,
+    /// What it is known to be unable to do.
+    pub unsupported: Vec<Capability>,
+    /// Further names that resolve to it; dotted forms are not listed.
+    pub aliases: Vec<Arc<str>>,
+    /// Where it is served, in order of priority.
+    pub deployments: Vec<Arc<Deployment>>,
+}
+
+impl Model {
+    /// The formats that at least one deployment speaks.
+    pub fn formats(&self) -> FormatSet {
+        self.deployments
+            .iter()
+            .fold(FormatSet::EMPTY, |all, deployment| {
+                all.union(deployment.formats)
+            })
+    }
+
+    /// The deployments that speak `format`, in the order in which to try them: by
+    /// priority, and among equals drawn by weight. The same `random` gives the same order.
+    pub fn candidates(&self, format: Format, random: u64) -> Candidates<'_> {
+        Candidates::new(&self.deployments, format, random)
+    }
+
+    /// Whether this is the name `auto`.
+    pub fn is_auto(&self) -> bool {
+        self.kind == ModelKind::Auto
+    }
+}

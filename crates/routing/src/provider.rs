@@ -1,0 +1,157 @@
+//! Providers, what the gateway logs in to them with, and the deployments at them.
+
+use crate::FormatSet;
+use http::{HeaderName, HeaderValue};
+use std::{path::PathBuf, sync::Arc, time::Duration};
+use tollgate_types::Format;
+
+/// A service that answers.
+#[derive(Clone, Debug)]
+pub struct Provider {
+    /// Its name in configuration, metrics and logs.
+    pub name: Arc<str>,
+    /// Host name or address, without brackets.
+    pub host: Arc<str>,
+    /// Port.
+    pub port: u16,
+    /// How its certificate is verified; `None` for a cleartext address.
+    pub tls: Option<UpstreamTls>,
+    /// The value of the `host` header: the host, with the port where it is not the scheme's own.
+    pub authority: HeaderValue,
+    /// Whether to speak HTTP/2.
+    pub http2: Http2,
+    /// What it logs the gateway in with, in turn; may be empty.
+    pub credentials: Vec<Credential>,
+    /// Headers set on every request.
+    pub headers: Vec<(HeaderName, HeaderValue)>,
+    /// The caller's headers that are passed on, besides those that the format needs.
+    pub pass_headers: Vec<HeaderName>,
+    /// How long each part of an exchange may take.
+    pub timeouts: Timeouts,
+    /// By format, in the order of [`Format::ALL`].
+    pub(crate) endpoints: [Option<Endpoint>; 3],
+}
+
+impl Provider {
+    /// Where the provider serves `format`.
+    pub const fn endpoint(&self, format: Format) -> Option<&Endpoint> {
+        let [chat, responses, messages] = &self.endpoints;
+        match format {
+            Format::Chat => chat.as_ref(),
+            Format::Responses => responses.as_ref(),
+            Format::Messages => messages.as_ref(),
+        }
+    }
+
+    /// The formats that it speaks.
+    pub fn formats(&self) -> FormatSet {
+        Format::ALL
+            .into_iter()
+            .filter(|format| self.endpoint(*format).is_some())
+            .collect()
+    }
+}
+
+/// The paths of one format at a provider, with the prefix of its base address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Endpoint {
+    /// Where requests of the format go.
+    pub path: Arc<str>,
+    /// Where the provider counts tokens, if it does (messages only).
+    pub count_tokens: Option<Arc<str>>,
+}
+
+/// How a provider's certificate is verified.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UpstreamTls {
+    /// PEM file of the authorities to trust, instead of the system's.
+    pub ca: Option<PathBuf>,
+    /// The name sent as SNI and looked for in the certificate; never empty.
+    pub server_name: Arc<str>,
+    /// Whether it is verified at all.
+    pub verify: bool,
+}
+
+/// Whether HTTP/2 is spoken to a provider.
+pub use crate::settings::Http2Setting as Http2;
+
+/// How long each part of an exchange may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Timeouts {
+    /// To connect, TLS included.
+    pub connect: Duration,
+    /// From the request's end to the first byte of the answer.
+    pub first_byte: Duration,
+    /// Between two reads of the answer.
+    pub between_bytes: Duration,
+    /// For one write of the request.
+    pub write: Duration,
+    /// How long an unused connection is kept.
+    pub idle: Duration,
+}
+
+/// What the gateway logs in to a provider with. `Debug` shows the name alone.
+#[derive(Clone)]
+pub struct Credential {
+    /// Its name in metrics and logs, unique at its provider.
+    pub name: Arc<str>,
+    /// By format, in the order of [`Format::ALL`]; ready to send, and marked sensitive.
+    pub(crate) headers: [(HeaderName, HeaderValue); 3],
+}
+
+impl Credential {
+    /// The header that carries the credential in a request of `format`.
+    pub const fn header(&self, format: Format) -> (&HeaderName, &HeaderValue) {
+        let [chat, responses, messages] = &self.headers;
+        let (name, value) = match format {
+            Format::Chat => chat,
+            Format::Responses => responses,
+            Format::Messages => messages,
+        };
+        (name, value)
+    }
+}
+
+impl std::fmt::Debug for Credential {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Credential")
+            .field("name", &self.name)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The name under which a provider knows a model.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum UpstreamModel {
+    /// Always this one.
+    Fixed(Arc<str>),
+    /// The one that the caller asked for: deployments of a wildcard.
+    AsRequested,
+}
+
+/// One place where a model is served.
+#[derive(Clone, Debug)]
+pub struct Deployment {
+    /// `provider/upstream-model`, for metrics and logs; a wildcard's ends in its pattern.
+    pub name: Arc<str>,
+    /// The provider.
+    pub provider: Arc<Provider>,
+    /// The model's name there.
+    pub upstream_model: UpstreamModel,
+    /// The formats to use here.
+    pub formats: FormatSet,
+    /// When it is tried: lower first.
+    pub priority: u16,
+    /// Its share among deployments of one priority; at least 1.
+    pub weight: u16,
+}
+
+impl Deployment {
+    /// The model name to send upstream, where the caller asked for `requested`.
+    pub fn upstream_model<'a>(&'a self, requested: &'a str) -> &'a str {
+        match &self.upstream_model {
+            UpstreamModel::Fixed(name) => name,
+            UpstreamModel::AsRequested => requested,
+        }
+    }
+}

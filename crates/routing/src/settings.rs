@@ -1,0 +1,269 @@
+//! The sections of the configuration that routing owns, as they stand in the file.
+//!
+//! The comments here are the reference: the JSON Schema and the operator's page are made
+//! from them. Nothing is checked here beyond shape; [`crate::Catalog::build`] does that.
+
+use crate::Capability;
+use indexmap::IndexMap;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
+use tollgate_settings::{Duration, SecretSource, TokenCount};
+use tollgate_types::{Format, ReasoningMode};
+
+/// Everything that a catalog is built from.
+#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct CatalogSettings {
+    /// Who answers, by name.
+    pub providers: IndexMap<String, ProviderSettings>,
+    /// Families of models, by name.
+    pub families: IndexMap<String, FamilySettings>,
+    /// Models, by identifier.
+    pub models: IndexMap<String, ModelSettings>,
+    /// Further names, each with the model that it stands for.
+    pub aliases: IndexMap<String, String>,
+    /// The model name `auto`.
+    pub auto: Option<AutoSettings>,
+}
+
+/// A service that answers: its address, what it speaks, and how to log in to it.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ProviderSettings {
+    /// Base address: scheme, host, and where needed port and path prefix, as in
+    /// `https://api.example.com`. The paths of the formats are appended to it.
+    pub address: String,
+    /// The wire formats that the provider speaks, each by its name or with its own path.
+    #[schemars(length(min = 1))]
+    pub formats: Vec<FormatEntry>,
+    /// What the gateway logs in with, used in turn. None: requests go out without one.
+    #[serde(default)]
+    pub credentials: Vec<CredentialEntry>,
+    /// Headers set on every request to this provider.
+    #[serde(default)]
+    pub headers: IndexMap<String, String>,
+    /// Names of the caller's headers that are passed on, besides those that the format needs.
+    #[serde(default)]
+    pub pass_headers: Vec<String>,
+    /// How long each part of an exchange may take.
+    #[serde(default)]
+    pub timeouts: TimeoutSettings,
+    /// Whether to speak HTTP/2 to the provider.
+    #[serde(default)]
+    pub http2: Http2Setting,
+    /// How the provider's certificate is verified; for `https` addresses.
+    pub tls: Option<UpstreamTlsSettings>,
+}
+
+/// A format by its name, or with the settings that differ from the usual.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(untagged)]
+pub enum FormatEntry {
+    /// The format, at its usual path.
+    Name(Format),
+    /// The format, with its own settings.
+    Full(FormatSettings),
+}
+
+/// Where a provider serves a format.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FormatSettings {
+    /// The format.
+    pub name: Format,
+    /// Path after the base address. Usual: `/v1/chat/completions`, `/v1/responses`,
+    /// `/v1/messages`.
+    pub path: Option<String>,
+    /// Messages only: the path of the token counter, where the provider has one
+    /// (`/v1/messages/count_tokens`). Without it the gateway counts by itself.
+    pub count_tokens: Option<String>,
+}
+
+/// A credential by its secret alone, or with a name and the header it is sent in.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(untagged)]
+pub enum CredentialEntry {
+    /// The secret, named after where it is had from.
+    Secret(SecretSource),
+    /// The secret, with its own settings.
+    Full(CredentialSettings),
+}
+
+/// What the gateway logs in to a provider with.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CredentialSettings {
+    /// Name in metrics and logs. Default: where the secret is had from.
+    pub name: Option<String>,
+    /// The secret.
+    pub secret: SecretSource,
+    /// The header that carries it: `authorization` (as `Bearer`), or any other, such as
+    /// `x-api-key` (as it is). Default: `x-api-key` for messages, `authorization` for the
+    /// other formats.
+    pub header: Option<String>,
+}
+
+/// How long each part of an exchange with a provider may take.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct TimeoutSettings {
+    /// To connect, TLS included.
+    pub connect: Duration,
+    /// From the request's end to the first byte of the answer.
+    pub first_byte: Duration,
+    /// Between two reads of the answer.
+    pub between_bytes: Duration,
+    /// For one write of the request to be taken.
+    pub write: Duration,
+    /// How long an unused connection is kept. Keep it below the provider's own limit.
+    pub idle: Duration,
+}
+
+impl Default for TimeoutSettings {
+    fn default() -> Self {
+        Self {
+            connect: Duration::from_secs(5),
+            // The SDKs of the three formats wait ten minutes by default.
+            first_byte: Duration::from_secs(600),
+            between_bytes: Duration::from_secs(120),
+            write: Duration::from_secs(60),
+            idle: Duration::from_secs(50),
+        }
+    }
+}
+
+/// Whether HTTP/2 is spoken to a provider.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Http2Setting {
+    /// Where both sides agree on it (TLS with ALPN), otherwise HTTP/1.1.
+    #[default]
+    Auto,
+    /// Always; on a cleartext address with prior knowledge.
+    Always,
+    /// Never: HTTP/1.1.
+    Never,
+}
+
+/// How a provider's certificate is verified.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct UpstreamTlsSettings {
+    /// PEM file with the certificate authorities to trust, instead of the system's.
+    pub ca: Option<PathBuf>,
+    /// The name that the certificate must carry. Default: the host of the address.
+    pub server_name: Option<String>,
+    /// Whether the certificate is verified at all. Turn off for tests only.
+    pub verify: bool,
+}
+
+impl Default for UpstreamTlsSettings {
+    fn default() -> Self {
+        Self {
+            ca: None,
+            server_name: None,
+            verify: true,
+        }
+    }
+}
+
+/// Models that belong together.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FamilySettings {
+    /// The model group by which keys and plans admit the family's models.
+    pub group: String,
+    /// Where the family's models are served, unless a model says otherwise.
+    #[serde(default)]
+    #[schemars(length(max = 64))]
+    pub deployments: Vec<DeploymentEntry>,
+}
+
+/// A deployment in short, or with all its settings.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(untagged)]
+pub enum DeploymentEntry {
+    /// The provider's name, or `provider/upstream-model`.
+    Short(String),
+    /// All settings.
+    Full(DeploymentSettings),
+}
+
+/// One place where a model is served.
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct DeploymentSettings {
+    /// The provider that serves it.
+    pub provider: String,
+    /// The name by which the provider knows the model. Default: the model's own
+    /// `upstream_model`, and where there is none its identifier.
+    pub upstream_model: Option<String>,
+    /// The formats to use here, out of those that the provider speaks. Default: all of them.
+    pub formats: Option<Vec<Format>>,
+    /// When it is tried: 0 first, higher numbers only after all lower ones.
+    #[serde(default)]
+    pub priority: u16,
+    /// Its share of the requests among deployments of one priority.
+    #[serde(default = "one")]
+    #[schemars(range(min = 1))]
+    pub weight: u16,
+}
+
+const fn one() -> u16 {
+    1
+}
+
+/// A model of the catalog.
+///
+/// An identifier that ends in `*` stands for every name that begins so and has no entry
+/// of its own; the name asked for goes upstream, and such an entry is not listed.
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ModelSettings {
+    /// The family; gives group and deployments. Required unless `alias_of` is given.
+    pub family: Option<String>,
+    /// The model that answers to this name. The name is listed like a model, with the
+    /// other's properties; only `display_name`, `created` and `recommended` are its own.
+    pub alias_of: Option<String>,
+    /// The model group, where it is not the family's.
+    pub group: Option<String>,
+    /// Name for people. Default: the identifier.
+    pub display_name: Option<String>,
+    /// How the model reasons.
+    pub reasoning: Option<ReasoningMode>,
+    /// Whether it is the recommended model of its family.
+    #[serde(default)]
+    pub recommended: bool,
+    /// When it was released, in seconds since 1970. Default: the start of 2026.
+    pub created: Option<u64>,
+    /// Tokens that input and output may have together. Default: unknown, not checked.
+    pub context_window: Option<TokenCount>,
+    /// Tokens that an answer may have. Default: unknown, not checked.
+    pub max_output_tokens: Option<TokenCount>,
+    /// What the model is known to be unable to do; `auto` takes another one then.
+    #[serde(default)]
+    pub unsupported: Vec<Capability>,
+    /// The name by which providers know it. Default: the identifier.
+    pub upstream_model: Option<String>,
+    /// Where it is served. Default: where its family is.
+    #[schemars(length(max = 64))]
+    pub deployments: Option<Vec<DeploymentEntry>>,
+}
+
+/// How `auto` chooses.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct AutoSettings {
+    /// Models in order of preference. The first that the key may use, that has a
+    /// deployment for the request's format and whose known limits fit is taken.
+    #[schemars(length(min = 1))]
+    pub candidates: Vec<String>,
+    /// The family under which `auto` itself is listed.
+    #[serde(default = "other")]
+    pub family: String,
+}
+
+fn other() -> String {
+    "other".to_owned()
+}

@@ -1,0 +1,144 @@
+//! A fault in a configuration and the key path where it stands.
+
+use std::fmt;
+
+/// One step of a [`KeyPath`].
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Segment {
+    /// A key of a mapping.
+    Key(String),
+    /// A place in a list, from 0.
+    Index(usize),
+}
+
+/// The way from the top of the configuration to one value, such as
+/// `models.alpha-opus-5.deployments[0].provider`.
+///
+/// A key that itself holds a dot is quoted: `models."gamma-4.5".family`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct KeyPath(Vec<Segment>);
+
+impl KeyPath {
+    /// The top of the configuration.
+    pub const fn root() -> Self {
+        Self(Vec::new())
+    }
+
+    /// The path to `key` in the mapping at this path.
+    #[must_use]
+    pub fn key(&self, key: impl Into<String>) -> Self {
+        self.with(Segment::Key(key.into()))
+    }
+
+    /// The path to place `index` of the list at this path.
+    #[must_use]
+    pub fn index(&self, index: usize) -> Self {
+        self.with(Segment::Index(index))
+    }
+
+    /// The path one step further.
+    #[must_use]
+    pub fn with(&self, segment: Segment) -> Self {
+        let mut segments = Vec::with_capacity(self.0.len().saturating_add(1));
+        segments.extend_from_slice(&self.0);
+        segments.push(segment);
+        Self(segments)
+    }
+
+    /// The same path seen from further up: `prefix` comes first.
+    #[must_use]
+    pub fn under(&self, prefix: &Self) -> Self {
+        Self(prefix.0.iter().chain(&self.0).cloned().collect())
+    }
+
+    /// The steps from the top.
+    pub fn segments(&self) -> &[Segment] {
+        &self.0
+    }
+
+    /// A fault at this path.
+    pub fn fault(&self, message: impl Into<String>) -> Fault {
+        Fault {
+            path: self.clone(),
+            message: message.into(),
+        }
+    }
+}
+
+impl FromIterator<Segment> for KeyPath {
+    fn from_iter<I: IntoIterator<Item = Segment>>(segments: I) -> Self {
+        Self(segments.into_iter().collect())
+    }
+}
+
+impl fmt::Display for KeyPath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (place, segment) in self.0.iter().enumerate() {
+            match segment {
+                Segment::Index(index) => write!(f, "[{index}]")?,
+                Segment::Key(key) => {
+                    if place > 0 {
+                        f.write_str(".")?;
+                    }
+                    if is_plain(key) {
+                        f.write_str(key)?;
+                    } else {
+                        write!(f, "{key:?}")?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn is_plain(key: &str) -> bool {
+    !key.is_empty()
+        && key
+            .chars()
+            .all(|c| !c.is_whitespace() && !c.is_control() && !matches!(c, '.' | '[' | ']' | '"'))
+}
+
+/// What is wrong with one value of a configuration. The message says what would be
+/// right, in words for the operator, and never holds a secret.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// Where it stands.
+    pub path: KeyPath,
+    /// What is wrong and what would be right.
+    pub message: String,
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.path.segments().is_empty() {
+            return f.write_str(&self.message);
+        }
+        write!(f, "{}: {}", self.path, self.message)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_reads_as_it_would_be_typed_and_quotes_what_would_mislead() {
+        let path = KeyPath::root()
+            .key("models")
+            .key("gamma-4.5")
+            .key("deployments")
+            .index(0)
+            .key("provider");
+        let fault = path.fault("no such provider");
+        assert_eq!(
+            fault.to_string(),
+            r#"models."gamma-4.5".deployments[0].provider: no such provider"#
+        );
+    }
+
+    #[test]
+    fn a_fault_of_the_whole_file_has_no_path_to_show() {
+        assert_eq!(KeyPath::root().fault("empty").to_string(), "empty");
+    }
+}

@@ -1,0 +1,16 @@
+//! The values that stand in configuration files: durations, sizes, token counts,
+//! secrets; and how a fault in one of them is told.
+//!
+//! Every crate that owns a section of the configuration writes its types with these
+//! words and reports [`Fault`]s by key path. Files, positions in them and the checks
+//! that cross sections are left to the program.
+
+mod fault;
+mod name;
+mod secret;
+mod units;
+
+pub use fault::{Fault, KeyPath, Segment};
+pub use name::{did_you_mean, unknown_name};
+pub use secret::{Environment, ProcessEnvironment, Secret, SecretError, SecretSource};
+pub use units::{ByteSize, Duration, TokenCount, UnitError};

@@ -1,0 +1,262 @@
+//! Secrets: where a configuration says they are, and the value that never shows itself.
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use std::{
+    borrow::Cow,
+    fmt, io,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+/// A secret value. It has no `Display`; `Debug` and `Serialize` write `[redacted]`.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(Arc<str>);
+
+impl Secret {
+    const REDACTED: &'static str = "[redacted]";
+
+    /// Wraps a value.
+    pub fn new(value: impl Into<Arc<str>>) -> Self {
+        Self(value.into())
+    }
+
+    /// The value itself. Whoever calls this answers for where it goes.
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(Self::REDACTED)
+    }
+}
+
+impl Serialize for Secret {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(Self::REDACTED)
+    }
+}
+
+/// Why a secret could not be had. Never holds the secret or any part of it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SecretError {
+    /// Text that says neither where the secret is.
+    #[error(
+        "expected env:NAME or file:PATH, so that the secret itself does not stand in this file"
+    )]
+    Literal,
+    /// The environment has no such variable.
+    #[error("the environment variable {0} is not set")]
+    UnsetVariable(String),
+    /// The variable or file is there and holds nothing.
+    #[error("the secret in {0} is empty")]
+    Empty(String),
+    /// The file cannot be read.
+    #[error("the file {path} cannot be read: {cause}")]
+    Unreadable {
+        /// The file, as looked for.
+        path: String,
+        /// What the system says.
+        cause: String,
+    },
+    /// The value cannot be sent in a header.
+    #[error("the secret in {0} holds a line break or another control character")]
+    Control(String),
+}
+
+/// Where secrets are looked up. Tests and embedders bring their own.
+pub trait Environment {
+    /// The environment variable `name`, where set.
+    fn variable(&self, name: &str) -> Option<String>;
+
+    /// The text of a small file. Relative paths are the caller's to resolve.
+    ///
+    /// # Errors
+    /// Whatever the system says; a file of more than 64 KiB is refused.
+    fn read(&self, path: &Path) -> io::Result<String>;
+}
+
+/// The environment and the file system of this process.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ProcessEnvironment;
+
+impl ProcessEnvironment {
+    const MAX_FILE_BYTES: u64 = 64 * 1024;
+}
+
+impl Environment for ProcessEnvironment {
+    fn variable(&self, name: &str) -> Option<String> {
+        std::env::var(name).ok()
+    }
+
+    fn read(&self, path: &Path) -> io::Result<String> {
+        use io::Read;
+        let mut text = String::new();
+        let file = std::fs::File::open(path)?;
+        let limit = Self::MAX_FILE_BYTES.saturating_add(1);
+        let read = file.take(limit).read_to_string(&mut text)?;
+        if u64::try_from(read).unwrap_or(u64::MAX) > Self::MAX_FILE_BYTES {
+            return Err(io::Error::new(
+                io::ErrorKind::FileTooLarge,
+                "more than 64 KiB",
+            ));
+        }
+        Ok(text)
+    }
+}
+
+/// Where a secret is to be had: `env:NAME` or `file:PATH`. The secret itself never
+/// stands in a configuration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SecretSource {
+    /// An environment variable.
+    Env(String),
+    /// A file; one line break at its end is not part of the secret.
+    File(PathBuf),
+}
+
+impl SecretSource {
+    /// Reads `env:NAME` or `file:PATH`.
+    ///
+    /// # Errors
+    /// [`SecretError::Literal`] for any other text, without repeating it.
+    pub fn parse(text: &str) -> Result<Self, SecretError> {
+        match text.split_once(':') {
+            Some(("env", name)) if !name.is_empty() => Ok(Self::Env(name.to_owned())),
+            Some(("file", path)) if !path.is_empty() => Ok(Self::File(path.into())),
+            _ => Err(SecretError::Literal),
+        }
+    }
+
+    /// Fetches the secret. A relative file path is taken from `folder`.
+    ///
+    /// # Errors
+    /// When it is absent, unreadable, empty or cannot stand in a header.
+    pub fn resolve(
+        &self,
+        environment: &dyn Environment,
+        folder: &Path,
+    ) -> Result<Secret, SecretError> {
+        let value = match self {
+            Self::Env(name) => environment
+                .variable(name)
+                .ok_or_else(|| SecretError::UnsetVariable(name.clone()))?,
+            Self::File(path) => {
+                let path = folder.join(path);
+                environment
+                    .read(&path)
+                    .map_err(|cause| SecretError::Unreadable {
+                        path: path.display().to_string(),
+                        cause: cause.to_string(),
+                    })?
+            }
+        };
+        let value = value.strip_suffix('\n').unwrap_or(&value);
+        let value = value.strip_suffix('\r').unwrap_or(value);
+        if value.is_empty() {
+            return Err(SecretError::Empty(self.to_string()));
+        }
+        if value.chars().any(char::is_control) {
+            return Err(SecretError::Control(self.to_string()));
+        }
+        Ok(Secret::new(value))
+    }
+}
+
+impl fmt::Display for SecretSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Env(name) => write!(f, "env:{name}"),
+            Self::File(path) => write!(f, "file:{}", path.display()),
+        }
+    }
+}
+
+impl Serialize for SecretSource {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for SecretSource {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = Cow::<'_, str>::deserialize(deserializer)?;
+        Self::parse(&text).map_err(de::Error::custom)
+    }
+}
+
+impl JsonSchema for SecretSource {
+    fn schema_name() -> Cow<'static, str> {
+        "SecretSource".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "title": "secret",
+            "description": "Where a secret is to be had: env:NAME or file:PATH.",
+            "type": "string",
+            "pattern": "^(env|file):.+$",
+            "writeOnly": true,
+            "x-expected": "env:NAME or file:PATH, so that the secret itself does not stand in this file",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_secret_shows_itself_in_no_output() {
+        let secret = Secret::new("hunter2");
+        assert_eq!(format!("{secret:?}"), "[redacted]");
+        assert_eq!(serde_json::to_string(&secret).unwrap(), "\"[redacted]\"");
+        assert_eq!(secret.expose(), "hunter2");
+    }
+
+    #[test]
+    fn a_secret_written_into_the_file_is_refused_and_not_repeated() {
+        for text in ["hunter2", "env:", "file:", "", "ENV:X"] {
+            let fault = serde_json::from_value::<SecretSource>(text.into()).unwrap_err();
+            assert!(
+                fault.to_string().contains("env:NAME or file:PATH"),
+                "{fault}"
+            );
+            assert!(text.is_empty() || !fault.to_string().contains("hunter2"));
+        }
+    }
+
+    #[test]
+    fn a_file_gives_its_text_without_the_last_line_break() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("key"), "s3cret\r\n").unwrap();
+        let source = SecretSource::parse("file:key").unwrap();
+        let secret = source.resolve(&ProcessEnvironment, folder.path()).unwrap();
+        assert_eq!(secret.expose(), "s3cret");
+    }
+
+    #[test]
+    fn absent_empty_huge_and_broken_secrets_say_which() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("empty"), "\n").unwrap();
+        std::fs::write(folder.path().join("lines"), "hunter2\nhunter3\n").unwrap();
+        std::fs::write(folder.path().join("huge"), "x".repeat(70_000)).unwrap();
+        for (text, wanted) in [
+            ("env:TOLLGATE_TEST_UNSET", "TOLLGATE_TEST_UNSET is not set"),
+            ("file:absent", "absent cannot be read"),
+            ("file:empty", "file:empty is empty"),
+            ("file:lines", "control character"),
+            ("file:huge", "more than 64 KiB"),
+        ] {
+            let fault = SecretSource::parse(text)
+                .unwrap()
+                .resolve(&ProcessEnvironment, folder.path())
+                .unwrap_err()
+                .to_string();
+            assert!(fault.contains(wanted), "{fault}");
+            assert!(!fault.contains("hunter"), "{fault}");
+        }
+    }
+}
