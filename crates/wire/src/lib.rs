@@ -1,4 +1,6 @@
 //! What is said: the three wire formats, peeking, event streams, usage, errors
 
+pub mod body;
 pub mod json;
 pub mod peek;
+pub mod splice;

@@ -90,12 +90,12 @@ pub struct Spans {
     pub model: Option<Span>,
     /// The value of `stream`.
     pub stream: Option<Span>,
-    /// The value of `max_tokens` (chat, messages), `null` included.
-    pub max_tokens: Option<Span>,
-    /// The value of `max_completion_tokens` (chat), `null` included.
-    pub max_completion_tokens: Option<Span>,
-    /// The value of `max_output_tokens` (responses), `null` included.
-    pub max_output_tokens: Option<Span>,
+    /// `max_tokens` (chat, messages).
+    pub max_tokens: Option<LimitSpan>,
+    /// `max_completion_tokens` (chat).
+    pub max_completion_tokens: Option<LimitSpan>,
+    /// `max_output_tokens` (responses).
+    pub max_output_tokens: Option<LimitSpan>,
     /// The value of `stream_options` (chat, responses), `null` included.
     pub stream_options: Option<Span>,
     /// The inside of `stream_options`, where it is an object.
@@ -109,6 +109,15 @@ pub struct Spans {
     pub thinking: Option<Span>,
     /// The value of `thinking.budget_tokens` (messages).
     pub thinking_budget: Option<Span>,
+}
+
+/// An output limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LimitSpan {
+    /// Where its value stands.
+    pub span: Span,
+    /// The limit in tokens; `None` where the value is `null`.
+    pub tokens: Option<u64>,
 }
 
 /// Where a member can be put into an object.

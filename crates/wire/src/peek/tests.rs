@@ -86,8 +86,14 @@ fn the_facts_of_a_chat_request_are_found() {
     );
     assert_eq!(slice(body, spans.model), Some(r#""alpha\u002dopus""#));
     assert_eq!(slice(body, spans.stream), Some("true"));
-    assert_eq!(slice(body, spans.max_tokens), Some("10"));
-    assert_eq!(slice(body, spans.max_completion_tokens), Some("20"));
+    assert_eq!(
+        slice(body, spans.max_tokens.map(|limit| limit.span)),
+        Some("10")
+    );
+    assert_eq!(
+        slice(body, spans.max_completion_tokens.map(|limit| limit.span)),
+        Some("20")
+    );
     assert_eq!(
         slice(body, spans.stream_options),
         Some(r#"{"include_usage":false}"#)
@@ -144,7 +150,10 @@ fn the_facts_of_a_responses_request_are_found() {
     assert_eq!(facts.effort, Some(Effort::None));
     assert!(!facts.needs.reasoning && facts.needs.schema && facts.background);
     assert_eq!(facts.text_bytes, "HiBe kind".len() as u64);
-    assert_eq!(slice(body, spans.max_output_tokens), Some("64"));
+    assert_eq!(
+        slice(body, spans.max_output_tokens.map(|limit| limit.span)),
+        Some("64")
+    );
     assert_eq!(slice(body, spans.stream_options), Some("{}"));
     assert!(spans.stream_options_object.unwrap().is_empty);
 }

@@ -302,9 +302,12 @@ fn check_spans(body: &Value, source: &str, spans: &Spans) {
         |span| slice(source, span).map(|text| serde_json::from_str::<Value>(text).unwrap());
     assert_eq!(parsed(spans.model).as_ref(), body.get("model"));
     assert_eq!(parsed(spans.stream).as_ref(), body.get("stream"));
-    assert_eq!(parsed(spans.max_tokens).as_ref(), body.get("max_tokens"));
     assert_eq!(
-        parsed(spans.max_output_tokens).as_ref(),
+        parsed(spans.max_tokens.map(|limit| limit.span)).as_ref(),
+        body.get("max_tokens")
+    );
+    assert_eq!(
+        parsed(spans.max_output_tokens.map(|limit| limit.span)).as_ref(),
         body.get("max_output_tokens")
     );
     let options = body.get("stream_options");

@@ -3,7 +3,7 @@
 
 use super::{
     super::{
-        ModelFault, PeekError,
+        LimitSpan, ModelFault, PeekError,
         place::{EffortField, Limit, Place, Slot},
     },
     Value, Walk, fault,
@@ -156,7 +156,7 @@ impl Walk {
             Limit::CompletionTokens => &mut spans.max_completion_tokens,
             Limit::OutputTokens => &mut spans.max_output_tokens,
         };
-        *place = Some(span);
+        *place = Some(LimitSpan { span, tokens });
         Ok(())
     }
 

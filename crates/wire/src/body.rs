@@ -1,0 +1,138 @@
+//! What the gateway edits in a request that goes up in the format it came in: the
+//! model's name, the output limit, the wish for usage in a chat stream.
+//!
+//! It decides which bytes change; everything else in the body stays as the caller
+//! wrote it. Members that are missing are put right after the opening brace.
+
+use crate::{
+    json::Span,
+    peek::{LimitSpan, ObjectSpan, Peeked},
+    splice::Splice,
+};
+use serde_json::Value;
+use tollgate_types::Format;
+
+/// The edits to be made on one peeked body.
+///
+/// ```
+/// use bytes::Bytes;
+/// use tollgate_types::Format;
+/// use tollgate_wire::{body::BodyEdits, peek::{Peeker, PeekLimits}};
+///
+/// let body = [Bytes::from_static(br#"{"model":"auto","messages":[],"stream":true}"#)];
+/// let mut peeker = Peeker::new(Format::Chat, &PeekLimits::default());
+/// peeker.push(&body[0])?;
+/// let peeked = peeker.finish()?;
+/// let mut edits = BodyEdits::new(Format::Chat, &peeked);
+/// edits.set_model("upstream-1");
+/// edits.ask_for_usage();
+/// let spliced = edits.into_splice().apply(&body)?;
+/// assert_eq!(
+///     spliced.chunks.concat(),
+///     br#"{"stream_options":{"include_usage":true},"model":"upstream-1","messages":[],"stream":true}"#
+/// );
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct BodyEdits<'a> {
+    format: Format,
+    peeked: &'a Peeked,
+    splice: Splice,
+    /// Members to be put into the top-level object, as JSON.
+    members: Vec<String>,
+}
+
+impl<'a> BodyEdits<'a> {
+    /// No edits yet on a body of this format.
+    pub fn new(format: Format, peeked: &'a Peeked) -> Self {
+        Self {
+            format,
+            peeked,
+            splice: Splice::default(),
+            members: Vec::new(),
+        }
+    }
+
+    /// Names the model; puts the field in where it is absent. At most once per body.
+    pub fn set_model(&mut self, name: &str) {
+        let name = Value::from(name).to_string();
+        match self.peeked.spans.model {
+            Some(span) => self.splice.replace(span, name),
+            None => self.members.push(format!("\"model\":{name}")),
+        }
+    }
+
+    /// Limits the output to so many tokens, in the field that the caller used; where
+    /// there is none, in the format's own (chat: `max_completion_tokens`). Where the
+    /// caller gave two, both are set. At most once per body.
+    pub fn set_output_limit(&mut self, tokens: u64) {
+        let spans = &self.peeked.spans;
+        let (own, field, other) = match self.format {
+            Format::Chat => (
+                spans.max_completion_tokens,
+                "max_completion_tokens",
+                spans.max_tokens,
+            ),
+            Format::Responses => (spans.max_output_tokens, "max_output_tokens", None),
+            Format::Messages => (spans.max_tokens, "max_tokens", None),
+        };
+        let given = |limit: &LimitSpan| limit.tokens.is_some();
+        let (own_given, other_given) = (own.filter(given), other.filter(given));
+        let places = match (own_given, other_given) {
+            (None, None) => [own.or(other), None],
+            both => [both.0, both.1],
+        };
+        if places == [None, None] {
+            self.members.push(format!("\"{field}\":{tokens}"));
+        }
+        for place in places.into_iter().flatten() {
+            self.splice.replace(place.span, tokens.to_string());
+        }
+    }
+
+    /// Asks a chat stream to report its usage; the other members of `stream_options`
+    /// stay. Nothing changes where the caller asked already, or the format reports
+    /// usage without being asked. At most once per body.
+    pub fn ask_for_usage(&mut self) {
+        let asked = self.peeked.facts.include_usage == Some(true);
+        if self.format != Format::Chat || asked {
+            return;
+        }
+        let spans = &self.peeked.spans;
+        match (
+            spans.include_usage,
+            spans.stream_options_object,
+            spans.stream_options,
+        ) {
+            (Some(value), ..) => self.splice.replace(value, "true"),
+            (None, Some(object), _) => self.insert_member(object, r#""include_usage":true"#),
+            (None, None, Some(null)) => self.replace_options(null),
+            (None, None, None) => {
+                let member = r#""stream_options":{"include_usage":true}"#;
+                self.members.push(member.to_owned());
+            }
+        }
+    }
+
+    /// The edits, ready to be made.
+    pub fn into_splice(mut self) -> Splice {
+        if !self.members.is_empty() {
+            let members = self.members.join(",");
+            self.insert_member(self.peeked.spans.top, &members);
+        }
+        self.splice
+    }
+
+    fn replace_options(&mut self, options: Span) {
+        self.splice.replace(options, r#"{"include_usage":true}"#);
+    }
+
+    fn insert_member(&mut self, object: ObjectSpan, member: &str) {
+        let comma = if object.is_empty { "" } else { "," };
+        self.splice
+            .insert(object.inside, format!("{member}{comma}"));
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,212 @@
+use super::*;
+use crate::{
+    peek::{PeekLimits, Peeker},
+    splice::Spliced,
+};
+use bytes::Bytes;
+use proptest::prelude::*;
+use serde_json::json;
+
+fn peek(format: Format, body: &[Bytes]) -> Peeked {
+    let limits = PeekLimits {
+        model_required: false,
+        ..PeekLimits::default()
+    };
+    let mut peeker = Peeker::new(format, &limits);
+    for chunk in body {
+        peeker.push(chunk).unwrap();
+    }
+    peeker.finish().unwrap()
+}
+
+/// The body after an edit, the same in every chunking.
+fn edited(format: Format, body: &str, edit: impl Fn(&mut BodyEdits<'_>)) -> String {
+    let apply = |size: usize| {
+        let chunks: Vec<Bytes> = body
+            .as_bytes()
+            .chunks(size)
+            .map(Bytes::copy_from_slice)
+            .collect();
+        let peeked = peek(format, &chunks);
+        let mut edits = BodyEdits::new(format, &peeked);
+        edit(&mut edits);
+        let Spliced { chunks, len } = edits.into_splice().apply(&chunks).unwrap();
+        let text = String::from_utf8(chunks.concat()).unwrap();
+        assert_eq!(text.len() as u64, len);
+        text
+    };
+    let whole = apply(body.len());
+    for size in [1, 2, 3, 5, 11] {
+        assert_eq!(apply(size), whole, "in pieces of {size}");
+    }
+    whole
+}
+
+#[test]
+fn the_model_is_renamed_and_escaped() {
+    let body = r#"{"messages":[ ], "model" : "a\u0062c" ,"x":1.0}"#;
+    let renamed = edited(Format::Chat, body, |edits| edits.set_model("up\"1\n"));
+    assert_eq!(renamed, r#"{"messages":[ ], "model" : "up\"1\n" ,"x":1.0}"#);
+    let added = edited(Format::Chat, r#"{ "messages":[]}"#, |edits| {
+        edits.set_model("m")
+    });
+    assert_eq!(added, r#"{"model":"m", "messages":[]}"#);
+}
+
+#[test]
+fn the_output_limit_goes_where_the_caller_had_it() {
+    let chat = |members: &str| {
+        let body = format!(r#"{{"messages":[]{members}}}"#);
+        edited(Format::Chat, &body, |edits| edits.set_output_limit(7))
+    };
+    assert_eq!(chat(""), r#"{"max_completion_tokens":7,"messages":[]}"#);
+    assert_eq!(
+        chat(r#","max_tokens":100"#),
+        r#"{"messages":[],"max_tokens":7}"#
+    );
+    assert_eq!(
+        chat(r#","max_completion_tokens": 100"#),
+        r#"{"messages":[],"max_completion_tokens": 7}"#
+    );
+    assert_eq!(
+        chat(r#","max_tokens":9,"max_completion_tokens":100"#),
+        r#"{"messages":[],"max_tokens":7,"max_completion_tokens":7}"#
+    );
+    // Providers refuse both fields together, so a null stays one.
+    assert_eq!(
+        chat(r#","max_tokens":null,"max_completion_tokens":100"#),
+        r#"{"messages":[],"max_tokens":null,"max_completion_tokens":7}"#
+    );
+    assert_eq!(
+        chat(r#","max_tokens":100,"max_completion_tokens":null"#),
+        r#"{"messages":[],"max_tokens":7,"max_completion_tokens":null}"#
+    );
+    assert_eq!(
+        chat(r#","max_tokens":null,"max_completion_tokens":null"#),
+        r#"{"messages":[],"max_tokens":null,"max_completion_tokens":7}"#
+    );
+    assert_eq!(
+        chat(r#","max_tokens":null"#),
+        r#"{"messages":[],"max_tokens":7}"#
+    );
+
+    let limit = |format, body: &str| edited(format, body, |edits| edits.set_output_limit(7));
+    assert_eq!(
+        limit(Format::Responses, r#"{"input":""}"#),
+        r#"{"max_output_tokens":7,"input":""}"#
+    );
+    assert_eq!(
+        limit(
+            Format::Responses,
+            r#"{"input":"","max_output_tokens":null}"#
+        ),
+        r#"{"input":"","max_output_tokens":7}"#
+    );
+    assert_eq!(
+        limit(Format::Messages, r#"{"messages":[],"max_tokens":32000}"#),
+        r#"{"messages":[],"max_tokens":7}"#
+    );
+}
+
+#[test]
+fn a_chat_stream_is_asked_for_usage() {
+    let ask = |members: &str| {
+        let body = format!(r#"{{"messages":[],"stream":true{members}}}"#);
+        edited(Format::Chat, &body, |edits| edits.ask_for_usage())
+    };
+    let options = r#""stream_options":{"include_usage":true}"#;
+    assert_eq!(
+        ask(""),
+        format!(r#"{{{options},"messages":[],"stream":true}}"#)
+    );
+    for given in [
+        r#","stream_options":{"include_usage":true}"#,
+        r#","stream_options":{"include_usage":false}"#,
+        r#","stream_options":{"include_usage":null}"#,
+        r#","stream_options":null"#,
+        r#","stream_options":{}"#,
+    ] {
+        assert_eq!(
+            ask(given),
+            format!(r#"{{"messages":[],"stream":true,{options}}}"#)
+        );
+    }
+    assert_eq!(
+        ask(r#","stream_options":{ "include_obfuscation":false}"#),
+        r#"{"messages":[],"stream":true,"stream_options":{"include_usage":true, "include_obfuscation":false}}"#
+    );
+}
+
+#[test]
+fn other_formats_report_usage_unasked() {
+    for (format, body) in [
+        (
+            Format::Responses,
+            r#"{"input":"","stream":true,"stream_options":{}}"#,
+        ),
+        (
+            Format::Messages,
+            r#"{"messages":[],"stream":true,"max_tokens":1}"#,
+        ),
+    ] {
+        assert_eq!(edited(format, body, |edits| edits.ask_for_usage()), body);
+    }
+}
+
+#[test]
+fn all_edits_go_together() {
+    let body = r#"{"messages":[],"stream":true}"#;
+    let text = edited(Format::Chat, body, |edits| {
+        edits.set_model("m");
+        edits.set_output_limit(5);
+        edits.ask_for_usage();
+    });
+    let value: Value = serde_json::from_str(&text).unwrap();
+    let expected = json!({
+        "model": "m", "max_completion_tokens": 5, "stream_options": {"include_usage": true},
+        "messages": [], "stream": true,
+    });
+    assert_eq!(value, expected);
+    assert!(text.ends_with(&body[1..]));
+}
+
+#[test]
+fn no_edits_leave_the_body_as_it_is() {
+    let body = r#" {"messages":[],"stream" :true} "#;
+    assert_eq!(edited(Format::Chat, body, |_| {}), body);
+}
+
+proptest! {
+    /// Members in any order and spacing: the edited body means what the old one meant,
+    /// but for the edits.
+    #[test]
+    fn an_edited_body_differs_in_nothing_else(
+        order in Just(vec![0, 1, 2, 3, 4]).prop_shuffle(),
+        left in any::<[bool; 5]>(),
+        space in "[ \n\t]{0,3}",
+        text in "\\PC{0,40}",
+    ) {
+        let members = [
+            format!("\"model\":{space}\"m\""),
+            format!("\"max_tokens\"{space}:11"),
+            format!("\"stream_options\":{{{space}\"include_obfuscation\":true{space}}}"),
+            format!("\"other\":{space}[1.0,2e5,{}]", Value::from(text.as_str())),
+            "\"temperature\":0.10".to_owned(),
+        ];
+        let mut chosen = vec![r#""messages":[{"role":"user","content":"hi"}]"#];
+        chosen.extend(order.iter().filter(|n| left[**n]).map(|n| members[*n].as_str()));
+        let body = format!("{{{space}{}{space}}}", chosen.join(&format!("{space},{space}")));
+        let text = edited(Format::Chat, &body, |edits| {
+            edits.set_model("n");
+            edits.set_output_limit(3);
+            edits.ask_for_usage();
+        });
+
+        let mut expected: Value = serde_json::from_str(&body).unwrap();
+        let limit = if left[1] { "max_tokens" } else { "max_completion_tokens" };
+        expected["model"] = "n".into();
+        expected[limit] = 3.into();
+        expected["stream_options"]["include_usage"] = true.into();
+        prop_assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), expected);
+    }
+}
