@@ -1,6 +1,7 @@
 //! What is said: the three wire formats, peeking, event streams, usage, errors
 
 pub mod body;
+pub mod fault;
 pub mod json;
 pub mod peek;
 pub mod splice;

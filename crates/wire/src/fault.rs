@@ -1,0 +1,305 @@
+//! What an upstream's failure is, and what of it the caller learns.
+//!
+//! Decides the class of a failure (an error answer, an error event in a stream, a broken
+//! connection) and the public error that stands for it. Leaves to others: what is done about
+//! it (routing reads the predicates) and how the public error is written (`render`).
+//! No text of a provider leaves this module: out of an answer it keeps a class, integers, a
+//! waiting time and the provider's error code for the operator's log.
+
+mod body;
+mod classify;
+#[cfg(test)]
+mod tests;
+mod text;
+
+use std::{borrow::Cow, time::Duration};
+use tollgate_types::{ErrorCode, PublicError};
+
+pub use classify::{UpstreamAnswer, classify, classify_body};
+
+/// How many bytes of an error answer [`classify`] looks at; a caller need not read more.
+pub const MAX_ERROR_BODY_BYTES: usize = 64 * 1024;
+
+/// The kind of an upstream's failure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FaultClass {
+    /// The input, or the input and the output asked for, do not fit the model's context.
+    ContextLength(ContextNumbers),
+    /// Blocked by the provider's content policy.
+    ContentPolicy,
+    /// The provider does not know the model, or does not serve it to this credential.
+    InvalidModel,
+    /// The gateway's account at the provider has no credit left.
+    Quota,
+    /// Too many requests or tokens a minute for the gateway's credential.
+    RateLimit,
+    /// This one request is larger than the credential's tokens a minute: waiting cannot help.
+    RequestOverRateLimit,
+    /// The provider is overloaded or starting up.
+    Busy,
+    /// The provider refuses the gateway's own credential.
+    Credential,
+    /// The request carries reasoning that this provider cannot verify (encrypted content or a
+    /// signature made elsewhere): it can succeed once without it.
+    UnreadableReasoning,
+    /// Any other 4xx: the request must change.
+    InvalidRequest,
+    /// Any other 5xx, or an error without a telling code in a stream.
+    ServerError,
+    /// No connection: refused, timed out, no address, or no TLS session.
+    Unreachable,
+    /// The connection broke before the answer was complete.
+    ConnectionBroken,
+    /// The gateway's own response time-out fired.
+    ResponseTimeout,
+    /// What came back is not an answer in the provider's format.
+    BrokenAnswer,
+}
+
+impl FaultClass {
+    /// The name in metrics and logs.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::ContextLength(_) => "context_length",
+            Self::ContentPolicy => "content_policy",
+            Self::InvalidModel => "invalid_model",
+            Self::Quota => "quota",
+            Self::RateLimit => "rate_limit",
+            Self::RequestOverRateLimit => "request_over_rate_limit",
+            Self::Busy => "busy",
+            Self::Credential => "credential",
+            Self::UnreadableReasoning => "unreadable_reasoning",
+            Self::InvalidRequest => "invalid_request",
+            Self::ServerError => "server_error",
+            Self::Unreachable => "unreachable",
+            Self::ConnectionBroken => "connection_broken",
+            Self::ResponseTimeout => "response_timeout",
+            Self::BrokenAnswer => "broken_answer",
+        }
+    }
+}
+
+/// The integers of a context error, in tokens, as far as the provider gave them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ContextNumbers {
+    /// Tokens of the input.
+    pub input: Option<u64>,
+    /// Tokens of output asked for, where the provider counts them against the context.
+    pub output: Option<u64>,
+    /// The model's limit.
+    pub limit: Option<u64>,
+}
+
+impl ContextNumbers {
+    /// The message for the caller, in the wordings by which the agents shrink their request.
+    fn message(self) -> Cow<'static, str> {
+        let Self {
+            input,
+            output,
+            limit,
+        } = self;
+        match (input, output, limit) {
+            (Some(a), Some(b), Some(c)) if a <= c && a.saturating_add(b) > c => {
+                format!("input length and `max_tokens` exceed context limit: {a} + {b} > {c}")
+                    .into()
+            }
+            (Some(a), _, Some(c)) if a > c => {
+                format!("prompt is too long: {a} tokens > {c} maximum").into()
+            }
+            (_, _, Some(c)) => format!("prompt is too long: the maximum is {c} tokens").into(),
+            _ => "prompt is too long for the context window of this model".into(),
+        }
+    }
+}
+
+/// A failure of an upstream, as the gateway knows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UpstreamFault {
+    /// What kind of failure it is.
+    pub class: FaultClass,
+    /// The HTTP status of the upstream's answer. `None`: there was no answer, or the failure
+    /// came in the body of a success.
+    pub status: Option<u16>,
+    /// How long the provider asks to wait; at most a day.
+    pub retry_after: Option<Duration>,
+    /// The provider's own code or type for the error: for the operator's log, never for the
+    /// caller. At most 64 bytes of `[A-Za-z0-9_.-]`.
+    pub provider_code: Option<Box<str>>,
+}
+
+impl UpstreamFault {
+    const fn without_answer(class: FaultClass) -> Self {
+        Self {
+            class,
+            status: None,
+            retry_after: None,
+            provider_code: None,
+        }
+    }
+
+    /// The connection was refused, timed out, had no address or no TLS session.
+    pub const fn unreachable() -> Self {
+        Self::without_answer(FaultClass::Unreachable)
+    }
+
+    /// The connection broke before the answer was complete.
+    pub const fn connection_broken() -> Self {
+        Self::without_answer(FaultClass::ConnectionBroken)
+    }
+
+    /// The gateway's own response time-out fired.
+    pub const fn response_timeout() -> Self {
+        Self::without_answer(FaultClass::ResponseTimeout)
+    }
+
+    /// The answer is not one: another content type, invalid JSON, an endless preamble.
+    pub const fn broken_answer() -> Self {
+        Self::without_answer(FaultClass::BrokenAnswer)
+    }
+
+    /// Whether another deployment or credential may succeed with the same request.
+    pub const fn try_elsewhere(&self) -> bool {
+        use FaultClass as C;
+        match self.class {
+            C::ContextLength(_) | C::ContentPolicy | C::UnreadableReasoning | C::InvalidRequest => {
+                false
+            }
+            C::InvalidModel
+            | C::Quota
+            | C::RateLimit
+            | C::RequestOverRateLimit
+            | C::Busy
+            | C::Credential
+            | C::ServerError
+            | C::Unreachable
+            | C::ConnectionBroken
+            | C::ResponseTimeout
+            | C::BrokenAnswer => true,
+        }
+    }
+
+    /// Whether the credential that was used should rest: its account, not the deployment, is
+    /// what failed.
+    pub const fn benches_credential(&self) -> bool {
+        matches!(
+            self.class,
+            FaultClass::Quota | FaultClass::RateLimit | FaultClass::Credential
+        )
+    }
+
+    /// Whether the failure counts against the deployment, whatever credential was used.
+    pub const fn benches_deployment(&self) -> bool {
+        matches!(
+            self.class,
+            FaultClass::InvalidModel
+                | FaultClass::Busy
+                | FaultClass::ServerError
+                | FaultClass::Unreachable
+                | FaultClass::ConnectionBroken
+                | FaultClass::ResponseTimeout
+                | FaultClass::BrokenAnswer
+        )
+    }
+
+    /// The error that the caller sees when no candidate is left. Composed here, from the
+    /// class and from integers; trouble of the operator's (credentials, credit) never looks
+    /// like the caller's own.
+    pub fn public(&self) -> PublicError {
+        use ErrorCode as E;
+        use FaultClass as C;
+        let error = match self.class {
+            C::ContextLength(numbers) => {
+                PublicError::new(E::ContextLengthExceeded, numbers.message())
+            }
+            C::ContentPolicy => PublicError::new(
+                E::ContentPolicyViolation,
+                "the request was blocked by the content policy of the model's provider",
+            ),
+            C::InvalidModel => PublicError::new(
+                E::InvalidModel,
+                "the requested model cannot be used: its provider does not serve it",
+            ),
+            C::Quota => lasting(PublicError::new(
+                E::ServiceUnavailable,
+                "the model cannot be served for now",
+            )),
+            C::RateLimit => PublicError::new(
+                E::RateLimitExceeded,
+                "too many requests to this model: slow down and try again",
+            ),
+            C::RequestOverRateLimit => lasting(PublicError::new(
+                E::RateLimitExceeded,
+                "the request alone is larger than the token rate of this model: make it smaller",
+            )),
+            C::Busy => PublicError::new(
+                E::ServiceUnavailable,
+                "the model is overloaded: try again soon",
+            ),
+            C::Unreachable => PublicError::new(
+                E::ServiceUnavailable,
+                "the model's provider cannot be reached: try again soon",
+            ),
+            C::ConnectionBroken => PublicError::new(
+                E::ServiceUnavailable,
+                "the connection to the model's provider broke: try again soon",
+            ),
+            C::Credential => unmendable(PublicError::new(
+                E::UpstreamError,
+                "the model's provider refused to serve the gateway",
+            )),
+            C::UnreadableReasoning => unmendable(
+                PublicError::new(
+                    E::UpstreamError,
+                    "the request carries reasoning that the model's provider cannot verify: \
+                     leave out encrypted reasoning and signed thinking of another model",
+                )
+                .with_status(400),
+            ),
+            C::InvalidRequest => self.refused_request(),
+            C::ServerError => PublicError::new(E::UpstreamError, "the model's provider failed"),
+            C::BrokenAnswer => PublicError::new(
+                E::UpstreamError,
+                "the model's provider sent an answer that cannot be read",
+            ),
+            C::ResponseTimeout => PublicError::new(
+                E::UpstreamError,
+                "the model's provider did not answer in time",
+            )
+            .with_status(504),
+        };
+        match (error.retry_after, self.retry_after) {
+            (Some(_), Some(wait)) => error.with_retry_after(wait),
+            _ => error,
+        }
+    }
+
+    /// The upstream's 4xx under its own status. Which field is at fault stands in the
+    /// provider's text alone, and that stays inside.
+    fn refused_request(&self) -> PublicError {
+        const CONFLICT: u16 = 409;
+        const TOO_EARLY: u16 = 425;
+        let status = self.status.unwrap_or(400);
+        let message = match status {
+            404 => "the model's provider does not know what the request refers to",
+            413 => "the request is too large for the model's provider",
+            _ => "the model's provider refused the request as invalid",
+        };
+        let error = PublicError::new(ErrorCode::UpstreamError, message).with_status(status);
+        match status {
+            CONFLICT | TOO_EARLY => error,
+            _ => unmendable(error),
+        }
+    }
+}
+
+/// The same error, saying that the same request fails again.
+fn unmendable(mut error: PublicError) -> PublicError {
+    error.should_retry = Some(false);
+    error
+}
+
+/// The same error of a state that lasts: trying again soon is of no use.
+fn lasting(error: PublicError) -> PublicError {
+    const WAIT: Duration = Duration::from_secs(60);
+    unmendable(error.with_retry_after(WAIT))
+}

@@ -1,0 +1,127 @@
+//! Reads the error object out of a provider's body, whatever its shape.
+//!
+//! Decides what is the message, what are the codes; judges nothing.
+
+use serde_json::Value;
+
+/// The fields of an error body by which failures are told apart.
+#[derive(Debug, Default)]
+pub(super) struct ErrorFields {
+    /// Codes and types, the most telling first, folded by [`fold`].
+    pub(super) names: Vec<String>,
+    /// The message, and that of a provider behind the provider; lower case.
+    pub(super) text: String,
+    /// A numeric code in the range of HTTP statuses (OpenRouter, Google, vLLM).
+    pub(super) status: Option<u16>,
+    /// The code or type as the provider wrote it, cut to what is safe to log.
+    pub(super) code: Option<Box<str>>,
+    /// The parameter at fault.
+    pub(super) param: Option<String>,
+}
+
+impl ErrorFields {
+    /// Reads a body. One that is not JSON (a proxy's page, a cut answer) has no fields.
+    pub(super) fn read(body: &[u8]) -> Self {
+        let Ok(value) = serde_json::from_slice::<Value>(body) else {
+            return Self::default();
+        };
+        // Google wraps the object in a list.
+        let outer = value.get(0).unwrap_or(&value);
+        let error = error_object(outer);
+        let mut fields = Self::default();
+        fields.read_text(outer, error);
+        fields.read_names(outer, error);
+        fields.param = string(error.get("param")).map(str::to_owned);
+        fields
+    }
+
+    /// Adds a name from outside the body (`x-amzn-ErrorType`).
+    pub(super) fn add_name(&mut self, name: &str) {
+        // Amazon's names come as `namespace#Name:address`.
+        let name = name.rsplit('#').next().unwrap_or(name);
+        let name = name.split(':').next().unwrap_or(name);
+        let folded = fold(name);
+        if folded.is_empty() {
+            return;
+        }
+        if self.code.is_none() {
+            self.code = loggable(name);
+        }
+        self.names.push(folded);
+    }
+
+    fn read_text(&mut self, outer: &Value, error: &Value) {
+        let message = [
+            error.get("message"),
+            Some(error),
+            outer.get("message"),
+            outer.get("detail"),
+        ]
+        .into_iter()
+        .find_map(string)
+        .unwrap_or_default();
+        let behind = string(error.pointer("/metadata/raw")).unwrap_or_default();
+        self.text = format!("{message}\n{behind}")
+            .to_lowercase()
+            .replace('\u{2019}', "'");
+    }
+
+    fn read_names(&mut self, outer: &Value, error: &Value) {
+        let places = [
+            error.pointer("/details/error_code"),
+            error.pointer("/innererror/code"),
+            error.get("code"),
+            outer.get("code"),
+            outer.get("__type"),
+            error.get("type"),
+            error.get("status"),
+        ];
+        for place in places.into_iter().flatten() {
+            match place {
+                Value::String(name) => self.add_name(name),
+                Value::Number(number) if self.status.is_none() => {
+                    self.status = number
+                        .as_u64()
+                        .and_then(|code| u16::try_from(code).ok())
+                        .filter(|code| (400..600).contains(code));
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+/// The innermost object (or string) that describes the error.
+fn error_object(outer: &Value) -> &Value {
+    [
+        outer.get("error"),
+        outer.pointer("/response/error"),
+        outer.pointer("/choices/0/error"),
+    ]
+    .into_iter()
+    .flatten()
+    .find(|value| value.is_object() || value.is_string())
+    .unwrap_or(outer)
+}
+
+fn string(value: Option<&Value>) -> Option<&str> {
+    value.and_then(Value::as_str)
+}
+
+/// A code without what spellings differ in: `Throttling.RateQuota` and
+/// `throttling_rate_quota` are both `throttlingratequota`.
+pub(super) fn fold(name: &str) -> String {
+    name.chars()
+        .filter(char::is_ascii_alphanumeric)
+        .map(|c| c.to_ascii_lowercase())
+        .collect()
+}
+
+/// A code that may stand in a log. Some providers put a sentence there; that is no code.
+fn loggable(name: &str) -> Option<Box<str>> {
+    const MAX_BYTES: usize = 64;
+    let plain = name
+        .bytes()
+        .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'.' | b'-'));
+    (plain && name.len() <= MAX_BYTES).then(|| name.into())
+}

@@ -1,0 +1,234 @@
+//! The order of tests by which an upstream's failure gets its class: first hit wins.
+//!
+//! Codes come before phrases, phrases before statuses, since providers agree least on
+//! statuses. The same tables serve an error event in the middle of a stream, which has none.
+
+use super::{
+    FaultClass, MAX_ERROR_BODY_BYTES, UpstreamFault,
+    body::ErrorFields,
+    text::{context_numbers, wait, wait_in_text},
+};
+use http::HeaderMap;
+use std::time::SystemTime;
+
+/// An upstream's answer that is not a success.
+#[derive(Clone, Copy, Debug)]
+pub struct UpstreamAnswer<'a> {
+    /// Its HTTP status.
+    pub status: u16,
+    /// Its headers.
+    pub headers: &'a HeaderMap,
+    /// Its body, or the first [`MAX_ERROR_BODY_BYTES`] of it.
+    pub body: &'a [u8],
+    /// When it came: dates in `retry-after` count from here.
+    pub now: SystemTime,
+}
+
+/// Classifies an answer that is not a success.
+pub fn classify(answer: &UpstreamAnswer<'_>) -> UpstreamFault {
+    let mut fields = ErrorFields::read(capped(answer.body));
+    let amazon = answer.headers.get("x-amzn-errortype");
+    if let Some(name) = amazon.and_then(|name| name.to_str().ok()) {
+        fields.add_name(name);
+    }
+    UpstreamFault {
+        class: class_of(&fields, Some(answer.status)),
+        status: Some(answer.status),
+        retry_after: wait(answer.headers, &fields.text, answer.now),
+        provider_code: fields.code,
+    }
+}
+
+/// Classifies an error object that came with a success: as an event of a stream, or as the
+/// body of a 200.
+pub fn classify_body(body: &[u8]) -> UpstreamFault {
+    let fields = ErrorFields::read(capped(body));
+    let status = fields.status.or_else(|| status_of_type(&fields.names));
+    UpstreamFault {
+        class: class_of(&fields, status),
+        status: None,
+        retry_after: wait_in_text(&fields.text),
+        provider_code: fields.code,
+    }
+}
+
+fn capped(body: &[u8]) -> &[u8] {
+    body.get(..MAX_ERROR_BODY_BYTES).unwrap_or(body)
+}
+
+/// The status that an error type has where it comes as an answer of its own.
+fn status_of_type(names: &[String]) -> Option<u16> {
+    names.iter().find_map(|name| match name.as_str() {
+        "invalidrequesterror" | "invalidvalue" | "badrequesterror" => Some(400),
+        "permissionerror" => Some(403),
+        "notfounderror" => Some(404),
+        "requesttoolarge" => Some(413),
+        "apierror" | "servererror" | "internalservererror" => Some(500),
+        "timeouterror" => Some(504),
+        _ => None,
+    })
+}
+
+/// The class; `status` is `None` where nothing tells one.
+fn class_of(fields: &ErrorFields, status: Option<u16>) -> FaultClass {
+    by_name(fields)
+        .or_else(|| by_quota_phrase(fields, status))
+        .or_else(|| by_pressure(fields, status))
+        .or_else(|| by_context_phrase(fields, status))
+        .or_else(|| by_content_phrase(fields, status))
+        .or_else(|| by_model_phrase(fields, status))
+        .or_else(|| by_reasoning_phrase(fields, status))
+        .unwrap_or(match status {
+            Some(401 | 403) => FaultClass::Credential,
+            Some(400..=499) => FaultClass::InvalidRequest,
+            _ => FaultClass::ServerError,
+        })
+}
+
+/// What a code or type says by itself. Folded names; the second table holds prefixes.
+fn by_name(fields: &ErrorFields) -> Option<FaultClass> {
+    let class = fields.names.iter().find_map(|name| named(name))?;
+    Some(match class {
+        FaultClass::RateLimit => by_quota_phrase(fields, Some(429)).unwrap_or(rate(fields)),
+        FaultClass::ContextLength(_) => FaultClass::ContextLength(context_numbers(&fields.text)),
+        other => other,
+    })
+}
+
+fn named(name: &str) -> Option<FaultClass> {
+    Some(match name {
+        "contextlengthexceeded" | "exceedcontextsizeerror" => {
+            FaultClass::ContextLength(Default::default())
+        }
+        "insufficientquota" | "arrearage" | "billingerror" => FaultClass::Quota,
+        "modelnotfound" | "deploymentnotfound" | "invalidmodel" => FaultClass::InvalidModel,
+        "contentfilter"
+        | "contentpolicyviolation"
+        | "imagecontentpolicyviolation"
+        | "responsibleaipolicyviolation"
+        | "datainspectionfailed"
+        | "moderationblocked"
+        | "invalidprompt"
+        | "cyberpolicy"
+        | "biopolicy" => FaultClass::ContentPolicy,
+        "ratelimitexceeded" | "ratelimiterror" | "ramplimitexceeded" | "slowdown"
+        | "limitrequests" => FaultClass::RateLimit,
+        "overloadederror" | "serverisoverloaded" => FaultClass::Busy,
+        "invalidapikey" | "authenticationerror" | "organizationonhold" => FaultClass::Credential,
+        "invalidencryptedcontent" => FaultClass::UnreadableReasoning,
+        _ if name.ends_with("spendlimitreached") => FaultClass::Quota,
+        _ if name.starts_with("throttling") => FaultClass::RateLimit,
+        _ if name.starts_with("serviceunavailable") || name.starts_with("modelnotready") => {
+            FaultClass::Busy
+        }
+        _ if name.starts_with("accessdenied") || name.starts_with("unrecognizedclient") => {
+            FaultClass::Credential
+        }
+        _ => return None,
+    })
+}
+
+fn by_quota_phrase(fields: &ErrorFields, status: Option<u16>) -> Option<FaultClass> {
+    const PHRASES: &[&str] = &[
+        "credit balance is too low",
+        "exceeded your current quota",
+        "used all available credits",
+        "monthly spending limit",
+        "doesn't have any credits",
+        "requires more credits",
+        "credits are required",
+        "free allocated quota",
+        "account is in good standing",
+    ];
+    let refused = status.is_none_or(|status| status < 500);
+    (status == Some(402) || (refused && says(fields, PHRASES))).then_some(FaultClass::Quota)
+}
+
+/// Statuses that tell pressure, not a fault of the request.
+fn by_pressure(fields: &ErrorFields, status: Option<u16>) -> Option<FaultClass> {
+    match status? {
+        429 => Some(rate(fields)),
+        408 | 503 | 504 | 529 => Some(FaultClass::Busy),
+        _ => None,
+    }
+}
+
+fn rate(fields: &ErrorFields) -> FaultClass {
+    if fields.text.contains("request too large for") {
+        FaultClass::RequestOverRateLimit
+    } else {
+        FaultClass::RateLimit
+    }
+}
+
+fn by_context_phrase(fields: &ErrorFields, status: Option<u16>) -> Option<FaultClass> {
+    const PHRASES: &[&str] = &[
+        "maximum context length",
+        "maximum prompt length",
+        "prompt is too long",
+        "exceed context limit",
+        "context window",
+        "input is too long",
+        "range of input length",
+        "longer than the model's context",
+        "longer than the maximum model length",
+        "available context size",
+        "exceeds the maximum number of tokens",
+    ];
+    let about_a_field = fields.param.as_deref() == Some("user")
+        || fields.text.contains("string too long")
+        || fields
+            .names
+            .iter()
+            .any(|name| name == "stringabovemaxlength");
+    let applies = matches!(status, None | Some(400 | 404 | 413 | 422)) && !about_a_field;
+    (applies && says(fields, PHRASES))
+        .then(|| FaultClass::ContextLength(context_numbers(&fields.text)))
+}
+
+fn by_content_phrase(fields: &ErrorFields, status: Option<u16>) -> Option<FaultClass> {
+    const CONTENT: &[&str] = &[
+        "usage policy",
+        "content management policy",
+        "content filtering policy",
+        "safety system",
+        "inappropriate content",
+    ];
+    const KEY: &[&str] = &["incorrect api key", "api key not valid"];
+    match status {
+        None | Some(400 | 403) if says(fields, CONTENT) => Some(FaultClass::ContentPolicy),
+        None | Some(400) if says(fields, KEY) => Some(FaultClass::Credential),
+        _ => None,
+    }
+}
+
+fn by_model_phrase(fields: &ErrorFields, status: Option<u16>) -> Option<FaultClass> {
+    const PHRASES: &[&str] = &[
+        "model identifier is invalid",
+        "model not exist",
+        "not a valid model",
+        "unknown model",
+    ];
+    let model = fields.text.contains("model");
+    let unknown = match status {
+        Some(404) => model,
+        None | Some(400) => {
+            says(fields, PHRASES) || (model && fields.text.contains("does not exist"))
+        }
+        _ => false,
+    };
+    unknown.then_some(FaultClass::InvalidModel)
+}
+
+fn by_reasoning_phrase(fields: &ErrorFields, status: Option<u16>) -> Option<FaultClass> {
+    const PHRASES: &[&str] = &[
+        "invalid `signature` in `thinking` block",
+        "invalid signature in thinking block",
+    ];
+    (matches!(status, None | Some(400)) && says(fields, PHRASES))
+        .then_some(FaultClass::UnreadableReasoning)
+}
+
+fn says(fields: &ErrorFields, phrases: &[&str]) -> bool {
+    phrases.iter().any(|phrase| fields.text.contains(phrase))
+}

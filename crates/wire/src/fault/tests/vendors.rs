@@ -1,0 +1,345 @@
+//! The class of each vendor's errors, by their published or reported examples.
+
+use super::*;
+
+#[test]
+fn a_context_error_gives_up_its_numbers_whoever_wrote_it() {
+    let four_hundred: &[(&str, String, C)] = &[
+        (
+            "chat completions",
+            openai("This model's maximum context length is 8192 tokens. However, your messages resulted in 8227 tokens. Please reduce the length of the messages.", "invalid_request_error", "context_length_exceeded"),
+            context(Some(8227), None, Some(8192)),
+        ),
+        (
+            "with the completion counted in",
+            openai("This model's maximum context length is 8192 tokens. However, you requested 9000 tokens (5000 in the messages, 4000 in the completion).", "invalid_request_error", "context_length_exceeded"),
+            context(Some(5000), Some(4000), Some(8192)),
+        ),
+        (
+            "responses",
+            openai("Your input exceeds the context window of this model. Please adjust your input and try again.", "invalid_request_error", "context_length_exceeded"),
+            context(None, None, None),
+        ),
+        (
+            "messages",
+            anthropic("invalid_request_error", "prompt is too long: 210000 tokens > 200000 maximum"),
+            context(Some(210_000), None, Some(200_000)),
+        ),
+        (
+            "messages, output as the cause",
+            anthropic("invalid_request_error", "input length and `max_tokens` exceed context limit: 189136 + 20000 > 204648, decrease input length or `max_tokens` and try again"),
+            context(Some(189_136), Some(20_000), Some(204_648)),
+        ),
+        (
+            "error as a string",
+            r#"{"code":"Client specified an invalid argument","error":"This model's maximum prompt length is 131072 but the request contains 136973 tokens."}"#.to_owned(),
+            context(Some(136_973), None, Some(131_072)),
+        ),
+        (
+            "a range",
+            openai("<400> InternalError.Algo.InvalidParameter: Range of input length should be [1, 129024]", "invalid_request_error", "invalid_parameter_error"),
+            context(None, None, Some(129_024)),
+        ),
+        (
+            "message alone",
+            r#"{"message":"Input is too long for requested model."}"#.to_owned(),
+            context(None, None, None),
+        ),
+        (
+            "flat, code a number",
+            r#"{"object":"error","message":"This model's maximum context length is 4096 tokens. However, you requested 5000 tokens in the messages, Please reduce the length of the messages.","type":"BadRequestError","param":null,"code":400}"#.to_owned(),
+            context(None, None, Some(4096)),
+        ),
+        (
+            "code without meaning",
+            openai("This model's maximum context length is 65536 tokens. However, you requested 70000 tokens (66000 in the messages, 4000 in the completion).", "invalid_request_error", "invalid_request_error"),
+            context(Some(66_000), Some(4000), Some(65_536)),
+        ),
+        (
+            "local server",
+            openai("the request exceeds the available context size (4096 tokens), try increasing it", "exceed_context_size_error", ""),
+            context(None, None, Some(4096)),
+        ),
+        (
+            "grouped digits",
+            openai("The input token count (1,200,000) exceeds the maximum number of tokens allowed (1,048,576).", "", ""),
+            context(Some(1_200_000), None, Some(1_048_576)),
+        ),
+    ];
+    for (name, body, class) in four_hundred {
+        assert_eq!(upstream(400, body).class, *class, "{name}");
+    }
+}
+
+#[test]
+fn the_context_message_has_the_wordings_that_agents_act_on() {
+    let message = |input, output, limit| {
+        let numbers = ContextNumbers {
+            input,
+            output,
+            limit,
+        };
+        numbers.message().into_owned()
+    };
+    assert_eq!(
+        message(Some(210_000), None, Some(200_000)),
+        "prompt is too long: 210000 tokens > 200000 maximum"
+    );
+    assert_eq!(
+        message(Some(189_136), Some(20_000), Some(204_648)),
+        "input length and `max_tokens` exceed context limit: 189136 + 20000 > 204648"
+    );
+    assert_eq!(
+        message(None, None, Some(4096)),
+        "prompt is too long: the maximum is 4096 tokens"
+    );
+    for nonsense in [message(None, None, None), message(Some(5), None, None)] {
+        assert_eq!(
+            nonsense,
+            "prompt is too long for the context window of this model"
+        );
+    }
+    let contradiction = message(Some(10), None, Some(20));
+    assert!(!contradiction.contains('>'), "{contradiction}");
+}
+
+#[test]
+fn too_many_bytes_and_long_fields_are_not_context_errors() {
+    all_are(
+        C::InvalidRequest,
+        &[
+            (
+                "bytes",
+                413,
+                anthropic("request_too_large", "Request exceeds the maximum size"),
+            ),
+            (
+                "user",
+                400,
+                openai(
+                    "Invalid 'user': string too long. Expected a string with maximum length 64; the context window is not the matter.",
+                    "invalid_request_error",
+                    "string_above_max_length",
+                ),
+            ),
+        ],
+    );
+}
+
+#[test]
+fn content_blocks_are_recognised() {
+    all_are(
+        C::ContentPolicy,
+        &[
+            ("policy", 400, openai("Your request was rejected", "invalid_request_error", "content_policy_violation")),
+            ("prompt", 400, openai("Invalid prompt", "invalid_request_error", "invalid_prompt")),
+            ("cyber", 400, openai("x", "invalid_request_error", "cyber_policy")),
+            ("bio", 400, openai("x", "invalid_request_error", "bio_policy")),
+            ("filter", 400, r#"{"error":{"message":"The response was filtered due to the prompt triggering Azure OpenAI's content management policy.","type":null,"param":"prompt","code":"content_filter","status":400,"innererror":{"code":"ResponsibleAIPolicyViolation"}}}"#.to_owned()),
+            ("output", 400, anthropic("invalid_request_error", "Output blocked by content filtering policy")),
+            ("inspection", 400, openai("<400> InternalError.Algo.DataInspectionFailed: Input data may contain inappropriate content.", "data_inspection_failed", "data_inspection_failed")),
+            ("safety", 403, openai("Rejected by our safety system", "", "")),
+        ],
+    );
+}
+
+#[test]
+fn unknown_models_are_recognised_under_400_and_404() {
+    all_are(
+        C::InvalidModel,
+        &[
+            ("responses", 400, openai("The requested model 'x' does not exist.", "invalid_request_error", "model_not_found")),
+            ("chat", 404, openai("The model `x` does not exist or you do not have access to it.", "invalid_request_error", "model_not_found")),
+            ("messages", 404, anthropic("not_found_error", "model: x")),
+            ("identifier", 400, r#"{"message":"The provided model identifier is invalid."}"#.to_owned()),
+            ("list", 404, r#"[{"error":{"code":404,"message":"models/x is not found for API version v1beta","status":"NOT_FOUND"}}]"#.to_owned()),
+            ("deployment", 404, r#"{"error":{"code":"DeploymentNotFound","message":"The API deployment for this resource does not exist."}}"#.to_owned()),
+            ("native", 404, r#"{"code":"ModelNotFound","message":"Model not found","request_id":"r"}"#.to_owned()),
+            ("server", 404, r#"{"object":"error","message":"The model `x` does not exist.","type":"NotFoundError","param":null,"code":404}"#.to_owned()),
+            ("forbidden", 403, openai("Project `p` does not have access to model `x`", "invalid_request_error", "model_not_found")),
+        ],
+    );
+}
+
+#[test]
+fn another_404_is_the_upstreams_own() {
+    let fault = upstream(
+        404,
+        &openai(
+            "Previous response with id 'x' not found.",
+            "invalid_request_error",
+            "previous_response_not_found",
+        ),
+    );
+    assert_eq!(fault.class, C::InvalidRequest);
+    let public = fault.public();
+    assert_eq!(
+        (public.status, public.code),
+        (404, ErrorCode::UpstreamError)
+    );
+}
+
+#[test]
+fn an_account_without_credit_is_not_a_rate_limit() {
+    all_are(
+        C::Quota,
+        &[
+            ("quota", 429, openai("You exceeded your current quota, please check your plan and billing details.", "insufficient_quota", "insufficient_quota")),
+            ("balance", 400, anthropic("invalid_request_error", "Your credit balance is too low to access the Anthropic API.")),
+            ("billing", 402, anthropic("billing_error", "Payment required")),
+            ("spend limit", 429, r#"{"type":"error","error":{"type":"rate_limit_error","message":"x","details":{"error_code":"enforced_spend_limit_reached"}}}"#.to_owned()),
+            ("contract", 429, r#"{"type":"error","error":{"type":"rate_limit_error","message":"x","details":{"error_code":"contract_spend_limit_reached"}}}"#.to_owned()),
+            ("long context", 429, anthropic("rate_limit_error", "Usage credits are required for long context requests.")),
+            ("no credits", 403, r#"{"code":"The caller does not have permission to execute the specified operation","error":"Your newly created team doesn’t have any credits yet."}"#.to_owned()),
+            ("all used, 429", 429, r#"{"code":"Some resource has been exhausted","error":"Your team has either used all available credits or reached its monthly spending limit."}"#.to_owned()),
+            ("all used, 403", 403, r#"{"code":"x y","error":"Your team has either used all available credits or reached its monthly spending limit."}"#.to_owned()),
+            ("more credits", 402, r#"{"error":{"code":402,"message":"This request requires more credits, or fewer max_tokens."},"user_id":"u"}"#.to_owned()),
+            ("arrears", 400, r#"{"code":"Arrearage","message":"Access denied, please make sure your account is in good standing.","request_id":"r"}"#.to_owned()),
+            ("free quota", 429, r#"{"code":"Throttling.AllocationQuota","message":"Free allocated quota exceeded.","request_id":"r"}"#.to_owned()),
+        ],
+    );
+}
+
+#[test]
+fn rate_limits_are_recognised_and_are_not_context_errors() {
+    all_are(
+        C::RateLimit,
+        &[
+            ("tokens a minute", 429, openai("Rate limit reached for m on tokens per min (TPM): Limit 30000, Used 29000, Requested 4000.", "tokens", "rate_limit_exceeded")),
+            ("account", 429, anthropic("rate_limit_error", "This request would exceed your account's rate limit. Please try again later.")),
+            ("ramp", 429, r#"{"type":"error","error":{"type":"x","message":"x","details":{"error_code":"ramp_limit_exceeded"}}}"#.to_owned()),
+            ("too many tokens", 429, r#"{"message":"Too many tokens, please wait before trying again."}"#.to_owned()),
+            ("throttling", 429, r#"{"code":"Throttling.RateQuota","message":"Requests rate limit exceeded.","request_id":"r"}"#.to_owned()),
+            ("limit_requests", 429, openai("You have exceeded your request limit.", "limit_requests", "limit_requests")),
+            ("behind", 429, r#"{"error":{"code":429,"message":"Provider returned error","metadata":{"raw":"x is temporarily rate-limited upstream.","provider_name":"P"}},"user_id":"u"}"#.to_owned()),
+            ("page", 429, "<html>slow down</html>".to_owned()),
+        ],
+    );
+    let fault = with_headers(
+        400,
+        &[(
+            "x-amzn-errortype",
+            "ThrottlingException:http://internal.example/",
+        )],
+        r#"{"message":"Too many tokens, please wait before trying again."}"#,
+    );
+    assert_eq!(fault.class, C::RateLimit);
+}
+
+#[test]
+fn a_request_over_the_rate_is_never_to_be_sent_again() {
+    let body = openai(
+        "Request too large for m in organization o on tokens per min (TPM): Limit 10000, Requested 24000.",
+        "tokens",
+        "rate_limit_exceeded",
+    );
+    let fault = upstream(429, &body);
+    assert_eq!(fault.class, C::RequestOverRateLimit);
+    assert!(fault.try_elsewhere() && !fault.benches_credential());
+    let public = fault.public();
+    assert_eq!(public.status, 429);
+    assert_eq!(public.should_retry, Some(false));
+}
+
+#[test]
+fn overload_is_recognised() {
+    all_are(
+        C::Busy,
+        &[
+            ("overloaded", 529, anthropic("overloaded_error", "Overloaded")),
+            ("timeout", 504, anthropic("timeout_error", "x")),
+            ("keys", 503, r#"{"type":"error","error":{"type":"api_error","message":"x","details":{"error_code":"cmek_unavailable"}}}"#.to_owned()),
+            ("plain", 503, String::new()),
+            ("code under 500", 500, openai("x", "server_error", "server_is_overloaded")),
+            ("request time-out", 408, "<html></html>".to_owned()),
+        ],
+    );
+    for name in ["ServiceUnavailableException", "ModelNotReadyException"] {
+        let fault = with_headers(424, &[("x-amzn-errortype", name)], r#"{"message":"x"}"#);
+        assert_eq!(fault.class, C::Busy, "{name}");
+    }
+}
+
+#[test]
+fn trouble_with_our_own_key_never_looks_like_the_callers() {
+    let examples = [
+        ("bearer", 401, openai("Incorrect API key provided: sk-secret.", "invalid_request_error", "invalid_api_key")),
+        ("x-api-key", 401, anthropic("authentication_error", "invalid x-api-key")),
+        ("forbidden", 403, anthropic("permission_error", "x")),
+        ("on hold", 400, r#"{"type":"error","error":{"type":"invalid_request_error","message":"x","details":{"error_code":"organization_on_hold"}}}"#.to_owned()),
+        ("under 400", 400, r#"{"code":"Client specified an invalid argument","error":"Incorrect API key provided: xa***."}"#.to_owned()),
+        ("subscription", 401, openai("Access denied due to invalid subscription key or wrong API endpoint.", "", "401")),
+        ("page", 403, "<html>forbidden</html>".to_owned()),
+    ];
+    all_are(C::Credential, &examples);
+    for (name, status, body) in examples {
+        let fault = upstream(status, &body);
+        assert!(
+            fault.benches_credential() && fault.try_elsewhere(),
+            "{name}"
+        );
+        let public = fault.public();
+        assert_eq!(
+            (public.status, public.code),
+            (502, ErrorCode::UpstreamError)
+        );
+    }
+    for name in ["AccessDeniedException", "UnrecognizedClientException"] {
+        let fault = with_headers(400, &[("x-amzn-errortype", name)], r#"{"message":"x"}"#);
+        assert_eq!(fault.class, C::Credential, "{name}");
+    }
+}
+
+#[test]
+fn reasoning_made_elsewhere_can_be_left_out() {
+    all_are(
+        C::UnreadableReasoning,
+        &[
+            (
+                "blob",
+                400,
+                openai(
+                    "The encrypted content could not be verified.",
+                    "invalid_request_error",
+                    "invalid_encrypted_content",
+                ),
+            ),
+            (
+                "signature",
+                400,
+                anthropic(
+                    "invalid_request_error",
+                    "messages.1.content.0: Invalid `signature` in `thinking` block",
+                ),
+            ),
+        ],
+    );
+}
+
+#[test]
+fn the_rest_goes_by_status() {
+    all_are(
+        C::InvalidRequest,
+        &[
+            (
+                "tool use",
+                400,
+                openai(
+                    "Tool choice is required, but model did not call a tool",
+                    "invalid_request_error",
+                    "tool_use_failed",
+                ),
+            ),
+            ("page", 400, "<html>bad</html>".to_owned()),
+            ("empty", 422, String::new()),
+        ],
+    );
+    all_are(
+        C::ServerError,
+        &[
+            ("api", 500, anthropic("api_error", "Internal server error")),
+            ("page", 502, "<html>bad gateway</html>".to_owned()),
+            ("unheard of", 599, String::new()),
+        ],
+    );
+}
