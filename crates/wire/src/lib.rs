@@ -4,4 +4,5 @@ pub mod body;
 pub mod fault;
 pub mod json;
 pub mod peek;
+pub mod render;
 pub mod splice;
