@@ -1,8 +1,10 @@
 //! What is said: the three wire formats, peeking, event streams, usage, errors
 
+pub mod answer;
 pub mod body;
 pub mod fault;
 pub mod json;
 pub mod peek;
 pub mod render;
 pub mod splice;
+pub mod usage;

@@ -1,0 +1,81 @@
+//! The places where the three formats keep what the gateway reads. Members of the wrappers
+//! (`message`, `response`, `x_groq`) stand here as the document's own.
+
+use super::path::{
+    Key::{self, *},
+    Path,
+};
+
+const fn at<const N: usize>(keys: [Key; N]) -> u64 {
+    Path::of(keys)
+}
+
+pub(super) const ROOT: u64 = at([None]);
+
+// Identity.
+pub(super) const TYPE: u64 = at([Type]);
+pub(super) const ID: u64 = at([Id]);
+pub(super) const MODEL: u64 = at([Model]);
+pub(super) const CREATED_AT: u64 = at([CreatedAt]);
+pub(super) const SEQUENCE_NUMBER: u64 = at([SequenceNumber]);
+
+// Failure.
+pub(super) const ERROR: u64 = at([Error]);
+pub(super) const CHOICE_ERROR: u64 = at([Choices, Item, Error]);
+
+// How it ended.
+pub(super) const STATUS: u64 = at([Status]);
+pub(super) const INCOMPLETE_REASON: u64 = at([IncompleteDetails, Reason]);
+pub(super) const STOP_REASON: u64 = at([StopReason]);
+pub(super) const DELTA_STOP_REASON: u64 = at([Delta, StopReason]);
+pub(super) const FINISH_REASON: u64 = at([Choices, Item, FinishReason]);
+
+// The lists that an answer consists of.
+pub(super) const CHOICES: u64 = at([Choices]);
+pub(super) const CHOICE: u64 = at([Choices, Item]);
+pub(super) const CHOICE_INDEX: u64 = at([Choices, Item, Index]);
+pub(super) const OUTPUT: u64 = at([Output]);
+pub(super) const CONTENT: u64 = at([Content]);
+
+// A piece of a chat stream.
+pub(super) const DELTA: u64 = at([Choices, Item, Delta]);
+pub(super) const DELTA_ROLE: u64 = at([Choices, Item, Delta, Role]);
+
+// Usage. Details stand under the name of what they detail.
+pub(super) const USAGE: u64 = at([Usage]);
+pub(super) const USAGE_INPUT: u64 = at([Usage, Input]);
+pub(super) const USAGE_OUTPUT: u64 = at([Usage, Output]);
+pub(super) const USAGE_TOTAL: u64 = at([Usage, Total]);
+pub(super) const USAGE_CACHE_READ: u64 = at([Usage, CacheRead]);
+pub(super) const USAGE_CACHE_WRITE: u64 = at([Usage, CacheWrite]);
+pub(super) const DETAILS_CACHE_READ: u64 = at([Usage, PromptDetails, CacheRead]);
+pub(super) const DETAILS_CACHE_WRITE: u64 = at([Usage, PromptDetails, CacheWrite]);
+pub(super) const DETAILS_REASONING: u64 = at([Usage, CompletionDetails, UsageReasoning]);
+
+/// Text in the events of a stream. The full texts that responses repeat at the end are left
+/// out.
+pub(super) const STREAM_TEXT: [u64; 9] = [
+    at([Delta]),
+    at([Delta, Text]),
+    at([Delta, Thinking]),
+    at([Delta, PartialJson]),
+    at([Choices, Item, Delta, Content]),
+    at([Choices, Item, Delta, Reasoning]),
+    at([Choices, Item, Delta, Refusal]),
+    at([Choices, Item, Delta, ToolCalls, Item, Function, Name]),
+    at([Choices, Item, Delta, ToolCalls, Item, Function, Arguments]),
+];
+
+/// Text in a whole answer.
+pub(super) const BODY_TEXT: [u64; 10] = [
+    at([Choices, Item, Message, Content]),
+    at([Choices, Item, Message, Reasoning]),
+    at([Choices, Item, Message, Refusal]),
+    at([Choices, Item, Message, ToolCalls, Item, Function, Name]),
+    at([Choices, Item, Message, ToolCalls, Item, Function, Arguments]),
+    at([Content, Item, Text]),
+    at([Content, Item, Thinking]),
+    at([Output, Item, Arguments]),
+    at([Output, Item, Content, Item, Text]),
+    at([Output, Item, Content, Item, Refusal]),
+];

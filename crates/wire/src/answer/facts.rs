@@ -1,0 +1,65 @@
+//! The facts about an answer that outlive it.
+
+/// Why the model stopped, in words common to the formats.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StopReason {
+    /// The model was done, or met a stop sequence.
+    Done,
+    /// The model calls tools.
+    ToolCalls,
+    /// An output limit or the end of the context.
+    MaxTokens,
+    /// The provider's filter, or the model's refusal.
+    Refused,
+    /// The provider paused a long turn, to be sent again.
+    Paused,
+    /// A reason that this gateway does not know.
+    Other,
+}
+
+impl StopReason {
+    /// The name in metrics and logs.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Done => "done",
+            Self::ToolCalls => "tool_calls",
+            Self::MaxTokens => "max_tokens",
+            Self::Refused => "refused",
+            Self::Paused => "paused",
+            Self::Other => "other",
+        }
+    }
+
+    /// Whether the answer is complete; otherwise the upstream stopped early.
+    pub const fn is_complete(self) -> bool {
+        matches!(self, Self::Done | Self::ToolCalls | Self::Other)
+    }
+
+    /// Reads `finish_reason`, `stop_reason`, `status` of a finished response, or the reason
+    /// of its `incomplete_details`.
+    pub(super) fn parse(reason: &str) -> Self {
+        match reason {
+            "stop" | "end_turn" | "stop_sequence" | "completed" => Self::Done,
+            "tool_calls" | "tool_use" | "function_call" => Self::ToolCalls,
+            "length" | "max_tokens" | "max_output_tokens" | "model_context_window_exceeded" => {
+                Self::MaxTokens
+            }
+            "content_filter" | "refusal" => Self::Refused,
+            "pause_turn" => Self::Paused,
+            _ => Self::Other,
+        }
+    }
+}
+
+/// What an answer said of itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AnswerFacts {
+    /// Its id, at most 256 bytes of it.
+    pub id: Option<Box<str>>,
+    /// The model that answered, as the provider names it; at most 256 bytes.
+    pub model: Option<Box<str>>,
+    /// When it began, in unix seconds.
+    pub created_at: Option<u64>,
+    /// Why the model stopped.
+    pub stop: Option<StopReason>,
+}

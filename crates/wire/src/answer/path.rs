@@ -1,0 +1,184 @@
+//! Where in an answer the reader stands: the keys around it, packed into one integer, so
+//! that a place is recognised by one comparison.
+
+/// A key that means something somewhere, or an array's element.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(super) enum Key {
+    /// No key was read yet in this object.
+    None = 0,
+    /// Any key without a meaning; below it nothing has one.
+    Other,
+    /// An element of an array.
+    Item,
+    Arguments,
+    CacheRead,
+    CacheWrite,
+    Choices,
+    CompletionDetails,
+    Content,
+    CreatedAt,
+    Delta,
+    Error,
+    FinishReason,
+    Function,
+    Id,
+    IncompleteDetails,
+    Index,
+    Input,
+    Message,
+    Model,
+    Name,
+    Output,
+    PartialJson,
+    PromptDetails,
+    Reason,
+    Reasoning,
+    Refusal,
+    Response,
+    Role,
+    SequenceNumber,
+    Status,
+    StopReason,
+    Text,
+    Thinking,
+    ToolCalls,
+    Total,
+    Type,
+    Usage,
+    UsageReasoning,
+    XGroq,
+}
+
+impl Key {
+    /// The longest key that means something, in bytes.
+    pub(super) const MAX_LEN: usize = 27;
+
+    /// The meaning of a key. Formats share no key with different meanings but `input` and
+    /// `output`, which stand in different places.
+    pub(super) fn of(name: &[u8]) -> Self {
+        match name {
+            b"arguments" => Self::Arguments,
+            b"cached_tokens"
+            | b"num_cached_tokens"
+            | b"cache_read_input_tokens"
+            | b"prompt_cache_hit_tokens" => Self::CacheRead,
+            b"cache_write_tokens" | b"cache_creation_input_tokens" => Self::CacheWrite,
+            b"choices" => Self::Choices,
+            b"completion_tokens_details" | b"output_tokens_details" => Self::CompletionDetails,
+            b"content" => Self::Content,
+            b"created" | b"created_at" => Self::CreatedAt,
+            b"delta" => Self::Delta,
+            b"error" => Self::Error,
+            b"finish_reason" => Self::FinishReason,
+            b"function" => Self::Function,
+            b"id" => Self::Id,
+            b"incomplete_details" => Self::IncompleteDetails,
+            b"index" => Self::Index,
+            b"prompt_tokens" | b"input_tokens" => Self::Input,
+            b"message" => Self::Message,
+            b"model" => Self::Model,
+            b"name" => Self::Name,
+            b"output" | b"completion_tokens" | b"output_tokens" => Self::Output,
+            b"partial_json" => Self::PartialJson,
+            b"prompt_tokens_details" | b"input_tokens_details" => Self::PromptDetails,
+            b"reason" => Self::Reason,
+            b"reasoning" | b"reasoning_content" => Self::Reasoning,
+            b"refusal" => Self::Refusal,
+            b"response" => Self::Response,
+            b"role" => Self::Role,
+            b"sequence_number" => Self::SequenceNumber,
+            b"status" => Self::Status,
+            b"stop_reason" => Self::StopReason,
+            b"text" => Self::Text,
+            b"thinking" => Self::Thinking,
+            b"tool_calls" => Self::ToolCalls,
+            b"total_tokens" => Self::Total,
+            b"type" => Self::Type,
+            b"usage" => Self::Usage,
+            b"x_groq" => Self::XGroq,
+            b"reasoning_tokens" | b"thinking_tokens" => Self::UsageReasoning,
+            _ => Self::Other,
+        }
+    }
+}
+
+/// The keys from the document's top to here, the innermost in the lowest byte.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Path {
+    packed: u64,
+    /// Containers below one without a meaning, or too deep to have one.
+    beyond: u32,
+    /// The key of the wrapper around here, which the packed path leaves out.
+    wrapper: Option<Key>,
+}
+
+impl Path {
+    /// The path of these keys, to compare with.
+    pub(super) const fn of<const N: usize>(keys: [Key; N]) -> u64 {
+        let mut packed = 0;
+        let mut rest: &[Key] = &keys;
+        while let [key, after @ ..] = rest {
+            packed = (packed << 8) | *key as u64;
+            rest = after;
+        }
+        packed
+    }
+
+    /// The place, or nothing where no place has a meaning.
+    pub(super) const fn here(self) -> Option<u64> {
+        if self.beyond == 0 {
+            Some(self.packed)
+        } else {
+            None
+        }
+    }
+
+    /// The innermost key.
+    pub(super) const fn key(self) -> u8 {
+        self.packed.to_le_bytes()[0]
+    }
+
+    /// Whether keys here can mean anything.
+    pub(super) const fn is_live(self) -> bool {
+        self.beyond == 0
+    }
+
+    /// Whether a wrapper is around here.
+    pub(super) const fn is_wrapped(self) -> bool {
+        self.wrapper.is_some()
+    }
+
+    pub(super) const fn begin(&mut self, first: Key) {
+        let is_full = self.packed >> 56 != 0;
+        if self.beyond > 0 || is_full || self.key() == Key::Other as u8 {
+            self.beyond = self.beyond.saturating_add(1);
+        } else {
+            self.packed = (self.packed << 8) | first as u64;
+        }
+    }
+
+    /// Begins an object at the top whose members count as the document's own.
+    pub(super) const fn begin_wrapper(&mut self, key: Key) {
+        self.wrapper = Some(key);
+        self.packed = Key::None as u64;
+    }
+
+    pub(super) fn end(&mut self) {
+        if self.beyond > 0 {
+            self.beyond = self.beyond.saturating_sub(1);
+        } else if self.packed <= 0xff
+            && let Some(key) = self.wrapper.take()
+        {
+            self.packed = key as u64;
+        } else {
+            self.packed >>= 8;
+        }
+    }
+
+    pub(super) const fn set(&mut self, key: Key) {
+        if self.beyond == 0 {
+            self.packed = (self.packed & !0xff) | key as u64;
+        }
+    }
+}

@@ -1,0 +1,394 @@
+//! The one reader of answers: whole bodies and the data of stream events.
+//!
+//! Knows where the formats keep what the gateway looks at. It judges nothing: whether an
+//! event may pass is `stream`'s to decide, whether a body is an answer `answer`'s.
+
+use super::{
+    AnswerFacts, StopReason, at,
+    path::{Key, Path},
+};
+use crate::{
+    json::{Container, JsonError, Literal, Number, Sink, Span, Text, Want},
+    usage::{UsageField, UsageReport},
+};
+use tollgate_types::Format;
+
+/// Longest id or model name that is kept, in bytes.
+const MAX_NAME_BYTES: usize = 256;
+/// Longest word (type, status, reason) that is looked at, in bytes.
+const MAX_WORD_BYTES: usize = 64;
+
+/// What the reader reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mode {
+    /// A whole answer.
+    Body(Format),
+    /// The data of one event after the other.
+    Stream(Format),
+}
+
+impl Mode {
+    const fn format(self) -> Format {
+        match self {
+            Self::Body(format) | Self::Stream(format) => format,
+        }
+    }
+}
+
+/// What an event does to its stream, by its name or type. In rising order: where name and
+/// type disagree, the graver one counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum EventKind {
+    /// Says nothing of itself, or nothing that is known.
+    #[default]
+    Unknown,
+    /// Comes before any content, or between.
+    Preamble,
+    /// Is content.
+    Content,
+    /// Ends the answer.
+    Terminal,
+    /// Is an error.
+    Error,
+}
+
+impl EventKind {
+    /// The kind of an event of this name or type. Chat names none of its events but errors.
+    pub(crate) fn of(format: Format, name: &[u8]) -> Self {
+        match (format, name) {
+            (_, b"error") | (Format::Responses, b"response.failed") => Self::Error,
+            (Format::Chat, _) => Self::Unknown,
+            (_, b"ping") => Self::Preamble,
+            (Format::Messages, b"message_start") => Self::Preamble,
+            (Format::Messages, b"message_stop") => Self::Terminal,
+            (Format::Messages, b"message_delta") => Self::Content,
+            (Format::Messages, _) if name.starts_with(b"content_block_") => Self::Content,
+            (
+                Format::Responses,
+                b"response.created" | b"response.in_progress" | b"response.queued",
+            ) => Self::Preamble,
+            (Format::Responses, b"response.completed" | b"response.incomplete") => Self::Terminal,
+            (Format::Responses, _) if name.starts_with(b"response.") => Self::Content,
+            _ => Self::Unknown,
+        }
+    }
+}
+
+/// What one event, or one body, says of itself.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct EventFacts {
+    /// The document is an object.
+    pub(crate) object: bool,
+    /// By its `type`.
+    pub(crate) kind: EventKind,
+    /// It holds an error object.
+    pub(crate) error: bool,
+    /// Chat: a delta that is not empty, or a finish reason.
+    pub(crate) content: bool,
+    /// The list that every answer of the format has is there: `choices`, `output`, `content`.
+    pub(crate) main_list: bool,
+    /// An element of that list began.
+    pub(crate) main_item: bool,
+    /// It holds a usage object.
+    pub(crate) usage: bool,
+    /// Bytes of text and tool arguments.
+    pub(crate) text_bytes: u64,
+    /// Its `sequence_number`.
+    pub(crate) sequence: Option<u64>,
+    /// Chat: the choices in it.
+    pub(crate) choices: Choices,
+}
+
+/// Chat: which choices have begun and which have ended, by index.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Choices {
+    /// Of the choice that is being read.
+    index: u64,
+    /// It has a finish reason.
+    has_reason: bool,
+    begun: u128,
+    finished: u128,
+}
+
+impl Choices {
+    /// Takes over what an event said, once it has left.
+    pub(crate) const fn merge(&mut self, event: Self) {
+        self.begun |= event.begun;
+        self.finished |= event.finished;
+    }
+
+    /// Whether every choice that began has a finish reason.
+    pub(crate) const fn are_finished(&self) -> bool {
+        self.begun != 0 && self.begun == self.finished
+    }
+
+    /// Takes the choice that was read to its end. Indexes beyond the last share its bit.
+    fn take(&mut self) {
+        let bit = 1 << self.index.min(127);
+        self.begun |= bit;
+        if std::mem::take(&mut self.has_reason) {
+            self.finished |= bit;
+        }
+        self.index = 0;
+    }
+}
+
+/// The sink that picks out facts.
+#[derive(Debug)]
+pub(crate) struct Reader {
+    mode: Mode,
+    path: Path,
+    in_delta: bool,
+    /// Of the event that is being read.
+    pub(crate) event: EventFacts,
+    /// Of the whole answer.
+    pub(crate) facts: AnswerFacts,
+    pub(crate) usage: UsageReport,
+}
+
+impl Reader {
+    pub(crate) fn new(mode: Mode) -> Self {
+        Self {
+            mode,
+            path: Path::default(),
+            in_delta: false,
+            event: EventFacts::default(),
+            facts: AnswerFacts::default(),
+            usage: UsageReport::default(),
+        }
+    }
+
+    /// Makes ready for the next event. What is known of the whole answer stays.
+    pub(crate) fn next_event(&mut self) {
+        self.path = Path::default();
+        self.in_delta = false;
+        self.event = EventFacts::default();
+    }
+
+    /// The key of an object here whose members count as the document's own.
+    fn wrapper(&self) -> Option<Key> {
+        use Format as F;
+        let here = self.path.here()?;
+        let Mode::Stream(format) = self.mode else {
+            return None;
+        };
+        [
+            (F::Messages, Key::Message),
+            (F::Responses, Key::Response),
+            (F::Chat, Key::XGroq),
+        ]
+        .into_iter()
+        .find(|(of, key)| *of == format && here == *key as u64 && !self.path.is_wrapped())
+        .map(|(_, key)| key)
+    }
+
+    /// Whether identity read here is the answer's own.
+    fn is_identity(&self) -> bool {
+        !(self.path.is_wrapped() && self.mode.format() == Format::Chat)
+    }
+
+    fn is_main_list(&self, here: u64) -> bool {
+        here == match self.mode.format() {
+            Format::Chat => at::CHOICES,
+            Format::Responses => at::OUTPUT,
+            Format::Messages => at::CONTENT,
+        }
+    }
+
+    fn is_main_item(&self, here: u64) -> bool {
+        here & 0xff == Key::Item as u64 && self.is_main_list(here >> 8)
+    }
+
+    fn is_text(&self, here: u64) -> bool {
+        match self.mode {
+            Mode::Stream(_) => at::STREAM_TEXT.contains(&here),
+            Mode::Body(_) => at::BODY_TEXT.contains(&here),
+        }
+    }
+
+    fn word(&mut self, here: u64, text: Text<'_>) {
+        match here {
+            at::TYPE if !self.path.is_wrapped() => {
+                self.event.kind = EventKind::of(self.mode.format(), text.bytes);
+            }
+            at::ID if self.is_identity() => keep(&mut self.facts.id, text),
+            at::MODEL if self.is_identity() => keep(&mut self.facts.model, text),
+            at::FINISH_REASON => self.finish_choice(text.as_str()),
+            at::STOP_REASON | at::DELTA_STOP_REASON | at::INCOMPLETE_REASON => {
+                self.facts.stop = Some(StopReason::parse(text.as_str()));
+            }
+            at::STATUS => self.status(text.as_str()),
+            at::ERROR | at::CHOICE_ERROR if text.len > 0 => self.event.error = true,
+            _ => {}
+        }
+    }
+
+    fn finish_choice(&mut self, reason: &str) {
+        self.event.content = true;
+        if reason == "error" {
+            self.event.error = true;
+            return;
+        }
+        self.facts.stop = Some(StopReason::parse(reason));
+        self.event.choices.has_reason = true;
+    }
+
+    /// The status of a response; that of one still running says nothing.
+    fn status(&mut self, status: &str) {
+        match status {
+            "completed" => self.facts.stop = Some(StopReason::Done),
+            // The reason stands in `incomplete_details`, before or after.
+            "incomplete" => {
+                self.facts.stop.get_or_insert(StopReason::MaxTokens);
+            }
+            _ => {}
+        }
+    }
+
+    /// The usage number that stands here.
+    const fn usage_field(here: u64) -> Option<UsageField> {
+        Some(match here {
+            at::USAGE_INPUT => UsageField::Input,
+            at::USAGE_OUTPUT => UsageField::Output,
+            at::USAGE_TOTAL => UsageField::Total,
+            at::USAGE_CACHE_READ | at::DETAILS_CACHE_READ => UsageField::CacheRead,
+            at::USAGE_CACHE_WRITE | at::DETAILS_CACHE_WRITE => UsageField::CacheWrite,
+            at::DETAILS_REASONING => UsageField::Reasoning,
+            _ => return None,
+        })
+    }
+
+    /// A value that is not `null`, no number and no container, where a number should be.
+    fn refuse_usage(&mut self, here: u64) {
+        if Self::usage_field(here).is_some() {
+            self.usage.set_absurd();
+        }
+    }
+}
+
+/// Keeps the first of several.
+fn keep(place: &mut Option<Box<str>>, text: Text<'_>) {
+    if place.is_none() && text.len > 0 {
+        *place = Some(text.as_str().into());
+    }
+}
+
+impl Sink for Reader {
+    type Error = JsonError;
+
+    #[inline]
+    fn want_key(&mut self) -> Want {
+        if self.path.is_live() {
+            Want::Prefix(Key::MAX_LEN + 1)
+        } else {
+            Want::Nothing
+        }
+    }
+
+    #[inline]
+    fn want_string(&mut self) -> Want {
+        match self.path.here() {
+            Some(at::ID) if self.facts.id.is_none() => Want::Prefix(MAX_NAME_BYTES),
+            Some(at::MODEL) if self.facts.model.is_none() => Want::Prefix(MAX_NAME_BYTES),
+            Some(
+                at::TYPE
+                | at::FINISH_REASON
+                | at::STOP_REASON
+                | at::DELTA_STOP_REASON
+                | at::INCOMPLETE_REASON
+                | at::STATUS,
+            ) => Want::Prefix(MAX_WORD_BYTES),
+            _ => Want::Nothing,
+        }
+    }
+
+    #[inline]
+    fn key(&mut self, key: Text<'_>) -> Result<(), JsonError> {
+        if self.path.is_live() {
+            self.path.set(Key::of(key.bytes));
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn string(&mut self, text: Text<'_>) -> Result<(), JsonError> {
+        let here = self.path.here();
+        if self.in_delta && text.len > 0 && here != Some(at::DELTA_ROLE) {
+            self.event.content = true;
+        }
+        if let Some(here) = here {
+            if self.is_text(here) {
+                self.event.text_bytes = self.event.text_bytes.saturating_add(text.len);
+            } else {
+                self.word(here, text);
+                self.refuse_usage(here);
+            }
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn number(&mut self, number: Number<'_>) -> Result<(), JsonError> {
+        self.event.content |= self.in_delta;
+        let Some(here) = self.path.here() else {
+            return Ok(());
+        };
+        match here {
+            at::SEQUENCE_NUMBER => self.event.sequence = number.as_u64(),
+            at::CREATED_AT if self.facts.created_at.is_none() => {
+                self.facts.created_at = number.as_u64();
+            }
+            at::CHOICE_INDEX => self.event.choices.index = number.as_u64().unwrap_or(0),
+            _ => {
+                if let Some(field) = Self::usage_field(here) {
+                    self.usage.set(field, number);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn literal(&mut self, literal: Literal, _: Span) -> Result<(), JsonError> {
+        if literal != Literal::Null {
+            self.event.content |= self.in_delta;
+            if let Some(here) = self.path.here() {
+                self.refuse_usage(here);
+            }
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn begin(&mut self, container: Container, _: u64) -> Result<(), JsonError> {
+        let is_object = container == Container::Object;
+        if let Some(here) = self.path.here() {
+            match here {
+                at::ROOT => self.event.object |= is_object,
+                at::ERROR | at::CHOICE_ERROR => self.event.error = true,
+                at::USAGE => self.event.usage |= is_object,
+                at::DELTA => self.in_delta = true,
+                _ if self.is_main_list(here) => self.event.main_list |= !is_object,
+                _ if self.is_main_item(here) => self.event.main_item = true,
+                _ => self.refuse_usage(here),
+            }
+        }
+        match self.wrapper() {
+            Some(key) if is_object => self.path.begin_wrapper(key),
+            _ if is_object => self.path.begin(Key::None),
+            _ => self.path.begin(Key::Item),
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn end(&mut self, _: Container, _: u64) -> Result<(), JsonError> {
+        self.path.end();
+        match self.path.here() {
+            Some(at::DELTA) => self.in_delta = false,
+            Some(at::CHOICE) => self.event.choices.take(),
+            _ => {}
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,202 @@
+use super::*;
+use serde_json::Value;
+use std::path::PathBuf;
+use tollgate_types::Usage;
+
+/// What a caller of the scanner sees.
+#[derive(Debug, PartialEq)]
+struct Seen {
+    kind: AnswerKind,
+    facts: AnswerFacts,
+    usage: ReportedUsage,
+    text_bytes: u64,
+}
+
+fn scan(format: Format, body: &[u8], chunk: usize) -> Seen {
+    let mut scanner = AnswerScanner::new(format);
+    for chunk in body.chunks(chunk) {
+        scanner.push(chunk);
+    }
+    Seen {
+        kind: scanner.finish(),
+        facts: scanner.facts().clone(),
+        usage: scanner.usage(),
+        text_bytes: scanner.text_bytes(),
+    }
+}
+
+/// The same in one piece, byte by byte, and between.
+#[track_caller]
+fn however_cut(format: Format, body: &str) -> Seen {
+    let expected = scan(format, body.as_bytes(), body.len().max(1));
+    for chunk in [1, 3, 100] {
+        assert_eq!(scan(format, body.as_bytes(), chunk), expected, "{body}");
+    }
+    expected
+}
+
+const CHAT: &str = r#"{"id":"c","created":7,"model":"m","choices":[{"index":0,"message":{"role":"assistant","content":"hello","tool_calls":[{"id":"t","type":"function","function":{"name":"ab","arguments":"{}"}}]},"finish_reason":"tool_calls"}],"usage":{"prompt_tokens":3,"completion_tokens":2}}"#;
+const MESSAGES: &str = r#"{"id":"msg","type":"message","role":"assistant","model":"m","content":[{"type":"thinking","thinking":"hm","signature":"s"},{"type":"text","text":"hello, error"}],"stop_reason":"max_tokens","usage":{"input_tokens":3,"output_tokens":2}}"#;
+const RESPONSES: &str = r#"{"id":"resp","object":"response","created_at":7,"status":"incomplete","error":null,"incomplete_details":{"reason":"max_output_tokens"},"model":"m","output":[{"id":"x","type":"message","status":"completed","content":[{"type":"output_text","text":"hello"}]},{"type":"function_call","arguments":"{}"}],"usage":{"input_tokens":3,"output_tokens":2}}"#;
+
+#[test]
+fn each_format_says_who_answered_and_how_it_ended() {
+    let examples = [
+        (Format::Chat, CHAT, StopReason::ToolCalls, 9),
+        (Format::Messages, MESSAGES, StopReason::MaxTokens, 14),
+        (Format::Responses, RESPONSES, StopReason::MaxTokens, 7),
+    ];
+    for (format, body, stop, text_bytes) in examples {
+        let seen = however_cut(format, body);
+        assert_eq!(seen.kind, AnswerKind::Answer);
+        assert_eq!(seen.facts.stop, Some(stop));
+        assert_eq!(seen.facts.model.as_deref(), Some("m"));
+        assert_eq!(seen.text_bytes, text_bytes);
+        assert_eq!(seen.usage.believed().map(|usage| usage.total()), Some(5));
+    }
+}
+
+#[test]
+fn a_success_that_holds_an_error_is_an_error() {
+    let examples = [
+        (Format::Chat, r#"{"error":{"message":"x","code":502}}"#),
+        (Format::Chat, r#"{"error":"x"}"#),
+        (
+            Format::Chat,
+            r#"{"id":"c","choices":[],"error":{"code":429}}"#,
+        ),
+        (
+            Format::Chat,
+            r#"{"choices":[{"error":{"code":502},"finish_reason":"error"}]}"#,
+        ),
+        (
+            Format::Messages,
+            r#"{"type":"error","error":{"type":"overloaded_error","message":"x"}}"#,
+        ),
+        (
+            Format::Responses,
+            r#"{"id":"r","status":"failed","output":[],"error":{"code":"server_error","message":"x"}}"#,
+        ),
+    ];
+    for (format, body) in examples {
+        assert_eq!(however_cut(format, body).kind, AnswerKind::Error, "{body}");
+    }
+}
+
+#[test]
+fn what_is_no_answer_is_broken() {
+    for body in [
+        "",
+        " ",
+        "{}",
+        "[]",
+        "null",
+        "\"text\"",
+        "<html></html>",
+        "method=POST",
+        r#"{"detail":"no"}"#,
+        r#"[{"choices":[]}]"#,
+        r#"{"x":{"choices":[]}}"#,
+        r#"{"choices":{}}"#,
+        &CHAT[..CHAT.len() - 1],
+        &format!("{CHAT}x"),
+    ] {
+        assert_eq!(
+            however_cut(Format::Chat, body).kind,
+            AnswerKind::Broken,
+            "{body}"
+        );
+    }
+}
+
+#[test]
+fn the_kind_is_known_before_the_end() {
+    let mut scanner = AnswerScanner::new(Format::Chat);
+    scanner.push(br#"{"id":"c","choices":["#);
+    assert_eq!(scanner.kind_so_far(), None);
+    scanner.push(b"{");
+    assert_eq!(scanner.kind_so_far(), Some(AnswerKind::Answer));
+
+    let mut scanner = AnswerScanner::new(Format::Chat);
+    scanner.push(br#"{"error":{"#);
+    assert_eq!(scanner.kind_so_far(), Some(AnswerKind::Error));
+
+    let mut scanner = AnswerScanner::new(Format::Chat);
+    scanner.push(b"<");
+    assert_eq!(scanner.kind_so_far(), Some(AnswerKind::Broken));
+}
+
+#[test]
+fn an_endless_name_is_kept_cut() {
+    let body = format!("{{\"model\":\"{}\"}}", "m".repeat(10_000));
+    let seen = however_cut(Format::Chat, &body);
+    assert_eq!(seen.facts.model.map(|model| model.len()), Some(256));
+}
+
+/// Usage by an independent reading, where the provider's numbers need no mending.
+fn usage_of(usage: &Value) -> Usage {
+    let n = |pointer: &str| usage.pointer(pointer).and_then(Value::as_u64).unwrap_or(0);
+    let exclusive = n("/cache_read_input_tokens") + n("/cache_creation_input_tokens");
+    let cache_read = n("/prompt_tokens_details/cached_tokens")
+        .max(n("/input_tokens_details/cached_tokens"))
+        .max(n("/num_cached_tokens"))
+        .max(n("/cached_tokens"));
+    let cache_write = n("/prompt_tokens_details/cache_write_tokens")
+        + n("/input_tokens_details/cache_write_tokens");
+    let input = n("/prompt_tokens") + n("/input_tokens");
+    let output = n("/completion_tokens") + n("/output_tokens");
+    Usage {
+        input: (input - cache_read).saturating_sub(cache_write),
+        cache_read: cache_read + n("/cache_read_input_tokens"),
+        cache_write: cache_write.min(input - cache_read) + n("/cache_creation_input_tokens"),
+        output: output.max(n("/total_tokens").saturating_sub(input + exclusive)),
+        reasoning: n("/completion_tokens_details/reasoning_tokens")
+            + n("/output_tokens_details/reasoning_tokens")
+            + n("/output_tokens_details/thinking_tokens")
+            + n("/total_tokens").saturating_sub(input + output),
+    }
+}
+
+#[test]
+fn every_recorded_answer_scans_to_the_usage_its_provider_reported() {
+    let folder = std::env::var_os("TOLLGATE_FIXTURES").map_or_else(
+        || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/fixtures"),
+        PathBuf::from,
+    );
+    if !folder.is_dir() {
+        eprintln!("skipped: no recorded traffic in {}", folder.display());
+        return;
+    }
+    let mut answers = 0;
+    for format in Format::ALL {
+        let text = std::fs::read_to_string(folder.join(format!("{format}.jsonl"))).unwrap();
+        for line in text.lines() {
+            let record: Value = serde_json::from_str(line).unwrap();
+            let body = match &record["response"] {
+                Value::String(text) => text.clone(),
+                value => value.to_string(),
+            };
+            if record["stream"] == true || record["status"] != 200 {
+                continue;
+            }
+            let seen = however_cut(format, &body);
+            let body: Value = serde_json::from_str(&body).unwrap_or_default();
+            if seen.kind != AnswerKind::Answer {
+                assert!(body.get("choices").is_none(), "{body}");
+                continue;
+            }
+            answers += 1;
+            assert_eq!(seen.facts.model.as_deref(), body["model"].as_str());
+            if body["usage"].is_object() {
+                assert_eq!(
+                    seen.usage.usage,
+                    usage_of(&body["usage"]),
+                    "{}",
+                    body["usage"]
+                );
+                assert!(seen.usage.believed().is_some(), "{}", body["usage"]);
+            }
+        }
+    }
+    assert!(answers > 400, "only {answers}");
+}

@@ -1,0 +1,162 @@
+//! Usage as the three formats report it, brought into the one canonical form.
+//!
+//! Decides what of a report is believed. What is charged where nothing believable was
+//! reported is the ledger's to decide; the readers (`answer`, `stream`) find the numbers.
+
+use crate::json::Number;
+use tollgate_types::{Format, Usage};
+
+/// The most tokens that a report is believed to mean: integers beyond this are not exact in
+/// JSON.
+const MAX_TOKENS: u64 = 1 << 53;
+
+/// What an upstream reported so far, and how far it can be believed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ReportedUsage {
+    /// The tokens, in exclusive form; what was not reported is zero.
+    pub usage: Usage,
+    /// The input tokens were reported.
+    pub has_input: bool,
+    /// The output tokens were reported.
+    pub has_output: bool,
+    /// A number was no count of tokens: negative, fractional, not a number, above 2^53.
+    /// It was passed over.
+    pub absurd: bool,
+}
+
+impl ReportedUsage {
+    /// The usage, where it is whole and nothing in it was absurd.
+    pub fn believed(&self) -> Option<Usage> {
+        (self.has_input && self.has_output && !self.absurd).then_some(self.usage)
+    }
+}
+
+/// The numbers of a usage object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum UsageField {
+    /// `prompt_tokens`, `input_tokens`.
+    Input,
+    /// `completion_tokens`, `output_tokens`.
+    Output,
+    /// `total_tokens`.
+    Total,
+    /// `cached_tokens`, `cache_read_input_tokens`, `prompt_cache_hit_tokens`.
+    CacheRead,
+    /// `cache_write_tokens`, `cache_creation_input_tokens`.
+    CacheWrite,
+    /// `reasoning_tokens`, `thinking_tokens`.
+    Reasoning,
+}
+
+/// The numbers reported so far. Streams report running totals, so that a later number takes
+/// the place of an earlier one and never adds to it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct UsageReport {
+    input: Option<u64>,
+    output: Option<u64>,
+    total: Option<u64>,
+    cache_read: Option<u64>,
+    cache_write: Option<u64>,
+    reasoning: Option<u64>,
+    absurd: bool,
+}
+
+impl UsageReport {
+    /// Takes a number; one that cannot be a count of tokens is marked and passed over.
+    pub(crate) fn set(&mut self, field: UsageField, number: Number<'_>) {
+        match tokens(number) {
+            Some(tokens) => *self.place(field) = Some(tokens),
+            None => self.absurd = true,
+        }
+    }
+
+    /// Notes that a field held something else than a number. `null` is not reported here: it
+    /// stands for an unknown number.
+    pub(crate) const fn set_absurd(&mut self) {
+        self.absurd = true;
+    }
+
+    const fn place(&mut self, field: UsageField) -> &mut Option<u64> {
+        match field {
+            UsageField::Input => &mut self.input,
+            UsageField::Output => &mut self.output,
+            UsageField::Total => &mut self.total,
+            UsageField::CacheRead => &mut self.cache_read,
+            UsageField::CacheWrite => &mut self.cache_write,
+            UsageField::Reasoning => &mut self.reasoning,
+        }
+    }
+
+    /// The report in canonical form.
+    pub(crate) fn reported(&self, format: Format) -> ReportedUsage {
+        ReportedUsage {
+            usage: match format {
+                Format::Chat | Format::Responses => self.inclusive(),
+                Format::Messages => self.exclusive(),
+            },
+            has_input: self.input.is_some(),
+            has_output: self.output.is_some(),
+            absurd: self.absurd,
+        }
+    }
+
+    /// Of a report that already counts each token once.
+    fn exclusive(&self) -> Usage {
+        let output = self.output.unwrap_or(0);
+        Usage {
+            input: self.input.unwrap_or(0),
+            cache_read: self.cache_read.unwrap_or(0),
+            cache_write: self.cache_write.unwrap_or(0),
+            output,
+            reasoning: self.reasoning.unwrap_or(0).min(output),
+        }
+    }
+
+    /// Of a report whose input contains the cached tokens. The parts are taken out of the
+    /// whole and never exceed it: some providers count a
+    /// token as read from the cache and as written to it.
+    fn inclusive(&self) -> Usage {
+        let prompt = self.input.unwrap_or(0);
+        let cache_read = self.cache_read.unwrap_or(0).min(prompt);
+        let uncached = prompt.saturating_sub(cache_read);
+        let cache_write = self.cache_write.unwrap_or(0).min(uncached);
+        let output = self
+            .output
+            .unwrap_or(0)
+            .saturating_add(self.hidden_output());
+        Usage {
+            input: uncached.saturating_sub(cache_write),
+            cache_read,
+            cache_write,
+            output,
+            reasoning: self
+                .reasoning
+                .unwrap_or(0)
+                .max(self.hidden_output())
+                .min(output),
+        }
+    }
+
+    /// Reasoning that the total contains and the output does not: two providers report so.
+    fn hidden_output(&self) -> u64 {
+        match (self.input, self.output, self.total) {
+            (Some(input), Some(output), Some(total)) => {
+                total.saturating_sub(input).saturating_sub(output)
+            }
+            _ => 0,
+        }
+    }
+}
+
+/// A count of tokens. Some backends write integers as `12.0`.
+fn tokens(number: Number<'_>) -> Option<u64> {
+    let whole = number.as_str().trim_end_matches('0').strip_suffix('.');
+    let count = match whole {
+        Some(integer) => integer.parse().ok(),
+        None => number.as_u64(),
+    };
+    count.filter(|n| *n <= MAX_TOKENS)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,137 @@
+use super::*;
+use crate::answer::AnswerScanner;
+
+/// Scans a body that says nothing but its usage.
+fn reported(format: Format, usage: &str) -> ReportedUsage {
+    let mut scanner = AnswerScanner::new(format);
+    scanner.push(format!("{{\"usage\":{usage}}}").as_bytes());
+    scanner.finish();
+    scanner.usage()
+}
+
+fn usage(input: u64, cache_read: u64, cache_write: u64, output: u64, reasoning: u64) -> Usage {
+    Usage {
+        input,
+        cache_read,
+        cache_write,
+        output,
+        reasoning,
+    }
+}
+
+#[test]
+fn every_way_of_reporting_comes_to_the_same_form() {
+    use Format::{Chat, Messages, Responses};
+    let examples = [
+        (
+            Chat,
+            r#"{"prompt_tokens":10,"completion_tokens":4,"total_tokens":14}"#,
+            usage(10, 0, 0, 4, 0),
+        ),
+        (
+            Chat,
+            r#"{"prompt_tokens":10,"prompt_tokens_details":{"cached_tokens":3,"cache_write_tokens":2},"completion_tokens":4,"completion_tokens_details":{"reasoning_tokens":1}}"#,
+            usage(5, 3, 2, 4, 1),
+        ),
+        (
+            Chat,
+            r#"{"prompt_tokens":10,"num_cached_tokens":3,"completion_tokens":4}"#,
+            usage(7, 3, 0, 4, 0),
+        ),
+        (
+            Chat,
+            r#"{"prompt_tokens":10,"prompt_cache_hit_tokens":3,"prompt_cache_miss_tokens":7,"completion_tokens":4}"#,
+            usage(7, 3, 0, 4, 0),
+        ),
+        (
+            Chat,
+            r#"{"prompt_tokens":10.0,"completion_tokens":4.00,"cost":0.1}"#,
+            usage(10, 0, 0, 4, 0),
+        ),
+        (
+            Responses,
+            r#"{"input_tokens":10,"input_tokens_details":{"cached_tokens":3,"cache_write_tokens":2},"output_tokens":4,"output_tokens_details":{"reasoning_tokens":1},"total_tokens":14}"#,
+            usage(5, 3, 2, 4, 1),
+        ),
+        (
+            Messages,
+            r#"{"input_tokens":10,"cache_read_input_tokens":3,"cache_creation_input_tokens":2,"cache_creation":{"ephemeral_5m_input_tokens":2},"output_tokens":4,"output_tokens_details":{"thinking_tokens":1}}"#,
+            usage(10, 3, 2, 4, 1),
+        ),
+        (
+            Messages,
+            r#"{"input_tokens":10,"cache_read_input_tokens":null,"output_tokens":4,"iterations":[{"input_tokens":99}]}"#,
+            usage(10, 0, 0, 4, 0),
+        ),
+    ];
+    for (format, report, expected) in examples {
+        let seen = reported(format, report);
+        assert_eq!(
+            seen.believed(),
+            Some(expected),
+            "{format} {report}: {seen:?}"
+        );
+    }
+}
+
+#[test]
+fn the_parts_never_exceed_the_whole() {
+    let twice = r#"{"prompt_tokens":10,"prompt_tokens_details":{"cached_tokens":9,"cache_write_tokens":9},"completion_tokens":4,"completion_tokens_details":{"reasoning_tokens":7}}"#;
+    assert_eq!(reported(Format::Chat, twice).usage, usage(0, 9, 1, 4, 4));
+}
+
+#[test]
+fn reasoning_that_only_the_total_contains_is_output() {
+    let hidden = r#"{"prompt_tokens":35,"completion_tokens":12,"total_tokens":109}"#;
+    assert_eq!(
+        reported(Format::Chat, hidden).usage,
+        usage(35, 0, 0, 74, 62)
+    );
+    let beside = r#"{"prompt_tokens":30,"completion_tokens":10,"total_tokens":60,"completion_tokens_details":{"reasoning_tokens":20}}"#;
+    assert_eq!(
+        reported(Format::Chat, beside).usage,
+        usage(30, 0, 0, 30, 20)
+    );
+}
+
+#[test]
+fn what_is_no_count_of_tokens_is_marked_and_not_believed() {
+    for absurd in [
+        "-1",
+        "1.5",
+        "1e400",
+        "9007199254740993",
+        "18446744073709551616",
+        "\"5\"",
+        "true",
+        "[5]",
+        "{}",
+    ] {
+        let seen = reported(
+            Format::Messages,
+            &format!("{{\"input_tokens\":{absurd},\"output_tokens\":4}}"),
+        );
+        assert!(seen.absurd, "{absurd}");
+        assert_eq!((seen.usage.input, seen.usage.output), (0, 4), "{absurd}");
+        assert_eq!(seen.believed(), None, "{absurd}");
+    }
+}
+
+#[test]
+fn a_partial_or_missing_report_is_not_believed() {
+    for (partial, has_input, has_output) in [
+        ("null", false, false),
+        ("{}", false, false),
+        (r#"{"prompt_tokens":1}"#, true, false),
+        (
+            r#"{"prompt_tokens":null,"completion_tokens":1}"#,
+            false,
+            true,
+        ),
+    ] {
+        let seen = reported(Format::Chat, partial);
+        assert_eq!((seen.has_input, seen.has_output), (has_input, has_output));
+        assert!(!seen.absurd, "{partial}");
+        assert_eq!(seen.believed(), None, "{partial}");
+    }
+}
