@@ -7,4 +7,5 @@ pub mod json;
 pub mod peek;
 pub mod render;
 pub mod splice;
+pub mod stream;
 pub mod usage;

@@ -1,0 +1,359 @@
+//! Event streams as they pass: what may go out, what was said, how it ended.
+//!
+//! Decides, event by event, whether bytes leave: an error event never does, not half of it,
+//! nor does the usage chunk that the gateway itself asked for; everything else leaves as the
+//! very bytes that came. Leaves to others: holding back what precedes the first content
+//! (the gateway looks at [`StreamScanner::phase`]), and what a failure means (`fault`).
+//!
+//! An event that a chunk cuts is held until its end has come. No reader of event streams
+//! acts on half an event, so nobody waits for it, and where the upstream breaks off the
+//! caller is spared a half one.
+
+mod event;
+mod framing;
+mod held;
+
+use crate::{
+    answer::{
+        AnswerFacts,
+        reader::{Choices, EventKind, Mode, Reader},
+    },
+    fault::UpstreamFault,
+    render::{self, StreamTail},
+    usage::ReportedUsage,
+};
+use bytes::Bytes;
+use event::{Event, Verdict};
+use framing::{Framer, Token};
+use held::Held;
+use tollgate_types::{Format, PublicError, RequestId};
+
+/// How a stream is to be scanned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StreamOptions {
+    /// Chat only: take out the chunk that holds usage and no choices, because the gateway
+    /// and not the caller asked for it.
+    pub strip_usage: bool,
+    /// An event without a sign of an error is held so long, in bytes, while it is
+    /// incomplete; then it passes piece by piece.
+    pub max_event_bytes: usize,
+}
+
+impl Default for StreamOptions {
+    fn default() -> Self {
+        Self {
+            strip_usage: false,
+            max_event_bytes: 64 * 1024,
+        }
+    }
+}
+
+/// How far a stream has come.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Phase {
+    /// No content yet: another upstream may still take over unseen.
+    #[default]
+    Preamble,
+    /// Content has come.
+    Content,
+    /// The event has come that ends an answer of the format.
+    Terminal,
+    /// An error has come. Nothing leaves any more.
+    Failed(UpstreamFault),
+}
+
+/// How a stream ended when its upstream closed it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StreamEnd {
+    /// With everything that belongs to a whole answer.
+    Finished,
+    /// Without it: the caller must be told.
+    Cut,
+    /// With an error: the caller must be told.
+    Failed,
+}
+
+/// Reads an event stream as it passes by.
+#[derive(Debug)]
+pub struct StreamScanner {
+    format: Format,
+    options: StreamOptions,
+    framer: Framer,
+    event: Event,
+    reader: Reader,
+    held: Held,
+    /// The first bytes of the event that is being read have left.
+    is_open: bool,
+    /// The block that ended last was taken out.
+    dropped_last: bool,
+    phase: Phase,
+    choices: Choices,
+    events: u64,
+    text_bytes: u64,
+    next_sequence: u64,
+}
+
+/// The chunk that is being read: which of its bytes have left, and which may.
+struct Passing<'a> {
+    chunk: &'a Bytes,
+    /// Everything before has left or was taken out.
+    start: usize,
+    /// Everything before may leave.
+    cleared: usize,
+}
+
+impl Passing<'_> {
+    fn flush(&mut self, out: &mut Vec<Bytes>) {
+        if self.start < self.cleared {
+            out.push(self.chunk.slice(self.start..self.cleared));
+        }
+        self.start = self.cleared;
+    }
+}
+
+impl StreamScanner {
+    /// A scanner for one stream in `format`.
+    pub fn new(format: Format, options: StreamOptions) -> Self {
+        Self {
+            format,
+            options,
+            framer: Framer::new(),
+            event: Event::default(),
+            reader: Reader::new(Mode::Stream(format)),
+            held: Held::default(),
+            is_open: false,
+            dropped_last: false,
+            phase: Phase::Preamble,
+            choices: Choices::default(),
+            events: 0,
+            text_bytes: 0,
+            next_sequence: 0,
+        }
+    }
+
+    /// Reads the next chunk and puts into `out` what may leave now, as slices of what came.
+    pub fn push(&mut self, chunk: &Bytes, out: &mut Vec<Bytes>) {
+        if self.has_failed() {
+            return;
+        }
+        let mut passing = Passing {
+            chunk,
+            start: 0,
+            cleared: 0,
+        };
+        let mut rest: &[u8] = chunk;
+        while let Some(token) = self.framer.next(&mut rest) {
+            let at = chunk.len().saturating_sub(rest.len());
+            match token {
+                Token::Data(piece) => self.event.data(piece, &mut self.reader),
+                Token::DataLine => self.event.begin_data_line(&mut self.reader),
+                Token::Name(piece) => self.event.name(piece),
+                Token::NameLine => self.event.begin_name_line(),
+                Token::CommentEnd => self.pass(&mut passing, at, out),
+                Token::LateLineFeed if self.dropped_last => self.take_out(&mut passing, at, out),
+                Token::LateLineFeed => self.pass(&mut passing, at, out),
+                Token::BlockEnd => match self.end_block(&passing, at) {
+                    Verdict::Pass => self.pass(&mut passing, at, out),
+                    Verdict::Drop => self.take_out(&mut passing, at, out),
+                    Verdict::Fail => {
+                        passing.flush(out);
+                        self.held.clear();
+                        return;
+                    }
+                },
+            }
+        }
+        self.end_chunk(&mut passing, out);
+    }
+
+    /// Ends the stream after the upstream has closed it in order, and lets go what of an
+    /// event without its blank line is whole nevertheless.
+    pub fn finish(&mut self, out: &mut Vec<Bytes>) -> StreamEnd {
+        const BLANK_LINE: Bytes = Bytes::from_static(b"\n\n");
+        if !self.has_failed() && self.event.is_whole() {
+            self.push(&BLANK_LINE, out);
+        }
+        self.held.clear();
+        match self.phase {
+            Phase::Failed(_) => StreamEnd::Failed,
+            Phase::Terminal => StreamEnd::Finished,
+            // Some providers of chat close without `[DONE]`.
+            Phase::Content if self.is_chat_finished() => StreamEnd::Finished,
+            Phase::Content | Phase::Preamble => StreamEnd::Cut,
+        }
+    }
+
+    /// How far the stream has come.
+    pub const fn phase(&self) -> &Phase {
+        &self.phase
+    }
+
+    /// What the stream said of its answer so far.
+    pub const fn facts(&self) -> &AnswerFacts {
+        &self.reader.facts
+    }
+
+    /// The usage reported so far.
+    pub fn usage(&self) -> ReportedUsage {
+        self.reader.usage.reported(self.format)
+    }
+
+    /// Bytes of text and tool arguments that were let through: what output is estimated from
+    /// where no usage is reported.
+    pub const fn text_bytes(&self) -> u64 {
+        self.text_bytes
+    }
+
+    /// Events that were let through.
+    pub const fn events(&self) -> u64 {
+        self.events
+    }
+
+    /// Bytes held back now.
+    pub const fn held_bytes(&self) -> usize {
+        self.held.len()
+    }
+
+    /// What the gateway appends to end the stream with an error, in the stream's own format
+    /// and as a well-formed continuation of what has left.
+    pub fn failure_event(&self, error: &PublicError, request: &RequestId) -> Bytes {
+        let facts = self.facts();
+        let tail = StreamTail {
+            event_is_open: self.is_open,
+            response_id: facts.id.as_deref(),
+            model: facts.model.as_deref(),
+            created_at: facts.created_at,
+            next_sequence: self.next_sequence,
+        };
+        render::failure_event(self.format, &tail, error, request)
+    }
+
+    const fn has_failed(&self) -> bool {
+        matches!(self.phase, Phase::Failed(_))
+    }
+
+    const fn is_chat_finished(&self) -> bool {
+        matches!(self.format, Format::Chat) && self.choices.are_finished()
+    }
+
+    /// Lets everything up to `at` leave.
+    fn pass(&mut self, passing: &mut Passing<'_>, at: usize, out: &mut Vec<Bytes>) {
+        self.held.release(out);
+        passing.cleared = at;
+        self.is_open = false;
+        self.dropped_last = false;
+    }
+
+    /// Takes out the block that ends at `at`.
+    fn take_out(&mut self, passing: &mut Passing<'_>, at: usize, out: &mut Vec<Bytes>) {
+        self.held.clear();
+        passing.flush(out);
+        (passing.start, passing.cleared) = (at, at);
+        self.dropped_last = true;
+    }
+
+    /// Lets the cleared bytes leave and holds the rest, unless the event is larger than what
+    /// is held for harmless ones.
+    fn end_chunk(&mut self, passing: &mut Passing<'_>, out: &mut Vec<Bytes>) {
+        passing.flush(out);
+        let rest = passing.chunk.slice(passing.start..);
+        if rest.is_empty() {
+            return;
+        }
+        let is_error = self.event.kind(self.format, &self.reader) == EventKind::Error;
+        let held = self.held.len().saturating_add(rest.len());
+        if is_error {
+            if held <= event::MAX_ERROR_EVENT_BYTES {
+                self.held.push(rest);
+            }
+        } else if self.is_open || held > self.options.max_event_bytes {
+            self.held.release(out);
+            out.push(rest);
+            self.is_open = true;
+        } else {
+            self.held.push(rest);
+        }
+    }
+
+    /// Judges the block that ends at `at`, and reads the fault where it is one.
+    fn end_block(&mut self, passing: &Passing<'_>, at: usize) -> Verdict {
+        let verdict = self.judge();
+        if verdict == Verdict::Fail && !self.has_failed() {
+            let mut block = self.held.to_vec();
+            let here = passing.chunk.get(passing.cleared..at);
+            block.extend_from_slice(here.unwrap_or_default());
+            self.phase = Phase::Failed(self.event.fault(&block));
+        }
+        self.event.reset(&mut self.reader);
+        verdict
+    }
+
+    fn judge(&mut self) -> Verdict {
+        let kind = self.event.kind(self.format, &self.reader);
+        if kind == EventKind::Error {
+            return Verdict::Fail;
+        }
+        if !self.event.has_text() {
+            return Verdict::Pass;
+        }
+        if self.event.is_done_marker() {
+            return self.end_by_marker();
+        }
+        if !self.event.is_whole() {
+            return self.fail_as_broken();
+        }
+        // Clients stop reading at the end of an answer. What comes after can add nothing to
+        // it, and must not.
+        let is_over = self.phase == Phase::Terminal;
+        if is_over || (self.options.strip_usage && self.is_usage_alone()) {
+            return Verdict::Drop;
+        }
+        self.advance(kind);
+        Verdict::Pass
+    }
+
+    /// `[DONE]`: the end of a chat stream; some providers send it in the other formats, too,
+    /// after their own end. Before that it would make a broken stream look finished.
+    fn end_by_marker(&mut self) -> Verdict {
+        match (self.format, &self.phase) {
+            (_, Phase::Terminal) => Verdict::Pass,
+            (Format::Chat, Phase::Content) => {
+                self.phase = Phase::Terminal;
+                Verdict::Pass
+            }
+            (Format::Chat, _) => self.fail_as_broken(),
+            _ => Verdict::Drop,
+        }
+    }
+
+    fn fail_as_broken(&mut self) -> Verdict {
+        self.phase = Phase::Failed(UpstreamFault::broken_answer());
+        Verdict::Fail
+    }
+
+    /// The last chunk of a chat stream that was asked for usage.
+    const fn is_usage_alone(&self) -> bool {
+        let event = &self.reader.event;
+        matches!(self.format, Format::Chat) && event.usage && !event.main_item
+    }
+
+    /// Counts an event that leaves, and moves on by it.
+    fn advance(&mut self, kind: EventKind) {
+        let event = &self.reader.event;
+        self.events = self.events.saturating_add(1);
+        self.text_bytes = self.text_bytes.saturating_add(event.text_bytes);
+        self.choices.merge(event.choices);
+        if let Some(number) = event.sequence {
+            self.next_sequence = number.saturating_add(1);
+        }
+        let is_content = event.content || kind == EventKind::Content;
+        if kind == EventKind::Terminal {
+            self.phase = Phase::Terminal;
+        } else if is_content && self.phase == Phase::Preamble {
+            self.phase = Phase::Content;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

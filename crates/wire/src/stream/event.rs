@@ -1,0 +1,158 @@
+//! The event that is being read: its name, its data as far as the reader needs them, and
+//! what may become of it.
+
+use super::framing::{Framer, Token};
+use crate::{
+    answer::reader::{EventFacts, EventKind, Reader},
+    fault::{UpstreamFault, classify_body},
+    json::Lexer,
+};
+use tollgate_types::Format;
+
+/// An error event is held whole up to this size, in bytes; of a larger one nothing is known
+/// but that it is an error.
+pub(super) const MAX_ERROR_EVENT_BYTES: usize = 1024 * 1024;
+
+/// What becomes of a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// It leaves as it came.
+    Pass,
+    /// It is taken out; the stream goes on.
+    Drop,
+    /// It is taken out and the stream has failed.
+    Fail,
+}
+
+/// The data with which some formats end their streams.
+const DONE: &[u8] = b"[DONE]";
+/// Names longer than this are unknown; no known one is.
+const MAX_NAME_BYTES: usize = 32;
+
+/// An event, until its blank line.
+#[derive(Debug, Default)]
+pub(super) struct Event {
+    name: Prefix<MAX_NAME_BYTES>,
+    /// One byte more than the longest marker, so that a longer text is none.
+    head: Prefix<{ DONE.len() + 1 }>,
+    lexer: Lexer,
+    has_data_line: bool,
+    /// The data hold something else than white space.
+    has_text: bool,
+    /// The data are not JSON.
+    is_broken: bool,
+}
+
+impl Event {
+    pub(super) fn begin_name_line(&mut self) {
+        self.name = Prefix::default();
+    }
+
+    pub(super) fn name(&mut self, piece: &[u8]) {
+        self.name.extend(piece);
+    }
+
+    /// Begins a data line; several are one text, with line feeds between.
+    pub(super) fn begin_data_line(&mut self, reader: &mut Reader) {
+        if std::mem::replace(&mut self.has_data_line, true) {
+            self.data(b"\n", reader);
+        }
+    }
+
+    pub(super) fn data(&mut self, piece: &[u8], reader: &mut Reader) {
+        if !self.has_text {
+            self.has_text = !piece.trim_ascii().is_empty();
+        }
+        self.head.extend(piece);
+        if !self.is_broken {
+            self.is_broken = self.lexer.feed(piece, reader).is_err();
+        }
+    }
+
+    /// Makes ready for the next event.
+    pub(super) fn reset(&mut self, reader: &mut Reader) {
+        if self.has_data_line {
+            self.lexer.reset();
+            reader.next_event();
+        }
+        self.name.len = 0;
+        self.head.len = 0;
+        self.has_data_line = false;
+        self.has_text = false;
+        self.is_broken = false;
+    }
+
+    /// Whether there is anything to read in it. Comments and lone fields are no events.
+    pub(super) const fn has_text(&self) -> bool {
+        self.has_text
+    }
+
+    /// Whether the data are the end marker.
+    pub(super) fn is_done_marker(&self) -> bool {
+        self.head.bytes().trim_ascii() == DONE
+    }
+
+    /// Whether the data are complete as they stand.
+    pub(super) fn is_whole(&self) -> bool {
+        self.is_done_marker() || (!self.is_broken && self.lexer.is_complete())
+    }
+
+    /// What the event is, as far as it was read.
+    pub(super) fn kind(&self, format: Format, reader: &Reader) -> EventKind {
+        let EventFacts { kind, error, .. } = reader.event;
+        if error {
+            return EventKind::Error;
+        }
+        kind.max(EventKind::of(format, self.name.bytes()))
+    }
+
+    /// The failure that the event reports, `block` being all of its lines.
+    pub(super) fn fault(&self, block: &[u8]) -> UpstreamFault {
+        classify_body(&data_of(block))
+    }
+}
+
+/// The data lines of a block, joined.
+fn data_of(block: &[u8]) -> Vec<u8> {
+    let mut data = Vec::with_capacity(block.len());
+    let (mut framer, mut rest) = (Framer::new(), block);
+    while let Some(token) = framer.next(&mut rest) {
+        match token {
+            Token::DataLine if !data.is_empty() => data.push(b'\n'),
+            Token::Data(piece) => data.extend_from_slice(piece),
+            _ => {}
+        }
+    }
+    data
+}
+
+/// The first bytes of a text that comes in pieces.
+#[derive(Clone, Copy, Debug)]
+struct Prefix<const N: usize> {
+    bytes: [u8; N],
+    len: usize,
+}
+
+impl<const N: usize> Default for Prefix<N> {
+    fn default() -> Self {
+        Self {
+            bytes: [0; N],
+            len: 0,
+        }
+    }
+}
+
+impl<const N: usize> Prefix<N> {
+    fn extend(&mut self, piece: &[u8]) {
+        let room = self.bytes.get_mut(self.len..).unwrap_or_default();
+        let taken = room.len().min(piece.len());
+        if let (Some(room), Some(piece)) = (room.get_mut(..taken), piece.get(..taken)) {
+            room.copy_from_slice(piece);
+            self.len += taken;
+        }
+    }
+
+    fn bytes(&self) -> &[u8] {
+        self.bytes.get(..self.len).unwrap_or_default()
+    }
+}

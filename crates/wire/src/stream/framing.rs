@@ -1,0 +1,212 @@
+//! Server-sent events as the WHATWG specification frames them ("9.2.6 Interpreting an event
+//! stream"): line ends LF, CR and CRLF, comments, a byte order mark, a missing space after
+//! the colon, chunks cut anywhere.
+//!
+//! Decides which bytes are data, name or the end of a block. What they mean is the scanner's.
+
+use memchr::memchr2;
+
+/// What the framer found next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Token<'a> {
+    /// A data line begins.
+    DataLine,
+    /// A piece of the value of the data line that began last.
+    Data(&'a [u8]),
+    /// An event line begins.
+    NameLine,
+    /// A piece of the value of the event line that began last.
+    Name(&'a [u8]),
+    /// A line ended, and nothing but comments came since the last block.
+    CommentEnd,
+    /// A block ended with its blank line.
+    BlockEnd,
+    /// The line feed of the CRLF whose carriage return ended the last chunk, and a block or
+    /// comment with it: it belongs to what went before.
+    LateLineFeed,
+}
+
+/// The field that a line is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Field {
+    Comment,
+    Data,
+    Event,
+    /// `id`, `retry`, or unknown.
+    Other,
+}
+
+const LONGEST_NAME: usize = b"event".len();
+
+/// Where in a line the framer stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    /// At the start of the stream, so many bytes of a byte order mark behind.
+    ByteOrderMark(usize),
+    LineStart,
+    /// In the field's name, so many bytes of it behind.
+    Name([u8; LONGEST_NAME], usize),
+    /// Right after the colon: one space is no part of the value.
+    AfterColon(Field),
+    Value(Field),
+}
+
+/// The framer of one stream.
+#[derive(Debug)]
+pub(super) struct Framer {
+    place: Place,
+    /// The last byte was a carriage return: a line feed now belongs to it.
+    after_return: bool,
+    /// A field other than a comment was met in this block.
+    has_fields: bool,
+}
+
+impl Framer {
+    pub(super) const fn new() -> Self {
+        Self {
+            place: Place::ByteOrderMark(0),
+            after_return: false,
+            has_fields: false,
+        }
+    }
+
+    /// Takes the next token off the front of `rest`; nothing when `rest` is used up.
+    pub(super) fn next<'a>(&mut self, rest: &mut &'a [u8]) -> Option<Token<'a>> {
+        loop {
+            let (&byte, after) = rest.split_first()?;
+            if std::mem::take(&mut self.after_return) && byte == b'\n' {
+                *rest = after;
+                if !self.has_fields {
+                    return Some(Token::LateLineFeed);
+                }
+                continue;
+            }
+            let found = match self.place {
+                Place::ByteOrderMark(read) => self.byte_order_mark(read, rest),
+                Place::LineStart => self.line_start(rest),
+                Place::Name(name, len) => self.name(name, len, rest),
+                Place::AfterColon(field) => {
+                    if byte == b' ' {
+                        *rest = after;
+                    }
+                    self.place = Place::Value(field);
+                    None
+                }
+                Place::Value(field) => self.value(field, rest),
+            };
+            if found.is_some() {
+                return found;
+            }
+        }
+    }
+
+    fn byte_order_mark<'a>(&mut self, read: usize, rest: &mut &'a [u8]) -> Option<Token<'a>> {
+        const MARK: &[u8] = b"\xef\xbb\xbf";
+        match (MARK.get(read), rest.split_first()) {
+            (Some(mark), Some((byte, after))) if mark == byte => {
+                *rest = after;
+                self.place = Place::ByteOrderMark(read + 1);
+            }
+            // Half a mark is the start of a field without a meaning.
+            (Some(_), _) if read > 0 => self.begin_value(Field::Other),
+            _ => self.place = Place::LineStart,
+        }
+        None
+    }
+
+    fn line_start<'a>(&mut self, rest: &mut &'a [u8]) -> Option<Token<'a>> {
+        if let Some(value) = rest.strip_prefix(b"data:") {
+            *rest = value;
+            return self.begin_field(Field::Data);
+        }
+        match rest.first()? {
+            b'\n' | b'\r' => {
+                self.line_end(rest);
+                self.has_fields = false;
+                Some(Token::BlockEnd)
+            }
+            _ => {
+                self.place = Place::Name([0; LONGEST_NAME], 0);
+                None
+            }
+        }
+    }
+
+    fn name<'a>(
+        &mut self,
+        mut name: [u8; LONGEST_NAME],
+        len: usize,
+        rest: &mut &'a [u8],
+    ) -> Option<Token<'a>> {
+        let (&byte, after) = rest.split_first()?;
+        let ends_line = matches!(byte, b'\n' | b'\r');
+        if byte == b':' || ends_line {
+            if !ends_line {
+                *rest = after;
+            }
+            let field = match name.get(..len) {
+                Some(b"") => Field::Comment,
+                Some(b"data") => Field::Data,
+                Some(b"event") => Field::Event,
+                _ => Field::Other,
+            };
+            return self.begin_field(field);
+        }
+        match name.get_mut(len) {
+            Some(place) => {
+                *place = byte;
+                *rest = after;
+                self.place = Place::Name(name, len + 1);
+            }
+            None => self.begin_value(Field::Other),
+        }
+        None
+    }
+
+    fn begin_field<'a>(&mut self, field: Field) -> Option<Token<'a>> {
+        self.begin_value(field);
+        self.place = Place::AfterColon(field);
+        match field {
+            Field::Data => Some(Token::DataLine),
+            Field::Event => Some(Token::NameLine),
+            Field::Comment | Field::Other => None,
+        }
+    }
+
+    fn begin_value(&mut self, field: Field) {
+        self.has_fields |= field != Field::Comment;
+        self.place = Place::Value(field);
+    }
+
+    fn value<'a>(&mut self, field: Field, rest: &mut &'a [u8]) -> Option<Token<'a>> {
+        let end = memchr2(b'\n', b'\r', rest).unwrap_or(rest.len());
+        let (value, after) = rest.split_at_checked(end)?;
+        *rest = after;
+        if value.is_empty() {
+            self.line_end(rest);
+            let comment = field == Field::Comment && !self.has_fields;
+            return comment.then_some(Token::CommentEnd);
+        }
+        match field {
+            Field::Data => Some(Token::Data(value)),
+            Field::Event => Some(Token::Name(value)),
+            Field::Comment | Field::Other => None,
+        }
+    }
+
+    /// Takes the line end at the front of `rest`, as much of it as is there.
+    fn line_end(&mut self, rest: &mut &[u8]) {
+        self.place = Place::LineStart;
+        *rest = match rest {
+            [b'\r', b'\n', after @ ..] | [b'\n', after @ ..] => after,
+            [b'\r', after @ ..] => {
+                self.after_return = after.is_empty();
+                after
+            }
+            _ => rest,
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests;
