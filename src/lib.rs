@@ -1,1 +1,2 @@
 //! Tollgate.
+pub mod config;

@@ -1,6 +1,6 @@
 //! A fault in a configuration and the key path where it stands.
 
-use std::fmt;
+use std::{fmt, str::FromStr};
 
 /// One step of a [`KeyPath`].
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -62,6 +62,47 @@ impl KeyPath {
             path: self.clone(),
             message: message.into(),
         }
+    }
+}
+
+/// A text that is no key path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("expected a key path such as server.listen[0].address")]
+pub struct KeyPathError;
+
+impl FromStr for KeyPath {
+    type Err = KeyPathError;
+
+    /// Reads what `Display` writes.
+    fn from_str(text: &str) -> Result<Self, KeyPathError> {
+        let mut path = Self::root();
+        let mut rest = text;
+        while !rest.is_empty() {
+            let segment;
+            (segment, rest) = if let Some(inside) = rest.strip_prefix('[') {
+                let (index, rest) = inside.split_once(']').ok_or(KeyPathError)?;
+                let index = index.parse().map_err(|_| KeyPathError)?;
+                (Segment::Index(index), rest)
+            } else if let Some(inside) = rest.strip_prefix('"') {
+                let (key, rest) = inside.split_once('"').ok_or(KeyPathError)?;
+                (Segment::Key(key.to_owned()), rest)
+            } else {
+                let end = rest.find(['.', '[']).unwrap_or(rest.len());
+                let (key, rest) = rest.split_at_checked(end).ok_or(KeyPathError)?;
+                (Segment::Key(key.to_owned()), rest)
+            };
+            if segment == Segment::Key(String::new()) {
+                return Err(KeyPathError);
+            }
+            path.0.push(segment);
+            rest = match rest.strip_prefix('.') {
+                Some("") => return Err(KeyPathError),
+                Some(rest) => rest,
+                None if rest.is_empty() || rest.starts_with('[') => rest,
+                None => return Err(KeyPathError),
+            };
+        }
+        Ok(path)
     }
 }
 
@@ -135,6 +176,24 @@ mod tests {
             fault.to_string(),
             r#"models."gamma-4.5".deployments[0].provider: no such provider"#
         );
+    }
+
+    #[test]
+    fn a_path_is_read_as_it_is_written() {
+        for text in [
+            "",
+            "a",
+            "a.b",
+            "a[0]",
+            "a[0][12].b",
+            r#"models."gamma-4.5".family"#,
+        ] {
+            let path: KeyPath = text.parse().unwrap();
+            assert_eq!(path.to_string(), text);
+        }
+        for text in [".", "a.", ".a", "a..b", "a[", "a[x]", "a[0]b", "\"a"] {
+            assert!(text.parse::<KeyPath>().is_err(), "{text}");
+        }
     }
 
     #[test]

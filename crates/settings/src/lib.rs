@@ -10,7 +10,7 @@ mod name;
 mod secret;
 mod units;
 
-pub use fault::{Fault, KeyPath, Segment};
+pub use fault::{Fault, KeyPath, KeyPathError, Segment};
 pub use name::{did_you_mean, unknown_name};
 pub use secret::{Environment, ProcessEnvironment, Secret, SecretError, SecretSource};
 pub use units::{ByteSize, Duration, TokenCount, UnitError};

@@ -71,37 +71,30 @@ pub trait Environment {
     /// The environment variable `name`, where set.
     fn variable(&self, name: &str) -> Option<String>;
 
-    /// The text of a small file. Relative paths are the caller's to resolve.
+    /// The text of a file of at most `max_bytes`. Relative paths are the caller's to resolve.
     ///
     /// # Errors
-    /// Whatever the system says; a file of more than 64 KiB is refused.
-    fn read(&self, path: &Path) -> io::Result<String>;
+    /// Whatever the system says; a longer file is refused, and so is one that is not UTF-8.
+    fn read(&self, path: &Path, max_bytes: u64) -> io::Result<String>;
 }
 
 /// The environment and the file system of this process.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ProcessEnvironment;
 
-impl ProcessEnvironment {
-    const MAX_FILE_BYTES: u64 = 64 * 1024;
-}
-
 impl Environment for ProcessEnvironment {
     fn variable(&self, name: &str) -> Option<String> {
         std::env::var(name).ok()
     }
 
-    fn read(&self, path: &Path) -> io::Result<String> {
+    fn read(&self, path: &Path, max_bytes: u64) -> io::Result<String> {
         use io::Read;
         let mut text = String::new();
-        let file = std::fs::File::open(path)?;
-        let limit = Self::MAX_FILE_BYTES.saturating_add(1);
-        let read = file.take(limit).read_to_string(&mut text)?;
-        if u64::try_from(read).unwrap_or(u64::MAX) > Self::MAX_FILE_BYTES {
-            return Err(io::Error::new(
-                io::ErrorKind::FileTooLarge,
-                "more than 64 KiB",
-            ));
+        let file = std::fs::File::open(path)?.take(max_bytes.saturating_add(1));
+        let read = io::BufReader::new(file).read_to_string(&mut text)?;
+        if u64::try_from(read).unwrap_or(u64::MAX) > max_bytes {
+            let message = format!("it is longer than {max_bytes} bytes");
+            return Err(io::Error::new(io::ErrorKind::FileTooLarge, message));
         }
         Ok(text)
     }
@@ -118,6 +111,9 @@ pub enum SecretSource {
 }
 
 impl SecretSource {
+    /// No secret that a provider or an operator uses is longer.
+    const MAX_FILE_BYTES: u64 = 64 * 1024;
+
     /// Reads `env:NAME` or `file:PATH`.
     ///
     /// # Errors
@@ -146,7 +142,7 @@ impl SecretSource {
             Self::File(path) => {
                 let path = folder.join(path);
                 environment
-                    .read(&path)
+                    .read(&path, Self::MAX_FILE_BYTES)
                     .map_err(|cause| SecretError::Unreadable {
                         path: path.display().to_string(),
                         cause: cause.to_string(),
@@ -248,7 +244,7 @@ mod tests {
             ("file:absent", "absent cannot be read"),
             ("file:empty", "file:empty is empty"),
             ("file:lines", "control character"),
-            ("file:huge", "more than 64 KiB"),
+            ("file:huge", "longer than 65536 bytes"),
         ] {
             let fault = SecretSource::parse(text)
                 .unwrap()

@@ -1,0 +1,320 @@
+//! The configuration: one YAML file in, one checked [`Config`] out, or every fault in it
+//! at once with file, line and column.
+//!
+//! The way: files to one tree with positions (`files`, `yaml`, `tree`), its shape against
+//! the JSON Schema that the types give (`check`, `schema`), then the types themselves
+//! (`sections`, `plans`, `filters`, and the sections that other crates own), then the
+//! rules that cross sections. What a section means is left to those who own it.
+
+mod check;
+mod faults;
+mod files;
+mod filters;
+mod plans;
+mod schema;
+mod sections;
+mod tree;
+mod yaml;
+
+pub use faults::{Faults, Located};
+pub use files::Override;
+pub use filters::FilterEntry;
+pub use plans::{ALL_GROUPS, Decimal, PlanLimits, PlanSettings, Price, Support};
+pub use schema::{schema, schema_text};
+pub use sections::{
+    AccessLog, AdminSettings, AnswerModel, LimitSettings, ListenAddress, ListenSettings, LogLevel,
+    LogSettings, ServerSettings, ShutdownSettings, StoreSettings, TlsSettings,
+};
+pub use tree::Position;
+
+use indexmap::IndexMap;
+use schemars::JsonSchema;
+use sections::KeysSettings;
+use serde::Deserialize;
+use std::path::{Path, PathBuf};
+use tollgate_routing::{
+    Catalog, CatalogSettings,
+    settings::{AutoSettings, FamilySettings, ModelSettings, ProviderSettings},
+};
+use tollgate_settings::{Environment, Fault, KeyPath, ProcessEnvironment, Secret, unknown_name};
+use tree::{Node, Part};
+
+/// The whole file.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+#[derive(Default)]
+struct Settings {
+    /// A file that this one builds on, or several, relative to this one. Mappings are
+    /// merged key by key; anything else given here replaces what the other file gives.
+    #[expect(dead_code, reason = "taken out of the tree before this type is read")]
+    include: Option<Include>,
+    /// Where callers are served and what they may send.
+    server: ServerSettings,
+    /// The operator's own listener: metrics and health.
+    admin: AdminSettings,
+    /// Where keys and usage are kept.
+    store: StoreSettings,
+    /// How API keys are kept.
+    keys: KeysSettings,
+    /// What is written to the log.
+    log: LogSettings,
+    /// The services that answer, by name.
+    providers: IndexMap<String, ProviderSettings>,
+    /// Families of models, by name.
+    families: IndexMap<String, FamilySettings>,
+    /// Models, by identifier.
+    models: IndexMap<String, ModelSettings>,
+    /// Further names of models, each with the model that it stands for.
+    aliases: IndexMap<String, String>,
+    /// What the model name `auto` chooses from. Default: `auto` is no model.
+    auto: Option<AutoSettings>,
+    /// The model of a request that names none. Default: such a request is refused.
+    default_model: Option<String>,
+    /// What the `model` field of a passed-through answer says.
+    answer_model: AnswerModel,
+    /// Token packages, by name.
+    plans: IndexMap<String, PlanSettings>,
+    /// The filters that a request passes, in order. Default: all, in the usual order.
+    filters: Option<Vec<filters::FilterSettings>>,
+}
+
+/// One file name or several.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(untagged)]
+#[expect(dead_code, reason = "the shape alone matters")]
+enum Include {
+    /// One file.
+    One(String),
+    /// Several; a later one lies over an earlier one.
+    Several(Vec<String>),
+}
+
+/// A configuration in which everything was checked that can be checked without running.
+#[derive(Debug)]
+pub struct Config {
+    /// Where callers are served and what they may send.
+    pub server: ServerSettings,
+    /// The operator's own listener.
+    pub admin: AdminSettings,
+    /// Where keys and usage are kept; the path is taken from the file's folder.
+    pub store: StoreSettings,
+    /// The secret under which API keys are hashed.
+    pub pepper: Secret,
+    /// What is written to the log.
+    pub log: LogSettings,
+    /// Who answers.
+    pub catalog: Catalog,
+    /// The model of a request that names none.
+    pub default_model: Option<String>,
+    /// What the `model` field of a passed-through answer says.
+    pub answer_model: AnswerModel,
+    /// Token packages, in the order of the file.
+    pub plans: IndexMap<String, PlanSettings>,
+    /// The filters in order; their settings are theirs to read.
+    pub filters: Vec<FilterEntry>,
+    /// Where everything stands, for faults that show later.
+    tree: Node,
+}
+
+impl Config {
+    /// Gives faults their places: those that a filter finds in its settings, for one.
+    pub fn locate(&self, faults: impl IntoIterator<Item = Fault>) -> Faults {
+        let mut located = Faults::default();
+        located.extend(
+            faults
+                .into_iter()
+                .map(|fault| locate(&self.tree, fault, Part::Value)),
+        );
+        located
+    }
+}
+
+/// Loads the configuration in `path` with the environment and files of this process.
+///
+/// # Errors
+/// Every fault there is, as far as the file can be read.
+pub fn load(path: &Path) -> Result<Config, Faults> {
+    Loader::new(&ProcessEnvironment).load(path)
+}
+
+/// Loads configurations with an environment and overrides of one's own.
+pub struct Loader<'a> {
+    environment: &'a dyn Environment,
+    overrides: Vec<Override>,
+}
+
+impl<'a> Loader<'a> {
+    /// Files and variables come from `environment`.
+    pub const fn new(environment: &'a dyn Environment) -> Self {
+        Self {
+            environment,
+            overrides: Vec::new(),
+        }
+    }
+
+    /// Puts `value` at `path` (`providers.sim.address`), whatever the file says there.
+    #[must_use]
+    pub fn with(mut self, path: KeyPath, value: impl Into<serde_json::Value>) -> Self {
+        self.overrides.push(Override {
+            path,
+            value: value.into(),
+        });
+        self
+    }
+
+    /// Loads the configuration in `path`. Relative paths in it are taken from its folder.
+    ///
+    /// # Errors
+    /// Every fault there is, as far as the file can be read.
+    pub fn load(&self, path: &Path) -> Result<Config, Faults> {
+        self.build(files::read(path, self.environment)?, path)
+    }
+
+    /// Takes `text` for the file `path`.
+    ///
+    /// # Errors
+    /// As [`Loader::load`].
+    pub fn parse(&self, text: &str, path: &Path) -> Result<Config, Faults> {
+        self.build(files::read_text(text, path, self.environment)?, path)
+    }
+
+    fn build(&self, mut tree: Node, path: &Path) -> Result<Config, Faults> {
+        files::apply(&mut tree, &self.overrides)?;
+        let value = tree.to_value();
+        let mut faults = Faults::default();
+        let shape = check::faults(&value);
+        faults.extend(
+            shape
+                .into_iter()
+                .map(|(part, fault)| locate(&tree, fault, part)),
+        );
+        // What has the wrong shape cannot be read further.
+        faults.none()?;
+        let settings = read_types(&value).map_err(|fault| {
+            let mut faults = Faults::default();
+            faults.push(locate(&tree, fault, Part::Value));
+            faults
+        })?;
+        let folder = path.parent().unwrap_or(Path::new(""));
+        self.check(settings, folder, tree)
+    }
+
+    /// The rules that the types alone do not give.
+    fn check(&self, settings: Settings, folder: &Path, tree: Node) -> Result<Config, Faults> {
+        let mut faults = Vec::new();
+        let pepper_path = KeyPath::root().key("keys").key("pepper");
+        let pepper = settings
+            .keys
+            .pepper
+            .resolve(self.environment, folder)
+            .map_err(|cause| faults.push(pepper_path.fault(cause.to_string())))
+            .ok();
+        let catalog = CatalogSettings {
+            providers: settings.providers,
+            families: settings.families,
+            models: settings.models,
+            aliases: settings.aliases,
+            auto: settings.auto,
+        };
+        let catalog = Catalog::build(&catalog, self.environment, folder)
+            .map_err(|found| faults.extend(found))
+            .ok();
+        if let Some(catalog) = &catalog {
+            faults.extend(plans::check(&settings.plans, catalog));
+            faults.extend(check_default_model(
+                settings.default_model.as_deref(),
+                catalog,
+            ));
+        }
+        faults.extend(check_server(&settings.server, &settings.admin));
+        let filters = settings.filters.map_or_else(filters::default_list, |list| {
+            let (filters, found) = filters::build(list);
+            faults.extend(found);
+            filters
+        });
+        let (Some(pepper), Some(catalog), true) = (pepper, catalog, faults.is_empty()) else {
+            let mut located = Faults::default();
+            located.extend(
+                faults
+                    .into_iter()
+                    .map(|fault| locate(&tree, fault, Part::Value)),
+            );
+            return Err(located);
+        };
+        Ok(Config {
+            server: settings.server.with_paths_from(folder),
+            admin: settings.admin,
+            store: StoreSettings {
+                path: from(folder, settings.store.path),
+            },
+            pepper,
+            log: settings.log,
+            catalog,
+            default_model: settings.default_model,
+            answer_model: settings.answer_model,
+            plans: settings.plans,
+            filters,
+            tree,
+        })
+    }
+}
+
+fn locate(tree: &Node, fault: Fault, part: Part) -> Located {
+    Located {
+        position: tree.locate(&fault.path, part).clone(),
+        fault,
+    }
+}
+
+fn from(folder: &Path, path: PathBuf) -> PathBuf {
+    folder.join(path)
+}
+
+/// Reads what has the right shape already; what a pattern cannot say is found here.
+fn read_types(value: &serde_json::Value) -> Result<Settings, Fault> {
+    serde_path_to_error::deserialize(value).map_err(|fault| {
+        use serde_path_to_error::Segment as Step;
+        let path = fault
+            .path()
+            .iter()
+            .fold(KeyPath::root(), |path, step| match step {
+                Step::Seq { index } => path.index(*index),
+                Step::Map { key } => path.key(key),
+                Step::Enum { .. } | Step::Unknown => path,
+            });
+        path.fault(fault.inner().to_string())
+    })
+}
+
+fn check_default_model(name: Option<&str>, catalog: &Catalog) -> Option<Fault> {
+    let name = name?;
+    if catalog.resolve(name).is_some() {
+        return None;
+    }
+    let known = catalog.models().iter().map(|model| &*model.id);
+    let path = KeyPath::root().key("default_model");
+    Some(path.fault(unknown_name("model", name, known)))
+}
+
+fn check_server(server: &ServerSettings, admin: &AdminSettings) -> Vec<Fault> {
+    let section = KeyPath::root().key("server");
+    let mut faults = Vec::new();
+    let mut seen = vec![admin.listen];
+    for (place, listen) in server.listen.iter().enumerate() {
+        // Port 0 is another port each time.
+        if listen.address.get().port() != 0 && seen.contains(&listen.address) {
+            let path = section.key("listen").index(place).key("address");
+            faults.push(path.fault(format!("something else listens on {} too", listen.address)));
+        }
+        seen.push(listen.address);
+    }
+    let limits = &server.limits;
+    if limits.bodies_in_memory < limits.body_bytes {
+        let path = section.key("limits").key("bodies_in_memory");
+        faults.push(path.fault(format!(
+            "{} is less than one body may have ({})",
+            limits.bodies_in_memory, limits.body_bytes
+        )));
+    }
+    faults
+}

@@ -1,0 +1,354 @@
+//! The sections of the configuration that the program itself owns, as they stand in the
+//! file: where it listens, what it allows, where it keeps things.
+//!
+//! The comments here are the reference: the JSON Schema and the operator's page are made
+//! from them.
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Deserializer, Serialize, de};
+use std::{
+    borrow::Cow,
+    fmt,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+};
+use tollgate_settings::{ByteSize, Duration, Environment, Secret, SecretError, SecretSource};
+
+/// Where callers are served and what they may send.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct ServerSettings {
+    /// The addresses on which callers are served.
+    #[schemars(length(min = 1))]
+    pub listen: Vec<ListenSettings>,
+    /// Threads that serve requests. Default: one for each core.
+    #[schemars(range(min = 1, max = 1024))]
+    pub threads: Option<u16>,
+    /// What a caller may send, and how long it may take.
+    pub limits: LimitSettings,
+    /// Unused connections to providers that are kept for the next request.
+    pub upstream_keepalive_pool: u32,
+    /// How the program ends.
+    pub shutdown: ShutdownSettings,
+}
+
+impl Default for ServerSettings {
+    fn default() -> Self {
+        Self {
+            listen: vec![ListenSettings {
+                address: ListenAddress(SocketAddr::from(([127, 0, 0, 1], 8080))),
+                tls: None,
+                http2: true,
+            }],
+            threads: None,
+            limits: LimitSettings::default(),
+            upstream_keepalive_pool: 512,
+            shutdown: ShutdownSettings::default(),
+        }
+    }
+}
+
+/// One address on which callers are served.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ListenSettings {
+    /// IP address and port; `0.0.0.0` and `[::]` mean every interface.
+    pub address: ListenAddress,
+    /// Serve TLS. Default: cleartext.
+    pub tls: Option<TlsSettings>,
+    /// Whether HTTP/2 is served besides HTTP/1.1: by ALPN with TLS, with prior knowledge
+    /// without.
+    #[serde(default = "yes")]
+    pub http2: bool,
+}
+
+const fn yes() -> bool {
+    true
+}
+
+/// The certificate of a listener.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TlsSettings {
+    /// PEM file with the certificate and its chain.
+    pub certificate: PathBuf,
+    /// PEM file with the private key.
+    pub key: PathBuf,
+}
+
+/// What a caller may send, and how long it may take.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct LimitSettings {
+    /// The head of a request: request line and headers. Over it: 431.
+    pub head_bytes: ByteSize,
+    /// The body of one request. Over it: 413.
+    pub body_bytes: ByteSize,
+    /// The bodies of all requests in memory at one time. Over it: 503.
+    pub bodies_in_memory: ByteSize,
+    /// How long the whole head may take to arrive.
+    pub header_timeout: Duration,
+    /// How long the whole body may take to arrive. Over it: 408.
+    pub body_timeout: Duration,
+    /// How long a caller's unused connection is kept.
+    pub keepalive_timeout: Duration,
+    /// How long a caller may take to accept one write of an answer.
+    pub downstream_write_timeout: Duration,
+    /// Bytes a second that a caller must accept of an answer. Default: the time-out alone.
+    pub min_send_rate: Option<ByteSize>,
+}
+
+impl Default for LimitSettings {
+    fn default() -> Self {
+        Self {
+            head_bytes: ByteSize::new(64 << 10),
+            body_bytes: ByteSize::new(32 << 20),
+            bodies_in_memory: ByteSize::new(1 << 30),
+            header_timeout: Duration::from_secs(10),
+            body_timeout: Duration::from_secs(60),
+            keepalive_timeout: Duration::from_secs(75),
+            downstream_write_timeout: Duration::from_secs(60),
+            min_send_rate: None,
+        }
+    }
+}
+
+/// How the program ends.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct ShutdownSettings {
+    /// How long requests in flight may take to end before they are cut.
+    pub grace: Duration,
+}
+
+impl Default for ShutdownSettings {
+    fn default() -> Self {
+        Self {
+            // Streams of reasoning models run for minutes.
+            grace: Duration::from_secs(600),
+        }
+    }
+}
+
+/// The operator's own listener: metrics and health.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct AdminSettings {
+    /// IP address and port. It asks for no key: keep it where callers cannot reach it.
+    pub listen: ListenAddress,
+}
+
+impl Default for AdminSettings {
+    fn default() -> Self {
+        Self {
+            listen: ListenAddress(SocketAddr::from(([127, 0, 0, 1], 9080))),
+        }
+    }
+}
+
+/// Where keys and usage are kept.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct StoreSettings {
+    /// The database file; it is made where there is none.
+    pub path: PathBuf,
+}
+
+impl Default for StoreSettings {
+    fn default() -> Self {
+        Self {
+            path: "tollgate.db".into(),
+        }
+    }
+}
+
+/// How API keys are kept.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct KeysSettings {
+    /// The secret under which API keys are hashed. With another one, every key that was
+    /// made is unknown. `literal:TEXT` is accepted too, for demonstrations.
+    pub pepper: PepperSource,
+}
+
+impl Default for KeysSettings {
+    fn default() -> Self {
+        let variable = "TOLLGATE_PEPPER".to_owned();
+        Self {
+            pepper: PepperSource::Source(SecretSource::Env(variable)),
+        }
+    }
+}
+
+/// What is written to the log.
+#[derive(Clone, Debug, PartialEq, Eq, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct LogSettings {
+    /// Where one JSON line for each request goes.
+    pub access: AccessLog,
+    /// The least severity that is logged; `RUST_LOG` overrides it.
+    pub level: LogLevel,
+}
+
+/// Where the access log goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum AccessLog {
+    /// To the standard output.
+    #[default]
+    Stdout,
+    /// To the standard error, where other log lines go.
+    Stderr,
+    /// Nowhere.
+    None,
+}
+
+/// How severe an event is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[expect(missing_docs, reason = "the usual names")]
+pub enum LogLevel {
+    Error,
+    Warn,
+    #[default]
+    Info,
+    Debug,
+    Trace,
+}
+
+/// What the `model` field of a passed-through answer says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum AnswerModel {
+    /// What the provider wrote; the body stays as it came.
+    #[default]
+    Upstream,
+    /// The name that the caller asked for.
+    Requested,
+}
+
+/// An IP address and a port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[serde(transparent)]
+pub struct ListenAddress(SocketAddr);
+
+impl ListenAddress {
+    const EXPECTED: &'static str =
+        "an IP address and a port such as 127.0.0.1:8080, 0.0.0.0:443 or [::]:8080";
+
+    /// The address as the standard library has it.
+    pub const fn get(self) -> SocketAddr {
+        self.0
+    }
+}
+
+impl From<SocketAddr> for ListenAddress {
+    fn from(address: SocketAddr) -> Self {
+        Self(address)
+    }
+}
+
+impl fmt::Display for ListenAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl<'de> Deserialize<'de> for ListenAddress {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = Cow::<'_, str>::deserialize(deserializer)?;
+        let address = text
+            .parse()
+            .map_err(|_| de::Error::custom(format_args!("expected {}", Self::EXPECTED)))?;
+        Ok(Self(address))
+    }
+}
+
+impl JsonSchema for ListenAddress {
+    fn schema_name() -> Cow<'static, str> {
+        "ListenAddress".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "title": "address",
+            "description": "An IP address and a port.",
+            "type": "string",
+            "pattern": r"^([0-9]{1,3}(\.[0-9]{1,3}){3}|\[[0-9A-Fa-f:.]+\]):[0-9]{1,5}$",
+            "x-expected": Self::EXPECTED,
+        })
+    }
+}
+
+/// Where the pepper is to be had, or for demonstrations the pepper itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PepperSource {
+    /// Outside of the file.
+    Source(SecretSource),
+    /// In the file, for everybody to read.
+    Literal(Secret),
+}
+
+impl PepperSource {
+    const LITERAL: &'static str = "literal:";
+
+    pub(super) fn resolve(
+        &self,
+        environment: &dyn Environment,
+        folder: &Path,
+    ) -> Result<Secret, SecretError> {
+        match self {
+            Self::Source(source) => source.resolve(environment, folder),
+            Self::Literal(secret) => Ok(secret.clone()),
+        }
+    }
+}
+
+impl Serialize for PepperSource {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Source(source) => source.serialize(serializer),
+            Self::Literal(secret) => secret.serialize(serializer),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for PepperSource {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = Cow::<'_, str>::deserialize(deserializer)?;
+        match text.strip_prefix(Self::LITERAL) {
+            Some(literal) if !literal.is_empty() => Ok(Self::Literal(Secret::new(literal))),
+            _ => SecretSource::parse(&text)
+                .map(Self::Source)
+                .map_err(de::Error::custom),
+        }
+    }
+}
+
+impl JsonSchema for PepperSource {
+    fn schema_name() -> Cow<'static, str> {
+        "PepperSource".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "title": "secret",
+            "description": "Where a secret is to be had: env:NAME or file:PATH; for demonstrations also literal:TEXT.",
+            "type": "string",
+            "pattern": "^(env|file|literal):.+$",
+            "writeOnly": true,
+            "x-expected": "env:NAME or file:PATH, so that the secret itself does not stand in this file",
+        })
+    }
+}
+
+impl ServerSettings {
+    /// Relative paths are taken from `folder`.
+    pub(super) fn with_paths_from(mut self, folder: &Path) -> Self {
+        for tls in self.listen.iter_mut().filter_map(|it| it.tls.as_mut()) {
+            tls.certificate = folder.join(&tls.certificate);
+            tls.key = folder.join(&tls.key);
+        }
+        self
+    }
+}
