@@ -1,0 +1,274 @@
+//! The load client: closed-loop connections that send prebuilt requests and check answers.
+//!
+//! It shares its core with the provider, so it does as little as it can per answer: one write,
+//! as many reads as the kernel makes of it, one scan of the framing. Counters are read from
+//! outside while the load runs, so that a window of measurement needs no start or stop of its
+//! own. One wrong answer ends the load: a proxy that fails quickly must not look fast.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, timeout};
+
+use crate::failure::{Failure, Result};
+use crate::response::{Answer, ResponseReader};
+use crate::workload::{Expected, Workload};
+
+/// Longest wait for one answer to begin, go on, or be taken in.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Read buffer of a connection that moves data.
+const READ_BUFFER: usize = 64 * 1024;
+
+/// Who is asked, and how.
+#[derive(Debug, Clone)]
+pub(crate) struct Target {
+    /// Where to connect.
+    pub(crate) address: SocketAddr,
+    /// Bearer token, for a gateway that wants one.
+    pub(crate) credential: Option<String>,
+}
+
+/// Running totals over all connections of a load.
+#[derive(Debug, Default)]
+struct Counters {
+    answers: AtomicU64,
+    events: AtomicU64,
+    http_chunks: AtomicU64,
+    recording: AtomicBool,
+    stopped: AtomicBool,
+}
+
+/// Totals at one moment.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Totals {
+    /// Complete, right answers.
+    pub(crate) answers: u64,
+    /// Server-sent events, wherever they stood in chunks.
+    pub(crate) events: u64,
+    /// HTTP chunks; fewer than events when a proxy joins them.
+    pub(crate) http_chunks: u64,
+}
+
+impl Totals {
+    /// What has come in since an earlier look.
+    pub(crate) fn since(&self, earlier: &Self) -> Self {
+        Self {
+            answers: self.answers.saturating_sub(earlier.answers),
+            events: self.events.saturating_sub(earlier.events),
+            http_chunks: self.http_chunks.saturating_sub(earlier.http_chunks),
+        }
+    }
+}
+
+/// Connections under way. Dropping it ends them.
+#[derive(Debug)]
+pub(crate) struct Load {
+    counters: Arc<Counters>,
+    connections: JoinSet<Result<Vec<f64>>>,
+}
+
+impl Load {
+    /// Opens the workload's connections, or `connections` of them, and begins to ask.
+    pub(crate) fn start(target: &Target, workload: &Workload, connections: usize) -> Self {
+        let counters = Arc::new(Counters::default());
+        let request: Arc<[u8]> = workload.request(target.credential.as_deref()).into();
+        let mut tasks = JoinSet::new();
+        for _ in 0..connections {
+            let connection = Connection {
+                address: target.address,
+                request: Arc::clone(&request),
+                expected: workload.answer,
+                counters: Arc::clone(&counters),
+            };
+            tasks.spawn(connection.ask_until_stopped());
+        }
+        Self {
+            counters,
+            connections: tasks,
+        }
+    }
+
+    /// The totals so far.
+    pub(crate) fn totals(&self) -> Totals {
+        Totals {
+            answers: self.counters.answers.load(Relaxed),
+            events: self.counters.events.load(Relaxed),
+            http_chunks: self.counters.http_chunks.load(Relaxed),
+        }
+    }
+
+    /// From now on, latencies are kept.
+    pub(crate) fn record_latencies(&self) {
+        self.counters.recording.store(true, Relaxed);
+    }
+
+    /// Waits until `events` events have come in.
+    pub(crate) async fn until_events(&mut self, events: u64) -> Result<()> {
+        let begun = Instant::now();
+        while self.totals().events < events {
+            if let Some(ended) = self.connections.try_join_next() {
+                flatten(ended)?;
+            }
+            if begun.elapsed() > PATIENCE {
+                let what = format!("{} of {events} streams to begin", self.totals().events);
+                return Err(Failure::TooSlow {
+                    what,
+                    limit: PATIENCE,
+                });
+            }
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+        Ok(())
+    }
+
+    /// Lets requests in flight end and hands out the latencies in microseconds, ascending.
+    ///
+    /// # Errors
+    /// The first wrong answer or broken connection of the whole load.
+    pub(crate) async fn finish(mut self) -> Result<Vec<f64>> {
+        self.counters.stopped.store(true, Relaxed);
+        let mut latencies = Vec::new();
+        while let Some(ended) = self.connections.join_next().await {
+            latencies.append(&mut flatten(ended)?);
+        }
+        latencies.sort_by(f64::total_cmp);
+        Ok(latencies)
+    }
+}
+
+fn flatten<T>(ended: std::result::Result<Result<T>, tokio::task::JoinError>) -> Result<T> {
+    ended.map_err(|fault| Failure::WrongAnswer(format!("a connection's task failed: {fault}")))?
+}
+
+/// Asks once and returns the answer with its body, checked.
+pub(crate) async fn ask_once(target: &Target, workload: &Workload) -> Result<Vec<u8>> {
+    let mut stream = connect(target.address).await?;
+    let request = workload.request(target.credential.as_deref());
+    let mut reader = reader_for(&workload.answer);
+    let mut buffer = vec![0; READ_BUFFER];
+    let mut body = Vec::new();
+    bounded("the request to be taken", stream.write_all(&request)).await?;
+    while !reader.is_done() {
+        let piece = read_some(&mut stream, &mut buffer).await?;
+        reader.feed(piece, |bytes| body.extend_from_slice(bytes))?;
+    }
+    check(reader.answer(), &workload.answer)
+        .map_err(|fault| with_body(&fault, &body))
+        .map(|()| body)
+}
+
+fn with_body(fault: &Failure, body: &[u8]) -> Failure {
+    let shown = String::from_utf8_lossy(body.get(..body.len().min(300)).unwrap_or_default());
+    Failure::WrongAnswer(format!("{fault}: {shown}"))
+}
+
+struct Connection {
+    address: SocketAddr,
+    request: Arc<[u8]>,
+    expected: Expected,
+    counters: Arc<Counters>,
+}
+
+impl Connection {
+    async fn ask_until_stopped(self) -> Result<Vec<f64>> {
+        let mut stream = connect(self.address).await?;
+        let mut reader = reader_for(&self.expected);
+        let mut buffer = vec![0; READ_BUFFER];
+        let mut latencies = Vec::new();
+        while !self.counters.stopped.load(Relaxed) {
+            let begun = Instant::now();
+            reader.reset();
+            bounded("the request to be taken", stream.write_all(&self.request)).await?;
+            while !reader.is_done() {
+                let before = *reader.answer();
+                let piece = read_some(&mut stream, &mut buffer).await?;
+                reader.feed(piece, |_| {})?;
+                self.count(&before, reader.answer());
+                if self.is_cut_short() {
+                    return Ok(latencies);
+                }
+            }
+            check(reader.answer(), &self.expected)?;
+            self.counters.answers.fetch_add(1, Relaxed);
+            if self.counters.recording.load(Relaxed) {
+                latencies.push(begun.elapsed().as_secs_f64() * 1e6);
+            }
+        }
+        Ok(latencies)
+    }
+
+    fn count(&self, before: &Answer, now: &Answer) {
+        if matches!(self.expected, Expected::Stream { .. }) {
+            self.counters
+                .events
+                .fetch_add(now.events - before.events, Relaxed);
+            self.counters
+                .http_chunks
+                .fetch_add(now.http_chunks - before.http_chunks, Relaxed);
+        }
+    }
+
+    /// Streams are long: nobody waits for their end once the load is stopped.
+    fn is_cut_short(&self) -> bool {
+        matches!(self.expected, Expected::Stream { .. }) && self.counters.stopped.load(Relaxed)
+    }
+}
+
+fn reader_for(expected: &Expected) -> ResponseReader {
+    match expected {
+        Expected::Whole { .. } => ResponseReader::default(),
+        Expected::Stream { .. } => ResponseReader::counting_events(),
+    }
+}
+
+async fn connect(address: SocketAddr) -> Result<TcpStream> {
+    let stream = bounded("a connection", TcpStream::connect(address)).await?;
+    stream
+        .set_nodelay(true)
+        .map_err(|source| Failure::io("set TCP_NODELAY", source))?;
+    Ok(stream)
+}
+
+async fn read_some<'a>(stream: &mut TcpStream, buffer: &'a mut [u8]) -> Result<&'a [u8]> {
+    let read = bounded("the answer", stream.read(buffer)).await?;
+    match buffer.get(..read) {
+        Some(piece) if !piece.is_empty() => Ok(piece),
+        _ => Err(Failure::WrongAnswer(
+            "the connection was closed inside an answer".to_owned(),
+        )),
+    }
+}
+
+async fn bounded<T>(what: &str, step: impl Future<Output = std::io::Result<T>>) -> Result<T> {
+    timeout(PATIENCE, step)
+        .await
+        .map_err(|_| Failure::TooSlow {
+            what: what.to_owned(),
+            limit: PATIENCE,
+        })?
+        .map_err(|source| Failure::io(format!("wait for {what}"), source))
+}
+
+fn check(answer: &Answer, expected: &Expected) -> Result<()> {
+    if answer.status != 200 {
+        return Err(Failure::WrongAnswer(format!("status {}", answer.status)));
+    }
+    match *expected {
+        // A gateway may rename the model in the answer, which moves the length by a few bytes.
+        Expected::Whole { bytes } if answer.body_bytes.abs_diff(bytes as u64) > 64 => Err(
+            Failure::WrongAnswer(format!("{} bytes instead of {bytes}", answer.body_bytes)),
+        ),
+        Expected::Stream { events } if answer.events < events => Err(Failure::WrongAnswer(
+            format!("{} events instead of {events}", answer.events),
+        )),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,385 @@
+//! The comparison itself: who runs when, and what is taken down.
+//!
+//! Contenders alternate within every round, in an order that turns from round to round, so
+//! that a machine that gets slower or busier does so to all of them. The primary figure is
+//! work per second of the proxy's own CPU time: it stays true when the client is the
+//! bottleneck. A window begins when the load has warmed up and ends before it is stopped.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep};
+
+use crate::client::{self, Load, Target, Totals};
+use crate::contender::{Contender, Running, own_binary};
+use crate::failure::{Failure, Result};
+use crate::machine::{self, Machine, Side};
+use crate::process::Process;
+use crate::record::Record;
+use crate::statistics::percentile_of_sorted;
+use crate::syscalls;
+use crate::workload::{LARGE_ANSWER, LARGE_REQUEST, SILENT_STREAMS, SMALL, STREAMS, Workload};
+
+/// Load before a window opens: connections are made, caches and pools are warm.
+const WARM_UP: Duration = Duration::from_millis(200);
+/// Quiet time between the first answer and the look at idle memory.
+const SETTLE: Duration = Duration::from_millis(300);
+/// Files that a proxy needs besides two for each stream.
+const SPARE_FILES: u64 = 64;
+
+/// How long and how often.
+#[derive(Debug, Clone)]
+pub(crate) struct Effort {
+    /// Alternating rounds of every load.
+    pub(crate) rounds: usize,
+    /// Fresh starts of every contender, for start-up time and memory.
+    pub(crate) starts: usize,
+    /// Length of a window.
+    pub(crate) window: Duration,
+    /// Parts to run: workload ids, `latency`, `start`; empty for all.
+    pub(crate) only: Vec<String>,
+    /// Count system calls with strace at the end.
+    pub(crate) syscalls: bool,
+}
+
+impl Effort {
+    fn includes(&self, part: &str) -> bool {
+        self.only.is_empty() || self.only.iter().any(|wanted| wanted == part)
+    }
+}
+
+/// Runs everything and fills in `record`.
+///
+/// # Errors
+/// Only when nothing can be measured at all; what goes wrong for one contender is noted in
+/// the record.
+pub(crate) async fn run(
+    machine: &Machine,
+    contenders: &[Contender],
+    effort: &Effort,
+    record: &mut Record,
+) -> Result<()> {
+    let mut provider = Provider::start(machine).await?;
+    if effort.includes("start") {
+        measure_starts(machine, contenders, &mut provider, effort, record).await?;
+    }
+    let running = start_all(machine, contenders, provider.target.address, effort, record).await;
+    for workload in [&SMALL, &LARGE_REQUEST, &LARGE_ANSWER, &STREAMS] {
+        if effort.includes(workload.id) {
+            measure_rates(&running, workload, &mut provider, effort, record).await?;
+        }
+    }
+    if effort.includes("latency") {
+        measure_latencies(&running, &mut provider, effort, record).await?;
+    }
+    if effort.syscalls {
+        for (name, contender) in &running {
+            let counted = syscalls::count(contender.process.pid(), &contender.target).await;
+            let counted = counted.map(|counts| record.add_syscalls(name, counts));
+            record.note_failure(name, "syscalls", counted);
+        }
+    }
+    Ok(())
+}
+
+fn progress(what: &str) {
+    eprintln!("… {what}");
+}
+
+/// The items, beginning with another one in every round and backwards in every second.
+fn in_turn<T>(items: &[T], round: usize) -> impl Iterator<Item = &T> {
+    let count = items.len();
+    (0..count).filter_map(move |place| {
+        let place = if round.is_multiple_of(2) {
+            place
+        } else {
+            count - 1 - place
+        };
+        items.get((place + round / 2) % count)
+    })
+}
+
+/// The provider behind every contender.
+struct Provider {
+    process: Process,
+    target: Target,
+    _folder: tempfile::TempDir,
+}
+
+impl Provider {
+    async fn start(machine: &Machine) -> Result<Self> {
+        let folder = tempfile::tempdir()
+            .map_err(|source| Failure::io("create a temporary folder", source))?;
+        let address = machine::free_address()?;
+        let arguments = ["provider", "--listen", &address.to_string()].map(str::to_owned);
+        let command = machine.command(Side::Provider, &own_binary()?, &arguments);
+        let mut process = Process::start("provider", command, folder.path())?;
+        let target = Target {
+            address,
+            credential: None,
+        };
+        process.until_first_answer(&target, &SMALL).await?;
+        Ok(Self {
+            process,
+            target,
+            _folder: folder,
+        })
+    }
+
+    /// Without a provider every contender fails, and none is to blame.
+    fn check(&mut self) -> Result<()> {
+        self.process.fail_if_ended()
+    }
+}
+
+async fn measure_starts(
+    machine: &Machine,
+    contenders: &[Contender],
+    provider: &mut Provider,
+    effort: &Effort,
+    record: &mut Record,
+) -> Result<()> {
+    for start in 0..effort.starts {
+        progress(&format!("start {} of {}", start + 1, effort.starts));
+        provider.check()?;
+        record.begin_round("start");
+        for contender in in_turn(contenders, start) {
+            let measured = measure_start(machine, contender, provider.target.address, record).await;
+            record.note_failure(&contender.name, "start", measured);
+        }
+    }
+    Ok(())
+}
+
+/// One fresh start: time to the first answer, idle memory, memory per silent stream.
+async fn measure_start(
+    machine: &Machine,
+    contender: &Contender,
+    provider: SocketAddr,
+    record: &mut Record,
+) -> Result<()> {
+    let mut running = contender.start(machine, provider)?;
+    let answered = running
+        .process
+        .until_first_answer(&running.target, &SMALL)
+        .await?;
+    let first_answer = answered.duration_since(running.started).as_secs_f64() * 1e3;
+    sleep(SETTLE).await;
+    let idle = running.process.resident_bytes()? as f64;
+    let streams = silent_streams(machine);
+    let mut load = Load::start(&running.target, &SILENT_STREAMS, streams);
+    load.until_events(streams as u64).await?;
+    let loaded = running.process.resident_bytes()? as f64;
+    record.add("start.first_answer", &contender.name, first_answer);
+    record.add("start.idle", &contender.name, idle / (1024.0 * 1024.0));
+    record.add(
+        "start.per_stream",
+        &contender.name,
+        (loaded - idle) / 1024.0 / streams as f64,
+    );
+    Ok(())
+}
+
+/// As many streams as the open-file limit allows, at most the workload's.
+fn silent_streams(machine: &Machine) -> usize {
+    let by_files = machine
+        .open_files()
+        .unwrap_or(1_024)
+        .saturating_sub(SPARE_FILES)
+        / 2;
+    SILENT_STREAMS
+        .connections
+        .min(usize::try_from(by_files).unwrap_or(usize::MAX))
+}
+
+/// Starts every contender that answers each workload rightly, for the rounds to come.
+async fn start_all<'a>(
+    machine: &Machine,
+    contenders: &'a [Contender],
+    provider: SocketAddr,
+    effort: &Effort,
+    record: &mut Record,
+) -> Vec<(&'a str, Running)> {
+    let mut running = Vec::new();
+    for contender in contenders {
+        match start_and_check(machine, contender, provider, effort).await {
+            Ok(process) => running.push((contender.name.as_str(), process)),
+            Err(fault) => record.note_failure(&contender.name, "check", Err(fault)),
+        }
+    }
+    running
+}
+
+async fn start_and_check(
+    machine: &Machine,
+    contender: &Contender,
+    provider: SocketAddr,
+    effort: &Effort,
+) -> Result<Running> {
+    let mut running = contender.start(machine, provider)?;
+    running
+        .process
+        .until_first_answer(&running.target, &SMALL)
+        .await?;
+    for workload in [SMALL, LARGE_REQUEST, LARGE_ANSWER, STREAMS] {
+        if effort.includes(workload.id) {
+            client::ask_once(&running.target, &workload).await?;
+        }
+    }
+    Ok(running)
+}
+
+async fn measure_rates(
+    running: &[(&str, Running)],
+    workload: &Workload,
+    provider: &mut Provider,
+    effort: &Effort,
+    record: &mut Record,
+) -> Result<()> {
+    for round in 0..effort.rounds {
+        progress(&format!(
+            "{}: round {} of {}",
+            workload.name,
+            round + 1,
+            effort.rounds
+        ));
+        provider.check()?;
+        record.begin_round(workload.id);
+        for (name, contender) in in_turn(running, round) {
+            let measured = measure_window(contender, workload, effort.window).await;
+            let measured = measured.map(|window| add_rates(record, name, workload, &window));
+            record.note_failure(name, workload.name, measured);
+        }
+    }
+    Ok(())
+}
+
+/// What happened between two looks at a load and at the proxy under it.
+struct Window {
+    totals: Totals,
+    cpu: Duration,
+    elapsed: Duration,
+}
+
+async fn measure_window(
+    contender: &Running,
+    workload: &Workload,
+    length: Duration,
+) -> Result<Window> {
+    let load = Load::start(&contender.target, workload, workload.connections);
+    sleep(WARM_UP).await;
+    let (begun, cpu, totals) = (Instant::now(), contender.process.cpu_time()?, load.totals());
+    sleep(length).await;
+    let window = Window {
+        totals: load.totals().since(&totals),
+        cpu: contender.process.cpu_time()?.saturating_sub(cpu),
+        elapsed: begun.elapsed(),
+    };
+    load.finish().await?;
+    Ok(window)
+}
+
+fn add_rates(record: &mut Record, name: &str, workload: &Workload, window: &Window) {
+    let work = if workload.is_stream() {
+        window.totals.events
+    } else {
+        window.totals.answers
+    };
+    let (work, cpu, elapsed) = (
+        work as f64,
+        window.cpu.as_secs_f64(),
+        window.elapsed.as_secs_f64(),
+    );
+    let mut add = |what: &str, value| record.add(&format!("{}.{what}", workload.id), name, value);
+    add("per_cpu_second", work / cpu);
+    add("cpu_us", cpu / work * 1e6);
+    add("busy", cpu / elapsed * 100.0);
+    if workload.is_stream() {
+        add("joined", work / window.totals.http_chunks as f64);
+    } else {
+        add("per_second", work / elapsed);
+    }
+}
+
+async fn measure_latencies(
+    running: &[(&str, Running)],
+    provider: &mut Provider,
+    effort: &Effort,
+    record: &mut Record,
+) -> Result<()> {
+    for round in 0..effort.rounds {
+        progress(&format!(
+            "latency: round {} of {}",
+            round + 1,
+            effort.rounds
+        ));
+        provider.check()?;
+        record.begin_round("latency");
+        let direct = latencies(&provider.target, effort.window / 2).await?;
+        record.add("latency.p50", "direct", direct.p50);
+        for (name, contender) in in_turn(running, round) {
+            let measured = latencies(&contender.target, effort.window / 2).await;
+            let measured = measured.map(|measured| {
+                record.add("latency.p50", name, measured.p50);
+                record.add("latency.added_p50", name, measured.p50 - direct.p50);
+                record.add("latency.added_p99", name, measured.p99 - direct.p99);
+            });
+            record.note_failure(name, "latency", measured);
+        }
+    }
+    Ok(())
+}
+
+struct Latencies {
+    p50: f64,
+    p99: f64,
+}
+
+async fn latencies(target: &Target, length: Duration) -> Result<Latencies> {
+    let load = Load::start(target, &SMALL, 1);
+    sleep(WARM_UP / 2).await;
+    load.record_latencies();
+    sleep(length).await;
+    let sorted = load.finish().await?;
+    let at = |percent| percentile_of_sorted(&sorted, percent).unwrap_or(f64::NAN);
+    Ok(Latencies {
+        p50: at(50.0),
+        p99: at(99.0),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn order(count: usize, round: usize) -> Vec<usize> {
+        in_turn(&(0..count).collect::<Vec<_>>(), round)
+            .copied()
+            .collect()
+    }
+
+    #[test]
+    fn every_contender_has_one_turn_in_every_round() {
+        for round in 0..10 {
+            let mut turns = order(4, round);
+            turns.sort_unstable();
+            assert_eq!(turns, [0, 1, 2, 3]);
+        }
+        assert!(order(0, 3).is_empty());
+    }
+
+    #[test]
+    fn two_contenders_take_turns_in_going_first() {
+        assert_eq!([order(2, 0), order(2, 1)], [[0, 1], [1, 0]]);
+    }
+
+    #[test]
+    fn with_more_contenders_nobody_always_follows_the_same_one() {
+        let firsts: Vec<usize> = (0..6)
+            .filter_map(|round| order(3, round).first().copied())
+            .collect();
+        for contender in 0..3 {
+            assert!(firsts.contains(&contender), "{firsts:?}");
+        }
+    }
+}

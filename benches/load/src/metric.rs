@@ -1,0 +1,246 @@
+//! What is measured: one table of metrics with their units, comparison and bars.
+//!
+//! The bars are the project's own promises about the gateway; for other proxies they are
+//! only a scale.
+
+use serde::Serialize;
+
+use crate::statistics::Estimate;
+
+/// One figure that every contender gets in every round.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub(crate) struct Metric {
+    /// Key in the JSON report.
+    pub(crate) id: &'static str,
+    /// What it is, for people.
+    pub(crate) title: &'static str,
+    /// Unit of a sample.
+    pub(crate) unit: &'static str,
+    /// How two contenders are compared within a round.
+    pub(crate) comparison: Comparison,
+    /// What the gateway promises, as a comparison to bare Pingora.
+    pub(crate) bar: Option<Bar>,
+}
+
+/// How a sample relates to the yardstick's of the same round.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Comparison {
+    /// Sample divided by yardstick.
+    Ratio,
+    /// Sample minus yardstick.
+    Difference,
+    /// Told for information.
+    None,
+}
+
+/// The bound that a comparison has to keep.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Bar {
+    /// More is better.
+    AtLeast(f64),
+    /// Less is better.
+    AtMost(f64),
+}
+
+/// What the samples say about a bar.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Verdict {
+    /// The median keeps it.
+    Met,
+    /// The median does not, but the better end of the interval does.
+    WithinInterval,
+    /// Not even the better end of the interval keeps it.
+    Missed,
+}
+
+impl Bar {
+    /// Judges an interval.
+    pub(crate) fn judge(self, estimate: &Estimate) -> Verdict {
+        let (median_keeps, best_keeps) = match self {
+            Self::AtLeast(bound) => (estimate.median >= bound, estimate.high >= bound),
+            Self::AtMost(bound) => (estimate.median <= bound, estimate.low <= bound),
+        };
+        match (median_keeps, best_keeps) {
+            (true, _) => Verdict::Met,
+            (false, true) => Verdict::WithinInterval,
+            (false, false) => Verdict::Missed,
+        }
+    }
+}
+
+const fn rate(id: &'static str, title: &'static str, bar: Option<Bar>) -> Metric {
+    Metric {
+        id,
+        title,
+        unit: "/CPU-s",
+        comparison: Comparison::Ratio,
+        bar,
+    }
+}
+
+const fn plain(id: &'static str, title: &'static str, unit: &'static str) -> Metric {
+    Metric {
+        id,
+        title,
+        unit,
+        comparison: Comparison::None,
+        bar: None,
+    }
+}
+
+const fn wall(id: &'static str, title: &'static str) -> Metric {
+    Metric {
+        id,
+        title,
+        unit: "/s",
+        comparison: Comparison::Ratio,
+        bar: None,
+    }
+}
+
+const fn over(
+    id: &'static str,
+    title: &'static str,
+    unit: &'static str,
+    bar: Option<Bar>,
+) -> Metric {
+    Metric {
+        id,
+        title,
+        unit,
+        comparison: Comparison::Difference,
+        bar,
+    }
+}
+
+/// Every metric, in the order of the report. The part of an id before the point is the
+/// workload's.
+pub(crate) const METRICS: [Metric; 22] = [
+    rate(
+        "1k.per_cpu_second",
+        "1 KB: requests per CPU-second",
+        Some(Bar::AtLeast(0.85)),
+    ),
+    plain("1k.cpu_us", "1 KB: CPU per request", "µs"),
+    wall("1k.per_second", "1 KB: requests a second"),
+    plain(
+        "1k.busy",
+        "1 KB: share of its core that the proxy used",
+        "%",
+    ),
+    rate(
+        "100k-request.per_cpu_second",
+        "100 KB request: requests per CPU-second",
+        Some(Bar::AtLeast(0.75)),
+    ),
+    plain(
+        "100k-request.cpu_us",
+        "100 KB request: CPU per request",
+        "µs",
+    ),
+    wall(
+        "100k-request.per_second",
+        "100 KB request: requests a second",
+    ),
+    plain(
+        "100k-request.busy",
+        "100 KB request: share of its core that the proxy used",
+        "%",
+    ),
+    rate(
+        "100k-answer.per_cpu_second",
+        "100 KB answer: requests per CPU-second",
+        Some(Bar::AtLeast(0.75)),
+    ),
+    plain("100k-answer.cpu_us", "100 KB answer: CPU per request", "µs"),
+    wall("100k-answer.per_second", "100 KB answer: requests a second"),
+    plain(
+        "100k-answer.busy",
+        "100 KB answer: share of its core that the proxy used",
+        "%",
+    ),
+    rate(
+        "streams.per_cpu_second",
+        "streams: chunks per CPU-second",
+        Some(Bar::AtLeast(0.95)),
+    ),
+    plain("streams.cpu_us", "streams: CPU per chunk", "µs"),
+    plain(
+        "streams.joined",
+        "streams: chunks that arrive joined into one",
+        "×",
+    ),
+    plain(
+        "streams.busy",
+        "streams: share of its core that the proxy used",
+        "%",
+    ),
+    over(
+        "latency.added_p50",
+        "concurrency 1: median latency over direct",
+        "µs",
+        Some(Bar::AtMost(40.0)),
+    ),
+    over(
+        "latency.added_p99",
+        "concurrency 1: 99th percentile over direct",
+        "µs",
+        None,
+    ),
+    plain("latency.p50", "concurrency 1: median latency", "µs"),
+    over(
+        "start.idle",
+        "memory when idle",
+        "MiB",
+        Some(Bar::AtMost(12.0)),
+    ),
+    over("start.per_stream", "memory per open stream", "KiB", None),
+    over(
+        "start.first_answer",
+        "start to first answered request",
+        "ms",
+        None,
+    ),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn estimate(low: f64, median: f64, high: f64) -> Estimate {
+        Estimate { median, low, high }
+    }
+
+    #[test]
+    fn a_floor_is_judged_by_median_and_upper_end() {
+        let bar = Bar::AtLeast(0.85);
+        assert_eq!(bar.judge(&estimate(0.80, 0.86, 0.9)), Verdict::Met);
+        assert_eq!(
+            bar.judge(&estimate(0.80, 0.84, 0.9)),
+            Verdict::WithinInterval
+        );
+        assert_eq!(bar.judge(&estimate(0.70, 0.75, 0.8)), Verdict::Missed);
+    }
+
+    #[test]
+    fn a_ceiling_is_judged_by_median_and_lower_end() {
+        let bar = Bar::AtMost(40.0);
+        assert_eq!(bar.judge(&estimate(20.0, 30.0, 90.0)), Verdict::Met);
+        assert_eq!(
+            bar.judge(&estimate(35.0, 45.0, 90.0)),
+            Verdict::WithinInterval
+        );
+        assert_eq!(bar.judge(&estimate(50.0, 60.0, 90.0)), Verdict::Missed);
+    }
+
+    #[test]
+    fn metric_ids_are_unique() {
+        let mut ids: Vec<_> = METRICS.iter().map(|metric| metric.id).collect();
+        ids.sort_unstable();
+        ids.dedup();
+        assert_eq!(ids.len(), METRICS.len());
+    }
+}

@@ -1,0 +1,255 @@
+//! What is asked and what is answered: request and answer bodies of exact sizes.
+//!
+//! A chat request grows with the conversation and a chat answer does not, so the 100 KB case
+//! that carries a bar is a 100 KB *request* with a 1 KB answer; the mirror case is measured
+//! beside it. Texts are prose and code with the escapes that real ones have, because the cost
+//! of looking at JSON hangs on them.
+
+use serde::Serialize;
+use serde_json::{Value, json};
+
+/// One line of the texts that fill bodies: prose, quotes, a line break and some UTF-8.
+const TEXT: &str = "Read \"src/lib.rs\" and say why `fn poll(&mut self)` never wakes — \
+                    the waker is cloned once.\n\tif let Some(waker) = self.waker.take() { … }\n";
+/// Messages in a long conversation.
+const LONG_MESSAGES: usize = 24;
+/// Size of one streamed event in bytes, its blank line included.
+pub(crate) const STREAM_EVENT_BYTES: usize = 200;
+/// What follows the last event.
+pub(crate) const STREAM_END: &str = "data: [DONE]\n\n";
+
+/// One shape of traffic.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub(crate) struct Workload {
+    /// Short name, used on the command line and as the first part of metric names.
+    pub(crate) id: &'static str,
+    /// Name in the report.
+    pub(crate) name: &'static str,
+    /// Model name: the provider reads its orders from it.
+    pub(crate) model: &'static str,
+    /// Request body in bytes.
+    pub(crate) request_bytes: usize,
+    /// What one answer must be.
+    pub(crate) answer: Expected,
+    /// Kept connections, each with one request at a time.
+    pub(crate) connections: usize,
+}
+
+/// What a right answer looks like.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Expected {
+    /// A completion with this many bytes of body.
+    Whole {
+        /// Body bytes.
+        bytes: usize,
+    },
+    /// An event stream with this many content events.
+    Stream {
+        /// Events before the final `[DONE]`.
+        events: u64,
+    },
+}
+
+/// Short conversation, short answer.
+pub(crate) const SMALL: Workload = Workload {
+    id: "1k",
+    name: "1 KB",
+    model: "canned-1024",
+    request_bytes: 1024,
+    answer: Expected::Whole { bytes: 1024 },
+    connections: 32,
+};
+/// Long conversation, short answer: what an agent sends.
+pub(crate) const LARGE_REQUEST: Workload = Workload {
+    id: "100k-request",
+    name: "100 KB request",
+    request_bytes: 100 * 1024,
+    ..SMALL
+};
+/// Short conversation, long answer.
+pub(crate) const LARGE_ANSWER: Workload = Workload {
+    id: "100k-answer",
+    name: "100 KB answer",
+    model: "canned-102400",
+    answer: Expected::Whole { bytes: 100 * 1024 },
+    ..SMALL
+};
+/// Many streams at the pace of fast models. The pace leaves the proxy idle time, so that each
+/// event wakes it by itself instead of travelling with its neighbours.
+pub(crate) const STREAMS: Workload = Workload {
+    id: "streams",
+    name: "streams",
+    model: "canned-stream-400x5",
+    request_bytes: 1024,
+    answer: Expected::Stream { events: 400 },
+    connections: 64,
+};
+/// Streams that have said one word and then keep silent.
+pub(crate) const SILENT_STREAMS: Workload = Workload {
+    id: "silent-streams",
+    name: "silent streams",
+    model: "canned-stream-2x20000",
+    request_bytes: 1024,
+    answer: Expected::Stream { events: 2 },
+    connections: 500,
+};
+/// Every workload, for the gateway's catalog.
+#[cfg(test)]
+pub(crate) const ALL: [Workload; 5] = [SMALL, LARGE_REQUEST, LARGE_ANSWER, STREAMS, SILENT_STREAMS];
+
+impl Workload {
+    /// The bytes of one HTTP/1.1 request; `credential` becomes a bearer token.
+    pub(crate) fn request(&self, credential: Option<&str>) -> Vec<u8> {
+        let body = self.request_body();
+        let accept = if self.is_stream() {
+            "text/event-stream"
+        } else {
+            "application/json"
+        };
+        let authorization = credential
+            .map(|key| format!("authorization: Bearer {key}\r\n"))
+            .unwrap_or_default();
+        format!(
+            "POST /v1/chat/completions HTTP/1.1\r\nhost: gateway.example\r\n{authorization}\
+             accept: {accept}\r\ncontent-type: application/json\r\nuser-agent: tollgate-load\r\n\
+             content-length: {}\r\n\r\n{body}",
+            body.len()
+        )
+        .into_bytes()
+    }
+
+    /// Whether the answer is an event stream.
+    pub(crate) fn is_stream(&self) -> bool {
+        matches!(self.answer, Expected::Stream { .. })
+    }
+
+    fn request_body(&self) -> String {
+        let messages = if self.request_bytes > 16 * 1024 {
+            LONG_MESSAGES
+        } else {
+            1
+        };
+        let conversation = |text: &str| -> Vec<Value> {
+            (0..messages)
+                .map(|turn| {
+                    let role = if turn % 2 == 0 { "user" } else { "assistant" };
+                    json!({"role": role, "content": text})
+                })
+                .collect()
+        };
+        let body = |text: &str, user: &str| {
+            json!({
+                "model": self.model,
+                "max_tokens": 256,
+                "stream": self.is_stream(),
+                "messages": conversation(text),
+                "user": user,
+            })
+            .to_string()
+        };
+        filled(self.request_bytes, body)
+    }
+}
+
+/// A chat completion of exactly `bytes` bytes, or the shortest possible if that is longer.
+pub(crate) fn completion(bytes: usize) -> String {
+    filled(bytes, |text, padding| {
+        json!({
+            "id": "chatcmpl-canned", "object": "chat.completion", "created": 1_790_000_000,
+            "model": "canned", "system_fingerprint": padding,
+            "choices": [{
+                "index": 0,
+                "message": {"role": "assistant", "content": text, "refusal": null},
+                "logprobs": null, "finish_reason": "stop",
+            }],
+            "usage": {
+                "prompt_tokens": 200, "completion_tokens": 180, "total_tokens": 380,
+                "prompt_tokens_details": {"cached_tokens": 0},
+                "completion_tokens_details": {"reasoning_tokens": 0},
+            },
+        })
+        .to_string()
+    })
+}
+
+/// One content event of [`STREAM_EVENT_BYTES`] bytes.
+pub(crate) fn stream_event() -> String {
+    let event = |padding: &str| {
+        let data = json!({
+            "id": "chatcmpl-canned", "object": "chat.completion.chunk", "created": 1_790_000_000,
+            "model": "canned",
+            "choices": [{"index": 0, "delta": {"content": padding}, "finish_reason": null}],
+        });
+        format!("data: {data}\n\n")
+    };
+    event(&"w".repeat(STREAM_EVENT_BYTES.saturating_sub(event("").len())))
+}
+
+/// `build(text, padding)` with as much of [`TEXT`] as fits, padded to exactly `bytes`.
+fn filled(bytes: usize, build: impl Fn(&str, &str) -> String) -> String {
+    let empty = build("", "").len();
+    let per_repeat = build(TEXT, "").len().saturating_sub(empty).max(1);
+    let text = TEXT.repeat(bytes.saturating_sub(empty) / per_repeat);
+    let padding = bytes.saturating_sub(build(&text, "").len());
+    build(&text, &"p".repeat(padding))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_have_the_promised_size_and_are_valid_json() {
+        for workload in ALL {
+            let body = workload.request_body();
+            assert_eq!(body.len(), workload.request_bytes, "{}", workload.name);
+            let parsed: Value = serde_json::from_str(&body).unwrap();
+            assert_eq!(parsed["model"], workload.model);
+            assert_eq!(parsed["stream"], workload.is_stream());
+            assert!(
+                !parsed["messages"][0]["content"]
+                    .as_str()
+                    .unwrap()
+                    .is_empty()
+            );
+        }
+    }
+
+    #[test]
+    fn answers_have_the_promised_size_and_report_usage() {
+        for bytes in [1024, 100 * 1024] {
+            let body = completion(bytes);
+            assert_eq!(body.len(), bytes);
+            let parsed: Value = serde_json::from_str(&body).unwrap();
+            assert_eq!(parsed["usage"]["total_tokens"], 380);
+        }
+    }
+
+    #[test]
+    fn a_streamed_event_has_the_promised_size() {
+        let event = stream_event();
+        assert_eq!(event.len(), STREAM_EVENT_BYTES);
+        assert!(event.ends_with("\n\n") && !event.trim_end().contains('\n'));
+    }
+
+    #[test]
+    fn large_bodies_are_mostly_text_with_escapes_and_little_padding() {
+        let body = LARGE_REQUEST.request_body();
+        assert!(body.matches("\\n").count() > 500);
+        assert!(body.matches('p').count() < body.len() / 10);
+    }
+
+    #[test]
+    fn the_credential_stands_in_the_head_alone() {
+        let request = String::from_utf8(SMALL.request(Some("sk-test"))).unwrap();
+        let (head, body) = request.split_once("\r\n\r\n").unwrap();
+        assert!(head.contains("authorization: Bearer sk-test\r\n"));
+        assert!(!body.contains("sk-test"));
+        assert!(
+            !String::from_utf8(SMALL.request(None))
+                .unwrap()
+                .contains("authorization")
+        );
+    }
+}
