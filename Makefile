@@ -3,11 +3,14 @@
 .DEFAULT_GOAL := help
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
+CARGO ?= cargo
+PYTHON ?= python3
 DEMO_PORT ?= 8080
 DEMO_ADMIN_PORT ?= 9080
-CARGO ?= cargo
+TOLLGATE = "$${CARGO_TARGET_DIR:-target}/debug/tollgate"
+CLIENTS := tests/clients
 
-.PHONY: help setup demo demo-clean test lint fmt
+.PHONY: help setup build demo demo-clean fmt lint test test-clients bench deny
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -15,9 +18,11 @@ help: ## List the targets
 setup: ## Install what the build needs and this machine lacks
 	@scripts/setup
 
-demo: setup ## Build and run the gateway with the simulated provider
+build: setup ## Build the gateway, the way that the demo and the tests run it
 	$(CARGO) build --bin tollgate
-	@exec "$${CARGO_TARGET_DIR:-target}/debug/tollgate" demo --port $(DEMO_PORT) --admin-port $(DEMO_ADMIN_PORT)
+
+demo: build ## Run the gateway with the simulated provider
+	@exec $(TOLLGATE) demo --port $(DEMO_PORT) --admin-port $(DEMO_ADMIN_PORT)
 
 demo-clean: ## Remove the demo's state
 	rm -rf .demo
@@ -31,3 +36,27 @@ lint: setup ## Check format and lints
 
 test: lint ## Everything that CI checks
 	$(CARGO) test --workspace
+
+test-clients: build $(CLIENTS)/.venv/installed $(CLIENTS)/node_modules/.installed ## Drive the official SDKs and agents
+	@$(CLIENTS)/.venv/bin/pytest $(CLIENTS) $(PYTEST_ARGS)
+
+# Both live in folders that git ignores, and are made anew when the pinned versions change.
+# Not `npm ci`: it wants the agents' binaries for every platform, and mirrors do not carry them all.
+$(CLIENTS)/.venv/installed: $(CLIENTS)/requirements.txt
+	@scripts/setup clients
+	rm -rf $(@D) && $(PYTHON) -m venv $(@D)
+	$(@D)/bin/pip install --quiet --disable-pip-version-check --requirement $<
+	@touch $@
+
+$(CLIENTS)/node_modules/.installed: $(CLIENTS)/package.json $(CLIENTS)/package-lock.json
+	@scripts/setup clients
+	cd $(CLIENTS) && npm install --no-save --no-audit --no-fund --loglevel=error
+	@touch $@
+
+bench: setup ## Measure: micro-benchmarks, then the gateway beside other proxies
+	$(CARGO) bench --workspace
+	$(CARGO) run --release --package tollgate-load
+
+deny: ## Check licences, advisories and sources of the dependencies
+	@if $(CARGO) deny --version >/dev/null 2>&1; then $(CARGO) deny check; \
+	else echo "skipped: cargo-deny is not installed (cargo install --locked cargo-deny)"; fi
