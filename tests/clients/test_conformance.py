@@ -1,0 +1,58 @@
+"""llm-comply: the gateway changes no verdict.
+
+The provider's answers are judged twice, asked directly and through the gateway. What the judge
+thinks of the provider itself must be good, and the gateway must not change it.
+"""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import catalog
+from gateway import Provider
+
+COMPLY = Path(sys.executable).with_name("llm-comply")
+FORMATS = {
+    "openai-chat": catalog.CHAT[0],
+    "open-responses": catalog.RESPONSES[0],
+    "anthropic": catalog.MESSAGES[0],
+}
+
+
+@pytest.fixture(scope="module")
+def provider():
+    server = Provider()
+    try:
+        yield server
+    finally:
+        server.stop()
+
+
+def verdicts(base_url: str, key: str, kind: str) -> dict[str, tuple]:
+    """What llm-comply says of each of its tests: the status, and every complaint."""
+    target = ["--base-url", f"{base_url}/v1", "--api-key", key, "--model", FORMATS[kind]]
+    run = subprocess.run(
+        [COMPLY, "--json", "--timeout", "10", "--format", kind, *target],
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert run.returncode in (0, 1), run.stderr
+    results = json.loads(run.stdout)["results"]
+    return {one["id"]: (one["status"], one.get("errors", []), one.get("warnings", [])) for one in results}
+
+
+@pytest.mark.gateway
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("kind", FORMATS)
+def test_the_gateway_changes_no_verdict(target, provider, kind, capsys):
+    direct = verdicts(provider.base_url, provider.key, kind)
+    through = verdicts(target.base_url, target.key, kind)
+    passed = sum(status == "passed" for status, *_ in through.values())
+    with capsys.disabled():
+        print(f"\nllm-comply {kind}: {passed} of {len(through)} passed through the gateway")
+    assert through == direct
+    assert passed == len(direct) > 0, {name: verdict for name, verdict in direct.items() if verdict[0] != "passed"}
