@@ -1,2 +1,17 @@
-//! Tollgate.
+//! Tollgate: an edge gateway to language models.
+//!
+//! The library behind the `tollgate` program. Its parts, and how they stand to each
+//! other, are described in `docs/architecture.md`.
+
+mod access_log;
+mod admin;
+pub mod cli;
 pub mod config;
+mod endpoints;
+mod events;
+mod gateway;
+mod keys;
+mod pipeline;
+mod server;
+mod snapshot;
+mod upstreams;

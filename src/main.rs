@@ -1,2 +1,7 @@
 //! The `tollgate` program.
-fn main() {}
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    tollgate::cli::main()
+}

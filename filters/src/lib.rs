@@ -38,6 +38,17 @@ mod tests {
     }
 
     #[test]
+    fn no_body_is_read_for_a_caller_without_a_key() {
+        for kind in KINDS.iter().filter(|kind| kind.wants.body) {
+            assert!(
+                kind.after.contains(&"key"),
+                "{} must stand after 'key'",
+                kind.name
+            );
+        }
+    }
+
+    #[test]
     fn every_filter_has_its_page() {
         for kind in KINDS {
             let page = format!(

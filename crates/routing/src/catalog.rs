@@ -49,6 +49,13 @@ impl Catalog {
         &self.listed
     }
 
+    /// Everything that [`Catalog::resolve`] can give: what is listed, and the wildcards.
+    pub fn all(&self) -> impl Iterator<Item = &Arc<Model>> {
+        self.listed
+            .iter()
+            .chain(self.wildcards.iter().map(|(_, model)| model))
+    }
+
     /// The entry of the listing for `name`: unlike [`Catalog::resolve`] it gives a listed
     /// alias its own entry.
     pub fn entry(&self, name: &str) -> Option<&Arc<Model>> {

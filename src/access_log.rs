@@ -1,0 +1,151 @@
+//! The access log: one JSON line a request on standard output.
+//!
+//! Requests append to a buffer and never wait; a thread writes it out. A reader that is
+//! too slow costs lines, which are counted, and never a request's time.
+
+use crate::events;
+use parking_lot::{Condvar, Mutex};
+use serde::Serialize;
+use std::io::Write;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// Bytes of lines that wait at most.
+const MOST_WAITING: usize = 4 * 1024 * 1024;
+/// Bytes at which the writer is woken before its time.
+const WAKE_AT: usize = 256 * 1024;
+/// How long a line waits at most.
+const LONGEST_WAIT: Duration = Duration::from_millis(100);
+
+/// Where requests leave their lines.
+#[derive(Clone)]
+pub struct AccessLog(Option<Arc<Shared>>);
+
+struct Shared {
+    waiting: Mutex<Waiting>,
+    wake: Condvar,
+}
+
+#[derive(Default)]
+struct Waiting {
+    lines: Vec<u8>,
+    closed: bool,
+}
+
+/// The writing thread; dropping it writes what waits and ends it.
+pub struct Writer {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl AccessLog {
+    /// A log that nobody reads: lines cost nothing.
+    pub const fn off() -> Self {
+        Self(None)
+    }
+
+    /// A log that is written to `out`.
+    ///
+    /// # Errors
+    ///
+    /// When no thread can be had.
+    pub fn to(out: impl Write + Send + 'static) -> std::io::Result<(Self, Writer)> {
+        let shared = Arc::new(Shared {
+            waiting: Mutex::default(),
+            wake: Condvar::new(),
+        });
+        let writing = Arc::clone(&shared);
+        let thread = std::thread::Builder::new()
+            .name("access-log".to_owned())
+            .spawn(move || write_out(&writing, out))?;
+        Ok((
+            Self(Some(Arc::clone(&shared))),
+            Writer {
+                shared,
+                thread: Some(thread),
+            },
+        ))
+    }
+
+    /// Leaves a line, made only when someone reads it.
+    pub fn line<T: Serialize>(&self, line: impl FnOnce() -> T) {
+        let Some(shared) = &self.0 else { return };
+        let line = line();
+        let mut waiting = shared.waiting.lock();
+        if waiting.lines.len() >= MOST_WAITING {
+            events::access_line_lost();
+            return;
+        }
+        let begin = waiting.lines.len();
+        if serde_json::to_writer(&mut waiting.lines, &line).is_err() {
+            waiting.lines.truncate(begin);
+            return;
+        }
+        waiting.lines.push(b'\n');
+        if begin < WAKE_AT && waiting.lines.len() >= WAKE_AT {
+            shared.wake.notify_one();
+        }
+    }
+}
+
+fn write_out(shared: &Shared, mut out: impl Write) {
+    let mut writing = Vec::new();
+    loop {
+        let closed = {
+            let mut waiting = shared.waiting.lock();
+            if !waiting.closed && waiting.lines.len() < WAKE_AT {
+                shared.wake.wait_for(&mut waiting, LONGEST_WAIT);
+            }
+            std::mem::swap(&mut waiting.lines, &mut writing);
+            waiting.closed
+        };
+        // A reader that has gone is no reason to stop serving.
+        let _ = out.write_all(&writing).and_then(|()| out.flush());
+        writing.clear();
+        if closed {
+            return;
+        }
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        self.shared.waiting.lock().closed = true;
+        self.shared.wake.notify_one();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Clone, Default)]
+    struct Sink(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Sink {
+        fn write(&mut self, piece: &[u8]) -> std::io::Result<usize> {
+            self.0.lock().extend_from_slice(piece);
+            Ok(piece.len())
+        }
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn every_line_is_written_before_the_writer_is_gone() {
+        let sink = Sink::default();
+        let (log, writer) = AccessLog::to(sink.clone()).unwrap();
+        for number in 0..1000 {
+            log.line(|| serde_json::json!({ "n": number }));
+        }
+        drop(writer);
+        let text = String::from_utf8(sink.0.lock().clone()).unwrap();
+        assert_eq!(text.lines().count(), 1000);
+        assert_eq!(text.lines().last(), Some("{\"n\":999}"));
+    }
+}

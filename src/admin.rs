@@ -1,0 +1,73 @@
+//! The operator's listener: metrics and health, on a runtime of its own.
+
+use crate::events;
+use axum::Router;
+use axum::http::{StatusCode, header};
+use axum::response::IntoResponse;
+use axum::routing::get;
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Whether new callers should come here.
+#[derive(Clone, Default)]
+pub struct Readiness(Arc<AtomicBool>);
+
+impl Readiness {
+    /// Says so, or takes it back.
+    pub fn set(&self, ready: bool) {
+        self.0.store(ready, Ordering::Release);
+    }
+
+    fn get(&self) -> bool {
+        self.0.load(Ordering::Acquire)
+    }
+}
+
+/// Takes the address, so that a taken one is told before anything serves.
+///
+/// # Errors
+///
+/// When the address cannot be had.
+pub fn bind(address: SocketAddr) -> io::Result<TcpListener> {
+    let listener = TcpListener::bind(address)?;
+    listener.set_nonblocking(true)?;
+    Ok(listener)
+}
+
+/// Serves the operator until `shutdown` is done.
+///
+/// # Errors
+///
+/// When the listener fails.
+pub async fn serve(
+    listener: TcpListener,
+    readiness: Readiness,
+    shutdown: impl Future<Output = ()> + Send + 'static,
+) -> io::Result<()> {
+    let app = Router::new()
+        .route("/metrics", get(metrics))
+        // Alive: it answers. Ready: it takes requests, and is not on its way out.
+        .route("/healthz", get(|| async { "ok\n" }))
+        .route("/readyz", get(move || async move { ready(&readiness) }));
+    let listener = tokio::net::TcpListener::from_std(listener)?;
+    axum::serve(listener, app)
+        .with_graceful_shutdown(shutdown)
+        .await
+}
+
+async fn metrics() -> impl IntoResponse {
+    (
+        [(header::CONTENT_TYPE, "text/plain; version=0.0.4")],
+        events::exposition(),
+    )
+}
+
+fn ready(readiness: &Readiness) -> (StatusCode, &'static str) {
+    if readiness.get() {
+        (StatusCode::OK, "ready\n")
+    } else {
+        (StatusCode::SERVICE_UNAVAILABLE, "not ready\n")
+    }
+}

@@ -1,0 +1,127 @@
+//! `tollgate demo`: the whole catalog on a simulated provider within this process.
+
+use super::{Failure, Outcome, init_log};
+use crate::config::{Config, Faults, Loader};
+use crate::{keys, server};
+use clap::Args;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use tollgate_ledger::{KeySelector, NewKey};
+use tollgate_settings::{KeyPath, ProcessEnvironment};
+use tollgate_sim::{Sim, SimOptions};
+
+/// What `demo` takes.
+#[derive(Args)]
+pub(super) struct Arguments {
+    /// The port for callers, on the loopback address.
+    #[arg(long, default_value_t = 8080)]
+    port: u16,
+    /// The port for operators, on the loopback address.
+    #[arg(long, default_value_t = 9080)]
+    admin_port: u16,
+    /// The folder for keys; it is made where there is none.
+    #[arg(long, value_name = "FOLDER", default_value = ".demo")]
+    state_dir: PathBuf,
+    /// The configuration of the demo.
+    #[arg(long, value_name = "FILE", default_value = "conf/demo.yaml")]
+    config: PathBuf,
+}
+
+pub(super) fn run(arguments: &Arguments) -> Outcome {
+    std::fs::create_dir_all(&arguments.state_dir)?;
+    let provider = start_provider()?;
+    let load = loader(arguments, provider)?;
+    let config = load()?;
+    init_log(config.log.level);
+    let key = demo_key(&config, &arguments.state_dir)?;
+    let port = arguments.port;
+    let admin_port = arguments.admin_port;
+    server::run(config, Box::new(load), move || {
+        announce(&key, port, admin_port)
+    })?;
+    println!("stopped");
+    Ok(())
+}
+
+/// Starts the simulated provider on a free port and a runtime of its own.
+fn start_provider() -> Result<SocketAddr, Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    let sim = runtime.block_on(Sim::bind(
+        SocketAddr::from(([127, 0, 0, 1], 0)),
+        SimOptions::default(),
+    ))?;
+    let address = sim.local_addr()?;
+    std::thread::Builder::new()
+        .name("provider".to_owned())
+        .spawn(move || runtime.block_on(sim.serve(std::future::pending())))?;
+    Ok(address)
+}
+
+/// The demo's file, with what only this run knows put over it.
+fn loader(
+    arguments: &Arguments,
+    provider: SocketAddr,
+) -> Result<impl Fn() -> Result<Config, Faults> + Send + use<>, Failure> {
+    let store = std::path::absolute(&arguments.state_dir)?.join("tollgate.db");
+    let file = arguments.config.clone();
+    let listen = |port: u16| SocketAddr::from(([127, 0, 0, 1], port)).to_string();
+    let overrides = [
+        ("providers.sim.address", format!("http://{provider}").into()),
+        (
+            "server.listen",
+            serde_json::json!([{ "address": listen(arguments.port) }]),
+        ),
+        ("admin.listen", listen(arguments.admin_port).into()),
+        ("store.path", store.display().to_string().into()),
+    ];
+    let overrides = overrides
+        .into_iter()
+        .map(|(path, value)| Ok((path.parse::<KeyPath>()?, value)))
+        .collect::<Result<Vec<(KeyPath, serde_json::Value)>, Failure>>()?;
+    Ok(move || {
+        let loader = Loader::new(&ProcessEnvironment);
+        let with = |loader: Loader<'static>, (path, value): &(KeyPath, serde_json::Value)| {
+            loader.with(path.clone(), value.clone())
+        };
+        overrides.iter().fold(loader, with).load(&file)
+    })
+}
+
+/// The key of an earlier run, or a new one.
+fn demo_key(config: &Config, state_dir: &Path) -> Result<String, Failure> {
+    let file = state_dir.join("key");
+    let store = keys::open_store(config)?;
+    if let Ok(kept) = std::fs::read_to_string(&file)
+        && KeySelector::parse(&kept).is_ok_and(|selector| store.find_key(&selector).is_ok())
+    {
+        return Ok(kept);
+    }
+    let created = store.create_key(&NewKey::named("demo"))?;
+    let key = created.key.expose().to_owned();
+    std::fs::write(&file, &key)?;
+    Ok(key)
+}
+
+fn announce(key: &str, port: u16, admin_port: u16) {
+    println!(
+        "Tollgate is serving the whole catalog from a simulated provider.
+
+The key of this demo:
+
+{key}
+
+Try it:
+
+curl -sN http://127.0.0.1:{port}/v1/chat/completions -H 'authorization: Bearer {key}' -H 'content-type: application/json' -d '{{\"model\":\"beta-5.6-terra\",\"stream\":true,\"messages\":[{{\"role\":\"user\",\"content\":\"Hello!\"}}]}}'
+
+curl -s http://127.0.0.1:{port}/v1/messages -H 'x-api-key: {key}' -H 'content-type: application/json' -d '{{\"model\":\"alpha-sonnet-5\",\"max_tokens\":100,\"messages\":[{{\"role\":\"user\",\"content\":\"Hello!\"}}]}}'
+
+curl -s http://127.0.0.1:{port}/v1/models -H 'x-api-key: {key}'
+
+Base address for SDKs: http://127.0.0.1:{port}/v1 (chat completions, responses), http://127.0.0.1:{port} (messages).
+For operators: http://127.0.0.1:{admin_port}/metrics. Stop with Ctrl-C.
+"
+    );
+}

@@ -1,0 +1,102 @@
+//! The command line: what each command takes, and what it prints.
+
+#![expect(
+    clippy::print_stdout,
+    reason = "printing is what a command line is for"
+)]
+
+mod demo;
+mod keys;
+mod serve;
+mod sim;
+
+use crate::config;
+use clap::{Parser, Subcommand};
+use std::fmt::Display;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// An edge gateway to language models: one key, one address, every model.
+#[derive(Parser)]
+#[command(version, about, max_term_width = 100)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Serve callers by a configuration file.
+    Serve(serve::Arguments),
+    /// Serve the whole catalog from a simulated provider, and print a key that works.
+    Demo(demo::Arguments),
+    /// Be a simulated provider.
+    Sim(sim::Arguments),
+    /// Check a configuration file and tell every fault in it.
+    Check {
+        /// The file.
+        file: PathBuf,
+    },
+    /// Print the JSON Schema of the configuration file, for editors.
+    Schema,
+    /// Make, list and revoke API keys.
+    Keys(keys::Arguments),
+}
+
+/// Runs the program.
+pub fn main() -> ExitCode {
+    let outcome = match Arguments::parse().command {
+        Command::Serve(arguments) => serve::run(&arguments),
+        Command::Demo(arguments) => demo::run(&arguments),
+        Command::Sim(arguments) => sim::run(&arguments),
+        Command::Check { file } => check(&file),
+        Command::Schema => {
+            println!("{}", config::schema_text());
+            Ok(())
+        }
+        Command::Keys(arguments) => keys::run(&arguments),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(Failure(text)) => {
+            eprintln!("{text}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Why a command failed, in the words that the person at the keyboard reads.
+struct Failure(String);
+
+impl<E: Display> From<E> for Failure {
+    fn from(cause: E) -> Self {
+        Self(cause.to_string())
+    }
+}
+
+type Outcome = Result<(), Failure>;
+
+fn check(file: &std::path::Path) -> Outcome {
+    let config = config::load(file)?;
+    crate::server::check(config)?;
+    println!("{}: no fault", file.display());
+    Ok(())
+}
+
+/// Sends diagnostics to standard error, at `level` unless `RUST_LOG` says otherwise.
+fn init_log(level: config::LogLevel) {
+    env_logger::Builder::new()
+        .filter_level(match level {
+            config::LogLevel::Error => log::LevelFilter::Error,
+            config::LogLevel::Warn => log::LevelFilter::Warn,
+            config::LogLevel::Info => log::LevelFilter::Info,
+            config::LogLevel::Debug => log::LevelFilter::Debug,
+            config::LogLevel::Trace => log::LevelFilter::Trace,
+        })
+        // Pingora tells each connection's ups and downs; what matters of them is told by us.
+        .filter_module("pingora", log::LevelFilter::Error)
+        .filter_module("pingora_core", log::LevelFilter::Error)
+        .filter_module("pingora_proxy", log::LevelFilter::Error)
+        .parse_default_env()
+        .init();
+}

@@ -1,0 +1,150 @@
+//! The public endpoints: which one a path means, and the answers made here.
+//!
+//! The table itself is [`Endpoint::TABLE`]. Matching is exact, and the one match serves
+//! keys and dispatch alike, so that no spelling of a path can be one thing to the one
+//! and another thing to the other.
+
+mod models;
+mod status;
+
+pub use models::{list as list_models, retrieve as retrieve_model};
+pub use status::status;
+
+use http::Method;
+use tollgate_filter::{Endpoint, EndpointInfo};
+use tollgate_types::{ErrorCode, PublicError};
+
+/// A path of the table, with what stands for `{id}` in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Matched<'a> {
+    /// The endpoint.
+    pub endpoint: Endpoint,
+    /// The segment that stands for `{id}`, where the path has one.
+    pub id: Option<&'a str>,
+}
+
+/// Finds the endpoint of a path.
+///
+/// # Errors
+///
+/// 404 `not_found`.
+pub fn match_path(path: &str) -> Result<Matched<'_>, PublicError> {
+    let endpoint = |endpoint| Matched { endpoint, id: None };
+    Ok(match path {
+        "/v1/messages" => endpoint(Endpoint::Messages),
+        "/v1/chat/completions" => endpoint(Endpoint::ChatCompletions),
+        "/v1/responses" => endpoint(Endpoint::Responses),
+        "/v1/messages/count_tokens" => endpoint(Endpoint::CountTokens),
+        "/v1/models" => endpoint(Endpoint::Models),
+        "/v1" => endpoint(Endpoint::Status),
+        _ => match path.strip_prefix("/v1/models/") {
+            Some(id) if !id.is_empty() && !id.contains('/') => Matched {
+                endpoint: Endpoint::Model,
+                id: Some(id),
+            },
+            _ => return Err(unknown_path()),
+        },
+    })
+}
+
+fn unknown_path() -> PublicError {
+    PublicError::new(
+        ErrorCode::NotFound,
+        "there is no such path: GET /v1 lists the endpoints",
+    )
+}
+
+/// Checks the method, and tells a WebSocket from a wrong method.
+///
+/// # Errors
+///
+/// 405 `method_not_allowed`, or 426 `invalid_request` for a WebSocket, which makes
+/// clients that try one first fall back at once.
+pub fn check_method(
+    endpoint: Endpoint,
+    method: &Method,
+    wants_upgrade: bool,
+) -> Result<(), PublicError> {
+    const UPGRADE_REQUIRED: u16 = 426;
+    let allowed = methods(endpoint);
+    if allowed.contains(method) && !wants_upgrade {
+        return Ok(());
+    }
+    if wants_upgrade {
+        return Err(PublicError::invalid_request(
+            "this endpoint is served over plain HTTP, with server-sent events for streams",
+        )
+        .with_status(UPGRADE_REQUIRED));
+    }
+    Err(PublicError::new(
+        ErrorCode::MethodNotAllowed,
+        format!(
+            "the method {method} is not allowed here; allowed: {}",
+            allow(endpoint)
+        ),
+    ))
+}
+
+/// The value of `Allow` for an endpoint.
+pub fn allow(endpoint: Endpoint) -> String {
+    methods(endpoint)
+        .iter()
+        .map(Method::as_str)
+        .collect::<Vec<_>>()
+        .join(", ")
+}
+
+fn methods(endpoint: Endpoint) -> &'static [Method] {
+    let row: Option<&EndpointInfo> = Endpoint::TABLE.iter().find(|row| row.endpoint == endpoint);
+    row.map_or(&[], |row| row.methods)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_row_of_the_table_is_matched_by_its_own_path() {
+        for row in Endpoint::TABLE {
+            let matched = match_path(&row.path.replace("{id}", "some-model")).expect("a row");
+            assert_eq!(matched.endpoint, row.endpoint);
+            assert_eq!(
+                matched.id,
+                row.path.contains("{id}").then_some("some-model")
+            );
+        }
+    }
+
+    #[test]
+    fn no_other_spelling_of_a_path_matches() {
+        for path in [
+            "/",
+            "/v1/",
+            "//v1",
+            "/v1//models",
+            "/v1/models/",
+            "/v1/models/a/b",
+            "/V1",
+            "/v1/..;/admin",
+            "/v1/%6dodels",
+            "/v1/messages/",
+            "/api/hello",
+            "/v1/chat/completions/x",
+            "",
+        ] {
+            assert_eq!(match_path(path), Err(unknown_path()), "{path}");
+        }
+    }
+
+    #[test]
+    fn a_websocket_is_told_to_come_without() {
+        let error = check_method(Endpoint::Responses, &Method::GET, true).expect_err("refused");
+        assert_eq!((error.status, error.code), (426, ErrorCode::InvalidRequest));
+        let error = check_method(Endpoint::Responses, &Method::GET, false).expect_err("refused");
+        assert_eq!(
+            (error.status, error.code),
+            (405, ErrorCode::MethodNotAllowed)
+        );
+        assert!(error.message.contains("POST"), "{error}");
+    }
+}

@@ -1,0 +1,304 @@
+//! What happens, told to operators: one function per event, each with its metrics and log
+//! line. Labels come from the configuration alone, so that their number is bounded.
+
+use once_cell::sync::Lazy;
+use parking_lot::RwLock;
+use prometheus::{
+    Encoder, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, Opts,
+    Registry, TextEncoder,
+};
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+use tollgate_types::{ErrorCode, Format, Usage};
+use tollgate_wire::fault::UpstreamFault;
+
+/// Everything that is measured.
+struct Metrics {
+    registry: Registry,
+    requests: IntCounterVec,
+    duration: HistogramVec,
+    first_byte: HistogramVec,
+    tokens: IntCounterVec,
+    in_flight: IntGauge,
+    streams: IntGauge,
+    bodies: IntGauge,
+    upstream_faults: IntCounterVec,
+    access_lines_lost: IntCounter,
+}
+
+static METRICS: Lazy<Metrics> = Lazy::new(Metrics::new);
+
+/// Seconds: from a cached answer to the longest thought.
+const SECONDS: &[f64] = &[
+    0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0,
+];
+
+const ROUTE: &[&str] = &["format", "model", "provider"];
+
+impl Metrics {
+    #[expect(
+        clippy::expect_used,
+        reason = "names and labels are fixed here: a wrong one fails the first test that runs"
+    )]
+    fn new() -> Self {
+        let registry = Registry::new();
+        let counters = |name: &str, help: &str, labels: &[&str]| {
+            let vec = IntCounterVec::new(Opts::new(name, help), labels).expect("valid metric");
+            registry
+                .register(Box::new(vec.clone()))
+                .expect("registered once");
+            vec
+        };
+        let histograms = |name: &str, help: &str| {
+            let opts = HistogramOpts::new(name, help).buckets(SECONDS.to_vec());
+            let vec = HistogramVec::new(opts, ROUTE).expect("valid metric");
+            registry
+                .register(Box::new(vec.clone()))
+                .expect("registered once");
+            vec
+        };
+        let gauge = |name: &str, help: &str| {
+            let gauge = IntGauge::new(name, help).expect("valid metric");
+            registry
+                .register(Box::new(gauge.clone()))
+                .expect("registered once");
+            gauge
+        };
+        let lost = IntCounter::new(
+            "tollgate_access_lines_lost_total",
+            "Access log lines dropped because their reader was too slow.",
+        )
+        .expect("valid metric");
+        registry
+            .register(Box::new(lost.clone()))
+            .expect("registered once");
+        Self {
+            requests: counters(
+                "tollgate_requests_total",
+                "Requests answered, by what the caller was told.",
+                &["format", "model", "provider", "status", "code"],
+            ),
+            duration: histograms(
+                "tollgate_request_duration_seconds",
+                "From the request's head to the answer's end.",
+            ),
+            first_byte: histograms(
+                "tollgate_time_to_first_byte_seconds",
+                "From the request's head to the first byte of a provider's answer that left.",
+            ),
+            tokens: counters(
+                "tollgate_tokens_total",
+                "Tokens as providers reported them.",
+                &["format", "model", "provider", "kind"],
+            ),
+            in_flight: gauge("tollgate_requests_in_flight", "Requests under way."),
+            streams: gauge("tollgate_streams_open", "Answers that are being streamed."),
+            bodies: gauge(
+                "tollgate_request_body_bytes",
+                "Bytes of request bodies in memory.",
+            ),
+            upstream_faults: counters(
+                "tollgate_upstream_faults_total",
+                "Attempts that failed at a provider, seen by a caller or not.",
+                &["provider", "class"],
+            ),
+            access_lines_lost: lost,
+            registry,
+        }
+    }
+}
+
+/// The page that Prometheus reads.
+pub fn exposition() -> Vec<u8> {
+    let mut page = Vec::with_capacity(16 * 1024);
+    if let Err(fault) = TextEncoder::new().encode(&METRICS.registry.gather(), &mut page) {
+        log::error!("metrics cannot be written: {fault}");
+    }
+    page
+}
+
+/// The metrics of one way through the gateway, looked up once a request.
+pub struct RouteMeter {
+    ok: IntCounter,
+    duration: Histogram,
+    first_byte: Histogram,
+    tokens: [IntCounter; 5],
+}
+
+type RouteKey = (Option<Format>, Arc<str>, Arc<str>);
+
+static ROUTES: Lazy<RwLock<HashMap<RouteKey, Arc<RouteMeter>>>> = Lazy::new(RwLock::default);
+
+impl RouteMeter {
+    const KINDS: [&str; 5] = ["input", "cache_read", "cache_write", "output", "reasoning"];
+
+    fn of(format: Option<Format>, model: &Arc<str>, provider: &Arc<str>) -> Arc<Self> {
+        let key = (format, Arc::clone(model), Arc::clone(provider));
+        if let Some(meter) = ROUTES.read().get(&key) {
+            return Arc::clone(meter);
+        }
+        let labels = [format.map_or("none", Format::as_str), model, provider];
+        let [format, model, provider] = labels;
+        let meter = Arc::new(Self {
+            ok: METRICS
+                .requests
+                .with_label_values(&[format, model, provider, "200", ""]),
+            duration: METRICS.duration.with_label_values(&labels),
+            first_byte: METRICS.first_byte.with_label_values(&labels),
+            tokens: Self::KINDS.map(|kind| {
+                METRICS
+                    .tokens
+                    .with_label_values(&[format, model, provider, kind])
+            }),
+        });
+        ROUTES.write().insert(key, Arc::clone(&meter));
+        meter
+    }
+}
+
+/// What is told of a request when it is over.
+pub struct Finished<'a> {
+    /// The caller's format.
+    pub format: Option<Format>,
+    /// The model that answered, or was chosen to.
+    pub model: Option<&'a Arc<str>>,
+    /// The provider that was asked last.
+    pub provider: Option<&'a Arc<str>>,
+    /// The status that the caller was told; 499 where it had left before.
+    pub status: u16,
+    /// The error's code, where it was one.
+    pub code: Option<ErrorCode>,
+    /// From the head to the end.
+    pub duration: Duration,
+    /// From the head to the first byte of a provider's answer.
+    pub first_byte: Option<Duration>,
+    /// What the provider reported.
+    pub usage: Option<Usage>,
+}
+
+/// A request is over.
+pub fn request_finished(finished: &Finished<'_>) {
+    static NONE: Lazy<Arc<str>> = Lazy::new(|| "".into());
+    let model = finished.model.unwrap_or(&NONE);
+    let provider = finished.provider.unwrap_or(&NONE);
+    let meter = RouteMeter::of(finished.format, model, provider);
+    if finished.status == 200 && finished.code.is_none() {
+        meter.ok.inc();
+    } else {
+        let format = finished.format.map_or("none", Format::as_str);
+        let code = finished.code.map_or("", ErrorCode::as_str);
+        let status = finished.status.to_string();
+        METRICS
+            .requests
+            .with_label_values(&[format, model, provider, &status, code])
+            .inc();
+    }
+    meter.duration.observe(finished.duration.as_secs_f64());
+    if let Some(first_byte) = finished.first_byte {
+        meter.first_byte.observe(first_byte.as_secs_f64());
+    }
+    if let Some(usage) = finished.usage {
+        let Usage {
+            input,
+            cache_read,
+            cache_write,
+            output,
+            reasoning,
+        } = usage;
+        let counts = [input, cache_read, cache_write, output, reasoning];
+        for (counter, count) in meter.tokens.iter().zip(counts) {
+            counter.inc_by(count);
+        }
+    }
+}
+
+/// An attempt has failed at a provider.
+pub fn upstream_fault(request: &impl std::fmt::Display, provider: &str, fault: &UpstreamFault) {
+    METRICS
+        .upstream_faults
+        .with_label_values(&[provider, fault.class.as_str()])
+        .inc();
+    log::warn!(
+        "{request}: provider {provider} failed: {}, status {}, code {}",
+        fault.class.as_str(),
+        fault
+            .status
+            .map_or_else(|| "none".to_owned(), |status| status.to_string()),
+        fault.provider_code.as_deref().unwrap_or("none"),
+    );
+}
+
+/// A line of the access log was dropped.
+pub fn access_line_lost() {
+    METRICS.access_lines_lost.inc();
+}
+
+/// Counts a request among those under way for as long as it lives.
+pub struct InFlight(());
+
+impl InFlight {
+    /// One more.
+    pub fn begin() -> Self {
+        METRICS.in_flight.inc();
+        Self(())
+    }
+
+    /// How many there are.
+    pub fn count() -> i64 {
+        METRICS.in_flight.get()
+    }
+}
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        METRICS.in_flight.dec();
+    }
+}
+
+/// Counts an answer among those being streamed for as long as it lives.
+pub struct OpenStream(());
+
+impl OpenStream {
+    /// One more.
+    pub fn begin() -> Self {
+        METRICS.streams.inc();
+        Self(())
+    }
+}
+
+impl Drop for OpenStream {
+    fn drop(&mut self) {
+        METRICS.streams.dec();
+    }
+}
+
+/// A request body's share of the memory that all bodies may take.
+pub struct BodyShare {
+    held: i64,
+    most: i64,
+}
+
+impl BodyShare {
+    /// Nothing yet, of `most` bytes over all requests.
+    pub fn begin(most: u64) -> Self {
+        Self {
+            held: 0,
+            most: i64::try_from(most).unwrap_or(i64::MAX),
+        }
+    }
+
+    /// Takes more; `false` when there is not as much left.
+    pub fn grow(&mut self, bytes: u64) -> bool {
+        let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
+        self.held = self.held.saturating_add(bytes);
+        METRICS.bodies.add(bytes);
+        METRICS.bodies.get() <= self.most
+    }
+}
+
+impl Drop for BodyShare {
+    fn drop(&mut self) {
+        METRICS.bodies.sub(self.held);
+    }
+}

@@ -1,0 +1,233 @@
+//! From the head of a request to the first attempt: everything that is decided before a
+//! provider is asked.
+
+use super::attempt::{Attempts, Candidate};
+use super::body::{BodyFault, RequestBody};
+use super::exchange::Exchange;
+use super::respond::{self, Local};
+use crate::endpoints;
+use crate::events::BodyShare;
+use crate::pipeline::{Part, Step};
+use crate::snapshot::Snapshot;
+use bytes::Bytes;
+use http::header::{ALLOW, CONTENT_TYPE, HeaderValue, UPGRADE};
+use pingora_proxy::Session;
+use std::sync::Arc;
+use tollgate_filter::{Endpoint, Head, RequestContext};
+use tollgate_types::{ErrorCode, Identity, PublicError};
+
+/// How a request goes on after its admission.
+pub enum Admission {
+    /// To the providers.
+    Forward,
+    /// It is answered here.
+    Answer(Local),
+    /// The caller is gone.
+    Gone(Box<pingora_core::Error>),
+}
+
+impl From<PublicError> for Admission {
+    fn from(error: PublicError) -> Self {
+        Self::Answer(Local::error(error))
+    }
+}
+
+/// Decides on a request, and reads its body where a model answers.
+pub async fn admit(session: &mut Session, exchange: &mut Exchange) -> Admission {
+    match try_admit(session, exchange).await {
+        Ok(admission) | Err(admission) => admission,
+    }
+}
+
+/// The way itself; what ends it early is its error.
+async fn try_admit(session: &mut Session, exchange: &mut Exchange) -> Result<Admission, Admission> {
+    let snapshot = Arc::clone(&exchange.snapshot);
+    check_head_size(session, &snapshot)?;
+    let matched = endpoints::match_path(session.req_header().uri.path())?;
+    let peer = session
+        .client_addr()
+        .and_then(|address| address.as_inet())
+        .copied();
+    exchange.request = Some(RequestContext::new(exchange.id, matched.endpoint, peer));
+
+    run_filters(Part::Head, session, exchange).await?;
+    check_method(session, matched.endpoint)?;
+
+    if matched.endpoint.is_model_endpoint() {
+        check_media_type(session)?;
+        read_body(session, exchange).await?;
+        run_filters(Part::Body, session, exchange).await?;
+        exchange.attempts = candidates(exchange)?;
+        return Ok(Admission::Forward);
+    }
+    let identity = exchange
+        .request
+        .as_ref()
+        .and_then(|request| request.identity.clone());
+    let identity = identity.ok_or_else(|| internal("a request came through without a key"))?;
+    let body = answer_here(session, &snapshot, matched, &identity)?;
+    Ok(Admission::Answer(Local::json(200, body.into())))
+}
+
+fn answer_here(
+    session: &Session,
+    snapshot: &Snapshot,
+    matched: endpoints::Matched<'_>,
+    identity: &Identity,
+) -> Result<Vec<u8>, PublicError> {
+    let catalog = snapshot.catalog.catalog();
+    let query = session.req_header().uri.query().unwrap_or_default();
+    match (matched.endpoint, matched.id) {
+        (Endpoint::Status, _) => Ok(endpoints::status()),
+        (Endpoint::Models, _) => endpoints::list_models(catalog, identity, query),
+        (Endpoint::Model, Some(id)) => endpoints::retrieve_model(catalog, identity, id),
+        _ => Err(internal("an endpoint has no one to answer it")),
+    }
+}
+
+async fn run_filters(
+    part: Part,
+    session: &Session,
+    exchange: &mut Exchange,
+) -> Result<(), Admission> {
+    let snapshot = Arc::clone(&exchange.snapshot);
+    let Some(request) = &mut exchange.request else {
+        return Ok(());
+    };
+    let mut step = snapshot.pipeline.run(part, head(session), request);
+    loop {
+        step = match step {
+            Step::Passed => return Ok(()),
+            Step::Refused(error) => return Err(error.into()),
+            Step::Answered {
+                status,
+                content_type,
+                body,
+            } => {
+                return Err(Admission::Answer(Local::new(status, content_type, body)));
+            }
+            Step::Waiting(pending, place) => {
+                let resume = pending.await;
+                snapshot
+                    .pipeline
+                    .resume(place, resume, part, head(session), request)
+            }
+        };
+    }
+}
+
+fn head(session: &Session) -> Head<'_> {
+    let head = session.req_header();
+    Head {
+        method: &head.method,
+        path: head.uri.path(),
+        headers: &head.headers,
+    }
+}
+
+fn check_head_size(session: &Session, snapshot: &Snapshot) -> Result<(), PublicError> {
+    const HEADERS_TOO_LARGE: u16 = 431;
+    let head = session.req_header();
+    let headers = head
+        .headers
+        .iter()
+        .map(|(name, value)| name.as_str().len() + value.len() + 4);
+    let size = head.raw_path().len().saturating_add(headers.sum());
+    if size <= snapshot.limits.head_bytes {
+        return Ok(());
+    }
+    Err(PublicError::new(
+        ErrorCode::RequestTooLarge,
+        format!(
+            "the request head is larger than {} bytes",
+            snapshot.limits.head_bytes
+        ),
+    )
+    .with_status(HEADERS_TOO_LARGE))
+}
+
+fn check_method(session: &Session, endpoint: Endpoint) -> Result<(), Admission> {
+    let head = session.req_header();
+    let wants_upgrade = head.headers.contains_key(UPGRADE) && session.is_upgrade_req();
+    endpoints::check_method(endpoint, &head.method, wants_upgrade).map_err(|error| {
+        let mut answer = Local::error(error);
+        if wants_upgrade {
+            answer.add(UPGRADE, HeaderValue::from_static("HTTP/1.1"));
+        } else if let Ok(allowed) = HeaderValue::from_str(&endpoints::allow(endpoint)) {
+            answer.add(ALLOW, allowed);
+        }
+        Admission::Answer(answer)
+    })
+}
+
+fn check_media_type(session: &Session) -> Result<(), PublicError> {
+    const UNSUPPORTED_MEDIA_TYPE: u16 = 415;
+    let value = session
+        .get_header(CONTENT_TYPE)
+        .and_then(|value| value.to_str().ok());
+    let media_type = value.map(|value| value.split(';').next().unwrap_or(value).trim());
+    if media_type.is_some_and(|it| it.eq_ignore_ascii_case("application/json")) {
+        return Ok(());
+    }
+    Err(
+        PublicError::invalid_request("the content type must be application/json")
+            .with_status(UNSUPPORTED_MEDIA_TYPE),
+    )
+}
+
+async fn read_body(session: &mut Session, exchange: &mut Exchange) -> Result<(), Admission> {
+    let limits = exchange.snapshot.limits;
+    let (Some(format), Some(request)) = (exchange.format(), &mut exchange.request) else {
+        return Err(internal("a model endpoint has no format").into());
+    };
+    let share = BodyShare::begin(limits.bodies_in_memory);
+    let counts = request.endpoint == Endpoint::CountTokens;
+    match RequestBody::read(session, format, counts, limits.body, share).await {
+        Ok(body) => {
+            request.facts = Some(body.peeked().facts.clone());
+            exchange.body = Some(body);
+            Ok(())
+        }
+        Err(BodyFault::Refused(error)) => Err(error.into()),
+        Err(BodyFault::Gone(error)) => Err(Admission::Gone(error)),
+    }
+}
+
+/// Who can answer, in order.
+fn candidates(exchange: &Exchange) -> Result<Attempts, PublicError> {
+    let (Some(request), Some(format)) = (&exchange.request, exchange.format()) else {
+        return Err(internal("a request came through without a format"));
+    };
+    let snapshot = &exchange.snapshot;
+    let model = request
+        .route
+        .as_ref()
+        .and_then(|route| snapshot.catalog.model(route.model));
+    let model = model.ok_or_else(|| internal("a request came through without a model"))?;
+    let counts = request.endpoint == Endpoint::CountTokens;
+    let candidates = model
+        .candidates(format, fastrand::u64(..))
+        .filter(|deployment| {
+            let endpoint = deployment.provider.endpoint(format);
+            !counts || endpoint.is_some_and(|endpoint| endpoint.count_tokens.is_some())
+        })
+        .filter_map(|deployment| {
+            let pool = snapshot.upstreams.pool(&deployment.provider.name)?;
+            Some(Candidate {
+                deployment: Arc::clone(deployment),
+                pool: Arc::clone(pool),
+            })
+        });
+    Ok(Attempts::over(candidates))
+}
+
+fn internal(cause: &'static str) -> PublicError {
+    log::error!("{cause}");
+    respond::internal_error()
+}
+
+impl Local {
+    fn json(status: u16, body: Bytes) -> Self {
+        Self::new(status, "application/json", body)
+    }
+}

@@ -1,0 +1,381 @@
+//! What comes back: holds an answer until it is worth committing, then lets it pass.
+//!
+//! Decides on bytes alone and writes nothing; `respond.rs` does that. Nothing is committed
+//! before the first content event: until then the next candidate can take over unseen, and
+//! the caller's status can follow from the body.
+
+use super::decode::Decoder;
+use crate::events::OpenStream;
+use bytes::{Bytes, BytesMut};
+use http::HeaderMap;
+use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE};
+use std::time::{Duration, Instant, SystemTime};
+use tollgate_types::{Format, PublicError, RequestId};
+use tollgate_wire::answer::{AnswerFacts, AnswerKind, AnswerScanner};
+use tollgate_wire::fault::{UpstreamAnswer, UpstreamFault, classify, classify_body};
+use tollgate_wire::stream::{Phase, StreamEnd, StreamOptions, StreamScanner};
+use tollgate_wire::usage::ReportedUsage;
+
+/// How much of an answer is held at most, in bytes.
+const MOST_HELD: usize = 64 * 1024;
+/// How long comments and pings are held at most.
+const LONGEST_HELD: Duration = Duration::from_secs(10);
+
+/// The answer to one request: that of the attempt under way.
+#[derive(Default)]
+pub struct Answer {
+    stage: Stage,
+    /// The provider's head, until it is committed.
+    head: Option<UpstreamHead>,
+    reader: Option<Reader>,
+    /// For a provider that compresses although it was asked not to.
+    decoder: Option<Decoder>,
+    /// What is held; once committed, what may still leave of a stream that broke.
+    held: Vec<Bytes>,
+    began: Option<Instant>,
+    open: Option<OpenStream>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Stage {
+    /// No head has come.
+    #[default]
+    Awaited,
+    /// Nothing has left.
+    Held,
+    /// The head has left.
+    Passing,
+    /// Nothing more leaves.
+    Over,
+}
+
+/// The head of a provider's answer.
+pub struct UpstreamHead {
+    /// The HTTP status.
+    pub status: u16,
+    /// The headers, of which nothing passes by itself.
+    pub headers: HeaderMap,
+}
+
+/// Reads an answer as its kind wants to be read.
+enum Reader {
+    Stream(Box<StreamScanner>),
+    Whole(Box<AnswerScanner>),
+    /// A count of tokens: small, and looked at as a whole.
+    Count,
+    /// An error, whose body says what it is.
+    Error,
+}
+
+/// What the caller's request means for its answer.
+#[derive(Clone, Copy, Debug)]
+pub struct Expectation {
+    /// The format of the answer.
+    pub format: Format,
+    /// Whether the answer is a count of tokens.
+    pub counts_tokens: bool,
+    /// Whether the gateway asked for the usage chunk of a chat stream by itself.
+    pub strip_usage: bool,
+}
+
+/// What is to be done after a piece of the answer.
+pub enum Next {
+    /// Nothing leaves yet.
+    Hold,
+    /// The head leaves, with these first bytes of the body.
+    Commit {
+        /// The provider's head.
+        head: UpstreamHead,
+        /// What of the body may leave.
+        body: Bytes,
+        /// The length of the whole body, where it is known.
+        length: Option<u64>,
+    },
+    /// These bytes leave.
+    Pass(Bytes),
+    /// The attempt has failed. Where nothing was committed the next can follow; else the
+    /// answer must end as a broken one, by [`Answer::failure_event`].
+    Fail(UpstreamFault),
+}
+
+impl Answer {
+    /// Takes the head of an attempt's answer. What an earlier attempt left is gone.
+    ///
+    /// # Errors
+    ///
+    /// The attempt's failure, where the head alone decides it.
+    pub fn begin(
+        &mut self,
+        head: UpstreamHead,
+        expected: Expectation,
+    ) -> Result<(), UpstreamFault> {
+        *self = Self {
+            stage: Stage::Over,
+            ..Self::default()
+        };
+        let reader = Reader::for_head(&head, expected)?;
+        if content_length(&head.headers) == Some(0) {
+            return Err(match reader {
+                Reader::Error => classify_answer(&head, &[]),
+                _ => UpstreamFault::broken_answer(),
+            });
+        }
+        self.decoder = Decoder::for_encoding(head.headers.get(CONTENT_ENCODING))
+            .ok_or_else(UpstreamFault::broken_answer)?;
+        self.reader = Some(reader);
+        self.head = Some(head);
+        self.began = Some(Instant::now());
+        self.stage = Stage::Held;
+        Ok(())
+    }
+
+    /// Takes a piece of the body.
+    pub fn push(&mut self, chunk: Option<Bytes>, end: bool) -> Next {
+        if matches!(self.stage, Stage::Awaited | Stage::Over) {
+            // What comes behind an end is not the caller's business.
+            return Next::Pass(Bytes::new());
+        }
+        match self.read(chunk.unwrap_or_default(), end) {
+            Ok(out) => self.let_pass(out, end),
+            Err((out, fault)) => self.fail(out, fault),
+        }
+    }
+
+    /// Reads a piece, and says what of it may leave, even where it tells of a failure.
+    fn read(&mut self, chunk: Bytes, end: bool) -> Result<Vec<Bytes>, (Vec<Bytes>, UpstreamFault)> {
+        let mut out = Vec::with_capacity(1);
+        let Some(reader) = &mut self.reader else {
+            return Ok(out);
+        };
+        let chunk = match &mut self.decoder {
+            None => chunk,
+            Some(decoder) => match decoder.decode(&chunk, end) {
+                Ok(chunk) => chunk,
+                Err(_) => return Err((out, UpstreamFault::broken_answer())),
+            },
+        };
+        match reader.push(chunk, end, &mut out) {
+            Ok(()) => Ok(out),
+            Err(fault) => Err((out, fault)),
+        }
+    }
+
+    fn let_pass(&mut self, mut out: Vec<Bytes>, end: bool) -> Next {
+        if self.stage == Stage::Passing {
+            if end {
+                self.stage = Stage::Over;
+            }
+            return Next::Pass(join(out));
+        }
+        self.held.append(&mut out);
+        match self.judge_held(end) {
+            Ok(false) => Next::Hold,
+            Ok(true) => self.commit(end),
+            Err(fault) => self.fail(Vec::new(), fault),
+        }
+    }
+
+    /// Whether what is held is worth committing.
+    ///
+    /// # Errors
+    ///
+    /// When what is held turns out to be an error.
+    fn judge_held(&mut self, end: bool) -> Result<bool, UpstreamFault> {
+        let is_full = end || self.held.iter().map(Bytes::len).sum::<usize>() >= MOST_HELD;
+        match &self.reader {
+            Some(Reader::Stream(scanner)) => {
+                let is_late = self
+                    .began
+                    .is_some_and(|began| began.elapsed() >= LONGEST_HELD);
+                Ok(is_full || is_late || *scanner.phase() != Phase::Preamble)
+            }
+            Some(Reader::Whole(scanner)) => match scanner.kind_so_far() {
+                Some(AnswerKind::Error) if is_full => {
+                    Err(classify_body(&join(std::mem::take(&mut self.held))))
+                }
+                Some(AnswerKind::Error) => Ok(false),
+                Some(AnswerKind::Broken) => Err(UpstreamFault::broken_answer()),
+                Some(AnswerKind::Answer) => Ok(true),
+                None => Ok(is_full),
+            },
+            Some(Reader::Count) if is_full => match join(self.held.clone()) {
+                body if is_count(&body) => Ok(true),
+                _ => Err(UpstreamFault::broken_answer()),
+            },
+            Some(Reader::Error) if is_full => {
+                let mut body = join(std::mem::take(&mut self.held));
+                body.truncate(MOST_HELD);
+                Err(self
+                    .head
+                    .as_ref()
+                    .map_or_else(UpstreamFault::broken_answer, |head| {
+                        classify_answer(head, &body)
+                    }))
+            }
+            _ => Ok(false),
+        }
+    }
+
+    fn commit(&mut self, end: bool) -> Next {
+        let Some(head) = self.head.take() else {
+            return self.fail(Vec::new(), UpstreamFault::broken_answer());
+        };
+        let body = join(std::mem::take(&mut self.held));
+        let is_stream = matches!(self.reader, Some(Reader::Stream(_)));
+        let length = match () {
+            () if is_stream => None,
+            () if end => u64::try_from(body.len()).ok(),
+            () if self.decoder.is_none() => content_length(&head.headers),
+            () => None,
+        };
+        self.open = (is_stream && !end).then(OpenStream::begin);
+        self.stage = if end { Stage::Over } else { Stage::Passing };
+        Next::Commit { head, body, length }
+    }
+
+    fn fail(&mut self, out: Vec<Bytes>, fault: UpstreamFault) -> Next {
+        if self.stage == Stage::Passing {
+            self.held = out;
+        }
+        self.stage = Stage::Over;
+        self.open = None;
+        Next::Fail(fault)
+    }
+
+    /// What ends a stream that cannot go on: what may still leave of it, and the error event
+    /// of its format. `None` where the answer is no stream, or has ended by itself.
+    pub fn failure_event(&mut self, error: &PublicError, id: &RequestId) -> Option<Bytes> {
+        self.stage = Stage::Over;
+        self.open = None;
+        match &self.reader {
+            Some(Reader::Stream(scanner)) if *scanner.phase() != Phase::Terminal => {
+                let mut last = std::mem::take(&mut self.held);
+                last.push(scanner.failure_event(error, id));
+                Some(join(last))
+            }
+            _ => None,
+        }
+    }
+
+    /// What the provider reported, as far as it has.
+    pub fn usage(&self) -> Option<ReportedUsage> {
+        match &self.reader {
+            Some(Reader::Stream(scanner)) => Some(scanner.usage()),
+            Some(Reader::Whole(scanner)) => Some(scanner.usage()),
+            _ => None,
+        }
+    }
+
+    /// What the answer said of itself.
+    pub fn facts(&self) -> Option<&AnswerFacts> {
+        match &self.reader {
+            Some(Reader::Stream(scanner)) => Some(scanner.facts()),
+            Some(Reader::Whole(scanner)) => Some(scanner.facts()),
+            _ => None,
+        }
+    }
+}
+
+impl Reader {
+    fn for_head(head: &UpstreamHead, expected: Expectation) -> Result<Self, UpstreamFault> {
+        match head.status {
+            200..=299 => {}
+            400..=599 => return Ok(Self::Error),
+            // A redirect would send the caller's request to who knows where.
+            _ => return Err(UpstreamFault::broken_answer()),
+        }
+        let is = |kind: &str| {
+            media_type(&head.headers).is_some_and(|found| found.eq_ignore_ascii_case(kind))
+        };
+        if is("text/event-stream") && !expected.counts_tokens {
+            let options = StreamOptions {
+                strip_usage: expected.strip_usage,
+                ..StreamOptions::default()
+            };
+            return Ok(Self::Stream(Box::new(StreamScanner::new(
+                expected.format,
+                options,
+            ))));
+        }
+        match is("application/json") {
+            true if expected.counts_tokens => Ok(Self::Count),
+            true => Ok(Self::Whole(Box::new(AnswerScanner::new(expected.format)))),
+            false => Err(UpstreamFault::broken_answer()),
+        }
+    }
+
+    fn push(&mut self, chunk: Bytes, end: bool, out: &mut Vec<Bytes>) -> Result<(), UpstreamFault> {
+        match self {
+            Self::Stream(scanner) => {
+                scanner.push(&chunk, out);
+                let ending = end.then(|| scanner.finish(out));
+                match (scanner.phase(), ending) {
+                    (Phase::Failed(fault), _) => Err(fault.clone()),
+                    (_, Some(StreamEnd::Cut | StreamEnd::Failed)) => {
+                        Err(UpstreamFault::connection_broken())
+                    }
+                    _ => Ok(()),
+                }
+            }
+            Self::Whole(scanner) => {
+                scanner.push(&chunk);
+                out.push(chunk);
+                match end.then(|| scanner.finish()) {
+                    Some(AnswerKind::Broken) => Err(UpstreamFault::broken_answer()),
+                    _ => Ok(()),
+                }
+            }
+            Self::Count | Self::Error => {
+                out.push(chunk);
+                Ok(())
+            }
+        }
+    }
+}
+
+/// Whether a body is the answer of `count_tokens`.
+fn is_count(body: &[u8]) -> bool {
+    #[derive(serde::Deserialize)]
+    struct Count {
+        #[serde(rename = "input_tokens")]
+        _input_tokens: u64,
+    }
+    serde_json::from_slice::<Count>(body).is_ok()
+}
+
+fn classify_answer(head: &UpstreamHead, body: &[u8]) -> UpstreamFault {
+    classify(&UpstreamAnswer {
+        status: head.status,
+        headers: &head.headers,
+        body,
+        now: SystemTime::now(),
+    })
+}
+
+fn content_length(headers: &HeaderMap) -> Option<u64> {
+    headers
+        .get(CONTENT_LENGTH)?
+        .to_str()
+        .ok()?
+        .trim()
+        .parse()
+        .ok()
+}
+
+fn media_type(headers: &HeaderMap) -> Option<&str> {
+    let value = headers.get(CONTENT_TYPE)?.to_str().ok()?;
+    Some(value.split(';').next().unwrap_or(value).trim())
+}
+
+/// One piece out of several: without a copy where there is one only.
+fn join(mut pieces: Vec<Bytes>) -> Bytes {
+    pieces.retain(|piece| !piece.is_empty());
+    if pieces.len() < 2 {
+        return pieces.pop().unwrap_or_default();
+    }
+    let mut whole = BytesMut::with_capacity(pieces.iter().map(Bytes::len).sum());
+    for piece in pieces {
+        whole.extend_from_slice(&piece);
+    }
+    whole.freeze()
+}

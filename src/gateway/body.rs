@@ -1,0 +1,290 @@
+//! Reads a request's body, once, in a way that lets every attempt send it.
+//!
+//! Pingora replays a body from a buffer of 64 KiB, and calls the body filter of an attempt
+//! only if that buffer holds something or the body was not read to its end. So the
+//! reading is arranged such that one of the two is always true, and the filter then puts
+//! in the whole body from here:
+//!
+//! - length known, at most 64 KiB: buffered from the start;
+//! - length known, more: unbuffered until at most 64 KiB remain, buffered from there;
+//! - length unknown: buffered from the start. If it turns out longer than the buffer, an
+//!   HTTP/1.1 body is left unread at its very end, and can be sent once only; an HTTP/2
+//!   body is refused, since neither way works for it.
+
+use bytes::{Bytes, BytesMut};
+use http::header::{CONTENT_LENGTH, EXPECT};
+use pingora_proxy::Session;
+use std::time::Duration;
+use tollgate_types::{Format, PublicError};
+use tollgate_wire::peek::{PeekLimits, Peeked, Peeker, Progress};
+use tollgate_wire::splice::Splice;
+
+use crate::events::BodyShare;
+
+/// What fits Pingora's retry buffer (`BODY_BUF_LIMIT`, 64 KiB).
+const RETRY_BUFFER: u64 = 65_536;
+
+/// A request's body and what one pass over it found.
+pub struct RequestBody {
+    chunks: Vec<Bytes>,
+    length: u64,
+    peeked: Peeked,
+    replay: Replay,
+    /// What of the process's memory for bodies this one holds.
+    _share: BodyShare,
+}
+
+/// Whether the body can be sent another time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Replay {
+    Always,
+    /// Pingora calls the body filter for one attempt only.
+    Once {
+        sent: bool,
+    },
+}
+
+/// How much body is read, and how long that may take.
+#[derive(Clone, Copy, Debug)]
+pub struct BodyLimits {
+    /// Bytes.
+    pub size: u64,
+    /// For the whole body.
+    pub time: Duration,
+}
+
+/// Why a body was not read.
+pub enum BodyFault {
+    /// The caller is told.
+    Refused(PublicError),
+    /// The caller is gone.
+    Gone(Box<pingora_core::Error>),
+}
+
+impl From<PublicError> for BodyFault {
+    fn from(error: PublicError) -> Self {
+        Self::Refused(error)
+    }
+}
+
+impl RequestBody {
+    /// Reads the body of a request on a model endpoint.
+    ///
+    /// # Errors
+    ///
+    /// 400 for what is not a request, 408 when it takes too long, 411 where a length is
+    /// needed, 413 when it is too large, 503 when the process holds too many bodies.
+    pub async fn read(
+        session: &mut Session,
+        format: Format,
+        counts_tokens: bool,
+        limits: BodyLimits,
+        share: BodyShare,
+    ) -> Result<Self, BodyFault> {
+        let length = declared_length(session)?;
+        if length.is_some_and(|length| length > limits.size) {
+            return Err(too_large(limits.size).into());
+        }
+        if expects_continue(session) {
+            session
+                .write_continue_response()
+                .await
+                .map_err(|e| BodyFault::Gone(e.into_down()))?;
+        }
+        let mut reader = Reader::new(format, counts_tokens, length, limits.size, share);
+        match tokio::time::timeout(limits.time, reader.read(session)).await {
+            Ok(outcome) => outcome?,
+            Err(_) => return Err(took_too_long().into()),
+        }
+        reader.finish(session)
+    }
+
+    /// What one pass over the body found.
+    pub const fn peeked(&self) -> &Peeked {
+        &self.peeked
+    }
+
+    /// Bytes of the body.
+    pub const fn len(&self) -> u64 {
+        self.length
+    }
+
+    /// Whether (another) attempt can send it.
+    pub const fn can_be_sent(&self) -> bool {
+        !matches!(self.replay, Replay::Once { sent: true })
+    }
+
+    /// Notes that an attempt has begun to send it.
+    pub const fn note_sent(&mut self) {
+        if let Replay::Once { sent } = &mut self.replay {
+            *sent = true;
+        }
+    }
+
+    /// The body as one attempt sends it. Without edits to a body that came in one piece,
+    /// nothing is copied.
+    /// `None` where the edits do not fit, which would be a fault of whoever made them.
+    pub fn assemble(&self, edits: Splice) -> Option<Bytes> {
+        let spliced = edits.apply(&self.chunks).ok()?;
+        let mut chunks = spliced.chunks.into_iter();
+        Some(match (chunks.next(), chunks.next()) {
+            (None, _) => Bytes::new(),
+            (Some(only), None) => only,
+            (Some(first), Some(second)) => {
+                let length = usize::try_from(spliced.len).unwrap_or_default();
+                let mut whole = BytesMut::with_capacity(length);
+                whole.extend_from_slice(&first);
+                whole.extend_from_slice(&second);
+                for chunk in chunks {
+                    whole.extend_from_slice(&chunk);
+                }
+                whole.freeze()
+            }
+        })
+    }
+}
+
+struct Reader {
+    peeker: Peeker,
+    chunks: Vec<Bytes>,
+    read: u64,
+    length: Option<u64>,
+    limit: u64,
+    complete: bool,
+    replay: Replay,
+    share: BodyShare,
+}
+
+impl Reader {
+    fn new(
+        format: Format,
+        counts_tokens: bool,
+        length: Option<u64>,
+        limit: u64,
+        share: BodyShare,
+    ) -> Self {
+        // What a request without a model gets is decided by the `model` filter.
+        let limits = PeekLimits {
+            model_required: false,
+            ..PeekLimits::default()
+        };
+        let peeker = if counts_tokens {
+            Peeker::count_tokens(&limits)
+        } else {
+            Peeker::new(format, &limits)
+        };
+        Self {
+            peeker,
+            chunks: Vec::new(),
+            read: 0,
+            length,
+            limit,
+            complete: false,
+            replay: Replay::Always,
+            share,
+        }
+    }
+
+    async fn read(&mut self, session: &mut Session) -> Result<(), BodyFault> {
+        loop {
+            if self
+                .length
+                .is_none_or(|length| length.saturating_sub(self.read) <= RETRY_BUFFER)
+            {
+                session.enable_retry_buffering();
+            }
+            if self.must_stop_before_the_end(session) {
+                self.replay = Replay::Once { sent: false };
+                return Ok(());
+            }
+            let chunk = session.read_request_body().await;
+            match chunk.map_err(|e| BodyFault::Gone(e.into_down()))? {
+                Some(chunk) => self.take(chunk)?,
+                None => return Ok(()),
+            }
+        }
+    }
+
+    /// Whether reading on would take from Pingora the last reason to ask for the body.
+    fn must_stop_before_the_end(&self, session: &Session) -> bool {
+        self.complete && self.length.is_none() && self.read > RETRY_BUFFER && !session.is_http2()
+    }
+
+    fn take(&mut self, chunk: Bytes) -> Result<(), BodyFault> {
+        let size = u64::try_from(chunk.len()).unwrap_or(u64::MAX);
+        self.read = self.read.saturating_add(size);
+        if self.read > self.limit {
+            return Err(too_large(self.limit).into());
+        }
+        if !self.share.grow(size) {
+            return Err(out_of_memory().into());
+        }
+        let progress = self.peeker.push(&chunk).map_err(|fault| fault.public())?;
+        self.complete = matches!(progress, Progress::Complete);
+        self.chunks.push(chunk);
+        Ok(())
+    }
+
+    fn finish(self, session: &Session) -> Result<RequestBody, BodyFault> {
+        if self.length.is_none() && self.read > RETRY_BUFFER && session.is_http2() {
+            return Err(length_required().into());
+        }
+        let peeked = self.peeker.finish().map_err(|fault| fault.public())?;
+        Ok(RequestBody {
+            chunks: self.chunks,
+            length: self.read,
+            peeked,
+            replay: self.replay,
+            _share: self.share,
+        })
+    }
+}
+
+/// The length that the head declares. Pingora has refused heads that declare two.
+fn declared_length(session: &Session) -> Result<Option<u64>, PublicError> {
+    let Some(value) = session.get_header(CONTENT_LENGTH) else {
+        return Ok(None);
+    };
+    let length = value
+        .to_str()
+        .ok()
+        .and_then(|text| text.trim().parse().ok());
+    length
+        .map(Some)
+        .ok_or_else(|| PublicError::invalid_request("Content-Length is not a number"))
+}
+
+/// Whether the caller waits for `100 Continue`, which Pingora never sends by itself.
+pub fn expects_continue(session: &Session) -> bool {
+    session
+        .get_header(EXPECT)
+        .is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"100-continue"))
+}
+
+fn too_large(limit: u64) -> PublicError {
+    PublicError::new(
+        tollgate_types::ErrorCode::RequestTooLarge,
+        format!("the request body is larger than {limit} bytes"),
+    )
+}
+
+fn out_of_memory() -> PublicError {
+    PublicError::new(
+        tollgate_types::ErrorCode::ServiceUnavailable,
+        "too many large requests at once: try again shortly",
+    )
+}
+
+fn took_too_long() -> PublicError {
+    const REQUEST_TIMEOUT: u16 = 408;
+    PublicError::invalid_request("the request body took too long to arrive")
+        .with_status(REQUEST_TIMEOUT)
+}
+
+fn length_required() -> PublicError {
+    const LENGTH_REQUIRED: u16 = 411;
+    PublicError::invalid_request(
+        "over HTTP/2 a request body of more than 65536 bytes needs a content-length",
+    )
+    .with_status(LENGTH_REQUIRED)
+}

@@ -1,0 +1,78 @@
+//! The state of one exchange: a request, its attempts and its answer.
+//!
+//! The phases in `mod.rs` hand it from one to the next; each part of the work owns its
+//! own field and none reaches into another's.
+
+use super::{answer::Answer, attempt::Attempts, body::RequestBody};
+use crate::{events::InFlight, snapshot::Snapshot};
+use std::{sync::Arc, time::Instant};
+use tollgate_filter::RequestContext;
+use tollgate_types::{ErrorCode, Format, RequestId};
+use tollgate_wire::fault::UpstreamFault;
+
+/// One request on its way through the gateway.
+pub struct Exchange {
+    /// The request's identifier.
+    pub id: RequestId,
+    /// When its head had arrived.
+    pub started: Instant,
+    /// The configuration that it began with and keeps to its end.
+    pub snapshot: Arc<Snapshot>,
+    /// What filters see; set once the path is known.
+    pub request: Option<RequestContext>,
+    /// The body, once read.
+    pub body: Option<RequestBody>,
+    /// Who was and who can be asked.
+    pub attempts: Attempts,
+    /// What has come back.
+    pub answer: Answer,
+    /// What went wrong upstream last.
+    pub fault: Option<UpstreamFault>,
+    /// The status that the caller was told, and the code where it was an error.
+    pub told: Option<Told>,
+    /// The code of the error event that ended a stream after its head had left.
+    pub broken: Option<ErrorCode>,
+    /// When the first byte of an answer left.
+    pub first_byte: Option<Instant>,
+    /// Counts the request among those under way for as long as it lives.
+    _in_flight: InFlight,
+}
+
+/// What the caller was told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Told {
+    /// The HTTP status.
+    pub status: u16,
+    /// The error's code, where it was one.
+    pub code: Option<ErrorCode>,
+}
+
+impl Exchange {
+    /// A request of which nothing is known yet.
+    pub fn new(id: RequestId, snapshot: Arc<Snapshot>, in_flight: InFlight) -> Self {
+        Self {
+            id,
+            started: Instant::now(),
+            snapshot,
+            request: None,
+            body: None,
+            attempts: Attempts::default(),
+            answer: Answer::default(),
+            fault: None,
+            told: None,
+            broken: None,
+            first_byte: None,
+            _in_flight: in_flight,
+        }
+    }
+
+    /// The caller's format, where the endpoint has one.
+    pub fn format(&self) -> Option<Format> {
+        self.request.as_ref().and_then(RequestContext::format)
+    }
+
+    /// Whether another candidate may still take the request over.
+    pub fn can_try_elsewhere(&self) -> bool {
+        self.attempts.has_next() && self.body.as_ref().is_none_or(RequestBody::can_be_sent)
+    }
+}

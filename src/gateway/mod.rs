@@ -1,0 +1,386 @@
+//! The gateway on Pingora: the phases of a request, in order, each calling out to the part
+//! that does its work.
+//!
+//! 1. [`admission`]: path, key, body, model, filters; what is answered here ends here.
+//! 2. [`attempt`]: a candidate, its peer and its head; again, until one answers.
+//! 3. [`answer`]: what comes back is held until it is worth committing, then it passes.
+//! 4. [`respond`]: everything that is written to the caller.
+//! 5. [`record`]: the request is told of, once, whatever happened.
+
+mod admission;
+mod answer;
+mod attempt;
+mod body;
+mod decode;
+mod exchange;
+mod record;
+mod respond;
+
+pub use body::BodyLimits;
+
+use crate::access_log::AccessLog;
+use crate::events::{self, InFlight};
+use crate::snapshot::{Current, Snapshot};
+use admission::Admission;
+use answer::{Expectation, Next, UpstreamHead};
+use async_trait::async_trait;
+use attempt::Attempts;
+use bytes::Bytes;
+use exchange::Exchange;
+use pingora_core::upstreams::peer::HttpPeer;
+use pingora_core::{Error, ErrorSource, ErrorType, Result, RetryType};
+use pingora_http::{RequestHeader, ResponseHeader};
+use pingora_proxy::{FailToProxy, ProxyHttp, Session};
+use respond::Local;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use tollgate_types::RequestId;
+use tollgate_wire::fault::UpstreamFault;
+
+/// The proxy that serves callers.
+pub struct Gateway {
+    current: Arc<Current>,
+    access_log: AccessLog,
+}
+
+/// Marks an error that stands for [`Exchange::fault`].
+const ATTEMPT_FAILED: ErrorType = ErrorType::Custom("attempt failed");
+/// A status of which Pingora writes nothing: so a final head waits until it is committed.
+const NOT_YET: u16 = 103;
+
+impl Gateway {
+    /// How many attempts Pingora is to allow for; the exchange bounds them further.
+    pub const MOST_ATTEMPTS: usize = Attempts::MOST;
+
+    /// A gateway that serves whatever `current` holds when a request begins.
+    pub const fn new(current: Arc<Current>, access_log: AccessLog) -> Self {
+        Self {
+            current,
+            access_log,
+        }
+    }
+
+    /// Takes down an attempt's failure, and says whether another follows.
+    fn note_fault(exchange: &mut Exchange, fault: UpstreamFault) -> bool {
+        let provider = exchange
+            .attempts
+            .current()
+            .map(|it| &it.deployment.provider.name);
+        events::upstream_fault(&exchange.id, provider.map_or("", |name| name), &fault);
+        let again = fault.try_elsewhere() && exchange.can_try_elsewhere();
+        exchange.fault = Some(fault);
+        again
+    }
+
+    fn attempt_failed(again: bool) -> Box<Error> {
+        let mut error = Error::new_up(ATTEMPT_FAILED);
+        error.set_retry(again);
+        error
+    }
+
+    /// The last candidate has failed before anything left, and its answer is at its end:
+    /// the error is committed in its place, and the connection stays in use.
+    fn commit_error(
+        session: &mut Session,
+        exchange: &mut Exchange,
+        body: &mut Option<Bytes>,
+    ) -> Result<()> {
+        let error = public_error(exchange);
+        let (head, text) = respond::compose(session, exchange, Local::error(error));
+        respond::write_now(session, head)?;
+        *body = Some(text);
+        Ok(())
+    }
+}
+
+/// What the caller is told of the fault that ended the last attempt.
+fn public_error(exchange: &Exchange) -> tollgate_types::PublicError {
+    exchange
+        .fault
+        .as_ref()
+        .map_or_else(respond::internal_error, UpstreamFault::public)
+}
+
+#[async_trait]
+impl ProxyHttp for Gateway {
+    type CTX = Exchange;
+
+    fn new_ctx(&self) -> Exchange {
+        let now = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default();
+        let now = u64::try_from(now.as_millis()).unwrap_or(u64::MAX);
+        let id = RequestId::from_parts(now, fastrand::u128(..));
+        Exchange::new(id, self.current.load_full(), InFlight::begin())
+    }
+
+    fn init_downstream_modules(&self, _: &mut pingora_core::modules::http::HttpModules) {
+        // None: they would buffer streams, and cost a box a request.
+    }
+
+    async fn request_filter(&self, session: &mut Session, exchange: &mut Exchange) -> Result<bool> {
+        prepare_connection(session, &exchange.snapshot);
+        match admission::admit(session, exchange).await {
+            Admission::Forward => Ok(false),
+            Admission::Answer(answer) => {
+                respond::write(session, exchange, answer)
+                    .await
+                    .map_err(|e| e.into_down())?;
+                Ok(true)
+            }
+            Admission::Gone(error) => Err(error),
+        }
+    }
+
+    async fn upstream_peer(
+        &self,
+        _: &mut Session,
+        exchange: &mut Exchange,
+    ) -> Result<Box<HttpPeer>> {
+        match attempt::next_peer(exchange) {
+            Some(peer) => Ok(peer),
+            None => {
+                Self::note_fault(exchange, UpstreamFault::unreachable());
+                Err(Self::attempt_failed(false))
+            }
+        }
+    }
+
+    fn fail_to_connect(
+        &self,
+        _: &mut Session,
+        _: &HttpPeer,
+        exchange: &mut Exchange,
+        cause: Box<Error>,
+    ) -> Box<Error> {
+        log::debug!("{}: {cause}", exchange.id);
+        let again = Self::note_fault(exchange, UpstreamFault::unreachable());
+        Self::attempt_failed(again)
+    }
+
+    async fn upstream_request_filter(
+        &self,
+        session: &mut Session,
+        upstream: &mut RequestHeader,
+        exchange: &mut Exchange,
+    ) -> Result<()> {
+        let head = attempt::prepare(exchange, &session.req_header().headers);
+        *upstream = head.ok_or_else(|| {
+            Error::explain(
+                ErrorType::InternalError,
+                "no head can be made for the provider",
+            )
+        })?;
+        // From here on the provider's 1xx are not the caller's business, and neither is a
+        // final head until it is committed.
+        session.as_downstream_mut().set_ignore_info_resp(true);
+        Ok(())
+    }
+
+    async fn request_body_filter(
+        &self,
+        _: &mut Session,
+        body: &mut Option<Bytes>,
+        _: bool,
+        exchange: &mut Exchange,
+    ) -> Result<()> {
+        // Whatever Pingora has read or replays stands for the whole, which is put in once.
+        *body = exchange.attempts.take_outgoing();
+        if let Some(read) = &mut exchange.body {
+            read.note_sent();
+        }
+        Ok(())
+    }
+
+    async fn response_filter(
+        &self,
+        _: &mut Session,
+        head: &mut ResponseHeader,
+        exchange: &mut Exchange,
+    ) -> Result<()> {
+        if head.status.is_informational() {
+            return Ok(());
+        }
+        let held = std::mem::replace(head, ResponseHeader::build(NOT_YET, Some(0))?);
+        let parts = http::response::Parts::from(held);
+        let upstream = UpstreamHead {
+            status: parts.status.as_u16(),
+            headers: parts.headers,
+        };
+        let Some(expected) = expectation(exchange) else {
+            return Error::e_explain(ErrorType::InternalError, "an answer came to no request");
+        };
+        match exchange.answer.begin(upstream, expected) {
+            Ok(()) => Ok(()),
+            Err(fault) => {
+                let again = Self::note_fault(exchange, fault);
+                Err(Self::attempt_failed(again))
+            }
+        }
+    }
+
+    fn response_body_filter(
+        &self,
+        session: &mut Session,
+        body: &mut Option<Bytes>,
+        end: bool,
+        exchange: &mut Exchange,
+    ) -> Result<Option<Duration>> {
+        match exchange.answer.push(body.take(), end) {
+            Next::Hold => {}
+            Next::Pass(piece) => *body = Some(piece),
+            Next::Commit {
+                head,
+                body: first,
+                length,
+            } => {
+                respond::commit(session, exchange, &head, length)?;
+                *body = Some(first);
+            }
+            Next::Fail(fault) => {
+                let committed = session.response_written().is_some();
+                let again = Self::note_fault(exchange, fault) && !committed;
+                if again || committed || !end {
+                    return Err(Self::attempt_failed(again));
+                }
+                Self::commit_error(session, exchange, body)?;
+            }
+        }
+        Ok(None)
+    }
+
+    fn error_while_proxy(
+        &self,
+        _: &HttpPeer,
+        session: &mut Session,
+        mut error: Box<Error>,
+        exchange: &mut Exchange,
+        reused: bool,
+    ) -> Box<Error> {
+        if error.etype == ATTEMPT_FAILED {
+            return error;
+        }
+        let committed = session.response_written().is_some();
+        if *error.esource() == ErrorSource::Downstream {
+            error.retry = RetryType::Decided(false);
+            return error;
+        }
+        let was_stale = reused && matches!(error.retry, RetryType::ReusedOnly);
+        let can_be_sent = exchange
+            .body
+            .as_ref()
+            .is_none_or(body::RequestBody::can_be_sent);
+        if was_stale && !committed && can_be_sent && exchange.attempts.made() < Attempts::MOST {
+            // The provider closed a connection that was kept: not its fault, and no attempt
+            // that anyone needs to hear of. The same candidate is asked again.
+            exchange.attempts.step_back();
+            error.retry = RetryType::Decided(true);
+            return error;
+        }
+        log::debug!("{}: {error}", exchange.id);
+        let again = Self::note_fault(exchange, transport_fault(&error)) && !committed;
+        error.retry = RetryType::Decided(again);
+        error
+    }
+
+    async fn fail_to_proxy(
+        &self,
+        session: &mut Session,
+        error: &Error,
+        exchange: &mut Exchange,
+    ) -> FailToProxy {
+        // Zero: nothing that Pingora would have to write or count.
+        let done = FailToProxy {
+            error_code: 0,
+            can_reuse_downstream: false,
+        };
+        if *error.esource() == ErrorSource::Downstream {
+            return done;
+        }
+        let outcome = if session.response_written().is_some() {
+            finish_broken_stream(session, exchange).await
+        } else {
+            if exchange.fault.is_none() {
+                log::error!("{}: {error}", exchange.id);
+            }
+            session.set_keepalive(None);
+            let answer = Local::error(public_error(exchange));
+            respond::write(session, exchange, answer).await
+        };
+        if let Err(gone) = outcome {
+            log::debug!("{}: the caller is gone: {gone}", exchange.id);
+        }
+        done
+    }
+
+    async fn logging(&self, session: &mut Session, error: Option<&Error>, exchange: &mut Exchange) {
+        if exchange.told.is_none() && error.is_none() {
+            // An answer without a body never came to the body filter.
+            Self::note_fault(exchange, UpstreamFault::broken_answer());
+            let answer = Local::error(public_error(exchange));
+            if let Err(gone) = respond::write(session, exchange, answer).await {
+                log::debug!("{}: the caller is gone: {gone}", exchange.id);
+            }
+        }
+        record::record(session, exchange, error, &self.access_log);
+    }
+
+    fn suppress_error_log(&self, _: &Session, _: &Exchange, _: &Error) -> bool {
+        // Told already, with the request's identifier and without anything private.
+        true
+    }
+
+    fn suppress_proxy_warn_log(
+        &self,
+        _: &Session,
+        _: &Exchange,
+        _: &Error,
+        _: pingora_proxy::ProxyWarnLogContext,
+    ) -> bool {
+        true
+    }
+}
+
+fn prepare_connection(session: &mut Session, snapshot: &Snapshot) {
+    /// How long an unread body may take to be read before a connection is used again.
+    const DRAIN: Duration = Duration::from_secs(5);
+    let limits = &snapshot.limits;
+    if session.get_keepalive().is_some() {
+        session.set_keepalive(Some(limits.keepalive.as_secs()));
+    }
+    let downstream = session.as_downstream_mut();
+    downstream.set_write_timeout(Some(limits.write));
+    downstream.set_read_timeout(Some(limits.body.time));
+    downstream.set_total_drain_timeout(Some(DRAIN));
+    downstream.set_pipelining_enabled(true);
+}
+
+fn expectation(exchange: &Exchange) -> Option<Expectation> {
+    let request = exchange.request.as_ref()?;
+    Some(Expectation {
+        format: request.format()?,
+        counts_tokens: request.endpoint == tollgate_filter::Endpoint::CountTokens,
+        strip_usage: attempt::asks_for_usage(request),
+    })
+}
+
+/// What an error of the connection to a provider means.
+fn transport_fault(error: &Error) -> UpstreamFault {
+    match error.etype {
+        ErrorType::ReadTimedout => UpstreamFault::response_timeout(),
+        ErrorType::InvalidHTTPHeader | ErrorType::InvalidH2 => UpstreamFault::broken_answer(),
+        _ => UpstreamFault::connection_broken(),
+    }
+}
+
+/// Something has left and no more will come: a stream ends in an error event of the
+/// caller's format, any other answer is cut.
+async fn finish_broken_stream(session: &mut Session, exchange: &mut Exchange) -> Result<()> {
+    let error = respond::final_word(exchange, public_error(exchange));
+    exchange.broken = Some(error.code);
+    let id = exchange.id;
+    if let Some(last) = exchange.answer.failure_event(&error, &id) {
+        session.write_response_body(Some(last), true).await?;
+    }
+    Ok(())
+}

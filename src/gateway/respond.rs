@@ -1,0 +1,262 @@
+//! Writes heads and bodies to the caller: answers made here, and a provider's once it is
+//! worth committing.
+
+use super::answer::UpstreamHead;
+use super::body;
+use super::exchange::{Exchange, Told};
+use bytes::Bytes;
+use futures::FutureExt;
+use http::header::{CONTENT_LENGTH, CONTENT_TYPE, TRANSFER_ENCODING};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Version};
+use pingora_core::{Error, ErrorType};
+use pingora_http::ResponseHeader;
+use pingora_proxy::Session;
+use std::time::{Duration, Instant};
+use tollgate_filter::Endpoint;
+use tollgate_types::{ErrorCode, Format, PublicError};
+use tollgate_wire::render;
+
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+const MESSAGES_REQUEST_ID: HeaderName = HeaderName::from_static("request-id");
+const MODEL: HeaderName = HeaderName::from_static("x-model");
+const ROUTE_REASON: HeaderName = HeaderName::from_static("x-route-reason");
+const ATTEMPTS: HeaderName = HeaderName::from_static("x-attempts");
+const COUNT_SOURCE: HeaderName = HeaderName::from_static("x-token-count-source");
+
+/// An answer made here.
+pub struct Local {
+    what: What,
+    headers: Vec<(HeaderName, HeaderValue)>,
+}
+
+enum What {
+    Body {
+        status: u16,
+        content_type: &'static str,
+        body: Bytes,
+    },
+    Error(PublicError),
+}
+
+impl Local {
+    /// An answer with a body.
+    pub const fn new(status: u16, content_type: &'static str, body: Bytes) -> Self {
+        Self {
+            what: What::Body {
+                status,
+                content_type,
+                body,
+            },
+            headers: Vec::new(),
+        }
+    }
+
+    /// An error, to be written in the one shape.
+    pub const fn error(error: PublicError) -> Self {
+        Self {
+            what: What::Error(error),
+            headers: Vec::new(),
+        }
+    }
+
+    /// Adds a header.
+    pub fn add(&mut self, name: HeaderName, value: HeaderValue) {
+        self.headers.push((name, value));
+    }
+}
+
+/// The error for a fault of the gateway itself.
+pub const fn internal_error() -> PublicError {
+    PublicError {
+        code: ErrorCode::InternalError,
+        status: 500,
+        message: std::borrow::Cow::Borrowed("the gateway failed on this request"),
+        retry_after: None,
+        should_retry: None,
+    }
+}
+
+/// How much of an unread body is read after all, so that the caller gets to read its
+/// answer: closing with unread data resets the connection.
+const LINGER: Duration = Duration::from_secs(2);
+/// In bytes.
+const MOST_LINGERED: usize = 64 * 1024 * 1024;
+
+/// Writes an answer made here, and leaves the connection such that the next request can
+/// come over it, or closed in good order.
+///
+/// # Errors
+///
+/// When the caller is gone.
+pub async fn write(
+    session: &mut Session,
+    exchange: &mut Exchange,
+    answer: Local,
+) -> Result<(), Box<Error>> {
+    let (head, body) = compose(session, exchange, answer);
+    let is_read = session.is_body_done();
+    if !is_read {
+        // What is left of the body stands between this request and the next.
+        session.set_keepalive(None);
+    }
+    session.write_response_header(Box::new(head), false).await?;
+    let body = if session.req_header().method == Method::HEAD {
+        Bytes::new()
+    } else {
+        body
+    };
+    session.write_response_body(Some(body), true).await?;
+    if !is_read && !body::expects_continue(session) {
+        linger(session).await;
+    }
+    Ok(())
+}
+
+async fn linger(session: &mut Session) {
+    let mut left = MOST_LINGERED;
+    let draining = async {
+        while let Ok(Some(piece)) = session.read_request_body().await {
+            left = left.saturating_sub(piece.len());
+            if left == 0 {
+                break;
+            }
+        }
+    };
+    // The answer is out; when the caller goes on sending, that is its own loss.
+    let _ = tokio::time::timeout(LINGER, draining).await;
+}
+
+/// Composes an answer made here, without writing it.
+pub fn compose(
+    session: &Session,
+    exchange: &mut Exchange,
+    answer: Local,
+) -> (ResponseHeader, Bytes) {
+    let (status, code, content_type, body, advice) = match answer.what {
+        What::Body {
+            status,
+            content_type,
+            body,
+        } => (status, None, content_type, body, None),
+        What::Error(error) => {
+            let error = final_word(exchange, error);
+            let body = render::error_body(exchange.format(), &error, &exchange.id);
+            (
+                error.status,
+                Some(error.code),
+                "application/json",
+                body,
+                Some(error),
+            )
+        }
+    };
+    exchange.told = Some(Told { status, code });
+    let mut headers = own_headers(exchange, None);
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+    headers.insert(CONTENT_LENGTH, HeaderValue::from(body.len()));
+    headers.extend(advice.iter().flat_map(render::error_headers));
+    headers.extend(answer.headers);
+    (head(session, status, headers), body)
+}
+
+/// What the filters make of an error.
+pub fn final_word(exchange: &Exchange, mut error: PublicError) -> PublicError {
+    if let Some(request) = &exchange.request {
+        exchange.snapshot.pipeline.error(request, &mut error);
+    }
+    error
+}
+
+/// Commits a provider's answer: its head leaves now.
+///
+/// # Errors
+///
+/// When the head cannot be written at once: Pingora's body hooks cannot wait, and a
+/// caller whose socket does not take the first kilobyte is not reading.
+pub fn commit(
+    session: &mut Session,
+    exchange: &mut Exchange,
+    upstream: &UpstreamHead,
+    length: Option<u64>,
+) -> Result<(), Box<Error>> {
+    exchange.told = Some(Told {
+        status: upstream.status,
+        code: None,
+    });
+    exchange.first_byte = Some(Instant::now());
+    let mut headers = own_headers(exchange, Some(&upstream.headers));
+    match length {
+        Some(length) => {
+            headers.insert(CONTENT_LENGTH, HeaderValue::from(length));
+        }
+        None if session.req_header().version == Version::HTTP_11 => {
+            headers.insert(TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
+        }
+        // HTTP/2 frames by itself, HTTP/1.0 by the connection's end.
+        None => {}
+    }
+    write_now(session, head(session, upstream.status, headers))
+}
+
+/// Writes a head from where nothing can be awaited.
+///
+/// # Errors
+///
+/// As [`commit`].
+pub fn write_now(session: &mut Session, head: ResponseHeader) -> Result<(), Box<Error>> {
+    let writing = session.write_response_header(Box::new(head), false);
+    tokio::task::unconstrained(writing)
+        .now_or_never()
+        .unwrap_or_else(|| {
+            Err(Error::explain(
+                ErrorType::WriteTimedout,
+                "the caller does not take the head",
+            ))
+        })
+}
+
+/// The headers of ours on an answer, and what the filters add of the provider's.
+fn own_headers(exchange: &Exchange, upstream: Option<&HeaderMap>) -> HeaderMap {
+    let mut headers = HeaderMap::with_capacity(16);
+    if let Ok(id) = HeaderValue::from_str(exchange.id.as_str()) {
+        if exchange.format() == Some(Format::Messages) {
+            headers.insert(MESSAGES_REQUEST_ID, id.clone());
+        }
+        headers.insert(REQUEST_ID, id);
+    }
+    let Some(request) = &exchange.request else {
+        return headers;
+    };
+    exchange
+        .snapshot
+        .pipeline
+        .answer(request, upstream, &mut headers);
+    if let Some(route) = &request.route {
+        insert_text(&mut headers, MODEL, &route.model_id);
+        if let Some(reason) = &route.reason {
+            insert_text(&mut headers, ROUTE_REASON, reason);
+        }
+    }
+    if exchange.attempts.made() > 1 {
+        headers.insert(ATTEMPTS, HeaderValue::from(exchange.attempts.made()));
+    }
+    if request.endpoint == Endpoint::CountTokens && upstream.is_some() {
+        headers.insert(COUNT_SOURCE, HeaderValue::from_static("upstream"));
+    }
+    headers.extend(request.answer_headers.iter().cloned());
+    headers
+}
+
+fn insert_text(headers: &mut HeaderMap, name: HeaderName, text: &str) {
+    if let Ok(value) = HeaderValue::from_str(text) {
+        headers.insert(name, value);
+    }
+}
+
+fn head(session: &Session, status: u16, headers: HeaderMap) -> ResponseHeader {
+    let (mut parts, ()) = http::Response::new(()).into_parts();
+    parts.status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    parts.version = session.req_header().version;
+    parts.headers = headers;
+    parts.into()
+}

@@ -1,0 +1,190 @@
+//! One configuration, ready to serve: catalog, filters, providers and limits together.
+//!
+//! A request takes the snapshot that is current when it begins and keeps it to its end;
+//! a new one replaces the old in one step.
+
+use crate::config::{Config, Faults, LimitSettings};
+use crate::gateway::BodyLimits;
+use crate::pipeline::Pipeline;
+use crate::upstreams::Upstreams;
+use arc_swap::ArcSwap;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+use tollgate_filter::{KeyDirectory, ModelHandle, ModelView, Services};
+use tollgate_routing::{Catalog, Model};
+use tollgate_types::{Format, RequestFacts};
+
+/// Everything that a request needs of the configuration.
+pub struct Snapshot {
+    /// Who answers.
+    pub catalog: Arc<IndexedCatalog>,
+    /// What requests pass through.
+    pub pipeline: Pipeline,
+    /// The providers' connections.
+    pub upstreams: Upstreams,
+    /// What a request may cost the gateway.
+    pub limits: Limits,
+}
+
+/// What a request may cost the gateway.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Bytes of a request's head.
+    pub head_bytes: usize,
+    /// The body's size and time.
+    pub body: BodyLimits,
+    /// Bytes of all request bodies in memory together.
+    pub bodies_in_memory: u64,
+    /// How long an unused connection of a caller is kept.
+    pub keepalive: Duration,
+    /// How long a caller may take to accept a piece of an answer.
+    pub write: Duration,
+}
+
+/// The current snapshot.
+pub type Current = ArcSwap<Snapshot>;
+
+/// The catalog, with a number for each model.
+pub struct IndexedCatalog {
+    catalog: Catalog,
+    models: Vec<Indexed>,
+    handles: HashMap<Arc<str>, ModelHandle>,
+}
+
+struct Indexed {
+    model: Arc<Model>,
+    formats: Vec<Format>,
+    counts_tokens: bool,
+}
+
+impl IndexedCatalog {
+    /// Numbers the models of a catalog.
+    pub fn new(catalog: Catalog) -> Self {
+        let mut models: Vec<Indexed> = Vec::new();
+        let mut handles = HashMap::new();
+        for model in catalog.all() {
+            if let Ok(place) = u32::try_from(models.len()) {
+                handles.insert(Arc::clone(&model.id), ModelHandle(place));
+                models.push(Indexed::new(model));
+            }
+        }
+        Self {
+            catalog,
+            models,
+            handles,
+        }
+    }
+
+    /// The catalog itself.
+    pub const fn catalog(&self) -> &Catalog {
+        &self.catalog
+    }
+
+    /// A model by its number.
+    pub fn model(&self, handle: ModelHandle) -> Option<&Arc<Model>> {
+        self.models
+            .get(usize::try_from(handle.0).ok()?)
+            .map(|indexed| &indexed.model)
+    }
+
+    fn view(&self, model: &Model) -> Option<ModelView<'_>> {
+        let handle = *self.handles.get(&model.id)?;
+        let indexed = self.models.get(usize::try_from(handle.0).ok()?)?;
+        Some(ModelView {
+            handle,
+            id: &indexed.model.id,
+            group: &indexed.model.group,
+            formats: &indexed.formats,
+            counts_tokens: indexed.counts_tokens,
+        })
+    }
+}
+
+impl Indexed {
+    fn new(model: &Arc<Model>) -> Self {
+        Self {
+            model: Arc::clone(model),
+            formats: model.formats().iter().collect(),
+            counts_tokens: model.deployments.iter().any(|deployment| {
+                deployment.formats.contains(Format::Messages)
+                    && deployment
+                        .provider
+                        .endpoint(Format::Messages)
+                        .is_some_and(|endpoint| endpoint.count_tokens.is_some())
+            }),
+        }
+    }
+}
+
+impl tollgate_filter::Catalog for IndexedCatalog {
+    fn resolve(&self, name: &str) -> Option<ModelView<'_>> {
+        self.view(self.catalog.resolve(name)?)
+    }
+
+    fn is_auto(&self, name: &str) -> bool {
+        self.catalog
+            .resolve(name)
+            .is_some_and(|model| model.is_auto())
+    }
+
+    fn choose(
+        &self,
+        facts: &RequestFacts,
+        format: Format,
+        allowed: &dyn Fn(ModelView<'_>) -> bool,
+    ) -> Option<(ModelView<'_>, String)> {
+        let choice = self
+            .catalog
+            .choose_auto(facts, format, |model| self.view(model).is_some_and(allowed))?;
+        Some((self.view(&choice.model)?, choice.reason))
+    }
+}
+
+impl Snapshot {
+    /// Makes ready to serve what a configuration says: joins the parts that know nothing of
+    /// each other.
+    ///
+    /// # Errors
+    ///
+    /// What shows only when the parts are joined, each fault with its place in the file.
+    pub fn build(config: Config, keys: Arc<dyn KeyDirectory>) -> Result<Self, Faults> {
+        let limits = Limits::of(&config.server.limits);
+        let catalog = Arc::new(IndexedCatalog::new(config.catalog.clone()));
+        let mut faults = Vec::new();
+        let upstreams = Upstreams::new(catalog.catalog().providers())
+            .map_err(|found| faults.extend(found))
+            .ok();
+        let services = Services {
+            keys,
+            catalog: Arc::clone(&catalog) as _,
+        };
+        let pipeline = Pipeline::build(&config.filters, &services)
+            .map_err(|found| faults.extend(found))
+            .ok();
+        match (upstreams, pipeline) {
+            (Some(upstreams), Some(pipeline)) => Ok(Self {
+                catalog,
+                pipeline,
+                upstreams,
+                limits,
+            }),
+            _ => Err(config.locate(faults)),
+        }
+    }
+}
+
+impl Limits {
+    fn of(settings: &LimitSettings) -> Self {
+        Self {
+            head_bytes: usize::try_from(settings.head_bytes.get()).unwrap_or(usize::MAX),
+            body: BodyLimits {
+                size: settings.body_bytes.get(),
+                time: settings.body_timeout.get(),
+            },
+            bodies_in_memory: settings.bodies_in_memory.get(),
+            keepalive: settings.keepalive_timeout.get(),
+            write: settings.downstream_write_timeout.get(),
+        }
+    }
+}

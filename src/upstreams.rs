@@ -1,0 +1,215 @@
+//! The providers' side of the network: resolved addresses and the peers made of them.
+//!
+//! Names are resolved in the background and again from time to time; when a resolution
+//! fails, the last good addresses stay. Which provider is asked is decided elsewhere.
+
+use arc_swap::ArcSwap;
+use pingora_core::upstreams::peer::{ALPN, HttpPeer};
+use pingora_core::utils::tls::{WrappedX509, parse_x509};
+use rustls_pki_types::{CertificateDer, pem::PemObject};
+use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+use tollgate_routing::{Credential, Http2, Provider};
+use tollgate_settings::{Fault, KeyPath};
+use x509_parser::prelude::{FromDer, X509Certificate};
+
+/// How often names are resolved anew. The DNS time to live is not told by the system's
+/// resolver; half a minute is what most resolvers' caches hold at least.
+const RESOLVE_EVERY: Duration = Duration::from_secs(30);
+/// How soon a name is tried again that has no address yet.
+const RESOLVE_AGAIN: Duration = Duration::from_secs(1);
+
+/// The providers of one configuration, by name.
+pub struct Upstreams {
+    pools: HashMap<Arc<str>, Arc<Pool>>,
+}
+
+/// One provider: its peers, one for each address.
+pub struct Pool {
+    provider: Arc<Provider>,
+    peers: ArcSwap<Vec<HttpPeer>>,
+    template: HttpPeer,
+    next_peer: AtomicUsize,
+    next_credential: AtomicUsize,
+}
+
+impl Upstreams {
+    /// Prepares the providers; those with an address in numbers are ready at once.
+    ///
+    /// # Errors
+    ///
+    /// Every provider whose TLS settings cannot be used.
+    pub fn new(providers: &[Arc<Provider>]) -> Result<Self, Vec<Fault>> {
+        let mut faults = Vec::new();
+        let mut pools = HashMap::with_capacity(providers.len());
+        for provider in providers {
+            match Pool::new(provider) {
+                Ok(pool) => drop(pools.insert(Arc::clone(&provider.name), Arc::new(pool))),
+                Err(fault) => faults.push(fault),
+            }
+        }
+        if faults.is_empty() {
+            Ok(Self { pools })
+        } else {
+            Err(faults)
+        }
+    }
+
+    /// The pool of a provider.
+    pub fn pool(&self, provider: &str) -> Option<&Arc<Pool>> {
+        self.pools.get(provider)
+    }
+
+    /// Resolves all names now, each within `limit`.
+    pub async fn resolve(&self, limit: Duration) {
+        let all = self.pools.values().map(|pool| pool.resolve(limit));
+        futures::future::join_all(all).await;
+    }
+
+    /// How long to wait before the next [`Upstreams::resolve`].
+    pub fn resolve_in(&self) -> Duration {
+        let all_known = self
+            .pools
+            .values()
+            .all(|pool| !pool.peers.load().is_empty());
+        if all_known {
+            RESOLVE_EVERY
+        } else {
+            RESOLVE_AGAIN
+        }
+    }
+}
+
+impl Pool {
+    fn new(provider: &Arc<Provider>) -> Result<Self, Fault> {
+        let template = template(provider)?;
+        let peers = match provider.host.trim_matches(['[', ']']).parse() {
+            Ok(address) => vec![at(&template, SocketAddr::new(address, provider.port))],
+            Err(_) => Vec::new(),
+        };
+        Ok(Self {
+            provider: Arc::clone(provider),
+            peers: ArcSwap::from_pointee(peers),
+            template,
+            next_peer: AtomicUsize::new(0),
+            next_credential: AtomicUsize::new(0),
+        })
+    }
+
+    /// The peer to connect to, the provider's addresses in turn; `None` while it has none.
+    pub fn peer(&self) -> Option<Box<HttpPeer>> {
+        let peers = self.peers.load();
+        in_turn(&peers, &self.next_peer).map(|peer| Box::new(peer.clone()))
+    }
+
+    /// The credential to log in with, the provider's credentials in turn.
+    pub fn credential(&self) -> Option<&Credential> {
+        in_turn(&self.provider.credentials, &self.next_credential)
+    }
+
+    async fn resolve(&self, limit: Duration) {
+        let provider = &self.provider;
+        let host = (provider.host.as_ref(), provider.port);
+        let addresses = match tokio::time::timeout(limit, tokio::net::lookup_host(host)).await {
+            Ok(Ok(addresses)) => addresses.collect::<Vec<_>>(),
+            Ok(Err(fault)) => return log::warn!("provider {}: {fault}", provider.name),
+            Err(_) => return log::warn!("provider {}: no answer from the resolver", provider.name),
+        };
+        if addresses.is_empty() {
+            return log::warn!("provider {}: the name has no address", provider.name);
+        }
+        let peers = addresses
+            .into_iter()
+            .map(|address| at(&self.template, address))
+            .collect();
+        self.peers.store(Arc::new(peers));
+    }
+}
+
+fn in_turn<'a, T>(all: &'a [T], turn: &AtomicUsize) -> Option<&'a T> {
+    match all {
+        [] => None,
+        [only] => Some(only),
+        many => {
+            let turn = turn.fetch_add(1, Ordering::Relaxed);
+            turn.checked_rem(many.len())
+                .and_then(|place| many.get(place))
+        }
+    }
+}
+
+fn at(template: &HttpPeer, address: SocketAddr) -> HttpPeer {
+    let mut peer = template.clone();
+    peer._address = pingora_core::protocols::l4::socket::SocketAddr::Inet(address);
+    peer
+}
+
+/// A peer with everything but the address.
+fn template(provider: &Arc<Provider>) -> Result<HttpPeer, Fault> {
+    let nowhere = SocketAddr::from(([0, 0, 0, 0], 0));
+    let tls = provider.tls.as_ref();
+    let server_name = tls.map_or_else(String::new, |tls| tls.server_name.to_string());
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "an address in numbers resolves to itself"
+    )]
+    let mut peer = HttpPeer::new(nowhere, tls.is_some(), server_name);
+    let timeouts = &provider.timeouts;
+    peer.options.connection_timeout = Some(timeouts.connect);
+    peer.options.total_connection_timeout = Some(timeouts.connect);
+    peer.options.read_timeout = Some(timeouts.first_byte.max(timeouts.between_bytes));
+    peer.options.write_timeout = Some(timeouts.write);
+    peer.options.idle_timeout = Some(timeouts.idle);
+    peer.options.alpn = match provider.http2 {
+        Http2::Auto => ALPN::H2H1,
+        Http2::Always => ALPN::H2,
+        Http2::Never => ALPN::H1,
+    };
+    // Connections are shared within a provider alone: two of them at one address may log in,
+    // and trust, differently.
+    let mut hasher = DefaultHasher::new();
+    provider.name.hash(&mut hasher);
+    peer.group_key = hasher.finish();
+    if let Some(tls) = tls {
+        peer.options.verify_cert = tls.verify;
+        peer.options.verify_hostname = tls.verify;
+        if let Some(file) = &tls.ca {
+            peer.options.ca = Some(authorities(provider, file)?);
+        }
+    }
+    Ok(peer)
+}
+
+fn authorities(provider: &Provider, file: &Path) -> Result<Arc<[WrappedX509]>, Fault> {
+    let fault = |cause: String| {
+        let path = KeyPath::root()
+            .key("providers")
+            .key(&*provider.name)
+            .key("tls")
+            .key("ca");
+        path.fault(format!(
+            "{} cannot be read as PEM certificates: {cause}",
+            file.display()
+        ))
+    };
+    let certificates = CertificateDer::pem_file_iter(file)
+        .map_err(|e| fault(e.to_string()))?
+        .map(|item| item.map_err(|e| fault(e.to_string())))
+        .map(|item| item.and_then(|der| certificate(der.to_vec()).map_err(&fault)))
+        .collect::<Result<Vec<_>, _>>()?;
+    if certificates.is_empty() {
+        return Err(fault("there is no certificate in it".to_owned()));
+    }
+    Ok(certificates.into())
+}
+
+/// Checks a certificate before Pingora parses it, which panics on what is none.
+fn certificate(der: Vec<u8>) -> Result<WrappedX509, String> {
+    X509Certificate::from_der(&der).map_err(|e| e.to_string())?;
+    Ok(WrappedX509::new(der, parse_x509))
+}
