@@ -1,7 +1,7 @@
 //! The keys seen in the objects that are open, to find one that is given twice.
 
 /// Keys of nested objects, innermost last; unescaped, so that `"mod\u0065l"` is `model`.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct KeyStack {
     bytes: Vec<u8>,
     /// Where each key ends in `bytes`, and where its object's keys begin.
@@ -9,6 +9,14 @@ pub(super) struct KeyStack {
 }
 
 impl KeyStack {
+    /// With room for what most requests have open at a time.
+    pub(super) fn new() -> Self {
+        Self {
+            bytes: Vec::with_capacity(256),
+            ends: Vec::with_capacity(32),
+        }
+    }
+
     /// Where the keys of an object begin that opens now.
     pub(super) fn mark(&self) -> usize {
         self.ends.len()
@@ -49,7 +57,7 @@ mod tests {
 
     #[test]
     fn a_key_is_new_once_in_each_open_object() {
-        let mut keys = KeyStack::default();
+        let mut keys = KeyStack::new();
         let outer = keys.mark();
         assert!(keys.insert(outer, b"a"));
         assert!(keys.insert(outer, b""));

@@ -100,7 +100,7 @@ impl Walk {
             output_limit_required: format == Format::Messages,
             found,
             frames: Vec::with_capacity(16),
-            keys: KeyStack::default(),
+            keys: KeyStack::new(),
             unread: 0,
             unread_is_text: false,
             item_id: None,
@@ -157,12 +157,18 @@ impl Walk {
         self.unread_is_text = is_text;
     }
 
-    /// Takes a value, or the beginning of one, at `span`.
+    /// Takes a value, or the beginning of one, at `span`. Most of the values of a dense
+    /// body are in JSON that is not looked into, so that way is kept short.
+    #[inline]
     fn value(&mut self, value: Value<'_>, span: Span) -> Result<(), PeekError> {
         if self.unread > 0 {
             self.unread_value(value, span);
             return Ok(());
         }
+        self.read_value(value, span)
+    }
+
+    fn read_value(&mut self, value: Value<'_>, span: Span) -> Result<(), PeekError> {
         let Some(slot) = self.slot() else {
             return match value {
                 Value::Open(Container::Object) => {
@@ -189,6 +195,7 @@ impl Walk {
         Ok(())
     }
 
+    #[inline]
     fn unread_value(&mut self, value: Value<'_>, span: Span) {
         if matches!(value, Value::Open(_)) {
             self.unread += 1;
@@ -206,6 +213,27 @@ impl Walk {
     fn add_media(&mut self, bytes: u64) {
         let media = &mut self.found.facts.media.bytes;
         *media = media.saturating_add(bytes);
+    }
+
+    /// Takes a key of an object that is read.
+    fn read_key(&mut self, key: Text<'_>) -> Result<(), PeekError> {
+        let Some(frame) = self.frames.last_mut() else {
+            return Ok(());
+        };
+        let at = key.span.start;
+        if !key.is_whole() {
+            let limit = self.limits.key_bytes;
+            return Err(PeekError::KeyTooLong { limit, at });
+        }
+        if self.keys.count(frame.keys) >= self.limits.keys {
+            let limit = self.limits.keys;
+            return Err(PeekError::TooManyKeys { limit, at });
+        }
+        if !self.keys.insert(frame.keys, key.bytes) {
+            return Err(PeekError::duplicate(key.as_str(), at));
+        }
+        frame.slot = frame.place.slot(self.format, key.bytes);
+        Ok(())
     }
 
     /// Ends the container that is open.
@@ -274,6 +302,7 @@ impl Walk {
 impl Sink for Walk {
     type Error = PeekError;
 
+    #[inline]
     fn want_key(&mut self) -> Want {
         if self.unread > 0 {
             Want::Nothing
@@ -282,6 +311,7 @@ impl Sink for Walk {
         }
     }
 
+    #[inline]
     fn want_string(&mut self) -> Want {
         if self.unread > 0 {
             return Want::Nothing;
@@ -309,6 +339,7 @@ impl Sink for Walk {
         }
     }
 
+    #[inline]
     fn key(&mut self, key: Text<'_>) -> Result<(), PeekError> {
         if self.unread > 0 {
             if self.unread_is_text {
@@ -316,33 +347,20 @@ impl Sink for Walk {
             }
             return Ok(());
         }
-        let Some(frame) = self.frames.last_mut() else {
-            return Ok(());
-        };
-        let at = key.span.start;
-        if !key.is_whole() {
-            let limit = self.limits.key_bytes;
-            return Err(PeekError::KeyTooLong { limit, at });
-        }
-        if self.keys.count(frame.keys) >= self.limits.keys {
-            let limit = self.limits.keys;
-            return Err(PeekError::TooManyKeys { limit, at });
-        }
-        if !self.keys.insert(frame.keys, key.bytes) {
-            return Err(PeekError::duplicate(key.as_str(), at));
-        }
-        frame.slot = frame.place.slot(self.format, key.bytes);
-        Ok(())
+        self.read_key(key)
     }
 
+    #[inline]
     fn string(&mut self, text: Text<'_>) -> Result<(), PeekError> {
         self.value(Value::Text(text), text.span)
     }
 
+    #[inline]
     fn number(&mut self, number: Number<'_>) -> Result<(), PeekError> {
         self.value(Value::Number(number), number.span)
     }
 
+    #[inline]
     fn literal(&mut self, literal: Literal, span: Span) -> Result<(), PeekError> {
         let value = match literal {
             Literal::Null => Value::Null,
@@ -352,6 +370,7 @@ impl Sink for Walk {
         self.value(value, span)
     }
 
+    #[inline]
     fn begin(&mut self, container: Container, at: u64) -> Result<(), PeekError> {
         let bracket = Span {
             start: at,
@@ -360,6 +379,7 @@ impl Sink for Walk {
         self.value(Value::Open(container), bracket)
     }
 
+    #[inline]
     fn end(&mut self, _: Container, end: u64) -> Result<(), PeekError> {
         if self.unread > 0 {
             self.unread -= 1;
