@@ -46,7 +46,7 @@ fn scan(c: &mut Criterion) {
         let cases = [
             ("one a chunk", vec![whole; EVENTS]),
             ("sixteen a chunk", vec![packed; EVENTS / 16]),
-            ("cut in two", [head, tail].repeat(EVENTS)),
+            ("cut in two", vec![[head, tail]; EVENTS].concat()),
         ];
         for (name, chunks) in cases {
             group.bench_function(format!("{format}, {name}"), |b| {
