@@ -167,19 +167,14 @@ impl Reader {
 
     /// The key of an object here whose members count as the document's own.
     fn wrapper(&self) -> Option<Key> {
-        use Format as F;
-        let here = self.path.here()?;
-        let Mode::Stream(format) = self.mode else {
-            return None;
+        let key = match self.mode {
+            Mode::Stream(Format::Messages) => Key::Message,
+            Mode::Stream(Format::Responses) => Key::Response,
+            Mode::Stream(Format::Chat) => Key::XGroq,
+            Mode::Body(_) => return None,
         };
-        [
-            (F::Messages, Key::Message),
-            (F::Responses, Key::Response),
-            (F::Chat, Key::XGroq),
-        ]
-        .into_iter()
-        .find(|(of, key)| *of == format && here == *key as u64 && !self.path.is_wrapped())
-        .map(|(_, key)| key)
+        let is_here = self.path.here() == Some(key as u64) && !self.path.is_wrapped();
+        is_here.then_some(key)
     }
 
     /// Whether identity read here is the answer's own.
