@@ -39,6 +39,8 @@ enum Source {
     Played {
         pieces: mpsc::Receiver<Piece>,
         flushing: bool,
+        /// Bytes to come, where the head promised a length.
+        left: Option<usize>,
     },
 }
 
@@ -56,11 +58,17 @@ impl Answer {
         answer
     }
 
-    pub(crate) fn played(pieces: mpsc::Receiver<Piece>, underway: Option<Underway>) -> Self {
+    /// The pieces that a task sends; `length` bytes in all where the head says so.
+    pub(crate) fn played(
+        pieces: mpsc::Receiver<Piece>,
+        length: Option<usize>,
+        underway: Option<Underway>,
+    ) -> Self {
         Self {
             source: Source::Played {
                 pieces,
                 flushing: false,
+                left: length,
             },
             underway,
         }
@@ -92,15 +100,24 @@ impl Body for Answer {
                 cx.waker().wake_by_ref();
                 return Poll::Pending;
             }
-            Source::Played { pieces, flushing } => match pieces.poll_recv(cx) {
+            Source::Played {
+                pieces,
+                flushing,
+                left,
+            } => match pieces.poll_recv(cx) {
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(piece) => {
                     *flushing = piece.is_some();
+                    if let (Some(left), Some(Ok(bytes))) = (left, &piece) {
+                        *left = left.saturating_sub(bytes.len());
+                    }
                     piece
                 }
             },
         };
-        if !matches!(piece, Some(Ok(_))) {
+        // Of a body of known length nobody asks for more than that.
+        let all_sent = matches!(self.source, Source::Played { left: Some(0), .. });
+        if all_sent || !matches!(piece, Some(Ok(_))) {
             self.finish();
         }
         Poll::Ready(piece.map(|piece| piece.map(Frame::data)))

@@ -232,7 +232,7 @@ impl Chosen {
                         }
                     }
                 });
-                (EVENTS, Answer::played(receiver, Some(underway)))
+                (EVENTS, Answer::played(receiver, None, Some(underway)))
             }
         };
         let mut response = Response::new(body);

@@ -3,8 +3,8 @@
 mod read;
 
 use crate::{
-    calls::Call,
-    format::{Answering, CREATED},
+    calls::{Call, CallInput},
+    format::{Answering, CREATED, put},
     plan::{self, Choice, Stop},
     sse::Event,
     vendors,
@@ -95,7 +95,8 @@ impl Stream<'_> {
         self.delta(index, &json!({"tool_calls": [opened]}), None);
         let arguments = call.input_text();
         for piece in plan::deltas(&arguments) {
-            let part = json!({"index": number, "function": {"arguments": piece}});
+            let (kind, field) = call_words(call);
+            let part = json!({"index": number, kind: {field: piece}});
             self.delta(index, &json!({"tool_calls": [part]}), None);
         }
     }
@@ -167,7 +168,16 @@ fn whole_choice(answering: Answering<'_>, index: usize, choice: &Choice) -> Valu
 
 fn tool_call(answering: Answering<'_>, number: usize, call: &Call, arguments: &str) -> Value {
     let id = answering.plan.seed.fork("call", number).id("call_", 24);
-    json!({"id": id, "type": "function", "function": {"name": call.name, "arguments": arguments}})
+    let (kind, field) = call_words(call);
+    json!({"id": id, "type": kind, kind: {"name": call.name, field: arguments}})
+}
+
+/// The type of a call, and the field that holds its input.
+fn call_words(call: &Call) -> (&'static str, &'static str) {
+    match call.input {
+        CallInput::Arguments(_) => ("function", "arguments"),
+        CallInput::Text(_) => ("custom", "input"),
+    }
 }
 
 /// OpenAI keeps reasoning to itself in this format; vendors of open models do not.
@@ -206,10 +216,4 @@ fn usage(answering: Answering<'_>) -> Value {
 
 fn wants_usage(request: &Value) -> bool {
     request.pointer("/stream_options/include_usage") == Some(&Value::Bool(true))
-}
-
-fn put(object: &mut Value, name: &str, value: Value) {
-    if let Some(fields) = object.as_object_mut() {
-        fields.insert(name.to_owned(), value);
-    }
 }

@@ -42,6 +42,7 @@ pub(crate) fn send(
         compress(&mut prepared);
     }
     let length: usize = prepared.pieces.iter().map(Bytes::len).sum();
+    let promised = (!prepared.stream).then_some(length);
     if !prepared.stream {
         prepared
             .head
@@ -59,7 +60,10 @@ pub(crate) fn send(
     };
     let (sender, receiver) = mpsc::channel(1);
     tokio::spawn(play(pieces, travels, sender, Arc::clone(switch)));
-    Response::from_parts(prepared.head, Answer::played(receiver, Some(underway)))
+    Response::from_parts(
+        prepared.head,
+        Answer::played(receiver, promised, Some(underway)),
+    )
 }
 
 /// How a body travels.

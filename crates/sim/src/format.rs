@@ -115,3 +115,10 @@ impl Format {
         }
     }
 }
+
+/// Sets a field of an object.
+pub(crate) fn put(object: &mut Value, name: &str, value: Value) {
+    if let Some(fields) = object.as_object_mut() {
+        fields.insert(name.to_owned(), value);
+    }
+}

@@ -3,7 +3,7 @@
 //! way that is ordered of it.
 //!
 //! It exists to develop and test against, and stands on no other part of the project, so
-//! that what it proves is proved independently. The way through it: [`server`] takes
+//! that what it proves is proved independently. The way through it: `server` takes
 //! connections, `routes` finds the endpoint, a format (`chat`, `responses`, `messages`)
 //! reads the request into an `ask`, `plan` decides the answer once, the format writes that
 //! plan as JSON or as events, and `faults` sends it as [`orders`] say.

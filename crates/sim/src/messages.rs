@@ -4,7 +4,7 @@ mod read;
 
 use crate::{
     calls::CallInput,
-    format::Answering,
+    format::{Answering, put},
     plan::{self, Stop},
     sse::Event,
 };
@@ -236,10 +236,4 @@ fn push(events: &mut Vec<Event>, name: &'static str, fields: Value) {
         event.extend(fields);
     }
     events.push(Event::named(name, event));
-}
-
-fn put(object: &mut Value, name: &str, value: Value) {
-    if let Some(fields) = object.as_object_mut() {
-        fields.insert(name.to_owned(), value);
-    }
 }

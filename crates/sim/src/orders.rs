@@ -93,7 +93,7 @@ const fn order(pattern: &'static str, set: Set, means: &'static str) -> Order {
 pub const TABLE: &[Order] = &[
     order(
         "status-<code>",
-        Set::Number(100, 599, |o, n| o.status = u16::try_from(n).ok()),
+        Set::Number(200, 599, |o, n| o.status = u16::try_from(n).ok()),
         "answers with this status and an error body as this format's vendor writes it",
     ),
     order(

@@ -4,7 +4,7 @@ mod read;
 
 use crate::{
     calls::{Call, CallInput},
-    format::{Answering, CREATED, Fault},
+    format::{Answering, CREATED, Fault, put},
     orders::Orders,
     plan::{self, Plan, Stop},
     sse::Event,
@@ -477,10 +477,4 @@ fn joined(first: &Value, second: Value) -> Value {
         both.extend(second);
     }
     both
-}
-
-fn put(object: &mut Value, name: &str, value: Value) {
-    if let Some(fields) = object.as_object_mut() {
-        fields.insert(name.to_owned(), value);
-    }
 }
