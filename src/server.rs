@@ -75,12 +75,12 @@ const INTERRUPT_GRACE: Duration = Duration::from_secs(2);
 ///
 /// When it cannot begin to serve.
 pub fn run(
-    config: Config,
+    config: &Config,
     reload: Reload,
     announce: impl FnOnce() + Send + 'static,
 ) -> Result<(), RunError> {
     let (access_log, _writer) = access_log(config.log.access)?;
-    let keys: Arc<dyn KeyDirectory> = Arc::new(keys::open_directory(&config)?);
+    let keys: Arc<dyn KeyDirectory> = Arc::new(keys::open_directory(config)?);
     let settings = config.server.clone();
     let admin_address = config.admin.listen.get();
     let admin_listener = admin::bind(admin_address).map_err(|cause| RunError::Listen {
@@ -125,7 +125,7 @@ pub fn run(
 /// # Errors
 ///
 /// What is wrong with the configuration, but not what the machine lacks.
-pub fn check(config: Config) -> Result<(), RunError> {
+pub fn check(config: &Config) -> Result<(), RunError> {
     for listen in &config.server.listen {
         if let Some(tls) = &listen.tls {
             tls_settings(tls, listen.http2)?;
@@ -275,7 +275,7 @@ impl Operator {
     }
 
     async fn load_again(&self) -> Result<(), RunError> {
-        let snapshot = Snapshot::build((self.reload)()?, Arc::clone(&self.keys))?;
+        let snapshot = Snapshot::build(&(self.reload)()?, Arc::clone(&self.keys))?;
         snapshot.upstreams.resolve(RESOLVE_LIMIT).await;
         self.current.store(Arc::new(snapshot));
         Ok(())

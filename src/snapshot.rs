@@ -148,7 +148,7 @@ impl Snapshot {
     /// # Errors
     ///
     /// What shows only when the parts are joined, each fault with its place in the file.
-    pub fn build(config: Config, keys: Arc<dyn KeyDirectory>) -> Result<Self, Faults> {
+    pub fn build(config: &Config, keys: Arc<dyn KeyDirectory>) -> Result<Self, Faults> {
         let limits = Limits::of(&config.server.limits);
         let catalog = Arc::new(IndexedCatalog::new(config.catalog.clone()));
         let mut faults = Vec::new();

@@ -36,7 +36,7 @@ pub(super) fn run(arguments: &Arguments) -> Outcome {
     let key = demo_key(&config, &arguments.state_dir)?;
     let port = arguments.port;
     let admin_port = arguments.admin_port;
-    server::run(config, Box::new(load), move || {
+    server::run(&config, Box::new(load), move || {
         announce(&key, port, admin_port)
     })?;
     println!("stopped");

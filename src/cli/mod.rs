@@ -78,7 +78,7 @@ type Outcome = Result<(), Failure>;
 
 fn check(file: &std::path::Path) -> Outcome {
     let config = config::load(file)?;
-    crate::server::check(config)?;
+    crate::server::check(&config)?;
     println!("{}: no fault", file.display());
     Ok(())
 }

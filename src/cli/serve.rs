@@ -18,6 +18,6 @@ pub(super) fn run(arguments: &Arguments) -> Outcome {
     let config = config::load(&file)?;
     init_log(config.log.level);
     let reload = Box::new(move || config::load(&file));
-    server::run(config, reload, || log::info!("serving"))?;
+    server::run(&config, reload, || log::info!("serving"))?;
     Ok(())
 }

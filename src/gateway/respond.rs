@@ -94,7 +94,7 @@ pub async fn write(
     answer: Local,
 ) -> Result<(), Box<Error>> {
     let (head, body) = compose(session, exchange, answer);
-    let is_read = session.is_body_done();
+    let is_read = session.is_body_done() || drain_small(session).await;
     if !is_read {
         // What is left of the body stands between this request and the next.
         session.set_keepalive(None);
@@ -110,6 +110,25 @@ pub async fn write(
         linger(session).await;
     }
     Ok(())
+}
+
+/// Reads what is left of a small body, so that the connection stays in use; `false` where
+/// that is not worth it.
+async fn drain_small(session: &mut Session) -> bool {
+    /// Bytes: what a caller has most likely sent together with the head.
+    const SMALL: u64 = 64 * 1024;
+    const SOON: Duration = Duration::from_millis(500);
+    let length = session
+        .get_header(CONTENT_LENGTH)
+        .and_then(|value| value.to_str().ok());
+    let is_small = length
+        .and_then(|text| text.parse::<u64>().ok())
+        .is_some_and(|it| it <= SMALL);
+    if !is_small || body::expects_continue(session) {
+        return false;
+    }
+    let draining = tokio::time::timeout(SOON, session.drain_request_body());
+    matches!(draining.await, Ok(Ok(()))) && session.is_body_done()
 }
 
 async fn linger(session: &mut Session) {
