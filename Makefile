@@ -10,7 +10,7 @@ DEMO_ADMIN_PORT ?= 9080
 TOLLGATE = "$${CARGO_TARGET_DIR:-target}/debug/tollgate"
 CLIENTS := tests/clients
 
-.PHONY: help setup build demo demo-clean fmt lint test test-clients bench deny
+.PHONY: help setup build demo demo-clean fmt lint test test-clients bench bench-load deny
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -53,9 +53,16 @@ $(CLIENTS)/node_modules/.installed: $(CLIENTS)/package.json $(CLIENTS)/package-l
 	cd $(CLIENTS) && npm install --no-save --no-audit --no-fund --loglevel=error
 	@touch $@
 
+# Arguments for the comparison, for example BENCH_ARGS="--json run.json --only 1k,latency".
+BENCH_ARGS ?=
+
 bench: setup ## Measure: micro-benchmarks, then the gateway beside other proxies
 	$(CARGO) bench --workspace
-	$(CARGO) run --release --package tollgate-load
+	@$(MAKE) --no-print-directory bench-load
+
+bench-load: setup ## Compare the gateway with bare Pingora and nginx, in ratios
+	$(CARGO) build --release --package tollgate --bin tollgate --package tollgate-load --bin tollgate-load
+	@"$${CARGO_TARGET_DIR:-target}/release/tollgate-load" $(BENCH_ARGS)
 
 deny: ## Check licences, advisories and sources of the dependencies
 	@if $(CARGO) deny --version >/dev/null 2>&1; then $(CARGO) deny check; \

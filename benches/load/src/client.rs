@@ -158,13 +158,17 @@ pub(crate) async fn ask_once(target: &Target, workload: &Workload) -> Result<Vec
         reader.feed(piece, |bytes| body.extend_from_slice(bytes))?;
     }
     check(reader.answer(), &workload.answer)
-        .map_err(|fault| with_body(&fault, &body))
+        .map_err(|fault| with_body(fault, &body))
         .map(|()| body)
 }
 
-fn with_body(fault: &Failure, body: &[u8]) -> Failure {
+/// A refusal usually says why.
+fn with_body(fault: Failure, body: &[u8]) -> Failure {
     let shown = String::from_utf8_lossy(body.get(..body.len().min(300)).unwrap_or_default());
-    Failure::WrongAnswer(format!("{fault}: {shown}"))
+    match fault {
+        Failure::WrongAnswer(what) => Failure::WrongAnswer(format!("{what} {}", shown.trim())),
+        other => other,
+    }
 }
 
 struct Connection {

@@ -15,6 +15,7 @@ use crate::contender::{Contender, Running, own_binary};
 use crate::failure::{Failure, Result};
 use crate::machine::{self, Machine, Side};
 use crate::process::Process;
+use crate::procfs;
 use crate::record::Record;
 use crate::statistics::percentile_of_sorted;
 use crate::syscalls;
@@ -66,7 +67,7 @@ pub(crate) async fn run(
     let running = start_all(machine, contenders, provider.target.address, effort, record).await;
     for workload in [&SMALL, &LARGE_REQUEST, &LARGE_ANSWER, &STREAMS] {
         if effort.includes(workload.id) {
-            measure_rates(&running, workload, &mut provider, effort, record).await?;
+            measure_rates(machine, &running, workload, &mut provider, effort, record).await?;
         }
     }
     if effort.includes("latency") {
@@ -158,7 +159,7 @@ async fn measure_start(
     provider: SocketAddr,
     record: &mut Record,
 ) -> Result<()> {
-    let mut running = contender.start(machine, provider)?;
+    let mut running = contender.start(machine, provider).await?;
     let answered = running
         .process
         .until_first_answer(&running.target, &SMALL)
@@ -216,7 +217,7 @@ async fn start_and_check(
     provider: SocketAddr,
     effort: &Effort,
 ) -> Result<Running> {
-    let mut running = contender.start(machine, provider)?;
+    let mut running = contender.start(machine, provider).await?;
     running
         .process
         .until_first_answer(&running.target, &SMALL)
@@ -230,6 +231,7 @@ async fn start_and_check(
 }
 
 async fn measure_rates(
+    machine: &Machine,
     running: &[(&str, Running)],
     workload: &Workload,
     provider: &mut Provider,
@@ -246,7 +248,7 @@ async fn measure_rates(
         provider.check()?;
         record.begin_round(workload.id);
         for (name, contender) in in_turn(running, round) {
-            let measured = measure_window(contender, workload, effort.window).await;
+            let measured = measure_window(machine, contender, workload, effort.window).await;
             let measured = measured.map(|window| add_rates(record, name, workload, &window));
             record.note_failure(name, workload.name, measured);
         }
@@ -259,24 +261,34 @@ struct Window {
     totals: Totals,
     cpu: Duration,
     elapsed: Duration,
+    /// CPU time that processes from outside took on the proxy's CPU, where it has one.
+    others: Option<Duration>,
 }
 
 async fn measure_window(
+    machine: &Machine,
     contender: &Running,
     workload: &Workload,
     length: Duration,
 ) -> Result<Window> {
+    let busy = || machine.proxy_cpu.map(procfs::busy_time).transpose();
     let load = Load::start(&contender.target, workload, workload.connections);
     sleep(WARM_UP).await;
-    let (begun, cpu, totals) = (Instant::now(), contender.process.cpu_time()?, load.totals());
+    let (begun, totals) = (Instant::now(), load.totals());
+    let (cpu_before, busy_before) = (contender.process.cpu_time()?, busy()?);
     sleep(length).await;
-    let window = Window {
-        totals: load.totals().since(&totals),
-        cpu: contender.process.cpu_time()?.saturating_sub(cpu),
-        elapsed: begun.elapsed(),
-    };
+    let (totals, elapsed) = (load.totals().since(&totals), begun.elapsed());
+    let cpu = contender.process.cpu_time()?.saturating_sub(cpu_before);
+    let others = busy()?
+        .zip(busy_before)
+        .map(|(now, before)| now.saturating_sub(before).saturating_sub(cpu));
     load.finish().await?;
-    Ok(window)
+    Ok(Window {
+        totals,
+        cpu,
+        elapsed,
+        others,
+    })
 }
 
 fn add_rates(record: &mut Record, name: &str, workload: &Workload, window: &Window) {
@@ -294,6 +306,9 @@ fn add_rates(record: &mut Record, name: &str, workload: &Workload, window: &Wind
     add("per_cpu_second", work / cpu);
     add("cpu_us", cpu / work * 1e6);
     add("busy", cpu / elapsed * 100.0);
+    if let Some(others) = window.others {
+        add("others", others.as_secs_f64() / elapsed * 100.0);
+    }
     if workload.is_stream() {
         add("joined", work / window.totals.http_chunks as f64);
     } else {

@@ -105,11 +105,11 @@ impl Contender {
     }
 
     /// Starts it on a free address; it may not listen yet when this returns.
-    pub(crate) fn start(&self, machine: &Machine, provider: SocketAddr) -> Result<Running> {
+    pub(crate) async fn start(&self, machine: &Machine, provider: SocketAddr) -> Result<Running> {
         let folder = tempfile::tempdir()
             .map_err(|source| Failure::io("create a temporary folder", source))?;
         let listen = machine::free_address()?;
-        let prepared = self.prepare(folder.path(), listen, provider)?;
+        let prepared = self.prepare(folder.path(), listen, provider).await?;
         let command = machine.command(Side::Proxy, &prepared.program, &prepared.arguments);
         let started = Instant::now();
         let process = Process::start(&self.name, command, folder.path())?;
@@ -125,7 +125,12 @@ impl Contender {
         })
     }
 
-    fn prepare(&self, folder: &Path, listen: SocketAddr, provider: SocketAddr) -> Result<Prepared> {
+    async fn prepare(
+        &self,
+        folder: &Path,
+        listen: SocketAddr,
+        provider: SocketAddr,
+    ) -> Result<Prepared> {
         let open = |program: String, arguments: Vec<String>| {
             Ok(Prepared {
                 program,
@@ -148,7 +153,7 @@ impl Contender {
                     ["-p", &prefix, "-c", &file].map(str::to_owned).to_vec(),
                 )
             }
-            Kind::Gateway(binary) => gateway::prepare(binary, folder, listen, provider),
+            Kind::Gateway(binary) => gateway::prepare(binary, folder, listen, provider).await,
             Kind::Custom(words) => {
                 let own = own_binary()?;
                 let mut words = words.iter().map(|word| {
@@ -236,11 +241,14 @@ mod tests {
         )
     }
 
-    #[test]
-    fn a_custom_command_gets_its_addresses_filled_in() {
+    #[tokio::test]
+    async fn a_custom_command_gets_its_addresses_filled_in() {
         let (listen, provider) = addresses();
         let contender = Contender::custom("other=proxy --bind={listen} to {provider}").unwrap();
-        let prepared = contender.prepare(Path::new("."), listen, provider).unwrap();
+        let prepared = contender
+            .prepare(Path::new("."), listen, provider)
+            .await
+            .unwrap();
         assert_eq!(prepared.program, "proxy");
         assert_eq!(
             prepared.arguments,

@@ -1,21 +1,160 @@
-//! How a build of the gateway is configured for a comparison: keys and routing on, one model
-//! for each workload, one provider.
+//! How a build of the gateway is configured for a comparison: one thread, keys, routing and
+//! access log on, one model for each workload, one provider.
 
+use std::fmt::Write as _;
 use std::net::SocketAddr;
 use std::path::Path;
+use std::process::{Output, Stdio};
+use std::time::Duration;
 
-use crate::contender::Prepared;
+use tokio::process::Command;
+use tokio::time::timeout;
+
+use crate::contender::{Prepared, write_file};
 use crate::failure::{Failure, Result};
+use crate::machine;
+use crate::workload;
+
+/// Bound on making a key.
+const KEY_LIMIT: Duration = Duration::from_secs(20);
 
 /// Writes the configuration, makes a key and tells how to start the gateway.
-pub(crate) fn prepare(
+pub(crate) async fn prepare(
     binary: &Path,
-    _folder: &Path,
-    _listen: SocketAddr,
-    _provider: SocketAddr,
+    folder: &Path,
+    listen: SocketAddr,
+    provider: SocketAddr,
 ) -> Result<Prepared> {
-    Err(Failure::Usage(format!(
-        "{} cannot be configured yet",
-        binary.display()
-    )))
+    let yaml = configuration(listen, machine::free_address()?, provider);
+    let file = write_file(folder, "tollgate.yaml", &yaml)?;
+    let key = create_key(binary, &file).await?;
+    Ok(Prepared {
+        program: binary.display().to_string(),
+        arguments: ["serve", "--config", &file].map(str::to_owned).to_vec(),
+        credential: Some(key),
+    })
+}
+
+fn configuration(listen: SocketAddr, admin: SocketAddr, provider: SocketAddr) -> String {
+    let mut yaml = format!(
+        "\
+server:
+  listen: [{{ address: '{listen}' }}]
+  threads: 1
+admin: {{ listen: '{admin}' }}
+store: {{ path: tollgate.db }}
+keys: {{ pepper: 'literal:for a comparison only' }}
+log: {{ access: stdout }}
+providers:
+  canned: {{ address: 'http://{provider}', formats: [chat] }}
+families:
+  canned: {{ group: other, deployments: [canned] }}
+models:
+"
+    );
+    let mut models = workload::ALL.map(|workload| workload.model);
+    models.sort_unstable();
+    let mut previous = "";
+    for model in models {
+        if model != previous {
+            // Writing to a string cannot fail.
+            let _ = writeln!(
+                yaml,
+                "  {model}: {{ family: canned, reasoning: provider_default }}"
+            );
+        }
+        previous = model;
+    }
+    yaml
+}
+
+async fn create_key(binary: &Path, config: &str) -> Result<String> {
+    let mut command = Command::new(binary);
+    command
+        .args(["keys", "create", "--config", config, "--name", "load"])
+        .stdin(Stdio::null())
+        .kill_on_drop(true);
+    let output = timeout(KEY_LIMIT, command.output())
+        .await
+        .map_err(|_| Failure::TooSlow {
+            what: "making a key".to_owned(),
+            limit: KEY_LIMIT,
+        })?
+        .map_err(|source| Failure::io(format!("start {}", binary.display()), source))?;
+    printed_key(&output).ok_or_else(|| Failure::Ended {
+        name: format!("{} keys create", binary.display()),
+        status: output.status.to_string(),
+        output: format!("\n{}", String::from_utf8_lossy(&output.stderr).trim()),
+    })
+}
+
+/// The key stands alone on a line.
+fn printed_key(output: &Output) -> Option<String> {
+    let text = String::from_utf8_lossy(&output.stdout);
+    let key = text
+        .lines()
+        .map(str::trim)
+        .find(|line| line.starts_with("sk-"))?;
+    output.status.success().then(|| key.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    /// A program that stands in for the gateway's command line.
+    fn script(folder: &Path, text: &str) -> std::path::PathBuf {
+        let path = folder.join("gateway");
+        std::fs::write(&path, format!("#!/bin/sh\n{text}\n")).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+        path
+    }
+
+    fn addresses() -> (SocketAddr, SocketAddr) {
+        (
+            "127.0.0.1:4001".parse().unwrap(),
+            "127.0.0.1:4002".parse().unwrap(),
+        )
+    }
+
+    #[tokio::test]
+    async fn the_key_is_what_the_gateway_prints() {
+        let folder = tempfile::tempdir().unwrap();
+        let binary = script(folder.path(), "echo 'Keep it:'; echo ' sk-abc'");
+        let (listen, provider) = addresses();
+        let prepared = prepare(&binary, folder.path(), listen, provider)
+            .await
+            .unwrap();
+        assert_eq!(prepared.credential.as_deref(), Some("sk-abc"));
+        assert_eq!(prepared.arguments.first().unwrap(), "serve");
+    }
+
+    #[tokio::test]
+    async fn a_gateway_that_makes_no_key_is_reported_with_its_reason() {
+        let folder = tempfile::tempdir().unwrap();
+        let binary = script(
+            folder.path(),
+            "echo sk-abc; echo 'no such model' >&2; exit 1",
+        );
+        let (listen, provider) = addresses();
+        let fault = prepare(&binary, folder.path(), listen, provider)
+            .await
+            .unwrap_err();
+        assert!(fault.to_string().contains("no such model"), "{fault}");
+    }
+
+    #[test]
+    fn every_workload_has_its_model_once() {
+        let (listen, provider) = addresses();
+        let yaml = configuration(listen, listen, provider);
+        for workload in workload::ALL {
+            assert_eq!(
+                yaml.matches(&format!("  {}: ", workload.model)).count(),
+                1,
+                "{yaml}"
+            );
+        }
+    }
 }

@@ -118,7 +118,7 @@ const fn over(
 
 /// Every metric, in the order of the report. The part of an id before the point is the
 /// workload's.
-pub(crate) const METRICS: [Metric; 22] = [
+pub(crate) const METRICS: [Metric; 26] = [
     rate(
         "1k.per_cpu_second",
         "1 KB: requests per CPU-second",
@@ -129,6 +129,11 @@ pub(crate) const METRICS: [Metric; 22] = [
     plain(
         "1k.busy",
         "1 KB: share of its core that the proxy used",
+        "%",
+    ),
+    plain(
+        "1k.others",
+        "1 KB: share of that core that strangers used",
         "%",
     ),
     rate(
@@ -150,6 +155,11 @@ pub(crate) const METRICS: [Metric; 22] = [
         "100 KB request: share of its core that the proxy used",
         "%",
     ),
+    plain(
+        "100k-request.others",
+        "100 KB request: share of that core that strangers used",
+        "%",
+    ),
     rate(
         "100k-answer.per_cpu_second",
         "100 KB answer: requests per CPU-second",
@@ -160,6 +170,11 @@ pub(crate) const METRICS: [Metric; 22] = [
     plain(
         "100k-answer.busy",
         "100 KB answer: share of its core that the proxy used",
+        "%",
+    ),
+    plain(
+        "100k-answer.others",
+        "100 KB answer: share of that core that strangers used",
         "%",
     ),
     rate(
@@ -176,6 +191,11 @@ pub(crate) const METRICS: [Metric; 22] = [
     plain(
         "streams.busy",
         "streams: share of its core that the proxy used",
+        "%",
+    ),
+    plain(
+        "streams.others",
+        "streams: share of that core that strangers used",
         "%",
     ),
     over(

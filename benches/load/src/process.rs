@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command};
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
@@ -26,17 +26,15 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// Starts `command` with its output in a file of `folder`.
+    /// Starts `command` with its standard error in a file of `folder`. Standard output is
+    /// dropped: an access log of every request of a load would fill the disk.
     pub(crate) fn start(name: &str, mut command: Command, folder: &Path) -> Result<Self> {
-        let output = folder.join("output.log");
+        let output = folder.join("stderr.log");
         let file = File::create(&output)
             .map_err(|source| Failure::io(format!("create {}", output.display()), source))?;
-        let second = file
-            .try_clone()
-            .map_err(|source| Failure::io("duplicate a file", source))?;
         let child = command
-            .stdout(file)
-            .stderr(second)
+            .stdout(Stdio::null())
+            .stderr(file)
             .spawn()
             .map_err(|source| Failure::io(format!("start {name}"), source))?;
         Ok(Self {

@@ -19,6 +19,13 @@ pub(crate) fn cpu_time(pid: u32) -> Result<Duration> {
     parse_cpu_time(&read(&path)?).ok_or_else(|| Failure::unreadable(&path))
 }
 
+/// Time that a CPU has spent on anything but idling, in steps of 10 ms; what the hypervisor
+/// gave to others counts too.
+pub(crate) fn busy_time(cpu: usize) -> Result<Duration> {
+    let path = "/proc/stat";
+    parse_busy_time(&read(path)?, cpu).ok_or_else(|| Failure::unreadable(path))
+}
+
 /// Resident memory of a process in bytes, shared pages included.
 pub(crate) fn resident_bytes(pid: u32) -> Result<u64> {
     let path = format!("/proc/{pid}/status");
@@ -48,7 +55,29 @@ fn parse_cpu_time(stat: &str) -> Option<Duration> {
     let mut fields = after_command.split_ascii_whitespace().skip(11);
     let user: u64 = fields.next()?.parse().ok()?;
     let system: u64 = fields.next()?.parse().ok()?;
-    let ticks = user.checked_add(system)?;
+    from_ticks(user.checked_add(system)?)
+}
+
+/// Columns of a `cpuN` line: user, nice, system, idle, iowait, irq, softirq, steal; guests are
+/// part of user already.
+fn parse_busy_time(stat: &str, cpu: usize) -> Option<Duration> {
+    let columns: Vec<u64> = field(stat, &format!("cpu{cpu} "))?
+        .split_ascii_whitespace()
+        .take(8)
+        .map(str::parse)
+        .collect::<std::result::Result<_, _>>()
+        .ok()?;
+    let [user, nice, system, _idle, _iowait, irq, softirq, steal] = *columns.as_slice() else {
+        return None;
+    };
+    let busy = [nice, system, irq, softirq, steal];
+    from_ticks(
+        busy.iter()
+            .try_fold(user, |sum, ticks| sum.checked_add(*ticks))?,
+    )
+}
+
+fn from_ticks(ticks: u64) -> Option<Duration> {
     Some(Duration::from_millis(
         ticks.checked_mul(1_000 / TICKS_PER_SECOND)?,
     ))
@@ -116,6 +145,14 @@ mod tests {
     }
 
     #[test]
+    fn a_cpu_is_busy_with_all_but_idling_and_waiting() {
+        let stat =
+            "cpu  9 9 9 9 9 9 9 9 0 0\ncpu1 1 2 4 1000 500 8 16 32 1 0\ncpu10 9 9 9 9 9 9 9 9\n";
+        assert_eq!(parse_busy_time(stat, 1), Some(Duration::from_millis(630)));
+        assert_eq!(parse_busy_time(stat, 2), None);
+    }
+
+    #[test]
     fn allowed_cpus_are_ranges_and_single_numbers() {
         let status = "Cpus_allowed:\tff\nCpus_allowed_list:\t0-2,5,7-8\n";
         assert_eq!(parse_allowed_cpus(status), Some(vec![0, 1, 2, 5, 7, 8]));
@@ -141,6 +178,8 @@ mod tests {
             rounds += 1;
             assert!(rounds < 10_000_000, "CPU time never moved");
         }
+        let cpu = *allowed_cpus().unwrap().first().unwrap();
+        assert!(busy_time(cpu).unwrap() > Duration::ZERO);
         assert!(resident_bytes(pid).unwrap() > 100 * 1024);
         assert!(!allowed_cpus().unwrap().is_empty());
         assert!(hard_open_files_limit().unwrap() > 0);

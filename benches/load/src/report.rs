@@ -14,6 +14,9 @@ use crate::metric::{Bar, Comparison, METRICS, Metric, Verdict};
 use crate::record::{FailedPart, Record};
 use crate::statistics::Estimate;
 
+/// Percent of the proxy's CPU used by others above which figures are called rough.
+const ROUGH_ABOVE: f64 = 10.0;
+
 /// Everything that the reports show.
 #[derive(Debug, Serialize)]
 pub(crate) struct Report<'a> {
@@ -131,10 +134,25 @@ impl<'a> Report<'a> {
         for shortcoming in &self.machine.shortcomings {
             writeln!(text, "{shortcoming}.")?;
         }
+        if let Some(share) = self.strangers_share().filter(|share| *share > ROUGH_ABOVE) {
+            writeln!(
+                text,
+                "ROUGH: other processes used {share:.0}% of the proxy's CPU. Repeat on a quiet machine."
+            )?;
+        }
         writeln!(
             text,
             "Median [95% interval of the median], compared round by round."
         )
+    }
+
+    /// The largest share of the proxy's CPU that processes from outside had under any load.
+    fn strangers_share(&self) -> Option<f64> {
+        self.results
+            .iter()
+            .filter(|row| row.metric.id.ends_with(".others"))
+            .map(|row| row.own.median)
+            .max_by(f64::total_cmp)
     }
 
     fn write_metric(
@@ -289,6 +307,16 @@ mod tests {
             "{}",
             report.to_text()
         );
+    }
+
+    #[test]
+    fn a_busy_machine_is_told_and_a_quiet_one_is_not() {
+        for (share, told) in [(4.0, false), (35.0, true)] {
+            let (machine, mut record) = (machine(), record());
+            record.add("1k.others", YARDSTICK, share);
+            let text = Report::new(&machine, &record, vec![YARDSTICK], None).to_text();
+            assert_eq!(text.contains("ROUGH: other processes used 35%"), told, "{text}");
+        }
     }
 
     #[test]

@@ -95,7 +95,6 @@ pub(crate) const SILENT_STREAMS: Workload = Workload {
     connections: 500,
 };
 /// Every workload, for the gateway's catalog.
-#[cfg(test)]
 pub(crate) const ALL: [Workload; 5] = [SMALL, LARGE_REQUEST, LARGE_ANSWER, STREAMS, SILENT_STREAMS];
 
 impl Workload {
