@@ -11,7 +11,7 @@ import anthropic
 import openai
 import pytest
 
-from gateway import Demo
+from gateway import Demo, KeyDesk
 
 # The clients read these; what the caller's shell says must not decide what is tested.
 AMBIENT = ("OPENAI_", "ANTHROPIC_", "CLAUDE", "CODEX_", "OPENCODE_")
@@ -47,7 +47,11 @@ def target(tmp_path_factory):
     if base_url := os.environ.get("TOLLGATE_TEST_BASE_URL"):
         yield Target(base_url, os.environ.get("TOLLGATE_TEST_KEY", "sk-any"))
         return
-    demo = Demo(tmp_path_factory.mktemp("state"))
+    try:
+        demo = Demo(tmp_path_factory.mktemp("state"))
+    except (AssertionError, OSError) as fault:
+        # Nothing else can pass either: one report, not one for each test.
+        pytest.exit(f"the demo does not start: {fault}", returncode=1)
     try:
         yield Target(demo.base_url, demo.key, demo)
     finally:
@@ -82,5 +86,13 @@ class Keys:
 
 
 @pytest.fixture(scope="session")
-def keys(target):
-    return Keys({"all": target.key, "malformed": "sk-wrong"})
+def keys(target, tmp_path_factory):
+    known = {"all": target.key, "malformed": "sk-wrong"}
+    if target.demo:
+        desk = KeyDesk(target.demo.state / "tollgate.db", tmp_path_factory.mktemp("desk"))
+        known["limited"] = desk.create("limited", "--group=haiku")
+        known["revoked"] = desk.create("revoked")
+        desk.run("revoke", known["revoked"])
+        elsewhere = tmp_path_factory.mktemp("elsewhere")
+        known["unknown"] = KeyDesk(elsewhere / "tollgate.db", elsewhere).create("unknown")
+    return Keys(known)

@@ -4,6 +4,7 @@ Decides how the gateway's demo (and the simulated provider alone) is launched, w
 ready and what a clean end is. What is asked of it is left to the tests.
 """
 
+import json
 import os
 import signal
 import socket
@@ -80,40 +81,46 @@ class Server:
             time.sleep(0.02)
         raise AssertionError(f"not {what} within {START_SECONDS} s:\n{self.output()}")
 
-    def stop(self, *ports: int) -> None:
+    def end(self, by: signal.Signals, ports: list[int]) -> None:
         """Asks it to end, and sees that it did: exit status 0, no port left open."""
-        self.process.send_signal(signal.SIGTERM)
+        self.process.send_signal(by)
         try:
             status = self.process.wait(STOP_SECONDS)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
-            raise AssertionError(f"still alive {STOP_SECONDS} s after SIGTERM:\n{self.output()}") from None
+            raise AssertionError(f"still alive {STOP_SECONDS} s after {by.name}:\n{self.output()}") from None
         assert status == 0, f"ended with {status}:\n{self.output()}"
         assert not any(map(is_listening, ports)), f"a port of {ports} is still open"
 
 
 class Demo(Server):
-    """`tollgate demo` on free ports, with a state directory of its own."""
+    """`tollgate demo`, by default on free ports, with a state directory of its own."""
 
-    def __init__(self, state: Path):
-        self.port, self.admin_port = free_port(), free_port()
+    def __init__(self, state: Path, ports: tuple[int, int] | None = None):
+        self.ports = ports or (free_port(), free_port())
         self.state = state
+        port, admin_port = self.ports
         super().__init__(
             "demo",
-            f"--port={self.port}",
-            f"--admin-port={self.admin_port}",
+            f"--port={port}",
+            f"--admin-port={admin_port}",
             f"--state-dir={state}",
+            f"--config={ROOT / 'conf' / 'demo.yaml'}",
         )
-        self.base_url = f"http://127.0.0.1:{self.port}"
-        self.wait_until(lambda: answers(f"http://127.0.0.1:{self.admin_port}/readyz"), "ready")
+        self.base_url = f"http://127.0.0.1:{port}"
+        self.wait_until(lambda: answers(f"http://127.0.0.1:{admin_port}/readyz"), "ready")
         self.key = self.wait_until(self._printed_key, "printing a key")
 
     def _printed_key(self) -> str | None:
         return next((line.strip() for line in self.lines if line.startswith("sk-")), None)
 
-    def stop(self) -> None:
-        super().stop(self.port, self.admin_port)
+    def stop(self, by: signal.Signals = signal.SIGTERM) -> None:
+        self.end(by, [*self.ports])
+
+    def requests(self) -> list[dict]:
+        """The access log so far: one object a request."""
+        return [json.loads(line) for line in list(self.lines) if line.startswith("{")]
 
 
 class Provider(Server):
@@ -128,4 +135,20 @@ class Provider(Server):
         self.wait_until(lambda: is_listening(self.port), "listening")
 
     def stop(self) -> None:
-        super().stop(self.port)
+        self.end(signal.SIGINT, [self.port])
+
+
+class KeyDesk:
+    """`tollgate keys`, on the store of a demo or on one of its own."""
+
+    def __init__(self, store: Path, folder: Path):
+        self.config = folder / "keys.yaml"
+        self.config.write_text(f"include: {ROOT}/conf/demo.yaml\nstore: {{ path: {store} }}\n")
+
+    def run(self, *arguments: str) -> str:
+        command = [program(), "keys", "--config", self.config, *arguments]
+        return subprocess.run(command, check=True, capture_output=True, text=True, timeout=20).stdout.strip()
+
+    def create(self, name: str, *options: str) -> str:
+        """A new key, as its owner is given it."""
+        return self.run("create", name, *options)

@@ -34,6 +34,21 @@ def test_claude_code_with_its_key_in_the_other_header(target, tmp_path):
 
 
 @pytest.mark.gateway
+def test_claude_code_finds_the_catalog(target, tmp_path):
+    if not target.demo:
+        pytest.skip("needs the access log of a demo of its own")
+    before = len(target.demo.requests())
+    run = ClaudeCode(target, tmp_path).prompt("say hello", CLAUDE_CODE_ENABLE_GATEWAY_MODEL_DISCOVERY="1")
+    assert run.status == 0, run.report()
+
+    def listed() -> bool:
+        lines = target.demo.requests()[before:]
+        return ("GET", "/v1/models", 200) in [(line["method"], line["path"], line["status"]) for line in lines]
+
+    target.demo.wait_until(listed, "asked for the catalog")
+
+
+@pytest.mark.gateway
 def test_claude_code_tells_its_user_that_the_key_is_wrong(target, tmp_path):
     agent = ClaudeCode(target, tmp_path)
     agent.environment["ANTHROPIC_AUTH_TOKEN"] = "sk-wrong"
