@@ -8,6 +8,7 @@ use prometheus::{
     Registry, TextEncoder,
 };
 use std::collections::HashMap;
+use std::fmt::Display;
 use std::sync::Arc;
 use std::time::Duration;
 use tollgate_types::{ErrorCode, Format, Usage};
@@ -213,20 +214,25 @@ pub fn request_finished(finished: &Finished<'_>) {
     }
 }
 
-/// An attempt has failed at a provider.
-pub fn upstream_fault(request: &impl std::fmt::Display, provider: &str, fault: &UpstreamFault) {
+/// An attempt has failed at a provider. The cause is what the connection said of it.
+pub fn upstream_fault(
+    request: &impl Display,
+    provider: &str,
+    fault: &UpstreamFault,
+    cause: Option<&dyn Display>,
+) {
+    let class = fault.class.as_str();
     METRICS
         .upstream_faults
-        .with_label_values(&[provider, fault.class.as_str()])
+        .with_label_values(&[provider, class])
         .inc();
-    log::warn!(
-        "{request}: provider {provider} failed: {}, status {}, code {}",
-        fault.class.as_str(),
-        fault
-            .status
-            .map_or_else(|| "none".to_owned(), |status| status.to_string()),
-        fault.provider_code.as_deref().unwrap_or("none"),
-    );
+    let status: &dyn Display = match &fault.status {
+        Some(status) => status,
+        None => &"none",
+    };
+    let code = fault.provider_code.as_deref().unwrap_or("none");
+    let cause = cause.unwrap_or(&"in its answer");
+    log::warn!("{request}: provider {provider}: {class}, status {status}, code {code}: {cause}");
 }
 
 /// A line of the access log was dropped.

@@ -40,6 +40,8 @@ pub struct Limits {
     pub keepalive: Duration,
     /// How long a caller may take to accept a piece of an answer.
     pub write: Duration,
+    /// Bytes a second that a caller must accept of an answer.
+    pub min_send_rate: Option<usize>,
 }
 
 /// The current snapshot.
@@ -185,6 +187,9 @@ impl Limits {
             bodies_in_memory: settings.bodies_in_memory.get(),
             keepalive: settings.keepalive_timeout.get(),
             write: settings.downstream_write_timeout.get(),
+            min_send_rate: settings
+                .min_send_rate
+                .map(|rate| usize::try_from(rate.get()).unwrap_or(usize::MAX)),
         }
     }
 }

@@ -60,13 +60,19 @@ impl Gateway {
         }
     }
 
-    /// Takes down an attempt's failure, and says whether another follows.
-    fn note_fault(exchange: &mut Exchange, fault: UpstreamFault) -> bool {
+    /// Takes down an attempt's failure, and says whether another follows. The cause is for
+    /// the operator's log alone.
+    fn note_fault(exchange: &mut Exchange, fault: UpstreamFault, cause: Option<&Error>) -> bool {
         let provider = exchange
             .attempts
             .current()
             .map(|it| &it.deployment.provider.name);
-        events::upstream_fault(&exchange.id, provider.map_or("", |name| name), &fault);
+        events::upstream_fault(
+            &exchange.id,
+            provider.map_or("", |name| name),
+            &fault,
+            cause.map(|it| it as _),
+        );
         let again = fault.try_elsewhere() && exchange.can_try_elsewhere();
         exchange.fault = Some(fault);
         again
@@ -76,6 +82,21 @@ impl Gateway {
         let mut error = Error::new_up(ATTEMPT_FAILED);
         error.set_retry(again);
         error
+    }
+
+    /// Commits what is still held of an answer that has ended, or the error that it is.
+    async fn finish_held(session: &mut Session, exchange: &mut Exchange) -> Result<()> {
+        let fault = match exchange.answer.push(None, true) {
+            Next::Commit { head, body, length } => {
+                respond::commit(session, exchange, &head, length)?;
+                return session.write_response_body(Some(body), true).await;
+            }
+            Next::Fail(fault) => fault,
+            Next::Hold | Next::Pass(_) => UpstreamFault::broken_answer(),
+        };
+        Self::note_fault(exchange, fault, None);
+        let answer = Local::error(public_error(exchange));
+        respond::write(session, exchange, answer).await
     }
 
     /// The last candidate has failed before anything left, and its answer is at its end:
@@ -103,22 +124,31 @@ fn public_error(exchange: &Exchange) -> tollgate_types::PublicError {
 
 #[async_trait]
 impl ProxyHttp for Gateway {
-    type CTX = Exchange;
+    // Boxed: Pingora keeps the context inside the future of the whole exchange and moves that.
+    type CTX = Box<Exchange>;
 
-    fn new_ctx(&self) -> Exchange {
+    fn new_ctx(&self) -> Self::CTX {
         let now = SystemTime::now()
             .duration_since(UNIX_EPOCH)
             .unwrap_or_default();
         let now = u64::try_from(now.as_millis()).unwrap_or(u64::MAX);
         let id = RequestId::from_parts(now, fastrand::u128(..));
-        Exchange::new(id, self.current.load_full(), InFlight::begin())
+        Box::new(Exchange::new(
+            id,
+            self.current.load_full(),
+            InFlight::begin(),
+        ))
     }
 
     fn init_downstream_modules(&self, _: &mut pingora_core::modules::http::HttpModules) {
         // None: they would buffer streams, and cost a box a request.
     }
 
-    async fn request_filter(&self, session: &mut Session, exchange: &mut Exchange) -> Result<bool> {
+    async fn request_filter(
+        &self,
+        session: &mut Session,
+        exchange: &mut Self::CTX,
+    ) -> Result<bool> {
         prepare_connection(session, &exchange.snapshot);
         match admission::admit(session, exchange).await {
             Admission::Forward => Ok(false),
@@ -135,12 +165,12 @@ impl ProxyHttp for Gateway {
     async fn upstream_peer(
         &self,
         _: &mut Session,
-        exchange: &mut Exchange,
+        exchange: &mut Self::CTX,
     ) -> Result<Box<HttpPeer>> {
         match attempt::next_peer(exchange) {
             Some(peer) => Ok(peer),
             None => {
-                Self::note_fault(exchange, UpstreamFault::unreachable());
+                Self::note_fault(exchange, UpstreamFault::unreachable(), None);
                 Err(Self::attempt_failed(false))
             }
         }
@@ -150,11 +180,10 @@ impl ProxyHttp for Gateway {
         &self,
         _: &mut Session,
         _: &HttpPeer,
-        exchange: &mut Exchange,
+        exchange: &mut Self::CTX,
         cause: Box<Error>,
     ) -> Box<Error> {
-        log::debug!("{}: {cause}", exchange.id);
-        let again = Self::note_fault(exchange, UpstreamFault::unreachable());
+        let again = Self::note_fault(exchange, UpstreamFault::unreachable(), Some(&*cause));
         Self::attempt_failed(again)
     }
 
@@ -162,7 +191,7 @@ impl ProxyHttp for Gateway {
         &self,
         session: &mut Session,
         upstream: &mut RequestHeader,
-        exchange: &mut Exchange,
+        exchange: &mut Self::CTX,
     ) -> Result<()> {
         let head = attempt::prepare(exchange, &session.req_header().headers);
         *upstream = head.ok_or_else(|| {
@@ -182,7 +211,7 @@ impl ProxyHttp for Gateway {
         _: &mut Session,
         body: &mut Option<Bytes>,
         _: bool,
-        exchange: &mut Exchange,
+        exchange: &mut Self::CTX,
     ) -> Result<()> {
         // Whatever Pingora has read or replays stands for the whole, which is put in once.
         *body = exchange.attempts.take_outgoing();
@@ -196,7 +225,7 @@ impl ProxyHttp for Gateway {
         &self,
         _: &mut Session,
         head: &mut ResponseHeader,
-        exchange: &mut Exchange,
+        exchange: &mut Self::CTX,
     ) -> Result<()> {
         if head.status.is_informational() {
             return Ok(());
@@ -213,7 +242,7 @@ impl ProxyHttp for Gateway {
         match exchange.answer.begin(upstream, expected) {
             Ok(()) => Ok(()),
             Err(fault) => {
-                let again = Self::note_fault(exchange, fault);
+                let again = Self::note_fault(exchange, fault, None);
                 Err(Self::attempt_failed(again))
             }
         }
@@ -224,7 +253,7 @@ impl ProxyHttp for Gateway {
         session: &mut Session,
         body: &mut Option<Bytes>,
         end: bool,
-        exchange: &mut Exchange,
+        exchange: &mut Self::CTX,
     ) -> Result<Option<Duration>> {
         match exchange.answer.push(body.take(), end) {
             Next::Hold => {}
@@ -239,7 +268,7 @@ impl ProxyHttp for Gateway {
             }
             Next::Fail(fault) => {
                 let committed = session.response_written().is_some();
-                let again = Self::note_fault(exchange, fault) && !committed;
+                let again = Self::note_fault(exchange, fault, None) && !committed;
                 if again || committed || !end {
                     return Err(Self::attempt_failed(again));
                 }
@@ -254,7 +283,7 @@ impl ProxyHttp for Gateway {
         _: &HttpPeer,
         session: &mut Session,
         mut error: Box<Error>,
-        exchange: &mut Exchange,
+        exchange: &mut Self::CTX,
         reused: bool,
     ) -> Box<Error> {
         if error.etype == ATTEMPT_FAILED {
@@ -277,8 +306,8 @@ impl ProxyHttp for Gateway {
             error.retry = RetryType::Decided(true);
             return error;
         }
-        log::debug!("{}: {error}", exchange.id);
-        let again = Self::note_fault(exchange, transport_fault(&error)) && !committed;
+        let fault = transport_fault(&error);
+        let again = Self::note_fault(exchange, fault, Some(&*error)) && !committed;
         error.retry = RetryType::Decided(again);
         error
     }
@@ -287,7 +316,7 @@ impl ProxyHttp for Gateway {
         &self,
         session: &mut Session,
         error: &Error,
-        exchange: &mut Exchange,
+        exchange: &mut Self::CTX,
     ) -> FailToProxy {
         // Zero: nothing that Pingora would have to write or count.
         let done = FailToProxy {
@@ -313,19 +342,22 @@ impl ProxyHttp for Gateway {
         done
     }
 
-    async fn logging(&self, session: &mut Session, error: Option<&Error>, exchange: &mut Exchange) {
+    async fn logging(
+        &self,
+        session: &mut Session,
+        error: Option<&Error>,
+        exchange: &mut Self::CTX,
+    ) {
         if exchange.told.is_none() && error.is_none() {
-            // An answer without a body never came to the body filter.
-            Self::note_fault(exchange, UpstreamFault::broken_answer());
-            let answer = Local::error(public_error(exchange));
-            if let Err(gone) = respond::write(session, exchange, answer).await {
+            // The answer's end was no piece of a body: there was none, or it had trailers.
+            if let Err(gone) = Self::finish_held(session, exchange).await {
                 log::debug!("{}: the caller is gone: {gone}", exchange.id);
             }
         }
         record::record(session, exchange, error, &self.access_log);
     }
 
-    fn suppress_error_log(&self, _: &Session, _: &Exchange, _: &Error) -> bool {
+    fn suppress_error_log(&self, _: &Session, _: &Self::CTX, _: &Error) -> bool {
         // Told already, with the request's identifier and without anything private.
         true
     }
@@ -333,7 +365,7 @@ impl ProxyHttp for Gateway {
     fn suppress_proxy_warn_log(
         &self,
         _: &Session,
-        _: &Exchange,
+        _: &Self::CTX,
         _: &Error,
         _: pingora_proxy::ProxyWarnLogContext,
     ) -> bool {
@@ -350,6 +382,7 @@ fn prepare_connection(session: &mut Session, snapshot: &Snapshot) {
     }
     let downstream = session.as_downstream_mut();
     downstream.set_write_timeout(Some(limits.write));
+    downstream.set_min_send_rate(limits.min_send_rate);
     downstream.set_read_timeout(Some(limits.body.time));
     downstream.set_total_drain_timeout(Some(DRAIN));
     downstream.set_pipelining_enabled(true);

@@ -315,7 +315,11 @@ mod tests {
             let (machine, mut record) = (machine(), record());
             record.add("1k.others", YARDSTICK, share);
             let text = Report::new(&machine, &record, vec![YARDSTICK], None).to_text();
-            assert_eq!(text.contains("ROUGH: other processes used 35%"), told, "{text}");
+            assert_eq!(
+                text.contains("ROUGH: other processes used 35%"),
+                told,
+                "{text}"
+            );
         }
     }
 
