@@ -109,20 +109,30 @@ impl<'a> Builder<'a> {
     }
 
     fn build_groups(&mut self) -> Vec<Arc<str>> {
+        let families = KeyPath::root().key("families");
+        let mut named = Vec::new();
+        for (name, family) in &self.settings.families {
+            let path = families.key(name);
+            match &family.group {
+                Some(group) => named.push((path.key("group"), group)),
+                None => self.fault(&path, "'group' is missing"),
+            }
+        }
+        let models = KeyPath::root().key("models");
+        for (id, model) in &self.settings.models {
+            named.extend(
+                model
+                    .group
+                    .iter()
+                    .map(|group| (models.key(id).key("group"), group)),
+            );
+        }
         let mut groups: Vec<Arc<str>> = Vec::new();
-        let families = self.settings.families.iter().map(|(name, family)| {
-            let path = KeyPath::root().key("families").key(name).key("group");
-            (path, family.group.as_str())
-        });
-        let models = self.settings.models.iter().filter_map(|(id, model)| {
-            let path = KeyPath::root().key("models").key(id).key("group");
-            Some((path, model.group.as_deref()?))
-        });
-        for (path, group) in families.chain(models) {
+        for (path, group) in named {
             if let Err(message) = names::check_group(group) {
-                self.faults.push(path.fault(message));
-            } else if !groups.iter().any(|known| &**known == group) {
-                groups.push(group.into());
+                self.fault(&path, message);
+            } else if !groups.iter().any(|known| **known == **group) {
+                groups.push(group.as_str().into());
             }
         }
         groups
@@ -139,12 +149,12 @@ impl<'a> Builder<'a> {
         let section = KeyPath::root().key("aliases");
         for (name, target) in &self.settings.aliases {
             let path = section.key(name);
-            let fault = if self.settings.models.contains_key(name) {
+            let fault = if let Err(message) = names::check_model(name) {
+                Some(message)
+            } else if self.settings.models.contains_key(name) {
                 Some(format!(
                     "'{name}' is a model of its own; an alias must be a name that is free"
                 ))
-            } else if let Err(message) = names::check_model(name) {
-                Some(message)
             } else {
                 alias_fault(target, models)
             };
@@ -188,7 +198,10 @@ impl<'a> Builder<'a> {
             catalog.unserved.push(names::AUTO.into());
             return;
         }
-        let model = Arc::new(auto_entry(&auto.family, &family.group));
+        let model = Arc::new(auto_entry(
+            &auto.family,
+            family.group.as_deref().unwrap_or_default(),
+        ));
         catalog.listed.push(Arc::clone(&model));
         catalog.by_name.insert(Arc::clone(&model.id), model);
     }

@@ -41,6 +41,21 @@ impl FormatSet {
         Self(self.0 | other.0)
     }
 
+    /// The same as a list, in the order of [`Format::ALL`].
+    pub const fn as_slice(self) -> &'static [Format] {
+        use Format::{Chat, Messages, Responses};
+        match self.0 {
+            1 => &[Chat],
+            2 => &[Responses],
+            3 => &[Chat, Responses],
+            4 => &[Messages],
+            5 => &[Chat, Messages],
+            6 => &[Responses, Messages],
+            7 => &[Chat, Responses, Messages],
+            _ => &[],
+        }
+    }
+
     /// The formats in it, in the order of [`Format::ALL`].
     pub fn iter(self) -> impl Iterator<Item = Format> {
         Format::ALL
@@ -78,5 +93,13 @@ mod tests {
         assert!(set.contains(Format::Chat) && !set.contains(Format::Responses));
         assert_eq!(set.to_string(), "chat, messages");
         assert_eq!(FormatSet::EMPTY.to_string(), "");
+    }
+
+    #[test]
+    fn as_a_list_every_set_holds_the_same() {
+        for bits in 0..8 {
+            let set = FormatSet(bits);
+            assert_eq!(set.as_slice(), set.iter().collect::<Vec<_>>());
+        }
     }
 }

@@ -122,6 +122,11 @@ impl Model {
             })
     }
 
+    /// Whether one of its deployments counts tokens.
+    pub fn counts_tokens(&self) -> bool {
+        self.deployments.iter().any(|it| it.counts_tokens())
+    }
+
     /// The deployments that speak `format`, in the order in which to try them: by
     /// priority, and among equals drawn by weight. The same `random` gives the same order.
     pub fn candidates(&self, format: Format, random: u64) -> Candidates<'_> {

@@ -147,6 +147,13 @@ pub struct Deployment {
 }
 
 impl Deployment {
+    /// Whether tokens are counted there.
+    pub fn counts_tokens(&self) -> bool {
+        let endpoint = self.provider.endpoint(Format::Messages);
+        self.formats.contains(Format::Messages)
+            && endpoint.is_some_and(|endpoint| endpoint.count_tokens.is_some())
+    }
+
     /// The model name to send upstream, where the caller asked for `requested`.
     pub fn upstream_model<'a>(&'a self, requested: &'a str) -> &'a str {
         match &self.upstream_model {

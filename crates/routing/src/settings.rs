@@ -169,11 +169,12 @@ impl Default for UpstreamTlsSettings {
 }
 
 /// Models that belong together.
-#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FamilySettings {
-    /// The model group by which keys and plans admit the family's models.
-    pub group: String,
+    /// The model group by which keys and plans admit the family's models. Required, here or
+    /// in an included file.
+    pub group: Option<String>,
     /// Where the family's models are served, unless a model says otherwise.
     #[serde(default)]
     #[schemars(length(max = 64))]

@@ -6,7 +6,7 @@ const LISTED: usize = 8;
 /// The known name that was most likely meant, if any is near enough.
 pub fn did_you_mean<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     // A third of the letters may differ; a swap of neighbours counts as one.
-    let allowed = (name.chars().count() / 3).max(1);
+    let allowed = name.chars().count() / 3;
     known
         .into_iter()
         .map(|other| (strsim::osa_distance(name, other), other))

@@ -83,9 +83,9 @@ impl<'a> Builder<'a> {
             family: family_name.as_str().into(),
             group: settings
                 .group
-                .as_ref()
-                .unwrap_or(&family.group)
-                .as_str()
+                .as_deref()
+                .or(family.group.as_deref())
+                .unwrap_or_default()
                 .into(),
             display_name: settings.display_name.as_deref().unwrap_or(id).into(),
             reasoning: settings.reasoning.unwrap_or_default(),

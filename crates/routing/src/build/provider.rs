@@ -17,25 +17,32 @@ const X_API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 
 /// Headers that the gateway alone decides: they carry credentials, frame the message,
 /// or say where a request came from.
-const RESERVED: [HeaderName; 17] = [
-    header::AUTHORIZATION,
-    X_API_KEY,
-    header::PROXY_AUTHORIZATION,
-    header::COOKIE,
-    header::HOST,
-    header::CONTENT_LENGTH,
-    header::CONTENT_TYPE,
-    header::ACCEPT_ENCODING,
-    header::TRANSFER_ENCODING,
-    header::TE,
-    header::TRAILER,
-    header::CONNECTION,
-    header::UPGRADE,
-    header::EXPECT,
-    header::FORWARDED,
-    HeaderName::from_static("x-forwarded-for"),
-    HeaderName::from_static("keep-alive"),
+const RESERVED: &[&str] = &[
+    "accept-encoding",
+    "connection",
+    "content-encoding",
+    "content-length",
+    "content-type",
+    "cookie",
+    "expect",
+    "forwarded",
+    "host",
+    "keep-alive",
+    "proxy-authorization",
+    "proxy-connection",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+    "via",
+    "x-forwarded-for",
+    "x-forwarded-host",
+    "x-forwarded-proto",
+    "x-real-ip",
 ];
+
+/// Headers that carry a provider's credential, and belong where credentials stand.
+const CREDENTIALS: &[&str] = &["api-key", "authorization", "x-api-key"];
 
 /// A base address in its parts.
 struct Address {
@@ -293,14 +300,14 @@ impl<'a> Builder<'a> {
             self.fault(at, "expected the name of a header");
             return None;
         };
-        if name == header::AUTHORIZATION || name == X_API_KEY {
+        if CREDENTIALS.contains(&name.as_str()) {
             self.fault(
                 at,
                 format!("'{name}' carries a credential: put it under `credentials`"),
             );
             return None;
         }
-        if RESERVED.contains(&name) {
+        if RESERVED.contains(&name.as_str()) {
             self.fault(at, format!("'{name}' is set by the gateway alone"));
             return None;
         }
@@ -376,11 +383,10 @@ fn parse_address(text: &str) -> Result<Address, String> {
         return Err("an address has no query".to_owned());
     }
     let host = authority.host();
-    let port = match authority.port() {
-        Some(port) => Some(port.as_str().parse::<u16>().map_err(|_| EXPECTED)?),
-        None => None,
-    };
-    if host.is_empty() || port == Some(0) {
+    let port = authority.port_u16();
+    // A port that is no 16-bit number is there as text and not as a port.
+    let is_port_lost = port.is_none() && authority.as_str() != host;
+    if host.is_empty() || port == Some(0) || is_port_lost {
         return Err(EXPECTED.to_owned());
     }
     let port = port.unwrap_or(usual_port);

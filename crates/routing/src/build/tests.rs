@@ -1,1 +1,425 @@
+//! The rules of the catalog, each shown by a small configuration.
 
+use super::*;
+use serde_json::{Value, json};
+use std::io;
+use tollgate_types::{Format, RequestFacts, RequestNeeds};
+
+struct Variables;
+
+impl Environment for Variables {
+    fn variable(&self, name: &str) -> Option<String> {
+        (name != "UNSET").then(|| format!("secret-of-{name}"))
+    }
+
+    fn read(&self, _: &Path, _: u64) -> io::Result<String> {
+        Err(io::ErrorKind::NotFound.into())
+    }
+}
+
+fn build(settings: Value) -> Result<Catalog, Vec<String>> {
+    let settings: CatalogSettings = serde_json::from_value(settings).unwrap();
+    Catalog::build(&settings, &Variables, Path::new("/etc"))
+        .map_err(|faults| faults.iter().map(ToString::to_string).collect())
+}
+
+/// A catalog with two providers, and `models` in the family `f` that both serve.
+fn with_models(models: Value) -> Catalog {
+    build(base(&json!({"models": models}))).unwrap()
+}
+
+/// Two providers and a family, with `more` laid over them.
+fn base(more: &Value) -> Value {
+    let mut settings = json!({
+        "providers": {
+            "a": {"address": "http://a.example", "formats": ["chat", "responses"]},
+            "b": {"address": "https://b.example:8443/x/", "formats": ["messages"]},
+        },
+        "families": {"f": {"group": "g", "deployments": ["a", "b"]}},
+    });
+    for (key, value) in more.as_object().unwrap() {
+        settings[key] = value.clone();
+    }
+    settings
+}
+
+fn id<'a>(catalog: &'a Catalog, name: &str) -> Option<&'a str> {
+    catalog.resolve(name).map(|model| &*model.id)
+}
+
+#[test]
+fn a_name_is_found_exactly_then_by_alias_then_in_its_dotted_form_then_by_pattern() {
+    let catalog = build(base(&json!({
+        "models": {
+            "opus-4-8": {"family": "f"},
+            "opus-4.7": {"family": "f"},
+            "opus-4-7": {"family": "f"},
+            "opus-latest": {"alias_of": "opus-4-8"},
+            "op*": {"family": "f"},
+            "opus-x-*": {"family": "f"},
+        },
+        "aliases": {"big-1-0": "opus-4-8"},
+    })))
+    .unwrap();
+    for (name, expected) in [
+        ("opus-4-8", Some("opus-4-8")),
+        ("opus-4.8", Some("opus-4-8")),
+        // An exact name is never taken for the dotted form of another.
+        ("opus-4.7", Some("opus-4.7")),
+        ("opus-4-7", Some("opus-4-7")),
+        ("opus-latest", Some("opus-4-8")),
+        ("big-1-0", Some("opus-4-8")),
+        ("big-1.0", Some("opus-4-8")),
+        // Only a dot between digits is one for a hyphen.
+        ("opus.4-8", Some("op*")),
+        ("big.1-0", None),
+        ("big-1.0.", None),
+        ("opus-x-1", Some("opus-x-*")),
+        ("op", Some("op*")),
+        ("OPUS-4-8", None),
+        ("", None),
+        ("*", None),
+    ] {
+        assert_eq!(id(&catalog, name), expected, "{name}");
+    }
+    assert_eq!(id(&catalog, &format!("op{}", "x".repeat(300))), None);
+}
+
+#[test]
+fn the_listing_keeps_the_order_of_the_file_and_leaves_out_patterns_and_what_nobody_serves() {
+    let catalog = build(base(&json!({
+        "models": {
+            "z": {"family": "f"},
+            "latest": {"alias_of": "z", "display_name": "The latest"},
+            "y-*": {"family": "f"},
+            "alone": {"family": "f", "deployments": []},
+            "a": {"family": "f", "recommended": true, "context_window": "1M"},
+        },
+        "aliases": {"other-name": "z"},
+        "auto": {"candidates": ["alone", "a"], "family": "f"},
+    })))
+    .unwrap();
+    let listed: Vec<_> = catalog.models().iter().map(|model| &*model.id).collect();
+    assert_eq!(listed, ["z", "latest", "a", "auto"]);
+    assert_eq!(catalog.unserved(), [Arc::from("alone")]);
+    assert_eq!(id(&catalog, "alone"), None);
+
+    let z = catalog.resolve("latest").unwrap();
+    assert_eq!(z.aliases, [Arc::from("latest"), Arc::from("other-name")]);
+    let latest = catalog.entry("latest").unwrap();
+    assert_eq!(&*latest.display_name, "The latest");
+    assert_eq!(latest.kind, ModelKind::Alias { of: "z".into() });
+    assert_eq!(catalog.entry("a").unwrap().context_window, Some(1_000_000));
+    assert!(catalog.resolve("auto").unwrap().is_auto());
+}
+
+#[test]
+fn who_may_use_auto_or_an_alias_depends_on_what_stands_behind() {
+    let catalog = build(base(&json!({
+        "models": {
+            "z": {"family": "f"},
+            "latest": {"alias_of": "z"},
+            "a": {"family": "f", "group": "special"},
+        },
+        "auto": {"candidates": ["a"], "family": "f"},
+    })))
+    .unwrap();
+    let usable = |group: &str| -> Vec<_> {
+        let models = catalog.models().iter();
+        models
+            .filter(|model| catalog.is_usable(model, |it| &*it.group == group))
+            .map(|model| &*model.id)
+            .collect()
+    };
+    assert_eq!(usable("g"), ["z", "latest"]);
+    assert_eq!(usable("special"), ["a", "auto"]);
+    assert_eq!(catalog.groups(), [Arc::from("g"), Arc::from("special")]);
+}
+
+#[test]
+fn a_provider_keeps_its_address_paths_and_credentials_apart() {
+    let catalog = build(json!({
+        "providers": {
+            "p": {
+                "address": "https://[::1]:8443/prefix/",
+                "formats": [
+                    "chat",
+                    {"name": "messages", "path": "/m", "count_tokens": "/m/count"},
+                ],
+                "credentials": [
+                    "env:KEY",
+                    {"name": "own", "secret": "env:OTHER", "header": "api-key"},
+                ],
+                "headers": {"x-team": "blue"},
+                "pass_headers": ["X-Sim"],
+                "tls": {"ca": "ca.pem", "server_name": "models.example"},
+                "timeouts": {"connect": "200ms"},
+            },
+        },
+    }))
+    .unwrap();
+    let provider = &catalog.providers()[0];
+    assert_eq!((&*provider.host, provider.port), ("::1", 8443));
+    assert_eq!(provider.authority, "[::1]:8443");
+    let chat = provider.endpoint(Format::Chat).unwrap();
+    assert_eq!(&*chat.path, "/prefix/v1/chat/completions");
+    let messages = provider.endpoint(Format::Messages).unwrap();
+    assert_eq!(&*messages.path, "/prefix/m");
+    assert_eq!(messages.count_tokens.as_deref(), Some("/prefix/m/count"));
+    assert!(provider.endpoint(Format::Responses).is_none());
+    let tls = provider.tls.as_ref().unwrap();
+    assert_eq!(tls.ca.as_deref(), Some(Path::new("/etc/ca.pem")));
+    assert_eq!((&*tls.server_name, tls.verify), ("models.example", true));
+    assert_eq!(provider.timeouts.connect.as_millis(), 200);
+    assert_eq!(provider.pass_headers[0], "x-sim");
+
+    let sent = |place: usize, format| {
+        let (name, value) = provider.credentials[place].header(format);
+        assert!(value.is_sensitive());
+        format!("{name}: {}", value.to_str().unwrap())
+    };
+    assert_eq!(sent(0, Format::Chat), "authorization: Bearer secret-of-KEY");
+    assert_eq!(sent(0, Format::Messages), "x-api-key: secret-of-KEY");
+    assert_eq!(sent(1, Format::Chat), "api-key: secret-of-OTHER");
+    assert_eq!(&*provider.credentials[0].name, "KEY");
+    assert!(!format!("{catalog:?}").contains("secret-of"));
+}
+
+#[test]
+fn every_fault_in_providers_is_told() {
+    let faults = build(json!({
+        "providers": {
+            "bad name": {"address": "http://x", "formats": ["chat"]},
+            "a": {"address": "ftp://x", "formats": ["chat", "chat"]},
+            "b": {"address": "http://x/v1?y", "formats": [{"name": "chat", "path": "x", "count_tokens": "/c"}]},
+            "c": {
+                "address": "http://x:99999",
+                "formats": ["chat"],
+                "credentials": ["env:UNSET", "env:K", "env:K", "file:k", {"secret": "env:L", "header": "a b"}],
+                "headers": {"Authorization": "x", "host": "y", "x-ok": "a\nb", "ö": ""},
+                "pass_headers": ["cookie", "x-api-key"],
+            },
+            "d": {"address": "http://x", "formats": ["chat"], "tls": {"verify": false}},
+            "e": {"address": "https://x", "formats": ["chat"], "tls": {"server_name": ""}},
+        },
+    }))
+    .unwrap_err();
+    let expected = [
+        "providers.\"bad name\": a provider's name begins with a letter or digit and holds letters, digits and . - _ only, at most 128 of them",
+        "providers.a.address: expected http:// or https://, a host, and where needed a port and a path prefix",
+        "providers.a.formats[1]: 'chat' stands here twice",
+        "providers.b.address: an address has no query",
+        "providers.b.formats[0].path: expected a path that begins with '/', without a query",
+        "providers.b.formats[0].count_tokens: only the messages format has a token counter",
+        "providers.c.address: expected http:// or https://, a host, and where needed a port and a path prefix",
+        "providers.c.credentials[0]: the environment variable UNSET is not set",
+        "providers.c.credentials[2]: another credential has the name 'K'",
+        "providers.c.credentials[3]: the file /etc/k cannot be read: entity not found",
+        "providers.c.credentials[4].header: expected the name of a header",
+        "providers.c.headers.Authorization: 'authorization' carries a credential: put it under `credentials`",
+        "providers.c.headers.host: 'host' is set by the gateway alone",
+        "providers.c.headers.x-ok: the value holds a character that no header can carry",
+        "providers.c.headers.ö: expected the name of a header",
+        "providers.c.pass_headers[0]: 'cookie' is set by the gateway alone",
+        "providers.c.pass_headers[1]: 'x-api-key' carries a credential: put it under `credentials`",
+        "providers.d.tls: the address is not https, so these settings would do nothing",
+        "providers.e.tls.server_name: an empty name would turn verification off",
+    ];
+    assert_eq!(faults, expected, "{}", faults.join("\n"));
+}
+
+#[test]
+fn every_fault_in_models_is_told_once() {
+    let faults = build(base(&json!({
+        "families": {
+            "f": {"group": "g", "deployments": ["a", "nowhere"]},
+            "n": {},
+        },
+        "models": {
+            "auto": {"family": "f"},
+            "two": {"family": "f"},
+            "three": {"family": "f"},
+            "sp ace": {"family": "f"},
+            "none": {},
+            "tight": {"family": "f", "context_window": 10, "max_output_tokens": 11},
+            "d": {
+                "family": "f",
+                "group": "all",
+                "deployments": [
+                    {"provider": "a", "formats": ["messages"]},
+                    {"provider": "b", "formats": []},
+                    "b/x",
+                    "b/x",
+                ],
+            },
+            "alias": {"alias_of": "nothing", "reasoning": "none"},
+            "chain": {"alias_of": "alias"},
+        },
+        "aliases": {"two": "three", "x": "alias", "auto": "two"},
+        "auto": {"candidates": ["two", "nobody"], "family": "other"},
+    })))
+    .unwrap_err();
+    let expected = [
+        "families.n: 'group' is missing",
+        "models.d.group: 'all' means every group; give this one a name of its own",
+        "families.f.deployments[1]: no provider 'nowhere'; known are a, b",
+        "models.auto: 'auto' is the gateway's own; settle what it chooses from under `auto`",
+        "models.\"sp ace\": a model name begins with a letter or digit and holds letters, digits and . - _ : / @ + only, at most 128 of them",
+        "models.none: 'family' is missing",
+        "models.tight.max_output_tokens: 11 tokens do not fit into the context window of 10",
+        "models.d.deployments[0].formats[0]: provider 'a' does not speak messages, only chat, responses",
+        "models.d.deployments[1].formats: a deployment without a format serves nobody",
+        "models.d.deployments[3]: 'b/x' stands here twice",
+        "models.alias.reasoning: an alias has no reasoning of its own: 'nothing' gives it",
+        "models.alias.alias_of: no model 'nothing'; known are auto, two, three, sp ace, none, tight, d",
+        "models.chain.alias_of: no model 'alias'; known are auto, two, three, sp ace, none, tight, d",
+        "aliases.two: 'two' is a model of its own; an alias must be a name that is free",
+        "aliases.x: no model 'alias'; known are auto, two, three, sp ace, none, tight, d",
+        "aliases.auto: 'auto' is the gateway's own; settle what it chooses from under `auto`",
+        "auto.candidates[1]: no model 'nobody' among the 9 known",
+        "auto.family: no family 'other'; known are f, n",
+    ];
+    assert_eq!(faults, expected, "{}", faults.join("\n"));
+}
+
+#[test]
+fn the_name_sent_upstream_is_the_deployments_then_the_models_then_the_one_asked_for() {
+    let catalog = with_models(json!({
+        "m": {"family": "f", "deployments": ["a", "b/other"], "upstream_model": "real"},
+        "plain": {"family": "f"},
+        "sim-*": {"family": "f"},
+    }));
+    let sent = |name: &str| -> Vec<_> {
+        let deployments = catalog.resolve(name).unwrap().deployments.iter();
+        deployments
+            .map(|it| format!("{} {}", it.name, it.upstream_model(name)))
+            .collect()
+    };
+    assert_eq!(sent("m"), ["a/real real", "b/other other"]);
+    assert_eq!(sent("plain"), ["a/plain plain", "b/plain plain"]);
+    assert_eq!(sent("sim-7"), ["a/sim-* sim-7", "b/sim-* sim-7"]);
+}
+
+#[test]
+fn candidates_come_by_priority_and_among_equals_by_weight_each_once() {
+    let catalog = build(json!({
+        "providers": {
+            "a": {"address": "http://a", "formats": ["chat"]},
+            "b": {"address": "http://b", "formats": ["chat"]},
+            "c": {"address": "http://c", "formats": ["chat", "messages"]},
+        },
+        "families": {"f": {"group": "g", "deployments": [
+            {"provider": "c", "priority": 1},
+            {"provider": "a", "weight": 3},
+            "b",
+        ]}},
+        "models": {"m": {"family": "f"}},
+    }))
+    .unwrap();
+    let model = catalog.resolve("m").unwrap();
+    let order = |format, random| -> String {
+        let candidates = model.candidates(format, random);
+        assert_eq!(candidates.len(), candidates.clone().count());
+        candidates.map(|it| &*it.provider.name).collect()
+    };
+    assert_eq!(order(Format::Messages, 1), "c");
+    assert_eq!(order(Format::Responses, 1), "");
+    let rounds = 10_000;
+    let first_a = (0..rounds)
+        .filter(|random| match order(Format::Chat, *random).as_str() {
+            "abc" => true,
+            "bac" => false,
+            other => panic!("{other}"),
+        })
+        .count();
+    // Three of four, within five standard deviations (of 43).
+    assert!((7283..7717).contains(&first_a), "{first_a} of {rounds}");
+    assert_eq!(order(Format::Chat, 42), order(Format::Chat, 42));
+}
+
+#[test]
+fn auto_takes_the_first_candidate_that_is_allowed_speaks_the_format_and_fits() {
+    let catalog = build(base(&json!({
+        "models": {
+            "small": {
+                "family": "f", "deployments": ["a"], "reasoning": "adaptive",
+                "context_window": 1000, "max_output_tokens": 500, "unsupported": ["images"],
+            },
+            "plain": {"family": "f", "deployments": ["a"], "group": "p"},
+            "large": {"family": "f", "reasoning": "adaptive"},
+        },
+        "auto": {"candidates": ["small", "plain", "small", "large"], "family": "f"},
+    })))
+    .unwrap();
+    let choose = |facts: &RequestFacts, format, denied: &str| {
+        let choice = catalog.choose_auto(facts, format, |model| &*model.id != denied);
+        choice.map_or_else(
+            || "nobody".to_owned(),
+            |choice| format!("{}: {}", choice.model.id, choice.reason),
+        )
+    };
+    let facts = |text_bytes, output_limit, needs| RequestFacts {
+        text_bytes,
+        output_limit,
+        needs,
+        ..RequestFacts::default()
+    };
+    let none = RequestNeeds::default();
+    let images = RequestNeeds {
+        images: true,
+        ..none
+    };
+    let reasoning = RequestNeeds {
+        reasoning: true,
+        ..none
+    };
+    use Format::{Chat, Messages};
+    for (facts, format, denied, expected) in [
+        (facts(30, None, none), Chat, "", "small: auto: first choice"),
+        (
+            facts(30, None, none),
+            Chat,
+            "small",
+            "plain: auto: first choice",
+        ),
+        (
+            facts(30, None, images),
+            Chat,
+            "",
+            "plain: auto: passed over small (images)",
+        ),
+        (
+            facts(30, Some(501), none),
+            Chat,
+            "",
+            "plain: auto: passed over small (output limit)",
+        ),
+        (
+            facts(1800, Some(400), none),
+            Chat,
+            "",
+            "small: auto: first choice",
+        ),
+        (
+            facts(1801, Some(400), none),
+            Chat,
+            "",
+            "plain: auto: passed over small (context)",
+        ),
+        (
+            facts(9000, None, reasoning),
+            Chat,
+            "",
+            "large: auto: passed over small (context), plain (reasoning)",
+        ),
+        (
+            facts(30, None, none),
+            Messages,
+            "",
+            "large: auto: passed over small (format), plain (format)",
+        ),
+        (facts(30, None, none), Messages, "large", "nobody"),
+    ] {
+        assert_eq!(choose(&facts, format, denied), expected, "{facts:?}");
+    }
+}
