@@ -106,7 +106,8 @@ mod tests {
     #[test]
     fn every_row_of_the_table_is_matched_by_its_own_path() {
         for row in Endpoint::TABLE {
-            let matched = match_path(&row.path.replace("{id}", "some-model")).expect("a row");
+            let path = row.path.replace("{id}", "some-model");
+            let matched = match_path(&path).expect("a row");
             assert_eq!(matched.endpoint, row.endpoint);
             assert_eq!(
                 matched.id,
