@@ -77,7 +77,7 @@ fn sentence(kind: &ValidationErrorKind, error: &ValidationError<'_>) -> String {
             format!("expected {}, found {}", types(kind), name_of(found))
         }
         (ValidationErrorKind::Pattern { pattern }, None) => {
-            format!("expected a text that matches {pattern}")
+            format!("expected a string that matches {pattern}")
         }
         (ValidationErrorKind::Enum { options }, _) => {
             let options = options.as_array().map(Vec::as_slice).unwrap_or_default();
@@ -218,7 +218,7 @@ fn types(kind: &TypeKind) -> String {
             JsonType::Null => "nothing",
             JsonType::Number => "a number",
             JsonType::Object => "a mapping",
-            JsonType::String => "a text",
+            JsonType::String => "a string",
         })
         .collect();
     if names.is_empty() {
@@ -232,7 +232,7 @@ fn name_of(value: &Value) -> &'static str {
         Value::Null => "nothing",
         Value::Bool(_) => "true or false",
         Value::Number(_) => "a number",
-        Value::String(_) => "a text",
+        Value::String(_) => "a string",
         Value::Array(_) => "a list",
         Value::Object(_) => "a mapping",
     }

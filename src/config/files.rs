@@ -3,7 +3,7 @@
 
 use super::{
     faults::{Faults, Located},
-    tree::{Node, NodeValue, Part, Position},
+    tree::{Node, NodeValue, Position},
     yaml,
 };
 use serde_json::Value;
@@ -99,14 +99,11 @@ impl Files<'_> {
                 ));
             }
         }
-        let key = tree
-            .locate(&KeyPath::root().key(INCLUDE), Part::Value)
-            .clone();
         let Some(included) = tree.take(INCLUDE) else {
             return Ok(tree);
         };
         self.open.push(path.to_owned());
-        let base = self.include(&included, &key, path);
+        let base = self.include(&included, path);
         self.open.pop();
         Ok(match base? {
             Some(base) => tree.over(base),
@@ -115,12 +112,7 @@ impl Files<'_> {
     }
 
     /// What `include` brings; a later file lies over an earlier one.
-    fn include(
-        &mut self,
-        included: &Node,
-        key: &Position,
-        path: &Path,
-    ) -> Result<Option<Node>, Faults> {
+    fn include(&mut self, included: &Node, path: &Path) -> Result<Option<Node>, Faults> {
         let folder = path.parent().unwrap_or(Path::new(""));
         let names = match &included.value {
             NodeValue::Sequence(items) => items.iter().collect(),
@@ -131,7 +123,7 @@ impl Files<'_> {
         for node in names {
             let NodeValue::Scalar(Value::String(name)) = &node.value else {
                 faults.push(include_fault(
-                    key,
+                    &node.position,
                     "expected the name of a file, or a list of them",
                 ));
                 continue;

@@ -21,6 +21,15 @@ pub struct FilterEntry {
     pub path: KeyPath,
 }
 
+impl FilterEntry {
+    /// A fault in the entry's settings, at `path` relative to it (`messages.not_found`).
+    pub fn fault(&self, path: &str, message: impl Into<String>) -> Fault {
+        // A path that cannot be read still has its entry.
+        let inner: KeyPath = path.parse().unwrap_or_default();
+        inner.under(&self.path).fault(message)
+    }
+}
+
 /// An entry as it stands in the file: a bare name, or a mapping with `name` in it.
 #[derive(Clone, Debug)]
 pub(super) struct FilterSettings {

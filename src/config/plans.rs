@@ -65,7 +65,10 @@ pub struct Price {
     /// The amount, in quotes so that no digit is lost.
     pub amount: Decimal,
     /// The currency, by its three letters (ISO 4217).
-    #[schemars(regex(pattern = "^[A-Z]{3}$"))]
+    #[schemars(
+        regex(pattern = "^[A-Z]{3}$"),
+        extend("x-expected" = "three capital letters such as USD")
+    )]
     pub currency: String,
 }
 

@@ -172,7 +172,7 @@ where
                     self.count(1, &position)?;
                     (Key::new(text, style), position)
                 }
-                (_, position) => return Err(stop(position, "a key is one plain word or text")),
+                (_, position) => return Err(stop(position, "a key is a string")),
             };
             let (event, value_position) = self.next()?;
             let node = self.node(event, value_position)?;
