@@ -5,6 +5,7 @@
     reason = "printing is what a command line is for"
 )]
 
+mod check;
 mod demo;
 mod keys;
 mod serve;
@@ -13,7 +14,6 @@ mod sim;
 use crate::config;
 use clap::{Parser, Subcommand};
 use std::fmt::Display;
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// An edge gateway to language models: one key, one address, every model.
@@ -33,10 +33,7 @@ enum Command {
     /// Be a simulated provider.
     Sim(sim::Arguments),
     /// Check a configuration file and tell every fault in it.
-    Check {
-        /// The file.
-        file: PathBuf,
-    },
+    Check(check::Arguments),
     /// Print the JSON Schema of the configuration file, for editors.
     Schema,
     /// Make, list and revoke API keys.
@@ -49,9 +46,9 @@ pub fn main() -> ExitCode {
         Command::Serve(arguments) => serve::run(&arguments),
         Command::Demo(arguments) => demo::run(&arguments),
         Command::Sim(arguments) => sim::run(&arguments),
-        Command::Check { file } => check(&file),
+        Command::Check(arguments) => check::run(&arguments),
         Command::Schema => {
-            println!("{}", config::schema_text());
+            print!("{}", config::schema_text());
             Ok(())
         }
         Command::Keys(arguments) => keys::run(&arguments),
@@ -75,13 +72,6 @@ impl<E: Display> From<E> for Failure {
 }
 
 type Outcome = Result<(), Failure>;
-
-fn check(file: &std::path::Path) -> Outcome {
-    let config = config::load(file)?;
-    crate::server::check(&config)?;
-    println!("{}: no fault", file.display());
-    Ok(())
-}
 
 /// Sends diagnostics to standard error, at `level` unless `RUST_LOG` says otherwise.
 fn init_log(level: config::LogLevel) {

@@ -11,6 +11,7 @@ mod faults;
 mod files;
 mod filters;
 mod plans;
+mod reference;
 mod schema;
 mod sections;
 mod tree;
@@ -20,6 +21,7 @@ pub use faults::{Faults, Located};
 pub use files::Override;
 pub use filters::FilterEntry;
 pub use plans::{ALL_GROUPS, Decimal, PlanLimits, PlanSettings, Price, Support};
+pub use reference::reference;
 pub use schema::{schema, schema_text};
 pub use sections::{
     AccessLog, AdminSettings, AnswerModel, LimitSettings, ListenAddress, ListenSettings, LogLevel,
@@ -36,17 +38,15 @@ use tollgate_routing::{
     Catalog, CatalogSettings,
     settings::{AutoSettings, FamilySettings, ModelSettings, ProviderSettings},
 };
-use tollgate_settings::{Environment, Fault, KeyPath, ProcessEnvironment, Secret, unknown_name};
+use tollgate_settings::{Environment, Fault, KeyPath, ProcessEnvironment, Secret};
 use tree::{Node, Part};
 
 /// The whole file.
-#[derive(Debug, Deserialize, JsonSchema)]
+#[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-#[derive(Default)]
 struct Settings {
     /// A file that this one builds on, or several, relative to this one. Mappings are
     /// merged key by key; anything else given here replaces what the other file gives.
-    #[expect(dead_code, reason = "taken out of the tree before this type is read")]
     include: Option<Include>,
     /// Where callers are served and what they may send.
     server: ServerSettings,
@@ -68,8 +68,6 @@ struct Settings {
     aliases: IndexMap<String, String>,
     /// What the model name `auto` chooses from. Default: `auto` is no model.
     auto: Option<AutoSettings>,
-    /// The model of a request that names none. Default: such a request is refused.
-    default_model: Option<String>,
     /// What the `model` field of a passed-through answer says.
     answer_model: AnswerModel,
     /// Token packages, by name.
@@ -104,8 +102,6 @@ pub struct Config {
     pub log: LogSettings,
     /// Who answers.
     pub catalog: Catalog,
-    /// The model of a request that names none.
-    pub default_model: Option<String>,
     /// What the `model` field of a passed-through answer says.
     pub answer_model: AnswerModel,
     /// Token packages, in the order of the file.
@@ -221,10 +217,6 @@ impl<'a> Loader<'a> {
             .ok();
         if let Some(catalog) = &catalog {
             faults.extend(plans::check(&settings.plans, catalog));
-            faults.extend(check_default_model(
-                settings.default_model.as_deref(),
-                catalog,
-            ));
         }
         faults.extend(check_server(&settings.server, &settings.admin));
         let filters = settings.filters.map_or_else(filters::default_list, |list| {
@@ -250,7 +242,6 @@ impl<'a> Loader<'a> {
             pepper,
             log: settings.log,
             catalog,
-            default_model: settings.default_model,
             answer_model: settings.answer_model,
             plans: settings.plans,
             filters,
@@ -286,16 +277,6 @@ fn read_types(value: &serde_json::Value) -> Result<Settings, Fault> {
     })
 }
 
-fn check_default_model(name: Option<&str>, catalog: &Catalog) -> Option<Fault> {
-    let name = name?;
-    if catalog.resolve(name).is_some() {
-        return None;
-    }
-    let known = catalog.models().iter().map(|model| &*model.id);
-    let path = KeyPath::root().key("default_model");
-    Some(path.fault(unknown_name("model", name, known)))
-}
-
 fn check_server(server: &ServerSettings, admin: &AdminSettings) -> Vec<Fault> {
     let section = KeyPath::root().key("server");
     let mut faults = Vec::new();
@@ -318,3 +299,6 @@ fn check_server(server: &ServerSettings, admin: &AdminSettings) -> Vec<Fault> {
     }
     faults
 }
+
+#[cfg(test)]
+mod tests;

@@ -18,7 +18,7 @@ use tollgate_settings::{ByteSize, Duration, Environment, Secret, SecretError, Se
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ServerSettings {
-    /// The addresses on which callers are served.
+    /// The addresses on which callers are served. Default: `127.0.0.1:8080`, cleartext.
     #[schemars(length(min = 1))]
     pub listen: Vec<ListenSettings>,
     /// Threads that serve requests. Default: one for each core.
@@ -282,7 +282,7 @@ impl JsonSchema for ListenAddress {
 
 /// Where the pepper is to be had, or for demonstrations the pepper itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum PepperSource {
+pub(super) enum PepperSource {
     /// Outside of the file.
     Source(SecretSource),
     /// In the file, for everybody to read.
