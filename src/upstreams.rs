@@ -162,7 +162,7 @@ fn template(provider: &Arc<Provider>) -> Result<HttpPeer, Fault> {
     let timeouts = &provider.timeouts;
     peer.options.connection_timeout = Some(timeouts.connect);
     peer.options.total_connection_timeout = Some(timeouts.connect);
-    peer.options.read_timeout = Some(timeouts.first_byte.max(timeouts.between_bytes));
+    peer.options.read_timeout = Some(timeouts.read);
     peer.options.write_timeout = Some(timeouts.write);
     peer.options.idle_timeout = Some(timeouts.idle);
     peer.options.alpn = match provider.http2 {

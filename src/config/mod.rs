@@ -24,8 +24,8 @@ pub use plans::{ALL_GROUPS, Decimal, PlanLimits, PlanSettings, Price, Support};
 pub use reference::reference;
 pub use schema::{schema, schema_text};
 pub use sections::{
-    AccessLog, AdminSettings, AnswerModel, LimitSettings, ListenAddress, ListenSettings, LogLevel,
-    LogSettings, ServerSettings, ShutdownSettings, StoreSettings, TlsSettings,
+    AccessLog, AdminSettings, LimitSettings, ListenAddress, ListenSettings, LogLevel, LogSettings,
+    ServerSettings, ShutdownSettings, StoreSettings, TlsSettings,
 };
 pub use tree::Position;
 
@@ -68,8 +68,6 @@ struct Settings {
     aliases: IndexMap<String, String>,
     /// What the model name `auto` chooses from. Default: `auto` is no model.
     auto: Option<AutoSettings>,
-    /// What the `model` field of a passed-through answer says.
-    answer_model: AnswerModel,
     /// Token packages, by name.
     plans: IndexMap<String, PlanSettings>,
     /// The filters that a request passes, in order. Default: all, in the usual order.
@@ -102,8 +100,6 @@ pub struct Config {
     pub log: LogSettings,
     /// Who answers.
     pub catalog: Catalog,
-    /// What the `model` field of a passed-through answer says.
-    pub answer_model: AnswerModel,
     /// Token packages, in the order of the file.
     pub plans: IndexMap<String, PlanSettings>,
     /// The filters in order; their settings are theirs to read.
@@ -242,7 +238,6 @@ impl<'a> Loader<'a> {
             pepper,
             log: settings.log,
             catalog,
-            answer_model: settings.answer_model,
             plans: settings.plans,
             filters,
             tree,

@@ -86,8 +86,6 @@ pub struct LimitSettings {
     pub body_bytes: ByteSize,
     /// The bodies of all requests in memory at one time. Over it: 503.
     pub bodies_in_memory: ByteSize,
-    /// How long the whole head may take to arrive.
-    pub header_timeout: Duration,
     /// How long the whole body may take to arrive. Over it: 408.
     pub body_timeout: Duration,
     /// How long a caller's unused connection is kept.
@@ -104,7 +102,6 @@ impl Default for LimitSettings {
             head_bytes: ByteSize::new(64 << 10),
             body_bytes: ByteSize::new(32 << 20),
             bodies_in_memory: ByteSize::new(1 << 30),
-            header_timeout: Duration::from_secs(10),
             body_timeout: Duration::from_secs(60),
             keepalive_timeout: Duration::from_secs(75),
             downstream_write_timeout: Duration::from_secs(60),
@@ -214,17 +211,6 @@ pub enum LogLevel {
     Info,
     Debug,
     Trace,
-}
-
-/// What the `model` field of a passed-through answer says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Deserialize, Serialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum AnswerModel {
-    /// What the provider wrote; the body stays as it came.
-    #[default]
-    Upstream,
-    /// The name that the caller asked for.
-    Requested,
 }
 
 /// An IP address and a port.

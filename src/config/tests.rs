@@ -102,7 +102,6 @@ fn the_smallest_file_has_sane_defaults() {
     assert_eq!(config.admin.listen.to_string(), "127.0.0.1:9080");
     assert_eq!(config.store.path, conf().join("tollgate.db"));
     assert_eq!(config.pepper.expose(), SECRET);
-    assert_eq!(config.answer_model, AnswerModel::Upstream);
     let names: Vec<_> = config.filters.iter().map(|it| it.name.as_str()).collect();
     let all: Vec<_> = tollgate_filters::KINDS
         .iter()
@@ -297,7 +296,7 @@ server:
   thread: 4
   limits:
     body_bytes: 32 megabytes
-    header_timeout: 10
+    body_timeout: 10
     min_send_rate: -1
 admin: {listen: localhost:9080}
 keys:
@@ -311,7 +310,7 @@ providers:
 models:
   m-1: {family: [f], reasoning: adaptiv, recommended: yes}
   m-1: {family: f}
-answer_model: 7
+store: 7
 plans:
   p: {tokens: 10M, price: {amount: 2.49, currency: usd}}
 filters: [key, modell, {nam: x}]
@@ -329,7 +328,7 @@ filters: [key, modell, {nam: x}]
             "x.yaml:2:11: server.listen: expected a list, found a string",
             "x.yaml:3:3: server.thread: unknown key; did you mean 'threads'?",
             "x.yaml:5:17: server.limits.body_bytes: expected a size in bytes such as 4096, 64KiB or 32MiB, found '32 megabytes'",
-            "x.yaml:6:21: server.limits.header_timeout: expected a duration such as 200ms, 5s, 10m, 2h or 1d, found 10",
+            "x.yaml:6:19: server.limits.body_timeout: expected a duration such as 200ms, 5s, 10m, 2h or 1d, found 10",
             "x.yaml:7:20: server.limits.min_send_rate: must be at least 0",
             "x.yaml:8:17: admin.listen: expected an IP address and a port such as 127.0.0.1:8080, 0.0.0.0:443 or [::]:8080, found 'localhost:9080'",
             "x.yaml:10:11: keys.pepper: expected env:NAME or file:PATH, so that the secret itself does not stand in this file",
@@ -341,7 +340,7 @@ filters: [key, modell, {nam: x}]
             "x.yaml:18:9: models.m-1.family: expected a string, found a list",
             "x.yaml:18:33: models.m-1.reasoning: expected one of adaptive, extended, provider_default, none; did you mean 'adaptive'?",
             "x.yaml:18:55: models.m-1.recommended: expected true or false, found a string",
-            "x.yaml:19:15: answer_model: expected one of upstream, requested; found a number",
+            "x.yaml:19:8: store: expected a mapping, found a number",
             "x.yaml:21:3: plans.p: 'validity' is missing",
             "x.yaml:21:36: plans.p.price.amount: expected an amount in quotes such as \"2.49\", found 2.49",
             "x.yaml:21:52: plans.p.price.currency: expected three capital letters such as USD, found 'usd'",

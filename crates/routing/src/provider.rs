@@ -80,10 +80,8 @@ pub use crate::settings::Http2Setting as Http2;
 pub struct Timeouts {
     /// To connect, TLS included.
     pub connect: Duration,
-    /// From the request's end to the first byte of the answer.
-    pub first_byte: Duration,
-    /// Between two reads of the answer.
-    pub between_bytes: Duration,
+    /// The longest silence: before the first byte of an answer, and between two reads of it.
+    pub read: Duration,
     /// For one write of the request.
     pub write: Duration,
     /// How long an unused connection is kept.

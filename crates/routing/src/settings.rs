@@ -110,10 +110,8 @@ pub struct CredentialSettings {
 pub struct TimeoutSettings {
     /// To connect, TLS included.
     pub connect: Duration,
-    /// From the request's end to the first byte of the answer.
-    pub first_byte: Duration,
-    /// Between two reads of the answer.
-    pub between_bytes: Duration,
+    /// The longest silence: before the first byte of an answer, and between two reads of it.
+    pub read: Duration,
     /// For one write of the request to be taken.
     pub write: Duration,
     /// How long an unused connection is kept. Keep it below the provider's own limit.
@@ -125,8 +123,7 @@ impl Default for TimeoutSettings {
         Self {
             connect: Duration::from_secs(5),
             // The SDKs of the three formats wait ten minutes by default.
-            first_byte: Duration::from_secs(600),
-            between_bytes: Duration::from_secs(120),
+            read: Duration::from_secs(600),
             write: Duration::from_secs(60),
             idle: Duration::from_secs(50),
         }

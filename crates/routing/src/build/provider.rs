@@ -407,8 +407,7 @@ fn parse_address(text: &str) -> Result<Address, String> {
 fn timeouts(settings: &TimeoutSettings) -> Timeouts {
     Timeouts {
         connect: settings.connect.get(),
-        first_byte: settings.first_byte.get(),
-        between_bytes: settings.between_bytes.get(),
+        read: settings.read.get(),
         write: settings.write.get(),
         idle: settings.idle.get(),
     }
