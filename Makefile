@@ -7,7 +7,10 @@ CARGO ?= cargo
 PYTHON ?= python3
 DEMO_PORT ?= 8080
 DEMO_ADMIN_PORT ?= 9080
-TOLLGATE = "$${CARGO_TARGET_DIR:-target}/debug/tollgate"
+# More arguments for `make bench-load` and `make test-clients`.
+BENCH_ARGS ?=
+PYTEST_ARGS ?=
+TARGET = "$${CARGO_TARGET_DIR:-target}"
 CLIENTS := tests/clients
 
 .PHONY: help setup build demo demo-clean fmt lint test test-clients bench bench-load deny
@@ -22,7 +25,7 @@ build: setup ## Build the gateway, the way that the demo and the tests run it
 	$(CARGO) build --bin tollgate
 
 demo: build ## Run the gateway with the simulated provider
-	@exec $(TOLLGATE) demo --port $(DEMO_PORT) --admin-port $(DEMO_ADMIN_PORT)
+	@exec $(TARGET)/debug/tollgate demo --port $(DEMO_PORT) --admin-port $(DEMO_ADMIN_PORT)
 
 demo-clean: ## Remove the demo's state
 	rm -rf .demo
@@ -56,13 +59,13 @@ $(CLIENTS)/node_modules/.installed: $(CLIENTS)/package.json $(CLIENTS)/package-l
 # Arguments for the comparison, for example BENCH_ARGS="--json run.json --only 1k,latency".
 BENCH_ARGS ?=
 
-bench: setup ## Measure: micro-benchmarks, then the gateway beside other proxies
-	$(CARGO) bench --workspace
+bench: setup ## Measure: micro-benchmarks, then the comparison of bench-load
+	$(CARGO) bench --workspace --bench '*'
 	@$(MAKE) --no-print-directory bench-load
 
-bench-load: setup ## Compare the gateway with bare Pingora and nginx, in ratios
-	$(CARGO) build --release --package tollgate --bin tollgate --package tollgate-load --bin tollgate-load
-	@"$${CARGO_TARGET_DIR:-target}/release/tollgate-load" $(BENCH_ARGS)
+bench-load: setup ## Compare the gateway with other proxies in one run
+	$(CARGO) build --release --package tollgate --package tollgate-load
+	@exec $(TARGET)/release/tollgate-load $(BENCH_ARGS)
 
 deny: ## Check licences, advisories and sources of the dependencies
 	@if $(CARGO) deny --version >/dev/null 2>&1; then $(CARGO) deny check; \
