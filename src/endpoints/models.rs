@@ -25,6 +25,8 @@ struct Entry<'a> {
     kind: &'static str,
     display_name: &'a str,
     created_at: String,
+    /// The SDKs of the messages format want to know; what is listed is in service.
+    lifecycle: &'static str,
     reasoning_mode: ReasoningMode,
     recommended: bool,
     family: &'a str,
@@ -47,6 +49,7 @@ impl<'a> Entry<'a> {
             kind: "model",
             display_name: &model.display_name,
             created_at: created_at.unwrap_or_default(),
+            lifecycle: "active",
             reasoning_mode: model.reasoning,
             recommended: model.recommended,
             family: &model.family,
