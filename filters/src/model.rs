@@ -9,7 +9,7 @@ use tollgate_filter::{
     Built, Catalog, Endpoint, Filter, FilterKind, Head, ModelView, RequestContext, Route, Services,
     SettingsFault, Verdict, Wants, settings,
 };
-use tollgate_types::{ErrorCode, Format, Identity, PublicError, RequestFacts};
+use tollgate_types::{ErrorCode, Format, Identity, PublicError, RequestFacts, Unsupported};
 
 pub(crate) const KIND: FilterKind = FilterKind {
     name: "model",
@@ -182,6 +182,17 @@ fn refuse_what_is_not_served(facts: &RequestFacts) -> Result<(), PublicError> {
             "'background' is not supported: send it as false",
         ));
     }
+    if facts.thread {
+        // A thread is kept at the provider, and no key owns one that the gateway knows of.
+        // The SDKs send the whole conversation instead when they are told in this way.
+        return Err(PublicError::invalid_request(
+            "'thread' is not supported: send the whole conversation in 'messages'",
+        )
+        .with_unsupported(Unsupported {
+            error_code: "thread_unsupported_request",
+            field: "thread",
+        }));
+    }
     if let Some(id) = facts.stored_ids.first() {
         // Keys share provider credentials: an id is served only to the key that made it,
         // and no key has made one that the gateway knows of.
@@ -312,6 +323,17 @@ mod tests {
         assert!(matches!(scene.run(&KIND, settings), Verdict::Continue));
         let faults = faults(&KIND, r#"{"default_model": "nothing"}"#);
         assert_eq!(faults[0].path, "default_model");
+    }
+
+    #[test]
+    fn a_thread_is_refused_in_the_way_that_clients_fall_back_on() {
+        let mut scene = scene(Endpoint::Messages, Some("opus-1"));
+        if let Some(facts) = &mut scene.request.facts {
+            facts.thread = true;
+        }
+        let error = refusal(scene.run(&KIND, "{}"));
+        assert_eq!(error.code, ErrorCode::InvalidRequest);
+        assert_eq!(error.unsupported.map(|it| it.field), Some("thread"));
     }
 
     #[test]

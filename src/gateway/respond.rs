@@ -73,6 +73,7 @@ pub const fn internal_error() -> PublicError {
         message: std::borrow::Cow::Borrowed("the gateway failed on this request"),
         retry_after: None,
         should_retry: None,
+        unsupported: None,
     }
 }
 

@@ -128,6 +128,18 @@ pub struct PublicError {
     /// Whether the same request, sent again, may succeed. `Some(false)` is sent as
     /// `x-should-retry: false`; `None` leaves the question to the caller's client.
     pub should_retry: Option<bool>,
+    /// What a client of the messages format falls back on by itself, once told.
+    pub unsupported: Option<Unsupported>,
+}
+
+/// A feature that a request used and that can be left out of it: sent as `error.details`,
+/// by which the SDKs of the messages format know that they can go on without it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unsupported {
+    /// The value of `error.details.error_code`.
+    pub error_code: &'static str,
+    /// The one entry of `error.details.unsupported`: the field to leave out.
+    pub field: &'static str,
 }
 
 impl PublicError {
@@ -149,6 +161,7 @@ impl PublicError {
             message: message.into(),
             retry_after,
             should_retry,
+            unsupported: None,
         }
     }
 
@@ -168,6 +181,13 @@ impl PublicError {
     #[must_use]
     pub fn with_retry_after(mut self, wait: Duration) -> Self {
         self.retry_after = Some(wait);
+        self
+    }
+
+    /// The same error, naming a feature that the client can leave out.
+    #[must_use]
+    pub fn with_unsupported(mut self, unsupported: Unsupported) -> Self {
+        self.unsupported = Some(unsupported);
         self
     }
 

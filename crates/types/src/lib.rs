@@ -12,7 +12,7 @@ mod model;
 mod request;
 mod usage;
 
-pub use error::{ErrorCode, ErrorType, PublicError};
+pub use error::{ErrorCode, ErrorType, PublicError, Unsupported};
 pub use format::Format;
 pub use id::{KeyId, RequestId};
 pub use identity::{Allowance, Identity};

@@ -8,7 +8,7 @@ use http::{HeaderName, HeaderValue, header::RETRY_AFTER};
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::time::Duration;
-use tollgate_types::{Format, PublicError, RequestId};
+use tollgate_types::{Format, PublicError, RequestId, Unsupported};
 
 /// The body of an error answer: `{"error":{"message","type","code"}}`, on the messages
 /// endpoints with `"type":"error"` and `request_id` beside it, which the SDKs of that format
@@ -179,6 +179,24 @@ struct Inner<'a> {
     #[serde(rename = "type")]
     kind: &'static str,
     code: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    details: Option<Details>,
+}
+
+#[derive(Serialize)]
+struct Details {
+    error_code: &'static str,
+    unsupported: [&'static str; 1],
+}
+
+impl From<Unsupported> for Details {
+    fn from(unsupported: Unsupported) -> Self {
+        let Unsupported { error_code, field } = unsupported;
+        Self {
+            error_code,
+            unsupported: [field],
+        }
+    }
 }
 
 impl<'a> Shape<'a> {
@@ -189,6 +207,7 @@ impl<'a> Shape<'a> {
                 message: &error.message,
                 kind: error.error_type().as_str(),
                 code: error.code.as_str(),
+                details: error.unsupported.map(Details::from),
             },
             request_id: None,
         }

@@ -94,6 +94,7 @@ pub(super) enum Slot {
     Modalities,
     AudioOutput,
     Background,
+    Thread,
 }
 
 /// What a payload is.
@@ -246,6 +247,7 @@ fn top(format: Format, key: &[u8]) -> Slot {
         (Format::Messages, b"output_config") => Slot::OutputConfig,
         (Format::Messages, b"output_format") => Slot::AnswerFormat,
         (Format::Messages, b"container") => Slot::Container,
+        (Format::Messages, b"thread") => Slot::Thread,
         _ => Slot::Ignored,
     }
 }

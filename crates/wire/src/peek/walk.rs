@@ -180,6 +180,10 @@ impl Walk {
         };
         match slot {
             Slot::Ignored | Slot::Json => self.opaque(slot, value, span),
+            Slot::Thread => {
+                self.found.facts.thread = !matches!(value, Value::Null);
+                self.opaque(Slot::Ignored, value, span);
+            }
             Slot::Content | Slot::Tool | Slot::Item => self.content(slot, value, span.start),
             Slot::Messages | Slot::Input => return self.input(slot, value, span),
             Slot::Type | Slot::Role | Slot::ItemId => self.word(slot, value, span.start),
