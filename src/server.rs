@@ -17,11 +17,11 @@ use pingora_core::server::configuration::ServerConf;
 use pingora_core::server::{RunArgs, Server, ShutdownSignal, ShutdownSignalWatch};
 use pingora_proxy::ProxyServiceBuilder;
 use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 use tollgate_filter::KeyDirectory;
 use tollgate_ledger::StoreError;
@@ -79,6 +79,13 @@ pub fn run(
     reload: Reload,
     announce: impl FnOnce() + Send + 'static,
 ) -> Result<(), RunError> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    let end_signals = {
+        let _guard = runtime.enter();
+        EndSignals::take()?
+    };
     let (access_log, _writer) = access_log(config.log.access)?;
     let keys: Arc<dyn KeyDirectory> = Arc::new(keys::open_directory(config)?);
     let settings = config.server.clone();
@@ -100,23 +107,22 @@ pub fn run(
         keys,
         reload,
         readiness: Readiness::default(),
-        stopping: stopping.clone(),
+        addresses: settings.listen.iter().map(|it| it.address.get()).collect(),
+        stop,
     };
-    let operator = std::thread::Builder::new()
+    std::thread::Builder::new()
         .name("operator".to_owned())
-        .spawn(move || operator.run(admin_listener, announce))?;
+        .spawn(move || runtime.block_on(operator.serve(admin_listener, end_signals, announce)))?;
     let (ended, end) = mpsc::channel();
+    let shutdown_signal = Box::new(Stopping(stopping.clone()));
     std::thread::Builder::new()
         .name("pingora".to_owned())
         .spawn(move || {
-            server.run(RunArgs {
-                shutdown_signal: Box::new(Signals(stop)),
-            });
+            server.run(RunArgs { shutdown_signal });
             // Whoever waits for the end may have seen another one already.
             let _ = ended.send(());
         })?;
     wait_for_the_end(&end, &stopping, settings.shutdown.grace.get());
-    drop(operator);
     Ok(())
 }
 
@@ -176,76 +182,81 @@ fn wait_for_the_end(
     }
 }
 
-/// Tells Pingora to stop taking requests, and this program how to end.
-struct Signals(watch::Sender<Option<Stop>>);
+/// Tells Pingora to stop taking requests, once it is known how this program is to end.
+struct Stopping(watch::Receiver<Option<Stop>>);
 
 #[async_trait]
-impl ShutdownSignalWatch for Signals {
+impl ShutdownSignalWatch for Stopping {
     async fn recv(&self) -> ShutdownSignal {
-        let stop = wait_for_signal().await.unwrap_or_else(|fault| {
-            log::error!("signals cannot be waited for: {fault}");
-            Stop::Drain
-        });
-        self.0.send_replace(Some(stop));
+        // The sender has gone only when the program is ending already.
+        let _ = self.0.clone().wait_for(Option::is_some).await;
         ShutdownSignal::GracefulTerminate
     }
 }
 
-async fn wait_for_signal() -> io::Result<Stop> {
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut quit = signal(SignalKind::quit())?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    tokio::select! {
-        _ = terminate.recv() => Ok(Stop::Drain),
-        _ = quit.recv() => Ok(Stop::Drain),
-        _ = interrupt.recv() => Ok(Stop::Interrupt),
+/// The signals that end the program. From the moment this exists they end it in good order.
+struct EndSignals {
+    terminate: Signal,
+    quit: Signal,
+    interrupt: Signal,
+}
+
+impl EndSignals {
+    fn take() -> io::Result<Self> {
+        Ok(Self {
+            terminate: signal(SignalKind::terminate())?,
+            quit: signal(SignalKind::quit())?,
+            interrupt: signal(SignalKind::interrupt())?,
+        })
+    }
+
+    async fn recv(mut self) -> Stop {
+        tokio::select! {
+            _ = self.terminate.recv() => Stop::Drain,
+            _ = self.quit.recv() => Stop::Drain,
+            _ = self.interrupt.recv() => Stop::Interrupt,
+        }
     }
 }
 
-/// What happens beside the requests: the admin listener, names, reloads.
+/// What happens beside the requests: the admin listener, names, signals.
 struct Operator {
     current: Arc<Current>,
     keys: Arc<dyn KeyDirectory>,
     reload: Reload,
     readiness: Readiness,
-    stopping: watch::Receiver<Option<Stop>>,
+    /// Where callers are served.
+    addresses: Vec<SocketAddr>,
+    stop: watch::Sender<Option<Stop>>,
 }
 
 impl Operator {
-    fn run(self, listener: TcpListener, announce: impl FnOnce()) {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build();
-        match runtime {
-            Ok(runtime) => runtime.block_on(self.serve(listener, announce)),
-            Err(fault) => log::error!("the admin listener has no runtime: {fault}"),
+    async fn serve(self, listener: TcpListener, end: EndSignals, announce: impl FnOnce()) {
+        let admin = admin::serve(listener, self.readiness.clone(), std::future::pending());
+        let end = async {
+            let stop = end.recv().await;
+            self.readiness.set(false);
+            self.stop.send_replace(Some(stop));
+        };
+        let work = async {
+            self.begin().await;
+            announce();
+            tokio::join!(self.keep_names_resolved(), self.reload_on_signal());
+        };
+        if let (Err(fault), ..) = tokio::join!(admin, end, work) {
+            log::error!("the admin listener has ended: {fault}");
         }
     }
 
-    async fn serve(self, listener: TcpListener, announce: impl FnOnce()) {
-        let mut stopping = self.stopping.clone();
-        let readiness = self.readiness.clone();
-        let stopped = async move {
-            // The sender lives as long as the program.
-            let _ = stopping.wait_for(Option::is_some).await;
-            readiness.set(false);
-        };
-        let admin = admin::serve(listener, self.readiness.clone(), std::future::pending());
-        let begin = async {
-            self.current
-                .load_full()
-                .upstreams
-                .resolve(RESOLVE_LIMIT)
-                .await;
+    /// Waits until requests can be served.
+    async fn begin(&self) {
+        let current = self.current.load_full();
+        current.upstreams.resolve(RESOLVE_LIMIT).await;
+        for address in &self.addresses {
+            wait_until_taken(*address).await;
+        }
+        if self.stop.borrow().is_none() {
             self.readiness.set(true);
-            announce();
-        };
-        let work = async {
-            begin.await;
-            tokio::join!(self.keep_names_resolved(), self.reload_on_signal(), stopped);
-        };
-        if let (Err(fault), ()) = tokio::join!(admin, work) {
-            log::error!("the admin listener has ended: {fault}");
         }
     }
 
@@ -279,6 +290,19 @@ impl Operator {
         snapshot.upstreams.resolve(RESOLVE_LIMIT).await;
         self.current.store(Arc::new(snapshot));
         Ok(())
+    }
+}
+
+/// Waits until connections to an address are taken: Pingora does not tell.
+async fn wait_until_taken(mut address: SocketAddr) {
+    const AGAIN: Duration = Duration::from_millis(5);
+    match address.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => address.set_ip(Ipv4Addr::LOCALHOST.into()),
+        IpAddr::V6(ip) if ip.is_unspecified() => address.set_ip(Ipv6Addr::LOCALHOST.into()),
+        IpAddr::V4(_) | IpAddr::V6(_) => {}
+    }
+    while tokio::net::TcpStream::connect(address).await.is_err() {
+        tokio::time::sleep(AGAIN).await;
     }
 }
 

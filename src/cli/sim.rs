@@ -3,6 +3,7 @@
 use super::Outcome;
 use clap::Args;
 use std::net::SocketAddr;
+use tokio::signal::unix::{SignalKind, signal};
 use tollgate_sim::{Sim, SimOptions};
 
 /// What `sim` takes.
@@ -20,9 +21,13 @@ pub(super) fn run(arguments: &Arguments) -> Outcome {
     runtime.block_on(async {
         let sim = Sim::bind(arguments.listen, SimOptions::default()).await?;
         println!("listening on {}", sim.local_addr()?);
-        sim.serve(async {
-            // Without the signal there is no other end than a kill.
-            let _ = tokio::signal::ctrl_c().await;
+        let mut terminate = signal(SignalKind::terminate())?;
+        let mut interrupt = signal(SignalKind::interrupt())?;
+        sim.serve(async move {
+            tokio::select! {
+                _ = terminate.recv() => {}
+                _ = interrupt.recv() => {}
+            }
         })
         .await;
         Ok(())
