@@ -4,7 +4,10 @@ use super::{Failure, Outcome, init_log};
 use crate::config::{Config, Faults, Loader};
 use crate::{keys, server};
 use clap::Args;
+use std::fs::OpenOptions;
+use std::io::Write;
 use std::net::SocketAddr;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use tollgate_ledger::{KeySelector, NewKey};
 use tollgate_settings::{KeyPath, ProcessEnvironment};
@@ -100,7 +103,9 @@ fn demo_key(config: &Config, state_dir: &Path) -> Result<String, Failure> {
     }
     let created = store.create_key(&NewKey::named("demo"))?;
     let key = created.key.expose().to_owned();
-    std::fs::write(&file, &key)?;
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(true).mode(0o600);
+    options.open(&file)?.write_all(key.as_bytes())?;
     Ok(key)
 }
 

@@ -128,7 +128,7 @@ fn collect_inner(kind: &Value, key: &str, about: &About, rows: &mut Vec<Row>) {
 
 /// Whether there are keys or entries below, worth rows of their own.
 fn has_inner(kind: &Value) -> bool {
-    let holds_more = |inner: &Value| alternatives(inner).iter().any(|kind| has_inner(kind));
+    let holds_more = |inner: &Value| alternatives(inner).iter().any(has_inner);
     !properties(kind).is_empty()
         || kind
             .get("additionalProperties")
