@@ -53,6 +53,13 @@ impl Timestamp {
         let ms = u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
         Self::from_unix_ms(self.0.saturating_add(ms))
     }
+
+    /// This time and `span` less, at least 1970.
+    #[must_use]
+    pub fn minus(self, span: Duration) -> Self {
+        let ms = u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
+        Self(self.0.saturating_sub(ms))
+    }
 }
 
 /// Text that is no time of the form `2026-12-31T23:59:59Z`, 1970 or later.

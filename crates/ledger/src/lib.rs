@@ -6,6 +6,7 @@
 //! and endpoints as names; what they mean is decided by the catalog and by the
 //! configuration.
 
+mod balance;
 mod charge;
 mod clock;
 mod directory;

@@ -1,0 +1,254 @@
+//! A key's balance as one process holds it: what is leased of each grant, what of
+//! it requests have reserved, and in which order it is spent. Pure: no clock, no
+//! lock, no file.
+//!
+//! The invariant, for every grant: what came in by leases and has not been returned
+//! is `free + reserved + spent`. Nothing here can go below zero: amounts move between
+//! the three, and never more than is there.
+
+use crate::clock::Timestamp;
+use std::time::Duration;
+
+/// A grant's number in the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct GrantNumber(pub(crate) i64);
+
+/// An amount of one grant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Piece {
+    pub(crate) grant: GrantNumber,
+    pub(crate) tokens: u64,
+}
+
+/// The most grants that one request is paid from, so that its record has a bounded size.
+pub(crate) const MAX_PIECES: usize = 8;
+
+/// One grant as far as it is leased to this process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Grant {
+    pub(crate) number: GrantNumber,
+    /// How long it is valid from its first use.
+    pub(crate) validity: Duration,
+    /// When it is over; `None` before its first use.
+    pub(crate) expires_at: Option<Timestamp>,
+    /// Leased and held by no request.
+    pub(crate) free: u64,
+    /// Held by requests.
+    pub(crate) reserved: u64,
+}
+
+impl Grant {
+    fn valid(&self, now: Timestamp) -> bool {
+        self.expires_at.is_none_or(|end| now < end)
+    }
+
+    /// Begun grants first, the next to expire before all; then those not begun, the
+    /// shortest first; then by age.
+    fn order(&self) -> (Timestamp, Duration, GrantNumber) {
+        let expires_at = self.expires_at.unwrap_or(Timestamp::MAX);
+        (expires_at, self.validity, self.number)
+    }
+}
+
+/// Why a reservation could not be made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Short {
+    /// The key's grants are all over.
+    Expired,
+    /// Too little is left for this request.
+    Exhausted,
+    /// Too little is left while other requests hold the rest.
+    Busy,
+}
+
+/// How a settlement was paid.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Payment {
+    /// From which grants, in order of expiry.
+    pub(crate) pieces: Vec<Piece>,
+    /// What nothing was left for.
+    pub(crate) overdraft: u64,
+}
+
+/// What is left of a key's valid grants.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Holdings {
+    /// Tokens that nothing holds.
+    pub free: u64,
+    /// Tokens that requests hold.
+    pub reserved: u64,
+}
+
+/// All grants of a key.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Balance {
+    /// In the order in which they are spent.
+    grants: Vec<Grant>,
+}
+
+impl Balance {
+    /// Takes in a lease, or news about a grant that is here already: `leased` tokens more,
+    /// and its expiry as the file has it.
+    pub(crate) fn lease(&mut self, news: Grant) {
+        match self.find(news.number) {
+            Some(grant) => {
+                grant.free = grant.free.saturating_add(news.free);
+                grant.validity = news.validity;
+                // The file knows of extensions and of what other processes began; it does not
+                // know yet what began here a moment ago.
+                grant.expires_at = news.expires_at.or(grant.expires_at);
+            }
+            None => self.grants.push(news),
+        }
+        self.grants.sort_unstable_by_key(Grant::order);
+    }
+
+    /// Holds up to `wanted` tokens, at least `useful`.
+    pub(crate) fn reserve(
+        &mut self,
+        wanted: u64,
+        useful: u64,
+        now: Timestamp,
+    ) -> Result<Vec<Piece>, Short> {
+        let payers = || self.grants.iter().filter(|grant| grant.valid(now));
+        let spendable = sum(payers()
+            .filter(|g| g.free > 0)
+            .take(MAX_PIECES)
+            .map(|g| g.free));
+        // An empty balance admits nothing, not even what would cost nothing.
+        if spendable < useful.max(1) {
+            return Err(self.why_short(useful, now));
+        }
+        let mut missing = wanted.min(spendable).max(useful);
+        let mut pieces = Vec::new();
+        let payers = self.grants.iter_mut().filter(|grant| grant.valid(now));
+        for grant in payers.filter(|grant| grant.free > 0).take(MAX_PIECES) {
+            let tokens = missing.min(grant.free);
+            if tokens == 0 {
+                break;
+            }
+            grant.free = grant.free.saturating_sub(tokens);
+            grant.reserved = grant.reserved.saturating_add(tokens);
+            missing = missing.saturating_sub(tokens);
+            pieces.push(Piece {
+                grant: grant.number,
+                tokens,
+            });
+        }
+        Ok(pieces)
+    }
+
+    fn why_short(&self, useful: u64, now: Timestamp) -> Short {
+        if !self.grants.is_empty() && !self.grants.iter().any(|grant| grant.valid(now)) {
+            return Short::Expired;
+        }
+        let held = self.holdings(now);
+        if held.reserved > 0 && held.free.saturating_add(held.reserved) >= useful.max(1) {
+            Short::Busy
+        } else {
+            Short::Exhausted
+        }
+    }
+
+    /// Ends a reservation: pays `charge`, from what was held first and then from what is
+    /// left, and lets the rest go. What was reserved in time is paid with although its
+    /// grant has expired since; what is let go into an expired grant is lost with it.
+    pub(crate) fn settle(&mut self, held: &[Piece], charge: u64, now: Timestamp) -> Payment {
+        let mut missing = charge;
+        let mut payment = Payment::default();
+        for piece in held {
+            let used = missing.min(piece.tokens);
+            missing = missing.saturating_sub(used);
+            if let Some(grant) = self.find(piece.grant) {
+                grant.reserved = grant.reserved.saturating_sub(piece.tokens);
+                grant.free = grant.free.saturating_add(piece.tokens.saturating_sub(used));
+                payment.add(grant, used, now);
+            }
+        }
+        for grant in self.grants.iter_mut().filter(|grant| grant.valid(now)) {
+            let room = payment.pieces.len() < MAX_PIECES || payment.has(grant.number);
+            if missing > 0 && grant.free > 0 && room {
+                let used = missing.min(grant.free);
+                grant.free = grant.free.saturating_sub(used);
+                missing = missing.saturating_sub(used);
+                payment.add(grant, used, now);
+            }
+        }
+        payment.overdraft = missing;
+        self.grants.sort_unstable_by_key(Grant::order);
+        payment
+    }
+
+    /// Gives up a share of what no request holds: `of_free` says how much of each.
+    pub(crate) fn give_up(&mut self, of_free: impl Fn(u64) -> u64) -> Vec<Piece> {
+        let mut given = Vec::new();
+        for grant in &mut self.grants {
+            let tokens = of_free(grant.free).min(grant.free);
+            if tokens > 0 {
+                grant.free = grant.free.saturating_sub(tokens);
+                given.push(Piece {
+                    grant: grant.number,
+                    tokens,
+                });
+            }
+        }
+        given
+    }
+
+    /// What is left in valid grants.
+    pub(crate) fn holdings(&self, now: Timestamp) -> Holdings {
+        let valid = || self.grants.iter().filter(|grant| grant.valid(now));
+        Holdings {
+            free: sum(valid().map(|grant| grant.free)),
+            reserved: sum(valid().map(|grant| grant.reserved)),
+        }
+    }
+
+    /// Whether any request holds anything, valid or not.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.grants.iter().all(|grant| grant.reserved == 0)
+    }
+
+    fn find(&mut self, number: GrantNumber) -> Option<&mut Grant> {
+        self.grants.iter_mut().find(|grant| grant.number == number)
+    }
+}
+
+impl Payment {
+    /// Notes that `grant` paid `tokens`. Its validity starts here if it had not.
+    fn add(&mut self, grant: &mut Grant, tokens: u64, now: Timestamp) {
+        if tokens == 0 {
+            return;
+        }
+        if grant.expires_at.is_none() {
+            grant.expires_at = Some(now.plus(grant.validity));
+        }
+        match self
+            .pieces
+            .iter_mut()
+            .find(|piece| piece.grant == grant.number)
+        {
+            Some(piece) => piece.tokens = piece.tokens.saturating_add(tokens),
+            None => self.pieces.push(Piece {
+                grant: grant.number,
+                tokens,
+            }),
+        }
+    }
+
+    fn has(&self, number: GrantNumber) -> bool {
+        self.pieces.iter().any(|piece| piece.grant == number)
+    }
+
+    /// What was paid without the overdraft.
+    pub(crate) fn paid(&self) -> u64 {
+        sum(self.pieces.iter().map(|piece| piece.tokens))
+    }
+}
+
+fn sum(amounts: impl Iterator<Item = u64>) -> u64 {
+    amounts.fold(0, u64::saturating_add)
+}
+
+#[cfg(test)]
+mod tests;
