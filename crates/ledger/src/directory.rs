@@ -22,6 +22,7 @@ use crate::{
 };
 use cache::{Cached, KeyCache};
 use flight::Flights;
+pub(crate) use flight::spawn;
 use parking_lot::Mutex;
 use std::{future::Future, path::PathBuf, sync::Arc, time::Duration};
 use tollgate_types::KeyId;

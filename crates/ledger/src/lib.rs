@@ -10,6 +10,8 @@ mod balance;
 mod charge;
 mod clock;
 mod directory;
+mod entry;
+mod journal;
 mod key;
 mod limits;
 mod record;

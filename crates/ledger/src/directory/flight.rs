@@ -153,7 +153,7 @@ impl Loader {
 }
 
 /// Starts a named thread.
-pub(super) fn spawn(
+pub(crate) fn spawn(
     name: &str,
     path: &std::path::Path,
     run: impl FnOnce() + Send + 'static,

@@ -1,0 +1,119 @@
+//! The record of one request: what is written ahead, what is kept as its history.
+
+use crate::{
+    balance::{GrantNumber, Piece},
+    charge::{BillingState, CountSource},
+    journal::MAX_RECORD,
+};
+use serde::{Deserialize, Serialize};
+use tollgate_types::{ErrorCode, Format, Usage};
+
+/// Names longer than this are cut, so that every record fits into its slot.
+const MAX_MODEL_LEN: usize = 96;
+
+/// One settled request.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Entry {
+    /// The request id: what makes a second settlement of one request nothing.
+    pub(crate) request: String,
+    /// The key's number in the file.
+    pub(crate) key: i64,
+    /// When it was settled, milliseconds since 1970.
+    pub(crate) at: u64,
+    pub(crate) asked: String,
+    pub(crate) served: String,
+    pub(crate) format: Format,
+    pub(crate) streamed: bool,
+    pub(crate) status: u16,
+    pub(crate) error: Option<ErrorCode>,
+    pub(crate) state: BillingState,
+    pub(crate) usage: Usage,
+    pub(crate) source: CountSource,
+    pub(crate) clamped: bool,
+    /// What was paid, by grant.
+    pub(crate) paid: Vec<(i64, u64)>,
+    pub(crate) overdraft: u64,
+    pub(crate) first_byte_ms: Option<u32>,
+    pub(crate) duration_ms: u32,
+}
+
+impl Entry {
+    pub(crate) fn pieces(&self) -> impl Iterator<Item = Piece> + '_ {
+        self.paid.iter().map(|(grant, tokens)| Piece {
+            grant: GrantNumber(*grant),
+            tokens: *tokens,
+        })
+    }
+
+    /// As it stands in the settlement file. JSON: a person who has to look into a file
+    /// after a crash can read it, and it costs a microsecond.
+    pub(crate) fn to_record(&self) -> Option<Vec<u8>> {
+        let mut record = Vec::with_capacity(MAX_RECORD);
+        serde_json::to_writer(&mut record, self).ok()?;
+        (record.len() <= MAX_RECORD).then_some(record)
+    }
+
+    pub(crate) fn from_record(record: &[u8]) -> Option<Self> {
+        serde_json::from_slice(record).ok()
+    }
+}
+
+/// A model's name as it is kept: plain characters, of bounded length even when escaped.
+pub(crate) fn kept_name(model: &str) -> String {
+    let plain = |c: char| {
+        if c.is_ascii_graphic() && c != '"' && c != '\\' {
+            c
+        } else {
+            '?'
+        }
+    };
+    model.chars().map(plain).take(MAX_MODEL_LEN).collect()
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::balance::MAX_PIECES;
+
+    pub(crate) fn largest() -> Entry {
+        Entry {
+            request: "r".repeat(30),
+            key: i64::MAX,
+            at: u64::MAX,
+            asked: kept_name(&"\"\u{1}é".repeat(100)),
+            served: kept_name(&"m".repeat(500)),
+            format: Format::Responses,
+            streamed: false,
+            status: u16::MAX,
+            error: Some(ErrorCode::ContentPolicyViolation),
+            state: BillingState::UpstreamFailed,
+            usage: Usage {
+                input: u64::MAX,
+                cache_read: u64::MAX,
+                cache_write: u64::MAX,
+                output: u64::MAX,
+                reasoning: u64::MAX,
+            },
+            source: CountSource::Estimated,
+            clamped: false,
+            // Numbers of ten billion grants, amounts of a quadrillion tokens.
+            paid: vec![(9_999_999_999, 999_999_999_999_999); MAX_PIECES],
+            overdraft: u64::MAX,
+            first_byte_ms: Some(u32::MAX),
+            duration_ms: u32::MAX,
+        }
+    }
+
+    #[test]
+    fn the_largest_record_fits_into_its_slot_and_comes_back() {
+        let entry = largest();
+        let record = entry.to_record().expect("it fits");
+        assert_eq!(Entry::from_record(&record), Some(entry));
+    }
+
+    #[test]
+    fn what_is_no_record_is_none() {
+        assert_eq!(Entry::from_record(b"{}"), None);
+        assert_eq!(Entry::from_record(b"\xff"), None);
+    }
+}

@@ -1,0 +1,298 @@
+//! The settlement file: where a charge is written before the answer's last bytes leave.
+//!
+//! A preallocated file of slots of one KiB. A reservation owns a slot from its
+//! beginning, so that a settlement always has a place; the record is one `pwrite` into
+//! the page cache, which survives the process. A thread syncs the file while something
+//! was written, which bounds what a power failure can take. What a record says is
+//! decided in `entry`; when it has reached the database, in `ledger::writer`.
+//!
+//! The process holds an exclusive lock on its file for as long as it lives. The lock is
+//! the proof of life: the kernel lets go of it however the process ends.
+
+use crate::directory::spawn;
+use crate::store::StoreError;
+use parking_lot::Mutex;
+use std::{
+    fs::{File, OpenOptions, TryLockError},
+    io,
+    os::unix::fs::{FileExt, OpenOptionsExt},
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+        mpsc::{Receiver, SyncSender, sync_channel},
+    },
+    time::Duration,
+};
+
+/// Bytes of a slot: a quarter of a page, so that no record crosses one.
+const SLOT_LEN: usize = 1024;
+const HEADER_LEN: usize = 12;
+/// The longest record.
+pub(crate) const MAX_RECORD: usize = SLOT_LEN - HEADER_LEN;
+/// "TOLS" in ASCII, little end first. A slot that begins otherwise is empty.
+const MARK: u32 = u32::from_le_bytes(*b"TOLS");
+/// How long what was written may stay unsynced.
+const SYNC_AFTER: Duration = Duration::from_millis(25);
+
+/// A slot that somebody owns. Not copied, so that it has one owner.
+#[derive(Debug)]
+pub(crate) struct Slot(u32);
+
+/// The settlement file of this process.
+pub(crate) struct Journal {
+    file: File,
+    path: PathBuf,
+    /// Last in, first out: a few pages stay warm.
+    free: Mutex<Vec<Slot>>,
+    slots: u32,
+    dirty: AtomicBool,
+    nudge: SyncSender<()>,
+}
+
+impl Journal {
+    /// Makes and locks a file of `slots` slots.
+    pub(crate) fn create(path: PathBuf, slots: u32) -> Result<Arc<Self>, StoreError> {
+        let fault = |fault: io::Error| StoreError::CannotOpen {
+            path: path.clone(),
+            cause: fault.to_string(),
+        };
+        let file = make(&path, slots).map_err(fault)?;
+        let (nudge, nudges) = sync_channel(1);
+        let journal = Arc::new(Self {
+            file,
+            free: Mutex::new((0..slots).rev().map(Slot).collect()),
+            slots,
+            dirty: AtomicBool::new(false),
+            nudge,
+            path,
+        });
+        let synced = Arc::downgrade(&journal);
+        spawn("ledger-sync", &journal.path, move || {
+            while wait_for_writes(&nudges) {
+                let Some(journal) = synced.upgrade() else {
+                    return;
+                };
+                journal.sync();
+            }
+        })?;
+        Ok(journal)
+    }
+
+    /// A free slot, if there is one.
+    pub(crate) fn take(&self) -> Option<Slot> {
+        self.free.lock().pop()
+    }
+
+    /// Gives back a slot into which nothing was written.
+    pub(crate) fn give_back(&self, slot: Slot) {
+        self.free.lock().push(slot);
+    }
+
+    /// Writes a record of at most [`MAX_RECORD`] bytes. From here on it survives the
+    /// process.
+    pub(crate) fn write(&self, slot: &Slot, record: &[u8]) -> io::Result<()> {
+        let frame = frame(record).ok_or(io::ErrorKind::InvalidInput)?;
+        self.file.write_all_at(&frame, offset(slot.0))?;
+        if !self.dirty.swap(true, Ordering::AcqRel) {
+            // Full: the thread has been told already.
+            let _ = self.nudge.try_send(());
+        }
+        Ok(())
+    }
+
+    /// Empties slots whose records are in the database, and frees them. A slot that cannot
+    /// be emptied is not used again: its record would come twice.
+    pub(crate) fn wipe(&self, slots: impl IntoIterator<Item = Slot>) {
+        let wiped = slots.into_iter().filter(|slot| {
+            let result = self.file.write_all_at(&[0; HEADER_LEN], offset(slot.0));
+            if let Err(fault) = &result {
+                log::error!("{}: cannot empty a slot: {fault}", self.path.display());
+            }
+            result.is_ok()
+        });
+        let mut wiped: Vec<Slot> = wiped.collect();
+        self.free.lock().append(&mut wiped);
+    }
+
+    /// How many slots are owned.
+    pub(crate) fn in_use(&self) -> usize {
+        usize::try_from(self.slots)
+            .unwrap_or(usize::MAX)
+            .saturating_sub(self.free.lock().len())
+    }
+
+    /// Takes the file away, at the end of a process that has nothing left in it.
+    pub(crate) fn remove(&self) {
+        if let Err(fault) = std::fs::remove_file(&self.path) {
+            log::warn!("{}: cannot be removed: {fault}", self.path.display());
+        }
+    }
+
+    fn sync(&self) {
+        self.dirty.store(false, Ordering::Release);
+        if let Err(fault) = self.file.sync_data() {
+            log::error!("{}: cannot be synced: {fault}", self.path.display());
+        }
+    }
+
+    /// Lets go of the lock, as the death of the process would.
+    #[cfg(test)]
+    pub(crate) fn die(&self) {
+        self.file.unlock().unwrap();
+    }
+}
+
+/// Waits until something was written and has gathered for a while. `false`: the journal
+/// is gone.
+fn wait_for_writes(nudges: &Receiver<()>) -> bool {
+    if nudges.recv().is_err() {
+        return false;
+    }
+    // Nothing comes here while the file is dirty: this is the wait itself.
+    let _ = nudges.recv_timeout(SYNC_AFTER);
+    true
+}
+
+fn make(path: &Path, slots: u32) -> io::Result<File> {
+    let file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(path)?;
+    file.try_lock().map_err(io::Error::from)?;
+    // Zeros, not holes: a write into allocated blocks changes no metadata, so that a sync
+    // has nothing but the data to wait for, and the disk cannot be full then.
+    let blank = [0; SLOT_LEN];
+    let mut blanks = io::BufWriter::with_capacity(64 * SLOT_LEN, &file);
+    for _ in 0..slots {
+        io::Write::write_all(&mut blanks, &blank)?;
+    }
+    io::Write::flush(&mut blanks)?;
+    drop(blanks);
+    file.sync_all()?;
+    Ok(file)
+}
+
+/// What became of another process's settlement file.
+#[derive(Debug)]
+pub(crate) enum Other {
+    /// Its process lives.
+    Alive,
+    /// Its process is dead; this is what it left.
+    Dead(Remains),
+    /// The file is not there.
+    Missing,
+}
+
+/// What a dead process left. Holds the lock, so that nobody else takes it up.
+#[derive(Debug)]
+pub(crate) struct Remains {
+    _file: File,
+    path: PathBuf,
+    /// The records, each whole.
+    pub(crate) records: Vec<Vec<u8>>,
+    /// How many slots held something that is no whole record: written while the power
+    /// failed.
+    pub(crate) torn: usize,
+}
+
+impl Remains {
+    /// Takes the file away, once its records are in the database.
+    pub(crate) fn remove(self) {
+        if let Err(fault) = std::fs::remove_file(&self.path) {
+            log::warn!("{}: cannot be removed: {fault}", self.path.display());
+        }
+    }
+}
+
+/// Looks whether the owner of a settlement file lives, and reads what it left if not.
+pub(crate) fn examine(path: &Path) -> io::Result<Other> {
+    let file = match OpenOptions::new().read(true).write(true).open(path) {
+        Ok(file) => file,
+        Err(fault) if fault.kind() == io::ErrorKind::NotFound => return Ok(Other::Missing),
+        Err(fault) => return Err(fault),
+    };
+    match file.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => return Ok(Other::Alive),
+        Err(TryLockError::Error(fault)) => return Err(fault),
+    }
+    let (records, torn) = read_all(&file)?;
+    Ok(Other::Dead(Remains {
+        _file: file,
+        path: path.to_owned(),
+        records,
+        torn,
+    }))
+}
+
+fn read_all(mut file: &File) -> io::Result<(Vec<Vec<u8>>, usize)> {
+    let mut records = Vec::new();
+    let mut torn = 0;
+    let mut slots = io::BufReader::with_capacity(64 * SLOT_LEN, &mut file);
+    let mut slot = [0; SLOT_LEN];
+    loop {
+        match io::Read::read_exact(&mut slots, &mut slot) {
+            Ok(()) => {}
+            Err(fault) if fault.kind() == io::ErrorKind::UnexpectedEof => break,
+            Err(fault) => return Err(fault),
+        }
+        match unframe(&slot) {
+            Contents::Nothing => {}
+            Contents::Record(record) => records.push(record.to_vec()),
+            Contents::Torn => torn = usize::saturating_add(torn, 1),
+        }
+    }
+    Ok((records, torn))
+}
+
+fn offset(slot: u32) -> u64 {
+    u64::from(slot).saturating_mul(SLOT_LEN as u64)
+}
+
+/// Mark, length, CRC-32 of the record, the record.
+fn frame(record: &[u8]) -> Option<Vec<u8>> {
+    if record.len() > MAX_RECORD {
+        return None;
+    }
+    let len = u32::try_from(record.len()).ok()?;
+    let mut frame = Vec::with_capacity(HEADER_LEN.saturating_add(record.len()));
+    frame.extend_from_slice(&MARK.to_le_bytes());
+    frame.extend_from_slice(&len.to_le_bytes());
+    frame.extend_from_slice(&crc32fast::hash(record).to_le_bytes());
+    frame.extend_from_slice(record);
+    Some(frame)
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Contents<'a> {
+    Nothing,
+    Record(&'a [u8]),
+    Torn,
+}
+
+fn unframe(slot: &[u8]) -> Contents<'_> {
+    let Some((header, rest)) = slot.split_first_chunk::<HEADER_LEN>() else {
+        return Contents::Torn;
+    };
+    let [m0, m1, m2, m3, l0, l1, l2, l3, c0, c1, c2, c3] = *header;
+    if u32::from_le_bytes([m0, m1, m2, m3]) != MARK {
+        return if *header == [0; HEADER_LEN] {
+            Contents::Nothing
+        } else {
+            Contents::Torn
+        };
+    }
+    let len = usize::try_from(u32::from_le_bytes([l0, l1, l2, l3])).unwrap_or(usize::MAX);
+    match rest.get(..len) {
+        Some(record) if crc32fast::hash(record).to_le_bytes() == [c0, c1, c2, c3] => {
+            Contents::Record(record)
+        }
+        _ => Contents::Torn,
+    }
+}
+
+#[cfg(test)]
+mod tests;

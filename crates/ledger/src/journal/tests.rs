@@ -1,0 +1,119 @@
+use super::*;
+use tempfile::TempDir;
+
+struct Desk {
+    folder: TempDir,
+}
+
+impl Desk {
+    fn new() -> Self {
+        Self {
+            folder: TempDir::new().unwrap(),
+        }
+    }
+
+    fn path(&self) -> PathBuf {
+        self.folder.path().join("ledger.db.settlements-1")
+    }
+
+    fn journal(&self) -> Arc<Journal> {
+        Journal::create(self.path(), 4).unwrap()
+    }
+
+    fn remains(&self) -> Remains {
+        match examine(&self.path()).unwrap() {
+            Other::Dead(remains) => remains,
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[test]
+fn what_was_written_is_there_after_its_process_is_gone() {
+    let desk = Desk::new();
+    let journal = desk.journal();
+    let (a, b) = (journal.take().unwrap(), journal.take().unwrap());
+    journal.write(&a, b"first").unwrap();
+    journal.write(&b, &[b'x'; MAX_RECORD]).unwrap();
+    assert!(matches!(examine(&desk.path()).unwrap(), Other::Alive));
+    journal.die();
+    let remains = desk.remains();
+    assert_eq!(remains.records, [b"first".to_vec(), vec![b'x'; MAX_RECORD]]);
+    assert_eq!(remains.torn, 0);
+    remains.remove();
+    assert!(matches!(examine(&desk.path()).unwrap(), Other::Missing));
+}
+
+#[test]
+fn remains_are_taken_up_by_one_alone() {
+    let desk = Desk::new();
+    desk.journal().die();
+    let held = desk.remains();
+    assert!(matches!(examine(&desk.path()).unwrap(), Other::Alive));
+    drop(held);
+    desk.remains();
+}
+
+#[test]
+fn a_wiped_slot_is_empty_and_free_again() {
+    let desk = Desk::new();
+    let journal = desk.journal();
+    let slots: Vec<Slot> = std::iter::from_fn(|| journal.take()).collect();
+    assert_eq!((slots.len(), journal.in_use()), (4, 4));
+    for slot in &slots {
+        journal.write(slot, b"spent").unwrap();
+    }
+    journal.wipe(slots);
+    assert_eq!(journal.in_use(), 0);
+    journal.die();
+    assert!(desk.remains().records.is_empty());
+}
+
+#[test]
+fn a_shorter_record_hides_the_longer_one_before_it() {
+    let desk = Desk::new();
+    let journal = desk.journal();
+    let slot = journal.take().unwrap();
+    journal.write(&slot, b"a long record").unwrap();
+    journal.write(&slot, b"short").unwrap();
+    journal.die();
+    assert_eq!(desk.remains().records, [b"short"]);
+}
+
+#[test]
+fn a_torn_record_is_counted_and_not_believed() {
+    let desk = Desk::new();
+    let journal = desk.journal();
+    let slot = journal.take().unwrap();
+    journal.write(&slot, b"half of it is missing").unwrap();
+    journal
+        .file
+        .write_all_at(&[0; 4], offset(slot.0) + 20)
+        .unwrap();
+    journal.die();
+    let remains = desk.remains();
+    assert_eq!((remains.records.len(), remains.torn), (0, 1));
+}
+
+#[test]
+fn a_record_that_is_too_long_is_refused_and_nothing_is_written() {
+    let desk = Desk::new();
+    let journal = desk.journal();
+    let slot = journal.take().unwrap();
+    assert!(journal.write(&slot, &[1; MAX_RECORD + 1]).is_err());
+    journal.die();
+    assert!(desk.remains().records.is_empty());
+}
+
+#[test]
+fn a_file_of_garbage_gives_no_record_and_no_panic() {
+    let desk = Desk::new();
+    for len in [0, 1, 11, 1023, 1024, 5000] {
+        std::fs::write(desk.path(), vec![0xA5; len]).unwrap();
+        assert!(desk.remains().records.is_empty(), "{len}");
+    }
+    let mut endless = MARK.to_le_bytes().to_vec();
+    endless.extend([0xFF; SLOT_LEN]);
+    std::fs::write(desk.path(), &endless[..SLOT_LEN]).unwrap();
+    assert_eq!(desk.remains().torn, 1);
+}
