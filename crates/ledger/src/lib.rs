@@ -13,6 +13,7 @@ mod directory;
 mod entry;
 mod journal;
 mod key;
+mod ledger;
 mod limits;
 mod record;
 mod store;
@@ -25,7 +26,13 @@ pub use directory::{
     Refusal, Unavailable,
 };
 pub use key::{ApiKey, KeyHash, KeyHasher, MalformedKey, PepperError};
+pub use ledger::{
+    Ending, Holdings, Ledger, LedgerSettings, LedgerStats, PendingAccount, Refused, RequestInfo,
+    Reservation, Reserve, Settled,
+};
 pub use limits::{Admission, Denied, Dimension, Level, Limited, Limiter, Limits, Standing};
 pub use record::{InvalidKey, KeyRecord, KeyState, NewKey, allowance};
-pub use store::{CreatedKey, KeySelector, Revocation, Store, StoreError};
+pub use store::{
+    CreatedKey, GrantTerms, GrantView, KeySelector, Revocation, Store, StoreError, Verification,
+};
 pub use view::{KeyView, keys_table};

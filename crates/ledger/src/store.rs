@@ -9,14 +9,19 @@
 //! versions are in `schema`.
 
 mod error;
+mod grants;
 mod keys;
 mod open;
 mod schema;
+mod verify;
 
 pub use error::StoreError;
+pub(crate) use error::{storable_time, stored_time};
+pub use grants::{GrantTerms, GrantView};
 pub use keys::{CreatedKey, KeySelector, Revocation};
 pub(crate) use keys::{lookup_sql, read_key};
-pub(crate) use open::open_reader;
+pub(crate) use open::{open_reader, open_writer};
+pub use verify::Verification;
 
 use crate::{clock::Clock, key::KeyHasher};
 use error::Described;
@@ -48,7 +53,7 @@ impl Store {
         clock: Clock,
     ) -> Result<Self, StoreError> {
         let path = path.into();
-        let mut connection = open::open_writer(&path)?;
+        let mut connection = open_writer(&path)?;
         schema::bind_pepper(&mut connection, &hasher.fingerprint()).described(&path)??;
         Ok(Self {
             path,

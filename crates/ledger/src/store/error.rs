@@ -94,6 +94,9 @@ pub enum StoreError {
         /// Which part.
         what: &'static str,
     },
+    /// The grant cannot be made as asked.
+    #[error("a grant needs between 1 and {} tokens and a validity between a second and 100 years", 1_u64 << 52)]
+    InvalidGrant,
     /// The system has no randomness to give.
     #[error("the system gives no randomness: {0}")]
     Randomness(#[from] getrandom::Error),
@@ -135,11 +138,11 @@ impl<T> Described<T> for rusqlite::Result<T> {
 }
 
 /// Reads a stored time; `None` where it is before 1970.
-pub(super) fn stored_time(ms: i64) -> Option<Timestamp> {
+pub(crate) fn stored_time(ms: i64) -> Option<Timestamp> {
     u64::try_from(ms).ok().map(Timestamp::from_unix_ms)
 }
 
 /// A time as it is stored; [`Timestamp::MAX`] is far below the limit.
-pub(super) fn storable_time(time: Timestamp) -> i64 {
+pub(crate) fn storable_time(time: Timestamp) -> i64 {
     i64::try_from(time.unix_ms()).unwrap_or(i64::MAX)
 }

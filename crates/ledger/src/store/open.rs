@@ -15,7 +15,7 @@ pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 const READER_BUSY_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Opens the file for reading and writing, makes or migrates it.
-pub(super) fn open_writer(path: &Path) -> Result<Connection, StoreError> {
+pub(crate) fn open_writer(path: &Path) -> Result<Connection, StoreError> {
     create_private(path)?;
     let mut connection = connect(path, BUSY_TIMEOUT).described(path)?;
     // Before anything is changed: a newer or foreign file stays as it is.

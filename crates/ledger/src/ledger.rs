@@ -1,0 +1,334 @@
+//! What a request costs its key: reserved before it leaves, settled once when it ends.
+//!
+//! The request path works in memory and leaves one record in the settlement file; it
+//! never waits for the disk. `DESIGN.md` tells the whole story. Here are the promises
+//! that callers see; balances are in `balance` and `accounts`, rules in `charge`, what
+//! is written in `books`, when in `writer`, after a crash in `recovery`.
+
+mod accounts;
+mod books;
+mod recovery;
+mod reservation;
+mod stats;
+mod writer;
+
+pub use crate::balance::Holdings;
+pub use reservation::{Ending, Reservation, Settled};
+pub use stats::LedgerStats;
+
+use crate::{
+    balance::Short,
+    charge::{UpperBound, Weights},
+    clock::Clock,
+    directory::{Unavailable, spawn},
+    journal::Journal,
+    key,
+    store::{Store, StoreError, open_writer},
+};
+use accounts::{Accounts, Held};
+use stats::Stats;
+use std::{
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+        mpsc::{Sender, channel, sync_channel},
+    },
+    time::Duration,
+};
+use tollgate_types::{Format, KeyId, RequestId};
+use writer::{Command, Writer};
+
+/// How much a ledger keeps in memory and how long it waits.
+#[derive(Clone, Debug)]
+pub struct LedgerSettings {
+    /// Requests that may be reserved or not yet entered at once, one KiB on disk each; more
+    /// are shed.
+    pub open_requests: u32,
+    /// Callers that may wait for accounts to be loaded at once; more are shed.
+    pub waiting_callers: usize,
+    /// Longest wait for an account.
+    pub load_timeout: Duration,
+    /// Accounts that are kept although idle; beyond them idle ones go after seconds.
+    pub idle_accounts: usize,
+    /// How long an account stays in memory unused.
+    pub idle_after: Duration,
+}
+
+impl Default for LedgerSettings {
+    fn default() -> Self {
+        Self {
+            open_requests: 8192,
+            waiting_callers: 16 * 1024,
+            load_timeout: Duration::from_secs(2),
+            idle_accounts: 50_000,
+            idle_after: Duration::from_secs(600),
+        }
+    }
+}
+
+/// What a request is, as far as its record says.
+#[derive(Clone, Debug)]
+pub struct RequestInfo {
+    /// Its identifier; settled at most once.
+    pub id: RequestId,
+    /// The model asked for.
+    pub model: Arc<str>,
+    /// The caller's format.
+    pub format: Format,
+    /// Whether the answer is streamed.
+    pub streamed: bool,
+}
+
+/// What came of a reservation.
+#[derive(Debug)]
+pub enum Reserve {
+    /// The tokens are held.
+    Held(Reservation),
+    /// They are not.
+    Refused(Refused),
+    /// The key's account is not in memory: wait, then ask again.
+    Wait(PendingAccount),
+}
+
+/// Why nothing was reserved.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refused {
+    /// Too little is left: 402.
+    #[error("too few tokens are left")]
+    Exhausted,
+    /// The validity of all grants has passed: 401.
+    #[error("all grants have expired")]
+    Expired,
+    /// Too little is left only because other requests hold the rest: 429.
+    #[error("other requests hold the tokens that are left")]
+    Busy,
+    /// The ledger cannot take more at the moment: 503.
+    #[error(transparent)]
+    Unavailable(#[from] Unavailable),
+}
+
+/// The accounts of all keys. Cheap to clone. The last clone commits what is open and
+/// gives everything back, in the background; [`Ledger::close`] waits for it.
+#[derive(Clone)]
+pub struct Ledger(Arc<Inner>);
+
+struct Inner {
+    shared: Arc<Shared>,
+    commands: Sender<Command>,
+}
+
+/// What request threads and the writer share.
+struct Shared {
+    folder: PathBuf,
+    clock: Clock,
+    settings: LedgerSettings,
+    accounts: Accounts,
+    journal: Arc<Journal>,
+    stats: Stats,
+    /// This process admits nothing more.
+    fenced: AtomicBool,
+    /// A test plays a crash.
+    abandoned: AtomicBool,
+}
+
+impl Shared {
+    /// With many accounts in memory, seconds of idleness are enough to go.
+    fn idle_after(&self) -> Duration {
+        const CROWDED: Duration = Duration::from_secs(5);
+        if self.accounts.len() > self.settings.idle_accounts {
+            CROWDED.min(self.settings.idle_after)
+        } else {
+            self.settings.idle_after
+        }
+    }
+}
+
+impl Ledger {
+    /// Enters this process into the file of `store`, finishes what dead processes left, and
+    /// starts the writer.
+    ///
+    /// # Errors
+    /// The file cannot be written, or the settlement file beside it cannot be made.
+    pub fn open(store: &Store, settings: LedgerSettings) -> Result<Self, StoreError> {
+        let path = store.path();
+        let clock = store.clock().clone();
+        let mut file = open_writer(path)?;
+        let folder = match path.parent() {
+            Some(folder) if !folder.as_os_str().is_empty() => folder.to_owned(),
+            _ => PathBuf::from("."),
+        };
+        let mut name = path.file_name().unwrap_or_default().to_os_string();
+        let mut suffix = ".settlements-".to_owned();
+        key::push_random(&mut suffix, 12)?;
+        name.push(suffix);
+        let journal = Journal::create(folder.join(&name), settings.open_requests)?;
+        let described = |fault| StoreError::from_sqlite(&fault, path);
+        let process =
+            books::begin(&file, &name.to_string_lossy(), clock.now()).map_err(described)?;
+        recovery::bury_dead_peers(&mut file, &folder, process, clock.now()).map_err(described)?;
+        let shared = Arc::new(Shared {
+            folder,
+            accounts: Accounts::new(settings.waiting_callers),
+            journal,
+            stats: Stats::default(),
+            fenced: AtomicBool::new(false),
+            abandoned: AtomicBool::new(false),
+            clock,
+            settings,
+        });
+        // Unbounded by itself: settlements are bounded by slots, loads by waiting callers.
+        let (commands, queue) = channel();
+        let writer = Writer {
+            shared: Arc::clone(&shared),
+            file,
+            process,
+            commands: queue,
+            seen: writer::Seen::default(),
+            returns: Vec::new(),
+        };
+        spawn("ledger-writer", path, move || writer.run())?;
+        Ok(Self(Arc::new(Inner { shared, commands })))
+    }
+
+    /// Holds what `request` can cost at most, or what is left if that is enough for a useful
+    /// answer. In memory; never waits.
+    pub fn reserve(
+        &self,
+        key: &KeyId,
+        request: RequestInfo,
+        bound: UpperBound,
+        weights: Weights,
+    ) -> Reserve {
+        let Inner { shared, .. } = &*self.0;
+        if shared.fenced.load(Ordering::Acquire) {
+            return Reserve::Refused(Unavailable::Closed.into());
+        }
+        let Some(account) = shared.accounts.get(key) else {
+            return self.load(key);
+        };
+        let Some(slot) = shared.journal.take() else {
+            shared.stats.shed.fetch_add(1, Ordering::Relaxed);
+            return Reserve::Refused(Unavailable::Overloaded.into());
+        };
+        let now = shared.clock.now();
+        let useful = bound.useful_tokens(&weights);
+        let refused = match account.reserve(bound.tokens(&weights), useful, now) {
+            Held::Pieces(pieces) => {
+                shared.stats.reservations.fetch_add(1, Ordering::Relaxed);
+                let terms = reservation::Terms { bound, weights };
+                let ledger = Arc::clone(&self.0);
+                return Reserve::Held(Reservation::new(
+                    ledger, account, slot, pieces, terms, request,
+                ));
+            }
+            Held::Short(Short::Exhausted) => Refused::Exhausted,
+            Held::Short(Short::Expired) => Refused::Expired,
+            Held::Short(Short::Busy) | Held::Elsewhere(false) => Refused::Busy,
+            Held::Elsewhere(true) => {
+                self.0.tell(Command::Load(key.clone()));
+                Refused::Busy
+            }
+            Held::Closed => {
+                shared.journal.give_back(slot);
+                return self.load(key);
+            }
+        };
+        shared.journal.give_back(slot);
+        Reserve::Refused(refused)
+    }
+
+    fn load(&self, key: &KeyId) -> Reserve {
+        match self.0.shared.accounts.wait(key) {
+            Ok((answer, first)) => {
+                if first {
+                    self.0.tell(Command::Load(key.clone()));
+                }
+                Reserve::Wait(PendingAccount {
+                    answer,
+                    timeout: self.0.shared.settings.load_timeout,
+                })
+            }
+            Err(unavailable) => Reserve::Refused(unavailable.into()),
+        }
+    }
+
+    /// What this process holds of a key's valid grants; `None` where its account is not in
+    /// memory.
+    pub fn holdings(&self, key: &KeyId) -> Option<Holdings> {
+        let shared = &self.0.shared;
+        let account = shared.accounts.get(key)?;
+        Some(account.holdings(shared.clock.now()))
+    }
+
+    /// What is going on.
+    pub fn stats(&self) -> LedgerStats {
+        let shared = &self.0.shared;
+        shared
+            .stats
+            .snapshot(shared.accounts.len(), shared.journal.in_use())
+    }
+
+    /// Commits what has been settled and gives everything back. `true`: all is done and the
+    /// settlement file is gone; `false`: requests were still open, or the file could not be
+    /// written in time, and the next process finishes the work. Blocks.
+    pub fn close(self, patience: Duration) -> bool {
+        self.0.shared.fenced.store(true, Ordering::Release);
+        let (done, answer) = sync_channel(1);
+        self.0.tell(Command::Close(done));
+        answer.recv_timeout(patience).unwrap_or(false)
+    }
+
+    /// Ends as a killed process does: nothing more is written, the lock is let go.
+    #[cfg(test)]
+    pub(crate) fn crash(self) {
+        self.0.shared.abandoned.store(true, Ordering::Release);
+        self.0.shared.journal.die();
+    }
+}
+
+impl Inner {
+    fn tell(&self, command: Command) {
+        // After the end: what was settled is in the settlement file.
+        if self.commands.send(command).is_err() {
+            log::warn!("the ledger is closed; the next process enters what comes now");
+        }
+    }
+}
+
+impl std::fmt::Debug for Ledger {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Ledger")
+    }
+}
+
+/// An account on its way into memory.
+#[must_use = "an account that nobody waits for is of no use"]
+pub struct PendingAccount {
+    answer: accounts::Waiting,
+    timeout: Duration,
+}
+
+impl PendingAccount {
+    /// Waits for the account, at most [`LedgerSettings::load_timeout`]; after it, ask again.
+    /// Must run on a tokio runtime.
+    ///
+    /// # Errors
+    /// There is no such key ([`Refused::Expired`]), or nothing could be learned about it.
+    pub async fn wait(self) -> Result<(), Refused> {
+        let found = tokio::time::timeout(self.timeout, self.answer)
+            .await
+            .map_err(|_| Unavailable::TimedOut)?
+            .unwrap_or(Err(Unavailable::Closed))?;
+        if found { Ok(()) } else { Err(Refused::Expired) }
+    }
+}
+
+impl std::fmt::Debug for PendingAccount {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("PendingAccount")
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,233 @@
+//! The balances in memory: one account per key in use, loaded once, given back when idle.
+
+use crate::{
+    balance::{Balance, Holdings, Payment, Piece, Short},
+    clock::Timestamp,
+    directory::Unavailable,
+    ledger::books::Share,
+};
+use parking_lot::{Mutex, RwLock};
+use std::{collections::HashMap, hash::BuildHasher, sync::Arc, time::Duration};
+use tokio::sync::oneshot;
+use tollgate_types::KeyId;
+
+/// A caller's end of a load: the account is in memory, or there is no such key (`false`).
+pub(super) type Waiting = oneshot::Receiver<Result<bool, Unavailable>>;
+
+const SHARDS: usize = 16;
+
+/// One key's balance in this process.
+pub(super) struct Account {
+    pub(super) id: KeyId,
+    /// The key's number in the file.
+    pub(super) key: i64,
+    state: Mutex<State>,
+}
+
+struct State {
+    balance: Balance,
+    /// Other processes hold tokens of this key.
+    elsewhere: bool,
+    /// A share of them has been asked for.
+    asked: bool,
+    /// Its leases have been given back; whoever still has it must load anew.
+    closed: bool,
+    used_at: Timestamp,
+}
+
+/// What came of asking an account for a reservation.
+pub(super) enum Held {
+    Pieces(Vec<Piece>),
+    Short(Short),
+    /// Too little here while other processes hold some: `true`, and they must be asked.
+    Elsewhere(bool),
+    /// The account was given back meanwhile: load it again.
+    Closed,
+}
+
+impl Account {
+    fn new(id: KeyId, share: Share, now: Timestamp) -> Self {
+        let account = Self {
+            id,
+            key: share.key,
+            state: Mutex::new(State {
+                balance: Balance::default(),
+                elsewhere: false,
+                asked: false,
+                closed: false,
+                used_at: now,
+            }),
+        };
+        account.take_in(share);
+        account
+    }
+
+    /// Takes in what was newly leased. Whether others must be asked for more.
+    pub(super) fn take_in(&self, share: Share) {
+        let mut state = self.state.lock();
+        let gained = share.grants.iter().any(|grant| grant.free > 0);
+        for grant in share.grants {
+            state.balance.lease(grant);
+        }
+        state.elsewhere = share.elsewhere > 0;
+        // Until something came the question stands.
+        state.asked &= state.elsewhere && !gained;
+    }
+
+    pub(super) fn reserve(&self, wanted: u64, useful: u64, now: Timestamp) -> Held {
+        let mut state = self.state.lock();
+        if state.closed {
+            return Held::Closed;
+        }
+        state.used_at = now;
+        match state.balance.reserve(wanted, useful, now) {
+            Ok(pieces) => Held::Pieces(pieces),
+            Err(_) if state.elsewhere => {
+                Held::Elsewhere(!std::mem::replace(&mut state.asked, true))
+            }
+            Err(short) => Held::Short(short),
+        }
+    }
+
+    pub(super) fn settle(&self, held: &[Piece], charge: u64, now: Timestamp) -> Payment {
+        let mut state = self.state.lock();
+        state.used_at = now;
+        state.balance.settle(held, charge, now)
+    }
+
+    /// Gives up half of what nothing holds, the last token included.
+    pub(super) fn give_up_half(&self) -> Vec<Piece> {
+        let mut state = self.state.lock();
+        let given = state.balance.give_up(|free| free.div_ceil(2));
+        // The other process now holds it, and may have to be asked in turn.
+        state.elsewhere |= !given.is_empty();
+        given
+    }
+
+    pub(super) fn holdings(&self, now: Timestamp) -> Holdings {
+        self.state.lock().balance.holdings(now)
+    }
+
+    pub(super) fn is_asking(&self) -> bool {
+        self.state.lock().asked
+    }
+
+    /// Closes an account that nothing holds and nobody has used since `before`.
+    fn close_if_idle(&self, before: Timestamp) -> Option<Vec<Piece>> {
+        let mut state = self.state.lock();
+        if state.closed || state.used_at > before || !state.balance.is_idle() {
+            return None;
+        }
+        state.closed = true;
+        Some(state.balance.give_up(|free| free))
+    }
+}
+
+/// All accounts in memory, and the loads under way.
+pub(super) struct Accounts {
+    shards: [RwLock<HashMap<KeyId, Arc<Account>, Hasher>>; SHARDS],
+    hasher: Hasher,
+    loads: Mutex<Loads>,
+    most_waiting: usize,
+}
+
+#[derive(Default)]
+struct Loads {
+    callers: HashMap<KeyId, Vec<oneshot::Sender<Result<bool, Unavailable>>>, Hasher>,
+    waiting: usize,
+}
+
+type Hasher = foldhash::fast::RandomState;
+
+impl Accounts {
+    pub(super) fn new(most_waiting: usize) -> Self {
+        Self {
+            shards: Default::default(),
+            hasher: Hasher::default(),
+            loads: Mutex::default(),
+            most_waiting,
+        }
+    }
+
+    fn shard(&self, id: &KeyId) -> Option<&RwLock<HashMap<KeyId, Arc<Account>, Hasher>>> {
+        let place = self.hasher.hash_one(id) % (SHARDS as u64);
+        self.shards.get(usize::try_from(place).unwrap_or(0))
+    }
+
+    pub(super) fn get(&self, id: &KeyId) -> Option<Arc<Account>> {
+        self.shard(id)?.read().get(id).cloned()
+    }
+
+    /// Takes in a share: into the account that is there, or a new one.
+    pub(super) fn take_in(&self, id: &KeyId, share: Share, now: Timestamp) {
+        let Some(shard) = self.shard(id) else { return };
+        let mut shard = shard.write();
+        match shard.get(id) {
+            Some(account) if !account.state.lock().closed => account.take_in(share),
+            _ => {
+                let account = Arc::new(Account::new(id.clone(), share, now));
+                shard.insert(id.clone(), account);
+            }
+        }
+    }
+
+    /// Waits for a load of `id`. `true`: nobody has started one yet, the caller must.
+    pub(super) fn wait(&self, id: &KeyId) -> Result<(Waiting, bool), Unavailable> {
+        let mut loads = self.loads.lock();
+        if loads.waiting >= self.most_waiting {
+            return Err(Unavailable::Overloaded);
+        }
+        loads.waiting = loads.waiting.saturating_add(1);
+        let (sender, receiver) = oneshot::channel();
+        let callers = loads.callers.entry(id.clone()).or_default();
+        callers.push(sender);
+        Ok((receiver, callers.len() == 1))
+    }
+
+    /// Answers those who wait for `id`.
+    pub(super) fn answer(&self, id: &KeyId, result: &Result<bool, Unavailable>) {
+        let callers = {
+            let mut loads = self.loads.lock();
+            let callers = loads.callers.remove(id).unwrap_or_default();
+            loads.waiting = loads.waiting.saturating_sub(callers.len());
+            callers
+        };
+        for caller in callers {
+            // A caller that has left is no fault.
+            let _ = caller.send(result.clone());
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.shards.iter().map(|shard| shard.read().len()).sum()
+    }
+
+    /// The accounts for which `wanted` holds.
+    pub(super) fn filter(&self, wanted: impl Fn(&Account) -> bool) -> Vec<Arc<Account>> {
+        let pick = |shard: &RwLock<HashMap<KeyId, Arc<Account>, Hasher>>| {
+            let shard = shard.read();
+            let wanted = shard.values().filter(|account| wanted(account));
+            wanted.cloned().collect::<Vec<_>>()
+        };
+        self.shards.iter().flat_map(pick).collect()
+    }
+
+    /// Takes accounts out that have been idle for `span`; what they held must be given
+    /// back.
+    pub(super) fn evict_idle(&self, span: Duration, now: Timestamp) -> Vec<Piece> {
+        let before = now.minus(span);
+        let mut given = Vec::new();
+        for shard in &self.shards {
+            shard
+                .write()
+                .retain(|_, account| match account.close_if_idle(before) {
+                    Some(pieces) => {
+                        given.extend(pieces);
+                        false
+                    }
+                    None => true,
+                });
+        }
+        given
+    }
+}

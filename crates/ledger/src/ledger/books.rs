@@ -1,0 +1,384 @@
+//! The statements by which the ledger's one writer changes the file.
+//!
+//! Each function is one step inside a transaction; which steps share one is decided in
+//! `writer`.
+
+use crate::{
+    balance::{Grant, GrantNumber, Piece},
+    clock::Timestamp,
+    entry::Entry,
+    store::{storable_time, stored_time},
+};
+use rusqlite::{Connection, OptionalExtension, params};
+use std::time::Duration;
+use tollgate_types::KeyId;
+
+/// The most grants of one key that a process looks at; those that can be spent come
+/// first.
+const MAX_GRANTS: u32 = 64;
+
+/// A process's number in the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ProcessNumber(pub(crate) i64);
+
+/// A process's share of a key's grants.
+#[derive(Clone, Debug)]
+pub(crate) struct Share {
+    /// The key's number.
+    pub(crate) key: i64,
+    /// The key's grants; `free` is what was newly leased.
+    pub(crate) grants: Vec<Grant>,
+    /// What other processes hold of them.
+    pub(crate) elsewhere: u64,
+}
+
+/// Enters a new process.
+pub(crate) fn begin(
+    file: &Connection,
+    settlements: &str,
+    now: Timestamp,
+) -> rusqlite::Result<ProcessNumber> {
+    file.execute(
+        "INSERT INTO processes (settlements, started_at) VALUES (?1, ?2)",
+        params![settlements, storable_time(now)],
+    )?;
+    Ok(ProcessNumber(file.last_insert_rowid()))
+}
+
+/// Gives everything back that a process still holds, and closes it.
+pub(crate) fn end(
+    file: &Connection,
+    process: ProcessNumber,
+    now: Timestamp,
+) -> rusqlite::Result<()> {
+    file.execute("DELETE FROM leases WHERE process = ?1", [process.0])?;
+    file.execute("DELETE FROM wants WHERE process = ?1", [process.0])?;
+    file.execute(
+        "UPDATE processes SET ended_at = ?2 WHERE number = ?1 AND ended_at IS NULL",
+        params![process.0, storable_time(now)],
+    )?;
+    Ok(())
+}
+
+/// Whether somebody else has closed this process.
+pub(crate) fn is_fenced(file: &Connection, process: ProcessNumber) -> rusqlite::Result<bool> {
+    file.prepare_cached("SELECT 1 FROM processes WHERE number = ?1 AND ended_at IS NULL")?
+        .exists([process.0])
+        .map(|living| !living)
+}
+
+/// The other processes that have not ended: number and settlement file.
+pub(crate) fn peers(
+    file: &Connection,
+    process: ProcessNumber,
+) -> rusqlite::Result<Vec<(ProcessNumber, String)>> {
+    file.prepare_cached(
+        "SELECT number, settlements FROM processes WHERE ended_at IS NULL AND number <> ?1",
+    )?
+    .query_map([process.0], |row| {
+        Ok((ProcessNumber(row.get(0)?), row.get(1)?))
+    })?
+    .collect()
+}
+
+/// Leases everything that is free of a key's valid grants. `None`: there is no such key.
+pub(crate) fn lease(
+    file: &Connection,
+    process: ProcessNumber,
+    key: &KeyId,
+    now: Timestamp,
+) -> rusqlite::Result<Option<Share>> {
+    let number: Option<i64> = file
+        .prepare_cached("SELECT number FROM keys WHERE id = ?1")?
+        .query_row([key.as_str()], |row| row.get(0))
+        .optional()?;
+    let Some(number) = number else {
+        return Ok(None);
+    };
+    let mut share = read_share(file, process, number, now)?;
+    let mut take = file.prepare_cached(
+        "INSERT INTO leases (grant_number, process, tokens) VALUES (?1, ?2, ?3)
+         ON CONFLICT DO UPDATE SET tokens = tokens + excluded.tokens",
+    )?;
+    for grant in &mut share.grants {
+        if grant.expires_at.is_some_and(|end| end <= now) {
+            grant.free = 0;
+        }
+        if grant.free > 0 {
+            take.execute(params![grant.number.0, process.0, storable(grant.free)])?;
+        }
+    }
+    Ok(Some(share))
+}
+
+/// The key's grants, those that can be spent before those that cannot, with what is
+/// free of each.
+fn read_share(
+    file: &Connection,
+    process: ProcessNumber,
+    key: i64,
+    now: Timestamp,
+) -> rusqlite::Result<Share> {
+    let mut elsewhere: u64 = 0;
+    let grants = file
+        .prepare_cached(
+            "SELECT number, validity_ms, expires_at, tokens - spent - coalesce(held, 0),
+                    coalesce(others, 0)
+             FROM grants LEFT JOIN (
+                 SELECT grant_number, sum(tokens) AS held,
+                        sum(tokens) FILTER (WHERE process <> ?2) AS others
+                 FROM leases
+                 WHERE grant_number IN (SELECT number FROM grants WHERE key = ?1)
+                 GROUP BY grant_number
+             ) ON grant_number = number
+             WHERE key = ?1
+             ORDER BY coalesce(expires_at <= ?3, FALSE), tokens = spent, expires_at IS NULL,
+                      expires_at, validity_ms, number
+             LIMIT ?4",
+        )?
+        .query_map(
+            params![key, process.0, storable_time(now), MAX_GRANTS],
+            |row| {
+                let validity_ms: i64 = row.get(1)?;
+                let expires_at: Option<i64> = row.get(2)?;
+                let grant = Grant {
+                    number: GrantNumber(row.get(0)?),
+                    validity: Duration::from_millis(validity_ms.unsigned_abs()),
+                    expires_at: expires_at.and_then(stored_time),
+                    free: amount(row.get(3)?),
+                    reserved: 0,
+                };
+                Ok((grant, amount(row.get(4)?)))
+            },
+        )?
+        .map(|row| {
+            let (grant, others) = row?;
+            if grant.expires_at.is_none_or(|end| now < end) {
+                elsewhere = elsewhere.saturating_add(others);
+            }
+            Ok(grant)
+        })
+        .collect::<rusqlite::Result<Vec<_>>>()?;
+    Ok(Share {
+        key,
+        grants,
+        elsewhere,
+    })
+}
+
+/// Asks the other processes for a share of a key's grants, or no longer.
+pub(crate) fn want(
+    file: &Connection,
+    process: ProcessNumber,
+    key: i64,
+    wanted: bool,
+) -> rusqlite::Result<()> {
+    let sql = if wanted {
+        "INSERT INTO wants (key, process) VALUES (?1, ?2) ON CONFLICT DO NOTHING"
+    } else {
+        "DELETE FROM wants WHERE key = ?1 AND process = ?2"
+    };
+    file.prepare_cached(sql)?.execute([key, process.0])?;
+    Ok(())
+}
+
+/// The keys of which other processes want a share: key and its number.
+pub(crate) fn wanted_by_others(
+    file: &Connection,
+    process: ProcessNumber,
+) -> rusqlite::Result<Vec<KeyId>> {
+    file.prepare_cached(
+        "SELECT DISTINCT id FROM wants JOIN keys ON number = key WHERE process <> ?1 LIMIT 1000",
+    )?
+    .query_map([process.0], |row| row.get::<_, String>(0).map(KeyId::new))?
+    .collect()
+}
+
+/// Gives leased tokens back. Never more than is leased: a process that was fenced has
+/// nothing to give.
+pub(crate) fn give_back(
+    file: &Connection,
+    process: ProcessNumber,
+    pieces: &[Piece],
+) -> rusqlite::Result<()> {
+    let mut less = file.prepare_cached(
+        "UPDATE leases SET tokens = tokens - ?3
+         WHERE grant_number = ?1 AND process = ?2 AND tokens >= ?3",
+    )?;
+    let mut gone = file.prepare_cached(
+        "DELETE FROM leases WHERE grant_number = ?1 AND process = ?2 AND tokens = 0",
+    )?;
+    for piece in pieces {
+        less.execute(params![piece.grant.0, process.0, storable(piece.tokens)])?;
+        gone.execute(params![piece.grant.0, process.0])?;
+    }
+    Ok(())
+}
+
+/// Enters a settled request and charges its grants. `false`: it was there already, and
+/// nothing was changed.
+pub(crate) fn settle(
+    file: &Connection,
+    process: ProcessNumber,
+    entry: &Entry,
+) -> rusqlite::Result<bool> {
+    if !insert_usage(file, entry)? {
+        return Ok(false);
+    }
+    let usage = file.last_insert_rowid();
+    let mut uncovered: u64 = 0;
+    for piece in entry.pieces().filter(|piece| piece.tokens > 0) {
+        let paid = pay(file, process, piece)?;
+        uncovered = uncovered.saturating_add(piece.tokens.saturating_sub(paid));
+        if paid > 0 {
+            charge(file, usage, piece.grant, paid, entry.at)?;
+        }
+    }
+    if uncovered > 0 {
+        file.prepare_cached("UPDATE usage SET overdraft = overdraft + ?2 WHERE number = ?1")?
+            .execute([usage, storable(uncovered)])?;
+    }
+    add_to_totals(file, entry, uncovered)?;
+    Ok(true)
+}
+
+fn insert_usage(file: &Connection, entry: &Entry) -> rusqlite::Result<bool> {
+    let paid = entry.paid.iter().fold(entry.overdraft, |sum, (_, tokens)| {
+        sum.saturating_add(*tokens)
+    });
+    let rows = file
+        .prepare_cached(
+            "INSERT INTO usage (request, key, at, model_asked, model_served, format, streamed,
+                 status, error, state, input, cache_read, cache_write, output, reasoning,
+                 charged, overdraft, source, clamped, first_byte_ms, duration_ms)
+             VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+             ON CONFLICT (request) DO NOTHING",
+        )?
+        .execute(params![
+            entry.request,
+            entry.key,
+            storable(entry.at),
+            entry.asked,
+            entry.served,
+            entry.format.as_str(),
+            entry.streamed,
+            entry.status,
+            entry.error.map(|code| code.as_str()),
+            entry.state.as_str(),
+            storable(entry.usage.input),
+            storable(entry.usage.cache_read),
+            storable(entry.usage.cache_write),
+            storable(entry.usage.output),
+            storable(entry.usage.reasoning),
+            storable(paid),
+            storable(entry.overdraft),
+            entry.source.as_str(),
+            entry.clamped,
+            entry.first_byte_ms,
+            entry.duration_ms,
+        ])?;
+    Ok(rows == 1)
+}
+
+/// Takes a piece from the process's lease. Where the lease is gone (the process was
+/// fenced), from what is free, as far as that goes. What was taken.
+fn pay(file: &Connection, process: ProcessNumber, piece: Piece) -> rusqlite::Result<u64> {
+    let from_lease = file
+        .prepare_cached(
+            "UPDATE leases SET tokens = tokens - ?3
+             WHERE grant_number = ?1 AND process = ?2 AND tokens >= ?3",
+        )?
+        .execute(params![piece.grant.0, process.0, storable(piece.tokens)])?;
+    if from_lease == 1 {
+        return Ok(piece.tokens);
+    }
+    let free: Option<i64> = file
+        .prepare_cached(
+            "SELECT tokens - spent - coalesce(
+                 (SELECT sum(tokens) FROM leases WHERE grant_number = number), 0)
+             FROM grants WHERE number = ?1",
+        )?
+        .query_row([piece.grant.0], |row| row.get(0))
+        .optional()?;
+    Ok(amount(free.unwrap_or(0)).min(piece.tokens))
+}
+
+fn charge(
+    file: &Connection,
+    usage: i64,
+    grant: GrantNumber,
+    tokens: u64,
+    at: u64,
+) -> rusqlite::Result<()> {
+    file.prepare_cached(
+        "UPDATE grants SET spent = spent + ?2,
+             first_used_at = min(coalesce(first_used_at, ?3), ?3),
+             expires_at = CASE
+                 WHEN expires_at IS NULL THEN ?3 + validity_ms
+                 WHEN ?3 < first_used_at THEN min(expires_at, ?3 + validity_ms)
+                 ELSE expires_at
+             END
+         WHERE number = ?1",
+    )?
+    .execute(params![grant.0, storable(tokens), storable(at)])?;
+    file.prepare_cached("INSERT INTO charges (usage, grant_number, tokens) VALUES (?1, ?2, ?3)")?
+        .execute([usage, grant.0, storable(tokens)])?;
+    Ok(())
+}
+
+fn add_to_totals(file: &Connection, entry: &Entry, uncovered: u64) -> rusqlite::Result<()> {
+    let paid = entry
+        .paid
+        .iter()
+        .fold(0, |sum: u64, (_, tokens)| sum.saturating_add(*tokens));
+    file.prepare_cached(
+        "INSERT INTO totals (key, model, requests, input, cache_read, cache_write, output,
+             charged, overdraft)
+         VALUES (?1, ?2, 1, ?3, ?4, ?5, ?6, ?7, ?8)
+         ON CONFLICT DO UPDATE SET
+             requests = requests + 1,
+             input = input + excluded.input,
+             cache_read = cache_read + excluded.cache_read,
+             cache_write = cache_write + excluded.cache_write,
+             output = output + excluded.output,
+             charged = charged + excluded.charged,
+             overdraft = overdraft + excluded.overdraft",
+    )?
+    .execute(params![
+        entry.key,
+        entry.served,
+        storable(entry.usage.input),
+        storable(entry.usage.cache_read),
+        storable(entry.usage.cache_write),
+        storable(entry.usage.output),
+        storable(paid.saturating_add(entry.overdraft)),
+        storable(entry.overdraft.saturating_add(uncovered)),
+    ])?;
+    Ok(())
+}
+
+/// Keeps a record that could not be entered.
+pub(crate) fn quarantine(
+    file: &Connection,
+    record: &[u8],
+    cause: &str,
+    now: Timestamp,
+) -> rusqlite::Result<()> {
+    file.execute(
+        "INSERT INTO quarantine (at, record, cause) VALUES (?1, ?2, ?3)",
+        params![storable_time(now), record, cause],
+    )?;
+    Ok(())
+}
+
+/// SQLite's integers are signed; four quadrillion is more than anybody is charged, and
+/// sums of it stay far from the end.
+pub(crate) fn storable(value: u64) -> i64 {
+    const MOST: u64 = 1 << 52;
+    i64::try_from(value.min(MOST)).unwrap_or(i64::MAX)
+}
+
+/// A stored amount; one below zero cannot be, and counts as nothing.
+pub(crate) fn amount(stored: i64) -> u64 {
+    u64::try_from(stored).unwrap_or(0)
+}

@@ -1,0 +1,252 @@
+//! One request's hold on its key's tokens, from the moment it exists to its one
+//! settlement.
+
+use super::{Inner, RequestInfo, accounts::Account, writer::Command};
+use crate::{
+    balance::{Payment, Piece},
+    charge::{BillingState, Charge, CountSource, Counts, UpperBound, Weights},
+    entry::{Entry, kept_name},
+    journal::Slot,
+};
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::{Duration, Instant},
+};
+use tollgate_types::{ErrorCode, Usage};
+
+/// What was agreed when the tokens were held.
+pub(super) struct Terms {
+    pub(super) bound: UpperBound,
+    pub(super) weights: Weights,
+}
+
+/// How a request ended.
+#[derive(Clone, Debug)]
+pub struct Ending {
+    /// How it ended as far as money is concerned.
+    pub state: BillingState,
+    /// The HTTP status that the caller saw.
+    pub status: u16,
+    /// The error that the caller saw.
+    pub error: Option<ErrorCode>,
+    /// What the upstream reported, if it did; the last report where it gave several.
+    pub reported: Option<Usage>,
+    /// What was sent and delivered by the gateway's own count.
+    pub delivered: Usage,
+    /// The model that served, where one did.
+    pub model_served: Option<Arc<str>>,
+}
+
+/// What a settlement came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settled {
+    /// Tokens paid.
+    pub charged: u64,
+    /// Tokens that nothing was left for.
+    pub overdraft: u64,
+    /// Where the count comes from.
+    pub source: CountSource,
+    /// The upstream's report could not be believed.
+    pub clamped: bool,
+}
+
+/// Tokens held for one request.
+///
+/// Settled once: by [`Reservation::settle`], or by being dropped, which charges what was
+/// delivered as a hang-up, and nothing where nothing was.
+#[must_use = "dropping it settles the request as failed"]
+pub struct Reservation {
+    ledger: Arc<Inner>,
+    account: Arc<Account>,
+    held: Vec<Piece>,
+    terms: Terms,
+    request: RequestInfo,
+    begun: Instant,
+    first_byte: Option<Duration>,
+    delivered: Usage,
+    /// `None` once it is settled.
+    slot: Option<Slot>,
+}
+
+impl Reservation {
+    pub(super) fn new(
+        ledger: Arc<Inner>,
+        account: Arc<Account>,
+        slot: Slot,
+        held: Vec<Piece>,
+        terms: Terms,
+        request: RequestInfo,
+    ) -> Self {
+        Self {
+            ledger,
+            account,
+            held,
+            terms,
+            request,
+            begun: Instant::now(),
+            first_byte: None,
+            delivered: Usage::default(),
+            slot: Some(slot),
+        }
+    }
+
+    /// The tokens that are held.
+    pub fn reserved(&self) -> u64 {
+        self.held
+            .iter()
+            .fold(0, |sum, piece| sum.saturating_add(piece.tokens))
+    }
+
+    /// The output limit that fits, where what is left is less than the request can cost: it
+    /// must be written into the request.
+    pub fn output_limit(&self) -> Option<u64> {
+        let Terms { bound, weights } = &self.terms;
+        bound.output_that_fits(self.reserved(), weights)
+    }
+
+    /// The answer has begun to flow.
+    pub fn first_byte(&mut self) {
+        let elapsed = self.begun.elapsed();
+        self.first_byte.get_or_insert(elapsed);
+    }
+
+    /// What has been sent and delivered so far: charged if nobody settles.
+    pub fn progress(&mut self, delivered: Usage) {
+        self.delivered = delivered;
+    }
+
+    /// Ends the request. Must come before the last bytes of the answer leave: from here on
+    /// the charge survives the process.
+    pub fn settle(mut self, ending: &Ending) -> Settled {
+        match self.slot.take() {
+            Some(slot) => self.finish(slot, ending),
+            // Cannot be: only settling takes the slot.
+            None => Settled {
+                charged: 0,
+                overdraft: 0,
+                source: CountSource::Estimated,
+                clamped: false,
+            },
+        }
+    }
+
+    fn finish(&self, slot: Slot, ending: &Ending) -> Settled {
+        let Terms { bound, weights } = &self.terms;
+        let counts = Counts {
+            reported: ending.reported,
+            delivered: ending.delivered,
+        };
+        let charge = Charge::by_rule(ending.state, &counts, bound, weights);
+        let now = self.ledger.shared.clock.now();
+        let payment = self.account.settle(&self.held, charge.tokens, now);
+        let settled = Settled {
+            charged: payment.paid(),
+            overdraft: payment.overdraft,
+            source: charge.source,
+            clamped: charge.clamped,
+        };
+        self.note(&settled);
+        let entry = self.entry(ending, &charge, &payment, now.unix_ms());
+        self.write_ahead(&slot, &entry);
+        self.ledger
+            .tell(Command::Settle(Some(slot), Box::new(entry)));
+        settled
+    }
+
+    fn note(&self, settled: &Settled) {
+        let stats = &self.ledger.shared.stats;
+        stats.settlements.fetch_add(1, Ordering::Relaxed);
+        stats
+            .charged_tokens
+            .fetch_add(settled.charged, Ordering::Relaxed);
+        if settled.source == CountSource::Estimated {
+            stats.estimated.fetch_add(1, Ordering::Relaxed);
+        }
+        if settled.clamped {
+            stats.clamped.fetch_add(1, Ordering::Relaxed);
+            log::warn!("{}: the reported usage was not believed", self.request.id);
+        }
+        if settled.overdraft > 0 {
+            stats
+                .overdraft_tokens
+                .fetch_add(settled.overdraft, Ordering::Relaxed);
+            log::warn!(
+                "{}: {} tokens beyond the balance of {}",
+                self.request.id,
+                settled.overdraft,
+                self.account.id
+            );
+        }
+    }
+
+    fn entry(&self, ending: &Ending, charge: &Charge, payment: &Payment, at: u64) -> Entry {
+        let served = ending.model_served.as_ref().unwrap_or(&self.request.model);
+        let pieces = payment.pieces.iter();
+        Entry {
+            request: self.request.id.as_str().to_owned(),
+            key: self.account.key,
+            at,
+            asked: kept_name(&self.request.model),
+            served: kept_name(served),
+            format: self.request.format,
+            streamed: self.request.streamed,
+            status: ending.status,
+            error: ending.error,
+            state: ending.state,
+            usage: charge.usage,
+            source: charge.source,
+            clamped: charge.clamped,
+            paid: pieces.map(|piece| (piece.grant.0, piece.tokens)).collect(),
+            overdraft: payment.overdraft,
+            first_byte_ms: self.first_byte.map(millis),
+            duration_ms: millis(self.begun.elapsed()),
+        }
+    }
+
+    /// A record that cannot be written ahead is still entered, only not proof against a
+    /// crash in the next milliseconds.
+    fn write_ahead(&self, slot: &Slot, entry: &Entry) {
+        let shared = &self.ledger.shared;
+        let written = match entry.to_record() {
+            Some(record) => shared.journal.write(slot, &record),
+            None => Err(std::io::ErrorKind::InvalidData.into()),
+        };
+        if let Err(fault) = written {
+            shared.stats.failed_writes.fetch_add(1, Ordering::Relaxed);
+            log::error!("{}: cannot be written ahead: {fault}", entry.request);
+        }
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        let Some(slot) = self.slot.take() else { return };
+        let something = self.delivered.output > 0;
+        let ending = Ending {
+            state: if something {
+                BillingState::ClientClosed
+            } else {
+                BillingState::UpstreamFailed
+            },
+            status: 0,
+            error: None,
+            reported: None,
+            delivered: self.delivered,
+            model_served: None,
+        };
+        self.finish(slot, &ending);
+    }
+}
+
+impl std::fmt::Debug for Reservation {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Reservation")
+            .field("request", &self.request.id)
+            .field("reserved", &self.reserved())
+            .finish_non_exhaustive()
+    }
+}
+
+fn millis(span: Duration) -> u32 {
+    u32::try_from(span.as_millis()).unwrap_or(u32::MAX)
+}

@@ -1,0 +1,530 @@
+use super::*;
+use crate::{
+    charge::{BillingState, CountSource},
+    clock::Timestamp,
+    key::KeyHasher,
+    record::NewKey,
+    store::{GrantTerms, KeySelector},
+};
+use std::{
+    path::Path,
+    sync::atomic::{AtomicU32, AtomicU64},
+    time::Instant,
+};
+use tempfile::TempDir;
+use tollgate_types::{ErrorCode, Usage};
+
+const DAY: Duration = Duration::from_secs(86_400);
+/// Longest wait for anything that happens in the background.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+struct House {
+    folder: TempDir,
+    clock: Clock,
+    requests: AtomicU64,
+}
+
+impl House {
+    fn new() -> Self {
+        Self {
+            folder: TempDir::new().unwrap(),
+            clock: Clock::manual(Timestamp::from_unix_ms(1_790_000_000_000)),
+            requests: AtomicU64::new(0),
+        }
+    }
+
+    fn store(&self) -> Store {
+        let hasher = KeyHasher::new(b"a pepper for tests").unwrap();
+        Store::open(
+            self.folder.path().join("ledger.db"),
+            hasher,
+            self.clock.clone(),
+        )
+        .unwrap()
+    }
+
+    fn ledger(&self) -> Ledger {
+        self.ledger_with(64)
+    }
+
+    fn ledger_with(&self, open_requests: u32) -> Ledger {
+        let settings = LedgerSettings {
+            open_requests,
+            ..LedgerSettings::default()
+        };
+        Ledger::open(&self.store(), settings).unwrap()
+    }
+
+    /// A key with these many tokens, valid for a day.
+    fn key(&self, tokens: u64) -> KeyId {
+        let made = self.store().create_key(&NewKey::named("ci")).unwrap();
+        let id = made.record.id().clone();
+        self.top_up(&id, tokens);
+        id
+    }
+
+    fn top_up(&self, key: &KeyId, tokens: u64) {
+        let terms = GrantTerms {
+            plan: None,
+            tokens,
+            validity: DAY,
+        };
+        let selector = KeySelector::Id(key.clone());
+        self.store().top_up(&selector, &terms).unwrap();
+    }
+
+    fn request(&self) -> RequestInfo {
+        let number = self.requests.fetch_add(1, Ordering::Relaxed);
+        RequestInfo {
+            id: RequestId::from_parts(1_790_000_000_000, u128::from(number)),
+            model: "alpha-sonnet-5".into(),
+            format: Format::Chat,
+            streamed: true,
+        }
+    }
+
+    /// Reserves `output` tokens, waiting for the account where it must.
+    async fn reserve(
+        &self,
+        ledger: &Ledger,
+        key: &KeyId,
+        output: u64,
+    ) -> Result<Reservation, Refused> {
+        loop {
+            match ledger.reserve(key, self.request(), bound(output), Weights::default()) {
+                Reserve::Held(reservation) => return Ok(reservation),
+                Reserve::Refused(refused) => return Err(refused),
+                Reserve::Wait(account) => account.wait().await?,
+            }
+        }
+    }
+
+    /// Reserves again and again until it succeeds.
+    async fn eventually(&self, ledger: &Ledger, key: &KeyId, output: u64) -> Reservation {
+        let start = Instant::now();
+        loop {
+            match self.reserve(ledger, key, output).await {
+                Ok(reservation) => return reservation,
+                Err(refused) => assert!(start.elapsed() < PATIENCE, "still {refused}"),
+            }
+            tokio::task::yield_now().await;
+        }
+    }
+
+    fn used(&self, key: &KeyId) -> u64 {
+        let grants = self.store().grants(key).unwrap();
+        grants.iter().map(|grant| grant.used).sum()
+    }
+
+    /// Everything adds up, and this many requests are on record.
+    fn check(&self, requests: u64) {
+        let found = self.store().verify().unwrap();
+        assert_eq!(found.faults, [""; 0]);
+        assert_eq!(found.requests, requests);
+    }
+
+    fn sql<T: rusqlite::types::FromSql>(&self, sql: &str) -> T {
+        rusqlite::Connection::open(self.folder.path().join("ledger.db"))
+            .unwrap()
+            .query_row(sql, [], |row| row.get(0))
+            .unwrap()
+    }
+
+    fn settlement_files(&self) -> usize {
+        let is_one = |path: &Path| path.to_string_lossy().contains(".settlements-");
+        std::fs::read_dir(self.folder.path())
+            .unwrap()
+            .filter(|file| is_one(&file.as_ref().unwrap().path()))
+            .count()
+    }
+}
+
+fn bound(output: u64) -> UpperBound {
+    UpperBound {
+        input: 0,
+        output,
+        useful_output: output,
+    }
+}
+
+fn output(output: u64) -> Usage {
+    Usage {
+        output,
+        ..Usage::default()
+    }
+}
+
+fn completed(tokens: u64) -> Ending {
+    Ending {
+        state: BillingState::Completed,
+        status: 200,
+        error: None,
+        reported: Some(output(tokens)),
+        delivered: output(tokens),
+        model_served: None,
+    }
+}
+
+#[tokio::test]
+async fn what_was_used_is_charged_and_the_rest_is_free_again() {
+    let house = House::new();
+    let key = house.key(100);
+    let ledger = house.ledger();
+    let reservation = house.reserve(&ledger, &key, 60).await.unwrap();
+    assert_eq!(reservation.reserved(), 60);
+    let held = Holdings {
+        free: 40,
+        reserved: 60,
+    };
+    assert_eq!(ledger.holdings(&key), Some(held));
+
+    let settled = reservation.settle(&completed(25));
+    assert_eq!((settled.charged, settled.overdraft), (25, 0));
+    let held = Holdings {
+        free: 75,
+        reserved: 0,
+    };
+    assert_eq!(ledger.holdings(&key), Some(held));
+    assert!(ledger.close(PATIENCE));
+    assert_eq!(house.used(&key), 25);
+    assert_eq!(house.settlement_files(), 0);
+    house.check(1);
+}
+
+#[tokio::test]
+async fn a_dropped_reservation_charges_what_was_delivered() {
+    let house = House::new();
+    let key = house.key(100);
+    let ledger = house.ledger();
+    let mut streamed = house.reserve(&ledger, &key, 50).await.unwrap();
+    streamed.first_byte();
+    streamed.progress(output(7));
+    drop(streamed);
+    drop(house.reserve(&ledger, &key, 50).await.unwrap());
+    assert!(ledger.close(PATIENCE));
+    assert_eq!(house.used(&key), 7);
+    let states: String = house.sql("SELECT group_concat(state || ':' || source) FROM usage");
+    assert_eq!(states, "client_closed:estimated,upstream_failed:reported");
+    house.check(2);
+}
+
+#[tokio::test]
+async fn a_balance_caps_a_request_and_says_what_fits() {
+    let house = House::new();
+    let key = house.key(100);
+    let ledger = house.ledger();
+    let bound = UpperBound {
+        input: 30,
+        output: 1000,
+        useful_output: 16,
+    };
+    drop(house.reserve(&ledger, &key, 1).await.unwrap());
+    let Reserve::Held(reservation) =
+        ledger.reserve(&key, house.request(), bound, Weights::default())
+    else {
+        panic!("refused");
+    };
+    assert_eq!(reservation.reserved(), 100);
+    assert_eq!(reservation.output_limit(), Some(70));
+    let other = ledger.reserve(&key, house.request(), bound, Weights::default());
+    assert!(
+        matches!(other, Reserve::Refused(Refused::Busy)),
+        "{other:?}"
+    );
+}
+
+#[tokio::test]
+async fn each_way_of_having_nothing_has_its_name() {
+    let house = House::new();
+    let key = house.key(10);
+    let ledger = house.ledger();
+    house
+        .reserve(&ledger, &key, 10)
+        .await
+        .unwrap()
+        .settle(&completed(9));
+    let refused = house.reserve(&ledger, &key, 2).await.unwrap_err();
+    assert_eq!(refused, Refused::Exhausted);
+    house.clock.advance(DAY);
+    let refused = house.reserve(&ledger, &key, 1).await.unwrap_err();
+    assert_eq!(refused, Refused::Expired);
+    let nobody = KeyId::new("key_0123456789abcdefghij");
+    let refused = house.reserve(&ledger, &nobody, 1).await.unwrap_err();
+    assert_eq!(refused, Refused::Expired);
+}
+
+#[tokio::test]
+async fn what_costs_more_than_there_is_is_overdraft() {
+    let house = House::new();
+    let key = house.key(10);
+    let ledger = house.ledger();
+    let settled = house
+        .reserve(&ledger, &key, 10)
+        .await
+        .unwrap()
+        .settle(&completed(25));
+    assert_eq!((settled.charged, settled.overdraft), (10, 15));
+    assert!(ledger.close(PATIENCE));
+    assert_eq!(house.sql::<i64>("SELECT overdraft FROM usage"), 15);
+    house.check(1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn of_two_hundred_at_once_on_a_balance_for_ten_ten_are_admitted() {
+    let house = Arc::new(House::new());
+    let ledger = house.ledger_with(1024);
+    for _ in 0..20 {
+        let key = house.key(1000);
+        let admitted = Arc::new(AtomicU32::new(0));
+        let mut callers = tokio::task::JoinSet::new();
+        for _ in 0..200 {
+            let (house, ledger) = (Arc::clone(&house), ledger.clone());
+            let (key, admitted) = (key.clone(), Arc::clone(&admitted));
+            callers.spawn(async move {
+                if let Ok(reservation) = house.reserve(&ledger, &key, 100).await {
+                    admitted.fetch_add(1, Ordering::Relaxed);
+                    reservation.settle(&completed(100));
+                }
+            });
+        }
+        callers.join_all().await;
+        assert_eq!(admitted.load(Ordering::Relaxed), 10);
+    }
+    assert!(ledger.close(PATIENCE));
+    house.check(200);
+}
+
+#[tokio::test]
+async fn what_was_settled_before_a_crash_is_entered_once() {
+    let house = House::new();
+    let key = house.key(1000);
+    let ledger = house.ledger();
+    for _ in 0..20 {
+        house
+            .reserve(&ledger, &key, 10)
+            .await
+            .unwrap()
+            .settle(&completed(3));
+    }
+    let open = house.reserve(&ledger, &key, 500).await.unwrap();
+    ledger.crash();
+    for _ in 0..3 {
+        house.ledger().crash();
+        assert_eq!(house.used(&key), 60);
+        house.check(20);
+    }
+    // The reservation that was open at the crash holds nothing any more.
+    let after = house.ledger();
+    let all = house.reserve(&after, &key, 940).await.unwrap();
+    drop((open, all));
+}
+
+#[tokio::test]
+async fn a_record_that_comes_twice_is_charged_once() {
+    let house = House::new();
+    let key = house.key(1000);
+    let ledger = house.ledger();
+    let request = house.request();
+    for expected in [5, 5] {
+        let account = house.reserve(&ledger, &key, 1).await.unwrap();
+        drop(account);
+        let twin = ledger.reserve(&key, request.clone(), bound(10), Weights::default());
+        let Reserve::Held(reservation) = twin else {
+            panic!("{twin:?}");
+        };
+        reservation.settle(&completed(expected));
+    }
+    assert!(ledger.close(PATIENCE));
+    assert_eq!(house.used(&key), 5);
+}
+
+#[tokio::test]
+async fn two_processes_on_one_file_never_spend_the_same_tokens() {
+    let house = House::new();
+    let key = house.key(1000);
+    let (one, two) = (house.ledger(), house.ledger());
+    let mut admitted = 0;
+    let start = Instant::now();
+    // Each takes what it can get until nothing is left for either.
+    while admitted < 100 {
+        for ledger in [&one, &two] {
+            if let Ok(reservation) = house.reserve(ledger, &key, 10).await {
+                reservation.settle(&completed(10));
+                admitted += 1;
+            }
+        }
+        assert!(start.elapsed() < PATIENCE, "{admitted} admitted");
+        tokio::task::yield_now().await;
+    }
+    for ledger in [&one, &two] {
+        assert!(house.reserve(ledger, &key, 10).await.is_err());
+    }
+    assert!(one.close(PATIENCE) && two.close(PATIENCE));
+    assert_eq!(house.used(&key), 1000);
+    house.check(100);
+}
+
+#[tokio::test]
+async fn a_process_that_ends_leaves_its_share_to_the_others() {
+    let house = House::new();
+    let key = house.key(1000);
+    let old = house.ledger();
+    drop(house.reserve(&old, &key, 1).await.unwrap());
+    let new = house.ledger();
+    assert!(old.close(PATIENCE));
+    drop(house.eventually(&new, &key, 1000).await);
+}
+
+#[tokio::test]
+async fn what_a_dead_peer_held_is_spent_by_the_living() {
+    let house = House::new();
+    let key = house.key(1000);
+    let (dying, living) = (house.ledger(), house.ledger());
+    house
+        .reserve(&dying, &key, 100)
+        .await
+        .unwrap()
+        .settle(&completed(100));
+    let refused = house.reserve(&living, &key, 900).await.unwrap_err();
+    assert_eq!(refused, Refused::Busy);
+    dying.crash();
+    drop(house.eventually(&living, &key, 900).await);
+    assert_eq!(house.used(&key), 100);
+}
+
+#[tokio::test]
+async fn a_top_up_is_spent_by_a_running_process() {
+    let house = House::new();
+    let key = house.key(10);
+    let ledger = house.ledger();
+    house
+        .reserve(&ledger, &key, 10)
+        .await
+        .unwrap()
+        .settle(&completed(10));
+    assert_eq!(
+        house.reserve(&ledger, &key, 10).await.unwrap_err(),
+        Refused::Exhausted
+    );
+    house.top_up(&key, 50);
+    drop(house.eventually(&ledger, &key, 50).await);
+}
+
+#[tokio::test]
+async fn more_open_requests_than_slots_are_shed_and_none_is_lost() {
+    let house = House::new();
+    let key = house.key(1000);
+    let ledger = house.ledger_with(3);
+    let mut open = Vec::new();
+    for _ in 0..3 {
+        open.push(house.reserve(&ledger, &key, 1).await.unwrap());
+    }
+    let refused = house.reserve(&ledger, &key, 1).await.unwrap_err();
+    assert_eq!(refused, Refused::Unavailable(Unavailable::Overloaded));
+    for reservation in open {
+        reservation.settle(&completed(1));
+    }
+    drop(house.eventually(&ledger, &key, 1).await);
+    assert!(ledger.close(PATIENCE));
+    assert_eq!(house.used(&key), 3);
+}
+
+#[tokio::test]
+async fn a_process_that_was_closed_by_another_admits_nothing_more_and_charges_what_it_served() {
+    let house = House::new();
+    let key = house.key(1000);
+    let ledger = house.ledger();
+    let open = house.reserve(&ledger, &key, 10).await.unwrap();
+    rusqlite::Connection::open(house.folder.path().join("ledger.db"))
+        .unwrap()
+        .execute_batch("BEGIN; DELETE FROM leases; UPDATE processes SET ended_at = 1; COMMIT")
+        .unwrap();
+    open.settle(&completed(10));
+    let start = Instant::now();
+    while house.reserve(&ledger, &key, 1).await.is_ok() {
+        assert!(start.elapsed() < PATIENCE);
+        tokio::task::yield_now().await;
+    }
+    ledger.close(PATIENCE);
+    assert_eq!(
+        house.sql::<i64>("SELECT charged FROM usage WHERE output = 10"),
+        10
+    );
+    assert_eq!(house.used(&key), 10);
+}
+
+#[tokio::test]
+async fn an_idle_account_gives_everything_back() {
+    let house = House::new();
+    let key = house.key(1000);
+    let ledger = house.ledger();
+    drop(house.reserve(&ledger, &key, 1).await.unwrap());
+    house
+        .clock
+        .advance(LedgerSettings::default().idle_after + DAY / 2);
+    let start = Instant::now();
+    while house.sql::<i64>("SELECT count(*) FROM leases") > 0 {
+        assert!(start.elapsed() < PATIENCE);
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(ledger.stats().accounts, 0);
+    drop(house.reserve(&ledger, &key, 1000).await.unwrap());
+}
+
+#[tokio::test]
+async fn a_stopped_disk_stops_no_settlement() {
+    let house = House::new();
+    let key = house.key(1000);
+    let ledger = house.ledger();
+    drop(house.reserve(&ledger, &key, 1).await.unwrap());
+    let lock = rusqlite::Connection::open(house.folder.path().join("ledger.db")).unwrap();
+    lock.execute_batch("BEGIN IMMEDIATE").unwrap();
+    for _ in 0..10 {
+        house
+            .reserve(&ledger, &key, 10)
+            .await
+            .unwrap()
+            .settle(&completed(10));
+    }
+    lock.execute_batch("ROLLBACK").unwrap();
+    assert!(ledger.close(PATIENCE));
+    assert_eq!(house.used(&key), 100);
+}
+
+#[tokio::test]
+async fn a_record_says_what_happened() {
+    let house = House::new();
+    let key = house.key(1000);
+    let ledger = house.ledger();
+    let mut reservation = house.reserve(&ledger, &key, 100).await.unwrap();
+    reservation.first_byte();
+    let settled = reservation.settle(&Ending {
+        state: BillingState::Incomplete,
+        status: 200,
+        error: Some(ErrorCode::UpstreamError),
+        reported: None,
+        delivered: output(12),
+        model_served: Some("alpha-opus-5".into()),
+    });
+    assert_eq!(settled.source, CountSource::Estimated);
+    assert!(ledger.close(PATIENCE));
+    let record: String = house.sql(
+        "SELECT json_array(model_asked, model_served, format, streamed, status, error, state,
+             output, charged, source, first_byte_ms IS NOT NULL) FROM usage",
+    );
+    assert_eq!(
+        record,
+        "[\"alpha-sonnet-5\",\"alpha-opus-5\",\"chat\",1,200,\"upstream_error\",\
+         \"incomplete\",12,12,\"estimated\",1]"
+    );
+    let stats = ledger_counts(&house);
+    assert_eq!(stats, (1, 12));
+}
+
+/// Requests and tokens in the totals.
+fn ledger_counts(house: &House) -> (i64, i64) {
+    (
+        house.sql("SELECT sum(requests) FROM totals"),
+        house.sql("SELECT sum(charged) FROM totals"),
+    )
+}

@@ -1,0 +1,422 @@
+//! The one thread that writes: it gathers what has come in, commits it together, and
+//! between commits looks after what other processes and time have changed.
+
+use super::{
+    Shared,
+    accounts::Accounts,
+    books::{self, ProcessNumber, Share},
+    recovery,
+};
+use crate::{
+    balance::Piece, clock::Timestamp, directory::Unavailable, entry::Entry, journal::Slot,
+};
+use rusqlite::{Connection, ErrorCode, Transaction, TransactionBehavior};
+use std::{
+    collections::HashSet,
+    sync::{
+        Arc,
+        atomic::Ordering,
+        mpsc::{Receiver, RecvTimeoutError},
+    },
+    time::{Duration, Instant},
+};
+use tollgate_types::KeyId;
+
+/// How long settlements gather before they are committed. They are safe meanwhile: the
+/// settlement file has them.
+const GATHER: Duration = Duration::from_millis(20);
+/// The most that one transaction holds, so that no lock is held for long.
+const MAX_BATCH: usize = 1000;
+/// How often the file is asked what others changed.
+const TICK: Duration = Duration::from_millis(200);
+/// Every so many ticks: dead peers, idle accounts, old records.
+const TICKS_PER_ROUND: u32 = 5;
+/// How long a failed commit waits before it is tried again.
+const RETRY_AFTER: Duration = Duration::from_millis(100);
+/// How often a last commit is tried. What stays is in the settlement file.
+const LAST_TRIES: u32 = 20;
+
+/// What the writer is told.
+pub(super) enum Command {
+    /// A request has ended. Its record is in the slot; a request that was refused before it
+    /// held anything has none.
+    Settle(Option<Slot>, Box<Entry>),
+    /// Somebody needs this key's account, or more of its tokens.
+    Load(KeyId),
+    /// Commit what there is and give everything back. Answered when done.
+    Close(std::sync::mpsc::SyncSender<bool>),
+}
+
+#[derive(Default)]
+struct Batch {
+    settled: Vec<(Option<Slot>, Box<Entry>)>,
+    loads: HashSet<KeyId>,
+    close: Option<std::sync::mpsc::SyncSender<bool>>,
+}
+
+impl Batch {
+    fn add(&mut self, command: Command) {
+        match command {
+            Command::Settle(slot, entry) => self.settled.push((slot, entry)),
+            Command::Load(key) => {
+                self.loads.insert(key);
+            }
+            Command::Close(done) => self.close = Some(done),
+        }
+    }
+
+    fn is_urgent(&self) -> bool {
+        !self.loads.is_empty() || self.close.is_some()
+    }
+
+    fn is_full(&self) -> bool {
+        self.settled.len().saturating_add(self.loads.len()) >= MAX_BATCH
+    }
+}
+
+pub(super) struct Writer {
+    pub(super) shared: Arc<Shared>,
+    pub(super) file: Connection,
+    pub(super) process: ProcessNumber,
+    pub(super) commands: Receiver<Command>,
+    /// What was seen of the file at the last tick.
+    pub(super) seen: Seen,
+    /// What memory has given up and the file does not know yet.
+    pub(super) returns: Vec<Piece>,
+}
+
+#[derive(Default)]
+pub(super) struct Seen {
+    version: Option<i64>,
+    change: i64,
+    ticks: u32,
+    /// Something stands open although the file has not changed: a wish for tokens that
+    /// requests here still hold, a load that failed, a lease of the dead that is free now.
+    look_again: bool,
+}
+
+impl Writer {
+    pub(super) fn run(mut self) {
+        let mut next_tick = Instant::now();
+        while !self.abandoned() {
+            let now = Instant::now();
+            if now >= next_tick {
+                if let Err(fault) = self.tick() {
+                    log::warn!("the ledger file cannot be looked after: {fault}");
+                }
+                next_tick = now.checked_add(TICK).unwrap_or(now);
+            }
+            let wait = next_tick.saturating_duration_since(now);
+            match self.commands.recv_timeout(wait) {
+                Ok(command) => {
+                    let batch = self.gather(command);
+                    if self.abandoned() || self.work_off(batch) {
+                        return;
+                    }
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => {
+                    if !self.abandoned() {
+                        self.close();
+                    }
+                    return;
+                }
+            }
+        }
+    }
+
+    /// A test plays a crash: nothing more is done.
+    fn abandoned(&self) -> bool {
+        self.shared.abandoned.load(Ordering::Acquire)
+    }
+
+    fn gather(&self, first: Command) -> Batch {
+        let mut batch = Batch::default();
+        batch.add(first);
+        let start = Instant::now();
+        while !batch.is_full() {
+            let patience = if batch.is_urgent() {
+                Duration::ZERO
+            } else {
+                GATHER.saturating_sub(start.elapsed())
+            };
+            match self.commands.recv_timeout(patience) {
+                Ok(command) => batch.add(command),
+                Err(_) => break,
+            }
+        }
+        batch
+    }
+
+    /// Commits a batch however long it takes. `true`: that was the end.
+    fn work_off(&mut self, mut batch: Batch) -> bool {
+        let mut tries = 0_u32;
+        let shares = loop {
+            let start = Instant::now();
+            match self.commit(&batch) {
+                Ok(shares) => {
+                    self.shared.stats.committed(start.elapsed());
+                    break shares;
+                }
+                Err(fault) => {
+                    tries = tries.saturating_add(1);
+                    self.report(&fault, &mut batch);
+                    if self.abandoned() || (batch.close.is_some() && tries > LAST_TRIES) {
+                        return true;
+                    }
+                    std::thread::park_timeout(RETRY_AFTER);
+                }
+            }
+        };
+        let settled = batch.settled.into_iter();
+        self.shared
+            .journal
+            .wipe(settled.filter_map(|(slot, _)| slot));
+        self.hand_out(shares);
+        match batch.close {
+            Some(done) => {
+                // Nobody waits any more: no fault.
+                let _ = done.send(self.close());
+                true
+            }
+            None => false,
+        }
+    }
+
+    fn commit(&mut self, batch: &Batch) -> rusqlite::Result<Vec<(KeyId, Option<Share>)>> {
+        let now = self.shared.clock.now();
+        let process = self.process;
+        let transaction = self
+            .file
+            .transaction_with_behavior(TransactionBehavior::Immediate)?;
+        let fenced = books::is_fenced(&transaction, process)?;
+        for (_, entry) in &batch.settled {
+            enter(&transaction, process, entry, now)?;
+        }
+        let mut shares = Vec::new();
+        for key in batch.loads.iter().filter(|_| !fenced) {
+            shares.push((key.clone(), lease(&transaction, process, key, now)?));
+        }
+        transaction.commit()?;
+        if fenced && !self.shared.fenced.swap(true, Ordering::AcqRel) {
+            log::error!(
+                "another process has closed this one in the ledger: it admits nothing more"
+            );
+        }
+        Ok(shares)
+    }
+
+    /// Callers who wait for an account are told; settlements wait on.
+    fn report(&mut self, fault: &rusqlite::Error, batch: &mut Batch) {
+        log::error!("a commit to the ledger failed and is tried again: {fault}");
+        self.shared
+            .stats
+            .failed_commits
+            .fetch_add(1, Ordering::Relaxed);
+        let failed = Err(Unavailable::Store(fault.to_string().into()));
+        for key in batch.loads.drain() {
+            // An account that asks for more must not wait for ever.
+            self.seen.look_again = true;
+            self.shared.accounts.answer(&key, &failed);
+        }
+    }
+
+    fn hand_out(&self, shares: Vec<(KeyId, Option<Share>)>) {
+        let Shared {
+            accounts, clock, ..
+        } = &*self.shared;
+        for (key, share) in shares {
+            let found = share.is_some();
+            if let Some(share) = share {
+                accounts.take_in(&key, share, clock.now());
+            }
+            accounts.answer(&key, &Ok(found));
+        }
+    }
+
+    /// Gives everything back. Where requests still hold something, the settlement file
+    /// stays, and whoever finds it without its owner finishes the work. Whether all is done.
+    fn close(&mut self) -> bool {
+        let in_use = self.shared.journal.in_use();
+        if in_use > 0 {
+            log::warn!("{in_use} requests have not been settled at the end of the process");
+            return false;
+        }
+        let now = self.shared.clock.now();
+        match books::end(&self.file, self.process, now) {
+            Ok(()) => {
+                self.shared.fenced.store(true, Ordering::Release);
+                self.shared.journal.remove();
+                true
+            }
+            Err(fault) => {
+                log::warn!("the ledger's leases could not be given back: {fault}");
+                false
+            }
+        }
+    }
+
+    fn tick(&mut self) -> rusqlite::Result<()> {
+        self.seen.ticks = self.seen.ticks.wrapping_add(1);
+        let version = self
+            .file
+            .pragma_query_value(None, "data_version", |row| row.get(0))?;
+        if self.seen.version != Some(version) || self.seen.look_again {
+            // Should it fail, the version is still the old one, and it is tried again.
+            self.seen.version = None;
+            self.seen.look_again = false;
+            self.look_at_others()?;
+            self.seen.version = Some(version);
+        }
+        if self.seen.ticks.is_multiple_of(TICKS_PER_ROUND) {
+            self.round()?;
+        }
+        self.give_back()
+    }
+
+    /// What others changed: top-ups, shares that they want, shares that they gave.
+    fn look_at_others(&mut self) -> rusqlite::Result<()> {
+        let now = self.shared.clock.now();
+        let process = self.process;
+        let accounts = &self.shared.accounts;
+        let transaction = self
+            .file
+            .transaction_with_behavior(TransactionBehavior::Immediate)?;
+        let (newest, topped_up) = changed_accounts(&transaction, self.seen.change, accounts)?;
+        let asking = accounts.filter(|account| account.is_asking());
+        let waiting = asking.iter().map(|account| account.id.clone());
+        let mut shares = Vec::new();
+        for key in waiting.chain(topped_up).collect::<HashSet<_>>() {
+            let share = lease(&transaction, process, &key, now)?;
+            shares.push((key, share));
+        }
+        let wanted = books::wanted_by_others(&transaction, process)?;
+        transaction.commit()?;
+        self.seen.change = newest;
+        self.hand_out(shares);
+        self.yield_half(&wanted);
+        Ok(())
+    }
+
+    /// Gives other processes half of what nothing here holds. A wish that finds nothing now
+    /// stands until something is let go.
+    fn yield_half(&mut self, wanted: &[KeyId]) {
+        for key in wanted {
+            if let Some(account) = self.shared.accounts.get(key) {
+                let given = account.give_up_half();
+                self.seen.look_again |= given.is_empty();
+                self.returns.extend(given);
+            }
+        }
+    }
+
+    /// What time changes.
+    fn round(&mut self) -> rusqlite::Result<()> {
+        let now = self.shared.clock.now();
+        let idle = self.shared.idle_after();
+        self.returns
+            .extend(self.shared.accounts.evict_idle(idle, now));
+        let shared = Arc::clone(&self.shared);
+        let buried = recovery::bury_dead_peers(&mut self.file, &shared.folder, self.process, now)?;
+        self.seen.look_again |= buried > 0;
+        Ok(())
+    }
+
+    /// Tells the file what memory has given up. What cannot be told now is told later; it is
+    /// spent by nobody meanwhile.
+    fn give_back(&mut self) -> rusqlite::Result<()> {
+        if self.returns.is_empty() {
+            return Ok(());
+        }
+        let transaction = self
+            .file
+            .transaction_with_behavior(TransactionBehavior::Immediate)?;
+        books::give_back(&transaction, self.process, &self.returns)?;
+        transaction.commit()?;
+        self.returns.clear();
+        Ok(())
+    }
+}
+
+/// Enters a record; one that the file refuses is kept aside with the reason, so that it
+/// holds up no other and is not lost. Whether it was new.
+pub(super) fn enter(
+    transaction: &Transaction<'_>,
+    process: ProcessNumber,
+    entry: &Entry,
+    now: Timestamp,
+) -> rusqlite::Result<bool> {
+    transaction.prepare_cached("SAVEPOINT entry")?.execute([])?;
+    let entered = match books::settle(transaction, process, entry) {
+        Ok(entered) => entered,
+        Err(fault) if is_about_the_record(&fault) => {
+            log::error!("{}: the ledger refuses the record: {fault}", entry.request);
+            transaction.execute_batch("ROLLBACK TO entry")?;
+            let record = entry.to_record().unwrap_or_default();
+            books::quarantine(transaction, &record, &fault.to_string(), now)?;
+            false
+        }
+        Err(fault) => return Err(fault),
+    };
+    transaction.prepare_cached("RELEASE entry")?.execute([])?;
+    Ok(entered)
+}
+
+/// Whether trying again would fail again.
+fn is_about_the_record(fault: &rusqlite::Error) -> bool {
+    matches!(
+        fault.sqlite_error_code(),
+        Some(
+            ErrorCode::ConstraintViolation
+                | ErrorCode::TypeMismatch
+                | ErrorCode::TooBig
+                | ErrorCode::ParameterOutOfRange
+        )
+    )
+}
+
+/// Leases what is free, and asks the others where nothing is.
+fn lease(
+    transaction: &Transaction<'_>,
+    process: ProcessNumber,
+    key: &KeyId,
+    now: Timestamp,
+) -> rusqlite::Result<Option<Share>> {
+    let share = books::lease(transaction, process, key, now)?;
+    if let Some(share) = &share {
+        let gained = share.grants.iter().any(|grant| grant.free > 0);
+        books::want(
+            transaction,
+            process,
+            share.key,
+            share.elsewhere > 0 && !gained,
+        )?;
+    }
+    Ok(share)
+}
+
+/// The newest change, and the accounts in memory that changed since `seen`.
+fn changed_accounts(
+    transaction: &Transaction<'_>,
+    seen: i64,
+    accounts: &Accounts,
+) -> rusqlite::Result<(i64, Vec<KeyId>)> {
+    let (oldest, newest): (i64, i64) = transaction.query_row(
+        "SELECT coalesce(min(seq), 0), coalesce(max(seq), 0) FROM changes",
+        [],
+        |row| Ok((row.get(0)?, row.get(1)?)),
+    )?;
+    let missed = oldest > seen.saturating_add(1) || newest < seen;
+    if missed {
+        let all = accounts.filter(|_| true);
+        return Ok((newest, all.iter().map(|a| a.id.clone()).collect()));
+    }
+    let changed = transaction
+        .prepare_cached(
+            "SELECT DISTINCT id FROM changes JOIN keys ON keys.hash = changes.hash WHERE seq > ?1",
+        )?
+        .query_map([seen], |row| row.get::<_, String>(0).map(KeyId::new))?
+        .filter(|key| !matches!(key, Ok(key) if accounts.get(key).is_none()))
+        .collect::<rusqlite::Result<_>>()?;
+    Ok((newest, changed))
+}

@@ -1,0 +1,134 @@
+//! Giving tokens to keys, and what is left of what was given.
+
+use super::{
+    KeySelector, Store,
+    error::{StoreError, storable_time, stored_time},
+};
+use crate::{clock::Timestamp, key};
+use rusqlite::params;
+use serde::Serialize;
+use std::time::Duration;
+use tollgate_types::KeyId;
+
+/// What is given.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GrantTerms {
+    /// The plan that it comes from, by name.
+    pub plan: Option<String>,
+    /// How many tokens.
+    pub tokens: u64,
+    /// How long they are valid from the first use.
+    pub validity: Duration,
+}
+
+/// A grant as people and programs are shown it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct GrantView {
+    /// The public identifier, `grant_…`.
+    pub id: String,
+    /// The plan that it comes from, by name.
+    pub plan: Option<String>,
+    /// How many tokens were given.
+    pub tokens: u64,
+    /// How many of them have been charged.
+    pub used: u64,
+    /// How long they are valid from the first use, in seconds.
+    pub validity_seconds: u64,
+    /// When the grant was made.
+    pub created_at: Timestamp,
+    /// When the first token was charged.
+    pub valid_from: Option<Timestamp>,
+    /// When it is over.
+    pub valid_until: Option<Timestamp>,
+}
+
+impl GrantTerms {
+    const MAX_TOKENS: u64 = 1 << 52;
+    const MAX_VALIDITY: Duration = Duration::from_secs(100 * 366 * 86_400);
+
+    fn check(&self) -> Result<(), StoreError> {
+        let tokens = (1..=Self::MAX_TOKENS).contains(&self.tokens);
+        let validity = (Duration::from_secs(1)..=Self::MAX_VALIDITY).contains(&self.validity);
+        if tokens && validity {
+            Ok(())
+        } else {
+            Err(StoreError::InvalidGrant)
+        }
+    }
+}
+
+impl Store {
+    /// Gives tokens to the key that `selector` names. Running gateways spend them within a
+    /// second.
+    ///
+    /// # Errors
+    /// As [`Store::find_key`]; the terms cannot be meant; or the file cannot be written.
+    pub fn top_up(
+        &self,
+        selector: &KeySelector,
+        terms: &GrantTerms,
+    ) -> Result<GrantView, StoreError> {
+        terms.check()?;
+        let key = self.find_key(selector)?;
+        let mut id = "grant_".to_owned();
+        key::push_random(&mut id, 20)?;
+        let now = self.clock().now();
+        let validity_ms = u64::try_from(terms.validity.as_millis()).unwrap_or(u64::MAX);
+        self.write(|transaction| {
+            transaction.execute(
+                "INSERT INTO grants (id, key, plan, tokens, validity_ms, created_at)
+                 SELECT ?1, number, ?3, ?4, ?5, ?6 FROM keys WHERE id = ?2",
+                params![
+                    id,
+                    key.id().as_str(),
+                    terms.plan,
+                    i64::try_from(terms.tokens).unwrap_or(i64::MAX),
+                    i64::try_from(validity_ms).unwrap_or(i64::MAX),
+                    storable_time(now),
+                ],
+            )
+        })?;
+        Ok(GrantView {
+            id,
+            plan: terms.plan.clone(),
+            tokens: terms.tokens,
+            used: 0,
+            validity_seconds: terms.validity.as_secs(),
+            created_at: now,
+            valid_from: None,
+            valid_until: None,
+        })
+    }
+
+    /// The grants of a key, oldest first, at most a thousand.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn grants(&self, key: &KeyId) -> Result<Vec<GrantView>, StoreError> {
+        self.read(|connection| {
+            connection
+                .prepare_cached(
+                    "SELECT grants.id, grants.plan, tokens, spent, validity_ms,
+                            grants.created_at, first_used_at, grants.expires_at
+                     FROM grants JOIN keys ON keys.number = grants.key
+                     WHERE keys.id = ?1 ORDER BY grants.number LIMIT 1000",
+                )?
+                .query_map([key.as_str()], |row| {
+                    let time = |ms: Option<i64>| ms.and_then(stored_time);
+                    let validity_ms: i64 = row.get(4)?;
+                    let created_at: i64 = row.get(5)?;
+                    Ok(GrantView {
+                        id: row.get(0)?,
+                        plan: row.get(1)?,
+                        tokens: row.get::<_, i64>(2)?.unsigned_abs(),
+                        used: row.get::<_, i64>(3)?.unsigned_abs(),
+                        validity_seconds: validity_ms.unsigned_abs() / 1000,
+                        created_at: stored_time(created_at).unwrap_or_default(),
+                        valid_from: time(row.get(6)?),
+                        valid_until: time(row.get(7)?),
+                    })
+                })?
+                .collect()
+        })
+    }
+}

@@ -1,0 +1,142 @@
+//! Proving that grants, charges and balances add up.
+
+use super::{Store, error::StoreError};
+use rusqlite::Connection;
+use serde::Serialize;
+
+/// What a verification found.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Verification {
+    /// Grants looked at.
+    pub grants: u64,
+    /// Records of requests looked at.
+    pub requests: u64,
+    /// Tokens given.
+    pub granted: u64,
+    /// Tokens charged.
+    pub spent: u64,
+    /// Tokens leased to processes.
+    pub leased: u64,
+    /// What does not add up, in words. Empty: everything does.
+    pub faults: Vec<String>,
+}
+
+/// The most faults that are told one by one.
+const MAX_FAULTS: u32 = 100;
+
+/// What must find nothing: the words, and a query for the ids and amounts that break it.
+const RULES: &[(&str, &str)] = &[
+    (
+        "a grant is spent beyond what was given, or below zero",
+        "SELECT id, spent || ' of ' || tokens FROM grants
+         WHERE spent NOT BETWEEN 0 AND tokens",
+    ),
+    (
+        "a grant's charges do not add up to what is spent of it",
+        "SELECT id, (charged + purged) || ' charged, ' || spent || ' spent' FROM (
+             SELECT id, spent, purged, coalesce(charged, 0) AS charged
+             FROM grants LEFT JOIN (
+                 SELECT grant_number, sum(tokens) AS charged FROM charges GROUP BY grant_number
+             ) ON grant_number = number
+         ) WHERE charged + purged <> spent",
+    ),
+    (
+        "a grant is leased beyond what is left of it",
+        "SELECT id, held || ' leased, ' || (tokens - spent) || ' left'
+         FROM grants JOIN (
+             SELECT grant_number, sum(tokens) AS held FROM leases GROUP BY grant_number
+         ) ON grant_number = number
+         WHERE held > tokens - spent",
+    ),
+    (
+        "a process that has ended holds a lease",
+        "SELECT settlements, leases.tokens || ' tokens'
+         FROM leases JOIN processes ON processes.number = process
+         WHERE ended_at IS NOT NULL AND leases.tokens > 0",
+    ),
+    (
+        "a request's charges do not add up",
+        "SELECT request, charged || ' charged, ' || overdraft || ' overdraft, '
+                || coalesce(paid, 0) || ' paid'
+         FROM usage LEFT JOIN (
+             SELECT usage AS charged_usage, sum(tokens) AS paid FROM charges GROUP BY usage
+         ) ON charged_usage = number
+         WHERE charged <> overdraft + coalesce(paid, 0)",
+    ),
+    (
+        "a grant's time is set without its first use, or the other way round",
+        "SELECT id, coalesce(first_used_at, 0) || ' to ' || coalesce(expires_at, 0) FROM grants
+         WHERE (first_used_at IS NULL) <> (expires_at IS NULL)",
+    ),
+    (
+        "a record could not be entered",
+        "SELECT number, cause FROM quarantine",
+    ),
+];
+
+impl Store {
+    /// Checks the file and everything in it that must add up, in one snapshot. Takes as long
+    /// as reading the whole file; blocks no writer.
+    ///
+    /// # Errors
+    /// The file cannot be read at all.
+    pub fn verify(&self) -> Result<Verification, StoreError> {
+        self.read(|connection| {
+            let snapshot = connection.unchecked_transaction()?;
+            let mut found = totals(&snapshot)?;
+            found.faults.extend(structure(&snapshot)?);
+            for (words, query) in RULES {
+                let sql = format!("{query} LIMIT {MAX_FAULTS}");
+                let mut rows = snapshot.prepare(&sql)?;
+                let faults = rows.query_map([], |row| {
+                    let id: rusqlite::types::Value = row.get(0)?;
+                    let what: String = row.get(1)?;
+                    Ok(format!("{words}: {} ({what})", shown(&id)))
+                })?;
+                for fault in faults {
+                    found.faults.push(fault?);
+                }
+            }
+            Ok(found)
+        })
+    }
+}
+
+fn shown(id: &rusqlite::types::Value) -> String {
+    match id {
+        rusqlite::types::Value::Text(text) => text.clone(),
+        rusqlite::types::Value::Integer(number) => number.to_string(),
+        _ => "?".to_owned(),
+    }
+}
+
+fn totals(file: &Connection) -> rusqlite::Result<Verification> {
+    let count = |sql: &str| file.query_row(sql, [], |row| row.get::<_, i64>(0));
+    Ok(Verification {
+        grants: count("SELECT count(*) FROM grants")?.unsigned_abs(),
+        requests: count("SELECT count(*) FROM usage")?.unsigned_abs(),
+        granted: count("SELECT coalesce(sum(tokens), 0) FROM grants")?.unsigned_abs(),
+        spent: count("SELECT coalesce(sum(spent), 0) FROM grants")?.unsigned_abs(),
+        leased: count("SELECT coalesce(sum(tokens), 0) FROM leases")?.unsigned_abs(),
+        faults: Vec::new(),
+    })
+}
+
+/// What SQLite itself finds: damaged pages, indexes and references.
+fn structure(file: &Connection) -> rusqlite::Result<Vec<String>> {
+    let mut faults = Vec::new();
+    let mut check = file.prepare("PRAGMA integrity_check(100)")?;
+    let lines = check.query_map([], |row| row.get::<_, String>(0))?;
+    for line in lines {
+        let line = line?;
+        if line != "ok" {
+            faults.push(format!("the file is damaged: {line}"));
+        }
+    }
+    let mut references = file.prepare("PRAGMA foreign_key_check")?;
+    let broken = references.query_map([], |row| row.get::<_, String>(0))?;
+    for table in broken.take(100) {
+        faults.push(format!("a reference in {} leads nowhere", table?));
+    }
+    Ok(faults)
+}
