@@ -1,0 +1,200 @@
+//! `kill -9` at random moments: whatever a caller has fully received is in the ledger,
+//! once.
+//!
+//! The program under load is this test binary itself, started as a process of its own.
+//! It prints the id of a request after it has been settled: from then on a caller could
+//! have the whole answer. `TOLLGATE_CRASH_ROUNDS` says how many processes are killed.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::{
+    collections::BTreeSet,
+    io::{BufRead, BufReader, Write},
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    sync::Arc,
+    time::{Duration, Instant},
+};
+use tollgate_ledger::{
+    BillingState, Clock, Ending, GrantTerms, KeyHasher, KeySelector, Ledger, LedgerSettings,
+    NewKey, RequestInfo, Reserve, Store, UpperBound, Weights,
+};
+use tollgate_types::{Format, KeyId, RequestId, Usage};
+
+const FILE: &str = "TOLLGATE_TEST_LEDGER";
+const KEYS: &str = "TOLLGATE_TEST_KEYS";
+const WORKERS: usize = 2;
+const TOKENS_PER_REQUEST: u64 = 7;
+
+fn open(path: &Path) -> Store {
+    let hasher = KeyHasher::new(b"a pepper for tests").unwrap();
+    Store::open(path, hasher, Clock::system()).unwrap()
+}
+
+fn random() -> u64 {
+    let mut bytes = [0; 8];
+    getrandom::fill(&mut bytes).unwrap();
+    u64::from_le_bytes(bytes)
+}
+
+/// Not a test by itself: the process that is killed.
+#[test]
+#[ignore = "run by the other test as a process of its own"]
+fn under_load() {
+    let store = open(&PathBuf::from(std::env::var_os(FILE).unwrap()));
+    let ledger = Ledger::open(&store, LedgerSettings::default()).unwrap();
+    let keys: Vec<KeyId> = std::env::var(KEYS)
+        .unwrap()
+        .split(',')
+        .map(KeyId::new)
+        .collect();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(WORKERS)
+        .enable_all()
+        .build()
+        .unwrap();
+    let keys = Arc::new(keys);
+    let workers = (0..WORKERS).map(|worker| {
+        let (ledger, keys) = (ledger.clone(), Arc::clone(&keys));
+        runtime.spawn(serve(ledger, keys, worker))
+    });
+    for worker in workers.collect::<Vec<_>>() {
+        runtime.block_on(worker).unwrap();
+    }
+}
+
+/// Serves requests until it is killed.
+async fn serve(ledger: Ledger, keys: Arc<Vec<KeyId>>, worker: usize) {
+    let mut stdout = std::io::stdout();
+    for key in keys.iter().cycle().skip(worker) {
+        let request = RequestInfo {
+            id: RequestId::from_parts(random() >> 20, u128::from(random())),
+            model: "alpha-sonnet-5".into(),
+            format: Format::Messages,
+            streamed: true,
+        };
+        let id = request.id;
+        let bound = UpperBound {
+            input: 100,
+            output: 100,
+            useful_output: 1,
+        };
+        match ledger.reserve(key, request, bound, Weights::default()) {
+            Reserve::Held(reservation) => {
+                reservation.settle(&ending());
+                // One write of one line: the pipe takes it whole or not at all.
+                let line = format!("{id}\n");
+                stdout.write_all(line.as_bytes()).unwrap();
+                stdout.flush().unwrap();
+            }
+            Reserve::Wait(account) => account.wait().await.unwrap(),
+            Reserve::Refused(refused) => assert!(refused.to_string().contains("too many")),
+        }
+        tokio::task::yield_now().await;
+    }
+}
+
+fn ending() -> Ending {
+    let usage = Usage {
+        output: TOKENS_PER_REQUEST,
+        ..Usage::default()
+    };
+    Ending {
+        state: BillingState::Completed,
+        status: 200,
+        error: None,
+        reported: Some(usage),
+        delivered: usage,
+        model_served: None,
+    }
+}
+
+/// Starts the process, kills it after `span`, and tells what callers received.
+fn kill_after(path: &Path, keys: &str, span: Duration) -> BTreeSet<String> {
+    let mut process = Command::new(std::env::current_exe().unwrap())
+        .args([
+            "--exact",
+            "under_load",
+            "--ignored",
+            "--nocapture",
+            "--quiet",
+        ])
+        .env(FILE, path)
+        .env(KEYS, keys)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let pipe = process.stdout.take().unwrap();
+    let reader = std::thread::spawn(move || {
+        // The first id starts the clock; the harness may print lines of its own.
+        let mut lines = BufReader::new(pipe).lines().map_while(Result::ok);
+        let first = lines.find(|line| line.starts_with("req_"));
+        (first, lines)
+    });
+    let (first, lines) = reader.join().unwrap();
+    let killer = std::thread::spawn(move || {
+        std::thread::park_timeout(span);
+        process.kill().unwrap();
+        process.wait().unwrap();
+    });
+    let received = first.into_iter().chain(lines);
+    let received = received.filter(|line| line.len() == 30).collect();
+    killer.join().unwrap();
+    received
+}
+
+#[test]
+fn what_callers_received_before_kill_9_is_in_the_ledger_once() {
+    let rounds = std::env::var("TOLLGATE_CRASH_ROUNDS");
+    let rounds: u32 = rounds.map_or(3, |rounds| rounds.parse().unwrap());
+    let folder = tempfile::TempDir::new().unwrap();
+    let path = folder.path().join("ledger.db");
+    let store = open(&path);
+    let keys: Vec<String> = (0..3).map(|_| key(&store)).collect();
+    let mut received = BTreeSet::new();
+    for round in 0..rounds {
+        let span = Duration::from_millis(20 + random() % 300);
+        let start = Instant::now();
+        let new = kill_after(&path, &keys.join(","), span);
+        let rate = new.len() as f64 / span.as_secs_f64();
+        eprintln!(
+            "round {round}: {} in {span:?}, {rate:.0}/s, {:?}",
+            new.len(),
+            start.elapsed()
+        );
+        received.extend(new);
+        check(&path, &store, &received, (round as usize + 1) * WORKERS);
+    }
+}
+
+fn key(store: &Store) -> String {
+    let made = store.create_key(&NewKey::named("ci")).unwrap();
+    let terms = GrantTerms {
+        plan: None,
+        tokens: 1 << 40,
+        validity: Duration::from_secs(86_400),
+    };
+    let selector = KeySelector::Id(made.record.id().clone());
+    store.top_up(&selector, &terms).unwrap();
+    made.record.id().to_string()
+}
+
+/// Recovers, and compares what is there with what must be: all that was received, and at
+/// most what was in flight beyond it.
+fn check(path: &Path, store: &Store, received: &BTreeSet<String>, in_flight: usize) {
+    let ledger = Ledger::open(store, LedgerSettings::default()).unwrap();
+    assert!(ledger.close(Duration::from_secs(20)));
+    let found = store.verify().unwrap();
+    assert_eq!(found.faults, [""; 0]);
+    assert_eq!(found.spent, found.requests * TOKENS_PER_REQUEST);
+    assert_eq!(found.leased, 0);
+
+    let file = rusqlite::Connection::open(path).unwrap();
+    let mut ids = file.prepare("SELECT request FROM usage").unwrap();
+    let ids = ids.query_map([], |row| row.get(0)).unwrap();
+    let recorded: BTreeSet<String> = ids.map(Result::unwrap).collect();
+    let lost: Vec<_> = received.difference(&recorded).collect();
+    assert!(lost.is_empty(), "{} lost: {lost:?}", lost.len());
+    let beyond = recorded.difference(received).count();
+    assert!(beyond <= in_flight, "{beyond} beyond what was received");
+}
