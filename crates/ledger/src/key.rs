@@ -200,7 +200,7 @@ impl KeyHasher {
         self.tag(b"tollgate:", b"pepper")
     }
 
-    fn tag(&self, domain: &[u8], data: &[u8]) -> KeyHash {
+    pub(crate) fn tag(&self, domain: &[u8], data: &[u8]) -> KeyHash {
         let mut mac = self.0.clone();
         mac.update(domain);
         mac.update(data);

@@ -11,6 +11,7 @@ mod charge;
 mod clock;
 mod directory;
 mod entry;
+mod history;
 mod journal;
 mod key;
 mod ledger;
@@ -24,6 +25,10 @@ pub use clock::{Clock, Timestamp};
 pub use directory::{
     DirectoryHealth, DirectorySettings, KeyDirectory, Lookup, LookupFailure, PendingLookup,
     Refusal, Unavailable,
+};
+pub use history::{
+    History, HistoryError, HistoryPage, HistoryQuery, InvalidCursor, ModelTotal, UsageRecord,
+    UsageSummary,
 };
 pub use key::{ApiKey, KeyHash, KeyHasher, MalformedKey, PepperError};
 pub use ledger::{

@@ -1,0 +1,428 @@
+//! What a key has used: its records, page by page, and its totals.
+//!
+//! Every query is bounded in rows read and rows given, whatever the filters; a page may
+//! therefore be short and still say that there is more. Calls block on the disk: from
+//! a request they belong on a blocking thread (`tokio::task::spawn_blocking`).
+
+mod cursor;
+
+pub use cursor::InvalidCursor;
+
+use crate::{
+    charge::BillingState,
+    clock::Timestamp,
+    key::KeyHasher,
+    store::{Store, StoreError, open_reader, storable_time, stored_time},
+};
+use cursor::Place;
+use parking_lot::Mutex;
+use rusqlite::{Connection, Row, ToSql};
+use serde::Serialize;
+use std::path::PathBuf;
+use tollgate_types::{KeyId, Usage};
+
+/// The most records that one page looks at: what a page costs is bounded even when the
+/// filters let almost nothing through.
+const MAX_EXAMINED: usize = 5000;
+
+/// Which records.
+#[derive(Clone, Debug, Default)]
+pub struct HistoryQuery {
+    /// How many at most: 1 to [`HistoryQuery::MAX_LIMIT`], else the nearest of them; 0 is
+    /// [`HistoryQuery::DEFAULT_LIMIT`].
+    pub limit: u32,
+    /// Records older than the one of this cursor.
+    pub after: Option<String>,
+    /// Records newer than the one of this cursor.
+    pub before: Option<String>,
+    /// Of this served model.
+    pub model: Option<String>,
+    /// That ended so.
+    pub state: Option<BillingState>,
+    /// Settled at this time or later.
+    pub from: Option<Timestamp>,
+    /// Settled before this time.
+    pub to: Option<Timestamp>,
+}
+
+impl HistoryQuery {
+    /// The longest page.
+    pub const MAX_LIMIT: u32 = 500;
+    /// The length of a page where none is asked for.
+    pub const DEFAULT_LIMIT: u32 = 50;
+}
+
+/// One request on record, as its caller sees it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct UsageRecord {
+    /// The request id.
+    pub id: String,
+    /// When it was settled.
+    pub time: Timestamp,
+    /// The model asked for.
+    pub model_asked: String,
+    /// The model that served.
+    pub model_served: String,
+    /// The caller's wire format.
+    pub format: String,
+    /// Whether the answer was streamed.
+    pub streamed: bool,
+    /// The HTTP status; 0 where none was sent.
+    pub status: u16,
+    /// The error code, where there was an error.
+    pub error: Option<String>,
+    /// How it ended.
+    pub state: String,
+    /// The tokens by kind.
+    pub usage: Usage,
+    /// Tokens charged.
+    pub charged: u64,
+    /// Those of the charged tokens that nothing was left for.
+    pub overdraft: u64,
+    /// Where the count comes from: `reported` or `estimated`.
+    pub source: String,
+    /// Milliseconds to the first byte.
+    pub first_byte_ms: Option<u32>,
+    /// Milliseconds to the end.
+    pub duration_ms: u32,
+}
+
+/// A page of records, newest first.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct HistoryPage {
+    /// The records.
+    pub data: Vec<UsageRecord>,
+    /// Whether there are more in the direction asked for.
+    pub has_more: bool,
+    /// For `before`: what is newer than this page.
+    pub first_cursor: Option<String>,
+    /// For `after`: what is older than this page.
+    pub last_cursor: Option<String>,
+}
+
+/// What a key has and has used. Tokens are those of grants that are valid now.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct UsageSummary {
+    /// Since when the grant that is being spent is valid.
+    pub valid_from: Option<Timestamp>,
+    /// Until when the last grant that has begun is valid.
+    pub valid_until: Option<Timestamp>,
+    /// Tokens given.
+    pub granted: u64,
+    /// Tokens charged.
+    pub used: u64,
+    /// What was used by model, over all time, purged records included.
+    pub models: Vec<ModelTotal>,
+}
+
+/// What was used of one model.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct ModelTotal {
+    /// The served model.
+    pub model: String,
+    /// Requests.
+    pub requests: u64,
+    /// Uncached input tokens.
+    pub input: u64,
+    /// Input tokens read from a cache.
+    pub cache_read: u64,
+    /// Input tokens written to a cache.
+    pub cache_write: u64,
+    /// Output tokens.
+    pub output: u64,
+    /// Tokens charged.
+    pub charged: u64,
+}
+
+/// A history that cannot be given.
+#[derive(Debug, thiserror::Error)]
+pub enum HistoryError {
+    /// A cursor that is not one: the caller's fault.
+    #[error(transparent)]
+    Cursor(#[from] InvalidCursor),
+    /// `after` and `before` together: the caller's fault.
+    #[error("give after or before, not both")]
+    BothCursors,
+    /// The file cannot be read.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// Reads histories from a ledger file, over connections of its own.
+pub struct History {
+    path: PathBuf,
+    hasher: KeyHasher,
+    idle: Mutex<Vec<Connection>>,
+}
+
+/// Connections that are kept open.
+const KEPT_CONNECTIONS: usize = 4;
+
+impl History {
+    /// Over the file of `store`.
+    pub fn new(store: &Store) -> Self {
+        Self {
+            path: store.path().to_owned(),
+            hasher: store.hasher().clone(),
+            idle: Mutex::default(),
+        }
+    }
+
+    /// A page of the records of `key`.
+    ///
+    /// # Errors
+    /// A cursor is wrong, or the file cannot be read.
+    pub fn page(&self, key: &KeyId, query: &HistoryQuery) -> Result<HistoryPage, HistoryError> {
+        let place = |cursor: &Option<String>| {
+            let cursor = cursor.as_deref();
+            cursor
+                .map(|text| Place::from_cursor(text, key, &self.hasher))
+                .transpose()
+        };
+        let direction = match (place(&query.after)?, place(&query.before)?) {
+            (Some(_), Some(_)) => return Err(HistoryError::BothCursors),
+            (after, None) => Direction::Older(after),
+            (None, Some(before)) => Direction::Newer(before),
+        };
+        let limit = match query.limit {
+            0 => HistoryQuery::DEFAULT_LIMIT,
+            limit => limit.min(HistoryQuery::MAX_LIMIT),
+        };
+        let limit = usize::try_from(limit).unwrap_or(1);
+        let found = self.with(|file| find(file, key, query, direction, limit))?;
+        Ok(self.to_page(key, found, direction))
+    }
+
+    fn to_page(&self, key: &KeyId, found: Found, direction: Direction) -> HistoryPage {
+        let cursor = |place: Option<Place>| place.map(|p| p.to_cursor(key, &self.hasher));
+        let Found {
+            mut records,
+            first,
+            last,
+            has_more,
+        } = found;
+        let (first, last) = match direction {
+            Direction::Older(_) => (first, last),
+            Direction::Newer(_) => {
+                records.reverse();
+                (last, first)
+            }
+        };
+        HistoryPage {
+            data: records,
+            has_more,
+            first_cursor: cursor(first),
+            last_cursor: cursor(last),
+        }
+    }
+
+    /// What `key` has and has used, at `now`.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn summary(&self, key: &KeyId, now: Timestamp) -> Result<UsageSummary, StoreError> {
+        self.with(|file| {
+            let mut summary = read_grants(file, key, now)?;
+            summary.models = read_totals(file, key)?;
+            Ok(summary)
+        })
+    }
+
+    fn with<T>(
+        &self,
+        read: impl FnOnce(&Connection) -> rusqlite::Result<T>,
+    ) -> Result<T, StoreError> {
+        let kept = self.idle.lock().pop();
+        let file = match kept {
+            Some(file) => file,
+            None => open_reader(&self.path)?,
+        };
+        let result = read(&file).map_err(|fault| StoreError::from_sqlite(&fault, &self.path))?;
+        let mut idle = self.idle.lock();
+        if idle.len() < KEPT_CONNECTIONS {
+            idle.push(file);
+        }
+        Ok(result)
+    }
+}
+
+impl std::fmt::Debug for History {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("History")
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Direction {
+    /// From the newest on, or from behind this place.
+    Older(Option<Place>),
+    /// From before this place on, backwards.
+    Newer(Place),
+}
+
+/// Records in the direction of the search.
+struct Found {
+    records: Vec<UsageRecord>,
+    /// The places of the first and the last record that was looked at.
+    first: Option<Place>,
+    last: Option<Place>,
+    has_more: bool,
+}
+
+/// The statement for a query, and the numbers that it takes. The text consists of
+/// constants alone. The index is named: left to itself, SQLite may prefer one that reads
+/// every record of a busy key.
+fn statement(query: &HistoryQuery, direction: Direction) -> (String, [i64; 3]) {
+    let (index, filter) = match (&query.model, query.state) {
+        // With both, one goes by the index and the other is checked row by row in `find`,
+        // where the rows are counted.
+        (Some(_), _) => ("usage_by_model", "AND model_served = ?5"),
+        (None, Some(_)) => ("usage_by_state", "AND state = ?5"),
+        (None, None) => ("usage_by_time", "AND ?5 IS NULL"),
+    };
+    let from = query.from.map_or(0, storable_time);
+    let to = query.to.map_or(i64::MAX, storable_time);
+    let border = |at| Place {
+        at,
+        number: i64::MIN,
+    };
+    // One bound on each side, so that the index is entered where the page begins.
+    let (bounds, order, place, end) = match direction {
+        Direction::Older(place) => {
+            let place = place.map_or(border(to), |place| place.min(border(to)));
+            ("(at, number) < (?2, ?3) AND at >= ?4", "DESC", place, from)
+        }
+        Direction::Newer(place) => {
+            let place = place.max(border(from));
+            ("(at, number) > (?2, ?3) AND at < ?4", "ASC", place, to)
+        }
+    };
+    let sql = format!(
+        "SELECT number, request, at, model_asked, model_served, format, streamed, status, error,
+                state, input, cache_read, cache_write, output, reasoning, charged, overdraft,
+                source, first_byte_ms, duration_ms
+         FROM usage INDEXED BY {index}
+         WHERE key = (SELECT number FROM keys WHERE id = ?1) {filter} AND {bounds}
+         ORDER BY at {order}, number {order}"
+    );
+    (sql, [place.at, place.number, end])
+}
+
+fn find(
+    file: &Connection,
+    key: &KeyId,
+    query: &HistoryQuery,
+    direction: Direction,
+    limit: usize,
+) -> rusqlite::Result<Found> {
+    let (sql, numbers) = statement(query, direction);
+    let state = query.state.map(BillingState::as_str);
+    let filter = query.model.as_deref().or(state);
+    let id = key.as_str();
+    let mut values: Vec<&dyn ToSql> = vec![&id];
+    values.extend(numbers.iter().map(|number| number as &dyn ToSql));
+    values.push(&filter);
+
+    let mut statement = file.prepare_cached(&sql)?;
+    let mut rows = statement.query(values.as_slice())?;
+    let mut found = Found {
+        records: Vec::new(),
+        first: None,
+        last: None,
+        has_more: false,
+    };
+    let mut examined = 0_usize;
+    while let Some(row) = rows.next()? {
+        if found.records.len() == limit || examined == MAX_EXAMINED {
+            found.has_more = true;
+            break;
+        }
+        examined = examined.saturating_add(1);
+        let place = Place {
+            at: row.get(2)?,
+            number: row.get(0)?,
+        };
+        found.first.get_or_insert(place);
+        found.last = Some(place);
+        let record = read_record(row)?;
+        if state.is_none_or(|state| record.state == state) {
+            found.records.push(record);
+        }
+    }
+    Ok(found)
+}
+
+fn read_record(row: &Row<'_>) -> rusqlite::Result<UsageRecord> {
+    let at: i64 = row.get(2)?;
+    Ok(UsageRecord {
+        id: row.get(1)?,
+        time: stored_time(at).unwrap_or_default(),
+        model_asked: row.get(3)?,
+        model_served: row.get(4)?,
+        format: row.get(5)?,
+        streamed: row.get(6)?,
+        status: row.get(7)?,
+        error: row.get(8)?,
+        state: row.get(9)?,
+        usage: Usage {
+            input: unsigned(row, 10)?,
+            cache_read: unsigned(row, 11)?,
+            cache_write: unsigned(row, 12)?,
+            output: unsigned(row, 13)?,
+            reasoning: unsigned(row, 14)?,
+        },
+        charged: unsigned(row, 15)?,
+        overdraft: unsigned(row, 16)?,
+        source: row.get(17)?,
+        first_byte_ms: row.get(18)?,
+        duration_ms: row.get(19)?,
+    })
+}
+
+fn unsigned(row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {
+    let stored: i64 = row.get(column)?;
+    Ok(u64::try_from(stored).unwrap_or(0))
+}
+
+fn read_grants(file: &Connection, key: &KeyId, now: Timestamp) -> rusqlite::Result<UsageSummary> {
+    file.prepare_cached(
+        "SELECT min(first_used_at), max(expires_at), coalesce(sum(tokens), 0),
+                coalesce(sum(spent), 0)
+         FROM grants
+         WHERE key = (SELECT number FROM keys WHERE id = ?1)
+             AND coalesce(expires_at > ?2, TRUE)",
+    )?
+    .query_row(rusqlite::params![key.as_str(), storable_time(now)], |row| {
+        let time = |ms: Option<i64>| ms.and_then(stored_time);
+        Ok(UsageSummary {
+            valid_from: time(row.get(0)?),
+            valid_until: time(row.get(1)?),
+            granted: unsigned(row, 2)?,
+            used: unsigned(row, 3)?,
+            models: Vec::new(),
+        })
+    })
+}
+
+fn read_totals(file: &Connection, key: &KeyId) -> rusqlite::Result<Vec<ModelTotal>> {
+    file.prepare_cached(
+        "SELECT model, requests, input, cache_read, cache_write, output, charged
+         FROM totals WHERE key = (SELECT number FROM keys WHERE id = ?1)
+         ORDER BY model LIMIT 1000",
+    )?
+    .query_map([key.as_str()], |row| {
+        Ok(ModelTotal {
+            model: row.get(0)?,
+            requests: unsigned(row, 1)?,
+            input: unsigned(row, 2)?,
+            cache_read: unsigned(row, 3)?,
+            cache_write: unsigned(row, 4)?,
+            output: unsigned(row, 5)?,
+            charged: unsigned(row, 6)?,
+        })
+    })?
+    .collect()
+}
+
+#[cfg(test)]
+mod tests;
