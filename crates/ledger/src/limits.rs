@@ -11,6 +11,7 @@ use crate::clock::{Clock, Timestamp};
 use bucket::Bucket;
 use parking_lot::Mutex;
 use quick_cache::{UnitWeighter, sync::Cache};
+use serde::Serialize;
 use std::{
     num::NonZeroU32,
     sync::{
@@ -22,7 +23,7 @@ use std::{
 use tollgate_types::KeyId;
 
 /// The limits of a key; `None` where there is none.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Limits {
     /// Requests a minute.
     pub requests: Option<NonZeroU32>,
@@ -32,6 +33,19 @@ pub struct Limits {
     pub output_tokens: Option<NonZeroU32>,
     /// Requests at once.
     pub concurrent: Option<NonZeroU32>,
+}
+
+impl Limits {
+    /// These, and the others where one of these is not set.
+    #[must_use]
+    pub fn or(self, others: &Self) -> Self {
+        Self {
+            requests: self.requests.or(others.requests),
+            input_tokens: self.input_tokens.or(others.input_tokens),
+            output_tokens: self.output_tokens.or(others.output_tokens),
+            concurrent: self.concurrent.or(others.concurrent),
+        }
+    }
 }
 
 /// Which limit.

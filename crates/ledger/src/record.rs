@@ -1,6 +1,6 @@
 //! What is known about a key, and the rules for what may be written into it.
 
-use crate::clock::Timestamp;
+use crate::{clock::Timestamp, limits::Limits};
 use serde::Serialize;
 use std::{fmt, sync::Arc};
 use tollgate_types::{Allowance, Identity, KeyId};
@@ -12,6 +12,8 @@ pub struct KeyRecord {
     pub identity: Arc<Identity>,
     /// The beginning of the key, for people to tell keys apart; not unique.
     pub prefix: Box<str>,
+    /// Limits of its own; where one is `None`, its plan's holds.
+    pub limits: Limits,
     /// When it was made.
     pub created_at: Timestamp,
     /// When it stops working.
@@ -91,6 +93,8 @@ pub struct NewKey {
     pub groups: Allowance,
     /// The endpoints it may use, by path as in the table of endpoints.
     pub endpoints: Allowance,
+    /// Limits of its own; where one is `None`, its plan's holds.
+    pub limits: Limits,
     /// When it stops working. A time that has passed is refused.
     pub expires_at: Option<Timestamp>,
 }
@@ -144,6 +148,7 @@ impl NewKey {
             plan: None,
             groups: Allowance::All,
             endpoints: Allowance::All,
+            limits: Limits::default(),
             expires_at: None,
         }
     }

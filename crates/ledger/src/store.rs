@@ -8,6 +8,7 @@
 //! What the request path sees of it is in `directory`; the schema and its
 //! versions are in `schema`.
 
+mod backup;
 mod error;
 mod grants;
 mod keys;

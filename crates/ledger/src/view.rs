@@ -2,6 +2,7 @@
 
 use crate::{
     clock::Timestamp,
+    limits::Limits,
     record::{KeyRecord, KeyState},
 };
 use serde::{Serialize, Serializer};
@@ -27,6 +28,8 @@ pub struct KeyView<'a> {
     /// The endpoints it may use.
     #[serde(serialize_with = "all_or_names")]
     pub endpoints: &'a Allowance,
+    /// Limits of its own; where one is null, its plan's holds.
+    pub limits: &'a Limits,
     /// When it was made.
     pub created_at: Timestamp,
     /// When it stops working.
@@ -47,6 +50,7 @@ impl<'a> KeyView<'a> {
             plan: identity.plan.as_deref(),
             groups: &identity.groups,
             endpoints: &identity.endpoints,
+            limits: &record.limits,
             created_at: record.created_at,
             expires_at: record.expires_at,
             revoked_at: record.revoked_at,
@@ -127,6 +131,10 @@ mod tests {
                 endpoints: Allowance::All,
             }),
             prefix: "sk-AbCdEfGh".into(),
+            limits: Limits {
+                requests: std::num::NonZeroU32::new(60),
+                ..Limits::default()
+            },
             created_at: Timestamp::from_unix_ms(1_790_000_000_000),
             expires_at: None,
             revoked_at: Some(Timestamp::from_unix_ms(1_790_000_001_000)),
@@ -161,6 +169,8 @@ mod tests {
             "{\"id\":\"key_0123456789abcdefghij\",\"prefix\":\"sk-AbCdEfGh\",\
              \"name\":\"Zoë's laptop\",\"state\":\"revoked\",\"plan\":\"pro\",\
              \"groups\":[\"opus\",\"sonnet\"],\"endpoints\":\"all\",\
+             \"limits\":{\"requests\":60,\"input_tokens\":null,\"output_tokens\":null,\
+             \"concurrent\":null},\
              \"created_at\":\"2026-09-21T14:13:20Z\",\"expires_at\":null,\
              \"revoked_at\":\"2026-09-21T14:13:21Z\"}"
         );

@@ -7,15 +7,17 @@ use super::{
 use crate::{
     clock::Timestamp,
     key::{self, ApiKey, KeyHash},
+    limits::Limits,
     record::{KeyRecord, NewKey, allowance},
 };
 use rusqlite::{Row, ToSql, params};
-use std::sync::Arc;
+use std::{num::NonZeroU32, sync::Arc, time::Duration};
 use tollgate_types::{Allowance, Identity, KeyId};
 
 /// The columns that [`read_key`] reads, in its order.
 const COLUMNS: &str = "id, prefix, name, plan, model_groups, endpoints, \
-     created_at, expires_at, revoked_at";
+     created_at, expires_at, revoked_at, requests_per_minute, input_tokens_per_minute, \
+     output_tokens_per_minute, concurrent_requests";
 
 const ID_MARK: &str = "key_";
 /// 20 base62 characters, 119 bits: no two ids are ever alike, and none can be guessed.
@@ -102,6 +104,7 @@ impl Store {
         let record = KeyRecord {
             identity: Arc::new(identity),
             prefix: key.prefix().into(),
+            limits: new.limits,
             created_at: now,
             expires_at: new.expires_at,
             revoked_at: None,
@@ -111,7 +114,8 @@ impl Store {
     }
 
     fn insert(&self, record: &KeyRecord, hash: &KeyHash) -> Result<(), StoreError> {
-        let sql = format!("INSERT INTO keys ({COLUMNS}, hash) VALUES (?,?,?,?,?,?,?,?,?,?)");
+        let sql =
+            format!("INSERT INTO keys ({COLUMNS}, hash) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?)");
         let identity = &record.identity;
         self.write(|transaction| {
             transaction.execute(
@@ -126,6 +130,10 @@ impl Store {
                     storable_time(record.created_at),
                     record.expires_at.map(storable_time),
                     record.revoked_at.map(storable_time),
+                    record.limits.requests,
+                    record.limits.input_tokens,
+                    record.limits.output_tokens,
+                    record.limits.concurrent,
                     hash.as_bytes(),
                 ],
             )
@@ -221,6 +229,67 @@ impl Store {
     }
 }
 
+impl Store {
+    /// Gives the key limits of its own; those that are `None` are its plan's again.
+    ///
+    /// # Errors
+    /// As [`Store::find_key`]; or the file cannot be written.
+    pub fn set_limits(
+        &self,
+        selector: &KeySelector,
+        limits: &Limits,
+    ) -> Result<KeyRecord, StoreError> {
+        let id = self.find_key(selector)?.id().clone();
+        self.write(|transaction| {
+            transaction.execute(
+                "UPDATE keys SET requests_per_minute = ?2, input_tokens_per_minute = ?3,
+                     output_tokens_per_minute = ?4, concurrent_requests = ?5
+                 WHERE id = ?1",
+                params![
+                    id.as_str(),
+                    limits.requests,
+                    limits.input_tokens,
+                    limits.output_tokens,
+                    limits.concurrent,
+                ],
+            )
+        })?;
+        self.find_key(&KeySelector::Id(id))
+    }
+
+    /// Lets the key and its grants live longer by `span`, those that are over included: what
+    /// is left of them can be spent again.
+    ///
+    /// # Errors
+    /// As [`Store::find_key`]; or the file cannot be written.
+    pub fn extend_key(
+        &self,
+        selector: &KeySelector,
+        span: Duration,
+    ) -> Result<KeyRecord, StoreError> {
+        let id = self.find_key(selector)?.id().clone();
+        let latest = storable_time(Timestamp::MAX);
+        let more = i64::try_from(span.as_millis())
+            .unwrap_or(i64::MAX)
+            .min(latest);
+        self.write(|transaction| {
+            transaction.execute(
+                "UPDATE keys SET expires_at = min(expires_at + ?2, ?3)
+                 WHERE id = ?1 AND expires_at IS NOT NULL",
+                params![id.as_str(), more, latest],
+            )?;
+            transaction.execute(
+                "UPDATE grants SET
+                     validity_ms = min(validity_ms + ?2, ?3),
+                     expires_at = min(expires_at + ?2, ?3)
+                 WHERE key = (SELECT number FROM keys WHERE id = ?1)",
+                params![id.as_str(), more, latest],
+            )
+        })?;
+        self.find_key(&KeySelector::Id(id))
+    }
+}
+
 /// Reads [`COLUMNS`] from column `first` on. The inner error is a row that SQLite
 /// gave and that makes no sense.
 pub(crate) fn read_key(
@@ -237,6 +306,18 @@ pub(crate) fn read_key(
     let created_at: i64 = row.get(at(6))?;
     let expires_at: Option<i64> = row.get(at(7))?;
     let revoked_at: Option<i64> = row.get(at(8))?;
+    // A number that no limit can have lets next to nothing through rather than everything.
+    let limit = |offset| -> rusqlite::Result<Option<NonZeroU32>> {
+        let stored: Option<i64> = row.get(at(offset))?;
+        Ok(stored
+            .map(|n| NonZeroU32::new(u32::try_from(n).unwrap_or(0)).unwrap_or(NonZeroU32::MIN)))
+    };
+    let limits = Limits {
+        requests: limit(9)?,
+        input_tokens: limit(10)?,
+        output_tokens: limit(11)?,
+        concurrent: limit(12)?,
+    };
 
     let bad = |what| StoreError::BadRecord {
         id: id.clone(),
@@ -253,6 +334,7 @@ pub(crate) fn read_key(
         Ok(KeyRecord {
             identity: Arc::new(identity),
             prefix,
+            limits,
             created_at: stored_time(created_at).ok_or_else(|| bad("its creation time"))?,
             expires_at: optional_time(expires_at).ok_or_else(|| bad("its expiry"))?,
             revoked_at: optional_time(revoked_at).ok_or_else(|| bad("its revocation time"))?,

@@ -6,7 +6,12 @@ use super::{
     schema,
 };
 use rusqlite::{Connection, OpenFlags};
-use std::{path::Path, time::Duration};
+use std::{
+    fs::{File, OpenOptions},
+    io::ErrorKind,
+    path::Path,
+    time::Duration,
+};
 
 /// How long a writer waits for another process's write lock.
 pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
@@ -40,7 +45,7 @@ pub(crate) fn open_reader(path: &Path) -> Result<Connection, StoreError> {
 }
 
 /// A reader too has to write the WAL's index, so every connection opens for writing.
-fn connect(path: &Path, patience: Duration) -> rusqlite::Result<Connection> {
+pub(super) fn connect(path: &Path, patience: Duration) -> rusqlite::Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(path, flags)?;
     connection.busy_timeout(patience)?;
@@ -50,22 +55,28 @@ fn connect(path: &Path, patience: Duration) -> rusqlite::Result<Connection> {
 
 /// Makes the file where there is none. Its WAL inherits the permissions.
 fn create_private(path: &Path) -> Result<(), StoreError> {
-    let mut options = std::fs::OpenOptions::new();
-    options.append(true).create(true);
+    private(path, OpenOptions::new().append(true).create(true)).map(|_| ())
+}
+
+/// Makes a file that must not be there yet.
+pub(super) fn create_new_private(path: &Path) -> Result<File, StoreError> {
+    private(path, OpenOptions::new().write(true).create_new(true))
+}
+
+/// Opens a file that, if it is made, is its owner's alone.
+fn private(path: &Path, options: &mut OpenOptions) -> Result<File, StoreError> {
     #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    let fault = match options.open(path) {
-        Ok(_) => return Ok(()),
-        Err(fault) => fault,
-    };
-    let path = path.to_owned();
-    Err(match fault.kind() {
-        std::io::ErrorKind::PermissionDenied | std::io::ErrorKind::ReadOnlyFilesystem => {
-            StoreError::ReadOnly { path }
+    std::os::unix::fs::OpenOptionsExt::mode(options, 0o600);
+    options.open(path).map_err(|fault| {
+        let path = path.to_owned();
+        match fault.kind() {
+            ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => {
+                StoreError::ReadOnly { path }
+            }
+            _ => StoreError::CannotOpen {
+                path,
+                cause: fault.to_string(),
+            },
         }
-        _ => StoreError::CannotOpen {
-            path,
-            cause: fault.to_string(),
-        },
     })
 }

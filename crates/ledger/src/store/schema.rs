@@ -15,6 +15,7 @@ const APPLICATION_ID: i64 = 0x544F_4C4C;
 const STEPS: &[&str] = &[
     include_str!("schema/0001_keys.sql"),
     include_str!("schema/0002_ledger.sql"),
+    include_str!("schema/0003_limits_and_owned.sql"),
 ];
 
 /// The newest format of this program.

@@ -117,11 +117,15 @@ CREATE TABLE quarantine (
     cause  TEXT    NOT NULL
 ) STRICT;
 
--- Top-ups and hand edits of grants are news for running gateways; spending is not.
+-- Top-ups, extensions and the beginning of a grant are news for running gateways;
+-- spending is not.
 CREATE TRIGGER grant_added AFTER INSERT ON grants BEGIN
     INSERT INTO changes (hash) SELECT hash FROM keys WHERE number = NEW.key;
 END;
 
-CREATE TRIGGER grant_changed AFTER UPDATE OF tokens, validity_ms, key ON grants BEGIN
+CREATE TRIGGER grant_changed AFTER UPDATE ON grants
+WHEN NEW.tokens <> OLD.tokens OR NEW.validity_ms <> OLD.validity_ms
+    OR NEW.expires_at IS NOT OLD.expires_at
+BEGIN
     INSERT INTO changes (hash) SELECT hash FROM keys WHERE number = NEW.key;
 END;
