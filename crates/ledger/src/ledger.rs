@@ -7,6 +7,7 @@
 
 mod accounts;
 mod books;
+mod purge;
 mod recovery;
 mod reservation;
 mod stats;
@@ -23,6 +24,7 @@ use crate::{
     directory::{Unavailable, spawn},
     journal::Journal,
     key,
+    ownership::Stored,
     store::{Store, StoreError, open_writer},
 };
 use accounts::{Accounts, Held};
@@ -31,7 +33,7 @@ use std::{
     path::PathBuf,
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
         mpsc::{Sender, channel, sync_channel},
     },
     time::Duration,
@@ -53,6 +55,12 @@ pub struct LedgerSettings {
     pub idle_accounts: usize,
     /// How long an account stays in memory unused.
     pub idle_after: Duration,
+    /// How long records of requests are kept, an hour at least; `None`: for ever.
+    pub keep_history: Option<Duration>,
+    /// How long it is remembered whose a stored thing is.
+    pub keep_owned: Duration,
+    /// Of how many stored things it is remembered.
+    pub most_owned: u64,
 }
 
 impl Default for LedgerSettings {
@@ -63,6 +71,9 @@ impl Default for LedgerSettings {
             load_timeout: Duration::from_secs(2),
             idle_accounts: 50_000,
             idle_after: Duration::from_secs(600),
+            keep_history: Some(Duration::from_secs(90 * 86_400)),
+            keep_owned: Duration::from_secs(35 * 86_400),
+            most_owned: 1_000_000,
         }
     }
 }
@@ -126,6 +137,8 @@ struct Shared {
     accounts: Accounts,
     journal: Arc<Journal>,
     stats: Stats,
+    /// Stored things on their way into the file.
+    unwritten: AtomicUsize,
     /// This process admits nothing more.
     fenced: AtomicBool,
     /// A test plays a crash.
@@ -172,6 +185,7 @@ impl Ledger {
             accounts: Accounts::new(settings.waiting_callers),
             journal,
             stats: Stats::default(),
+            unwritten: AtomicUsize::new(0),
             fenced: AtomicBool::new(false),
             abandoned: AtomicBool::new(false),
             clock,
@@ -250,6 +264,19 @@ impl Ledger {
                 })
             }
             Err(unavailable) => Reserve::Refused(unavailable.into()),
+        }
+    }
+
+    /// Has it written down whose a stored thing is. Under a flood the newest are left out
+    /// rather than piled up: they are known to this process all the same.
+    pub(crate) fn remember(&self, stored: Arc<Stored>) {
+        const MOST: usize = 50_000;
+        let unwritten = &self.0.shared.unwritten;
+        if unwritten.fetch_add(1, Ordering::Relaxed) < MOST {
+            self.0.tell(Command::Remember(stored));
+        } else {
+            unwritten.fetch_sub(1, Ordering::Relaxed);
+            log::error!("too many stored things wait to be written down");
         }
     }
 

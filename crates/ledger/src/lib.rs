@@ -16,6 +16,7 @@ mod journal;
 mod key;
 mod ledger;
 mod limits;
+mod ownership;
 mod record;
 mod store;
 mod view;
@@ -36,6 +37,7 @@ pub use ledger::{
     Reservation, Reserve, Settled,
 };
 pub use limits::{Admission, Denied, Dimension, Level, Limited, Limiter, Limits, Standing};
+pub use ownership::{Owner, OwnerFailure, Ownership, Stored};
 pub use record::{InvalidKey, KeyRecord, KeyState, NewKey, allowance};
 pub use store::{
     CreatedKey, GrantTerms, GrantView, KeySelector, Revocation, Store, StoreError, Verification,

@@ -528,3 +528,37 @@ fn ledger_counts(house: &House) -> (i64, i64) {
         house.sql("SELECT sum(charged) FROM totals"),
     )
 }
+
+#[tokio::test]
+async fn old_records_go_and_everything_still_adds_up() {
+    let house = House::new();
+    let key = house.key(10_000);
+    let ledger = house.ledger_with(2048);
+    for _ in 0..700 {
+        house
+            .reserve(&ledger, &key, 2)
+            .await
+            .unwrap()
+            .settle(&completed(2));
+    }
+    house.clock.advance(DAY / 2);
+    house
+        .reserve(&ledger, &key, 2)
+        .await
+        .unwrap()
+        .settle(&completed(2));
+    assert!(ledger.close(PATIENCE));
+    house.check(701);
+    let ledger = house.ledger();
+    let age = LedgerSettings::default().keep_history.unwrap();
+    house.clock.advance(age - DAY / 4);
+    let start = Instant::now();
+    while house.sql::<i64>("SELECT count(*) FROM usage") > 1 {
+        assert!(start.elapsed() < PATIENCE);
+        tokio::task::yield_now().await;
+    }
+    assert!(ledger.close(PATIENCE));
+    house.check(1);
+    assert_eq!(house.used(&key), 1402);
+    assert_eq!(ledger_counts(&house), (701, 1402));
+}

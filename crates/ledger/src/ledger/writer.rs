@@ -5,10 +5,15 @@ use super::{
     Shared,
     accounts::Accounts,
     books::{self, ProcessNumber, Share},
-    recovery,
+    purge, recovery,
 };
 use crate::{
-    balance::Piece, clock::Timestamp, directory::Unavailable, entry::Entry, journal::Slot,
+    balance::Piece,
+    clock::Timestamp,
+    directory::Unavailable,
+    entry::Entry,
+    journal::Slot,
+    ownership::{self, Stored},
 };
 use rusqlite::{Connection, ErrorCode, Transaction, TransactionBehavior};
 use std::{
@@ -31,6 +36,8 @@ const MAX_BATCH: usize = 1000;
 const TICK: Duration = Duration::from_millis(200);
 /// Every so many ticks: dead peers, idle accounts, old records.
 const TICKS_PER_ROUND: u32 = 5;
+/// Records younger than this are never purged.
+const SHORTEST_HISTORY: Duration = Duration::from_secs(3600);
 /// How long a failed commit waits before it is tried again.
 const RETRY_AFTER: Duration = Duration::from_millis(100);
 /// How often a last commit is tried. What stays is in the settlement file.
@@ -41,6 +48,8 @@ pub(super) enum Command {
     /// A request has ended. Its record is in the slot; a request that was refused before it
     /// held anything has none.
     Settle(Option<Slot>, Box<Entry>),
+    /// Something was stored at a provider.
+    Remember(Arc<Stored>),
     /// Somebody needs this key's account, or more of its tokens.
     Load(KeyId),
     /// Commit what there is and give everything back. Answered when done.
@@ -50,6 +59,7 @@ pub(super) enum Command {
 #[derive(Default)]
 struct Batch {
     settled: Vec<(Option<Slot>, Box<Entry>)>,
+    made: Vec<Arc<Stored>>,
     loads: HashSet<KeyId>,
     close: Option<std::sync::mpsc::SyncSender<bool>>,
 }
@@ -58,6 +68,7 @@ impl Batch {
     fn add(&mut self, command: Command) {
         match command {
             Command::Settle(slot, entry) => self.settled.push((slot, entry)),
+            Command::Remember(stored) => self.made.push(stored),
             Command::Load(key) => {
                 self.loads.insert(key);
             }
@@ -70,7 +81,8 @@ impl Batch {
     }
 
     fn is_full(&self) -> bool {
-        self.settled.len().saturating_add(self.loads.len()) >= MAX_BATCH
+        let all = [self.settled.len(), self.made.len(), self.loads.len()];
+        all.into_iter().fold(0, usize::saturating_add) >= MAX_BATCH
     }
 }
 
@@ -168,6 +180,8 @@ impl Writer {
                 }
             }
         };
+        let made = batch.made.len();
+        self.shared.unwritten.fetch_sub(made, Ordering::Relaxed);
         let settled = batch.settled.into_iter();
         self.shared
             .journal
@@ -192,6 +206,9 @@ impl Writer {
         let fenced = books::is_fenced(&transaction, process)?;
         for (_, entry) in &batch.settled {
             enter(&transaction, process, entry, now)?;
+        }
+        for stored in &batch.made {
+            ownership::insert(&transaction, stored, &self.shared.clock)?;
         }
         let mut shares = Vec::new();
         for key in batch.loads.iter().filter(|_| !fenced) {
@@ -319,6 +336,20 @@ impl Writer {
         let shared = Arc::clone(&self.shared);
         let buried = recovery::bury_dead_peers(&mut self.file, &shared.folder, self.process, now)?;
         self.seen.look_again |= buried > 0;
+        self.purge(now)
+    }
+
+    fn purge(&mut self, now: Timestamp) -> rusqlite::Result<()> {
+        let settings = &self.shared.settings;
+        if let Some(age) = settings.keep_history {
+            // The ids of recent requests are what makes a second record of one nothing.
+            purge::usage(&mut self.file, now.minus(age.max(SHORTEST_HISTORY)))?;
+        }
+        purge::owned(
+            &self.file,
+            now.minus(settings.keep_owned),
+            settings.most_owned,
+        )?;
         Ok(())
     }
 

@@ -1,0 +1,286 @@
+//! Whose is what a provider stores on a caller's behalf: responses, conversations, files.
+//!
+//! Keys share provider credentials, so a provider tells nobody apart; this does. An id
+//! that another key made, and one that is not known here, get the same answer.
+//!
+//! What was made is in memory at once and in the file within moments. It is not proof
+//! against a crash in between: then the id is not known, and its maker gets the answer
+//! of a stranger, which is safe.
+
+use crate::{
+    clock::Clock,
+    directory::Unavailable,
+    ledger::Ledger,
+    store::{Store, StoreError, open_reader, storable_time},
+};
+use quick_cache::{UnitWeighter, sync::Cache};
+use rusqlite::{Connection, OptionalExtension, params};
+use std::{future::Future, path::PathBuf, sync::Arc, time::Duration};
+use tokio::sync::Semaphore;
+use tollgate_types::KeyId;
+
+/// Something stored at a provider.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stored {
+    /// The provider's id for it.
+    pub id: Arc<str>,
+    /// The key that had it made.
+    pub key: KeyId,
+    /// The deployment that holds it, by name.
+    pub deployment: Arc<str>,
+    /// The credential under which it is held, by name: never the credential.
+    pub credential: Arc<str>,
+}
+
+/// Whose it is.
+#[derive(Debug)]
+pub enum Owner<F> {
+    /// The asking key's.
+    Yours(Arc<Stored>),
+    /// Another key's, or nobody's: 404 either way.
+    NotYours,
+    /// Not in memory: wait.
+    Wait(F),
+}
+
+/// Why it could not be found out.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum OwnerFailure {
+    /// Another key's, or nobody's: 404.
+    #[error("not made by this key")]
+    NotYours,
+    /// Nothing could be learned: 503.
+    #[error(transparent)]
+    Unavailable(#[from] Unavailable),
+}
+
+/// Longest id that is remembered or looked up, in bytes.
+const MAX_ID_LEN: usize = 256;
+/// Most look-ups in the file at once.
+const LOOKUPS_AT_ONCE: usize = 8;
+const LOOKUP_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Remembers and tells. Cheap to clone.
+#[derive(Clone)]
+pub struct Ownership(Arc<Inner>);
+
+struct Inner {
+    ledger: Ledger,
+    path: PathBuf,
+    known: Cache<Arc<str>, Arc<Stored>, UnitWeighter, foldhash::fast::RandomState>,
+    /// Bounds the blocking threads.
+    lookups: Arc<Semaphore>,
+}
+
+impl Ownership {
+    /// Over the file of `store`, writing through `ledger`; at most `known` are kept in
+    /// memory.
+    pub fn new(store: &Store, ledger: Ledger, known: usize) -> Self {
+        const AT_START: usize = 256;
+        let known = known.max(1);
+        Self(Arc::new(Inner {
+            ledger,
+            path: store.path().to_owned(),
+            known: Cache::with(
+                known.min(AT_START),
+                u64::try_from(known).unwrap_or(u64::MAX),
+                UnitWeighter,
+                foldhash::fast::RandomState::default(),
+                Default::default(),
+            ),
+            lookups: Arc::new(Semaphore::new(LOOKUPS_AT_ONCE)),
+        }))
+    }
+
+    /// Remembers what was just made. The first maker of an id stays its owner.
+    pub fn remember(&self, stored: Stored) {
+        if stored.id.len() > MAX_ID_LEN || stored.id.is_empty() {
+            log::warn!("an id of {} bytes is not remembered", stored.id.len());
+            return;
+        }
+        let stored = Arc::new(stored);
+        let mine = || Ok::<_, std::convert::Infallible>(Arc::clone(&stored));
+        match self.0.known.get_or_insert_with(&stored.id, mine) {
+            Ok(_) => self.0.ledger.remember(stored),
+            Err(never) => match never {},
+        }
+    }
+
+    /// Whether `id` is the key's. In memory; what is not there is waited for on a tokio
+    /// runtime.
+    pub fn owner(
+        &self,
+        key: &KeyId,
+        id: &str,
+    ) -> Owner<impl Future<Output = Result<Arc<Stored>, OwnerFailure>> + Send + 'static> {
+        if id.is_empty() || id.len() > MAX_ID_LEN {
+            return Owner::NotYours;
+        }
+        match self.0.known.get(id) {
+            Some(stored) if stored.key == *key => Owner::Yours(stored),
+            Some(_) => Owner::NotYours,
+            None => {
+                let (this, key, id) = (Self::clone(self), key.clone(), Arc::from(id));
+                Owner::Wait(async move { this.look_up(key, id).await })
+            }
+        }
+    }
+
+    async fn look_up(self, key: KeyId, id: Arc<str>) -> Result<Arc<Stored>, OwnerFailure> {
+        let found = tokio::time::timeout(LOOKUP_TIMEOUT, self.find(id))
+            .await
+            .map_err(|_| Unavailable::TimedOut)??;
+        match found {
+            Some(stored) if stored.key == key => Ok(stored),
+            _ => Err(OwnerFailure::NotYours),
+        }
+    }
+
+    async fn find(self, id: Arc<str>) -> Result<Option<Arc<Stored>>, Unavailable> {
+        let permit = Arc::clone(&self.0.lookups)
+            .acquire_owned()
+            .await
+            .map_err(|_| Unavailable::Closed)?;
+        let read = move || {
+            let _permit = permit;
+            let found = read_from(&self.0.path, &id).map(|found| found.map(Arc::new));
+            if let Ok(Some(stored)) = &found {
+                self.0
+                    .known
+                    .insert(Arc::clone(&stored.id), Arc::clone(stored));
+            }
+            found
+        };
+        tokio::task::spawn_blocking(read)
+            .await
+            .map_err(|_| Unavailable::Closed)?
+            .map_err(|fault| Unavailable::Store(fault.to_string().into()))
+    }
+}
+
+impl std::fmt::Debug for Ownership {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Ownership")
+    }
+}
+
+fn read_from(path: &std::path::Path, id: &str) -> Result<Option<Stored>, StoreError> {
+    let file = open_reader(path)?;
+    let find = "SELECT id, key, deployment, credential FROM owned WHERE id = ?1";
+    file.query_row(find, [id], |row| {
+        let text = |column| row.get::<_, String>(column);
+        Ok(Stored {
+            id: text(0)?.into(),
+            key: KeyId::new(text(1)?),
+            deployment: text(2)?.into(),
+            credential: text(3)?.into(),
+        })
+    })
+    .optional()
+    .map_err(|fault| StoreError::from_sqlite(&fault, path))
+}
+
+/// Writes a row, unless the id has an owner already.
+pub(crate) fn insert(file: &Connection, stored: &Stored, clock: &Clock) -> rusqlite::Result<()> {
+    file.prepare_cached(
+        "INSERT INTO owned (id, key, deployment, credential, at) VALUES (?1, ?2, ?3, ?4, ?5)
+         ON CONFLICT DO NOTHING",
+    )?
+    .execute(params![
+        stored.id,
+        stored.key.as_str(),
+        stored.deployment,
+        stored.credential,
+        storable_time(clock.now()),
+    ])?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{clock::Timestamp, key::KeyHasher, ledger::LedgerSettings};
+    use tempfile::TempDir;
+
+    struct House {
+        _folder: TempDir,
+        store: Store,
+    }
+
+    impl House {
+        fn new() -> Self {
+            let folder = TempDir::new().unwrap();
+            let hasher = KeyHasher::new(b"a pepper for tests").unwrap();
+            let clock = Clock::manual(Timestamp::from_unix_ms(1_790_000_000_000));
+            let store = Store::open(folder.path().join("ledger.db"), hasher, clock).unwrap();
+            Self {
+                _folder: folder,
+                store,
+            }
+        }
+
+        fn open(&self) -> (Ledger, Ownership) {
+            let ledger = Ledger::open(&self.store, LedgerSettings::default()).unwrap();
+            (ledger.clone(), Ownership::new(&self.store, ledger, 100))
+        }
+    }
+
+    fn stored(key: &str, id: &str) -> Stored {
+        Stored {
+            id: id.into(),
+            key: KeyId::new(key),
+            deployment: "east".into(),
+            credential: "first".into(),
+        }
+    }
+
+    async fn ask(ownership: &Ownership, key: &str, id: &str) -> Result<Arc<Stored>, OwnerFailure> {
+        match ownership.owner(&KeyId::new(key), id) {
+            Owner::Yours(stored) => Ok(stored),
+            Owner::NotYours => Err(OwnerFailure::NotYours),
+            Owner::Wait(answer) => answer.await,
+        }
+    }
+
+    #[tokio::test]
+    async fn what_a_key_made_is_its_own_at_once_and_after_a_restart() {
+        let house = House::new();
+        let (ledger, ownership) = house.open();
+        let made = stored("key_a", "resp_1");
+        ownership.remember(made.clone());
+        assert_eq!(*ask(&ownership, "key_a", "resp_1").await.unwrap(), made);
+        drop(ownership);
+        assert!(ledger.close(Duration::from_secs(20)));
+
+        let (_ledger, again) = house.open();
+        assert_eq!(*ask(&again, "key_a", "resp_1").await.unwrap(), made);
+        let second = again.owner(&KeyId::new("key_a"), "resp_1");
+        assert!(matches!(second, Owner::Yours(_)), "not kept in memory");
+    }
+
+    #[tokio::test]
+    async fn anothers_and_nobodys_get_the_same_answer() {
+        let house = House::new();
+        let (_ledger, ownership) = house.open();
+        ownership.remember(stored("key_a", "resp_1"));
+        let long = "r".repeat(MAX_ID_LEN + 1);
+        for id in ["resp_1", "resp_2", "resp_%", "' OR 1=1 --", "", &long] {
+            let answer = ask(&ownership, "key_b", id).await;
+            assert_eq!(answer, Err(OwnerFailure::NotYours), "{id:.40}");
+        }
+    }
+
+    #[tokio::test]
+    async fn an_id_cannot_be_taken_over() {
+        let house = House::new();
+        let (ledger, ownership) = house.open();
+        ownership.remember(stored("key_a", "resp_1"));
+        ownership.remember(stored("key_b", "resp_1"));
+        assert!(ask(&ownership, "key_a", "resp_1").await.is_ok());
+        drop(ownership);
+        assert!(ledger.close(Duration::from_secs(20)));
+        let (_ledger, again) = house.open();
+        assert!(ask(&again, "key_a", "resp_1").await.is_ok());
+        assert!(ask(&again, "key_b", "resp_1").await.is_err());
+    }
+}
