@@ -1,6 +1,6 @@
 //! What is known about a key, and the rules for what may be written into it.
 
-use crate::{clock::Timestamp, limits::Limits};
+use crate::{clock::Timestamp, limits::Limits, store::GrantTerms};
 use serde::Serialize;
 use std::{fmt, sync::Arc};
 use tollgate_types::{Allowance, Identity, KeyId};
@@ -97,6 +97,8 @@ pub struct NewKey {
     pub limits: Limits,
     /// When it stops working. A time that has passed is refused.
     pub expires_at: Option<Timestamp>,
+    /// What it is given to begin with.
+    pub grant: Option<GrantTerms>,
 }
 
 /// A key that cannot be made as asked.
@@ -150,6 +152,7 @@ impl NewKey {
             endpoints: Allowance::All,
             limits: Limits::default(),
             expires_at: None,
+            grant: None,
         }
     }
 

@@ -12,7 +12,7 @@ use std::{
     sync::{Arc, atomic::Ordering},
     time::{Duration, Instant},
 };
-use tollgate_types::{ErrorCode, Usage};
+use tollgate_types::{ErrorCode, RequestId, Usage};
 
 /// What was agreed when the tokens were held.
 pub(super) struct Terms {
@@ -88,6 +88,11 @@ impl Reservation {
             delivered: Usage::default(),
             slot: Some(slot),
         }
+    }
+
+    /// The request that holds them.
+    pub fn request(&self) -> RequestId {
+        self.request.id
     }
 
     /// The tokens that are held.

@@ -14,6 +14,8 @@ use std::{
 use tempfile::TempDir;
 use tollgate_types::{ErrorCode, Usage};
 
+mod properties;
+
 const DAY: Duration = Duration::from_secs(86_400);
 /// Longest wait for anything that happens in the background.
 const PATIENCE: Duration = Duration::from_secs(20);

@@ -5,7 +5,7 @@ use super::{
     error::{StoreError, storable_time, stored_time},
 };
 use crate::{clock::Timestamp, key};
-use rusqlite::params;
+use rusqlite::{Transaction, params};
 use serde::Serialize;
 use std::time::Duration;
 use tollgate_types::KeyId;
@@ -57,6 +57,43 @@ impl GrantTerms {
     }
 }
 
+/// A grant that is about to be made.
+pub(super) struct NewGrant<'a> {
+    id: String,
+    terms: &'a GrantTerms,
+}
+
+impl<'a> NewGrant<'a> {
+    pub(super) fn new(terms: &'a GrantTerms) -> Result<Self, StoreError> {
+        terms.check()?;
+        let mut id = "grant_".to_owned();
+        key::push_random(&mut id, 20)?;
+        Ok(Self { id, terms })
+    }
+
+    pub(super) fn insert(
+        &self,
+        transaction: &Transaction<'_>,
+        key: &KeyId,
+        now: Timestamp,
+    ) -> rusqlite::Result<()> {
+        let stored = |number: u128| i64::try_from(number).unwrap_or(i64::MAX);
+        transaction.execute(
+            "INSERT INTO grants (id, key, plan, tokens, validity_ms, created_at)
+             SELECT ?1, number, ?3, ?4, ?5, ?6 FROM keys WHERE id = ?2",
+            params![
+                self.id,
+                key.as_str(),
+                self.terms.plan,
+                stored(self.terms.tokens.into()),
+                stored(self.terms.validity.as_millis()),
+                storable_time(now),
+            ],
+        )?;
+        Ok(())
+    }
+}
+
 impl Store {
     /// Gives tokens to the key that `selector` names. Running gateways spend them within a
     /// second.
@@ -68,28 +105,12 @@ impl Store {
         selector: &KeySelector,
         terms: &GrantTerms,
     ) -> Result<GrantView, StoreError> {
-        terms.check()?;
+        let grant = NewGrant::new(terms)?;
         let key = self.find_key(selector)?;
-        let mut id = "grant_".to_owned();
-        key::push_random(&mut id, 20)?;
         let now = self.clock().now();
-        let validity_ms = u64::try_from(terms.validity.as_millis()).unwrap_or(u64::MAX);
-        self.write(|transaction| {
-            transaction.execute(
-                "INSERT INTO grants (id, key, plan, tokens, validity_ms, created_at)
-                 SELECT ?1, number, ?3, ?4, ?5, ?6 FROM keys WHERE id = ?2",
-                params![
-                    id,
-                    key.id().as_str(),
-                    terms.plan,
-                    i64::try_from(terms.tokens).unwrap_or(i64::MAX),
-                    i64::try_from(validity_ms).unwrap_or(i64::MAX),
-                    storable_time(now),
-                ],
-            )
-        })?;
+        self.write(|transaction| grant.insert(transaction, key.id(), now))?;
         Ok(GrantView {
-            id,
+            id: grant.id,
             plan: terms.plan.clone(),
             tokens: terms.tokens,
             used: 0,

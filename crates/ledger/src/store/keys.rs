@@ -3,6 +3,7 @@
 use super::{
     Store,
     error::{StoreError, storable_time, stored_time},
+    grants::NewGrant,
 };
 use crate::{
     clock::Timestamp,
@@ -10,7 +11,7 @@ use crate::{
     limits::Limits,
     record::{KeyRecord, NewKey, allowance},
 };
-use rusqlite::{Row, ToSql, params};
+use rusqlite::{Row, ToSql, Transaction, params};
 use std::{num::NonZeroU32, sync::Arc, time::Duration};
 use tollgate_types::{Allowance, Identity, KeyId};
 
@@ -109,36 +110,16 @@ impl Store {
             expires_at: new.expires_at,
             revoked_at: None,
         };
-        self.insert(&record, &self.hasher.hash(&key))?;
-        Ok(CreatedKey { key, record })
-    }
-
-    fn insert(&self, record: &KeyRecord, hash: &KeyHash) -> Result<(), StoreError> {
-        let sql =
-            format!("INSERT INTO keys ({COLUMNS}, hash) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?)");
-        let identity = &record.identity;
+        let hash = self.hasher.hash(&key);
+        let grant = new.grant.as_ref().map(NewGrant::new).transpose()?;
         self.write(|transaction| {
-            transaction.execute(
-                &sql,
-                params![
-                    identity.key.as_str(),
-                    record.prefix,
-                    identity.name,
-                    identity.plan,
-                    names_to_json(&identity.groups),
-                    names_to_json(&identity.endpoints),
-                    storable_time(record.created_at),
-                    record.expires_at.map(storable_time),
-                    record.revoked_at.map(storable_time),
-                    record.limits.requests,
-                    record.limits.input_tokens,
-                    record.limits.output_tokens,
-                    record.limits.concurrent,
-                    hash.as_bytes(),
-                ],
-            )
+            insert(transaction, &record, &hash)?;
+            match &grant {
+                Some(grant) => grant.insert(transaction, record.id(), now),
+                None => Ok(()),
+            }
         })?;
-        Ok(())
+        Ok(CreatedKey { key, record })
     }
 
     /// Up to `limit` keys in the order in which they were made, those after `after`.
@@ -288,6 +269,35 @@ impl Store {
         })?;
         self.find_key(&KeySelector::Id(id))
     }
+}
+
+fn insert(
+    transaction: &Transaction<'_>,
+    record: &KeyRecord,
+    hash: &KeyHash,
+) -> rusqlite::Result<()> {
+    let sql = format!("INSERT INTO keys ({COLUMNS}, hash) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?)");
+    let identity = &record.identity;
+    transaction.execute(
+        &sql,
+        params![
+            identity.key.as_str(),
+            record.prefix,
+            identity.name,
+            identity.plan,
+            names_to_json(&identity.groups),
+            names_to_json(&identity.endpoints),
+            storable_time(record.created_at),
+            record.expires_at.map(storable_time),
+            record.revoked_at.map(storable_time),
+            record.limits.requests,
+            record.limits.input_tokens,
+            record.limits.output_tokens,
+            record.limits.concurrent,
+            hash.as_bytes(),
+        ],
+    )?;
+    Ok(())
 }
 
 /// Reads [`COLUMNS`] from column `first` on. The inner error is a row that SQLite

@@ -390,6 +390,19 @@ fn a_grant_is_what_was_given_and_begins_unused() {
 }
 
 #[test]
+fn a_key_and_its_first_grant_are_made_together_or_not_at_all() {
+    let home = Home::new();
+    let store = home.store();
+    let mut new = NewKey::named("ci");
+    new.grant = Some(terms(1000, 60));
+    let id = store.create_key(&new).unwrap().record.id().clone();
+    assert_eq!(store.grants(&id).unwrap()[0].tokens, 1000);
+    new.grant = Some(terms(0, 60));
+    assert!(store.create_key(&new).is_err());
+    assert_eq!(store.list_keys(None, 9).unwrap().len(), 1);
+}
+
+#[test]
 fn extending_a_key_extends_its_grants_begun_or_not() {
     let home = Home::new();
     let store = home.store();
