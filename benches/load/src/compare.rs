@@ -5,7 +5,6 @@
 //! work per second of the proxy's own CPU time: it stays true when the client is the
 //! bottleneck. A window begins when the load has warmed up and ends before it is stopped.
 
-use std::net::SocketAddr;
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
@@ -25,6 +24,11 @@ use crate::workload::{LARGE_ANSWER, LARGE_REQUEST, SILENT_STREAMS, SMALL, STREAM
 const WARM_UP: Duration = Duration::from_millis(200);
 /// Quiet time between the first answer and the look at idle memory.
 const SETTLE: Duration = Duration::from_millis(300);
+/// How many times as many silent streams are opened: recycled memory is touched memory.
+const STREAM_WAVES: usize = 3;
+/// Rounds after which processes are replaced. How a process's heap has come to lie can change
+/// what it costs by half, for as long as it lives; one life would be one draw of a lot.
+const ROUNDS_PER_LIFE: usize = 3;
 /// Files that a proxy needs besides two for each stream.
 const SPARE_FILES: u64 = 64;
 
@@ -60,31 +64,29 @@ pub(crate) async fn run(
     effort: &Effort,
     record: &mut Record,
 ) -> Result<()> {
-    let mut provider = Provider::start(machine).await?;
+    let provider = Provider::start(machine).await?;
+    let mut run = Run {
+        machine,
+        contenders,
+        effort,
+        record,
+        provider,
+    };
     if effort.includes("start") {
-        measure_starts(machine, contenders, &mut provider, effort, record).await?;
+        run.measure_starts().await?;
     }
-    let running = start_all(machine, contenders, provider.target.address, effort, record).await;
     for workload in [&SMALL, &LARGE_REQUEST, &LARGE_ANSWER, &STREAMS] {
         if effort.includes(workload.id) {
-            measure_rates(machine, &running, workload, &mut provider, effort, record).await?;
+            run.measure_rates(workload).await?;
         }
     }
     if effort.includes("latency") {
-        measure_latencies(&running, &mut provider, effort, record).await?;
+        run.measure_latencies().await?;
     }
     if effort.syscalls {
-        for (name, contender) in &running {
-            let counted = syscalls::count(contender.process.pid(), &contender.target).await;
-            let counted = counted.map(|counts| record.add_syscalls(name, counts));
-            record.note_failure(name, "syscalls", counted);
-        }
+        run.count_syscalls().await;
     }
     Ok(())
-}
-
-fn progress(what: &str) {
-    eprintln!("… {what}");
 }
 
 /// The items, beginning with another one in every round and backwards in every second.
@@ -126,59 +128,147 @@ impl Provider {
             _folder: folder,
         })
     }
-
-    /// Without a provider every contender fails, and none is to blame.
-    fn check(&mut self) -> Result<()> {
-        self.process.fail_if_ended()
-    }
 }
 
-async fn measure_starts(
-    machine: &Machine,
-    contenders: &[Contender],
-    provider: &mut Provider,
-    effort: &Effort,
-    record: &mut Record,
-) -> Result<()> {
-    for start in 0..effort.starts {
-        progress(&format!("start {} of {}", start + 1, effort.starts));
-        provider.check()?;
-        record.begin_round("start");
-        for contender in in_turn(contenders, start) {
-            let measured = measure_start(machine, contender, provider.target.address, record).await;
-            record.note_failure(&contender.name, "start", measured);
+/// A comparison under way.
+struct Run<'a> {
+    machine: &'a Machine,
+    contenders: &'a [Contender],
+    effort: &'a Effort,
+    record: &'a mut Record,
+    provider: Provider,
+}
+
+impl<'a> Run<'a> {
+    async fn measure_starts(&mut self) -> Result<()> {
+        for start in 0..self.effort.starts {
+            self.begin("start", start, self.effort.starts)?;
+            for contender in in_turn(self.contenders, start) {
+                let measured = self.measure_start(contender).await;
+                self.record.note_failure(&contender.name, "start", measured);
+            }
+        }
+        Ok(())
+    }
+
+    /// One fresh start: time to the first answer, idle memory, memory per silent stream.
+    async fn measure_start(&mut self, contender: &Contender) -> Result<()> {
+        let mut running = contender
+            .start(self.machine, self.provider.target.address)
+            .await?;
+        let answered = running
+            .process
+            .until_first_answer(&running.target, &SMALL)
+            .await?;
+        let first_answer = answered.duration_since(running.started).as_secs_f64() * 1e3;
+        sleep(SETTLE).await;
+        let idle = running.process.resident_bytes()? as f64;
+        let streams = silent_streams(self.machine);
+        let mut per_stream = Vec::new();
+        for _ in 0..STREAM_WAVES {
+            let mut load = Load::start(&running.target, &SILENT_STREAMS, streams);
+            load.until_events(streams as u64).await?;
+            let loaded = running.process.resident_bytes()? as f64;
+            per_stream.push((loaded - idle) / 1024.0 / streams as f64);
+            drop(load);
+            sleep(SETTLE).await;
+        }
+        self.record
+            .add("start.first_answer", &contender.name, first_answer);
+        self.record
+            .add("start.idle", &contender.name, idle / (1024.0 * 1024.0));
+        if let [fresh, .., later] = *per_stream.as_slice() {
+            self.record.add("start.per_stream", &contender.name, fresh);
+            self.record
+                .add("start.per_stream_later", &contender.name, later);
+        }
+        Ok(())
+    }
+
+    async fn measure_rates(&mut self, workload: &Workload) -> Result<()> {
+        let mut running = Vec::new();
+        for round in 0..self.effort.rounds {
+            self.begin(workload.id, round, self.effort.rounds)?;
+            if round.is_multiple_of(ROUNDS_PER_LIFE) {
+                self.restart(&mut running, workload).await;
+            }
+            for (name, contender) in in_turn(&running, round) {
+                let measured =
+                    measure_window(self.machine, contender, workload, self.effort.window).await;
+                let measured =
+                    measured.map(|window| add_rates(self.record, name, workload, &window));
+                self.record.note_failure(name, workload.id, measured);
+            }
+        }
+        Ok(())
+    }
+
+    async fn measure_latencies(&mut self) -> Result<()> {
+        let mut running = Vec::new();
+        let length = self.effort.window / 2;
+        for round in 0..self.effort.rounds {
+            self.begin("latency", round, self.effort.rounds)?;
+            if round.is_multiple_of(ROUNDS_PER_LIFE) {
+                self.restart(&mut running, &SMALL).await;
+            }
+            let direct = latencies(&self.provider.target, length).await?;
+            self.record.add("latency.p50", "direct", direct.p50);
+            for (name, contender) in in_turn(&running, round) {
+                let measured = latencies(&contender.target, length).await.map(|measured| {
+                    self.record.add("latency.p50", name, measured.p50);
+                    self.record
+                        .add("latency.added_p50", name, measured.p50 - direct.p50);
+                    self.record
+                        .add("latency.added_p99", name, measured.p99 - direct.p99);
+                });
+                self.record.note_failure(name, "latency", measured);
+            }
+        }
+        Ok(())
+    }
+
+    async fn count_syscalls(&mut self) {
+        let mut running = Vec::new();
+        self.restart(&mut running, &SMALL).await;
+        for (name, contender) in &running {
+            let counted = syscalls::count(contender.process.pid(), &contender.target).await;
+            let counted = counted.map(|counts| self.record.add_syscalls(name, counts));
+            self.record.note_failure(name, "syscalls", counted);
         }
     }
-    Ok(())
-}
 
-/// One fresh start: time to the first answer, idle memory, memory per silent stream.
-async fn measure_start(
-    machine: &Machine,
-    contender: &Contender,
-    provider: SocketAddr,
-    record: &mut Record,
-) -> Result<()> {
-    let mut running = contender.start(machine, provider).await?;
-    let answered = running
-        .process
-        .until_first_answer(&running.target, &SMALL)
-        .await?;
-    let first_answer = answered.duration_since(running.started).as_secs_f64() * 1e3;
-    sleep(SETTLE).await;
-    let idle = running.process.resident_bytes()? as f64;
-    let streams = silent_streams(machine);
-    let mut load = Load::start(&running.target, &SILENT_STREAMS, streams);
-    load.until_events(streams as u64).await?;
-    let loaded = running.process.resident_bytes()? as f64;
-    record.add("start.first_answer", &contender.name, first_answer);
-    record.add("start.idle", &contender.name, idle / (1024.0 * 1024.0));
-    record.add(
-        "start.per_stream",
-        &contender.name,
-        (loaded - idle) / 1024.0 / streams as f64,
-    );
-    Ok(())
+    /// Says where the run is, and ends it when the provider is gone: without one every
+    /// contender fails, and none is to blame.
+    fn begin(&mut self, part: &str, round: usize, rounds: usize) -> Result<()> {
+        eprintln!("… {part}: {} of {rounds}", round + 1);
+        self.record.begin_round(part);
+        self.provider.process.fail_if_ended()
+    }
+
+    /// Replaces the processes by new ones that answer the workload rightly.
+    async fn restart(&mut self, running: &mut Vec<(&'a str, Running)>, workload: &Workload) {
+        running.clear();
+        for contender in self.contenders {
+            match self.start_and_check(contender, workload).await {
+                Ok(process) => running.push((contender.name.as_str(), process)),
+                Err(fault) => self
+                    .record
+                    .note_failure(&contender.name, workload.id, Err(fault)),
+            }
+        }
+    }
+
+    async fn start_and_check(&self, contender: &Contender, workload: &Workload) -> Result<Running> {
+        let mut running = contender
+            .start(self.machine, self.provider.target.address)
+            .await?;
+        running
+            .process
+            .until_first_answer(&running.target, &SMALL)
+            .await?;
+        client::ask_once(&running.target, workload).await?;
+        Ok(running)
+    }
 }
 
 /// As many streams as the open-file limit allows, at most the workload's.
@@ -191,69 +281,6 @@ fn silent_streams(machine: &Machine) -> usize {
     SILENT_STREAMS
         .connections
         .min(usize::try_from(by_files).unwrap_or(usize::MAX))
-}
-
-/// Starts every contender that answers each workload rightly, for the rounds to come.
-async fn start_all<'a>(
-    machine: &Machine,
-    contenders: &'a [Contender],
-    provider: SocketAddr,
-    effort: &Effort,
-    record: &mut Record,
-) -> Vec<(&'a str, Running)> {
-    let mut running = Vec::new();
-    for contender in contenders {
-        match start_and_check(machine, contender, provider, effort).await {
-            Ok(process) => running.push((contender.name.as_str(), process)),
-            Err(fault) => record.note_failure(&contender.name, "check", Err(fault)),
-        }
-    }
-    running
-}
-
-async fn start_and_check(
-    machine: &Machine,
-    contender: &Contender,
-    provider: SocketAddr,
-    effort: &Effort,
-) -> Result<Running> {
-    let mut running = contender.start(machine, provider).await?;
-    running
-        .process
-        .until_first_answer(&running.target, &SMALL)
-        .await?;
-    for workload in [SMALL, LARGE_REQUEST, LARGE_ANSWER, STREAMS] {
-        if effort.includes(workload.id) {
-            client::ask_once(&running.target, &workload).await?;
-        }
-    }
-    Ok(running)
-}
-
-async fn measure_rates(
-    machine: &Machine,
-    running: &[(&str, Running)],
-    workload: &Workload,
-    provider: &mut Provider,
-    effort: &Effort,
-    record: &mut Record,
-) -> Result<()> {
-    for round in 0..effort.rounds {
-        progress(&format!(
-            "{}: round {} of {}",
-            workload.name,
-            round + 1,
-            effort.rounds
-        ));
-        provider.check()?;
-        record.begin_round(workload.id);
-        for (name, contender) in in_turn(running, round) {
-            let measured = measure_window(machine, contender, workload, effort.window).await;
-            let measured = measured.map(|window| add_rates(record, name, workload, &window));
-            record.note_failure(name, workload.name, measured);
-        }
-    }
-    Ok(())
 }
 
 /// What happened between two looks at a load and at the proxy under it.
@@ -314,35 +341,6 @@ fn add_rates(record: &mut Record, name: &str, workload: &Workload, window: &Wind
     } else {
         add("per_second", work / elapsed);
     }
-}
-
-async fn measure_latencies(
-    running: &[(&str, Running)],
-    provider: &mut Provider,
-    effort: &Effort,
-    record: &mut Record,
-) -> Result<()> {
-    for round in 0..effort.rounds {
-        progress(&format!(
-            "latency: round {} of {}",
-            round + 1,
-            effort.rounds
-        ));
-        provider.check()?;
-        record.begin_round("latency");
-        let direct = latencies(&provider.target, effort.window / 2).await?;
-        record.add("latency.p50", "direct", direct.p50);
-        for (name, contender) in in_turn(running, round) {
-            let measured = latencies(&contender.target, effort.window / 2).await;
-            let measured = measured.map(|measured| {
-                record.add("latency.p50", name, measured.p50);
-                record.add("latency.added_p50", name, measured.p50 - direct.p50);
-                record.add("latency.added_p99", name, measured.p99 - direct.p99);
-            });
-            record.note_failure(name, "latency", measured);
-        }
-    }
-    Ok(())
 }
 
 struct Latencies {

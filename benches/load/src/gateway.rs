@@ -71,7 +71,7 @@ models:
 async fn create_key(binary: &Path, config: &str) -> Result<String> {
     let mut command = Command::new(binary);
     command
-        .args(["keys", "create", "--config", config, "--name", "load"])
+        .args(["keys", "create", "--config", config, "load"])
         .stdin(Stdio::null())
         .kill_on_drop(true);
     let output = timeout(KEY_LIMIT, command.output())

@@ -118,7 +118,7 @@ const fn over(
 
 /// Every metric, in the order of the report. The part of an id before the point is the
 /// workload's.
-pub(crate) const METRICS: [Metric; 26] = [
+pub(crate) const METRICS: [Metric; 27] = [
     rate(
         "1k.per_cpu_second",
         "1 KB: requests per CPU-second",
@@ -218,6 +218,12 @@ pub(crate) const METRICS: [Metric; 26] = [
         Some(Bar::AtMost(12.0)),
     ),
     over("start.per_stream", "memory per open stream", "KiB", None),
+    over(
+        "start.per_stream_later",
+        "memory per open stream, the third time as many are open",
+        "KiB",
+        None,
+    ),
     over(
         "start.first_answer",
         "start to first answered request",
