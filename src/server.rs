@@ -12,7 +12,9 @@ use crate::keys;
 use crate::snapshot::{Current, Snapshot};
 use async_trait::async_trait;
 use pingora_core::apps::HttpServerOptions;
+use pingora_core::listeners::ListenerConfig;
 use pingora_core::listeners::tls::TlsSettings;
+use pingora_core::protocols::l4::stream::L4BufferSettings;
 use pingora_core::server::configuration::ServerConf;
 use pingora_core::server::{RunArgs, Server, ShutdownSignal, ShutdownSignalWatch};
 use pingora_proxy::ProxyServiceBuilder;
@@ -140,6 +142,13 @@ pub fn check(config: &Config) -> Result<(), RunError> {
     Snapshot::build(config, Arc::new(keys::NoKeys))?;
     Ok(())
 }
+
+/// Pingora's 64 KiB read buffer is cleared for each connection and half of what an open
+/// stream holds, and saves no read: heads and bodies are read into buffers of their own.
+const CALLER_BUFFER: L4BufferSettings = L4BufferSettings {
+    read: Some(4 * 1024),
+    write: None,
+};
 
 /// How the program is to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -359,7 +368,9 @@ fn add_services(
             // Pingora would panic on a thread of its own.
             TcpListener::bind(address).map_err(|cause| RunError::Listen { address, cause })?;
             match &listen.tls {
-                None => service.add_tcp(&address.to_string()),
+                None => service.add_listener(
+                    ListenerConfig::tcp(address.to_string()).l4_buffer(CALLER_BUFFER),
+                ),
                 Some(tls) => {
                     let tls = tls_settings(tls, http2)?;
                     service.add_tls_with_settings(&address.to_string(), None, tls);

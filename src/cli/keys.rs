@@ -1,11 +1,15 @@
 //! `tollgate keys`.
 
 use super::{Failure, Outcome};
-use crate::{config, keys};
+use crate::config::{self, ALL_GROUPS, Config, PlanSettings};
+use crate::keys;
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
 use std::time::Duration;
-use tollgate_ledger::{KeyRecord, KeySelector, KeyView, NewKey, Store, allowance, keys_table};
+use tollgate_ledger::{
+    GrantTerms, KeyRecord, KeySelector, KeyView, Limits, NewKey, Store, allowance, keys_table,
+};
+use tollgate_settings::unknown_name;
 
 /// What `keys` takes.
 #[derive(Args)]
@@ -70,23 +74,26 @@ pub(super) fn run(arguments: &Arguments) -> Outcome {
             endpoints,
             days,
         } => {
-            if let Some(plan) = plan
-                && !config.plans.contains_key(plan)
-            {
-                let known: Vec<&str> = config.plans.keys().map(String::as_str).collect();
-                return Err(Failure(format!(
-                    "no plan '{plan}'; the plans are: {}",
-                    known.join(", ")
-                )));
-            }
             let now = store.clock().now();
+            let plan = plan
+                .as_deref()
+                .map(|name| find_plan(&config, name))
+                .transpose()?;
+            let of_plan = plan.map_or(&[][..], |(_, plan)| &plan.groups);
+            let groups = if groups.is_empty() { of_plan } else { groups };
+            let lifetime = |days: u64| Duration::from_secs(days.saturating_mul(24 * 60 * 60));
             let new = NewKey {
                 name: name.clone(),
-                plan: plan.clone(),
-                groups: allowance(groups.iter().cloned()),
+                plan: plan.map(|(name, _)| name.to_owned()),
+                groups: allowance(groups.iter().filter(|group| *group != ALL_GROUPS).cloned()),
                 endpoints: allowance(endpoints.iter().cloned()),
-                expires_at: days
-                    .map(|days| now.plus(Duration::from_secs(days.saturating_mul(86_400)))),
+                limits: Limits::default(),
+                expires_at: days.map(|days| now.plus(lifetime(days))),
+                grant: plan.map(|(name, plan)| GrantTerms {
+                    plan: Some(name.to_owned()),
+                    tokens: plan.tokens.get(),
+                    validity: plan.validity.get(),
+                }),
             };
             create(&store, &new, json)
         }
@@ -103,6 +110,23 @@ pub(super) fn run(arguments: &Arguments) -> Outcome {
             show(&store, &[revocation.record], json)
         }
     }
+}
+
+fn find_plan<'a>(
+    config: &'a Config,
+    name: &'a str,
+) -> Result<(&'a str, &'a PlanSettings), Failure> {
+    config
+        .plans
+        .get(name)
+        .map(|plan| (name, plan))
+        .ok_or_else(|| {
+            Failure(unknown_name(
+                "plan",
+                name,
+                config.plans.keys().map(String::as_str),
+            ))
+        })
 }
 
 fn create(store: &Store, new: &NewKey, json: bool) -> Outcome {
