@@ -24,7 +24,7 @@ fn build(settings: Value) -> Result<Catalog, Vec<String>> {
 }
 
 /// A catalog with two providers, and `models` in the family `f` that both serve.
-fn with_models(models: Value) -> Catalog {
+fn with_models(models: &Value) -> Catalog {
     build(base(&json!({"models": models}))).unwrap()
 }
 
@@ -284,7 +284,7 @@ fn every_fault_in_models_is_told_once() {
 
 #[test]
 fn the_name_sent_upstream_is_the_deployments_then_the_models_then_the_one_asked_for() {
-    let catalog = with_models(json!({
+    let catalog = with_models(&json!({
         "m": {"family": "f", "deployments": ["a", "b/other"], "upstream_model": "real"},
         "plain": {"family": "f"},
         "sim-*": {"family": "f"},
