@@ -3,27 +3,28 @@
 //! Pingora runs on a thread of its own, so that this one can end the program as soon as the
 //! last request has ended: Pingora itself would sleep through the whole grace period.
 
+mod operator;
+mod stop;
+
 use crate::access_log::{self, AccessLog};
 use crate::admin::{self, Readiness};
 use crate::config::{self, AccessLog as AccessLogTarget, Config, Faults, ListenSettings};
-use crate::events::InFlight;
 use crate::gateway::Gateway;
 use crate::keys;
 use crate::snapshot::{Current, Snapshot};
-use async_trait::async_trait;
+use operator::Operator;
 use pingora_core::apps::HttpServerOptions;
 use pingora_core::listeners::ListenerConfig;
 use pingora_core::listeners::tls::TlsSettings;
 use pingora_core::protocols::l4::stream::L4BufferSettings;
 use pingora_core::server::configuration::ServerConf;
-use pingora_core::server::{RunArgs, Server, ShutdownSignal, ShutdownSignalWatch};
+use pingora_core::server::{RunArgs, Server};
 use pingora_proxy::ProxyServiceBuilder;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
+use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::sync::mpsc;
-use std::time::{Duration, Instant};
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use stop::{EndSignals, Stopping, wait_for_the_end};
 use tokio::sync::watch;
 use tollgate_filter::KeyDirectory;
 use tollgate_ledger::StoreError;
@@ -65,11 +66,6 @@ pub enum RunError {
 
 /// How to load the configuration again.
 pub type Reload = Box<dyn Fn() -> Result<Config, Faults> + Send>;
-
-/// How long names of providers may take to be resolved.
-const RESOLVE_LIMIT: Duration = Duration::from_secs(5);
-/// How long requests may take to end after an interrupt from the keyboard.
-const INTERRUPT_GRACE: Duration = Duration::from_secs(2);
 
 /// Serves until a signal says to end. `announce` is called once requests are taken.
 ///
@@ -149,171 +145,6 @@ const CALLER_BUFFER: L4BufferSettings = L4BufferSettings {
     read: Some(4 * 1024),
     write: None,
 };
-
-/// How the program is to end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stop {
-    /// After the requests under way, within the configured grace.
-    Drain,
-    /// The same within moments: somebody waits at a keyboard.
-    Interrupt,
-}
-
-fn wait_for_the_end(
-    end: &mpsc::Receiver<()>,
-    stopping: &watch::Receiver<Option<Stop>>,
-    grace: Duration,
-) {
-    /// How often requests under way are counted while the program ends.
-    const LOOK: Duration = Duration::from_millis(20);
-    let mut deadline = None;
-    loop {
-        match end.recv_timeout(LOOK) {
-            Err(mpsc::RecvTimeoutError::Timeout) => {}
-            Ok(()) | Err(mpsc::RecvTimeoutError::Disconnected) => return,
-        }
-        let Some(stop) = *stopping.borrow() else {
-            continue;
-        };
-        let grace = if stop == Stop::Drain {
-            grace
-        } else {
-            grace.min(INTERRUPT_GRACE)
-        };
-        let deadline = *deadline.get_or_insert_with(|| Instant::now() + grace);
-        let under_way = InFlight::count();
-        if under_way == 0 {
-            return;
-        }
-        if Instant::now() >= deadline {
-            return log::warn!("{under_way} requests were cut: the grace period is over");
-        }
-    }
-}
-
-/// Tells Pingora to stop taking requests, once it is known how this program is to end.
-struct Stopping(watch::Receiver<Option<Stop>>);
-
-#[async_trait]
-impl ShutdownSignalWatch for Stopping {
-    async fn recv(&self) -> ShutdownSignal {
-        // The sender has gone only when the program is ending already.
-        let _ = self.0.clone().wait_for(Option::is_some).await;
-        ShutdownSignal::GracefulTerminate
-    }
-}
-
-/// The signals that end the program. From the moment this exists they end it in good order.
-struct EndSignals {
-    terminate: Signal,
-    quit: Signal,
-    interrupt: Signal,
-}
-
-impl EndSignals {
-    fn take() -> io::Result<Self> {
-        Ok(Self {
-            terminate: signal(SignalKind::terminate())?,
-            quit: signal(SignalKind::quit())?,
-            interrupt: signal(SignalKind::interrupt())?,
-        })
-    }
-
-    async fn recv(mut self) -> Stop {
-        tokio::select! {
-            _ = self.terminate.recv() => Stop::Drain,
-            _ = self.quit.recv() => Stop::Drain,
-            _ = self.interrupt.recv() => Stop::Interrupt,
-        }
-    }
-}
-
-/// What happens beside the requests: the admin listener, names, signals.
-struct Operator {
-    current: Arc<Current>,
-    keys: Arc<dyn KeyDirectory>,
-    reload: Reload,
-    readiness: Readiness,
-    /// Where callers are served.
-    addresses: Vec<SocketAddr>,
-    stop: watch::Sender<Option<Stop>>,
-}
-
-impl Operator {
-    async fn serve(self, listener: TcpListener, end: EndSignals, announce: impl FnOnce()) {
-        let admin = admin::serve(listener, self.readiness.clone(), std::future::pending());
-        let end = async {
-            let stop = end.recv().await;
-            self.readiness.set(false);
-            self.stop.send_replace(Some(stop));
-        };
-        let work = async {
-            self.begin().await;
-            announce();
-            tokio::join!(self.keep_names_resolved(), self.reload_on_signal());
-        };
-        if let (Err(fault), ..) = tokio::join!(admin, end, work) {
-            log::error!("the admin listener has ended: {fault}");
-        }
-    }
-
-    /// Waits until requests can be served.
-    async fn begin(&self) {
-        let current = self.current.load_full();
-        current.upstreams.resolve(RESOLVE_LIMIT).await;
-        for address in &self.addresses {
-            wait_until_taken(*address).await;
-        }
-        if self.stop.borrow().is_none() {
-            self.readiness.set(true);
-        }
-    }
-
-    async fn keep_names_resolved(&self) {
-        loop {
-            let wait = self.current.load().upstreams.resolve_in();
-            tokio::time::sleep(wait).await;
-            self.current
-                .load_full()
-                .upstreams
-                .resolve(RESOLVE_LIMIT)
-                .await;
-        }
-    }
-
-    async fn reload_on_signal(&self) {
-        let mut hangup = match signal(SignalKind::hangup()) {
-            Ok(hangup) => hangup,
-            Err(fault) => return log::error!("SIGHUP cannot be waited for: {fault}"),
-        };
-        while hangup.recv().await.is_some() {
-            match self.load_again().await {
-                Ok(()) => log::info!("the configuration was reloaded"),
-                Err(fault) => log::error!("the configuration stays as it was:\n{fault}"),
-            }
-        }
-    }
-
-    async fn load_again(&self) -> Result<(), RunError> {
-        let snapshot = Snapshot::build(&(self.reload)()?, Arc::clone(&self.keys))?;
-        snapshot.upstreams.resolve(RESOLVE_LIMIT).await;
-        self.current.store(Arc::new(snapshot));
-        Ok(())
-    }
-}
-
-/// Waits until connections to an address are taken: Pingora does not tell.
-async fn wait_until_taken(mut address: SocketAddr) {
-    const AGAIN: Duration = Duration::from_millis(5);
-    match address.ip() {
-        IpAddr::V4(ip) if ip.is_unspecified() => address.set_ip(Ipv4Addr::LOCALHOST.into()),
-        IpAddr::V6(ip) if ip.is_unspecified() => address.set_ip(Ipv6Addr::LOCALHOST.into()),
-        IpAddr::V4(_) | IpAddr::V6(_) => {}
-    }
-    while tokio::net::TcpStream::connect(address).await.is_err() {
-        tokio::time::sleep(AGAIN).await;
-    }
-}
 
 fn access_log(target: AccessLogTarget) -> io::Result<(AccessLog, Option<access_log::Writer>)> {
     let (log, writer) = match target {

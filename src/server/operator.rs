@@ -1,0 +1,109 @@
+//! What happens beside the requests: the admin listener, the names of providers, reloads,
+//! and the signals that end the program.
+
+use super::stop::{EndSignals, Stop};
+use super::{Reload, RunError};
+use crate::admin::{self, Readiness};
+use crate::snapshot::{Current, Snapshot};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
+use tollgate_filter::KeyDirectory;
+
+/// How long names of providers may take to be resolved.
+const RESOLVE_LIMIT: Duration = Duration::from_secs(5);
+
+/// What it needs for that.
+pub(super) struct Operator {
+    pub(super) current: Arc<Current>,
+    pub(super) keys: Arc<dyn KeyDirectory>,
+    pub(super) reload: Reload,
+    pub(super) readiness: Readiness,
+    /// Where callers are served.
+    pub(super) addresses: Vec<SocketAddr>,
+    pub(super) stop: watch::Sender<Option<Stop>>,
+}
+
+impl Operator {
+    /// Does all of it, for as long as the program lives.
+    pub(super) async fn serve(
+        self,
+        listener: TcpListener,
+        end: EndSignals,
+        announce: impl FnOnce(),
+    ) {
+        let admin = admin::serve(listener, self.readiness.clone(), std::future::pending());
+        let end = async {
+            let stop = end.recv().await;
+            self.readiness.set(false);
+            self.stop.send_replace(Some(stop));
+        };
+        let work = async {
+            self.begin().await;
+            announce();
+            tokio::join!(self.keep_names_resolved(), self.reload_on_signal());
+        };
+        if let (Err(fault), ..) = tokio::join!(admin, end, work) {
+            log::error!("the admin listener has ended: {fault}");
+        }
+    }
+
+    /// Waits until requests can be served.
+    async fn begin(&self) {
+        let current = self.current.load_full();
+        current.upstreams.resolve(RESOLVE_LIMIT).await;
+        for address in &self.addresses {
+            wait_until_taken(*address).await;
+        }
+        if self.stop.borrow().is_none() {
+            self.readiness.set(true);
+        }
+    }
+
+    async fn keep_names_resolved(&self) {
+        loop {
+            let wait = self.current.load().upstreams.resolve_in();
+            tokio::time::sleep(wait).await;
+            self.current
+                .load_full()
+                .upstreams
+                .resolve(RESOLVE_LIMIT)
+                .await;
+        }
+    }
+
+    async fn reload_on_signal(&self) {
+        let mut hangup = match signal(SignalKind::hangup()) {
+            Ok(hangup) => hangup,
+            Err(fault) => return log::error!("SIGHUP cannot be waited for: {fault}"),
+        };
+        while hangup.recv().await.is_some() {
+            match self.load_again().await {
+                Ok(()) => log::info!("the configuration was reloaded"),
+                Err(fault) => log::error!("the configuration stays as it was:\n{fault}"),
+            }
+        }
+    }
+
+    async fn load_again(&self) -> Result<(), RunError> {
+        let snapshot = Snapshot::build(&(self.reload)()?, Arc::clone(&self.keys))?;
+        snapshot.upstreams.resolve(RESOLVE_LIMIT).await;
+        self.current.store(Arc::new(snapshot));
+        Ok(())
+    }
+}
+
+/// Waits until connections to an address are taken: Pingora does not tell.
+async fn wait_until_taken(mut address: SocketAddr) {
+    const AGAIN: Duration = Duration::from_millis(5);
+    match address.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => address.set_ip(Ipv4Addr::LOCALHOST.into()),
+        IpAddr::V6(ip) if ip.is_unspecified() => address.set_ip(Ipv6Addr::LOCALHOST.into()),
+        IpAddr::V4(_) | IpAddr::V6(_) => {}
+    }
+    while tokio::net::TcpStream::connect(address).await.is_err() {
+        tokio::time::sleep(AGAIN).await;
+    }
+}
