@@ -24,6 +24,8 @@ pub struct Attempts {
     begun: usize,
     /// How many attempts were made, on whichever candidate.
     made: usize,
+    /// How many of them met a connection that its provider had just closed.
+    stale: usize,
     /// The body as the attempt under way sends it.
     outgoing: Option<Bytes>,
 }
@@ -64,9 +66,10 @@ impl Attempts {
         self.candidates.get(self.begun.checked_sub(1)?)
     }
 
-    /// Goes back to the candidate that is being asked, to ask it again.
+    /// Goes back to the candidate that is being asked, to ask it again: it was not reached.
     pub const fn step_back(&mut self) {
         self.begun = self.begun.saturating_sub(1);
+        self.stale = self.stale.saturating_add(1);
     }
 
     /// The body of the attempt under way; nothing the second time.
@@ -74,14 +77,19 @@ impl Attempts {
         self.outgoing.take()
     }
 
-    /// How many attempts were made.
+    /// How many attempts were made, without those that never reached their provider.
     pub const fn made(&self) -> usize {
-        self.made
+        self.made.saturating_sub(self.stale)
+    }
+
+    /// Whether another attempt is within bounds.
+    pub const fn may_go_on(&self) -> bool {
+        self.made < Self::MOST
     }
 
     /// Whether there is another candidate to ask.
     pub fn has_next(&self) -> bool {
-        self.begun < self.candidates.len() && self.made < Self::MOST
+        self.begun < self.candidates.len() && self.may_go_on()
     }
 }
 

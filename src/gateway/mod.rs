@@ -299,7 +299,7 @@ impl ProxyHttp for Gateway {
             .body
             .as_ref()
             .is_none_or(body::RequestBody::can_be_sent);
-        if was_stale && !committed && can_be_sent && exchange.attempts.made() < Attempts::MOST {
+        if was_stale && !committed && can_be_sent && exchange.attempts.may_go_on() {
             // The provider closed a connection that was kept: not its fault, and no attempt
             // that anyone needs to hear of. The same candidate is asked again.
             exchange.attempts.step_back();
