@@ -5,6 +5,7 @@
 //! the caller's status can follow from the body.
 
 use super::decode::Decoder;
+use super::unwritten::Unwritten;
 use crate::events::OpenStream;
 use bytes::{Bytes, BytesMut};
 use http::HeaderMap;
@@ -32,6 +33,8 @@ pub struct Answer {
     decoder: Option<Decoder>,
     /// What is held; once committed, what may still leave of a stream that broke.
     held: Vec<Bytes>,
+    /// What has passed last, until it is known to be written.
+    unwritten: Unwritten,
     began: Option<Instant>,
     open: Option<OpenStream>,
 }
@@ -129,8 +132,9 @@ impl Answer {
         Ok(())
     }
 
-    /// Takes a piece of the body.
-    pub fn push(&mut self, chunk: Option<Bytes>, end: bool) -> Next {
+    /// Takes a piece of the body; `written` bytes of what has passed have left so far.
+    pub fn push(&mut self, chunk: Option<Bytes>, end: bool, written: usize) -> Next {
+        self.unwritten.forget(written);
         if matches!(self.stage, Stage::Awaited | Stage::Over) {
             // What comes behind an end is not the caller's business.
             return Next::Pass(Bytes::new());
@@ -165,7 +169,9 @@ impl Answer {
             if end {
                 self.stage = Stage::Over;
             }
-            return Next::Pass(join(out));
+            let piece = join(out);
+            self.unwritten.add(&piece);
+            return Next::Pass(piece);
         }
         self.held.append(&mut out);
         match self.judge_held(end) {
@@ -230,6 +236,7 @@ impl Answer {
         };
         self.open = (is_stream && !end).then(OpenStream::begin);
         self.stage = if end { Stage::Over } else { Stage::Passing };
+        self.unwritten.add(&body);
         Next::Commit { head, body, length }
     }
 
@@ -242,14 +249,21 @@ impl Answer {
         Next::Fail(fault)
     }
 
-    /// What ends a stream that cannot go on: what may still leave of it, and the error event
-    /// of its format. `None` where the answer is no stream, or has ended by itself.
-    pub fn failure_event(&mut self, error: &PublicError, id: &RequestId) -> Option<Bytes> {
+    /// What ends a stream that cannot go on and of which `written` bytes have left: what may
+    /// still leave of it, and the error event of its format. `None` where the answer is no
+    /// stream, or has ended by itself.
+    pub fn failure_event(
+        &mut self,
+        error: &PublicError,
+        id: &RequestId,
+        written: usize,
+    ) -> Option<Bytes> {
         self.stage = Stage::Over;
         self.open = None;
         match &self.reader {
             Some(Reader::Stream(scanner)) if *scanner.phase() != Phase::Terminal => {
-                let mut last = std::mem::take(&mut self.held);
+                let mut last = self.unwritten.take(written);
+                last.append(&mut self.held);
                 last.push(scanner.failure_event(error, id));
                 Some(join(last))
             }

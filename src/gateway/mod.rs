@@ -15,6 +15,7 @@ mod decode;
 mod exchange;
 mod record;
 mod respond;
+mod unwritten;
 
 pub use body::BodyLimits;
 
@@ -255,7 +256,10 @@ impl ProxyHttp for Gateway {
         end: bool,
         exchange: &mut Self::CTX,
     ) -> Result<Option<Duration>> {
-        match exchange.answer.push(body.take(), end) {
+        match exchange
+            .answer
+            .push(body.take(), end, session.body_bytes_sent())
+        {
             Next::Hold => {}
             Next::Pass(piece) => *body = Some(piece),
             Next::Commit {
@@ -412,7 +416,8 @@ async fn finish_broken_stream(session: &mut Session, exchange: &mut Exchange) ->
     let error = respond::final_word(exchange, public_error(exchange));
     exchange.broken = Some(error.code);
     let id = exchange.id;
-    if let Some(last) = exchange.answer.failure_event(&error, &id) {
+    let written = session.body_bytes_sent();
+    if let Some(last) = exchange.answer.failure_event(&error, &id, written) {
         session.write_response_body(Some(last), true).await?;
     }
     Ok(())
