@@ -1,0 +1,103 @@
+//! The configuration of a gateway under test. JSON is YAML, and easier to put together.
+
+use serde_json::{Map, Value, json};
+use std::net::{SocketAddr, TcpListener};
+
+/// The variable that holds the provider's credential.
+pub const PROVIDER_KEY: (&str, &str) = ("TEST_PROVIDER_KEY", "credential-of-the-provider");
+
+/// A configuration under construction.
+#[derive(Clone, Debug)]
+pub struct Config(pub Value);
+
+impl Config {
+    /// No provider and no model yet, one family.
+    pub fn new() -> Self {
+        Self(json!({
+            "server": { "threads": 1 },
+            "store": { "path": "tollgate.db" },
+            "keys": { "pepper": "env:TOLLGATE_PEPPER" },
+            "providers": {},
+            "families": { "test": { "group": "other" } },
+            "models": {},
+        }))
+    }
+
+    /// One provider `sim`, and a model `test-model` that it knows as `upstream-model`.
+    pub fn of(provider: &super::Provider) -> Self {
+        Self::new()
+            .provider("sim", self::provider(provider.address))
+            .model("test-model", json!(["sim/upstream-model"]))
+    }
+
+    /// Puts `value` at a path whose steps stand between dots.
+    #[must_use]
+    pub fn with(mut self, path: &str, value: Value) -> Self {
+        let place = path.split('.').fold(&mut self.0, |place, step| {
+            if place.is_null() {
+                *place = Value::Object(Map::new());
+            }
+            &mut place[step]
+        });
+        *place = value;
+        self
+    }
+
+    #[must_use]
+    pub fn provider(self, name: &str, settings: Value) -> Self {
+        self.with(&format!("providers.{name}"), settings)
+    }
+
+    /// A model with deployments, in the family `test`.
+    #[must_use]
+    pub fn model(mut self, name: &str, deployments: Value) -> Self {
+        self.0["models"][name] = json!({ "family": "test", "deployments": deployments });
+        self
+    }
+
+    /// The address for callers and the one for operators, put in.
+    pub fn on(mut self, ports: Ports) -> Self {
+        let listen = &mut self.0["server"]["listen"];
+        if listen.is_null() {
+            *listen = json!([{}]);
+        }
+        listen[0]["address"] = json!(ports.callers.to_string());
+        self.0["admin"]["listen"] = json!(ports.operators.to_string());
+        self
+    }
+}
+
+/// A provider at `address` that speaks everything, in HTTP/1.1, and hears orders.
+pub fn provider(address: SocketAddr) -> Value {
+    provider_at(&format!("http://{address}"))
+}
+
+/// The same with a scheme of its own.
+pub fn provider_at(base: &str) -> Value {
+    json!({
+        "address": base,
+        "formats": [
+            "chat",
+            "responses",
+            { "name": "messages", "count_tokens": "/v1/messages/count_tokens" },
+        ],
+        "credentials": [format!("env:{}", PROVIDER_KEY.0)],
+        "pass_headers": ["x-sim"],
+    })
+}
+
+/// Where a gateway listens.
+#[derive(Clone, Copy, Debug)]
+pub struct Ports {
+    pub callers: SocketAddr,
+    pub operators: SocketAddr,
+}
+
+impl Ports {
+    /// Two that were free a moment ago.
+    pub fn free() -> Self {
+        let listeners = [0, 1].map(|_| TcpListener::bind("127.0.0.1:0").unwrap());
+        let [callers, operators] = listeners.map(|it| it.local_addr().unwrap());
+        Self { callers, operators }
+    }
+}

@@ -1,0 +1,280 @@
+//! The gateway as its operator runs it: the program, a file, a folder, signals.
+
+use super::config::PROVIDER_KEY;
+use super::{Answer, Config, Connection, PATIENCE, Ports, Request, bounded, eventually, prompt};
+use serde_json::Value;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::{ExitStatus, Stdio};
+use tempfile::TempDir;
+use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
+use tokio::net::TcpStream;
+use tokio::process::{Child, Command};
+use tokio::sync::watch;
+
+/// The program with the variables that the tests' configurations name.
+pub fn tollgate() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tollgate"));
+    command
+        .env_remove("RUST_LOG")
+        .env("TOLLGATE_PEPPER", "pepper-of-the-tests")
+        .env(PROVIDER_KEY.0, PROVIDER_KEY.1)
+        .kill_on_drop(true);
+    command
+}
+
+/// What a run of the program left behind.
+#[derive(Debug)]
+pub struct Output {
+    pub status: ExitStatus,
+    pub stdout: String,
+    pub stderr: String,
+}
+
+impl Output {
+    /// Runs a command to its end.
+    pub async fn of(command: &mut Command) -> Self {
+        let output = bounded("a command's end", command.output()).await.unwrap();
+        Self {
+            status: output.status,
+            stdout: String::from_utf8(output.stdout).unwrap(),
+            stderr: String::from_utf8(output.stderr).unwrap(),
+        }
+    }
+}
+
+/// A gateway that runs until the test is over.
+pub struct Gateway {
+    pub address: SocketAddr,
+    pub admin: SocketAddr,
+    /// The text of an API key that may use everything.
+    pub key: String,
+    pub folder: TempDir,
+    config: Config,
+    process: Child,
+    stdout: watch::Receiver<Lines>,
+    stderr: watch::Receiver<Lines>,
+}
+
+/// Lines that a process has written, and whether it has closed the pipe.
+#[derive(Clone, Debug, Default)]
+struct Lines {
+    lines: Vec<String>,
+    ended: bool,
+}
+
+impl Gateway {
+    pub async fn start(config: Config) -> Self {
+        Self::start_in(TempDir::new().unwrap(), config).await
+    }
+
+    /// Starts it with a folder that may hold files already.
+    pub async fn start_in(folder: TempDir, config: Config) -> Self {
+        const TRIES: usize = 5;
+        let mut folder = folder;
+        for _ in 0..TRIES {
+            match Self::try_start(folder, config.clone(), Ports::free()).await {
+                Ok(gateway) => return gateway,
+                // Another test was quicker.
+                Err((unused, output)) if output.contains("cannot listen on") => folder = unused,
+                Err((_, output)) => panic!("the gateway does not start:\n{output}"),
+            }
+        }
+        panic!("no free ports")
+    }
+
+    async fn try_start(
+        folder: TempDir,
+        config: Config,
+        ports: Ports,
+    ) -> Result<Self, (TempDir, String)> {
+        let config = config.on(ports);
+        std::fs::write(file(&folder), config.0.to_string()).unwrap();
+        let key = create_key(&folder, &[]).await;
+        let mut process = tollgate()
+            .args(["serve", "--config"])
+            .arg(file(&folder))
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut stderr = collect(process.stderr.take().unwrap());
+        let stdout = collect(process.stdout.take().unwrap());
+        let begun = bounded(
+            "the gateway's start",
+            stderr.wait_for(|it| it.ended || it.lines.iter().any(|it| it.ends_with("serving"))),
+        )
+        .await
+        .unwrap()
+        .clone();
+        if begun.ended {
+            return Err((folder, begun.lines.join("\n")));
+        }
+        eventually("a listener", async || {
+            TcpStream::connect(ports.callers).await.ok()
+        })
+        .await;
+        Ok(Self {
+            address: ports.callers,
+            admin: ports.operators,
+            key,
+            folder,
+            config,
+            process,
+            stdout,
+            stderr,
+        })
+    }
+
+    pub async fn connect(&self) -> Connection {
+        Connection::open(self.address).await
+    }
+
+    /// Sends one request over a connection of its own, as it is.
+    pub async fn send(&self, request: &Request) -> Answer {
+        self.connect().await.send(request).await
+    }
+
+    /// Sends a body to a model endpoint, with the key.
+    pub async fn post(&self, path: &str, body: &Value) -> Answer {
+        self.send(&Request::post(path, body).key(&self.key)).await
+    }
+
+    /// Asks `model` a short question, with orders for the provider.
+    pub async fn ask(&self, path: &str, model: &str, orders: &str, more: Value) -> Answer {
+        let body = prompt(path, model, "Say something nice.", more);
+        let mut request = Request::post(path, &body).key(&self.key);
+        if !orders.is_empty() {
+            request = request.orders(orders);
+        }
+        self.send(&request).await
+    }
+
+    /// Gets what stands at a path, with the key.
+    pub async fn get(&self, target: &str) -> Answer {
+        self.send(&Request::get(target).key(&self.key)).await
+    }
+
+    /// Gets a page of the operator's.
+    pub async fn operator(&self, target: &str) -> Answer {
+        let request = Request::get(target);
+        Connection::open(self.admin).await.send(&request).await
+    }
+
+    /// Makes a key with further arguments of `keys create`.
+    pub async fn create_key(&self, arguments: &[&str]) -> String {
+        create_key(&self.folder, arguments).await
+    }
+
+    /// Runs `tollgate keys` on this gateway's store.
+    pub async fn keys(&self, arguments: &[&str]) -> Output {
+        keys(&self.folder, arguments).await
+    }
+
+    /// Sends the process a signal, by its name.
+    pub async fn signal(&self, name: &str) {
+        let id = self.process.id().expect("the gateway runs").to_string();
+        let mut kill = Command::new("kill");
+        let output = Output::of(kill.args(["-s", name, &id])).await;
+        assert!(output.status.success(), "{output:?}");
+    }
+
+    /// Waits for the process to end by itself.
+    pub async fn ended(&mut self) -> ExitStatus {
+        bounded("the gateway's end", self.process.wait())
+            .await
+            .unwrap()
+    }
+
+    /// Writes another configuration into the file, for the same addresses.
+    pub fn rewrite(&self, config: Config) {
+        let ports = Ports {
+            callers: self.address,
+            operators: self.admin,
+        };
+        let text = config.on(ports).0.to_string();
+        std::fs::write(file(&self.folder), text).unwrap();
+    }
+
+    /// Writes any text into the configuration file.
+    pub fn rewrite_text(&self, text: &str) {
+        std::fs::write(file(&self.folder), text).unwrap();
+    }
+
+    /// The configuration as it was started with.
+    pub fn config(&self) -> Config {
+        self.config.clone()
+    }
+
+    /// Waits for a line of the access log.
+    pub async fn access_line(&self, wanted: impl Fn(&Value) -> bool) -> Value {
+        let parsed = |line: &String| serde_json::from_str::<Value>(line).expect(line);
+        let mut stdout = self.stdout.clone();
+        let lines = bounded(
+            "a line of the access log",
+            stdout.wait_for(|it| it.lines.iter().map(parsed).any(|line| wanted(&line))),
+        )
+        .await
+        .unwrap()
+        .lines
+        .clone();
+        lines.iter().map(parsed).find(|it| wanted(it)).unwrap()
+    }
+
+    /// Waits for a line of the log that holds `text`.
+    pub async fn log_line(&self, text: &str) -> String {
+        let mut stderr = self.stderr.clone();
+        let found = stderr.wait_for(|it| it.lines.iter().any(|line| line.contains(text)));
+        let lines = bounded(text, found).await.unwrap().lines.clone();
+        lines.into_iter().find(|it| it.contains(text)).unwrap()
+    }
+
+    /// Everything that was written so far, access log and log.
+    pub fn output(&self) -> String {
+        let [out, err] = [&self.stdout, &self.stderr].map(|it| it.borrow().lines.join("\n"));
+        format!("{out}\n{err}")
+    }
+
+    /// The value of a sample on the page of metrics, as long as it stands there.
+    pub async fn sample(&self, sample: &str) -> Option<f64> {
+        let page = self.operator("/metrics").await.text();
+        let line = page.lines().find_map(|line| line.strip_prefix(sample));
+        line.map(|value| value.trim().parse().unwrap())
+    }
+
+    /// Waits until a sample on the page of metrics has a value.
+    pub async fn sample_is(&self, sample: &str, value: f64) {
+        let look = async || (self.sample(sample).await == Some(value)).then_some(());
+        eventually(&format!("{sample} {value}"), look).await;
+    }
+}
+
+fn file(folder: &TempDir) -> PathBuf {
+    folder.path().join("tollgate.yaml")
+}
+
+async fn keys(folder: &TempDir, arguments: &[&str]) -> Output {
+    let mut command = tollgate();
+    command.args(["keys", "--config"]).arg(file(folder));
+    Output::of(command.args(arguments)).await
+}
+
+async fn create_key(folder: &TempDir, arguments: &[&str]) -> String {
+    let arguments = [&["create", "test", "--json"], arguments].concat();
+    let output = keys(folder, &arguments).await;
+    assert!(output.status.success(), "{output:?}");
+    let created: Value = serde_json::from_str(&output.stdout).unwrap();
+    created["key"].as_str().expect("a key").to_owned()
+}
+
+fn collect(pipe: impl AsyncRead + Send + Unpin + 'static) -> watch::Receiver<Lines> {
+    let (sender, receiver) = watch::channel(Lines::default());
+    tokio::spawn(async move {
+        let mut lines = BufReader::new(pipe).lines();
+        while let Ok(Some(line)) = lines.next_line().await {
+            sender.send_modify(|it| it.lines.push(line));
+        }
+        sender.send_modify(|it| it.ended = true);
+    });
+    receiver
+}

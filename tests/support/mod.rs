@@ -1,0 +1,63 @@
+//! The harness of the end-to-end tests: a gateway as its operator starts it, providers
+//! behind it, and clients that show what is on the wire.
+//!
+//! Every wait here is bounded by [`PATIENCE`]; a test that has to wait longer has failed.
+
+#![allow(
+    dead_code,
+    unused_imports,
+    reason = "each file of tests takes what it needs"
+)]
+
+mod answer;
+mod config;
+mod gateway;
+mod http1;
+mod http2;
+mod provider;
+mod request;
+mod tls;
+mod upstream;
+
+pub use answer::{Answer, Ending};
+pub use config::{Config, Ports, provider, provider_at};
+pub use gateway::{Gateway, Output, tollgate};
+pub use http1::Connection;
+pub use http2::Http2;
+pub use provider::Provider;
+pub use request::{Request, prompt};
+pub use tls::{Authority, in_front_of};
+pub use upstream::{Act, Upstream, closed_port};
+
+use std::time::{Duration, Instant};
+
+/// How long a test waits for anything.
+pub const PATIENCE: Duration = Duration::from_secs(10);
+
+pub const CHAT: &str = "/v1/chat/completions";
+pub const RESPONSES: &str = "/v1/responses";
+pub const MESSAGES: &str = "/v1/messages";
+pub const COUNT_TOKENS: &str = "/v1/messages/count_tokens";
+/// The endpoints where models answer, one for each format.
+pub const FORMATS: [&str; 3] = [CHAT, RESPONSES, MESSAGES];
+
+/// Waits for `what`, and no longer than there is patience.
+pub async fn bounded<T>(what: &str, work: impl Future<Output = T>) -> T {
+    match tokio::time::timeout(PATIENCE, work).await {
+        Ok(value) => value,
+        Err(_) => panic!("waited {PATIENCE:?} in vain: {what}"),
+    }
+}
+
+/// Looks again and again until `look` finds `what`.
+pub async fn eventually<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T {
+    const LOOK_AGAIN: Duration = Duration::from_millis(5);
+    let begun = Instant::now();
+    loop {
+        if let Some(found) = look().await {
+            return found;
+        }
+        assert!(begun.elapsed() < PATIENCE, "waited in vain: {what}");
+        tokio::time::sleep(LOOK_AGAIN).await;
+    }
+}

@@ -1,0 +1,105 @@
+//! Certificates for a test, and the two ends of a TLS connection.
+
+use super::{Connection, Http2, bounded};
+use pingora_core::tls::{
+    ClientConfig, ClientTlsStream, RootCertStore, ServerConfig, ServerName, ServerTlsStream,
+    TlsAcceptor, TlsConnector, install_default_crypto_provider,
+};
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use rustls_pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject};
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use tokio::net::TcpStream;
+
+/// A certificate authority that nobody else trusts.
+pub struct Authority(CertifiedIssuer<'static, KeyPair>);
+
+/// A certificate and its key, in PEM.
+pub struct Identity {
+    pub certificate: String,
+    pub key: String,
+}
+
+impl Authority {
+    pub fn new() -> Self {
+        install_default_crypto_provider();
+        let mut params = CertificateParams::default();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let key = KeyPair::generate().unwrap();
+        Self(CertifiedIssuer::self_signed(params, key).unwrap())
+    }
+
+    /// The authority's own certificate, in PEM.
+    pub fn pem(&self) -> String {
+        self.0.pem()
+    }
+
+    /// A certificate for a host.
+    pub fn issue(&self, host: &str) -> Identity {
+        let key = KeyPair::generate().unwrap();
+        let params = CertificateParams::new(vec![host.to_owned()]).unwrap();
+        Identity {
+            certificate: params.signed_by(&key, &self.0).unwrap().pem(),
+            key: key.serialize_pem(),
+        }
+    }
+
+    /// Opens a connection to `host` that speaks the first protocol of `alpn` that it can.
+    pub async fn connect(
+        &self,
+        address: SocketAddr,
+        host: &str,
+        alpn: &[&str],
+    ) -> ClientTlsStream<TcpStream> {
+        let mut roots = RootCertStore::empty();
+        let own = CertificateDer::from_pem_slice(self.pem().as_bytes()).unwrap();
+        roots.add(own).unwrap();
+        let mut config = ClientConfig::builder()
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        config.alpn_protocols = alpn.iter().map(|it| it.as_bytes().to_vec()).collect();
+        let stream = TcpStream::connect(address).await.unwrap();
+        let name = ServerName::try_from(host.to_owned()).unwrap();
+        let shaking = TlsConnector::from(Arc::new(config)).connect(name, stream);
+        bounded("a TLS session", shaking).await.unwrap()
+    }
+}
+
+impl Identity {
+    /// Writes both files into a folder: `NAME.crt` and `NAME.key`.
+    pub fn write(&self, folder: &Path, name: &str) {
+        std::fs::write(folder.join(name).with_extension("crt"), &self.certificate).unwrap();
+        std::fs::write(folder.join(name).with_extension("key"), &self.key).unwrap();
+    }
+
+    /// What answers a TLS handshake with this certificate.
+    pub fn acceptor(&self) -> TlsAcceptor {
+        let certificate = CertificateDer::from_pem_slice(self.certificate.as_bytes()).unwrap();
+        let key = PrivateKeyDer::from_pem_slice(self.key.as_bytes()).unwrap();
+        let config = ServerConfig::builder()
+            .with_no_client_auth()
+            .with_single_cert(vec![certificate], key)
+            .unwrap();
+        TlsAcceptor::from(Arc::new(config))
+    }
+}
+
+/// Puts TLS in front of a server that speaks without; gives the new address.
+pub async fn in_front_of(server: SocketAddr, identity: &Identity) -> SocketAddr {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let acceptor = identity.acceptor();
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            let acceptor = acceptor.clone();
+            tokio::spawn(async move {
+                if let Ok(mut caller) = acceptor.accept(stream).await {
+                    let mut server = TcpStream::connect(server).await.unwrap();
+                    let _ = tokio::io::copy_bidirectional(&mut caller, &mut server).await;
+                }
+            });
+        }
+    });
+    address
+}
