@@ -4,12 +4,13 @@ use super::{Failure, Outcome};
 use crate::config::{self, ALL_GROUPS, Config, PlanSettings};
 use crate::keys;
 use clap::{Args, Subcommand};
+use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::time::Duration;
 use tollgate_ledger::{
-    GrantTerms, KeyRecord, KeySelector, KeyView, Limits, NewKey, Store, allowance, keys_table,
+    GrantTerms, GrantView, KeyRecord, KeySelector, KeyView, Limits, NewKey, Store, allowance,
+    grants_table, keys_table,
 };
-use tollgate_settings::unknown_name;
 
 /// What `keys` takes.
 #[derive(Args)]
@@ -60,6 +61,50 @@ enum Command {
         /// Its identifier (`key_…`) or the beginning of its text (`sk-…`).
         key: String,
     },
+    /// Give a key tokens: a plan's, or as many as said.
+    TopUp {
+        /// Its identifier (`key_…`) or the beginning of its text (`sk-…`).
+        key: String,
+        /// The plan whose tokens and validity it is given.
+        #[arg(long, conflicts_with_all = ["tokens", "days"], required_unless_present = "tokens")]
+        plan: Option<String>,
+        /// How many tokens.
+        #[arg(long, value_name = "TOKENS", requires = "days")]
+        tokens: Option<u64>,
+        /// How many days they are valid, from the first use.
+        #[arg(long, value_name = "DAYS", requires = "tokens")]
+        days: Option<u64>,
+    },
+    /// Show what a key was given and what it has used of it.
+    Grants {
+        /// Its identifier (`key_…`) or the beginning of its text (`sk-…`).
+        key: String,
+    },
+    /// Let a key and what it was given live longer.
+    Extend {
+        /// Its identifier (`key_…`) or the beginning of its text (`sk-…`).
+        key: String,
+        /// By how many days.
+        #[arg(long, value_name = "DAYS")]
+        days: u64,
+    },
+    /// Give a key limits of its own; what is left out is its plan's again.
+    SetLimits {
+        /// Its identifier (`key_…`) or the beginning of its text (`sk-…`).
+        key: String,
+        /// Requests a minute.
+        #[arg(long, value_name = "NUMBER")]
+        requests: Option<NonZeroU32>,
+        /// Input tokens a minute.
+        #[arg(long, value_name = "NUMBER")]
+        input_tokens: Option<NonZeroU32>,
+        /// Output tokens a minute.
+        #[arg(long, value_name = "NUMBER")]
+        output_tokens: Option<NonZeroU32>,
+        /// Requests at one time.
+        #[arg(long, value_name = "NUMBER")]
+        concurrent: Option<NonZeroU32>,
+    },
 }
 
 pub(super) fn run(arguments: &Arguments) -> Outcome {
@@ -83,17 +128,15 @@ pub(super) fn run(arguments: &Arguments) -> Outcome {
             let groups = if groups.is_empty() { of_plan } else { groups };
             let lifetime = |days: u64| Duration::from_secs(days.saturating_mul(24 * 60 * 60));
             let new = NewKey {
-                name: name.clone(),
-                plan: plan.map(|(name, _)| name.to_owned()),
-                groups: allowance(groups.iter().filter(|group| *group != ALL_GROUPS).cloned()),
+                plan: plan.clone(),
+                groups: allowance(groups.iter().cloned()),
                 endpoints: allowance(endpoints.iter().cloned()),
-                limits: Limits::default(),
-                expires_at: days.map(|days| now.plus(lifetime(days))),
-                grant: plan.map(|(name, plan)| GrantTerms {
-                    plan: Some(name.to_owned()),
-                    tokens: plan.tokens.get(),
-                    validity: plan.validity.get(),
-                }),
+                expires_at: days.map(|days| now.plus(whole_days(days))),
+                grant: plan
+                    .as_deref()
+                    .map(|plan| plan_terms(&config, plan))
+                    .transpose()?,
+                ..NewKey::named(name.clone())
             };
             create(&store, &new, json)
         }
@@ -109,24 +152,77 @@ pub(super) fn run(arguments: &Arguments) -> Outcome {
             let revocation = store.revoke_key(&KeySelector::parse(key)?)?;
             show(&store, &[revocation.record], json)
         }
+        Command::TopUp {
+            key,
+            plan,
+            tokens,
+            days,
+        } => {
+            let terms = match plan {
+                Some(plan) => plan_terms(&config, plan)?,
+                None => GrantTerms {
+                    plan: None,
+                    tokens: tokens.unwrap_or(0),
+                    validity: whole_days(days.unwrap_or(0)),
+                },
+            };
+            let grant = store.top_up(&KeySelector::parse(key)?, &terms)?;
+            show_grants(&[grant], json)
+        }
+        Command::Grants { key } => {
+            let record = store.find_key(&KeySelector::parse(key)?)?;
+            show_grants(&store.grants(record.id())?, json)
+        }
+        Command::Extend { key, days } => {
+            let record = store.extend_key(&KeySelector::parse(key)?, whole_days(*days))?;
+            show(&store, &[record], json)
+        }
+        Command::SetLimits {
+            key,
+            requests,
+            input_tokens,
+            output_tokens,
+            concurrent,
+        } => {
+            let limits = Limits {
+                requests: *requests,
+                input_tokens: *input_tokens,
+                output_tokens: *output_tokens,
+                concurrent: *concurrent,
+            };
+            let record = store.set_limits(&KeySelector::parse(key)?, &limits)?;
+            show(&store, &[record], json)
+        }
     }
 }
 
-fn find_plan<'a>(
-    config: &'a Config,
-    name: &'a str,
-) -> Result<(&'a str, &'a PlanSettings), Failure> {
-    config
-        .plans
-        .get(name)
-        .map(|plan| (name, plan))
-        .ok_or_else(|| {
-            Failure(unknown_name(
-                "plan",
-                name,
-                config.plans.keys().map(String::as_str),
-            ))
-        })
+fn whole_days(days: u64) -> Duration {
+    Duration::from_secs(days.saturating_mul(86_400))
+}
+
+/// What a plan of the configuration gives.
+fn plan_terms(config: &config::Config, name: &str) -> Result<GrantTerms, Failure> {
+    let Some(plan) = config.plans.get(name) else {
+        let known: Vec<&str> = config.plans.keys().map(String::as_str).collect();
+        return Err(Failure(format!(
+            "no plan '{name}'; the plans are: {}",
+            known.join(", ")
+        )));
+    };
+    Ok(GrantTerms {
+        plan: Some(name.to_owned()),
+        tokens: plan.tokens.get(),
+        validity: plan.validity.get(),
+    })
+}
+
+fn show_grants(grants: &[GrantView], json: bool) -> Outcome {
+    if json {
+        println!("{}", serde_json::to_string_pretty(grants)?);
+    } else {
+        print!("{}", grants_table(grants));
+    }
+    Ok(())
 }
 
 fn create(store: &Store, new: &NewKey, json: bool) -> Outcome {

@@ -1,4 +1,4 @@
-//! Who pays: API keys and where they are kept.
+//! Who pays: API keys, their balances and limits, and what they have used.
 //!
 //! The crate decides what a key is, what is stored of it (a keyed hash, never the
 //! key), and how a request finds it: from memory, or from one SQLite file without
@@ -42,4 +42,4 @@ pub use record::{InvalidKey, KeyRecord, KeyState, NewKey, allowance};
 pub use store::{
     CreatedKey, GrantTerms, GrantView, KeySelector, Revocation, Store, StoreError, Verification,
 };
-pub use view::{KeyView, keys_table};
+pub use view::{KeyView, grants_table, keys_table};

@@ -4,6 +4,7 @@ use crate::{
     clock::Timestamp,
     limits::Limits,
     record::{KeyRecord, KeyState},
+    store::GrantView,
 };
 use serde::{Serialize, Serializer};
 use std::fmt::Write;
@@ -88,6 +89,24 @@ pub fn keys_table(records: &[KeyRecord], now: Timestamp) -> String {
             groups,
             time(Some(record.created_at)),
             time(record.expires_at),
+        ]
+    }));
+    align(&rows)
+}
+
+/// A table of grants for people, like [`keys_table`].
+pub fn grants_table(grants: &[GrantView]) -> String {
+    const HEAD: [&str; 6] = ["ID", "PLAN", "TOKENS", "USED", "VALID FROM", "VALID UNTIL"];
+    let mut rows = vec![HEAD.map(str::to_owned)];
+    rows.extend(grants.iter().map(|grant| {
+        let time = |time: Option<Timestamp>| time.map_or_else(|| "-".into(), |t| t.to_string());
+        [
+            grant.id.clone(),
+            grant.plan.clone().unwrap_or_else(|| "-".to_owned()),
+            grant.tokens.to_string(),
+            grant.used.to_string(),
+            time(grant.valid_from),
+            time(grant.valid_until),
         ]
     }));
     align(&rows)
