@@ -11,6 +11,7 @@ use tollgate_ledger::{
     GrantTerms, GrantView, KeyRecord, KeySelector, KeyView, Limits, NewKey, Store, allowance,
     grants_table, keys_table,
 };
+use tollgate_settings::unknown_name;
 
 /// What `keys` takes.
 #[derive(Args)]
@@ -126,16 +127,12 @@ pub(super) fn run(arguments: &Arguments) -> Outcome {
                 .transpose()?;
             let of_plan = plan.map_or(&[][..], |(_, plan)| &plan.groups);
             let groups = if groups.is_empty() { of_plan } else { groups };
-            let lifetime = |days: u64| Duration::from_secs(days.saturating_mul(24 * 60 * 60));
             let new = NewKey {
-                plan: plan.clone(),
-                groups: allowance(groups.iter().cloned()),
+                plan: plan.map(|(name, _)| name.to_owned()),
+                groups: allowance(groups.iter().filter(|it| *it != ALL_GROUPS).cloned()),
                 endpoints: allowance(endpoints.iter().cloned()),
                 expires_at: days.map(|days| now.plus(whole_days(days))),
-                grant: plan
-                    .as_deref()
-                    .map(|plan| plan_terms(&config, plan))
-                    .transpose()?,
+                grant: plan.map(terms),
                 ..NewKey::named(name.clone())
             };
             create(&store, &new, json)
@@ -159,7 +156,7 @@ pub(super) fn run(arguments: &Arguments) -> Outcome {
             days,
         } => {
             let terms = match plan {
-                Some(plan) => plan_terms(&config, plan)?,
+                Some(plan) => terms(find_plan(&config, plan)?),
                 None => GrantTerms {
                     plan: None,
                     tokens: tokens.unwrap_or(0),
@@ -201,19 +198,23 @@ fn whole_days(days: u64) -> Duration {
 }
 
 /// What a plan of the configuration gives.
-fn plan_terms(config: &config::Config, name: &str) -> Result<GrantTerms, Failure> {
-    let Some(plan) = config.plans.get(name) else {
-        let known: Vec<&str> = config.plans.keys().map(String::as_str).collect();
-        return Err(Failure(format!(
-            "no plan '{name}'; the plans are: {}",
-            known.join(", ")
-        )));
-    };
-    Ok(GrantTerms {
+fn find_plan<'a>(
+    config: &'a Config,
+    name: &'a str,
+) -> Result<(&'a str, &'a PlanSettings), Failure> {
+    let found = config.plans.get(name).map(|plan| (name, plan));
+    found.ok_or_else(|| {
+        let known = config.plans.keys().map(String::as_str);
+        Failure(unknown_name("plan", name, known))
+    })
+}
+
+fn terms((name, plan): (&str, &PlanSettings)) -> GrantTerms {
+    GrantTerms {
         plan: Some(name.to_owned()),
         tokens: plan.tokens.get(),
         validity: plan.validity.get(),
-    })
+    }
 }
 
 fn show_grants(grants: &[GrantView], json: bool) -> Outcome {

@@ -87,7 +87,7 @@ impl Gateway {
 
     /// Commits what is still held of an answer that has ended, or the error that it is.
     async fn finish_held(session: &mut Session, exchange: &mut Exchange) -> Result<()> {
-        let fault = match exchange.answer.push(None, true) {
+        let fault = match exchange.answer.push(None, true, session.body_bytes_sent()) {
             Next::Commit { head, body, length } => {
                 respond::commit(session, exchange, &head, length)?;
                 return session.write_response_body(Some(body), true).await;
