@@ -76,7 +76,7 @@ pub(super) struct EndSignals {
 impl EndSignals {
     pub(super) fn take() -> io::Result<Self> {
         // Whoever reloads listens later; until then a reload must not kill.
-        signal(SignalKind::hangup())?;
+        let _: Signal = signal(SignalKind::hangup())?;
         Ok(Self {
             terminate: signal(SignalKind::terminate())?,
             quit: signal(SignalKind::quit())?,
