@@ -1,0 +1,143 @@
+//! What the ledger costs a request: finding its key, refusing nonsense, reserving and
+//! settling. The writer commits to a real file meanwhile.
+
+#![expect(clippy::unwrap_used, reason = "a benchmark fails by panicking")]
+
+use criterion::{Criterion, criterion_group, criterion_main};
+use std::{hint::black_box, time::Duration};
+use tollgate_ledger::{
+    ApiKey, BillingState, Clock, DirectorySettings, Ending, GrantTerms, KeyDirectory, KeyHasher,
+    Ledger, LedgerSettings, Limiter, Limits, Lookup, NewKey, RequestInfo, Reserve, Store,
+    UpperBound, Weights,
+};
+use tollgate_types::{Format, KeyId, RequestId, Usage};
+
+struct House {
+    _folder: tempfile::TempDir,
+    store: Store,
+    key: ApiKey,
+    id: KeyId,
+    runtime: tokio::runtime::Runtime,
+}
+
+impl House {
+    fn new() -> Self {
+        let folder = tempfile::TempDir::new().unwrap();
+        let hasher = KeyHasher::new(b"a pepper for benchmarks").unwrap();
+        let path = folder.path().join("ledger.db");
+        let store = Store::open(path, hasher, Clock::system()).unwrap();
+        let mut new = NewKey::named("bench");
+        new.grant = Some(GrantTerms {
+            plan: None,
+            tokens: 1 << 50,
+            validity: Duration::from_secs(86_400),
+        });
+        let made = store.create_key(&new).unwrap();
+        Self {
+            _folder: folder,
+            store,
+            id: made.record.id().clone(),
+            key: made.key,
+            runtime: tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build()
+                .unwrap(),
+        }
+    }
+}
+
+fn look_up(criterion: &mut Criterion) {
+    let house = House::new();
+    let directory = KeyDirectory::open(&house.store, DirectorySettings::default()).unwrap();
+    if let Lookup::Miss(pending) = directory.lookup(house.key.expose()) {
+        house.runtime.block_on(pending.wait()).unwrap();
+    }
+    criterion.bench_function("look up a known key", |bencher| {
+        bencher.iter(|| directory.lookup(black_box(house.key.expose())));
+    });
+    let typo = house
+        .key
+        .expose()
+        .replace(house.key.prefix(), "sk-00000000");
+    criterion.bench_function("refuse a key with a typo", |bencher| {
+        bencher.iter(|| directory.lookup(black_box(&typo)));
+    });
+}
+
+fn limit(criterion: &mut Criterion) {
+    let limiter = Limiter::new(1000, Clock::system());
+    let most = std::num::NonZeroU32::new(u32::MAX);
+    let limits = Limits {
+        requests: most,
+        input_tokens: most,
+        output_tokens: most,
+        concurrent: most,
+    };
+    let key = KeyId::new("key_bench");
+    criterion.bench_function("admit and finish under four limits", |bencher| {
+        bencher.iter(|| {
+            if let Ok(admission) = limiter.admit(black_box(&key), &limits, 10, 10) {
+                admission.finish(9, 9);
+            }
+        });
+    });
+}
+
+fn reserve_and_settle(criterion: &mut Criterion) {
+    let house = House::new();
+    let ledger = Ledger::open(&house.store, LedgerSettings::default()).unwrap();
+    let usage = Usage {
+        input: 100,
+        output: 50,
+        ..Usage::default()
+    };
+    let ending = Ending {
+        state: BillingState::Completed,
+        status: 200,
+        error: None,
+        reported: Some(usage),
+        delivered: usage,
+        model_served: None,
+    };
+    let mut number = 0;
+    criterion.bench_function("reserve and settle", |bencher| {
+        bencher.iter_custom(|turns| {
+            let mut took = Duration::ZERO;
+            for _ in 0..turns {
+                number += 1;
+                took += settle_one(&house, &ledger, number, &ending);
+            }
+            took
+        });
+    });
+    eprintln!("{:#?}", ledger.stats());
+}
+
+/// One request; the wait for a free slot, when the disk is behind, is not counted.
+fn settle_one(house: &House, ledger: &Ledger, number: u128, ending: &Ending) -> Duration {
+    loop {
+        let request = RequestInfo {
+            id: RequestId::from_parts(1, number),
+            model: "alpha-sonnet-5".into(),
+            format: Format::Chat,
+            streamed: true,
+        };
+        let bound = UpperBound {
+            input: 100,
+            output: 1000,
+            useful_output: 16,
+        };
+        let start = std::time::Instant::now();
+        match ledger.reserve(&house.id, request, bound, Weights::default()) {
+            Reserve::Held(reservation) => {
+                black_box(reservation.settle(ending));
+                return start.elapsed();
+            }
+            Reserve::Wait(account) => house.runtime.block_on(account.wait()).unwrap(),
+            Reserve::Refused(_) => std::thread::yield_now(),
+        }
+    }
+}
+
+criterion_group!(benches, look_up, limit, reserve_and_settle);
+criterion_main!(benches);
