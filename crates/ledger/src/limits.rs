@@ -4,6 +4,7 @@
 //! them anew, which lets at most one window more through.
 
 mod bucket;
+mod headers;
 
 pub use bucket::{Denied, Level};
 
