@@ -172,7 +172,9 @@ impl Ledger {
             _ => PathBuf::from("."),
         };
         let mut name = path.file_name().unwrap_or_default().to_os_string();
-        let mut suffix = ".settlements-".to_owned();
+        name.push(".settlements-");
+        let prefix = name.to_string_lossy().into_owned();
+        let mut suffix = String::new();
         key::push_random(&mut suffix, 12)?;
         name.push(suffix);
         let journal = Journal::create(folder.join(&name), settings.open_requests)?;
@@ -180,6 +182,7 @@ impl Ledger {
         let process =
             books::begin(&file, &name.to_string_lossy(), clock.now()).map_err(described)?;
         recovery::bury_dead_peers(&mut file, &folder, process, clock.now()).map_err(described)?;
+        recovery::sweep(&mut file, &folder, &prefix, process, clock.now()).map_err(described)?;
         let shared = Arc::new(Shared {
             folder,
             accounts: Accounts::new(settings.waiting_callers),

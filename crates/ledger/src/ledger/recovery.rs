@@ -24,6 +24,8 @@ pub(super) fn bury_dead_peers(
         match journal::examine(&folder.join(&settlements)) {
             Ok(Other::Alive) => continue,
             Ok(Other::Dead(remains)) => bury(file, peer, remains, now)?,
+            // Another process may have buried it since the list was read.
+            Ok(Other::Missing) if books::is_fenced(file, peer)? => continue,
             Ok(Other::Missing) => {
                 log::error!(
                     "the settlement file {settlements} is gone: charges that its process had \
@@ -40,6 +42,33 @@ pub(super) fn bury_dead_peers(
     }
     Ok(buried)
 }
+
+/// Takes up settlement files that no living process's row names: left by a crash between
+/// a commit and the removal of the file, or before the row was written.
+pub(super) fn sweep(
+    file: &mut Connection,
+    folder: &Path,
+    prefix: &str,
+    process: ProcessNumber,
+    now: Timestamp,
+) -> rusqlite::Result<()> {
+    let rows: Vec<String> = books::peers(file, process)?
+        .into_iter()
+        .map(|(_, settlements)| settlements)
+        .collect();
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+    for name in names.filter(|name| name.starts_with(prefix) && !rows.contains(name)) {
+        // One's own file is locked, and so is that of a process that is just starting.
+        if let Ok(Other::Dead(remains)) = journal::examine(&folder.join(&name)) {
+            bury(file, NOBODY, remains, now)?;
+        }
+    }
+    Ok(())
+}
+
+/// A process that has no lease: its charges are paid from what is free.
+const NOBODY: ProcessNumber = ProcessNumber(-1);
 
 /// All in one transaction; the file goes after it. Should that fail, the records come
 /// again and their request ids make them nothing.

@@ -14,6 +14,7 @@ use std::{
 use tempfile::TempDir;
 use tollgate_types::{ErrorCode, Usage};
 
+mod processes;
 mod properties;
 
 const DAY: Duration = Duration::from_secs(86_400);
@@ -297,31 +298,6 @@ async fn of_two_hundred_at_once_on_a_balance_for_ten_ten_are_admitted() {
 }
 
 #[tokio::test]
-async fn what_was_settled_before_a_crash_is_entered_once() {
-    let house = House::new();
-    let key = house.key(1000);
-    let ledger = house.ledger();
-    for _ in 0..20 {
-        house
-            .reserve(&ledger, &key, 10)
-            .await
-            .unwrap()
-            .settle(&completed(3));
-    }
-    let open = house.reserve(&ledger, &key, 500).await.unwrap();
-    ledger.crash();
-    for _ in 0..3 {
-        house.ledger().crash();
-        assert_eq!(house.used(&key), 60);
-        house.check(20);
-    }
-    // The reservation that was open at the crash holds nothing any more.
-    let after = house.ledger();
-    let all = house.reserve(&after, &key, 940).await.unwrap();
-    drop((open, all));
-}
-
-#[tokio::test]
 async fn a_record_that_comes_twice_is_charged_once() {
     let house = House::new();
     let key = house.key(1000);
@@ -338,60 +314,6 @@ async fn a_record_that_comes_twice_is_charged_once() {
     }
     assert!(ledger.close(PATIENCE));
     assert_eq!(house.used(&key), 5);
-}
-
-#[tokio::test]
-async fn two_processes_on_one_file_never_spend_the_same_tokens() {
-    let house = House::new();
-    let key = house.key(1000);
-    let (one, two) = (house.ledger(), house.ledger());
-    let mut admitted = 0;
-    let start = Instant::now();
-    // Each takes what it can get until nothing is left for either.
-    while admitted < 100 {
-        for ledger in [&one, &two] {
-            if let Ok(reservation) = house.reserve(ledger, &key, 10).await {
-                reservation.settle(&completed(10));
-                admitted += 1;
-            }
-        }
-        assert!(start.elapsed() < PATIENCE, "{admitted} admitted");
-        tokio::task::yield_now().await;
-    }
-    for ledger in [&one, &two] {
-        assert!(house.reserve(ledger, &key, 10).await.is_err());
-    }
-    assert!(one.close(PATIENCE) && two.close(PATIENCE));
-    assert_eq!(house.used(&key), 1000);
-    house.check(100);
-}
-
-#[tokio::test]
-async fn a_process_that_ends_leaves_its_share_to_the_others() {
-    let house = House::new();
-    let key = house.key(1000);
-    let old = house.ledger();
-    drop(house.reserve(&old, &key, 1).await.unwrap());
-    let new = house.ledger();
-    assert!(old.close(PATIENCE));
-    drop(house.eventually(&new, &key, 1000).await);
-}
-
-#[tokio::test]
-async fn what_a_dead_peer_held_is_spent_by_the_living() {
-    let house = House::new();
-    let key = house.key(1000);
-    let (dying, living) = (house.ledger(), house.ledger());
-    house
-        .reserve(&dying, &key, 100)
-        .await
-        .unwrap()
-        .settle(&completed(100));
-    let refused = house.reserve(&living, &key, 900).await.unwrap_err();
-    assert_eq!(refused, Refused::Busy);
-    dying.crash();
-    drop(house.eventually(&living, &key, 900).await);
-    assert_eq!(house.used(&key), 100);
 }
 
 #[tokio::test]
@@ -429,30 +351,6 @@ async fn more_open_requests_than_slots_are_shed_and_none_is_lost() {
     drop(house.eventually(&ledger, &key, 1).await);
     assert!(ledger.close(PATIENCE));
     assert_eq!(house.used(&key), 3);
-}
-
-#[tokio::test]
-async fn a_process_that_was_closed_by_another_admits_nothing_more_and_charges_what_it_served() {
-    let house = House::new();
-    let key = house.key(1000);
-    let ledger = house.ledger();
-    let open = house.reserve(&ledger, &key, 10).await.unwrap();
-    rusqlite::Connection::open(house.folder.path().join("ledger.db"))
-        .unwrap()
-        .execute_batch("BEGIN; DELETE FROM leases; UPDATE processes SET ended_at = 1; COMMIT")
-        .unwrap();
-    open.settle(&completed(10));
-    let start = Instant::now();
-    while house.reserve(&ledger, &key, 1).await.is_ok() {
-        assert!(start.elapsed() < PATIENCE);
-        tokio::task::yield_now().await;
-    }
-    ledger.close(PATIENCE);
-    assert_eq!(
-        house.sql::<i64>("SELECT charged FROM usage WHERE output = 10"),
-        10
-    );
-    assert_eq!(house.used(&key), 10);
 }
 
 #[tokio::test]

@@ -1,0 +1,157 @@
+//! Grants, limits, verification and backup.
+
+use super::*;
+
+#[test]
+fn a_grant_is_what_was_given_and_begins_unused() {
+    let home = Home::new();
+    let store = home.store();
+    let id = store
+        .create_key(&NewKey::named("ci"))
+        .unwrap()
+        .record
+        .id()
+        .clone();
+    let made = store
+        .top_up(&KeySelector::Id(id.clone()), &terms(1000, 60))
+        .unwrap();
+    assert_eq!(store.grants(&id).unwrap(), [made]);
+    for (tokens, seconds) in [(0, 60), (1 << 53, 60), (1000, 0), (1000, u64::MAX)] {
+        let bad = store.top_up(&KeySelector::Id(id.clone()), &terms(tokens, seconds));
+        assert!(matches!(bad, Err(StoreError::InvalidGrant)), "{bad:?}");
+    }
+}
+
+#[test]
+fn a_key_and_its_first_grant_are_made_together_or_not_at_all() {
+    let home = Home::new();
+    let store = home.store();
+    let mut new = NewKey::named("ci");
+    new.grant = Some(terms(1000, 60));
+    let id = store.create_key(&new).unwrap().record.id().clone();
+    assert_eq!(store.grants(&id).unwrap()[0].tokens, 1000);
+    new.grant = Some(terms(0, 60));
+    assert!(store.create_key(&new).is_err());
+    assert_eq!(store.list_keys(None, 9).unwrap().len(), 1);
+}
+
+#[test]
+fn extending_a_key_extends_its_grants_begun_or_not() {
+    let home = Home::new();
+    let store = home.store();
+    let mut new = NewKey::named("ci");
+    new.expires_at = Some(home.clock.now().plus(Duration::from_secs(10)));
+    let id = store.create_key(&new).unwrap().record.id().clone();
+    let key = KeySelector::Id(id.clone());
+    store.top_up(&key, &terms(1000, 60)).unwrap();
+    store.top_up(&key, &terms(1000, 60)).unwrap();
+    home.sql("UPDATE grants SET first_used_at = 1000, expires_at = 61000 WHERE number = 1");
+    let record = store.extend_key(&key, Duration::from_secs(30)).unwrap();
+    assert_eq!(
+        record.expires_at,
+        Some(home.clock.now().plus(Duration::from_secs(40)))
+    );
+    let grants = store.grants(&id).unwrap();
+    assert_eq!(grants[0].valid_until, Some(Timestamp::from_unix_ms(91_000)));
+    assert_eq!(
+        (grants[1].valid_until, grants[1].validity_seconds),
+        (None, 90)
+    );
+    assert!(store.extend_key(&key, Duration::MAX).is_ok());
+}
+
+#[test]
+fn a_keys_own_limits_are_kept_and_taken_back() {
+    let home = Home::new();
+    let store = home.store();
+    let key = KeySelector::Id(
+        store
+            .create_key(&NewKey::named("ci"))
+            .unwrap()
+            .record
+            .id()
+            .clone(),
+    );
+    let own = crate::limits::Limits {
+        requests: std::num::NonZeroU32::new(7),
+        ..Default::default()
+    };
+    assert_eq!(store.set_limits(&key, &own).unwrap().limits, own);
+    assert_eq!(home.store().find_key(&key).unwrap().limits, own);
+    let none = crate::limits::Limits::default();
+    assert_eq!(store.set_limits(&key, &none).unwrap().limits, none);
+    home.sql("UPDATE keys SET requests_per_minute = -5");
+    let odd = store.find_key(&key).unwrap().limits.requests;
+    assert_eq!(odd, std::num::NonZeroU32::new(1));
+}
+
+#[test]
+fn a_backup_is_a_whole_ledger_that_nobody_spends_from() {
+    let home = Home::new();
+    let store = home.store();
+    let made = store.create_key(&NewKey::named("ci")).unwrap();
+    let key = KeySelector::Id(made.record.id().clone());
+    store.top_up(&key, &terms(1000, 60)).unwrap();
+    home.sql(
+        "INSERT INTO processes (number, settlements, started_at) VALUES (1, 'x', 1);
+         INSERT INTO leases VALUES (1, 1, 1000)",
+    );
+    let target = home.folder.path().join("backup.db");
+    store.backup(&target).unwrap();
+    let copy = Store::open(&target, hasher(), clock()).unwrap();
+    assert_eq!(copy.find_key(&key).unwrap(), made.record);
+    let found = copy.verify().unwrap();
+    assert_eq!((found.granted, found.leased), (1000, 0));
+    assert_eq!(found.faults, [""; 0]);
+    let again = store.backup(&target).unwrap_err().to_string();
+    assert!(again.contains("backup.db cannot be opened"), "{again}");
+}
+
+#[test]
+fn a_verification_names_what_does_not_add_up() {
+    let home = Home::new();
+    let store = home.store();
+    let id = store
+        .create_key(&NewKey::named("ci"))
+        .unwrap()
+        .record
+        .id()
+        .clone();
+    let grant = store
+        .top_up(&KeySelector::Id(id), &terms(1000, 60))
+        .unwrap();
+    assert_eq!(store.verify().unwrap().faults, [""; 0]);
+    home.sql("UPDATE grants SET spent = 5");
+    let faults = store.verify().unwrap().faults;
+    assert_eq!(faults.len(), 1, "{faults:?}");
+    assert!(faults[0].contains(&grant.id), "{faults:?}");
+    assert!(faults[0].contains("0 charged, 5 spent"), "{faults:?}");
+}
+
+#[test]
+fn the_file_refuses_to_lease_more_than_is_left() {
+    let home = Home::new();
+    let store = home.store();
+    let id = store
+        .create_key(&NewKey::named("ci"))
+        .unwrap()
+        .record
+        .id()
+        .clone();
+    store
+        .top_up(&KeySelector::Id(id), &terms(1000, 60))
+        .unwrap();
+    home.sql(
+        "INSERT INTO processes (number, settlements, started_at) VALUES (1, 'x', 1), (2, 'y', 1);
+         INSERT INTO leases VALUES (1, 1, 600)",
+    );
+    let file = Connection::open(home.path()).unwrap();
+    for sql in [
+        "INSERT INTO leases VALUES (1, 2, 401)",
+        "UPDATE leases SET tokens = 1001",
+    ] {
+        let fault = file.execute(sql, []).unwrap_err().to_string();
+        assert!(fault.contains("leases exceed the grant"), "{fault}");
+    }
+    home.sql("INSERT INTO leases VALUES (1, 2, 400)");
+}
