@@ -295,7 +295,7 @@ async fn a_provider_that_falls_silent_in_mid_stream_is_given_up() {
     let provider = Provider::start().await;
     let config = Config::of(&provider).with(
         "providers.sim.timeouts",
-        json!({"first_byte": "300ms", "between_bytes": "300ms"}),
+        json!({"read": "300ms"}),
     );
     let gateway = Gateway::start(config).await;
     for path in FORMATS {
@@ -386,7 +386,7 @@ async fn whoever_fails_before_the_first_content_is_replaced_unseen() {
         "hang",
         "stall-after-1",
     ];
-    let impatient = json!({"first_byte": "300ms", "between_bytes": "300ms"});
+    let impatient = json!({"read": "300ms"});
     let mut config = Config::of(&provider).with("providers.sim.timeouts", impatient);
     for order in orders {
         let deployments = json!([
