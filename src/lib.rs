@@ -6,6 +6,7 @@
 mod access_log;
 mod admin;
 pub mod cli;
+mod clock;
 pub mod config;
 mod endpoints;
 mod events;

@@ -4,6 +4,8 @@
 //! fails, the last good addresses stay. Which provider is asked is decided elsewhere.
 
 use arc_swap::ArcSwap;
+use http::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE, HOST, HeaderValue, USER_AGENT};
+use http::{HeaderMap, Uri};
 use pingora_core::upstreams::peer::{ALPN, HttpPeer};
 use pingora_core::utils::tls::{WrappedX509, parse_x509};
 use rustls_pki_types::{CertificateDer, pem::PemObject};
@@ -14,8 +16,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
-use tollgate_routing::{Credential, Http2, Provider};
+use tollgate_routing::{Credential, Endpoint, Http2, Provider};
 use tollgate_settings::{Fault, KeyPath};
+use tollgate_types::Format;
 use x509_parser::prelude::{FromDer, X509Certificate};
 
 /// How often names are resolved anew. The DNS time to live is not told by the system's
@@ -36,6 +39,16 @@ pub struct Pool {
     template: HttpPeer,
     next_peer: AtomicUsize,
     next_credential: AtomicUsize,
+    answers: HashMap<Format, Base>,
+    counts: HashMap<Format, Base>,
+}
+
+/// What the heads of all requests to one endpoint of a provider have in common.
+pub struct Base {
+    /// Where the request goes.
+    pub uri: Uri,
+    /// The headers that say nothing of the one request.
+    pub headers: HeaderMap,
 }
 
 impl Upstreams {
@@ -98,7 +111,16 @@ impl Pool {
             template,
             next_peer: AtomicUsize::new(0),
             next_credential: AtomicUsize::new(0),
+            answers: bases(provider, |endpoint| Some(&endpoint.path))?,
+            counts: bases(provider, |endpoint| endpoint.count_tokens.as_ref())?,
         })
+    }
+
+    /// What requests to the provider's endpoint for a format have in common: for answers, or
+    /// for counts of tokens. `None` where it has no such endpoint.
+    pub fn base(&self, format: Format, counts: bool) -> Option<&Base> {
+        let bases = if counts { &self.counts } else { &self.answers };
+        bases.get(&format)
     }
 
     /// The peer to connect to, the provider's addresses in turn; `None` while it has none.
@@ -129,6 +151,46 @@ impl Pool {
             .collect();
         self.peers.store(Arc::new(peers));
     }
+}
+
+fn bases(
+    provider: &Provider,
+    path: impl Fn(&Endpoint) -> Option<&Arc<str>>,
+) -> Result<HashMap<Format, Base>, Fault> {
+    let mut bases = HashMap::new();
+    for format in Format::ALL {
+        let Some(path) = provider.endpoint(format).and_then(&path) else {
+            continue;
+        };
+        let uri = path.parse().map_err(|_| {
+            let section = KeyPath::root().key("providers").key(&*provider.name);
+            section
+                .key("formats")
+                .fault(format!("'{path}' is not a path"))
+        })?;
+        bases.insert(
+            format,
+            Base {
+                uri,
+                headers: common_headers(provider),
+            },
+        );
+    }
+    Ok(bases)
+}
+
+fn common_headers(provider: &Provider) -> HeaderMap {
+    const AGENT: &str = concat!("tollgate/", env!("CARGO_PKG_VERSION"));
+    let mut headers = HeaderMap::with_capacity(16);
+    headers.insert(HOST, provider.authority.clone());
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    headers.insert(
+        ACCEPT,
+        HeaderValue::from_static("application/json, text/event-stream"),
+    );
+    headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+    headers.insert(USER_AGENT, HeaderValue::from_static(AGENT));
+    headers
 }
 
 fn in_turn<'a, T>(all: &'a [T], turn: &AtomicUsize) -> Option<&'a T> {

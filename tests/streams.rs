@@ -293,10 +293,7 @@ async fn a_stream_that_stops_without_its_end_is_told_as_an_error() {
 #[tokio::test]
 async fn a_provider_that_falls_silent_in_mid_stream_is_given_up() {
     let provider = Provider::start().await;
-    let config = Config::of(&provider).with(
-        "providers.sim.timeouts",
-        json!({"read": "300ms"}),
-    );
+    let config = Config::of(&provider).with("providers.sim.timeouts", json!({"read": "300ms"}));
     let gateway = Gateway::start(config).await;
     for path in FORMATS {
         let body = streamed(path, "one two three four five six seven eight");

@@ -4,16 +4,13 @@ use super::body::RequestBody;
 use super::exchange::Exchange;
 use crate::upstreams::Pool;
 use bytes::Bytes;
-use http::header::{
-    ACCEPT, ACCEPT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HOST, HeaderValue, USER_AGENT,
-};
-use http::{HeaderMap, Method, Uri};
+use http::header::{CONTENT_LENGTH, HeaderValue};
+use http::{HeaderMap, Method};
 use pingora_core::upstreams::peer::HttpPeer;
 use pingora_http::RequestHeader;
 use std::sync::Arc;
 use tollgate_filter::{Endpoint, RequestContext};
 use tollgate_routing::Deployment;
-use tollgate_types::Format;
 use tollgate_wire::body::BodyEdits;
 
 /// The candidates of a request, in order, and the one that is being asked.
@@ -119,8 +116,8 @@ pub fn prepare(exchange: &mut Exchange, caller: &HeaderMap) -> Option<RequestHea
     head
 }
 
-/// The head that goes to the provider, built from nothing: what is not put here does not
-/// leave.
+/// The head that goes to the provider, built on what is the same for all its requests:
+/// what is not put here or there does not leave.
 fn upstream_head(
     candidate: &Candidate,
     request: &RequestContext,
@@ -129,23 +126,10 @@ fn upstream_head(
 ) -> Option<RequestHeader> {
     let format = request.format()?;
     let provider = &candidate.deployment.provider;
-    let uri = upstream_uri(candidate, request.endpoint, format)?;
-    let (mut head, ()) = http::Request::new(()).into_parts();
-    head.method = Method::POST;
-    head.uri = uri;
-    let mut headers = HeaderMap::with_capacity(16);
-    headers.insert(HOST, provider.authority.clone());
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    let counts = request.endpoint == Endpoint::CountTokens;
+    let base = candidate.pool.base(format, counts)?;
+    let mut headers = base.headers.clone();
     headers.insert(CONTENT_LENGTH, HeaderValue::from(body_length));
-    headers.insert(
-        ACCEPT,
-        HeaderValue::from_static("application/json, text/event-stream"),
-    );
-    headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
-    headers.insert(
-        USER_AGENT,
-        HeaderValue::from_static(concat!("tollgate/", env!("CARGO_PKG_VERSION"))),
-    );
     for name in &provider.pass_headers {
         for value in caller.get_all(name) {
             headers.append(name.clone(), value.clone());
@@ -162,17 +146,11 @@ fn upstream_head(
         let (name, value) = credential.header(format);
         headers.insert(name.clone(), value.clone());
     }
+    let (mut head, ()) = http::Request::new(()).into_parts();
+    head.method = Method::POST;
+    head.uri = base.uri.clone();
     head.headers = headers;
     Some(head.into())
-}
-
-fn upstream_uri(candidate: &Candidate, endpoint: Endpoint, format: Format) -> Option<Uri> {
-    let served = candidate.deployment.provider.endpoint(format)?;
-    let path = match endpoint {
-        Endpoint::CountTokens => served.count_tokens.as_ref()?,
-        _ => &served.path,
-    };
-    path.parse().ok()
 }
 
 /// What an attempt changes in the body for its deployment.

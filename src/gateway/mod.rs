@@ -20,6 +20,7 @@ mod unwritten;
 pub use body::BodyLimits;
 
 use crate::access_log::AccessLog;
+use crate::clock;
 use crate::events::{self, InFlight};
 use crate::snapshot::{Current, Snapshot};
 use admission::Admission;
@@ -34,7 +35,7 @@ use pingora_http::{RequestHeader, ResponseHeader};
 use pingora_proxy::{FailToProxy, ProxyHttp, Session};
 use respond::Local;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 use tollgate_types::RequestId;
 use tollgate_wire::fault::UpstreamFault;
 
@@ -129,11 +130,7 @@ impl ProxyHttp for Gateway {
     type CTX = Box<Exchange>;
 
     fn new_ctx(&self) -> Self::CTX {
-        let now = SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .unwrap_or_default();
-        let now = u64::try_from(now.as_millis()).unwrap_or(u64::MAX);
-        let id = RequestId::from_parts(now, fastrand::u128(..));
+        let id = RequestId::from_parts(clock::unix_ms(), fastrand::u128(..));
         Box::new(Exchange::new(
             id,
             self.current.load_full(),

@@ -2,13 +2,12 @@
 
 use super::exchange::Exchange;
 use crate::access_log::AccessLog;
+use crate::clock::{self, Timestamp};
 use crate::events::{self, Finished};
 use pingora_core::{Error, ErrorSource};
 use pingora_proxy::Session;
 use serde::Serialize;
 use std::time::{Duration, Instant};
-use time::OffsetDateTime;
-use time::format_description::well_known::Rfc3339;
 use tollgate_types::{ErrorCode, Format, Usage};
 
 /// How a request ended (`decisions`, "Tokens, plans and charging").
@@ -33,7 +32,7 @@ const CLIENT_CLOSED: u16 = 499;
 /// One line of the access log.
 #[derive(Serialize)]
 pub struct AccessLine<'a> {
-    time: String,
+    time: Timestamp,
     id: &'a str,
     method: &'a str,
     path: &'a str,
@@ -93,9 +92,7 @@ pub fn record(session: &Session, exchange: &Exchange, error: Option<&Error>, log
             .as_ref()
             .and_then(|request| request.identity.as_ref());
         AccessLine {
-            time: OffsetDateTime::now_utc()
-                .format(&Rfc3339)
-                .unwrap_or_default(),
+            time: clock::now(),
             id: exchange.id.as_str(),
             method: head.method.as_str(),
             path: head.uri.path(),
