@@ -7,6 +7,7 @@ use super::{answer::Answer, attempt::Attempts, body::RequestBody};
 use crate::{events::InFlight, snapshot::Snapshot};
 use std::{sync::Arc, time::Instant};
 use tollgate_filter::RequestContext;
+use tollgate_routing::ModelKind;
 use tollgate_types::{ErrorCode, Format, RequestId};
 use tollgate_wire::fault::UpstreamFault;
 
@@ -69,6 +70,16 @@ impl Exchange {
     /// The caller's format, where the endpoint has one.
     pub fn format(&self) -> Option<Format> {
         self.request.as_ref().and_then(RequestContext::format)
+    }
+
+    /// The model that answers, by its own name: under a wildcard that is the name asked for.
+    pub fn model_name(&self) -> Option<&str> {
+        let request = self.request.as_ref()?;
+        let route = request.route.as_ref()?;
+        match self.snapshot.catalog.model(route.model)?.kind {
+            ModelKind::Wildcard { .. } => request.facts.as_ref()?.model.as_deref(),
+            _ => Some(&route.model_id),
+        }
     }
 
     /// Whether another candidate may still take the request over.

@@ -99,7 +99,7 @@ pub fn record(session: &Session, exchange: &Exchange, error: Option<&Error>, log
             format: exchange.format(),
             key: identity.map(|identity| identity.key.as_str()),
             model_asked: facts.and_then(|facts| facts.model.as_deref()),
-            model: route.map(|route| &*route.model_id),
+            model: exchange.model_name(),
             provider: provider.map(|provider| &**provider),
             status,
             code,

@@ -252,7 +252,11 @@ fn own_headers(exchange: &Exchange, upstream: Option<&HeaderMap>) -> HeaderMap {
         .pipeline
         .answer(request, upstream, &mut headers);
     if let Some(route) = &request.route {
-        insert_text(&mut headers, MODEL, &route.model_id);
+        insert_text(
+            &mut headers,
+            MODEL,
+            exchange.model_name().unwrap_or(&route.model_id),
+        );
         if let Some(reason) = &route.reason {
             insert_text(&mut headers, ROUTE_REASON, reason);
         }
