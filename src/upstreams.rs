@@ -78,6 +78,16 @@ impl Upstreams {
         self.pools.get(provider)
     }
 
+    /// Takes over the addresses that an earlier configuration had found for the same hosts, so
+    /// that a resolver which fails during a reload takes no provider away.
+    pub fn take_over(&self, earlier: &Self) {
+        for (name, pool) in &self.pools {
+            if let Some(earlier) = earlier.pools.get(name) {
+                pool.take_over(earlier);
+            }
+        }
+    }
+
     /// Resolves all names now, each within `limit`.
     pub async fn resolve(&self, limit: Duration) {
         let all = self.pools.values().map(|pool| pool.resolve(limit));
@@ -127,6 +137,21 @@ impl Pool {
     pub fn peer(&self) -> Option<Box<HttpPeer>> {
         let peers = self.peers.load();
         in_turn(&peers, &self.next_peer).map(|peer| Box::new(peer.clone()))
+    }
+
+    fn take_over(&self, earlier: &Self) {
+        let (ours, theirs) = (&self.provider, &earlier.provider);
+        if ours.host != theirs.host || ours.port != theirs.port || !self.peers.load().is_empty() {
+            return;
+        }
+        let peers = earlier.peers.load();
+        let peers = peers.iter().filter_map(|peer| match &peer._address {
+            pingora_core::protocols::l4::socket::SocketAddr::Inet(address) => {
+                Some(at(&self.template, *address))
+            }
+            _ => None,
+        });
+        self.peers.store(Arc::new(peers.collect()));
     }
 
     /// The credential to log in with, the provider's credentials in turn.

@@ -4,6 +4,7 @@
 //! last request has ended: Pingora itself would sleep through the whole grace period.
 
 mod operator;
+mod started;
 mod stop;
 
 use crate::access_log::{self, AccessLog};
@@ -20,6 +21,7 @@ use pingora_core::protocols::l4::stream::L4BufferSettings;
 use pingora_core::server::configuration::ServerConf;
 use pingora_core::server::{RunArgs, Server};
 use pingora_proxy::ProxyServiceBuilder;
+use started::Started;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
@@ -106,7 +108,9 @@ pub fn run(
         reload,
         readiness: Readiness::default(),
         addresses: settings.listen.iter().map(|it| it.address.get()).collect(),
+        grace: settings.shutdown.grace.get(),
         stop,
+        started: Started::with(config),
     };
     std::thread::Builder::new()
         .name("operator".to_owned())
@@ -120,8 +124,7 @@ pub fn run(
             // Whoever waits for the end may have seen another one already.
             let _ = ended.send(());
         })?;
-    wait_for_the_end(&end, &stopping, settings.shutdown.grace.get());
-    Ok(())
+    Ok(wait_for_the_end(&end, &stopping)?)
 }
 
 /// Checks what only shows when a gateway is put together, and serves nothing.

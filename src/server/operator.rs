@@ -1,13 +1,14 @@
 //! What happens beside the requests: the admin listener, the names of providers, reloads,
 //! and the signals that end the program.
 
-use super::stop::{EndSignals, Stop};
+use super::started::Started;
+use super::stop::{Deadline, EndSignals};
 use super::{Reload, RunError};
 use crate::admin::{self, Readiness};
 use crate::snapshot::{Current, Snapshot};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tollgate_filter::KeyDirectory;
@@ -23,7 +24,11 @@ pub(super) struct Operator {
     pub(super) readiness: Readiness,
     /// Where callers are served.
     pub(super) addresses: Vec<SocketAddr>,
-    pub(super) stop: watch::Sender<Option<Stop>>,
+    /// How long requests under way may take to end.
+    pub(super) grace: Duration,
+    pub(super) stop: watch::Sender<Deadline>,
+    /// What a reload cannot change.
+    pub(super) started: Started,
 }
 
 impl Operator {
@@ -31,23 +36,32 @@ impl Operator {
     pub(super) async fn serve(
         self,
         listener: TcpListener,
-        end: EndSignals,
+        mut end: EndSignals,
         announce: impl FnOnce(),
     ) {
-        let admin = admin::serve(listener, self.readiness.clone(), std::future::pending());
+        let admin = async {
+            let serving = admin::serve(listener, self.readiness.clone(), std::future::pending());
+            if let Err(fault) = serving.await {
+                log::error!("the admin listener has ended: {fault}");
+            }
+        };
         let end = async {
-            let stop = end.recv().await;
-            self.readiness.set(false);
-            self.stop.send_replace(Some(stop));
+            loop {
+                let grace = end.recv(self.grace).await;
+                let deadline = Instant::now() + grace;
+                self.readiness.set(false);
+                // A later signal can bring the end forward, and never puts it off.
+                self.stop.send_modify(|known| {
+                    *known = Some(known.map_or(deadline, |known| known.min(deadline)));
+                });
+            }
         };
         let work = async {
             self.begin().await;
             announce();
             tokio::join!(self.keep_names_resolved(), self.reload_on_signal());
         };
-        if let (Err(fault), ..) = tokio::join!(admin, end, work) {
-            log::error!("the admin listener has ended: {fault}");
-        }
+        tokio::join!(admin, end, work);
     }
 
     /// Waits until requests can be served.
@@ -88,9 +102,14 @@ impl Operator {
     }
 
     async fn load_again(&self) -> Result<(), RunError> {
-        let snapshot = Snapshot::build(&(self.reload)()?, Arc::clone(&self.keys))?;
+        let config = (self.reload)()?;
+        let snapshot = Snapshot::build(&config, Arc::clone(&self.keys))?;
+        snapshot.upstreams.take_over(&self.current.load().upstreams);
         snapshot.upstreams.resolve(RESOLVE_LIMIT).await;
         self.current.store(Arc::new(snapshot));
+        for path in self.started.differs_from(&Started::with(&config)) {
+            log::warn!("{path} has changed: that takes a restart");
+        }
         Ok(())
     }
 }

@@ -12,50 +12,41 @@ use tokio::sync::watch;
 /// How long requests may take to end after an interrupt from the keyboard.
 const INTERRUPT_GRACE: Duration = Duration::from_secs(2);
 
-/// How the program is to end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Stop {
-    /// After the requests under way, within the configured grace.
-    Drain,
-    /// The same within moments: somebody waits at a keyboard.
-    Interrupt,
-}
+/// When the program ends at the latest; `None` while nothing ends it.
+pub(super) type Deadline = Option<Instant>;
 
-/// Waits until Pingora has ended, or until the program can end without it.
+/// Waits until nobody needs this program any more.
+///
+/// # Errors
+///
+/// When Pingora has ended by itself, which it never should.
 pub(super) fn wait_for_the_end(
-    end: &mpsc::Receiver<()>,
-    stopping: &watch::Receiver<Option<Stop>>,
-    grace: Duration,
-) {
+    pingora: &mpsc::Receiver<()>,
+    deadline: &watch::Receiver<Deadline>,
+) -> io::Result<()> {
     /// How often requests under way are counted while the program ends.
     const LOOK: Duration = Duration::from_millis(20);
-    let mut deadline = None;
     loop {
-        match end.recv_timeout(LOOK) {
-            Err(mpsc::RecvTimeoutError::Timeout) => {}
-            Ok(()) | Err(mpsc::RecvTimeoutError::Disconnected) => return,
-        }
-        let Some(stop) = *stopping.borrow() else {
-            continue;
+        let look = pingora.recv_timeout(LOOK);
+        let Some(deadline) = *deadline.borrow() else {
+            match look {
+                Err(mpsc::RecvTimeoutError::Timeout) => continue,
+                _ => return Err(io::Error::other("the proxy has ended by itself")),
+            }
         };
-        let grace = if stop == Stop::Drain {
-            grace
-        } else {
-            grace.min(INTERRUPT_GRACE)
-        };
-        let deadline = *deadline.get_or_insert_with(|| Instant::now() + grace);
         let under_way = InFlight::count();
         if under_way == 0 {
-            return;
+            return Ok(());
         }
         if Instant::now() >= deadline {
-            return log::warn!("{under_way} requests were cut: the grace period is over");
+            log::warn!("{under_way} requests were cut: the grace period is over");
+            return Ok(());
         }
     }
 }
 
 /// Tells Pingora to stop taking requests, once it is known how this program is to end.
-pub(super) struct Stopping(pub(super) watch::Receiver<Option<Stop>>);
+pub(super) struct Stopping(pub(super) watch::Receiver<Deadline>);
 
 #[async_trait]
 impl ShutdownSignalWatch for Stopping {
@@ -84,11 +75,13 @@ impl EndSignals {
         })
     }
 
-    pub(super) async fn recv(mut self) -> Stop {
+    /// How long requests may take to end after the next signal, where `grace` is the
+    /// configured time: somebody at a keyboard waits for moments only.
+    pub(super) async fn recv(&mut self, grace: Duration) -> Duration {
         tokio::select! {
-            _ = self.terminate.recv() => Stop::Drain,
-            _ = self.quit.recv() => Stop::Drain,
-            _ = self.interrupt.recv() => Stop::Interrupt,
+            _ = self.terminate.recv() => grace,
+            _ = self.quit.recv() => grace,
+            _ = self.interrupt.recv() => grace.min(INTERRUPT_GRACE),
         }
     }
 }

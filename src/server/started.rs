@@ -1,0 +1,54 @@
+//! What of a configuration holds from the start of the program to its end.
+
+use crate::config::{
+    AdminSettings, Config, ListenSettings, LogSettings, ShutdownSettings, StoreSettings,
+};
+
+/// The settings that a reload cannot change.
+#[derive(PartialEq, Eq)]
+pub(super) struct Started {
+    listen: Vec<ListenSettings>,
+    threads: Option<u16>,
+    upstream_keepalive_pool: u32,
+    shutdown: ShutdownSettings,
+    admin: AdminSettings,
+    store: StoreSettings,
+    pepper: String,
+    log: LogSettings,
+}
+
+impl Started {
+    pub(super) fn with(config: &Config) -> Self {
+        let server = &config.server;
+        Self {
+            listen: server.listen.clone(),
+            threads: server.threads,
+            upstream_keepalive_pool: server.upstream_keepalive_pool,
+            shutdown: server.shutdown.clone(),
+            admin: config.admin.clone(),
+            store: config.store.clone(),
+            pepper: config.pepper.expose().to_owned(),
+            log: config.log.clone(),
+        }
+    }
+
+    /// The key paths of what another configuration wants otherwise.
+    pub(super) fn differs_from(&self, other: &Self) -> Vec<&'static str> {
+        [
+            ("server.listen", self.listen != other.listen),
+            ("server.threads", self.threads != other.threads),
+            (
+                "server.upstream_keepalive_pool",
+                self.upstream_keepalive_pool != other.upstream_keepalive_pool,
+            ),
+            ("server.shutdown", self.shutdown != other.shutdown),
+            ("admin", self.admin != other.admin),
+            ("store", self.store != other.store),
+            ("keys.pepper", self.pepper != other.pepper),
+            ("log", self.log != other.log),
+        ]
+        .into_iter()
+        .filter_map(|(path, differs)| differs.then_some(path))
+        .collect()
+    }
+}
