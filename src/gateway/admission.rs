@@ -10,7 +10,8 @@ use crate::events::BodyShare;
 use crate::pipeline::{Part, Step};
 use crate::snapshot::Snapshot;
 use bytes::Bytes;
-use http::header::{ALLOW, CONTENT_TYPE, HeaderValue, UPGRADE};
+use http::Version;
+use http::header::{ALLOW, CONTENT_TYPE, HOST, HeaderValue, UPGRADE};
 use pingora_proxy::Session;
 use std::sync::Arc;
 use tollgate_filter::{Endpoint, Head, RequestContext};
@@ -42,13 +43,14 @@ pub async fn admit(session: &mut Session, exchange: &mut Exchange) -> Admission 
 /// The way itself; what ends it early is its error.
 async fn try_admit(session: &mut Session, exchange: &mut Exchange) -> Result<Admission, Admission> {
     let snapshot = Arc::clone(&exchange.snapshot);
-    check_head_size(session, &snapshot)?;
     let matched = endpoints::match_path(session.req_header().uri.path())?;
     let peer = session
         .client_addr()
         .and_then(|address| address.as_inet())
         .copied();
     exchange.request = Some(RequestContext::new(exchange.id, matched.endpoint, peer));
+    check_head_size(session, &snapshot)?;
+    check_host(session)?;
 
     run_filters(Part::Head, session, exchange).await?;
     check_method(session, matched.endpoint)?;
@@ -123,6 +125,15 @@ fn head(session: &Session) -> Head<'_> {
         path: head.uri.path(),
         headers: &head.headers,
     }
+}
+
+/// RFC 9112, section 3.2; HTTP/2 has its authority, which Pingora checks.
+fn check_host(session: &Session) -> Result<(), PublicError> {
+    let head = session.req_header();
+    if head.version == Version::HTTP_11 && !head.headers.contains_key(HOST) {
+        return Err(PublicError::invalid_request("the Host header is missing"));
+    }
+    Ok(())
 }
 
 fn check_head_size(session: &Session, snapshot: &Snapshot) -> Result<(), PublicError> {

@@ -19,7 +19,7 @@ use tollgate_wire::usage::ReportedUsage;
 
 /// How much of an answer is held at most, in bytes.
 const MOST_HELD: usize = 64 * 1024;
-/// How long comments and pings are held at most.
+/// How long comments, pings and the body of an error are held at most.
 const LONGEST_HELD: Duration = Duration::from_secs(10);
 
 /// The answer to one request: that of the attempt under way.
@@ -33,6 +33,8 @@ pub struct Answer {
     decoder: Option<Decoder>,
     /// What is held; once committed, what may still leave of a stream that broke.
     held: Vec<Bytes>,
+    /// Bytes of what is held.
+    held_size: usize,
     /// What has passed last, until it is known to be written.
     unwritten: Unwritten,
     began: Option<Instant>,
@@ -173,6 +175,9 @@ impl Answer {
             self.unwritten.add(&piece);
             return Next::Pass(piece);
         }
+        self.held_size = self
+            .held_size
+            .saturating_add(out.iter().map(Bytes::len).sum());
         self.held.append(&mut out);
         match self.judge_held(end) {
             Ok(false) => Next::Hold,
@@ -187,16 +192,16 @@ impl Answer {
     ///
     /// When what is held turns out to be an error.
     fn judge_held(&mut self, end: bool) -> Result<bool, UpstreamFault> {
-        let is_full = end || self.held.iter().map(Bytes::len).sum::<usize>() >= MOST_HELD;
+        let is_full = end || self.held_size >= MOST_HELD;
+        let is_late = self
+            .began
+            .is_some_and(|began| began.elapsed() >= LONGEST_HELD);
         match &self.reader {
             Some(Reader::Stream(scanner)) => {
-                let is_late = self
-                    .began
-                    .is_some_and(|began| began.elapsed() >= LONGEST_HELD);
                 Ok(is_full || is_late || *scanner.phase() != Phase::Preamble)
             }
             Some(Reader::Whole(scanner)) => match scanner.kind_so_far() {
-                Some(AnswerKind::Error) if is_full => {
+                Some(AnswerKind::Error) if is_full || is_late => {
                     Err(classify_body(&join(std::mem::take(&mut self.held))))
                 }
                 Some(AnswerKind::Error) => Ok(false),
@@ -204,11 +209,11 @@ impl Answer {
                 Some(AnswerKind::Answer) => Ok(true),
                 None => Ok(is_full),
             },
-            Some(Reader::Count) if is_full => match join(self.held.clone()) {
+            Some(Reader::Count) if is_full || is_late => match join(self.held.clone()) {
                 body if is_count(&body) => Ok(true),
                 _ => Err(UpstreamFault::broken_answer()),
             },
-            Some(Reader::Error) if is_full => {
+            Some(Reader::Error) if is_full || is_late => {
                 let mut body = join(std::mem::take(&mut self.held));
                 body.truncate(MOST_HELD);
                 Err(self
@@ -332,7 +337,12 @@ impl Reader {
                 }
             }
             Self::Whole(scanner) => {
+                let was_answer = scanner.kind_so_far() == Some(AnswerKind::Answer);
                 scanner.push(&chunk);
+                if was_answer && scanner.kind_so_far() == Some(AnswerKind::Error) {
+                    // It began as an answer and has left as one: it is cut before the error.
+                    return Err(UpstreamFault::broken_answer());
+                }
                 out.push(chunk);
                 match end.then(|| scanner.finish()) {
                     Some(AnswerKind::Broken) => Err(UpstreamFault::broken_answer()),

@@ -130,10 +130,18 @@ fn upstream_head(
     let base = candidate.pool.base(format, counts)?;
     let mut headers = base.headers.clone();
     headers.insert(CONTENT_LENGTH, HeaderValue::from(body_length));
+    // What a caller's header is passed as takes the place of the gateway's own, such as
+    // `user-agent`; several of one name stay several.
     for name in &provider.pass_headers {
+        if caller.contains_key(name) {
+            headers.remove(name);
+        }
         for value in caller.get_all(name) {
             headers.append(name.clone(), value.clone());
         }
+    }
+    for (name, _) in &request.upstream_headers {
+        headers.remove(name);
     }
     for (name, value) in &request.upstream_headers {
         headers.append(name.clone(), value.clone());

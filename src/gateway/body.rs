@@ -31,7 +31,7 @@ pub struct RequestBody {
     peeked: Peeked,
     replay: Replay,
     /// What of the process's memory for bodies this one holds.
-    _share: BodyShare,
+    share: Option<BodyShare>,
 }
 
 /// Whether the body can be sent another time.
@@ -86,10 +86,13 @@ impl RequestBody {
             return Err(too_large(limits.size).into());
         }
         if expects_continue(session) {
+            // Pingora gives the connection up for any answer ahead of the body, this one too.
+            let keepalive = session.get_keepalive();
             session
                 .write_continue_response()
                 .await
                 .map_err(|e| BodyFault::Gone(e.into_down()))?;
+            session.set_keepalive(keepalive);
         }
         let mut reader = Reader::new(format, counts_tokens, length, limits.size, share);
         match tokio::time::timeout(limits.time, reader.read(session)).await {
@@ -119,6 +122,13 @@ impl RequestBody {
         if let Replay::Once { sent } = &mut self.replay {
             *sent = true;
         }
+    }
+
+    /// Lets the body itself go, once an answer is committed and nobody can ask for it again.
+    /// A stream runs for minutes, and would hold on to a body of megabytes.
+    pub fn release(&mut self) {
+        self.chunks = Vec::new();
+        drop(self.share.take());
     }
 
     /// The body as one attempt sends it. Without edits to a body that came in one piece,
@@ -198,7 +208,7 @@ impl Reader {
                 return Ok(());
             }
             let chunk = session.read_request_body().await;
-            match chunk.map_err(|e| BodyFault::Gone(e.into_down()))? {
+            match chunk.map_err(read_fault)? {
                 Some(chunk) => self.take(chunk)?,
                 None => return Ok(()),
             }
@@ -235,9 +245,19 @@ impl Reader {
             length: self.read,
             peeked,
             replay: self.replay,
-            _share: self.share,
+            share: Some(self.share),
         })
     }
+}
+
+/// What it means that a body cannot be read on.
+fn read_fault(error: Box<pingora_core::Error>) -> BodyFault {
+    // The type itself is private to Pingora.
+    if error.etype.as_str() == "InvalidChunk" {
+        return PublicError::invalid_request("the request body is not chunked as HTTP has it")
+            .into();
+    }
+    BodyFault::Gone(error.into_down())
 }
 
 /// The length that the head declares. Pingora has refused heads that declare two.

@@ -192,12 +192,18 @@ impl ProxyHttp for Gateway {
         exchange: &mut Self::CTX,
     ) -> Result<()> {
         let head = attempt::prepare(exchange, &session.req_header().headers);
-        *upstream = head.ok_or_else(|| {
+        let mut head = head.ok_or_else(|| {
             Error::explain(
                 ErrorType::InternalError,
                 "no head can be made for the provider",
             )
         })?;
+        // Which HTTP the connection speaks was settled with it: Pingora panics on a head of
+        // HTTP/1.1 for a connection of HTTP/2.
+        if upstream.version == http::Version::HTTP_2 {
+            head.set_version(upstream.version);
+        }
+        *upstream = head;
         // From here on the provider's 1xx are not the caller's business, and neither is a
         // final head until it is committed.
         session.as_downstream_mut().set_ignore_info_resp(true);
@@ -225,6 +231,11 @@ impl ProxyHttp for Gateway {
         head: &mut ResponseHeader,
         exchange: &mut Self::CTX,
     ) -> Result<()> {
+        // No caller's request asks for an upgrade, and Pingora lets a 101 through as it is.
+        if head.status == http::StatusCode::SWITCHING_PROTOCOLS {
+            let again = Self::note_fault(exchange, UpstreamFault::broken_answer(), None);
+            return Err(Self::attempt_failed(again));
+        }
         if head.status.is_informational() {
             return Ok(());
         }
@@ -277,6 +288,33 @@ impl ProxyHttp for Gateway {
             }
         }
         Ok(None)
+    }
+
+    async fn response_trailer_filter(
+        &self,
+        session: &mut Session,
+        trailers: &mut http::HeaderMap,
+        exchange: &mut Self::CTX,
+    ) -> Result<Option<Bytes>> {
+        // Of a provider's head only what is allowed passes; of its trailers nothing does.
+        trailers.clear();
+        if session.response_written().is_none() {
+            // Nothing has left: `logging` finds out what the answer was.
+            return Ok(None);
+        }
+        // They are the end of the body all the same.
+        let written = session.body_bytes_sent();
+        match exchange.answer.push(None, true, written) {
+            Next::Pass(last) if !last.is_empty() => Ok(Some(last)),
+            Next::Fail(fault) => {
+                Self::note_fault(exchange, fault, None);
+                let error = respond::final_word(exchange, public_error(exchange));
+                exchange.broken = Some(error.code);
+                let id = exchange.id;
+                Ok(exchange.answer.failure_event(&error, &id, written))
+            }
+            _ => Ok(None),
+        }
     }
 
     fn error_while_proxy(

@@ -204,6 +204,9 @@ pub fn commit(
         code: None,
     });
     exchange.first_byte = Some(Instant::now());
+    if let Some(body) = &mut exchange.body {
+        body.release();
+    }
     let mut headers = own_headers(exchange, Some(&upstream.headers));
     match length {
         Some(length) => {
