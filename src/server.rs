@@ -1,0 +1,418 @@
+//! Runs a gateway: opens the store, takes the addresses, serves, and ends in good order.
+//!
+//! Pingora runs on a thread of its own, so that this one can end the program as soon as the
+//! last request has ended: Pingora itself would sleep through the whole grace period.
+
+use crate::access_log::{self, AccessLog};
+use crate::admin::{self, Readiness};
+use crate::config::{self, AccessLog as AccessLogTarget, Config, Faults, ListenSettings};
+use crate::events::InFlight;
+use crate::gateway::Gateway;
+use crate::keys;
+use crate::snapshot::{Current, Snapshot};
+use async_trait::async_trait;
+use pingora_core::apps::HttpServerOptions;
+use pingora_core::listeners::ListenerConfig;
+use pingora_core::listeners::tls::TlsSettings;
+use pingora_core::protocols::l4::stream::L4BufferSettings;
+use pingora_core::server::configuration::ServerConf;
+use pingora_core::server::{RunArgs, Server, ShutdownSignal, ShutdownSignalWatch};
+use pingora_proxy::ProxyServiceBuilder;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::watch;
+use tollgate_filter::KeyDirectory;
+use tollgate_ledger::StoreError;
+
+/// Why a gateway cannot run.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// The configuration is at fault.
+    #[error("{0}")]
+    Config(#[from] Faults),
+    /// The key store cannot be used.
+    #[error("the key store cannot be used: {0}")]
+    Store(#[from] StoreError),
+    /// The pepper is empty.
+    #[error("keys.pepper is empty: API keys would be hashed without a secret")]
+    Pepper,
+    /// An address cannot be listened on.
+    #[error("cannot listen on {address}: {cause}")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// What the system says.
+        cause: io::Error,
+    },
+    /// A certificate cannot be used.
+    #[error("the certificate {certificate} with the key {key} cannot be used: {cause}")]
+    Certificate {
+        /// The file of the certificate.
+        certificate: String,
+        /// The file of the key.
+        key: String,
+        /// What is wrong with them.
+        cause: String,
+    },
+    /// The system gives no thread or runtime.
+    #[error("cannot start: {0}")]
+    System(#[from] io::Error),
+}
+
+/// How to load the configuration again.
+pub type Reload = Box<dyn Fn() -> Result<Config, Faults> + Send>;
+
+/// How long names of providers may take to be resolved.
+const RESOLVE_LIMIT: Duration = Duration::from_secs(5);
+/// How long requests may take to end after an interrupt from the keyboard.
+const INTERRUPT_GRACE: Duration = Duration::from_secs(2);
+
+/// Serves until a signal says to end. `announce` is called once requests are taken.
+///
+/// # Errors
+///
+/// When it cannot begin to serve.
+pub fn run(
+    config: &Config,
+    reload: Reload,
+    announce: impl FnOnce() + Send + 'static,
+) -> Result<(), RunError> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    let end_signals = {
+        let _guard = runtime.enter();
+        EndSignals::take()?
+    };
+    let (access_log, _writer) = access_log(config.log.access)?;
+    let keys: Arc<dyn KeyDirectory> = Arc::new(keys::open_directory(config)?);
+    let settings = config.server.clone();
+    let admin_address = config.admin.listen.get();
+    let admin_listener = admin::bind(admin_address).map_err(|cause| RunError::Listen {
+        address: admin_address,
+        cause,
+    })?;
+    let snapshot = Snapshot::build(config, Arc::clone(&keys))?;
+    let current = Arc::new(Current::from_pointee(snapshot));
+
+    let mut server = Server::new_with_opt_and_conf(None, server_conf(&settings));
+    server.bootstrap();
+    add_services(&mut server, &settings.listen, &current, &access_log)?;
+
+    let (stop, stopping) = watch::channel(None);
+    let operator = Operator {
+        current,
+        keys,
+        reload,
+        readiness: Readiness::default(),
+        addresses: settings.listen.iter().map(|it| it.address.get()).collect(),
+        stop,
+    };
+    std::thread::Builder::new()
+        .name("operator".to_owned())
+        .spawn(move || runtime.block_on(operator.serve(admin_listener, end_signals, announce)))?;
+    let (ended, end) = mpsc::channel();
+    let shutdown_signal = Box::new(Stopping(stopping.clone()));
+    std::thread::Builder::new()
+        .name("pingora".to_owned())
+        .spawn(move || {
+            server.run(RunArgs { shutdown_signal });
+            // Whoever waits for the end may have seen another one already.
+            let _ = ended.send(());
+        })?;
+    wait_for_the_end(&end, &stopping, settings.shutdown.grace.get());
+    Ok(())
+}
+
+/// Checks what only shows when a gateway is put together, and serves nothing.
+///
+/// # Errors
+///
+/// What is wrong with the configuration, but not what the machine lacks.
+pub fn check(config: &Config) -> Result<(), RunError> {
+    for listen in &config.server.listen {
+        if let Some(tls) = &listen.tls {
+            tls_settings(tls, listen.http2)?;
+        }
+    }
+    Snapshot::build(config, Arc::new(keys::NoKeys))?;
+    Ok(())
+}
+
+/// Pingora's 64 KiB read buffer is cleared for each connection and half of what an open
+/// stream holds, and saves no read: heads and bodies are read into buffers of their own.
+const CALLER_BUFFER: L4BufferSettings = L4BufferSettings {
+    read: Some(4 * 1024),
+    write: None,
+};
+
+/// How the program is to end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stop {
+    /// After the requests under way, within the configured grace.
+    Drain,
+    /// The same within moments: somebody waits at a keyboard.
+    Interrupt,
+}
+
+fn wait_for_the_end(
+    end: &mpsc::Receiver<()>,
+    stopping: &watch::Receiver<Option<Stop>>,
+    grace: Duration,
+) {
+    /// How often requests under way are counted while the program ends.
+    const LOOK: Duration = Duration::from_millis(20);
+    let mut deadline = None;
+    loop {
+        match end.recv_timeout(LOOK) {
+            Err(mpsc::RecvTimeoutError::Timeout) => {}
+            Ok(()) | Err(mpsc::RecvTimeoutError::Disconnected) => return,
+        }
+        let Some(stop) = *stopping.borrow() else {
+            continue;
+        };
+        let grace = if stop == Stop::Drain {
+            grace
+        } else {
+            grace.min(INTERRUPT_GRACE)
+        };
+        let deadline = *deadline.get_or_insert_with(|| Instant::now() + grace);
+        let under_way = InFlight::count();
+        if under_way == 0 {
+            return;
+        }
+        if Instant::now() >= deadline {
+            return log::warn!("{under_way} requests were cut: the grace period is over");
+        }
+    }
+}
+
+/// Tells Pingora to stop taking requests, once it is known how this program is to end.
+struct Stopping(watch::Receiver<Option<Stop>>);
+
+#[async_trait]
+impl ShutdownSignalWatch for Stopping {
+    async fn recv(&self) -> ShutdownSignal {
+        // The sender has gone only when the program is ending already.
+        let _ = self.0.clone().wait_for(Option::is_some).await;
+        ShutdownSignal::GracefulTerminate
+    }
+}
+
+/// The signals that end the program. From the moment this exists they end it in good order.
+struct EndSignals {
+    terminate: Signal,
+    quit: Signal,
+    interrupt: Signal,
+}
+
+impl EndSignals {
+    fn take() -> io::Result<Self> {
+        Ok(Self {
+            terminate: signal(SignalKind::terminate())?,
+            quit: signal(SignalKind::quit())?,
+            interrupt: signal(SignalKind::interrupt())?,
+        })
+    }
+
+    async fn recv(mut self) -> Stop {
+        tokio::select! {
+            _ = self.terminate.recv() => Stop::Drain,
+            _ = self.quit.recv() => Stop::Drain,
+            _ = self.interrupt.recv() => Stop::Interrupt,
+        }
+    }
+}
+
+/// What happens beside the requests: the admin listener, names, signals.
+struct Operator {
+    current: Arc<Current>,
+    keys: Arc<dyn KeyDirectory>,
+    reload: Reload,
+    readiness: Readiness,
+    /// Where callers are served.
+    addresses: Vec<SocketAddr>,
+    stop: watch::Sender<Option<Stop>>,
+}
+
+impl Operator {
+    async fn serve(self, listener: TcpListener, end: EndSignals, announce: impl FnOnce()) {
+        let admin = admin::serve(listener, self.readiness.clone(), std::future::pending());
+        let end = async {
+            let stop = end.recv().await;
+            self.readiness.set(false);
+            self.stop.send_replace(Some(stop));
+        };
+        let work = async {
+            self.begin().await;
+            announce();
+            tokio::join!(self.keep_names_resolved(), self.reload_on_signal());
+        };
+        if let (Err(fault), ..) = tokio::join!(admin, end, work) {
+            log::error!("the admin listener has ended: {fault}");
+        }
+    }
+
+    /// Waits until requests can be served.
+    async fn begin(&self) {
+        let current = self.current.load_full();
+        current.upstreams.resolve(RESOLVE_LIMIT).await;
+        for address in &self.addresses {
+            wait_until_taken(*address).await;
+        }
+        if self.stop.borrow().is_none() {
+            self.readiness.set(true);
+        }
+    }
+
+    async fn keep_names_resolved(&self) {
+        loop {
+            let wait = self.current.load().upstreams.resolve_in();
+            tokio::time::sleep(wait).await;
+            self.current
+                .load_full()
+                .upstreams
+                .resolve(RESOLVE_LIMIT)
+                .await;
+        }
+    }
+
+    async fn reload_on_signal(&self) {
+        let mut hangup = match signal(SignalKind::hangup()) {
+            Ok(hangup) => hangup,
+            Err(fault) => return log::error!("SIGHUP cannot be waited for: {fault}"),
+        };
+        while hangup.recv().await.is_some() {
+            match self.load_again().await {
+                Ok(()) => log::info!("the configuration was reloaded"),
+                Err(fault) => log::error!("the configuration stays as it was:\n{fault}"),
+            }
+        }
+    }
+
+    async fn load_again(&self) -> Result<(), RunError> {
+        let snapshot = Snapshot::build(&(self.reload)()?, Arc::clone(&self.keys))?;
+        snapshot.upstreams.resolve(RESOLVE_LIMIT).await;
+        self.current.store(Arc::new(snapshot));
+        Ok(())
+    }
+}
+
+/// Waits until connections to an address are taken: Pingora does not tell.
+async fn wait_until_taken(mut address: SocketAddr) {
+    const AGAIN: Duration = Duration::from_millis(5);
+    match address.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => address.set_ip(Ipv4Addr::LOCALHOST.into()),
+        IpAddr::V6(ip) if ip.is_unspecified() => address.set_ip(Ipv6Addr::LOCALHOST.into()),
+        IpAddr::V4(_) | IpAddr::V6(_) => {}
+    }
+    while tokio::net::TcpStream::connect(address).await.is_err() {
+        tokio::time::sleep(AGAIN).await;
+    }
+}
+
+fn access_log(target: AccessLogTarget) -> io::Result<(AccessLog, Option<access_log::Writer>)> {
+    let (log, writer) = match target {
+        AccessLogTarget::None => return Ok((AccessLog::off(), None)),
+        AccessLogTarget::Stdout => AccessLog::to(io::stdout())?,
+        AccessLogTarget::Stderr => AccessLog::to(io::stderr())?,
+    };
+    Ok((log, Some(writer)))
+}
+
+fn server_conf(settings: &config::ServerSettings) -> ServerConf {
+    let threads = settings.threads.map(usize::from);
+    let cores = || std::thread::available_parallelism().map_or(1, usize::from);
+    ServerConf {
+        threads: threads.unwrap_or_else(cores),
+        upstream_keepalive_pool_size: usize::try_from(settings.upstream_keepalive_pool)
+            .unwrap_or(usize::MAX),
+        max_retries: Gateway::MOST_ATTEMPTS,
+        grace_period_seconds: Some(settings.shutdown.grace.get().as_secs()),
+        graceful_shutdown_timeout_seconds: Some(1),
+        ..ServerConf::default()
+    }
+}
+
+/// One service for listeners with HTTP/2 and one for those without: what is served over
+/// cleartext is an option of the service.
+fn add_services(
+    server: &mut Server,
+    listeners: &[ListenSettings],
+    current: &Arc<Current>,
+    access_log: &AccessLog,
+) -> Result<(), RunError> {
+    for http2 in [true, false] {
+        let listeners: Vec<_> = listeners.iter().filter(|it| it.http2 == http2).collect();
+        if listeners.is_empty() {
+            continue;
+        }
+        let mut options = HttpServerOptions::default();
+        options.h2c = http2;
+        options.h2_idle_timeout = Some(current.load().limits.keepalive);
+        let gateway = Gateway::new(Arc::clone(current), access_log.clone());
+        let mut service = ProxyServiceBuilder::new(&server.configuration, gateway)
+            .name(if http2 {
+                "gateway"
+            } else {
+                "gateway (HTTP/1.1)"
+            })
+            .server_options(options)
+            .build();
+        for listen in listeners {
+            let address = listen.address.get();
+            // Pingora would panic on a thread of its own.
+            TcpListener::bind(address).map_err(|cause| RunError::Listen { address, cause })?;
+            match &listen.tls {
+                None => service.add_listener(
+                    ListenerConfig::tcp(address.to_string()).l4_buffer(CALLER_BUFFER),
+                ),
+                Some(tls) => {
+                    let tls = tls_settings(tls, http2)?;
+                    service.add_tls_with_settings(&address.to_string(), None, tls);
+                }
+            }
+        }
+        server.add_service(service);
+    }
+    Ok(())
+}
+
+fn tls_settings(tls: &config::TlsSettings, http2: bool) -> Result<TlsSettings, RunError> {
+    let (certificate, key) = (
+        tls.certificate.display().to_string(),
+        tls.key.display().to_string(),
+    );
+    let fault = |cause: String| RunError::Certificate {
+        certificate: certificate.clone(),
+        key: key.clone(),
+        cause,
+    };
+    check_certificate(&certificate, &key).map_err(fault)?;
+    let mut settings =
+        TlsSettings::intermediate(&certificate, &key).map_err(|cause| fault(cause.to_string()))?;
+    if http2 {
+        settings.enable_h2();
+    }
+    Ok(settings)
+}
+
+/// Reads a certificate and its key and puts them together, which Pingora does only when it
+/// serves, and panics where it cannot.
+fn check_certificate(certificate: &str, key: &str) -> Result<(), String> {
+    use pingora_core::tls;
+
+    tls::install_default_crypto_provider();
+    let (chain, key) = tls::load_certs_and_key_files(certificate, key)
+        .map_err(|cause| cause.to_string())?
+        .ok_or("there is no certificate or no key in them")?;
+    tls::ServerConfig::builder()
+        .with_no_client_auth()
+        .with_single_cert(chain, key)
+        .map_err(|cause| cause.to_string())?;
+    Ok(())
+}
