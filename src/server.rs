@@ -332,7 +332,8 @@ fn server_conf(settings: &config::ServerSettings) -> ServerConf {
         upstream_keepalive_pool_size: usize::try_from(settings.upstream_keepalive_pool)
             .unwrap_or(usize::MAX),
         max_retries: Gateway::MOST_ATTEMPTS,
-        grace_period_seconds: Some(settings.shutdown.grace.get().as_secs()),
+        // This program ends by itself before: what was cut is told then.
+        grace_period_seconds: Some(settings.shutdown.grace.get().as_secs().saturating_add(5)),
         graceful_shutdown_timeout_seconds: Some(1),
         ..ServerConf::default()
     }
