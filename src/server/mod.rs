@@ -166,7 +166,8 @@ fn server_conf(settings: &config::ServerSettings) -> ServerConf {
         upstream_keepalive_pool_size: usize::try_from(settings.upstream_keepalive_pool)
             .unwrap_or(usize::MAX),
         max_retries: Gateway::MOST_ATTEMPTS,
-        grace_period_seconds: Some(settings.shutdown.grace.get().as_secs()),
+        // This program ends by itself before: what was cut is told then.
+        grace_period_seconds: Some(settings.shutdown.grace.get().as_secs().saturating_add(5)),
         graceful_shutdown_timeout_seconds: Some(1),
         ..ServerConf::default()
     }
@@ -221,14 +222,32 @@ fn tls_settings(tls: &config::TlsSettings, http2: bool) -> Result<TlsSettings, R
         tls.certificate.display().to_string(),
         tls.key.display().to_string(),
     );
+    let fault = |cause: String| RunError::Certificate {
+        certificate: certificate.clone(),
+        key: key.clone(),
+        cause,
+    };
+    check_certificate(&certificate, &key).map_err(fault)?;
     let mut settings =
-        TlsSettings::intermediate(&certificate, &key).map_err(|fault| RunError::Certificate {
-            certificate: certificate.clone(),
-            key: key.clone(),
-            cause: fault.to_string(),
-        })?;
+        TlsSettings::intermediate(&certificate, &key).map_err(|cause| fault(cause.to_string()))?;
     if http2 {
         settings.enable_h2();
     }
     Ok(settings)
+}
+
+/// Reads a certificate and its key and puts them together, which Pingora does only when it
+/// serves, and panics where it cannot.
+fn check_certificate(certificate: &str, key: &str) -> Result<(), String> {
+    use pingora_core::tls;
+
+    tls::install_default_crypto_provider();
+    let (chain, key) = tls::load_certs_and_key_files(certificate, key)
+        .map_err(|cause| cause.to_string())?
+        .ok_or("there is no certificate or no key in them")?;
+    tls::ServerConfig::builder()
+        .with_no_client_auth()
+        .with_single_cert(chain, key)
+        .map_err(|cause| cause.to_string())?;
+    Ok(())
 }
