@@ -99,7 +99,7 @@ impl RequestBody {
             Ok(outcome) => outcome?,
             Err(_) => return Err(took_too_long().into()),
         }
-        reader.finish(session)
+        reader.finish()
     }
 
     /// What one pass over the body found.
@@ -212,6 +212,9 @@ impl Reader {
                 Some(chunk) => self.take(chunk)?,
                 None => return Ok(()),
             }
+            if self.length.is_none() && self.read > RETRY_BUFFER && session.is_http2() {
+                return Err(length_required().into());
+            }
         }
     }
 
@@ -235,10 +238,7 @@ impl Reader {
         Ok(())
     }
 
-    fn finish(self, session: &Session) -> Result<RequestBody, BodyFault> {
-        if self.length.is_none() && self.read > RETRY_BUFFER && session.is_http2() {
-            return Err(length_required().into());
-        }
+    fn finish(self) -> Result<RequestBody, BodyFault> {
         let peeked = self.peeker.finish().map_err(|fault| fault.public())?;
         Ok(RequestBody {
             chunks: self.chunks,

@@ -17,6 +17,7 @@ use operator::Operator;
 use pingora_core::apps::HttpServerOptions;
 use pingora_core::listeners::ListenerConfig;
 use pingora_core::listeners::tls::TlsSettings;
+use pingora_core::protocols::http::v2::server::{H2Options, default_h2_options};
 use pingora_core::protocols::l4::stream::L4BufferSettings;
 use pingora_core::server::configuration::ServerConf;
 use pingora_core::server::{RunArgs, Server};
@@ -198,6 +199,9 @@ fn add_services(
             })
             .server_options(options)
             .build();
+        if let Some(proxy) = service.app_logic_mut() {
+            proxy.h2_options = Some(http2_options());
+        }
         for listen in listeners {
             let address = listen.address.get();
             // Pingora would panic on a thread of its own.
@@ -215,6 +219,17 @@ fn add_services(
         server.add_service(service);
     }
     Ok(())
+}
+
+/// Pingora's bounds, and windows that let a body of megabytes in without a round trip for
+/// each 64 KiB of it, which a caller across an ocean would wait for.
+fn http2_options() -> H2Options {
+    const STREAM_WINDOW: u32 = 1024 * 1024;
+    const CONNECTION_WINDOW: u32 = 4 * STREAM_WINDOW;
+    let mut options = default_h2_options();
+    options.initial_window_size(STREAM_WINDOW);
+    options.initial_connection_window_size(CONNECTION_WINDOW);
+    options
 }
 
 fn tls_settings(tls: &config::TlsSettings, http2: bool) -> Result<TlsSettings, RunError> {
