@@ -66,6 +66,14 @@ fn long_prompt() -> String {
     chat(&json!([{"role": "user", "content": prose(100_000)}]))
 }
 
+/// Code as it is pasted: a quote, line break or tab in every 25 bytes or so.
+fn code_prompt() -> String {
+    let lines = "Read \"src/lib.rs\" and say why `fn poll(&mut self)` never wakes: the waker \
+        is cloned once.\n\tif let Some(waker) = self.waker.take() {}\n";
+    let text: String = lines.chars().cycle().take(100_000).collect();
+    chat(&json!([{"role": "user", "content": text}]))
+}
+
 fn chinese_prompt() -> String {
     let text: String = "天地玄黄，宇宙洪荒。日月盈昃，辰宿列张。\n"
         .chars()
@@ -139,6 +147,7 @@ fn bodies() -> Vec<(&'static str, String)> {
     vec![
         ("1 KB", small()),
         ("100 KB prose", long_prompt()),
+        ("100 KB code", code_prompt()),
         ("100 KB chinese", chinese_prompt()),
         ("50 KB agent", agent()),
         ("dense schemas", dense()),

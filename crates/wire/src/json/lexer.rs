@@ -185,7 +185,7 @@ impl Lexer {
         sink: &mut S,
     ) -> Result<(State, usize), S::Error> {
         match state {
-            State::InKey | State::InString => self.finish_string(state, chunk, 0, sink),
+            State::InKey | State::InString => self.resume_string(state, chunk, sink),
             State::InNumber(stage) => self.resume_number(stage, chunk, sink),
             State::InLiteral(literal, read) => self.read_literal(literal, read, chunk, 0, sink),
             State::Failed => Err(JsonError::new(Kind::Failed, self.offset).into()),
@@ -306,7 +306,8 @@ impl Lexer {
     }
 
     /// Reads a key or string whose opening quote stands at `at`. One that ends in the
-    /// same chunk and has no escape is handed over as it stands there.
+    /// same chunk is handed over as it stands there, unless what is wanted of it has
+    /// escapes.
     #[inline]
     fn begin_string<S: Sink>(
         &mut self,
@@ -324,32 +325,46 @@ impl Lexer {
             Want::Prefix(limit) => limit,
         };
         let rest = chunk.get(at + 1..).unwrap_or_default();
-        let run = scan::plain_run(rest);
-        if let Some((contents, [b'"', ..])) = rest.split_at_checked(run.len)
-            && (run.ascii || std::str::from_utf8(contents).is_ok())
+        let passage = scan::passage(rest);
+        if let Some((contents, [b'"', ..])) = rest.split_at_checked(passage.len)
+            && (passage.escapes == 0 || limit == 0)
+            && (passage.ascii || std::str::from_utf8(contents).is_ok())
         {
-            let end = at + run.len + 2;
+            let end = at + passage.len + 2;
             let text = Text {
                 bytes: prefix(contents, limit),
-                len: run.len as u64,
+                len: passage.unescaped_len() as u64,
                 span: self.span(at, end),
             };
             return Ok((self.report(kind, text, sink)?, end));
         }
         self.token_start = self.at(at);
-        self.string.begin(limit);
-        self.finish_string(kind, chunk, at + 1, sink)
+        let end = self
+            .string
+            .begin(limit, passage, chunk, at + 1, self.offset)?;
+        self.end_string(kind, end, chunk, sink)
     }
 
-    /// Reads the rest of a string, from `at`.
-    fn finish_string<S: Sink>(
+    /// Reads the rest of a string that the last chunk cut.
+    fn resume_string<S: Sink>(
         &mut self,
         kind: State,
         chunk: &[u8],
-        at: usize,
         sink: &mut S,
     ) -> Result<(State, usize), S::Error> {
-        let Some(end) = self.string.advance(chunk, at, self.offset)? else {
+        let end = self.string.advance(chunk, 0, self.offset)?;
+        self.end_string(kind, end, chunk, sink)
+    }
+
+    /// Reports the string that was read up to `end`, unless it goes on after the chunk.
+    fn end_string<S: Sink>(
+        &mut self,
+        kind: State,
+        end: Option<usize>,
+        chunk: &[u8],
+        sink: &mut S,
+    ) -> Result<(State, usize), S::Error> {
+        let Some(end) = end else {
             return Ok((kind, chunk.len()));
         };
         let text = Text {

@@ -1,87 +1,236 @@
-//! Finds the end of a plain run in a string: the bytes that need no attention of
-//! their own. This is where nearly all bytes of a large body are spent.
+//! Finds the end of a passage in a string: the bytes and simple escapes that need no
+//! attention of their own. This is where nearly all bytes of a large body are spent.
 
-/// A run of bytes that are neither a quote, a backslash nor a control character.
+/// Part of a string, as far as it holds plain bytes and simple escapes only: those of
+/// a backslash and one character. After it stands a byte that ends it, or nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Run {
-    /// How long the run is. After it stands a byte that ends it, or nothing.
+pub(super) struct Passage {
+    /// How many bytes the passage has in the document.
     pub len: usize,
-    /// Whether the run is surely ASCII. `false` may be a false alarm: bytes after
-    /// the end of the run may have been looked at too.
+    /// How many of them are the backslash of an escape.
+    pub escapes: usize,
+    /// Whether the passage is surely ASCII. `false` may be a false alarm: bytes after
+    /// its end may have been looked at too.
     pub ascii: bool,
 }
 
-/// Bytes looked at together in long strings; a whole number of vector registers.
-const BLOCK: usize = 64;
-/// Most strings of a dense document end within this many bytes; they are not
-/// worth the set-up of the block loop.
-const SHORT: usize = 32;
-const WORD: usize = size_of::<u64>();
+impl Passage {
+    /// How many bytes the passage has once it is unescaped.
+    pub(super) const fn unescaped_len(self) -> usize {
+        self.len.saturating_sub(self.escapes)
+    }
+}
 
-/// Measures the plain run at the start of `bytes`.
+/// What a simple escape stands for, by the byte after its backslash.
 #[inline]
-pub(super) fn plain_run(bytes: &[u8]) -> Run {
+pub(super) const fn simple_escape(byte: u8) -> Option<u8> {
+    match byte {
+        b'"' | b'\\' | b'/' => Some(byte),
+        b'b' => Some(0x08),
+        b'f' => Some(0x0c),
+        b'n' => Some(b'\n'),
+        b'r' => Some(b'\r'),
+        b't' => Some(b'\t'),
+        _ => None,
+    }
+}
+
+const WORD: usize = size_of::<u64>();
+/// Most strings of a dense document end within so many words; they are not worth the
+/// set-up of the block loop.
+const SHORT: usize = 4;
+
+/// Measures the passage at the start of `bytes`.
+#[inline(always)]
+pub(super) fn passage(bytes: &[u8]) -> Passage {
     let mut high = 0;
     let mut len = 0;
     let (words, _) = bytes.as_chunks::<WORD>();
-    for word in words.iter().take(SHORT / WORD) {
+    for word in words.iter().take(SHORT) {
         let word = u64::from_le_bytes(*word);
         high |= word;
         let hits = ends(word);
         if hits != 0 {
-            return run(len + first(hits), high);
+            let end = len + first(hits);
+            if begins_escape(bytes, end) {
+                break;
+            }
+            return Passage {
+                len: end,
+                escapes: 0,
+                ascii: high & HIGHS == 0,
+            };
         }
         len += WORD;
     }
-    long_run(bytes, len, high)
+    long_passage(bytes, len, high)
 }
 
-/// Goes on after the first bytes: blocks, then words, then single bytes.
-fn long_run(bytes: &[u8], mut len: usize, mut high: u64) -> Run {
-    let (blocks, _) = bytes.get(len..).unwrap_or_default().as_chunks::<BLOCK>();
-    for block in blocks {
-        let (ends, bits) = block_ends(block);
-        if ends {
+/// Bytes looked at together: a whole number of vector registers.
+const BLOCK: usize = 64;
+/// A block and the byte after it, which an escape at its end needs.
+const WINDOW: usize = BLOCK + 1;
+/// Marks of a block's bytes, four bits for each.
+type Marks = [u64; BLOCK / MARKED];
+const MARK_BITS: u32 = 4;
+/// How many bytes are marked by a word.
+const MARKED: usize = 64 / MARK_BITS as usize;
+
+/// Goes on in blocks after the first plain bytes, of which `high` are all the bits.
+fn long_passage(bytes: &[u8], plain: usize, mut high: u64) -> Passage {
+    let mut at = plain;
+    let mut escapes = Escapes::default();
+    let mut is_quiet = true;
+    let end = loop {
+        if is_quiet {
+            at += plain_blocks(bytes.get(at..).unwrap_or_default(), &mut high);
+        }
+        let rest = bytes.get(at..).unwrap_or_default();
+        let padded;
+        let window = match rest.first_chunk() {
+            Some(window) => window,
+            None => {
+                padded = pad(rest);
+                &padded
+            }
+        };
+        let block = window.first_chunk().unwrap_or(&[0; BLOCK]);
+        high |= bits(block);
+        let marks = marks(block);
+        is_quiet = marks == Marks::default();
+        if let Some(end) = escapes.pass(window, &marks) {
+            break at + end;
+        }
+        if rest.len() <= BLOCK {
+            break bytes.len();
+        }
+        at += BLOCK;
+    };
+    Passage {
+        len: end,
+        escapes: escapes.count,
+        ascii: high & HIGHS == 0,
+    }
+}
+
+/// Measures the blocks that hold nothing but plain bytes. Long runs of them are passed
+/// over faster by asking whether there is an end than by asking where.
+#[inline(never)]
+fn plain_blocks(bytes: &[u8], high: &mut u64) -> usize {
+    let mut len = 0;
+    for block in bytes.as_chunks::<BLOCK>().0 {
+        let mut ends = 0;
+        let mut bits = 0;
+        for &byte in block {
+            ends |= u8::from(is_end(byte));
+            bits |= byte;
+        }
+        if ends != 0 {
             break;
         }
-        high |= u64::from(bits) << 56;
+        *high |= u64::from(bits) << 56;
         len += BLOCK;
     }
-    let (words, tail) = bytes.get(len..).unwrap_or_default().as_chunks::<WORD>();
-    for word in words {
-        let word = u64::from_le_bytes(*word);
-        high |= word;
-        let hits = ends(word);
-        if hits != 0 {
-            return run(len + first(hits), high);
-        }
-        len += WORD;
-    }
-    for &byte in tail {
-        if is_end(byte) {
-            break;
-        }
-        high |= u64::from(byte);
-        len += 1;
-    }
-    run(len, high)
+    len
 }
 
-const fn is_end(byte: u8) -> bool {
-    byte == b'"' || byte == b'\\' || byte < 0x20
+/// Fills up the last bytes with such as end nothing.
+fn pad(rest: &[u8]) -> [u8; WINDOW] {
+    let mut padded = [b' '; WINDOW];
+    if let Some((start, _)) = padded.split_at_mut_checked(rest.len()) {
+        start.copy_from_slice(rest);
+    }
+    padded
 }
 
-/// Whether a block holds a byte that ends a run, and all its bits together.
-/// Without branches, so that the compiler uses vector registers.
+/// All the bits of a block together.
 #[inline]
-fn block_ends(block: &[u8; BLOCK]) -> (bool, u8) {
-    let mut ends = 0;
-    let mut bits = 0;
-    for &byte in block {
-        ends |= u8::from(byte == b'"') | u8::from(byte == b'\\') | u8::from(byte < 0x20);
-        bits |= byte;
+fn bits(block: &[u8; BLOCK]) -> u64 {
+    let (words, _) = block.as_chunks();
+    let words = words.iter().map(|word| u64::from_le_bytes(*word));
+    words.fold(0, |bits, word| bits | word)
+}
+
+/// The simple escapes of a passage, block by block.
+#[derive(Default)]
+struct Escapes {
+    count: usize,
+    /// The place after the last one, from the start of the next block.
+    resume: usize,
+}
+
+impl Escapes {
+    /// Passes over the escapes of a block; returns where the passage ends, if it does.
+    #[inline]
+    fn pass(&mut self, window: &[u8; WINDOW], marks: &Marks) -> Option<usize> {
+        for (start, &marks) in (0..BLOCK).step_by(MARKED).zip(marks) {
+            let mut marks = marks;
+            while marks != 0 {
+                let bit = marks.trailing_zeros();
+                let place = start + (bit / MARK_BITS) as usize;
+                if place < self.resume {
+                    marks &= !(0xf << bit);
+                    continue;
+                }
+                if !begins_escape(window, place) {
+                    return Some(place);
+                }
+                self.count += 1;
+                self.resume = place + 2;
+                marks &= !(0xff << bit);
+            }
+        }
+        self.resume = self.resume.saturating_sub(BLOCK);
+        None
     }
-    (ends != 0, bits)
+}
+
+/// Whether a simple escape stands at `at`, whole.
+#[inline]
+fn begins_escape(bytes: &[u8], at: usize) -> bool {
+    bytes.get(at) == Some(&b'\\')
+        && bytes
+            .get(at + 1)
+            .and_then(|&byte| SIMPLE.get(usize::from(byte)))
+            .is_some_and(|simple| *simple)
+}
+
+/// [`simple_escape`] of every byte: one look instead of eight comparisons.
+static SIMPLE: [bool; 256] = simple_escapes();
+
+const fn simple_escapes() -> [bool; 256] {
+    let mut table = [false; 256];
+    let mut rest: &mut [bool] = &mut table;
+    let mut byte = 0;
+    while let Some((simple, after)) = rest.split_first_mut() {
+        *simple = simple_escape(byte).is_some();
+        byte = byte.wrapping_add(1);
+        rest = after;
+    }
+    table
+}
+
+#[inline]
+const fn is_end(byte: u8) -> bool {
+    (byte == b'"') | (byte == b'\\') | (byte < 0x20)
+}
+
+/// Marks the bytes of a block that end a plain run. Without branches and in steps of
+/// whole arrays, so that the compiler uses vector registers; four bits for each byte
+/// because halving pairs is what they do well. It must stay a function of its own:
+/// within the loop that calls it the compiler takes the arrays apart.
+#[inline(never)]
+fn marks(block: &[u8; BLOCK]) -> Marks {
+    let ends = block.map(|byte| if is_end(byte) { 0xff } else { 0 });
+    let mut halved = [0; BLOCK / 2];
+    for (half, pair) in halved.iter_mut().zip(ends.as_chunks().0) {
+        [*half, _] = (u16::from_le_bytes(*pair) >> MARK_BITS).to_le_bytes();
+    }
+    let mut marks = Marks::default();
+    for (marks, word) in marks.iter_mut().zip(halved.as_chunks().0) {
+        *marks = u64::from_le_bytes(*word);
+    }
+    marks
 }
 
 const ONES: u64 = u64::MAX / 0xff;
@@ -104,51 +253,5 @@ const fn first(hits: u64) -> usize {
     (hits.trailing_zeros() / 8) as usize
 }
 
-#[inline]
-const fn run(len: usize, seen: u64) -> Run {
-    Run {
-        len,
-        ascii: seen & HIGHS == 0,
-    }
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_byte_at_every_place_ends_a_run_or_does_not() {
-        for len in [1, 7, 8, 9, 31, 33, 64, 97, 140, 200] {
-            for place in 0..len {
-                for byte in 0..=u8::MAX {
-                    let mut bytes = vec![b'a'; len];
-                    bytes[place] = byte;
-                    let found = plain_run(&bytes);
-                    let expected = if is_end(byte) { place } else { len };
-                    assert_eq!(found.len, expected, "byte {byte} at {place} of {len}");
-                    let high_in_run = byte >= 0x80;
-                    assert!(
-                        !(high_in_run && found.ascii),
-                        "byte {byte} at {place} of {len}"
-                    );
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn a_run_ends_at_the_first_of_several_ends() {
-        for gap in 0..20 {
-            let bytes = [b" ".repeat(gap), b"\x00\"\\".to_vec(), b"x".repeat(90)].concat();
-            assert_eq!(plain_run(&bytes).len, gap);
-            let bytes = [b"!".repeat(gap), b"\"!#\x1f".to_vec(), b"x".repeat(90)].concat();
-            assert_eq!(plain_run(&bytes).len, gap);
-        }
-    }
-
-    #[test]
-    fn ascii_is_known_as_ascii() {
-        assert!(plain_run(&b"a".repeat(300)).ascii);
-        assert!(plain_run(b"short").ascii);
-    }
-}
+mod tests;

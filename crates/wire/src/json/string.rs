@@ -1,7 +1,11 @@
 //! The inside of a string: escapes, UTF-8 and the collecting of what is wanted,
 //! resumable at any byte. The closing quote is found here, the opening one before.
 
-use super::{JsonError, JsonErrorKind, scan};
+use super::{
+    JsonError, JsonErrorKind,
+    scan::{self, Passage},
+};
+use std::ops::ControlFlow;
 
 /// What stands in collected contents for an escaped surrogate without its partner.
 const REPLACEMENT: char = char::REPLACEMENT_CHARACTER;
@@ -35,8 +39,24 @@ enum Phase {
 }
 
 impl StringState {
-    /// Begins a string of whose contents at most `limit` bytes are wanted.
-    pub(super) fn begin(&mut self, limit: usize) {
+    /// Begins a string of whose contents at most `limit` bytes are wanted, with the
+    /// passage that stands at `at` in `chunk`. Goes on like [`advance`](Self::advance).
+    pub(super) fn begin(
+        &mut self,
+        limit: usize,
+        passage: Passage,
+        chunk: &[u8],
+        at: usize,
+        base: u64,
+    ) -> Result<Option<usize>, JsonError> {
+        self.clear(limit);
+        match self.take_passage(passage, chunk, at, base)? {
+            ControlFlow::Continue(at) => self.advance(chunk, at, base),
+            ControlFlow::Break(end) => Ok(end),
+        }
+    }
+
+    fn clear(&mut self, limit: usize) {
         self.phase = Phase::Plain;
         self.surrogate = None;
         self.carry_len = 0;
@@ -79,23 +99,11 @@ impl StringState {
                     at += taken;
                 }
                 Phase::Plain => {
-                    let run = scan::plain_run(rest);
-                    let (plain, after) = rest.split_at_checked(run.len).unwrap_or((rest, &[]));
-                    self.take_run(plain, run.ascii, after.is_empty())
-                        .map_err(|valid| fault(JsonErrorKind::BadUtf8, at + valid))?;
-                    at += run.len;
-                    match after.first() {
-                        None => return Ok(None),
-                        Some(b'"') => {
-                            self.settle_surrogate();
-                            return Ok(Some(at + 1));
-                        }
-                        Some(b'\\') => self.phase = Phase::Escape,
-                        Some(&byte) => {
-                            return Err(fault(JsonErrorKind::ControlCharacter(byte), at));
-                        }
+                    let passage = scan::passage(rest);
+                    match self.take_passage(passage, chunk, at, base)? {
+                        ControlFlow::Continue(next) => at = next,
+                        ControlFlow::Break(end) => return Ok(end),
                     }
-                    at += 1;
                 }
                 Phase::Escape => {
                     let byte = rest.first().copied().unwrap_or_default();
@@ -119,17 +127,49 @@ impl StringState {
         }
     }
 
-    /// Takes a plain run. `cut`: the run reaches the end of the chunk, so that its last
-    /// character may be incomplete. Fails with the number of bytes that are valid.
-    fn take_run(&mut self, run: &[u8], ascii: bool, cut: bool) -> Result<(), usize> {
-        if run.is_empty() {
+    /// Takes the passage at `at` and the byte that ends it. Continues after it, or breaks
+    /// with what [`advance`](Self::advance) returns.
+    #[inline]
+    fn take_passage(
+        &mut self,
+        passage: Passage,
+        chunk: &[u8],
+        at: usize,
+        base: u64,
+    ) -> Result<ControlFlow<Option<usize>, usize>, JsonError> {
+        let fault = |kind, at: usize| JsonError::new(kind, base.saturating_add(at as u64));
+        let rest = chunk.get(at..).unwrap_or_default();
+        let (source, after) = rest.split_at_checked(passage.len).unwrap_or((rest, &[]));
+        self.take_source(source, passage, after.is_empty())
+            .map_err(|valid| fault(JsonErrorKind::BadUtf8, at + valid))?;
+        let end = at + source.len();
+        match after.first() {
+            None => Ok(ControlFlow::Break(None)),
+            Some(b'"') => {
+                self.settle_surrogate();
+                Ok(ControlFlow::Break(Some(end + 1)))
+            }
+            Some(b'\\') => {
+                self.phase = Phase::Escape;
+                Ok(ControlFlow::Continue(end + 1))
+            }
+            Some(&byte) => Err(fault(JsonErrorKind::ControlCharacter(byte), end)),
+        }
+    }
+
+    /// Takes the source of a passage. `cut`: it reaches the end of the chunk, so that its
+    /// last character may be incomplete. Fails with the number of bytes that are valid.
+    fn take_source(&mut self, source: &[u8], passage: Passage, cut: bool) -> Result<(), usize> {
+        if source.is_empty() {
             return Ok(());
         }
         self.settle_surrogate();
-        let mut whole = run;
-        if !ascii && let Err(error) = std::str::from_utf8(run) {
+        let mut whole = source;
+        if !passage.ascii
+            && let Err(error) = std::str::from_utf8(source)
+        {
             let valid = error.valid_up_to();
-            let (before, partial) = run.split_at_checked(valid).ok_or(valid)?;
+            let (before, partial) = source.split_at_checked(valid).ok_or(valid)?;
             if error.error_len().is_some() || !cut {
                 return Err(valid);
             }
@@ -141,8 +181,27 @@ impl StringState {
             carry.copy_from_slice(partial);
             whole = before;
         }
-        self.collect(whole);
+        self.measure(whole.len().saturating_sub(passage.escapes));
+        if passage.escapes == 0 {
+            self.keep(whole);
+        } else {
+            self.unescape(whole);
+        }
         Ok(())
+    }
+
+    /// Keeps what a source with simple escapes stands for, as far as it is wanted.
+    fn unescape(&mut self, mut source: &[u8]) {
+        while !self.full {
+            let escape = memchr::memchr(b'\\', source).unwrap_or(source.len());
+            let (plain, rest) = source.split_at_checked(escape).unwrap_or((source, &[]));
+            self.keep(plain);
+            let [_, byte, after @ ..] = rest else {
+                return;
+            };
+            self.keep(scan::simple_escape(*byte).as_slice());
+            source = after;
+        }
     }
 
     /// Takes the bytes that complete a cut character, as far as they are there.
@@ -170,21 +229,15 @@ impl StringState {
 
     /// Takes the byte after a backslash; `false` where it is no escape.
     fn escape(&mut self, byte: u8) -> bool {
-        let character = match byte {
-            b'"' | b'\\' | b'/' => byte,
-            b'b' => 0x08,
-            b'f' => 0x0c,
-            b'n' => b'\n',
-            b'r' => b'\r',
-            b't' => b'\t',
-            b'u' => {
-                self.phase = Phase::Hex {
-                    digits: 0,
-                    value: 0,
-                };
-                return true;
-            }
-            _ => return false,
+        if byte == b'u' {
+            self.phase = Phase::Hex {
+                digits: 0,
+                value: 0,
+            };
+            return true;
+        }
+        let Some(character) = scan::simple_escape(byte) else {
+            return false;
         };
         self.phase = Phase::Plain;
         self.settle_surrogate();
@@ -231,9 +284,18 @@ impl StringState {
         self.collect(character.encode_utf8(&mut [0; 4]).as_bytes());
     }
 
-    /// Takes whole characters into the contents, as far as they are wanted.
+    /// Takes whole characters into the contents.
     fn collect(&mut self, characters: &[u8]) {
-        self.len = self.len.saturating_add(characters.len() as u64);
+        self.measure(characters.len());
+        self.keep(characters);
+    }
+
+    fn measure(&mut self, len: usize) {
+        self.len = self.len.saturating_add(len as u64);
+    }
+
+    /// Keeps whole characters as far as they are wanted.
+    fn keep(&mut self, characters: &[u8]) {
         if self.full {
             return;
         }
