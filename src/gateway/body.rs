@@ -208,7 +208,7 @@ impl Reader {
                 return Ok(());
             }
             let chunk = session.read_request_body().await;
-            match chunk.map_err(read_fault)? {
+            match chunk.map_err(|error| read_fault(session, error))? {
                 Some(chunk) => self.take(chunk)?,
                 None => return Ok(()),
             }
@@ -251,9 +251,11 @@ impl Reader {
 }
 
 /// What it means that a body cannot be read on.
-fn read_fault(error: Box<pingora_core::Error>) -> BodyFault {
+fn read_fault(session: &mut Session, error: Box<pingora_core::Error>) -> BodyFault {
     // The type itself is private to Pingora.
     if error.etype.as_str() == "InvalidChunk" {
+        // Nobody knows where the next request begins.
+        session.set_keepalive(None);
         return PublicError::invalid_request("the request body is not chunked as HTTP has it")
             .into();
     }
