@@ -95,9 +95,7 @@ impl Scene {
 
 /// A request for `model` of exactly `size` bytes, with blanks where serde puts none.
 fn body(model: &str, size: usize) -> Vec<u8> {
-    let start = format!(
-        "{{ \"max_completion_tokens\" : 5,\n\"messages\":[{{\"role\":\"user\",\"content\":\""
-    );
+    let start = "{ \"max_completion_tokens\" : 5,\n\"messages\":[{\"role\":\"user\",\"content\":\"";
     let end = format!("\"}}],  \"model\" :\"{model}\" }}\n");
     let filling = "abcdefgh ".bytes().cycle();
     let filling = filling.take(size - start.len() - end.len());

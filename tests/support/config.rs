@@ -51,7 +51,8 @@ impl Config {
     /// A model with deployments, in the family `test`.
     #[must_use]
     pub fn model(mut self, name: &str, deployments: Value) -> Self {
-        self.0["models"][name] = json!({ "family": "test", "deployments": deployments });
+        self.0["models"][name] = json!({ "family": "test" });
+        self.0["models"][name]["deployments"] = deployments;
         self
     }
 

@@ -165,7 +165,7 @@ impl Connection {
         if self.ended.is_some() {
             return false;
         }
-        let mut piece = [0; 16 * 1024];
+        let mut piece = vec![0; 16 * 1024];
         match bounded("more of an answer", self.wire.read(&mut piece)).await {
             Ok(0) => self.ended = Some(Ending::Cut),
             Ok(read) => self.unread.extend_from_slice(&piece[..read]),

@@ -59,7 +59,7 @@ impl Http2 {
         }
         let body = Bytes::from(request.body.clone());
         let body = match request.framing {
-            Framing::Chunks(size) => in_frames(body, size),
+            Framing::Chunks(size) => in_frames(&body, size),
             Framing::Length | Framing::NoBody => Full::new(body).boxed(),
         };
         self.0.send_request(built.body(body).unwrap()).await
@@ -67,7 +67,7 @@ impl Http2 {
 }
 
 /// A body whose length nobody tells.
-fn in_frames(body: Bytes, size: usize) -> Body {
+fn in_frames(body: &Bytes, size: usize) -> Body {
     let starts = (0..body.len()).step_by(size);
     let frames: Vec<_> = starts
         .map(|start| body.slice(start..body.len().min(start + size)))
