@@ -8,7 +8,6 @@ use std::path::PathBuf;
 use std::process::{ExitStatus, Stdio};
 use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
-use tokio::net::TcpStream;
 use tokio::process::{Child, Command};
 use tokio::sync::watch;
 
@@ -110,10 +109,6 @@ impl Gateway {
         if begun.ended {
             return Err((folder, begun.lines.join("\n")));
         }
-        eventually("a listener", async || {
-            TcpStream::connect(ports.callers).await.ok()
-        })
-        .await;
         Ok(Self {
             address: ports.callers,
             admin: ports.operators,
@@ -192,13 +187,14 @@ impl Gateway {
             callers: self.address,
             operators: self.admin,
         };
-        let text = config.on(ports).0.to_string();
-        std::fs::write(file(&self.folder), text).unwrap();
+        self.rewrite_text(&config.on(ports).0.to_string());
     }
 
-    /// Writes any text into the configuration file.
+    /// Puts any text in the place of the configuration file, in one step.
     pub fn rewrite_text(&self, text: &str) {
-        std::fs::write(file(&self.folder), text).unwrap();
+        let aside = self.folder.path().join("next.yaml");
+        std::fs::write(&aside, text).unwrap();
+        std::fs::rename(aside, file(&self.folder)).unwrap();
     }
 
     /// The configuration as it was started with.

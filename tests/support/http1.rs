@@ -165,10 +165,10 @@ impl Connection {
         if self.ended.is_some() {
             return false;
         }
-        let mut piece = vec![0; 16 * 1024];
-        match bounded("more of an answer", self.wire.read(&mut piece)).await {
+        self.unread.reserve(16 * 1024);
+        match bounded("more of an answer", self.wire.read_buf(&mut self.unread)).await {
             Ok(0) => self.ended = Some(Ending::Cut),
-            Ok(read) => self.unread.extend_from_slice(&piece[..read]),
+            Ok(_) => {}
             Err(fault) if fault.kind() == ErrorKind::ConnectionReset => {
                 self.ended = Some(Ending::Reset);
             }

@@ -20,7 +20,9 @@ impl Http2 {
     /// With prior knowledge, in cleartext.
     pub async fn open(address: SocketAddr) -> Self {
         let stream = bounded("a connection", TcpStream::connect(address)).await;
-        Self::over(stream.expect("a connection")).await
+        let stream = stream.expect("a connection");
+        stream.set_nodelay(true).unwrap();
+        Self::over(stream).await
     }
 
     pub async fn over(wire: impl Wire + 'static) -> Self {

@@ -8,6 +8,10 @@
     unused_imports,
     reason = "each file of tests takes what it needs"
 )]
+#![allow(
+    clippy::needless_pass_by_value,
+    reason = "a test reads better with json!(…) than with &json!(…)"
+)]
 
 mod answer;
 mod config;

@@ -60,6 +60,7 @@ impl Authority {
             .with_no_client_auth();
         config.alpn_protocols = alpn.iter().map(|it| it.as_bytes().to_vec()).collect();
         let stream = TcpStream::connect(address).await.unwrap();
+        stream.set_nodelay(true).unwrap();
         let name = ServerName::try_from(host.to_owned()).unwrap();
         let shaking = TlsConnector::from(Arc::new(config)).connect(name, stream);
         bounded("a TLS session", shaking).await.unwrap()
