@@ -308,6 +308,8 @@ async fn a_reload_takes_a_changed_catalog_and_a_bad_file_changes_nothing() {
     for (bad, told) in [
         ("providers: [", "stays as it was"),
         ("surprise: true\n", "surprise"),
+        // As it is while an editor writes it.
+        ("keys: { pepper: env:TOLLGATE_PEPPER }\n", "serves no model"),
         ("models:\n  x: { family: nothing }\n", "models.x"),
     ] {
         gateway.rewrite_text(bad);

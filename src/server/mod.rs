@@ -41,6 +41,9 @@ pub enum RunError {
     /// The key store cannot be used.
     #[error("the key store cannot be used: {0}")]
     Store(#[from] StoreError),
+    /// A file that is read while it is written is empty for a moment.
+    #[error("the configuration serves no model")]
+    NoModel,
     /// The pepper is empty.
     #[error("keys.pepper is empty: API keys would be hashed without a secret")]
     Pepper,

@@ -103,6 +103,9 @@ impl Operator {
 
     async fn load_again(&self) -> Result<(), RunError> {
         let config = (self.reload)()?;
+        if config.catalog.models().is_empty() {
+            return Err(RunError::NoModel);
+        }
         let snapshot = Snapshot::build(&config, Arc::clone(&self.keys))?;
         snapshot.upstreams.take_over(&self.current.load().upstreams);
         snapshot.upstreams.resolve(RESOLVE_LIMIT).await;
