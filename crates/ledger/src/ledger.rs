@@ -1,7 +1,7 @@
 //! What a request costs its key: reserved before it leaves, settled once when it ends.
 //!
 //! The request path works in memory and leaves one record in the settlement file; it
-//! never waits for the disk. `DESIGN.md` tells the whole story. Here are the promises
+//! never waits for the disk. `docs/ledger.md` tells the whole story. Here are the promises
 //! that callers see; balances are in `balance` and `accounts`, rules in `charge`, what
 //! is written in `books`, when in `writer`, after a crash in `recovery`.
 
