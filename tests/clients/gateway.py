@@ -143,7 +143,12 @@ class KeyDesk:
 
     def __init__(self, store: Path, folder: Path):
         self.config = folder / "keys.yaml"
-        self.config.write_text(f"include: {ROOT}/conf/demo.yaml\nstore: {{ path: {store} }}\n")
+        # Secrets are taken from the folder of the file that includes, where there is none.
+        self.config.write_text(
+            f"include: {ROOT}/conf/demo.yaml\n"
+            f"store: {{ path: {store} }}\n"
+            "providers: { sim: { credentials: [] } }\n"
+        )
 
     def run(self, *arguments: str) -> str:
         command = [program(), "keys", "--config", self.config, *arguments]
