@@ -157,6 +157,8 @@ impl RequestBody {
 struct Reader {
     peeker: Peeker,
     chunks: Vec<Bytes>,
+    /// A body of known length that comes in pieces, as the one piece that it is sent in.
+    whole: BytesMut,
     read: u64,
     length: Option<u64>,
     limit: u64,
@@ -186,6 +188,7 @@ impl Reader {
         Self {
             peeker,
             chunks: Vec::new(),
+            whole: BytesMut::new(),
             read: 0,
             length,
             limit,
@@ -234,11 +237,32 @@ impl Reader {
         }
         let progress = self.peeker.push(&chunk).map_err(|fault| fault.public())?;
         self.complete = matches!(progress, Progress::Complete);
-        self.chunks.push(chunk);
+        self.keep(chunk);
         Ok(())
     }
 
-    fn finish(self) -> Result<RequestBody, BodyFault> {
+    /// Keeps a piece: by itself where it is the whole body or nobody knows how much comes, else
+    /// copied behind the earlier ones while it is still in the processor's cache.
+    fn keep(&mut self, chunk: Bytes) {
+        /// What is set aside for a body before its bytes have come.
+        const MOST_AHEAD: u64 = 1024 * 1024;
+        match self.length {
+            Some(length) if self.read < length || !self.whole.is_empty() => {
+                let ahead = length
+                    .min(MOST_AHEAD)
+                    .saturating_sub(self.whole.len() as u64);
+                self.whole
+                    .reserve(chunk.len().max(usize::try_from(ahead).unwrap_or(0)));
+                self.whole.extend_from_slice(&chunk);
+            }
+            _ => self.chunks.push(chunk),
+        }
+    }
+
+    fn finish(mut self) -> Result<RequestBody, BodyFault> {
+        if !self.whole.is_empty() {
+            self.chunks.push(self.whole.freeze());
+        }
         let peeked = self.peeker.finish().map_err(|fault| fault.public())?;
         Ok(RequestBody {
             chunks: self.chunks,
