@@ -21,6 +21,7 @@ const READER_BUSY_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Opens the file for reading and writing, makes or migrates it.
 pub(crate) fn open_writer(path: &Path) -> Result<Connection, StoreError> {
+    let _gate = enter_gate(path)?;
     create_private(path)?;
     let mut connection = connect(path, BUSY_TIMEOUT).described(path)?;
     // Before anything is changed: a newer or foreign file stays as it is.
@@ -51,6 +52,26 @@ pub(super) fn connect(path: &Path, patience: Duration) -> rusqlite::Result<Conne
     connection.busy_timeout(patience)?;
     connection.pragma_update(None, "trusted_schema", false)?;
     Ok(connection)
+}
+
+/// Lets one program at a time through the making of a file: SQLite gives up at once, instead
+/// of waiting, when two switch it to its write-ahead log together. The lock ends with the
+/// handle, or with the process. A file of its own, since closing a handle of the database
+/// would take SQLite's locks away.
+fn enter_gate(path: &Path) -> Result<File, StoreError> {
+    let mut name = path.as_os_str().to_owned();
+    name.push("-opening");
+    let mut options = OpenOptions::new();
+    let gate = match private(Path::new(&name), options.append(true).create(true)) {
+        Ok(gate) => gate,
+        // What is wrong with the folder is better told of the file that was asked for.
+        Err(fault) => return create_private(path).and(Err(fault)),
+    };
+    gate.lock().map_err(|fault| StoreError::CannotOpen {
+        path: path.to_owned(),
+        cause: fault.to_string(),
+    })?;
+    Ok(gate)
 }
 
 /// Makes the file where there is none. Its WAL inherits the permissions.

@@ -25,9 +25,11 @@ pub(super) fn supported() -> i64 {
 
 /// Refuses a file that is not ours or newer than this program. Writes nothing.
 pub(super) fn check(connection: &Connection, path: &Path) -> Result<(), StoreError> {
-    let version = version(connection).described(path)?;
-    let application: i64 = pragma(connection, "application_id").described(path)?;
-    let tables: i64 = connection
+    // One moment for all three: another process may be making the file right now.
+    let moment = connection.unchecked_transaction().described(path)?;
+    let version = version(&moment).described(path)?;
+    let application: i64 = pragma(&moment, "application_id").described(path)?;
+    let tables: i64 = moment
         .query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))
         .described(path)?;
     let empty = tables == 0 && version == 0 && application == 0;
