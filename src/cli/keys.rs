@@ -8,10 +8,11 @@ use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::time::Duration;
 use tollgate_ledger::{
-    GrantTerms, GrantView, KeyRecord, KeySelector, KeyView, Limits, NewKey, Store, allowance,
-    grants_table, keys_table,
+    GrantTerms, GrantView, KeyRecord, KeySelector, KeyView, NewKey, Store, allowance, grants_table,
+    keys_table,
 };
 use tollgate_settings::unknown_name;
+use tollgate_types::Limits;
 
 /// What `keys` takes.
 #[derive(Args)]

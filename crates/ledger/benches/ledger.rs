@@ -7,10 +7,9 @@ use criterion::{Criterion, criterion_group, criterion_main};
 use std::{hint::black_box, time::Duration};
 use tollgate_ledger::{
     ApiKey, BillingState, Clock, DirectorySettings, Ending, GrantTerms, KeyDirectory, KeyHasher,
-    Ledger, LedgerSettings, Limiter, Limits, Lookup, NewKey, RequestInfo, Reserve, Store,
-    UpperBound, Weights,
+    Ledger, LedgerSettings, Limiter, Lookup, NewKey, RequestInfo, Reserve, Store, UpperBound,
 };
-use tollgate_types::{Format, KeyId, RequestId, Usage};
+use tollgate_types::{Format, KeyId, Limits, RequestId, Usage, Weights};
 
 struct House {
     _folder: tempfile::TempDir,

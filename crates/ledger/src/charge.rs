@@ -5,83 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
-use tollgate_types::Usage;
-
-/// What one token of a kind counts for, in thousandths of a token.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Weight(u32);
-
-impl Weight {
-    /// One token counts for one.
-    pub const ONE: Self = Self(1000);
-    /// The heaviest: one token counts for a thousand.
-    pub const MAX: Self = Self(1_000_000);
-
-    /// From thousandths; more than [`Weight::MAX`] becomes that.
-    pub const fn from_thousandths(thousandths: u32) -> Self {
-        if thousandths > Self::MAX.0 {
-            Self::MAX
-        } else {
-            Self(thousandths)
-        }
-    }
-
-    /// In thousandths.
-    pub const fn thousandths(self) -> u32 {
-        self.0
-    }
-
-    const fn of(self, tokens: u64) -> u128 {
-        (self.0 as u128).saturating_mul(tokens as u128)
-    }
-}
-
-/// What the four kinds of tokens of one model count for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Weights {
-    /// Uncached input.
-    pub input: Weight,
-    /// Input read from a cache.
-    pub cache_read: Weight,
-    /// Input written to a cache.
-    pub cache_write: Weight,
-    /// Output, reasoning included.
-    pub output: Weight,
-}
-
-impl Default for Weights {
-    fn default() -> Self {
-        Self {
-            input: Weight::ONE,
-            cache_read: Weight::ONE,
-            cache_write: Weight::ONE,
-            output: Weight::ONE,
-        }
-    }
-}
-
-impl Weights {
-    /// The tokens that `usage` is charged: the weighted sum, rounded up once.
-    pub fn charge(&self, usage: &Usage) -> u64 {
-        let sum = self
-            .input
-            .of(usage.input)
-            .saturating_add(self.cache_read.of(usage.cache_read))
-            .saturating_add(self.cache_write.of(usage.cache_write))
-            .saturating_add(self.output.of(usage.output));
-        whole_tokens(sum)
-    }
-
-    /// What any input may come to count for: nobody knows beforehand what a cache holds.
-    fn heaviest_input(&self) -> Weight {
-        self.input.max(self.cache_read).max(self.cache_write)
-    }
-}
-
-/// Thousandths in whole tokens, rounded up.
-fn whole_tokens(thousandths: u128) -> u64 {
-    u64::try_from(thousandths.div_ceil(1000)).unwrap_or(u64::MAX)
-}
+use tollgate_types::{Usage, Weights};
 
 /// The most that a request can use, in tokens as the model counts them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,7 +32,7 @@ impl UpperBound {
 
     fn with_output(&self, output: u64, weights: &Weights) -> u64 {
         let input = weights.heaviest_input().of(self.input);
-        whole_tokens(input.saturating_add(weights.output.of(output)))
+        Weights::whole_tokens(input.saturating_add(weights.output.of(output)))
     }
 
     /// The output tokens that fit into `reserved`, when not all of them do.
@@ -119,7 +43,7 @@ impl UpperBound {
         let room = u128::from(reserved)
             .saturating_mul(1000)
             .saturating_sub(weights.heaviest_input().of(self.input));
-        let output = room.checked_div(u128::from(weights.output.0))?;
+        let output = room.checked_div(u128::from(weights.output.thousandths()))?;
         Some(u64::try_from(output).unwrap_or(u64::MAX).min(self.output))
     }
 }

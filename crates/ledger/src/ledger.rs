@@ -19,7 +19,7 @@ pub use stats::LedgerStats;
 
 use crate::{
     balance::Short,
-    charge::{UpperBound, Weights},
+    charge::UpperBound,
     clock::Clock,
     directory::{Unavailable, spawn},
     journal::Journal,
@@ -38,7 +38,7 @@ use std::{
     },
     time::Duration,
 };
-use tollgate_types::{Format, KeyId, RequestId};
+use tollgate_types::{Format, KeyId, RequestId, Weights};
 use writer::{Command, Writer};
 
 /// How much a ledger keeps in memory and how long it waits.

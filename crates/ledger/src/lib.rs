@@ -21,7 +21,7 @@ mod record;
 mod store;
 mod view;
 
-pub use charge::{BillingState, Charge, CountSource, Counts, UpperBound, Weight, Weights};
+pub use charge::{BillingState, Charge, CountSource, Counts, UpperBound};
 pub use clock::{Clock, Timestamp};
 pub use directory::{
     DirectoryHealth, DirectorySettings, KeyDirectory, Lookup, LookupFailure, PendingLookup,
@@ -36,7 +36,7 @@ pub use ledger::{
     Ending, Holdings, Ledger, LedgerSettings, LedgerStats, PendingAccount, Refused, RequestInfo,
     Reservation, Reserve, Settled,
 };
-pub use limits::{Admission, Denied, Dimension, Level, Limited, Limiter, Limits, Standing};
+pub use limits::{Admission, Denied, Dimension, Level, Limited, Limiter, Standing};
 pub use ownership::{Owner, OwnerFailure, Ownership, Stored};
 pub use record::{InvalidKey, KeyRecord, KeyState, NewKey, allowance};
 pub use store::{

@@ -12,7 +12,6 @@ use crate::clock::{Clock, Timestamp};
 use bucket::Bucket;
 use parking_lot::Mutex;
 use quick_cache::{UnitWeighter, sync::Cache};
-use serde::Serialize;
 use std::{
     num::NonZeroU32,
     sync::{
@@ -21,33 +20,7 @@ use std::{
     },
     time::Duration,
 };
-use tollgate_types::KeyId;
-
-/// The limits of a key; `None` where there is none.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Limits {
-    /// Requests a minute.
-    pub requests: Option<NonZeroU32>,
-    /// Input tokens a minute.
-    pub input_tokens: Option<NonZeroU32>,
-    /// Output tokens a minute.
-    pub output_tokens: Option<NonZeroU32>,
-    /// Requests at once.
-    pub concurrent: Option<NonZeroU32>,
-}
-
-impl Limits {
-    /// These, and the others where one of these is not set.
-    #[must_use]
-    pub fn or(self, others: &Self) -> Self {
-        Self {
-            requests: self.requests.or(others.requests),
-            input_tokens: self.input_tokens.or(others.input_tokens),
-            output_tokens: self.output_tokens.or(others.output_tokens),
-            concurrent: self.concurrent.or(others.concurrent),
-        }
-    }
-}
+use tollgate_types::{KeyId, Limits};
 
 /// Which limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

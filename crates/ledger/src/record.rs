@@ -1,9 +1,9 @@
 //! What is known about a key, and the rules for what may be written into it.
 
-use crate::{clock::Timestamp, limits::Limits, store::GrantTerms};
+use crate::{clock::Timestamp, store::GrantTerms};
 use serde::Serialize;
 use std::{fmt, sync::Arc};
-use tollgate_types::{Allowance, Identity, KeyId};
+use tollgate_types::{Allowance, Identity, KeyId, Limits};
 
 /// What is stored of a key. Never holds the key itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -12,8 +12,6 @@ pub struct KeyRecord {
     pub identity: Arc<Identity>,
     /// The beginning of the key, for people to tell keys apart; not unique.
     pub prefix: Box<str>,
-    /// Limits of its own; where one is `None`, its plan's holds.
-    pub limits: Limits,
     /// When it was made.
     pub created_at: Timestamp,
     /// When it stops working.

@@ -2,13 +2,12 @@
 
 use crate::{
     clock::Timestamp,
-    limits::Limits,
     record::{KeyRecord, KeyState},
     store::GrantView,
 };
 use serde::{Serialize, Serializer};
 use std::fmt::Write;
-use tollgate_types::{Allowance, KeyId};
+use tollgate_types::{Allowance, KeyId, Limits};
 
 /// A key as JSON: what `--json` prints and the admin API answers.
 #[derive(Clone, Debug, Serialize)]
@@ -51,7 +50,7 @@ impl<'a> KeyView<'a> {
             plan: identity.plan.as_deref(),
             groups: &identity.groups,
             endpoints: &identity.endpoints,
-            limits: &record.limits,
+            limits: &identity.limits,
             created_at: record.created_at,
             expires_at: record.expires_at,
             revoked_at: record.revoked_at,
@@ -148,12 +147,12 @@ mod tests {
                 plan: Some("pro".into()),
                 groups: allowance(["sonnet", "opus"]),
                 endpoints: Allowance::All,
+                limits: Limits {
+                    requests: std::num::NonZeroU32::new(60),
+                    ..Limits::default()
+                },
             }),
             prefix: "sk-AbCdEfGh".into(),
-            limits: Limits {
-                requests: std::num::NonZeroU32::new(60),
-                ..Limits::default()
-            },
             created_at: Timestamp::from_unix_ms(1_790_000_000_000),
             expires_at: None,
             revoked_at: Some(Timestamp::from_unix_ms(1_790_000_001_000)),

@@ -17,9 +17,9 @@ use std::{
 };
 use tollgate_ledger::{
     BillingState, Clock, Ending, GrantTerms, KeyHasher, KeySelector, Ledger, LedgerSettings,
-    NewKey, RequestInfo, Reserve, Store, UpperBound, Weights,
+    NewKey, RequestInfo, Reserve, Store, UpperBound,
 };
-use tollgate_types::{Format, KeyId, RequestId, Usage};
+use tollgate_types::{Format, KeyId, RequestId, Usage, Weights};
 
 const FILE: &str = "TOLLGATE_TEST_LEDGER";
 const KEYS: &str = "TOLLGATE_TEST_KEYS";

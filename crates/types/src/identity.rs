@@ -1,6 +1,6 @@
 //! Who asks: an API key as the request path sees it.
 
-use crate::KeyId;
+use crate::{KeyId, Limits};
 
 /// The holder of an active key. It carries no secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,6 +15,8 @@ pub struct Identity {
     pub groups: Allowance,
     /// The endpoints that it may use, by path as in the table of endpoints.
     pub endpoints: Allowance,
+    /// Its own limits; those that it has not are its plan's.
+    pub limits: Limits,
 }
 
 /// What a key may use of a set of names.

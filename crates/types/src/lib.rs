@@ -8,14 +8,18 @@ mod error;
 mod format;
 mod id;
 mod identity;
+mod limits;
 mod model;
 mod request;
 mod usage;
+mod weight;
 
 pub use error::{ErrorCode, ErrorType, PublicError, Unsupported};
 pub use format::Format;
 pub use id::{KeyId, RequestId};
 pub use identity::{Allowance, Identity};
+pub use limits::Limits;
 pub use model::{Effort, ReasoningMode, Thinking};
 pub use request::{MediaFacts, RequestFacts, RequestNeeds};
 pub use usage::Usage;
+pub use weight::{Weight, Weights};

@@ -1,5 +1,6 @@
 use super::*;
 use proptest::prelude::*;
+use tollgate_types::Weight;
 
 const BOUND: UpperBound = UpperBound {
     input: 1000,

@@ -4,7 +4,7 @@
 use super::{Inner, RequestInfo, accounts::Account, writer::Command};
 use crate::{
     balance::{Payment, Piece},
-    charge::{BillingState, Charge, CountSource, Counts, UpperBound, Weights},
+    charge::{BillingState, Charge, CountSource, Counts, UpperBound},
     entry::{Entry, kept_name},
     journal::Slot,
 };
@@ -12,7 +12,7 @@ use std::{
     sync::{Arc, atomic::Ordering},
     time::{Duration, Instant},
 };
-use tollgate_types::{ErrorCode, RequestId, Usage};
+use tollgate_types::{ErrorCode, RequestId, Usage, Weights};
 
 /// What was agreed when the tokens were held.
 pub(super) struct Terms {

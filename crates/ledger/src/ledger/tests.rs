@@ -12,7 +12,7 @@ use std::{
     time::Instant,
 };
 use tempfile::TempDir;
-use tollgate_types::{ErrorCode, Usage};
+use tollgate_types::{ErrorCode, Usage, Weights};
 
 mod processes;
 mod properties;

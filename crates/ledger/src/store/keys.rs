@@ -8,12 +8,11 @@ use super::{
 use crate::{
     clock::Timestamp,
     key::{self, ApiKey, KeyHash},
-    limits::Limits,
     record::{KeyRecord, NewKey, allowance},
 };
 use rusqlite::{Row, ToSql, Transaction, params};
 use std::{num::NonZeroU32, sync::Arc, time::Duration};
-use tollgate_types::{Allowance, Identity, KeyId};
+use tollgate_types::{Allowance, Identity, KeyId, Limits};
 
 /// The columns that [`read_key`] reads, in its order.
 const COLUMNS: &str = "id, prefix, name, plan, model_groups, endpoints, \
@@ -101,11 +100,11 @@ impl Store {
             plan: new.plan.clone(),
             groups: new.groups.clone(),
             endpoints: new.endpoints.clone(),
+            limits: new.limits,
         };
         let record = KeyRecord {
             identity: Arc::new(identity),
             prefix: key.prefix().into(),
-            limits: new.limits,
             created_at: now,
             expires_at: new.expires_at,
             revoked_at: None,
@@ -290,10 +289,10 @@ fn insert(
             storable_time(record.created_at),
             record.expires_at.map(storable_time),
             record.revoked_at.map(storable_time),
-            record.limits.requests,
-            record.limits.input_tokens,
-            record.limits.output_tokens,
-            record.limits.concurrent,
+            identity.limits.requests,
+            identity.limits.input_tokens,
+            identity.limits.output_tokens,
+            identity.limits.concurrent,
             hash.as_bytes(),
         ],
     )?;
@@ -340,11 +339,11 @@ pub(crate) fn read_key(
             plan,
             groups: names_from_json(groups.as_deref()).ok_or_else(|| bad("its groups"))?,
             endpoints: names_from_json(endpoints.as_deref()).ok_or_else(|| bad("its endpoints"))?,
+            limits,
         };
         Ok(KeyRecord {
             identity: Arc::new(identity),
             prefix,
-            limits,
             created_at: stored_time(created_at).ok_or_else(|| bad("its creation time"))?,
             expires_at: optional_time(expires_at).ok_or_else(|| bad("its expiry"))?,
             revoked_at: optional_time(revoked_at).ok_or_else(|| bad("its revocation time"))?,

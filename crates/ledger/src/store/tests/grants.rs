@@ -72,16 +72,16 @@ fn a_keys_own_limits_are_kept_and_taken_back() {
             .id()
             .clone(),
     );
-    let own = crate::limits::Limits {
+    let own = tollgate_types::Limits {
         requests: std::num::NonZeroU32::new(7),
         ..Default::default()
     };
-    assert_eq!(store.set_limits(&key, &own).unwrap().limits, own);
-    assert_eq!(home.store().find_key(&key).unwrap().limits, own);
-    let none = crate::limits::Limits::default();
-    assert_eq!(store.set_limits(&key, &none).unwrap().limits, none);
+    assert_eq!(store.set_limits(&key, &own).unwrap().identity.limits, own);
+    assert_eq!(home.store().find_key(&key).unwrap().identity.limits, own);
+    let none = tollgate_types::Limits::default();
+    assert_eq!(store.set_limits(&key, &none).unwrap().identity.limits, none);
     home.sql("UPDATE keys SET requests_per_minute = -5");
-    let odd = store.find_key(&key).unwrap().limits.requests;
+    let odd = store.find_key(&key).unwrap().identity.limits.requests;
     assert_eq!(odd, std::num::NonZeroU32::new(1));
 }
 

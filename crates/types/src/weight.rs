@@ -1,0 +1,80 @@
+//! What tokens count for when they are charged.
+
+use crate::Usage;
+
+/// What one token of a kind counts for, in thousandths of a token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Weight(u32);
+
+impl Weight {
+    /// One token counts for one.
+    pub const ONE: Self = Self(1000);
+    /// The heaviest: one token counts for a thousand.
+    pub const MAX: Self = Self(1_000_000);
+
+    /// From thousandths; more than [`Weight::MAX`] becomes that.
+    pub const fn from_thousandths(thousandths: u32) -> Self {
+        if thousandths > Self::MAX.0 {
+            Self::MAX
+        } else {
+            Self(thousandths)
+        }
+    }
+
+    /// In thousandths.
+    pub const fn thousandths(self) -> u32 {
+        self.0
+    }
+
+    /// What so many tokens count for, in thousandths.
+    pub const fn of(self, tokens: u64) -> u128 {
+        (self.0 as u128).saturating_mul(tokens as u128)
+    }
+}
+
+/// What the four kinds of tokens of one model count for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Weights {
+    /// Uncached input.
+    pub input: Weight,
+    /// Input read from a cache.
+    pub cache_read: Weight,
+    /// Input written to a cache.
+    pub cache_write: Weight,
+    /// Output, reasoning included.
+    pub output: Weight,
+}
+
+impl Default for Weights {
+    fn default() -> Self {
+        Self {
+            input: Weight::ONE,
+            cache_read: Weight::ONE,
+            cache_write: Weight::ONE,
+            output: Weight::ONE,
+        }
+    }
+}
+
+impl Weights {
+    /// The tokens that `usage` is charged: the weighted sum, rounded up once.
+    pub fn charge(&self, usage: &Usage) -> u64 {
+        let sum = self
+            .input
+            .of(usage.input)
+            .saturating_add(self.cache_read.of(usage.cache_read))
+            .saturating_add(self.cache_write.of(usage.cache_write))
+            .saturating_add(self.output.of(usage.output));
+        Self::whole_tokens(sum)
+    }
+
+    /// What any input may come to count for: nobody knows beforehand what a cache holds.
+    pub fn heaviest_input(&self) -> Weight {
+        self.input.max(self.cache_read).max(self.cache_write)
+    }
+
+    /// Thousandths in whole tokens, rounded up.
+    pub fn whole_tokens(thousandths: u128) -> u64 {
+        u64::try_from(thousandths.div_ceil(1000)).unwrap_or(u64::MAX)
+    }
+}
