@@ -2,8 +2,15 @@
 
 use crate::config::Config;
 use crate::server::RunError;
+use std::net::{IpAddr, Ipv6Addr};
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::time::Duration;
 use tollgate_filter::{KeyDirectory, KeyLookup};
-use tollgate_ledger::{Clock, DirectorySettings, KeyHasher, Lookup, LookupFailure, Store};
+use tollgate_ledger::{
+    Clock, Denied, DirectorySettings, KeyHasher, Limiter, Lookup, LookupFailure, Store, StoreError,
+};
+use tollgate_types::{KeyId, Limits};
 
 /// Opens the store that a configuration names.
 ///
@@ -15,46 +22,147 @@ pub fn open_store(config: &Config) -> Result<Store, RunError> {
     Ok(Store::open(&config.store.path, hasher, Clock::system())?)
 }
 
-/// Opens the store for look-ups by requests.
-///
-/// # Errors
-///
-/// As [`open_store`].
-pub fn open_directory(config: &Config) -> Result<Directory, RunError> {
-    let store = open_store(config)?;
-    Ok(Directory(tollgate_ledger::KeyDirectory::open(
-        &store,
-        DirectorySettings::default(),
-    )?))
+/// The keys of a ledger file, for the `key` filter.
+pub struct Directory {
+    keys: tollgate_ledger::KeyDirectory,
+    attempts: Option<Arc<Attempts>>,
 }
 
-/// The keys of a ledger file, for the `key` filter.
-pub struct Directory(tollgate_ledger::KeyDirectory);
+impl Directory {
+    /// The keys of a store, of which an address may guess so many a minute.
+    ///
+    /// # Errors
+    ///
+    /// When the file cannot be read.
+    pub fn open(store: &Store, failed_per_minute: Option<NonZeroU32>) -> Result<Self, StoreError> {
+        let attempts = failed_per_minute.map(|limit| Attempts::new(limit, store.clock().clone()));
+        Ok(Self {
+            keys: tollgate_ledger::KeyDirectory::open(store, DirectorySettings::default())?,
+            attempts: attempts.map(Arc::new),
+        })
+    }
+}
 
 impl KeyDirectory for Directory {
-    fn lookup(&self, credential: &str) -> KeyLookup {
-        match self.0.lookup(credential) {
+    fn lookup(&self, credential: &str, from: Option<IpAddr>) -> KeyLookup {
+        let attempts = self.attempts.clone().zip(from.map(address));
+        let refused = |reason: &'static str, attempts: Option<(Arc<Attempts>, KeyId)>| {
+            let over = attempts.and_then(|(attempts, from)| attempts.note(&from));
+            over.map_or(KeyLookup::Refused(reason), KeyLookup::TooManyAttempts)
+        };
+        match self.keys.lookup(credential) {
             Lookup::Known(record) => KeyLookup::Known(record.identity.clone()),
-            Lookup::Refused(refusal) => KeyLookup::Refused(refusal.as_str()),
-            Lookup::Miss(pending) => KeyLookup::Miss(Box::pin(async {
-                match pending.wait().await {
-                    Ok(record) => KeyLookup::Known(record.identity.clone()),
-                    Err(LookupFailure::Refused(refusal)) => KeyLookup::Refused(refusal.as_str()),
-                    Err(LookupFailure::Unavailable(cause)) => {
-                        log::error!("a key cannot be looked up: {cause}");
-                        KeyLookup::Unavailable
-                    }
+            Lookup::Refused(refusal) => refused(refusal.as_str(), attempts),
+            Lookup::Miss(pending) => {
+                let over = attempts.as_ref().and_then(|(it, from)| it.over(from));
+                if let Some(wait) = over {
+                    return KeyLookup::TooManyAttempts(wait);
                 }
-            })),
+                KeyLookup::Miss(Box::pin(async move {
+                    match pending.wait().await {
+                        Ok(record) => KeyLookup::Known(record.identity.clone()),
+                        Err(LookupFailure::Refused(refusal)) => refused(refusal.as_str(), attempts),
+                        Err(LookupFailure::Unavailable(cause)) => {
+                            log::error!("a key cannot be looked up: {cause}");
+                            KeyLookup::Unavailable
+                        }
+                    }
+                }))
+            }
         }
     }
 }
 
-/// A directory without keys, for configurations that are only checked.
-pub struct NoKeys;
+/// How many credentials of each address were refused.
+///
+/// Keys in memory are admitted whatever their neighbours do; only what would have to be
+/// looked up in the file is turned away with them.
+struct Attempts {
+    limiter: Limiter,
+    limits: Limits,
+}
 
-impl KeyDirectory for NoKeys {
-    fn lookup(&self, _: &str) -> KeyLookup {
-        KeyLookup::Unavailable
+impl Attempts {
+    /// Addresses that are remembered; of more, the least seen begin anew.
+    const ADDRESSES: usize = 20_000;
+
+    fn new(limit: NonZeroU32, clock: Clock) -> Self {
+        Self {
+            limiter: Limiter::new(Self::ADDRESSES, clock),
+            limits: Limits {
+                requests: Some(limit),
+                ..Limits::default()
+            },
+        }
+    }
+
+    /// Notes one that was refused. `Some`: it was one too many, and the next may come then.
+    fn note(&self, from: &KeyId) -> Option<Duration> {
+        match self.limiter.admit(from, &self.limits, 0, 0) {
+            Ok(admission) => {
+                admission.finish(0, 0);
+                None
+            }
+            Err(limited) => match limited.denied {
+                Denied::Wait(wait) => Some(wait),
+                Denied::NeverFits => None,
+            },
+        }
+    }
+
+    /// After how long an address may try another one; `None`: now.
+    fn over(&self, from: &KeyId) -> Option<Duration> {
+        match self.limiter.admit(from, &self.limits, 0, 0) {
+            // Dropped, so that nothing was taken.
+            Ok(_) => None,
+            Err(limited) => match limited.denied {
+                Denied::Wait(wait) => Some(wait),
+                Denied::NeverFits => None,
+            },
+        }
+    }
+}
+
+/// An address as attempts are counted: of IPv6 the network, since each host has 2^64 of them.
+fn address(ip: IpAddr) -> KeyId {
+    const HOST_BITS: u32 = 64;
+    let counted = match ip.to_canonical() {
+        IpAddr::V4(ip) => IpAddr::V4(ip),
+        IpAddr::V6(ip) => {
+            let network = u128::from(ip) >> HOST_BITS << HOST_BITS;
+            IpAddr::V6(Ipv6Addr::from(network))
+        }
+    };
+    KeyId::new(counted.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tollgate_ledger::Timestamp;
+
+    #[test]
+    fn an_address_may_be_wrong_so_often_and_then_has_to_wait() {
+        let clock = Clock::manual(Timestamp::from_unix_ms(1_790_000_000_000));
+        let limit = NonZeroU32::new(2).unwrap();
+        let attempts = Attempts::new(limit, clock.clone());
+        let (here, there) = (KeyId::new("192.0.2.1"), KeyId::new("192.0.2.2"));
+        assert_eq!(attempts.over(&here), None);
+        assert_eq!(attempts.note(&here), None);
+        assert_eq!(attempts.note(&here), None);
+        assert_eq!(attempts.note(&here), Some(Duration::from_secs(30)));
+        assert_eq!(attempts.over(&here), Some(Duration::from_secs(30)));
+        assert_eq!(attempts.over(&there), None);
+        clock.advance(Duration::from_secs(30));
+        assert_eq!(attempts.over(&here), None);
+    }
+
+    #[test]
+    fn the_hosts_of_a_network_are_one_address() {
+        let of = |text: &str| address(text.parse().unwrap());
+        assert_eq!(of("2001:db8:1:2::1"), of("2001:db8:1:2:ffff::9"));
+        assert_ne!(of("2001:db8:1:2::1"), of("2001:db8:1:3::1"));
+        assert_eq!(of("::ffff:192.0.2.1"), of("192.0.2.1"));
+        assert_ne!(of("192.0.2.1"), of("192.0.2.2"));
     }
 }

@@ -4,6 +4,7 @@
 //! other, are described in `docs/architecture.md`.
 
 mod access_log;
+mod accounts;
 mod admin;
 pub mod cli;
 mod clock;

@@ -181,44 +181,14 @@ fn place(fault: &SettingsFault, entry: &KeyPath) -> Fault {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::accounts::NoAccounts;
+    use crate::snapshot::IndexedCatalog;
     use serde_json::json;
-    use tollgate_filter::{Catalog, KeyDirectory, KeyLookup, ModelView};
-    use tollgate_types::{Format, RequestFacts};
-
-    struct Nothing;
-
-    impl KeyDirectory for Nothing {
-        fn lookup(&self, _: &str) -> KeyLookup {
-            KeyLookup::Unavailable
-        }
-    }
-
-    impl Catalog for Nothing {
-        fn resolve(&self, _: &str) -> Option<ModelView<'_>> {
-            None
-        }
-        fn is_auto(&self, _: &str) -> bool {
-            false
-        }
-        fn choose(
-            &self,
-            _: &RequestFacts,
-            _: Format,
-            _: &dyn Fn(ModelView<'_>) -> bool,
-        ) -> Option<(ModelView<'_>, String)> {
-            None
-        }
-    }
-
-    fn services() -> Services {
-        Services {
-            keys: Arc::new(Nothing),
-            catalog: Arc::new(Nothing),
-        }
-    }
-
+    use tollgate_routing::Catalog;
     #[test]
     fn every_fault_in_the_settings_of_filters_is_said_at_once_and_where() {
+        let catalog = Arc::new(IndexedCatalog::new(Catalog::default()));
+        let services = NoAccounts::lend(&catalog);
         let section = KeyPath::root().key("filters");
         let entry = |place, name: &str, settings| FilterEntry {
             name: name.to_owned(),
@@ -230,7 +200,7 @@ mod tests {
             entry(1, "key", json!({"cache": true})),
             entry(2, "model", json!({"default_model": "none"})),
         ];
-        let faults = Pipeline::build(&entries, &services())
+        let faults = Pipeline::build(&entries, &services)
             .err()
             .unwrap_or_default();
         let paths: Vec<String> = faults.iter().map(|fault| fault.path.to_string()).collect();

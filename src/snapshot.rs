@@ -3,6 +3,7 @@
 //! A request takes the snapshot that is current when it begins and keeps it to its end;
 //! a new one replaces the old in one step.
 
+use crate::accounts::{Accounts, NoAccounts};
 use crate::config::{Config, Faults, LimitSettings};
 use crate::gateway::BodyLimits;
 use crate::pipeline::Pipeline;
@@ -11,7 +12,7 @@ use arc_swap::ArcSwap;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
-use tollgate_filter::{KeyDirectory, ModelHandle, ModelView, Services};
+use tollgate_filter::{ModelHandle, ModelView};
 use tollgate_routing::{Catalog, Model};
 use tollgate_types::{Format, RequestFacts};
 
@@ -99,6 +100,7 @@ impl IndexedCatalog {
             group: &indexed.model.group,
             formats: &indexed.formats,
             counts_tokens: indexed.counts_tokens,
+            max_output_tokens: indexed.model.max_output_tokens,
         })
     }
 }
@@ -124,6 +126,10 @@ impl tollgate_filter::Catalog for IndexedCatalog {
         self.view(self.catalog.resolve(name)?)
     }
 
+    fn model(&self, handle: ModelHandle) -> Option<ModelView<'_>> {
+        self.view(self.model(handle)?)
+    }
+
     fn is_auto(&self, name: &str) -> bool {
         self.catalog
             .resolve(name)
@@ -145,21 +151,21 @@ impl tollgate_filter::Catalog for IndexedCatalog {
 
 impl Snapshot {
     /// Makes ready to serve what a configuration says: joins the parts that know nothing of
-    /// each other.
+    /// each other. Without accounts it is checked and serves nobody.
     ///
     /// # Errors
     ///
     /// What shows only when the parts are joined, each fault with its place in the file.
-    pub fn build(config: &Config, keys: Arc<dyn KeyDirectory>) -> Result<Self, Faults> {
+    pub fn build(config: &Config, accounts: Option<&Accounts>) -> Result<Self, Faults> {
         let limits = Limits::of(&config.server.limits);
         let catalog = Arc::new(IndexedCatalog::new(config.catalog.clone()));
         let mut faults = Vec::new();
         let upstreams = Upstreams::new(catalog.catalog().providers())
             .map_err(|found| faults.extend(found))
             .ok();
-        let services = Services {
-            keys,
-            catalog: Arc::clone(&catalog) as _,
+        let services = match accounts {
+            Some(accounts) => accounts.lend(config, &catalog),
+            None => NoAccounts::lend(&catalog),
         };
         let pipeline = Pipeline::build(&config.filters, &services)
             .map_err(|found| faults.extend(found))

@@ -46,7 +46,8 @@ impl Filter for Key {
             )
             .into();
         };
-        decide(self.keys.lookup(credential.expose()), request)
+        let from = request.peer.map(|peer| peer.ip());
+        decide(self.keys.lookup(credential.expose(), from), request)
     }
 }
 
@@ -57,6 +58,12 @@ fn decide(lookup: KeyLookup, request: &mut RequestContext) -> Verdict {
             log::debug!("{}: key refused: {reason}", request.id);
             PublicError::new(ErrorCode::InvalidApiKey, "the API key is not valid").into()
         }
+        KeyLookup::TooManyAttempts(wait) => PublicError::new(
+            ErrorCode::RateLimitExceeded,
+            "too many API keys from this address were not valid",
+        )
+        .with_retry_after(wait)
+        .into(),
         KeyLookup::Unavailable => PublicError::new(
             ErrorCode::ServiceUnavailable,
             "API keys cannot be checked at the moment: try again shortly",
@@ -122,6 +129,7 @@ mod tests {
             (None, ErrorCode::MissingApiKey, 401),
             (Some("sk-wrong"), ErrorCode::InvalidApiKey, 401),
             (Some("sk-store-down"), ErrorCode::ServiceUnavailable, 503),
+            (Some("sk-guessed"), ErrorCode::RateLimitExceeded, 429),
         ] {
             let error = refusal(scene(credential).run(&KIND, "null"));
             assert_eq!((error.code, error.status), (code, status));

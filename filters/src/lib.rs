@@ -2,17 +2,27 @@
 //!
 //! [`KINDS`] is the table of them; the configuration, the documents and the tests read it.
 
+mod bound;
 mod errors;
 mod headers;
 mod key;
+mod limits;
 mod model;
+mod quota;
 #[cfg(test)]
 mod testing;
 
 use tollgate_filter::FilterKind;
 
 /// Every filter that a configuration can name, in the order that suits most.
-pub const KINDS: &[FilterKind] = &[headers::KIND, key::KIND, model::KIND, errors::KIND];
+pub const KINDS: &[FilterKind] = &[
+    headers::KIND,
+    key::KIND,
+    model::KIND,
+    limits::KIND,
+    quota::KIND,
+    errors::KIND,
+];
 
 /// Finds a filter by the name under which configurations know it.
 pub fn kind(name: &str) -> Option<&'static FilterKind> {

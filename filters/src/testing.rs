@@ -1,11 +1,15 @@
 //! A scene in which one filter plays: a scripted request, keys and catalog.
 
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
+use std::net::IpAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 use tollgate_filter::{
-    Catalog, Endpoint, FilterKind, Head, KeyDirectory, KeyLookup, ModelHandle, ModelView,
-    RequestContext, Services, SettingsFault, Verdict,
+    Balances, Bound, Catalog, Endpoint, FilterKind, Head, Holds, KeyDirectory, KeyLookup, Limited,
+    Limiter, Load, ModelHandle, ModelView, RequestContext, Reserving, Services, SettingsFault,
+    Shortage, Standing, Verdict,
 };
 use tollgate_types::{Allowance, Format, Identity, KeyId, PublicError, RequestFacts, RequestId};
 
@@ -42,8 +46,20 @@ impl Scene {
 
     /// Runs a filter that waits once, for a future that is ready at once.
     pub(crate) fn run_to_end(&mut self, kind: &FilterKind) -> Verdict {
-        let Verdict::Wait(mut pending) = self.run(kind, "null") else {
-            panic!("the filter did not wait");
+        let verdict = self.run(kind, "null");
+        assert!(matches!(verdict, Verdict::Wait(_)), "it did not wait");
+        self.go_on(verdict)
+    }
+
+    /// Runs a filter that waits, at most ten times, for futures that are ready at once.
+    pub(crate) fn run_all_waits(&mut self, kind: &FilterKind) -> Verdict {
+        let verdict = self.run(kind, "null");
+        (0..10).fold(verdict, |verdict, _| self.go_on(verdict))
+    }
+
+    fn go_on(&mut self, verdict: Verdict) -> Verdict {
+        let Verdict::Wait(mut pending) = verdict else {
+            return verdict;
         };
         let mut cx = Context::from_waker(Waker::noop());
         let Poll::Ready(resume) = pending.as_mut().poll(&mut cx) else {
@@ -98,20 +114,23 @@ pub(crate) fn identity(groups: Allowance) -> Identity {
         plan: None,
         groups,
         endpoints: Allowance::All,
+        limits: Default::default(),
     }
 }
 
 fn services() -> Services {
     Services {
         keys: Arc::new(Keys),
-        catalog: Arc::new(TwoModels::new()),
+        catalog: Arc::new(catalog()),
+        limits: Arc::new(Limits),
+        balances: Arc::new(TenThousand::default()),
     }
 }
 
 struct Keys;
 
 impl KeyDirectory for Keys {
-    fn lookup(&self, credential: &str) -> KeyLookup {
+    fn lookup(&self, credential: &str, _: Option<IpAddr>) -> KeyLookup {
         match credential {
             "sk-known" => KeyLookup::Known(Arc::new(identity(Allowance::All))),
             "sk-slow" => KeyLookup::Miss(Box::pin(async {
@@ -122,13 +141,80 @@ impl KeyDirectory for Keys {
                 ..identity(Allowance::All)
             })),
             "sk-store-down" => KeyLookup::Unavailable,
+            "sk-guessed" => KeyLookup::TooManyAttempts(Duration::from_secs(5)),
             _ => KeyLookup::Refused("unknown"),
         }
     }
 }
 
+/// Lets requests of less than 1,000 input tokens through, and says what it was asked.
+struct Limits;
+
+impl Limiter for Limits {
+    fn admit(&self, load: Load, _: &Identity, _: &mut Holds) -> Result<Standing, Limited> {
+        let told = match load {
+            Load::Generation { input, output } => {
+                format!("generation of {input} and {output} tokens")
+            }
+            Load::Count { limit } => format!("count, {limit} a minute"),
+        };
+        let name = HeaderName::from_static("x-load");
+        let standing = vec![(name, HeaderValue::from_str(&told).unwrap())];
+        match load {
+            Load::Generation { input: 1000, .. } => Err(Limited {
+                limit: "requests a minute",
+                retry_after: Some(Duration::from_secs(3)),
+                standing,
+            }),
+            Load::Generation { input: 2000, .. } => Err(Limited {
+                limit: "input tokens a minute",
+                retry_after: None,
+                standing,
+            }),
+            _ => Ok(standing),
+        }
+    }
+}
+
+/// Every key has 10,000 tokens, but those that are named after what they lack.
+#[derive(Default)]
+struct TenThousand {
+    was_asked: AtomicBool,
+}
+
+/// So many tokens of them.
+pub(crate) struct Held(pub(crate) u64);
+
+impl Balances for TenThousand {
+    fn reserve(&self, request: &RequestContext, bound: Bound) -> Reserving {
+        let name = request.identity.as_ref().map(|holder| holder.name.as_str());
+        let shortage = match name {
+            Some("exhausted") => Shortage::Exhausted,
+            Some("expired") => Shortage::Expired,
+            Some("busy") => Shortage::Busy,
+            Some("unavailable") => Shortage::Unavailable,
+            Some("never") => return Reserving::Miss(Box::pin(async { Ok(()) })),
+            Some("slow") if !self.was_asked.swap(true, Ordering::Relaxed) => {
+                return Reserving::Miss(Box::pin(async { Ok(()) }));
+            }
+            _ => {
+                let wanted = bound.input + bound.output;
+                return Reserving::Held {
+                    hold: Box::new(Held(wanted.min(10_000))),
+                    output_limit: (wanted > 10_000).then(|| 10_000 - bound.input),
+                };
+            }
+        };
+        Reserving::Short(shortage)
+    }
+}
+
 /// `opus-1` and `codex-1`, each in a group of its own name.
-struct TwoModels {
+pub(crate) fn catalog() -> TwoModels {
+    TwoModels::new()
+}
+
+pub(crate) struct TwoModels {
     ids: [Arc<str>; 2],
 }
 
@@ -140,9 +226,9 @@ impl TwoModels {
     }
 
     fn view(&self, place: usize) -> ModelView<'_> {
-        let (group, formats): (_, &[Format]) = match place {
-            0 => ("opus", &[Format::Messages]),
-            _ => ("codex", &[Format::Chat, Format::Responses]),
+        let (group, formats, max_output_tokens): (_, &[Format], _) = match place {
+            0 => ("opus", &[Format::Messages], Some(32_000)),
+            _ => ("codex", &[Format::Chat, Format::Responses], None),
         };
         ModelView {
             handle: ModelHandle(place.try_into().unwrap()),
@@ -150,6 +236,7 @@ impl TwoModels {
             group,
             formats,
             counts_tokens: false,
+            max_output_tokens,
         }
     }
 }
@@ -160,6 +247,11 @@ impl Catalog for TwoModels {
             .iter()
             .position(|id| &**id == name)
             .map(|place| self.view(place))
+    }
+
+    fn model(&self, handle: ModelHandle) -> Option<ModelView<'_>> {
+        let place = usize::try_from(handle.0).ok()?;
+        (place < self.ids.len()).then(|| self.view(place))
     }
 
     fn is_auto(&self, name: &str) -> bool {

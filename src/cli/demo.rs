@@ -9,7 +9,8 @@ use std::io::Write;
 use std::net::SocketAddr;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use tollgate_ledger::{KeySelector, NewKey};
+use std::time::Duration;
+use tollgate_ledger::{GrantTerms, KeySelector, NewKey};
 use tollgate_settings::{KeyPath, ProcessEnvironment};
 use tollgate_sim::{Sim, SimOptions};
 
@@ -101,7 +102,14 @@ fn demo_key(config: &Config, state_dir: &Path) -> Result<String, Failure> {
     {
         return Ok(kept);
     }
-    let created = store.create_key(&NewKey::named("demo"))?;
+    let created = store.create_key(&NewKey {
+        grant: Some(GrantTerms {
+            plan: None,
+            tokens: 1_000_000_000,
+            validity: Duration::from_secs(365 * 86_400),
+        }),
+        ..NewKey::named("demo")
+    })?;
     let key = created.key.expose().to_owned();
     let mut options = OpenOptions::new();
     options.write(true).create(true).truncate(true).mode(0o600);

@@ -33,6 +33,7 @@ use indexmap::IndexMap;
 use schemars::JsonSchema;
 use sections::KeysSettings;
 use serde::Deserialize;
+use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use tollgate_routing::{
     Catalog, CatalogSettings,
@@ -96,6 +97,8 @@ pub struct Config {
     pub store: StoreSettings,
     /// The secret under which API keys are hashed.
     pub pepper: Secret,
+    /// Refused credentials that an address may send in a minute; `None`: any number.
+    pub failed_keys_per_minute: Option<NonZeroU32>,
     /// What is written to the log.
     pub log: LogSettings,
     /// Who answers.
@@ -236,6 +239,7 @@ impl<'a> Loader<'a> {
                 path: from(folder, settings.store.path),
             },
             pepper,
+            failed_keys_per_minute: settings.keys.failed_attempts_per_minute,
             log: settings.log,
             catalog,
             plans: settings.plans,

@@ -10,6 +10,7 @@ use std::{
     borrow::Cow,
     fmt,
     net::SocketAddr,
+    num::NonZeroU32,
     path::{Path, PathBuf},
 };
 use tollgate_settings::{ByteSize, Duration, Environment, Secret, SecretError, SecretSource};
@@ -166,6 +167,10 @@ pub(super) struct KeysSettings {
     /// The secret under which API keys are hashed. With another one, every key that was
     /// made is unknown. `literal:TEXT` is accepted too, for demonstrations.
     pub pepper: PepperSource,
+    /// Credentials that one address may send in a minute and that turn out not to be valid;
+    /// over it: 429. Keys that were used a moment ago are not affected. `null`: no bound.
+    #[schemars(range(min = 1))]
+    pub failed_attempts_per_minute: Option<NonZeroU32>,
 }
 
 impl Default for KeysSettings {
@@ -173,6 +178,7 @@ impl Default for KeysSettings {
         let variable = "TOLLGATE_PEPPER".to_owned();
         Self {
             pepper: PepperSource::Source(SecretSource::Env(variable)),
+            failed_attempts_per_minute: const { NonZeroU32::new(60) },
         }
     }
 }

@@ -5,6 +5,7 @@ use super::attempt::{Attempts, Candidate};
 use super::body::{BodyFault, RequestBody};
 use super::exchange::Exchange;
 use super::respond::{self, Local};
+use super::toll::Toll;
 use crate::endpoints;
 use crate::events::BodyShare;
 use crate::pipeline::{Part, Step};
@@ -60,6 +61,9 @@ async fn try_admit(session: &mut Session, exchange: &mut Exchange) -> Result<Adm
         read_body(session, exchange).await?;
         run_filters(Part::Body, session, exchange).await?;
         exchange.attempts = candidates(exchange)?;
+        if let Some(request) = &mut exchange.request {
+            exchange.toll = Toll::take(&mut request.holds);
+        }
         return Ok(Admission::Forward);
     }
     let identity = exchange
@@ -67,11 +71,11 @@ async fn try_admit(session: &mut Session, exchange: &mut Exchange) -> Result<Adm
         .as_ref()
         .and_then(|request| request.identity.clone());
     let identity = identity.ok_or_else(|| internal("a request came through without a key"))?;
-    let body = answer_here(session, &snapshot, matched, &identity)?;
+    let body = answer_here(session, &snapshot, matched, &identity).await?;
     Ok(Admission::Answer(Local::json(200, body.into())))
 }
 
-fn answer_here(
+async fn answer_here(
     session: &Session,
     snapshot: &Snapshot,
     matched: endpoints::Matched<'_>,

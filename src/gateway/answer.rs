@@ -38,6 +38,8 @@ pub struct Answer {
     /// What has passed last, until it is known to be written.
     unwritten: Unwritten,
     began: Option<Instant>,
+    /// Its provider has ended it, and it was whole.
+    has_ended: bool,
     open: Option<OpenStream>,
 }
 
@@ -170,6 +172,7 @@ impl Answer {
         if self.stage == Stage::Passing {
             if end {
                 self.stage = Stage::Over;
+                self.has_ended = true;
             }
             let piece = join(out);
             self.unwritten.add(&piece);
@@ -240,6 +243,7 @@ impl Answer {
             () => None,
         };
         self.open = (is_stream && !end).then(OpenStream::begin);
+        self.has_ended = end;
         self.stage = if end { Stage::Over } else { Stage::Passing };
         self.unwritten.add(&body);
         Next::Commit { head, body, length }
@@ -282,6 +286,25 @@ impl Answer {
             Some(Reader::Stream(scanner)) => Some(scanner.usage()),
             Some(Reader::Whole(scanner)) => Some(scanner.usage()),
             _ => None,
+        }
+    }
+
+    /// Bytes of text and arguments of tool calls so far.
+    pub fn text_bytes(&self) -> u64 {
+        match &self.reader {
+            Some(Reader::Stream(scanner)) => scanner.text_bytes(),
+            Some(Reader::Whole(scanner)) => scanner.text_bytes(),
+            _ => 0,
+        }
+    }
+
+    /// Whether everything has come that a caller needs to have the whole answer. More may
+    /// come, and is of no matter.
+    pub fn is_complete(&self) -> bool {
+        match &self.reader {
+            Some(Reader::Stream(scanner)) => *scanner.phase() == Phase::Terminal || self.has_ended,
+            Some(Reader::Whole(scanner)) => scanner.is_whole() || self.has_ended,
+            _ => self.has_ended,
         }
     }
 

@@ -171,6 +171,9 @@ fn edits<'a>(exchange: &'a Exchange, body: &'a RequestBody) -> Option<BodyEdits<
     if upstream_model != asked_for {
         edits.set_model(upstream_model);
     }
+    if let Some(tokens) = request.output_limit {
+        edits.set_output_limit(tokens);
+    }
     if asks_for_usage(request) {
         edits.ask_for_usage();
     }

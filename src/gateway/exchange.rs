@@ -3,7 +3,7 @@
 //! The phases in `mod.rs` hand it from one to the next; each part of the work owns its
 //! own field and none reaches into another's.
 
-use super::{answer::Answer, attempt::Attempts, body::RequestBody};
+use super::{answer::Answer, attempt::Attempts, body::RequestBody, toll::Toll};
 use crate::{events::InFlight, snapshot::Snapshot};
 use std::{sync::Arc, time::Instant};
 use tollgate_filter::RequestContext;
@@ -27,6 +27,8 @@ pub struct Exchange {
     pub attempts: Attempts,
     /// What has come back.
     pub answer: Answer,
+    /// What it holds of its key's limits and balance.
+    pub toll: Toll,
     /// What went wrong upstream last.
     pub fault: Option<UpstreamFault>,
     /// The status that the caller was told, and the code where it was an error.
@@ -59,6 +61,7 @@ impl Exchange {
             body: None,
             attempts: Attempts::default(),
             answer: Answer::default(),
+            toll: Toll::default(),
             fault: None,
             told: None,
             broken: None,
@@ -80,6 +83,16 @@ impl Exchange {
             ModelKind::Wildcard { .. } => request.facts.as_ref()?.model.as_deref(),
             _ => Some(&route.model_id),
         }
+    }
+
+    /// The same, kept.
+    pub fn model_served(&self) -> Option<Arc<str>> {
+        let name = self.model_name()?;
+        let route = self.request.as_ref()?.route.as_ref()?;
+        Some(match *route.model_id == *name {
+            true => Arc::clone(&route.model_id),
+            false => name.into(),
+        })
     }
 
     /// Whether another candidate may still take the request over.

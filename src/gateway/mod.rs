@@ -5,7 +5,8 @@
 //! 2. [`attempt`]: a candidate, its peer and its head; again, until one answers.
 //! 3. [`answer`]: what comes back is held until it is worth committing, then it passes.
 //! 4. [`respond`]: everything that is written to the caller.
-//! 5. [`record`]: the request is told of, once, whatever happened.
+//! 5. [`toll`]: what it costs, settled before the last bytes leave.
+//! 6. [`record`]: the request is told of, once, whatever happened.
 
 mod admission;
 mod answer;
@@ -15,6 +16,7 @@ mod decode;
 mod exchange;
 mod record;
 mod respond;
+mod toll;
 mod unwritten;
 
 pub use body::BodyLimits;
@@ -91,6 +93,7 @@ impl Gateway {
         let fault = match exchange.answer.push(None, true, session.body_bytes_sent()) {
             Next::Commit { head, body, length } => {
                 respond::commit(session, exchange, &head, length)?;
+                toll::settle(exchange, record::ending(exchange, None));
                 return session.write_response_body(Some(body), true).await;
             }
             Next::Fail(fault) => fault,
@@ -264,18 +267,20 @@ impl ProxyHttp for Gateway {
         end: bool,
         exchange: &mut Self::CTX,
     ) -> Result<Option<Duration>> {
-        match exchange
-            .answer
-            .push(body.take(), end, session.body_bytes_sent())
-        {
+        let written = session.body_bytes_sent();
+        match exchange.answer.push(body.take(), end, written) {
             Next::Hold => {}
-            Next::Pass(piece) => *body = Some(piece),
+            Next::Pass(piece) => {
+                toll::passed(exchange);
+                *body = Some(piece);
+            }
             Next::Commit {
                 head,
                 body: first,
                 length,
             } => {
                 respond::commit(session, exchange, &head, length)?;
+                toll::passed(exchange);
                 *body = Some(first);
             }
             Next::Fail(fault) => {
@@ -305,11 +310,14 @@ impl ProxyHttp for Gateway {
         // They are the end of the body all the same.
         let written = session.body_bytes_sent();
         match exchange.answer.push(None, true, written) {
-            Next::Pass(last) if !last.is_empty() => Ok(Some(last)),
+            Next::Pass(last) => {
+                toll::passed(exchange);
+                Ok((!last.is_empty()).then_some(last))
+            }
             Next::Fail(fault) => {
                 Self::note_fault(exchange, fault, None);
                 let error = respond::final_word(exchange, public_error(exchange));
-                exchange.broken = Some(error.code);
+                toll::break_off(exchange, error.code);
                 let id = exchange.id;
                 Ok(exchange.answer.failure_event(&error, &id, written))
             }
@@ -393,6 +401,7 @@ impl ProxyHttp for Gateway {
                 log::debug!("{}: the caller is gone: {gone}", exchange.id);
             }
         }
+        toll::settle(exchange, record::ending(exchange, error));
         record::record(session, exchange, error, &self.access_log);
     }
 
@@ -449,7 +458,7 @@ fn transport_fault(error: &Error) -> UpstreamFault {
 /// caller's format, any other answer is cut.
 async fn finish_broken_stream(session: &mut Session, exchange: &mut Exchange) -> Result<()> {
     let error = respond::final_word(exchange, public_error(exchange));
-    exchange.broken = Some(error.code);
+    toll::break_off(exchange, error.code);
     let id = exchange.id;
     let written = session.body_bytes_sent();
     if let Some(last) = exchange.answer.failure_event(&error, &id, written) {

@@ -8,26 +8,11 @@ use pingora_core::{Error, ErrorSource};
 use pingora_proxy::Session;
 use serde::Serialize;
 use std::time::{Duration, Instant};
+use tollgate_ledger::BillingState;
 use tollgate_types::{ErrorCode, Format, Usage};
 
-/// How a request ended (`decisions`, "Tokens, plans and charging").
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Outcome {
-    /// Answered in full, by a provider or here.
-    Completed,
-    /// The provider stopped early.
-    Incomplete,
-    /// The caller hung up.
-    ClientClosed,
-    /// The provider failed, before or within its answer.
-    UpstreamFailed,
-    /// Refused before a provider was asked.
-    Rejected,
-}
-
 /// A status for the log alone: the caller left before it was told one.
-const CLIENT_CLOSED: u16 = 499;
+pub const CLIENT_CLOSED: u16 = 499;
 
 /// One line of the access log.
 #[derive(Serialize)]
@@ -43,7 +28,7 @@ pub struct AccessLine<'a> {
     provider: Option<&'a str>,
     status: u16,
     code: Option<ErrorCode>,
-    outcome: Outcome,
+    outcome: BillingState,
     stream: bool,
     attempts: usize,
     request_bytes: u64,
@@ -51,6 +36,8 @@ pub struct AccessLine<'a> {
     first_byte_ms: Option<f64>,
     duration_ms: f64,
     usage: Option<Usage>,
+    charged: Option<u64>,
+    count: Option<&'static str>,
 }
 
 /// Tells of a request that is over.
@@ -83,6 +70,7 @@ pub fn record(session: &Session, exchange: &Exchange, error: Option<&Error>, log
     });
     log.line(|| {
         let head = session.req_header();
+        let settled = exchange.toll.settled();
         let facts = exchange
             .request
             .as_ref()
@@ -103,7 +91,7 @@ pub fn record(session: &Session, exchange: &Exchange, error: Option<&Error>, log
             provider: provider.map(|provider| &**provider),
             status,
             code,
-            outcome: outcome(exchange, error),
+            outcome: ending(exchange, error),
             stream: facts.is_some_and(|facts| facts.stream),
             attempts: exchange.attempts.made(),
             request_bytes: exchange
@@ -114,28 +102,31 @@ pub fn record(session: &Session, exchange: &Exchange, error: Option<&Error>, log
             first_byte_ms: first_byte.map(millis),
             duration_ms: millis(duration),
             usage,
+            charged: settled.map(|settled| settled.charged),
+            count: settled.map(|settled| settled.source.as_str()),
         }
     });
 }
 
-fn outcome(exchange: &Exchange, error: Option<&Error>) -> Outcome {
+/// How a request ended (`decisions`, "Tokens, plans and charging").
+pub fn ending(exchange: &Exchange, error: Option<&Error>) -> BillingState {
     if error.is_some_and(|error| *error.esource() == ErrorSource::Downstream) {
-        return Outcome::ClientClosed;
+        return BillingState::ClientClosed;
     }
     if exchange.attempts.made() == 0 {
         let refused = exchange.told.is_none_or(|told| told.code.is_some());
         return if refused {
-            Outcome::Rejected
+            BillingState::Rejected
         } else {
-            Outcome::Completed
+            BillingState::Completed
         };
     }
     let failed = exchange.broken.is_some() || exchange.told.is_none_or(|told| told.code.is_some());
     let stop = exchange.answer.facts().and_then(|facts| facts.stop);
     match stop {
-        _ if failed => Outcome::UpstreamFailed,
-        Some(stop) if !stop.is_complete() => Outcome::Incomplete,
-        _ => Outcome::Completed,
+        _ if failed => BillingState::UpstreamFailed,
+        Some(stop) if !stop.is_complete() => BillingState::Incomplete,
+        _ => BillingState::Completed,
     }
 }
 

@@ -204,6 +204,7 @@ pub fn commit(
         code: None,
     });
     exchange.first_byte = Some(Instant::now());
+    exchange.toll.first_byte();
     if let Some(body) = &mut exchange.body {
         body.release();
     }

@@ -8,10 +8,10 @@ mod started;
 mod stop;
 
 use crate::access_log::{self, AccessLog};
+use crate::accounts::Accounts;
 use crate::admin::{self, Readiness};
 use crate::config::{self, AccessLog as AccessLogTarget, Config, Faults, ListenSettings};
 use crate::gateway::Gateway;
-use crate::keys;
 use crate::snapshot::{Current, Snapshot};
 use operator::Operator;
 use pingora_core::apps::HttpServerOptions;
@@ -29,7 +29,6 @@ use std::sync::Arc;
 use std::sync::mpsc;
 use stop::{EndSignals, Stopping, wait_for_the_end};
 use tokio::sync::watch;
-use tollgate_filter::KeyDirectory;
 use tollgate_ledger::StoreError;
 
 /// Why a gateway cannot run.
@@ -91,14 +90,14 @@ pub fn run(
         EndSignals::take()?
     };
     let (access_log, _writer) = access_log(config.log.access)?;
-    let keys: Arc<dyn KeyDirectory> = Arc::new(keys::open_directory(config)?);
+    let accounts = Arc::new(Accounts::open(config)?);
     let settings = config.server.clone();
     let admin_address = config.admin.listen.get();
     let admin_listener = admin::bind(admin_address).map_err(|cause| RunError::Listen {
         address: admin_address,
         cause,
     })?;
-    let snapshot = Snapshot::build(config, Arc::clone(&keys))?;
+    let snapshot = Snapshot::build(config, Some(&accounts))?;
     let current = Arc::new(Current::from_pointee(snapshot));
 
     let mut server = Server::new_with_opt_and_conf(None, server_conf(&settings));
@@ -108,7 +107,7 @@ pub fn run(
     let (stop, stopping) = watch::channel(None);
     let operator = Operator {
         current,
-        keys,
+        accounts: Arc::clone(&accounts),
         reload,
         readiness: Readiness::default(),
         addresses: settings.listen.iter().map(|it| it.address.get()).collect(),
@@ -128,7 +127,9 @@ pub fn run(
             // Whoever waits for the end may have seen another one already.
             let _ = ended.send(());
         })?;
-    Ok(wait_for_the_end(&end, &stopping)?)
+    let end = wait_for_the_end(&end, &stopping);
+    accounts.close();
+    Ok(end?)
 }
 
 /// Checks what only shows when a gateway is put together, and serves nothing.
@@ -142,7 +143,7 @@ pub fn check(config: &Config) -> Result<(), RunError> {
             tls_settings(tls, listen.http2)?;
         }
     }
-    Snapshot::build(config, Arc::new(keys::NoKeys))?;
+    Snapshot::build(config, None)?;
     Ok(())
 }
 

@@ -4,6 +4,7 @@
 use super::started::Started;
 use super::stop::{Deadline, EndSignals};
 use super::{Reload, RunError};
+use crate::accounts::Accounts;
 use crate::admin::{self, Readiness};
 use crate::snapshot::{Current, Snapshot};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
@@ -11,7 +12,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
-use tollgate_filter::KeyDirectory;
 
 /// How long names of providers may take to be resolved.
 const RESOLVE_LIMIT: Duration = Duration::from_secs(5);
@@ -19,7 +19,7 @@ const RESOLVE_LIMIT: Duration = Duration::from_secs(5);
 /// What it needs for that.
 pub(super) struct Operator {
     pub(super) current: Arc<Current>,
-    pub(super) keys: Arc<dyn KeyDirectory>,
+    pub(super) accounts: Arc<Accounts>,
     pub(super) reload: Reload,
     pub(super) readiness: Readiness,
     /// Where callers are served.
@@ -106,7 +106,7 @@ impl Operator {
         if config.catalog.models().is_empty() {
             return Err(RunError::NoModel);
         }
-        let snapshot = Snapshot::build(&config, Arc::clone(&self.keys))?;
+        let snapshot = Snapshot::build(&config, Some(&self.accounts))?;
         snapshot.upstreams.take_over(&self.current.load().upstreams);
         snapshot.upstreams.resolve(RESOLVE_LIMIT).await;
         self.current.store(Arc::new(snapshot));

@@ -1,5 +1,7 @@
 //! What of a configuration holds from the start of the program to its end.
 
+use std::num::NonZeroU32;
+
 use crate::config::{
     AdminSettings, Config, ListenSettings, LogSettings, ShutdownSettings, StoreSettings,
 };
@@ -14,6 +16,7 @@ pub(super) struct Started {
     admin: AdminSettings,
     store: StoreSettings,
     pepper: String,
+    failed_keys_per_minute: Option<NonZeroU32>,
     log: LogSettings,
 }
 
@@ -28,6 +31,7 @@ impl Started {
             admin: config.admin.clone(),
             store: config.store.clone(),
             pepper: config.pepper.expose().to_owned(),
+            failed_keys_per_minute: config.failed_keys_per_minute,
             log: config.log.clone(),
         }
     }
@@ -45,6 +49,10 @@ impl Started {
             ("admin", self.admin != other.admin),
             ("store", self.store != other.store),
             ("keys.pepper", self.pepper != other.pepper),
+            (
+                "keys.failed_attempts_per_minute",
+                self.failed_keys_per_minute != other.failed_keys_per_minute,
+            ),
             ("log", self.log != other.log),
         ]
         .into_iter()

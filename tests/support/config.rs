@@ -6,6 +6,9 @@ use std::net::{SocketAddr, TcpListener};
 /// The variable that holds the provider's credential.
 pub const PROVIDER_KEY: (&str, &str) = ("TEST_PROVIDER_KEY", "credential-of-the-provider");
 
+/// The plan of a key that never runs out.
+pub const PLENTY: &str = "plenty";
+
 /// A configuration under construction.
 #[derive(Clone, Debug)]
 pub struct Config(pub Value);
@@ -20,6 +23,7 @@ impl Config {
             "providers": {},
             "families": { "test": { "group": "other" } },
             "models": {},
+            "plans": { PLENTY: { "tokens": "1G", "validity": "365d" } },
         }))
     }
 

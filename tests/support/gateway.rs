@@ -1,6 +1,6 @@
 //! The gateway as its operator runs it: the program, a file, a folder, signals.
 
-use super::config::PROVIDER_KEY;
+use super::config::{PLENTY, PROVIDER_KEY};
 use super::{Answer, Config, Connection, PATIENCE, Ports, Request, bounded, eventually, prompt};
 use serde_json::Value;
 use std::net::SocketAddr;
@@ -256,7 +256,11 @@ async fn keys(folder: &TempDir, arguments: &[&str]) -> Output {
 }
 
 async fn create_key(folder: &TempDir, arguments: &[&str]) -> String {
-    let arguments = [&["create", "test", "--json"], arguments].concat();
+    let plan: &[&str] = match arguments.contains(&"--plan") {
+        true => &[],
+        false => &["--plan", PLENTY],
+    };
+    let arguments = [&["create", "test", "--json"], plan, arguments].concat();
     let output = keys(folder, &arguments).await;
     assert!(output.status.success(), "{output:?}");
     let created: Value = serde_json::from_str(&output.stdout).unwrap();

@@ -1,6 +1,6 @@
 //! The request as filters see it.
 
-use crate::{Endpoint, ModelHandle};
+use crate::{Endpoint, Holds, ModelHandle};
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use std::{fmt, net::SocketAddr, sync::Arc};
 use tollgate_types::{Format, Identity, RequestFacts, RequestId};
@@ -37,6 +37,10 @@ pub struct RequestContext {
     pub upstream_headers: Vec<(HeaderName, HeaderValue)>,
     /// Headers to put on the answer.
     pub answer_headers: Vec<(HeaderName, HeaderValue)>,
+    /// The output limit that goes upstream instead of the caller's, in tokens of each answer.
+    pub output_limit: Option<u64>,
+    /// What filters hold for the request until it is over.
+    pub holds: Holds,
 }
 
 impl RequestContext {
@@ -52,6 +56,8 @@ impl RequestContext {
             route: None,
             upstream_headers: Vec::new(),
             answer_headers: Vec::new(),
+            output_limit: None,
+            holds: Holds::default(),
         }
     }
 

@@ -7,11 +7,16 @@
 mod context;
 mod endpoint;
 mod filter;
+mod holds;
 mod kind;
 mod services;
 
 pub use context::{Head, RequestContext, Route, Secret};
 pub use endpoint::{Endpoint, EndpointInfo};
 pub use filter::{Filter, Pending, Resume, Verdict};
+pub use holds::Holds;
 pub use kind::{Built, FilterKind, SettingsFault, Wants, no_settings, settings};
-pub use services::{Catalog, KeyDirectory, KeyLookup, ModelHandle, ModelView, Services};
+pub use services::{
+    Balances, Bound, Catalog, KeyDirectory, KeyLookup, Limited, Limiter, Load, ModelHandle,
+    ModelView, Reserving, Services, Shortage, Standing,
+};

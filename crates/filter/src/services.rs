@@ -1,6 +1,9 @@
-//! What the gateway lends to filters: small traits over the key store and the catalog.
+//! What the gateway lends to filters: small traits over the key store, the catalog and the
+//! ledger.
 
-use std::{future::Future, pin::Pin, sync::Arc};
+use crate::{RequestContext, holds::Holds};
+use http::{HeaderName, HeaderValue};
+use std::{future::Future, net::IpAddr, pin::Pin, sync::Arc, time::Duration};
 use tollgate_types::{Format, Identity, RequestFacts};
 
 /// What a filter may hold on to when it is built.
@@ -10,12 +13,16 @@ pub struct Services {
     pub keys: Arc<dyn KeyDirectory>,
     /// Which models are there?
     pub catalog: Arc<dyn Catalog>,
+    /// Is the key within its limits?
+    pub limits: Arc<dyn Limiter>,
+    /// Can the key pay?
+    pub balances: Arc<dyn Balances>,
 }
 
 /// Finds the holder of a credential.
 pub trait KeyDirectory: Send + Sync {
-    /// Looks a credential up, in memory where it can.
-    fn lookup(&self, credential: &str) -> KeyLookup;
+    /// Looks a credential up that came from this address, in memory where it can.
+    fn lookup(&self, credential: &str, from: Option<IpAddr>) -> KeyLookup;
 }
 
 /// What is known of a credential.
@@ -25,6 +32,8 @@ pub enum KeyLookup {
     /// It is malformed, unknown, expired or revoked. The reason is for the log alone:
     /// all of them get the same answer.
     Refused(&'static str),
+    /// The address has tried too many credentials that were refused; it may try again then.
+    TooManyAttempts(Duration),
     /// The store cannot say at the moment.
     Unavailable,
     /// It is not in memory; the future asks the store.
@@ -48,12 +57,17 @@ pub struct ModelView<'a> {
     pub formats: &'a [Format],
     /// Whether a deployment counts tokens for it.
     pub counts_tokens: bool,
+    /// Tokens that an answer may have, where known.
+    pub max_output_tokens: Option<u64>,
 }
 
 /// Finds models by name.
 pub trait Catalog: Send + Sync {
     /// Resolves a name: exactly, then through the aliases, then in its dotted form.
     fn resolve(&self, name: &str) -> Option<ModelView<'_>>;
+
+    /// The model that a route names.
+    fn model(&self, handle: ModelHandle) -> Option<ModelView<'_>>;
 
     /// Whether `name` lets the service choose.
     fn is_auto(&self, name: &str) -> bool;
@@ -65,4 +79,96 @@ pub trait Catalog: Send + Sync {
         format: Format,
         allowed: &dyn Fn(ModelView<'_>) -> bool,
     ) -> Option<(ModelView<'_>, String)>;
+}
+
+/// Keeps keys within their limits.
+pub trait Limiter: Send + Sync {
+    /// Takes a request of about so many tokens out of its key's limits, or nothing of any
+    /// of them. What is taken is held with the request.
+    ///
+    /// # Errors
+    ///
+    /// The first limit that it runs into.
+    fn admit(
+        &self,
+        load: Load,
+        identity: &Identity,
+        holds: &mut Holds,
+    ) -> Result<Standing, Limited>;
+}
+
+/// What a request takes of its key's limits; corrected when it ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Load {
+    /// A request that a model answers.
+    Generation {
+        /// Input tokens.
+        input: u64,
+        /// Output tokens.
+        output: u64,
+    },
+    /// A count of tokens, of which so many are allowed in a minute.
+    Count {
+        /// Requests a minute.
+        limit: std::num::NonZeroU32,
+    },
+}
+
+/// How a key stands with its limits, as headers of an answer.
+pub type Standing = Vec<(HeaderName, HeaderValue)>;
+
+/// A limit that a request ran into.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limited {
+    /// The limit, in words (`requests a minute`).
+    pub limit: &'static str,
+    /// After how long trying again helps; `None`: never, it is more than the limit itself.
+    pub retry_after: Option<Duration>,
+    /// How the key stands.
+    pub standing: Standing,
+}
+
+/// Holds what requests can cost.
+pub trait Balances: Send + Sync {
+    /// Holds tokens of the key's balance for a request that was routed.
+    fn reserve(&self, request: &RequestContext, bound: Bound) -> Reserving;
+}
+
+/// The most that a request can use, in tokens as the model counts them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bound {
+    /// Input tokens, estimated with caution.
+    pub input: u64,
+    /// Output tokens over all answers asked for.
+    pub output: u64,
+    /// The smallest output for which sending the request is worth anything.
+    pub useful_output: u64,
+}
+
+/// What came of holding tokens.
+pub enum Reserving {
+    /// They are held.
+    Held {
+        /// What stands for them.
+        hold: Box<dyn std::any::Any + Send + Sync>,
+        /// The output tokens that they are enough for, where not all that were asked for.
+        output_limit: Option<u64>,
+    },
+    /// They are not.
+    Short(Shortage),
+    /// The balance is not in memory: ask again when the future is done.
+    Miss(Pin<Box<dyn Future<Output = Result<(), Shortage>> + Send>>),
+}
+
+/// Why no tokens are held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shortage {
+    /// Too few are left.
+    Exhausted,
+    /// The validity of everything that the key was given has passed.
+    Expired,
+    /// Too few are left only because other requests hold the rest.
+    Busy,
+    /// The ledger cannot take more at the moment.
+    Unavailable,
 }

@@ -10,6 +10,7 @@ mod provider;
 use crate::{Catalog, CatalogSettings, Deployment, Model, ModelKind, Provider};
 use std::{collections::HashMap, path::Path, sync::Arc};
 use tollgate_settings::{Environment, Fault, KeyPath, unknown_name};
+use tollgate_types::Weights;
 
 impl Catalog {
     /// Checks `settings` and builds the catalog. Secrets come from `environment`; relative
@@ -267,6 +268,7 @@ fn auto_entry(family: &str, group: &str) -> Model {
         context_window: None,
         max_output_tokens: None,
         unsupported: Vec::new(),
+        weights: Weights::default(),
         aliases: Vec::new(),
         deployments: Vec::<Arc<Deployment>>::new(),
     }

@@ -4,7 +4,7 @@ use crate::{Candidates, Deployment, FormatSet};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::{fmt, sync::Arc};
-use tollgate_types::{Format, ReasoningMode, RequestNeeds};
+use tollgate_types::{Format, ReasoningMode, RequestNeeds, Weights};
 
 /// Something that a model may be unable to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize, Serialize, JsonSchema)]
@@ -104,6 +104,8 @@ pub struct Model {
     pub context_window: Option<u64>,
     /// Tokens that an answer may have, where known.
     pub max_output_tokens: Option<u64>,
+    /// What its tokens count for when they are charged.
+    pub weights: Weights,
     /// What it is known to be unable to do.
     pub unsupported: Vec<Capability>,
     /// Further names that resolve to it; dotted forms are not listed.

@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use tollgate_settings::{Duration, SecretSource, TokenCount};
-use tollgate_types::{Format, ReasoningMode};
+use tollgate_types::{Format, ReasoningMode, Weight, Weights};
 
 /// Everything that a catalog is built from.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
@@ -176,6 +176,43 @@ pub struct FamilySettings {
     #[serde(default)]
     #[schemars(length(max = 64))]
     pub deployments: Vec<DeploymentEntry>,
+    /// What the family's tokens count for, unless a model says otherwise.
+    #[serde(default)]
+    pub weights: WeightSettings,
+}
+
+/// What one token of each kind counts for when it is charged: `0.1` makes ten of them one.
+/// Three decimal places count.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct WeightSettings {
+    /// Input that no cache holds. Default: 1.
+    #[schemars(range(min = 0, max = 1000))]
+    pub input: Option<f64>,
+    /// Input read from the provider's cache. Default: 1.
+    #[schemars(range(min = 0, max = 1000))]
+    pub cache_read: Option<f64>,
+    /// Input written to the provider's cache. Default: 1.
+    #[schemars(range(min = 0, max = 1000))]
+    pub cache_write: Option<f64>,
+    /// Output, reasoning included. Default: 1.
+    #[schemars(range(min = 0, max = 1000))]
+    pub output: Option<f64>,
+}
+
+impl WeightSettings {
+    /// These, and the family's where one of these is not set.
+    pub(crate) fn over(&self, family: &Self) -> Weights {
+        let weight = |own: Option<f64>, family: Option<f64>| {
+            own.or(family).map_or(Weight::ONE, Weight::from_factor)
+        };
+        Weights {
+            input: weight(self.input, family.input),
+            cache_read: weight(self.cache_read, family.cache_read),
+            cache_write: weight(self.cache_write, family.cache_write),
+            output: weight(self.output, family.output),
+        }
+    }
 }
 
 /// A deployment in short, or with all its settings.
@@ -239,6 +276,9 @@ pub struct ModelSettings {
     pub context_window: Option<TokenCount>,
     /// Tokens that an answer may have. Default: unknown, not checked.
     pub max_output_tokens: Option<TokenCount>,
+    /// What its tokens count for when they are charged. Default: the family's.
+    #[serde(default)]
+    pub weights: WeightSettings,
     /// What the model is known to be unable to do; `auto` takes another one then.
     #[serde(default)]
     pub unsupported: Vec<Capability>,

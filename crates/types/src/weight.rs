@@ -21,6 +21,16 @@ impl Weight {
         }
     }
 
+    /// From what one token counts for, to three decimal places; negative is nothing.
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "such a cast stays within the range of its type"
+    )]
+    pub fn from_factor(factor: f64) -> Self {
+        Self::from_thousandths((factor * 1000.0).round() as u32)
+    }
+
     /// In thousandths.
     pub const fn thousandths(self) -> u32 {
         self.0
@@ -76,5 +86,26 @@ impl Weights {
     /// Thousandths in whole tokens, rounded up.
     pub fn whole_tokens(thousandths: u128) -> u64 {
         u64::try_from(thousandths.div_ceil(1000)).unwrap_or(u64::MAX)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Weight;
+
+    #[test]
+    fn a_factor_counts_to_three_places_and_has_bounds() {
+        for (factor, thousandths) in [
+            (1.0, 1000),
+            (0.1, 100),
+            (1.25, 1250),
+            (0.0004, 0),
+            (0.0005, 1),
+            (-1.0, 0),
+            (f64::NAN, 0),
+            (f64::INFINITY, 1_000_000),
+        ] {
+            assert_eq!(Weight::from_factor(factor).thousandths(), thousandths);
+        }
     }
 }

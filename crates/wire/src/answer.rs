@@ -70,6 +70,11 @@ impl AnswerScanner {
         }
     }
 
+    /// Whether the answer has come to its end: nothing but white space may follow.
+    pub const fn is_whole(&self) -> bool {
+        !self.broken && self.lexer.is_complete()
+    }
+
     /// Ends the body and says what it was.
     pub fn finish(&mut self) -> AnswerKind {
         if !self.broken {

@@ -3,7 +3,7 @@
 use super::{Builder, keys, names};
 use crate::{
     Candidates, Deployment, FormatSet, Model, ModelKind, Provider, UpstreamModel,
-    settings::{DeploymentEntry, DeploymentSettings, ModelSettings},
+    settings::{DeploymentEntry, DeploymentSettings, ModelSettings, WeightSettings},
 };
 use std::{collections::HashMap, sync::Arc};
 use tollgate_settings::{KeyPath, unknown_name};
@@ -93,6 +93,7 @@ impl<'a> Builder<'a> {
             created: settings.created.unwrap_or(DEFAULT_CREATED),
             context_window: settings.context_window.map(|tokens| tokens.get()),
             max_output_tokens: settings.max_output_tokens.map(|tokens| tokens.get()),
+            weights: settings.weights.over(&family.weights),
             unsupported: settings.unsupported.clone(),
             aliases: Vec::new(),
             deployments: self.build_deployments(id, settings, &family.deployments, path),
@@ -279,6 +280,7 @@ fn set_for_nothing(settings: &ModelSettings) -> impl Iterator<Item = &'static st
         ("reasoning", settings.reasoning.is_some()),
         ("context_window", settings.context_window.is_some()),
         ("max_output_tokens", settings.max_output_tokens.is_some()),
+        ("weights", settings.weights != WeightSettings::default()),
         ("unsupported", !settings.unsupported.is_empty()),
         ("upstream_model", settings.upstream_model.is_some()),
         ("deployments", settings.deployments.is_some()),

@@ -1,0 +1,126 @@
+//! The most that a request can use, from what it asks for and what its model can do.
+
+use tollgate_filter::{Bound, Catalog, RequestContext};
+
+/// The output tokens over all answers that the request asks for: its own limit, or the
+/// model's. `None` where neither says.
+pub(crate) fn output(request: &RequestContext, catalog: &dyn Catalog) -> Option<u64> {
+    let facts = request.facts.as_ref()?;
+    let of_model = || {
+        catalog
+            .model(request.route.as_ref()?.model)?
+            .max_output_tokens
+    };
+    // A limit beyond what the model can do is not reached.
+    let of_each = match (facts.output_limit, of_model()) {
+        (Some(asked), Some(most)) => asked.min(most),
+        (asked, most) => asked.or(most)?,
+    };
+    Some(of_each.saturating_mul(facts.choices.max(1)))
+}
+
+/// The bound of a request whose balance must be enough for `minimum` output tokens of each
+/// answer, unless it asks for less. `default_output` where nobody knows the limit.
+pub(crate) fn of(
+    request: &RequestContext,
+    catalog: &dyn Catalog,
+    minimum: u64,
+    default_output: u64,
+) -> Bound {
+    let Some(facts) = &request.facts else {
+        return Bound {
+            input: 0,
+            output: default_output,
+            useful_output: minimum,
+        };
+    };
+    let choices = facts.choices.max(1);
+    let output = output(request, catalog).unwrap_or(default_output.saturating_mul(choices));
+    // Providers refuse an output limit that leaves nothing beyond the thinking.
+    let of_each = facts
+        .thinking_budget
+        .map_or(minimum, |budget| budget.saturating_add(minimum));
+    Bound {
+        input: facts.cautious_input_tokens(),
+        output,
+        useful_output: of_each.saturating_mul(choices).min(output),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::Scene;
+    use tollgate_filter::{Endpoint, Route};
+    use tollgate_types::RequestFacts;
+
+    fn bound(facts: RequestFacts, model: Option<&str>) -> Bound {
+        let mut scene = Scene::new(Endpoint::ChatCompletions, &[]);
+        let catalog = crate::testing::catalog();
+        scene.request.route = model.and_then(|id| catalog.resolve(id)).map(|model| Route {
+            model: model.handle,
+            model_id: model.id.clone(),
+            reason: None,
+        });
+        scene.request.facts = Some(facts);
+        of(&scene.request, &catalog, 16, 4096)
+    }
+
+    #[test]
+    fn the_output_is_the_limit_times_the_answers() {
+        let facts = RequestFacts {
+            output_limit: Some(100),
+            choices: 7,
+            text_bytes: 21,
+            ..RequestFacts::default()
+        };
+        let expected = Bound {
+            input: 11,
+            output: 700,
+            useful_output: 112,
+        };
+        assert_eq!(bound(facts, Some("opus-1")), expected);
+    }
+
+    #[test]
+    fn without_a_limit_it_is_the_models_and_else_the_default() {
+        let facts = RequestFacts::default();
+        assert_eq!(bound(facts.clone(), Some("opus-1")).output, 32_000);
+        assert_eq!(bound(facts.clone(), Some("codex-1")).output, 4096);
+        assert_eq!(bound(facts, None).output, 4096);
+    }
+
+    #[test]
+    fn no_limit_asked_for_goes_beyond_what_the_model_can_do() {
+        let facts = RequestFacts {
+            output_limit: Some(u64::MAX),
+            choices: u64::MAX,
+            ..RequestFacts::default()
+        };
+        assert_eq!(bound(facts.clone(), Some("codex-1")).output, u64::MAX);
+        let facts = RequestFacts {
+            choices: 1,
+            ..facts
+        };
+        assert_eq!(bound(facts, Some("opus-1")).output, 32_000);
+    }
+
+    #[test]
+    fn what_is_thought_comes_before_what_is_said() {
+        let facts = RequestFacts {
+            output_limit: Some(10_000),
+            thinking_budget: Some(2_000),
+            ..RequestFacts::default()
+        };
+        assert_eq!(bound(facts, Some("opus-1")).useful_output, 2_016);
+    }
+
+    #[test]
+    fn a_request_for_little_needs_no_more_than_that() {
+        let facts = RequestFacts {
+            output_limit: Some(1),
+            ..RequestFacts::default()
+        };
+        assert_eq!(bound(facts, Some("opus-1")).useful_output, 1);
+    }
+}

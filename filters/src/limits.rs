@@ -1,0 +1,187 @@
+//! `limits`: keeps each key within its requests and tokens a minute and its requests at once.
+//!
+//! Whether the key can pay is decided by `quota`.
+
+use serde::Deserialize;
+use serde_json::Value;
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use tollgate_filter::{
+    Built, Catalog, Endpoint, Filter, FilterKind, Head, Limited, Limiter, Load, RequestContext,
+    Services, Verdict, Wants, settings,
+};
+use tollgate_types::{ErrorCode, PublicError};
+
+pub(crate) const KIND: FilterKind = FilterKind {
+    name: "limits",
+    summary: "Keeps each key within its requests and tokens a minute and its requests at once.",
+    wants: Wants {
+        body: true,
+        answer: false,
+        error: false,
+    },
+    after: &["key", "model"],
+    required: false,
+    build,
+};
+
+/// The settings of an entry in the configuration.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Settings {
+    /// Output tokens that a request is taken to need, until its end shows how many it had:
+    /// agents ask for tens of thousands as a habit and use some hundreds.
+    expected_output_tokens: NonZeroU32,
+    /// Counts of tokens that a key may ask for in a minute; they cost nothing else.
+    count_tokens_per_minute: NonZeroU32,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            expected_output_tokens: const { NonZeroU32::new(1024).unwrap() },
+            count_tokens_per_minute: const { NonZeroU32::new(600).unwrap() },
+        }
+    }
+}
+
+struct Limits {
+    limiter: Arc<dyn Limiter>,
+    catalog: Arc<dyn Catalog>,
+    settings: Settings,
+}
+
+fn build(value: &Value, services: &Services) -> Built {
+    Ok(Box::new(Limits {
+        limiter: Arc::clone(&services.limits),
+        catalog: Arc::clone(&services.catalog),
+        settings: settings(value)?,
+    }))
+}
+
+impl Filter for Limits {
+    fn on_request(&self, _: Head<'_>, request: &mut RequestContext) -> Verdict {
+        let Some(identity) = request.identity.clone() else {
+            // The gateway runs this filter for admitted keys alone.
+            return PublicError::new(ErrorCode::InternalError, "the request has no key").into();
+        };
+        let load = self.load(request);
+        match self.limiter.admit(load, &identity, &mut request.holds) {
+            Ok(standing) => {
+                request.answer_headers.extend(standing);
+                Verdict::Continue
+            }
+            Err(limited) => refuse(limited, request),
+        }
+    }
+}
+
+impl Limits {
+    fn load(&self, request: &RequestContext) -> Load {
+        if request.endpoint == Endpoint::CountTokens {
+            return Load::Count {
+                limit: self.settings.count_tokens_per_minute,
+            };
+        }
+        let expected = u64::from(self.settings.expected_output_tokens.get());
+        let output = crate::bound::output(request, &*self.catalog);
+        Load::Generation {
+            input: request
+                .facts
+                .as_ref()
+                .map_or(0, |facts| facts.likely_input_tokens()),
+            output: output.map_or(expected, |output| output.min(expected)),
+        }
+    }
+}
+
+fn refuse(limited: Limited, request: &mut RequestContext) -> Verdict {
+    request.answer_headers.extend(limited.standing);
+    let limit = limited.limit;
+    let mut error = PublicError::new(
+        ErrorCode::RateLimitExceeded,
+        match limited.retry_after {
+            Some(_) => format!("the API key has reached its limit of {limit}"),
+            None => format!("the request alone is more than the API key's limit of {limit}"),
+        },
+    );
+    error.retry_after = limited.retry_after;
+    error.should_retry = limited.retry_after.is_none().then_some(false);
+    error.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Scene, faults, identity, refusal};
+    use std::time::Duration;
+    use tollgate_types::{Allowance, RequestFacts};
+
+    fn scene(endpoint: Endpoint, text_bytes: u64, output_limit: Option<u64>) -> Scene {
+        let mut scene = Scene::new(endpoint, &[]);
+        scene.request.identity = Some(Arc::new(identity(Allowance::All)));
+        scene.request.facts = Some(RequestFacts {
+            text_bytes,
+            output_limit,
+            choices: 1,
+            ..RequestFacts::default()
+        });
+        scene
+    }
+
+    #[test]
+    fn a_request_within_its_limits_goes_on_and_tells_how_the_key_stands() {
+        let mut scene = scene(Endpoint::Messages, 400, Some(50));
+        assert!(matches!(scene.run(&KIND, "{}"), Verdict::Continue));
+        let told: Vec<_> = scene
+            .request
+            .answer_headers
+            .iter()
+            .map(|(name, value)| format!("{name}: {}", value.to_str().unwrap()))
+            .collect();
+        assert_eq!(told, ["x-load: generation of 100 and 50 tokens"]);
+    }
+
+    #[test]
+    fn no_more_output_is_taken_than_a_request_is_expected_to_need() {
+        for (asked, taken) in [(Some(64_000), 1024), (None, 1024), (Some(9), 9)] {
+            let mut scene = scene(Endpoint::Messages, 0, asked);
+            assert!(matches!(scene.run(&KIND, "{}"), Verdict::Continue));
+            let (_, value) = scene.request.answer_headers.first().expect("a header");
+            let told = format!("generation of 0 and {taken} tokens");
+            assert_eq!(value.to_str().unwrap(), told);
+        }
+    }
+
+    #[test]
+    fn counting_has_a_limit_of_its_own() {
+        let mut scene = scene(Endpoint::CountTokens, 400, None);
+        let settings = r#"{"count_tokens_per_minute": 7}"#;
+        assert!(matches!(scene.run(&KIND, settings), Verdict::Continue));
+        let (_, value) = scene.request.answer_headers.first().expect("a header");
+        assert_eq!(value.to_str().unwrap(), "count, 7 a minute");
+    }
+
+    #[test]
+    fn who_is_over_a_limit_is_told_which_and_when_to_come_again() {
+        // What the scripted limiter makes of 1,000 and 2,000 input tokens.
+        let error = refusal(scene(Endpoint::Messages, 4000, None).run(&KIND, "{}"));
+        assert_eq!(
+            (error.code, error.status),
+            (ErrorCode::RateLimitExceeded, 429)
+        );
+        assert_eq!(error.retry_after, Some(Duration::from_secs(3)));
+        assert!(error.message.contains("requests a minute"), "{error}");
+
+        let error = refusal(scene(Endpoint::Messages, 8000, None).run(&KIND, "{}"));
+        assert_eq!(error.retry_after, None);
+        assert_eq!(error.should_retry, Some(false));
+        assert!(error.message.contains("input tokens a minute"), "{error}");
+    }
+
+    #[test]
+    fn a_limit_of_nothing_is_a_fault_in_the_settings() {
+        let found = faults(&KIND, r#"{"count_tokens_per_minute": 0}"#);
+        assert_eq!(found[0].path, "count_tokens_per_minute");
+    }
+}

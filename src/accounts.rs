@@ -1,0 +1,270 @@
+//! What the ledger is to the gateway: opened once, lent to the filters of each configuration.
+//!
+//! What a key may do and what a request costs is decided in `tollgate_ledger`; here its types
+//! are put behind the traits that filters know.
+
+use crate::config::{Config, PlanLimits};
+use crate::keys;
+use crate::server::RunError;
+use crate::snapshot::IndexedCatalog;
+use http::{HeaderName, HeaderValue};
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::time::Duration;
+use tollgate_filter::{
+    Balances, Bound, Catalog, Holds, KeyDirectory, KeyLookup, Limited, Limiter, Load,
+    RequestContext, Reserving, Services, Shortage, Standing,
+};
+use tollgate_ledger::{
+    Clock, Denied, Dimension, Ledger, LedgerSettings, Refused, RequestInfo, Reserve, Store,
+    UpperBound,
+};
+use tollgate_types::{Identity, Limits};
+
+/// Everything that outlives a configuration: keys, balances, and how fast keys have gone.
+pub struct Accounts {
+    store: Store,
+    directory: Arc<keys::Directory>,
+    ledger: Ledger,
+    /// How fast keys have gone.
+    pace: tollgate_ledger::Limiter,
+    /// How often they had tokens counted.
+    counting: tollgate_ledger::Limiter,
+}
+
+/// Keys whose pace is remembered; of more, the least used begin anew.
+const PACED_KEYS: usize = 100_000;
+
+impl Accounts {
+    /// Opens the ledger that a configuration names, and enters this process into it.
+    ///
+    /// # Errors
+    ///
+    /// When the pepper or the file cannot be used.
+    pub fn open(config: &Config) -> Result<Self, RunError> {
+        let store = keys::open_store(config)?;
+        let directory = keys::Directory::open(&store, config.failed_keys_per_minute)?;
+        let ledger = Ledger::open(&store, LedgerSettings::default())?;
+        let pace = |clock: &Clock| tollgate_ledger::Limiter::new(PACED_KEYS, clock.clone());
+        Ok(Self {
+            directory: Arc::new(directory),
+            pace: pace(store.clock()),
+            counting: pace(store.clock()),
+            ledger,
+            store,
+        })
+    }
+
+    /// Commits what has been settled, and gives everything back. Blocks.
+    pub fn close(&self) {
+        const PATIENCE: Duration = Duration::from_secs(10);
+        if !self.ledger.clone().close(PATIENCE) {
+            log::warn!("the ledger could not be closed in time; the next start finishes the work");
+        }
+    }
+
+    /// What filters of a configuration may ask.
+    pub fn lend(&self, config: &Config, catalog: &Arc<IndexedCatalog>) -> Services {
+        Services {
+            keys: Arc::clone(&self.directory) as _,
+            catalog: Arc::clone(catalog) as _,
+            limits: Arc::new(PlannedLimits {
+                pace: self.pace.clone(),
+                counting: self.counting.clone(),
+                clock: self.store.clock().clone(),
+                plans: limits_of_plans(config),
+            }),
+            balances: Arc::new(PricedBalances {
+                ledger: self.ledger.clone(),
+                catalog: Arc::clone(catalog),
+            }),
+        }
+    }
+}
+
+/// The limits that the plans of a configuration give, by the names of the plans.
+fn limits_of_plans(config: &Config) -> HashMap<String, Limits> {
+    let plans = config.plans.iter();
+    plans
+        .map(|(name, plan)| (name.clone(), limits(&plan.limits)))
+        .collect()
+}
+
+fn limits(plan: &PlanLimits) -> Limits {
+    // More than four billion a minute is no limit that anybody reaches.
+    let tokens = |count: Option<tollgate_settings::TokenCount>| {
+        count.and_then(|count| NonZeroU32::new(u32::try_from(count.get()).unwrap_or(u32::MAX)))
+    };
+    Limits {
+        requests: plan.requests_per_minute.and_then(NonZeroU32::new),
+        input_tokens: tokens(plan.input_tokens_per_minute),
+        output_tokens: tokens(plan.output_tokens_per_minute),
+        concurrent: plan.concurrent_requests.and_then(NonZeroU32::new),
+    }
+}
+
+/// The limits of keys under the plans of one configuration.
+struct PlannedLimits {
+    pace: tollgate_ledger::Limiter,
+    counting: tollgate_ledger::Limiter,
+    clock: Clock,
+    plans: HashMap<String, Limits>,
+}
+
+impl PlannedLimits {
+    /// A key's own limits, and its plan's where it has none.
+    fn of(&self, identity: &Identity) -> Limits {
+        let plan = identity.plan.as_ref().and_then(|plan| self.plans.get(plan));
+        plan.map_or(identity.limits, |plan| identity.limits.or(plan))
+    }
+}
+
+impl Limiter for PlannedLimits {
+    fn admit(
+        &self,
+        load: Load,
+        identity: &Identity,
+        holds: &mut Holds,
+    ) -> Result<Standing, Limited> {
+        let (limiter, limits, input, output) = match load {
+            Load::Generation { input, output } => (&self.pace, self.of(identity), input, output),
+            Load::Count { limit } => {
+                let requests = Some(limit);
+                let limits = Limits {
+                    requests,
+                    ..Limits::default()
+                };
+                (&self.counting, limits, 0, 0)
+            }
+        };
+        let now = self.clock.now();
+        match limiter.admit(&identity.key, &limits, input, output) {
+            Ok(admission) => {
+                let standing = headers(&admission.standing(), now);
+                holds.put(admission);
+                Ok(standing)
+            }
+            Err(limited) => Err(Limited {
+                limit: in_words(limited.dimension),
+                retry_after: match limited.denied {
+                    Denied::Wait(wait) => Some(wait),
+                    Denied::NeverFits => None,
+                },
+                standing: headers(&limiter.standing(&identity.key, &limits), now),
+            }),
+        }
+    }
+}
+
+fn headers(standing: &tollgate_ledger::Standing, now: tollgate_ledger::Timestamp) -> Standing {
+    let headers = standing.headers(now).into_iter();
+    headers
+        .filter_map(|(name, value)| {
+            let value = HeaderValue::from_maybe_shared(bytes::Bytes::from(value)).ok()?;
+            Some((HeaderName::from_static(name), value))
+        })
+        .collect()
+}
+
+const fn in_words(dimension: Dimension) -> &'static str {
+    match dimension {
+        Dimension::Requests => "requests a minute",
+        Dimension::InputTokens => "input tokens a minute",
+        Dimension::OutputTokens => "output tokens a minute",
+        Dimension::Concurrent => "requests at one time",
+    }
+}
+
+/// The balances of keys, with what tokens count for in one catalog.
+struct PricedBalances {
+    ledger: Ledger,
+    catalog: Arc<IndexedCatalog>,
+}
+
+impl Balances for PricedBalances {
+    fn reserve(&self, request: &RequestContext, bound: Bound) -> Reserving {
+        let Some((identity, asked)) = request.identity.as_ref().zip(request_info(request)) else {
+            log::error!("{}: a request without a key or format", request.id);
+            return Reserving::Short(Shortage::Unavailable);
+        };
+        let route = request.route.as_ref();
+        let model = route.and_then(|route| self.catalog.model(route.model));
+        let weights = model.map(|model| model.weights).unwrap_or_default();
+        let bound = UpperBound {
+            input: bound.input,
+            output: bound.output,
+            useful_output: bound.useful_output,
+        };
+        match self.ledger.reserve(&identity.key, asked, bound, weights) {
+            Reserve::Held(reservation) => Reserving::Held {
+                output_limit: reservation.output_limit(),
+                hold: Box::new(reservation),
+            },
+            Reserve::Refused(refused) => Reserving::Short(shortage(&refused)),
+            Reserve::Wait(pending) => Reserving::Miss(Box::pin(async {
+                pending.wait().await.map_err(|refused| shortage(&refused))
+            })),
+        }
+    }
+}
+
+fn request_info(request: &RequestContext) -> Option<RequestInfo> {
+    let facts = request.facts.as_ref();
+    let route = request.route.as_ref()?;
+    Some(RequestInfo {
+        id: request.id,
+        model: match facts.and_then(|facts| facts.model.as_deref()) {
+            Some(asked) if *asked != *route.model_id => asked.into(),
+            _ => Arc::clone(&route.model_id),
+        },
+        format: request.format()?,
+        streamed: facts.is_some_and(|facts| facts.stream),
+    })
+}
+
+fn shortage(refused: &Refused) -> Shortage {
+    match refused {
+        Refused::Exhausted => Shortage::Exhausted,
+        Refused::Expired => Shortage::Expired,
+        Refused::Busy => Shortage::Busy,
+        Refused::Unavailable(cause) => {
+            log::error!("a balance cannot be had: {cause}");
+            Shortage::Unavailable
+        }
+    }
+}
+
+/// Nobody's accounts, for configurations that are only checked.
+pub struct NoAccounts;
+
+impl NoAccounts {
+    /// Services that have nothing to say.
+    pub fn lend(catalog: &Arc<IndexedCatalog>) -> Services {
+        Services {
+            keys: Arc::new(Self),
+            catalog: Arc::clone(catalog) as Arc<dyn Catalog>,
+            limits: Arc::new(Self),
+            balances: Arc::new(Self),
+        }
+    }
+}
+
+impl KeyDirectory for NoAccounts {
+    fn lookup(&self, _: &str, _: Option<IpAddr>) -> KeyLookup {
+        KeyLookup::Unavailable
+    }
+}
+
+impl Limiter for NoAccounts {
+    fn admit(&self, _: Load, _: &Identity, _: &mut Holds) -> Result<Standing, Limited> {
+        Ok(Standing::new())
+    }
+}
+
+impl Balances for NoAccounts {
+    fn reserve(&self, _: &RequestContext, _: Bound) -> Reserving {
+        Reserving::Short(Shortage::Unavailable)
+    }
+}
