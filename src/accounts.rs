@@ -15,19 +15,20 @@ use std::sync::Arc;
 use std::time::Duration;
 use tollgate_filter::{
     Balances, Bound, Catalog, Holds, KeyDirectory, KeyLookup, Limited, Limiter, Load,
-    RequestContext, Reserving, Services, Shortage, Standing,
+    RequestContext, Reserving, Services, Shortage, Standing, Stored, StoredAt, StoredThings,
 };
 use tollgate_ledger::{
-    Clock, Denied, Dimension, Ledger, LedgerSettings, Refused, RequestInfo, Reserve, Store,
-    UpperBound,
+    Clock, Denied, Dimension, Ledger, LedgerSettings, Owner, OwnerFailure, Ownership, Refused,
+    RequestInfo, Reserve, Store, UpperBound,
 };
-use tollgate_types::{Identity, Limits};
+use tollgate_types::{Identity, KeyId, Limits};
 
 /// Everything that outlives a configuration: keys, balances, and how fast keys have gone.
 pub struct Accounts {
     store: Store,
     directory: Arc<keys::Directory>,
     ledger: Ledger,
+    owned: Arc<Owned>,
     /// How fast keys have gone.
     pace: tollgate_ledger::Limiter,
     /// How often they had tokens counted.
@@ -36,6 +37,8 @@ pub struct Accounts {
 
 /// Keys whose pace is remembered; of more, the least used begin anew.
 const PACED_KEYS: usize = 100_000;
+/// Stored things whose owners are kept in memory.
+const KNOWN_OWNED: usize = 20_000;
 
 impl Accounts {
     /// Opens the ledger that a configuration names, and enters this process into it.
@@ -50,6 +53,7 @@ impl Accounts {
         let pace = |clock: &Clock| tollgate_ledger::Limiter::new(PACED_KEYS, clock.clone());
         Ok(Self {
             directory: Arc::new(directory),
+            owned: Arc::new(Owned(Ownership::new(&store, ledger.clone(), KNOWN_OWNED))),
             pace: pace(store.clock()),
             counting: pace(store.clock()),
             ledger,
@@ -63,6 +67,11 @@ impl Accounts {
         if !self.ledger.clone().close(PATIENCE) {
             log::warn!("the ledger could not be closed in time; the next start finishes the work");
         }
+    }
+
+    /// Whose is what providers have stored.
+    pub fn owned(&self) -> Arc<Owned> {
+        Arc::clone(&self.owned)
     }
 
     /// What filters of a configuration may ask.
@@ -80,6 +89,7 @@ impl Accounts {
                 ledger: self.ledger.clone(),
                 catalog: Arc::clone(catalog),
             }),
+            stored: Arc::clone(&self.owned) as _,
         }
     }
 }
@@ -236,6 +246,47 @@ fn shortage(refused: &Refused) -> Shortage {
     }
 }
 
+/// Whose is what providers have stored.
+pub struct Owned(Ownership);
+
+impl Owned {
+    /// Remembers that a provider has stored something for a key.
+    pub fn remember(&self, key: &KeyId, id: &str, at: &StoredAt) {
+        self.0.remember(tollgate_ledger::Stored {
+            id: id.into(),
+            key: key.clone(),
+            provider: Arc::clone(&at.provider),
+            credential: Arc::clone(&at.credential),
+        });
+    }
+}
+
+impl StoredThings for Owned {
+    fn find(&self, key: &KeyId, id: &str) -> Stored {
+        match self.0.owner(key, id) {
+            Owner::Yours(thing) => yours(&thing),
+            Owner::NotYours => Stored::NotYours,
+            Owner::Wait(answer) => Stored::Miss(Box::pin(async {
+                match answer.await {
+                    Ok(thing) => yours(&thing),
+                    Err(OwnerFailure::NotYours) => Stored::NotYours,
+                    Err(OwnerFailure::Unavailable(cause)) => {
+                        log::error!("it cannot be found out whose a stored thing is: {cause}");
+                        Stored::Unavailable
+                    }
+                }
+            })),
+        }
+    }
+}
+
+fn yours(thing: &tollgate_ledger::Stored) -> Stored {
+    Stored::Yours(StoredAt {
+        provider: Arc::clone(&thing.provider),
+        credential: Arc::clone(&thing.credential),
+    })
+}
+
 /// Nobody's accounts, for configurations that are only checked.
 pub struct NoAccounts;
 
@@ -247,6 +298,7 @@ impl NoAccounts {
             catalog: Arc::clone(catalog) as Arc<dyn Catalog>,
             limits: Arc::new(Self),
             balances: Arc::new(Self),
+            stored: Arc::new(Self),
         }
     }
 }
@@ -260,6 +312,12 @@ impl KeyDirectory for NoAccounts {
 impl Limiter for NoAccounts {
     fn admit(&self, _: Load, _: &Identity, _: &mut Holds) -> Result<Standing, Limited> {
         Ok(Standing::new())
+    }
+}
+
+impl StoredThings for NoAccounts {
+    fn find(&self, _: &KeyId, _: &str) -> Stored {
+        Stored::Unavailable
     }
 }
 

@@ -3,7 +3,7 @@
 //! A request takes the snapshot that is current when it begins and keeps it to its end;
 //! a new one replaces the old in one step.
 
-use crate::accounts::{Accounts, NoAccounts};
+use crate::accounts::{Accounts, NoAccounts, Owned};
 use crate::config::{Config, Faults, LimitSettings};
 use crate::gateway::BodyLimits;
 use crate::pipeline::Pipeline;
@@ -26,6 +26,8 @@ pub struct Snapshot {
     pub upstreams: Upstreams,
     /// What a request may cost the gateway.
     pub limits: Limits,
+    /// Whose is what providers have stored; `None` in a configuration that is only checked.
+    pub owned: Option<Arc<Owned>>,
 }
 
 /// What a request may cost the gateway.
@@ -58,6 +60,7 @@ pub struct IndexedCatalog {
 struct Indexed {
     model: Arc<Model>,
     formats: Vec<Format>,
+    providers: Vec<Arc<str>>,
     counts_tokens: bool,
 }
 
@@ -99,6 +102,7 @@ impl IndexedCatalog {
             id: &indexed.model.id,
             group: &indexed.model.group,
             formats: &indexed.formats,
+            providers: &indexed.providers,
             counts_tokens: indexed.counts_tokens,
             max_output_tokens: indexed.model.max_output_tokens,
         })
@@ -110,6 +114,11 @@ impl Indexed {
         Self {
             model: Arc::clone(model),
             formats: model.formats().iter().collect(),
+            providers: model
+                .deployments
+                .iter()
+                .map(|deployment| Arc::clone(&deployment.provider.name))
+                .collect(),
             counts_tokens: model.deployments.iter().any(|deployment| {
                 deployment.formats.contains(Format::Messages)
                     && deployment
@@ -176,6 +185,7 @@ impl Snapshot {
                 pipeline,
                 upstreams,
                 limits,
+                owned: accounts.map(Accounts::owned),
             }),
             _ => Err(config.locate(faults)),
         }

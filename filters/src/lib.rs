@@ -9,6 +9,7 @@ mod key;
 mod limits;
 mod model;
 mod quota;
+mod stored;
 #[cfg(test)]
 mod testing;
 
@@ -18,6 +19,7 @@ use tollgate_filter::FilterKind;
 pub const KINDS: &[FilterKind] = &[
     headers::KIND,
     key::KIND,
+    stored::KIND,
     model::KIND,
     limits::KIND,
     quota::KIND,
@@ -27,6 +29,22 @@ pub const KINDS: &[FilterKind] = &[
 /// Finds a filter by the name under which configurations know it.
 pub fn kind(name: &str) -> Option<&'static FilterKind> {
     KINDS.iter().find(|kind| kind.name == name)
+}
+
+/// A caller's text in a message: printable and short.
+pub(crate) struct Shown<'a>(pub(crate) &'a str);
+
+impl std::fmt::Display for Shown<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        const LONGEST: usize = 80;
+        for (place, letter) in self.0.chars().enumerate() {
+            if place == LONGEST {
+                return f.write_str("…");
+            }
+            write!(f, "{}", letter.escape_debug())?;
+        }
+        Ok(())
+    }
 }
 
 #[cfg(test)]

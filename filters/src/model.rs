@@ -7,7 +7,7 @@ use serde_json::Value;
 use std::sync::Arc;
 use tollgate_filter::{
     Built, Catalog, Endpoint, Filter, FilterKind, Head, ModelView, RequestContext, Route, Services,
-    SettingsFault, Verdict, Wants, settings,
+    SettingsFault, StoredAt, Verdict, Wants, settings,
 };
 use tollgate_types::{ErrorCode, Format, Identity, PublicError, RequestFacts, Unsupported};
 
@@ -90,6 +90,7 @@ impl Model {
         let needs = Needs {
             endpoint: request.endpoint,
             format,
+            stored_at: request.stored_at.as_ref(),
         };
         if self.catalog.is_auto(name) {
             self.choose(name, facts, identity, needs)
@@ -98,11 +99,16 @@ impl Model {
         }
     }
 
-    fn named(&self, name: &str, identity: &Identity, needs: Needs) -> Result<Route, PublicError> {
+    fn named(
+        &self,
+        name: &str,
+        identity: &Identity,
+        needs: Needs<'_>,
+    ) -> Result<Route, PublicError> {
         let model = self.catalog.resolve(name).ok_or_else(|| {
             PublicError::new(
                 ErrorCode::InvalidModel,
-                format!("the model '{}' does not exist: GET /v1/models lists those that this key can use", Shown(name)),
+                format!("the model '{}' does not exist: GET /v1/models lists those that this key can use", crate::Shown(name)),
             )
         })?;
         if !identity.groups.admits(model.group) {
@@ -124,7 +130,7 @@ impl Model {
         name: &str,
         facts: &RequestFacts,
         identity: &Identity,
-        needs: Needs,
+        needs: Needs<'_>,
     ) -> Result<Route, PublicError> {
         let allowed = |model: ModelView<'_>| {
             identity.groups.admits(model.group) && needs.met_by(model).is_ok()
@@ -133,7 +139,7 @@ impl Model {
             self.catalog.choose(facts, needs.format, &allowed).ok_or_else(|| {
                 PublicError::new(
                     ErrorCode::InvalidModel,
-                    format!("'{}' finds no model that this key may use and that can answer this request", Shown(name)),
+                    format!("'{}' finds no model that this key may use and that can answer this request", crate::Shown(name)),
                 )
             })?;
         Ok(Route {
@@ -146,12 +152,14 @@ impl Model {
 
 /// What the caller's endpoint asks of a model.
 #[derive(Clone, Copy)]
-struct Needs {
+struct Needs<'a> {
     endpoint: Endpoint,
     format: Format,
+    /// Where the things are that the request names.
+    stored_at: Option<&'a StoredAt>,
 }
 
-impl Needs {
+impl Needs<'_> {
     fn met_by(self, model: ModelView<'_>) -> Result<(), PublicError> {
         if self.endpoint == Endpoint::CountTokens {
             if model.counts_tokens {
@@ -159,6 +167,14 @@ impl Needs {
             }
             return Err(PublicError::invalid_request(format!(
                 "no provider of the model '{}' counts tokens",
+                model.id
+            )));
+        }
+        if let Some(at) = self.stored_at
+            && !model.providers.contains(&at.provider)
+        {
+            return Err(PublicError::invalid_request(format!(
+                "the model '{}' is not served where the stored things are that the request names",
                 model.id
             )));
         }
@@ -193,34 +209,7 @@ fn refuse_what_is_not_served(facts: &RequestFacts) -> Result<(), PublicError> {
             field: "thread",
         }));
     }
-    if let Some(id) = facts.stored_ids.first() {
-        // Keys share provider credentials: an id is served only to the key that made it,
-        // and no key has made one that the gateway knows of.
-        return Err(PublicError::new(
-            ErrorCode::NotFound,
-            format!(
-                "'{}' does not exist or was not made with this API key",
-                Shown(id)
-            ),
-        ));
-    }
     Ok(())
-}
-
-/// A caller's text in a message: printable and short.
-struct Shown<'a>(&'a str);
-
-impl std::fmt::Display for Shown<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        const LONGEST: usize = 80;
-        for (place, letter) in self.0.chars().enumerate() {
-            if place == LONGEST {
-                return f.write_str("…");
-            }
-            write!(f, "{}", letter.escape_debug())?;
-        }
-        Ok(())
-    }
 }
 
 #[cfg(test)]
@@ -334,15 +323,5 @@ mod tests {
         let error = refusal(scene.run(&KIND, "{}"));
         assert_eq!(error.code, ErrorCode::InvalidRequest);
         assert_eq!(error.unsupported.map(|it| it.field), Some("thread"));
-    }
-
-    #[test]
-    fn what_another_key_may_have_stored_does_not_exist_for_this_one() {
-        let mut scene = scene(Endpoint::Messages, Some("opus-1"));
-        if let Some(facts) = &mut scene.request.facts {
-            facts.stored_ids.push("resp_1".to_owned());
-        }
-        let error = refusal(scene.run(&KIND, "{}"));
-        assert_eq!(error.code, ErrorCode::NotFound);
     }
 }

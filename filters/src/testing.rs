@@ -9,7 +9,7 @@ use std::time::Duration;
 use tollgate_filter::{
     Balances, Bound, Catalog, Endpoint, FilterKind, Head, Holds, KeyDirectory, KeyLookup, Limited,
     Limiter, Load, ModelHandle, ModelView, RequestContext, Reserving, Services, SettingsFault,
-    Shortage, Standing, Verdict,
+    Shortage, Standing, Stored, StoredAt, StoredThings, Verdict,
 };
 use tollgate_types::{Allowance, Format, Identity, KeyId, PublicError, RequestFacts, RequestId};
 
@@ -124,6 +124,7 @@ fn services() -> Services {
         catalog: Arc::new(catalog()),
         limits: Arc::new(Limits),
         balances: Arc::new(TenThousand::default()),
+        stored: Arc::new(Shelves),
     }
 }
 
@@ -209,6 +210,31 @@ impl Balances for TenThousand {
     }
 }
 
+/// `resp_1` and `resp_2` are with `one`, `resp_3` with `two`; `slow_…` has to be waited for.
+struct Shelves;
+
+impl StoredThings for Shelves {
+    fn find(&self, _: &KeyId, id: &str) -> Stored {
+        let at = |provider: &str| {
+            Stored::Yours(StoredAt {
+                provider: provider.into(),
+                credential: "first".into(),
+            })
+        };
+        match id {
+            "resp_1" | "resp_2" => at("one"),
+            "resp_3" => at("two"),
+            "down" => Stored::Unavailable,
+            "slow_theirs" => Stored::Miss(Box::pin(async { Stored::NotYours })),
+            slow if slow.starts_with("slow_") => {
+                let at = at("one");
+                Stored::Miss(Box::pin(async { at }))
+            }
+            _ => Stored::NotYours,
+        }
+    }
+}
+
 /// `opus-1` and `codex-1`, each in a group of its own name.
 pub(crate) fn catalog() -> TwoModels {
     TwoModels::new()
@@ -237,6 +263,7 @@ impl TwoModels {
             formats,
             counts_tokens: false,
             max_output_tokens,
+            providers: &[],
         }
     }
 }

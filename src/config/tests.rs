@@ -344,7 +344,7 @@ filters: [key, modell, {nam: x}]
             "x.yaml:21:3: plans.p: 'validity' is missing",
             "x.yaml:21:36: plans.p.price.amount: expected an amount in quotes such as \"2.49\", found 2.49",
             "x.yaml:21:52: plans.p.price.currency: expected three capital letters such as USD, found 'usd'",
-            "x.yaml:22:16: filters[1]: expected one of headers, key, model, errors; did you mean 'model'?",
+            "x.yaml:22:16: filters[1]: expected one of headers, key, stored, model, limits, quota, errors; did you mean 'model'?",
             "x.yaml:22:24: filters[2]: 'name' is missing",
         ],
         "{}",
@@ -394,6 +394,7 @@ filters: [key, headers, errors]
             "x.yaml:17:9: models.m-2.deployments[0]: no provider 'c'; known are a, b",
             "x.yaml:20:6: aliases.x: no model 'm-3'; did you mean 'm-1'?",
             "x.yaml:21:21: auto.candidates[0]: no model 'm-9'; did you mean 'm-1'?",
+            "x.yaml:22:1: filters: 'stored' cannot be left out: Lets a request name what a provider has stored only where its own key made it.",
             "x.yaml:22:1: filters: 'model' cannot be left out: Decides which model answers, and whether the key may use it.",
             "x.yaml:22:11: filters[0]: 'key' must stand after 'headers'",
         ],
@@ -465,15 +466,15 @@ fn no_secret_shows_in_what_the_configuration_prints() {
 #[test]
 fn a_fault_that_a_filter_finds_in_its_settings_gets_its_place() {
     let text = format!(
-        "{GOOD}filters:\n  - headers\n  - key\n  - model\n  - name: errors\n    messages:\n      not_found: ''\n"
+        "{GOOD}filters:\n  - headers\n  - key\n  - stored\n  - model\n  - name: errors\n    messages:\n      not_found: ''\n"
     );
     let config = parse(&text).unwrap();
-    let errors = &config.filters[3];
+    let errors = &config.filters[4];
     assert_eq!(errors.settings["messages"]["not_found"], "");
     let told = config.locate([errors.fault("messages.not_found", "a message cannot be empty")]);
     assert_eq!(
         told.to_string(),
-        "x.yaml:13:18: filters[3].messages.not_found: a message cannot be empty"
+        "x.yaml:14:18: filters[4].messages.not_found: a message cannot be empty"
     );
 }
 

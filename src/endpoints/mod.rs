@@ -37,13 +37,27 @@ pub fn match_path(path: &str) -> Result<Matched<'_>, PublicError> {
         "/v1/messages/count_tokens" => endpoint(Endpoint::CountTokens),
         "/v1/models" => endpoint(Endpoint::Models),
         "/v1" => endpoint(Endpoint::Status),
-        _ => match path.strip_prefix("/v1/models/") {
-            Some(id) if !id.is_empty() && !id.contains('/') => Matched {
-                endpoint: Endpoint::Model,
-                id: Some(id),
-            },
-            _ => return Err(unknown_path()),
-        },
+        _ => with_id(path).ok_or_else(unknown_path)?,
+    })
+}
+
+/// A path with an identifier in it.
+fn with_id(path: &str) -> Option<Matched<'_>> {
+    let (endpoint, id) = if let Some(id) = path.strip_prefix("/v1/models/") {
+        (Endpoint::Model, id)
+    } else {
+        let rest = path.strip_prefix("/v1/responses/")?;
+        match rest.split_once('/') {
+            None => (Endpoint::StoredResponse, rest),
+            Some((id, "cancel")) => (Endpoint::CancelResponse, id),
+            Some((id, "input_items")) => (Endpoint::ResponseInput, id),
+            Some(_) => return None,
+        }
+    };
+    let is_one_segment = !id.is_empty() && !id.contains('/');
+    is_one_segment.then_some(Matched {
+        endpoint,
+        id: Some(id),
     })
 }
 
@@ -125,6 +139,10 @@ mod tests {
             "/v1//models",
             "/v1/models/",
             "/v1/models/a/b",
+            "/v1/responses/",
+            "/v1/responses//cancel",
+            "/v1/responses/a/b",
+            "/v1/responses/a/cancel/b",
             "/V1",
             "/v1/..;/admin",
             "/v1/%6dodels",

@@ -5,6 +5,7 @@ use super::attempt::{Attempts, Candidate};
 use super::body::{BodyFault, RequestBody};
 use super::exchange::Exchange;
 use super::respond::{self, Local};
+use super::stored;
 use super::toll::Toll;
 use crate::endpoints;
 use crate::events::BodyShare;
@@ -71,6 +72,10 @@ async fn try_admit(session: &mut Session, exchange: &mut Exchange) -> Result<Adm
         .as_ref()
         .and_then(|request| request.identity.clone());
     let identity = identity.ok_or_else(|| internal("a request came through without a key"))?;
+    if let (true, Some(id)) = (matched.endpoint.is_stored(), matched.id) {
+        exchange.attempts = stored::holder(&snapshot, &identity, id).await?;
+        return Ok(Admission::Forward);
+    }
     let body = answer_here(session, &snapshot, matched, &identity).await?;
     Ok(Admission::Answer(Local::json(200, body.into())))
 }
@@ -228,9 +233,12 @@ fn candidates(exchange: &Exchange) -> Result<Attempts, PublicError> {
         })
         .filter_map(|deployment| {
             let pool = snapshot.upstreams.pool(&deployment.provider.name)?;
-            Some(Candidate {
+            let stored_at = request.stored_at.as_ref();
+            let is_there = stored_at.is_none_or(|at| at.provider == deployment.provider.name);
+            is_there.then(|| Candidate {
                 deployment: Arc::clone(deployment),
                 pool: Arc::clone(pool),
+                credential: stored_at.map(|at| Arc::clone(&at.credential)),
             })
         });
     Ok(Attempts::over(candidates))

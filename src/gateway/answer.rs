@@ -70,6 +70,8 @@ enum Reader {
     Whole(Box<AnswerScanner>),
     /// A count of tokens: small, and looked at as a whole.
     Count,
+    /// Something that was stored: passed on as it is.
+    Stored,
     /// An error, whose body says what it is.
     Error,
 }
@@ -81,6 +83,8 @@ pub struct Expectation {
     pub format: Format,
     /// Whether the answer is a count of tokens.
     pub counts_tokens: bool,
+    /// Whether the answer is about something that the provider has stored.
+    pub is_stored: bool,
     /// Whether the gateway asked for the usage chunk of a chat stream by itself.
     pub strip_usage: bool,
 }
@@ -226,6 +230,7 @@ impl Answer {
                         classify_answer(head, &body)
                     }))
             }
+            Some(Reader::Stored) => Ok(true),
             _ => Ok(false),
         }
     }
@@ -329,7 +334,7 @@ impl Reader {
         let is = |kind: &str| {
             media_type(&head.headers).is_some_and(|found| found.eq_ignore_ascii_case(kind))
         };
-        if is("text/event-stream") && !expected.counts_tokens {
+        if is("text/event-stream") && !expected.counts_tokens && !expected.is_stored {
             let options = StreamOptions {
                 strip_usage: expected.strip_usage,
                 ..StreamOptions::default()
@@ -341,6 +346,7 @@ impl Reader {
         }
         match is("application/json") {
             true if expected.counts_tokens => Ok(Self::Count),
+            true if expected.is_stored => Ok(Self::Stored),
             true => Ok(Self::Whole(Box::new(AnswerScanner::new(expected.format)))),
             false => Err(UpstreamFault::broken_answer()),
         }
@@ -372,7 +378,7 @@ impl Reader {
                     _ => Ok(()),
                 }
             }
-            Self::Count | Self::Error => {
+            Self::Count | Self::Stored | Self::Error => {
                 out.push(chunk);
                 Ok(())
             }

@@ -2,15 +2,17 @@
 
 use super::body::RequestBody;
 use super::exchange::Exchange;
+use super::stored;
 use crate::upstreams::Pool;
 use bytes::Bytes;
-use http::header::{CONTENT_LENGTH, HeaderValue};
+use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use http::{HeaderMap, Method};
 use pingora_core::upstreams::peer::HttpPeer;
 use pingora_http::RequestHeader;
+use pingora_proxy::Session;
 use std::sync::Arc;
 use tollgate_filter::{Endpoint, RequestContext};
-use tollgate_routing::Deployment;
+use tollgate_routing::{Credential, Deployment};
 use tollgate_wire::body::BodyEdits;
 
 /// The candidates of a request, in order, and the one that is being asked.
@@ -23,6 +25,8 @@ pub struct Attempts {
     made: usize,
     /// How many of them met a connection that its provider had just closed.
     stale: usize,
+    /// The name of the credential that the attempt under way uses; empty for none.
+    credential: Option<Arc<str>>,
     /// The body as the attempt under way sends it.
     outgoing: Option<Bytes>,
 }
@@ -34,6 +38,41 @@ pub struct Candidate {
     pub deployment: Arc<Deployment>,
     /// The connections to its provider.
     pub pool: Arc<Pool>,
+    /// The credential that must be used, by name; else the provider's in turn.
+    pub credential: Option<Arc<str>>,
+}
+
+impl Candidate {
+    /// What to log in with: `None` where a certain one must be used and is gone.
+    fn log_in(&self) -> Option<LogIn<'_>> {
+        let Some(wanted) = &self.credential else {
+            return Some(self.pool.credential().map_or(LogIn::Without, LogIn::With));
+        };
+        let known = &self.deployment.provider.credentials;
+        let found = known.iter().find(|it| it.name == *wanted);
+        match found {
+            Some(credential) => Some(LogIn::With(credential)),
+            None => wanted.is_empty().then_some(LogIn::Without),
+        }
+    }
+}
+
+/// How the gateway logs in to a provider.
+#[derive(Clone, Copy)]
+enum LogIn<'a> {
+    With(&'a Credential),
+    /// The provider asks for nothing.
+    Without,
+}
+
+impl LogIn<'_> {
+    /// The credential's name; empty for none.
+    fn name(self) -> Arc<str> {
+        match self {
+            Self::With(credential) => Arc::clone(&credential.name),
+            Self::Without => "".into(),
+        }
+    }
 }
 
 impl Attempts {
@@ -79,6 +118,11 @@ impl Attempts {
         self.made.saturating_sub(self.stale)
     }
 
+    /// The name of the credential of the attempt under way; empty where there is none.
+    pub fn credential(&self) -> Arc<str> {
+        self.credential.clone().unwrap_or_default()
+    }
+
     /// Whether another attempt is within bounds.
     pub const fn may_go_on(&self) -> bool {
         self.made < Self::MOST
@@ -102,34 +146,46 @@ pub fn next_peer(exchange: &mut Exchange) -> Option<Box<HttpPeer>> {
     None
 }
 
-/// Makes ready what the attempt sends: the body, and the head that goes before it.
-pub fn prepare(exchange: &mut Exchange, caller: &HeaderMap) -> Option<RequestHeader> {
-    let body = exchange.body.as_ref()?;
-    let body = body.assemble(edits(exchange, body)?.into_splice())?;
-    let head = upstream_head(
-        exchange.attempts.current()?,
-        exchange.request.as_ref()?,
-        caller,
-        body.len(),
-    );
-    exchange.attempts.outgoing = Some(body);
-    head
+/// Makes ready what the attempt sends: the body, where there is one, and the head that goes
+/// before it.
+pub fn prepare(exchange: &mut Exchange, session: &Session) -> Option<RequestHeader> {
+    let body = match &exchange.body {
+        Some(body) => Some(body.assemble(edits(exchange, body)?.into_splice())?),
+        None => None,
+    };
+    let candidate = exchange.attempts.current()?;
+    let log_in = candidate.log_in()?;
+    let request = exchange.request.as_ref()?;
+    let mut parts = upstream_head(candidate, log_in, request, &session.req_header().headers)?;
+    if request.endpoint.is_stored() {
+        parts.method = session.req_header().method.clone();
+        parts.uri = stored::target(parts.uri.path(), request.endpoint, session)?;
+        parts.headers.remove(CONTENT_TYPE);
+    }
+    // A POST without a body says so.
+    if body.is_some() || parts.method == Method::POST {
+        let length = body.as_ref().map_or(0, Bytes::len);
+        parts.headers.insert(CONTENT_LENGTH, length.into());
+    }
+    let name = log_in.name();
+    exchange.attempts.credential = Some(name);
+    exchange.attempts.outgoing = body;
+    Some(parts.into())
 }
 
 /// The head that goes to the provider, built on what is the same for all its requests:
 /// what is not put here or there does not leave.
 fn upstream_head(
     candidate: &Candidate,
+    log_in: LogIn<'_>,
     request: &RequestContext,
     caller: &HeaderMap,
-    body_length: usize,
-) -> Option<RequestHeader> {
+) -> Option<http::request::Parts> {
     let format = request.format()?;
     let provider = &candidate.deployment.provider;
     let counts = request.endpoint == Endpoint::CountTokens;
     let base = candidate.pool.base(format, counts)?;
     let mut headers = base.headers.clone();
-    headers.insert(CONTENT_LENGTH, HeaderValue::from(body_length));
     // What a caller's header is passed as takes the place of the gateway's own, such as
     // `user-agent`; several of one name stay several.
     for name in &provider.pass_headers {
@@ -150,7 +206,7 @@ fn upstream_head(
     for (name, value) in &provider.headers {
         headers.insert(name.clone(), value.clone());
     }
-    if let Some(credential) = candidate.pool.credential() {
+    if let LogIn::With(credential) = log_in {
         let (name, value) = credential.header(format);
         headers.insert(name.clone(), value.clone());
     }
@@ -158,7 +214,7 @@ fn upstream_head(
     head.method = Method::POST;
     head.uri = base.uri.clone();
     head.headers = headers;
-    Some(head.into())
+    Some(head)
 }
 
 /// What an attempt changes in the body for its deployment.

@@ -29,6 +29,8 @@ pub struct Exchange {
     pub answer: Answer,
     /// What it holds of its key's limits and balance.
     pub toll: Toll,
+    /// It is settled whose the answer is that the provider stores.
+    pub noted: bool,
     /// What went wrong upstream last.
     pub fault: Option<UpstreamFault>,
     /// The status that the caller was told, and the code where it was an error.
@@ -62,6 +64,7 @@ impl Exchange {
             attempts: Attempts::default(),
             answer: Answer::default(),
             toll: Toll::default(),
+            noted: false,
             fault: None,
             told: None,
             broken: None,

@@ -16,6 +16,7 @@ mod decode;
 mod exchange;
 mod record;
 mod respond;
+mod stored;
 mod toll;
 mod unwritten;
 
@@ -121,6 +122,11 @@ impl Gateway {
 
 /// What the caller is told of the fault that ended the last attempt.
 fn public_error(exchange: &Exchange) -> tollgate_types::PublicError {
+    let status = exchange.fault.as_ref().and_then(|fault| fault.status);
+    let request = exchange.request.as_ref();
+    if status == Some(404) && request.is_some_and(|request| request.endpoint.is_stored()) {
+        return stored::unknown();
+    }
     exchange
         .fault
         .as_ref()
@@ -194,7 +200,7 @@ impl ProxyHttp for Gateway {
         upstream: &mut RequestHeader,
         exchange: &mut Self::CTX,
     ) -> Result<()> {
-        let head = attempt::prepare(exchange, &session.req_header().headers);
+        let head = attempt::prepare(exchange, session);
         let mut head = head.ok_or_else(|| {
             Error::explain(
                 ErrorType::InternalError,
@@ -441,6 +447,7 @@ fn expectation(exchange: &Exchange) -> Option<Expectation> {
     Some(Expectation {
         format: request.format()?,
         counts_tokens: request.endpoint == tollgate_filter::Endpoint::CountTokens,
+        is_stored: request.endpoint.is_stored(),
         strip_usage: attempt::asks_for_usage(request),
     })
 }

@@ -7,6 +7,7 @@
 use super::answer::Answer;
 use super::exchange::Exchange;
 use super::record;
+use super::stored;
 use tollgate_filter::Holds;
 use tollgate_ledger::{Admission, BillingState, Ending, Reservation, Settled};
 use tollgate_types::{ErrorCode, RequestFacts, Usage};
@@ -85,6 +86,7 @@ struct Used {
 /// A piece of the answer is about to pass: what was delivered is charged for from here on,
 /// whoever goes away, and an answer that is whole is settled.
 pub fn passed(exchange: &mut Exchange) {
+    stored::note(exchange);
     if exchange.answer.is_complete() {
         let state = record::ending(exchange, None);
         return settle(exchange, state);

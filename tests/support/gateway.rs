@@ -18,6 +18,7 @@ pub fn tollgate() -> Command {
         .env_remove("RUST_LOG")
         .env("TOLLGATE_PEPPER", "pepper-of-the-tests")
         .env(PROVIDER_KEY.0, PROVIDER_KEY.1)
+        .env("TEST_OTHER_KEY", "another-credential-of-the-provider")
         .kill_on_drop(true);
     command
 }

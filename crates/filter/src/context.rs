@@ -1,6 +1,6 @@
 //! The request as filters see it.
 
-use crate::{Endpoint, Holds, ModelHandle};
+use crate::{Endpoint, Holds, ModelHandle, StoredAt};
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use std::{fmt, net::SocketAddr, sync::Arc};
 use tollgate_types::{Format, Identity, RequestFacts, RequestId};
@@ -31,6 +31,8 @@ pub struct RequestContext {
     pub identity: Option<Arc<Identity>>,
     /// What one pass over the body found; `None` before the body was read.
     pub facts: Option<RequestFacts>,
+    /// Where the things are stored that the request names: only there can it be answered.
+    pub stored_at: Option<StoredAt>,
     /// Which model answers.
     pub route: Option<Route>,
     /// Headers to send to the provider, beyond those that the gateway sets itself.
@@ -53,6 +55,7 @@ impl RequestContext {
             credential: None,
             identity: None,
             facts: None,
+            stored_at: None,
             route: None,
             upstream_headers: Vec::new(),
             answer_headers: Vec::new(),

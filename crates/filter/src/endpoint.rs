@@ -16,6 +16,12 @@ pub enum Endpoint {
     ChatCompletions,
     /// Responses.
     Responses,
+    /// One stored response.
+    StoredResponse,
+    /// The end of one that is still being made.
+    CancelResponse,
+    /// What one was an answer to.
+    ResponseInput,
     /// Messages.
     Messages,
     /// How many input tokens a messages request has.
@@ -76,6 +82,27 @@ impl Endpoint {
             purpose: "responses",
         },
         EndpointInfo {
+            endpoint: Self::StoredResponse,
+            path: Self::StoredResponse.path(),
+            format: Self::StoredResponse.format(),
+            methods: &[Method::GET, Method::DELETE],
+            purpose: "a response that its provider has stored",
+        },
+        EndpointInfo {
+            endpoint: Self::CancelResponse,
+            path: Self::CancelResponse.path(),
+            format: Self::CancelResponse.format(),
+            methods: &[Method::POST],
+            purpose: "cancel a stored response",
+        },
+        EndpointInfo {
+            endpoint: Self::ResponseInput,
+            path: Self::ResponseInput.path(),
+            format: Self::ResponseInput.format(),
+            methods: &[Method::GET],
+            purpose: "the input of a stored response",
+        },
+        EndpointInfo {
             endpoint: Self::Messages,
             path: Self::Messages.path(),
             format: Self::Messages.format(),
@@ -99,6 +126,15 @@ impl Endpoint {
         )
     }
 
+    /// Whether it is about one thing that a provider has stored for the caller, named in the
+    /// path.
+    pub const fn is_stored(self) -> bool {
+        matches!(
+            self,
+            Self::StoredResponse | Self::CancelResponse | Self::ResponseInput
+        )
+    }
+
     /// The path, as the table has it; keys can be limited to endpoints by it.
     pub const fn path(self) -> &'static str {
         match self {
@@ -107,6 +143,9 @@ impl Endpoint {
             Self::Model => "/v1/models/{id}",
             Self::ChatCompletions => "/v1/chat/completions",
             Self::Responses => "/v1/responses",
+            Self::StoredResponse => "/v1/responses/{id}",
+            Self::CancelResponse => "/v1/responses/{id}/cancel",
+            Self::ResponseInput => "/v1/responses/{id}/input_items",
             Self::Messages => "/v1/messages",
             Self::CountTokens => "/v1/messages/count_tokens",
         }
@@ -117,7 +156,9 @@ impl Endpoint {
         match self {
             Self::Status | Self::Models | Self::Model => None,
             Self::ChatCompletions => Some(Format::Chat),
-            Self::Responses => Some(Format::Responses),
+            Self::Responses | Self::StoredResponse | Self::CancelResponse | Self::ResponseInput => {
+                Some(Format::Responses)
+            }
             Self::Messages | Self::CountTokens => Some(Format::Messages),
         }
     }

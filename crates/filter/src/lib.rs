@@ -18,5 +18,5 @@ pub use holds::Holds;
 pub use kind::{Built, FilterKind, SettingsFault, Wants, no_settings, settings};
 pub use services::{
     Balances, Bound, Catalog, KeyDirectory, KeyLookup, Limited, Limiter, Load, ModelHandle,
-    ModelView, Reserving, Services, Shortage, Standing,
+    ModelView, Reserving, Services, Shortage, Standing, Stored, StoredAt, StoredThings,
 };

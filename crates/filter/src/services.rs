@@ -4,7 +4,7 @@
 use crate::{RequestContext, holds::Holds};
 use http::{HeaderName, HeaderValue};
 use std::{future::Future, net::IpAddr, pin::Pin, sync::Arc, time::Duration};
-use tollgate_types::{Format, Identity, RequestFacts};
+use tollgate_types::{Format, Identity, KeyId, RequestFacts};
 
 /// What a filter may hold on to when it is built.
 #[derive(Clone)]
@@ -17,6 +17,8 @@ pub struct Services {
     pub limits: Arc<dyn Limiter>,
     /// Can the key pay?
     pub balances: Arc<dyn Balances>,
+    /// Whose is what providers have stored?
+    pub stored: Arc<dyn StoredThings>,
 }
 
 /// Finds the holder of a credential.
@@ -55,6 +57,8 @@ pub struct ModelView<'a> {
     pub group: &'a str,
     /// The formats that its deployments speak.
     pub formats: &'a [Format],
+    /// The providers of its deployments, by name.
+    pub providers: &'a [Arc<str>],
     /// Whether a deployment counts tokens for it.
     pub counts_tokens: bool,
     /// Tokens that an answer may have, where known.
@@ -79,6 +83,33 @@ pub trait Catalog: Send + Sync {
         format: Format,
         allowed: &dyn Fn(ModelView<'_>) -> bool,
     ) -> Option<(ModelView<'_>, String)>;
+}
+
+/// Knows whose is what providers have stored on callers' behalf.
+pub trait StoredThings: Send + Sync {
+    /// Whether the thing was made with this key, and where it is.
+    fn find(&self, key: &KeyId, id: &str) -> Stored;
+}
+
+/// What is known of a stored thing.
+pub enum Stored {
+    /// The key made it.
+    Yours(StoredAt),
+    /// Another key made it, or nobody that is known: the same answer either way.
+    NotYours,
+    /// Nobody can say at the moment.
+    Unavailable,
+    /// It is not in memory; the future asks the store.
+    Miss(Pin<Box<dyn Future<Output = Stored> + Send>>),
+}
+
+/// Where a thing is stored: nobody else has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredAt {
+    /// The provider, by name.
+    pub provider: Arc<str>,
+    /// The credential under which it was made, by name.
+    pub credential: Arc<str>,
 }
 
 /// Keeps keys within their limits.

@@ -26,8 +26,8 @@ pub struct Stored {
     pub id: Arc<str>,
     /// The key that had it made.
     pub key: KeyId,
-    /// The deployment that holds it, by name.
-    pub deployment: Arc<str>,
+    /// The provider that holds it, by name.
+    pub provider: Arc<str>,
     /// The credential under which it is held, by name: never the credential.
     pub credential: Arc<str>,
 }
@@ -166,13 +166,13 @@ impl std::fmt::Debug for Ownership {
 
 fn read_from(path: &std::path::Path, id: &str) -> Result<Option<Stored>, StoreError> {
     let file = open_reader(path)?;
-    let find = "SELECT id, key, deployment, credential FROM owned WHERE id = ?1";
+    let find = "SELECT id, key, provider, credential FROM owned WHERE id = ?1";
     file.query_row(find, [id], |row| {
         let text = |column| row.get::<_, String>(column);
         Ok(Stored {
             id: text(0)?.into(),
             key: KeyId::new(text(1)?),
-            deployment: text(2)?.into(),
+            provider: text(2)?.into(),
             credential: text(3)?.into(),
         })
     })
@@ -183,13 +183,13 @@ fn read_from(path: &std::path::Path, id: &str) -> Result<Option<Stored>, StoreEr
 /// Writes a row, unless the id has an owner already.
 pub(crate) fn insert(file: &Connection, stored: &Stored, clock: &Clock) -> rusqlite::Result<()> {
     file.prepare_cached(
-        "INSERT INTO owned (id, key, deployment, credential, at) VALUES (?1, ?2, ?3, ?4, ?5)
+        "INSERT INTO owned (id, key, provider, credential, at) VALUES (?1, ?2, ?3, ?4, ?5)
          ON CONFLICT DO NOTHING",
     )?
     .execute(params![
         stored.id,
         stored.key.as_str(),
-        stored.deployment,
+        stored.provider,
         stored.credential,
         storable_time(clock.now()),
     ])?;
@@ -229,7 +229,7 @@ mod tests {
         Stored {
             id: id.into(),
             key: KeyId::new(key),
-            deployment: "east".into(),
+            provider: "east".into(),
             credential: "first".into(),
         }
     }

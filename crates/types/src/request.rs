@@ -28,6 +28,8 @@ pub struct RequestFacts {
     pub thinking_budget: Option<u64>,
     /// Responses only: `background: true`.
     pub background: bool,
+    /// Responses only: `store`, where given; providers store what does not say so.
+    pub store: Option<bool>,
     /// Messages only: `thread`, a conversation that the provider keeps.
     pub thread: bool,
     /// What the model must be able to do to answer.

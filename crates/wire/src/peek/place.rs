@@ -94,6 +94,7 @@ pub(super) enum Slot {
     Modalities,
     AudioOutput,
     Background,
+    Store,
     Thread,
 }
 
@@ -237,6 +238,7 @@ fn top(format: Format, key: &[u8]) -> Slot {
         (Format::Responses, b"max_output_tokens") => Slot::Limit(Limit::OutputTokens),
         (Format::Responses, b"text") => Slot::TextConfig,
         (Format::Responses, b"background") => Slot::Background,
+        (Format::Responses, b"store") => Slot::Store,
         (Format::Responses, b"previous_response_id" | b"conversation") => Slot::Reference,
         (Format::Responses, b"prompt") => Slot::Prompt,
 

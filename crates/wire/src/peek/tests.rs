@@ -144,11 +144,12 @@ fn the_facts_of_a_messages_request_are_found() {
 fn the_facts_of_a_responses_request_are_found() {
     let body = r#"{"model":"m","input":"Hi","instructions":"Be kind","max_output_tokens":64,
         "reasoning":{"effort":"none"},"text":{"format":{"type":"json_schema","schema":{}}},
-        "background":true,"stream_options":{}}"#;
+        "background":true,"store":false,"stream_options":{}}"#;
     let Peeked { facts, spans } = peek(Format::Responses, body).unwrap();
     assert_eq!(facts.output_limit, Some(64));
     assert_eq!(facts.effort, Some(Effort::None));
     assert!(!facts.needs.reasoning && facts.needs.schema && facts.background);
+    assert_eq!(facts.store, Some(false));
     assert_eq!(facts.text_bytes, "HiBe kind".len() as u64);
     assert_eq!(
         slice(body, spans.max_output_tokens.map(|limit| limit.span)),

@@ -9,7 +9,7 @@ CREATE TABLE owned (
     number     INTEGER PRIMARY KEY,
     id         TEXT    NOT NULL UNIQUE,
     key        TEXT    NOT NULL,
-    deployment TEXT    NOT NULL,
+    provider   TEXT    NOT NULL,
     credential TEXT    NOT NULL,
     at         INTEGER NOT NULL
 ) STRICT;

@@ -211,6 +211,9 @@ fn check(format: Format, body: &Value, facts: &RequestFacts) {
     );
     assert_eq!(facts.choices, body["n"].as_u64().unwrap_or(1));
     assert_eq!(facts.background, body["background"] == true);
+    if format == Format::Responses {
+        assert_eq!(facts.store, body["store"].as_bool());
+    }
     assert_eq!(
         facts.thinking_budget,
         match format {

@@ -44,6 +44,9 @@ impl Walk {
                 let background = flag("background", value, Null::IsAbsent, span)?;
                 self.found.facts.background = background.unwrap_or(false);
             }
+            Slot::Store => {
+                self.found.facts.store = flag("store", value, Null::IsAbsent, span)?;
+            }
             Slot::IncludeUsage => {
                 let field = "stream_options.include_usage";
                 self.found.facts.include_usage = flag(field, value, Null::IsAbsent, span)?;

@@ -1,0 +1,185 @@
+//! `stored`: lets a request name what a provider has stored only where its own key made it.
+//!
+//! Keys share provider credentials, so a provider tells nobody apart. What was made by whom
+//! is remembered by the ledger; that a request is answered where its things are, by routing.
+
+use serde_json::Value;
+use std::sync::Arc;
+use tollgate_filter::{
+    Built, Filter, FilterKind, Head, RequestContext, Services, Stored, StoredThings, Verdict,
+    Wants, no_settings,
+};
+use tollgate_types::{ErrorCode, PublicError};
+
+pub(crate) const KIND: FilterKind = FilterKind {
+    name: "stored",
+    summary: "Lets a request name what a provider has stored only where its own key made it.",
+    wants: Wants {
+        body: true,
+        answer: false,
+        error: false,
+    },
+    after: &["key"],
+    required: true,
+    build,
+};
+
+#[derive(Clone)]
+struct StoredFilter {
+    things: Arc<dyn StoredThings>,
+}
+
+fn build(settings: &Value, services: &Services) -> Built {
+    no_settings(settings)?;
+    Ok(Box::new(StoredFilter {
+        things: Arc::clone(&services.stored),
+    }))
+}
+
+impl Filter for StoredFilter {
+    fn on_request(&self, _: Head<'_>, request: &mut RequestContext) -> Verdict {
+        self.check_from(0, request)
+    }
+}
+
+impl StoredFilter {
+    /// Checks the things that the request names, from one on.
+    fn check_from(&self, first: usize, request: &mut RequestContext) -> Verdict {
+        let Some(identity) = request.identity.clone() else {
+            // The gateway runs this filter for admitted keys alone.
+            return PublicError::new(ErrorCode::InternalError, "the request has no key").into();
+        };
+        let mut place = first;
+        while let Some(id) = named(request, place) {
+            match self.things.find(&identity.key, &id) {
+                Stored::Miss(pending) => return self.wait(place, pending),
+                known => {
+                    if let Err(error) = take(known, &id, request) {
+                        return error.into();
+                    }
+                }
+            }
+            place = place.saturating_add(1);
+        }
+        Verdict::Continue
+    }
+
+    fn wait(
+        &self,
+        place: usize,
+        pending: std::pin::Pin<Box<dyn Future<Output = Stored> + Send>>,
+    ) -> Verdict {
+        let this = self.clone();
+        Verdict::Wait(Box::pin(async move {
+            let known = pending.await;
+            Box::new(move |request: &mut RequestContext| {
+                let id = named(request, place).unwrap_or_default();
+                match take(known, &id, request) {
+                    Ok(()) => this.check_from(place.saturating_add(1), request),
+                    Err(error) => error.into(),
+                }
+            }) as _
+        }))
+    }
+}
+
+fn named(request: &RequestContext, place: usize) -> Option<String> {
+    let facts = request.facts.as_ref()?;
+    facts.stored_ids.get(place).cloned()
+}
+
+/// Takes note of where a thing is.
+fn take(known: Stored, id: &str, request: &mut RequestContext) -> Result<(), PublicError> {
+    match known {
+        Stored::Yours(place) => match &request.stored_at {
+            Some(other) if *other != place => Err(PublicError::invalid_request(
+                "the stored things that the request names are with different providers",
+            )),
+            _ => {
+                request.stored_at = Some(place);
+                Ok(())
+            }
+        },
+        Stored::NotYours => Err(not_yours(id)),
+        // Asked for once, it is known or not; a second wait is the store's trouble.
+        Stored::Unavailable | Stored::Miss(_) => Err(PublicError::new(
+            ErrorCode::ServiceUnavailable,
+            "it cannot be checked at the moment whose the stored things are: try again shortly",
+        )),
+    }
+}
+
+fn not_yours(id: &str) -> PublicError {
+    PublicError::new(
+        ErrorCode::NotFound,
+        format!(
+            "'{}' does not exist or was not made with this API key",
+            crate::Shown(id)
+        ),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Scene, identity, refusal};
+    use tollgate_filter::Endpoint;
+    use tollgate_types::{Allowance, RequestFacts};
+
+    /// The scripted store has `resp_1` and `resp_2` at one provider, `resp_3` at another, and
+    /// `slow_…` only for those who wait.
+    fn scene(ids: &[&str]) -> Scene {
+        let mut scene = Scene::new(Endpoint::Responses, &[]);
+        scene.request.identity = Some(Arc::new(identity(Allowance::All)));
+        scene.request.facts = Some(RequestFacts {
+            stored_ids: ids.iter().map(|id| (*id).to_owned()).collect(),
+            ..RequestFacts::default()
+        });
+        scene
+    }
+
+    fn place(scene: &Scene) -> Option<&str> {
+        scene.request.stored_at.as_ref().map(|at| &*at.provider)
+    }
+
+    #[test]
+    fn a_request_that_names_nothing_can_be_answered_anywhere() {
+        let mut scene = scene(&[]);
+        assert!(matches!(scene.run(&KIND, "null"), Verdict::Continue));
+        assert_eq!(place(&scene), None);
+    }
+
+    #[test]
+    fn what_the_key_made_is_answered_where_it_is() {
+        let mut scene = scene(&["resp_1", "resp_2"]);
+        assert!(matches!(scene.run(&KIND, "null"), Verdict::Continue));
+        assert_eq!(place(&scene), Some("one"));
+    }
+
+    #[test]
+    fn what_is_not_in_memory_is_waited_for_one_after_the_other() {
+        let mut scene = scene(&["slow_1", "resp_1", "slow_2"]);
+        assert!(matches!(scene.run_all_waits(&KIND), Verdict::Continue));
+        assert_eq!(place(&scene), Some("one"));
+    }
+
+    #[test]
+    fn what_another_made_does_not_exist() {
+        for ids in [&["theirs"][..], &["resp_1", "theirs"], &["slow_theirs"]] {
+            let error = refusal(scene(ids).run_all_waits(&KIND));
+            assert_eq!((error.code, error.status), (ErrorCode::NotFound, 404));
+        }
+    }
+
+    #[test]
+    fn things_in_two_places_cannot_meet() {
+        let error = refusal(scene(&["resp_1", "resp_3"]).run(&KIND, "null"));
+        assert_eq!(error.code, ErrorCode::InvalidRequest);
+    }
+
+    #[test]
+    fn while_nobody_knows_nobody_is_refused_for_good() {
+        let error = refusal(scene(&["down"]).run(&KIND, "null"));
+        assert_eq!(error.code, ErrorCode::ServiceUnavailable);
+    }
+}

@@ -1,0 +1,131 @@
+//! What a provider has stored for a caller: who may ask for it, and what is remembered.
+//!
+//! Whether a key made it is the ledger's to know.
+
+use super::attempt::{Attempts, Candidate};
+use super::exchange::Exchange;
+use super::respond;
+use crate::snapshot::Snapshot;
+use pingora_proxy::Session;
+use std::fmt::Write as _;
+use std::sync::Arc;
+use tollgate_filter::{Endpoint, Stored, StoredAt, StoredThings};
+use tollgate_types::{ErrorCode, Identity, PublicError};
+
+/// The parameters of a query that go upstream with a request for a stored thing: they say
+/// which part of it is wanted. A stored stream is not played again: `stream` is none of them.
+const PASSED: [&str; 6] = ["include", "include[]", "limit", "order", "after", "before"];
+
+/// The one provider that can be asked for a stored thing, where the key made it.
+///
+/// # Errors
+///
+/// 404 for what another key made, what nobody made, and what was made at a provider that the
+/// configuration has no more; 503 while nobody can say.
+pub async fn holder(
+    snapshot: &Snapshot,
+    identity: &Identity,
+    id: &str,
+) -> Result<Attempts, PublicError> {
+    let Some(owned) = &snapshot.owned else {
+        return Err(respond::internal_error());
+    };
+    let mut found = owned.find(&identity.key, id);
+    if let Stored::Miss(pending) = found {
+        found = pending.await;
+    }
+    let at = match found {
+        Stored::Yours(at) => at,
+        Stored::NotYours => return Err(unknown()),
+        Stored::Unavailable | Stored::Miss(_) => {
+            return Err(PublicError::new(
+                ErrorCode::ServiceUnavailable,
+                "it cannot be checked at the moment whose this is: try again shortly",
+            ));
+        }
+    };
+    let models = snapshot.catalog.catalog().all();
+    let mut deployments = models.flat_map(|model| &model.deployments);
+    let deployment = deployments.find(|it| it.provider.name == at.provider);
+    let pool = snapshot.upstreams.pool(&at.provider);
+    let (deployment, pool) = deployment.zip(pool).ok_or_else(unknown)?;
+    Ok(Attempts::over(std::iter::once(Candidate {
+        deployment: Arc::clone(deployment),
+        pool: Arc::clone(pool),
+        credential: Some(at.credential),
+    })))
+}
+
+/// The error for a thing that another key made, nobody made, or its provider has no more.
+pub fn unknown() -> PublicError {
+    PublicError::new(
+        ErrorCode::NotFound,
+        "it does not exist or was not made with this API key",
+    )
+}
+
+/// The path and query under which a provider is asked for a stored thing, behind the path
+/// that it serves the format at.
+pub fn target(base: &str, endpoint: Endpoint, session: &Session) -> Option<http::Uri> {
+    let uri = &session.req_header().uri;
+    let id = crate::endpoints::match_path(uri.path()).ok()?.id?;
+    let end = match endpoint {
+        Endpoint::CancelResponse => "/cancel",
+        Endpoint::ResponseInput => "/input_items",
+        _ => "",
+    };
+    let mut target = format!("{base}/{id}{end}");
+    let pairs = uri.query().unwrap_or_default().split('&');
+    let passed = pairs.filter(|pair| {
+        let name = pair.split('=').next().unwrap_or(pair);
+        PASSED.contains(&name) || name == "include%5B%5D"
+    });
+    for (place, pair) in passed.enumerate() {
+        let mark = if place == 0 { '?' } else { '&' };
+        // Writing to a string cannot fail.
+        let _ = write!(target, "{mark}{pair}");
+    }
+    target.parse().ok()
+}
+
+/// Remembers whose the response is that is being answered with, once its identifier is known
+/// and where the provider stores it.
+pub fn note(exchange: &mut Exchange) {
+    if exchange.noted {
+        return;
+    }
+    let Some(request) = &exchange.request else {
+        return;
+    };
+    let stores = request
+        .facts
+        .as_ref()
+        .is_some_and(|facts| facts.store != Some(false));
+    if request.endpoint != Endpoint::Responses || !stores {
+        exchange.noted = true;
+        return;
+    }
+    let Some(id) = exchange
+        .answer
+        .facts()
+        .and_then(|facts| facts.id.as_deref())
+    else {
+        return;
+    };
+    let (Some(owned), Some(identity), Some(candidate)) = (
+        &exchange.snapshot.owned,
+        &request.identity,
+        exchange.attempts.current(),
+    ) else {
+        return;
+    };
+    owned.remember(
+        &identity.key,
+        id,
+        &StoredAt {
+            provider: Arc::clone(&candidate.deployment.provider.name),
+            credential: exchange.attempts.credential(),
+        },
+    );
+    exchange.noted = true;
+}

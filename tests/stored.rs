@@ -1,0 +1,219 @@
+//! What a provider stores for a caller: found again by who made it, where it is, and by
+//! nobody else.
+
+#![cfg(test)]
+
+mod support;
+
+use serde_json::{Value, json};
+use support::{Answer, Config, Gateway, Provider, RESPONSES, Request, eventually, provider};
+
+/// Two providers behind one model, asked in turn, each with two credentials.
+async fn two_providers() -> (Provider, Provider, Gateway) {
+    let (one, two) = (Provider::start().await, Provider::start().await);
+    let settings = |at: &Provider| {
+        let mut settings = provider(at.address);
+        settings["credentials"] = json!([
+            {"name": "first", "secret": "env:TEST_PROVIDER_KEY"},
+            {"name": "second", "secret": "env:TEST_OTHER_KEY"},
+        ]);
+        settings
+    };
+    let config = Config::new()
+        .provider("one", settings(&one))
+        .provider("two", settings(&two))
+        .model("test-model", json!(["one", "two"]))
+        .model("only-one", json!(["one"]))
+        .model("only-two", json!(["two"]));
+    (one, two, Gateway::start(config).await)
+}
+
+async fn one_provider() -> (Provider, Gateway) {
+    let provider = Provider::start().await;
+    let config = Config::of(&provider);
+    (provider, Gateway::start(config).await)
+}
+
+fn id(answer: &Answer) -> String {
+    answer.assert_ok();
+    answer.json()["id"].as_str().expect("an id").to_owned()
+}
+
+/// Makes a response and tells its identifier.
+async fn make(gateway: &Gateway, model: &str, more: Value) -> String {
+    id(&gateway.ask(RESPONSES, model, "", more).await)
+}
+
+async fn send(gateway: &Gateway, method: &str, target: &str, key: &str) -> Answer {
+    gateway.send(&Request::new(method, target).key(key)).await
+}
+
+#[tokio::test]
+async fn its_maker_gets_it_lists_what_it_answered_and_deletes_it() {
+    let (provider, gateway) = one_provider().await;
+    let id = make(&gateway, "test-model", json!({})).await;
+    let target = format!("{RESPONSES}/{id}");
+
+    let got = gateway.get(&target).await;
+    got.assert_ok();
+    assert_eq!(got.json()["id"], json!(id));
+    assert_eq!(provider.last().uri.path(), target);
+
+    let listed = gateway
+        .get(&format!("{target}/input_items?limit=1&user=me&order=asc"))
+        .await;
+    listed.assert_ok();
+    assert_eq!(listed.json()["object"], "list");
+    assert_eq!(provider.last().uri.query(), Some("limit=1&order=asc"));
+
+    let deleted = send(&gateway, "DELETE", &target, &gateway.key).await;
+    deleted.assert_ok();
+    assert_eq!(deleted.json()["deleted"], json!(true));
+    gateway.get(&target).await.assert_error(404, "not_found");
+}
+
+#[tokio::test]
+async fn to_another_key_it_does_not_exist_in_any_way_of_asking() {
+    let (provider, gateway) = one_provider().await;
+    let id = make(&gateway, "test-model", json!({})).await;
+    let other = gateway.create_key(&[]).await;
+    let asked = provider.received().len();
+    for (method, target) in [
+        ("GET", format!("{RESPONSES}/{id}")),
+        ("DELETE", format!("{RESPONSES}/{id}")),
+        ("POST", format!("{RESPONSES}/{id}/cancel")),
+        ("GET", format!("{RESPONSES}/{id}/input_items")),
+    ] {
+        let theirs = send(&gateway, method, &target, &other).await;
+        theirs.assert_error(404, "not_found");
+        let nobodys = target.replace(&id, "resp_nobody");
+        let nobodys = send(&gateway, method, &nobodys, &other).await;
+        assert_eq!(theirs.message(), nobodys.message());
+    }
+    for field in [
+        json!({"previous_response_id": id}),
+        json!({"conversation": id}),
+        json!({"input": [{"type": "item_reference", "id": id}]}),
+        json!({"prompt": {"id": id}}),
+    ] {
+        let mut body = json!({"model": "test-model", "input": "Go on."});
+        body.as_object_mut()
+            .unwrap()
+            .extend(field.as_object().unwrap().clone());
+        let answer = gateway
+            .send(&Request::post(RESPONSES, &body).key(&other))
+            .await;
+        answer.assert_error(404, "not_found");
+        assert!(answer.message().contains(&id), "{}", answer.message());
+    }
+    assert_eq!(provider.received().len(), asked, "the provider was asked");
+}
+
+#[tokio::test]
+async fn what_goes_on_from_it_goes_where_it_is_with_the_same_credential() {
+    let (one, two, gateway) = two_providers().await;
+    for number in 0..6 {
+        let before = one.received().len();
+        // Both providers make the same answer of the same request.
+        let more = json!({"instructions": number.to_string()});
+        let id = make(&gateway, "test-model", more).await;
+        let maker = if one.received().len() > before {
+            &one
+        } else {
+            &two
+        };
+        let made_with = maker.last().headers["authorization"].clone();
+        for _ in 0..3 {
+            let more = json!({"previous_response_id": id});
+            let next = gateway.ask(RESPONSES, "test-model", "", more).await;
+            next.assert_ok();
+            let body: Value = serde_json::from_slice(&maker.last().body).unwrap();
+            assert_eq!(body["previous_response_id"], json!(id));
+            assert_eq!(maker.last().headers["authorization"], made_with);
+            gateway.get(&format!("{RESPONSES}/{id}")).await.assert_ok();
+            assert_eq!(maker.last().headers["authorization"], made_with);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_model_that_is_not_served_there_is_refused_with_the_reason() {
+    let (_one, _two, gateway) = two_providers().await;
+    let id = make(&gateway, "only-one", json!({})).await;
+    let more = json!({"previous_response_id": id});
+    let answer = gateway.ask(RESPONSES, "only-two", "", more).await;
+    answer.assert_error(400, "invalid_request");
+    assert!(
+        answer.message().contains("only-two"),
+        "{}",
+        answer.message()
+    );
+}
+
+#[tokio::test]
+async fn a_streamed_one_is_known_and_one_that_is_not_stored_is_not() {
+    let (_provider, gateway) = one_provider().await;
+    let streamed = gateway
+        .ask(RESPONSES, "test-model", "", json!({"stream": true}))
+        .await;
+    streamed.assert_ok();
+    let events = streamed.events();
+    let streamed = events[0]["response"]["id"].as_str().unwrap();
+    gateway
+        .get(&format!("{RESPONSES}/{streamed}"))
+        .await
+        .assert_ok();
+
+    let unstored = make(&gateway, "test-model", json!({"store": false})).await;
+    gateway
+        .get(&format!("{RESPONSES}/{unstored}"))
+        .await
+        .assert_error(404, "not_found");
+}
+
+#[tokio::test]
+async fn it_is_known_after_a_restart() {
+    let (provider, mut gateway) = one_provider().await;
+    let id = make(&gateway, "test-model", json!({})).await;
+    let (key, config) = (gateway.key.clone(), gateway.config());
+    gateway.signal("TERM").await;
+    assert!(gateway.ended().await.success());
+    let again = Gateway::start_in(gateway.folder, config).await;
+    send(&again, "GET", &format!("{RESPONSES}/{id}"), &key)
+        .await
+        .assert_ok();
+    drop(provider);
+}
+
+#[tokio::test]
+async fn what_is_kept_is_not_charged_again() {
+    let (_provider, gateway) = one_provider().await;
+    let id = make(&gateway, "test-model", json!({})).await;
+    gateway.get(&format!("{RESPONSES}/{id}")).await.assert_ok();
+    let line = gateway
+        .access_line(|line| line["path"] == json!(format!("{RESPONSES}/{id}")))
+        .await;
+    assert_eq!(line["charged"], Value::Null);
+    assert_eq!(line["outcome"], "completed");
+}
+
+#[tokio::test]
+async fn a_body_that_comes_with_it_stays_here() {
+    let (provider, gateway) = one_provider().await;
+    let id = make(&gateway, "test-model", json!({})).await;
+    let mut connection = gateway.connect().await;
+    for (method, end) in [("POST", "/cancel"), ("GET", "")] {
+        let request = Request::new(method, &format!("{RESPONSES}/{id}{end}"))
+            .key(&gateway.key)
+            .header("content-type", "application/json")
+            .body(r#"{"reason":"none"}"#);
+        connection.send(&request).await;
+        let received = provider.last();
+        assert_eq!(received.method, method);
+        assert!(received.body.is_empty(), "{received:?}");
+    }
+    eventually("no request open", async || {
+        (gateway.sample("tollgate_requests_in_flight").await == Some(0.0)).then_some(())
+    })
+    .await;
+}
