@@ -46,6 +46,12 @@ pub enum StoreError {
         /// The file.
         path: PathBuf,
     },
+    /// The file would be made and is there already.
+    #[error("{path} is there already: nothing is overwritten")]
+    Exists {
+        /// The file.
+        path: PathBuf,
+    },
     /// The file cannot be opened.
     #[error("{path} cannot be opened: {cause}")]
     CannotOpen {

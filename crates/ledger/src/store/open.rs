@@ -74,9 +74,14 @@ fn enter_gate(path: &Path) -> Result<File, StoreError> {
     Ok(gate)
 }
 
-/// Makes the file where there is none. Its WAL inherits the permissions.
+/// Makes the file where there is none; its WAL inherits the permissions. One that is there
+/// is not even opened: closing any handle of it would drop the locks by which this
+/// process's other connections say that they use it (POSIX locks belong to the process).
 fn create_private(path: &Path) -> Result<(), StoreError> {
-    private(path, OpenOptions::new().append(true).create(true)).map(|_| ())
+    match create_new_private(path) {
+        Ok(_) | Err(StoreError::Exists { .. }) => Ok(()),
+        Err(fault) => Err(fault),
+    }
 }
 
 /// Makes a file that must not be there yet.
@@ -91,6 +96,7 @@ fn private(path: &Path, options: &mut OpenOptions) -> Result<File, StoreError> {
     options.open(path).map_err(|fault| {
         let path = path.to_owned();
         match fault.kind() {
+            ErrorKind::AlreadyExists => StoreError::Exists { path },
             ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => {
                 StoreError::ReadOnly { path }
             }

@@ -340,6 +340,33 @@ fn many_programs_may_make_one_file_at_the_same_moment() {
     assert_eq!(home.store().list_keys(None, 99).unwrap().len(), 8);
 }
 
+/// In write-ahead mode a lock on the file says that somebody uses its log. Closing any
+/// handle of the file would take it away, and a program with an SQLite that looks at
+/// nothing else would remove the log under the gateway's feet.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_second_store_in_a_process_takes_no_lock_away() {
+    use std::os::unix::fs::MetadataExt;
+    let home = Home::new();
+    let first = home.store();
+    let inode = fs::metadata(home.path()).unwrap().ino();
+    let (process, file) = (std::process::id().to_string(), format!(":{inode}"));
+    let locks = || {
+        let all = fs::read_to_string("/proc/locks").unwrap();
+        let lines = all.lines().map(|line| line.split_whitespace().collect());
+        lines
+            .filter(|lock: &Vec<&str>| lock[1] == "POSIX" && lock[4] == process)
+            .filter(|lock| lock[5].ends_with(&file))
+            .count()
+    };
+    assert_eq!(locks(), 1);
+    let second = home.store();
+    second.create_key(&NewKey::named("ci")).unwrap();
+    assert_eq!(locks(), 1);
+    drop((first, second));
+    assert_eq!(locks(), 0);
+}
+
 #[cfg(unix)]
 #[test]
 fn the_file_is_its_owners_alone() {
