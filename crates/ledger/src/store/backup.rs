@@ -3,36 +3,76 @@
 use super::{
     Store,
     error::{Described, StoreError},
-    open::{connect, create_new_private},
+    open::{BUSY_TIMEOUT, connect, create_new_private},
 };
-use std::path::Path;
+use std::{
+    fs::{self, File},
+    io,
+    path::Path,
+};
 
 impl Store {
-    /// Writes a copy of the ledger to `target`, which must not exist. One snapshot; blocks
-    /// nobody, and needs no stop however much is written meanwhile. Settlements of the last
-    /// moments that are only in a settlement file are not in it.
+    /// Writes a copy of the ledger to `target`, which must not exist; when this returns, it
+    /// is on the disk. One snapshot; blocks nobody, and needs no stop however much is written
+    /// meanwhile. Settlements of the last moments that are only in a settlement file are not
+    /// in it.
     ///
     /// The copy holds no lease: nobody spends from it, and whoever opens it begins anew.
     ///
     /// # Errors
-    /// `target` exists or cannot be written, or the file cannot be read.
+    /// `target` exists or cannot be written, or the file cannot be read. Nothing is left at
+    /// `target` then.
     pub fn backup(&self, target: &Path) -> Result<(), StoreError> {
-        let copy = create_new_private(target)?;
-        let name = target.to_string_lossy();
-        // Not the backup interface of SQLite: it starts over whenever another process
-        // commits, and under load it would never end.
-        self.read(|file| file.execute("VACUUM INTO ?1", [&name]))?;
-        let prepare = || {
-            let file = connect(target, super::open::BUSY_TIMEOUT)?;
-            file.execute_batch(
-                "BEGIN; DELETE FROM leases; DELETE FROM wants;
-                 UPDATE processes SET ended_at = started_at WHERE ended_at IS NULL; COMMIT",
-            )
-        };
-        prepare().described(target)?;
-        copy.sync_all().map_err(|fault| StoreError::CannotOpen {
+        let fault = |cause: io::Error| StoreError::CannotOpen {
             path: target.to_owned(),
-            cause: fault.to_string(),
-        })
+            cause: cause.to_string(),
+        };
+        // Absolute, so that SQLite takes no name for an address of its own (`file:`).
+        let place = std::path::absolute(target).map_err(fault)?;
+        let name = place.to_str().ok_or_else(|| {
+            let cause = "its name is not UTF-8".to_owned();
+            let path = target.to_owned();
+            StoreError::CannotOpen { path, cause }
+        })?;
+        let copy = create_new_private(target)?;
+        let written = self
+            .copy_to(name)
+            .and_then(|()| release(&place))
+            .and_then(|()| sync(&copy, &place).map_err(fault));
+        if written.is_err() {
+            // What is half there must not be taken for a backup.
+            let _ = fs::remove_file(&place);
+        }
+        written
+    }
+
+    /// Over a connection of its own: a long copy keeps nobody from administering keys.
+    fn copy_to(&self, name: &str) -> Result<(), StoreError> {
+        let copy = || {
+            // Not the backup interface of SQLite: it starts over whenever another process
+            // commits, and under load it would never end.
+            connect(self.path(), BUSY_TIMEOUT)?.execute("VACUUM INTO ?1", [name])
+        };
+        copy().described(self.path()).map(|_| ())
+    }
+}
+
+/// Ends in the copy what only holds for the original.
+fn release(copy: &Path) -> Result<(), StoreError> {
+    let release = || {
+        connect(copy, BUSY_TIMEOUT)?.execute_batch(
+            "BEGIN; DELETE FROM leases; DELETE FROM wants;
+             UPDATE processes SET ended_at = started_at WHERE ended_at IS NULL; COMMIT",
+        )
+    };
+    release().described(copy)
+}
+
+/// The file, and its name in the folder.
+fn sync(copy: &File, place: &Path) -> io::Result<()> {
+    copy.sync_all()?;
+    match place.parent() {
+        Some(folder) => File::open(folder)?.sync_all(),
+        None => Ok(()),
     }
 }

@@ -1,6 +1,10 @@
 //! Proving that grants, charges and balances add up.
 
-use super::{Store, error::StoreError};
+use super::{
+    Store,
+    error::{Described, StoreError},
+    open::open_reader,
+};
 use rusqlite::Connection;
 use serde::Serialize;
 
@@ -74,32 +78,42 @@ const RULES: &[(&str, &str)] = &[
     ),
 ];
 
+impl Verification {
+    /// Whether everything adds up.
+    pub fn holds(&self) -> bool {
+        self.faults.is_empty()
+    }
+}
+
 impl Store {
     /// Checks the file and everything in it that must add up, in one snapshot. Takes as long
-    /// as reading the whole file; blocks no writer.
+    /// as reading the whole file; blocks nobody, over a connection of its own.
     ///
     /// # Errors
     /// The file cannot be read at all.
     pub fn verify(&self) -> Result<Verification, StoreError> {
-        self.read(|connection| {
-            let snapshot = connection.unchecked_transaction()?;
-            let mut found = totals(&snapshot)?;
-            found.faults.extend(structure(&snapshot)?);
-            for (words, query) in RULES {
-                let sql = format!("{query} LIMIT {MAX_FAULTS}");
-                let mut rows = snapshot.prepare(&sql)?;
-                let faults = rows.query_map([], |row| {
-                    let id: rusqlite::types::Value = row.get(0)?;
-                    let what: String = row.get(1)?;
-                    Ok(format!("{words}: {} ({what})", shown(&id)))
-                })?;
-                for fault in faults {
-                    found.faults.push(fault?);
-                }
-            }
-            Ok(found)
-        })
+        let file = open_reader(self.path())?;
+        verify(&file).described(self.path())
     }
+}
+
+fn verify(file: &Connection) -> rusqlite::Result<Verification> {
+    let snapshot = file.unchecked_transaction()?;
+    let mut found = totals(&snapshot)?;
+    found.faults.extend(structure(&snapshot)?);
+    for (words, query) in RULES {
+        let sql = format!("{query} LIMIT {MAX_FAULTS}");
+        let mut rows = snapshot.prepare(&sql)?;
+        let faults = rows.query_map([], |row| {
+            let id: rusqlite::types::Value = row.get(0)?;
+            let what: String = row.get(1)?;
+            Ok(format!("{words}: {} ({what})", shown(&id)))
+        })?;
+        for fault in faults {
+            found.faults.push(fault?);
+        }
+    }
+    Ok(found)
 }
 
 fn shown(id: &rusqlite::types::Value) -> String {

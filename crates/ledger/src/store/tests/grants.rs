@@ -108,6 +108,16 @@ fn a_backup_is_a_whole_ledger_that_nobody_spends_from() {
 }
 
 #[test]
+fn a_backup_that_fails_leaves_nothing_behind() {
+    let home = Home::new();
+    let store = home.store();
+    home.sql("ALTER TABLE wants RENAME TO elsewhere");
+    let target = home.folder.path().join("backup.db");
+    store.backup(&target).unwrap_err();
+    assert!(!target.exists());
+}
+
+#[test]
 fn a_verification_names_what_does_not_add_up() {
     let home = Home::new();
     let store = home.store();
