@@ -40,6 +40,7 @@ pub use limits::{Admission, Denied, Dimension, Level, Limited, Limiter, Standing
 pub use ownership::{Owner, OwnerFailure, Ownership, Stored};
 pub use record::{InvalidKey, KeyRecord, KeyState, NewKey, allowance};
 pub use store::{
-    CreatedKey, GrantTerms, GrantView, KeySelector, Revocation, Store, StoreError, Verification,
+    CreatedKey, GrantTerms, GrantView, KeyFilter, KeySelector, Revocation, Store, StoreError,
+    Verification,
 };
-pub use view::{KeyView, grants_table, keys_table};
+pub use view::{KeyView, LimitsView, grants_table, keys_table};

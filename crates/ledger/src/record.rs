@@ -1,7 +1,8 @@
 //! What is known about a key, and the rules for what may be written into it.
 
 use crate::{clock::Timestamp, store::GrantTerms};
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use std::{fmt, sync::Arc};
 use tollgate_types::{Allowance, Identity, KeyId, Limits};
 
@@ -40,7 +41,7 @@ impl KeyRecord {
 }
 
 /// Whether a key works.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum KeyState {
     /// It works.
@@ -52,6 +53,9 @@ pub enum KeyState {
 }
 
 impl KeyState {
+    /// Every state.
+    pub const ALL: [Self; 3] = [Self::Active, Self::Revoked, Self::Expired];
+
     /// The name in tables, JSON and logs.
     pub const fn as_str(self) -> &'static str {
         match self {

@@ -19,7 +19,7 @@ mod verify;
 pub use error::StoreError;
 pub(crate) use error::{storable_time, stored_time};
 pub use grants::{GrantTerms, GrantView};
-pub use keys::{CreatedKey, KeySelector, Revocation};
+pub use keys::{CreatedKey, KeyFilter, KeySelector, Revocation};
 pub(crate) use keys::{lookup_sql, read_key};
 pub(crate) use open::{open_reader, open_writer};
 pub use verify::Verification;

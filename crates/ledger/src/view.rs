@@ -5,16 +5,19 @@ use crate::{
     record::{KeyRecord, KeyState},
     store::GrantView,
 };
-use serde::{Serialize, Serializer};
-use std::fmt::Write;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Serialize, Serializer};
+use std::{fmt::Write, num::NonZeroU32};
 use tollgate_types::{Allowance, KeyId, Limits};
 
 /// A key as JSON: what `--json` prints and the admin API answers.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[schemars(rename = "Key")]
 pub struct KeyView<'a> {
     /// The public identifier.
+    #[schemars(with = "String")]
     pub id: &'a KeyId,
-    /// The beginning of the key.
+    /// The beginning of the key, for people to tell keys apart; not unique.
     pub prefix: &'a str,
     /// What its owner calls it.
     pub name: &'a str,
@@ -22,14 +25,16 @@ pub struct KeyView<'a> {
     pub state: KeyState,
     /// The plan, by name.
     pub plan: Option<&'a str>,
-    /// The model groups it may use.
+    /// The model groups it may use: `"all"`, or their names.
     #[serde(serialize_with = "all_or_names")]
+    #[schemars(schema_with = "all_or_names_schema")]
     pub groups: &'a Allowance,
-    /// The endpoints it may use.
+    /// The endpoints it may use: `"all"`, or their paths.
     #[serde(serialize_with = "all_or_names")]
+    #[schemars(schema_with = "all_or_names_schema")]
     pub endpoints: &'a Allowance,
     /// Limits of its own; where one is null, its plan's holds.
-    pub limits: &'a Limits,
+    pub limits: LimitsView,
     /// When it was made.
     pub created_at: Timestamp,
     /// When it stops working.
@@ -50,10 +55,47 @@ impl<'a> KeyView<'a> {
             plan: identity.plan.as_deref(),
             groups: &identity.groups,
             endpoints: &identity.endpoints,
-            limits: &identity.limits,
+            limits: identity.limits.into(),
             created_at: record.created_at,
             expires_at: record.expires_at,
             revoked_at: record.revoked_at,
+        }
+    }
+}
+
+/// The limits of a key as JSON; `null` where there is none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+#[schemars(rename = "Limits")]
+pub struct LimitsView {
+    /// Requests a minute.
+    pub requests: Option<NonZeroU32>,
+    /// Input tokens a minute.
+    pub input_tokens: Option<NonZeroU32>,
+    /// Output tokens a minute.
+    pub output_tokens: Option<NonZeroU32>,
+    /// Requests at once.
+    pub concurrent: Option<NonZeroU32>,
+}
+
+impl From<Limits> for LimitsView {
+    fn from(limits: Limits) -> Self {
+        Self {
+            requests: limits.requests,
+            input_tokens: limits.input_tokens,
+            output_tokens: limits.output_tokens,
+            concurrent: limits.concurrent,
+        }
+    }
+}
+
+impl From<LimitsView> for Limits {
+    fn from(view: LimitsView) -> Self {
+        Self {
+            requests: view.requests,
+            input_tokens: view.input_tokens,
+            output_tokens: view.output_tokens,
+            concurrent: view.concurrent,
         }
     }
 }
@@ -64,6 +106,15 @@ fn all_or_names<S: Serializer>(allowance: &&Allowance, serializer: S) -> Result<
         Allowance::All => serializer.serialize_str("all"),
         Allowance::Only(names) => names.serialize(serializer),
     }
+}
+
+fn all_or_names_schema(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "anyOf": [
+            { "const": "all" },
+            { "type": "array", "items": { "type": "string" }, "minItems": 1 },
+        ],
+    })
 }
 
 /// A table for people: one line per key under a line of headings, columns aligned.

@@ -6,6 +6,7 @@ use super::{
 };
 use crate::{clock::Timestamp, key};
 use rusqlite::{Transaction, params};
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::time::Duration;
 use tollgate_types::KeyId;
@@ -22,7 +23,8 @@ pub struct GrantTerms {
 }
 
 /// A grant as people and programs are shown it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[schemars(rename = "Grant")]
 pub struct GrantView {
     /// The public identifier, `grant_…`.
     pub id: String,

@@ -8,7 +8,7 @@ use super::{
 use crate::{
     clock::Timestamp,
     key::{self, ApiKey, KeyHash},
-    record::{KeyRecord, NewKey, allowance},
+    record::{KeyRecord, KeyState, NewKey, allowance},
 };
 use rusqlite::{Row, ToSql, Transaction, params};
 use std::{num::NonZeroU32, sync::Arc, time::Duration};
@@ -41,6 +41,17 @@ pub struct Revocation {
     pub record: KeyRecord,
     /// It had been revoked before; its first revocation stands.
     pub already_revoked: bool,
+}
+
+/// Which keys; what is `None` admits all.
+#[derive(Clone, Debug, Default)]
+pub struct KeyFilter {
+    /// In this state, now.
+    pub state: Option<KeyState>,
+    /// Made with this plan.
+    pub plan: Option<String>,
+    /// With this text in their names, letter by letter: it knows no wildcards.
+    pub name: Option<String>,
 }
 
 /// How a person names a key.
@@ -130,12 +141,41 @@ impl Store {
         after: Option<&KeyId>,
         limit: u32,
     ) -> Result<Vec<KeyRecord>, StoreError> {
+        self.filter_keys(&KeyFilter::default(), after, limit)
+    }
+
+    /// As [`Store::list_keys`], of those that `filter` admits. Reads as many rows as it has
+    /// to.
+    ///
+    /// # Errors
+    /// As [`Store::list_keys`].
+    pub fn filter_keys(
+        &self,
+        filter: &KeyFilter,
+        after: Option<&KeyId>,
+        limit: u32,
+    ) -> Result<Vec<KeyRecord>, StoreError> {
         if let Some(id) = after {
             self.find_key(&KeySelector::Id(id.clone()))?;
         }
-        let rest = "WHERE number > coalesce((SELECT number FROM keys WHERE id = ?1), 0) \
-                    ORDER BY number LIMIT ?2";
-        self.select(rest, &[&after.map(KeyId::as_str), &limit])
+        // As in `KeyRecord::state`.
+        let rest = "WHERE number > coalesce((SELECT number FROM keys WHERE id = ?1), 0)
+                AND (?3 IS NULL OR ?3 = CASE WHEN revoked_at IS NOT NULL THEN 'revoked'
+                    WHEN expires_at <= ?4 THEN 'expired' ELSE 'active' END)
+                AND (?5 IS NULL OR plan = ?5)
+                AND (?6 IS NULL OR instr(name, ?6) > 0)
+            ORDER BY number LIMIT ?2";
+        self.select(
+            rest,
+            &[
+                &after.map(KeyId::as_str),
+                &limit,
+                &filter.state.map(KeyState::as_str),
+                &storable_time(self.clock.now()),
+                &filter.plan,
+                &filter.name,
+            ],
+        )
     }
 
     /// The one key that `selector` names.

@@ -116,6 +116,55 @@ fn keys_are_listed_in_order_page_by_page() {
 }
 
 #[test]
+fn keys_are_filtered_by_what_they_are_and_no_wildcard_counts() {
+    let home = Home::new();
+    let store = home.store();
+    let make = |name: &str, plan: Option<&str>, seconds: Option<u64>| {
+        let mut new = NewKey::named(name);
+        new.plan = plan.map(str::to_owned);
+        let end = |seconds| home.clock.now().plus(Duration::from_secs(seconds));
+        new.expires_at = seconds.map(end);
+        store.create_key(&new).unwrap().record.id().clone()
+    };
+    make("Zoë's laptop", Some("pro"), None);
+    make("visitor_1%", None, Some(60));
+    let gone = make("visitor 2", Some("pro"), None);
+    store.revoke_key(&KeySelector::Id(gone)).unwrap();
+    home.clock.advance(Duration::from_secs(60));
+    let found = |filter: KeyFilter| -> Vec<String> {
+        let keys = store.filter_keys(&filter, None, 9).unwrap();
+        keys.iter().map(|key| key.identity.name.clone()).collect()
+    };
+    let state = |state| KeyFilter {
+        state: Some(state),
+        ..KeyFilter::default()
+    };
+    let name = |name: &str| KeyFilter {
+        name: Some(name.to_owned()),
+        ..KeyFilter::default()
+    };
+    let plan = |plan: &str| KeyFilter {
+        plan: Some(plan.to_owned()),
+        ..state(KeyState::Active)
+    };
+    for (filter, wanted) in [
+        (state(KeyState::Active), &["Zoë's laptop"][..]),
+        (state(KeyState::Expired), &["visitor_1%"]),
+        (state(KeyState::Revoked), &["visitor 2"]),
+        (name("visitor"), &["visitor_1%", "visitor 2"]),
+        (name("r_1%"), &["visitor_1%"]),
+        (name("%"), &["visitor_1%"]),
+        (name("r_2"), &[]),
+        (name("zoë"), &[]),
+        (name("' OR 1=1 --"), &[]),
+        (plan("pro"), &["Zoë's laptop"]),
+        (plan("p_o"), &[]),
+    ] {
+        assert_eq!(found(filter.clone()), wanted, "{filter:?}");
+    }
+}
+
+#[test]
 fn revoking_twice_keeps_the_first_time() {
     let home = Home::new();
     let store = home.store();

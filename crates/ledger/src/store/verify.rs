@@ -6,10 +6,11 @@ use super::{
     open::open_reader,
 };
 use rusqlite::Connection;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// What a verification found.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Verification {
     /// Grants looked at.
     pub grants: u64,
