@@ -34,7 +34,7 @@ use schemars::JsonSchema;
 use sections::KeysSettings;
 use serde::Deserialize;
 use std::num::NonZeroU32;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use tollgate_routing::{
     Catalog, CatalogSettings,
     settings::{AutoSettings, FamilySettings, ModelSettings, ProviderSettings},
@@ -93,7 +93,7 @@ pub struct Config {
     pub server: ServerSettings,
     /// The operator's own listener.
     pub admin: AdminSettings,
-    /// Where keys and usage are kept; the path is taken from the file's folder.
+    /// Where keys and usage are kept; the path is taken from the folder of the file that says it.
     pub store: StoreSettings,
     /// The secret under which API keys are hashed.
     pub pepper: Secret,
@@ -157,7 +157,8 @@ impl<'a> Loader<'a> {
         self
     }
 
-    /// Loads the configuration in `path`. Relative paths in it are taken from its folder.
+    /// Loads the configuration in `path`. A relative path in it is taken from the folder of
+    /// the file in which it stands.
     ///
     /// # Errors
     /// Every fault there is, as far as the file can be read.
@@ -196,12 +197,17 @@ impl<'a> Loader<'a> {
 
     /// The rules that the types alone do not give.
     fn check(&self, settings: Settings, folder: &Path, tree: Node) -> Result<Config, Faults> {
+        let folder = |path: &KeyPath| match tree.file(path) {
+            Some(file) => Path::new(file).parent().unwrap_or(folder).to_owned(),
+            // A default, or put there by the command line.
+            None => folder.to_owned(),
+        };
         let mut faults = Vec::new();
         let pepper_path = KeyPath::root().key("keys").key("pepper");
         let pepper = settings
             .keys
             .pepper
-            .resolve(self.environment, folder)
+            .resolve(self.environment, &folder(&pepper_path))
             .map_err(|cause| faults.push(pepper_path.fault(cause.to_string())))
             .ok();
         let catalog = CatalogSettings {
@@ -211,7 +217,7 @@ impl<'a> Loader<'a> {
             aliases: settings.aliases,
             auto: settings.auto,
         };
-        let catalog = Catalog::build(&catalog, self.environment, folder)
+        let catalog = Catalog::build(&catalog, self.environment, &folder)
             .map_err(|found| faults.extend(found))
             .ok();
         if let Some(catalog) = &catalog {
@@ -232,11 +238,12 @@ impl<'a> Loader<'a> {
             );
             return Err(located);
         };
+        let store_path = KeyPath::root().key("store").key("path");
         Ok(Config {
             server: settings.server.with_paths_from(folder),
             admin: settings.admin,
             store: StoreSettings {
-                path: from(folder, settings.store.path),
+                path: folder(&store_path).join(settings.store.path),
             },
             pepper,
             failed_keys_per_minute: settings.keys.failed_attempts_per_minute,
@@ -254,10 +261,6 @@ fn locate(tree: &Node, fault: Fault, part: Part) -> Located {
         position: tree.locate(&fault.path, part).clone(),
         fault,
     }
-}
-
-fn from(folder: &Path, path: PathBuf) -> PathBuf {
-    folder.join(path)
 }
 
 /// Reads what has the right shape already; what a pattern cannot say is found here.

@@ -20,8 +20,7 @@ Schema, for editors. `conf/` has a commented example for each feature; `conf/def
 - **Tokens** are a count: `4096`, or `200k`, `10M`, `1G`.
 - **Secrets** never stand in the file: `env:NAME` names an environment variable, `file:PATH` a file, whose last line
   break is not part of the secret.
-- **Paths** that are relative are taken from the folder of the file named on the command line; those under `include`
-  from the file in which they stand.
+- **Paths** that are relative are taken from the folder of the file in which they stand, those of secrets too.
 - Anchors, aliases and `<<` of YAML work. `yes` and `on` are strings, as in YAML 1.2.
 
 In the tables `<name>` stands for a key of your choice and `[]` for each entry of a list. `-` means no default: what

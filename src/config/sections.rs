@@ -13,7 +13,9 @@ use std::{
     num::NonZeroU32,
     path::{Path, PathBuf},
 };
-use tollgate_settings::{ByteSize, Duration, Environment, Secret, SecretError, SecretSource};
+use tollgate_settings::{
+    ByteSize, Duration, Environment, KeyPath, Secret, SecretError, SecretSource,
+};
 
 /// Where callers are served and what they may send.
 #[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
@@ -335,11 +337,14 @@ impl JsonSchema for PepperSource {
 }
 
 impl ServerSettings {
-    /// Relative paths are taken from `folder`.
-    pub(super) fn with_paths_from(mut self, folder: &Path) -> Self {
-        for tls in self.listen.iter_mut().filter_map(|it| it.tls.as_mut()) {
-            tls.certificate = folder.join(&tls.certificate);
-            tls.key = folder.join(&tls.key);
+    /// Relative paths are taken from what `folder` says for the place at which they stand.
+    pub(super) fn with_paths_from(mut self, folder: impl Fn(&KeyPath) -> PathBuf) -> Self {
+        let section = KeyPath::root().key("server").key("listen");
+        for (place, listen) in self.listen.iter_mut().enumerate() {
+            let Some(tls) = &mut listen.tls else { continue };
+            let path = section.index(place).key("tls");
+            tls.certificate = folder(&path.key("certificate")).join(&tls.certificate);
+            tls.key = folder(&path.key("key")).join(&tls.key);
         }
         self
     }

@@ -1,6 +1,7 @@
 //! The configuration as an operator meets it: good files load, bad ones are told about.
 
 use super::*;
+use std::path::PathBuf;
 use std::{collections::BTreeSet, io, sync::Arc};
 use tollgate_types::{Format, ReasoningMode};
 
@@ -429,6 +430,39 @@ fn a_fault_in_an_included_file_is_told_there_and_a_file_that_is_absent_where_it_
     assert_eq!(
         told("include: loop.yaml\n"),
         "loop.yaml:1:10: include: 'loop.yaml' includes this file in turn"
+    );
+}
+
+#[test]
+fn a_path_is_taken_from_the_folder_of_the_file_in_which_it_stands() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
+    std::fs::create_dir(folder.path().join("shared")).unwrap();
+    write("shared/secret", "of-the-shared-folder\n");
+    write("secret", "of-the-top-folder\n");
+    write(
+        "shared/base.yaml",
+        "keys: {pepper: 'file:secret'}\nstore: {path: base.db}\n",
+    );
+    let load = |text: &str| {
+        write("x.yaml", text);
+        let config = super::load(&folder.path().join("x.yaml")).unwrap();
+        let path = config.store.path.strip_prefix(folder.path()).unwrap();
+        (
+            config.pepper.expose().to_owned(),
+            path.display().to_string(),
+        )
+    };
+    assert_eq!(
+        load("include: shared/base.yaml\n"),
+        (
+            "of-the-shared-folder".to_owned(),
+            "shared/base.db".to_owned()
+        )
+    );
+    assert_eq!(
+        load("include: shared/base.yaml\nkeys: {pepper: 'file:secret'}\nstore: {path: x.db}\n"),
+        ("of-the-top-folder".to_owned(), "x.db".to_owned())
     );
 }
 

@@ -89,6 +89,21 @@ impl Node {
         }
     }
 
+    /// The file that gives the value at a path; `None` where no file does.
+    pub(super) fn file(&self, path: &KeyPath) -> Option<&str> {
+        let mut node = self;
+        for step in path.segments() {
+            node = match (&node.value, step) {
+                (NodeValue::Mapping(entries), Segment::Key(key)) => {
+                    &entries.iter().find(|entry| entry.key == *key)?.node
+                }
+                (NodeValue::Sequence(items), Segment::Index(index)) => items.get(*index)?,
+                _ => return None,
+            };
+        }
+        (node.position.line > 0).then_some(&*node.position.file)
+    }
+
     /// Where `path` stands, or the deepest part of it that there is.
     pub(super) fn locate(&self, path: &KeyPath, part: Part) -> &Position {
         let mut node = self;

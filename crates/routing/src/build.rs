@@ -8,20 +8,20 @@ mod names;
 mod provider;
 
 use crate::{Catalog, CatalogSettings, Deployment, Model, ModelKind, Provider};
-use std::{collections::HashMap, path::Path, sync::Arc};
+use std::{collections::HashMap, path::PathBuf, sync::Arc};
 use tollgate_settings::{Environment, Fault, KeyPath, unknown_name};
 use tollgate_types::Weights;
 
 impl Catalog {
-    /// Checks `settings` and builds the catalog. Secrets come from `environment`; relative
-    /// paths are taken from `folder`.
+    /// Checks `settings` and builds the catalog. Secrets come from `environment`; a relative
+    /// path is taken from what `folder` says for the place at which it stands.
     ///
     /// # Errors
     /// Every fault there is, by key path from the top of the configuration.
     pub fn build(
         settings: &CatalogSettings,
         environment: &dyn Environment,
-        folder: &Path,
+        folder: &dyn Fn(&KeyPath) -> PathBuf,
     ) -> Result<Self, Vec<Fault>> {
         let mut builder = Builder {
             settings,
@@ -43,7 +43,7 @@ impl Catalog {
 struct Builder<'a> {
     settings: &'a CatalogSettings,
     environment: &'a dyn Environment,
-    folder: &'a Path,
+    folder: &'a dyn Fn(&KeyPath) -> PathBuf,
     /// Those without a fault.
     providers: HashMap<&'a str, Arc<Provider>>,
     faults: Vec<Fault>,

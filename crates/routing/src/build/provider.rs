@@ -214,7 +214,8 @@ impl<'a> Builder<'a> {
             if built.iter().any(|earlier| *earlier.name == *name) {
                 self.fault(&at, format!("another credential has the name '{name}'"));
             }
-            let headers = match settings.secret.resolve(self.environment, self.folder) {
+            let folder = (self.folder)(&secret_path);
+            let headers = match settings.secret.resolve(self.environment, &folder) {
                 Ok(secret) => self.credential_headers(&settings, &secret, &at),
                 Err(cause) => {
                     self.fault(&secret_path, cause.to_string());
@@ -340,7 +341,10 @@ impl<'a> Builder<'a> {
             );
         }
         Some(UpstreamTls {
-            ca: settings.ca.as_ref().map(|file| self.folder.join(file)),
+            ca: settings
+                .ca
+                .as_ref()
+                .map(|file| (self.folder)(&path.key("ca")).join(file)),
             server_name: server_name.into(),
             verify: settings.verify,
         })

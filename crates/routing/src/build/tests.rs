@@ -3,6 +3,7 @@
 use super::*;
 use serde_json::{Value, json};
 use std::io;
+use std::path::Path;
 use tollgate_types::{Format, RequestFacts, RequestNeeds};
 
 struct Variables;
@@ -19,7 +20,7 @@ impl Environment for Variables {
 
 fn build(settings: Value) -> Result<Catalog, Vec<String>> {
     let settings: CatalogSettings = serde_json::from_value(settings).unwrap();
-    Catalog::build(&settings, &Variables, Path::new("/etc"))
+    Catalog::build(&settings, &Variables, &|_| "/etc".into())
         .map_err(|faults| faults.iter().map(ToString::to_string).collect())
 }
 
