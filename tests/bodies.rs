@@ -301,6 +301,25 @@ async fn a_body_that_never_ends_is_answered_in_time() {
 }
 
 #[tokio::test]
+async fn a_large_chunked_body_whose_last_chunk_never_comes_is_answered_in_time() {
+    let provider = Provider::start().await;
+    let config = Config::of(&provider).with("server.limits.body_timeout", json!("300ms"));
+    let gateway = Gateway::start(config).await;
+    let request = Request::new("POST", CHAT)
+        .header("content-type", "application/json")
+        .key(&gateway.key)
+        .body(body("test-model", 100_000))
+        .in_chunks_of(10_000);
+    let whole = request.bytes();
+    let mut connection = gateway.connect().await;
+    connection.write(&whole[..whole.len() - 5]).await;
+    let answer = connection.answer(&request).await;
+    answer.assert_error(408, "invalid_request");
+    let (rest, ending) = connection.rest().await;
+    assert_eq!((rest.len(), ending), (0, Ending::Cut));
+}
+
+#[tokio::test]
 async fn a_caller_that_leaves_within_its_body_costs_no_provider_anything() {
     let scene = Scene::new().await;
     let request = Request::new("POST", CHAT)

@@ -207,6 +207,10 @@ async fn auto_says_what_it_chose_and_why() {
     // The first choice does not speak this format.
     let answer = gateway.ask(MESSAGES, "auto", "", json!({})).await;
     assert_eq!(answer.header("x-model"), Some("alpha-opus-4-8"));
+    assert_eq!(
+        answer.header("x-route-reason"),
+        Some("auto: passed over beta-5.5 (format)")
+    );
 
     // Whoever may not use it is not told of it.
     let opus = gateway.create_key(&["--group", "opus"]).await;

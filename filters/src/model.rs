@@ -133,7 +133,7 @@ impl Model {
         needs: Needs<'_>,
     ) -> Result<Route, PublicError> {
         let allowed = |model: ModelView<'_>| {
-            identity.groups.admits(model.group) && needs.met_by(model).is_ok()
+            identity.groups.admits(model.group) && needs.served_by(model).is_ok()
         };
         let (model, reason) =
             self.catalog.choose(facts, needs.format, &allowed).ok_or_else(|| {
@@ -160,7 +160,8 @@ struct Needs<'a> {
 }
 
 impl Needs<'_> {
-    fn met_by(self, model: ModelView<'_>) -> Result<(), PublicError> {
+    /// Whether a model can answer; which format that takes is another question.
+    fn served_by(self, model: ModelView<'_>) -> Result<(), PublicError> {
         if self.endpoint == Endpoint::CountTokens {
             if model.counts_tokens {
                 return Ok(());
@@ -178,7 +179,12 @@ impl Needs<'_> {
                 model.id
             )));
         }
-        if model.formats.contains(&self.format) {
+        Ok(())
+    }
+
+    fn met_by(self, model: ModelView<'_>) -> Result<(), PublicError> {
+        self.served_by(model)?;
+        if self.endpoint == Endpoint::CountTokens || model.formats.contains(&self.format) {
             return Ok(());
         }
         let formats: Vec<&str> = model.formats.iter().map(|format| format.as_str()).collect();

@@ -288,13 +288,13 @@ impl Catalog for TwoModels {
     fn choose(
         &self,
         _: &RequestFacts,
-        _: Format,
+        format: Format,
         allowed: &dyn Fn(ModelView<'_>) -> bool,
     ) -> Option<(ModelView<'_>, String)> {
         [0, 1]
             .into_iter()
             .map(|place| self.view(place))
-            .find(|view| allowed(*view))
+            .find(|view| allowed(*view) && view.formats.contains(&format))
             .map(|view| (view, "first".to_owned()))
     }
 }

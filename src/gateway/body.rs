@@ -321,7 +321,8 @@ fn out_of_memory() -> PublicError {
     )
 }
 
-fn took_too_long() -> PublicError {
+/// The error for a body whose end does not come.
+pub fn took_too_long() -> PublicError {
     const REQUEST_TIMEOUT: u16 = 408;
     PublicError::invalid_request("the request body took too long to arrive")
         .with_status(REQUEST_TIMEOUT)

@@ -174,6 +174,8 @@ impl ProxyHttp for Gateway {
         _: &mut Session,
         exchange: &mut Self::CTX,
     ) -> Result<Box<HttpPeer>> {
+        // What an earlier attempt said is no part of this one's answer.
+        exchange.answer = answer::Answer::default();
         match attempt::next_peer(exchange) {
             Some(peer) => Ok(peer),
             None => {
@@ -377,6 +379,13 @@ impl ProxyHttp for Gateway {
             can_reuse_downstream: false,
         };
         if *error.esource() == ErrorSource::Downstream {
+            let body_stalled = error.etype == ErrorType::ReadTimedout;
+            if body_stalled && session.response_written().is_none() {
+                session.set_keepalive(None);
+                let answer = Local::error(body::took_too_long());
+                // Who sends no more may still read.
+                let _ = respond::write(session, exchange, answer).await;
+            }
             return done;
         }
         let outcome = if session.response_written().is_some() {

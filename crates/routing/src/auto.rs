@@ -67,22 +67,9 @@ fn obstacle(model: &Model, facts: &RequestFacts, format: Format) -> Option<&'sta
     if model.max_output_tokens.is_some_and(|most| output > most) {
         return Some("output limit");
     }
-    let wanted = estimated_input(facts).saturating_add(output);
+    let wanted = facts.cautious_input_tokens().saturating_add(output);
     if model.context_window.is_some_and(|most| wanted > most) {
         return Some("context");
     }
     None
-}
-
-/// Input tokens, roughly and rather too many than too few: a choice needs the order of
-/// magnitude, not the count.
-const fn estimated_input(facts: &RequestFacts) -> u64 {
-    /// English has four bytes to a token, most other text fewer.
-    const BYTES_PER_TOKEN: u64 = 3;
-    /// About what a provider charges for one full-size image.
-    const TOKENS_PER_MEDIA_PART: u64 = 1600;
-    facts
-        .text_bytes
-        .div_ceil(BYTES_PER_TOKEN)
-        .saturating_add(facts.media.parts.saturating_mul(TOKENS_PER_MEDIA_PART))
 }

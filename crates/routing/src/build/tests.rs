@@ -396,13 +396,13 @@ fn auto_takes_the_first_candidate_that_is_allowed_speaks_the_format_and_fits() {
             "plain: auto: passed over small (output limit)",
         ),
         (
-            facts(1800, Some(400), none),
+            facts(1200, Some(400), none),
             Chat,
             "",
             "small: auto: first choice",
         ),
         (
-            facts(1801, Some(400), none),
+            facts(1201, Some(400), none),
             Chat,
             "",
             "plain: auto: passed over small (context)",
