@@ -3,8 +3,11 @@
 use super::Outcome;
 use clap::Args;
 use std::net::SocketAddr;
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+use std::str::FromStr;
 use tokio::signal::unix::{SignalKind, signal};
-use tollgate_sim::{Sim, SimOptions};
+use tollgate_sim::{Recordings, Sim, SimOptions};
 
 /// What `sim` takes.
 #[derive(Args)]
@@ -12,14 +15,48 @@ pub(super) struct Arguments {
     /// The address to listen on; port 0 takes a free one.
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:9000")]
     listen: SocketAddr,
+    /// Answer every request with the same prebuilt body of so many bytes of text, looking at
+    /// nothing: for benchmarks.
+    #[arg(long, value_name = "BYTES")]
+    canned: Option<usize>,
+    /// Answer every request with the same prebuilt stream: for benchmarks.
+    #[arg(long, value_name = "CHUNKSxBYTES", conflicts_with = "canned")]
+    canned_stream: Option<CannedStream>,
+    /// A file of recorded answers, to be played by the order `replay-N`.
+    #[arg(long, value_name = "FILE")]
+    replay: Option<PathBuf>,
+    /// Threads to answer on. Default: one for each core.
+    #[arg(long, value_name = "NUMBER")]
+    threads: Option<NonZeroUsize>,
+}
+
+/// So many events of so many bytes of text.
+#[derive(Clone, Copy)]
+struct CannedStream {
+    chunks: usize,
+    bytes: usize,
+}
+
+impl FromStr for CannedStream {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let numbers = text
+            .split_once('x')
+            .and_then(|(chunks, bytes)| chunks.parse().ok().zip(bytes.parse().ok()));
+        let (chunks, bytes) = numbers.ok_or("expected two numbers such as 100x64")?;
+        Ok(Self { chunks, bytes })
+    }
 }
 
 pub(super) fn run(arguments: &Arguments) -> Outcome {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()?;
-    runtime.block_on(async {
-        let sim = Sim::bind(arguments.listen, SimOptions::default()).await?;
+    let options = options(arguments)?;
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    if let Some(threads) = arguments.threads {
+        runtime.worker_threads(threads.get());
+    }
+    runtime.enable_all().build()?.block_on(async {
+        let sim = Sim::bind(arguments.listen, options).await?;
         println!("listening on {}", sim.local_addr()?);
         let mut terminate = signal(SignalKind::terminate())?;
         let mut interrupt = signal(SignalKind::interrupt())?;
@@ -32,4 +69,35 @@ pub(super) fn run(arguments: &Arguments) -> Outcome {
         .await;
         Ok(())
     })
+}
+
+fn options(arguments: &Arguments) -> Result<SimOptions, super::Failure> {
+    let mut options = SimOptions::default();
+    if let Some(bytes) = arguments.canned {
+        options.canned = true;
+        options.canned_answers.bytes = bytes;
+    }
+    if let Some(CannedStream { chunks, bytes }) = arguments.canned_stream {
+        options.canned = true;
+        options.canned_answers.chunks = Some(chunks);
+        options.canned_answers.chunk_bytes = bytes;
+    }
+    if let Some(file) = &arguments.replay {
+        options.recordings = Recordings::read(file)?;
+    }
+    Ok(options)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::CannedStream;
+
+    #[test]
+    fn a_canned_stream_is_two_numbers() {
+        let stream: CannedStream = "100x64".parse().unwrap_or_else(|e| panic!("{e}"));
+        assert_eq!((stream.chunks, stream.bytes), (100, 64));
+        for wrong in ["100", "x64", "100x", "1x2x3", "-1x2"] {
+            assert!(wrong.parse::<CannedStream>().is_err(), "{wrong}");
+        }
+    }
 }
