@@ -327,7 +327,7 @@ impl Lexer {
         let rest = chunk.get(at + 1..).unwrap_or_default();
         let passage = scan::passage(rest);
         if let Some((contents, [b'"', ..])) = rest.split_at_checked(passage.len)
-            && (passage.escapes == 0 || limit == 0)
+            && (limit == 0 || !passage.has_escapes())
             && (passage.ascii || std::str::from_utf8(contents).is_ok())
         {
             let end = at + passage.len + 2;

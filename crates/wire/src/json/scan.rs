@@ -1,14 +1,20 @@
-//! Finds the end of a passage in a string: the bytes and simple escapes that need no
-//! attention of their own. This is where nearly all bytes of a large body are spent.
+//! Finds the end of a passage in a string: the bytes and escapes that need no attention of
+//! their own. This is where nearly all bytes of a large body are spent.
+//!
+//! Bytes are looked at in blocks, as bit masks: one bit for each byte that may end the
+//! passage. Only at a set bit a byte is looked at by itself, and an escape that is whole is
+//! passed over there and then.
 
-/// Part of a string, as far as it holds plain bytes and simple escapes only: those of
-/// a backslash and one character. After it stands a byte that ends it, or nothing.
+use wide::u8x16;
+
+/// Part of a string, as far as it holds plain bytes and whole escapes. After it stands what
+/// ends it or must be looked at more closely, or nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Passage {
     /// How many bytes the passage has in the document.
     pub len: usize,
-    /// How many of them are the backslash of an escape.
-    pub escapes: usize,
+    /// How many fewer it has once its escapes are undone; each of them saves some.
+    pub saved: usize,
     /// Whether the passage is surely ASCII. `false` may be a false alarm: bytes after
     /// its end may have been looked at too.
     pub ascii: bool,
@@ -17,7 +23,12 @@ pub(super) struct Passage {
 impl Passage {
     /// How many bytes the passage has once it is unescaped.
     pub(super) const fn unescaped_len(self) -> usize {
-        self.len.saturating_sub(self.escapes)
+        self.len.saturating_sub(self.saved)
+    }
+
+    /// Whether there is an escape in it.
+    pub(super) const fn has_escapes(self) -> bool {
+        self.saved > 0
     }
 }
 
@@ -35,164 +46,232 @@ pub(super) const fn simple_escape(byte: u8) -> Option<u8> {
     }
 }
 
-const WORD: usize = size_of::<u64>();
-/// Most strings of a dense document end within so many words; they are not worth the
+/// How long a simple escape is.
+const SIMPLE_LEN: usize = br"\n".len();
+/// How long `\uXXXX` is.
+const UNIT_LEN: usize = br"\u0000".len();
+
+/// The character that the escape at the start of `bytes` stands for and the length of the
+/// escape, if it is whole. An escaped surrogate is so only together with its partner.
+#[inline]
+pub(super) fn escape(bytes: &[u8]) -> Option<(char, usize)> {
+    match bytes {
+        [b'\\', byte, ..] if *byte != b'u' => {
+            simple_escape(*byte).map(|byte| (byte.into(), SIMPLE_LEN))
+        }
+        _ => unicode_escape(bytes),
+    }
+}
+
+fn unicode_escape(bytes: &[u8]) -> Option<(char, usize)> {
+    let (unit, rest) = code_unit(bytes)?;
+    if let Some(character) = char::from_u32(unit.into()) {
+        return Some((character, UNIT_LEN));
+    }
+    let (low, _) = code_unit(rest)?;
+    let pair = char::decode_utf16([unit, low]).next()?.ok()?;
+    Some((pair, 2 * UNIT_LEN))
+}
+
+/// The UTF-16 code unit of the `\uXXXX` at the start of `bytes`, and what follows it.
+#[inline]
+fn code_unit(bytes: &[u8]) -> Option<(u16, &[u8])> {
+    let (&[b'\\', b'u', a, b, c, d], rest) = bytes.split_first_chunk::<UNIT_LEN>()? else {
+        return None;
+    };
+    let [a, b, c, d] =
+        [a, b, c, d].map(|byte| HEX.get(usize::from(byte)).copied().unwrap_or(NO_DIGIT));
+    let is_number = (a | b | c | d) < NO_DIGIT;
+    is_number.then(|| (u16::from_be_bytes([a << 4 | b, c << 4 | d]), rest))
+}
+
+/// Bytes of a vector register.
+const LANES: usize = 16;
+/// Most strings of a dense document end within so many registers; they are not worth the
 /// set-up of the block loop.
-const SHORT: usize = 4;
+const SHORT: usize = 2;
 
 /// Measures the passage at the start of `bytes`.
 #[inline(always)]
 pub(super) fn passage(bytes: &[u8]) -> Passage {
-    let mut high = 0;
+    let mut seen = u8x16::ZERO;
     let mut len = 0;
-    let (words, _) = bytes.as_chunks::<WORD>();
-    for word in words.iter().take(SHORT) {
-        let word = u64::from_le_bytes(*word);
-        high |= word;
-        let hits = ends(word);
-        if hits != 0 {
-            let end = len + first(hits);
-            if begins_escape(bytes, end) {
+    for lanes in bytes.as_chunks::<LANES>().0.iter().take(SHORT) {
+        let lanes = u8x16::new(*lanes);
+        seen |= lanes;
+        let marks = backslashes(lanes) | quotes_and_controls(lanes);
+        if marks != 0 {
+            let end = len + marks.trailing_zeros() as usize;
+            if bytes.get(end) == Some(&b'\\') {
                 break;
             }
             return Passage {
                 len: end,
-                escapes: 0,
-                ascii: high & HIGHS == 0,
+                saved: 0,
+                ascii: is_ascii(seen),
             };
         }
-        len += WORD;
+        len += LANES;
     }
-    long_passage(bytes, len, high)
+    long_passage(bytes, len, seen)
 }
 
-/// Bytes looked at together: a whole number of vector registers.
-const BLOCK: usize = 64;
-/// A block and the byte after it, which an escape at its end needs.
-const WINDOW: usize = BLOCK + 1;
-/// Marks of a block's bytes, four bits for each.
-type Marks = [u64; BLOCK / MARKED];
-const MARK_BITS: u32 = 4;
-/// How many bytes are marked by a word.
-const MARKED: usize = 64 / MARK_BITS as usize;
+/// Bytes looked at together: as many as a mask has bits.
+const BLOCK: usize = u64::BITS as usize;
 
-/// Goes on in blocks after the first plain bytes, of which `high` are all the bits.
-fn long_passage(bytes: &[u8], plain: usize, mut high: u64) -> Passage {
-    let mut at = plain;
-    let mut escapes = Escapes::default();
-    let mut is_quiet = true;
-    let end = loop {
-        if is_quiet {
-            at += plain_blocks(bytes.get(at..).unwrap_or_default(), &mut high);
-        }
-        let rest = bytes.get(at..).unwrap_or_default();
-        let padded;
-        let window = match rest.first_chunk() {
-            Some(window) => window,
-            None => {
-                padded = pad(rest);
-                &padded
-            }
-        };
-        let block = window.first_chunk().unwrap_or(&[0; BLOCK]);
-        high |= bits(block);
-        let marks = marks(block);
-        is_quiet = marks == Marks::default();
-        if let Some(end) = escapes.pass(window, &marks) {
-            break at + end;
-        }
-        if rest.len() <= BLOCK {
-            break bytes.len();
-        }
-        at += BLOCK;
+/// Goes on in blocks after the first plain bytes, of which `seen` are all the bits.
+fn long_passage(bytes: &[u8], plain: usize, seen: u8x16) -> Passage {
+    let mut scan = Scan {
+        seen,
+        ..Scan::default()
     };
+    let (blocks, rest) = bytes.get(plain..).unwrap_or_default().as_chunks();
+    let starts = (plain..).step_by(BLOCK);
+    let end = blocks
+        .iter()
+        .zip(starts)
+        .find_map(|(block, at)| scan.pass(block, bytes, at))
+        // What fills up the last block ends nothing but an escape that is not whole.
+        .or_else(|| scan.pass(&pad(rest), bytes, bytes.len() - rest.len()));
     Passage {
-        len: end,
-        escapes: escapes.count,
-        ascii: high & HIGHS == 0,
+        len: end.unwrap_or(bytes.len()),
+        saved: scan.saved,
+        ascii: is_ascii(scan.seen),
     }
 }
 
-/// Measures the blocks that hold nothing but plain bytes. Long runs of them are passed
-/// over faster by asking whether there is an end than by asking where.
-#[inline(never)]
-fn plain_blocks(bytes: &[u8], high: &mut u64) -> usize {
-    let mut len = 0;
-    for block in bytes.as_chunks::<BLOCK>().0 {
-        let mut ends = 0;
-        let mut bits = 0;
-        for &byte in block {
-            ends |= u8::from(is_end(byte));
-            bits |= byte;
-        }
-        if ends != 0 {
-            break;
-        }
-        *high |= u64::from(bits) << 56;
-        len += BLOCK;
-    }
-    len
-}
-
-/// Fills up the last bytes with such as end nothing.
-fn pad(rest: &[u8]) -> [u8; WINDOW] {
-    let mut padded = [b' '; WINDOW];
+/// Fills up the last bytes.
+fn pad(rest: &[u8]) -> [u8; BLOCK] {
+    let mut padded = [b' '; BLOCK];
     if let Some((start, _)) = padded.split_at_mut_checked(rest.len()) {
         start.copy_from_slice(rest);
     }
     padded
 }
 
-/// All the bits of a block together.
-#[inline]
-fn bits(block: &[u8; BLOCK]) -> u64 {
-    let (words, _) = block.as_chunks();
-    let words = words.iter().map(|word| u64::from_le_bytes(*word));
-    words.fold(0, |bits, word| bits | word)
-}
-
-/// The simple escapes of a passage, block by block.
+/// A passage on its way, block by block.
 #[derive(Default)]
-struct Escapes {
-    count: usize,
-    /// The place after the last one, from the start of the next block.
-    resume: usize,
+struct Scan {
+    /// All the bits that its bytes have.
+    seen: u8x16,
+    saved: usize,
+    /// One if the first byte of the next block is escaped.
+    carry: u64,
+    /// The place after the last pair of escaped surrogates.
+    after_pair: usize,
 }
 
-impl Escapes {
-    /// Passes over the escapes of a block; returns where the passage ends, if it does.
-    #[inline]
-    fn pass(&mut self, window: &[u8; WINDOW], marks: &Marks) -> Option<usize> {
-        for (start, &marks) in (0..BLOCK).step_by(MARKED).zip(marks) {
-            let mut marks = marks;
-            while marks != 0 {
-                let bit = marks.trailing_zeros();
-                let place = start + (bit / MARK_BITS) as usize;
-                if place < self.resume {
-                    marks &= !(0xf << bit);
-                    continue;
-                }
-                if !begins_escape(window, place) {
-                    return Some(place);
-                }
-                self.count += 1;
-                self.resume = place + 2;
-                marks &= !(0xff << bit);
-            }
+impl Scan {
+    /// Passes over the block that stands at `at`; returns where the passage ends, if it does.
+    #[inline(always)]
+    fn pass(&mut self, block: &[u8; BLOCK], bytes: &[u8], at: usize) -> Option<usize> {
+        let marks = self.look_at(block);
+        if marks.backslashes | marks.ends | self.carry == 0 {
+            return None;
         }
-        self.resume = self.resume.saturating_sub(BLOCK);
-        None
+        let escaped = self.escaped(marks.backslashes);
+        let ends = marks.ends & !escaped;
+        let before_end = (ends & ends.wrapping_neg()).wrapping_sub(1);
+        let mut letters = escaped & before_end;
+        while letters != 0 {
+            let place = letters.trailing_zeros() as usize;
+            if is_simple(block, place) {
+                self.saved += 1;
+            } else {
+                let backslash = (at + place).wrapping_sub(1);
+                if !self.pass_unicode(bytes, backslash) {
+                    return Some(backslash);
+                }
+            }
+            letters &= letters - 1;
+        }
+        (ends != 0).then(|| at + ends.trailing_zeros() as usize)
+    }
+
+    /// Passes over the `\uXXXX` or the pair of them at a place; `false` where none stands.
+    #[inline(never)]
+    fn pass_unicode(&mut self, bytes: &[u8], at: usize) -> bool {
+        if at < self.after_pair {
+            return true;
+        }
+        let Some((character, len)) = bytes.get(at..).and_then(unicode_escape) else {
+            return false;
+        };
+        self.saved += len.saturating_sub(character.len_utf8());
+        if len > UNIT_LEN {
+            self.after_pair = at + len;
+        }
+        true
+    }
+
+    /// Marks the bytes that a backslash stands before which is not escaped itself.
+    #[inline(always)]
+    fn escaped(&mut self, backslashes: u64) -> u64 {
+        /// Every other byte, from the first.
+        const EVEN: u64 = u64::MAX / 0b11;
+        let runs = backslashes & !self.carry;
+        // Adding its first bit to a run clears it.
+        let starts = runs & !(runs << 1);
+        let even_runs = runs & !runs.wrapping_add(starts & EVEN);
+        // Of a run every other one escapes, from its first.
+        let escaping = runs & !(even_runs ^ EVEN);
+        let escaped = escaping << 1 | self.carry;
+        self.carry = escaping >> (BLOCK - 1);
+        escaped
+    }
+
+    #[inline(always)]
+    fn look_at(&mut self, block: &[u8; BLOCK]) -> Marks {
+        let mut marks = Marks::default();
+        for lanes in block.as_chunks::<LANES>().0.iter().rev() {
+            let lanes = u8x16::new(*lanes);
+            self.seen |= lanes;
+            marks.backslashes = marks.backslashes << LANES | backslashes(lanes);
+            marks.ends = marks.ends << LANES | quotes_and_controls(lanes);
+        }
+        marks
     }
 }
 
-/// Whether a simple escape stands at `at`, whole.
+/// Bits for the bytes of a block.
+#[derive(Default)]
+struct Marks {
+    backslashes: u64,
+    /// Quotes and control characters.
+    ends: u64,
+}
+
 #[inline]
-fn begins_escape(bytes: &[u8], at: usize) -> bool {
-    bytes.get(at) == Some(&b'\\')
-        && bytes
-            .get(at + 1)
-            .and_then(|&byte| SIMPLE.get(usize::from(byte)))
-            .is_some_and(|simple| *simple)
+fn is_simple(block: &[u8; BLOCK], place: usize) -> bool {
+    block
+        .get(place)
+        .and_then(|&byte| SIMPLE.get(usize::from(byte)))
+        .is_some_and(|simple| *simple)
+}
+
+#[inline(always)]
+fn backslashes(lanes: u8x16) -> u64 {
+    lanes.simd_eq(u8x16::splat(b'\\')).to_bitmask().into()
+}
+
+#[inline(always)]
+fn quotes_and_controls(lanes: u8x16) -> u64 {
+    // With this bit flipped the quote stands right behind the control characters, which only
+    // change places among themselves.
+    const FLIP: u8 = 0x02;
+    const LAST: u8 = b'"' ^ FLIP;
+    let flipped = lanes ^ u8x16::splat(FLIP);
+    flipped
+        .min(u8x16::splat(LAST))
+        .simd_eq(flipped)
+        .to_bitmask()
+        .into()
+}
+
+/// Whether none of the bytes seen has the highest bit.
+#[inline(always)]
+fn is_ascii(seen: u8x16) -> bool {
+    seen.to_bitmask() == 0
 }
 
 /// [`simple_escape`] of every byte: one look instead of eight comparisons.
@@ -210,47 +289,27 @@ const fn simple_escapes() -> [bool; 256] {
     table
 }
 
-#[inline]
-const fn is_end(byte: u8) -> bool {
-    (byte == b'"') | (byte == b'\\') | (byte < 0x20)
-}
+/// What [`HEX`] has for a byte that is no digit: a bit that no digit has.
+const NO_DIGIT: u8 = 0x10;
 
-/// Marks the bytes of a block that end a plain run. Without branches and in steps of
-/// whole arrays, so that the compiler uses vector registers; four bits for each byte
-/// because halving pairs is what they do well. It must stay a function of its own:
-/// within the loop that calls it the compiler takes the arrays apart.
-#[inline(never)]
-fn marks(block: &[u8; BLOCK]) -> Marks {
-    let ends = block.map(|byte| if is_end(byte) { 0xff } else { 0 });
-    let mut halved = [0; BLOCK / 2];
-    for (half, pair) in halved.iter_mut().zip(ends.as_chunks().0) {
-        [*half, _] = (u16::from_le_bytes(*pair) >> MARK_BITS).to_le_bytes();
+/// The value of every byte as a hexadecimal digit.
+static HEX: [u8; 256] = hex_digits();
+
+const fn hex_digits() -> [u8; 256] {
+    let mut table = [NO_DIGIT; 256];
+    let mut rest: &mut [u8] = &mut table;
+    let mut byte = 0_u8;
+    while let Some((digit, after)) = rest.split_first_mut() {
+        *digit = match byte {
+            b'0'..=b'9' => byte - b'0',
+            b'a'..=b'f' => byte - b'a' + 10,
+            b'A'..=b'F' => byte - b'A' + 10,
+            _ => NO_DIGIT,
+        };
+        byte = byte.wrapping_add(1);
+        rest = after;
     }
-    let mut marks = Marks::default();
-    for (marks, word) in marks.iter_mut().zip(halved.as_chunks().0) {
-        *marks = u64::from_le_bytes(*word);
-    }
-    marks
-}
-
-const ONES: u64 = u64::MAX / 0xff;
-const HIGHS: u64 = ONES << 7;
-
-/// Marks, by its highest bit, each byte of a word that ends a run. Marks above the
-/// lowest may be false (a borrow runs upwards), so only the lowest is of use.
-#[inline]
-const fn ends(word: u64) -> u64 {
-    let quote = word ^ (ONES * b'"' as u64);
-    let backslash = word ^ (ONES * b'\\' as u64);
-    let control = word.wrapping_sub(ONES * 0x20);
-    let zeros = (quote.wrapping_sub(ONES) & !quote) | (backslash.wrapping_sub(ONES) & !backslash);
-    (zeros | (control & !word)) & HIGHS
-}
-
-/// The place of the lowest marked byte.
-#[inline]
-const fn first(hits: u64) -> usize {
-    (hits.trailing_zeros() / 8) as usize
+    table
 }
 
 #[cfg(test)]

@@ -181,26 +181,26 @@ impl StringState {
             carry.copy_from_slice(partial);
             whole = before;
         }
-        self.measure(whole.len().saturating_sub(passage.escapes));
-        if passage.escapes == 0 {
-            self.keep(whole);
-        } else {
+        self.measure(whole.len().saturating_sub(passage.saved));
+        if passage.has_escapes() {
             self.unescape(whole);
+        } else {
+            self.keep(whole);
         }
         Ok(())
     }
 
-    /// Keeps what a source with simple escapes stands for, as far as it is wanted.
+    /// Keeps what a source with whole escapes stands for, as far as it is wanted.
     fn unescape(&mut self, mut source: &[u8]) {
         while !self.full {
             let escape = memchr::memchr(b'\\', source).unwrap_or(source.len());
             let (plain, rest) = source.split_at_checked(escape).unwrap_or((source, &[]));
             self.keep(plain);
-            let [_, byte, after @ ..] = rest else {
+            let Some((character, len)) = scan::escape(rest) else {
                 return;
             };
-            self.keep(scan::simple_escape(*byte).as_slice());
-            source = after;
+            self.keep(character.encode_utf8(&mut [0; 4]).as_bytes());
+            source = rest.get(len..).unwrap_or_default();
         }
     }
 

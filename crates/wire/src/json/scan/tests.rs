@@ -3,25 +3,39 @@
 use super::*;
 use proptest::prelude::*;
 
-/// What `passage` must find: where it ends and how many escapes it has.
+/// What `passage` must find: where it ends and how many bytes its escapes save.
 fn slowly(bytes: &[u8]) -> (usize, usize) {
-    let (mut len, mut escapes) = (0, 0);
+    let (mut len, mut saved) = (0, 0);
     loop {
-        match bytes[len..] {
-            [b'\\', byte, ..] if simple_escape(byte).is_some() => {
-                len += 2;
-                escapes += 1;
-            }
-            [byte, ..] if !is_end(byte) => len += 1,
-            _ => return (len, escapes),
+        let rest = &bytes[len..];
+        match rest {
+            [b'\\', ..] => match slow_escape(rest) {
+                Some((source, contents)) => {
+                    len += source;
+                    saved += source - contents;
+                }
+                None => return (len, saved),
+            },
+            [b'"' | 0..0x20, ..] | [] => return (len, saved),
+            _ => len += 1,
         }
     }
+}
+
+/// How long the escape at the start of `bytes` is, in the document and undone, going by
+/// what serde_json takes for a string.
+fn slow_escape(bytes: &[u8]) -> Option<(usize, usize)> {
+    [2, 6, 12].into_iter().find_map(|len| {
+        let source = std::str::from_utf8(bytes.get(..len)?).ok()?;
+        let contents: String = serde_json::from_str(&format!("\"{source}\"")).ok()?;
+        (contents.chars().count() == 1).then_some((len, contents.len()))
+    })
 }
 
 fn assert_found(bytes: &[u8]) {
     let found = passage(bytes);
     let text = bytes.escape_ascii();
-    assert_eq!((found.len, found.escapes), slowly(bytes), "{text}");
+    assert_eq!((found.len, found.saved), slowly(bytes), "{text}");
     let is_ascii = bytes[..found.len].is_ascii();
     assert!(is_ascii || !found.ascii, "{text}");
 }
@@ -68,6 +82,45 @@ fn backslashes_are_told_from_escaped_ones_across_blocks() {
 }
 
 #[test]
+fn whole_unicode_escapes_are_passed_over_wherever_blocks_meet() {
+    let texts = [
+        r"\u0041",
+        r"\u00e9",
+        r"\uFFFF",
+        r"\u5929\u5730",
+        r"\ud83d\ude00",
+        r"\uD83D\uDE00\n",
+        r"\ud83d\ude00\ud83d\ude00",
+        r"\ud83d\\",
+        r"\ud83dx",
+        r"\ud83d\u0041",
+        r"\ud83d\ud83d",
+        r"\ude00",
+        r"\u12g4",
+        r"\u",
+        r"\u123",
+        r"\U0041",
+        r"\\u0041",
+        r"\\\u0041",
+        r"\u+123",
+    ];
+    for text in texts {
+        for before in 0..140 {
+            for after in [
+                "",
+                "\"",
+                "x",
+                "\\",
+                " \\n and more of it, so much that it fills another block. \"",
+            ] {
+                let bytes = [&b"x".repeat(before), text.as_bytes(), after.as_bytes()].concat();
+                assert_found(&bytes);
+            }
+        }
+    }
+}
+
+#[test]
 fn a_passage_ends_at_the_first_of_several_ends() {
     for gap in 0..140 {
         for (plain, ends) in [(b" ", b"\x00\"\\"), (b"!", b"\"!#"), (b" ", b"\\x\x1f")] {
@@ -89,12 +142,14 @@ proptest! {
     fn a_passage_is_what_a_slow_scan_finds(
         bytes in proptest::collection::vec(
             prop_oneof![
-                40 => Just(b'a'), 6 => Just(b'\\'), 3 => Just(b'n'), 2 => Just(0xc3),
-                1 => Just(b'"'), 1 => Just(b'u'), 1 => any::<u8>(),
+                40 => Just(b"a".to_vec()), 6 => Just(b"\\".to_vec()), 3 => Just(b"n".to_vec()),
+                2 => Just(vec![0xc3]), 1 => Just(b"\"".to_vec()), 1 => Just(b"u".to_vec()),
+                2 => Just(br"\u00e9".to_vec()), 2 => Just(br"\ud83d\ude00".to_vec()),
+                1 => Just(br"\ud83d".to_vec()), 1 => any::<u8>().prop_map(|byte| vec![byte]),
             ],
             0..400,
         ),
     ) {
-        assert_found(&bytes);
+        assert_found(&bytes.concat());
     }
 }
