@@ -104,6 +104,7 @@ impl IndexedCatalog {
             formats: &indexed.formats,
             providers: &indexed.providers,
             counts_tokens: indexed.counts_tokens,
+            reasoning: indexed.model.reasoning,
             max_output_tokens: indexed.model.max_output_tokens,
         })
     }

@@ -439,3 +439,62 @@ async fn both_forms_of_credential_are_accepted_and_must_agree() {
         assert!(answer.message().contains("two credentials"), "{answer:?}");
     }
 }
+
+/// The body that the provider got last.
+fn sent(provider: &Provider) -> Value {
+    serde_json::from_slice(&provider.last().body).unwrap()
+}
+
+#[tokio::test]
+async fn each_way_of_reasoning_is_behaviour() {
+    let provider = Provider::start().await;
+    let models = json!({
+        "thinks-by-itself": {"family": "test", "deployments": ["sim"], "reasoning": "adaptive"},
+        "thinks-always": {"family": "test", "deployments": ["sim"], "reasoning": "extended"},
+        "as-it-comes": {"family": "test", "deployments": ["sim"], "reasoning": "provider_default"},
+        "thinks-never": {"family": "test", "deployments": ["sim"], "reasoning": "none"},
+    });
+    let config = Config::of(&provider).with("models", models);
+    let gateway = Gateway::start(config).await;
+    let effort = json!({"max_tokens": 900, "output_config": {"effort": "low"}});
+    for model in ["thinks-by-itself", "as-it-comes"] {
+        gateway
+            .ask(MESSAGES, model, "", effort.clone())
+            .await
+            .assert_ok();
+        assert_eq!(sent(&provider)["output_config"]["effort"], "low");
+        assert_eq!(sent(&provider)["thinking"], Value::Null);
+    }
+
+    let answer = gateway
+        .ask(MESSAGES, "thinks-never", "", effort.clone())
+        .await;
+    answer.assert_ok();
+    assert_eq!(
+        answer.header("x-dropped-fields"),
+        Some("output_config.effort")
+    );
+    assert_eq!(sent(&provider)["output_config"]["effort"], Value::Null);
+    let budget =
+        json!({"max_tokens": 2000, "thinking": {"type": "enabled", "budget_tokens": 1024}});
+    let answer = gateway
+        .ask(MESSAGES, "thinks-never", "", budget.clone())
+        .await;
+    answer.assert_error(400, "invalid_request");
+    assert!(answer.message().contains("budget_tokens"), "{answer:?}");
+
+    let answer = gateway.ask(MESSAGES, "thinks-always", "", effort).await;
+    answer.assert_ok();
+    assert_eq!(answer.header("x-dropped-fields"), None);
+    let body = sent(&provider);
+    assert_eq!(
+        body["thinking"],
+        json!({"type": "enabled", "budget_tokens": 2048})
+    );
+    assert_eq!(body["max_tokens"], 2948);
+    gateway
+        .ask(MESSAGES, "thinks-always", "", budget.clone())
+        .await
+        .assert_ok();
+    assert_eq!(sent(&provider)["thinking"], budget["thinking"]);
+}

@@ -1,18 +1,23 @@
 //! The most that a request can use, from what it asks for and what its model can do.
 
 use tollgate_filter::{Bound, Catalog, RequestContext};
+use tollgate_types::RequestFacts;
 
 /// The output tokens over all answers that the request asks for: its own limit, or the
 /// model's. `None` where neither says.
 pub(crate) fn output(request: &RequestContext, catalog: &dyn Catalog) -> Option<u64> {
     let facts = request.facts.as_ref()?;
-    let of_model = || {
-        catalog
-            .model(request.route.as_ref()?.model)?
-            .max_output_tokens
-    };
+    let route = request.route.as_ref();
+    let model = route.and_then(|route| catalog.model(route.model));
+    let most = model.and_then(|model| model.max_output_tokens);
+    let thinking = model.and_then(|model| facts.thinking_to_add(model.reasoning));
+    let asked = facts.output_limit.map(|limit| {
+        thinking.map_or(limit, |budget| {
+            RequestFacts::limit_with_thinking(limit, budget)
+        })
+    });
     // A limit beyond what the model can do is not reached.
-    let of_each = match (facts.output_limit, of_model()) {
+    let of_each = match (asked, most) {
         (Some(asked), Some(most)) => asked.min(most),
         (asked, most) => asked.or(most)?,
     };
@@ -52,7 +57,6 @@ mod tests {
     use super::*;
     use crate::testing::Scene;
     use tollgate_filter::{Endpoint, Route};
-    use tollgate_types::RequestFacts;
 
     fn bound(facts: RequestFacts, model: Option<&str>) -> Bound {
         let mut scene = Scene::new(Endpoint::ChatCompletions, &[]);

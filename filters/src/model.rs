@@ -9,7 +9,9 @@ use tollgate_filter::{
     Built, Catalog, Endpoint, Filter, FilterKind, Head, ModelView, RequestContext, Route, Services,
     SettingsFault, StoredAt, Verdict, Wants, settings,
 };
-use tollgate_types::{ErrorCode, Format, Identity, PublicError, RequestFacts, Unsupported};
+use tollgate_types::{
+    ErrorCode, Format, Identity, PublicError, ReasoningMode, RequestFacts, Unsupported,
+};
 
 pub(crate) const KIND: FilterKind = FilterKind {
     name: "model",
@@ -95,13 +97,14 @@ impl Model {
         if self.catalog.is_auto(name) {
             self.choose(name, facts, identity, needs)
         } else {
-            self.named(name, identity, needs)
+            self.named(name, facts, identity, needs)
         }
     }
 
     fn named(
         &self,
         name: &str,
+        facts: &RequestFacts,
         identity: &Identity,
         needs: Needs<'_>,
     ) -> Result<Route, PublicError> {
@@ -118,6 +121,7 @@ impl Model {
             ));
         }
         needs.met_by(model)?;
+        refuse_thinking_without_reason(model, facts)?;
         Ok(Route {
             model: model.handle,
             model_id: Arc::clone(model.id),
@@ -195,6 +199,20 @@ impl Needs<'_> {
             formats.join(", ")
         )))
     }
+}
+
+/// An effort is sent as a habit and can be left out; a budget is meant.
+fn refuse_thinking_without_reason(
+    model: ModelView<'_>,
+    facts: &RequestFacts,
+) -> Result<(), PublicError> {
+    if model.reasoning == ReasoningMode::None && facts.thinking_budget.is_some() {
+        return Err(PublicError::invalid_request(format!(
+            "the model '{}' does not think: leave 'thinking.budget_tokens' out",
+            model.id
+        )));
+    }
+    Ok(())
 }
 
 /// What no model endpoint serves, whichever model is meant.

@@ -11,7 +11,9 @@ use tollgate_filter::{
     Limiter, Load, ModelHandle, ModelView, RequestContext, Reserving, Services, SettingsFault,
     Shortage, Standing, Stored, StoredAt, StoredThings, Verdict,
 };
-use tollgate_types::{Allowance, Format, Identity, KeyId, PublicError, RequestFacts, RequestId};
+use tollgate_types::{
+    Allowance, Format, Identity, KeyId, PublicError, ReasoningMode, RequestFacts, RequestId,
+};
 
 pub(crate) struct Scene {
     headers: HeaderMap,
@@ -262,6 +264,7 @@ impl TwoModels {
             group,
             formats,
             counts_tokens: false,
+            reasoning: ReasoningMode::None,
             max_output_tokens,
             providers: &[],
         }

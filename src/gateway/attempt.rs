@@ -14,6 +14,7 @@ use std::sync::Arc;
 use tollgate_filter::{Endpoint, RequestContext};
 use tollgate_routing::{Credential, Deployment};
 use tollgate_wire::body::BodyEdits;
+use tollgate_wire::reasoning;
 
 /// The candidates of a request, in order, and the one that is being asked.
 #[derive(Default)]
@@ -27,6 +28,8 @@ pub struct Attempts {
     stale: usize,
     /// The name of the credential that the attempt under way uses; empty for none.
     credential: Option<Arc<str>>,
+    /// The caller's fields that the attempt under way leaves out.
+    dropped: Vec<&'static str>,
     /// The body as the attempt under way sends it.
     outgoing: Option<Bytes>,
 }
@@ -123,6 +126,11 @@ impl Attempts {
         self.credential.clone().unwrap_or_default()
     }
 
+    /// The caller's fields that the attempt under way leaves out.
+    pub fn dropped(&self) -> &[&'static str] {
+        &self.dropped
+    }
+
     /// Whether another attempt is within bounds.
     pub const fn may_go_on(&self) -> bool {
         self.made < Self::MOST
@@ -149,9 +157,12 @@ pub fn next_peer(exchange: &mut Exchange) -> Option<Box<HttpPeer>> {
 /// Makes ready what the attempt sends: the body, where there is one, and the head that goes
 /// before it.
 pub fn prepare(exchange: &mut Exchange, session: &Session) -> Option<RequestHeader> {
-    let body = match &exchange.body {
-        Some(body) => Some(body.assemble(edits(exchange, body)?.into_splice())?),
-        None => None,
+    let (body, dropped) = match &exchange.body {
+        Some(body) => {
+            let (edits, dropped) = edits(exchange, body)?;
+            (Some(body.assemble(edits.into_splice())?), dropped)
+        }
+        None => (None, Vec::new()),
     };
     let candidate = exchange.attempts.current()?;
     let log_in = candidate.log_in()?;
@@ -170,6 +181,7 @@ pub fn prepare(exchange: &mut Exchange, session: &Session) -> Option<RequestHead
     let name = log_in.name();
     exchange.attempts.credential = Some(name);
     exchange.attempts.outgoing = body;
+    exchange.attempts.dropped = dropped;
     Some(parts.into())
 }
 
@@ -217,23 +229,31 @@ fn upstream_head(
     Some(head)
 }
 
-/// What an attempt changes in the body for its deployment.
-fn edits<'a>(exchange: &'a Exchange, body: &'a RequestBody) -> Option<BodyEdits<'a>> {
+/// What an attempt changes in the body for its deployment, and the fields that it leaves out.
+fn edits<'a>(
+    exchange: &'a Exchange,
+    body: &'a RequestBody,
+) -> Option<(BodyEdits<'a>, Vec<&'static str>)> {
     let (request, candidate) = (exchange.request.as_ref()?, exchange.attempts.current()?);
-    let peeked = body.peeked();
-    let mut edits = BodyEdits::new(request.format()?, peeked);
+    let (peeked, format) = (body.peeked(), request.format()?);
+    let mut edits = BodyEdits::new(format, peeked);
     let asked_for = peeked.facts.model.as_deref().unwrap_or_default();
     let upstream_model = candidate.deployment.upstream_model(asked_for);
     if upstream_model != asked_for {
         edits.set_model(upstream_model);
     }
-    if let Some(tokens) = request.output_limit {
-        edits.set_output_limit(tokens);
-    }
     if asks_for_usage(request) {
         edits.ask_for_usage();
     }
-    Some(edits)
+    let model = request.route.as_ref()?.model;
+    let model = exchange.snapshot.catalog.model(model)?;
+    if let Some(tokens) = request.output_limit {
+        edits.set_output_limit(tokens);
+    }
+    let most_output = request.output_limit.or(model.max_output_tokens);
+    let facts = &peeked.facts;
+    let dropped = reasoning::fit(model.reasoning, format, facts, most_output, &mut edits);
+    Some((edits, dropped))
 }
 
 /// Whether the gateway asks for the usage of a chat stream by itself, and so has to take

@@ -20,6 +20,7 @@ const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 const MESSAGES_REQUEST_ID: HeaderName = HeaderName::from_static("request-id");
 const MODEL: HeaderName = HeaderName::from_static("x-model");
 const ROUTE_REASON: HeaderName = HeaderName::from_static("x-route-reason");
+const DROPPED_FIELDS: HeaderName = HeaderName::from_static("x-dropped-fields");
 const ATTEMPTS: HeaderName = HeaderName::from_static("x-attempts");
 const COUNT_SOURCE: HeaderName = HeaderName::from_static("x-token-count-source");
 
@@ -264,6 +265,10 @@ fn own_headers(exchange: &Exchange, upstream: Option<&HeaderMap>) -> HeaderMap {
         if let Some(reason) = &route.reason {
             insert_text(&mut headers, ROUTE_REASON, reason);
         }
+    }
+    if !exchange.attempts.dropped().is_empty() {
+        let dropped = exchange.attempts.dropped().join(", ");
+        insert_text(&mut headers, DROPPED_FIELDS, &dropped);
     }
     if exchange.attempts.made() > 1 {
         headers.insert(ATTEMPTS, HeaderValue::from(exchange.attempts.made()));

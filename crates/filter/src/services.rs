@@ -4,7 +4,7 @@
 use crate::{RequestContext, holds::Holds};
 use http::{HeaderName, HeaderValue};
 use std::{future::Future, net::IpAddr, pin::Pin, sync::Arc, time::Duration};
-use tollgate_types::{Format, Identity, KeyId, RequestFacts};
+use tollgate_types::{Format, Identity, KeyId, ReasoningMode, RequestFacts};
 
 /// What a filter may hold on to when it is built.
 #[derive(Clone)]
@@ -61,6 +61,8 @@ pub struct ModelView<'a> {
     pub providers: &'a [Arc<str>],
     /// Whether a deployment counts tokens for it.
     pub counts_tokens: bool,
+    /// How it reasons.
+    pub reasoning: ReasoningMode,
     /// Tokens that an answer may have, where known.
     pub max_output_tokens: Option<u64>,
 }

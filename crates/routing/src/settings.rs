@@ -265,7 +265,7 @@ pub struct ModelSettings {
     pub group: Option<String>,
     /// Name for people. Default: the identifier.
     pub display_name: Option<String>,
-    /// How the model reasons.
+    /// How the model reasons. Default: `provider_default`, which leaves requests alone.
     pub reasoning: Option<ReasoningMode>,
     /// Whether it is the recommended model of its family.
     #[serde(default)]

@@ -13,9 +13,9 @@ pub enum ReasoningMode {
     /// Thinking is turned on with a budget.
     Extended,
     /// The provider's own default; the request is left alone.
+    #[default]
     ProviderDefault,
     /// The model does not reason.
-    #[default]
     None,
 }
 
@@ -49,6 +49,21 @@ pub enum Effort {
     High,
     Xhigh,
     Max,
+}
+
+impl Effort {
+    /// The thinking budget, in tokens, that stands for this effort with models that know
+    /// budgets and no efforts; `None`: no thinking at all.
+    pub const fn thinking_budget(self) -> Option<u64> {
+        match self {
+            Self::None => None,
+            Self::Minimal | Self::Low => Some(2048),
+            Self::Medium => Some(8192),
+            Self::High => Some(16_384),
+            // What the SDKs take for the most that needs no stream.
+            Self::Xhigh | Self::Max => Some(31_999),
+        }
+    }
 }
 
 /// Whether a caller of the messages format asks a model to think: `thinking.type`.

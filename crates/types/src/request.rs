@@ -3,7 +3,7 @@
 //! The wire crate fills these facts in one pass over the body; filters and
 //! routing decide on them and never see the body itself.
 
-use crate::{Effort, Thinking};
+use crate::{Effort, ReasoningMode, Thinking};
 
 /// What one pass over a request body found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -45,6 +45,27 @@ pub struct RequestFacts {
 }
 
 impl RequestFacts {
+    /// The thinking budget, in tokens, that a model of this mode is given because the caller
+    /// gave none; `None`: the caller's word stands.
+    pub fn thinking_to_add(&self, mode: ReasoningMode) -> Option<u64> {
+        let is_open = self.thinking_budget.is_none()
+            && !matches!(self.thinking, Some(Thinking::Disabled | Thinking::Other));
+        if mode != ReasoningMode::Extended || !is_open {
+            return None;
+        }
+        self.effort.unwrap_or(Effort::Medium).thinking_budget()
+    }
+
+    /// An output limit under which a model can think for `budget` tokens and still say as much
+    /// as the caller's limit allows: providers count both, and want the limit to be larger.
+    pub const fn limit_with_thinking(limit: u64, budget: u64) -> u64 {
+        if limit > budget {
+            limit
+        } else {
+            limit.saturating_add(budget)
+        }
+    }
+
     /// Tokens that the input has most likely, where nothing has counted them: four bytes of
     /// text make a token, about, and an image costs what the large providers say.
     pub const fn likely_input_tokens(&self) -> u64 {

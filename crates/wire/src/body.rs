@@ -40,6 +40,7 @@ pub struct BodyEdits<'a> {
     splice: Splice,
     /// Members to be put into the top-level object, as JSON.
     members: Vec<String>,
+    output_limit: Option<u64>,
 }
 
 impl<'a> BodyEdits<'a> {
@@ -50,6 +51,7 @@ impl<'a> BodyEdits<'a> {
             peeked,
             splice: Splice::default(),
             members: Vec::new(),
+            output_limit: None,
         }
     }
 
@@ -64,8 +66,12 @@ impl<'a> BodyEdits<'a> {
 
     /// Limits the output to so many tokens, in the field that the caller used; where
     /// there is none, in the format's own (chat: `max_completion_tokens`). Where the
-    /// caller gave two, both are set. At most once per body.
-    pub fn set_output_limit(&mut self, tokens: u64) {
+    /// caller gave two, both are set. The last word counts.
+    pub const fn set_output_limit(&mut self, tokens: u64) {
+        self.output_limit = Some(tokens);
+    }
+
+    fn limit_output(&mut self, tokens: u64) {
         let spans = &self.peeked.spans;
         let (own, field, other) = match self.format {
             Format::Chat => (
@@ -87,6 +93,25 @@ impl<'a> BodyEdits<'a> {
         }
         for place in places.into_iter().flatten() {
             self.splice.replace(place.span, tokens.to_string());
+        }
+    }
+
+    /// Takes the effort out of the format's own place for it; `false` where none is there. A
+    /// `null` is what all three formats take for none. At most once per body.
+    pub fn leave_out_effort(&mut self) -> bool {
+        let Some(span) = self.peeked.spans.effort else {
+            return false;
+        };
+        self.splice.replace(span, "null");
+        true
+    }
+
+    /// Says how the model is to think, in the words of the messages format. At most once per
+    /// body.
+    pub fn set_thinking(&mut self, thinking: &str) {
+        match self.peeked.spans.thinking {
+            Some(span) => self.splice.replace(span, thinking.to_owned()),
+            None => self.members.push(format!("\"thinking\":{thinking}")),
         }
     }
 
@@ -116,6 +141,9 @@ impl<'a> BodyEdits<'a> {
 
     /// The edits, ready to be made.
     pub fn into_splice(mut self) -> Splice {
+        if let Some(tokens) = self.output_limit {
+            self.limit_output(tokens);
+        }
         if !self.members.is_empty() {
             let members = self.members.join(",");
             self.insert_member(self.peeked.spans.top, &members);

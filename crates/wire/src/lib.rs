@@ -5,6 +5,7 @@ pub mod body;
 pub mod fault;
 pub mod json;
 pub mod peek;
+pub mod reasoning;
 pub mod render;
 pub mod splice;
 pub mod stream;

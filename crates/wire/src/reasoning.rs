@@ -1,0 +1,181 @@
+//! What a model's reasoning mode changes in a request that goes up in its own format.
+//!
+//! An explicit budget for a model that does not think is refused elsewhere.
+
+use crate::body::BodyEdits;
+use tollgate_types::{Effort, Format, ReasoningMode, RequestFacts, Thinking};
+
+/// The least that providers take for a budget, in tokens.
+const LEAST_BUDGET: u64 = 1024;
+
+/// Makes the request fit the mode. `most_output`: the output limit beyond which this request
+/// must not go, where there is one. Returns the names of the fields that were left out.
+pub fn fit(
+    mode: ReasoningMode,
+    format: Format,
+    facts: &RequestFacts,
+    most_output: Option<u64>,
+    edits: &mut BodyEdits<'_>,
+) -> Vec<&'static str> {
+    match mode {
+        ReasoningMode::None => leave_out(format, facts, edits),
+        ReasoningMode::Extended if format == Format::Messages => {
+            if let Some(budget) = facts.thinking_to_add(mode) {
+                think(budget, facts, most_output, edits);
+            }
+            Vec::new()
+        }
+        ReasoningMode::Extended | ReasoningMode::Adaptive | ReasoningMode::ProviderDefault => {
+            Vec::new()
+        }
+    }
+}
+
+/// Agents send an effort, or let the model think as it likes, whichever model it is.
+fn leave_out(format: Format, facts: &RequestFacts, edits: &mut BodyEdits<'_>) -> Vec<&'static str> {
+    let mut dropped = Vec::new();
+    if facts.effort.is_some_and(|effort| effort != Effort::None) && edits.leave_out_effort() {
+        dropped.push(match format {
+            Format::Chat => "reasoning_effort",
+            Format::Responses => "reasoning.effort",
+            Format::Messages => "output_config.effort",
+        });
+    }
+    if facts.thinking == Some(Thinking::Adaptive) {
+        edits.set_thinking(r#"{"type":"disabled"}"#);
+        dropped.push("thinking");
+    }
+    dropped
+}
+
+/// Has the model think for `budget` tokens, or for as many as the output limit leaves room for.
+fn think(budget: u64, facts: &RequestFacts, most_output: Option<u64>, edits: &mut BodyEdits<'_>) {
+    let Some(asked) = facts.output_limit else {
+        // The provider asks for a limit, and says so itself.
+        return;
+    };
+    let limit = RequestFacts::limit_with_thinking(asked, budget);
+    let limit = most_output.map_or(limit, |most| limit.min(most));
+    // Half of what is left at least is for what is said.
+    let budget = if limit > budget { budget } else { limit / 2 };
+    if budget < LEAST_BUDGET {
+        return;
+    }
+    edits.set_thinking(&format!(r#"{{"type":"enabled","budget_tokens":{budget}}}"#));
+    if limit != asked {
+        edits.set_output_limit(limit);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::peek::{PeekLimits, Peeker};
+    use bytes::Bytes;
+
+    /// The body after its edits, and what was left out.
+    fn fitted(
+        mode: ReasoningMode,
+        format: Format,
+        body: &'static str,
+        most_output: Option<u64>,
+    ) -> (String, Vec<&'static str>) {
+        // What a request must have, and nothing here is about.
+        let more = match format {
+            Format::Responses => r#","input":""}"#,
+            Format::Chat | Format::Messages => r#","messages":[]}"#,
+        };
+        let body = Bytes::from(body.strip_suffix('}').unwrap().to_owned() + more);
+        let mut peeker = Peeker::new(format, &PeekLimits::default());
+        peeker.push(&body).unwrap();
+        let peeked = peeker.finish().unwrap();
+        let mut edits = BodyEdits::new(format, &peeked);
+        let dropped = fit(mode, format, &peeked.facts, most_output, &mut edits);
+        let spliced = edits.into_splice().apply(&[body]).unwrap();
+        let text = String::from_utf8(spliced.chunks.concat()).unwrap();
+        (text.strip_suffix(more).unwrap().to_owned() + "}", dropped)
+    }
+
+    #[test]
+    fn a_model_that_does_not_think_is_not_asked_to() {
+        for (format, body, sent, left_out) in [
+            (
+                Format::Chat,
+                r#"{"model":"m","reasoning_effort":"high"}"#,
+                r#"{"model":"m","reasoning_effort":null}"#,
+                &["reasoning_effort"][..],
+            ),
+            (
+                Format::Responses,
+                r#"{"model":"m","reasoning":{"effort":"low","summary":"auto"}}"#,
+                r#"{"model":"m","reasoning":{"effort":null,"summary":"auto"}}"#,
+                &["reasoning.effort"],
+            ),
+            (
+                Format::Messages,
+                r#"{"model":"m","max_tokens":9,"thinking":{"type":"adaptive"},"output_config":{"effort":"max"}}"#,
+                r#"{"model":"m","max_tokens":9,"thinking":{"type":"disabled"},"output_config":{"effort":null}}"#,
+                &["output_config.effort", "thinking"],
+            ),
+        ] {
+            let expected = (sent.to_owned(), left_out.to_vec());
+            assert_eq!(fitted(ReasoningMode::None, format, body, None), expected);
+            let untouched = (body.to_owned(), vec![]);
+            for mode in [ReasoningMode::Adaptive, ReasoningMode::ProviderDefault] {
+                assert_eq!(fitted(mode, format, body, None), untouched);
+            }
+        }
+        let nothing = r#"{"model":"m","reasoning_effort":"none"}"#;
+        let untouched = (nothing.to_owned(), vec![]);
+        assert_eq!(
+            fitted(ReasoningMode::None, Format::Chat, nothing, None),
+            untouched
+        );
+    }
+
+    fn extended(body: &'static str, most_output: Option<u64>) -> String {
+        fitted(ReasoningMode::Extended, Format::Messages, body, most_output).0
+    }
+
+    #[test]
+    fn a_thinking_model_thinks_although_nobody_said_so() {
+        assert_eq!(
+            extended(r#"{"model":"m","max_tokens":20000}"#, None),
+            r#"{"thinking":{"type":"enabled","budget_tokens":8192},"model":"m","max_tokens":20000}"#
+        );
+        // The limit must be larger than the budget, and what is said has the caller's limit.
+        assert_eq!(
+            extended(r#"{"model":"m","max_tokens":100}"#, None),
+            r#"{"thinking":{"type":"enabled","budget_tokens":8192},"model":"m","max_tokens":8292}"#
+        );
+        // As hard as it is asked to.
+        assert_eq!(
+            extended(
+                r#"{"model":"m","max_tokens":20000,"thinking":{"type":"adaptive"},"output_config":{"effort":"high"}}"#,
+                None
+            ),
+            r#"{"model":"m","max_tokens":20000,"thinking":{"type":"enabled","budget_tokens":16384},"output_config":{"effort":"high"}}"#
+        );
+    }
+
+    #[test]
+    fn the_callers_word_about_thinking_stands() {
+        for body in [
+            r#"{"model":"m","max_tokens":9000,"thinking":{"type":"enabled","budget_tokens":1024}}"#,
+            r#"{"model":"m","max_tokens":100,"thinking":{"type":"disabled"}}"#,
+            r#"{"model":"m","max_tokens":100,"output_config":{"effort":"none"}}"#,
+        ] {
+            assert_eq!(extended(body, None), body);
+        }
+    }
+
+    #[test]
+    fn thinking_stays_within_what_the_balance_or_the_model_allows() {
+        assert_eq!(
+            extended(r#"{"model":"m","max_tokens":100}"#, Some(4000)),
+            r#"{"thinking":{"type":"enabled","budget_tokens":2000},"model":"m","max_tokens":4000}"#
+        );
+        let body = r#"{"model":"m","max_tokens":100}"#;
+        assert_eq!(extended(body, Some(2000)), body, "too little to think");
+    }
+}
