@@ -1,0 +1,449 @@
+//! A request body as a flat list of nodes that borrow from it.
+//!
+//! One pass of the lexer writes the list; after that every value is found by stepping from
+//! node to node, its source stays where it is, and nothing is unescaped unless somebody
+//! looks at it. What the values mean is for others.
+//!
+//! ```
+//! use tollgate_translate::document::Document;
+//!
+//! let document = Document::parse(br#"{"model":"m\u0031","input":["a\nb",2]}"#)?;
+//! let (key, model) = document.root().members().next().unwrap();
+//! assert_eq!((&*key.decode(), model.as_str().as_deref()), ("model", Some("m1")));
+//! # Ok::<(), tollgate_translate::document::DocumentError>(())
+//! ```
+
+use std::borrow::Cow;
+use tollgate_wire::json::{
+    Container, JsonError, JsonErrorKind, Lexer, Literal, Number, Sink, Span, Text as LexedText,
+    Want,
+};
+
+/// Why a body is no document.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DocumentError {
+    /// It is not JSON, or nested too deep.
+    #[error("the body is not valid JSON: {0}")]
+    Json(#[from] JsonError),
+    /// It has 4 GiB or more.
+    #[error("the body is larger than can be translated")]
+    TooLarge,
+}
+
+/// A JSON document, read once.
+#[derive(Debug)]
+pub struct Document<'a> {
+    bytes: &'a [u8],
+    nodes: Vec<Node>,
+}
+
+/// A value or a key. `next` is the node after it and everything within it.
+#[derive(Clone, Copy, Debug)]
+struct Node {
+    start: u32,
+    end: u32,
+    next: u32,
+    kind: NodeKind,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum NodeKind {
+    Null,
+    True,
+    False,
+    Number,
+    /// A string or a key as it stands, or one with escapes.
+    Text,
+    EscapedText,
+    Array,
+    Object,
+}
+
+/// What a value is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the kinds of RFC 8259")]
+pub enum Kind {
+    Null,
+    Bool,
+    Number,
+    String,
+    Array,
+    Object,
+}
+
+impl Kind {
+    /// The kind as a message names it: "a string".
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Null => "null",
+            Self::Bool => "a boolean",
+            Self::Number => "a number",
+            Self::String => "a string",
+            Self::Array => "an array",
+            Self::Object => "an object",
+        }
+    }
+}
+
+/// Bytes of a body for each node, at least: what is set aside before the reading begins.
+const BYTES_PER_NODE: usize = 24;
+
+impl<'a> Document<'a> {
+    /// Reads a whole document.
+    ///
+    /// # Errors
+    /// It is not JSON (the lexer's limits apply), or has 4 GiB or more.
+    pub fn parse(bytes: &'a [u8]) -> Result<Self, DocumentError> {
+        if u32::try_from(bytes.len()).is_err() {
+            return Err(DocumentError::TooLarge);
+        }
+        let mut tape = Tape::default();
+        tape.nodes.reserve(bytes.len() / BYTES_PER_NODE + 8);
+        let mut lexer = Lexer::new();
+        lexer.feed(bytes, &mut tape)?;
+        lexer.finish(&mut tape)?;
+        if tape.nodes.is_empty() {
+            let kind = JsonErrorKind::UnexpectedEnd;
+            return Err(JsonError { kind, at: 0 }.into());
+        }
+        let nodes = tape.nodes;
+        Ok(Self { bytes, nodes })
+    }
+
+    /// The value of the whole document.
+    pub fn root(&self) -> Value<'_> {
+        Value {
+            document: self,
+            at: 0,
+        }
+    }
+
+    fn node(&self, at: u32) -> Option<&Node> {
+        self.nodes.get(at as usize)
+    }
+}
+
+/// Writes the list while the lexer reads.
+#[derive(Default)]
+struct Tape {
+    nodes: Vec<Node>,
+    /// The containers that are still open.
+    open: Vec<usize>,
+}
+
+impl Tape {
+    #[inline]
+    fn push(&mut self, kind: NodeKind, span: Span) {
+        let at = narrow(self.nodes.len() as u64);
+        self.nodes.push(Node {
+            start: narrow(span.start),
+            end: narrow(span.end),
+            next: at.saturating_add(1),
+            kind,
+        });
+    }
+
+    #[inline]
+    fn push_text(&mut self, text: LexedText<'_>) {
+        // Every escape is longer than what it stands for.
+        let is_plain = text.len.saturating_add(2) == text.span.len();
+        let kind = if is_plain {
+            NodeKind::Text
+        } else {
+            NodeKind::EscapedText
+        };
+        self.push(kind, text.span);
+    }
+}
+
+/// Offsets fit: a document has less than 4 GiB, and a node has at least one byte.
+fn narrow(offset: u64) -> u32 {
+    u32::try_from(offset).unwrap_or(u32::MAX)
+}
+
+impl Sink for Tape {
+    type Error = JsonError;
+
+    fn key(&mut self, key: LexedText<'_>) -> Result<(), JsonError> {
+        self.push_text(key);
+        Ok(())
+    }
+
+    fn string(&mut self, text: LexedText<'_>) -> Result<(), JsonError> {
+        self.push_text(text);
+        Ok(())
+    }
+
+    fn number(&mut self, number: Number<'_>) -> Result<(), JsonError> {
+        self.push(NodeKind::Number, number.span);
+        Ok(())
+    }
+
+    fn literal(&mut self, literal: Literal, span: Span) -> Result<(), JsonError> {
+        let kind = match literal {
+            Literal::Null => NodeKind::Null,
+            Literal::True => NodeKind::True,
+            Literal::False => NodeKind::False,
+        };
+        self.push(kind, span);
+        Ok(())
+    }
+
+    fn begin(&mut self, container: Container, at: u64) -> Result<(), JsonError> {
+        self.open.push(self.nodes.len());
+        let kind = match container {
+            Container::Object => NodeKind::Object,
+            Container::Array => NodeKind::Array,
+        };
+        self.push(kind, Span { start: at, end: at });
+        Ok(())
+    }
+
+    fn end(&mut self, _container: Container, end: u64) -> Result<(), JsonError> {
+        let next = narrow(self.nodes.len() as u64);
+        let open = self.open.pop().unwrap_or_default();
+        if let Some(node) = self.nodes.get_mut(open) {
+            node.end = narrow(end);
+            node.next = next;
+        }
+        Ok(())
+    }
+}
+
+/// A value of a document.
+#[derive(Clone, Copy)]
+pub struct Value<'d> {
+    document: &'d Document<'d>,
+    at: u32,
+}
+
+impl std::fmt::Debug for Value<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&String::from_utf8_lossy(self.raw()))
+    }
+}
+
+impl<'d> Value<'d> {
+    fn node_kind(self) -> NodeKind {
+        self.document
+            .node(self.at)
+            .map_or(NodeKind::Null, |node| node.kind)
+    }
+
+    /// What it is.
+    pub fn kind(self) -> Kind {
+        match self.node_kind() {
+            NodeKind::Null => Kind::Null,
+            NodeKind::True | NodeKind::False => Kind::Bool,
+            NodeKind::Number => Kind::Number,
+            NodeKind::Text | NodeKind::EscapedText => Kind::String,
+            NodeKind::Array => Kind::Array,
+            NodeKind::Object => Kind::Object,
+        }
+    }
+
+    /// The source of the value, quotes and brackets included.
+    pub fn raw(self) -> &'d [u8] {
+        self.document
+            .node(self.at)
+            .and_then(|node| {
+                self.document
+                    .bytes
+                    .get(node.start as usize..node.end as usize)
+            })
+            .unwrap_or_default()
+    }
+
+    /// Whether it is `null`.
+    pub fn is_null(self) -> bool {
+        self.node_kind() == NodeKind::Null
+    }
+
+    /// The value of `true` and `false`.
+    pub fn as_bool(self) -> Option<bool> {
+        match self.node_kind() {
+            NodeKind::True => Some(true),
+            NodeKind::False => Some(false),
+            _ => None,
+        }
+    }
+
+    /// The value of a number, as near as 64 bits come.
+    pub fn as_f64(self) -> Option<f64> {
+        self.digits()?.parse().ok()
+    }
+
+    /// The value of a number written as a plain non-negative integer that 64 bits hold.
+    pub fn as_u64(self) -> Option<u64> {
+        self.digits()?.parse().ok()
+    }
+
+    fn digits(self) -> Option<&'d str> {
+        let is_number = self.node_kind() == NodeKind::Number;
+        let digits = is_number.then(|| self.raw())?;
+        std::str::from_utf8(digits).ok()
+    }
+
+    /// The contents of a string, as they stand in the document.
+    pub fn text(self) -> Option<Text<'d>> {
+        let kind = self.node_kind();
+        let is_text = matches!(kind, NodeKind::Text | NodeKind::EscapedText);
+        let [b'"', json @ .., b'"'] = is_text.then(|| self.raw())? else {
+            return None;
+        };
+        Some(Text {
+            json,
+            escaped: kind == NodeKind::EscapedText,
+        })
+    }
+
+    /// The contents of a string, unescaped.
+    pub fn as_str(self) -> Option<Cow<'d, str>> {
+        self.text().map(Text::decode)
+    }
+
+    /// The elements of an array; none of anything else.
+    pub fn elements(self) -> Elements<'d> {
+        Elements(self.children(NodeKind::Array))
+    }
+
+    /// The members of an object; none of anything else.
+    pub fn members(self) -> Members<'d> {
+        Members(self.children(NodeKind::Object))
+    }
+
+    fn children(self, kind: NodeKind) -> Children<'d> {
+        let end = match self.document.node(self.at) {
+            Some(node) if node.kind == kind => node.next,
+            _ => 0,
+        };
+        Children {
+            document: self.document,
+            at: self.at.saturating_add(1),
+            end,
+        }
+    }
+}
+
+/// Steps over nodes of one container.
+#[derive(Clone, Debug)]
+struct Children<'d> {
+    document: &'d Document<'d>,
+    at: u32,
+    end: u32,
+}
+
+impl<'d> Children<'d> {
+    #[inline]
+    fn step(&mut self) -> Option<Value<'d>> {
+        if self.at >= self.end {
+            return None;
+        }
+        let value = Value {
+            document: self.document,
+            at: self.at,
+        };
+        self.at = self.document.node(self.at)?.next;
+        Some(value)
+    }
+}
+
+/// The elements of an array.
+#[derive(Clone, Debug)]
+pub struct Elements<'d>(Children<'d>);
+
+impl<'d> Iterator for Elements<'d> {
+    type Item = Value<'d>;
+
+    fn next(&mut self) -> Option<Value<'d>> {
+        self.0.step()
+    }
+}
+
+/// The members of an object: keys and values.
+#[derive(Clone, Debug)]
+pub struct Members<'d>(Children<'d>);
+
+impl<'d> Iterator for Members<'d> {
+    type Item = (Text<'d>, Value<'d>);
+
+    fn next(&mut self) -> Option<(Text<'d>, Value<'d>)> {
+        let key = self.0.step()?.text()?;
+        Some((key, self.0.step()?))
+    }
+}
+
+/// The contents of a string or key as they stand between its quotes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Text<'d> {
+    json: &'d [u8],
+    escaped: bool,
+}
+
+impl std::fmt::Debug for Text<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:?}", self.decode())
+    }
+}
+
+impl<'d> Text<'d> {
+    /// The contents with their escapes.
+    pub const fn json(self) -> &'d [u8] {
+        self.json
+    }
+
+    /// Whether there is an escape in it.
+    pub const fn is_escaped(self) -> bool {
+        self.escaped
+    }
+
+    /// Whether it is `""`.
+    pub const fn is_empty(self) -> bool {
+        self.json.is_empty()
+    }
+
+    /// The contents, unescaped. An escaped surrogate without its partner becomes U+FFFD.
+    pub fn decode(self) -> Cow<'d, str> {
+        if self.escaped {
+            return Cow::Owned(unescape(self.json));
+        }
+        // The lexer has seen that strings are UTF-8.
+        Cow::Borrowed(std::str::from_utf8(self.json).unwrap_or_default())
+    }
+
+    /// Whether the contents are `word`.
+    pub fn is(self, word: &str) -> bool {
+        if self.escaped {
+            return self.decode() == word;
+        }
+        self.json == word.as_bytes()
+    }
+}
+
+/// What contents with escapes stand for.
+fn unescape(json: &[u8]) -> String {
+    #[derive(Default)]
+    struct Contents(String);
+
+    impl Sink for Contents {
+        type Error = JsonError;
+        fn want_string(&mut self) -> Want {
+            Want::Prefix(usize::MAX)
+        }
+        fn string(&mut self, text: LexedText<'_>) -> Result<(), JsonError> {
+            self.0.push_str(text.as_str());
+            Ok(())
+        }
+    }
+
+    let mut contents = Contents::default();
+    let mut lexer = Lexer::new();
+    let fed: Result<(), JsonError> = [b"\"".as_slice(), json, b"\""]
+        .into_iter()
+        .try_for_each(|piece| lexer.feed(piece, &mut contents));
+    debug_assert_eq!(fed, Ok(()), "the contents were lexed before");
+    contents.0
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,59 @@
+use super::*;
+
+/// The same document as serde_json reads it.
+fn tree(value: Value<'_>) -> serde_json::Value {
+    match value.kind() {
+        Kind::Null => serde_json::Value::Null,
+        Kind::Bool => value.as_bool().unwrap().into(),
+        Kind::Number => serde_json::from_slice(value.raw()).unwrap(),
+        Kind::String => value.as_str().unwrap().into(),
+        Kind::Array => value.elements().map(tree).collect(),
+        Kind::Object => value
+            .members()
+            .map(|(key, value)| (key.decode().into_owned(), tree(value)))
+            .collect::<serde_json::Map<_, _>>()
+            .into(),
+    }
+}
+
+#[test]
+fn a_document_says_what_another_parser_says() {
+    for json in [
+        r#"{"a":[1,-2.5e3,{"b":null}],"c":"\u00e9\n\"é😀","":{},"d":[[],[true,false]]}"#,
+        r#"[]"#,
+        r#""text""#,
+        r#" { "deep" : { "deeper" : [ { "x" : "y" } , 1 ] } } "#,
+    ] {
+        let document = Document::parse(json.as_bytes()).unwrap();
+        let expected: serde_json::Value = serde_json::from_str(json).unwrap();
+        assert_eq!(tree(document.root()), expected, "{json}");
+    }
+}
+
+#[test]
+fn a_number_alone_is_a_document() {
+    assert_eq!(Document::parse(b"12").unwrap().root().as_u64(), Some(12));
+}
+
+#[test]
+fn what_is_not_json_is_refused() {
+    for json in ["", " ", "{", "{\"a\":1,}", "[1 2]", "\"\\x\""] {
+        assert!(Document::parse(json.as_bytes()).is_err(), "{json}");
+    }
+}
+
+#[test]
+fn the_source_of_a_value_is_kept_as_it_stands() {
+    let document = Document::parse(br#"{"a": {"k" : [1, 2 ]} ,"t":"x\/y"}"#).unwrap();
+    let values: Vec<_> = document.root().members().map(|(_, value)| value).collect();
+    assert_eq!(values[0].raw(), br#"{"k" : [1, 2 ]}"#);
+    assert_eq!(values[1].text().unwrap().json(), br"x\/y");
+    assert_eq!(values[1].as_str().unwrap(), "x/y");
+    assert!(values[1].text().unwrap().is("x/y"));
+}
+
+#[test]
+fn a_surrogate_without_its_partner_is_no_fault() {
+    let document = Document::parse(br#""a\ud83d""#).unwrap();
+    assert_eq!(document.root().as_str().unwrap(), "a\u{fffd}");
+}

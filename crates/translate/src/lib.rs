@@ -1,0 +1,28 @@
+//! Any client, any model: translation between the three wire formats, chat completions,
+//! responses and messages, in all six directions.
+//!
+//! This crate decides what a request or an answer means in another format. It does no I/O,
+//! knows no catalog and no provider: the caller says what the target can do. What it does
+//! with each field of each format stands in one [table], from which readers, tests and
+//! `docs/translation.md` are driven: a field is carried, mapped, refused by its name or
+//! dropped with notice, and never lost unseen.
+//!
+//! - [`request()`] makes the target's request of the caller's, and [`TranslationNotes`]: what must
+//!   be remembered until the answer comes.
+//! - [`names`] maps names of tools that the target cannot take; [`seal`] carries reasoning
+//!   through a caller that belongs to another provider.
+
+pub mod document;
+pub mod names;
+mod notes;
+pub mod output;
+mod refusal;
+pub mod request;
+pub mod seal;
+pub mod table;
+mod target;
+
+pub use notes::{AskedReasoning, Json, ResponsesEcho, TranslationNotes};
+pub use refusal::Refusal;
+pub use request::{Translated, request};
+pub use target::{ChatAbilities, Lossy, MessagesAbilities, ResponsesAbilities, Target};

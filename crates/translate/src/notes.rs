@@ -1,0 +1,73 @@
+//! What must be remembered of a request until its answer comes: made by the request half,
+//! read by the answer half.
+
+use crate::names::ToolNames;
+use tollgate_types::Format;
+
+/// What the answer half must know of the request that it answers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TranslationNotes {
+    /// The caller's format: what the answer is written in.
+    pub from: Format,
+    /// The target's format: what the answer is read as.
+    pub to: Format,
+    /// The model's name as the caller wrote it; the answer's `model`.
+    pub model: String,
+    /// Whether the caller asked for a stream.
+    pub stream: bool,
+    /// Chat callers: `stream_options.include_usage`, whether the stream has a chunk of usage. The
+    /// target is always asked for usage.
+    pub include_usage: bool,
+    /// The tools that the target knows by another name, or as another kind.
+    pub tools: ToolNames,
+    /// What the caller wants to see of the model's reasoning.
+    pub reasoning: AskedReasoning,
+    /// Whether the model may call several tools in one answer; `true` unless the caller forbade it.
+    pub parallel_tool_calls: bool,
+    /// The name of the JSON schema that the answer follows, where the caller gave one.
+    pub schema_name: Option<String>,
+    /// Responses callers: what the answer's `response` object repeats of the request.
+    pub echo: Option<Box<ResponsesEcho>>,
+    /// Who answers, for [`Seal`](crate::seal::Seal)s that are made of the answer.
+    pub backend: String,
+}
+
+/// What a caller wants to see of the model's reasoning.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AskedReasoning {
+    /// Whether the text of the reasoning is shown, where the provider gives it. Chat: always;
+    /// responses: `reasoning.summary` is given; messages: `thinking` is on and its `display` is
+    /// not `omitted`.
+    pub text: bool,
+    /// Whether sealed state is handed out, to come back with the next request. Responses:
+    /// `include` has `reasoning.encrypted_content`; messages: always; chat: never.
+    pub state: bool,
+}
+
+/// Fields of a responses request that its answer repeats, each as the JSON that the caller wrote.
+/// `None`: not given, so the format's own default stands in the answer.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names on the wire")]
+pub struct ResponsesEcho {
+    pub instructions: Option<Json>,
+    pub max_output_tokens: Option<Json>,
+    pub max_tool_calls: Option<Json>,
+    pub metadata: Option<Json>,
+    pub parallel_tool_calls: Option<Json>,
+    pub prompt_cache_key: Option<Json>,
+    pub reasoning: Option<Json>,
+    pub safety_identifier: Option<Json>,
+    pub service_tier: Option<Json>,
+    pub store: Option<Json>,
+    pub temperature: Option<Json>,
+    pub text: Option<Json>,
+    pub tool_choice: Option<Json>,
+    pub tools: Option<Json>,
+    pub top_logprobs: Option<Json>,
+    pub top_p: Option<Json>,
+    pub truncation: Option<Json>,
+    pub user: Option<Json>,
+}
+
+/// A JSON value as the caller wrote it: well-formed, because the request was.
+pub type Json = Box<str>;

@@ -1,0 +1,1 @@
+//! What becomes of each field of each format, in every direction.
