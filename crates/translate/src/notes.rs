@@ -28,7 +28,7 @@ pub struct TranslationNotes {
     pub schema_name: Option<String>,
     /// Responses callers: what the answer's `response` object repeats of the request.
     pub echo: Option<Box<ResponsesEcho>>,
-    /// Who answers, for [`Seal`](crate::seal::Seal)s that are made of the answer.
+    /// Who answers, for what is [sealed](crate::seal) of the answer.
     pub backend: String,
 }
 
