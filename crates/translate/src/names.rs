@@ -1,10 +1,12 @@
 //! Names of tools: what the caller calls a tool, and what the target calls it.
 //!
-//! It decides how a name that the target cannot take (too long, in a namespace) is written
-//! there, and finds the caller's name again when the target calls the tool. What a custom
-//! tool becomes is decided by the request half; here stands only that it was one.
+//! It decides how a name that the target cannot take (too long, with other characters, in a
+//! namespace) is written there, and finds the caller's name again when the target calls the
+//! tool. What a custom tool becomes is decided by the request half; here stands only that it
+//! was one.
 
-use std::borrow::Cow;
+use sha2::{Digest as _, Sha256};
+use std::{borrow::Cow, collections::HashMap};
 
 /// What kind of tool a caller offered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -28,11 +30,11 @@ pub struct ToolName {
     pub kind: ToolKind,
 }
 
-/// The tools of a request whose name or kind is another at the target. A tool that is not
-/// in it goes by the same name on both sides and is a function.
+/// The tools of a request by both of their names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ToolNames {
-    entries: Vec<(String, ToolName)>,
+    targets: HashMap<ToolName, String>,
+    callers: HashMap<String, ToolName>,
 }
 
 impl ToolNames {
@@ -42,27 +44,64 @@ impl ToolNames {
     pub const MESSAGES_MAX_LEN: usize = 128;
 
     /// The target's name for a tool: `name` itself, or `<namespace>__<name>`, and where that
-    /// has other characters than `[a-zA-Z0-9_-]` or more than `max_len` bytes, a shortened
-    /// form that ends in a hash of the whole. The same tool always gets the same name. Whatever
-    /// differs from the caller's is remembered.
+    /// has other characters than `[a-zA-Z0-9_-]`, has more than `max_len` bytes, or is
+    /// another tool's, a shortened form that ends in a hash of the whole. The same tool
+    /// always gets the same name.
     pub fn target_name<'a>(&mut self, tool: &'a ToolName, max_len: usize) -> Cow<'a, str> {
-        let _ = max_len;
-        if tool.namespace.is_none() && tool.kind == ToolKind::Function {
-            return Cow::Borrowed(&tool.name);
+        if let Some(known) = self.targets.get(tool) {
+            return known.clone().into();
         }
-        let target = match &tool.namespace {
-            Some(namespace) => format!("{namespace}__{}", tool.name),
-            None => tool.name.clone(),
+        let plain = match &tool.namespace {
+            Some(namespace) => Cow::Owned(format!("{namespace}__{}", tool.name)),
+            None => Cow::Borrowed(tool.name.as_str()),
         };
-        if !self.entries.iter().any(|(_, known)| known == tool) {
-            self.entries.push((target.clone(), tool.clone()));
-        }
-        Cow::Owned(target)
+        let is_fit = is_valid(&plain, max_len) && !self.callers.contains_key(plain.as_ref());
+        let target = match is_fit {
+            true => plain,
+            false => Cow::Owned(hashed(&plain, tool, max_len)),
+        };
+        self.targets
+            .insert(tool.clone(), target.clone().into_owned());
+        self.callers
+            .insert(target.clone().into_owned(), tool.clone());
+        target
     }
 
-    /// The caller's tool behind a name at the target; `None`: the same name, a function.
+    /// The caller's tool behind a name at the target; `None`: one that was not offered.
     pub fn caller_tool(&self, target_name: &str) -> Option<&ToolName> {
-        let mut entries = self.entries.iter();
-        entries.find_map(|(target, tool)| (target == target_name).then_some(tool))
+        self.callers.get(target_name)
     }
 }
+
+fn is_valid(name: &str, max_len: usize) -> bool {
+    let mut bytes = name.bytes();
+    (1..=max_len).contains(&name.len())
+        && bytes.all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'))
+}
+
+/// As much of the name as fits, and a hash of everything that tells the tool from others.
+fn hashed(name: &str, tool: &ToolName, max_len: usize) -> String {
+    const HASH_LEN: usize = 10;
+    let mut hash = Sha256::new();
+    for part in [tool.namespace.as_deref(), Some(&tool.name)] {
+        hash.update(part.unwrap_or("\u{0}"));
+        hash.update([0]);
+    }
+    hash.update([u8::from(tool.kind == ToolKind::Custom)]);
+    let digest = hash.finalize();
+    let kept = name.chars().map(|c| match c {
+        'a'..='z' | 'A'..='Z' | '0'..='9' | '_' | '-' => c,
+        _ => '_',
+    });
+    let mut target: String = kept.take(max_len.saturating_sub(HASH_LEN + 1)).collect();
+    target.push('_');
+    for byte in digest.iter().take(HASH_LEN / 2) {
+        for digit in [byte >> 4, byte & 0xf] {
+            target.extend(char::from_digit(digit.into(), 16));
+        }
+    }
+    target
+}
+
+#[cfg(test)]
+mod tests;
