@@ -76,6 +76,15 @@ impl Output {
         self
     }
 
+    /// Begins the next member of an object, by a key that is escaped already.
+    pub fn escaped_key(&mut self, json: &[u8]) -> &mut Self {
+        self.separate(b'{');
+        self.bytes.push(b'"');
+        self.bytes.extend_from_slice(json);
+        self.bytes.extend_from_slice(b"\":");
+        self
+    }
+
     /// Begins the next element of an array.
     pub fn item(&mut self) -> &mut Self {
         self.separate(b'[');

@@ -4,8 +4,21 @@
 //! format makes a conversation of the body, a writer for each format makes a body of the
 //! conversation. What may be lost on the way stands in the [table](crate::table).
 
-use crate::{Refusal, Target, TranslationNotes};
+mod calls;
+mod conversation;
+mod fields;
+mod path;
+mod read;
+mod reasoning;
+mod scope;
+mod write;
+
+use crate::{
+    AskedReasoning, Refusal, Target, TranslationNotes, document::Document, names::ToolNames,
+};
 use bytes::Bytes;
+use conversation::{AnswerFormat, Conversation, Role};
+use scope::Scope;
 use tollgate_types::Format;
 
 /// A request in the target's format, and what must be remembered of the caller's.
@@ -13,26 +26,100 @@ use tollgate_types::Format;
 pub struct Translated {
     /// The body to send.
     pub body: Bytes,
-    /// The fields that were left out with notice, by their paths in the table, each once.
+    /// The fields that were left out or weakened with notice, by their paths in the table,
+    /// each once: what goes into `x-dropped-fields`.
     pub dropped: Vec<String>,
     /// What the answer half must know.
     pub notes: TranslationNotes,
 }
 
-/// Translates a whole request body.
+/// What a translated body may have more than the original: quotes, names, a few fields.
+const SLACK: usize = 1024;
+
+/// Translates a whole request body into another format.
 ///
 /// # Errors
 /// A field cannot be carried, or its value is not one that its format knows: the refusal
-/// names it.
+/// names it. Translating within one format is refused, too: such a body passes as it is.
 pub fn request(
     from: Format,
     to: Format,
     body: &[u8],
     target: &Target<'_>,
 ) -> Result<Translated, Refusal> {
-    let _ = (body, target);
-    Err(Refusal::new(
-        "",
-        format!("requests are not translated from {from} to {to} yet"),
-    ))
+    if from == to {
+        return Err(Refusal::new(
+            "",
+            "the body is in the target's format already",
+        ));
+    }
+    let document = Document::parse(body).map_err(|fault| Refusal::new("", fault.to_string()))?;
+    let mut scope = Scope::new(from, to, target);
+    let mut conversation = read::read(&document, &mut scope)?;
+    calls::settle(&mut conversation, &scope)?;
+    check_last_turn(&conversation, &scope)?;
+    let capacity = body
+        .len()
+        .saturating_add(body.len() / 8)
+        .saturating_add(SLACK);
+    let (body, tools) = write::write(&conversation, &mut scope, capacity)?;
+    let notes = notes(conversation, tools, from, to, target);
+    Ok(Translated {
+        body: body.into(),
+        dropped: scope.into_dropped(),
+        notes,
+    })
+}
+
+/// Messages goes on with an answer that is begun; no other format does, and newer models of
+/// messages do not either.
+fn check_last_turn(conversation: &Conversation<'_>, scope: &Scope<'_>) -> Result<(), Refusal> {
+    let prefills = scope.from == Format::Messages || scope.to == Format::Messages;
+    match conversation.turns.last() {
+        Some(last) if prefills && last.role == Role::Assistant => {
+            let message = "begins the answer, and this model does not go on with one: end with what the user says";
+            Err(calls::refuse_turn(last, scope, message.to_owned()))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn notes(
+    conversation: Conversation<'_>,
+    tools: ToolNames,
+    from: Format,
+    to: Format,
+    target: &Target<'_>,
+) -> TranslationNotes {
+    let schema_name = match conversation.format {
+        Some(AnswerFormat::Schema { name, .. }) => name.map(|name| name.decode().into_owned()),
+        _ => None,
+    };
+    let reasoning = match from {
+        Format::Chat => AskedReasoning {
+            text: true,
+            state: false,
+        },
+        Format::Responses => AskedReasoning {
+            text: conversation.reasoning.shown == Some(true),
+            state: conversation.encrypted_reasoning,
+        },
+        Format::Messages => AskedReasoning {
+            text: conversation.reasoning.shown == Some(true),
+            state: true,
+        },
+    };
+    TranslationNotes {
+        from,
+        to,
+        model: conversation.model,
+        stream: conversation.stream,
+        include_usage: conversation.include_usage,
+        tools,
+        reasoning,
+        parallel_tool_calls: conversation.parallel.unwrap_or(true),
+        schema_name,
+        echo: conversation.echo,
+        backend: target.backend.to_owned(),
+    }
 }

@@ -43,8 +43,10 @@ pub struct ChatAbilities {
     pub reasoning_content: bool,
     /// It knows `top_k`.
     pub top_k: bool,
-    /// It is OpenAI's own or a copy that knows its newer fields: `safety_identifier`,
-    /// `verbosity`, `prompt_cache_key`, `store`.
+    /// It has tools that take free text (`custom`); otherwise they go as functions.
+    pub custom_tools: bool,
+    /// It knows the newer fields of OpenAI's own: `safety_identifier`, `verbosity`,
+    /// `prompt_cache_key`, `service_tier`, `metadata`, and lists of parts in every message.
     pub openai: bool,
 }
 
@@ -102,6 +104,7 @@ impl<'a> Target<'a> {
                 effort_with_tools: true,
                 reasoning_content: false,
                 top_k: false,
+                custom_tools: true,
                 openai: true,
             },
             responses: ResponsesAbilities {

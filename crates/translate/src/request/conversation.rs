@@ -1,0 +1,289 @@
+//! What a request says, whatever its format: the hub between three readers and three writers.
+//!
+//! It decides nothing. Everything in it borrows from the request's [`Document`]; what no
+//! target could be told never gets here, because the table refuses or drops it.
+//!
+//! [`Document`]: crate::document::Document
+
+use crate::{
+    document::{Text, Value},
+    notes::ResponsesEcho,
+};
+use std::borrow::Cow;
+use tollgate_types::Effort;
+
+/// A request.
+#[derive(Debug, Default)]
+pub(crate) struct Conversation<'d> {
+    /// The model's name as the caller wrote it.
+    pub(crate) model: String,
+    pub(crate) stream: bool,
+    /// Chat: whether the caller asked for a chunk of usage.
+    pub(crate) include_usage: bool,
+    pub(crate) turns: Vec<Turn<'d>>,
+    pub(crate) tools: Vec<Tool<'d>>,
+    /// The provider's own tools were offered and taken out.
+    pub(crate) lost_tools: bool,
+    pub(crate) choice: Option<Choice<'d>>,
+    /// Whether several tools may be called in one answer, where the caller says so.
+    pub(crate) parallel: Option<bool>,
+    /// The output limit, in tokens.
+    pub(crate) limit: Option<u64>,
+    pub(crate) sampling: Sampling<'d>,
+    pub(crate) stop: Vec<Text<'d>>,
+    pub(crate) format: Option<AnswerFormat<'d>>,
+    pub(crate) reasoning: Reasoning,
+    pub(crate) verbosity: Option<Text<'d>>,
+    pub(crate) user: User<'d>,
+    pub(crate) service_tier: Option<Text<'d>>,
+    pub(crate) cache: CacheWishes<'d>,
+    /// Whether log probabilities are asked for.
+    pub(crate) logprobs: bool,
+    pub(crate) top_logprobs: Option<Value<'d>>,
+    /// Whether the caller takes sealed reasoning. `None`: as its format always does.
+    pub(crate) encrypted_reasoning: bool,
+    pub(crate) echo: Option<Box<ResponsesEcho>>,
+}
+
+/// Who speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    System,
+    Developer,
+    User,
+    Assistant,
+}
+
+impl Role {
+    /// Whether it instructs the model, rather than talking with it.
+    pub(crate) const fn instructs(self) -> bool {
+        matches!(self, Self::System | Self::Developer)
+    }
+}
+
+/// What one side says before the other does.
+#[derive(Debug)]
+pub(crate) struct Turn<'d> {
+    pub(crate) role: Role,
+    pub(crate) blocks: Vec<Block<'d>>,
+    /// Its place in the caller's list of messages or items; `None`: it is not from there.
+    pub(crate) at: Option<usize>,
+}
+
+/// A piece of a turn.
+#[derive(Debug)]
+pub(crate) enum Block<'d> {
+    Text(TextBlock<'d>),
+    /// The assistant declined.
+    Refusal(Text<'d>),
+    Image(Image<'d>),
+    Document(File<'d>),
+    Call(Call<'d>),
+    Result(CallResult<'d>),
+    Thought(Thought<'d>),
+}
+
+#[derive(Debug)]
+pub(crate) struct TextBlock<'d> {
+    pub(crate) words: Words<'d>,
+    pub(crate) cache: Option<CacheMark<'d>>,
+}
+
+/// Text, from the request or of the gateway's own making.
+#[derive(Debug)]
+pub(crate) enum Words<'d> {
+    /// As it stands in the request, escaped.
+    Asked(Text<'d>),
+    Made(String),
+}
+
+impl Words<'_> {
+    /// Whether there is nothing to read in it.
+    pub(crate) fn is_blank(&self) -> bool {
+        match self {
+            Self::Asked(text) if text.is_escaped() => text.decode().trim().is_empty(),
+            Self::Asked(text) => text.json().trim_ascii().is_empty(),
+            Self::Made(text) => text.trim().is_empty(),
+        }
+    }
+}
+
+/// A mark that what stands before it is worth caching.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct CacheMark<'d> {
+    /// How long, in the words of the target's format.
+    pub(crate) ttl: Option<Text<'d>>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Image<'d> {
+    pub(crate) source: Source<'d>,
+    pub(crate) detail: Option<Text<'d>>,
+}
+
+#[derive(Debug)]
+pub(crate) struct File<'d> {
+    pub(crate) source: Source<'d>,
+    pub(crate) name: Option<Text<'d>>,
+}
+
+/// Where an image or a document comes from.
+#[derive(Debug)]
+pub(crate) enum Source<'d> {
+    /// Base64, as it stands in the request.
+    Data {
+        media_type: Cow<'d, str>,
+        data: &'d [u8],
+    },
+    /// An address, which the gateway passes on and never fetches.
+    Url(Text<'d>),
+}
+
+/// The assistant calls a tool.
+#[derive(Debug)]
+pub(crate) struct Call<'d> {
+    pub(crate) id: Text<'d>,
+    pub(crate) name: Text<'d>,
+    pub(crate) namespace: Option<Text<'d>>,
+    pub(crate) input: Input<'d>,
+}
+
+#[derive(Debug)]
+pub(crate) enum Input<'d> {
+    /// A JSON object, as it stands in the request.
+    Object(Value<'d>),
+    /// JSON in a string.
+    Json(Text<'d>),
+    /// Free text: the call of a custom tool.
+    Free(Text<'d>),
+}
+
+/// What a tool answered.
+#[derive(Debug)]
+pub(crate) struct CallResult<'d> {
+    /// The call's.
+    pub(crate) id: Text<'d>,
+    pub(crate) content: Vec<Block<'d>>,
+    pub(crate) is_error: bool,
+}
+
+/// Reasoning of an earlier turn.
+#[derive(Debug)]
+pub(crate) struct Thought<'d> {
+    /// Its text, in pieces.
+    pub(crate) text: Vec<Text<'d>>,
+    /// A seal, or a provider's own blob.
+    pub(crate) state: Option<Text<'d>>,
+    /// The path that the table knows it by.
+    pub(crate) path: &'static str,
+}
+
+/// A tool that the caller offers.
+#[derive(Debug)]
+pub(crate) struct Tool<'d> {
+    pub(crate) name: Text<'d>,
+    pub(crate) namespace: Option<Text<'d>>,
+    pub(crate) namespace_description: Option<Text<'d>>,
+    pub(crate) description: Option<Text<'d>>,
+    pub(crate) takes: Takes<'d>,
+    pub(crate) cache: Option<CacheMark<'d>>,
+}
+
+/// What a tool takes.
+#[derive(Debug)]
+pub(crate) enum Takes<'d> {
+    /// An object by a JSON schema; `None`: an object without members.
+    Object {
+        schema: Option<Value<'d>>,
+        strict: Option<bool>,
+    },
+    /// Free text, by a grammar where there is one.
+    Free(Option<Grammar<'d>>),
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Grammar<'d> {
+    pub(crate) syntax: Text<'d>,
+    pub(crate) definition: Text<'d>,
+}
+
+/// Which tools the model is to call.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Choice<'d> {
+    Auto,
+    None,
+    /// Any, but one at least.
+    Required,
+    Tool {
+        name: Text<'d>,
+        namespace: Option<Text<'d>>,
+    },
+}
+
+impl Choice<'_> {
+    /// Whether the model must call a tool.
+    pub(crate) const fn is_forced(self) -> bool {
+        matches!(self, Self::Required | Self::Tool { .. })
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Sampling<'d> {
+    pub(crate) temperature: Option<Value<'d>>,
+    pub(crate) top_p: Option<Value<'d>>,
+    pub(crate) top_k: Option<Value<'d>>,
+}
+
+/// The form of the answer; `None` is plain text.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum AnswerFormat<'d> {
+    JsonObject,
+    Schema {
+        name: Option<Text<'d>>,
+        description: Option<Text<'d>>,
+        schema: Option<Value<'d>>,
+        strict: Option<bool>,
+    },
+}
+
+/// How the caller wants the model to reason.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Reasoning {
+    pub(crate) effort: Option<Effort>,
+    /// Tokens to think with: messages' `budget_tokens`.
+    pub(crate) budget: Option<u64>,
+    pub(crate) mode: Option<ThinkingMode>,
+    /// Whether the text of the reasoning is to be shown; `None`: not said.
+    pub(crate) shown: Option<bool>,
+}
+
+/// Messages: `thinking.type`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ThinkingMode {
+    Enabled,
+    Adaptive,
+    Disabled,
+    BetweenTools,
+}
+
+/// Who asks, as the caller's provider is to know it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct User<'d> {
+    /// Chat and responses: `user`.
+    pub(crate) user: Option<Text<'d>>,
+    /// Chat and responses: `safety_identifier`.
+    pub(crate) safety_identifier: Option<Text<'d>>,
+    /// Messages: `metadata.user_id`.
+    pub(crate) user_id: Option<Text<'d>>,
+    /// Chat and responses: `metadata`.
+    pub(crate) metadata: Option<Value<'d>>,
+}
+
+/// Chat and responses: what the caller says about caching, apart from marks.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct CacheWishes<'d> {
+    pub(crate) key: Option<Text<'d>>,
+    pub(crate) retention: Option<Text<'d>>,
+    pub(crate) mode: Option<Text<'d>>,
+    pub(crate) ttl: Option<Text<'d>>,
+}

@@ -1,0 +1,156 @@
+//! Images and documents: `data:` URLs and addresses.
+//!
+//! It decides what kind of data a link holds. An address is passed on as it stands: the
+//! gateway never fetches what a request names.
+
+use crate::{
+    Refusal,
+    document::Text,
+    request::{
+        conversation::{Block, File, Source},
+        path::Path,
+        read::shared::made_block,
+        scope::{Scope, refuse},
+    },
+};
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use memchr::memchr;
+use std::borrow::Cow;
+use tollgate_types::Format;
+
+/// The images that messages takes as data.
+const MESSAGES_IMAGES: [&str; 4] = ["image/png", "image/jpeg", "image/gif", "image/webp"];
+const PDF: &str = "application/pdf";
+
+/// What the link of an image leads to.
+pub(super) fn image<'d>(
+    scope: &Scope<'_>,
+    url: Text<'d>,
+    path: &Path<'_>,
+) -> Result<Source<'d>, Refusal> {
+    let Some(source) = data_url(url, path)? else {
+        return address(url, path).map(Source::Url);
+    };
+    if let Source::Data { media_type, .. } = &source {
+        check_image(scope, media_type, path)?;
+    }
+    Ok(source)
+}
+
+/// Refuses data that the target does not take as an image.
+pub(super) fn check_image(
+    scope: &Scope<'_>,
+    media_type: &str,
+    path: &Path<'_>,
+) -> Result<(), Refusal> {
+    if scope.to == Format::Messages && !MESSAGES_IMAGES.contains(&media_type) {
+        let types = MESSAGES_IMAGES.join(", ");
+        let message = scope.cannot(&format!("it takes images of the types {types}"));
+        return Err(refuse(path, message));
+    }
+    Ok(())
+}
+
+/// An address that a provider can fetch from.
+pub(super) fn address<'d>(url: Text<'d>, path: &Path<'_>) -> Result<Text<'d>, Refusal> {
+    let decoded = url.decode();
+    let is_web = ["http://", "https://"].iter().any(|scheme| {
+        let start = decoded.get(..scheme.len());
+        start.is_some_and(|start| start.eq_ignore_ascii_case(scheme))
+    });
+    if is_web {
+        return Ok(url);
+    }
+    Err(refuse(
+        path,
+        "must be an http or https address, or a data: URL with base64",
+    ))
+}
+
+/// The data in a `data:` URL; `None`: it is an address.
+fn data_url<'d>(url: Text<'d>, path: &Path<'_>) -> Result<Option<Source<'d>>, Refusal> {
+    const SCHEME: &[u8] = b"data:";
+    let json = url.json();
+    let is_data = json
+        .get(..SCHEME.len())
+        .is_some_and(|start| start.eq_ignore_ascii_case(SCHEME));
+    if !is_data {
+        return Ok(None);
+    }
+    let broken = || refuse(path, "must be a data: URL with a media type and base64");
+    let comma = memchr(b',', json).ok_or_else(broken)?;
+    let head = json.get(SCHEME.len()..comma).ok_or_else(broken)?;
+    let data = json.get(comma.saturating_add(1)..).ok_or_else(broken)?;
+    let head = std::str::from_utf8(head).map_err(|_| broken())?;
+    // Some encoders escape slashes; a media type has no other character to escape.
+    let head = match url.is_escaped() {
+        true => Cow::Owned(head.replace("\\/", "/")),
+        false => Cow::Borrowed(head),
+    };
+    let parameters = head.strip_suffix(";base64").ok_or_else(broken)?;
+    let end = memchr(b';', parameters.as_bytes()).unwrap_or(parameters.len());
+    let media_type = match &head {
+        Cow::Borrowed(head) => Cow::Borrowed(head.get(..end).unwrap_or_default()),
+        Cow::Owned(head) => Cow::Owned(head.get(..end).unwrap_or_default().to_owned()),
+    };
+    if media_type.is_empty() {
+        return Err(broken());
+    }
+    Ok(Some(Source::Data { media_type, data }))
+}
+
+/// A document given by its data: `file_data`, a `data:` URL or bare base64.
+pub(super) fn document<'d>(
+    scope: &Scope<'_>,
+    data: Text<'d>,
+    name: Option<Text<'d>>,
+    path: &Path<'_>,
+) -> Result<Block<'d>, Refusal> {
+    let source = match data_url(data, path)? {
+        Some(source) => source,
+        None => Source::Data {
+            media_type: Cow::Borrowed(guessed_type(name)),
+            data: data.json(),
+        },
+    };
+    if let (Format::Messages, Source::Data { media_type, data }) = (scope.to, &source) {
+        match media_type.as_ref() {
+            PDF => {}
+            "text/plain" => return plain_text(data, name, path),
+            _ => {
+                let message =
+                    scope.cannot("it takes documents of the types application/pdf and text/plain");
+                return Err(refuse(path, message));
+            }
+        }
+    }
+    Ok(Block::Document(File { source, name }))
+}
+
+/// The type that a file's name tells; PDF where it tells none.
+fn guessed_type(name: Option<Text<'_>>) -> &'static str {
+    let name = name.map(Text::decode).unwrap_or_default();
+    let extension = name.rsplit_once('.').map_or("", |(_, extension)| extension);
+    match extension.to_ascii_lowercase().as_str() {
+        "txt" | "md" | "csv" | "log" => "text/plain",
+        _ => PDF,
+    }
+}
+
+/// A text that came as data: the model reads it as text.
+fn plain_text<'d>(
+    data: &[u8],
+    name: Option<Text<'d>>,
+    path: &Path<'_>,
+) -> Result<Block<'d>, Refusal> {
+    let not_text = || refuse(path, "must hold UTF-8 text in base64");
+    let data = std::str::from_utf8(data).map_err(|_| not_text())?;
+    let bytes = STANDARD
+        .decode(data.replace("\\/", "/"))
+        .map_err(|_| not_text())?;
+    let text = String::from_utf8(bytes).map_err(|_| not_text())?;
+    Ok(made_block(match name {
+        Some(name) => format!("{}\n\n{text}", name.decode()),
+        None => text,
+    }))
+}

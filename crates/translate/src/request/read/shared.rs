@@ -1,0 +1,150 @@
+//! What more than one reader does: efforts, cache marks, text blocks.
+
+use crate::{
+    Refusal,
+    document::{Kind, Text, Value},
+    request::{
+        conversation::{Block, CacheMark, Choice, Conversation, TextBlock, Tool, Words},
+        fields::Fields,
+        path::Path,
+        scope::{Scope, must_be, refuse, shown},
+    },
+    table::Shape,
+};
+use tollgate_types::Effort;
+
+/// The efforts by their names on the wire, from least to most.
+const EFFORTS: [(&str, Effort); 7] = [
+    ("none", Effort::None),
+    ("minimal", Effort::Minimal),
+    ("low", Effort::Low),
+    ("medium", Effort::Medium),
+    ("high", Effort::High),
+    ("xhigh", Effort::Xhigh),
+    ("max", Effort::Max),
+];
+
+/// An effort by its name.
+pub(super) fn effort(text: Text<'_>, path: &Path<'_>) -> Result<Effort, Refusal> {
+    let mut efforts = EFFORTS.iter();
+    let found = efforts.find_map(|(name, effort)| text.is(name).then_some(*effort));
+    found.ok_or_else(|| {
+        let names = EFFORTS.map(|(name, _)| name).join(", ");
+        let message = format!("is '{}'; expected one of: {names}", shown(text));
+        refuse(path, message)
+    })
+}
+
+/// Takes a field that holds an effort.
+pub(super) fn take_effort(
+    fields: &mut Fields<'_, '_>,
+    name: &str,
+) -> Result<Option<Effort>, Refusal> {
+    let path = fields.path;
+    let found = fields.text(name)?;
+    found
+        .map(|text| effort(text, &path.field(name)))
+        .transpose()
+}
+
+/// Takes one of a few words.
+pub(super) fn take_word(
+    fields: &mut Fields<'_, '_>,
+    name: &str,
+    words: &[&'static str],
+) -> Result<Option<&'static str>, Refusal> {
+    let Some(text) = fields.text(name)? else {
+        return Ok(None);
+    };
+    match words.iter().find(|word| text.is(word)) {
+        Some(word) => Ok(Some(word)),
+        None => {
+            let message = format!(
+                "is '{}'; expected one of: {}",
+                shown(text),
+                words.join(", ")
+            );
+            Err(refuse(&fields.path.field(name), message))
+        }
+    }
+}
+
+/// Takes a mark for caching: `cache_control` or `prompt_cache_breakpoint`.
+pub(super) fn take_mark<'d>(
+    scope: &mut Scope<'_>,
+    fields: &mut Fields<'d, '_>,
+    name: &str,
+    shape: &'static Shape,
+) -> Result<Option<CacheMark<'d>>, Refusal> {
+    let Some(value) = fields.take(name) else {
+        return Ok(None);
+    };
+    let path = fields.path.field(name);
+    let mut mark = scope.open(value, shape, &path)?;
+    let ttl = mark.text("ttl")?;
+    mark.close()?;
+    Ok(Some(CacheMark { ttl }))
+}
+
+/// A block of text as the caller wrote it.
+pub(super) fn text_block<'d>(text: Text<'d>, cache: Option<CacheMark<'d>>) -> Block<'d> {
+    Block::Text(TextBlock {
+        words: Words::Asked(text),
+        cache,
+    })
+}
+
+/// A block of text of the gateway's own making.
+pub(super) fn made_block<'d>(text: String) -> Block<'d> {
+    Block::Text(TextBlock {
+        words: Words::Made(text),
+        cache: None,
+    })
+}
+
+/// What a list of stop sequences, or a single one, holds.
+pub(super) fn stops<'d>(value: Value<'d>, path: &Path<'_>) -> Result<Vec<Text<'d>>, Refusal> {
+    match value.kind() {
+        Kind::String => Ok(value.text().into_iter().collect()),
+        Kind::Array => value
+            .elements()
+            .enumerate()
+            .map(|(at, stop)| {
+                let path = path.index(at);
+                stop.text().ok_or_else(|| must_be(&path, "a string", stop))
+            })
+            .collect(),
+        _ => Err(must_be(path, "a string or an array of strings", value)),
+    }
+}
+
+/// Keeps the tools that `allowed_tools` names, and makes its mode the choice.
+pub(super) fn keep_allowed<'d>(
+    conversation: &mut Conversation<'d>,
+    names: &[(Text<'d>, Option<Text<'d>>)],
+    mode: &str,
+    path: &Path<'_>,
+) -> Result<(), Refusal> {
+    let is_same = |a: Text<'_>, b: Text<'_>| a == b || a.decode() == b.decode();
+    let is_allowed = |tool: &Tool<'d>| {
+        names.iter().any(|(name, namespace)| {
+            is_same(*name, tool.name)
+                && match (namespace, tool.namespace) {
+                    (Some(a), Some(b)) => is_same(*a, b),
+                    // A name alone stands for the tool wherever it is.
+                    (None, _) => true,
+                    (Some(_), None) => false,
+                }
+        })
+    };
+    conversation.tools.retain(is_allowed);
+    if conversation.tools.is_empty() && mode == "required" {
+        return Err(refuse(path, "names none of the tools that are offered"));
+    }
+    conversation.choice = Some(match mode {
+        "required" => Choice::Required,
+        _ if conversation.tools.is_empty() => Choice::None,
+        _ => Choice::Auto,
+    });
+    Ok(())
+}

@@ -1,0 +1,261 @@
+//! How a wish to reason is told to the target: an effort, a budget, or nothing.
+//!
+//! It decides by the model's reasoning mode: `none` drops an effort with notice and refuses
+//! a budget, `extended` thinks without being asked, the others do as they are told. What the
+//! efforts are called on the wire is for the writers.
+
+use super::{
+    conversation::{Choice, Conversation, Reasoning, ThinkingMode},
+    scope::Scope,
+};
+use crate::Refusal;
+use tollgate_types::{Effort, Format, ReasoningMode};
+
+/// The least budget that messages takes, in tokens.
+pub(super) const MIN_BUDGET: u64 = 1024;
+/// What `extended` thinks with when nobody says how much.
+const DEFAULT_EFFORT: Effort = Effort::Medium;
+/// The output limit where neither caller nor catalog gives one: every current model takes it.
+const FALLBACK_LIMIT: u64 = 8192;
+
+/// What a messages provider is told.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct MessagesPlan {
+    pub(super) thinking: Option<ThinkingSent>,
+    pub(super) effort: Option<Effort>,
+    pub(super) max_tokens: u64,
+}
+
+/// The value of `thinking`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ThinkingSent {
+    Adaptive,
+    /// With so many tokens.
+    Enabled(u64),
+    Disabled,
+}
+
+impl MessagesPlan {
+    /// Whether the model thinks, so that it takes no other sampling than its own.
+    pub(super) const fn thinks(&self) -> bool {
+        matches!(
+            self.thinking,
+            Some(ThinkingSent::Adaptive | ThinkingSent::Enabled(_))
+        )
+    }
+}
+
+/// The field in which a caller asks for an effort.
+const fn effort_field(from: Format) -> &'static str {
+    match from {
+        Format::Chat => "reasoning_effort",
+        Format::Responses => "reasoning.effort",
+        Format::Messages => "output_config.effort",
+    }
+}
+
+/// The field in which a caller limits the output.
+pub(super) const fn limit_field(from: Format) -> &'static str {
+    match from {
+        Format::Chat => "max_completion_tokens",
+        Format::Responses => "max_output_tokens",
+        Format::Messages => "max_tokens",
+    }
+}
+
+/// The effort that a chat or responses provider is told.
+///
+/// # Errors
+/// A budget is asked of a model that does not reason.
+pub(super) fn effort(
+    conversation: &Conversation<'_>,
+    scope: &mut Scope<'_>,
+) -> Result<Option<Effort>, Refusal> {
+    let asked = &conversation.reasoning;
+    if scope.target.reasoning == ReasoningMode::None {
+        return no_reasoning(asked, scope).map(|()| None);
+    }
+    let wanted = match asked.mode {
+        Some(ThinkingMode::Disabled) => Some(Effort::None),
+        Some(ThinkingMode::Enabled) => asked.effort.or(asked.budget.map(effort_of_budget)),
+        Some(ThinkingMode::Adaptive) => asked.effort.or(Some(Effort::High)),
+        Some(ThinkingMode::BetweenTools) => {
+            scope.note_dropped("thinking");
+            Some(Effort::Low)
+        }
+        None => asked.effort,
+    };
+    let wanted = match wanted {
+        None if scope.target.reasoning == ReasoningMode::Extended => Some(DEFAULT_EFFORT),
+        wanted => wanted,
+    };
+    let is_split = scope.to == Format::Chat && !scope.target.chat.effort_with_tools;
+    if is_split && !conversation.tools.is_empty() {
+        if wanted.is_some_and(|wanted| wanted != Effort::None) {
+            scope.note_dropped(effort_field(scope.from));
+        }
+        return Ok(Some(Effort::None));
+    }
+    Ok(wanted.and_then(|wanted| fit(wanted, scope)))
+}
+
+/// What a messages provider is told, by a caller of chat or responses.
+pub(super) fn messages(
+    conversation: &Conversation<'_>,
+    lost_thought: bool,
+    scope: &mut Scope<'_>,
+) -> Result<MessagesPlan, Refusal> {
+    let most = scope.target.max_output_tokens;
+    let asked_limit = conversation.limit;
+    let max_tokens = match (asked_limit, most) {
+        (Some(asked), Some(most)) => asked.min(most),
+        (Some(asked), None) => asked,
+        (None, most) => most.unwrap_or(FALLBACK_LIMIT),
+    };
+    let mut plan = MessagesPlan {
+        max_tokens,
+        ..MessagesPlan::default()
+    };
+    let asked = conversation.reasoning.effort;
+    let mode = scope.target.reasoning;
+    if mode == ReasoningMode::None {
+        no_reasoning(&conversation.reasoning, scope)?;
+        return Ok(plan);
+    }
+    if asked == Some(Effort::None) {
+        if scope.target.messages.thinking_can_be_disabled {
+            plan.thinking = Some(ThinkingSent::Disabled);
+        } else {
+            scope.note_dropped(effort_field(scope.from));
+        }
+        return Ok(plan);
+    }
+    let is_extended = mode == ReasoningMode::Extended;
+    if asked.is_none() && !is_extended {
+        return Ok(plan);
+    }
+    if conversation.choice.is_some_and(Choice::is_forced) {
+        // Messages refuses to think where a tool must be called.
+        if asked.is_some() {
+            scope.note_dropped(effort_field(scope.from));
+        }
+        return Ok(plan);
+    }
+    if scope.target.messages.adaptive_thinking {
+        plan.thinking = Some(ThinkingSent::Adaptive);
+        let at_least_low = asked.map(|asked| asked.max(Effort::Low));
+        plan.effort = at_least_low.and_then(|asked| fit(asked, scope));
+        return Ok(plan);
+    }
+    let budget = budget_of_effort(asked.unwrap_or(DEFAULT_EFFORT));
+    // An answer that goes on after tools must repeat its thinking, which is lost here.
+    let fitted = fit_budget(budget, max_tokens, most).filter(|_| !lost_thought);
+    match fitted {
+        Some((budget, max_tokens)) => {
+            plan.thinking = Some(ThinkingSent::Enabled(budget));
+            plan.max_tokens = max_tokens;
+        }
+        None if asked.is_some() => scope.note_dropped(effort_field(scope.from)),
+        None => {}
+    }
+    Ok(plan)
+}
+
+/// What is asked of a model that does not reason: habits are dropped, budgets refused.
+fn no_reasoning(asked: &Reasoning, scope: &mut Scope<'_>) -> Result<(), Refusal> {
+    if asked.budget.is_some() {
+        return Err(Refusal::new(
+            "thinking.budget_tokens",
+            "asks a model to think that does not: leave thinking out, or choose another model",
+        ));
+    }
+    if asked.effort.is_some_and(|effort| effort != Effort::None) {
+        scope.note_dropped(effort_field(scope.from));
+    }
+    if asked
+        .mode
+        .is_some_and(|mode| mode != ThinkingMode::Disabled)
+    {
+        scope.note_dropped("thinking");
+    }
+    Ok(())
+}
+
+/// The effort of the target's that comes nearest: none greater, if there is one.
+fn fit(wanted: Effort, scope: &mut Scope<'_>) -> Option<Effort> {
+    let known = scope.target.efforts;
+    if known.is_empty() || known.contains(&wanted) {
+        return Some(wanted);
+    }
+    scope.note_dropped(effort_field(scope.from));
+    if wanted == Effort::None {
+        return None;
+    }
+    let reasons = |effort: &&Effort| **effort != Effort::None;
+    let below = known.iter().filter(|effort| **effort < wanted);
+    let above = known.iter().filter(|effort| **effort > wanted);
+    below.filter(reasons).max().or(above.min()).copied()
+}
+
+/// Tokens to think with, for models that take no effort.
+const fn budget_of_effort(effort: Effort) -> u64 {
+    match effort {
+        Effort::None | Effort::Minimal => MIN_BUDGET,
+        Effort::Low => 2048,
+        Effort::Medium => 8192,
+        Effort::High => 16_384,
+        Effort::Xhigh | Effort::Max => 31_999,
+    }
+}
+
+/// The effort that thinks about as much.
+const fn effort_of_budget(budget: u64) -> Effort {
+    match budget {
+        ..2048 => Effort::Low,
+        2048..8192 => Effort::Medium,
+        8192..24_576 => Effort::High,
+        _ => Effort::Xhigh,
+    }
+}
+
+/// A budget and an output limit that holds it and an answer. The caller's limit covers its
+/// reasoning, so the budget gives way first; `most` is what the model can put out.
+fn fit_budget(budget: u64, limit: u64, most: Option<u64>) -> Option<(u64, u64)> {
+    let within = limit.saturating_sub(limit / 4);
+    if within >= MIN_BUDGET {
+        return Some((budget.min(within), limit));
+    }
+    let raised = limit.saturating_add(MIN_BUDGET);
+    most.is_none_or(|most| raised <= most)
+        .then_some((MIN_BUDGET, raised))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_budget_leaves_room_for_the_answer() {
+        assert_eq!(fit_budget(2048, 100_000, None), Some((2048, 100_000)));
+        assert_eq!(fit_budget(31_999, 8000, None), Some((6000, 8000)));
+        assert_eq!(fit_budget(2048, 100, None), Some((1024, 1124)));
+        assert_eq!(fit_budget(2048, 1000, Some(1000)), None);
+    }
+
+    #[test]
+    fn budgets_and_efforts_agree_on_how_much_is_much() {
+        for (budget, effort) in [
+            (1024, Effort::Low),
+            (4096, Effort::Medium),
+            (16_384, Effort::High),
+            (31_999, Effort::Xhigh),
+        ] {
+            assert_eq!(effort_of_budget(budget), effort, "{budget}");
+        }
+        let mut last = 0;
+        for effort in [Effort::Low, Effort::Medium, Effort::High, Effort::Xhigh] {
+            assert!(budget_of_effort(effort) > last);
+            last = budget_of_effort(effort);
+        }
+    }
+}

@@ -1,0 +1,249 @@
+//! What a reader knows while it reads: the direction, the target, and what was left out.
+//!
+//! It decides how a field that the table refuses or drops is told. Which fields those are
+//! is the [table](crate::table)'s; what the others mean is the readers'.
+
+use super::{fields::Fields, path::Path};
+use crate::{
+    Refusal, Target,
+    document::{Kind, Text, Value},
+    table::{Fate, Kinds, Row, Shape, field_path},
+};
+use tollgate_types::Format;
+
+/// The direction of a translation and what it has left out so far.
+#[derive(Debug)]
+pub(crate) struct Scope<'t> {
+    pub(crate) from: Format,
+    pub(crate) to: Format,
+    pub(crate) target: &'t Target<'t>,
+    dropped: Vec<String>,
+}
+
+/// How much of a caller's own word a message repeats, in characters.
+const MAX_NAME: usize = 64;
+
+impl<'t> Scope<'t> {
+    pub(crate) const fn new(from: Format, to: Format, target: &'t Target<'t>) -> Self {
+        Self {
+            from,
+            to,
+            target,
+            dropped: Vec::new(),
+        }
+    }
+
+    /// What was left out with notice, each path once, in the order in which it was met.
+    pub(crate) fn into_dropped(self) -> Vec<String> {
+        self.dropped
+    }
+
+    /// Notes that a field was left out; `path` is one of the table.
+    pub(crate) fn note_dropped(&mut self, path: impl AsRef<str> + Into<String>) {
+        if !self.dropped.iter().any(|known| known == path.as_ref()) {
+            self.dropped.push(path.into());
+        }
+    }
+
+    /// Opens an object: judges its fields by the table and keeps those that are read.
+    ///
+    /// # Errors
+    /// It is no object; a field stands twice, is unknown or is refused.
+    pub(crate) fn open<'d, 'p>(
+        &mut self,
+        value: Value<'d>,
+        shape: &'static Shape,
+        path: &'p Path<'p>,
+    ) -> Result<Fields<'d, 'p>, Refusal> {
+        if value.kind() != Kind::Object {
+            return Err(must_be(path, "an object", value));
+        }
+        let mut fields = Fields::new(shape, path);
+        for (key, value) in value.members() {
+            let Some((at, row)) = find_row(shape, key) else {
+                self.unknown(key, value, shape, path)?;
+                continue;
+            };
+            if !fields.see(at) {
+                return Err(refuse(&path.field(row.name), "stands twice in its object"));
+            }
+            if value.is_null() {
+                continue;
+            }
+            match row.fate(self.from, self.to) {
+                Fate::Carried | Fate::Mapped(_) => fields.keep(at, value),
+                Fate::Implied(_) => {}
+                Fate::Dropped(_) if row.is_neutral(value.raw()) => {}
+                Fate::Dropped(_) => self.note_dropped(field_path(shape.path(), row.name)),
+                Fate::Refused(why) => self.refuse_or_drop(shape.path(), row, value, why, path)?,
+            }
+        }
+        Ok(fields)
+    }
+
+    /// What a value of `type` means, where the table lets it pass. `None`: it is left out.
+    ///
+    /// # Errors
+    /// The object has no `type`, or one that is unknown or refused.
+    pub(crate) fn kind(
+        &mut self,
+        value: Value<'_>,
+        kinds: &'static Kinds,
+        path: &Path<'_>,
+    ) -> Result<Option<&'static str>, Refusal> {
+        let tag = type_of(value, path)?;
+        self.kind_named(tag, value, kinds, path)
+    }
+
+    /// The same for an object whose `type` was found before.
+    pub(crate) fn kind_named(
+        &mut self,
+        tag: Text<'_>,
+        value: Value<'_>,
+        kinds: &'static Kinds,
+        path: &Path<'_>,
+    ) -> Result<Option<&'static str>, Refusal> {
+        let Some(row) = kinds.rows.iter().find(|row| tag.is(row.name)) else {
+            let tag = shown(tag);
+            if self.target.lossy.allows(&field_path(kinds.path(), &tag)) {
+                self.note_dropped(field_path(kinds.path(), &tag));
+                return Ok(None);
+            }
+            let expected: Vec<_> = kinds
+                .rows
+                .iter()
+                .filter(|row| row.fate(self.from, self.to).is_read())
+                .map(|row| row.name)
+                .collect();
+            let message = format!("is '{tag}'; expected one of: {}", expected.join(", "));
+            return Err(refuse(&path.field("type"), message));
+        };
+        match row.fate(self.from, self.to) {
+            Fate::Carried | Fate::Mapped(_) => Ok(Some(row.name)),
+            Fate::Implied(_) => Ok(None),
+            Fate::Dropped(_) => {
+                self.note_dropped(field_path(kinds.path(), row.name));
+                Ok(None)
+            }
+            Fate::Refused(why) => {
+                let allowed = field_path(kinds.path(), row.name);
+                if self.target.lossy.allows(&allowed) {
+                    self.note_dropped(allowed);
+                    return Ok(None);
+                }
+                let message = format!("of type '{}' {}", row.name, self.cannot(why));
+                let _ = value;
+                Err(refuse(path, message))
+            }
+        }
+    }
+
+    fn refuse_or_drop(
+        &mut self,
+        parent: &str,
+        row: &Row,
+        value: Value<'_>,
+        why: &str,
+        path: &Path<'_>,
+    ) -> Result<(), Refusal> {
+        if row.is_neutral(value.raw()) {
+            return Ok(());
+        }
+        let allowed = field_path(parent, row.name);
+        if self.target.lossy.allows(&allowed) {
+            self.note_dropped(allowed);
+            return Ok(());
+        }
+        Err(refuse(&path.field(row.name), self.cannot(why)))
+    }
+
+    /// A field that no table has: refused, unless the operator lets it be dropped.
+    fn unknown(
+        &mut self,
+        key: Text<'_>,
+        value: Value<'_>,
+        shape: &'static Shape,
+        path: &Path<'_>,
+    ) -> Result<(), Refusal> {
+        if value.is_null() {
+            return Ok(());
+        }
+        let name = shown(key);
+        let allowed = field_path(shape.path(), &name);
+        if self.target.lossy.allows(&allowed) {
+            self.note_dropped(allowed);
+            return Ok(());
+        }
+        let message = format!(
+            "is not known to the {} format; take it out, or send the request to a model that is served in it",
+            self.from
+        );
+        Err(refuse(&path.field(&name), message))
+    }
+
+    /// "cannot be carried …": why a field is refused in this direction.
+    pub(crate) fn cannot(&self, why: &str) -> String {
+        format!(
+            "cannot be carried to this model, which is served in the {} format: {why}",
+            self.to
+        )
+    }
+}
+
+/// The row of a field. Keys are compared as they stand; escaped ones are rare.
+fn find_row(shape: &'static Shape, key: Text<'_>) -> Option<(usize, &'static Row)> {
+    if key.is_escaped() {
+        return shape.row(&key.decode());
+    }
+    let name = key.json();
+    shape
+        .rows
+        .iter()
+        .enumerate()
+        .find(|(_, row)| row.name.as_bytes() == name)
+}
+
+/// The `type` of an object, before it is opened.
+///
+/// # Errors
+/// It is no object, or has no `type` that is a string.
+pub(crate) fn type_of<'d>(value: Value<'d>, path: &Path<'_>) -> Result<Text<'d>, Refusal> {
+    if value.kind() != Kind::Object {
+        return Err(must_be(path, "an object", value));
+    }
+    let Some(tag) = member(value, "type") else {
+        return Err(refuse(&path.field("type"), "is missing"));
+    };
+    tag.text()
+        .ok_or_else(|| must_be(&path.field("type"), "a string", tag))
+}
+
+/// A member of an object that is not opened yet.
+pub(crate) fn member<'d>(value: Value<'d>, name: &str) -> Option<Value<'d>> {
+    let mut members = value.members();
+    members.find_map(|(key, value)| key.is(name).then_some(value))
+}
+
+/// A word of the caller's as a message repeats it.
+pub(crate) fn shown(text: Text<'_>) -> String {
+    let text = text.decode();
+    if text.len() <= MAX_NAME {
+        return text.into_owned();
+    }
+    let mut cut: String = text.chars().take(MAX_NAME).collect();
+    cut.push('…');
+    cut
+}
+
+/// A refusal of what stands at `path`.
+pub(crate) fn refuse(path: &Path<'_>, message: impl Into<String>) -> Refusal {
+    Refusal::new(path.to_string(), message)
+}
+
+/// A refusal of a value of the wrong kind.
+pub(crate) fn must_be(path: &Path<'_>, wanted: &str, found: Value<'_>) -> Refusal {
+    refuse(
+        path,
+        format!("must be {wanted}, not {}", found.kind().name()),
+    )
+}

@@ -1,0 +1,67 @@
+//! Writers: a [`Conversation`] becomes a body in the target's format.
+
+mod chat;
+mod messages;
+mod responses;
+mod shared;
+mod tools;
+
+use super::{
+    conversation::{Conversation, Takes, Tool, Turn},
+    scope::Scope,
+};
+use crate::{Refusal, names::ToolNames, output::Output, seal::Backend};
+use shared::MarkBudget;
+use tollgate_types::Format;
+
+/// A body on its way out.
+#[derive(Debug)]
+struct Writer<'w, 't> {
+    out: Output,
+    scope: &'w mut Scope<'t>,
+    names: ToolNames,
+    /// Whether a tool goes by another name there, so that no two may get the same.
+    has_renamed: bool,
+    marks: MarkBudget,
+    backend: Backend,
+}
+
+/// Writes the target's body; returns it with the names that tools have there.
+///
+/// # Errors
+/// Something cannot be said to this target.
+pub(super) fn write(
+    conversation: &Conversation<'_>,
+    scope: &mut Scope<'_>,
+    capacity: usize,
+) -> Result<(Vec<u8>, ToolNames), Refusal> {
+    let backend = Backend::new(scope.target.backend);
+    let marks = MarkBudget::of(conversation, scope);
+    let mut writer = Writer {
+        out: Output::with_capacity(capacity),
+        scope,
+        names: ToolNames::default(),
+        has_renamed: conversation.tools.iter().any(is_renamed),
+        marks,
+        backend,
+    };
+    writer.out.begin_object();
+    match writer.scope.to {
+        Format::Chat => writer.chat(conversation)?,
+        Format::Responses => writer.responses(conversation)?,
+        Format::Messages => writer.messages(conversation)?,
+    }
+    writer.out.end_object();
+    Ok((writer.out.into_bytes(), writer.names))
+}
+
+/// Whether a tool may be known by another name, or as another kind, to some target.
+const fn is_renamed(tool: &Tool<'_>) -> bool {
+    tool.namespace.is_some() || matches!(tool.takes, Takes::Free(_))
+}
+
+impl Writer<'_, '_> {
+    fn refuse_turn(&self, turn: &Turn<'_>, message: impl Into<String>) -> Refusal {
+        super::calls::refuse_turn(turn, self.scope, message.into())
+    }
+}

@@ -1,0 +1,488 @@
+//! Writes a messages request.
+
+use super::{
+    Writer,
+    chat::is_said,
+    shared::{effort_name, hashed_user, misplaced, pieces, text, words},
+};
+use crate::{
+    Refusal,
+    document::Text,
+    request::{
+        conversation::{
+            AnswerFormat, Block, CacheMark, CallResult, Conversation, File, Role, Source, Thought,
+            Turn, Words,
+        },
+        reasoning::{self, MessagesPlan, ThinkingSent},
+    },
+    seal::ReasoningForm,
+};
+use tollgate_types::Format;
+
+impl Writer<'_, '_> {
+    /// Writes the members of the body.
+    pub(super) fn messages(&mut self, conversation: &Conversation<'_>) -> Result<(), Refusal> {
+        let lost_thought = self.loses_thought(conversation);
+        let plan = reasoning::messages(conversation, lost_thought, self.scope)?;
+        self.out.key("model").string(self.scope.target.model);
+        self.out.key("max_tokens").number(plan.max_tokens);
+        self.automatic_caching(conversation);
+        let leading = conversation
+            .turns
+            .iter()
+            .take_while(|turn| turn.role.instructs())
+            .count();
+        let (system, turns) = conversation
+            .turns
+            .split_at_checked(leading)
+            .unwrap_or_default();
+        self.system(system)?;
+        self.messages_tools(conversation)?;
+        self.out.key("messages").begin_array();
+        let before = self.out.as_bytes().len();
+        for turn in turns {
+            self.messages_turn(turn)?;
+        }
+        if self.out.as_bytes().len() == before {
+            let field = match self.scope.from {
+                Format::Responses => "input",
+                Format::Chat | Format::Messages => "messages",
+            };
+            let message = "must hold something that the user says, for this model";
+            return Err(Refusal::new(field, message));
+        }
+        self.out.end_array();
+        self.messages_sampling(conversation, &plan)?;
+        self.thinking(conversation, &plan);
+        self.output_config(conversation, &plan)?;
+        self.messages_extras(conversation)?;
+        if conversation.stream {
+            self.out.key("stream").bool(true);
+        }
+        Ok(())
+    }
+
+    /// Whether the turn that the answer goes on with began with reasoning that is not there
+    /// any more.
+    fn loses_thought(&self, conversation: &Conversation<'_>) -> bool {
+        let mut turns = conversation.turns.iter().rev();
+        let Some(last) = turns.find(|turn| turn.role == Role::Assistant) else {
+            return false;
+        };
+        let calls = last.blocks.iter().any(|it| matches!(it, Block::Call(_)));
+        let is_kept = match last.blocks.first() {
+            Some(Block::Thought(thought)) => thought
+                .state
+                .is_some_and(|state| crate::seal::open(self.backend, &state.decode()).is_some()),
+            _ => false,
+        };
+        calls && !is_kept
+    }
+
+    /// Chat and responses cache what requests share without marks; a caller that says so
+    /// gets the same here.
+    fn automatic_caching(&mut self, conversation: &Conversation<'_>) {
+        let cache = &conversation.cache;
+        let is_asked = cache.key.is_some() || cache.mode.is_some_and(|mode| mode.is("implicit"));
+        if is_asked && self.scope.target.cache_marks {
+            self.out.key("cache_control").begin_object();
+            self.out.key("type").string("ephemeral");
+            self.out.end_object();
+        } else if cache.key.is_some() {
+            self.scope.note_dropped("prompt_cache_key");
+        }
+    }
+
+    /// What instructs the model before the conversation begins, block by block.
+    fn system(&mut self, turns: &[Turn<'_>]) -> Result<(), Refusal> {
+        let mut blocks = Vec::new();
+        for turn in turns {
+            for block in &turn.blocks {
+                match block {
+                    Block::Text(block) if is_said(&block.words) => blocks.push(block),
+                    Block::Text(_) => {}
+                    other => {
+                        let message =
+                            format!("holds {}, which instructions cannot", misplaced(other));
+                        return Err(self.refuse_turn(turn, message));
+                    }
+                }
+            }
+        }
+        match blocks.as_slice() {
+            [] => {}
+            [only] if only.cache.is_none() => {
+                words(self.out.key("system"), &only.words);
+            }
+            blocks => {
+                self.out.key("system").begin_array();
+                for block in blocks {
+                    self.text_block(&block.words, block.cache);
+                }
+                self.out.end_array();
+            }
+        }
+        Ok(())
+    }
+
+    fn text_block(&mut self, said: &Words<'_>, cache: Option<CacheMark<'_>>) {
+        self.out.item().begin_object();
+        self.out.key("type").string("text");
+        words(self.out.key("text"), said);
+        if self.is_marked(cache) {
+            self.cache_control(cache);
+        }
+        self.out.end_object();
+    }
+
+    /// A mark for caching.
+    pub(super) fn cache_control(&mut self, mark: Option<CacheMark<'_>>) {
+        self.out.key("cache_control").begin_object();
+        self.out.key("type").string("ephemeral");
+        let ttl = mark.and_then(|mark| mark.ttl);
+        if let Some(ttl) = ttl.filter(|ttl| ttl.is("5m") || ttl.is("1h")) {
+            text(self.out.key("ttl"), ttl);
+        }
+        self.out.end_object();
+    }
+
+    fn messages_turn(&mut self, turn: &Turn<'_>) -> Result<(), Refusal> {
+        let (role, is_reminder) = match turn.role {
+            Role::User => ("user", false),
+            Role::Assistant => ("assistant", false),
+            Role::System | Role::Developer => {
+                let knows = self.scope.target.messages.system_in_the_middle;
+                (if knows { "system" } else { "user" }, !knows)
+            }
+        };
+        if !self.has_content(turn) {
+            return Ok(());
+        }
+        self.out.item().begin_object();
+        self.out.key("role").string(role);
+        self.out.key("content");
+        match turn.blocks.as_slice() {
+            [Block::Text(only)] if only.cache.is_none() && !is_reminder => {
+                words(&mut self.out, &only.words);
+            }
+            blocks => {
+                self.out.begin_array();
+                for block in blocks {
+                    if let Block::Result(result) = block {
+                        self.tool_result(result, turn)?;
+                    }
+                }
+                for block in blocks {
+                    self.messages_block(block, turn, is_reminder)?;
+                }
+                self.out.end_array();
+            }
+        }
+        self.out.end_object();
+        Ok(())
+    }
+
+    /// Whether anything of a turn is written: the format refuses empty texts and messages.
+    fn has_content(&mut self, turn: &Turn<'_>) -> bool {
+        turn.blocks.iter().any(|block| match block {
+            Block::Text(block) => is_said(&block.words),
+            Block::Refusal(text) => !text.is_empty(),
+            Block::Thought(_) => false,
+            _ => true,
+        })
+    }
+
+    fn messages_block(
+        &mut self,
+        block: &Block<'_>,
+        turn: &Turn<'_>,
+        is_reminder: bool,
+    ) -> Result<(), Refusal> {
+        match block {
+            // Written before.
+            Block::Result(_) => Ok(()),
+            Block::Text(block) if !is_said(&block.words) => Ok(()),
+            Block::Text(block) if is_reminder => {
+                self.reminder(&block.words);
+                Ok(())
+            }
+            Block::Text(block) => {
+                self.text_block(&block.words, block.cache);
+                Ok(())
+            }
+            Block::Refusal(refusal) => {
+                self.text_block(&Words::Asked(*refusal), None);
+                Ok(())
+            }
+            Block::Image(_) | Block::Document(_) if turn.role == Role::User => {
+                self.media(block);
+                Ok(())
+            }
+            Block::Call(call) if turn.role == Role::Assistant => {
+                self.out.item().begin_object();
+                self.out.key("type").string("tool_use");
+                self.out.key("id");
+                self.call_id(call.id);
+                self.out.key("name");
+                self.called_name(call);
+                self.out.key("input");
+                self.input(&call.input, turn)?;
+                self.out.end_object();
+                Ok(())
+            }
+            Block::Thought(thought) if turn.role == Role::Assistant => {
+                self.thought(thought);
+                Ok(())
+            }
+            other => {
+                let message = format!("holds {}, which its role cannot", misplaced(other));
+                Err(self.refuse_turn(turn, message))
+            }
+        }
+    }
+
+    /// An instruction in the middle, for models that take them from the user alone.
+    fn reminder(&mut self, said: &Words<'_>) {
+        self.out.item().begin_object();
+        self.out.key("type").string("text");
+        self.out.key("text").begin_string();
+        self.out.text("<system-reminder>\n");
+        pieces(&mut self.out, said);
+        self.out.text("\n</system-reminder>");
+        self.out.end_string();
+        self.out.end_object();
+    }
+
+    fn media(&mut self, block: &Block<'_>) {
+        self.out.item().begin_object();
+        match block {
+            Block::Image(image) => {
+                self.out.key("type").string("image");
+                self.source(&image.source);
+            }
+            Block::Document(File { source, name }) => {
+                self.out.key("type").string("document");
+                self.source(source);
+                if let Some(name) = name.filter(|name| !name.is_empty()) {
+                    text(self.out.key("title"), name);
+                }
+            }
+            _ => {}
+        }
+        self.out.end_object();
+    }
+
+    fn source(&mut self, source: &Source<'_>) {
+        self.out.key("source").begin_object();
+        match source {
+            Source::Url(url) => {
+                self.out.key("type").string("url");
+                text(self.out.key("url"), *url);
+            }
+            Source::Data { media_type, data } => {
+                self.out.key("type").string("base64");
+                self.out.key("media_type").string(media_type);
+                self.out.key("data").begin_string();
+                self.out.escaped(data);
+                self.out.end_string();
+            }
+        }
+        self.out.end_object();
+    }
+
+    fn tool_result(&mut self, result: &CallResult<'_>, turn: &Turn<'_>) -> Result<(), Refusal> {
+        self.out.item().begin_object();
+        self.out.key("type").string("tool_result");
+        self.out.key("tool_use_id");
+        self.call_id(result.id);
+        match result.content.as_slice() {
+            [] => {}
+            [Block::Text(only)] if only.cache.is_none() => {
+                words(self.out.key("content"), &only.words);
+            }
+            blocks => {
+                self.out.key("content").begin_array();
+                for block in blocks {
+                    match block {
+                        Block::Text(block) if is_said(&block.words) => {
+                            self.text_block(&block.words, block.cache);
+                        }
+                        Block::Text(_) => {}
+                        Block::Image(_) | Block::Document(_) => self.media(block),
+                        other => {
+                            let message =
+                                format!("holds {} in the result of a tool", misplaced(other));
+                            return Err(self.refuse_turn(turn, message));
+                        }
+                    }
+                }
+                self.out.end_array();
+            }
+        }
+        if result.is_error {
+            self.out.key("is_error").bool(true);
+        }
+        self.out.end_object();
+        Ok(())
+    }
+
+    /// Reasoning that this provider made, as the block that it was.
+    fn thought(&mut self, thought: &Thought<'_>) {
+        let Some(native) = self.restore(thought) else {
+            self.scope.note_dropped(thought.path);
+            return;
+        };
+        match native.form {
+            ReasoningForm::Signature => {
+                self.out.item().begin_object();
+                self.out.key("type").string("thinking");
+                self.out.key("thinking").begin_string();
+                for piece in &thought.text {
+                    self.out.escaped(piece.json());
+                }
+                self.out.end_string();
+                self.out.key("signature").string(&native.payload);
+                self.out.end_object();
+            }
+            ReasoningForm::Redacted => {
+                self.out.item().begin_object();
+                self.out.key("type").string("redacted_thinking");
+                self.out.key("data").string(&native.payload);
+                self.out.end_object();
+            }
+            ReasoningForm::Encrypted | ReasoningForm::Details => {
+                self.scope.note_dropped(thought.path);
+            }
+        }
+    }
+
+    fn messages_sampling(
+        &mut self,
+        conversation: &Conversation<'_>,
+        plan: &MessagesPlan,
+    ) -> Result<(), Refusal> {
+        let sampling = &conversation.sampling;
+        let takes = self.scope.target.sampling;
+        if let Some(temperature) = sampling.temperature {
+            let degree = temperature.as_f64().unwrap_or_default();
+            if !takes || (plan.thinks() && degree < 1.0) {
+                self.scope.note_dropped("temperature");
+            } else if degree > 1.0 {
+                let message = "must be at most 1 for this model";
+                return Err(Refusal::new("temperature", message));
+            } else {
+                self.out.key("temperature").raw(temperature.raw());
+            }
+        }
+        if let Some(top_p) = sampling.top_p {
+            let share = top_p.as_f64().unwrap_or_default();
+            if !takes || (plan.thinks() && share < 0.95) {
+                self.scope.note_dropped("top_p");
+            } else {
+                self.out.key("top_p").raw(top_p.raw());
+            }
+        }
+        if let Some(top_k) = sampling.top_k {
+            if !takes || plan.thinks() {
+                self.scope.note_dropped("top_k");
+            } else {
+                self.out.key("top_k").raw(top_k.raw());
+            }
+        }
+        if !conversation.stop.is_empty() {
+            self.out.key("stop_sequences").begin_array();
+            for entry in &conversation.stop {
+                text(self.out.item(), *entry);
+            }
+            self.out.end_array();
+        }
+        Ok(())
+    }
+
+    fn thinking(&mut self, conversation: &Conversation<'_>, plan: &MessagesPlan) {
+        let Some(thinking) = plan.thinking else {
+            return;
+        };
+        self.out.key("thinking").begin_object();
+        match thinking {
+            ThinkingSent::Adaptive => {
+                self.out.key("type").string("adaptive");
+                // Models differ in what they do when they are not told.
+                let is_hidden = conversation.reasoning.shown == Some(false);
+                let display = if is_hidden { "omitted" } else { "summarized" };
+                self.out.key("display").string(display);
+            }
+            ThinkingSent::Enabled(budget) => {
+                self.out.key("type").string("enabled");
+                self.out.key("budget_tokens").number(budget);
+            }
+            ThinkingSent::Disabled => self.out.key("type").string("disabled"),
+        }
+        self.out.end_object();
+    }
+
+    fn output_config(
+        &mut self,
+        conversation: &Conversation<'_>,
+        plan: &MessagesPlan,
+    ) -> Result<(), Refusal> {
+        let schema = match conversation.format {
+            Some(AnswerFormat::Schema { schema, .. }) => schema,
+            _ => None,
+        };
+        let is_shaped = conversation.format.is_some();
+        let field = match self.scope.from {
+            Format::Chat => "response_format",
+            Format::Responses | Format::Messages => "text.format",
+        };
+        if is_shaped && !self.scope.target.messages.structured_output {
+            let message = "cannot be kept to by this model: it takes no schemas";
+            return Err(Refusal::new(field, message));
+        }
+        if is_shaped && schema.is_none() {
+            return Err(Refusal::new(field, "must have a schema for this model"));
+        }
+        if schema.is_none() && plan.effort.is_none() {
+            return Ok(());
+        }
+        self.out.key("output_config").begin_object();
+        if let Some(effort) = plan.effort {
+            self.out.key("effort").string(effort_name(effort));
+        }
+        if let Some(schema) = schema {
+            self.out.key("format").begin_object();
+            self.out.key("type").string("json_schema");
+            self.out.key("schema").raw(schema.raw());
+            self.out.end_object();
+        }
+        self.out.end_object();
+        Ok(())
+    }
+
+    fn messages_extras(&mut self, conversation: &Conversation<'_>) -> Result<(), Refusal> {
+        let user = &conversation.user;
+        if let Some(user) = hashed_user(user) {
+            self.out.key("metadata").begin_object();
+            self.out.key("user_id").string(&user);
+            self.out.end_object();
+        }
+        let others = user.metadata.into_iter().flat_map(|it| it.members());
+        if others.into_iter().any(|(key, _)| !key.is("user_id")) {
+            self.scope.note_dropped("metadata");
+        }
+        if let Some(tier) = conversation.service_tier {
+            self.messages_tier(tier);
+        }
+        Ok(())
+    }
+
+    fn messages_tier(&mut self, tier: Text<'_>) {
+        if tier.is("default") {
+            self.out.key("service_tier").string("standard_only");
+        } else if tier.is("auto") {
+            self.out.key("service_tier").string("auto");
+        } else {
+            self.scope.note_dropped("service_tier");
+        }
+    }
+}

@@ -1,0 +1,394 @@
+//! What more than one writer does: words, ids, marks for caching, reasoning that returns.
+
+use super::Writer;
+use crate::{
+    Refusal,
+    document::{Document, Kind, Text, Value},
+    names::{ToolKind, ToolName, ToolNames},
+    output::Output,
+    request::{
+        conversation::{
+            Block, CacheMark, Call, Conversation, File, Input, Source, Takes, Thought, Tool, Turn,
+            User, Words,
+        },
+        scope::{Scope, member, shown},
+    },
+    seal::{self, NativeReasoning},
+};
+use sha2::{Digest as _, Sha256};
+use std::borrow::Cow;
+use tollgate_types::{Effort, Format};
+
+/// What a file is called that has no name.
+const FILE_NAME: &str = "document.pdf";
+
+/// How many marks for caching a target takes: the last ones count.
+const MAX_MARKS: usize = 4;
+
+/// Which of the marks for caching are written.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct MarkBudget {
+    /// So many are left out before the first is written.
+    skip: usize,
+    is_known: bool,
+}
+
+impl MarkBudget {
+    pub(super) fn of(conversation: &Conversation<'_>, scope: &Scope<'_>) -> Self {
+        let is_marked = |block: &&Block<'_>| match block {
+            Block::Text(text) => text.cache.is_some(),
+            _ => false,
+        };
+        let marked = |blocks: &[Block<'_>]| blocks.iter().filter(is_marked).count();
+        let in_turns: usize = conversation
+            .turns
+            .iter()
+            .flat_map(|turn| &turn.blocks)
+            .map(|block| match block {
+                Block::Result(result) => marked(&result.content),
+                other => usize::from(is_marked(&other)),
+            })
+            .sum();
+        let on_tools = match scope.to {
+            Format::Messages => conversation
+                .tools
+                .iter()
+                .filter(|it| it.cache.is_some())
+                .count(),
+            Format::Chat | Format::Responses => 0,
+        };
+        Self {
+            skip: in_turns.saturating_add(on_tools).saturating_sub(MAX_MARKS),
+            is_known: scope.target.cache_marks,
+        }
+    }
+}
+
+impl Writer<'_, '_> {
+    /// Whether a mark is written here; one that is not is noted.
+    pub(super) fn is_marked(&mut self, mark: Option<CacheMark<'_>>) -> bool {
+        if mark.is_none() {
+            return false;
+        }
+        if self.marks.is_known && self.marks.skip == 0 {
+            return true;
+        }
+        self.marks.skip = self.marks.skip.saturating_sub(1);
+        let path = match self.scope.from {
+            Format::Chat => "messages[].content[].prompt_cache_breakpoint",
+            Format::Responses => "input[].content[].prompt_cache_breakpoint",
+            Format::Messages => "messages[].content[].cache_control",
+        };
+        self.scope.note_dropped(path);
+        false
+    }
+
+    /// The mark of chat and responses, where it is written.
+    pub(super) fn breakpoint(&mut self, mark: Option<CacheMark<'_>>) {
+        if !self.is_marked(mark) {
+            return;
+        }
+        self.out.key("prompt_cache_breakpoint").begin_object();
+        self.out.key("mode").string("explicit");
+        // Times to live of messages mean nothing here, and the table leaves them out.
+        if let Some(ttl) = mark.and_then(|mark| mark.ttl) {
+            text(self.out.key("ttl"), ttl);
+        }
+        self.out.end_object();
+    }
+
+    /// What this backend made of an earlier thought. A stranger's is left out, with notice.
+    pub(super) fn restore(&mut self, thought: &Thought<'_>) -> Option<NativeReasoning> {
+        let state = thought.state?.decode();
+        let native = seal::open(self.backend, &state);
+        if native.is_none() {
+            self.scope.note_dropped(thought.path);
+        }
+        native
+    }
+
+    /// Writes the name of a tool as the target takes it.
+    pub(super) fn tool_name(
+        &mut self,
+        name: Text<'_>,
+        namespace: Option<Text<'_>>,
+        kind: ToolKind,
+    ) {
+        let max_len = match self.scope.to {
+            Format::Messages => ToolNames::MESSAGES_MAX_LEN,
+            Format::Chat | Format::Responses => ToolNames::OPENAI_MAX_LEN,
+        };
+        let is_plain = namespace.is_none()
+            && kind == ToolKind::Function
+            && !self.has_renamed
+            && is_plain_name(name.json(), max_len);
+        if is_plain {
+            text(&mut self.out, name);
+            return;
+        }
+        let tool = ToolName {
+            name: name.decode().into_owned(),
+            namespace: namespace.map(|it| it.decode().into_owned()),
+            kind,
+        };
+        self.out.string(&self.names.target_name(&tool, max_len));
+    }
+
+    /// Writes the name of the tool that a call of the past names. What kind of tool it is
+    /// the offer says, or where it is offered no more, the call.
+    pub(super) fn called_name(&mut self, call: &Call<'_>) {
+        let kind = match call.input {
+            Input::Free(_) => ToolKind::Custom,
+            Input::Object(_) | Input::Json(_) => ToolKind::Function,
+        };
+        self.tool_name(call.name, call.namespace, kind);
+    }
+
+    /// Writes the id of a call as the target takes it.
+    pub(super) fn call_id(&mut self, id: Text<'_>) {
+        let max_len = match self.scope.to {
+            Format::Chat => 40,
+            Format::Responses => 64,
+            Format::Messages => 128,
+        };
+        let is_plain = match self.scope.to {
+            Format::Messages => is_plain_name(id.json(), max_len),
+            Format::Chat | Format::Responses => {
+                !id.is_escaped() && (1..=max_len).contains(&id.json().len())
+            }
+        };
+        if is_plain {
+            text(&mut self.out, id);
+        } else {
+            self.out
+                .string(&format!("call_{}", fingerprint(id.decode().as_bytes())));
+        }
+    }
+
+    /// Writes the input of a call as the string that chat and responses call `arguments`.
+    pub(super) fn arguments(&mut self, input: &Input<'_>) {
+        self.out.begin_string();
+        match input {
+            Input::Object(object) => match std::str::from_utf8(object.raw()) {
+                Ok(object) => self.out.text(object),
+                Err(_) => self.out.text("{}"),
+            },
+            Input::Json(json) if json.is_empty() => self.out.text("{}"),
+            Input::Json(json) => self.out.escaped(json.json()),
+            Input::Free(free) => {
+                self.out.escaped(br#"{\"input\":"#);
+                let inner = format!("\"{}\"", utf8(free.json()));
+                self.out.text(&inner);
+                self.out.text("}");
+            }
+        }
+        self.out.end_string();
+    }
+
+    /// Writes the input of a call as an object.
+    ///
+    /// # Errors
+    /// It is a string that holds none.
+    pub(super) fn input(&mut self, input: &Input<'_>, turn: &Turn<'_>) -> Result<(), Refusal> {
+        match input {
+            Input::Object(object) => self.out.raw(object.raw()),
+            Input::Json(json) => {
+                let json = json.decode();
+                match json.trim() {
+                    "" => self.out.raw(b"{}"),
+                    object if is_object(object) => self.out.raw(object.as_bytes()),
+                    _ => {
+                        let message = "makes a call whose arguments are not a JSON object";
+                        return Err(self.refuse_turn(turn, message));
+                    }
+                }
+            }
+            Input::Free(free) => {
+                self.out.begin_object();
+                text(self.out.key("input"), *free);
+                self.out.end_object();
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes the words of a result, after a sign that the tool failed.
+    pub(super) fn result_words(&mut self, words: &Words<'_>, is_error: bool) {
+        self.out.begin_string();
+        if is_error {
+            self.out.text("ERROR: ");
+        }
+        pieces(&mut self.out, words);
+        self.out.end_string();
+    }
+
+    /// Writes a `data:` URL, or the address.
+    pub(super) fn link(&mut self, source: &Source<'_>) {
+        match source {
+            Source::Url(url) => text(&mut self.out, *url),
+            Source::Data { media_type, data } => {
+                self.out.begin_string();
+                self.out.escaped(b"data:");
+                self.out.text(media_type);
+                self.out.escaped(b";base64,");
+                self.out.escaped(data);
+                self.out.end_string();
+            }
+        }
+    }
+
+    /// Writes the name of a file, which chat and responses ask for.
+    pub(super) fn file_name(&mut self, file: &File<'_>) {
+        match file.name {
+            Some(name) if !name.is_empty() => text(self.out.key("filename"), name),
+            _ => self.out.key("filename").string(FILE_NAME),
+        }
+    }
+
+    /// Writes the description of a tool and the grammar of what it takes.
+    pub(super) fn description(&mut self, tool: &Tool<'_>) {
+        let grammar = match (&tool.takes, self.has_custom_tools()) {
+            (Takes::Free(grammar), false) => Some(*grammar),
+            _ => None,
+        };
+        let before = tool.namespace_description.filter(|it| !it.is_empty());
+        let own = tool.description.filter(|it| !it.is_empty());
+        if before.is_none() && own.is_none() && grammar.is_none() {
+            return;
+        }
+        self.out.key("description").begin_string();
+        let mut is_first = true;
+        for part in [before, own].into_iter().flatten() {
+            if !is_first {
+                self.out.text("\n\n");
+            }
+            is_first = false;
+            self.out.escaped(part.json());
+        }
+        if let Some(grammar) = grammar {
+            if !is_first {
+                self.out.text("\n\n");
+            }
+            self.out
+                .text("Put the whole input, as plain text, into `input`.");
+            if let Some(grammar) = grammar {
+                self.out.text(" It must follow this ");
+                self.out.escaped(grammar.syntax.json());
+                self.out.text(" grammar:\n");
+                self.out.escaped(grammar.definition.json());
+            }
+        }
+        self.out.end_string();
+    }
+
+    /// Whether the target has tools that take free text.
+    pub(super) const fn has_custom_tools(&self) -> bool {
+        match self.scope.to {
+            Format::Chat => self.scope.target.chat.custom_tools,
+            Format::Responses => true,
+            Format::Messages => false,
+        }
+    }
+}
+
+/// Writes a string that stands in the request.
+pub(super) fn text(out: &mut Output, text: Text<'_>) {
+    out.begin_string();
+    out.escaped(text.json());
+    out.end_string();
+}
+
+/// Writes words as a string.
+pub(super) fn words(out: &mut Output, words: &Words<'_>) {
+    out.begin_string();
+    pieces(out, words);
+    out.end_string();
+}
+
+/// Writes words into a string that is open.
+pub(super) fn pieces(out: &mut Output, words: &Words<'_>) {
+    match words {
+        Words::Asked(text) => out.escaped(text.json()),
+        Words::Made(text) => out.text(text),
+    }
+}
+
+/// Whether a name or an id passes everywhere as it stands.
+fn is_plain_name(name: &[u8], max_len: usize) -> bool {
+    (1..=max_len).contains(&name.len())
+        && name
+            .iter()
+            .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'))
+}
+
+fn utf8(json: &[u8]) -> &str {
+    // The lexer has seen that strings are UTF-8.
+    std::str::from_utf8(json).unwrap_or_default()
+}
+
+/// Whether a text is a JSON object.
+fn is_object(json: &str) -> bool {
+    Document::parse(json.as_bytes()).is_ok_and(|document| document.root().kind() == Kind::Object)
+}
+
+/// A short fingerprint, in hexadecimal digits: 32 of them, which every target takes.
+pub(super) fn fingerprint(bytes: &[u8]) -> String {
+    use std::fmt::Write as _;
+    let digest = Sha256::digest(bytes);
+    digest.iter().take(16).fold(String::new(), |mut hex, byte| {
+        let _ = write!(hex, "{byte:02x}");
+        hex
+    })
+}
+
+/// Who asks, in a form that a provider of another format takes: never the name itself.
+pub(super) fn hashed_user(user: &User<'_>) -> Option<String> {
+    let in_metadata = user
+        .metadata
+        .and_then(|metadata| member(metadata, "user_id"))
+        .and_then(Value::text);
+    let name = user
+        .user_id
+        .or(user.safety_identifier)
+        .or(user.user)
+        .or(in_metadata)?;
+    let name = name.decode();
+    (!name.is_empty()).then(|| fingerprint(name.as_bytes()))
+}
+
+/// The name of an effort on the wire.
+pub(super) const fn effort_name(effort: Effort) -> &'static str {
+    match effort {
+        Effort::None => "none",
+        Effort::Minimal => "minimal",
+        Effort::Low => "low",
+        Effort::Medium => "medium",
+        Effort::High => "high",
+        Effort::Xhigh => "xhigh",
+        Effort::Max => "max",
+    }
+}
+
+/// The name of a JSON schema, where the target asks for one.
+pub(super) fn schema_name(name: Option<Text<'_>>) -> Cow<'_, str> {
+    const NAME: &str = "answer";
+    name.map_or(Cow::Borrowed(NAME), Text::decode)
+}
+
+/// What stands in a message about a part that its role cannot have.
+pub(super) fn misplaced(block: &Block<'_>) -> &'static str {
+    match block {
+        Block::Text(_) => "a text",
+        Block::Refusal(_) => "a refusal",
+        Block::Image(_) => "an image",
+        Block::Document(_) => "a document",
+        Block::Call(_) => "a call of a tool",
+        Block::Result(_) => "the result of a tool",
+        Block::Thought(_) => "reasoning",
+    }
+}
+
+/// A caller's word in a message.
+pub(super) fn quoted(text: Text<'_>) -> String {
+    format!("'{}'", shown(text))
+}

@@ -1,0 +1,332 @@
+//! Writes the tools: offered and chosen, in each of the formats.
+
+use super::{Writer, shared::text};
+use crate::{
+    Refusal,
+    document::{Kind, Text, Value},
+    names::ToolKind,
+    request::{
+        conversation::{Block, Choice, Conversation, Grammar, Takes, Tool},
+        scope::member,
+    },
+};
+
+/// A schema for a tool that takes nothing.
+const EMPTY_SCHEMA: &[u8] = br#"{"type":"object","properties":{}}"#;
+/// The schema of a function that stands for a custom tool.
+const FREE_SCHEMA: &[u8] = br#"{"type":"object","properties":{"input":{"type":"string"}},"required":["input"],"additionalProperties":false}"#;
+
+impl Writer<'_, '_> {
+    /// Refuses a choice that cannot be made among the tools that are offered.
+    fn check_choice(&self, conversation: &Conversation<'_>) -> Result<(), Refusal> {
+        if conversation.lost_tools && conversation.tools.is_empty() {
+            let message = "offers nothing but the provider's own tools, and this model has none";
+            return Err(Refusal::new("tools", message));
+        }
+        match conversation.choice {
+            Some(Choice::Required) if conversation.tools.is_empty() => Err(Refusal::new(
+                "tool_choice",
+                "demands a call, and no tool is offered",
+            )),
+            Some(Choice::Tool { name, namespace }) => {
+                let is_chosen = |tool: &Tool<'_>| {
+                    tool.name.decode() == name.decode()
+                        && namespace.is_none_or(|chosen| {
+                            tool.namespace.map(Text::decode) == Some(chosen.decode())
+                        })
+                };
+                match conversation.tools.iter().any(is_chosen) {
+                    true => Ok(()),
+                    false => Err(self.unknown_choice(name)),
+                }
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The tool that a choice names, for its namespace and kind.
+    fn chosen<'c, 'd>(conversation: &'c Conversation<'d>, name: Text<'d>) -> Option<&'c Tool<'d>> {
+        let name = name.decode();
+        conversation.tools.iter().find(|tool| tool.name.is(&name))
+    }
+
+    fn kind(tool: &Tool<'_>) -> ToolKind {
+        match tool.takes {
+            Takes::Object { .. } => ToolKind::Function,
+            Takes::Free(_) => ToolKind::Custom,
+        }
+    }
+
+    /// `tools`, `tool_choice` and `parallel_tool_calls` of a chat request.
+    pub(super) fn chat_tools(&mut self, conversation: &Conversation<'_>) -> Result<(), Refusal> {
+        self.check_choice(conversation)?;
+        if conversation.tools.is_empty() {
+            return Ok(());
+        }
+        self.out.key("tools").begin_array();
+        for tool in &conversation.tools {
+            self.out.item().begin_object();
+            if let (Takes::Free(grammar), true) = (&tool.takes, self.has_custom_tools()) {
+                self.out.key("type").string("custom");
+                self.out.key("custom").begin_object();
+                self.chat_custom(tool, *grammar);
+            } else {
+                self.out.key("type").string("function");
+                self.out.key("function").begin_object();
+                self.function(tool, "parameters")?;
+            }
+            self.out.end_object();
+            if tool.cache.is_some() {
+                self.scope.note_dropped("tools[].cache_control");
+            }
+            self.out.end_object();
+        }
+        self.out.end_array();
+        match conversation.choice {
+            None => {}
+            Some(Choice::Auto) => self.out.key("tool_choice").string("auto"),
+            Some(Choice::None) => self.out.key("tool_choice").string("none"),
+            Some(Choice::Required) => self.out.key("tool_choice").string("required"),
+            Some(Choice::Tool { name, namespace }) => {
+                let tool = Self::chosen(conversation, name);
+                let kind = tool.map(Self::kind).unwrap_or_default();
+                let word = match kind == ToolKind::Custom && self.has_custom_tools() {
+                    true => "custom",
+                    false => "function",
+                };
+                self.out.key("tool_choice").begin_object();
+                self.out.key("type").string(word);
+                self.out.key(word).begin_object();
+                self.out.key("name");
+                let namespace = namespace.or(tool.and_then(|tool| tool.namespace));
+                self.tool_name(name, namespace, kind);
+                self.out.end_object();
+                self.out.end_object();
+            }
+        }
+        if let Some(parallel) = conversation.parallel {
+            self.out.key("parallel_tool_calls").bool(parallel);
+        }
+        Ok(())
+    }
+
+    /// The members that describe a function in every format.
+    fn function(&mut self, tool: &Tool<'_>, schema_field: &str) -> Result<(), Refusal> {
+        self.out.key("name");
+        self.tool_name(tool.name, tool.namespace, Self::kind(tool));
+        self.description(tool);
+        self.out.key(schema_field);
+        match tool.takes {
+            Takes::Object {
+                schema: Some(schema),
+                strict,
+            } => {
+                self.object_schema(schema)?;
+                if let Some(strict) = strict {
+                    self.out.key("strict").bool(strict);
+                }
+            }
+            Takes::Object { schema: None, .. } => self.out.raw(EMPTY_SCHEMA),
+            Takes::Free(_) => self.out.raw(FREE_SCHEMA),
+        }
+        Ok(())
+    }
+
+    /// The schema of a tool's input, which is of type object everywhere.
+    fn object_schema(&mut self, schema: Value<'_>) -> Result<(), Refusal> {
+        match member(schema, "type") {
+            Some(kind) if kind.text().is_some_and(|kind| kind.is("object")) => {
+                self.out.raw(schema.raw());
+            }
+            Some(kind) if kind.kind() == Kind::String => {
+                let field = match self.scope.from {
+                    tollgate_types::Format::Chat => "tools[].function.parameters",
+                    tollgate_types::Format::Responses => "tools[].parameters",
+                    tollgate_types::Format::Messages => "tools[].input_schema",
+                };
+                return Err(Refusal::new(field, "must be of type object"));
+            }
+            // A list of types that allows objects says no more than that.
+            Some(_) => self.out.raw(schema.raw()),
+            None => {
+                self.out.begin_object();
+                self.out.key("type").string("object");
+                if schema.members().next().is_none() {
+                    self.out.key("properties").raw(b"{}");
+                }
+                for (key, value) in schema.members() {
+                    self.out.escaped_key(key.json()).raw(value.raw());
+                }
+                self.out.end_object();
+            }
+        }
+        Ok(())
+    }
+
+    fn chat_custom(&mut self, tool: &Tool<'_>, grammar: Option<Grammar<'_>>) {
+        self.out.key("name");
+        self.tool_name(tool.name, tool.namespace, ToolKind::Custom);
+        self.description(tool);
+        if let Some(grammar) = grammar {
+            self.out.key("format").begin_object();
+            self.out.key("type").string("grammar");
+            self.out.key("grammar").begin_object();
+            text(self.out.key("definition"), grammar.definition);
+            text(self.out.key("syntax"), grammar.syntax);
+            self.out.end_object();
+            self.out.end_object();
+        }
+    }
+
+    /// `tools`, `tool_choice` and `parallel_tool_calls` of a responses request.
+    pub(super) fn responses_tools(
+        &mut self,
+        conversation: &Conversation<'_>,
+    ) -> Result<(), Refusal> {
+        self.check_choice(conversation)?;
+        if conversation.tools.is_empty() {
+            return Ok(());
+        }
+        self.out.key("tools").begin_array();
+        for tool in &conversation.tools {
+            self.out.item().begin_object();
+            match tool.takes {
+                Takes::Free(grammar) => {
+                    self.out.key("type").string("custom");
+                    self.responses_custom(tool, grammar);
+                }
+                Takes::Object { strict, .. } => {
+                    self.out.key("type").string("function");
+                    self.function(tool, "parameters")?;
+                    // Left out, it means "strict where the schema allows it", which nobody asked for.
+                    let is_told = matches!(
+                        tool.takes,
+                        Takes::Object {
+                            schema: Some(_),
+                            ..
+                        }
+                    );
+                    if strict.is_none() || !is_told {
+                        self.out.key("strict").bool(strict.unwrap_or_default());
+                    }
+                }
+            }
+            if tool.cache.is_some() {
+                self.scope.note_dropped("tools[].cache_control");
+            }
+            self.out.end_object();
+        }
+        self.out.end_array();
+        match conversation.choice {
+            None => {}
+            Some(Choice::Auto) => self.out.key("tool_choice").string("auto"),
+            Some(Choice::None) => self.out.key("tool_choice").string("none"),
+            Some(Choice::Required) => self.out.key("tool_choice").string("required"),
+            Some(Choice::Tool { name, namespace }) => {
+                let tool = Self::chosen(conversation, name);
+                let kind = tool.map(Self::kind).unwrap_or_default();
+                self.out.key("tool_choice").begin_object();
+                self.out.key("type").string(match kind {
+                    ToolKind::Custom => "custom",
+                    ToolKind::Function => "function",
+                });
+                self.out.key("name");
+                self.tool_name(name, namespace, kind);
+                self.out.end_object();
+            }
+        }
+        if let Some(parallel) = conversation.parallel {
+            self.out.key("parallel_tool_calls").bool(parallel);
+        }
+        Ok(())
+    }
+
+    fn responses_custom(&mut self, tool: &Tool<'_>, grammar: Option<Grammar<'_>>) {
+        self.out.key("name");
+        self.tool_name(tool.name, tool.namespace, ToolKind::Custom);
+        self.description(tool);
+        if let Some(grammar) = grammar {
+            self.out.key("format").begin_object();
+            self.out.key("type").string("grammar");
+            text(self.out.key("definition"), grammar.definition);
+            text(self.out.key("syntax"), grammar.syntax);
+            self.out.end_object();
+        }
+    }
+
+    /// `tools` and `tool_choice` of a messages request.
+    pub(super) fn messages_tools(
+        &mut self,
+        conversation: &Conversation<'_>,
+    ) -> Result<(), Refusal> {
+        self.check_choice(conversation)?;
+        if conversation.tools.is_empty() {
+            self.stub_tools(conversation);
+            return Ok(());
+        }
+        self.out.key("tools").begin_array();
+        for tool in &conversation.tools {
+            self.out.item().begin_object();
+            self.function(tool, "input_schema")?;
+            if self.is_marked(tool.cache) {
+                self.cache_control(tool.cache);
+            }
+            self.out.end_object();
+        }
+        self.out.end_array();
+        let is_single = conversation.parallel == Some(false);
+        let choice = match conversation.choice {
+            None if is_single => Some(Choice::Auto),
+            choice => choice,
+        };
+        let Some(choice) = choice else { return Ok(()) };
+        self.out.key("tool_choice").begin_object();
+        match choice {
+            Choice::Auto => self.out.key("type").string("auto"),
+            Choice::None => self.out.key("type").string("none"),
+            Choice::Required => self.out.key("type").string("any"),
+            Choice::Tool { name, namespace } => {
+                let tool = Self::chosen(conversation, name);
+                self.out.key("type").string("tool");
+                self.out.key("name");
+                let namespace = namespace.or(tool.and_then(|tool| tool.namespace));
+                self.tool_name(name, namespace, tool.map(Self::kind).unwrap_or_default());
+            }
+        }
+        if is_single && !matches!(choice, Choice::None) {
+            self.out.key("disable_parallel_tool_use").bool(true);
+        }
+        self.out.end_object();
+        Ok(())
+    }
+
+    /// Messages refuses a history with calls where no tools are offered: stand-ins are, and
+    /// none of them may be called.
+    fn stub_tools(&mut self, conversation: &Conversation<'_>) {
+        let mut called = Vec::new();
+        for block in conversation.turns.iter().flat_map(|turn| &turn.blocks) {
+            if let Block::Call(call) = block
+                && !called
+                    .iter()
+                    .any(|(name, namespace, _)| (*name, *namespace) == (call.name, call.namespace))
+            {
+                called.push((call.name, call.namespace, call));
+            }
+        }
+        if called.is_empty() {
+            return;
+        }
+        self.out.key("tools").begin_array();
+        for (_, _, call) in called {
+            self.out.item().begin_object();
+            self.out.key("name");
+            self.called_name(call);
+            self.out.key("input_schema").raw(EMPTY_SCHEMA);
+            self.out.end_object();
+        }
+        self.out.end_array();
+        self.out.key("tool_choice").begin_object();
+        self.out.key("type").string("none");
+        self.out.end_object();
+    }
+}

@@ -1,0 +1,77 @@
+//! `docs/translation.md`, written from the table.
+
+use super::{Fate, Row, field_path, kinds, shapes};
+use std::fmt::Write as _;
+use tollgate_types::Format;
+
+const INTRODUCTION: &str = "\
+# Translation
+
+A caller in any of the three formats reaches any model, whatever its provider speaks. This page says what becomes of every
+field of a request on its way into another format. It is written from the table that the gateway itself reads
+(`crates/translate/src/table`), by `cargo test -p tollgate-translate`; a test walks the types of the official SDKs and fails
+on a field that is not here.
+
+| Fate | Meaning |
+|---|---|
+| carried | It says the same there, under the same name or another. |
+| mapped | It is said in another way, as described. |
+| implied | It says nothing that the translation does not say by itself, so that leaving it out loses nothing. |
+| dropped | A hint that the target has no word for: left out, and named in `x-dropped-fields`. |
+| refused | It cannot be said there: 400 `invalid_request` with its name. Under `lossy: allow` an operator may list the field by its path; it is then dropped with notice. |
+
+A field that is not in the table is refused, too. `null` always passes, and so do the values after \"unless\".
+";
+
+/// The whole page.
+pub fn page() -> String {
+    let mut page = INTRODUCTION.to_owned();
+    for format in Format::ALL {
+        let [first, second] = others(format);
+        let _ = write!(
+            page,
+            "\n## From {format}\n\n| Field | to {first} | to {second} |\n|---|---|---|\n"
+        );
+        for shape in shapes(format) {
+            let label = match shape.tags {
+                [] => String::new(),
+                tags => format!(" ({})", tags.join(", ")),
+            };
+            for row in shape.rows {
+                let path = field_path(shape.path(), row.name);
+                write_row(&mut page, &format!("`{path}`{label}"), row, format);
+            }
+        }
+        for kinds in kinds(format) {
+            for row in kinds.rows {
+                let label = format!("`{}` of type `{}`", kinds.path(), row.name);
+                write_row(&mut page, &label, row, format);
+            }
+        }
+    }
+    page
+}
+
+fn others(format: Format) -> [Format; 2] {
+    match format {
+        Format::Chat => [Format::Responses, Format::Messages],
+        Format::Responses => [Format::Chat, Format::Messages],
+        Format::Messages => [Format::Chat, Format::Responses],
+    }
+}
+
+fn write_row(page: &mut String, label: &str, row: &Row, from: Format) {
+    let [first, second] = others(from).map(|to| cell(row, row.fate(from, to)));
+    let _ = writeln!(page, "| {label} | {first} | {second} |");
+}
+
+fn cell(row: &Row, fate: Fate) -> String {
+    let mut cell = fate.word().to_owned();
+    if !fate.reason().is_empty() {
+        let _ = write!(cell, ": {}", fate.reason());
+    }
+    if matches!(fate, Fate::Refused(_) | Fate::Dropped(_)) && !row.neutral.is_empty() {
+        let _ = write!(cell, " (unless `{}`)", row.neutral.join("`, `"));
+    }
+    cell
+}
