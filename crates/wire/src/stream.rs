@@ -12,6 +12,7 @@
 mod event;
 mod framing;
 mod held;
+mod reader;
 
 use crate::{
     answer::{
@@ -26,6 +27,7 @@ use bytes::Bytes;
 use event::{Event, Verdict};
 use framing::{Framer, Token};
 use held::Held;
+pub use reader::{EventReader, StreamItem};
 use tollgate_types::{Format, PublicError, RequestId};
 
 /// How a stream is to be scanned.
@@ -174,13 +176,7 @@ impl StreamScanner {
             self.push(&BLANK_LINE, out);
         }
         self.held.clear();
-        match self.phase {
-            Phase::Failed(_) => StreamEnd::Failed,
-            Phase::Terminal => StreamEnd::Finished,
-            // Some providers of chat close without `[DONE]`.
-            Phase::Content if self.is_chat_finished() => StreamEnd::Finished,
-            Phase::Content | Phase::Preamble => StreamEnd::Cut,
-        }
+        self.end()
     }
 
     /// How far the stream has come.

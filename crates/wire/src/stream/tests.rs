@@ -1,7 +1,7 @@
 //! What holds for streams written here; `recorded` tests on those of real providers.
 
 mod faults;
-mod recorded;
+pub(super) mod recorded;
 
 use super::*;
 use tollgate_types::{ErrorCode, Usage};

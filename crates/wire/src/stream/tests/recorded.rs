@@ -10,7 +10,7 @@ const SHORT: usize = 4 * 1024;
 const RANDOM_CHUNKINGS: u64 = 8;
 
 /// All distinct recorded streams, or `None` with a note that the test is skipped.
-fn recorded() -> Option<Vec<(Format, String)>> {
+pub(crate) fn recorded() -> Option<Vec<(Format, String)>> {
     let folder = std::env::var_os("TOLLGATE_FIXTURES").map_or_else(
         || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/fixtures"),
         PathBuf::from,
@@ -91,7 +91,7 @@ fn usage_of(format: Format, stream: &str) -> Usage {
 }
 
 /// Cuts a stream into chunks of 1 to `2^n` bytes, the same ones for the same seed.
-fn random_chunks(stream: &[u8], seed: u64) -> Vec<&[u8]> {
+pub(crate) fn random_chunks(stream: &[u8], seed: u64) -> Vec<&[u8]> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut random = move |below: u64| {
         state ^= state << 13;
