@@ -12,6 +12,7 @@
 //! - [`names`] maps names of tools that the target cannot take; [`seal`] carries reasoning
 //!   through a caller that belongs to another provider.
 
+mod answer;
 pub mod document;
 pub mod names;
 mod notes;
@@ -22,6 +23,7 @@ pub mod seal;
 pub mod table;
 mod target;
 
+pub use answer::{AnswerContext, AnswerTranslator, StreamTranslator};
 pub use notes::{AskedReasoning, Json, ResponsesEcho, TranslationNotes};
 pub use refusal::Refusal;
 pub use request::{Translated, request};

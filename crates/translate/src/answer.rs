@@ -1,0 +1,20 @@
+//! The provider's answer, as the caller's.
+//!
+//! It decides what an answer means and how the caller's format says it: a reader for each
+//! format takes the answer apart, whole or event by event, one flow puts the parts into an
+//! order that every format can be written in, and a writer for each format writes them, as a
+//! stream or whole. So six directions are three readers and three writers. Framing, phase,
+//! usage, stop and faults are read by the wire crate.
+
+mod arguments;
+mod flow;
+mod parts;
+mod read;
+mod stream;
+mod text;
+mod whole;
+mod write;
+
+pub use parts::AnswerContext;
+pub use stream::StreamTranslator;
+pub use whole::AnswerTranslator;

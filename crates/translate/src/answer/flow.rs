@@ -1,0 +1,395 @@
+//! Brings the parts of an answer into one order: one block after the other.
+//!
+//! Decides which block is open, when it ends and which waits. Text leaves as it comes; a tool
+//! call waits only while another one is incomplete, so that sources that interleave calls come
+//! out in order and sources that do not are not held up. Leaves to the reader what a part is,
+//! to the writer how it is written.
+
+use crate::{
+    TranslationNotes,
+    answer::{
+        arguments::{Arguments, CustomInput},
+        parts::{
+            AnswerContext, Blob, Broken, Citation, Ending, Head, NativeCall, Stop, ToolCall,
+            ToolCalls,
+        },
+        text::RawText,
+        write::Write,
+    },
+    output::Output,
+    seal::{self, Backend},
+};
+use std::{collections::VecDeque, sync::Arc};
+use tollgate_types::{Format, Usage};
+use tollgate_wire::answer::{AnswerFacts, StopReason};
+
+/// Bytes of blocks that wait, at most.
+const MOST_WAITING: usize = 4 * 1024 * 1024;
+/// Blocks that wait, at most.
+const MOST_WAITING_BLOCKS: usize = 256;
+/// Citations of one block, at most; further ones are left out.
+pub(crate) const MOST_CITATIONS: usize = 256;
+
+/// What a block is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Text,
+    Refusal,
+    Thinking,
+    Tool,
+}
+
+/// Where a block stands in the source: its kind and the indexes that its format gives it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Key {
+    pub(crate) kind: Kind,
+    pub(crate) item: u64,
+    pub(crate) part: u64,
+}
+
+impl Key {
+    pub(crate) const fn new(kind: Kind, item: u64, part: u64) -> Self {
+        Self { kind, item, part }
+    }
+}
+
+/// The open block.
+#[derive(Debug)]
+struct Open {
+    key: Key,
+    tool: Option<OpenTool>,
+    citations: Vec<Citation>,
+}
+
+/// What is known of the arguments of an open call.
+#[derive(Debug)]
+struct OpenTool {
+    arguments: Arguments,
+    /// The provider knows the tool as custom: there are no arguments to check.
+    is_native_custom: bool,
+    /// The caller knows the tool as custom and the provider as a function.
+    input: Option<CustomInput>,
+}
+
+/// A block that waits for its turn.
+#[derive(Debug)]
+struct Waiting {
+    key: Key,
+    call: Option<(ToolCall, bool)>,
+    contents: String,
+    end: Option<Option<Blob>>,
+    citations: Vec<Citation>,
+}
+
+/// The answer on its way from reader to writer.
+#[derive(Debug)]
+pub(crate) struct Flow {
+    notes: Arc<TranslationNotes>,
+    context: AnswerContext,
+    backend: Backend,
+    head: Option<Head>,
+    writer: Box<dyn Write>,
+    pub(crate) out: Output,
+    open: Option<Open>,
+    waiting: VecDeque<Waiting>,
+    waiting_bytes: usize,
+    /// Of a text that has not begun.
+    early_citations: Vec<Citation>,
+    calls: ToolCalls,
+    has_refusal: bool,
+    /// Arguments ended that are not the object that the caller needs.
+    has_bad_arguments: bool,
+    input: String,
+}
+
+impl Flow {
+    pub(crate) fn new(
+        notes: Arc<TranslationNotes>,
+        context: AnswerContext,
+        writer: Box<dyn Write>,
+    ) -> Self {
+        Self {
+            backend: Backend::new(&notes.backend),
+            writer,
+            calls: ToolCalls::new(notes.from),
+            notes,
+            context,
+            head: None,
+            out: Output::default(),
+            open: None,
+            waiting: VecDeque::new(),
+            waiting_bytes: 0,
+            early_citations: Vec::new(),
+            has_refusal: false,
+            has_bad_arguments: false,
+            input: String::new(),
+        }
+    }
+
+    pub(crate) fn writer(&self) -> &dyn Write {
+        &*self.writer
+    }
+
+    /// Bytes of blocks that wait, and of what the format repeats.
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.waiting_bytes.saturating_add(self.writer.kept_bytes())
+    }
+
+    /// Begins the answer, at its first event.
+    pub(crate) fn start(&mut self, facts: &AnswerFacts) {
+        if self.head.is_none() {
+            let head = Head::new(facts, &self.notes, &self.context);
+            self.writer.start(&head, &mut self.out);
+            self.head = Some(head);
+        }
+    }
+
+    /// Somebody keeps the connection alive.
+    pub(crate) fn keep_alive(&mut self) {
+        self.writer.keep_alive(&mut self.out);
+    }
+
+    /// A piece of text, refusal or thinking.
+    pub(crate) fn piece(&mut self, key: Key, piece: RawText<'_>) -> Result<(), Broken> {
+        if piece.is_empty() || (key.kind == Kind::Thinking && !self.notes.reasoning.text) {
+            return Ok(());
+        }
+        self.has_refusal |= key.kind == Kind::Refusal;
+        if self.is_open(key) {
+            return self.writer.delta(piece, &mut self.out);
+        }
+        match self.find_waiting(key) {
+            Some(place) => self.add_waiting(place, piece),
+            None => {
+                self.begin(key, None)?;
+                self.piece(key, piece)
+            }
+        }
+    }
+
+    /// A call begins.
+    pub(crate) fn call(&mut self, key: Key, call: NativeCall<'_>) -> Result<(), Broken> {
+        let head = self.head.as_ref().ok_or(Broken)?;
+        let named = self.calls.name(call, head, &self.notes)?;
+        self.begin(key, Some((named, call.is_custom)))
+    }
+
+    /// A piece of the arguments of a call, or of the input of a custom one.
+    pub(crate) fn arguments(&mut self, key: Key, piece: RawText<'_>) -> Result<(), Broken> {
+        if piece.is_empty() {
+            return Ok(());
+        }
+        if !self.is_open(key) {
+            return match self.find_waiting(key) {
+                Some(place) => self.add_waiting(place, piece),
+                // The call has ended. White space may trail behind it.
+                None if piece.unescape().trim_ascii().is_empty() => Ok(()),
+                None => Err(Broken),
+            };
+        }
+        self.deliver(piece)?;
+        self.advance()
+    }
+
+    /// A page that the text at `key` refers to. Some providers name it before the text.
+    pub(crate) fn cite(&mut self, key: Key, citation: Citation) {
+        let open = self.open.iter_mut().find(|open| open.key == key);
+        let mut waiting = self.waiting.iter_mut();
+        let citations = match open {
+            Some(open) => &mut open.citations,
+            None => match waiting.find(|waiting| waiting.key == key) {
+                Some(waiting) => &mut waiting.citations,
+                None => &mut self.early_citations,
+            },
+        };
+        if citations.len() < MOST_CITATIONS {
+            citations.push(citation);
+        }
+    }
+
+    /// The block at `key` ends; reasoning with what only its provider can read.
+    pub(crate) fn end(&mut self, key: Key, blob: Option<Blob>) -> Result<(), Broken> {
+        if self.is_open(key) {
+            self.close(blob)?;
+            return self.advance();
+        }
+        if let Some(place) = self.find_waiting(key) {
+            if let Some(waiting) = self.waiting.get_mut(place) {
+                waiting.end = Some(blob);
+            }
+            return Ok(());
+        }
+        match blob {
+            // Its text has left before, or there is none.
+            Some(blob) if self.notes.reasoning.state => {
+                self.begin(key, None)?;
+                self.end(key, Some(blob))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The answer has ended.
+    pub(crate) fn finish(
+        &mut self,
+        stop: Option<StopReason>,
+        usage: Option<Usage>,
+    ) -> Result<(), Broken> {
+        self.close(None)?;
+        while let Some(waiting) = self.waiting.pop_front() {
+            self.take_turn(waiting)?;
+            self.close(None)?;
+        }
+        let stop = Stop::new(stop, self.calls.any(), self.has_refusal)?;
+        // A limit may cut a call anywhere, as it does with any provider.
+        if self.has_bad_arguments && stop != Stop::MaxTokens {
+            return Err(Broken);
+        }
+        self.writer.finish(&Ending { stop, usage }, &mut self.out);
+        Ok(())
+    }
+
+    fn is_open(&self, key: Key) -> bool {
+        self.open.as_ref().is_some_and(|open| open.key == key)
+    }
+
+    fn find_waiting(&self, key: Key) -> Option<usize> {
+        let mut waiting = self.waiting.iter();
+        waiting.position(|waiting| waiting.key == key && waiting.end.is_none())
+    }
+
+    fn add_waiting(&mut self, place: usize, piece: RawText<'_>) -> Result<(), Broken> {
+        let waiting = self.waiting.get_mut(place).ok_or(Broken)?;
+        self.waiting_bytes = self.waiting_bytes.saturating_add(piece.as_str().len());
+        waiting.contents.push_str(piece.as_str());
+        match self.waiting_bytes <= MOST_WAITING {
+            true => Ok(()),
+            false => Err(Broken),
+        }
+    }
+
+    /// Begins a block, now or in its turn.
+    fn begin(&mut self, key: Key, call: Option<(ToolCall, bool)>) -> Result<(), Broken> {
+        let waiting = Waiting {
+            key,
+            call,
+            contents: String::new(),
+            end: None,
+            citations: Vec::new(),
+        };
+        if self.waiting.is_empty() && self.open.as_ref().is_none_or(Open::yields) {
+            self.close(None)?;
+            return self.take_turn(waiting);
+        }
+        if self.waiting.len() >= MOST_WAITING_BLOCKS {
+            return Err(Broken);
+        }
+        self.waiting.push_back(waiting);
+        Ok(())
+    }
+
+    /// Lets waiting blocks follow while the open one is complete.
+    fn advance(&mut self) -> Result<(), Broken> {
+        while self.open.as_ref().is_none_or(Open::yields)
+            && let Some(waiting) = self.waiting.pop_front()
+        {
+            self.close(None)?;
+            self.take_turn(waiting)?;
+        }
+        Ok(())
+    }
+
+    /// Opens a block and lets out what of it has come.
+    fn take_turn(&mut self, waiting: Waiting) -> Result<(), Broken> {
+        let Waiting {
+            key,
+            call,
+            contents,
+            end,
+            mut citations,
+        } = waiting;
+        if key.kind == Kind::Text {
+            citations.append(&mut self.early_citations);
+        }
+        self.waiting_bytes = self.waiting_bytes.saturating_sub(contents.len());
+        self.writer
+            .begin(key.kind, call.as_ref().map(|(call, _)| call), &mut self.out)?;
+        self.open = Some(Open {
+            key,
+            tool: call.map(|(call, is_native_custom)| OpenTool {
+                arguments: Arguments::default(),
+                is_native_custom,
+                input: (call.is_custom && !is_native_custom).then(CustomInput::default),
+            }),
+            citations,
+        });
+        if !contents.is_empty() {
+            self.deliver(RawText::escaped(&contents))?;
+        }
+        match end {
+            Some(blob) => self.close(blob),
+            None => Ok(()),
+        }
+    }
+
+    /// Writes a piece of the open block.
+    fn deliver(&mut self, piece: RawText<'_>) -> Result<(), Broken> {
+        let tool = self.open.as_mut().and_then(|open| open.tool.as_mut());
+        let Some(tool) = tool.filter(|tool| !tool.is_native_custom) else {
+            return self.writer.delta(piece, &mut self.out);
+        };
+        tool.arguments.push(piece);
+        let Some(reader) = &mut tool.input else {
+            return self.writer.delta(piece, &mut self.out);
+        };
+        self.input.clear();
+        reader.push(piece, &mut self.input);
+        match RawText::escaped(&self.input) {
+            nothing if nothing.is_empty() => Ok(()),
+            input => self.writer.delta(input, &mut self.out),
+        }
+    }
+
+    /// Ends the open block, if there is one.
+    fn close(&mut self, blob: Option<Blob>) -> Result<(), Broken> {
+        let Some(open) = self.open.take() else {
+            return Ok(());
+        };
+        if let Some(tool) = &open.tool {
+            self.close_tool(tool)?;
+        }
+        for citation in &open.citations {
+            self.writer.cite(citation, &mut self.out);
+        }
+        let sealed = blob
+            .filter(|_| self.notes.reasoning.state)
+            .and_then(|blob| seal::seal(self.backend, blob.form, &blob.item_id, &blob.payload));
+        self.writer.end(sealed.as_deref(), &mut self.out)
+    }
+
+    fn close_tool(&mut self, tool: &OpenTool) -> Result<(), Broken> {
+        let needs_object = self.notes.from == Format::Messages;
+        if tool.is_native_custom {
+            // Free text, for a caller that knows no custom tools.
+            self.has_bad_arguments |= needs_object;
+        } else if let Some(input) = &tool.input {
+            self.has_bad_arguments |= !(input.is_whole() && tool.arguments.is_object());
+        } else if !tool.arguments.is_empty() {
+            self.has_bad_arguments |= needs_object && !tool.arguments.is_object();
+        } else if !needs_object {
+            return self.writer.delta(RawText::escaped("{}"), &mut self.out);
+        }
+        Ok(())
+    }
+}
+
+impl Open {
+    /// Whether the block may end when another one begins. Text may always: where more of it
+    /// comes, that is a block of its own.
+    fn yields(&self) -> bool {
+        match &self.tool {
+            Some(tool) => tool.is_native_custom || tool.arguments.is_over(),
+            None => true,
+        }
+    }
+}

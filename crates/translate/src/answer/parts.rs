@@ -1,0 +1,236 @@
+//! What an answer consists of, in words common to the three formats.
+//!
+//! Decides how an answer and its tool calls are called in the caller's format, and why it
+//! ended. Readers make these parts of a provider's answer, writers make the caller's answer
+//! of them, whole or as a stream.
+
+use crate::{TranslationNotes, answer::text::RawText, names::ToolKind, seal::ReasoningForm};
+use std::{borrow::Cow, collections::HashSet};
+use tollgate_types::{Format, RequestId, Usage};
+use tollgate_wire::answer::{AnswerFacts, StopReason};
+
+/// The provider's answer cannot be written in the caller's format, or is none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Broken;
+
+/// What is known of an answer that its provider does not say.
+#[derive(Clone, Copy, Debug)]
+pub struct AnswerContext {
+    /// The request that it answers.
+    pub request: RequestId,
+    /// When it was asked, in unix seconds: for providers that do not say when they answered.
+    pub created: u64,
+}
+
+/// Who answers, as the caller's format shows it.
+#[derive(Clone, Debug)]
+pub(crate) struct Head {
+    /// The provider's id without its prefix, in letters that every format takes; the
+    /// request's, where the provider gave none.
+    pub(crate) id: String,
+    /// The model, as the caller called it.
+    pub(crate) model: String,
+    /// When, in unix seconds.
+    pub(crate) created: u64,
+}
+
+impl Head {
+    pub(crate) fn new(
+        facts: &AnswerFacts,
+        notes: &TranslationNotes,
+        context: &AnswerContext,
+    ) -> Self {
+        let id = plain_id(facts.id.as_deref().unwrap_or_default());
+        Self {
+            id: match id.is_empty() {
+                true => plain_id(context.request.as_str()),
+                false => id,
+            },
+            model: notes.model.clone(),
+            created: match facts.created_at {
+                Some(created) if created > 0 => created,
+                _ => context.created,
+            },
+        }
+    }
+
+    /// The answer's id in the style of `format`.
+    pub(crate) fn answer_id(&self, format: Format) -> String {
+        let prefix = match format {
+            Format::Chat => "chatcmpl-",
+            Format::Responses => "resp_",
+            Format::Messages => "msg_",
+        };
+        format!("{prefix}{}", self.id)
+    }
+}
+
+/// An id without the prefix that tells its format, as far as other formats take it.
+fn plain_id(id: &str) -> String {
+    const PREFIXES: [&str; 5] = ["chatcmpl-", "resp_", "msg_", "gen-", "req_"];
+    const LONGEST: usize = 64;
+    let mut prefixes = PREFIXES.iter();
+    let bare = prefixes
+        .find_map(|prefix| id.strip_prefix(prefix))
+        .unwrap_or(id);
+    bare.chars().filter(is_plain).take(LONGEST).collect()
+}
+
+fn is_plain(c: &char) -> bool {
+    c.is_ascii_alphanumeric() || matches!(c, '_' | '-')
+}
+
+/// A call of one of the caller's tools.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ToolCall {
+    /// By which the caller's answer names the call.
+    pub(crate) id: String,
+    pub(crate) name: String,
+    pub(crate) namespace: Option<String>,
+    /// It takes free text instead of arguments.
+    pub(crate) is_custom: bool,
+}
+
+/// A call as the provider wrote it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NativeCall<'a> {
+    pub(crate) id: RawText<'a>,
+    pub(crate) name: RawText<'a>,
+    /// It holds free text.
+    pub(crate) is_custom: bool,
+}
+
+/// Gives calls their ids and their caller's names, and knows those given.
+#[derive(Debug)]
+pub(crate) struct ToolCalls {
+    format: Format,
+    ids: HashSet<String>,
+}
+
+impl ToolCalls {
+    /// More calls in one answer are absurd.
+    const MOST: usize = 1024;
+
+    pub(crate) fn new(format: Format) -> Self {
+        Self {
+            format,
+            ids: HashSet::new(),
+        }
+    }
+
+    pub(crate) fn any(&self) -> bool {
+        !self.ids.is_empty()
+    }
+
+    /// The call as the caller must see it.
+    pub(crate) fn name(
+        &mut self,
+        call: NativeCall<'_>,
+        head: &Head,
+        notes: &TranslationNotes,
+    ) -> Result<ToolCall, Broken> {
+        let native = call.name.unescape();
+        if native.is_empty() || self.ids.len() >= Self::MOST {
+            return Err(Broken);
+        }
+        let id = self.id(&call.id.unescape(), head);
+        Ok(match notes.tools.caller_tool(&native) {
+            Some(tool) => ToolCall {
+                id,
+                name: tool.name.clone(),
+                namespace: tool.namespace.clone(),
+                is_custom: tool.kind == ToolKind::Custom || call.is_custom,
+            },
+            None => ToolCall {
+                id,
+                name: native.into_owned(),
+                namespace: None,
+                is_custom: call.is_custom,
+            },
+        })
+    }
+
+    /// The provider's id where it is one, and the only one; else an id that stays the same
+    /// for the same place in the same answer.
+    fn id(&mut self, native: &str, head: &Head) -> String {
+        const LONGEST: usize = 256;
+        let kept: Cow<'_, str> = match self.format {
+            Format::Messages => {
+                let chars = native.chars().map(|c| if is_plain(&c) { c } else { '_' });
+                chars.collect::<String>().into()
+            }
+            Format::Chat | Format::Responses => native.into(),
+        };
+        let is_usable = !kept.is_empty() && kept.len() <= LONGEST;
+        let id = match is_usable && !self.ids.contains(kept.as_ref()) {
+            true => kept.into_owned(),
+            false => {
+                let prefix = match self.format {
+                    Format::Messages => "toolu",
+                    Format::Chat | Format::Responses => "call",
+                };
+                format!("{prefix}_{}_{}", head.id, self.ids.len())
+            }
+        };
+        self.ids.insert(id.clone());
+        id
+    }
+}
+
+/// Reasoning that only its provider can read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Blob {
+    pub(crate) form: ReasoningForm,
+    pub(crate) item_id: String,
+    pub(crate) payload: String,
+}
+
+/// A web page that a text refers to. Texts are contents of JSON strings.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Citation {
+    pub(crate) url: String,
+    pub(crate) title: String,
+    /// From where to where, in characters of the text; the whole text where the provider
+    /// does not say.
+    pub(crate) range: Option<(u64, u64)>,
+}
+
+/// How an answer ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Ending {
+    pub(crate) stop: Stop,
+    /// `None`: the provider reported none.
+    pub(crate) usage: Option<Usage>,
+}
+
+/// Why an answer ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stop {
+    Done,
+    ToolCalls,
+    MaxTokens,
+    Refused,
+}
+
+impl Stop {
+    /// What the provider's reason means beside what it sent. Many say `stop` where they call
+    /// tools, and some the other way round.
+    pub(crate) fn new(
+        reported: Option<StopReason>,
+        has_calls: bool,
+        is_refusal: bool,
+    ) -> Result<Self, Broken> {
+        Ok(match reported {
+            Some(StopReason::Paused) => return Err(Broken),
+            Some(StopReason::MaxTokens) => Self::MaxTokens,
+            Some(StopReason::Refused) => Self::Refused,
+            Some(StopReason::Done | StopReason::ToolCalls | StopReason::Other) | None => {
+                match (has_calls, is_refusal) {
+                    (true, _) => Self::ToolCalls,
+                    (false, true) => Self::Refused,
+                    (false, false) => Self::Done,
+                }
+            }
+        })
+    }
+}

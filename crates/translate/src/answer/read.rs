@@ -1,0 +1,75 @@
+//! Reads a provider's answer, whole or event by event, and hands its parts on.
+//!
+//! Each reader knows one format and nothing of where the answer goes. Phase, usage, stop and
+//! faults are read by the wire crate; here stands what an answer says.
+
+mod chat;
+mod messages;
+mod responses;
+
+use crate::answer::{flow::Flow, parts::Broken, text::RawText};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use tollgate_types::Format;
+
+/// A reader of one answer.
+#[derive(Debug)]
+pub(crate) enum Reader {
+    Chat(chat::ChatReader),
+    Messages(messages::MessagesReader),
+    Responses(responses::ResponsesReader),
+}
+
+impl Reader {
+    pub(crate) fn new(format: Format) -> Self {
+        match format {
+            Format::Chat => Self::Chat(chat::ChatReader::default()),
+            Format::Messages => Self::Messages(messages::MessagesReader::default()),
+            Format::Responses => Self::Responses(responses::ResponsesReader::default()),
+        }
+    }
+
+    /// Reads one event.
+    pub(crate) fn event(&mut self, data: &[u8], flow: &mut Flow) -> Result<(), Broken> {
+        match self {
+            Self::Chat(reader) => reader.event(data, flow),
+            Self::Messages(reader) => reader.event(data, flow),
+            Self::Responses(reader) => reader.event(data, flow),
+        }
+    }
+
+    /// Reads a whole answer.
+    pub(crate) fn body(&mut self, data: &[u8], flow: &mut Flow) -> Result<(), Broken> {
+        match self {
+            Self::Chat(reader) => reader.body(data, flow),
+            Self::Messages(reader) => reader.body(data, flow),
+            Self::Responses(reader) => reader.body(data, flow),
+        }
+    }
+}
+
+/// Reads one JSON document, borrowing from it.
+fn document<'a, T: Deserialize<'a>>(data: &'a [u8]) -> Result<T, Broken> {
+    serde_json::from_slice(data).map_err(|_| Broken)
+}
+
+/// A JSON value as the contents of a string that holds it.
+fn as_contents(value: &RawValue) -> String {
+    let quoted = serde_json::to_string(value.get()).unwrap_or_default();
+    match quoted.get(1..quoted.len().saturating_sub(1)) {
+        Some(contents) => contents.to_owned(),
+        None => String::new(),
+    }
+}
+
+/// Whether a value is an object with members.
+fn has_members(value: &RawValue) -> bool {
+    let inner = value.get().strip_prefix('{');
+    inner.is_some_and(|inner| !inner.trim_start().starts_with('}'))
+}
+
+/// An owned copy of what a text means; nothing where there is none.
+fn owned(text: Option<RawText<'_>>) -> String {
+    text.map(|text| text.unescape().into_owned())
+        .unwrap_or_default()
+}

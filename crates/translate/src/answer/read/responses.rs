@@ -1,0 +1,302 @@
+//! Reads answers of the responses format.
+
+mod types;
+
+use crate::answer::{
+    flow::{Flow, Key, Kind},
+    parts::{Broken, NativeCall},
+    read::document,
+    text::RawText,
+};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use types::{Annotation, Item, ItemKind};
+
+/// More items in one answer are absurd.
+const MOST_ITEMS: usize = 4096;
+
+#[derive(Debug, Default)]
+pub(crate) struct ResponsesReader {
+    /// The items that are open.
+    items: Vec<OpenItem>,
+    begun: usize,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct OpenItem {
+    index: u64,
+    kind: ItemKind,
+    /// Something of its contents has come; then what is repeated at its end is known.
+    has_contents: bool,
+    /// The part of the summary, or of the reasoning, that came last.
+    last_part: Option<(PartKind, u64)>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum PartKind {
+    Summary,
+    Reasoning,
+}
+
+#[derive(Debug, Deserialize)]
+struct Event<'a> {
+    #[serde(rename = "type", borrow, default)]
+    kind: RawText<'a>,
+    #[serde(default)]
+    output_index: Option<u64>,
+    #[serde(default)]
+    content_index: Option<u64>,
+    #[serde(default)]
+    summary_index: Option<u64>,
+    #[serde(borrow, default)]
+    delta: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    item: Option<Item<'a>>,
+    #[serde(borrow, default)]
+    annotation: Option<Annotation<'a>>,
+}
+
+/// A whole answer.
+#[derive(Debug, Deserialize)]
+struct Response<'a> {
+    #[serde(borrow, default)]
+    status: RawText<'a>,
+    #[serde(borrow)]
+    output: Vec<Item<'a>>,
+}
+
+impl<'a> Event<'a> {
+    /// The piece that it adds.
+    fn piece(&self) -> Result<RawText<'a>, Broken> {
+        self.delta.and_then(RawText::of).ok_or(Broken)
+    }
+
+    fn part_key(&self, kind: Kind) -> Result<Key, Broken> {
+        let item = self.output_index.ok_or(Broken)?;
+        Ok(Key::new(kind, item, self.content_index.unwrap_or(0)))
+    }
+}
+
+impl ResponsesReader {
+    pub(super) fn event(&mut self, data: &[u8], flow: &mut Flow) -> Result<(), Broken> {
+        /// The part of the name that all events have.
+        const PREFIX: &str = "response.";
+        let event: Event<'_> = document(data)?;
+        let name = event.kind.as_str();
+        match name.strip_prefix(PREFIX).unwrap_or(name) {
+            "output_text.delta" => self.text(Kind::Text, &event, flow),
+            "refusal.delta" => self.text(Kind::Refusal, &event, flow),
+            "reasoning_summary_text.delta" => self.thinking(PartKind::Summary, &event, flow),
+            "reasoning_text.delta" => self.thinking(PartKind::Reasoning, &event, flow),
+            "function_call_arguments.delta" => self.contents(ItemKind::Function, &event, flow),
+            "custom_tool_call_input.delta" => self.contents(ItemKind::Custom, &event, flow),
+            "output_text.annotation.added" => {
+                let page = event.annotation.as_ref().and_then(Annotation::page);
+                if let Some(page) = page {
+                    flow.cite(event.part_key(Kind::Text)?, page);
+                }
+                Ok(())
+            }
+            "output_text.done" => flow.end(event.part_key(Kind::Text)?, None),
+            "refusal.done" => flow.end(event.part_key(Kind::Refusal)?, None),
+            "output_item.added" => self.begin(&event, flow),
+            "output_item.done" => match (event.output_index, &event.item) {
+                (Some(index), Some(item)) => self.end(index, item, flow),
+                _ => Err(Broken),
+            },
+            "ping" => {
+                flow.keep_alive();
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    pub(super) fn body(&mut self, data: &[u8], flow: &mut Flow) -> Result<(), Broken> {
+        let answer: Response<'_> = document(data)?;
+        // One that is still running has no answer yet, a cancelled one never will.
+        if matches!(
+            answer.status.as_str(),
+            "queued" | "in_progress" | "cancelled"
+        ) {
+            return Err(Broken);
+        }
+        for (item, index) in answer.output.iter().zip(0..) {
+            self.end(index, item, flow)?;
+        }
+        Ok(())
+    }
+
+    fn begin(&mut self, event: &Event<'_>, flow: &mut Flow) -> Result<(), Broken> {
+        let (Some(index), Some(item)) = (event.output_index, &event.item) else {
+            return Err(Broken);
+        };
+        self.open(index, item.kind())?;
+        call(index, item, flow)
+    }
+
+    /// Notes an item that begins, or that is heard of for the first time.
+    fn open(&mut self, index: u64, kind: ItemKind) -> Result<&mut OpenItem, Broken> {
+        self.begun = self.begun.saturating_add(1);
+        if self.begun > MOST_ITEMS || self.items.iter().any(|item| item.index == index) {
+            return Err(Broken);
+        }
+        self.items.push(OpenItem {
+            index,
+            kind,
+            has_contents: false,
+            last_part: None,
+        });
+        self.items.last_mut().ok_or(Broken)
+    }
+
+    /// The open item that an event is about.
+    fn item(&mut self, kind: ItemKind, event: &Event<'_>) -> Result<&mut OpenItem, Broken> {
+        let index = event.output_index.ok_or(Broken)?;
+        let place = self.items.iter().position(|item| item.index == index);
+        let item = match place {
+            Some(place) => self.items.get_mut(place).ok_or(Broken)?,
+            // A call must have told whom it is for.
+            None if matches!(kind, ItemKind::Message | ItemKind::Reasoning) => {
+                self.open(index, kind)?
+            }
+            None => return Err(Broken),
+        };
+        match item.kind == kind {
+            true => Ok(item),
+            false => Err(Broken),
+        }
+    }
+
+    fn text(&mut self, kind: Kind, event: &Event<'_>, flow: &mut Flow) -> Result<(), Broken> {
+        let piece = event.piece()?;
+        self.item(ItemKind::Message, event)?.has_contents |= !piece.is_empty();
+        flow.piece(event.part_key(kind)?, piece)
+    }
+
+    /// Parts of a summary and of the reasoning itself follow each other as paragraphs.
+    fn thinking(
+        &mut self,
+        kind: PartKind,
+        event: &Event<'_>,
+        flow: &mut Flow,
+    ) -> Result<(), Broken> {
+        let piece = event.piece()?;
+        if piece.is_empty() {
+            return Ok(());
+        }
+        let part = event.summary_index.or(event.content_index).unwrap_or(0);
+        let item = self.item(ItemKind::Reasoning, event)?;
+        let last = item.last_part.replace((kind, part));
+        item.has_contents = true;
+        let key = Key::new(Kind::Thinking, item.index, 0);
+        if last.is_some_and(|last| last != (kind, part)) {
+            flow.piece(key, PARAGRAPH)?;
+        }
+        flow.piece(key, piece)
+    }
+
+    fn contents(
+        &mut self,
+        kind: ItemKind,
+        event: &Event<'_>,
+        flow: &mut Flow,
+    ) -> Result<(), Broken> {
+        let piece = event.piece()?;
+        let item = self.item(kind, event)?;
+        item.has_contents |= !piece.is_empty();
+        flow.arguments(Key::new(Kind::Tool, item.index, 0), piece)
+    }
+
+    /// Ends an item, of which perhaps nothing was heard before.
+    fn end(&mut self, index: u64, item: &Item<'_>, flow: &mut Flow) -> Result<(), Broken> {
+        let place = self.items.iter().position(|open| open.index == index);
+        let has_contents = match place {
+            Some(place) => self.items.remove(place).has_contents,
+            None => {
+                call(index, item, flow)?;
+                false
+            }
+        };
+        match item.kind() {
+            ItemKind::Message if !has_contents => whole_message(index, item, flow),
+            ItemKind::Message => end_parts(index, item, flow),
+            ItemKind::Reasoning => {
+                let key = Key::new(Kind::Thinking, index, 0);
+                if !has_contents {
+                    whole_reasoning(key, item, flow)?;
+                }
+                flow.end(key, item.blob())
+            }
+            ItemKind::Function | ItemKind::Custom => {
+                let key = Key::new(Kind::Tool, index, 0);
+                if !has_contents {
+                    flow.arguments(key, item.contents())?;
+                }
+                flow.end(key, None)
+            }
+            ItemKind::Other => Ok(()),
+        }
+    }
+}
+
+/// An empty line, escaped.
+const PARAGRAPH: RawText<'static> = RawText::escaped("\\n\\n");
+
+/// Begins the call that an item is, where it is one.
+fn call(index: u64, item: &Item<'_>, flow: &mut Flow) -> Result<(), Broken> {
+    let is_custom = match item.kind() {
+        ItemKind::Function => false,
+        ItemKind::Custom => true,
+        _ => return Ok(()),
+    };
+    flow.call(
+        Key::new(Kind::Tool, index, 0),
+        NativeCall {
+            id: item.call_id.unwrap_or_default(),
+            name: item.name.unwrap_or_default(),
+            is_custom,
+        },
+    )
+}
+
+/// A message of which no piece has come before its end.
+fn whole_message(index: u64, item: &Item<'_>, flow: &mut Flow) -> Result<(), Broken> {
+    for (part, place) in item.content.iter().flatten().zip(0..) {
+        let text = Key::new(Kind::Text, index, place);
+        flow.piece(text, part.text.unwrap_or_default())?;
+        for page in part
+            .annotations
+            .iter()
+            .flatten()
+            .filter_map(Annotation::page)
+        {
+            flow.cite(text, page);
+        }
+        flow.end(text, None)?;
+        let refusal = Key::new(Kind::Refusal, index, place);
+        flow.piece(refusal, part.refusal.unwrap_or_default())?;
+        flow.end(refusal, None)?;
+    }
+    Ok(())
+}
+
+/// The parts of a message end with it at the latest.
+fn end_parts(index: u64, item: &Item<'_>, flow: &mut Flow) -> Result<(), Broken> {
+    for (_, place) in item.content.iter().flatten().zip(0..) {
+        flow.end(Key::new(Kind::Text, index, place), None)?;
+        flow.end(Key::new(Kind::Refusal, index, place), None)?;
+    }
+    Ok(())
+}
+
+fn whole_reasoning(key: Key, item: &Item<'_>, flow: &mut Flow) -> Result<(), Broken> {
+    let mut is_first = true;
+    for text in item.thinking() {
+        if !std::mem::take(&mut is_first) {
+            flow.piece(key, PARAGRAPH)?;
+        }
+        flow.piece(key, text)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,156 @@
+//! An answer that comes as an event stream, written anew in the caller's format as it comes.
+//!
+//! A reader takes the provider's events apart, the flow puts the parts into one order,
+//! a writer makes the caller's events of them. Framing, phase, usage, stop and faults are
+//! the wire crate's [`EventReader`], which stands in front. Nothing is held back but what has
+//! no place yet in the caller's format: a delta that arrives leaves in the same push.
+
+use crate::{
+    TranslationNotes,
+    answer::{
+        flow::Flow,
+        parts::{AnswerContext, Broken},
+        read::Reader,
+        write,
+    },
+};
+use bytes::Bytes;
+use std::sync::Arc;
+use tollgate_types::{PublicError, RequestId};
+use tollgate_wire::{
+    answer::AnswerFacts,
+    fault::UpstreamFault,
+    render,
+    stream::{EventReader, Phase, StreamEnd, StreamItem},
+    usage::ReportedUsage,
+};
+
+/// The largest event that is read, in bytes.
+const MAX_EVENT_BYTES: usize = 4 * 1024 * 1024;
+
+/// Translates one event stream. Its methods are those of
+/// [`StreamScanner`](tollgate_wire::stream::StreamScanner), so that an answer is held, metered
+/// and settled in the same way whether it is translated or passes.
+#[derive(Debug)]
+pub struct StreamTranslator {
+    notes: Arc<TranslationNotes>,
+    events: EventReader,
+    reader: Reader,
+    flow: Flow,
+    /// The stream has ended here although its provider does not know.
+    fault: Option<Phase>,
+    is_finished: bool,
+}
+
+impl StreamTranslator {
+    /// A translator for the answer to the request that left these notes: it reads the format
+    /// of `notes.to` and writes that of `notes.from`.
+    pub fn new(notes: Arc<TranslationNotes>, context: AnswerContext) -> Self {
+        Self {
+            events: EventReader::new(notes.to, MAX_EVENT_BYTES),
+            reader: Reader::new(notes.to),
+            flow: Flow::new(Arc::clone(&notes), context, write::stream(&notes)),
+            notes,
+            fault: None,
+            is_finished: false,
+        }
+    }
+
+    /// Reads the next chunk and puts into `out` what it becomes.
+    pub fn push(&mut self, chunk: &[u8], out: &mut Vec<Bytes>) {
+        if self.fault.is_none() && self.read(chunk).is_err() {
+            self.fault = Some(Phase::Failed(UpstreamFault::broken_answer()));
+        }
+        if !self.flow.out.as_bytes().is_empty() {
+            out.push(std::mem::take(&mut self.flow.out).into_bytes().into());
+        }
+    }
+
+    /// Ends the stream after the upstream has closed it in order.
+    pub fn finish(&mut self, out: &mut Vec<Bytes>) -> StreamEnd {
+        self.push(self.events.missing_end(), out);
+        if self.fault.is_none()
+            && self.events.end() == StreamEnd::Finished
+            && self.write_end().is_err()
+        {
+            self.fault = Some(Phase::Failed(UpstreamFault::broken_answer()));
+        }
+        self.push(b"", out);
+        match self.fault {
+            Some(_) => StreamEnd::Failed,
+            None => self.events.end(),
+        }
+    }
+
+    /// How far the stream has come.
+    pub fn phase(&self) -> &Phase {
+        self.fault.as_ref().unwrap_or_else(|| self.events.phase())
+    }
+
+    /// What the stream said of its answer so far, in the provider's words.
+    pub const fn facts(&self) -> &AnswerFacts {
+        self.events.facts()
+    }
+
+    /// The usage reported so far.
+    pub fn usage(&self) -> ReportedUsage {
+        self.events.usage()
+    }
+
+    /// Bytes of text and tool arguments that came: what output is estimated from where no
+    /// usage is reported.
+    pub const fn text_bytes(&self) -> u64 {
+        self.events.text_bytes()
+    }
+
+    /// Events of the answer that came.
+    pub const fn events(&self) -> u64 {
+        self.events.events()
+    }
+
+    /// Bytes held now, of events that are not complete, of calls that wait for their turn,
+    /// and of what the caller's format repeats.
+    pub fn held_bytes(&self) -> usize {
+        self.events
+            .held_bytes()
+            .saturating_add(self.flow.held_bytes())
+    }
+
+    /// What the gateway appends to end the stream with an error, in the caller's format and as
+    /// a well-formed continuation of what has left.
+    pub fn failure_event(&self, error: &PublicError, request: &RequestId) -> Bytes {
+        let tail = self.flow.writer().tail();
+        render::failure_event(self.notes.from, &tail, error, request)
+    }
+
+    fn read(&mut self, chunk: &[u8]) -> Result<(), Broken> {
+        let mut rest = chunk;
+        while let Some(item) = self.events.next(&mut rest) {
+            match item {
+                StreamItem::Event { data, facts } => {
+                    self.flow.start(facts);
+                    self.reader.event(data, &mut self.flow)?;
+                }
+                StreamItem::LargeEnd => {}
+                StreamItem::Comment => self.flow.keep_alive(),
+            }
+        }
+        match self.events.phase() {
+            Phase::Terminal => self.write_end(),
+            _ => Ok(()),
+        }
+    }
+
+    /// Writes the end of the answer, once.
+    fn write_end(&mut self) -> Result<(), Broken> {
+        if std::mem::replace(&mut self.is_finished, true) {
+            return Ok(());
+        }
+        let reported = self.events.usage();
+        let is_reported = reported.has_input || reported.has_output;
+        let facts = self.events.facts();
+        self.flow.start(facts);
+        self.flow
+            .finish(facts.stop, is_reported.then_some(reported.usage))
+    }
+}

@@ -1,0 +1,142 @@
+//! Text as it stands in JSON: between its quotes, escapes included.
+//!
+//! Decides nothing. All three formats write strings by the same rules, so that what a provider
+//! wrote can be copied as it is; only names and sealed blobs are ever unescaped.
+
+use serde::{Deserialize, Deserializer, de::Error};
+use serde_json::value::RawValue;
+use std::borrow::Cow;
+
+/// The contents of a JSON string as they were written. It holds no line end, so it can stand
+/// in a line of an event stream.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct RawText<'a>(&'a str);
+
+impl<'a> RawText<'a> {
+    /// The contents of a value, where it is a string.
+    pub(crate) fn of(value: &'a RawValue) -> Option<Self> {
+        let inner = value.get().strip_prefix('"')?.strip_suffix('"')?;
+        Some(Self(inner))
+    }
+
+    /// Contents that are escaped already, or need no escape.
+    pub(crate) const fn escaped(contents: &'a str) -> Self {
+        Self(contents)
+    }
+
+    pub(crate) const fn is_empty(self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The contents as they were written.
+    pub(crate) const fn as_str(self) -> &'a str {
+        self.0
+    }
+
+    /// What the contents mean.
+    pub(crate) fn unescape(self) -> Cow<'a, str> {
+        if !self.0.contains('\\') {
+            return Cow::Borrowed(self.0);
+        }
+        let mut text = String::with_capacity(self.0.len());
+        unescape(self.0, &mut text);
+        Cow::Owned(text)
+    }
+
+    /// How many characters the contents mean.
+    pub(crate) fn chars(self) -> u64 {
+        let text = self.unescape();
+        u64::try_from(text.chars().count()).unwrap_or(u64::MAX)
+    }
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for RawText<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let value = <&'a RawValue>::deserialize(deserializer)?;
+        Self::of(value).ok_or_else(|| D::Error::custom("expected a string"))
+    }
+}
+
+/// Appends what well-formed contents mean. Half of a surrogate pair means U+FFFD.
+pub(crate) fn unescape(contents: &str, text: &mut String) {
+    let mut rest = contents;
+    while let Some((plain, escape)) = rest.split_once('\\') {
+        text.push_str(plain);
+        let mut chars = escape.chars();
+        let meant = match chars.next() {
+            Some('b') => '\u{8}',
+            Some('f') => '\u{c}',
+            Some('n') => '\n',
+            Some('r') => '\r',
+            Some('t') => '\t',
+            Some('u') => {
+                let (meant, after) = unicode_escape(chars.as_str());
+                text.push(meant);
+                rest = after;
+                continue;
+            }
+            Some(itself) => itself,
+            None => char::REPLACEMENT_CHARACTER,
+        };
+        text.push(meant);
+        rest = chars.as_str();
+    }
+    text.push_str(rest);
+}
+
+/// Reads what stands behind `\u`, and the second half where it is the first of a pair.
+fn unicode_escape(digits: &str) -> (char, &str) {
+    const LOST: char = char::REPLACEMENT_CHARACTER;
+    let Some((unit, rest)) = hex(digits) else {
+        return (LOST, digits);
+    };
+    if let Some(meant) = char::from_u32(unit) {
+        return (meant, rest);
+    }
+    let second = rest.strip_prefix("\\u").and_then(hex);
+    if let (0xd800..0xdc00, Some((low @ 0xdc00..0xe000, rest))) = (unit, second) {
+        let code = 0x10000 + ((unit - 0xd800) << 10) + (low - 0xdc00);
+        return (char::from_u32(code).unwrap_or(LOST), rest);
+    }
+    (LOST, rest)
+}
+
+fn hex(digits: &str) -> Option<(u32, &str)> {
+    let (unit, rest) = digits.split_at_checked(4)?;
+    Some((u32::from_str_radix(unit, 16).ok()?, rest))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn half_a_pair_means_the_replacement_character() {
+        for (written, meant) in [
+            (r"\ud83d", "\u{fffd}"),
+            (r"a\ude00b", "a\u{fffd}b"),
+            (r"\ud83d\ud83d\ude00", "\u{fffd}😀"),
+            (r"\ud83dx", "\u{fffd}x"),
+        ] {
+            assert_eq!(RawText::escaped(written).unescape(), meant);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn contents_mean_what_another_reader_reads(text in ".{0,40}", ascii in any::<bool>()) {
+            let mut written = serde_json::to_string(&text).unwrap();
+            if ascii {
+                let mut units = [0; 2];
+                written = written.chars().map(|c| match c {
+                    ' '..='~' => c.to_string(),
+                    _ => c.encode_utf16(&mut units).iter().map(|unit| format!("\\u{unit:04x}")).collect(),
+                }).collect();
+            }
+            let raw: RawText<'_> = serde_json::from_str(&written).unwrap();
+            prop_assert_eq!(raw.unescape(), text.as_str());
+            prop_assert_eq!(raw.chars(), text.chars().count() as u64);
+        }
+    }
+}

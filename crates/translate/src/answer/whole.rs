@@ -1,0 +1,113 @@
+//! An answer that comes whole, written anew in the caller's format.
+//!
+//! Goes the same way as a stream, from the same readers through the same flow, to writers of
+//! whole answers. What the body is, its usage and its end are the wire crate's
+//! [`AnswerScanner`] to say.
+
+use crate::{
+    TranslationNotes,
+    answer::{
+        flow::Flow,
+        parts::{AnswerContext, Broken},
+        read::Reader,
+        write,
+    },
+};
+use bytes::Bytes;
+use std::sync::Arc;
+use tollgate_wire::{
+    answer::{AnswerFacts, AnswerKind, AnswerScanner},
+    fault::{UpstreamFault, classify_body},
+    usage::ReportedUsage,
+};
+
+/// The largest answer that is read, in bytes.
+const MAX_BODY_BYTES: usize = 64 * 1024 * 1024;
+
+/// Translates one whole answer.
+#[derive(Debug)]
+pub struct AnswerTranslator {
+    notes: Arc<TranslationNotes>,
+    context: AnswerContext,
+    scanner: AnswerScanner,
+    body: Vec<u8>,
+    is_too_large: bool,
+}
+
+impl AnswerTranslator {
+    /// A translator for the answer to the request that left these notes: it reads the format
+    /// of `notes.to` and writes that of `notes.from`.
+    pub fn new(notes: Arc<TranslationNotes>, context: AnswerContext) -> Self {
+        Self {
+            scanner: AnswerScanner::new(notes.to),
+            notes,
+            context,
+            body: Vec::new(),
+            is_too_large: false,
+        }
+    }
+
+    /// Takes the next chunk of the body.
+    pub fn push(&mut self, chunk: &[u8]) {
+        self.scanner.push(chunk);
+        let size = self.body.len().saturating_add(chunk.len());
+        self.is_too_large |= size > MAX_BODY_BYTES;
+        if !self.is_too_large {
+            self.body.extend_from_slice(chunk);
+        }
+    }
+
+    /// Ends the body and writes the caller's.
+    ///
+    /// # Errors
+    /// The body is an error, no answer, or one that the caller's format cannot hold.
+    pub fn finish(&mut self) -> Result<Bytes, UpstreamFault> {
+        match self.scanner.finish() {
+            AnswerKind::Error => Err(classify_body(&self.body)),
+            AnswerKind::Broken => Err(UpstreamFault::broken_answer()),
+            AnswerKind::Answer => self
+                .translate()
+                .map_err(|Broken| UpstreamFault::broken_answer()),
+        }
+    }
+
+    fn translate(&self) -> Result<Bytes, Broken> {
+        if self.is_too_large {
+            return Err(Broken);
+        }
+        let facts = self.scanner.facts();
+        let reported = self.scanner.usage();
+        let is_reported = reported.has_input || reported.has_output;
+        let writer = write::body(&self.notes);
+        let mut flow = Flow::new(Arc::clone(&self.notes), self.context, writer);
+        flow.start(facts);
+        Reader::new(self.notes.to).body(&self.body, &mut flow)?;
+        flow.finish(facts.stop, is_reported.then_some(reported.usage))?;
+        Ok(flow.out.into_bytes().into())
+    }
+
+    /// What the body is, as soon as that is certain.
+    pub const fn kind_so_far(&self) -> Option<AnswerKind> {
+        self.scanner.kind_so_far()
+    }
+
+    /// What the body said so far, in the provider's words.
+    pub const fn facts(&self) -> &AnswerFacts {
+        self.scanner.facts()
+    }
+
+    /// The usage reported so far.
+    pub fn usage(&self) -> ReportedUsage {
+        self.scanner.usage()
+    }
+
+    /// Bytes of text and tool arguments so far.
+    pub const fn text_bytes(&self) -> u64 {
+        self.scanner.text_bytes()
+    }
+
+    /// Bytes held now.
+    pub const fn held_bytes(&self) -> usize {
+        self.body.len()
+    }
+}

@@ -1,0 +1,87 @@
+//! Writes an answer in the caller's format, as an event stream or whole.
+//!
+//! Decides nothing but the bytes: the parts come in order, one block after the other.
+
+mod chat;
+mod messages;
+mod responses;
+
+use crate::{
+    TranslationNotes,
+    answer::{
+        flow::Kind,
+        parts::{Broken, Citation, Ending, Head, ToolCall},
+        text::RawText,
+    },
+    output::Output,
+};
+use std::fmt::Debug;
+use tollgate_types::Format;
+use tollgate_wire::render::StreamTail;
+
+/// A writer of one answer.
+pub(crate) trait Write: Debug + Send + Sync {
+    /// The answer begins.
+    fn start(&mut self, head: &Head, out: &mut Output);
+
+    /// A block begins; a tool's with its call.
+    fn begin(
+        &mut self,
+        kind: Kind,
+        call: Option<&ToolCall>,
+        out: &mut Output,
+    ) -> Result<(), Broken>;
+
+    /// A piece of the open block; never an empty one.
+    fn delta(&mut self, piece: RawText<'_>, out: &mut Output) -> Result<(), Broken>;
+
+    /// A page that the open text refers to.
+    fn cite(&mut self, citation: &Citation, out: &mut Output);
+
+    /// The open block ends; thinking with its sealed state.
+    fn end(&mut self, sealed: Option<&str>, out: &mut Output) -> Result<(), Broken>;
+
+    /// The answer ends.
+    fn finish(&mut self, ending: &Ending, out: &mut Output);
+
+    /// A sign of life; whole answers have none.
+    fn keep_alive(&mut self, _: &mut Output) {}
+
+    /// Where the stream stands, for an error that ends it.
+    fn tail(&self) -> StreamTail<'_> {
+        StreamTail::default()
+    }
+
+    /// Bytes kept of what has left, because the format repeats it.
+    fn kept_bytes(&self) -> usize {
+        0
+    }
+}
+
+/// A writer of an event stream in the caller's format.
+pub(crate) fn stream(notes: &TranslationNotes) -> Box<dyn Write> {
+    match notes.from {
+        Format::Chat => Box::new(chat::ChatStream::new(notes.include_usage)),
+        Format::Messages => Box::<messages::MessagesStream>::default(),
+        Format::Responses => Box::new(responses::ResponsesWriter::stream(notes.echo.as_deref())),
+    }
+}
+
+/// A writer of a whole answer in the caller's format.
+pub(crate) fn body(notes: &TranslationNotes) -> Box<dyn Write> {
+    match notes.from {
+        Format::Chat => Box::<chat::ChatBody>::default(),
+        Format::Messages => Box::<messages::MessagesBody>::default(),
+        Format::Responses => Box::new(responses::ResponsesWriter::body(notes.echo.as_deref())),
+    }
+}
+
+/// A comment, for streams without a ping of their own.
+const COMMENT: &[u8] = b": ping\n\n";
+
+/// Writes a string whose contents are escaped.
+pub(crate) fn escaped(out: &mut Output, contents: &str) {
+    out.begin_string();
+    out.escaped(contents.as_bytes());
+    out.end_string();
+}

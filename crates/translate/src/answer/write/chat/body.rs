@@ -1,0 +1,165 @@
+//! Whole answers of the chat format: one choice with one message.
+
+use super::{annotation, finish_reason, sealed_reasoning, usage};
+use crate::{
+    answer::{
+        flow::Kind,
+        parts::{Broken, Citation, Ending, Head, ToolCall},
+        text::RawText,
+        write::{Write, escaped},
+    },
+    output::Output,
+};
+use tollgate_types::Format;
+
+#[derive(Debug, Default)]
+pub(crate) struct ChatBody {
+    id: String,
+    model: String,
+    created: u64,
+    open: Option<Kind>,
+    /// Texts, escaped; nothing where there is none.
+    content: Option<String>,
+    refusal: Option<String>,
+    reasoning: Option<String>,
+    /// Entries of lists, with commas between.
+    reasoning_details: Output,
+    annotations: Output,
+    calls: Output,
+    sealed: u64,
+    /// Characters of the content before the open block, and with it.
+    chars: (u64, u64),
+}
+
+impl Write for ChatBody {
+    fn start(&mut self, head: &Head, _: &mut Output) {
+        self.id = head.answer_id(Format::Chat);
+        self.model.clone_from(&head.model);
+        self.created = head.created;
+    }
+
+    fn begin(&mut self, kind: Kind, call: Option<&ToolCall>, _: &mut Output) -> Result<(), Broken> {
+        self.open = Some(kind);
+        self.chars.0 = self.chars.1;
+        match (kind, call) {
+            (Kind::Tool, Some(call)) => self.begin_call(call),
+            (Kind::Tool, None) => return Err(Broken),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn delta(&mut self, piece: RawText<'_>, _: &mut Output) -> Result<(), Broken> {
+        let text = match self.open.ok_or(Broken)? {
+            Kind::Tool => {
+                self.calls.escaped(piece.as_str().as_bytes());
+                return Ok(());
+            }
+            Kind::Text => {
+                self.chars.1 = self.chars.1.saturating_add(piece.chars());
+                &mut self.content
+            }
+            Kind::Refusal => &mut self.refusal,
+            Kind::Thinking => &mut self.reasoning,
+        };
+        text.get_or_insert_default().push_str(piece.as_str());
+        Ok(())
+    }
+
+    fn cite(&mut self, citation: &Citation, _: &mut Output) {
+        let from = self.chars.0;
+        let range = citation.range.map_or(self.chars, |(start, end)| {
+            (from.saturating_add(start), from.saturating_add(end))
+        });
+        separate(&mut self.annotations);
+        annotation(citation, range, &mut self.annotations);
+    }
+
+    fn end(&mut self, sealed: Option<&str>, _: &mut Output) -> Result<(), Broken> {
+        if self.open.take() == Some(Kind::Tool) {
+            self.calls.end_string();
+            self.calls.end_object();
+            self.calls.end_object();
+        }
+        if let Some(sealed) = sealed {
+            separate(&mut self.reasoning_details);
+            sealed_reasoning(sealed, self.sealed, &mut self.reasoning_details);
+            self.sealed = self.sealed.saturating_add(1);
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self, ending: &Ending, out: &mut Output) {
+        out.begin_object();
+        out.key("id").string(&self.id);
+        out.key("object").string("chat.completion");
+        out.key("created").number(self.created);
+        out.key("model").string(&self.model);
+        out.key("choices").begin_array();
+        out.item().begin_object();
+        out.key("index").number(0);
+        self.message(out.key("message"));
+        out.key("logprobs").raw(b"null");
+        out.key("finish_reason").string(finish_reason(ending.stop));
+        out.end_object();
+        out.end_array();
+        if let Some(tokens) = &ending.usage {
+            usage(tokens, out.key("usage"));
+        }
+        out.end_object();
+    }
+}
+
+impl ChatBody {
+    fn begin_call(&mut self, call: &ToolCall) {
+        let (kind, field) = match call.is_custom {
+            true => ("custom", "input"),
+            false => ("function", "arguments"),
+        };
+        let out = &mut self.calls;
+        separate(out);
+        out.begin_object();
+        out.key("id").string(&call.id);
+        out.key("type").string(kind);
+        out.key(kind).begin_object();
+        out.key("name").string(&call.name);
+        out.key(field).begin_string();
+    }
+
+    fn message(&self, out: &mut Output) {
+        out.begin_object();
+        out.key("role").string("assistant");
+        for (name, text) in [("content", &self.content), ("refusal", &self.refusal)] {
+            match text {
+                Some(text) => escaped(out.key(name), text),
+                None => out.key(name).raw(b"null"),
+            }
+        }
+        if let Some(reasoning) = &self.reasoning {
+            escaped(out.key("reasoning_content"), reasoning);
+        }
+        list("annotations", &self.annotations, out);
+        for (name, entries) in [
+            ("reasoning_details", &self.reasoning_details),
+            ("tool_calls", &self.calls),
+        ] {
+            if !entries.as_bytes().is_empty() {
+                list(name, entries, out);
+            }
+        }
+        out.end_object();
+    }
+}
+
+fn list(name: &str, entries: &Output, out: &mut Output) {
+    out.key(name).begin_array();
+    out.raw(entries.as_bytes());
+    out.end_array();
+}
+
+/// A comma before every entry but the first.
+fn separate(entries: &mut Output) {
+    if !entries.as_bytes().is_empty() {
+        entries.raw(b",");
+    }
+}

@@ -1,0 +1,118 @@
+//! Whole answers of the messages format: one list of blocks.
+
+use super::{stop_fields, usage};
+use crate::{
+    answer::{
+        flow::Kind,
+        parts::{Broken, Citation, Ending, Head, ToolCall},
+        text::RawText,
+        write::{Write, escaped},
+    },
+    output::Output,
+};
+use serde_json::value::RawValue;
+use tollgate_types::Format;
+
+#[derive(Debug, Default)]
+pub(crate) struct MessagesBody {
+    id: String,
+    model: String,
+    open: Option<(Kind, Option<ToolCall>)>,
+    /// Of the open block, escaped.
+    contents: String,
+    /// The blocks, with commas between.
+    blocks: Output,
+}
+
+impl Write for MessagesBody {
+    fn start(&mut self, head: &Head, _: &mut Output) {
+        self.id = head.answer_id(Format::Messages);
+        self.model.clone_from(&head.model);
+    }
+
+    fn begin(&mut self, kind: Kind, call: Option<&ToolCall>, _: &mut Output) -> Result<(), Broken> {
+        self.open = Some((kind, call.cloned()));
+        self.contents.clear();
+        Ok(())
+    }
+
+    fn delta(&mut self, piece: RawText<'_>, _: &mut Output) -> Result<(), Broken> {
+        self.contents.push_str(piece.as_str());
+        Ok(())
+    }
+
+    /// A citation of this format names a place in what the provider searched, which others
+    /// do not tell.
+    fn cite(&mut self, _: &Citation, _: &mut Output) {}
+
+    fn end(&mut self, sealed: Option<&str>, _: &mut Output) -> Result<(), Broken> {
+        let Some((kind, call)) = self.open.take() else {
+            return Err(Broken);
+        };
+        match (kind, call) {
+            (Kind::Text | Kind::Refusal, _) => {
+                let out = self.begin_block("text");
+                escaped(out.0.key("text"), out.1);
+                out.0.key("citations").raw(b"null");
+            }
+            (Kind::Thinking, _) => {
+                let out = self.begin_block("thinking");
+                escaped(out.0.key("thinking"), out.1);
+                out.0.key("signature").string(sealed.unwrap_or_default());
+            }
+            (Kind::Tool, Some(call)) => {
+                let Some(input) = object(&self.contents) else {
+                    // Cut by a limit: what is left of it is no call. The flow refuses the
+                    // answer where no limit explains it.
+                    return Ok(());
+                };
+                let (out, _) = self.begin_block("tool_use");
+                out.key("id").string(&call.id);
+                out.key("name").string(&call.name);
+                out.key("input").raw(input.as_bytes());
+                out.key("caller").raw(br#"{"type":"direct"}"#);
+            }
+            (Kind::Tool, None) => return Err(Broken),
+        }
+        self.blocks.end_object();
+        Ok(())
+    }
+
+    fn finish(&mut self, ending: &Ending, out: &mut Output) {
+        out.begin_object();
+        out.key("id").string(&self.id);
+        out.key("type").string("message");
+        out.key("role").string("assistant");
+        out.key("model").string(&self.model);
+        out.key("content").begin_array();
+        out.raw(self.blocks.as_bytes());
+        out.end_array();
+        stop_fields(Some(ending.stop), out);
+        out.key("container").raw(b"null");
+        out.key("diagnostics").raw(b"null");
+        usage(&ending.usage.unwrap_or_default(), out);
+        out.end_object();
+    }
+}
+
+impl MessagesBody {
+    /// Begins a block; returns where it is written, and what came of it.
+    fn begin_block(&mut self, kind: &str) -> (&mut Output, &str) {
+        if !self.blocks.as_bytes().is_empty() {
+            self.blocks.raw(b",");
+        }
+        self.blocks.begin_object();
+        self.blocks.key("type").string(kind);
+        (&mut self.blocks, &self.contents)
+    }
+}
+
+/// The JSON object that the contents of a string are; the empty one where there are none.
+fn object(contents: &str) -> Option<String> {
+    let text = RawText::escaped(contents).unescape();
+    if text.trim_ascii().is_empty() {
+        return Some("{}".to_owned());
+    }
+    let value: &RawValue = serde_json::from_str(&text).ok()?;
+    value.get().starts_with('{').then(|| value.get().to_owned())
+}

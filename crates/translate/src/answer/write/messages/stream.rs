@@ -1,0 +1,149 @@
+//! Streams of the messages format: strictly one block after the other.
+
+use super::{delta_usage, stop_fields, usage};
+use crate::{
+    answer::{
+        flow::Kind,
+        parts::{Broken, Citation, Ending, Head, ToolCall},
+        text::RawText,
+        write::{COMMENT, Write},
+    },
+    output::Output,
+};
+use tollgate_types::{Format, Usage};
+
+#[derive(Debug, Default)]
+pub(crate) struct MessagesStream {
+    is_started: bool,
+    open: Option<Kind>,
+    /// The index of the open block, or of the next.
+    index: u64,
+    /// What stands before and behind a piece of the open block.
+    around_delta: (String, &'static [u8]),
+}
+
+impl Write for MessagesStream {
+    fn start(&mut self, head: &Head, out: &mut Output) {
+        self.is_started = true;
+        out.raw(b"event: message_start\ndata: ");
+        out.begin_object();
+        out.key("type").string("message_start");
+        out.key("message").begin_object();
+        out.key("id").string(&head.answer_id(Format::Messages));
+        out.key("type").string("message");
+        out.key("role").string("assistant");
+        out.key("model").string(&head.model);
+        out.key("content").raw(b"[]");
+        stop_fields(None, out);
+        out.key("container").raw(b"null");
+        out.key("diagnostics").raw(b"null");
+        // The totals come at the end; a client that adds up takes the last.
+        usage(&Usage::default(), out);
+        out.end_object();
+        end_event(out);
+    }
+
+    fn begin(
+        &mut self,
+        kind: Kind,
+        call: Option<&ToolCall>,
+        out: &mut Output,
+    ) -> Result<(), Broken> {
+        self.open = Some(kind);
+        out.raw(b"event: content_block_start\ndata: ");
+        out.begin_object();
+        out.key("type").string("content_block_start");
+        out.key("index").number(self.index);
+        out.key("content_block").begin_object();
+        let (delta, field) = match (kind, call) {
+            (Kind::Text | Kind::Refusal, _) => {
+                out.raw(br#""type":"text","text":"","citations":null"#);
+                ("text_delta", "text")
+            }
+            (Kind::Thinking, _) => {
+                out.raw(br#""type":"thinking","thinking":"","signature":"""#);
+                ("thinking_delta", "thinking")
+            }
+            (Kind::Tool, Some(call)) => {
+                out.raw(br#""type":"tool_use""#);
+                out.key("id").string(&call.id);
+                out.key("name").string(&call.name);
+                out.raw(br#","input":{},"caller":{"type":"direct"}"#);
+                ("input_json_delta", "partial_json")
+            }
+            (Kind::Tool, None) => return Err(Broken),
+        };
+        out.end_object();
+        end_event(out);
+        self.around_delta.0.clear();
+        let before = [
+            "event: content_block_delta\ndata: {\"type\":\"content_block_delta\",\"index\":",
+            &self.index.to_string(),
+            ",\"delta\":{\"type\":\"",
+            delta,
+            "\",\"",
+            field,
+            "\":\"",
+        ];
+        self.around_delta.0.extend(before);
+        self.around_delta.1 = b"\"}}\n\n";
+        Ok(())
+    }
+
+    fn delta(&mut self, piece: RawText<'_>, out: &mut Output) -> Result<(), Broken> {
+        out.raw(self.around_delta.0.as_bytes());
+        out.raw(piece.as_str().as_bytes());
+        out.raw(self.around_delta.1);
+        Ok(())
+    }
+
+    /// A citation of this format names a place in what the provider searched, which others
+    /// do not tell.
+    fn cite(&mut self, _: &Citation, _: &mut Output) {}
+
+    fn end(&mut self, sealed: Option<&str>, out: &mut Output) -> Result<(), Broken> {
+        if self.open.take() == Some(Kind::Thinking) {
+            out.raw(b"event: content_block_delta\ndata: ");
+            out.begin_object();
+            out.key("type").string("content_block_delta");
+            out.key("index").number(self.index);
+            out.key("delta").begin_object();
+            out.key("type").string("signature_delta");
+            out.key("signature").string(sealed.unwrap_or_default());
+            out.end_object();
+            end_event(out);
+        }
+        out.raw(b"event: content_block_stop\ndata: ");
+        out.begin_object();
+        out.key("type").string("content_block_stop");
+        out.key("index").number(self.index);
+        end_event(out);
+        self.index = self.index.saturating_add(1);
+        Ok(())
+    }
+
+    fn finish(&mut self, ending: &Ending, out: &mut Output) {
+        out.raw(b"event: message_delta\ndata: ");
+        out.begin_object();
+        out.key("type").string("message_delta");
+        out.key("delta").begin_object();
+        stop_fields(Some(ending.stop), out);
+        out.end_object();
+        delta_usage(&ending.usage.unwrap_or_default(), out);
+        end_event(out);
+        out.raw(b"event: message_stop\ndata: {\"type\":\"message_stop\"}\n\n");
+    }
+
+    fn keep_alive(&mut self, out: &mut Output) {
+        // Nothing may precede the start of a message.
+        out.raw(match self.is_started {
+            true => b"event: ping\ndata: {\"type\":\"ping\"}\n\n",
+            false => COMMENT,
+        });
+    }
+}
+
+fn end_event(out: &mut Output) {
+    out.end_object();
+    out.raw(b"\n\n");
+}

@@ -1,0 +1,227 @@
+//! Fields of the responses format.
+
+mod writer;
+
+use super::escaped;
+use crate::{
+    Json, ResponsesEcho,
+    answer::parts::{Citation, Stop, ToolCall},
+    output::Output,
+};
+use tollgate_types::Usage;
+
+pub(super) use writer::ResponsesWriter;
+
+/// How far a response has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Status {
+    InProgress,
+    Completed,
+    /// With the reason of its `incomplete_details`.
+    Incomplete(&'static str),
+}
+
+impl Status {
+    /// Of a response that ended so. What a model says of its refusal completes the answer.
+    const fn of(stop: Stop, has_refusal: bool) -> Self {
+        match stop {
+            Stop::MaxTokens => Self::Incomplete("max_output_tokens"),
+            Stop::Refused if !has_refusal => Self::Incomplete("content_filter"),
+            Stop::Done | Stop::ToolCalls | Stop::Refused => Self::Completed,
+        }
+    }
+
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::InProgress => "in_progress",
+            Self::Completed => "completed",
+            Self::Incomplete(_) => "incomplete",
+        }
+    }
+}
+
+/// The `response` object, but for what it repeats of its request.
+#[derive(Clone, Copy, Debug)]
+struct Response<'a> {
+    id: &'a str,
+    model: &'a str,
+    created: u64,
+    status: Status,
+    /// The items, with commas between.
+    output: &'a str,
+    usage: Option<Usage>,
+}
+
+/// Writes a response; `echo` is what [`echo`] made.
+fn response(response: &Response<'_>, echo: &str, out: &mut Output) {
+    out.begin_object();
+    out.key("id").string(response.id);
+    out.key("object").string("response");
+    out.key("created_at").number(response.created);
+    out.key("status").string(response.status.as_str());
+    out.key("background").bool(false);
+    match response.status {
+        Status::InProgress => out.key("completed_at").raw(b"null"),
+        _ => out.key("completed_at").number(response.created),
+    }
+    out.key("error").raw(b"null");
+    match response.status {
+        Status::Incomplete(reason) => {
+            out.key("incomplete_details").begin_object();
+            out.key("reason").string(reason);
+            out.end_object();
+        }
+        _ => out.key("incomplete_details").raw(b"null"),
+    }
+    out.key("model").string(response.model);
+    out.key("output").begin_array();
+    out.raw(response.output.as_bytes());
+    out.end_array();
+    out.key("previous_response_id").raw(b"null");
+    match &response.usage {
+        Some(tokens) => usage(tokens, out.key("usage")),
+        None => out.key("usage").raw(b"null"),
+    }
+    out.raw(b",");
+    out.raw(echo.as_bytes());
+    out.end_object();
+}
+
+/// The members of a response that repeat its request, or stand at the format's defaults.
+fn echo(given: Option<&ResponsesEcho>) -> String {
+    let none = ResponsesEcho::default();
+    let given = given.unwrap_or(&none);
+    let members: [(&str, &Option<Json>, &str); 18] = [
+        ("instructions", &given.instructions, "null"),
+        ("max_output_tokens", &given.max_output_tokens, "null"),
+        ("max_tool_calls", &given.max_tool_calls, "null"),
+        ("metadata", &given.metadata, "{}"),
+        ("parallel_tool_calls", &given.parallel_tool_calls, "true"),
+        ("prompt_cache_key", &given.prompt_cache_key, "null"),
+        (
+            "reasoning",
+            &given.reasoning,
+            r#"{"effort":null,"summary":null}"#,
+        ),
+        ("safety_identifier", &given.safety_identifier, "null"),
+        ("service_tier", &given.service_tier, r#""default""#),
+        ("store", &given.store, "false"),
+        ("temperature", &given.temperature, "1.0"),
+        ("text", &given.text, r#"{"format":{"type":"text"}}"#),
+        ("tool_choice", &given.tool_choice, r#""auto""#),
+        ("tools", &given.tools, "[]"),
+        ("top_logprobs", &given.top_logprobs, "0"),
+        ("top_p", &given.top_p, "1.0"),
+        ("truncation", &given.truncation, r#""disabled""#),
+        ("user", &given.user, "null"),
+    ];
+    let mut echo = r#""presence_penalty":0.0,"frequency_penalty":0.0"#.to_owned();
+    for (name, value, default) in members {
+        echo.extend([",\"", name, "\":", value.as_deref().unwrap_or(default)]);
+    }
+    // A caller's white space must not end the line of an event; its strings hold no line end.
+    echo.replace(['\n', '\r'], " ")
+}
+
+/// The value of `usage`: inclusive, with every detail that the format requires.
+fn usage(usage: &Usage, out: &mut Output) {
+    out.begin_object();
+    out.key("input_tokens").number(usage.total_input());
+    out.key("input_tokens_details").begin_object();
+    out.key("cached_tokens").number(usage.cache_read);
+    out.key("cache_write_tokens").number(usage.cache_write);
+    out.end_object();
+    out.key("output_tokens").number(usage.output);
+    out.key("output_tokens_details").begin_object();
+    out.key("reasoning_tokens").number(usage.reasoning);
+    out.end_object();
+    out.key("total_tokens").number(usage.total());
+    out.end_object();
+}
+
+/// An annotation of an `output_text` part.
+fn annotation(citation: &Citation, range: (u64, u64), out: &mut Output) {
+    out.begin_object();
+    out.key("type").string("url_citation");
+    out.key("start_index").number(range.0);
+    out.key("end_index").number(range.1);
+    escaped(out.key("url"), &citation.url);
+    escaped(out.key("title"), &citation.title);
+    out.end_object();
+}
+
+/// A part of a message: text with its annotations, or a refusal. Both are escaped already.
+fn content_part(text: &str, annotations: Option<&str>, out: &mut Output) {
+    out.begin_object();
+    match annotations {
+        Some(annotations) => {
+            out.key("type").string("output_text");
+            escaped(out.key("text"), text);
+            out.key("annotations").begin_array();
+            out.raw(annotations.as_bytes());
+            out.end_array();
+            out.key("logprobs").raw(b"[]");
+        }
+        None => {
+            out.key("type").string("refusal");
+            escaped(out.key("refusal"), text);
+        }
+    }
+    out.end_object();
+}
+
+/// A message of the model's; `content` is its parts with commas between.
+fn message(id: &str, status: Status, content: &str, out: &mut Output) {
+    out.begin_object();
+    out.key("id").string(id);
+    out.key("type").string("message");
+    out.key("status").string(status.as_str());
+    out.key("role").string("assistant");
+    out.key("content").begin_array();
+    out.raw(content.as_bytes());
+    out.end_array();
+    out.end_object();
+}
+
+/// A reasoning item: its text, where the caller sees it, and its sealed state.
+fn reasoning(id: &str, text: Option<&str>, sealed: Option<&str>, out: &mut Output) {
+    out.begin_object();
+    out.key("id").string(id);
+    out.key("type").string("reasoning");
+    out.key("summary").begin_array();
+    if let Some(text) = text {
+        summary_part(text, out.item());
+    }
+    out.end_array();
+    if let Some(sealed) = sealed {
+        out.key("encrypted_content").string(sealed);
+    }
+    out.end_object();
+}
+
+/// A part of a reasoning summary.
+fn summary_part(text: &str, out: &mut Output) {
+    out.begin_object();
+    out.key("type").string("summary_text");
+    escaped(out.key("text"), text);
+    out.end_object();
+}
+
+/// A call of a function or of a custom tool; `contents` are its arguments or its input.
+fn call(id: &str, status: Status, call: &ToolCall, contents: &str, out: &mut Output) {
+    let (kind, field) = match call.is_custom {
+        true => ("custom_tool_call", "input"),
+        false => ("function_call", "arguments"),
+    };
+    out.begin_object();
+    out.key("id").string(id);
+    out.key("type").string(kind);
+    out.key("status").string(status.as_str());
+    escaped(out.key(field), contents);
+    out.key("call_id").string(&call.id);
+    out.key("name").string(&call.name);
+    if let Some(namespace) = &call.namespace {
+        out.key("namespace").string(namespace);
+    }
+    out.end_object();
+}

@@ -1,0 +1,497 @@
+//! Answers of the responses format: items and their parts, in a stream as they come and
+//! everything once more at the end.
+//!
+//! A stream repeats each text when it ends, in its item, and in the last event. So the
+//! answer is kept, up to a bound; nothing waits for it.
+
+use crate::{
+    ResponsesEcho,
+    answer::{
+        flow::Kind,
+        parts::{Broken, Citation, Ending, Head, ToolCall},
+        text::RawText,
+        write::{
+            COMMENT, Write, escaped,
+            responses::{
+                self, Response, Status, annotation, content_part, echo, response, summary_part,
+            },
+        },
+    },
+    output::Output,
+};
+use tollgate_types::{Format, Usage};
+use tollgate_wire::render::StreamTail;
+
+/// Bytes of an answer that are kept to be repeated, at most.
+const MOST_KEPT: usize = 16 * 1024 * 1024;
+
+#[derive(Debug)]
+pub(crate) struct ResponsesWriter {
+    /// A whole answer has the items without the events.
+    is_stream: bool,
+    /// The members that repeat the request.
+    echo: String,
+    id: String,
+    /// The answer's id without its prefix, of which those of the items are made.
+    plain_id: String,
+    model: String,
+    created: u64,
+    sequence: u64,
+    /// Items that began.
+    items: u64,
+    /// The items that ended, with commas between.
+    output: String,
+    message: Option<Message>,
+    open: Option<Open>,
+    has_refusal: bool,
+}
+
+/// The message that is open. Texts that follow each other are parts of one.
+#[derive(Debug)]
+struct Message {
+    place: Place,
+    parts: u64,
+    /// The parts that ended, with commas between.
+    content: String,
+}
+
+/// An item's id and index, as its events repeat them.
+#[derive(Clone, Debug)]
+struct Place {
+    item_id: String,
+    output_index: u64,
+}
+
+/// The block that is open.
+#[derive(Debug)]
+struct Open {
+    kind: Kind,
+    place: Place,
+    /// The index of the part in the message.
+    part: u64,
+    call: Option<ToolCall>,
+    /// Escaped, as it came.
+    text: String,
+    annotations: Vec<Citation>,
+    /// What stands before a delta.
+    before_delta: String,
+}
+
+impl ResponsesWriter {
+    /// A writer of an event stream.
+    pub(in crate::answer::write) fn stream(given: Option<&ResponsesEcho>) -> Self {
+        Self::new(true, given)
+    }
+
+    /// A writer of a whole answer.
+    pub(in crate::answer::write) fn body(given: Option<&ResponsesEcho>) -> Self {
+        Self::new(false, given)
+    }
+
+    fn new(is_stream: bool, given: Option<&ResponsesEcho>) -> Self {
+        Self {
+            is_stream,
+            echo: echo(given),
+            id: String::new(),
+            plain_id: String::new(),
+            model: String::new(),
+            created: 0,
+            sequence: 0,
+            items: 0,
+            output: String::new(),
+            message: None,
+            open: None,
+            has_refusal: false,
+        }
+    }
+}
+
+impl Write for ResponsesWriter {
+    fn start(&mut self, head: &Head, out: &mut Output) {
+        self.id = head.answer_id(Format::Responses);
+        self.plain_id.clone_from(&head.id);
+        self.model.clone_from(&head.model);
+        self.created = head.created;
+        if self.is_stream {
+            for name in ["response.created", "response.in_progress"] {
+                self.response_event(name, Status::InProgress, None, out);
+            }
+        }
+    }
+
+    fn begin(
+        &mut self,
+        kind: Kind,
+        call: Option<&ToolCall>,
+        out: &mut Output,
+    ) -> Result<(), Broken> {
+        let (place, part) = match (kind, call) {
+            (Kind::Text | Kind::Refusal, _) => self.begin_part(kind, out),
+            (Kind::Thinking, _) => (self.begin_reasoning(out), 0),
+            (Kind::Tool, Some(call)) => (self.begin_call(call, out), 0),
+            (Kind::Tool, None) => return Err(Broken),
+        };
+        let is_custom = call.is_some_and(|call| call.is_custom);
+        let name = delta_event(kind, is_custom);
+        let mut before = Output::default();
+        before.raw(b"event: ");
+        before.raw(name.as_bytes());
+        before.raw(b"\ndata: ");
+        before.begin_object();
+        before.key("type").string(name);
+        place.write(&mut before);
+        match kind {
+            Kind::Text | Kind::Refusal => before.key("content_index").number(part),
+            Kind::Thinking => before.key("summary_index").number(0),
+            Kind::Tool => {}
+        }
+        if kind == Kind::Text {
+            before.key("logprobs").raw(b"[]");
+        }
+        before.key("delta").begin_string();
+        self.open = Some(Open {
+            kind,
+            place,
+            part,
+            call: call.cloned(),
+            text: String::new(),
+            annotations: Vec::new(),
+            before_delta: String::from_utf8(before.into_bytes()).unwrap_or_default(),
+        });
+        Ok(())
+    }
+
+    fn delta(&mut self, piece: RawText<'_>, out: &mut Output) -> Result<(), Broken> {
+        if self.kept_bytes().saturating_add(piece.as_str().len()) > MOST_KEPT {
+            return Err(Broken);
+        }
+        let Some(mut open) = self.open.take() else {
+            return Err(Broken);
+        };
+        if open.kind == Kind::Thinking && open.text.is_empty() {
+            self.event("response.reasoning_summary_part.added", out, |out| {
+                open.place.write(out);
+                out.key("summary_index").number(0);
+                summary_part("", out.key("part"));
+            });
+        }
+        if self.is_stream {
+            out.raw(open.before_delta.as_bytes());
+            out.raw(piece.as_str().as_bytes());
+            out.raw(b"\",\"sequence_number\":");
+            out.number(self.next_sequence());
+            out.raw(b"}\n\n");
+        }
+        open.text.push_str(piece.as_str());
+        self.open = Some(open);
+        Ok(())
+    }
+
+    fn cite(&mut self, citation: &Citation, out: &mut Output) {
+        let Some(mut open) = self.open.take() else {
+            return;
+        };
+        if open.kind == Kind::Text {
+            let index = open.annotations.len();
+            self.event("response.output_text.annotation.added", out, |out| {
+                open.place.write(out);
+                out.key("content_index").number(open.part);
+                out.key("annotation_index")
+                    .number(u64::try_from(index).unwrap_or(u64::MAX));
+                annotation(citation, range(citation, &open.text), out.key("annotation"));
+            });
+            open.annotations.push(citation.clone());
+        }
+        self.open = Some(open);
+    }
+
+    fn end(&mut self, sealed: Option<&str>, out: &mut Output) -> Result<(), Broken> {
+        let Some(open) = self.open.take() else {
+            return Err(Broken);
+        };
+        match (open.kind, &open.call) {
+            (Kind::Text | Kind::Refusal, _) => self.end_part(&open, out),
+            (Kind::Thinking, _) => self.end_reasoning(&open, sealed, out),
+            (Kind::Tool, Some(call)) => self.end_call(&open, call, out),
+            (Kind::Tool, None) => return Err(Broken),
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self, ending: &Ending, out: &mut Output) {
+        let status = Status::of(ending.stop, self.has_refusal);
+        self.end_message(status, out);
+        let name = match status {
+            Status::Incomplete(_) => "response.incomplete",
+            _ => "response.completed",
+        };
+        match self.is_stream {
+            true => self.response_event(name, status, ending.usage, out),
+            false => self.response(status, ending.usage, out),
+        }
+    }
+
+    fn keep_alive(&mut self, out: &mut Output) {
+        out.raw(COMMENT);
+    }
+
+    fn tail(&self) -> StreamTail<'_> {
+        StreamTail {
+            event_is_open: false,
+            response_id: (!self.id.is_empty()).then_some(self.id.as_str()),
+            model: (!self.model.is_empty()).then_some(self.model.as_str()),
+            created_at: Some(self.created),
+            next_sequence: self.sequence,
+        }
+    }
+
+    fn kept_bytes(&self) -> usize {
+        let open = self.open.as_ref().map_or(0, |open| open.text.len());
+        let message = self.message.as_ref().map_or(0, |it| it.content.len());
+        self.output
+            .len()
+            .saturating_add(message)
+            .saturating_add(open)
+    }
+}
+
+impl ResponsesWriter {
+    fn begin_part(&mut self, kind: Kind, out: &mut Output) -> (Place, u64) {
+        let message = match self.message.take() {
+            Some(message) => message,
+            None => self.begin_message(out),
+        };
+        let (place, part) = (message.place.clone(), message.parts);
+        self.message = Some(Message {
+            parts: part.saturating_add(1),
+            ..message
+        });
+        self.event("response.content_part.added", out, |out| {
+            place.write(out);
+            out.key("content_index").number(part);
+            content_part("", (kind == Kind::Text).then_some(""), out.key("part"));
+        });
+        (place, part)
+    }
+
+    fn begin_message(&mut self, out: &mut Output) -> Message {
+        let place = self.next_place("msg");
+        self.item_added(&place, out, |out| {
+            responses::message(&place.item_id, Status::InProgress, "", out);
+        });
+        Message {
+            place,
+            parts: 0,
+            content: String::new(),
+        }
+    }
+
+    fn begin_reasoning(&mut self, out: &mut Output) -> Place {
+        self.end_message(Status::Completed, out);
+        let place = self.next_place("rs");
+        self.item_added(&place, out, |out| {
+            responses::reasoning(&place.item_id, None, None, out);
+        });
+        place
+    }
+
+    fn begin_call(&mut self, call: &ToolCall, out: &mut Output) -> Place {
+        self.end_message(Status::Completed, out);
+        let place = self.next_place(if call.is_custom { "ctc" } else { "fc" });
+        self.item_added(&place, out, |out| {
+            responses::call(&place.item_id, Status::InProgress, call, "", out);
+        });
+        place
+    }
+
+    fn end_part(&mut self, open: &Open, out: &mut Output) {
+        let (name, field) = match open.kind {
+            Kind::Text => ("response.output_text.done", "text"),
+            _ => ("response.refusal.done", "refusal"),
+        };
+        self.event(name, out, |out| {
+            open.place.write(out);
+            out.key("content_index").number(open.part);
+            escaped(out.key(field), &open.text);
+            if open.kind == Kind::Text {
+                out.key("logprobs").raw(b"[]");
+            }
+        });
+        let mut annotations = Output::default();
+        for citation in &open.annotations {
+            if !annotations.as_bytes().is_empty() {
+                annotations.raw(b",");
+            }
+            annotation(citation, range(citation, &open.text), &mut annotations);
+        }
+        let annotations = String::from_utf8(annotations.into_bytes()).unwrap_or_default();
+        let mut part = Output::default();
+        let is_text = open.kind == Kind::Text;
+        content_part(&open.text, is_text.then_some(&annotations), &mut part);
+        self.event("response.content_part.done", out, |out| {
+            open.place.write(out);
+            out.key("content_index").number(open.part);
+            out.key("part").raw(part.as_bytes());
+        });
+        self.has_refusal |= !is_text;
+        if let Some(message) = &mut self.message {
+            append(&mut message.content, part);
+        }
+    }
+
+    /// Ends the message that is open, if one is.
+    fn end_message(&mut self, status: Status, out: &mut Output) {
+        if let Some(message) = self.message.take() {
+            let mut item = Output::default();
+            responses::message(&message.place.item_id, status, &message.content, &mut item);
+            self.item_done(&message.place, item, out);
+        }
+    }
+
+    fn end_reasoning(&mut self, open: &Open, sealed: Option<&str>, out: &mut Output) {
+        let text = (!open.text.is_empty()).then_some(open.text.as_str());
+        if let Some(text) = text {
+            self.event("response.reasoning_summary_text.done", out, |out| {
+                open.place.write(out);
+                out.key("summary_index").number(0);
+                escaped(out.key("text"), text);
+            });
+            self.event("response.reasoning_summary_part.done", out, |out| {
+                open.place.write(out);
+                out.key("summary_index").number(0);
+                summary_part(text, out.key("part"));
+            });
+        }
+        let mut item = Output::default();
+        responses::reasoning(&open.place.item_id, text, sealed, &mut item);
+        self.item_done(&open.place, item, out);
+    }
+
+    fn end_call(&mut self, open: &Open, call: &ToolCall, out: &mut Output) {
+        let (name, field) = match call.is_custom {
+            true => ("response.custom_tool_call_input.done", "input"),
+            false => ("response.function_call_arguments.done", "arguments"),
+        };
+        self.event(name, out, |out| {
+            open.place.write(out);
+            if !call.is_custom {
+                out.key("name").string(&call.name);
+            }
+            escaped(out.key(field), &open.text);
+        });
+        let mut item = Output::default();
+        let id = &open.place.item_id;
+        responses::call(id, Status::Completed, call, &open.text, &mut item);
+        self.item_done(&open.place, item, out);
+    }
+
+    fn item_added(&mut self, place: &Place, out: &mut Output, item: impl FnOnce(&mut Output)) {
+        self.event("response.output_item.added", out, |out| {
+            out.key("output_index").number(place.output_index);
+            item(out.key("item"));
+        });
+    }
+
+    fn item_done(&mut self, place: &Place, item: Output, out: &mut Output) {
+        self.event("response.output_item.done", out, |out| {
+            out.key("output_index").number(place.output_index);
+            out.key("item").raw(item.as_bytes());
+        });
+        append(&mut self.output, item);
+    }
+
+    fn response_event(
+        &mut self,
+        name: &str,
+        status: Status,
+        usage: Option<Usage>,
+        out: &mut Output,
+    ) {
+        let sequence = self.next_sequence();
+        begin_event(name, out);
+        self.response(status, usage, out.key("response"));
+        end_event(sequence, out);
+    }
+
+    fn response(&self, status: Status, usage: Option<Usage>, out: &mut Output) {
+        let object = Response {
+            id: &self.id,
+            model: &self.model,
+            created: self.created,
+            status,
+            output: &self.output,
+            usage,
+        };
+        response(&object, &self.echo, out);
+    }
+
+    fn event(&mut self, name: &str, out: &mut Output, members: impl FnOnce(&mut Output)) {
+        if self.is_stream {
+            let sequence = self.next_sequence();
+            begin_event(name, out);
+            members(out);
+            end_event(sequence, out);
+        }
+    }
+
+    const fn next_sequence(&mut self) -> u64 {
+        let sequence = self.sequence;
+        self.sequence = sequence.saturating_add(1);
+        sequence
+    }
+
+    fn next_place(&mut self, prefix: &str) -> Place {
+        let output_index = self.items;
+        self.items = output_index.saturating_add(1);
+        Place {
+            item_id: format!("{prefix}_{}_{output_index}", self.plain_id),
+            output_index,
+        }
+    }
+}
+
+impl Place {
+    fn write(&self, out: &mut Output) {
+        out.key("item_id").string(&self.item_id);
+        out.key("output_index").number(self.output_index);
+    }
+}
+
+const fn delta_event(kind: Kind, is_custom: bool) -> &'static str {
+    match (kind, is_custom) {
+        (Kind::Text, _) => "response.output_text.delta",
+        (Kind::Refusal, _) => "response.refusal.delta",
+        (Kind::Thinking, _) => "response.reasoning_summary_text.delta",
+        (Kind::Tool, true) => "response.custom_tool_call_input.delta",
+        (Kind::Tool, false) => "response.function_call_arguments.delta",
+    }
+}
+
+fn begin_event(name: &str, out: &mut Output) {
+    out.raw(b"event: ");
+    out.raw(name.as_bytes());
+    out.raw(b"\ndata: ");
+    out.begin_object();
+    out.key("type").string(name);
+}
+
+fn end_event(sequence: u64, out: &mut Output) {
+    out.key("sequence_number").number(sequence);
+    out.end_object();
+    out.raw(b"\n\n");
+}
+
+/// Appends an item to a list with commas between.
+fn append(list: &mut String, item: Output) {
+    if !list.is_empty() {
+        list.push(',');
+    }
+    list.push_str(&String::from_utf8(item.into_bytes()).unwrap_or_default());
+}
+
+/// The characters that a citation is about: the whole text where its provider does not say.
+fn range(citation: &Citation, text: &str) -> (u64, u64) {
+    citation
+        .range
+        .unwrap_or_else(|| (0, RawText::escaped(text).chars()))
+}

@@ -1,0 +1,10 @@
+//! Answers and streams in every direction: recorded ones, small ones of our own, hostile ones.
+
+#[cfg(test)]
+mod recorded;
+#[cfg(test)]
+mod strict;
+#[cfg(test)]
+mod support;
+#[cfg(test)]
+mod told;

@@ -1,0 +1,50 @@
+//! What each format demands of its streams, as small state machines of their own: nothing here
+//! is shared with the writers. A stream that breaks the order of its format is refused with
+//! the reason; one that keeps it is told.
+
+mod chat;
+mod messages;
+mod responses;
+
+use crate::{support::events, told::Told};
+use tollgate_types::Format;
+
+/// Reads a whole stream as the strictest client would.
+pub fn stream(format: Format, stream: &str) -> Result<Told, String> {
+    for line in stream.lines() {
+        let is_known = line.is_empty()
+            || line.starts_with("data: ")
+            || line.starts_with("event: ")
+            || line == ": ping";
+        ensure(is_known, || format!("a line of an unknown kind: {line}"))?;
+    }
+    ensure(stream.ends_with("\n\n"), || "the last event is open".into())?;
+    let events = events(stream);
+    match format {
+        Format::Chat => chat::read(&events),
+        Format::Messages => messages::read(&events),
+        Format::Responses => responses::read(&events),
+    }
+}
+
+/// Reads a whole answer as the strictest client would.
+pub fn body(format: Format, body: &str) -> Result<Told, String> {
+    let answer = document(body)?;
+    match format {
+        Format::Chat => chat::body(&answer),
+        Format::Messages => messages::body(&answer),
+        Format::Responses => responses::body(&answer),
+    }
+}
+
+pub fn ensure(holds: bool, complaint: impl FnOnce() -> String) -> Result<(), String> {
+    match holds {
+        true => Ok(()),
+        false => Err(complaint()),
+    }
+}
+
+/// The data of an event.
+fn document(data: &str) -> Result<serde_json::Value, String> {
+    serde_json::from_str(data).map_err(|error| format!("{error}: {data}"))
+}

@@ -1,0 +1,280 @@
+//! What an answer tells its reader, whatever its format: to be compared across formats.
+
+use serde_json::Value;
+
+/// An answer without its form.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Told {
+    pub text: String,
+    pub refusal: String,
+    pub thinking: String,
+    pub calls: Vec<Call>,
+    /// Sealed or native state of the reasoning.
+    pub state: Vec<String>,
+    /// Pages that the text refers to.
+    pub pages: Vec<String>,
+    /// In the format's own word.
+    pub stop: Option<String>,
+    pub usage: Option<Value>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Call {
+    pub id: String,
+    pub name: String,
+    pub namespace: Option<String>,
+    pub is_custom: bool,
+    /// As it was written: JSON, or free text of a custom tool.
+    pub contents: String,
+}
+
+impl Call {
+    /// The arguments as a value, where they are JSON; nothing is the empty object.
+    pub fn arguments(&self) -> Value {
+        match self.contents.trim() {
+            "" => Value::Object(serde_json::Map::new()),
+            text => serde_json::from_str(text).unwrap_or(Value::String(text.into())),
+        }
+    }
+}
+
+/// The text of a value, or nothing.
+pub fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
+}
+
+/// What a recorded stream tells, in a reading that forgives whatever providers do.
+pub fn of_stream(format: tollgate_types::Format, events: &[(Option<String>, String)]) -> Told {
+    use tollgate_types::Format;
+    let documents: Vec<Value> = events
+        .iter()
+        .filter_map(|(_, data)| serde_json::from_str(data).ok())
+        .collect();
+    match format {
+        Format::Chat => of_chat(documents.iter().flat_map(|chunk| {
+            let choice = &chunk["choices"][0];
+            (!choice.is_null()).then(|| (&choice["delta"], &choice["finish_reason"]))
+        })),
+        Format::Messages => of_blocks(
+            &messages_blocks(&documents),
+            documents
+                .iter()
+                .find_map(|event| event["delta"]["stop_reason"].as_str().map(str::to_owned)),
+        ),
+        Format::Responses => {
+            let done = documents
+                .iter()
+                .rev()
+                .find(|event| event["response"]["output"].is_array());
+            done.map(|event| of_response(&event["response"]))
+                .unwrap_or_default()
+        }
+    }
+}
+
+/// What a recorded answer tells.
+pub fn of_body(format: tollgate_types::Format, answer: &Value) -> Told {
+    use tollgate_types::Format;
+    match format {
+        Format::Chat => {
+            let choice = &answer["choices"][0];
+            of_chat([(&choice["message"], &choice["finish_reason"])].into_iter())
+        }
+        Format::Messages => {
+            let blocks = answer["content"].as_array().map(Vec::as_slice);
+            of_blocks(blocks.unwrap_or_default(), None)
+        }
+        Format::Responses => of_response(answer),
+    }
+}
+
+/// Chat: messages or deltas, each with its finish reason.
+pub fn of_chat<'a>(pieces: impl Iterator<Item = (&'a Value, &'a Value)>) -> Told {
+    let mut told = Told::default();
+    let mut indexes: Vec<(u64, String)> = Vec::new();
+    for (piece, reason) in pieces {
+        match &piece["content"] {
+            Value::String(content) => told.text.push_str(content),
+            Value::Array(parts) => {
+                for part in parts {
+                    told.text.push_str(text(&part["text"]));
+                    for thought in part["thinking"].as_array().into_iter().flatten() {
+                        told.thinking.push_str(text(&thought["text"]));
+                    }
+                }
+            }
+            _ => {}
+        }
+        told.refusal.push_str(text(&piece["refusal"]));
+        let named = ["reasoning_content", "reasoning"].map(|name| text(&piece[name]));
+        let named = named.into_iter().find(|text| !text.is_empty());
+        told.thinking.push_str(named.unwrap_or_default());
+        for detail in piece["reasoning_details"].as_array().into_iter().flatten() {
+            if named.is_none() {
+                told.thinking.push_str(text(&detail["text"]));
+                told.thinking.push_str(text(&detail["summary"]));
+            }
+            let state = [text(&detail["signature"]), text(&detail["data"])];
+            told.state.extend(
+                state
+                    .into_iter()
+                    .filter(|it| !it.is_empty())
+                    .map(str::to_owned),
+            );
+        }
+        for page in piece["annotations"].as_array().into_iter().flatten() {
+            told.pages
+                .push(text(&page["url_citation"]["url"]).to_owned());
+        }
+        let whole = piece["tool_calls"].as_array().into_iter().flatten();
+        for (place, call) in whole.enumerate() {
+            let index = call["index"].as_u64().unwrap_or(place as u64);
+            let id = text(&call["id"]);
+            let is_new = !indexes
+                .iter()
+                .any(|(known, known_id)| *known == index && (id.is_empty() || id == known_id));
+            if is_new {
+                indexes.push((index, id.to_owned()));
+                told.calls.push(Call {
+                    id: id.into(),
+                    ..Call::default()
+                });
+            }
+            let at = indexes
+                .iter()
+                .rposition(|(known, _)| *known == index)
+                .unwrap();
+            let known = &mut told.calls[at];
+            for (kind, field) in [("function", "arguments"), ("custom", "input")] {
+                known.name.push_str(text(&call[kind]["name"]));
+                known.contents.push_str(text(&call[kind][field]));
+            }
+            known.is_custom |= call["type"] == "custom";
+        }
+        if let Some(reason) = reason.as_str().filter(|reason| !reason.is_empty()) {
+            told.stop = Some(reason.to_owned());
+        }
+    }
+    told
+}
+
+/// Messages: the blocks of a stream, put together.
+fn messages_blocks(documents: &[Value]) -> Vec<Value> {
+    let mut blocks: Vec<Value> = Vec::new();
+    let mut inputs: Vec<String> = Vec::new();
+    for event in documents {
+        let append = |place: &mut Value, piece: &Value| {
+            *place = Value::String(format!("{}{}", text(place), text(piece)));
+        };
+        match text(&event["type"]) {
+            "content_block_start" => {
+                blocks.push(event["content_block"].clone());
+                inputs.push(String::new());
+            }
+            "content_block_delta" => {
+                let (block, delta) = (blocks.last_mut().unwrap(), &event["delta"]);
+                for field in ["text", "thinking", "signature"] {
+                    if !delta[field].is_null() {
+                        append(&mut block[field], &delta[field]);
+                    }
+                }
+                if let Some(citation) = delta.get("citation") {
+                    match &mut block["citations"] {
+                        Value::Array(citations) => citations.push(citation.clone()),
+                        none => *none = Value::Array(vec![citation.clone()]),
+                    }
+                }
+                inputs
+                    .last_mut()
+                    .unwrap()
+                    .push_str(text(&delta["partial_json"]));
+            }
+            _ => {}
+        }
+    }
+    for (block, input) in blocks.iter_mut().zip(inputs) {
+        if !input.is_empty() {
+            block["input"] = serde_json::from_str(&input).unwrap_or(Value::String(input));
+        }
+    }
+    blocks
+}
+
+/// Messages: an answer of these blocks.
+pub fn of_blocks(blocks: &[Value], stop: Option<String>) -> Told {
+    let mut told = Told {
+        stop,
+        ..Told::default()
+    };
+    for block in blocks {
+        match text(&block["type"]) {
+            "text" => {
+                told.text.push_str(text(&block["text"]));
+                for citation in block["citations"].as_array().into_iter().flatten() {
+                    if citation["type"] == "web_search_result_location" {
+                        told.pages.push(text(&citation["url"]).to_owned());
+                    }
+                }
+            }
+            "thinking" | "redacted_thinking" => {
+                told.thinking.push_str(text(&block["thinking"]));
+                let state = [text(&block["signature"]), text(&block["data"])];
+                told.state.extend(
+                    state
+                        .into_iter()
+                        .filter(|it| !it.is_empty())
+                        .map(str::to_owned),
+                );
+            }
+            "tool_use" => told.calls.push(Call {
+                id: text(&block["id"]).into(),
+                name: text(&block["name"]).into(),
+                contents: block["input"].to_string(),
+                ..Call::default()
+            }),
+            _ => {}
+        }
+    }
+    told
+}
+
+/// Responses: a response object.
+pub fn of_response(response: &Value) -> Told {
+    let mut told = Told {
+        stop: response["status"].as_str().map(str::to_owned),
+        usage: Some(response["usage"].clone()),
+        ..Told::default()
+    };
+    for item in response["output"].as_array().into_iter().flatten() {
+        match text(&item["type"]) {
+            "message" => {
+                for part in item["content"].as_array().into_iter().flatten() {
+                    told.text.push_str(text(&part["text"]));
+                    told.refusal.push_str(text(&part["refusal"]));
+                    for page in part["annotations"].as_array().into_iter().flatten() {
+                        if page["type"] == "url_citation" {
+                            told.pages.push(text(&page["url"]).to_owned());
+                        }
+                    }
+                }
+            }
+            "reasoning" => {
+                let parts = [&item["summary"], &item["content"]];
+                let parts = parts.into_iter().filter_map(Value::as_array).flatten();
+                let texts: Vec<&str> = parts.map(|part| text(&part["text"])).collect();
+                told.thinking.push_str(&texts.join("\n\n"));
+                let state = item["encrypted_content"].as_str();
+                told.state.extend(state.map(str::to_owned));
+            }
+            kind @ ("function_call" | "custom_tool_call") => told.calls.push(Call {
+                id: text(&item["call_id"]).into(),
+                name: text(&item["name"]).into(),
+                namespace: item["namespace"].as_str().map(str::to_owned),
+                is_custom: kind == "custom_tool_call",
+                contents: [text(&item["arguments"]), text(&item["input"])].concat(),
+            }),
+            _ => {}
+        }
+    }
+    told
+}
