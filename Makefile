@@ -13,10 +13,10 @@ PYTEST_ARGS ?=
 TARGET = "$${CARGO_TARGET_DIR:-target}"
 CLIENTS := tests/clients
 
-.PHONY: help setup build demo demo-clean fmt lint test test-clients bench bench-load deny
+.PHONY: help setup build demo demo-clean fmt lint test test-clients bench bench-load translation-news deny
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: ## Install what the build needs and this machine lacks
 	@scripts/setup
@@ -66,6 +66,12 @@ bench: setup ## Measure: micro-benchmarks, then the comparison of bench-load
 bench-load: setup ## Compare the gateway with other proxies in one run
 	$(CARGO) build --release --package tollgate --package tollgate-load
 	@exec $(TARGET)/release/tollgate-load $(BENCH_ARGS)
+
+# In a folder of its own, so that the newest SDKs do not meet the pinned ones.
+translation-news: ## Report request fields that newer SDKs have and the translation does not know
+	@venv=$$(mktemp -d) && trap 'rm -rf "$$venv"' EXIT && $(PYTHON) -m venv "$$venv" && \
+	"$$venv/bin/pip" install --quiet --disable-pip-version-check --upgrade openai anthropic && \
+	"$$venv/bin/python" scripts/translation-fields --news
 
 deny: ## Check licences, advisories and sources of the dependencies
 	@if $(CARGO) deny --version >/dev/null 2>&1; then $(CARGO) deny check; \

@@ -229,3 +229,6 @@ const fn dropped(why: &'static str) -> Fate {
 const fn refused(why: &'static str) -> Fate {
     Fate::Refused(why)
 }
+
+#[cfg(test)]
+mod tests;

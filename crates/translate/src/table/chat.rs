@@ -35,7 +35,6 @@ pub(super) const SHAPES: &[&Shape] = &[
     &CHOICE_NAME,
     &CHOICE_ALLOWED,
     &ALLOWED_TOOLS,
-    &FORMAT_TEXT,
     &FORMAT_OBJECT,
     &FORMAT_SCHEMA,
     &SCHEMA,
@@ -627,13 +626,6 @@ pub(crate) static FORMATS: Kinds = Kinds {
         ),
         both("json_schema", CARRIED),
     ],
-};
-
-pub(crate) static FORMAT_TEXT: Shape = Shape {
-    format: Chat,
-    at: &["response_format"],
-    tags: &["text"],
-    rows: &[tag("type")],
 };
 
 pub(crate) static FORMAT_OBJECT: Shape = Shape {

@@ -28,7 +28,6 @@ pub(super) const SHAPES: &[&Shape] = &[
     &CHOICE_NAMED,
     &CHOICE_ALLOWED,
     &TEXT_CONFIG,
-    &FORMAT_TEXT,
     &FORMAT_OBJECT,
     &FORMAT_SCHEMA,
     &REASONING,
@@ -488,7 +487,7 @@ pub(crate) static CUSTOM_CALL: Shape = Shape {
         )
         .unless(&["false"]),
         ITEM_ID,
-        STATUS,
+        STATUS.extra(),
         CALLER,
     ],
 };
@@ -506,7 +505,7 @@ pub(crate) static CUSTOM_OUTPUT: Shape = Shape {
         ),
         row("call_id", mapped("`tool_call_id`"), mapped("`tool_use_id`")),
         ITEM_ID,
-        STATUS,
+        STATUS.extra(),
         CALLER,
     ],
 };
@@ -533,7 +532,7 @@ pub(crate) static SUMMARIES: Kinds = Kinds {
     at: &["input[].summary[]"],
     rows: &[
         both("summary_text", CARRIED),
-        both("reasoning_text", CARRIED),
+        both("reasoning_text", CARRIED).extra(),
     ],
 };
 
@@ -793,13 +792,6 @@ pub(crate) static FORMATS: Kinds = Kinds {
         ),
         both("json_schema", CARRIED),
     ],
-};
-
-pub(crate) static FORMAT_TEXT: Shape = Shape {
-    format: Responses,
-    at: &["text.format"],
-    tags: &["text"],
-    rows: &[tag("type")],
 };
 
 pub(crate) static FORMAT_OBJECT: Shape = Shape {
