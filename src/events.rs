@@ -129,7 +129,9 @@ pub struct RouteMeter {
 
 type RouteKey = (Option<Format>, Arc<str>, Arc<str>);
 
-static ROUTES: Lazy<RwLock<HashMap<RouteKey, Arc<RouteMeter>>>> = Lazy::new(RwLock::default);
+type Routes = HashMap<RouteKey, Arc<RouteMeter>, foldhash::fast::RandomState>;
+
+static ROUTES: Lazy<RwLock<Routes>> = Lazy::new(RwLock::default);
 
 impl RouteMeter {
     const KINDS: [&str; 5] = ["input", "cache_read", "cache_write", "output", "reasoning"];

@@ -29,7 +29,7 @@ const RESOLVE_AGAIN: Duration = Duration::from_secs(1);
 
 /// The providers of one configuration, by name.
 pub struct Upstreams {
-    pools: HashMap<Arc<str>, Arc<Pool>>,
+    pools: HashMap<Arc<str>, Arc<Pool>, foldhash::fast::RandomState>,
 }
 
 /// One provider: its peers, one for each address.
@@ -39,9 +39,12 @@ pub struct Pool {
     template: HttpPeer,
     next_peer: AtomicUsize,
     next_credential: AtomicUsize,
-    answers: HashMap<Format, Base>,
-    counts: HashMap<Format, Base>,
+    answers: Bases,
+    counts: Bases,
 }
+
+/// One for each format that a provider has an endpoint for: too few for a table.
+type Bases = Vec<(Format, Base)>;
 
 /// What the heads of all requests to one endpoint of a provider have in common.
 pub struct Base {
@@ -59,7 +62,7 @@ impl Upstreams {
     /// Every provider whose TLS settings cannot be used.
     pub fn new(providers: &[Arc<Provider>]) -> Result<Self, Vec<Fault>> {
         let mut faults = Vec::new();
-        let mut pools = HashMap::with_capacity(providers.len());
+        let mut pools = HashMap::default();
         for provider in providers {
             match Pool::new(provider) {
                 Ok(pool) => drop(pools.insert(Arc::clone(&provider.name), Arc::new(pool))),
@@ -130,7 +133,8 @@ impl Pool {
     /// for counts of tokens. `None` where it has no such endpoint.
     pub fn base(&self, format: Format, counts: bool) -> Option<&Base> {
         let bases = if counts { &self.counts } else { &self.answers };
-        bases.get(&format)
+        let base = bases.iter().find(|(of, _)| *of == format);
+        base.map(|(_, base)| base)
     }
 
     /// The peer to connect to, the provider's addresses in turn; `None` while it has none.
@@ -181,8 +185,8 @@ impl Pool {
 fn bases(
     provider: &Provider,
     path: impl Fn(&Endpoint) -> Option<&Arc<str>>,
-) -> Result<HashMap<Format, Base>, Fault> {
-    let mut bases = HashMap::new();
+) -> Result<Bases, Fault> {
+    let mut bases = Bases::new();
     for format in Format::ALL {
         let Some(path) = provider.endpoint(format).and_then(&path) else {
             continue;
@@ -193,13 +197,8 @@ fn bases(
                 .key("formats")
                 .fault(format!("'{path}' is not a path"))
         })?;
-        bases.insert(
-            format,
-            Base {
-                uri,
-                headers: common_headers(provider),
-            },
-        );
+        let headers = common_headers(provider);
+        bases.push((format, Base { uri, headers }));
     }
     Ok(bases)
 }
