@@ -122,17 +122,16 @@ const BLOCK: usize = u64::BITS as usize;
 /// Goes on in blocks after the first plain bytes, of which `seen` are all the bits.
 fn long_passage(bytes: &[u8], plain: usize, seen: u8x16) -> Passage {
     let mut scan = Scan {
+        at: plain,
         seen,
         ..Scan::default()
     };
     let (blocks, rest) = bytes.get(plain..).unwrap_or_default().as_chunks();
-    let starts = (plain..).step_by(BLOCK);
     let end = blocks
         .iter()
-        .zip(starts)
-        .find_map(|(block, at)| scan.pass(block, bytes, at))
+        .find_map(|block| scan.pass(block, bytes))
         // What fills up the last block ends nothing but an escape that is not whole.
-        .or_else(|| scan.pass(&pad(rest), bytes, bytes.len() - rest.len()));
+        .or_else(|| scan.pass(&pad(rest), bytes));
     Passage {
         len: end.unwrap_or(bytes.len()),
         saved: scan.saved,
@@ -152,6 +151,8 @@ fn pad(rest: &[u8]) -> [u8; BLOCK] {
 /// A passage on its way, block by block.
 #[derive(Default)]
 struct Scan {
+    /// Where the next block stands.
+    at: usize,
     /// All the bits that its bytes have.
     seen: u8x16,
     saved: usize,
@@ -162,9 +163,11 @@ struct Scan {
 }
 
 impl Scan {
-    /// Passes over the block that stands at `at`; returns where the passage ends, if it does.
+    /// Passes over the next block of `bytes`; returns where the passage ends, if it does.
     #[inline(always)]
-    fn pass(&mut self, block: &[u8; BLOCK], bytes: &[u8], at: usize) -> Option<usize> {
+    fn pass(&mut self, block: &[u8; BLOCK], bytes: &[u8]) -> Option<usize> {
+        let at = self.at;
+        self.at += BLOCK;
         let marks = self.look_at(block);
         if marks.backslashes | marks.ends | self.carry == 0 {
             return None;
@@ -175,33 +178,21 @@ impl Scan {
         let mut letters = escaped & before_end;
         while letters != 0 {
             let place = letters.trailing_zeros() as usize;
+            let backslash = (at + place).wrapping_sub(1);
             if is_simple(block, place) {
                 self.saved += 1;
-            } else {
-                let backslash = (at + place).wrapping_sub(1);
-                if !self.pass_unicode(bytes, backslash) {
+            } else if backslash >= self.after_pair {
+                let Some(escape) = measure_unicode(bytes, backslash) else {
                     return Some(backslash);
+                };
+                self.saved += escape.saved;
+                if escape.len > UNIT_LEN {
+                    self.after_pair = backslash + escape.len;
                 }
             }
             letters &= letters - 1;
         }
         (ends != 0).then(|| at + ends.trailing_zeros() as usize)
-    }
-
-    /// Passes over the `\uXXXX` or the pair of them at a place; `false` where none stands.
-    #[inline(never)]
-    fn pass_unicode(&mut self, bytes: &[u8], at: usize) -> bool {
-        if at < self.after_pair {
-            return true;
-        }
-        let Some((character, len)) = bytes.get(at..).and_then(unicode_escape) else {
-            return false;
-        };
-        self.saved += len.saturating_sub(character.len_utf8());
-        if len > UNIT_LEN {
-            self.after_pair = at + len;
-        }
-        true
     }
 
     /// Marks the bytes that a backslash stands before which is not escaped itself.
@@ -231,6 +222,20 @@ impl Scan {
         }
         marks
     }
+}
+
+/// What is counted of a `\uXXXX`, or of a pair of them.
+struct Escape {
+    len: usize,
+    saved: usize,
+}
+
+/// Measures the escape at a place, apart from the loop that is better off without it.
+#[inline(never)]
+fn measure_unicode(bytes: &[u8], at: usize) -> Option<Escape> {
+    let (character, len) = unicode_escape(bytes.get(at..)?)?;
+    let saved = len.saturating_sub(character.len_utf8());
+    Some(Escape { len, saved })
 }
 
 /// Bits for the bytes of a block.
