@@ -161,7 +161,10 @@ impl<'a> Number<'a> {
         if self.bytes.len() as u64 != self.span.len() {
             return None;
         }
-        self.as_str().parse().ok()
+        self.bytes.iter().try_fold(0_u64, |value, byte| {
+            let digit = char::from(*byte).to_digit(10)?;
+            value.checked_mul(10)?.checked_add(digit.into())
+        })
     }
 }
 

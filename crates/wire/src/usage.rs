@@ -150,11 +150,11 @@ impl UsageReport {
 
 /// A count of tokens. Some backends write integers as `12.0`.
 fn tokens(number: Number<'_>) -> Option<u64> {
-    let whole = number.as_str().trim_end_matches('0').strip_suffix('.');
-    let count = match whole {
-        Some(integer) => integer.parse().ok(),
-        None => number.as_u64(),
+    let padded = || {
+        let integer = number.as_str().trim_end_matches('0').strip_suffix('.')?;
+        integer.parse().ok()
     };
+    let count = number.as_u64().or_else(padded);
     count.filter(|n| *n <= MAX_TOKENS)
 }
 
