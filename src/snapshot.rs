@@ -26,6 +26,8 @@ pub struct Snapshot {
     pub upstreams: Upstreams,
     /// What a request may cost the gateway.
     pub limits: Limits,
+    /// Fields that may be lost in translation, by their paths.
+    pub lossy: Vec<String>,
     /// Whose is what providers have stored; `None` in a configuration that is only checked.
     pub owned: Option<Arc<Owned>>,
 }
@@ -59,7 +61,6 @@ pub struct IndexedCatalog {
 
 struct Indexed {
     model: Arc<Model>,
-    formats: Vec<Format>,
     providers: Vec<Arc<str>>,
     counts_tokens: bool,
 }
@@ -101,7 +102,6 @@ impl IndexedCatalog {
             handle,
             id: &indexed.model.id,
             group: &indexed.model.group,
-            formats: &indexed.formats,
             providers: &indexed.providers,
             counts_tokens: indexed.counts_tokens,
             reasoning: indexed.model.reasoning,
@@ -114,7 +114,6 @@ impl Indexed {
     fn new(model: &Arc<Model>) -> Self {
         Self {
             model: Arc::clone(model),
-            formats: model.formats().iter().collect(),
             providers: model
                 .deployments
                 .iter()
@@ -149,12 +148,11 @@ impl tollgate_filter::Catalog for IndexedCatalog {
     fn choose(
         &self,
         facts: &RequestFacts,
-        format: Format,
         allowed: &dyn Fn(ModelView<'_>) -> bool,
     ) -> Option<(ModelView<'_>, String)> {
         let choice = self
             .catalog
-            .choose_auto(facts, format, |model| self.view(model).is_some_and(allowed))?;
+            .choose_auto(facts, |model| self.view(model).is_some_and(allowed))?;
         Some((self.view(&choice.model)?, choice.reason))
     }
 }
@@ -186,6 +184,7 @@ impl Snapshot {
                 pipeline,
                 upstreams,
                 limits,
+                lossy: config.lossy.clone(),
                 owned: accounts.map(Accounts::owned),
             }),
             _ => Err(config.locate(faults)),

@@ -9,9 +9,7 @@ use tollgate_filter::{
     Built, Catalog, Endpoint, Filter, FilterKind, Head, ModelView, RequestContext, Route, Services,
     SettingsFault, StoredAt, Verdict, Wants, settings,
 };
-use tollgate_types::{
-    ErrorCode, Format, Identity, PublicError, ReasoningMode, RequestFacts, Unsupported,
-};
+use tollgate_types::{ErrorCode, Identity, PublicError, ReasoningMode, RequestFacts, Unsupported};
 
 pub(crate) const KIND: FilterKind = FilterKind {
     name: "model",
@@ -71,9 +69,7 @@ impl Filter for Model {
 
 impl Model {
     fn decide(&self, request: &RequestContext) -> Result<Route, PublicError> {
-        let (Some(facts), Some(identity), Some(format)) =
-            (&request.facts, &request.identity, request.format())
-        else {
+        let (Some(facts), Some(identity)) = (&request.facts, &request.identity) else {
             // The gateway runs this filter on peeked requests of admitted keys alone.
             return Err(PublicError::new(
                 ErrorCode::InternalError,
@@ -91,7 +87,6 @@ impl Model {
             })?;
         let needs = Needs {
             endpoint: request.endpoint,
-            format,
             stored_at: request.stored_at.as_ref(),
         };
         if self.catalog.is_auto(name) {
@@ -120,7 +115,7 @@ impl Model {
                 format!("the API key may not use the model '{}'", model.id),
             ));
         }
-        needs.met_by(model)?;
+        needs.served_by(model)?;
         refuse_thinking_without_reason(model, facts)?;
         Ok(Route {
             model: model.handle,
@@ -139,13 +134,15 @@ impl Model {
         let allowed = |model: ModelView<'_>| {
             identity.groups.admits(model.group) && needs.served_by(model).is_ok()
         };
-        let (model, reason) =
-            self.catalog.choose(facts, needs.format, &allowed).ok_or_else(|| {
-                PublicError::new(
-                    ErrorCode::InvalidModel,
-                    format!("'{}' finds no model that this key may use and that can answer this request", crate::Shown(name)),
-                )
-            })?;
+        let (model, reason) = self.catalog.choose(facts, &allowed).ok_or_else(|| {
+            PublicError::new(
+                ErrorCode::InvalidModel,
+                format!(
+                    "'{}' finds no model that this key may use and that can answer this request",
+                    crate::Shown(name)
+                ),
+            )
+        })?;
         Ok(Route {
             model: model.handle,
             model_id: Arc::clone(model.id),
@@ -158,13 +155,12 @@ impl Model {
 #[derive(Clone, Copy)]
 struct Needs<'a> {
     endpoint: Endpoint,
-    format: Format,
     /// Where the things are that the request names.
     stored_at: Option<&'a StoredAt>,
 }
 
 impl Needs<'_> {
-    /// Whether a model can answer; which format that takes is another question.
+    /// Whether a model can answer; in which format it is asked is another question.
     fn served_by(self, model: ModelView<'_>) -> Result<(), PublicError> {
         if self.endpoint == Endpoint::CountTokens {
             if model.counts_tokens {
@@ -184,20 +180,6 @@ impl Needs<'_> {
             )));
         }
         Ok(())
-    }
-
-    fn met_by(self, model: ModelView<'_>) -> Result<(), PublicError> {
-        self.served_by(model)?;
-        if self.endpoint == Endpoint::CountTokens || model.formats.contains(&self.format) {
-            return Ok(());
-        }
-        let formats: Vec<&str> = model.formats.iter().map(|format| format.as_str()).collect();
-        Err(PublicError::invalid_request(format!(
-            "the model '{}' does not speak the format '{}'; it speaks: {}",
-            model.id,
-            self.format,
-            formats.join(", ")
-        )))
     }
 }
 
@@ -300,20 +282,6 @@ mod tests {
                 ErrorCode::PermissionDenied,
                 403,
                 "codex-1",
-            ),
-            (
-                Endpoint::ChatCompletions,
-                Some("opus-1"),
-                ErrorCode::InvalidRequest,
-                400,
-                "speaks: messages",
-            ),
-            (
-                Endpoint::ChatCompletions,
-                Some("auto"),
-                ErrorCode::InvalidModel,
-                404,
-                "auto",
             ),
             (
                 Endpoint::CountTokens,

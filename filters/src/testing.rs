@@ -12,7 +12,7 @@ use tollgate_filter::{
     Shortage, Standing, Stored, StoredAt, StoredThings, Verdict,
 };
 use tollgate_types::{
-    Allowance, Format, Identity, KeyId, PublicError, ReasoningMode, RequestFacts, RequestId,
+    Allowance, Identity, KeyId, PublicError, ReasoningMode, RequestFacts, RequestId,
 };
 
 pub(crate) struct Scene {
@@ -254,15 +254,14 @@ impl TwoModels {
     }
 
     fn view(&self, place: usize) -> ModelView<'_> {
-        let (group, formats, max_output_tokens): (_, &[Format], _) = match place {
-            0 => ("opus", &[Format::Messages], Some(32_000)),
-            _ => ("codex", &[Format::Chat, Format::Responses], None),
+        let (group, max_output_tokens) = match place {
+            0 => ("opus", Some(32_000)),
+            _ => ("codex", None),
         };
         ModelView {
             handle: ModelHandle(place.try_into().unwrap()),
             id: &self.ids[place],
             group,
-            formats,
             counts_tokens: false,
             reasoning: ReasoningMode::None,
             max_output_tokens,
@@ -291,13 +290,12 @@ impl Catalog for TwoModels {
     fn choose(
         &self,
         _: &RequestFacts,
-        format: Format,
         allowed: &dyn Fn(ModelView<'_>) -> bool,
     ) -> Option<(ModelView<'_>, String)> {
         [0, 1]
             .into_iter()
             .map(|place| self.view(place))
-            .find(|view| allowed(*view) && view.formats.contains(&format))
+            .find(|view| allowed(*view))
             .map(|view| (view, "first".to_owned()))
     }
 }

@@ -31,7 +31,7 @@ pub use tree::Position;
 
 use indexmap::IndexMap;
 use schemars::JsonSchema;
-use sections::KeysSettings;
+use sections::{KeysSettings, TranslationSettings};
 use serde::Deserialize;
 use std::num::NonZeroU32;
 use std::path::Path;
@@ -39,7 +39,7 @@ use tollgate_routing::{
     Catalog, CatalogSettings,
     settings::{AutoSettings, FamilySettings, ModelSettings, ProviderSettings},
 };
-use tollgate_settings::{Environment, Fault, KeyPath, ProcessEnvironment, Secret};
+use tollgate_settings::{Environment, Fault, KeyPath, ProcessEnvironment, Secret, unknown_name};
 use tree::{Node, Part};
 
 /// The whole file.
@@ -69,6 +69,8 @@ struct Settings {
     aliases: IndexMap<String, String>,
     /// What the model name `auto` chooses from. Default: `auto` is no model.
     auto: Option<AutoSettings>,
+    /// How requests are translated to the formats of their providers.
+    translation: TranslationSettings,
     /// Token packages, by name.
     plans: IndexMap<String, PlanSettings>,
     /// The filters that a request passes, in order. Default: all, in the usual order.
@@ -103,6 +105,8 @@ pub struct Config {
     pub log: LogSettings,
     /// Who answers.
     pub catalog: Catalog,
+    /// Fields that may be lost in translation, by their paths.
+    pub lossy: Vec<String>,
     /// Token packages, in the order of the file.
     pub plans: IndexMap<String, PlanSettings>,
     /// The filters in order; their settings are theirs to read.
@@ -223,6 +227,7 @@ impl<'a> Loader<'a> {
         if let Some(catalog) = &catalog {
             faults.extend(plans::check(&settings.plans, catalog));
         }
+        faults.extend(check_lossy(&settings.translation.lossy));
         faults.extend(check_server(&settings.server, &settings.admin));
         let filters = settings.filters.map_or_else(filters::default_list, |list| {
             let (filters, found) = filters::build(list);
@@ -249,6 +254,7 @@ impl<'a> Loader<'a> {
             failed_keys_per_minute: settings.keys.failed_attempts_per_minute,
             log: settings.log,
             catalog,
+            lossy: settings.translation.lossy,
             plans: settings.plans,
             filters,
             tree,
@@ -277,6 +283,23 @@ fn read_types(value: &serde_json::Value) -> Result<Settings, Fault> {
             });
         path.fault(fault.inner().to_string())
     })
+}
+
+fn check_lossy(lossy: &[String]) -> Vec<Fault> {
+    let section = KeyPath::root().key("translation").key("lossy");
+    let known = tollgate_translate::table::paths();
+    let unknown = lossy
+        .iter()
+        .enumerate()
+        .filter(|(_, path)| !known.contains(*path));
+    unknown
+        .map(|(place, path)| {
+            let known = known.iter().map(String::as_str);
+            section
+                .index(place)
+                .fault(unknown_name("field of a request", path, known))
+        })
+        .collect()
 }
 
 fn check_server(server: &ServerSettings, admin: &AdminSettings) -> Vec<Fault> {

@@ -162,6 +162,16 @@ impl Default for StoreSettings {
     }
 }
 
+/// How requests are translated to the formats of their providers.
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct TranslationSettings {
+    /// Fields of a request that may be left out where the provider's format cannot carry them,
+    /// by their paths in `docs/translation.md` (`stop`, `messages[].name`). They are named in
+    /// `x-dropped-fields`. Any other such field is refused.
+    pub(super) lossy: Vec<String>,
+}
+
 /// How API keys are kept.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]

@@ -1,7 +1,7 @@
 //! From the head of a request to the first attempt: everything that is decided before a
 //! provider is asked.
 
-use super::attempt::{Attempts, Candidate};
+use super::attempt::{self, Attempts, Candidate};
 use super::body::{BodyFault, RequestBody};
 use super::exchange::Exchange;
 use super::respond::{self, Local};
@@ -65,6 +65,7 @@ async fn try_admit(session: &mut Session, exchange: &mut Exchange) -> Result<Adm
         if let Some(request) = &mut exchange.request {
             exchange.toll = Toll::take(&mut request.holds);
         }
+        attempt::make_ready(exchange)?;
         return Ok(Admission::Forward);
     }
     let identity = exchange
@@ -232,12 +233,17 @@ fn candidates(exchange: &Exchange) -> Result<Attempts, PublicError> {
             !counts || endpoint.is_some_and(|endpoint| endpoint.count_tokens.is_some())
         })
         .filter_map(|deployment| {
+            let format = match counts {
+                true => format,
+                false => deployment.format_for(format)?,
+            };
             let pool = snapshot.upstreams.pool(&deployment.provider.name)?;
             let stored_at = request.stored_at.as_ref();
             let is_there = stored_at.is_none_or(|at| at.provider == deployment.provider.name);
             is_there.then(|| Candidate {
                 deployment: Arc::clone(deployment),
                 pool: Arc::clone(pool),
+                format,
                 credential: stored_at.map(|at| Arc::clone(&at.credential)),
             })
         });

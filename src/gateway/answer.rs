@@ -5,16 +5,17 @@
 //! the caller's status can follow from the body.
 
 use super::decode::Decoder;
+use super::reader::{Expectation, Reader};
 use super::unwritten::Unwritten;
 use crate::events::OpenStream;
 use bytes::{Bytes, BytesMut};
 use http::HeaderMap;
-use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE};
+use http::header::{CONTENT_ENCODING, CONTENT_LENGTH};
 use std::time::{Duration, Instant, SystemTime};
-use tollgate_types::{Format, PublicError, RequestId};
-use tollgate_wire::answer::{AnswerFacts, AnswerKind, AnswerScanner};
+use tollgate_types::{PublicError, RequestId};
+use tollgate_wire::answer::{AnswerFacts, AnswerKind};
 use tollgate_wire::fault::{UpstreamAnswer, UpstreamFault, classify, classify_body};
-use tollgate_wire::stream::{Phase, StreamEnd, StreamOptions, StreamScanner};
+use tollgate_wire::stream::Phase;
 use tollgate_wire::usage::ReportedUsage;
 
 /// How much of an answer is held at most, in bytes.
@@ -62,31 +63,6 @@ pub struct UpstreamHead {
     pub status: u16,
     /// The headers, of which nothing passes by itself.
     pub headers: HeaderMap,
-}
-
-/// Reads an answer as its kind wants to be read.
-enum Reader {
-    Stream(Box<StreamScanner>),
-    Whole(Box<AnswerScanner>),
-    /// A count of tokens: small, and looked at as a whole.
-    Count,
-    /// Something that was stored: passed on as it is.
-    Stored,
-    /// An error, whose body says what it is.
-    Error,
-}
-
-/// What the caller's request means for its answer.
-#[derive(Clone, Copy, Debug)]
-pub struct Expectation {
-    /// The format of the answer.
-    pub format: Format,
-    /// Whether the answer is a count of tokens.
-    pub counts_tokens: bool,
-    /// Whether the answer is about something that the provider has stored.
-    pub is_stored: bool,
-    /// Whether the gateway asked for the usage chunk of a chat stream by itself.
-    pub strip_usage: bool,
 }
 
 /// What is to be done after a piece of the answer.
@@ -204,9 +180,11 @@ impl Answer {
             .began
             .is_some_and(|began| began.elapsed() >= LONGEST_HELD);
         match &self.reader {
-            Some(Reader::Stream(scanner)) => {
-                Ok(is_full || is_late || *scanner.phase() != Phase::Preamble)
+            Some(Reader::Stream(events)) => {
+                Ok(is_full || is_late || *events.phase() != Phase::Preamble)
             }
+            // It is not written before it was read to its end.
+            Some(Reader::TranslatedWhole(_)) => Ok(end),
             Some(Reader::Whole(scanner)) => match scanner.kind_so_far() {
                 Some(AnswerKind::Error) if is_full || is_late => {
                     Err(classify_body(&join(std::mem::take(&mut self.held))))
@@ -275,10 +253,10 @@ impl Answer {
         self.stage = Stage::Over;
         self.open = None;
         match &self.reader {
-            Some(Reader::Stream(scanner)) if *scanner.phase() != Phase::Terminal => {
+            Some(Reader::Stream(events)) if *events.phase() != Phase::Terminal => {
                 let mut last = self.unwritten.take(written);
                 last.append(&mut self.held);
-                last.push(scanner.failure_event(error, id));
+                last.push(events.failure_event(error, id));
                 Some(join(last))
             }
             _ => None,
@@ -287,102 +265,23 @@ impl Answer {
 
     /// What the provider reported, as far as it has.
     pub fn usage(&self) -> Option<ReportedUsage> {
-        match &self.reader {
-            Some(Reader::Stream(scanner)) => Some(scanner.usage()),
-            Some(Reader::Whole(scanner)) => Some(scanner.usage()),
-            _ => None,
-        }
+        self.reader.as_ref()?.usage()
     }
 
     /// Bytes of text and arguments of tool calls so far.
     pub fn text_bytes(&self) -> u64 {
-        match &self.reader {
-            Some(Reader::Stream(scanner)) => scanner.text_bytes(),
-            Some(Reader::Whole(scanner)) => scanner.text_bytes(),
-            _ => 0,
-        }
+        self.reader.as_ref().map_or(0, Reader::text_bytes)
     }
 
     /// Whether everything has come that a caller needs to have the whole answer. More may
     /// come, and is of no matter.
     pub fn is_complete(&self) -> bool {
-        match &self.reader {
-            Some(Reader::Stream(scanner)) => *scanner.phase() == Phase::Terminal || self.has_ended,
-            Some(Reader::Whole(scanner)) => scanner.is_whole() || self.has_ended,
-            _ => self.has_ended,
-        }
+        self.has_ended || self.reader.as_ref().is_some_and(Reader::is_complete)
     }
 
     /// What the answer said of itself.
     pub fn facts(&self) -> Option<&AnswerFacts> {
-        match &self.reader {
-            Some(Reader::Stream(scanner)) => Some(scanner.facts()),
-            Some(Reader::Whole(scanner)) => Some(scanner.facts()),
-            _ => None,
-        }
-    }
-}
-
-impl Reader {
-    fn for_head(head: &UpstreamHead, expected: Expectation) -> Result<Self, UpstreamFault> {
-        match head.status {
-            200..=299 => {}
-            400..=599 => return Ok(Self::Error),
-            // A redirect would send the caller's request to who knows where.
-            _ => return Err(UpstreamFault::broken_answer()),
-        }
-        let is = |kind: &str| {
-            media_type(&head.headers).is_some_and(|found| found.eq_ignore_ascii_case(kind))
-        };
-        if is("text/event-stream") && !expected.counts_tokens && !expected.is_stored {
-            let options = StreamOptions {
-                strip_usage: expected.strip_usage,
-                ..StreamOptions::default()
-            };
-            return Ok(Self::Stream(Box::new(StreamScanner::new(
-                expected.format,
-                options,
-            ))));
-        }
-        match is("application/json") {
-            true if expected.counts_tokens => Ok(Self::Count),
-            true if expected.is_stored => Ok(Self::Stored),
-            true => Ok(Self::Whole(Box::new(AnswerScanner::new(expected.format)))),
-            false => Err(UpstreamFault::broken_answer()),
-        }
-    }
-
-    fn push(&mut self, chunk: Bytes, end: bool, out: &mut Vec<Bytes>) -> Result<(), UpstreamFault> {
-        match self {
-            Self::Stream(scanner) => {
-                scanner.push(&chunk, out);
-                let ending = end.then(|| scanner.finish(out));
-                match (scanner.phase(), ending) {
-                    (Phase::Failed(fault), _) => Err(fault.clone()),
-                    (_, Some(StreamEnd::Cut | StreamEnd::Failed)) => {
-                        Err(UpstreamFault::connection_broken())
-                    }
-                    _ => Ok(()),
-                }
-            }
-            Self::Whole(scanner) => {
-                let was_answer = scanner.kind_so_far() == Some(AnswerKind::Answer);
-                scanner.push(&chunk);
-                if was_answer && scanner.kind_so_far() == Some(AnswerKind::Error) {
-                    // It began as an answer and has left as one: it is cut before the error.
-                    return Err(UpstreamFault::broken_answer());
-                }
-                out.push(chunk);
-                match end.then(|| scanner.finish()) {
-                    Some(AnswerKind::Broken) => Err(UpstreamFault::broken_answer()),
-                    _ => Ok(()),
-                }
-            }
-            Self::Count | Self::Stored | Self::Error => {
-                out.push(chunk);
-                Ok(())
-            }
-        }
+        self.reader.as_ref()?.facts()
     }
 }
 
@@ -413,11 +312,6 @@ fn content_length(headers: &HeaderMap) -> Option<u64> {
         .trim()
         .parse()
         .ok()
-}
-
-fn media_type(headers: &HeaderMap) -> Option<&str> {
-    let value = headers.get(CONTENT_TYPE)?.to_str().ok()?;
-    Some(value.split(';').next().unwrap_or(value).trim())
 }
 
 /// One piece out of several: without a copy where there is one only.

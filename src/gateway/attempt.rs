@@ -1,20 +1,16 @@
-//! One attempt after another: which candidate is asked, and with which head.
+//! One attempt after another: which candidate is asked. What it is sent is decided in
+//! `outgoing`.
 
-use super::body::RequestBody;
 use super::exchange::Exchange;
-use super::stored;
+use super::outgoing::{self, Outgoing};
 use crate::upstreams::Pool;
 use bytes::Bytes;
-use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
-use http::{HeaderMap, Method};
 use pingora_core::upstreams::peer::HttpPeer;
-use pingora_http::RequestHeader;
-use pingora_proxy::Session;
+use std::borrow::Cow;
 use std::sync::Arc;
-use tollgate_filter::{Endpoint, RequestContext};
 use tollgate_routing::{Credential, Deployment};
-use tollgate_wire::body::BodyEdits;
-use tollgate_wire::reasoning;
+use tollgate_translate::TranslationNotes;
+use tollgate_types::{Format, PublicError};
 
 /// The candidates of a request, in order, and the one that is being asked.
 #[derive(Default)]
@@ -28,10 +24,10 @@ pub struct Attempts {
     stale: usize,
     /// The name of the credential that the attempt under way uses; empty for none.
     credential: Option<Arc<str>>,
-    /// The caller's fields that the attempt under way leaves out.
-    dropped: Vec<&'static str>,
-    /// The body as the attempt under way sends it.
-    outgoing: Option<Bytes>,
+    /// What the candidate that comes next is sent.
+    ready: Option<Outgoing>,
+    /// What the attempt under way sends; its body is taken out once.
+    sent: Outgoing,
 }
 
 /// Who can be asked.
@@ -41,13 +37,16 @@ pub struct Candidate {
     pub deployment: Arc<Deployment>,
     /// The connections to its provider.
     pub pool: Arc<Pool>,
+    /// The format in which it is asked: the caller's, or the one that its request is
+    /// translated to.
+    pub format: Format,
     /// The credential that must be used, by name; else the provider's in turn.
     pub credential: Option<Arc<str>>,
 }
 
 impl Candidate {
     /// What to log in with: `None` where a certain one must be used and is gone.
-    fn log_in(&self) -> Option<LogIn<'_>> {
+    pub fn log_in(&self) -> Option<LogIn<'_>> {
         let Some(wanted) = &self.credential else {
             return Some(self.pool.credential().map_or(LogIn::Without, LogIn::With));
         };
@@ -62,7 +61,8 @@ impl Candidate {
 
 /// How the gateway logs in to a provider.
 #[derive(Clone, Copy)]
-enum LogIn<'a> {
+pub enum LogIn<'a> {
+    /// With this credential.
     With(&'a Credential),
     /// The provider asks for nothing.
     Without,
@@ -70,7 +70,7 @@ enum LogIn<'a> {
 
 impl LogIn<'_> {
     /// The credential's name; empty for none.
-    fn name(self) -> Arc<str> {
+    pub fn name(self) -> Arc<str> {
         match self {
             Self::With(credential) => Arc::clone(&credential.name),
             Self::Without => "".into(),
@@ -93,10 +93,11 @@ impl Attempts {
         }
     }
 
-    /// Goes on to the next candidate.
+    /// Goes on to the next candidate, with what was made ready for it.
     pub fn advance(&mut self) -> Option<&Candidate> {
         let next = self.candidates.get(self.begun)?;
         self.begun = self.begun.saturating_add(1);
+        self.sent = self.ready.take().unwrap_or_default();
         Some(next)
     }
 
@@ -111,9 +112,37 @@ impl Attempts {
         self.stale = self.stale.saturating_add(1);
     }
 
+    /// The candidate that comes next.
+    pub fn coming(&self) -> Option<&Candidate> {
+        self.candidates.get(self.begun)
+    }
+
+    /// Leaves the candidate out that comes next: it cannot take the request.
+    pub fn leave_out(&mut self) {
+        if self.begun < self.candidates.len() {
+            self.candidates.remove(self.begun);
+        }
+    }
+
+    /// Keeps what the candidate that comes next is sent.
+    pub fn make_ready(&mut self, outgoing: Outgoing) {
+        self.ready = Some(outgoing);
+    }
+
+    /// Whether it is known what the candidate that comes next is sent.
+    pub const fn is_ready(&self) -> bool {
+        self.ready.is_some()
+    }
+
+    /// Begins to send what was made ready, under a credential of this name.
+    pub fn begin(&mut self, credential: Arc<str>) -> &Outgoing {
+        self.credential = Some(credential);
+        &self.sent
+    }
+
     /// The body of the attempt under way; nothing the second time.
-    pub const fn take_outgoing(&mut self) -> Option<Bytes> {
-        self.outgoing.take()
+    pub const fn take_body(&mut self) -> Option<Bytes> {
+        self.sent.body.take()
     }
 
     /// How many attempts were made, without those that never reached their provider.
@@ -127,8 +156,13 @@ impl Attempts {
     }
 
     /// The caller's fields that the attempt under way leaves out.
-    pub fn dropped(&self) -> &[&'static str] {
-        &self.dropped
+    pub fn dropped(&self) -> &[Cow<'static, str>] {
+        &self.sent.dropped
+    }
+
+    /// What is remembered of a request that was translated, until its answer is.
+    pub const fn notes(&self) -> Option<&Arc<TranslationNotes>> {
+        self.sent.notes.as_ref()
     }
 
     /// Whether another attempt is within bounds.
@@ -142,126 +176,40 @@ impl Attempts {
     }
 }
 
+/// Makes ready what the next candidate is sent that can take the request; those before it
+/// are left out.
+///
+/// # Errors
+///
+/// Why none can take it.
+pub fn make_ready(exchange: &mut Exchange) -> Result<(), PublicError> {
+    let mut refusal = None;
+    while let Some(candidate) = exchange.attempts.coming() {
+        match outgoing::prepare(exchange, candidate) {
+            Ok(outgoing) => {
+                exchange.attempts.make_ready(outgoing);
+                return Ok(());
+            }
+            Err(error) => {
+                refusal.get_or_insert(error);
+                exchange.attempts.leave_out();
+            }
+        }
+    }
+    refusal.map_or(Ok(()), Err)
+}
+
 /// The peer of the next attempt: the next candidate that has an address.
 pub fn next_peer(exchange: &mut Exchange) -> Option<Box<HttpPeer>> {
-    let attempts = &mut exchange.attempts;
-    while let Some(candidate) = attempts.advance() {
-        if let Some(peer) = candidate.pool.peer() {
+    loop {
+        if !exchange.attempts.is_ready() {
+            make_ready(exchange).ok()?;
+        }
+        let attempts = &mut exchange.attempts;
+        let peer = attempts.advance()?.pool.peer();
+        if peer.is_some() {
             attempts.made = attempts.made.saturating_add(1);
-            return Some(peer);
+            return peer;
         }
     }
-    None
-}
-
-/// Makes ready what the attempt sends: the body, where there is one, and the head that goes
-/// before it.
-pub fn prepare(exchange: &mut Exchange, session: &Session) -> Option<RequestHeader> {
-    let (body, dropped) = match &exchange.body {
-        Some(body) => {
-            let (edits, dropped) = edits(exchange, body)?;
-            (Some(body.assemble(edits.into_splice())?), dropped)
-        }
-        None => (None, Vec::new()),
-    };
-    let candidate = exchange.attempts.current()?;
-    let log_in = candidate.log_in()?;
-    let request = exchange.request.as_ref()?;
-    let mut parts = upstream_head(candidate, log_in, request, &session.req_header().headers)?;
-    if request.endpoint.is_stored() {
-        parts.method = session.req_header().method.clone();
-        parts.uri = stored::target(parts.uri.path(), request.endpoint, session)?;
-        parts.headers.remove(CONTENT_TYPE);
-    }
-    // A POST without a body says so.
-    if body.is_some() || parts.method == Method::POST {
-        let length = body.as_ref().map_or(0, Bytes::len);
-        parts.headers.insert(CONTENT_LENGTH, length.into());
-    }
-    let name = log_in.name();
-    exchange.attempts.credential = Some(name);
-    exchange.attempts.outgoing = body;
-    exchange.attempts.dropped = dropped;
-    Some(parts.into())
-}
-
-/// The head that goes to the provider, built on what is the same for all its requests:
-/// what is not put here or there does not leave.
-fn upstream_head(
-    candidate: &Candidate,
-    log_in: LogIn<'_>,
-    request: &RequestContext,
-    caller: &HeaderMap,
-) -> Option<http::request::Parts> {
-    let format = request.format()?;
-    let provider = &candidate.deployment.provider;
-    let counts = request.endpoint == Endpoint::CountTokens;
-    let base = candidate.pool.base(format, counts)?;
-    let mut headers = base.headers.clone();
-    // What a caller's header is passed as takes the place of the gateway's own, such as
-    // `user-agent`; several of one name stay several.
-    for name in &provider.pass_headers {
-        if caller.contains_key(name) {
-            headers.remove(name);
-        }
-        for value in caller.get_all(name) {
-            headers.append(name.clone(), value.clone());
-        }
-    }
-    for (name, _) in &request.upstream_headers {
-        headers.remove(name);
-    }
-    for (name, value) in &request.upstream_headers {
-        headers.append(name.clone(), value.clone());
-    }
-    // The operator's own come last: they win over what a caller sent.
-    for (name, value) in &provider.headers {
-        headers.insert(name.clone(), value.clone());
-    }
-    if let LogIn::With(credential) = log_in {
-        let (name, value) = credential.header(format);
-        headers.insert(name.clone(), value.clone());
-    }
-    let (mut head, ()) = http::Request::new(()).into_parts();
-    head.method = Method::POST;
-    head.uri = base.uri.clone();
-    head.headers = headers;
-    Some(head)
-}
-
-/// What an attempt changes in the body for its deployment, and the fields that it leaves out.
-fn edits<'a>(
-    exchange: &'a Exchange,
-    body: &'a RequestBody,
-) -> Option<(BodyEdits<'a>, Vec<&'static str>)> {
-    let (request, candidate) = (exchange.request.as_ref()?, exchange.attempts.current()?);
-    let (peeked, format) = (body.peeked(), request.format()?);
-    let mut edits = BodyEdits::new(format, peeked);
-    let asked_for = peeked.facts.model.as_deref().unwrap_or_default();
-    let upstream_model = candidate.deployment.upstream_model(asked_for);
-    if upstream_model != asked_for {
-        edits.set_model(upstream_model);
-    }
-    if asks_for_usage(request) {
-        edits.ask_for_usage();
-    }
-    let model = request.route.as_ref()?.model;
-    let model = exchange.snapshot.catalog.model(model)?;
-    if let Some(tokens) = request.output_limit {
-        edits.set_output_limit(tokens);
-    }
-    let most_output = request.output_limit.or(model.max_output_tokens);
-    let facts = &peeked.facts;
-    let dropped = reasoning::fit(model.reasoning, format, facts, most_output, &mut edits);
-    Some((edits, dropped))
-}
-
-/// Whether the gateway asks for the usage of a chat stream by itself, and so has to take
-/// the chunk out again.
-pub fn asks_for_usage(request: &RequestContext) -> bool {
-    request.endpoint == Endpoint::ChatCompletions
-        && request
-            .facts
-            .as_ref()
-            .is_some_and(|facts| facts.stream && facts.include_usage != Some(true))
 }

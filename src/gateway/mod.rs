@@ -14,6 +14,8 @@ mod attempt;
 mod body;
 mod decode;
 mod exchange;
+mod outgoing;
+mod reader;
 mod record;
 mod respond;
 mod stored;
@@ -27,7 +29,7 @@ use crate::clock;
 use crate::events::{self, InFlight};
 use crate::snapshot::{Current, Snapshot};
 use admission::Admission;
-use answer::{Expectation, Next, UpstreamHead};
+use answer::{Next, UpstreamHead};
 use async_trait::async_trait;
 use attempt::Attempts;
 use bytes::Bytes;
@@ -36,9 +38,11 @@ use pingora_core::upstreams::peer::HttpPeer;
 use pingora_core::{Error, ErrorSource, ErrorType, Result, RetryType};
 use pingora_http::{RequestHeader, ResponseHeader};
 use pingora_proxy::{FailToProxy, ProxyHttp, Session};
+use reader::{Expectation, Translation};
 use respond::Local;
 use std::sync::Arc;
 use std::time::Duration;
+use tollgate_translate::AnswerContext;
 use tollgate_types::RequestId;
 use tollgate_wire::fault::UpstreamFault;
 
@@ -179,7 +183,10 @@ impl ProxyHttp for Gateway {
         match attempt::next_peer(exchange) {
             Some(peer) => Ok(peer),
             None => {
-                Self::note_fault(exchange, UpstreamFault::unreachable(), None);
+                // What went wrong with those that were asked says more.
+                if exchange.fault.is_none() {
+                    Self::note_fault(exchange, UpstreamFault::unreachable(), None);
+                }
                 Err(Self::attempt_failed(false))
             }
         }
@@ -202,7 +209,7 @@ impl ProxyHttp for Gateway {
         upstream: &mut RequestHeader,
         exchange: &mut Self::CTX,
     ) -> Result<()> {
-        let head = attempt::prepare(exchange, session);
+        let head = outgoing::begin(exchange, session);
         let mut head = head.ok_or_else(|| {
             Error::explain(
                 ErrorType::InternalError,
@@ -229,7 +236,7 @@ impl ProxyHttp for Gateway {
         exchange: &mut Self::CTX,
     ) -> Result<()> {
         // Whatever Pingora has read or replays stands for the whole, which is put in once.
-        *body = exchange.attempts.take_outgoing();
+        *body = exchange.attempts.take_body();
         if let Some(read) = &mut exchange.body {
             read.note_sent();
         }
@@ -453,11 +460,19 @@ fn prepare_connection(session: &mut Session, snapshot: &Snapshot) {
 
 fn expectation(exchange: &Exchange) -> Option<Expectation> {
     let request = exchange.request.as_ref()?;
+    let translation = exchange.attempts.notes().map(|notes| Translation {
+        notes: Arc::clone(notes),
+        context: AnswerContext {
+            request: exchange.id,
+            created: clock::unix_ms() / 1000,
+        },
+    });
     Some(Expectation {
-        format: request.format()?,
+        format: exchange.attempts.current()?.format,
+        translation,
         counts_tokens: request.endpoint == tollgate_filter::Endpoint::CountTokens,
         is_stored: request.endpoint.is_stored(),
-        strip_usage: attempt::asks_for_usage(request),
+        strip_usage: outgoing::asks_for_usage(request),
     })
 }
 

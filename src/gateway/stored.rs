@@ -10,7 +10,8 @@ use pingora_proxy::Session;
 use std::fmt::Write as _;
 use std::sync::Arc;
 use tollgate_filter::{Endpoint, Stored, StoredAt, StoredThings};
-use tollgate_types::{ErrorCode, Identity, PublicError};
+use tollgate_routing::Deployment;
+use tollgate_types::{ErrorCode, Format, Identity, PublicError};
 
 /// The parameters of a query that go upstream with a request for a stored thing: they say
 /// which part of it is wanted. A stored stream is not played again: `stream` is none of them.
@@ -46,12 +47,16 @@ pub async fn holder(
     };
     let models = snapshot.catalog.catalog().all();
     let mut deployments = models.flat_map(|model| &model.deployments);
-    let deployment = deployments.find(|it| it.provider.name == at.provider);
+    let holds = |it: &&Arc<Deployment>| {
+        it.provider.name == at.provider && it.formats.contains(Format::Responses)
+    };
+    let deployment = deployments.find(holds);
     let pool = snapshot.upstreams.pool(&at.provider);
     let (deployment, pool) = deployment.zip(pool).ok_or_else(unknown)?;
     Ok(Attempts::over(std::iter::once(Candidate {
         deployment: Arc::clone(deployment),
         pool: Arc::clone(pool),
+        format: Format::Responses,
         credential: Some(at.credential),
     })))
 }
@@ -119,6 +124,11 @@ pub fn note(exchange: &mut Exchange) {
     ) else {
         return;
     };
+    if candidate.format != Format::Responses {
+        // Who translates it stores nothing.
+        exchange.noted = true;
+        return;
+    }
     owned.remember(
         &identity.key,
         id,

@@ -4,7 +4,7 @@
 use crate::{RequestContext, holds::Holds};
 use http::{HeaderName, HeaderValue};
 use std::{future::Future, net::IpAddr, pin::Pin, sync::Arc, time::Duration};
-use tollgate_types::{Format, Identity, KeyId, ReasoningMode, RequestFacts};
+use tollgate_types::{Identity, KeyId, ReasoningMode, RequestFacts};
 
 /// What a filter may hold on to when it is built.
 #[derive(Clone)]
@@ -55,8 +55,6 @@ pub struct ModelView<'a> {
     pub id: &'a Arc<str>,
     /// The model group that a key needs for it.
     pub group: &'a str,
-    /// The formats that its deployments speak.
-    pub formats: &'a [Format],
     /// The providers of its deployments, by name.
     pub providers: &'a [Arc<str>],
     /// Whether a deployment counts tokens for it.
@@ -82,7 +80,6 @@ pub trait Catalog: Send + Sync {
     fn choose(
         &self,
         facts: &RequestFacts,
-        format: Format,
         allowed: &dyn Fn(ModelView<'_>) -> bool,
     ) -> Option<(ModelView<'_>, String)>;
 }

@@ -2,7 +2,7 @@
 
 use crate::{Capability, Catalog, Model};
 use std::sync::Arc;
-use tollgate_types::{Format, ReasoningMode, RequestFacts};
+use tollgate_types::{ReasoningMode, RequestFacts};
 
 /// What `auto` chose.
 #[derive(Clone, Debug)]
@@ -14,18 +14,16 @@ pub struct AutoChoice {
 }
 
 impl Catalog {
-    /// The first candidate that `allowed` admits, that has a deployment for `format` and
-    /// whose known limits fit the request. `None`: there is none.
+    /// The first candidate that `allowed` admits and whose known limits fit the request. `None`: there is none.
     pub fn choose_auto(
         &self,
         facts: &RequestFacts,
-        format: Format,
         allowed: impl Fn(&Model) -> bool,
     ) -> Option<AutoChoice> {
         let mut passed_over = Vec::new();
         for model in &self.auto {
             let obstacle = if allowed(model) {
-                obstacle(model, facts, format)
+                obstacle(model, facts)
             } else {
                 // What a key may not use is none of its caller's business.
                 continue;
@@ -50,10 +48,7 @@ fn reason(passed_over: &[String]) -> String {
 }
 
 /// What keeps `model` from answering, in a word.
-fn obstacle(model: &Model, facts: &RequestFacts, format: Format) -> Option<&'static str> {
-    if !model.formats().contains(format) {
-        return Some("format");
-    }
+fn obstacle(model: &Model, facts: &RequestFacts) -> Option<&'static str> {
     if let Some(missing) = Capability::ALL
         .into_iter()
         .find(|it| it.is_needed(&facts.needs) && model.unsupported.contains(it))

@@ -268,6 +268,8 @@ fn auto_entry(family: &str, group: &str) -> Model {
         context_window: None,
         max_output_tokens: None,
         unsupported: Vec::new(),
+        efforts: Vec::new(),
+        sampling: true,
         weights: Weights::default(),
         aliases: Vec::new(),
         deployments: Vec::<Arc<Deployment>>::new(),

@@ -4,14 +4,17 @@ use crate::Deployment;
 use std::sync::Arc;
 use tollgate_types::Format;
 
-/// Deployments of a model for one format: all of one priority before the next, and
-/// among equals drawn by weight, without drawing one twice. Allocates nothing.
+/// Deployments of a model for one format: all of one priority before the next, of those the
+/// ones that speak it before the others, and among equals drawn by weight, without drawing one
+/// twice. Allocates nothing.
 #[derive(Clone, Debug)]
 pub struct Candidates<'a> {
     /// In order of priority.
     deployments: &'a [Arc<Deployment>],
     /// One bit for each that is still to come.
     waiting: u64,
+    /// One bit for each that speaks the format.
+    native: u64,
     random: u64,
 }
 
@@ -20,26 +23,38 @@ impl<'a> Candidates<'a> {
     pub(crate) const MAX: usize = 64;
 
     pub(crate) fn new(deployments: &'a [Arc<Deployment>], format: Format, random: u64) -> Self {
-        let waiting = deployments
-            .iter()
-            .take(Self::MAX)
-            .enumerate()
-            .filter(|(_, deployment)| deployment.formats.contains(format))
-            .fold(0, |bits, (place, _)| bits | (1 << place));
+        let bits_of = |wanted: &dyn Fn(&Deployment) -> bool| {
+            let all = deployments.iter().take(Self::MAX).enumerate();
+            all.filter(|(_, deployment)| wanted(deployment))
+                .fold(0, |bits, (place, _)| bits | (1 << place))
+        };
         Self {
             deployments,
-            waiting,
+            waiting: bits_of(&|_| true),
+            native: bits_of(&|deployment| deployment.formats.contains(format)),
             random,
         }
     }
 
-    fn waiting(&self) -> impl Iterator<Item = (usize, &'a Arc<Deployment>)> {
-        let waiting = self.waiting;
+    fn those(&self, bits: u64) -> impl Iterator<Item = (usize, &'a Arc<Deployment>)> + use<'a> {
         self.deployments
             .iter()
             .take(Self::MAX)
             .enumerate()
-            .filter(move |(place, _)| waiting & (1 << place) != 0)
+            .filter(move |(place, _)| bits & (1 << place) != 0)
+    }
+
+    /// Those of which the next is drawn.
+    fn equals(&self) -> Option<u64> {
+        let (_, first) = self.those(self.waiting).next()?;
+        let of_priority = self
+            .those(self.waiting)
+            .take_while(|(_, deployment)| deployment.priority == first.priority)
+            .fold(0, |bits, (place, _)| bits | (1 << place));
+        Some(match of_priority & self.native {
+            0 => of_priority,
+            native => native,
+        })
     }
 
     /// A number below `bound`, each about as likely.
@@ -53,11 +68,10 @@ impl<'a> Iterator for Candidates<'a> {
     type Item = &'a Arc<Deployment>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let priority = self.waiting().next()?.1.priority;
-        let equals = self.waiting().take_while(|(_, d)| d.priority == priority);
-        let total = equals.map(|(_, d)| u64::from(d.weight)).sum();
-        let mut drawn = self.draw(total);
-        let (place, chosen) = self.waiting().find(|(_, deployment)| {
+        let equals = self.equals()?;
+        let weights = self.those(equals).map(|(_, it)| u64::from(it.weight));
+        let mut drawn = self.draw(weights.sum());
+        let (place, chosen) = self.those(equals).find(|(_, deployment)| {
             let weight = u64::from(deployment.weight);
             let is_chosen = drawn < weight;
             drawn = drawn.saturating_sub(weight);

@@ -4,7 +4,7 @@ use crate::{Candidates, Deployment, FormatSet};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::{fmt, sync::Arc};
-use tollgate_types::{Format, ReasoningMode, RequestNeeds, Weights};
+use tollgate_types::{Effort, Format, ReasoningMode, RequestNeeds, Weights};
 
 /// Something that a model may be unable to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize, Serialize, JsonSchema)]
@@ -104,6 +104,10 @@ pub struct Model {
     pub context_window: Option<u64>,
     /// Tokens that an answer may have, where known.
     pub max_output_tokens: Option<u64>,
+    /// The efforts that it takes; empty: all that a format knows.
+    pub efforts: Vec<Effort>,
+    /// Whether it takes `temperature`, `top_p` and `top_k`.
+    pub sampling: bool,
     /// What its tokens count for when they are charged.
     pub weights: Weights,
     /// What it is known to be unable to do.
@@ -129,8 +133,8 @@ impl Model {
         self.deployments.iter().any(|it| it.counts_tokens())
     }
 
-    /// The deployments that speak `format`, in the order in which to try them: by
-    /// priority, and among equals drawn by weight. The same `random` gives the same order.
+    /// The deployments in the order in which to try them: by priority, those that speak
+    /// `format` before those for which it is translated, and among equals drawn by weight. The same `random` gives the same order.
     pub fn candidates(&self, format: Format, random: u64) -> Candidates<'_> {
         Candidates::new(&self.deployments, format, random)
     }

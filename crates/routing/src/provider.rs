@@ -3,7 +3,7 @@
 use crate::FormatSet;
 use http::{HeaderName, HeaderValue};
 use std::{path::PathBuf, sync::Arc, time::Duration};
-use tollgate_types::Format;
+use tollgate_types::{Abilities, Format};
 
 /// A service that answers.
 #[derive(Clone, Debug)]
@@ -28,6 +28,8 @@ pub struct Provider {
     pub pass_headers: Vec<HeaderName>,
     /// How long each part of an exchange may take.
     pub timeouts: Timeouts,
+    /// What it can, for requests that are translated.
+    pub abilities: Abilities,
     /// By format, in the order of [`Format::ALL`].
     pub(crate) endpoints: [Option<Endpoint>; 3],
 }
@@ -150,6 +152,19 @@ impl Deployment {
         let endpoint = self.provider.endpoint(Format::Messages);
         self.formats.contains(Format::Messages)
             && endpoint.is_some_and(|endpoint| endpoint.count_tokens.is_some())
+    }
+
+    /// The format in which it is asked by a caller of `format`: the caller's own where it is
+    /// spoken here, else the one that carries most of it.
+    pub fn format_for(&self, format: Format) -> Option<Format> {
+        use Format::{Chat, Messages, Responses};
+        let in_order = match format {
+            Chat => [Chat, Responses, Messages],
+            // Chat has no room for reasoning that comes back.
+            Responses => [Responses, Messages, Chat],
+            Messages => [Messages, Responses, Chat],
+        };
+        in_order.into_iter().find(|it| self.formats.contains(*it))
     }
 
     /// The model name to send upstream, where the caller asked for `requested`.

@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use tollgate_settings::{Duration, SecretSource, TokenCount};
-use tollgate_types::{Format, ReasoningMode, Weight, Weights};
+use tollgate_types::{Abilities, Effort, Format, ReasoningMode, Weight, Weights};
 
 /// Everything that a catalog is built from.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
@@ -49,6 +49,10 @@ pub struct ProviderSettings {
     /// How long each part of an exchange may take.
     #[serde(default)]
     pub timeouts: TimeoutSettings,
+    /// What the provider can of what its formats allow, for requests that are translated.
+    /// Default: what each format's own provider can.
+    #[serde(default)]
+    pub abilities: Abilities,
     /// Whether to speak HTTP/2 to the provider.
     #[serde(default)]
     pub http2: Http2Setting,
@@ -276,6 +280,13 @@ pub struct ModelSettings {
     pub context_window: Option<TokenCount>,
     /// Tokens that an answer may have. Default: unknown, not checked.
     pub max_output_tokens: Option<TokenCount>,
+    /// The efforts that it takes, for requests that are translated. Default: all that the
+    /// format knows.
+    #[serde(default)]
+    pub efforts: Vec<Effort>,
+    /// Whether it takes `temperature`, `top_p` and `top_k`; if not, requests that are
+    /// translated go without, with notice. Default: yes.
+    pub sampling: Option<bool>,
     /// What its tokens count for when they are charged. Default: the family's.
     #[serde(default)]
     pub weights: WeightSettings,

@@ -27,4 +27,4 @@ pub use answer::{AnswerContext, AnswerTranslator, StreamTranslator};
 pub use notes::{AskedReasoning, Json, ResponsesEcho, TranslationNotes};
 pub use refusal::Refusal;
 pub use request::{Translated, request};
-pub use target::{ChatAbilities, Lossy, MessagesAbilities, ResponsesAbilities, Target};
+pub use target::{Lossy, Target};

@@ -12,6 +12,7 @@ pub(crate) mod responses;
 
 pub use page::page;
 
+use std::collections::BTreeSet;
 use tollgate_types::Format;
 
 /// What becomes of a field in one direction.
@@ -189,6 +190,17 @@ pub fn field_path(parent: &str, name: &str) -> String {
     } else {
         format!("{parent}.{name}")
     }
+}
+
+/// The path of every field of every format, for an operator's list to be checked against.
+pub fn paths() -> BTreeSet<String> {
+    let shapes = Format::ALL.into_iter().flat_map(shapes);
+    shapes
+        .flat_map(|shape| {
+            let rows = shape.rows.iter();
+            rows.map(|row| field_path(shape.path(), row.name))
+        })
+        .collect()
 }
 
 /// A row with a fate for each of the two other formats, in the order of [`Format::ALL`].

@@ -1,6 +1,6 @@
 //! What the request half is told of the target: values, never the catalog itself.
 
-use tollgate_types::{Effort, ReasoningMode};
+use tollgate_types::{ChatAbilities, Effort, MessagesAbilities, ReasoningMode, ResponsesAbilities};
 
 /// Whom a request is translated for.
 #[derive(Clone, Debug)]
@@ -30,51 +30,6 @@ pub struct Target<'a> {
     pub lossy: Lossy<'a>,
 }
 
-/// What chat providers differ in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ChatAbilities {
-    /// It knows `max_completion_tokens`; otherwise the limit goes as `max_tokens`.
-    pub max_completion_tokens: bool,
-    /// It knows the role `developer`; otherwise such messages go as `system`.
-    pub developer_role: bool,
-    /// It takes `reasoning_effort` beside `tools`; otherwise the effort is left out with notice.
-    pub effort_with_tools: bool,
-    /// It wants its own `reasoning_content` back with the tool calls that followed it.
-    pub reasoning_content: bool,
-    /// It knows `top_k`.
-    pub top_k: bool,
-    /// It has tools that take free text (`custom`); otherwise they go as functions.
-    pub custom_tools: bool,
-    /// It knows the newer fields of OpenAI's own: `safety_identifier`, `verbosity`,
-    /// `prompt_cache_key`, `service_tier`, `metadata`, and lists of parts in every message.
-    pub openai: bool,
-}
-
-/// What responses providers differ in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ResponsesAbilities {
-    /// It hands out and takes back `reasoning.encrypted_content`.
-    pub encrypted_reasoning: bool,
-    /// It has a `web_search` of its own.
-    pub web_search: bool,
-}
-
-/// What messages providers differ in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct MessagesAbilities {
-    /// It takes the role `system` between other messages; otherwise such a message goes as
-    /// the user's, in `<system-reminder>`.
-    pub system_in_the_middle: bool,
-    /// Thinking is asked for as `adaptive` with an effort; otherwise as `enabled` with a budget.
-    pub adaptive_thinking: bool,
-    /// Thinking can be turned off.
-    pub thinking_can_be_disabled: bool,
-    /// It has a `web_search` of its own.
-    pub web_search: bool,
-    /// It knows `output_config.format`.
-    pub structured_output: bool,
-}
-
 /// The fields that the operator allows to be dropped, by the paths of the table
 /// (`stop`, `messages[].name`).
 #[derive(Clone, Copy, Debug, Default)]
@@ -98,26 +53,9 @@ impl<'a> Target<'a> {
             efforts: &[],
             sampling: true,
             cache_marks: true,
-            chat: ChatAbilities {
-                max_completion_tokens: true,
-                developer_role: true,
-                effort_with_tools: true,
-                reasoning_content: false,
-                top_k: false,
-                custom_tools: true,
-                openai: true,
-            },
-            responses: ResponsesAbilities {
-                encrypted_reasoning: true,
-                web_search: true,
-            },
-            messages: MessagesAbilities {
-                system_in_the_middle: true,
-                adaptive_thinking: true,
-                thinking_can_be_disabled: true,
-                web_search: true,
-                structured_output: true,
-            },
+            chat: ChatAbilities::ALL,
+            responses: ResponsesAbilities::ALL,
+            messages: MessagesAbilities::ALL,
             lossy: Lossy(&[]),
         }
     }

@@ -4,6 +4,7 @@
 //! This crate decides names and nothing else. It stands on `serde` alone, so
 //! that every other crate can speak with it.
 
+mod abilities;
 mod error;
 mod format;
 mod id;
@@ -14,6 +15,7 @@ mod request;
 mod usage;
 mod weight;
 
+pub use abilities::{Abilities, ChatAbilities, MessagesAbilities, ResponsesAbilities};
 pub use error::{ErrorCode, ErrorType, PublicError, Unsupported};
 pub use format::Format;
 pub use id::{KeyId, RequestId};

@@ -40,6 +40,7 @@ impl fmt::Display for ReasoningMode {
 /// How hard a caller asks a model to think.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[expect(missing_docs, reason = "the names on the wire, from least to most")]
 pub enum Effort {
     None,

@@ -101,6 +101,7 @@ impl<'a> Builder<'a> {
             headers,
             pass_headers,
             timeouts: timeouts(&settings.timeouts),
+            abilities: settings.abilities,
             endpoints,
         })
     }

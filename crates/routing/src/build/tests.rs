@@ -323,8 +323,25 @@ fn candidates_come_by_priority_and_among_equals_by_weight_each_once() {
         assert_eq!(candidates.len(), candidates.clone().count());
         candidates.map(|it| &*it.provider.name).collect()
     };
-    assert_eq!(order(Format::Messages, 1), "c");
-    assert_eq!(order(Format::Responses, 1), "");
+    // Those that speak a format come before those for which it is translated.
+    assert!(["abc", "bac"].contains(&order(Format::Responses, 1).as_str()));
+    let level = build(json!({
+        "providers": {
+            "a": {"address": "http://a", "formats": ["chat"]},
+            "b": {"address": "http://b", "formats": ["chat"]},
+            "c": {"address": "http://c", "formats": ["messages"]},
+        },
+        "families": {"f": {"group": "g", "deployments": ["a", "b", "c"]}},
+        "models": {"m": {"family": "f"}},
+    }))
+    .unwrap();
+    let level = level.resolve("m").unwrap();
+    for random in 0..100 {
+        let first = level.candidates(Format::Messages, random).next().unwrap();
+        assert_eq!(&*first.provider.name, "c");
+        let last = level.candidates(Format::Chat, random).last().unwrap();
+        assert_eq!(&*last.provider.name, "c");
+    }
     let rounds = 10_000;
     let first_a = (0..rounds)
         .filter(|random| match order(Format::Chat, *random).as_str() {
@@ -339,21 +356,21 @@ fn candidates_come_by_priority_and_among_equals_by_weight_each_once() {
 }
 
 #[test]
-fn auto_takes_the_first_candidate_that_is_allowed_speaks_the_format_and_fits() {
+fn auto_takes_the_first_candidate_that_is_allowed_and_fits() {
     let catalog = build(base(&json!({
         "models": {
             "small": {
                 "family": "f", "deployments": ["a"], "reasoning": "adaptive",
                 "context_window": 1000, "max_output_tokens": 500, "unsupported": ["images"],
             },
-            "plain": {"family": "f", "deployments": ["a"], "group": "p"},
+            "plain": {"family": "f", "deployments": ["a"], "group": "p", "reasoning": "none"},
             "large": {"family": "f", "reasoning": "adaptive"},
         },
         "auto": {"candidates": ["small", "plain", "small", "large"], "family": "f"},
     })))
     .unwrap();
-    let choose = |facts: &RequestFacts, format, denied: &str| {
-        let choice = catalog.choose_auto(facts, format, |model| &*model.id != denied);
+    let choose = |facts: &RequestFacts, denied: &str| {
+        let choice = catalog.choose_auto(facts, |model| &*model.id != denied);
         choice.map_or_else(
             || "nobody".to_owned(),
             |choice| format!("{}: {}", choice.model.id, choice.reason),
@@ -374,53 +391,36 @@ fn auto_takes_the_first_candidate_that_is_allowed_speaks_the_format_and_fits() {
         reasoning: true,
         ..none
     };
-    use Format::{Chat, Messages};
-    for (facts, format, denied, expected) in [
-        (facts(30, None, none), Chat, "", "small: auto: first choice"),
-        (
-            facts(30, None, none),
-            Chat,
-            "small",
-            "plain: auto: first choice",
-        ),
+    for (facts, denied, expected) in [
+        (facts(30, None, none), "", "small: auto: first choice"),
+        (facts(30, None, none), "small", "plain: auto: first choice"),
         (
             facts(30, None, images),
-            Chat,
             "",
             "plain: auto: passed over small (images)",
         ),
         (
             facts(30, Some(501), none),
-            Chat,
             "",
             "plain: auto: passed over small (output limit)",
         ),
         (
             facts(1200, Some(400), none),
-            Chat,
             "",
             "small: auto: first choice",
         ),
         (
             facts(1201, Some(400), none),
-            Chat,
             "",
             "plain: auto: passed over small (context)",
         ),
         (
             facts(9000, None, reasoning),
-            Chat,
             "",
             "large: auto: passed over small (context), plain (reasoning)",
         ),
-        (
-            facts(30, None, none),
-            Messages,
-            "",
-            "large: auto: passed over small (format), plain (format)",
-        ),
-        (facts(30, None, none), Messages, "large", "nobody"),
+        (facts(30, None, none), "large", "nobody"),
     ] {
-        assert_eq!(choose(&facts, format, denied), expected, "{facts:?}");
+        assert_eq!(choose(&facts, denied), expected, "{facts:?}");
     }
 }

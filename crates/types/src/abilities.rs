@@ -1,0 +1,131 @@
+//! What providers of one format differ in: what a request may hold that goes to them.
+
+use serde::{Deserialize, Serialize};
+
+/// What a provider can, of what not every provider of its formats can.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Abilities {
+    /// It marks what is worth caching: `cache_control` in messages,
+    /// `prompt_cache_breakpoint` in chat and responses.
+    pub cache_marks: bool,
+    /// What only a chat provider differs in.
+    pub chat: ChatAbilities,
+    /// What only a responses provider differs in.
+    pub responses: ResponsesAbilities,
+    /// What only a messages provider differs in.
+    pub messages: MessagesAbilities,
+}
+
+impl Default for Abilities {
+    fn default() -> Self {
+        Self {
+            cache_marks: true,
+            chat: ChatAbilities::ALL,
+            responses: ResponsesAbilities::ALL,
+            messages: MessagesAbilities::ALL,
+        }
+    }
+}
+
+/// What chat providers differ in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct ChatAbilities {
+    /// It knows `max_completion_tokens`; otherwise the limit goes as `max_tokens`.
+    pub max_completion_tokens: bool,
+    /// It knows the role `developer`; otherwise such messages go as `system`.
+    pub developer_role: bool,
+    /// It takes `reasoning_effort` beside `tools`; otherwise the effort is left out with notice.
+    pub effort_with_tools: bool,
+    /// It wants its own `reasoning_content` back with the tool calls that followed it.
+    pub reasoning_content: bool,
+    /// It knows `top_k`.
+    pub top_k: bool,
+    /// It has tools that take free text (`custom`); otherwise they go as functions.
+    pub custom_tools: bool,
+    /// It knows the newer fields of OpenAI's own: `safety_identifier`, `verbosity`,
+    /// `prompt_cache_key`, `service_tier`, `metadata`, and lists of parts in every message.
+    pub openai: bool,
+}
+
+impl ChatAbilities {
+    /// What the format's own provider can.
+    pub const ALL: Self = Self {
+        max_completion_tokens: true,
+        developer_role: true,
+        effort_with_tools: true,
+        reasoning_content: false,
+        top_k: false,
+        custom_tools: true,
+        openai: true,
+    };
+}
+
+impl Default for ChatAbilities {
+    fn default() -> Self {
+        Self::ALL
+    }
+}
+
+/// What responses providers differ in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct ResponsesAbilities {
+    /// It hands out and takes back `reasoning.encrypted_content`.
+    pub encrypted_reasoning: bool,
+    /// It has a `web_search` of its own.
+    pub web_search: bool,
+}
+
+impl ResponsesAbilities {
+    /// What the format's own provider can.
+    pub const ALL: Self = Self {
+        encrypted_reasoning: true,
+        web_search: true,
+    };
+}
+
+impl Default for ResponsesAbilities {
+    fn default() -> Self {
+        Self::ALL
+    }
+}
+
+/// What messages providers differ in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct MessagesAbilities {
+    /// It takes the role `system` between other messages; otherwise such a message goes as
+    /// the user's, in `<system-reminder>`.
+    pub system_in_the_middle: bool,
+    /// Thinking is asked for as `adaptive` with an effort; otherwise as `enabled` with a budget.
+    pub adaptive_thinking: bool,
+    /// Thinking can be turned off.
+    pub thinking_can_be_disabled: bool,
+    /// It has a `web_search` of its own.
+    pub web_search: bool,
+    /// It knows `output_config.format`.
+    pub structured_output: bool,
+}
+
+impl MessagesAbilities {
+    /// What the format's own provider can.
+    pub const ALL: Self = Self {
+        system_in_the_middle: true,
+        adaptive_thinking: true,
+        thinking_can_be_disabled: true,
+        web_search: true,
+        structured_output: true,
+    };
+}
+
+impl Default for MessagesAbilities {
+    fn default() -> Self {
+        Self::ALL
+    }
+}

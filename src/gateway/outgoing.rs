@@ -1,0 +1,230 @@
+//! What an attempt sends: the body as its deployment takes it, and the head before it.
+//!
+//! A body in the deployment's own format is spliced and otherwise as the caller wrote it;
+//! any other is translated. Nothing of a caller's head leaves that is not put here.
+
+use super::attempt::{Candidate, LogIn};
+use super::body::RequestBody;
+use super::exchange::Exchange;
+use super::respond;
+use super::stored;
+use bytes::Bytes;
+use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
+use http::{HeaderMap, HeaderName, HeaderValue, Method};
+use pingora_http::RequestHeader;
+use pingora_proxy::Session;
+use std::borrow::Cow;
+use std::sync::Arc;
+use tollgate_filter::{Endpoint, RequestContext};
+use tollgate_routing::Model;
+use tollgate_translate::{Lossy, Target, TranslationNotes};
+use tollgate_types::{Format, PublicError};
+use tollgate_wire::body::BodyEdits;
+use tollgate_wire::reasoning;
+
+/// What one attempt sends.
+#[derive(Default)]
+pub struct Outgoing {
+    /// The body; `None` for a request that has none.
+    pub body: Option<Bytes>,
+    /// The caller's fields that are left out.
+    pub dropped: Vec<Cow<'static, str>>,
+    /// What must be remembered of a request that was translated.
+    pub notes: Option<Arc<TranslationNotes>>,
+}
+
+/// Makes the body that a candidate is sent.
+///
+/// # Errors
+///
+/// The request holds what the candidate's format cannot carry.
+pub fn prepare(exchange: &Exchange, candidate: &Candidate) -> Result<Outgoing, PublicError> {
+    let Some(body) = &exchange.body else {
+        return Ok(Outgoing::default());
+    };
+    let fault = || {
+        log::error!("{}: no body can be made for the provider", exchange.id);
+        respond::internal_error()
+    };
+    let request = exchange.request.as_ref().ok_or_else(fault)?;
+    let format = request.format().ok_or_else(fault)?;
+    let route = request.route.as_ref().ok_or_else(fault)?;
+    let model = exchange
+        .snapshot
+        .catalog
+        .model(route.model)
+        .ok_or_else(fault)?;
+    if candidate.format == format {
+        same_format(request, body, candidate, model).ok_or_else(fault)
+    } else {
+        let asked = limited(request, body).ok_or_else(fault)?;
+        let lossy = &exchange.snapshot.lossy;
+        translated(request, format, &asked, candidate, model, lossy)
+    }
+}
+
+/// The caller's bytes, with what must differ spliced in.
+fn same_format(
+    request: &RequestContext,
+    body: &RequestBody,
+    candidate: &Candidate,
+    model: &Model,
+) -> Option<Outgoing> {
+    let peeked = body.peeked();
+    let mut edits = BodyEdits::new(candidate.format, peeked);
+    let facts = &peeked.facts;
+    let asked_for = facts.model.as_deref().unwrap_or_default();
+    let upstream_model = candidate.deployment.upstream_model(asked_for);
+    if upstream_model != asked_for {
+        edits.set_model(upstream_model);
+    }
+    if asks_for_usage(request) {
+        edits.ask_for_usage();
+    }
+    if let Some(tokens) = request.output_limit {
+        edits.set_output_limit(tokens);
+    }
+    let most_output = request.output_limit.or(model.max_output_tokens);
+    let mode = model.reasoning;
+    let dropped = reasoning::fit(mode, candidate.format, facts, most_output, &mut edits);
+    Some(Outgoing {
+        body: Some(body.assemble(edits.into_splice())?),
+        dropped: dropped.into_iter().map(Cow::Borrowed).collect(),
+        notes: None,
+    })
+}
+
+/// The caller's body under the output limit that its balance is enough for.
+fn limited(request: &RequestContext, body: &RequestBody) -> Option<Bytes> {
+    let mut edits = BodyEdits::new(request.format()?, body.peeked());
+    if let Some(tokens) = request.output_limit {
+        edits.set_output_limit(tokens);
+    }
+    body.assemble(edits.into_splice())
+}
+
+fn translated(
+    request: &RequestContext,
+    format: Format,
+    body: &[u8],
+    candidate: &Candidate,
+    model: &Model,
+    lossy: &[String],
+) -> Result<Outgoing, PublicError> {
+    let facts = request.facts.as_ref();
+    let asked_for = facts.and_then(|facts| facts.model.as_deref());
+    let provider = &candidate.deployment.provider;
+    let upstream_model = candidate
+        .deployment
+        .upstream_model(asked_for.unwrap_or(&model.id));
+    let target = Target {
+        max_output_tokens: model.max_output_tokens,
+        reasoning: model.reasoning,
+        efforts: &model.efforts,
+        sampling: model.sampling,
+        cache_marks: provider.abilities.cache_marks,
+        chat: provider.abilities.chat,
+        responses: provider.abilities.responses,
+        messages: provider.abilities.messages,
+        lossy: Lossy(lossy),
+        ..Target::new(upstream_model, &provider.name)
+    };
+    let translated = tollgate_translate::request(format, candidate.format, body, &target)?;
+    Ok(Outgoing {
+        body: Some(translated.body),
+        dropped: translated.dropped.into_iter().map(Cow::Owned).collect(),
+        notes: Some(Arc::new(translated.notes)),
+    })
+}
+
+/// Begins to send what was made ready, and makes the head that goes before it.
+pub fn begin(exchange: &mut Exchange, session: &Session) -> Option<RequestHeader> {
+    let candidate = exchange.attempts.current()?;
+    let log_in = candidate.log_in()?;
+    let request = exchange.request.as_ref()?;
+    let mut parts = upstream_head(candidate, log_in, request, &session.req_header().headers)?;
+    if request.endpoint.is_stored() {
+        parts.method = session.req_header().method.clone();
+        parts.uri = stored::target(parts.uri.path(), request.endpoint, session)?;
+        parts.headers.remove(CONTENT_TYPE);
+    }
+    let credential = log_in.name();
+    let body = &exchange.attempts.begin(credential).body;
+    // A POST without a body says so.
+    if body.is_some() || parts.method == Method::POST {
+        let length = body.as_ref().map_or(0, Bytes::len);
+        parts.headers.insert(CONTENT_LENGTH, length.into());
+    }
+    Some(parts.into())
+}
+
+/// The head that goes to the provider, built on what is the same for all its requests:
+/// what is not put here or there does not leave.
+fn upstream_head(
+    candidate: &Candidate,
+    log_in: LogIn<'_>,
+    request: &RequestContext,
+    caller: &HeaderMap,
+) -> Option<http::request::Parts> {
+    let format = candidate.format;
+    let provider = &candidate.deployment.provider;
+    let counts = request.endpoint == Endpoint::CountTokens;
+    let base = candidate.pool.base(format, counts)?;
+    let mut headers = base.headers.clone();
+    // What a caller's header is passed as takes the place of the gateway's own, such as
+    // `user-agent`; several of one name stay several.
+    for name in &provider.pass_headers {
+        if caller.contains_key(name) {
+            headers.remove(name);
+        }
+        for value in caller.get_all(name) {
+            headers.append(name.clone(), value.clone());
+        }
+    }
+    let of_format = |(name, _): &&(HeaderName, HeaderValue)| is_for(name, format);
+    for (name, _) in request.upstream_headers.iter().filter(of_format) {
+        headers.remove(name);
+    }
+    for (name, value) in request.upstream_headers.iter().filter(of_format) {
+        headers.append(name.clone(), value.clone());
+    }
+    if format == Format::Messages && !headers.contains_key(&VERSION) {
+        headers.insert(VERSION, DEFAULT_VERSION);
+    }
+    // The operator's own come last: they win over what a caller sent.
+    for (name, value) in &provider.headers {
+        headers.insert(name.clone(), value.clone());
+    }
+    if let LogIn::With(credential) = log_in {
+        let (name, value) = credential.header(format);
+        headers.insert(name.clone(), value.clone());
+    }
+    let (mut head, ()) = http::Request::new(()).into_parts();
+    head.method = Method::POST;
+    head.uri = base.uri.clone();
+    head.headers = headers;
+    Some(head)
+}
+
+const VERSION: HeaderName = HeaderName::from_static("anthropic-version");
+/// What a caller of another format cannot name.
+const DEFAULT_VERSION: HeaderValue = HeaderValue::from_static("2023-06-01");
+
+/// Whether a header is understood in requests of a format.
+fn is_for(name: &HeaderName, format: Format) -> bool {
+    let name = name.as_str();
+    match format {
+        Format::Messages => !name.starts_with("openai-"),
+        Format::Chat | Format::Responses => !name.starts_with("anthropic-"),
+    }
+}
+
+/// Whether the gateway asks for the usage of a chat stream by itself, and so has to take
+/// the chunk out again.
+pub fn asks_for_usage(request: &RequestContext) -> bool {
+    request.endpoint == Endpoint::ChatCompletions
+        && request
+            .facts
+            .as_ref()
+            .is_some_and(|facts| facts.stream && facts.include_usage != Some(true))
+}

@@ -1,0 +1,238 @@
+//! Reads a provider's answer as its kind wants to be read, and says what of it leaves: the
+//! bytes that came, or what they are in the caller's format.
+
+use super::answer::UpstreamHead;
+use bytes::Bytes;
+use http::HeaderMap;
+use http::header::CONTENT_TYPE;
+use std::sync::Arc;
+use tollgate_translate::{AnswerContext, AnswerTranslator, StreamTranslator, TranslationNotes};
+use tollgate_types::{Format, PublicError, RequestId};
+use tollgate_wire::answer::{AnswerFacts, AnswerKind, AnswerScanner};
+use tollgate_wire::fault::UpstreamFault;
+use tollgate_wire::stream::{Phase, StreamEnd, StreamOptions, StreamScanner};
+use tollgate_wire::usage::ReportedUsage;
+
+/// What the request means for its answer.
+pub struct Expectation {
+    /// The format in which the provider answers.
+    pub format: Format,
+    /// How the answer is translated, where the caller's format is another.
+    pub translation: Option<Translation>,
+    /// Whether the answer is a count of tokens.
+    pub counts_tokens: bool,
+    /// Whether the answer is about something that the provider has stored.
+    pub is_stored: bool,
+    /// Whether the gateway asked for the usage chunk of a chat stream by itself.
+    pub strip_usage: bool,
+}
+
+/// What a translation of the answer needs to know.
+pub struct Translation {
+    /// What was remembered of the request.
+    pub notes: Arc<TranslationNotes>,
+    /// What the provider does not say.
+    pub context: AnswerContext,
+}
+
+/// Reads an answer as its kind wants to be read.
+pub enum Reader {
+    /// An event stream.
+    Stream(Events),
+    /// A body in one piece, that passes as it came.
+    Whole(Box<AnswerScanner>),
+    /// A body in one piece, that is written anew when it is whole.
+    TranslatedWhole(Box<AnswerTranslator>),
+    /// A count of tokens: small, and looked at as a whole.
+    Count,
+    /// Something that was stored: passed on as it is.
+    Stored,
+    /// An error, whose body says what it is.
+    Error,
+}
+
+/// An event stream that passes, or is written anew as it comes.
+pub enum Events {
+    /// The bytes that came.
+    Passing(Box<StreamScanner>),
+    /// What they are in the caller's format.
+    Translated(Box<StreamTranslator>),
+}
+
+impl Reader {
+    /// The reader for an answer with this head.
+    ///
+    /// # Errors
+    ///
+    /// The head belongs to no answer to the request.
+    pub fn for_head(head: &UpstreamHead, expected: Expectation) -> Result<Self, UpstreamFault> {
+        match head.status {
+            200..=299 => {}
+            400..=599 => return Ok(Self::Error),
+            // A redirect would send the caller's request to who knows where.
+            _ => return Err(UpstreamFault::broken_answer()),
+        }
+        let is = |kind: &str| {
+            media_type(&head.headers).is_some_and(|found| found.eq_ignore_ascii_case(kind))
+        };
+        if is("text/event-stream") && !expected.counts_tokens && !expected.is_stored {
+            return Ok(Self::Stream(Events::new(expected)));
+        }
+        if !is("application/json") {
+            return Err(UpstreamFault::broken_answer());
+        }
+        Ok(match expected {
+            Expectation {
+                counts_tokens: true,
+                ..
+            } => Self::Count,
+            Expectation {
+                is_stored: true, ..
+            } => Self::Stored,
+            Expectation {
+                translation: Some(Translation { notes, context }),
+                ..
+            } => Self::TranslatedWhole(Box::new(AnswerTranslator::new(notes, context))),
+            Expectation { format, .. } => Self::Whole(Box::new(AnswerScanner::new(format))),
+        })
+    }
+
+    /// Reads a piece and puts into `out` what of it may leave.
+    ///
+    /// # Errors
+    ///
+    /// The attempt has failed; what is in `out` may leave all the same.
+    pub fn push(
+        &mut self,
+        chunk: Bytes,
+        end: bool,
+        out: &mut Vec<Bytes>,
+    ) -> Result<(), UpstreamFault> {
+        match self {
+            Self::Stream(events) => events.push(&chunk, end, out),
+            Self::Whole(scanner) => {
+                let was_answer = scanner.kind_so_far() == Some(AnswerKind::Answer);
+                scanner.push(&chunk);
+                if was_answer && scanner.kind_so_far() == Some(AnswerKind::Error) {
+                    // It began as an answer and has left as one: it is cut before the error.
+                    return Err(UpstreamFault::broken_answer());
+                }
+                out.push(chunk);
+                match end.then(|| scanner.finish()) {
+                    Some(AnswerKind::Broken) => Err(UpstreamFault::broken_answer()),
+                    _ => Ok(()),
+                }
+            }
+            Self::TranslatedWhole(translator) => {
+                translator.push(&chunk);
+                if end {
+                    out.push(translator.finish()?);
+                }
+                Ok(())
+            }
+            Self::Count | Self::Stored | Self::Error => {
+                out.push(chunk);
+                Ok(())
+            }
+        }
+    }
+
+    /// What the provider reported, as far as it has.
+    pub fn usage(&self) -> Option<ReportedUsage> {
+        Some(match self {
+            Self::Stream(Events::Passing(scanner)) => scanner.usage(),
+            Self::Stream(Events::Translated(translator)) => translator.usage(),
+            Self::Whole(scanner) => scanner.usage(),
+            Self::TranslatedWhole(translator) => translator.usage(),
+            Self::Count | Self::Stored | Self::Error => return None,
+        })
+    }
+
+    /// What the answer said of itself.
+    pub const fn facts(&self) -> Option<&AnswerFacts> {
+        Some(match self {
+            Self::Stream(Events::Passing(scanner)) => scanner.facts(),
+            Self::Stream(Events::Translated(translator)) => translator.facts(),
+            Self::Whole(scanner) => scanner.facts(),
+            Self::TranslatedWhole(translator) => translator.facts(),
+            Self::Count | Self::Stored | Self::Error => return None,
+        })
+    }
+
+    /// Bytes of text and arguments of tool calls so far.
+    pub const fn text_bytes(&self) -> u64 {
+        match self {
+            Self::Stream(Events::Passing(scanner)) => scanner.text_bytes(),
+            Self::Stream(Events::Translated(translator)) => translator.text_bytes(),
+            Self::Whole(scanner) => scanner.text_bytes(),
+            Self::TranslatedWhole(translator) => translator.text_bytes(),
+            Self::Count | Self::Stored | Self::Error => 0,
+        }
+    }
+
+    /// Whether nothing more can come that a caller needs.
+    pub fn is_complete(&self) -> bool {
+        match self {
+            Self::Stream(events) => *events.phase() == Phase::Terminal,
+            Self::Whole(scanner) => scanner.is_whole(),
+            Self::TranslatedWhole(_) | Self::Count | Self::Stored | Self::Error => false,
+        }
+    }
+}
+
+impl Events {
+    fn new(expected: Expectation) -> Self {
+        if let Some(Translation { notes, context }) = expected.translation {
+            return Self::Translated(Box::new(StreamTranslator::new(notes, context)));
+        }
+        let options = StreamOptions {
+            strip_usage: expected.strip_usage,
+            ..StreamOptions::default()
+        };
+        Self::Passing(Box::new(StreamScanner::new(expected.format, options)))
+    }
+
+    fn push(
+        &mut self,
+        chunk: &Bytes,
+        end: bool,
+        out: &mut Vec<Bytes>,
+    ) -> Result<(), UpstreamFault> {
+        match self {
+            Self::Passing(scanner) => scanner.push(chunk, out),
+            Self::Translated(translator) => translator.push(chunk, out),
+        }
+        let ending = end.then(|| match self {
+            Self::Passing(scanner) => scanner.finish(out),
+            Self::Translated(translator) => translator.finish(out),
+        });
+        match (self.phase(), ending) {
+            (Phase::Failed(fault), _) => Err(fault.clone()),
+            (_, Some(StreamEnd::Cut | StreamEnd::Failed)) => {
+                Err(UpstreamFault::connection_broken())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// How far the stream has come.
+    pub fn phase(&self) -> &Phase {
+        match self {
+            Self::Passing(scanner) => scanner.phase(),
+            Self::Translated(translator) => translator.phase(),
+        }
+    }
+
+    /// What ends the stream with an error, in the caller's format.
+    pub fn failure_event(&self, error: &PublicError, id: &RequestId) -> Bytes {
+        match self {
+            Self::Passing(scanner) => scanner.failure_event(error, id),
+            Self::Translated(translator) => translator.failure_event(error, id),
+        }
+    }
+}
+
+fn media_type(headers: &HeaderMap) -> Option<&str> {
+    let value = headers.get(CONTENT_TYPE)?.to_str().ok()?;
+    Some(value.split(';').next().unwrap_or(value).trim())
+}
