@@ -8,6 +8,7 @@
 mod check;
 mod demo;
 mod keys;
+mod ledger;
 mod serve;
 mod sim;
 
@@ -38,6 +39,8 @@ enum Command {
     Schema,
     /// Make, list and revoke API keys.
     Keys(keys::Arguments),
+    /// Verify or back up the ledger, also while gateways run.
+    Ledger(ledger::Arguments),
 }
 
 /// Runs the program.
@@ -52,6 +55,7 @@ pub fn main() -> ExitCode {
             Ok(())
         }
         Command::Keys(arguments) => keys::run(&arguments),
+        Command::Ledger(arguments) => ledger::run(&arguments),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -1,0 +1,95 @@
+//! `tollgate ledger`: whether the file adds up, and a copy of it. Both while gateways run.
+
+use super::{Failure, Outcome};
+use crate::{config, keys};
+use clap::{Args, Subcommand};
+use serde_json::json;
+use std::path::{Path, PathBuf};
+use tollgate_ledger::{Store, Verification};
+
+/// What `ledger` takes.
+#[derive(Args)]
+pub(super) struct Arguments {
+    /// The configuration file, which names the ledger and the pepper.
+    #[arg(
+        long,
+        value_name = "FILE",
+        global = true,
+        default_value = "tollgate.yaml"
+    )]
+    config: PathBuf,
+    /// Print JSON instead of a table.
+    #[arg(long, global = true)]
+    json: bool,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Prove that grants, charges and balances add up; fail and name what does not.
+    Verify,
+    /// Copy the ledger, also while gateways run.
+    Backup {
+        /// The file to write; one that is there already is refused.
+        file: PathBuf,
+    },
+}
+
+pub(super) fn run(arguments: &Arguments) -> Outcome {
+    let config = config::load(&arguments.config)?;
+    let path = &config.store.path;
+    if !path.exists() {
+        // Opening it would make an empty one, which adds up and is worth no backup.
+        return Err(Failure(format!("there is no ledger at {}", path.display())));
+    }
+    let store = keys::open_store(&config)?;
+    match &arguments.command {
+        Command::Verify => verify(&store, arguments.json),
+        Command::Backup { file } => backup(&store, file, arguments.json),
+    }
+}
+
+fn verify(store: &Store, json: bool) -> Outcome {
+    let found = store.verify()?;
+    if json {
+        println!("{}", serde_json::to_string_pretty(&found)?);
+    } else {
+        print!("{}", table(&found));
+    }
+    match found.faults.len() {
+        0 => Ok(()),
+        1 => Err(Failure("1 thing does not add up".to_owned())),
+        many => Err(Failure(format!("{many} things do not add up"))),
+    }
+}
+
+/// The sums, and below them what does not add up, a line each.
+fn table(found: &Verification) -> String {
+    let sums = [
+        ("grants", found.grants),
+        ("requests on record", found.requests),
+        ("tokens granted", found.granted),
+        ("tokens spent", found.spent),
+        ("tokens leased to gateways", found.leased),
+    ];
+    let width = sums.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
+    let sums = sums.map(|(name, sum)| format!("{name:width$}  {sum}\n"));
+    if found.holds() {
+        return sums.concat() + "everything adds up\n";
+    }
+    let faults = found.faults.iter().map(|fault| format!("FAULT  {fault}\n"));
+    sums.concat() + &faults.collect::<String>()
+}
+
+fn backup(store: &Store, file: &Path, json: bool) -> Outcome {
+    store.backup(file)?;
+    let bytes = std::fs::metadata(file)?.len();
+    if json {
+        let done = json!({ "file": std::path::absolute(file)?, "bytes": bytes });
+        println!("{}", serde_json::to_string_pretty(&done)?);
+    } else {
+        println!("{}: {bytes} bytes", file.display());
+    }
+    Ok(())
+}

@@ -1,0 +1,156 @@
+//! Looking after the ledger with the program itself, while a gateway runs.
+
+#![cfg(test)]
+
+mod support;
+
+use serde_json::{Value, json};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use support::{CHAT, Config, Gateway, Output, Provider, eventually, tollgate};
+
+async fn gateway() -> (Provider, Gateway) {
+    let provider = Provider::start().await;
+    let gateway = Gateway::start(Config::of(&provider)).await;
+    (provider, gateway)
+}
+
+async fn ledger(gateway: &Gateway, arguments: &[&str]) -> Output {
+    let config = gateway.folder.path().join("tollgate.yaml");
+    let mut command = tollgate();
+    command.args(["ledger", "--config"]).arg(config);
+    Output::of(command.args(arguments)).await
+}
+
+/// What `verify --json` says.
+async fn verify(gateway: &Gateway) -> Value {
+    let output = ledger(gateway, &["verify", "--json"]).await;
+    serde_json::from_str(&output.stdout).unwrap_or_else(|_| panic!("{output:?}"))
+}
+
+fn file(gateway: &Gateway) -> PathBuf {
+    gateway.folder.path().join("tollgate.db")
+}
+
+fn sql(file: &Path, sql: &str) {
+    let file = rusqlite::Connection::open(file).unwrap();
+    file.execute_batch(sql).unwrap();
+}
+
+#[tokio::test]
+async fn a_ledger_that_adds_up_is_told_in_a_table_or_as_json() {
+    let (_provider, gateway) = gateway().await;
+    for _ in 0..3 {
+        gateway
+            .ask(CHAT, "test-model", "", json!({}))
+            .await
+            .assert_ok();
+    }
+    let entered = async || (verify(&gateway).await["requests"] == 3).then_some(());
+    eventually("three requests on record", entered).await;
+    let found = verify(&gateway).await;
+    assert_eq!(found["faults"], json!([]));
+    assert_eq!(found["granted"], 1_000_000_000);
+    assert!(found["spent"].as_u64().unwrap() > 0, "{found}");
+    assert!(found["leased"].as_u64().unwrap() > 0, "{found}");
+
+    let table = ledger(&gateway, &["verify"]).await;
+    assert!(table.status.success(), "{table:?}");
+    for line in ["requests on record         3", "everything adds up"] {
+        assert!(table.stdout.lines().any(|it| it == line), "{table:?}");
+    }
+    assert_eq!(table.stderr, "");
+}
+
+#[tokio::test]
+async fn what_does_not_add_up_is_named_and_fails_the_command() {
+    let (_provider, gateway) = gateway().await;
+    gateway.create_key(&["--plan", "plenty"]).await;
+    sql(
+        &file(&gateway),
+        "UPDATE grants SET spent = 7 WHERE number = 2",
+    );
+    let grant: String = rusqlite::Connection::open(file(&gateway))
+        .unwrap()
+        .query_row("SELECT id FROM grants WHERE number = 2", [], |row| {
+            row.get(0)
+        })
+        .unwrap();
+    for arguments in [&["verify"][..], &["verify", "--json"]] {
+        let output = ledger(&gateway, arguments).await;
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        assert!(output.stdout.contains(&grant), "{output:?}");
+        assert!(output.stdout.contains("0 charged, 7 spent"), "{output:?}");
+        assert!(
+            output.stderr.contains("1 thing does not add up"),
+            "{output:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_backup_is_a_ledger_of_its_own_and_overwrites_nothing() {
+    let (_provider, gateway) = gateway().await;
+    gateway
+        .ask(CHAT, "test-model", "", json!({}))
+        .await
+        .assert_ok();
+    let entered = async || (verify(&gateway).await["requests"] == 1).then_some(());
+    eventually("the request is on record", entered).await;
+    let copy = gateway.folder.path().join("backup.db");
+    let target = copy.to_str().unwrap();
+    let output = ledger(&gateway, &["backup", target]).await;
+    assert!(output.status.success(), "{output:?}");
+    assert!(output.stdout.contains("bytes"), "{output:?}");
+    let mode = copy.metadata().unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600, "{mode:o}");
+
+    let again = ledger(&gateway, &["backup", target]).await;
+    assert_eq!(again.status.code(), Some(1));
+    assert!(again.stderr.contains("is there already"), "{again:?}");
+
+    // A gateway of its own serves from the copy: the same key, the same history.
+    let restored = gateway.config().with("store.path", json!("backup.db"));
+    let elsewhere = gateway.folder.path().join("restored.yaml");
+    std::fs::write(&elsewhere, restored.0.to_string()).unwrap();
+    let mut command = tollgate();
+    command.args(["ledger", "verify", "--json", "--config"]);
+    let found = Output::of(command.arg(&elsewhere)).await;
+    let found: Value = serde_json::from_str(&found.stdout).unwrap();
+    assert_eq!(found["faults"], json!([]));
+    assert_eq!(
+        (&found["requests"], &found["leased"]),
+        (&json!(1), &json!(0))
+    );
+    let mut command = tollgate();
+    command.args(["keys", "show", &gateway.key[..11], "--config"]);
+    let shown = Output::of(command.arg(&elsewhere)).await;
+    assert!(shown.stdout.contains("active"), "{shown:?}");
+
+    // The gateway has not noticed.
+    gateway
+        .ask(CHAT, "test-model", "", json!({}))
+        .await
+        .assert_ok();
+}
+
+#[tokio::test]
+async fn a_ledger_that_is_not_there_is_not_made_to_be_verified() {
+    let (_provider, gateway) = gateway().await;
+    let config = gateway.config().with("store.path", json!("missing.db"));
+    let path = gateway.folder.path().join("other.yaml");
+    std::fs::write(&path, config.0.to_string()).unwrap();
+    let target = gateway.folder.path().join("backup.db");
+    for arguments in [&["verify"][..], &["backup", target.to_str().unwrap()]] {
+        let mut command = tollgate();
+        command.arg("ledger").args(arguments).arg("--config");
+        let output = Output::of(command.arg(&path)).await;
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        assert!(
+            output.stderr.contains("there is no ledger at"),
+            "{output:?}"
+        );
+    }
+    assert!(!gateway.folder.path().join("missing.db").exists());
+    assert!(!target.exists());
+}
