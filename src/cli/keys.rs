@@ -1,18 +1,20 @@
-//! `tollgate keys`.
+//! `tollgate keys`: arguments in, a table or JSON out. What is done in between is in
+//! `admin::operations`, which the admin API shares.
 
 use super::{Failure, Outcome};
-use crate::config::{self, ALL_GROUPS, Config, PlanSettings};
-use crate::keys;
-use clap::{Args, Subcommand};
+use crate::admin::operations::{
+    CreateKey, CreatedView, Extension, KeyQuery, Offer, Operations, TopUp,
+};
+use crate::{config, keys};
+use clap::{Args, Subcommand, ValueEnum};
+use serde::Serialize;
 use std::num::NonZeroU32;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::sync::Arc;
 use tollgate_ledger::{
-    GrantTerms, GrantView, KeyRecord, KeySelector, KeyView, NewKey, Store, allowance, grants_table,
-    keys_table,
+    GrantView, KeyRecord, KeySelector, KeyState, KeyView, LimitsView, grants_table, keys_table,
 };
-use tollgate_settings::unknown_name;
-use tollgate_types::Limits;
+use tollgate_settings::{Duration, TokenCount};
 
 /// What `keys` takes.
 #[derive(Args)]
@@ -41,230 +43,297 @@ enum Command {
         /// The plan that the key is made with.
         #[arg(long)]
         plan: Option<String>,
-        /// A model group that it may use; several times for several. Default: all.
+        /// A model group that it may use; several times for several. Default: those of its
+        /// plan, else all.
         #[arg(long = "group", value_name = "GROUP")]
         groups: Vec<String>,
         /// An endpoint that it may use, by path; several times for several. Default: all.
         #[arg(long = "endpoint", value_name = "PATH")]
         endpoints: Vec<String>,
+        #[command(flatten)]
+        limits: LimitArguments,
         /// How many days it works. Default: until it is revoked.
-        #[arg(long, value_name = "DAYS")]
+        #[arg(long, value_name = "DAYS", value_parser = days())]
         days: Option<u64>,
     },
-    /// List all keys.
-    List,
+    /// List keys, in the order in which they were made.
+    List {
+        /// Those in this state.
+        #[arg(long)]
+        state: Option<State>,
+        /// Those made with this plan.
+        #[arg(long)]
+        plan: Option<String>,
+        /// Those with this text in their names.
+        #[arg(long, value_name = "TEXT")]
+        name: Option<String>,
+        /// Those made after the key of this id.
+        #[arg(long, value_name = "ID")]
+        after: Option<String>,
+        /// So many at most. Default: all.
+        #[arg(long, value_name = "NUMBER")]
+        limit: Option<NonZeroU32>,
+    },
     /// Show one key.
-    Show {
-        /// Its identifier (`key_…`) or the beginning of its text (`sk-…`).
-        key: String,
-    },
+    Show(Named),
     /// Take a key back: it is refused within a second, on every open connection.
-    Revoke {
-        /// Its identifier (`key_…`) or the beginning of its text (`sk-…`).
-        key: String,
-    },
+    Revoke(Named),
     /// Give a key tokens: a plan's, or as many as said.
     TopUp {
-        /// Its identifier (`key_…`) or the beginning of its text (`sk-…`).
-        key: String,
+        #[command(flatten)]
+        key: Named,
         /// The plan whose tokens and validity it is given.
         #[arg(long, conflicts_with_all = ["tokens", "days"], required_unless_present = "tokens")]
         plan: Option<String>,
-        /// How many tokens.
-        #[arg(long, value_name = "TOKENS", requires = "days")]
-        tokens: Option<u64>,
+        /// How many tokens, for example 500000 or 10M.
+        #[arg(long, value_name = "TOKENS", requires = "days", value_parser = tokens)]
+        tokens: Option<TokenCount>,
         /// How many days they are valid, from the first use.
-        #[arg(long, value_name = "DAYS", requires = "tokens")]
+        #[arg(long, value_name = "DAYS", requires = "tokens", value_parser = days())]
         days: Option<u64>,
     },
     /// Show what a key was given and what it has used of it.
-    Grants {
-        /// Its identifier (`key_…`) or the beginning of its text (`sk-…`).
-        key: String,
-    },
+    Grants(Named),
     /// Let a key and what it was given live longer.
     Extend {
-        /// Its identifier (`key_…`) or the beginning of its text (`sk-…`).
-        key: String,
+        #[command(flatten)]
+        key: Named,
         /// By how many days.
-        #[arg(long, value_name = "DAYS")]
+        #[arg(long, value_name = "DAYS", value_parser = days())]
         days: u64,
     },
     /// Give a key limits of its own; what is left out is its plan's again.
     SetLimits {
-        /// Its identifier (`key_…`) or the beginning of its text (`sk-…`).
-        key: String,
-        /// Requests a minute.
-        #[arg(long, value_name = "NUMBER")]
-        requests: Option<NonZeroU32>,
-        /// Input tokens a minute.
-        #[arg(long, value_name = "NUMBER")]
-        input_tokens: Option<NonZeroU32>,
-        /// Output tokens a minute.
-        #[arg(long, value_name = "NUMBER")]
-        output_tokens: Option<NonZeroU32>,
-        /// Requests at one time.
-        #[arg(long, value_name = "NUMBER")]
-        concurrent: Option<NonZeroU32>,
+        #[command(flatten)]
+        key: Named,
+        #[command(flatten)]
+        limits: LimitArguments,
     },
+}
+
+/// A key by name.
+#[derive(Args)]
+struct Named {
+    /// Its identifier (`key_…`) or the beginning of its text (`sk-…`).
+    key: String,
+}
+
+impl Named {
+    fn selector(&self) -> Result<KeySelector, Failure> {
+        Ok(KeySelector::parse(&self.key)?)
+    }
+}
+
+/// Limits of a key's own.
+#[derive(Args)]
+struct LimitArguments {
+    /// Requests a minute.
+    #[arg(long, value_name = "NUMBER")]
+    requests: Option<NonZeroU32>,
+    /// Input tokens a minute.
+    #[arg(long, value_name = "NUMBER")]
+    input_tokens: Option<NonZeroU32>,
+    /// Output tokens a minute.
+    #[arg(long, value_name = "NUMBER")]
+    output_tokens: Option<NonZeroU32>,
+    /// Requests at one time.
+    #[arg(long, value_name = "NUMBER")]
+    concurrent: Option<NonZeroU32>,
+}
+
+impl LimitArguments {
+    const fn view(&self) -> LimitsView {
+        LimitsView {
+            requests: self.requests,
+            input_tokens: self.input_tokens,
+            output_tokens: self.output_tokens,
+            concurrent: self.concurrent,
+        }
+    }
+}
+
+/// A state as it is typed.
+#[derive(Clone, Copy, ValueEnum)]
+enum State {
+    /// It works.
+    Active,
+    /// Somebody took it back.
+    Revoked,
+    /// Its time is over.
+    Expired,
+}
+
+impl From<State> for KeyState {
+    fn from(state: State) -> Self {
+        match state {
+            State::Active => Self::Active,
+            State::Revoked => Self::Revoked,
+            State::Expired => Self::Expired,
+        }
+    }
+}
+
+/// From a day to a century.
+fn days() -> clap::builder::RangedU64ValueParser {
+    clap::value_parser!(u64).range(1..=36_500)
+}
+
+fn span(days: u64) -> Duration {
+    Duration::from_secs(days.saturating_mul(86_400))
+}
+
+/// A plain number, or one with a unit as in the configuration.
+fn tokens(text: &str) -> Result<TokenCount, String> {
+    match text.parse() {
+        Ok(count) => Ok(TokenCount::new(count)),
+        Err(_) => text
+            .parse()
+            .map_err(|fault: tollgate_settings::UnitError| fault.to_string()),
+    }
 }
 
 pub(super) fn run(arguments: &Arguments) -> Outcome {
     let config = config::load(&arguments.config)?;
-    let store = keys::open_store(&config)?;
-    let json = arguments.json;
-    match &arguments.command {
-        Command::Create {
-            name,
-            plan,
-            groups,
-            endpoints,
-            days,
-        } => {
-            let now = store.clock().now();
-            let plan = plan
-                .as_deref()
-                .map(|name| find_plan(&config, name))
-                .transpose()?;
-            let of_plan = plan.map_or(&[][..], |(_, plan)| &plan.groups);
-            let groups = if groups.is_empty() { of_plan } else { groups };
-            let new = NewKey {
-                plan: plan.map(|(name, _)| name.to_owned()),
-                groups: allowance(groups.iter().filter(|it| *it != ALL_GROUPS).cloned()),
-                endpoints: allowance(endpoints.iter().cloned()),
-                expires_at: days.map(|days| now.plus(whole_days(days))),
-                grant: plan.map(terms),
-                ..NewKey::named(name.clone())
-            };
-            create(&store, &new, json)
-        }
-        Command::List => {
-            let records = all_keys(&store)?;
-            show(&store, &records, json)
-        }
-        Command::Show { key } => {
-            let record = store.find_key(&KeySelector::parse(key)?)?;
-            show(&store, &[record], json)
-        }
-        Command::Revoke { key } => {
-            let revocation = store.revoke_key(&KeySelector::parse(key)?)?;
-            show(&store, &[revocation.record], json)
-        }
-        Command::TopUp {
-            key,
-            plan,
-            tokens,
-            days,
-        } => {
-            let terms = match plan {
-                Some(plan) => terms(find_plan(&config, plan)?),
-                None => GrantTerms {
-                    plan: None,
-                    tokens: tokens.unwrap_or(0),
-                    validity: whole_days(days.unwrap_or(0)),
-                },
-            };
-            let grant = store.top_up(&KeySelector::parse(key)?, &terms)?;
-            show_grants(&[grant], json)
-        }
-        Command::Grants { key } => {
-            let record = store.find_key(&KeySelector::parse(key)?)?;
-            show_grants(&store.grants(record.id())?, json)
-        }
-        Command::Extend { key, days } => {
-            let record = store.extend_key(&KeySelector::parse(key)?, whole_days(*days))?;
-            show(&store, &[record], json)
-        }
-        Command::SetLimits {
-            key,
-            requests,
-            input_tokens,
-            output_tokens,
-            concurrent,
-        } => {
-            let limits = Limits {
-                requests: *requests,
-                input_tokens: *input_tokens,
-                output_tokens: *output_tokens,
-                concurrent: *concurrent,
-            };
-            let record = store.set_limits(&KeySelector::parse(key)?, &limits)?;
-            show(&store, &[record], json)
+    let store = Arc::new(keys::open_store(&config)?);
+    let desk = Desk {
+        operations: Operations::new(store, Offer::of(&config)),
+        json: arguments.json,
+    };
+    desk.run(&arguments.command)
+}
+
+/// Where orders become operations, and results are shown.
+struct Desk {
+    operations: Operations,
+    json: bool,
+}
+
+impl Desk {
+    fn run(&self, command: &Command) -> Outcome {
+        let operations = &self.operations;
+        match command {
+            Command::Create {
+                name,
+                plan,
+                groups,
+                endpoints,
+                limits,
+                days,
+            } => self.create(&CreateKey {
+                name: name.clone(),
+                plan: plan.clone(),
+                groups: given(groups),
+                endpoints: given(endpoints),
+                limits: limits.view(),
+                expires_after: days.map(span),
+            }),
+            Command::List {
+                state,
+                plan,
+                name,
+                after,
+                limit,
+            } => {
+                let query = KeyQuery {
+                    limit: None,
+                    after: after.clone(),
+                    state: state.map(KeyState::from),
+                    plan: plan.clone(),
+                    name: name.clone(),
+                };
+                self.list(query, *limit)
+            }
+            Command::Show(key) => self.show(&operations.show(&key.selector()?)?),
+            Command::Revoke(key) => self.show(&operations.revoke(&key.selector()?)?.record),
+            Command::TopUp {
+                key,
+                plan,
+                tokens,
+                days,
+            } => {
+                let order = TopUp {
+                    plan: plan.clone(),
+                    tokens: *tokens,
+                    validity: days.map(span),
+                };
+                self.show_grant(&operations.top_up(&key.selector()?, &order)?)
+            }
+            Command::Grants(key) => {
+                let grants = operations.grants(&key.selector()?)?;
+                self.print(&grants, || grants_table(&grants))
+            }
+            Command::Extend { key, days } => {
+                let by = span(*days);
+                self.show(&operations.extend(&key.selector()?, &Extension { by })?)
+            }
+            Command::SetLimits { key, limits } => {
+                self.show(&operations.set_limits(&key.selector()?, limits.view())?)
+            }
         }
     }
-}
 
-fn whole_days(days: u64) -> Duration {
-    Duration::from_secs(days.saturating_mul(86_400))
-}
-
-/// What a plan of the configuration gives.
-fn find_plan<'a>(
-    config: &'a Config,
-    name: &'a str,
-) -> Result<(&'a str, &'a PlanSettings), Failure> {
-    let found = config.plans.get(name).map(|plan| (name, plan));
-    found.ok_or_else(|| {
-        let known = config.plans.keys().map(String::as_str);
-        Failure(unknown_name("plan", name, known))
-    })
-}
-
-fn terms((name, plan): (&str, &PlanSettings)) -> GrantTerms {
-    GrantTerms {
-        plan: Some(name.to_owned()),
-        tokens: plan.tokens.get(),
-        validity: plan.validity.get(),
-    }
-}
-
-fn show_grants(grants: &[GrantView], json: bool) -> Outcome {
-    if json {
-        println!("{}", serde_json::to_string_pretty(grants)?);
-    } else {
-        print!("{}", grants_table(grants));
-    }
-    Ok(())
-}
-
-fn create(store: &Store, new: &NewKey, json: bool) -> Outcome {
-    let created = store.create_key(new)?;
-    let view = KeyView::new(&created.record, store.clock().now());
-    if json {
-        let line = serde_json::json!({ "key": created.key.expose(), "record": view });
-        println!("{}", serde_json::to_string_pretty(&line)?);
-    } else {
-        println!("{}", created.key.expose());
-        eprintln!(
-            "{} is shown this once and stored nowhere: keep it.",
-            view.id
-        );
-    }
-    Ok(())
-}
-
-fn all_keys(store: &Store) -> Result<Vec<KeyRecord>, Failure> {
-    const PAGE: u32 = 1000;
-    let mut all: Vec<KeyRecord> = Vec::new();
-    loop {
-        let page = store.list_keys(all.last().map(KeyRecord::id), PAGE)?;
-        if page.is_empty() {
-            return Ok(all);
+    fn create(&self, order: &CreateKey) -> Outcome {
+        let created = self.operations.create(order)?;
+        let view = CreatedView {
+            key: created.key.expose(),
+            record: KeyView::new(&created.record, self.operations.now()),
+        };
+        self.print(&view, || format!("{}\n", view.key))?;
+        if !self.json {
+            eprintln!(
+                "{} is shown this once and stored nowhere: keep it.",
+                view.record.id
+            );
         }
-        all.extend(page);
+        Ok(())
     }
-}
 
-fn show(store: &Store, records: &[KeyRecord], json: bool) -> Outcome {
-    let now = store.clock().now();
-    if json {
-        let views: Vec<_> = records
+    /// Page after page, so that no other writer waits while a long list is read.
+    fn list(&self, mut query: KeyQuery, most: Option<NonZeroU32>) -> Outcome {
+        let mut missing = most.map_or(u32::MAX, NonZeroU32::get);
+        let mut found: Vec<KeyRecord> = Vec::new();
+        loop {
+            query.limit = Some(missing.min(KeyQuery::MAX_LIMIT));
+            let page = self.operations.list(&query)?;
+            let count = u32::try_from(page.records.len()).unwrap_or(u32::MAX);
+            missing = missing.saturating_sub(count);
+            found.extend(page.records);
+            query.after = found.last().map(|record| record.id().to_string());
+            if !page.has_more || missing == 0 {
+                break;
+            }
+        }
+        let now = self.operations.now();
+        let views: Vec<_> = found
             .iter()
             .map(|record| KeyView::new(record, now))
             .collect();
-        println!("{}", serde_json::to_string_pretty(&views)?);
-    } else {
-        print!("{}", keys_table(records, now));
+        self.print(&views, || keys_table(&found, now))
     }
-    Ok(())
+
+    fn show(&self, record: &KeyRecord) -> Outcome {
+        let now = self.operations.now();
+        self.print(&KeyView::new(record, now), || {
+            keys_table(std::slice::from_ref(record), now)
+        })
+    }
+
+    fn show_grant(&self, grant: &GrantView) -> Outcome {
+        self.print(grant, || grants_table(std::slice::from_ref(grant)))
+    }
+
+    /// JSON for programs, or a table for people.
+    fn print(&self, view: &impl Serialize, table: impl FnOnce() -> String) -> Outcome {
+        if self.json {
+            println!("{}", serde_json::to_string_pretty(view)?);
+        } else {
+            print!("{}", table());
+        }
+        Ok(())
+    }
+}
+
+/// What was given, if anything was.
+fn given(names: &[String]) -> Option<Vec<String>> {
+    (!names.is_empty()).then(|| names.to_vec())
 }
