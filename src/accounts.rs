@@ -25,7 +25,7 @@ use tollgate_types::{Identity, KeyId, Limits};
 
 /// Everything that outlives a configuration: keys, balances, and how fast keys have gone.
 pub struct Accounts {
-    store: Store,
+    store: Arc<Store>,
     directory: Arc<keys::Directory>,
     ledger: Ledger,
     owned: Arc<Owned>,
@@ -57,8 +57,13 @@ impl Accounts {
             pace: pace(store.clock()),
             counting: pace(store.clock()),
             ledger,
-            store,
+            store: Arc::new(store),
         })
+    }
+
+    /// The file, for administration.
+    pub const fn store(&self) -> &Arc<Store> {
+        &self.store
     }
 
     /// Commits what has been settled, and gives everything back. Blocks.

@@ -1,5 +1,6 @@
-//! The operator's listener: metrics and health, on a runtime of its own.
+//! The operator's listener: metrics, health and the admin API, on a runtime of its own.
 
+use super::api::{self, Api};
 use crate::events;
 use axum::Router;
 use axum::http::{StatusCode, header};
@@ -44,13 +45,15 @@ pub fn bind(address: SocketAddr) -> io::Result<TcpListener> {
 pub async fn serve(
     listener: TcpListener,
     readiness: Readiness,
+    api: &Arc<Api>,
     shutdown: impl Future<Output = ()> + Send + 'static,
 ) -> io::Result<()> {
     let app = Router::new()
         .route("/metrics", get(metrics))
         // Alive: it answers. Ready: it takes requests, and is not on its way out.
         .route("/healthz", get(|| async { "ok\n" }))
-        .route("/readyz", get(move || async move { ready(&readiness) }));
+        .route("/readyz", get(move || async move { ready(&readiness) }))
+        .merge(api::router(api));
     let listener = tokio::net::TcpListener::from_std(listener)?;
     axum::serve(listener, app)
         .with_graceful_shutdown(shutdown)

@@ -1,7 +1,15 @@
-//! The operator's side: what can be done to keys (`operations`), and the listener with
-//! metrics and health (`listener`).
+//! The operator's side: what can be done to keys (`operations`), the same over HTTP (`api`,
+//! described in `openapi`), and the listener on which it is served beside metrics and
+//! health (`listener`).
 
+mod api;
+mod call;
+mod failure;
 mod listener;
+mod openapi;
 pub mod operations;
+mod routes;
 
+pub use api::Api;
 pub use listener::{Readiness, bind, serve};
+pub use operations::{Offer, Operations};

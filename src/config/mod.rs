@@ -39,7 +39,9 @@ use tollgate_routing::{
     Catalog, CatalogSettings,
     settings::{AutoSettings, FamilySettings, ModelSettings, ProviderSettings},
 };
-use tollgate_settings::{Environment, Fault, KeyPath, ProcessEnvironment, Secret, unknown_name};
+use tollgate_settings::{
+    Environment, Fault, KeyPath, ProcessEnvironment, Secret, SecretSource, unknown_name,
+};
 use tree::{Node, Part};
 
 /// The whole file.
@@ -51,7 +53,7 @@ struct Settings {
     include: Option<Include>,
     /// Where callers are served and what they may send.
     server: ServerSettings,
-    /// The operator's own listener: metrics and health.
+    /// The operator's own listener: metrics, health and the admin API.
     admin: AdminSettings,
     /// Where keys and usage are kept.
     store: StoreSettings,
@@ -95,6 +97,8 @@ pub struct Config {
     pub server: ServerSettings,
     /// The operator's own listener.
     pub admin: AdminSettings,
+    /// The secret that the admin API asks for.
+    pub admin_token: Option<Secret>,
     /// Where keys and usage are kept; the path is taken from the folder of the file that says it.
     pub store: StoreSettings,
     /// The secret under which API keys are hashed.
@@ -199,6 +203,25 @@ impl<'a> Loader<'a> {
         self.check(settings, folder, tree)
     }
 
+    fn admin_token(
+        &self,
+        source: &SecretSource,
+        path: &KeyPath,
+        folder: &Path,
+    ) -> Result<Secret, Fault> {
+        let token = source
+            .resolve(self.environment, folder)
+            .map_err(|cause| path.fault(cause.to_string()))?;
+        let least = AdminSettings::MIN_TOKEN_CHARS;
+        if token.expose().chars().count() < least {
+            return Err(path.fault(format!(
+                "a token of less than {least} characters can be guessed; \
+                 `openssl rand -hex 32` makes a good one"
+            )));
+        }
+        Ok(token)
+    }
+
     /// The rules that the types alone do not give.
     fn check(&self, settings: Settings, folder: &Path, tree: Node) -> Result<Config, Faults> {
         let folder = |path: &KeyPath| match tree.file(path) {
@@ -214,6 +237,12 @@ impl<'a> Loader<'a> {
             .resolve(self.environment, &folder(&pepper_path))
             .map_err(|cause| faults.push(pepper_path.fault(cause.to_string())))
             .ok();
+        let token_path = KeyPath::root().key("admin").key("token");
+        let admin_token = settings.admin.token.as_ref().and_then(|source| {
+            self.admin_token(source, &token_path, &folder(&token_path))
+                .map_err(|fault| faults.push(fault))
+                .ok()
+        });
         let catalog = CatalogSettings {
             providers: settings.providers,
             families: settings.families,
@@ -247,6 +276,7 @@ impl<'a> Loader<'a> {
         Ok(Config {
             server: settings.server.with_paths_from(folder),
             admin: settings.admin,
+            admin_token,
             store: StoreSettings {
                 path: folder(&store_path).join(settings.store.path),
             },

@@ -130,18 +130,28 @@ impl Default for ShutdownSettings {
     }
 }
 
-/// The operator's own listener: metrics and health.
+/// The operator's own listener: metrics, health and the admin API.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct AdminSettings {
-    /// IP address and port. It asks for no key: keep it where callers cannot reach it.
+    /// IP address and port. Metrics and health ask for no key, and there is no TLS: keep it
+    /// where callers cannot reach it.
     pub listen: ListenAddress,
+    /// The secret that the admin API asks for, at least 16 characters. Default: the API
+    /// refuses everybody.
+    pub token: Option<SecretSource>,
+}
+
+impl AdminSettings {
+    /// The shortest token: shorter ones can be guessed.
+    pub(super) const MIN_TOKEN_CHARS: usize = 16;
 }
 
 impl Default for AdminSettings {
     fn default() -> Self {
         Self {
             listen: ListenAddress(SocketAddr::from(([127, 0, 0, 1], 9080))),
+            token: None,
         }
     }
 }

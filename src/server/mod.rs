@@ -9,7 +9,7 @@ mod stop;
 
 use crate::access_log::{self, AccessLog};
 use crate::accounts::Accounts;
-use crate::admin::{self, Readiness};
+use crate::admin::{self, Api, Offer, Operations, Readiness};
 use crate::config::{self, AccessLog as AccessLogTarget, Config, Faults, ListenSettings};
 use crate::gateway::Gateway;
 use crate::snapshot::{Current, Snapshot};
@@ -97,6 +97,13 @@ pub fn run(
         address: admin_address,
         cause,
     })?;
+    if !admin_address.ip().is_loopback() {
+        log::warn!(
+            "admin.listen is {admin_address}, which is not a loopback address: metrics and the \
+             admin token pass over it without TLS"
+        );
+    }
+    let operations = Operations::new(Arc::clone(accounts.store()), Offer::of(config));
     let snapshot = Snapshot::build(config, Some(&accounts))?;
     let current = Arc::new(Current::from_pointee(snapshot));
 
@@ -110,6 +117,7 @@ pub fn run(
         accounts: Arc::clone(&accounts),
         reload,
         readiness: Readiness::default(),
+        api: Arc::new(Api::new(operations, config.admin_token.clone())),
         addresses: settings.listen.iter().map(|it| it.address.get()).collect(),
         grace: settings.shutdown.grace.get(),
         stop,

@@ -5,7 +5,7 @@ use super::started::Started;
 use super::stop::{Deadline, EndSignals};
 use super::{Reload, RunError};
 use crate::accounts::Accounts;
-use crate::admin::{self, Readiness};
+use crate::admin::{self, Api, Offer, Readiness};
 use crate::snapshot::{Current, Snapshot};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::sync::Arc;
@@ -22,6 +22,8 @@ pub(super) struct Operator {
     pub(super) accounts: Arc<Accounts>,
     pub(super) reload: Reload,
     pub(super) readiness: Readiness,
+    /// What operators reach over HTTP.
+    pub(super) api: Arc<Api>,
     /// Where callers are served.
     pub(super) addresses: Vec<SocketAddr>,
     /// How long requests under way may take to end.
@@ -40,7 +42,8 @@ impl Operator {
         announce: impl FnOnce(),
     ) {
         let admin = async {
-            let serving = admin::serve(listener, self.readiness.clone(), std::future::pending());
+            let (ready, end) = (self.readiness.clone(), std::future::pending());
+            let serving = admin::serve(listener, ready, &self.api, end);
             if let Err(fault) = serving.await {
                 log::error!("the admin listener has ended: {fault}");
             }
@@ -110,6 +113,8 @@ impl Operator {
         snapshot.upstreams.take_over(&self.current.load().upstreams);
         snapshot.upstreams.resolve(RESOLVE_LIMIT).await;
         self.current.store(Arc::new(snapshot));
+        self.api.operations().set_offer(Offer::of(&config));
+        self.api.set_token(config.admin_token.clone());
         for path in self.started.differs_from(&Started::with(&config)) {
             log::warn!("{path} has changed: that takes a restart");
         }

@@ -3,7 +3,7 @@
 use std::num::NonZeroU32;
 
 use crate::config::{
-    AdminSettings, Config, ListenSettings, LogSettings, ShutdownSettings, StoreSettings,
+    Config, ListenAddress, ListenSettings, LogSettings, ShutdownSettings, StoreSettings,
 };
 
 /// The settings that a reload cannot change.
@@ -13,7 +13,7 @@ pub(super) struct Started {
     threads: Option<u16>,
     upstream_keepalive_pool: u32,
     shutdown: ShutdownSettings,
-    admin: AdminSettings,
+    admin: ListenAddress,
     store: StoreSettings,
     pepper: String,
     failed_keys_per_minute: Option<NonZeroU32>,
@@ -28,7 +28,7 @@ impl Started {
             threads: server.threads,
             upstream_keepalive_pool: server.upstream_keepalive_pool,
             shutdown: server.shutdown.clone(),
-            admin: config.admin.clone(),
+            admin: config.admin.listen,
             store: config.store.clone(),
             pepper: config.pepper.expose().to_owned(),
             failed_keys_per_minute: config.failed_keys_per_minute,
@@ -46,7 +46,7 @@ impl Started {
                 self.upstream_keepalive_pool != other.upstream_keepalive_pool,
             ),
             ("server.shutdown", self.shutdown != other.shutdown),
-            ("admin", self.admin != other.admin),
+            ("admin.listen", self.admin != other.admin),
             ("store", self.store != other.store),
             ("keys.pepper", self.pepper != other.pepper),
             (

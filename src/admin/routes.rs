@@ -1,0 +1,242 @@
+//! The table of the admin API: dispatch, the OpenAPI description and its test read it.
+//!
+//! Decides which operation stands at which address and what goes in and out. Who may ask,
+//! and how bytes come and go, is decided in `api`; what an operation does, in `operations`.
+
+use super::call::Call;
+use super::failure::Failed;
+use super::operations::{CreateKey, CreatedView, Extension, KeyQuery, Operations, TopUp};
+use axum::http::{Method, StatusCode};
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde::Serialize;
+use tollgate_ledger::{GrantView, KeyRecord, KeyView, LimitsView, Timestamp, Verification};
+use tollgate_types::KeyId;
+
+/// One operation of the API.
+pub(super) struct Route {
+    /// The method.
+    pub(super) method: Method,
+    /// The path; `{key}` stands for one segment.
+    pub(super) path: &'static str,
+    /// The operation's name for programs.
+    pub(super) id: &'static str,
+    /// What it does, in a sentence.
+    pub(super) summary: &'static str,
+    /// What may stand in the query.
+    pub(super) query: Option<SchemaOf>,
+    /// What must stand in the body.
+    pub(super) body: Option<SchemaOf>,
+    /// The status of a success.
+    pub(super) status: StatusCode,
+    /// What a success answers.
+    pub(super) answer: SchemaOf,
+    /// How much work it is.
+    pub(super) effort: Effort,
+    /// Does it. Blocks.
+    pub(super) run: fn(&Operations, &Call) -> Answered,
+}
+
+/// The schema of a type.
+pub(super) type SchemaOf = fn(&mut SchemaGenerator) -> Schema;
+
+/// The JSON of a success.
+pub(super) type Answered = Result<Vec<u8>, Failed>;
+
+/// How much work an operation is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Effort {
+    /// A few rows.
+    Small,
+    /// The whole file, minutes of a large one: one at a time.
+    WholeFile,
+}
+
+fn of<T: JsonSchema>(generator: &mut SchemaGenerator) -> Schema {
+    generator.subschema_for::<T>()
+}
+
+/// What most rows have in common.
+const SHOW: Route = Route {
+    method: Method::GET,
+    path: "/api/v1/keys/{key}",
+    id: "showKey",
+    summary: "Show one key.",
+    query: None,
+    body: None,
+    status: StatusCode::OK,
+    answer: of::<KeyView<'_>>,
+    effort: Effort::Small,
+    run: |operations, call| shown(operations, &operations.show(&call.key()?)?),
+};
+
+/// The table.
+pub(super) const ROUTES: &[Route] = &[
+    Route {
+        path: "/api/v1/keys",
+        id: "listKeys",
+        summary: "List keys in the order in which they were made, page by page.",
+        query: Some(of::<KeyQuery>),
+        answer: of::<KeyList<'_>>,
+        run: list,
+        ..SHOW
+    },
+    Route {
+        method: Method::POST,
+        path: "/api/v1/keys",
+        id: "createKey",
+        summary: "Make a key. Its text is in the answer, this once, and stored nowhere.",
+        body: Some(of::<CreateKey>),
+        status: StatusCode::CREATED,
+        answer: of::<CreatedView<'_>>,
+        run: create,
+        ..SHOW
+    },
+    SHOW,
+    Route {
+        method: Method::POST,
+        path: "/api/v1/keys/{key}/revoke",
+        id: "revokeKey",
+        summary: "Take a key back: it is refused within a second, on every open connection. \
+                  Revoking again changes nothing.",
+        run: |operations, call| shown(operations, &operations.revoke(&call.key()?)?.record),
+        ..SHOW
+    },
+    Route {
+        method: Method::POST,
+        path: "/api/v1/keys/{key}/extend",
+        id: "extendKey",
+        summary: "Let a key and what it was given live longer.",
+        body: Some(of::<Extension>),
+        run: |operations, call| shown(operations, &operations.extend(&call.key()?, &call.body()?)?),
+        ..SHOW
+    },
+    Route {
+        method: Method::PUT,
+        path: "/api/v1/keys/{key}/limits",
+        id: "setKeyLimits",
+        summary: "Give a key limits of its own; those that are absent or null are its plan's \
+                  again.",
+        body: Some(of::<LimitsView>),
+        run: |operations, call| {
+            let record = operations.set_limits(&call.key()?, call.body()?)?;
+            shown(operations, &record)
+        },
+        ..SHOW
+    },
+    Route {
+        path: "/api/v1/keys/{key}/grants",
+        id: "listGrants",
+        summary: "Show what a key was given and what it has used of it.",
+        answer: of::<GrantList>,
+        run: |operations, call| {
+            let data = operations.grants(&call.key()?)?;
+            to_json(&GrantList { data })
+        },
+        ..SHOW
+    },
+    Route {
+        method: Method::POST,
+        path: "/api/v1/keys/{key}/grants",
+        id: "topUpKey",
+        summary: "Give a key tokens: a plan's, or as many as said. Running gateways spend them \
+                  within a second.",
+        body: Some(of::<TopUp>),
+        status: StatusCode::CREATED,
+        answer: of::<GrantView>,
+        run: |operations, call| to_json(&operations.top_up(&call.key()?, &call.body()?)?),
+        ..SHOW
+    },
+    Route {
+        path: "/api/v1/ledger/verify",
+        id: "verifyLedger",
+        summary: "Prove that grants, charges and balances add up. Reads the whole file; an \
+                  empty list of faults means that everything does.",
+        answer: of::<Verification>,
+        effort: Effort::WholeFile,
+        run: |operations, _| to_json(&operations.verify()?),
+        ..SHOW
+    },
+];
+
+/// A page of keys.
+#[derive(Serialize, JsonSchema)]
+struct KeyList<'a> {
+    /// The keys.
+    data: Vec<KeyView<'a>>,
+    /// Whether there are more behind them.
+    has_more: bool,
+    /// For `after`: where the next page begins.
+    #[schemars(with = "Option<String>")]
+    last_id: Option<&'a KeyId>,
+}
+
+/// The grants of a key, oldest first.
+#[derive(Serialize, JsonSchema)]
+struct GrantList {
+    /// The grants.
+    data: Vec<GrantView>,
+}
+
+fn list(operations: &Operations, call: &Call) -> Answered {
+    let page = operations.list(&call.query()?)?;
+    let now = operations.now();
+    to_json(&KeyList {
+        data: view_all(&page.records, now),
+        has_more: page.has_more,
+        last_id: page.records.last().map(KeyRecord::id),
+    })
+}
+
+fn view_all(records: &[KeyRecord], now: Timestamp) -> Vec<KeyView<'_>> {
+    let view = |record| KeyView::new(record, now);
+    records.iter().map(view).collect()
+}
+
+fn create(operations: &Operations, call: &Call) -> Answered {
+    let created = operations.create(&call.body()?)?;
+    to_json(&CreatedView {
+        key: created.key.expose(),
+        record: KeyView::new(&created.record, operations.now()),
+    })
+}
+
+fn shown(operations: &Operations, record: &KeyRecord) -> Answered {
+    to_json(&KeyView::new(record, operations.now()))
+}
+
+fn to_json(answer: &impl Serialize) -> Answered {
+    // Plain data of our own: it cannot fail to be written.
+    Ok(serde_json::to_vec(answer).unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_address_and_no_name_stands_twice() {
+        for (place, route) in ROUTES.iter().enumerate() {
+            for other in ROUTES.iter().skip(place + 1) {
+                assert_ne!(route.id, other.id);
+                let same = route.path == other.path && route.method == other.method;
+                assert!(!same, "{} and {}", route.id, other.id);
+            }
+        }
+    }
+
+    #[test]
+    fn the_page_for_operators_has_every_operation() {
+        let page = include_str!("../../docs/admin-api.md");
+        let row = |route: &Route| {
+            let Route {
+                id, method, path, ..
+            } = route;
+            format!("| `{id}` | {method} | `{path}` | ")
+        };
+        for route in ROUTES {
+            assert!(page.contains(&row(route)), "{}", row(route));
+        }
+        let rows = page.lines().filter(|line| line.contains("| `/api/v1/"));
+        assert_eq!(rows.count(), ROUTES.len());
+    }
+}
