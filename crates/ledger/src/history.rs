@@ -39,6 +39,8 @@ pub struct HistoryQuery {
     pub model: Option<String>,
     /// That ended so.
     pub state: Option<BillingState>,
+    /// That were answered with this HTTP status.
+    pub status: Option<u16>,
     /// Settled at this time or later.
     pub from: Option<Timestamp>,
     /// Settled before this time.
@@ -274,8 +276,8 @@ struct Found {
 /// every record of a busy key.
 fn statement(query: &HistoryQuery, direction: Direction) -> (String, [i64; 3]) {
     let (index, filter) = match (&query.model, query.state) {
-        // With both, one goes by the index and the other is checked row by row in `find`,
-        // where the rows are counted.
+        // One goes by the index; the others, the HTTP status always, are checked row by row
+        // in `find`, where the rows are counted.
         (Some(_), _) => ("usage_by_model", "AND model_served = ?5"),
         (None, Some(_)) => ("usage_by_state", "AND state = ?5"),
         (None, None) => ("usage_by_time", "AND ?5 IS NULL"),
@@ -345,7 +347,9 @@ fn find(
         found.first.get_or_insert(place);
         found.last = Some(place);
         let record = read_record(row)?;
-        if state.is_none_or(|state| record.state == state) {
+        let is_wanted = state.is_none_or(|state| record.state == state)
+            && query.status.is_none_or(|status| record.status == status);
+        if is_wanted {
             found.records.push(record);
         }
     }

@@ -283,6 +283,15 @@ impl Ledger {
         }
     }
 
+    /// Waits until what was settled before is in the file, for those who read it there, but
+    /// no longer than `patience`. Whether it is. Must run on a tokio runtime; how many wait
+    /// is the caller's to bound.
+    pub async fn caught_up(&self, patience: Duration) -> bool {
+        let (done, answer) = tokio::sync::oneshot::channel();
+        self.0.tell(Command::CatchUp(done));
+        matches!(tokio::time::timeout(patience, answer).await, Ok(Ok(())))
+    }
+
     /// What this process holds of a key's valid grants; `None` where its account is not in
     /// memory.
     pub fn holdings(&self, key: &KeyId) -> Option<Holdings> {

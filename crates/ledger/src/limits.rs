@@ -148,6 +148,12 @@ impl Limiter {
         Ok(admission)
     }
 
+    /// How many requests of the key are under way.
+    pub fn running(&self, key: &KeyId) -> u32 {
+        let meter = self.keys.peek(key);
+        meter.map_or(0, |meter| meter.running.load(Ordering::Relaxed))
+    }
+
     /// How the key stands.
     pub fn standing(&self, key: &KeyId, limits: &Limits) -> Standing {
         let now_ms = self.now_ms();

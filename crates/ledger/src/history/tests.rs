@@ -137,6 +137,30 @@ fn filters_by_model_state_and_time_hold_together() {
 }
 
 #[test]
+fn records_are_found_by_their_http_status() {
+    let archive = Archive::new();
+    let key = archive.key();
+    for second in 1..=4 {
+        archive.add(&key, second, "m", BillingState::Completed);
+    }
+    let file = archive.file();
+    file.execute("UPDATE usage SET status = 429 WHERE at IN (2000, 3000)", [])
+        .unwrap();
+    let with = |status: u16, model: Option<&str>| HistoryQuery {
+        status: Some(status),
+        model: model.map(str::to_owned),
+        ..HistoryQuery::default()
+    };
+    for (query, wanted) in [
+        (with(429, None), vec![3, 2]),
+        (with(200, Some("m")), vec![4, 1]),
+        (with(404, None), vec![]),
+    ] {
+        assert_eq!(seconds(&archive.page(&key, &query)), wanted, "{query:?}");
+    }
+}
+
+#[test]
 fn wildcards_and_quotes_in_a_filter_match_themselves_alone() {
     let archive = Archive::new();
     let key = archive.key();

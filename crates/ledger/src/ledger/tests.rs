@@ -372,6 +372,34 @@ async fn an_idle_account_gives_everything_back() {
 }
 
 #[tokio::test]
+async fn whoever_catches_up_reads_what_was_settled_before() {
+    let house = House::new();
+    let key = house.key(1000);
+    let ledger = house.ledger();
+    for round in 1..=20 {
+        house
+            .reserve(&ledger, &key, 10)
+            .await
+            .unwrap()
+            .settle(&completed(10));
+        assert!(ledger.caught_up(PATIENCE).await);
+        assert_eq!(house.used(&key), round * 10);
+    }
+    let commits = ledger.stats().commits;
+    assert!(ledger.caught_up(PATIENCE).await);
+    assert_eq!(
+        ledger.stats().commits,
+        commits,
+        "there was nothing to commit"
+    );
+    let lock = rusqlite::Connection::open(house.folder.path().join("ledger.db")).unwrap();
+    lock.execute_batch("BEGIN IMMEDIATE").unwrap();
+    drop(house.reserve(&ledger, &key, 10).await.unwrap());
+    assert!(!ledger.caught_up(Duration::from_millis(50)).await);
+    lock.execute_batch("ROLLBACK").unwrap();
+}
+
+#[tokio::test]
 async fn a_stopped_disk_stops_no_settlement() {
     let house = House::new();
     let key = house.key(1000);

@@ -52,6 +52,8 @@ pub(super) enum Command {
     Remember(Arc<Stored>),
     /// Somebody needs this key's account, or more of its tokens.
     Load(KeyId),
+    /// Somebody wants to read what was settled before. Answered when it is in the file.
+    CatchUp(tokio::sync::oneshot::Sender<()>),
     /// Commit what there is and give everything back. Answered when done.
     Close(std::sync::mpsc::SyncSender<bool>),
 }
@@ -61,6 +63,7 @@ struct Batch {
     settled: Vec<(Option<Slot>, Box<Entry>)>,
     made: Vec<Arc<Stored>>,
     loads: HashSet<KeyId>,
+    readers: Vec<tokio::sync::oneshot::Sender<()>>,
     close: Option<std::sync::mpsc::SyncSender<bool>>,
 }
 
@@ -72,12 +75,19 @@ impl Batch {
             Command::Load(key) => {
                 self.loads.insert(key);
             }
+            Command::CatchUp(done) => self.readers.push(done),
             Command::Close(done) => self.close = Some(done),
         }
     }
 
     fn is_urgent(&self) -> bool {
         !self.loads.is_empty() || self.close.is_some()
+    }
+
+    /// There is nothing to commit.
+    fn is_empty(&self) -> bool {
+        let nothing = self.settled.is_empty() && self.made.is_empty() && self.loads.is_empty();
+        nothing && self.close.is_none()
     }
 
     fn is_full(&self) -> bool {
@@ -164,6 +174,9 @@ impl Writer {
     fn work_off(&mut self, mut batch: Batch) -> bool {
         let mut tries = 0_u32;
         let shares = loop {
+            if batch.is_empty() {
+                break Vec::new();
+            }
             let start = Instant::now();
             match self.commit(&batch) {
                 Ok(shares) => {
@@ -187,6 +200,10 @@ impl Writer {
             .journal
             .wipe(settled.filter_map(|(slot, _)| slot));
         self.hand_out(shares);
+        for reader in batch.readers {
+            // A reader that has left is no fault.
+            let _ = reader.send(());
+        }
         match batch.close {
             Some(done) => {
                 // Nobody waits any more: no fault.

@@ -105,13 +105,17 @@ fn keys_do_not_share_limits_and_no_limit_is_no_limit() {
 #[test]
 fn a_changed_limit_keeps_what_was_used_and_who_is_running() {
     let gate = Gate::new();
+    let key = KeyId::new("key_a");
+    assert_eq!(gate.limiter.running(&key), 0);
     let running = gate.admit(&limits(10, 0, 0, 2), 1, 1).unwrap();
     let narrower = limits(2, 0, 0, 1);
     assert_eq!(
         dimension(gate.admit(&narrower, 1, 1)),
         Dimension::Concurrent
     );
+    assert_eq!(gate.limiter.running(&key), 1);
     running.finish(1, 1);
+    assert_eq!(gate.limiter.running(&key), 0);
     let after = gate.admit(&narrower, 1, 1).unwrap();
     assert_eq!(after.standing().requests.unwrap().remaining, 0);
 }
