@@ -3,12 +3,12 @@
 //! What a key may do and what a request costs is decided in `tollgate_ledger`; here its types
 //! are put behind the traits that filters know.
 
-use crate::config::{Config, PlanLimits};
+use crate::config::{self, Config};
+use crate::endpoints::{PlanLimits, Usage, UsageSource};
 use crate::keys;
 use crate::server::RunError;
 use crate::snapshot::IndexedCatalog;
 use http::{HeaderName, HeaderValue};
-use std::collections::HashMap;
 use std::net::IpAddr;
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -29,6 +29,7 @@ pub struct Accounts {
     directory: Arc<keys::Directory>,
     ledger: Ledger,
     owned: Arc<Owned>,
+    usage: Arc<UsageSource>,
     /// How fast keys have gone.
     pace: tollgate_ledger::Limiter,
     /// How often they had tokens counted.
@@ -51,11 +52,15 @@ impl Accounts {
         let directory = keys::Directory::open(&store, config.failed_keys_per_minute)?;
         let ledger = Ledger::open(&store, LedgerSettings::default())?;
         let pace = |clock: &Clock| tollgate_ledger::Limiter::new(PACED_KEYS, clock.clone());
+        let counting = pace(store.clock());
+        let pace = pace(store.clock());
+        let usage = UsageSource::new(&store, ledger.clone(), pace.clone());
         Ok(Self {
             directory: Arc::new(directory),
             owned: Arc::new(Owned(Ownership::new(&store, ledger.clone(), KNOWN_OWNED))),
-            pace: pace(store.clock()),
-            counting: pace(store.clock()),
+            usage: Arc::new(usage),
+            pace,
+            counting,
             ledger,
             store: Arc::new(store),
         })
@@ -79,6 +84,12 @@ impl Accounts {
         Arc::clone(&self.owned)
     }
 
+    /// What callers may ask about themselves under a configuration.
+    pub fn usage(&self, config: &Config) -> Usage {
+        let plans = Arc::new(limits_of_plans(config));
+        Usage::new(Arc::clone(&self.usage), plans)
+    }
+
     /// What filters of a configuration may ask.
     pub fn lend(&self, config: &Config, catalog: &Arc<IndexedCatalog>) -> Services {
         Services {
@@ -100,14 +111,13 @@ impl Accounts {
 }
 
 /// The limits that the plans of a configuration give, by the names of the plans.
-fn limits_of_plans(config: &Config) -> HashMap<String, Limits> {
+fn limits_of_plans(config: &Config) -> PlanLimits {
     let plans = config.plans.iter();
-    plans
-        .map(|(name, plan)| (name.clone(), limits(&plan.limits)))
-        .collect()
+    let limits = plans.map(|(name, plan)| (name.clone(), limits(&plan.limits)));
+    PlanLimits(limits.collect())
 }
 
-fn limits(plan: &PlanLimits) -> Limits {
+fn limits(plan: &config::PlanLimits) -> Limits {
     // More than four billion a minute is no limit that anybody reaches.
     let tokens = |count: Option<tollgate_settings::TokenCount>| {
         count.and_then(|count| NonZeroU32::new(u32::try_from(count.get()).unwrap_or(u32::MAX)))
@@ -125,15 +135,7 @@ struct PlannedLimits {
     pace: tollgate_ledger::Limiter,
     counting: tollgate_ledger::Limiter,
     clock: Clock,
-    plans: HashMap<String, Limits>,
-}
-
-impl PlannedLimits {
-    /// A key's own limits, and its plan's where it has none.
-    fn of(&self, identity: &Identity) -> Limits {
-        let plan = identity.plan.as_ref().and_then(|plan| self.plans.get(plan));
-        plan.map_or(identity.limits, |plan| identity.limits.or(plan))
-    }
+    plans: PlanLimits,
 }
 
 impl Limiter for PlannedLimits {
@@ -144,7 +146,9 @@ impl Limiter for PlannedLimits {
         holds: &mut Holds,
     ) -> Result<Standing, Limited> {
         let (limiter, limits, input, output) = match load {
-            Load::Generation { input, output } => (&self.pace, self.of(identity), input, output),
+            Load::Generation { input, output } => {
+                (&self.pace, self.plans.of(identity), input, output)
+            }
             Load::Count { limit } => {
                 let requests = Some(limit);
                 let limits = Limits {

@@ -5,6 +5,7 @@
 
 use crate::accounts::{Accounts, NoAccounts, Owned};
 use crate::config::{Config, Faults, LimitSettings};
+use crate::endpoints::Usage;
 use crate::gateway::BodyLimits;
 use crate::pipeline::Pipeline;
 use crate::upstreams::Upstreams;
@@ -30,6 +31,8 @@ pub struct Snapshot {
     pub lossy: Vec<String>,
     /// Whose is what providers have stored; `None` in a configuration that is only checked.
     pub owned: Option<Arc<Owned>>,
+    /// What keys have used; `None` in a configuration that is only checked.
+    pub usage: Option<Usage>,
 }
 
 /// What a request may cost the gateway.
@@ -186,6 +189,7 @@ impl Snapshot {
                 limits,
                 lossy: config.lossy.clone(),
                 owned: accounts.map(Accounts::owned),
+                usage: accounts.map(|accounts| accounts.usage(config)),
             }),
             _ => Err(config.locate(faults)),
         }

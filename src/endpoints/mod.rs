@@ -6,9 +6,11 @@
 
 mod models;
 mod status;
+mod usage;
 
 pub use models::{list as list_models, retrieve as retrieve_model};
 pub use status::status;
+pub use usage::{PlanLimits, Usage, UsageSource};
 
 use http::Method;
 use tollgate_filter::{Endpoint, EndpointInfo};
@@ -36,6 +38,8 @@ pub fn match_path(path: &str) -> Result<Matched<'_>, PublicError> {
         "/v1/responses" => endpoint(Endpoint::Responses),
         "/v1/messages/count_tokens" => endpoint(Endpoint::CountTokens),
         "/v1/models" => endpoint(Endpoint::Models),
+        "/v1/usage" => endpoint(Endpoint::Usage),
+        "/v1/usage/history" => endpoint(Endpoint::UsageHistory),
         "/v1" => endpoint(Endpoint::Status),
         _ => with_id(path).ok_or_else(unknown_path)?,
     })

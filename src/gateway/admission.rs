@@ -85,7 +85,7 @@ async fn answer_here(
     session: &Session,
     snapshot: &Snapshot,
     matched: endpoints::Matched<'_>,
-    identity: &Identity,
+    identity: &Arc<Identity>,
 ) -> Result<Vec<u8>, PublicError> {
     let catalog = snapshot.catalog.catalog();
     let query = session.req_header().uri.query().unwrap_or_default();
@@ -93,8 +93,15 @@ async fn answer_here(
         (Endpoint::Status, _) => Ok(endpoints::status()),
         (Endpoint::Models, _) => endpoints::list_models(catalog, identity, query),
         (Endpoint::Model, Some(id)) => endpoints::retrieve_model(catalog, identity, id),
+        (Endpoint::Usage, _) => usage(snapshot)?.summary(identity).await,
+        (Endpoint::UsageHistory, _) => usage(snapshot)?.history(identity, query).await,
         _ => Err(internal("an endpoint has no one to answer it")),
     }
+}
+
+fn usage(snapshot: &Snapshot) -> Result<&endpoints::Usage, PublicError> {
+    let usage = snapshot.usage.as_ref();
+    usage.ok_or_else(|| internal("a gateway serves without a ledger"))
 }
 
 async fn run_filters(

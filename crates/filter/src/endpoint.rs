@@ -12,6 +12,10 @@ pub enum Endpoint {
     Models,
     /// One of them.
     Model,
+    /// What the key has and has used.
+    Usage,
+    /// The same, request by request.
+    UsageHistory,
     /// Chat completions.
     ChatCompletions,
     /// Responses.
@@ -66,6 +70,20 @@ impl Endpoint {
             format: Self::Model.format(),
             methods: &[Method::GET],
             purpose: "one of the models",
+        },
+        EndpointInfo {
+            endpoint: Self::Usage,
+            path: Self::Usage.path(),
+            format: Self::Usage.format(),
+            methods: &[Method::GET],
+            purpose: "balance, limits and totals of the key",
+        },
+        EndpointInfo {
+            endpoint: Self::UsageHistory,
+            path: Self::UsageHistory.path(),
+            format: Self::UsageHistory.format(),
+            methods: &[Method::GET],
+            purpose: "usage of the key, request by request",
         },
         EndpointInfo {
             endpoint: Self::ChatCompletions,
@@ -141,6 +159,8 @@ impl Endpoint {
             Self::Status => "/v1",
             Self::Models => "/v1/models",
             Self::Model => "/v1/models/{id}",
+            Self::Usage => "/v1/usage",
+            Self::UsageHistory => "/v1/usage/history",
             Self::ChatCompletions => "/v1/chat/completions",
             Self::Responses => "/v1/responses",
             Self::StoredResponse => "/v1/responses/{id}",
@@ -154,7 +174,7 @@ impl Endpoint {
     /// The wire format spoken here, where one is.
     pub const fn format(self) -> Option<Format> {
         match self {
-            Self::Status | Self::Models | Self::Model => None,
+            Self::Status | Self::Models | Self::Model | Self::Usage | Self::UsageHistory => None,
             Self::ChatCompletions => Some(Format::Chat),
             Self::Responses | Self::StoredResponse | Self::CancelResponse | Self::ResponseInput => {
                 Some(Format::Responses)

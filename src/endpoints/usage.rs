@@ -1,0 +1,315 @@
+//! `GET /v1/usage` and `GET /v1/usage/history`: what a key has, how fast it may go, and what
+//! it has used, request by request.
+//!
+//! Both answer keys that have nothing left. What is counted is decided in the ledger; how a
+//! query is read, in `query`. Reading takes a blocking thread, of which there are few: who
+//! comes when all are taken waits a moment, and when too many wait, is turned away.
+
+mod query;
+
+use serde::Serialize;
+use std::collections::HashMap;
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::Semaphore;
+use tollgate_ledger::{
+    Clock, History, HistoryError, HistoryPage, Ledger, Level, Limiter, ModelTotal, Store,
+    StoreError, Timestamp, UsageSummary,
+};
+use tollgate_types::{ErrorCode, Identity, Limits, PublicError};
+
+/// Reads at once, over all keys.
+const READERS: usize = 8;
+/// Callers at once, readers and those who wait to be one.
+const CALLERS: usize = 256;
+/// Longest wait for the ledger to enter what the caller's last requests have cost. After it
+/// the answer is what the file has.
+const CATCH_UP: Duration = Duration::from_millis(500);
+/// Longest wait for a reader's place.
+const WAIT: Duration = Duration::from_secs(2);
+
+/// Where usage is read; it outlives a configuration.
+pub struct UsageSource {
+    history: History,
+    ledger: Ledger,
+    pace: Limiter,
+    clock: Clock,
+    callers: Semaphore,
+    readers: Arc<Semaphore>,
+}
+
+impl UsageSource {
+    /// Over the file of `store`, the balances in memory and the pace of keys.
+    pub fn new(store: &Store, ledger: Ledger, pace: Limiter) -> Self {
+        Self {
+            history: History::new(store),
+            ledger,
+            pace,
+            clock: store.clock().clone(),
+            callers: Semaphore::new(CALLERS),
+            readers: Arc::new(Semaphore::new(READERS)),
+        }
+    }
+}
+
+/// What plans give as limits, by the names of the plans.
+#[derive(Default)]
+pub struct PlanLimits(pub HashMap<String, Limits>);
+
+impl PlanLimits {
+    /// A key's own limits, and its plan's where it has none.
+    pub fn of(&self, identity: &Identity) -> Limits {
+        let plan = identity.plan.as_ref().and_then(|plan| self.0.get(plan));
+        plan.map_or(identity.limits, |plan| identity.limits.or(plan))
+    }
+}
+
+/// The two endpoints under the plans of one configuration.
+pub struct Usage {
+    source: Arc<UsageSource>,
+    plans: Arc<PlanLimits>,
+}
+
+impl Usage {
+    /// Reads from `source` under `plans`.
+    pub const fn new(source: Arc<UsageSource>, plans: Arc<PlanLimits>) -> Self {
+        Self { source, plans }
+    }
+
+    /// The body of `GET /v1/usage` for a key.
+    ///
+    /// # Errors
+    ///
+    /// 503 where too many ask, 500 where the ledger cannot be read.
+    pub async fn summary(&self, identity: &Arc<Identity>) -> Result<Vec<u8>, PublicError> {
+        let _place = self.enter().await?;
+        // Before the file: what is settled between the two is counted twice for a moment,
+        // and never shown as still there.
+        let holdings = self.source.ledger.holdings(&identity.key);
+        let reserved = holdings.map_or(0, |holdings| holdings.reserved);
+        let key = identity.key.clone();
+        let summary = self
+            .read(move |source| source.history.summary(&key, source.clock.now()))
+            .await?;
+        let summary = summary.map_err(|fault| unreadable(&fault))?;
+        let limits = self.limits(identity);
+        let answer = Summary::new(identity, &summary, reserved, limits);
+        Ok(serde_json::to_vec(&answer).unwrap_or_default())
+    }
+
+    /// The body of `GET /v1/usage/history` for a key.
+    ///
+    /// # Errors
+    ///
+    /// 400 for each parameter that is not understood; 503 where too many ask, 500 where the
+    /// ledger cannot be read.
+    pub async fn history(&self, identity: &Identity, query: &str) -> Result<Vec<u8>, PublicError> {
+        let query = query::read(query)?;
+        let cursor = if query.before.is_some() {
+            "before"
+        } else {
+            "after"
+        };
+        let _place = self.enter().await?;
+        let key = identity.key.clone();
+        let page = self
+            .read(move |source| source.history.page(&key, &query))
+            .await?;
+        let page = page.map_err(|fault| match fault {
+            HistoryError::Store(fault) => unreadable(&fault),
+            HistoryError::Cursor(_) => PublicError::invalid_request(format!(
+                "'{cursor}' is not a cursor of this key's history: it is the first_cursor or \
+                 last_cursor of a page"
+            )),
+            HistoryError::BothCursors => query::both_cursors(),
+        })?;
+        let page = Page {
+            object: "list",
+            page,
+        };
+        Ok(serde_json::to_vec(&page).unwrap_or_default())
+    }
+
+    /// A place among the callers, once what they have used is on record.
+    async fn enter(&self) -> Result<tokio::sync::SemaphorePermit<'_>, PublicError> {
+        let place = self.source.callers.try_acquire().map_err(|_| busy())?;
+        // In vain where the file cannot be written; what it has can be read all the same.
+        let _ = self.source.ledger.caught_up(CATCH_UP).await;
+        Ok(place)
+    }
+
+    /// Reads on a blocking thread.
+    async fn read<T: Send + 'static>(
+        &self,
+        read: impl FnOnce(&UsageSource) -> T + Send + 'static,
+    ) -> Result<T, PublicError> {
+        let readers = Arc::clone(&self.source.readers);
+        let permit = tokio::time::timeout(WAIT, readers.acquire_owned()).await;
+        let Ok(Ok(permit)) = permit else {
+            return Err(busy());
+        };
+        let source = Arc::clone(&self.source);
+        let work = tokio::task::spawn_blocking(move || {
+            // Held by the work itself: a caller that leaves does not make room.
+            let _permit = permit;
+            read(&source)
+        });
+        work.await.map_err(|fault| {
+            log::error!("usage cannot be read: {fault}");
+            unavailable()
+        })
+    }
+
+    fn limits(&self, identity: &Identity) -> LimitsView {
+        let limits = self.plans.of(identity);
+        let standing = self.source.pace.standing(&identity.key, &limits);
+        let running = self.source.pace.running(&identity.key);
+        LimitsView {
+            requests_per_minute: standing.requests.map(LimitView::from),
+            input_tokens_per_minute: standing.input_tokens.map(LimitView::from),
+            output_tokens_per_minute: standing.output_tokens.map(LimitView::from),
+            concurrent_requests: limits.concurrent.map(|limit| ConcurrencyView {
+                limit,
+                remaining: limit.get().saturating_sub(running),
+            }),
+        }
+    }
+}
+
+fn busy() -> PublicError {
+    PublicError::new(
+        ErrorCode::ServiceUnavailable,
+        "too many callers ask for their usage: try again shortly",
+    )
+}
+
+fn unavailable() -> PublicError {
+    PublicError::new(
+        ErrorCode::ServiceUnavailable,
+        "usage cannot be read at the moment: try again shortly",
+    )
+}
+
+fn unreadable(fault: &StoreError) -> PublicError {
+    log::error!("usage cannot be read: {fault}");
+    unavailable()
+}
+
+/// The body of `GET /v1/usage`.
+#[derive(Serialize)]
+struct Summary<'a> {
+    object: &'static str,
+    plan: Option<&'a str>,
+    valid_from: Option<Timestamp>,
+    valid_until: Option<Timestamp>,
+    tokens: Tokens,
+    limits: LimitsView,
+    models: &'a [ModelTotal],
+}
+
+/// `granted` is the sum of the other three. Grants that have expired are in none of them.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+struct Tokens {
+    granted: u64,
+    used: u64,
+    reserved: u64,
+    remaining: u64,
+}
+
+impl Tokens {
+    fn new(granted: u64, used: u64, reserved: u64) -> Self {
+        let left = granted.saturating_sub(used);
+        // What a request holds of a grant that has expired meanwhile is not this balance's.
+        let reserved = reserved.min(left);
+        Self {
+            granted,
+            used,
+            reserved,
+            remaining: left.saturating_sub(reserved),
+        }
+    }
+}
+
+/// Null where there is no limit.
+#[derive(Serialize)]
+struct LimitsView {
+    requests_per_minute: Option<LimitView>,
+    input_tokens_per_minute: Option<LimitView>,
+    output_tokens_per_minute: Option<LimitView>,
+    concurrent_requests: Option<ConcurrencyView>,
+}
+
+#[derive(Serialize)]
+struct LimitView {
+    limit: u64,
+    remaining: u64,
+    /// Milliseconds until the limit is whole again.
+    reset_after_ms: u64,
+}
+
+impl From<Level> for LimitView {
+    fn from(level: Level) -> Self {
+        Self {
+            limit: level.limit,
+            remaining: level.remaining,
+            reset_after_ms: u64::try_from(level.reset_after.as_millis()).unwrap_or(u64::MAX),
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct ConcurrencyView {
+    limit: NonZeroU32,
+    remaining: u32,
+}
+
+impl<'a> Summary<'a> {
+    fn new(
+        identity: &'a Identity,
+        summary: &'a UsageSummary,
+        reserved: u64,
+        limits: LimitsView,
+    ) -> Self {
+        Self {
+            object: "usage",
+            plan: identity.plan.as_deref(),
+            valid_from: summary.valid_from,
+            valid_until: summary.valid_until,
+            tokens: Tokens::new(summary.granted, summary.used, reserved),
+            limits,
+            models: &summary.models,
+        }
+    }
+}
+
+/// The body of `GET /v1/usage/history`.
+#[derive(Serialize)]
+struct Page {
+    object: &'static str,
+    #[serde(flatten)]
+    page: HistoryPage,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Tokens;
+
+    #[test]
+    fn granted_tokens_are_used_reserved_or_remaining() {
+        for (granted, used, reserved, wanted) in [
+            (100, 30, 20, (30, 20, 50)),
+            (100, 100, 0, (100, 0, 0)),
+            // Settled between the two readings, or held of a grant that has expired.
+            (100, 90, 20, (90, 10, 0)),
+            (0, 0, 5, (0, 0, 0)),
+        ] {
+            let tokens = Tokens::new(granted, used, reserved);
+            assert_eq!((tokens.used, tokens.reserved, tokens.remaining), wanted);
+            assert_eq!(
+                tokens.used + tokens.reserved + tokens.remaining,
+                tokens.granted
+            );
+        }
+    }
+}
