@@ -71,6 +71,11 @@ impl Accounts {
         &self.store
     }
 
+    /// The balances, for what they count of themselves.
+    pub const fn ledger(&self) -> &Ledger {
+        &self.ledger
+    }
+
     /// Commits what has been settled, and gives everything back. Blocks.
     pub fn close(&self) {
         const PATIENCE: Duration = Duration::from_secs(10);

@@ -154,3 +154,47 @@ async fn a_ledger_that_is_not_there_is_not_made_to_be_verified() {
     assert!(!gateway.folder.path().join("missing.db").exists());
     assert!(!target.exists());
 }
+
+#[tokio::test]
+async fn the_ledger_tells_its_metrics() {
+    let (_provider, gateway) = gateway().await;
+    for (sample, value) in [("accounts", 0.0), ("open_requests", 0.0)] {
+        gateway
+            .sample_is(&format!("tollgate_ledger_{sample}"), value)
+            .await;
+    }
+    for _ in 0..3 {
+        gateway
+            .ask(CHAT, "test-model", "", json!({}))
+            .await
+            .assert_ok();
+    }
+    let usage = gateway.get("/v1/usage").await.json();
+    let tokens = |name: &str| usage["tokens"][name].as_f64().unwrap();
+    for (sample, value) in [
+        ("accounts", 1.0),
+        ("open_requests", 0.0),
+        ("reservations_total", 3.0),
+        ("settlements_total{source=\"reported\"}", 3.0),
+        ("settlements_total{source=\"estimated\"}", 0.0),
+        ("charged_tokens_total", tokens("used")),
+        ("tokens{state=\"free\"}", tokens("remaining")),
+        ("tokens{state=\"reserved\"}", 0.0),
+        ("shed_total", 0.0),
+        ("failed_commits_total", 0.0),
+    ] {
+        gateway
+            .sample_is(&format!("tollgate_ledger_{sample}"), value)
+            .await;
+    }
+    let commits = gateway.sample("tollgate_ledger_commit_seconds_count").await;
+    assert!(commits > Some(0.0), "{commits:?}");
+    // What another process gives is seen without a request.
+    gateway
+        .keys(&["top-up", &gateway.key[..11], "--tokens", "5", "--days", "1"])
+        .await;
+    let free = tokens("remaining") + 5.0;
+    gateway
+        .sample_is("tollgate_ledger_tokens{state=\"free\"}", free)
+        .await;
+}

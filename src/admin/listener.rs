@@ -1,6 +1,7 @@
 //! The operator's listener: metrics, health and the admin API, on a runtime of its own.
 
 use super::api::{self, Api};
+use super::ledger_metrics;
 use crate::events;
 use axum::Router;
 use axum::http::{StatusCode, header};
@@ -10,6 +11,7 @@ use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use tollgate_ledger::Ledger;
 
 /// Whether new callers should come here.
 #[derive(Clone, Default)]
@@ -46,10 +48,11 @@ pub async fn serve(
     listener: TcpListener,
     readiness: Readiness,
     api: &Arc<Api>,
+    ledger: Ledger,
     shutdown: impl Future<Output = ()> + Send + 'static,
 ) -> io::Result<()> {
     let app = Router::new()
-        .route("/metrics", get(metrics))
+        .route("/metrics", get(move || async move { metrics(&ledger) }))
         // Alive: it answers. Ready: it takes requests, and is not on its way out.
         .route("/healthz", get(|| async { "ok\n" }))
         .route("/readyz", get(move || async move { ready(&readiness) }))
@@ -60,11 +63,10 @@ pub async fn serve(
         .await
 }
 
-async fn metrics() -> impl IntoResponse {
-    (
-        [(header::CONTENT_TYPE, "text/plain; version=0.0.4")],
-        events::exposition(),
-    )
+fn metrics(ledger: &Ledger) -> impl IntoResponse + use<> {
+    let mut page = events::exposition();
+    page.extend_from_slice(ledger_metrics::exposition(&ledger.stats()).as_bytes());
+    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], page)
 }
 
 fn ready(readiness: &Readiness) -> (StatusCode, &'static str) {

@@ -5,6 +5,7 @@
 mod api;
 mod call;
 mod failure;
+mod ledger_metrics;
 mod listener;
 mod openapi;
 pub mod operations;

@@ -43,7 +43,8 @@ impl Operator {
     ) {
         let admin = async {
             let (ready, end) = (self.readiness.clone(), std::future::pending());
-            let serving = admin::serve(listener, ready, &self.api, end);
+            let ledger = self.accounts.ledger().clone();
+            let serving = admin::serve(listener, ready, &self.api, ledger, end);
             if let Err(fault) = serving.await {
                 log::error!("the admin listener has ended: {fault}");
             }

@@ -303,9 +303,10 @@ impl Ledger {
     /// What is going on.
     pub fn stats(&self) -> LedgerStats {
         let shared = &self.0.shared;
+        let (accounts, holdings) = shared.accounts.holdings(shared.clock.now());
         shared
             .stats
-            .snapshot(shared.accounts.len(), shared.journal.in_use())
+            .snapshot(accounts, holdings, shared.journal.in_use())
     }
 
     /// Commits what has been settled and gives everything back. `true`: all is done and the

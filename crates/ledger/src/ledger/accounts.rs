@@ -202,6 +202,21 @@ impl Accounts {
         self.shards.iter().map(|shard| shard.read().len()).sum()
     }
 
+    /// How many accounts there are, and what they hold together of valid grants.
+    pub(super) fn holdings(&self, now: Timestamp) -> (usize, Holdings) {
+        let mut count = 0_usize;
+        let mut sum = Holdings::default();
+        for shard in &self.shards {
+            for account in shard.read().values() {
+                let holdings = account.holdings(now);
+                count = count.saturating_add(1);
+                sum.free = sum.free.saturating_add(holdings.free);
+                sum.reserved = sum.reserved.saturating_add(holdings.reserved);
+            }
+        }
+        (count, sum)
+    }
+
     /// The accounts for which `wanted` holds.
     pub(super) fn filter(&self, wanted: impl Fn(&Account) -> bool) -> Vec<Arc<Account>> {
         let pick = |shard: &RwLock<HashMap<KeyId, Arc<Account>, Hasher>>| {

@@ -1,15 +1,23 @@
 //! What the ledger counts of itself, for metrics.
 
+use crate::balance::Holdings;
 use std::{
     sync::atomic::{AtomicU64, Ordering},
     time::Duration,
 };
+
+/// How many classes of commit times there are: one for each bound, and one beyond them.
+const CLASSES: usize = LedgerStats::COMMIT_BOUNDS.len() + 1;
 
 /// A snapshot for metrics. Counters begin at zero with the process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LedgerStats {
     /// Accounts in memory.
     pub accounts: u64,
+    /// Tokens that those accounts can spend.
+    pub free_tokens: u64,
+    /// Tokens that requests hold of those accounts.
+    pub reserved_tokens: u64,
     /// Requests reserved, or settled and not yet entered.
     pub open_requests: u64,
     /// Reservations made.
@@ -32,10 +40,23 @@ pub struct LedgerStats {
     pub commits: u64,
     /// Commits that failed and were tried again.
     pub failed_commits: u64,
+    /// Commits by the time they took: how many took no longer than the bound of this place
+    /// in [`LedgerStats::COMMIT_BOUNDS`] and longer than the one before; last, how many
+    /// took longer than all.
+    pub commit_classes: [u64; CLASSES],
     /// Time spent in commits, in microseconds.
     pub commit_micros: u64,
     /// The longest commit, in microseconds.
     pub longest_commit_micros: u64,
+}
+
+impl LedgerStats {
+    /// The bounds of the classes of commit times, in microseconds: from a page cache to a
+    /// disk that nobody should have.
+    pub const COMMIT_BOUNDS: [u64; 13] = [
+        250, 500, 1000, 2500, 5000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000, 1_000_000,
+        5_000_000,
+    ];
 }
 
 #[derive(Default)]
@@ -49,7 +70,7 @@ pub(super) struct Stats {
     pub(super) overdraft_tokens: AtomicU64,
     pub(super) failed_writes: AtomicU64,
     pub(super) failed_commits: AtomicU64,
-    commits: AtomicU64,
+    commit_classes: [AtomicU64; CLASSES],
     commit_micros: AtomicU64,
     longest_commit_micros: AtomicU64,
 }
@@ -57,17 +78,28 @@ pub(super) struct Stats {
 impl Stats {
     pub(super) fn committed(&self, took: Duration) {
         let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
-        self.commits.fetch_add(1, Ordering::Relaxed);
+        let class = LedgerStats::COMMIT_BOUNDS.partition_point(|bound| *bound < micros);
+        if let Some(class) = self.commit_classes.get(class) {
+            class.fetch_add(1, Ordering::Relaxed);
+        }
         self.commit_micros.fetch_add(micros, Ordering::Relaxed);
         self.longest_commit_micros
             .fetch_max(micros, Ordering::Relaxed);
     }
 
-    pub(super) fn snapshot(&self, accounts: usize, open_requests: usize) -> LedgerStats {
+    pub(super) fn snapshot(
+        &self,
+        accounts: usize,
+        holdings: Holdings,
+        open_requests: usize,
+    ) -> LedgerStats {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let count = |number: usize| u64::try_from(number).unwrap_or(u64::MAX);
+        let commit_classes = self.commit_classes.each_ref().map(read);
         LedgerStats {
             accounts: count(accounts),
+            free_tokens: holdings.free,
+            reserved_tokens: holdings.reserved,
             open_requests: count(open_requests),
             reservations: read(&self.reservations),
             shed: read(&self.shed),
@@ -77,10 +109,29 @@ impl Stats {
             charged_tokens: read(&self.charged_tokens),
             overdraft_tokens: read(&self.overdraft_tokens),
             failed_writes: read(&self.failed_writes),
-            commits: read(&self.commits),
+            commits: commit_classes.iter().sum(),
+            commit_classes,
             failed_commits: read(&self.failed_commits),
             commit_micros: read(&self.commit_micros),
             longest_commit_micros: read(&self.longest_commit_micros),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_commit_is_counted_in_the_class_of_its_time() {
+        let stats = Stats::default();
+        for micros in [1, 250, 251, 9_999_999] {
+            stats.committed(Duration::from_micros(micros));
+        }
+        let seen = stats.snapshot(0, Holdings::default(), 0);
+        assert_eq!(seen.commits, 4);
+        assert_eq!(seen.commit_classes[..2], [2, 1]);
+        assert_eq!(seen.commit_classes[CLASSES - 1], 1);
+        assert_eq!(seen.longest_commit_micros, 9_999_999);
     }
 }
