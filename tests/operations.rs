@@ -12,6 +12,8 @@ use support::{
     Authority, CHAT, Config, Ending, FORMATS, Gateway, MESSAGES, Output, Ports, Provider, Request,
     bounded, eventually, prompt, tollgate,
 };
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 
 async fn gateway() -> (Provider, Gateway) {
     let provider = Provider::start().await;
@@ -112,6 +114,36 @@ async fn health_is_told_to_operators_and_nobody_else() {
         gateway.get(page).await.assert_error(404, "not_found");
     }
     assert_eq!(gateway.operator("/v1").await.status, 404);
+}
+
+#[tokio::test]
+async fn operators_who_open_connections_and_say_nothing_take_nobody_elses_place() {
+    const FAR_TOO_MANY: usize = 400;
+    let (_provider, gateway) = gateway().await;
+    let mut idle = Vec::new();
+    for _ in 0..FAR_TOO_MANY {
+        idle.push(bounded("a connection", TcpStream::connect(gateway.admin)).await);
+    }
+    gateway
+        .ask(CHAT, "test-model", "", json!({}))
+        .await
+        .assert_ok();
+    // The last ones were closed, the first ones are kept.
+    let mut last = idle.pop().unwrap().unwrap();
+    let mut byte = [0];
+    let read = last.read(&mut byte);
+    let read = bounded("the end of a connection", read).await;
+    assert!(matches!(read, Ok(0) | Err(_)), "{read:?}");
+    drop(idle);
+    let healthy = async || {
+        let mut stream = TcpStream::connect(gateway.admin).await.ok()?;
+        let request = Request::get("/healthz").bytes();
+        stream.write_all(&request).await.ok()?;
+        let mut byte = [0];
+        let read = bounded("an answer or an end", stream.read(&mut byte)).await;
+        (read.ok()? == 1).then_some(())
+    };
+    eventually("there are places again", healthy).await;
 }
 
 #[tokio::test]

@@ -1,6 +1,7 @@
 //! The operator's listener: metrics, health and the admin API, on a runtime of its own.
 
 use super::api::{self, Api};
+use super::connections::Bounded;
 use super::ledger_metrics;
 use crate::events;
 use axum::Router;
@@ -58,7 +59,7 @@ pub async fn serve(
         .route("/readyz", get(move || async move { ready(&readiness) }))
         .merge(api::router(api));
     let listener = tokio::net::TcpListener::from_std(listener)?;
-    axum::serve(listener, app)
+    axum::serve(Bounded::new(listener), app)
         .with_graceful_shutdown(shutdown)
         .await
 }

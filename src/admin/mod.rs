@@ -4,6 +4,7 @@
 
 mod api;
 mod call;
+mod connections;
 mod failure;
 mod ledger_metrics;
 mod listener;
