@@ -92,7 +92,7 @@ fn key_parameter(route: &Route) -> Option<Value> {
             "name": "key",
             "in": "path",
             "required": true,
-            "description": "The key's id (`key_…`), or the beginning of its text (`sk-` and up \
+            "description": "The key's id (`key_…`), or the beginning of its text (`sk-` and one \
                             to eight characters) where no other key begins so.",
             "schema": { "type": "string" },
         })

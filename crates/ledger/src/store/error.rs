@@ -78,7 +78,7 @@ pub enum StoreError {
     /// The text that should name a key cannot.
     #[error(
         "this names no key: give an id (key_…), the beginning of a key \
-         (sk- and up to eight letters and digits), or a whole key"
+         (sk- and one to eight letters and digits), or a whole key"
     )]
     Selector,
     /// No key has this id, prefix or hash.

@@ -59,7 +59,7 @@ pub struct KeyFilter {
 pub enum KeySelector {
     /// By its public identifier.
     Id(KeyId),
-    /// By its beginning: `sk-` and up to eight characters.
+    /// By its beginning: `sk-` and one to eight characters.
     Prefix(String),
     /// By the whole key, which is only hashed.
     Key(ApiKey),
@@ -86,7 +86,8 @@ impl KeySelector {
             return Ok(Self::Key(key));
         }
         match text.strip_prefix("sk-") {
-            Some(rest) if text.len() <= ApiKey::PREFIX_LEN && plain(rest) => {
+            // `sk-` alone is every key, and where there is one key it would be that one.
+            Some(rest) if !rest.is_empty() && text.len() <= ApiKey::PREFIX_LEN && plain(rest) => {
                 Ok(Self::Prefix(text.to_owned()))
             }
             _ => Err(StoreError::Selector),

@@ -220,6 +220,7 @@ fn wildcards_and_quotes_name_no_key() {
     for text in [
         "",
         "%",
+        "sk-",
         "sk-%",
         "sk-_______",
         "sk-*",
