@@ -13,6 +13,7 @@
 //! # Ok::<(), tollgate_translate::document::DocumentError>(())
 //! ```
 
+use memchr::memchr;
 use std::borrow::Cow;
 use tollgate_wire::json::{
     Container, JsonError, JsonErrorKind, Lexer, Literal, Number, Sink, Span, Text as LexedText,
@@ -224,6 +225,19 @@ impl std::fmt::Debug for Value<'_> {
 }
 
 impl<'d> Value<'d> {
+    /// The value's place in its document; that of the root, which no object holds, is 0.
+    pub(crate) const fn place(self) -> u32 {
+        self.at
+    }
+
+    /// Another value of the same document.
+    pub(crate) const fn at_place(self, place: u32) -> Self {
+        Self {
+            document: self.document,
+            at: place,
+        }
+    }
+
     fn node_kind(self) -> NodeKind {
         self.document
             .node(self.at)
@@ -411,6 +425,14 @@ impl<'d> Text<'d> {
         Cow::Borrowed(std::str::from_utf8(self.json).unwrap_or_default())
     }
 
+    /// Whether both say the same, however it is escaped.
+    pub fn is_same(self, other: Text<'_>) -> bool {
+        if self.escaped || other.escaped {
+            return self.decode() == other.decode();
+        }
+        self.json == other.json
+    }
+
     /// Whether the contents are `word`.
     pub fn is(self, word: &str) -> bool {
         if self.escaped {
@@ -422,6 +444,39 @@ impl<'d> Text<'d> {
 
 /// What contents with escapes stand for.
 fn unescape(json: &[u8]) -> String {
+    let mut contents = Vec::with_capacity(json.len());
+    let mut rest = json;
+    // The lexer has seen that every escape is whole.
+    while let Some(at) = memchr(b'\\', rest) {
+        let (plain, escape) = rest.split_at_checked(at).unwrap_or((rest, &[]));
+        contents.extend_from_slice(plain);
+        let Some((simple, after)) = simple_escape(escape) else {
+            return unescape_by_lexer(json);
+        };
+        contents.push(simple);
+        rest = after;
+    }
+    contents.extend_from_slice(rest);
+    String::from_utf8(contents).unwrap_or_default()
+}
+
+/// What an escape of two characters stands for, and what follows it.
+fn simple_escape(json: &[u8]) -> Option<(u8, &[u8])> {
+    let (&[_, byte], after) = json.split_first_chunk()?;
+    let stands_for = match byte {
+        b'"' | b'\\' | b'/' => byte,
+        b'b' => 0x08,
+        b'f' => 0x0c,
+        b'n' => b'\n',
+        b'r' => b'\r',
+        b't' => b'\t',
+        _ => return None,
+    };
+    Some((stands_for, after))
+}
+
+/// The same for contents with escapes by number, which the lexer puts together.
+fn unescape_by_lexer(json: &[u8]) -> String {
     #[derive(Default)]
     struct Contents(String);
 
@@ -443,6 +498,20 @@ fn unescape(json: &[u8]) -> String {
         .try_for_each(|piece| lexer.feed(piece, &mut contents));
     debug_assert_eq!(fed, Ok(()), "the contents were lexed before");
     contents.0
+}
+
+/// Whether a text is a JSON object, whole and well-formed.
+pub(crate) fn is_object(json: &[u8]) -> bool {
+    struct Nothing;
+
+    impl Sink for Nothing {
+        type Error = JsonError;
+    }
+
+    let mut lexer = Lexer::new();
+    json.trim_ascii_start().starts_with(b"{")
+        && lexer.feed(json, &mut Nothing).is_ok()
+        && lexer.finish(&mut Nothing).is_ok()
 }
 
 #[cfg(test)]

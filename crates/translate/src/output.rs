@@ -155,11 +155,15 @@ impl Output {
     }
 }
 
-/// Appends the contents of a string as JSON writes them.
-fn escape(text: &[u8], out: &mut Vec<u8>) {
-    let mut plain = 0;
-    for (at, &byte) in text.iter().enumerate() {
-        let short = match byte {
+/// The letter that follows the backslash of a byte that must be escaped, or 0.
+static ESCAPES: [u8; 256] = escapes();
+
+const fn escapes() -> [u8; 256] {
+    let mut table = [0; 256];
+    let mut rest: &mut [u8] = &mut table;
+    let mut byte: u8 = 0;
+    while let Some((letter, after)) = rest.split_first_mut() {
+        *letter = match byte {
             b'"' | b'\\' => byte,
             b'\n' => b'n',
             b'\r' => b'r',
@@ -167,19 +171,38 @@ fn escape(text: &[u8], out: &mut Vec<u8>) {
             0x08 => b'b',
             0x0c => b'f',
             0..=0x1f => b'u',
-            _ => continue,
+            _ => 0,
         };
-        out.extend_from_slice(text.get(plain..at).unwrap_or_default());
-        out.extend_from_slice(&[b'\\', short]);
-        if short == b'u' {
+        byte = byte.wrapping_add(1);
+        rest = after;
+    }
+    table
+}
+
+fn letter(byte: u8) -> u8 {
+    ESCAPES.get(usize::from(byte)).copied().unwrap_or_default()
+}
+
+/// Appends the contents of a string as JSON writes them.
+fn escape(text: &[u8], out: &mut Vec<u8>) {
+    out.reserve(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.iter().position(|byte| letter(*byte) != 0) {
+        let Some((plain, [byte, after @ ..])) = rest.split_at_checked(at) else {
+            break;
+        };
+        out.extend_from_slice(plain);
+        let letter = letter(*byte);
+        out.extend_from_slice(&[b'\\', letter]);
+        if letter == b'u' {
             let hex = |digit: u8| b"0123456789abcdef".get(usize::from(digit)).copied();
             out.extend_from_slice(b"00");
-            out.extend(hex(byte >> 4));
-            out.extend(hex(byte & 0xf));
+            out.extend(hex(*byte >> 4));
+            out.extend(hex(*byte & 0xf));
         }
-        plain = at + 1;
+        rest = after;
     }
-    out.extend_from_slice(text.get(plain..).unwrap_or_default());
+    out.extend_from_slice(rest);
 }
 
 #[cfg(test)]

@@ -81,7 +81,7 @@ fn answer<'d>(
 /// Strikes the answered calls off; returns the first result that answers none.
 fn strike_off(calls: &mut Vec<Text<'_>>, turn: &Turn<'_>) -> Option<String> {
     for id in turn.blocks.iter().filter_map(result_id) {
-        let Some(place) = calls.iter().position(|call| is_same(*call, id)) else {
+        let Some(place) = calls.iter().position(|call| call.is_same(id)) else {
             return Some(shown(id));
         };
         calls.remove(place);
@@ -130,8 +130,4 @@ fn result_id<'d>(block: &Block<'d>) -> Option<Text<'d>> {
         Block::Result(result) => Some(result.id),
         _ => None,
     }
-}
-
-fn is_same(a: Text<'_>, b: Text<'_>) -> bool {
-    a == b || ((a.is_escaped() || b.is_escaped()) && a.decode() == b.decode())
 }

@@ -23,7 +23,10 @@ pub(crate) struct Fields<'d, 'p> {
     shape: &'static Shape,
     /// Where the object stands.
     pub(crate) path: &'p Path<'p>,
-    values: [Option<Value<'d>>; MAX_FIELDS],
+    /// The object itself, by which its values are found.
+    object: Value<'d>,
+    /// Where the values stand in the document; 0 is nowhere.
+    places: [u32; MAX_FIELDS],
     /// Fields that stand in the object, one bit each.
     seen: u64,
     /// Fields that are still to be taken.
@@ -31,11 +34,12 @@ pub(crate) struct Fields<'d, 'p> {
 }
 
 impl<'d, 'p> Fields<'d, 'p> {
-    pub(super) const fn new(shape: &'static Shape, path: &'p Path<'p>) -> Self {
+    pub(super) const fn new(object: Value<'d>, shape: &'static Shape, path: &'p Path<'p>) -> Self {
         Self {
             shape,
             path,
-            values: [None; MAX_FIELDS],
+            object,
+            places: [0; MAX_FIELDS],
             seen: 0,
             left: 0,
         }
@@ -50,8 +54,8 @@ impl<'d, 'p> Fields<'d, 'p> {
     }
 
     pub(super) fn keep(&mut self, at: usize, value: Value<'d>) {
-        if let Some(place) = self.values.get_mut(at) {
-            *place = Some(value);
+        if let Some(place) = self.places.get_mut(at) {
+            *place = value.place();
             self.left |= bit(at);
         }
     }
@@ -62,7 +66,8 @@ impl<'d, 'p> Fields<'d, 'p> {
         debug_assert!(row.is_some(), "{} has no {name}", self.shape.path());
         let (at, _) = row?;
         self.left &= !bit(at);
-        self.values.get(at).copied().flatten()
+        let place = self.places.get(at).filter(|place| **place != 0)?;
+        Some(self.object.at_place(*place))
     }
 
     /// Takes a field that must be there.

@@ -58,7 +58,7 @@ impl<'t> Scope<'t> {
         if value.kind() != Kind::Object {
             return Err(must_be(path, "an object", value));
         }
-        let mut fields = Fields::new(shape, path);
+        let mut fields = Fields::new(value, shape, path);
         for (key, value) in value.members() {
             let Some((at, row)) = find_row(shape, key) else {
                 self.unknown(key, value, shape, path)?;

@@ -125,12 +125,11 @@ pub(super) fn keep_allowed<'d>(
     mode: &str,
     path: &Path<'_>,
 ) -> Result<(), Refusal> {
-    let is_same = |a: Text<'_>, b: Text<'_>| a == b || a.decode() == b.decode();
     let is_allowed = |tool: &Tool<'d>| {
         names.iter().any(|(name, namespace)| {
-            is_same(*name, tool.name)
+            name.is_same(tool.name)
                 && match (namespace, tool.namespace) {
-                    (Some(a), Some(b)) => is_same(*a, b),
+                    (Some(a), Some(b)) => a.is_same(b),
                     // A name alone stands for the tool wherever it is.
                     (None, _) => true,
                     (Some(_), None) => false,

@@ -351,11 +351,9 @@ impl Writer<'_, '_> {
 
 /// Whether a result answers the call of a custom tool.
 fn is_custom(conversation: &Conversation<'_>, result: &CallResult<'_>) -> bool {
-    let blocks = conversation.turns.iter().flat_map(|turn| &turn.blocks);
-    blocks.into_iter().any(|block| match block {
-        Block::Call(call) => {
-            matches!(call.input, Input::Free(_)) && call.id.decode() == result.id.decode()
-        }
+    let mut blocks = conversation.turns.iter().flat_map(|turn| &turn.blocks);
+    blocks.any(|block| match block {
+        Block::Call(call) if matches!(call.input, Input::Free(_)) => call.id.is_same(result.id),
         _ => false,
     })
 }

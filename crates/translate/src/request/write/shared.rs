@@ -3,7 +3,7 @@
 use super::Writer;
 use crate::{
     Refusal,
-    document::{Document, Kind, Text, Value},
+    document::{Text, Value, is_object},
     names::{ToolKind, ToolName, ToolNames},
     output::Output,
     request::{
@@ -196,7 +196,7 @@ impl Writer<'_, '_> {
                 let json = json.decode();
                 match json.trim() {
                     "" => self.out.raw(b"{}"),
-                    object if is_object(object) => self.out.raw(object.as_bytes()),
+                    object if is_object(object.as_bytes()) => self.out.raw(object.as_bytes()),
                     _ => {
                         let message = "makes a call whose arguments are not a JSON object";
                         return Err(self.refuse_turn(turn, message));
@@ -324,11 +324,6 @@ fn is_plain_name(name: &[u8], max_len: usize) -> bool {
 fn utf8(json: &[u8]) -> &str {
     // The lexer has seen that strings are UTF-8.
     std::str::from_utf8(json).unwrap_or_default()
-}
-
-/// Whether a text is a JSON object.
-fn is_object(json: &str) -> bool {
-    Document::parse(json.as_bytes()).is_ok_and(|document| document.root().kind() == Kind::Object)
 }
 
 /// A short fingerprint, in hexadecimal digits: 32 of them, which every target takes.

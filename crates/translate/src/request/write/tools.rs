@@ -30,9 +30,9 @@ impl Writer<'_, '_> {
             )),
             Some(Choice::Tool { name, namespace }) => {
                 let is_chosen = |tool: &Tool<'_>| {
-                    tool.name.decode() == name.decode()
+                    tool.name.is_same(name)
                         && namespace.is_none_or(|chosen| {
-                            tool.namespace.map(Text::decode) == Some(chosen.decode())
+                            tool.namespace.is_some_and(|it| it.is_same(chosen))
                         })
                 };
                 match conversation.tools.iter().any(is_chosen) {
@@ -46,8 +46,10 @@ impl Writer<'_, '_> {
 
     /// The tool that a choice names, for its namespace and kind.
     fn chosen<'c, 'd>(conversation: &'c Conversation<'d>, name: Text<'d>) -> Option<&'c Tool<'d>> {
-        let name = name.decode();
-        conversation.tools.iter().find(|tool| tool.name.is(&name))
+        conversation
+            .tools
+            .iter()
+            .find(|tool| tool.name.is_same(name))
     }
 
     fn kind(tool: &Tool<'_>) -> ToolKind {
