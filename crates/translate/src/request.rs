@@ -26,6 +26,9 @@ use tollgate_types::Format;
 pub struct Translated {
     /// The body to send.
     pub body: Bytes,
+    /// The output limit that the body gives, in tokens: the caller's own unless the target
+    /// needs one or another. What a reservation must cover.
+    pub output_limit: Option<u64>,
     /// The fields that were left out or weakened with notice, by their paths in the table,
     /// each once: what goes into `x-dropped-fields`.
     pub dropped: Vec<String>,
@@ -62,10 +65,11 @@ pub fn request(
         .len()
         .saturating_add(body.len() / 8)
         .saturating_add(SLACK);
-    let (body, tools) = write::write(&conversation, &mut scope, capacity)?;
-    let notes = notes(conversation, tools, from, to, target);
+    let written = write::write(&conversation, &mut scope, capacity)?;
+    let notes = notes(conversation, written.names, from, to, target);
     Ok(Translated {
-        body: body.into(),
+        body: written.body.into(),
+        output_limit: written.output_limit,
         dropped: scope.into_dropped(),
         notes,
     })

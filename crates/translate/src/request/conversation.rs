@@ -29,6 +29,8 @@ pub(crate) struct Conversation<'d> {
     pub(crate) parallel: Option<bool>,
     /// The output limit, in tokens.
     pub(crate) limit: Option<u64>,
+    /// The field that gave it, or would have.
+    pub(crate) limit_field: &'static str,
     pub(crate) sampling: Sampling<'d>,
     pub(crate) stop: Vec<Text<'d>>,
     pub(crate) format: Option<AnswerFormat<'d>>,
@@ -98,6 +100,14 @@ pub(crate) enum Words<'d> {
 }
 
 impl Words<'_> {
+    /// Whether there is nothing in it at all.
+    pub(crate) const fn is_empty(&self) -> bool {
+        match self {
+            Self::Asked(text) => text.is_empty(),
+            Self::Made(text) => text.is_empty(),
+        }
+    }
+
     /// Whether there is nothing to read in it.
     pub(crate) fn is_blank(&self) -> bool {
         match self {
@@ -286,4 +296,11 @@ pub(crate) struct CacheWishes<'d> {
     pub(crate) retention: Option<Text<'d>>,
     pub(crate) mode: Option<Text<'d>>,
     pub(crate) ttl: Option<Text<'d>>,
+}
+
+impl CacheWishes<'_> {
+    /// Whether what requests share is to be cached without marks.
+    pub(crate) fn is_automatic(&self) -> bool {
+        self.key.is_some() || self.mode.is_some_and(|mode| mode.is("implicit"))
+    }
 }

@@ -45,21 +45,13 @@ impl MessagesPlan {
     }
 }
 
-/// The field in which a caller asks for an effort.
-const fn effort_field(from: Format) -> &'static str {
+/// The field in which the caller asks for an effort.
+const fn effort_field(asked: &Reasoning, from: Format) -> &'static str {
     match from {
         Format::Chat => "reasoning_effort",
         Format::Responses => "reasoning.effort",
-        Format::Messages => "output_config.effort",
-    }
-}
-
-/// The field in which a caller limits the output.
-pub(super) const fn limit_field(from: Format) -> &'static str {
-    match from {
-        Format::Chat => "max_completion_tokens",
-        Format::Responses => "max_output_tokens",
-        Format::Messages => "max_tokens",
+        Format::Messages if asked.effort.is_some() => "output_config.effort",
+        Format::Messages => "thinking",
     }
 }
 
@@ -92,11 +84,11 @@ pub(super) fn effort(
     let is_split = scope.to == Format::Chat && !scope.target.chat.effort_with_tools;
     if is_split && !conversation.tools.is_empty() {
         if wanted.is_some_and(|wanted| wanted != Effort::None) {
-            scope.note_dropped(effort_field(scope.from));
+            scope.note_dropped(effort_field(asked, scope.from));
         }
         return Ok(Some(Effort::None));
     }
-    Ok(wanted.and_then(|wanted| fit(wanted, scope)))
+    Ok(wanted.and_then(|wanted| fit(wanted, asked, scope)))
 }
 
 /// What a messages provider is told, by a caller of chat or responses.
@@ -116,38 +108,38 @@ pub(super) fn messages(
         max_tokens,
         ..MessagesPlan::default()
     };
-    let asked = conversation.reasoning.effort;
+    let asked = &conversation.reasoning;
     let mode = scope.target.reasoning;
     if mode == ReasoningMode::None {
-        no_reasoning(&conversation.reasoning, scope)?;
+        no_reasoning(asked, scope)?;
         return Ok(plan);
     }
-    if asked == Some(Effort::None) {
+    if asked.effort == Some(Effort::None) {
         if scope.target.messages.thinking_can_be_disabled {
             plan.thinking = Some(ThinkingSent::Disabled);
         } else {
-            scope.note_dropped(effort_field(scope.from));
+            scope.note_dropped(effort_field(asked, scope.from));
         }
         return Ok(plan);
     }
     let is_extended = mode == ReasoningMode::Extended;
-    if asked.is_none() && !is_extended {
+    if asked.effort.is_none() && !is_extended {
         return Ok(plan);
     }
     if conversation.choice.is_some_and(Choice::is_forced) {
         // Messages refuses to think where a tool must be called.
-        if asked.is_some() {
-            scope.note_dropped(effort_field(scope.from));
+        if asked.effort.is_some() {
+            scope.note_dropped(effort_field(asked, scope.from));
         }
         return Ok(plan);
     }
     if scope.target.messages.adaptive_thinking {
         plan.thinking = Some(ThinkingSent::Adaptive);
-        let at_least_low = asked.map(|asked| asked.max(Effort::Low));
-        plan.effort = at_least_low.and_then(|asked| fit(asked, scope));
+        let at_least_low = asked.effort.map(|effort| effort.max(Effort::Low));
+        plan.effort = at_least_low.and_then(|effort| fit(effort, asked, scope));
         return Ok(plan);
     }
-    let budget = budget_of_effort(asked.unwrap_or(DEFAULT_EFFORT));
+    let budget = budget_of_effort(asked.effort.unwrap_or(DEFAULT_EFFORT));
     // An answer that goes on after tools must repeat its thinking, which is lost here.
     let fitted = fit_budget(budget, max_tokens, most).filter(|_| !lost_thought);
     match fitted {
@@ -155,7 +147,7 @@ pub(super) fn messages(
             plan.thinking = Some(ThinkingSent::Enabled(budget));
             plan.max_tokens = max_tokens;
         }
-        None if asked.is_some() => scope.note_dropped(effort_field(scope.from)),
+        None if asked.effort.is_some() => scope.note_dropped(effort_field(asked, scope.from)),
         None => {}
     }
     Ok(plan)
@@ -170,7 +162,7 @@ fn no_reasoning(asked: &Reasoning, scope: &mut Scope<'_>) -> Result<(), Refusal>
         ));
     }
     if asked.effort.is_some_and(|effort| effort != Effort::None) {
-        scope.note_dropped(effort_field(scope.from));
+        scope.note_dropped(effort_field(asked, scope.from));
     }
     if asked
         .mode
@@ -182,12 +174,12 @@ fn no_reasoning(asked: &Reasoning, scope: &mut Scope<'_>) -> Result<(), Refusal>
 }
 
 /// The effort of the target's that comes nearest: none greater, if there is one.
-fn fit(wanted: Effort, scope: &mut Scope<'_>) -> Option<Effort> {
+fn fit(wanted: Effort, asked: &Reasoning, scope: &mut Scope<'_>) -> Option<Effort> {
     let known = scope.target.efforts;
     if known.is_empty() || known.contains(&wanted) {
         return Some(wanted);
     }
-    scope.note_dropped(effort_field(scope.from));
+    scope.note_dropped(effort_field(asked, scope.from));
     if wanted == Effort::None {
         return None;
     }

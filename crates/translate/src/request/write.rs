@@ -23,10 +23,20 @@ struct Writer<'w, 't> {
     /// Whether a tool goes by another name there, so that no two may get the same.
     has_renamed: bool,
     marks: MarkBudget,
-    backend: Backend,
+    backend: Option<Backend>,
+    /// The output limit that was written, in tokens.
+    output_limit: Option<u64>,
 }
 
-/// Writes the target's body; returns it with the names that tools have there.
+/// A body that is written.
+#[derive(Debug)]
+pub(super) struct Written {
+    pub(super) body: Vec<u8>,
+    pub(super) names: ToolNames,
+    pub(super) output_limit: Option<u64>,
+}
+
+/// Writes the target's body.
 ///
 /// # Errors
 /// Something cannot be said to this target.
@@ -34,8 +44,7 @@ pub(super) fn write(
     conversation: &Conversation<'_>,
     scope: &mut Scope<'_>,
     capacity: usize,
-) -> Result<(Vec<u8>, ToolNames), Refusal> {
-    let backend = Backend::new(scope.target.backend);
+) -> Result<Written, Refusal> {
     let marks = MarkBudget::of(conversation, scope);
     let mut writer = Writer {
         out: Output::with_capacity(capacity),
@@ -43,7 +52,8 @@ pub(super) fn write(
         names: ToolNames::default(),
         has_renamed: conversation.tools.iter().any(is_renamed),
         marks,
-        backend,
+        backend: None,
+        output_limit: None,
     };
     writer.out.begin_object();
     match writer.scope.to {
@@ -52,7 +62,11 @@ pub(super) fn write(
         Format::Messages => writer.messages(conversation)?,
     }
     writer.out.end_object();
-    Ok((writer.out.into_bytes(), writer.names))
+    Ok(Written {
+        body: writer.out.into_bytes(),
+        names: writer.names,
+        output_limit: writer.output_limit,
+    })
 }
 
 /// Whether a tool may be known by another name, or as another kind, to some target.

@@ -647,7 +647,11 @@ pub(crate) static SCHEMA: Shape = Shape {
     at: &["response_format.json_schema"],
     tags: &[],
     rows: &[
-        row("name", CARRIED, implied("schemas have no names there")),
+        row(
+            "name",
+            CARRIED,
+            mapped("kept for the answer; schemas have no names there"),
+        ),
         row(
             "description",
             CARRIED,

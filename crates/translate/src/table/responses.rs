@@ -807,7 +807,11 @@ pub(crate) static FORMAT_SCHEMA: Shape = Shape {
     tags: &["json_schema"],
     rows: &[
         tag("type"),
-        row("name", CARRIED, implied("schemas have no names there")),
+        row(
+            "name",
+            CARRIED,
+            mapped("kept for the answer; schemas have no names there"),
+        ),
         row(
             "description",
             CARRIED,

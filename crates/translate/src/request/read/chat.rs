@@ -41,8 +41,13 @@ pub(super) fn read<'d>(
         choice(scope, value, &mut conversation)?;
     }
     conversation.parallel = top.bool("parallel_tool_calls")?;
-    let either = top.integer("max_tokens", 1)?;
-    conversation.limit = top.integer("max_completion_tokens", 1)?.or(either);
+    let older = top.integer("max_tokens", 1)?;
+    conversation.limit = top.integer("max_completion_tokens", 1)?;
+    conversation.limit_field = "max_completion_tokens";
+    if conversation.limit.is_none() && older.is_some() {
+        conversation.limit = older;
+        conversation.limit_field = "max_tokens";
+    }
     conversation.sampling = Sampling {
         temperature: top.number("temperature", 0.0, 2.0)?,
         top_p: top.number("top_p", 0.0, 1.0)?,

@@ -26,6 +26,7 @@ pub(super) fn read<'d>(
     let mut conversation = Conversation {
         model: top.require_text("model")?.decode().into_owned(),
         stream: top.bool("stream")?.unwrap_or_default(),
+        limit_field: "max_output_tokens",
         echo: Some(Box::new(echo(body))),
         ..Conversation::default()
     };

@@ -3,6 +3,7 @@
 use super::{
     Writer,
     shared::{effort_name, hashed_user, misplaced, pieces, quoted, schema_name, text, words},
+    tools::is_closed,
 };
 use crate::{
     Refusal,
@@ -34,7 +35,7 @@ impl Writer<'_, '_> {
                 true => "max_completion_tokens",
                 false => "max_tokens",
             };
-            self.out.key(field).number(limit);
+            self.limit(field, limit);
         }
         self.openai_sampling(conversation);
         if let Some(effort) = effort {
@@ -448,7 +449,9 @@ impl Writer<'_, '_> {
             self.out.key("schema").raw(schema.raw());
         }
         if let Some(strict) = strict {
-            self.out.key("strict").bool(*strict);
+            // What messages always keeps to, chat and responses keep to where they can.
+            let can = self.scope.from != Format::Messages || schema.is_some_and(is_closed);
+            self.out.key("strict").bool(*strict && can);
         }
     }
 

@@ -25,7 +25,7 @@ impl Writer<'_, '_> {
         let lost_thought = self.loses_thought(conversation);
         let plan = reasoning::messages(conversation, lost_thought, self.scope)?;
         self.out.key("model").string(self.scope.target.model);
-        self.out.key("max_tokens").number(plan.max_tokens);
+        self.limit("max_tokens", plan.max_tokens);
         self.automatic_caching(conversation);
         let leading = conversation
             .turns
@@ -64,7 +64,7 @@ impl Writer<'_, '_> {
 
     /// Whether the turn that the answer goes on with began with reasoning that is not there
     /// any more.
-    fn loses_thought(&self, conversation: &Conversation<'_>) -> bool {
+    fn loses_thought(&mut self, conversation: &Conversation<'_>) -> bool {
         let mut turns = conversation.turns.iter().rev();
         let Some(last) = turns.find(|turn| turn.role == Role::Assistant) else {
             return false;
@@ -73,7 +73,7 @@ impl Writer<'_, '_> {
         let is_kept = match last.blocks.first() {
             Some(Block::Thought(thought)) => thought
                 .state
-                .is_some_and(|state| crate::seal::open(self.backend, &state.decode()).is_some()),
+                .is_some_and(|state| crate::seal::open(self.backend(), &state.decode()).is_some()),
             _ => false,
         };
         calls && !is_kept
@@ -83,8 +83,7 @@ impl Writer<'_, '_> {
     /// gets the same here.
     fn automatic_caching(&mut self, conversation: &Conversation<'_>) {
         let cache = &conversation.cache;
-        let is_asked = cache.key.is_some() || cache.mode.is_some_and(|mode| mode.is("implicit"));
-        if is_asked && self.scope.target.cache_marks {
+        if cache.is_automatic() && self.scope.target.cache_marks {
             self.out.key("cache_control").begin_object();
             self.out.key("type").string("ephemeral");
             self.out.end_object();
@@ -297,6 +296,7 @@ impl Writer<'_, '_> {
         self.call_id(result.id);
         match result.content.as_slice() {
             [] => {}
+            [Block::Text(only)] if only.words.is_empty() => {}
             [Block::Text(only)] if only.cache.is_none() => {
                 words(self.out.key("content"), &only.words);
             }

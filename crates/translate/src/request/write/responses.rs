@@ -35,12 +35,9 @@ impl Writer<'_, '_> {
         self.responses_tools(conversation)?;
         if let Some(limit) = conversation.limit {
             if limit < MIN_LIMIT {
-                self.scope
-                    .note_dropped(reasoning::limit_field(self.scope.from));
+                self.scope.note_dropped(conversation.limit_field);
             }
-            self.out
-                .key("max_output_tokens")
-                .number(limit.max(MIN_LIMIT));
+            self.limit("max_output_tokens", limit.max(MIN_LIMIT));
         }
         self.openai_sampling(conversation);
         self.responses_reasoning(conversation, effort);
@@ -214,6 +211,8 @@ impl Writer<'_, '_> {
     fn responses_assistant(&mut self, turn: &Turn<'_>) -> Result<(), Refusal> {
         for (at, block) in turn.blocks.iter().enumerate() {
             match block {
+                // An answer that says nothing has no item.
+                Block::Text(said) if said.words.is_empty() => {}
                 Block::Text(said) => self.said(&said.words),
                 Block::Refusal(refusal) => self.said(&Words::Asked(*refusal)),
                 Block::Call(call) => self.responses_call(call),

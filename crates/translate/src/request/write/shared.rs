@@ -13,7 +13,7 @@ use crate::{
         },
         scope::{Scope, member, shown},
     },
-    seal::{self, NativeReasoning},
+    seal::{self, Backend, NativeReasoning},
 };
 use sha2::{Digest as _, Sha256};
 use std::borrow::Cow;
@@ -57,8 +57,11 @@ impl MarkBudget {
                 .count(),
             Format::Chat | Format::Responses => 0,
         };
+        // Caching without marks takes the place of one.
+        let is_automatic = scope.to == Format::Messages && conversation.cache.is_automatic();
+        let most = MAX_MARKS.saturating_sub(usize::from(is_automatic));
         Self {
-            skip: in_turns.saturating_add(on_tools).saturating_sub(MAX_MARKS),
+            skip: in_turns.saturating_add(on_tools).saturating_sub(most),
             is_known: scope.target.cache_marks,
         }
     }
@@ -97,10 +100,22 @@ impl Writer<'_, '_> {
         self.out.end_object();
     }
 
+    /// Writes the output limit, and remembers it.
+    pub(super) fn limit(&mut self, field: &str, tokens: u64) {
+        self.output_limit = Some(tokens);
+        self.out.key(field).number(tokens);
+    }
+
+    /// Who answers, as seals know it; made when the first one is looked at.
+    pub(super) fn backend(&mut self) -> Backend {
+        let name = self.scope.target.backend;
+        *self.backend.get_or_insert_with(|| Backend::new(name))
+    }
+
     /// What this backend made of an earlier thought. A stranger's is left out, with notice.
     pub(super) fn restore(&mut self, thought: &Thought<'_>) -> Option<NativeReasoning> {
         let state = thought.state?.decode();
-        let native = seal::open(self.backend, &state);
+        let native = seal::open(self.backend(), &state);
         if native.is_none() {
             self.scope.note_dropped(thought.path);
         }

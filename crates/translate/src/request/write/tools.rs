@@ -10,11 +10,30 @@ use crate::{
         scope::member,
     },
 };
+use tollgate_types::Format;
 
 /// A schema for a tool that takes nothing.
 const EMPTY_SCHEMA: &[u8] = br#"{"type":"object","properties":{}}"#;
 /// The schema of a function that stands for a custom tool.
 const FREE_SCHEMA: &[u8] = br#"{"type":"object","properties":{"input":{"type":"string"}},"required":["input"],"additionalProperties":false}"#;
+
+/// Whether each object of a schema allows its own members alone and needs all of them, as
+/// chat and responses want it of a schema that they are to keep to.
+pub(super) fn is_closed(schema: Value<'_>) -> bool {
+    if let Some(properties) = member(schema, "properties") {
+        let is_needed = |name: Text<'_>| {
+            let required = member(schema, "required");
+            let mut names = required.into_iter().flat_map(Value::elements);
+            names.any(|it| it.text().is_some_and(|it| it.is_same(name)))
+        };
+        let allows_others =
+            member(schema, "additionalProperties").and_then(Value::as_bool) != Some(false);
+        if allows_others || !properties.members().all(|(name, _)| is_needed(name)) {
+            return false;
+        }
+    }
+    schema.members().all(|(_, inner)| is_closed(inner)) && schema.elements().all(is_closed)
+}
 
 impl Writer<'_, '_> {
     /// Refuses a choice that cannot be made among the tools that are offered.
@@ -124,7 +143,7 @@ impl Writer<'_, '_> {
                 strict,
             } => {
                 self.object_schema(schema)?;
-                if let Some(strict) = strict {
+                if let Some(strict) = self.strictness(strict, schema) {
                     self.out.key("strict").bool(strict);
                 }
             }
@@ -142,9 +161,9 @@ impl Writer<'_, '_> {
             }
             Some(kind) if kind.kind() == Kind::String => {
                 let field = match self.scope.from {
-                    tollgate_types::Format::Chat => "tools[].function.parameters",
-                    tollgate_types::Format::Responses => "tools[].parameters",
-                    tollgate_types::Format::Messages => "tools[].input_schema",
+                    Format::Chat => "tools[].function.parameters",
+                    Format::Responses => "tools[].parameters",
+                    Format::Messages => "tools[].input_schema",
                 };
                 return Err(Refusal::new(field, "must be of type object"));
             }
@@ -163,6 +182,23 @@ impl Writer<'_, '_> {
             }
         }
         Ok(())
+    }
+
+    /// Whether the target is told to keep to a schema. Chat and responses keep to fewer
+    /// schemas than messages, and refuse the others.
+    pub(super) fn strictness(&mut self, strict: Option<bool>, schema: Value<'_>) -> Option<bool> {
+        match self.scope.to {
+            Format::Messages => strict.filter(|strict| *strict),
+            Format::Chat | Format::Responses
+                if self.scope.from == Format::Messages
+                    && strict == Some(true)
+                    && !is_closed(schema) =>
+            {
+                self.scope.note_dropped("tools[].strict");
+                Some(false)
+            }
+            Format::Chat | Format::Responses => strict,
+        }
     }
 
     fn chat_custom(&mut self, tool: &Tool<'_>, grammar: Option<Grammar<'_>>) {

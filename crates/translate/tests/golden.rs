@@ -1,0 +1,137 @@
+//! Representative requests and what becomes of them, side by side in `tests/requests`: for
+//! `chat/agent.json` the body and notices in `chat/agent.to-messages.json`, reviewed like
+//! code. `TOLLGATE_RENEW=1 cargo test -p tollgate-translate --test golden` writes them anew,
+//! and `git diff` then shows what has changed.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
+use tollgate_translate::{ChatAbilities, Lossy, MessagesAbilities, Target, request};
+use tollgate_types::{Effort, Format, ReasoningMode};
+
+fn folder(format: Format) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/requests")
+        .join(format.as_str())
+}
+
+/// The requests of a format: files without `.to-` in their names.
+fn cases(format: Format) -> Vec<PathBuf> {
+    let files = std::fs::read_dir(folder(format)).unwrap();
+    let mut cases: Vec<_> = files
+        .map(|file| file.unwrap().path())
+        .filter(|path| !path.to_string_lossy().contains(".to-"))
+        .collect();
+    cases.sort();
+    cases
+}
+
+/// What a case says of its target that differs from the format's own provider.
+struct Setting {
+    lossy: Vec<String>,
+    efforts: Vec<Effort>,
+    reasoning: ReasoningMode,
+    max_output_tokens: Option<u64>,
+    /// A chat provider that knows the old fields alone.
+    plain: bool,
+    /// A messages model that takes budgets, and no instructions in the middle.
+    older: bool,
+}
+
+impl Setting {
+    fn of(case: &Value) -> Self {
+        let target = &case["target"];
+        let list = |name: &str| match target[name].is_null() {
+            true => json!([]),
+            false => target[name].clone(),
+        };
+        let reasoning = match &target["reasoning"] {
+            Value::Null => json!("provider_default"),
+            mode => mode.clone(),
+        };
+        Self {
+            lossy: serde_json::from_value(list("lossy")).unwrap(),
+            efforts: serde_json::from_value(list("efforts")).unwrap(),
+            reasoning: serde_json::from_value(reasoning).unwrap(),
+            max_output_tokens: target["max_output_tokens"].as_u64(),
+            plain: target["plain"] == true,
+            older: target["older"] == true,
+        }
+    }
+
+    fn target(&self) -> Target<'_> {
+        let own = Target::new("upstream-model", "backend");
+        Target {
+            efforts: &self.efforts,
+            reasoning: self.reasoning,
+            max_output_tokens: self.max_output_tokens,
+            cache_marks: !self.plain,
+            lossy: Lossy(&self.lossy),
+            chat: match self.plain {
+                true => ChatAbilities {
+                    max_completion_tokens: false,
+                    developer_role: false,
+                    effort_with_tools: true,
+                    reasoning_content: true,
+                    top_k: true,
+                    custom_tools: false,
+                    openai: false,
+                },
+                false => own.chat,
+            },
+            messages: match self.older {
+                true => MessagesAbilities {
+                    system_in_the_middle: false,
+                    adaptive_thinking: false,
+                    ..own.messages
+                },
+                false => own.messages,
+            },
+            ..own
+        }
+    }
+}
+
+fn outcome(from: Format, to: Format, case: &Value) -> Value {
+    let setting = Setting::of(case);
+    let body = serde_json::to_vec(&case["request"]).unwrap();
+    match request(from, to, &body, &setting.target()) {
+        Err(refusal) => json!({"refused": refusal.to_string()}),
+        Ok(translated) => {
+            let body: Value = serde_json::from_slice(&translated.body).unwrap();
+            match translated.dropped.as_slice() {
+                [] => json!({"body": body}),
+                dropped => json!({"dropped": dropped, "body": body}),
+            }
+        }
+    }
+}
+
+#[test]
+fn every_request_becomes_what_stands_beside_it() {
+    let mut stale = Vec::new();
+    for from in Format::ALL {
+        for path in cases(from) {
+            let case = std::fs::read_to_string(&path).unwrap();
+            let case: Value = serde_json::from_str(&case).unwrap();
+            for to in Format::ALL.into_iter().filter(|to| *to != from) {
+                let found = outcome(from, to, &case);
+                let found = serde_json::to_string_pretty(&found).unwrap() + "\n";
+                let beside = path.with_extension(format!("to-{to}.json"));
+                if std::env::var_os("TOLLGATE_RENEW").is_some() {
+                    std::fs::write(&beside, &found).unwrap();
+                }
+                let expected = std::fs::read_to_string(&beside).unwrap_or_default();
+                if expected != found {
+                    stale.push(format!("{}\nbut found:\n{found}", beside.display()));
+                }
+            }
+        }
+    }
+    assert!(
+        stale.is_empty(),
+        "expected what stands in {}",
+        stale.join("\n")
+    );
+}

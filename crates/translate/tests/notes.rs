@@ -1,0 +1,214 @@
+//! What a translation remembers for its answer, and reasoning that comes back with the next
+//! request.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use serde_json::{Value, json};
+use tollgate_translate::{
+    Target, Translated,
+    names::{ToolKind, ToolName},
+    request,
+    seal::{Backend, ReasoningForm, seal},
+};
+use tollgate_types::Format;
+
+fn translate(from: Format, to: Format, body: &Value) -> Translated {
+    let body = serde_json::to_vec(body).unwrap();
+    request(from, to, &body, &Target::new("upstream-model", "backend")).unwrap()
+}
+
+fn body(translated: &Translated) -> Value {
+    serde_json::from_slice(&translated.body).unwrap()
+}
+
+fn sealed(backend: &str, form: ReasoningForm, item_id: &str, payload: &str) -> String {
+    seal(Backend::new(backend), form, item_id, payload).unwrap()
+}
+
+/// A responses request whose history holds sealed reasoning before a call.
+fn responses_with(sealed: &str) -> Value {
+    json!({"model": "m", "input": [
+        {"role": "user", "content": "Go."},
+        {"type": "reasoning", "id": "rs_1", "summary": [
+            {"type": "summary_text", "text": "First\n"},
+            {"type": "summary_text", "text": "then."},
+        ], "encrypted_content": sealed},
+        {"type": "function_call", "call_id": "c1", "name": "look", "arguments": "{}"},
+        {"type": "function_call_output", "call_id": "c1", "output": "Seen."},
+    ], "tools": [{"type": "function", "name": "look", "parameters": null, "strict": null}]})
+}
+
+#[test]
+fn a_thinking_block_returns_to_the_backend_that_signed_it() {
+    let seal = sealed("backend", ReasoningForm::Signature, "", "sig/+nature==");
+    let translated = translate(Format::Responses, Format::Messages, &responses_with(&seal));
+    assert_eq!(
+        body(&translated).pointer("/messages/1/content/0"),
+        Some(
+            &json!({"type": "thinking", "thinking": "First\nthen.", "signature": "sig/+nature=="})
+        )
+    );
+    assert_eq!(translated.dropped, Vec::<String>::new());
+}
+
+#[test]
+fn redacted_thinking_returns_as_what_it_was() {
+    let seal = sealed("backend", ReasoningForm::Redacted, "", "opaque");
+    let translated = translate(Format::Responses, Format::Messages, &responses_with(&seal));
+    assert_eq!(
+        body(&translated).pointer("/messages/1/content/0"),
+        Some(&json!({"type": "redacted_thinking", "data": "opaque"}))
+    );
+}
+
+#[test]
+fn a_strangers_reasoning_is_left_out_with_notice() {
+    for strange in [
+        sealed("another", ReasoningForm::Signature, "", "signature"),
+        "gAAAAABo-not-sealed-here".to_owned(),
+    ] {
+        let translated = translate(
+            Format::Responses,
+            Format::Messages,
+            &responses_with(&strange),
+        );
+        let sent = String::from_utf8(translated.body.to_vec()).unwrap();
+        assert!(
+            !sent.contains("then.") && !sent.contains(&strange),
+            "{sent}"
+        );
+        assert_eq!(translated.dropped, ["input[].reasoning"]);
+    }
+}
+
+#[test]
+fn a_reasoning_item_returns_with_its_id_and_before_what_it_led_to() {
+    let seal = sealed("backend", ReasoningForm::Encrypted, "rs_77", "gAAAA==");
+    let request = json!({"model": "m", "max_tokens": 99, "messages": [
+        {"role": "user", "content": "Go."},
+        {"role": "assistant", "content": [
+            {"type": "thinking", "thinking": "I look.", "signature": seal},
+            {"type": "tool_use", "id": "c1", "name": "look", "input": {}},
+        ]},
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c1", "content": "Seen."}]},
+    ], "tools": [{"name": "look", "input_schema": {"type": "object"}}]});
+    let translated = translate(Format::Messages, Format::Responses, &request);
+    let sent = body(&translated);
+    assert_eq!(
+        sent.pointer("/input/1"),
+        Some(&json!({
+            "type": "reasoning",
+            "id": "rs_77",
+            "summary": [{"type": "summary_text", "text": "I look."}],
+            "encrypted_content": "gAAAA==",
+        }))
+    );
+    assert_eq!(sent.pointer("/input/2/type"), Some(&json!("function_call")));
+}
+
+#[test]
+fn reasoning_that_led_to_nothing_is_left_out() {
+    let seal = sealed("backend", ReasoningForm::Encrypted, "rs_77", "gAAAA==");
+    let request = json!({"model": "m", "max_tokens": 99, "messages": [
+        {"role": "user", "content": "Go."},
+        {"role": "assistant", "content": [{"type": "thinking", "thinking": "…", "signature": seal}]},
+        {"role": "user", "content": "Well?"},
+    ]});
+    let translated = translate(Format::Messages, Format::Responses, &request);
+    assert_eq!(translated.dropped, ["messages[].content[].thinking"]);
+    assert!(
+        !String::from_utf8(translated.body.to_vec())
+            .unwrap()
+            .contains("rs_77")
+    );
+}
+
+#[test]
+fn a_chat_caller_hands_a_signature_back_in_its_details() {
+    let seal = sealed("backend", ReasoningForm::Signature, "", "signature");
+    let request = json!({"model": "m", "messages": [
+        {"role": "user", "content": "Go."},
+        {"role": "assistant", "content": "Done.", "reasoning_content": "I did.",
+         "reasoning_details": [{"type": "reasoning.encrypted", "data": seal, "index": 0}]},
+        {"role": "user", "content": "Good."},
+    ]});
+    let translated = translate(Format::Chat, Format::Messages, &request);
+    assert_eq!(
+        body(&translated).pointer("/messages/1/content/0"),
+        Some(&json!({"type": "thinking", "thinking": "I did.", "signature": "signature"}))
+    );
+}
+
+#[test]
+fn the_answer_half_learns_what_the_caller_asked_for() {
+    let request = json!({"model": "beta-5", "stream": true, "input": "Hi.",
+    "instructions": "Be kind.", "temperature": 0.5, "metadata": {"a": "b"},
+    "include": ["reasoning.encrypted_content"], "reasoning": {"summary": "auto"},
+    "parallel_tool_calls": false,
+    "text": {"format": {"type": "json_schema", "name": "title", "schema": {"type": "object"}}},
+    "tools": [
+        {"type": "custom", "name": "patch"},
+        {"type": "namespace", "name": "agents", "description": "", "tools": [
+            {"type": "function", "name": "list", "parameters": null, "strict": null},
+        ]},
+    ]});
+    let notes = translate(Format::Responses, Format::Messages, &request).notes;
+    assert_eq!(
+        (notes.from, notes.to),
+        (Format::Responses, Format::Messages)
+    );
+    assert_eq!((notes.model.as_str(), notes.stream), ("beta-5", true));
+    assert!(notes.reasoning.text && notes.reasoning.state);
+    assert!(!notes.parallel_tool_calls);
+    assert_eq!(notes.schema_name.as_deref(), Some("title"));
+    let echo = notes.echo.unwrap();
+    assert_eq!(echo.instructions.as_deref(), Some("\"Be kind.\""));
+    assert_eq!(echo.metadata.as_deref(), Some(r#"{"a":"b"}"#));
+    assert_eq!(echo.user, None);
+    let tool = |name: &str, namespace: Option<&str>, kind| ToolName {
+        name: name.to_owned(),
+        namespace: namespace.map(str::to_owned),
+        kind,
+    };
+    let list = tool("list", Some("agents"), ToolKind::Function);
+    assert_eq!(notes.tools.caller_tool("agents__list"), Some(&list));
+    let patch = tool("patch", None, ToolKind::Custom);
+    assert_eq!(notes.tools.caller_tool("patch"), Some(&patch));
+}
+
+#[test]
+fn a_name_that_is_too_long_is_the_same_wherever_it_stands() {
+    let name = "mcp__".to_owned() + &"long_".repeat(20);
+    let request = json!({"model": "m", "max_tokens": 99, "messages": [
+        {"role": "user", "content": "Go."},
+        {"role": "assistant", "content": [{"type": "tool_use", "id": "c1", "name": name, "input": {}}]},
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c1"}]},
+    ], "tools": [{"name": name, "input_schema": {"type": "object"}}], "tool_choice": {"type": "tool", "name": name}});
+    let translated = translate(Format::Messages, Format::Chat, &request);
+    let sent = body(&translated);
+    let places = [
+        "/messages/1/tool_calls/0/function/name",
+        "/tools/0/function/name",
+        "/tool_choice/function/name",
+    ];
+    let [called, offered, chosen] =
+        places.map(|place| sent.pointer(place).unwrap().as_str().unwrap());
+    assert!(
+        called.len() <= 64 && called == offered && offered == chosen,
+        "{sent}"
+    );
+    let known = translated.notes.tools.caller_tool(called).unwrap();
+    assert_eq!(known.name, name);
+}
+
+#[test]
+fn the_output_limit_that_is_sent_is_told() {
+    let request = json!({"model": "m", "messages": [{"role": "user", "content": "Hi."}]});
+    let target = Target {
+        max_output_tokens: Some(32_000),
+        ..Target::new("upstream-model", "backend")
+    };
+    let sent = serde_json::to_vec(&request).unwrap();
+    let translated = tollgate_translate::request(Format::Chat, Format::Messages, &sent, &target);
+    assert_eq!(translated.unwrap().output_limit, Some(32_000));
+}
