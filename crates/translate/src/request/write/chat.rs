@@ -246,7 +246,7 @@ impl Writer<'_, '_> {
         self.out.key("image_url").begin_object();
         self.out.key("url");
         self.link(&image.source);
-        if let Some(detail) = image.detail {
+        if let Some(detail) = image.detail.filter(|detail| !detail.is("auto")) {
             if detail.is("original") {
                 self.out.key("detail").string("high");
             } else {

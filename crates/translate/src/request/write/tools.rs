@@ -188,6 +188,7 @@ impl Writer<'_, '_> {
     /// schemas than messages, and refuse the others.
     pub(super) fn strictness(&mut self, strict: Option<bool>, schema: Value<'_>) -> Option<bool> {
         match self.scope.to {
+            // Not to keep to it is the default.
             Format::Messages => strict.filter(|strict| *strict),
             Format::Chat | Format::Responses
                 if self.scope.from == Format::Messages
@@ -195,9 +196,10 @@ impl Writer<'_, '_> {
                     && !is_closed(schema) =>
             {
                 self.scope.note_dropped("tools[].strict");
-                Some(false)
+                None
             }
-            Format::Chat | Format::Responses => strict,
+            Format::Chat => strict.filter(|strict| *strict),
+            Format::Responses => strict,
         }
     }
 
@@ -331,8 +333,10 @@ impl Writer<'_, '_> {
                 self.tool_name(name, namespace, tool.map(Self::kind).unwrap_or_default());
             }
         }
-        if is_single && !matches!(choice, Choice::None) {
-            self.out.key("disable_parallel_tool_use").bool(true);
+        if let Some(parallel) = conversation.parallel
+            && !matches!(choice, Choice::None)
+        {
+            self.out.key("disable_parallel_tool_use").bool(!parallel);
         }
         self.out.end_object();
         Ok(())
