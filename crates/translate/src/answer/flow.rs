@@ -14,7 +14,7 @@ use crate::{
             ToolCalls,
         },
         text::RawText,
-        write::Write,
+        write::{BlockEnd, Write},
     },
     output::Output,
     seal::{self, Backend},
@@ -88,6 +88,7 @@ pub(crate) struct Flow {
     context: AnswerContext,
     backend: Backend,
     head: Option<Head>,
+    is_started: bool,
     writer: Box<dyn Write>,
     pub(crate) out: Output,
     open: Option<Open>,
@@ -115,6 +116,7 @@ impl Flow {
             notes,
             context,
             head: None,
+            is_started: false,
             out: Output::default(),
             open: None,
             waiting: VecDeque::new(),
@@ -135,13 +137,20 @@ impl Flow {
         self.waiting_bytes.saturating_add(self.writer.kept_bytes())
     }
 
-    /// Begins the answer, at its first event.
+    /// Notes who answers, at the first event. It is told with the first content: until then
+    /// another provider may take over, and there is nothing to be held.
     pub(crate) fn start(&mut self, facts: &AnswerFacts) {
         if self.head.is_none() {
-            let head = Head::new(facts, &self.notes, &self.context);
-            self.writer.start(&head, &mut self.out);
-            self.head = Some(head);
+            self.head = Some(Head::new(facts, &self.notes, &self.context));
         }
+    }
+
+    fn write_start(&mut self) -> Result<(), Broken> {
+        if !std::mem::replace(&mut self.is_started, true) {
+            let head = self.head.as_ref().ok_or(Broken)?;
+            self.writer.start(head, &mut self.out);
+        }
+        Ok(())
     }
 
     /// Somebody keeps the connection alive.
@@ -245,6 +254,7 @@ impl Flow {
         if self.has_bad_arguments && stop != Stop::MaxTokens {
             return Err(Broken);
         }
+        self.write_start()?;
         self.writer.finish(&Ending { stop, usage }, &mut self.out);
         Ok(())
     }
@@ -312,6 +322,7 @@ impl Flow {
             citations.append(&mut self.early_citations);
         }
         self.waiting_bytes = self.waiting_bytes.saturating_sub(contents.len());
+        self.write_start()?;
         self.writer
             .begin(key.kind, call.as_ref().map(|(call, _)| call), &mut self.out)?;
         self.open = Some(Open {
@@ -339,6 +350,11 @@ impl Flow {
             return self.writer.delta(piece, &mut self.out);
         };
         tool.arguments.push(piece);
+        // A limit can cut an object short, but it makes nothing else of it.
+        let must_be_object = tool.input.is_some() || self.notes.from == Format::Messages;
+        if must_be_object && tool.arguments.is_over() && !tool.arguments.is_object() {
+            return Err(Broken);
+        }
         let Some(reader) = &mut tool.input else {
             return self.writer.delta(piece, &mut self.out);
         };
@@ -355,8 +371,10 @@ impl Flow {
         let Some(open) = self.open.take() else {
             return Ok(());
         };
+        let mut is_cut = false;
         if let Some(tool) = &open.tool {
             self.close_tool(tool)?;
+            is_cut = tool.is_cut();
         }
         for citation in &open.citations {
             self.writer.cite(citation, &mut self.out);
@@ -364,7 +382,12 @@ impl Flow {
         let sealed = blob
             .filter(|_| self.notes.reasoning.state)
             .and_then(|blob| seal::seal(self.backend, blob.form, &blob.item_id, &blob.payload));
-        self.writer.end(sealed.as_deref(), &mut self.out)
+        let end = match &sealed {
+            Some(sealed) => BlockEnd::Sealed(sealed),
+            None if is_cut => BlockEnd::Cut,
+            None => BlockEnd::Whole,
+        };
+        self.writer.end(end, &mut self.out)
     }
 
     fn close_tool(&mut self, tool: &OpenTool) -> Result<(), Broken> {
@@ -380,6 +403,14 @@ impl Flow {
             return self.writer.delta(RawText::escaped("{}"), &mut self.out);
         }
         Ok(())
+    }
+}
+
+impl OpenTool {
+    /// Arguments began and did not come to their end.
+    fn is_cut(&self) -> bool {
+        let arguments = &self.arguments;
+        !self.is_native_custom && !arguments.is_empty() && !arguments.is_over()
     }
 }
 

@@ -132,7 +132,12 @@ impl StreamTranslator {
                     self.reader.event(data, &mut self.flow)?;
                 }
                 StreamItem::LargeEnd => {}
-                StreamItem::Comment => self.flow.keep_alive(),
+                StreamItem::Comment => {
+                    // Behind the end there is nothing to be kept alive.
+                    if *self.events.phase() != Phase::Terminal {
+                        self.flow.keep_alive();
+                    }
+                }
             }
         }
         match self.events.phase() {

@@ -19,6 +19,26 @@ use std::fmt::Debug;
 use tollgate_types::Format;
 use tollgate_wire::render::StreamTail;
 
+/// How a block ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum BlockEnd<'a> {
+    /// As it should.
+    Whole,
+    /// Thinking, with its sealed state.
+    Sealed(&'a str),
+    /// A call, before its arguments were complete.
+    Cut,
+}
+
+impl<'a> BlockEnd<'a> {
+    const fn sealed(self) -> Option<&'a str> {
+        match self {
+            Self::Sealed(sealed) => Some(sealed),
+            Self::Whole | Self::Cut => None,
+        }
+    }
+}
+
 /// A writer of one answer.
 pub(crate) trait Write: Debug + Send + Sync {
     /// The answer begins.
@@ -38,8 +58,8 @@ pub(crate) trait Write: Debug + Send + Sync {
     /// A page that the open text refers to.
     fn cite(&mut self, citation: &Citation, out: &mut Output);
 
-    /// The open block ends; thinking with its sealed state.
-    fn end(&mut self, sealed: Option<&str>, out: &mut Output) -> Result<(), Broken>;
+    /// The open block ends.
+    fn end(&mut self, end: BlockEnd<'_>, out: &mut Output) -> Result<(), Broken>;
 
     /// The answer ends.
     fn finish(&mut self, ending: &Ending, out: &mut Output);

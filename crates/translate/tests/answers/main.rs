@@ -1,6 +1,12 @@
 //! Answers and streams in every direction: recorded ones, small ones of our own, hostile ones.
 
 #[cfg(test)]
+mod behaviour;
+#[cfg(test)]
+mod golden;
+#[cfg(test)]
+mod hostile;
+#[cfg(test)]
 mod recorded;
 #[cfg(test)]
 mod strict;

@@ -6,7 +6,7 @@ use crate::{
         flow::Kind,
         parts::{Broken, Citation, Ending, Head, ToolCall},
         text::RawText,
-        write::{Write, escaped},
+        write::{BlockEnd, Write, escaped},
     },
     output::Output,
 };
@@ -75,13 +75,13 @@ impl Write for ChatBody {
         annotation(citation, range, &mut self.annotations);
     }
 
-    fn end(&mut self, sealed: Option<&str>, _: &mut Output) -> Result<(), Broken> {
+    fn end(&mut self, end: BlockEnd<'_>, _: &mut Output) -> Result<(), Broken> {
         if self.open.take() == Some(Kind::Tool) {
             self.calls.end_string();
             self.calls.end_object();
             self.calls.end_object();
         }
-        if let Some(sealed) = sealed {
+        if let Some(sealed) = end.sealed() {
             separate(&mut self.reasoning_details);
             sealed_reasoning(sealed, self.sealed, &mut self.reasoning_details);
             self.sealed = self.sealed.saturating_add(1);

@@ -6,7 +6,7 @@ use crate::{
         flow::Kind,
         parts::{Broken, Citation, Ending, Head, ToolCall},
         text::RawText,
-        write::{COMMENT, Write, escaped},
+        write::{BlockEnd, COMMENT, Write, escaped},
     },
     output::Output,
 };
@@ -115,9 +115,9 @@ impl Write for ChatStream {
         });
     }
 
-    fn end(&mut self, sealed: Option<&str>, out: &mut Output) -> Result<(), Broken> {
+    fn end(&mut self, end: BlockEnd<'_>, out: &mut Output) -> Result<(), Broken> {
         self.open = None;
-        if let Some(sealed) = sealed {
+        if let Some(sealed) = end.sealed() {
             let index = self.sealed;
             self.chunk(out, |delta| {
                 delta.key("reasoning_details").begin_array();

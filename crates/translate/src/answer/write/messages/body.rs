@@ -6,7 +6,7 @@ use crate::{
         flow::Kind,
         parts::{Broken, Citation, Ending, Head, ToolCall},
         text::RawText,
-        write::{Write, escaped},
+        write::{BlockEnd, Write, escaped},
     },
     output::Output,
 };
@@ -45,7 +45,7 @@ impl Write for MessagesBody {
     /// do not tell.
     fn cite(&mut self, _: &Citation, _: &mut Output) {}
 
-    fn end(&mut self, sealed: Option<&str>, _: &mut Output) -> Result<(), Broken> {
+    fn end(&mut self, end: BlockEnd<'_>, _: &mut Output) -> Result<(), Broken> {
         let Some((kind, call)) = self.open.take() else {
             return Err(Broken);
         };
@@ -58,7 +58,9 @@ impl Write for MessagesBody {
             (Kind::Thinking, _) => {
                 let out = self.begin_block("thinking");
                 escaped(out.0.key("thinking"), out.1);
-                out.0.key("signature").string(sealed.unwrap_or_default());
+                out.0
+                    .key("signature")
+                    .string(end.sealed().unwrap_or_default());
             }
             (Kind::Tool, Some(call)) => {
                 let Some(input) = object(&self.contents) else {

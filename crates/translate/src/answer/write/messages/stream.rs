@@ -6,7 +6,7 @@ use crate::{
         flow::Kind,
         parts::{Broken, Citation, Ending, Head, ToolCall},
         text::RawText,
-        write::{COMMENT, Write},
+        write::{BlockEnd, COMMENT, Write},
     },
     output::Output,
 };
@@ -101,7 +101,7 @@ impl Write for MessagesStream {
     /// do not tell.
     fn cite(&mut self, _: &Citation, _: &mut Output) {}
 
-    fn end(&mut self, sealed: Option<&str>, out: &mut Output) -> Result<(), Broken> {
+    fn end(&mut self, end: BlockEnd<'_>, out: &mut Output) -> Result<(), Broken> {
         if self.open.take() == Some(Kind::Thinking) {
             out.raw(b"event: content_block_delta\ndata: ");
             out.begin_object();
@@ -109,7 +109,8 @@ impl Write for MessagesStream {
             out.key("index").number(self.index);
             out.key("delta").begin_object();
             out.key("type").string("signature_delta");
-            out.key("signature").string(sealed.unwrap_or_default());
+            out.key("signature")
+                .string(end.sealed().unwrap_or_default());
             out.end_object();
             end_event(out);
         }

@@ -11,7 +11,7 @@ use crate::{
         parts::{Broken, Citation, Ending, Head, ToolCall},
         text::RawText,
         write::{
-            COMMENT, Write, escaped,
+            BlockEnd, COMMENT, Write, escaped,
             responses::{
                 self, Response, Status, annotation, content_part, echo, response, summary_part,
             },
@@ -205,14 +205,14 @@ impl Write for ResponsesWriter {
         self.open = Some(open);
     }
 
-    fn end(&mut self, sealed: Option<&str>, out: &mut Output) -> Result<(), Broken> {
+    fn end(&mut self, end: BlockEnd<'_>, out: &mut Output) -> Result<(), Broken> {
         let Some(open) = self.open.take() else {
             return Err(Broken);
         };
         match (open.kind, &open.call) {
             (Kind::Text | Kind::Refusal, _) => self.end_part(&open, out),
-            (Kind::Thinking, _) => self.end_reasoning(&open, sealed, out),
-            (Kind::Tool, Some(call)) => self.end_call(&open, call, out),
+            (Kind::Thinking, _) => self.end_reasoning(&open, end.sealed(), out),
+            (Kind::Tool, Some(call)) => self.end_call(&open, call, end, out),
             (Kind::Tool, None) => return Err(Broken),
         }
         Ok(())
@@ -367,7 +367,7 @@ impl ResponsesWriter {
         self.item_done(&open.place, item, out);
     }
 
-    fn end_call(&mut self, open: &Open, call: &ToolCall, out: &mut Output) {
+    fn end_call(&mut self, open: &Open, call: &ToolCall, end: BlockEnd<'_>, out: &mut Output) {
         let (name, field) = match call.is_custom {
             true => ("response.custom_tool_call_input.done", "input"),
             false => ("response.function_call_arguments.done", "arguments"),
@@ -381,7 +381,11 @@ impl ResponsesWriter {
         });
         let mut item = Output::default();
         let id = &open.place.item_id;
-        responses::call(id, Status::Completed, call, &open.text, &mut item);
+        let status = match end {
+            BlockEnd::Cut => Status::Incomplete("max_output_tokens"),
+            BlockEnd::Whole | BlockEnd::Sealed(_) => Status::Completed,
+        };
+        responses::call(id, status, call, &open.text, &mut item);
         self.item_done(&open.place, item, out);
     }
 

@@ -1,0 +1,143 @@
+//! What a caller can rely on, beside the right form.
+
+use crate::{strict, support::*};
+use std::sync::Arc;
+use tollgate_translate::{
+    AskedReasoning, StreamTranslator, TranslationNotes,
+    seal::{self, Backend, ReasoningForm},
+};
+use tollgate_types::Format;
+use tollgate_wire::stream::{Phase, StreamEnd};
+
+/// Feeds events one by one and says for each whether something left.
+fn leaves(notes: TranslationNotes, events: &[&str]) -> Vec<bool> {
+    let mut translator = StreamTranslator::new(Arc::new(notes), context());
+    let feed = |event: &&str| {
+        let mut out = Vec::new();
+        translator.push(format!("data: {event}\n\n").as_bytes(), &mut out);
+        !out.concat().is_empty()
+    };
+    events.iter().map(feed).collect()
+}
+
+#[test]
+fn a_delta_leaves_in_the_push_in_which_it_came() {
+    let chat = [
+        r#"{"id":"1","choices":[{"delta":{"role":"assistant","content":""}}]}"#,
+        r#"{"choices":[{"delta":{"reasoning_content":"a"}}]}"#,
+        r#"{"choices":[{"delta":{"content":"a"}}]}"#,
+        r#"{"choices":[{"delta":{"content":"b"}}]}"#,
+        r#"{"choices":[{"delta":{"tool_calls":[{"index":0,"id":"a","function":{"name":"one","arguments":""}}]}}]}"#,
+        r#"{"choices":[{"delta":{"tool_calls":[{"index":0,"function":{"arguments":"{\""}}]}}]}"#,
+        r#"{"choices":[{"delta":{"tool_calls":[{"index":0,"function":{"arguments":"a\":1}"}}]}}]}"#,
+        r#"{"choices":[{"delta":{"tool_calls":[{"index":1,"id":"b","function":{"name":"two","arguments":"{"}}]}}]}"#,
+        r#"{"choices":[{"delta":{"tool_calls":[{"index":1,"function":{"arguments":"}"}}]}}]}"#,
+    ];
+    for caller in others(Format::Chat) {
+        let mut expected = [true; 9];
+        expected[0] = false;
+        assert_eq!(
+            leaves(notes(caller, Format::Chat), &chat),
+            expected,
+            "{caller}"
+        );
+    }
+    let responses = [
+        r#"{"type":"response.output_item.added","output_index":0,"item":{"type":"reasoning","id":"r"}}"#,
+        r#"{"type":"response.reasoning_summary_text.delta","output_index":0,"summary_index":0,"delta":"a"}"#,
+        r#"{"type":"response.output_item.added","output_index":1,"item":{"type":"message","id":"m"}}"#,
+        r#"{"type":"response.output_text.delta","output_index":1,"content_index":0,"delta":"a"}"#,
+    ];
+    for caller in others(Format::Responses) {
+        let seen = leaves(notes(caller, Format::Responses), &responses);
+        assert_eq!(seen, [false, true, false, true], "{caller}");
+    }
+}
+
+#[test]
+fn nothing_but_comments_leaves_before_the_first_content() {
+    let before = ": wait\n\ndata: {\"type\":\"response.created\",\"response\":{\"id\":\"resp_1\"}}\n\ndata: {\"type\":\"response.in_progress\",\"response\":{}}\n\n";
+    for caller in others(Format::Responses) {
+        let seen = translate(&notes(caller, Format::Responses), [before.as_bytes()]);
+        assert_eq!(seen.out, ": ping\n\n");
+        assert_eq!((seen.end, seen.phase), (StreamEnd::Cut, Phase::Preamble));
+    }
+}
+
+#[test]
+fn reasoning_comes_back_to_its_provider_and_to_nobody_else() {
+    let stream = concat!(
+        "data: {\"type\":\"message_start\",\"message\":{\"id\":\"msg_1\"}}\n\n",
+        "data: {\"type\":\"content_block_start\",\"index\":0,\"content_block\":{\"type\":\"thinking\",\"thinking\":\"\"}}\n\n",
+        "data: {\"type\":\"content_block_delta\",\"index\":0,\"delta\":{\"type\":\"thinking_delta\",\"thinking\":\"Hm.\"}}\n\n",
+        "data: {\"type\":\"content_block_delta\",\"index\":0,\"delta\":{\"type\":\"signature_delta\",\"signature\":\"Eu\\/sB\"}}\n\n",
+        "data: {\"type\":\"content_block_delta\",\"index\":0,\"delta\":{\"type\":\"signature_delta\",\"signature\":\"+==\"}}\n\n",
+        "data: {\"type\":\"content_block_stop\",\"index\":0}\n\n",
+        "data: {\"type\":\"message_stop\"}\n\n",
+    );
+    for caller in others(Format::Messages) {
+        let seen = translate(&notes(caller, Format::Messages), [stream.as_bytes()]);
+        let told = strict::stream(caller, &seen.out).unwrap();
+        let [sealed] = told.state.as_slice() else {
+            panic!("{told:?}");
+        };
+        let native = seal::open(Backend::new("north"), sealed).unwrap();
+        assert_eq!(
+            (native.form, native.payload.as_str()),
+            (ReasoningForm::Signature, "Eu/sB+==")
+        );
+        assert_eq!(seal::open(Backend::new("south"), sealed), None);
+    }
+}
+
+#[test]
+fn reasoning_is_shown_and_handed_out_as_far_as_it_was_asked_for() {
+    let stream = concat!(
+        "data: {\"type\":\"response.output_item.added\",\"output_index\":0,\"item\":{\"type\":\"reasoning\",\"id\":\"rs_1\"}}\n\n",
+        "data: {\"type\":\"response.reasoning_summary_text.delta\",\"output_index\":0,\"summary_index\":0,\"delta\":\"Hm.\"}\n\n",
+        "data: {\"type\":\"response.output_item.done\",\"output_index\":0,\"item\":{\"type\":\"reasoning\",\"id\":\"rs_1\",\"encrypted_content\":\"gAAA\"}}\n\n",
+        "data: {\"type\":\"response.completed\",\"response\":{\"status\":\"completed\",\"output\":[]}}\n\n",
+    );
+    for caller in others(Format::Responses) {
+        for (text, state) in [(true, true), (true, false), (false, true), (false, false)] {
+            let notes = TranslationNotes {
+                reasoning: AskedReasoning { text, state },
+                ..notes(caller, Format::Responses)
+            };
+            let seen = translate(&notes, [stream.as_bytes()]);
+            let told = strict::stream(caller, &seen.out).unwrap();
+            assert_eq!(told.thinking, if text { "Hm." } else { "" }, "{caller}");
+            assert_eq!(told.state.len(), usize::from(state), "{caller}");
+            assert!(text || state || !seen.out.contains("thinking_delta"));
+        }
+    }
+}
+
+#[test]
+fn a_caller_who_asked_for_no_usage_gets_no_chunk_of_it() {
+    let stream = concat!(
+        "data: {\"type\":\"message_start\",\"message\":{\"id\":\"msg_1\",\"usage\":{\"input_tokens\":3,\"output_tokens\":1}}}\n\n",
+        "data: {\"type\":\"message_delta\",\"delta\":{\"stop_reason\":\"end_turn\"},\"usage\":{\"output_tokens\":2}}\n\n",
+        "data: {\"type\":\"message_stop\"}\n\n",
+    );
+    let notes = TranslationNotes {
+        include_usage: false,
+        ..notes(Format::Chat, Format::Messages)
+    };
+    let seen = translate(&notes, [stream.as_bytes()]);
+    assert!(!seen.out.contains("usage"), "{}", seen.out);
+    assert!(seen.out.ends_with("data: [DONE]\n\n"));
+    assert_eq!(seen.usage.usage.total(), 5);
+}
+
+#[test]
+fn text_goes_through_as_it_was_escaped() {
+    const WRITTEN: &str = r#"\u00e9\ud83d\ude00 é😀 \" \\ \/ \b\f\n\r\t  <&>"#;
+    let stream = format!(
+        "data: {{\"choices\":[{{\"delta\":{{\"content\":\"{WRITTEN}\"}}}}]}}\n\ndata: {{\"choices\":[{{\"delta\":{{}},\"finish_reason\":\"stop\"}}]}}\n\n"
+    );
+    for caller in others(Format::Chat) {
+        let seen = translate(&notes(caller, Format::Chat), [stream.as_bytes()]);
+        assert!(seen.out.contains(&format!("\"{WRITTEN}\"")), "{}", seen.out);
+    }
+}

@@ -1,0 +1,133 @@
+//! Small answers of our own, one for each feature, with what becomes of them beside each:
+//! `golden/<feature>.<provider's format>.<sse|json>` and `….to_<caller's format>.<sse|json>`.
+//!
+//! `RENEW_GOLDEN=1 cargo test -p tollgate-translate golden -- --nocapture` writes the results
+//! anew and shows what changed; read it like code.
+
+use crate::{strict, support::*};
+use std::path::{Path, PathBuf};
+use tollgate_translate::{
+    ResponsesEcho, TranslationNotes,
+    names::{ToolKind, ToolName, ToolNames},
+};
+use tollgate_types::Format;
+use tollgate_wire::stream::StreamEnd;
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/answers/golden")
+}
+
+/// Notes of a caller that offered what its format can offer.
+fn golden_notes(caller: Format, provider: Format) -> TranslationNotes {
+    let mut tools = ToolNames::default();
+    if caller == Format::Responses {
+        let list = ToolName {
+            name: "list".into(),
+            namespace: Some("agents".into()),
+            kind: ToolKind::Function,
+        };
+        tools.target_name(&list, ToolNames::OPENAI_MAX_LEN);
+    }
+    if caller != Format::Messages {
+        let patch = ToolName {
+            name: "apply_patch".into(),
+            namespace: None,
+            kind: ToolKind::Custom,
+        };
+        tools.target_name(&patch, ToolNames::OPENAI_MAX_LEN);
+    }
+    let echo = ResponsesEcho {
+        metadata: Some("{\n \"a\": \"b\"\r\n}".into()),
+        temperature: Some("0.5".into()),
+        ..ResponsesEcho::default()
+    };
+    TranslationNotes {
+        tools,
+        echo: (caller == Format::Responses).then(|| Box::new(echo)),
+        ..notes(caller, provider)
+    }
+}
+
+/// What the caller of a stream gets, its last words included.
+fn stream(notes: &TranslationNotes, source: &str) -> String {
+    let seen = translate(notes, [source.as_bytes()]);
+    assert_eq!(translate(notes, source.as_bytes().chunks(1)), seen);
+    if seen.end != StreamEnd::Finished {
+        return format!("{}{}", seen.out, seen.failure);
+    }
+    if let Err(complaint) = strict::stream(notes.from, &seen.out) {
+        panic!("{complaint}\n{}", seen.out);
+    }
+    seen.out
+}
+
+fn whole(notes: &TranslationNotes, source: &str) -> String {
+    match translate_body(notes, source, source.len()) {
+        Err(fault) => format!("{}\n", fault.public()),
+        Ok(answer) => {
+            if let Err(complaint) = strict::body(notes.from, &answer) {
+                panic!("{complaint}\n{answer}");
+            }
+            let value: serde_json::Value = serde_json::from_str(&answer).unwrap();
+            format!("{}\n", serde_json::to_string_pretty(&value).unwrap())
+        }
+    }
+}
+
+/// The lines that differ, as far as they are not moved.
+fn difference(old: &str, new: &str) -> String {
+    let lines = |from: &str, other: &str, sign: char| -> String {
+        let others: Vec<_> = other.lines().collect();
+        let gone = from.lines().filter(|line| !others.contains(line));
+        gone.map(|line| format!("{sign} {line}\n")).collect()
+    };
+    [lines(old, new, '-'), lines(new, old, '+')].concat()
+}
+
+#[test]
+fn golden_answers_are_as_they_were_reviewed() {
+    let renew = std::env::var_os("RENEW_GOLDEN").is_some();
+    let mut sources: Vec<_> = std::fs::read_dir(folder())
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .filter(|name| !name.contains(".to_"))
+        .collect();
+    sources.sort();
+    assert!(sources.len() >= 60, "only {} sources", sources.len());
+    let mut complaints = Vec::new();
+    for name in sources {
+        let source = std::fs::read_to_string(folder().join(&name)).unwrap();
+        let (stem, kind) = name.rsplit_once('.').unwrap();
+        let (_, format) = stem.rsplit_once('.').unwrap();
+        let provider = Format::ALL
+            .into_iter()
+            .find(|it| it.as_str() == format)
+            .unwrap();
+        for caller in others(provider) {
+            let notes = golden_notes(caller, provider);
+            let result = match kind {
+                "sse" => stream(&notes, &source),
+                _ => whole(&notes, &source),
+            };
+            assert!(!result.contains("SECRET"), "{name}: {result}");
+            let path = folder().join(format!("{stem}.to_{caller}.{kind}"));
+            let known = std::fs::read_to_string(&path).unwrap_or_default();
+            if known == result {
+                continue;
+            }
+            let told = format!("{}\n{}", path.display(), difference(&known, &result));
+            match renew {
+                true => {
+                    eprintln!("renewed {told}");
+                    std::fs::write(&path, result).unwrap();
+                }
+                false => complaints.push(told),
+            }
+        }
+    }
+    assert!(
+        complaints.is_empty(),
+        "not as reviewed (RENEW_GOLDEN=1 writes anew):\n{}",
+        complaints.join("\n")
+    );
+}

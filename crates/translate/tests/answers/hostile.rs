@@ -1,0 +1,357 @@
+//! Providers that send what no provider should: nothing panics, nothing grows without bound,
+//! and what looks finished is in order.
+
+use crate::{strict, support::*};
+use std::{path::Path, sync::Arc};
+use tollgate_translate::StreamTranslator;
+use tollgate_types::Format;
+use tollgate_wire::{
+    fault::FaultClass,
+    stream::{Phase, StreamEnd},
+};
+
+/// A stream whose only event with anything in it is this, in its format's frame.
+fn around(format: Format, event: &str) -> String {
+    match format {
+        Format::Chat => format!("data: {event}\n\ndata: [DONE]\n\n"),
+        Format::Messages => format!(
+            "data: {{\"type\":\"message_start\",\"message\":{{\"id\":\"msg_1\"}}}}\n\ndata: {event}\n\ndata: {{\"type\":\"message_stop\"}}\n\n"
+        ),
+        Format::Responses => format!(
+            "data: {event}\n\ndata: {{\"type\":\"response.completed\",\"response\":{{\"status\":\"completed\",\"output\":[]}}}}\n\n"
+        ),
+    }
+}
+
+/// Events that cannot be what they claim to be.
+const BROKEN: &[(Format, &str)] = &[
+    (
+        Format::Chat,
+        r#"{"choices":[{"delta":{"content":{"a":1}}}]}"#,
+    ),
+    (Format::Chat, r#"{"choices":[{"delta":{"content":[1]}}]}"#),
+    (Format::Chat, r#"{"choices":{"delta":{"content":"a"}}}"#),
+    (
+        Format::Chat,
+        r#"{"choices":[{"index":1,"delta":{"content":"a"}}]}"#,
+    ),
+    (
+        Format::Chat,
+        r#"{"choices":[{"index":-1,"delta":{"content":"a"}}]}"#,
+    ),
+    (
+        Format::Chat,
+        r#"{"choices":[{"delta":{"tool_calls":[{"index":0,"function":{"arguments":"{}"}}]}}]}"#,
+    ),
+    (
+        Format::Chat,
+        r#"{"choices":[{"delta":{"tool_calls":[{"index":1e99,"id":"a","function":{"name":"a"}}]}}]}"#,
+    ),
+    (
+        Format::Chat,
+        r#"{"choices":[{"delta":{"content":"a","content":"b"}}]}"#,
+    ),
+    (
+        Format::Messages,
+        r#"{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"a"}}"#,
+    ),
+    (
+        Format::Messages,
+        r#"{"type":"content_block_start","index":0}"#,
+    ),
+    (
+        Format::Messages,
+        r#"{"type":"content_block_start","index":0,"content_block":{"type":"tool_use","id":"a"}}"#,
+    ),
+    (
+        Format::Messages,
+        r#"{"type":"content_block_start","index":-1,"content_block":{"type":"text"}}"#,
+    ),
+    (Format::Messages, r#"{"type":"content_block_delta"}"#),
+    (Format::Messages, r#"{"type":["content_block_delta"]}"#),
+    (
+        Format::Responses,
+        r#"{"type":"response.output_text.delta","delta":"a"}"#,
+    ),
+    (
+        Format::Responses,
+        r#"{"type":"response.output_text.delta","output_index":0}"#,
+    ),
+    (
+        Format::Responses,
+        r#"{"type":"response.output_item.added","output_index":0}"#,
+    ),
+    (
+        Format::Responses,
+        r#"{"type":"response.output_item.done","output_index":0,"item":{"type":"function_call"}}"#,
+    ),
+    (
+        Format::Responses,
+        r#"{"type":"response.function_call_arguments.delta","output_index":7,"delta":"{}"}"#,
+    ),
+    (
+        Format::Responses,
+        r#"{"type":"response.output_item.added","output_index":1e30,"item":{}}"#,
+    ),
+];
+
+#[test]
+fn an_event_that_cannot_be_ends_the_stream_with_an_error() {
+    for (format, event) in BROKEN {
+        for caller in others(*format) {
+            let stream = around(*format, event);
+            let seen = translate(&notes(caller, *format), [stream.as_bytes()]);
+            assert_eq!(seen.end, StreamEnd::Failed, "{event}: {}", seen.out);
+            let Phase::Failed(fault) = seen.phase else {
+                panic!("{event}: {:?}", seen.phase);
+            };
+            assert_eq!(fault.class, FaultClass::BrokenAnswer);
+            assert!(!seen.out.contains("[DONE]"), "{event}: {}", seen.out);
+        }
+    }
+}
+
+#[test]
+fn what_nobody_knows_is_passed_over() {
+    for (format, event) in [
+        (Format::Chat, r#"{"choices":[]}"#),
+        (Format::Chat, r#"{"choices":[{}]}"#),
+        (
+            Format::Chat,
+            r#"{"choices":[{"delta":null}],"future":{"a":[1]}}"#,
+        ),
+        (Format::Messages, r#"{"type":"future_event","x":1}"#),
+        (
+            Format::Messages,
+            r#"{"type":"content_block_stop","index":9}"#,
+        ),
+        (
+            Format::Responses,
+            r#"{"type":"response.future.event","delta":{"a":1}}"#,
+        ),
+        (
+            Format::Responses,
+            r#"{"type":"response.output_item.added","output_index":0,"item":{"type":"future_call","arguments":{"a":1}}}"#,
+        ),
+    ] {
+        for caller in others(format) {
+            let mut stream = around(format, event);
+            if format == Format::Chat {
+                stream.insert_str(
+                    0,
+                    "data: {\"choices\":[{\"delta\":{\"content\":\"a\"}}]}\n\n",
+                );
+            }
+            let seen = translate(&notes(caller, format), [stream.as_bytes()]);
+            assert_eq!(seen.end, StreamEnd::Finished, "{event}: {:?}", seen.phase);
+            strict::stream(caller, &seen.out).unwrap();
+        }
+    }
+}
+
+#[test]
+fn nothing_comes_after_the_end() {
+    for (name, format, stream) in own_streams() {
+        for caller in others(format) {
+            let notes = notes(caller, format);
+            let once = translate(&notes, [stream.as_bytes()]);
+            if once.phase != Phase::Terminal {
+                // Failed, or without the marker that ends a stream of chat.
+                continue;
+            }
+            let twice = format!("{stream}{stream}");
+            assert_eq!(
+                translate(&notes, [twice.as_bytes()]).out,
+                once.out,
+                "{name}"
+            );
+            let pieces = [stream.as_bytes(), stream.as_bytes()];
+            assert_eq!(translate(&notes, pieces).out, once.out, "{name}");
+        }
+    }
+}
+
+/// Our own small streams.
+fn own_streams() -> Vec<(String, Format, String)> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/answers/golden");
+    let mut streams = Vec::new();
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_str().unwrap().to_owned();
+        let [_, format, "sse"] = name.split('.').collect::<Vec<_>>()[..] else {
+            continue;
+        };
+        let format = Format::ALL.into_iter().find(|it| it.as_str() == format);
+        let stream = std::fs::read_to_string(&path).unwrap();
+        streams.extend(format.map(|format| (name.clone(), format, stream)));
+    }
+    streams.sort();
+    assert!(streams.len() >= 50, "only {}", streams.len());
+    streams
+}
+
+/// Numbers that are the same for the same seed.
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self, below: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        usize::try_from(self.0 % (below.max(1) as u64)).unwrap()
+    }
+}
+
+/// The stream with some of its events lost, doubled, moved, or garbled.
+fn garble(stream: &str, dice: &mut Dice) -> String {
+    let mut events: Vec<String> = stream.split_inclusive("\n\n").map(str::to_owned).collect();
+    for _ in 0..=dice.roll(3) {
+        let (a, b) = (dice.roll(events.len()), dice.roll(events.len()));
+        match dice.roll(5) {
+            0 if events.len() > 1 => {
+                events.remove(a);
+            }
+            1 => events.insert(b, events[a].clone()),
+            2 => events.swap(a, b),
+            3 => {
+                let digits = [
+                    "0",
+                    "1",
+                    "7",
+                    "-1",
+                    "1e9",
+                    "18446744073709551615",
+                    "null",
+                    "\"x\"",
+                ];
+                let event = events[a].clone();
+                let at = event.find(":0").or(event.find(":1"));
+                if let Some(at) = at {
+                    let digit = digits[dice.roll(digits.len())];
+                    events[a].replace_range(at + 1..at + 2, digit);
+                }
+            }
+            _ => {
+                let words = [
+                    ("delta", "item"),
+                    ("text", "thinking"),
+                    ("tool_use", "text"),
+                    ("content", "refusal"),
+                    ("arguments", "name"),
+                    ("message", "reasoning"),
+                    ("stop", "start"),
+                    ("added", "done"),
+                    ("\"", ""),
+                    ("{", "["),
+                ];
+                let (from, to) = words[dice.roll(words.len())];
+                events[a] = events[a].replacen(from, to, 1 + dice.roll(2));
+            }
+        }
+    }
+    events.concat()
+}
+
+#[test]
+fn a_garbled_stream_ends_in_an_error_or_in_order() {
+    let rounds: u64 = std::env::var("ROUNDS").map_or(60, |text| text.parse().unwrap());
+    let mut ends = [0u64; 3];
+    for (name, format, stream) in own_streams() {
+        for seed in 1..=rounds {
+            let mut dice = Dice(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+            let garbled = garble(&stream, &mut dice);
+            for caller in others(format) {
+                let notes = notes(caller, format);
+                let seen = translate(&notes, random_chunks(garbled.as_bytes(), seed));
+                ends[match seen.end {
+                    StreamEnd::Finished => 0,
+                    StreamEnd::Cut => 1,
+                    StreamEnd::Failed => 2,
+                }] += 1;
+                let ended = match seen.end {
+                    StreamEnd::Finished => seen.out,
+                    _ => format!("{}{}", seen.out, seen.failure),
+                };
+                let read = strict::stream(caller, &ended);
+                assert_eq!(
+                    read.is_ok(),
+                    seen.end == StreamEnd::Finished,
+                    "{name} for {caller}, seed {seed}: {read:?}\n{garbled}\nbecame\n{ended}"
+                );
+            }
+        }
+    }
+    eprintln!("finished, cut, failed: {ends:?}");
+    assert!(ends.iter().all(|count| *count > 0), "{ends:?}");
+}
+
+/// Pushes this many pieces and returns what was held at most.
+fn hold(translator: &mut StreamTranslator, count: usize, piece: impl Fn(usize) -> String) -> usize {
+    let (mut most, mut out) = (0, Vec::new());
+    for number in 0..count {
+        translator.push(piece(number).as_bytes(), &mut out);
+        out.clear();
+        most = most.max(translator.held_bytes());
+    }
+    most
+}
+
+#[test]
+fn calls_that_wait_are_bounded() {
+    let mut translator =
+        StreamTranslator::new(Arc::new(notes(Format::Messages, Format::Chat)), context());
+    let begin = "data: {\"choices\":[{\"delta\":{\"tool_calls\":[{\"index\":0,\"id\":\"a\",\"function\":{\"name\":\"one\",\"arguments\":\"{\"}},{\"index\":1,\"id\":\"b\",\"function\":{\"name\":\"two\",\"arguments\":\"\"}}]}}]}\n\n";
+    translator.push(begin.as_bytes(), &mut Vec::new());
+    let filler = "x".repeat(100_000);
+    let most = hold(&mut translator, 100, |_| {
+        format!(
+            "data: {{\"choices\":[{{\"delta\":{{\"tool_calls\":[{{\"index\":1,\"function\":{{\"arguments\":\"{filler}\"}}}}]}}}}]}}\n\n"
+        )
+    });
+    assert!(most < 5_000_000, "{most}");
+    assert!(matches!(translator.phase(), Phase::Failed(_)));
+}
+
+#[test]
+fn more_calls_than_anybody_makes_are_an_error() {
+    let mut translator =
+        StreamTranslator::new(Arc::new(notes(Format::Responses, Format::Chat)), context());
+    hold(&mut translator, 3000, |number| {
+        format!(
+            "data: {{\"choices\":[{{\"delta\":{{\"tool_calls\":[{{\"index\":{number},\"id\":\"c{number}\",\"function\":{{\"name\":\"one\",\"arguments\":\"{{}}\"}}}}]}}}}]}}\n\n"
+        )
+    });
+    assert!(matches!(translator.phase(), Phase::Failed(_)));
+}
+
+#[test]
+fn a_stream_is_translated_in_constant_memory() {
+    let text = |piece: &str| {
+        format!("data: {{\"choices\":[{{\"delta\":{{\"content\":\"{piece}\"}}}}]}}\n\n")
+    };
+    let notes = notes(Format::Messages, Format::Chat);
+    let mut translator = StreamTranslator::new(Arc::new(notes), context());
+    assert_eq!(
+        hold(&mut translator, 20_000, |_| text(
+            "some words and some more"
+        )),
+        0
+    );
+    let delta = "data: {\"type\":\"content_block_delta\",\"index\":0,\"delta\":{\"type\":\"text_delta\",\"text\":\"some words\"}}\n\n";
+    let begin = "data: {\"type\":\"content_block_start\",\"index\":0,\"content_block\":{\"type\":\"text\",\"text\":\"\"}}\n\n";
+    let notes = crate::support::notes(Format::Chat, Format::Messages);
+    let mut translator = StreamTranslator::new(Arc::new(notes), context());
+    translator.push(begin.as_bytes(), &mut Vec::new());
+    assert_eq!(hold(&mut translator, 20_000, |_| delta.into()), 0);
+}
+
+#[test]
+fn what_a_responses_stream_repeats_is_bounded() {
+    let filler = "x".repeat(100_000);
+    let text = format!("data: {{\"choices\":[{{\"delta\":{{\"content\":\"{filler}\"}}}}]}}\n\n");
+    let notes = notes(Format::Responses, Format::Chat);
+    let mut translator = StreamTranslator::new(Arc::new(notes), context());
+    let most = hold(&mut translator, 400, |_| text.clone());
+    assert!(most <= 16 * 1024 * 1024, "{most}");
+    assert!(matches!(translator.phase(), Phase::Failed(_)));
+}
