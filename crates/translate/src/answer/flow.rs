@@ -180,6 +180,10 @@ impl Flow {
     pub(crate) fn call(&mut self, key: Key, call: NativeCall<'_>) -> Result<(), Broken> {
         let head = self.head.as_ref().ok_or(Broken)?;
         let named = self.calls.name(call, head, &self.notes)?;
+        if named.is_custom && self.notes.from == Format::Messages {
+            // Nobody offered it: the format has no such tools.
+            return Err(Broken);
+        }
         self.begin(key, Some((named, call.is_custom)))
     }
 
@@ -393,9 +397,9 @@ impl Flow {
     fn close_tool(&mut self, tool: &OpenTool) -> Result<(), Broken> {
         let needs_object = self.notes.from == Format::Messages;
         if tool.is_native_custom {
-            // Free text, for a caller that knows no custom tools.
-            self.has_bad_arguments |= needs_object;
-        } else if let Some(input) = &tool.input {
+            return Ok(());
+        }
+        if let Some(input) = &tool.input {
             self.has_bad_arguments |= !(input.is_whole() && tool.arguments.is_object());
         } else if !tool.arguments.is_empty() {
             self.has_bad_arguments |= needs_object && !tool.arguments.is_object();
