@@ -43,6 +43,7 @@ class Agent:
 
     target: object
     folder: Path
+    model: str = ""
     environment: dict = field(default_factory=dict)
 
     def __post_init__(self):
@@ -83,8 +84,8 @@ class ClaudeCode(Agent):
         self.environment = {
             "ANTHROPIC_BASE_URL": self.target.base_url,
             "ANTHROPIC_AUTH_TOKEN": self.target.key,
-            "ANTHROPIC_MODEL": "alpha-sonnet-5",
-            "ANTHROPIC_DEFAULT_HAIKU_MODEL": "alpha-haiku-4-5",
+            "ANTHROPIC_MODEL": self.model or "alpha-sonnet-5",
+            "ANTHROPIC_DEFAULT_HAIKU_MODEL": self.model or "alpha-haiku-4-5",
             "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
             "CLAUDE_CODE_MAX_RETRIES": "1",
             "DISABLE_AUTOUPDATER": "1",
@@ -101,10 +102,11 @@ class Codex(Agent):
 
     def configure(self) -> None:
         self.environment = {"TOLLGATE_KEY": self.target.key}
+        model = self.model or "beta-5.6-terra"
         folder = self.home / ".codex"
         folder.mkdir()
         folder.joinpath("config.toml").write_text(f"""
-model = "beta-5.6-terra"
+model = "{model}"
 model_provider = "tollgate"
 check_for_update_on_startup = false
 
@@ -148,7 +150,7 @@ class OpenCode(Agent):
                 "npm": sdk,
                 "name": name,
                 "options": {"baseURL": self.target.base_url + path, "apiKey": self.target.key},
-                "models": {model: {"name": model}},
+                "models": {(self.model or model): {"name": self.model or model}},
             }
             for name, (sdk, path, model) in self.PROVIDERS.items()
         }
@@ -156,4 +158,4 @@ class OpenCode(Agent):
         self.work.joinpath("opencode.json").write_text(json.dumps(settings))
 
     def prompt(self, name: str, text: str) -> Run:
-        return self.run("opencode", "run", "--model", f"{name}/{self.PROVIDERS[name][2]}", "--format", "json", text)
+        return self.run("opencode", "run", "--model", f"{name}/{self.model or self.PROVIDERS[name][2]}", "--format", "json", text)

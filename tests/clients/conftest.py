@@ -90,8 +90,10 @@ def keys(target, tmp_path_factory):
     known = {"all": target.key, "malformed": "sk-wrong"}
     if target.demo:
         desk = KeyDesk(target.demo.state / "tollgate.db", tmp_path_factory.mktemp("desk"))
-        known["limited"] = desk.create("limited", "--group=haiku")
-        known["revoked"] = desk.create("revoked")
+        known["limited"] = desk.create("limited", "--plan=pro", "--group=haiku")
+        # It was never given any tokens.
+        known["exhausted"] = desk.create("exhausted")
+        known["revoked"] = desk.create("revoked", "--plan=pro")
         desk.run("revoke", known["revoked"])
         elsewhere = tmp_path_factory.mktemp("elsewhere")
         known["unknown"] = KeyDesk(elsewhere / "tollgate.db", elsewhere).create("unknown")

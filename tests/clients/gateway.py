@@ -143,11 +143,9 @@ class KeyDesk:
 
     def __init__(self, store: Path, folder: Path):
         self.config = folder / "keys.yaml"
-        # Secrets are taken from the folder of the file that includes, where there is none.
         self.config.write_text(
             f"include: {ROOT}/conf/demo.yaml\n"
             f"store: {{ path: {store} }}\n"
-            "providers: { sim: { credentials: [] } }\n"
         )
 
     def run(self, *arguments: str) -> str:

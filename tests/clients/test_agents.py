@@ -17,8 +17,9 @@ def claude_result(run) -> dict:
     return json.loads(run.stdout)
 
 
-def test_claude_code_finishes_a_prompt_with_a_tool_call(target, tmp_path):
-    run = ClaudeCode(target, tmp_path).prompt(PROMPT, "--allowedTools", "Bash(echo:*)")
+@pytest.mark.parametrize("model", ["", "chat-only-1", "responses-only-1"])
+def test_claude_code_finishes_a_prompt_with_a_tool_call(target, tmp_path, model):
+    run = ClaudeCode(target, tmp_path, model).prompt(PROMPT, "--allowedTools", "Bash(echo:*)")
     result = claude_result(run)
     assert run.status == 0 and not result["is_error"], run.report()
     assert "answered: hello-from-tool" in result["result"], run.report()
@@ -57,8 +58,9 @@ def test_claude_code_tells_its_user_that_the_key_is_wrong(target, tmp_path):
     assert "401" in result["result"], result
 
 
-def test_codex_finishes_a_prompt_with_a_tool_call(target, tmp_path):
-    agent = Codex(target, tmp_path)
+@pytest.mark.parametrize("model", ["", "chat-only-1", "messages-only-1"])
+def test_codex_finishes_a_prompt_with_a_tool_call(target, tmp_path, model):
+    agent = Codex(target, tmp_path, model)
     run = agent.prompt(PROMPT)
     assert run.status == 0, run.report()
     items = [event["item"] for event in run.json_lines() if event["type"] == "item.completed"]
@@ -77,9 +79,10 @@ def test_codex_tells_its_user_that_the_key_is_wrong(target, tmp_path):
     assert "401" in run.stdout + run.stderr, run.report()
 
 
+@pytest.mark.parametrize("model", ["", "chat-only-1", "responses-only-1", "messages-only-1"])
 @pytest.mark.parametrize("name", OpenCode.PROVIDERS)
-def test_opencode_finishes_a_prompt_with_a_tool_call(target, tmp_path, name):
-    run = OpenCode(target, tmp_path).prompt(name, PROMPT)
+def test_opencode_finishes_a_prompt_with_a_tool_call(target, tmp_path, name, model):
+    run = OpenCode(target, tmp_path, model).prompt(name, PROMPT)
     assert run.status == 0, run.report()
     parts = [event["part"] for event in run.json_lines() if "part" in event]
     (tool,) = [part for part in parts if part["type"] == "tool"]
