@@ -1,0 +1,397 @@
+//! The fields of items and their parts in a responses request.
+
+use crate::table::{CARRIED, Kinds, Row, Shape, both, dropped, implied, mapped, refused, row, tag};
+use tollgate_types::Format::Responses;
+
+const BREAKPOINT_ROW: Row = row(
+    "prompt_cache_breakpoint",
+    CARRIED,
+    mapped("`cache_control`, at most the last four"),
+);
+
+const ITEM_ID: Row = both(
+    "id",
+    implied("ids of items belong to the provider that made them"),
+);
+
+const STATUS: Row = both("status", implied("what is in the history is over"));
+
+const CALLER: Row = both("caller", refused("only the model itself calls tools there"))
+    .whole()
+    .unless(&["{\"type\":\"direct\"}"]);
+
+pub(crate) static ITEMS: Kinds = Kinds {
+    format: Responses,
+    at: &["input[]"],
+    rows: &[
+        both("message", CARRIED),
+        row(
+            "function_call",
+            mapped("`tool_calls` of the assistant's message"),
+            mapped("`tool_use`"),
+        ),
+        row(
+            "function_call_output",
+            mapped("a message of the role `tool`"),
+            mapped("`tool_result`"),
+        ),
+        row(
+            "custom_tool_call",
+            mapped("`tool_calls` of the assistant's message"),
+            mapped("`tool_use` with the text as `input`"),
+        ),
+        row(
+            "custom_tool_call_output",
+            mapped("a message of the role `tool`"),
+            mapped("`tool_result`"),
+        ),
+        row(
+            "reasoning",
+            mapped("`reasoning_content` where this provider made it, else left out with notice"),
+            mapped("`thinking` where this provider made it, else left out with notice"),
+        ),
+        both("additional_tools", mapped("offered with the other tools")),
+        both("file_search_call", refused(HOSTED_PAST)).whole(),
+        both("computer_call", refused(HOSTED_PAST)).whole(),
+        both("computer_call_output", refused(HOSTED_PAST)).whole(),
+        both("web_search_call", refused(HOSTED_PAST)).whole(),
+        both("tool_search_call", refused(HOSTED_PAST)).whole(),
+        both("tool_search_output", refused(HOSTED_PAST)).whole(),
+        both(
+            "configuration_update",
+            refused("its settings do not change within a request"),
+        )
+        .whole(),
+        both(
+            "compaction",
+            refused("a compacted history is known at its own provider alone"),
+        )
+        .whole(),
+        both(
+            "compaction_trigger",
+            refused("it does not compact the history"),
+        )
+        .whole(),
+        both("image_generation_call", refused(HOSTED_PAST)).whole(),
+        both("code_interpreter_call", refused(HOSTED_PAST)).whole(),
+        both("local_shell_call", refused(HOSTED_PAST)).whole(),
+        both("local_shell_call_output", refused(HOSTED_PAST)).whole(),
+        both("shell_call", refused(HOSTED_PAST)).whole(),
+        both("shell_call_output", refused(HOSTED_PAST)).whole(),
+        both("apply_patch_call", refused(HOSTED_PAST)).whole(),
+        both("apply_patch_call_output", refused(HOSTED_PAST)).whole(),
+        both("mcp_list_tools", refused(HOSTED_PAST)).whole(),
+        both("mcp_approval_request", refused(HOSTED_PAST)).whole(),
+        both("mcp_approval_response", refused(HOSTED_PAST)).whole(),
+        both("mcp_call", refused(HOSTED_PAST)).whole(),
+        both("program", refused(HOSTED_PAST)).whole(),
+        both("program_output", refused(HOSTED_PAST)).whole(),
+        both(
+            "item_reference",
+            refused("it keeps no items: send the item itself"),
+        )
+        .whole(),
+    ],
+};
+
+const HOSTED_PAST: &str = "it is about a tool of another provider";
+
+pub(crate) static MESSAGE: Shape = Shape {
+    format: Responses,
+    at: &["input[]"],
+    tags: &["message"],
+    rows: &[
+        tag("type"),
+        row(
+            "role",
+            CARRIED,
+            mapped("before the first turn `system`, later a message in its place"),
+        ),
+        both("content", CARRIED),
+        ITEM_ID,
+        STATUS,
+        both("phase", dropped("it has no phases of an answer")),
+    ],
+};
+
+pub(crate) static PARTS: Kinds = Kinds {
+    format: Responses,
+    at: &["input[].content[]"],
+    rows: &[
+        both("input_text", CARRIED),
+        both("output_text", CARRIED),
+        row("refusal", CARRIED, mapped("text")),
+        row(
+            "input_image",
+            mapped("`image_url`"),
+            mapped("`image`, by data or by address"),
+        ),
+        row(
+            "input_file",
+            mapped("`file`"),
+            mapped("`document`; PDF and plain text alone"),
+        ),
+    ],
+};
+
+pub(crate) static OUTPUT_PARTS: Kinds = Kinds {
+    format: Responses,
+    at: &["input[].output[]"],
+    rows: &[
+        both("input_text", CARRIED),
+        row(
+            "input_image",
+            mapped("in a user message after the result"),
+            mapped("`image`, by data or by address"),
+        ),
+        row(
+            "input_file",
+            mapped("in a user message after the result"),
+            mapped("`document`; PDF and plain text alone"),
+        ),
+    ],
+};
+
+pub(crate) static INPUT_TEXT: Shape = Shape {
+    format: Responses,
+    at: &["input[].content[]", "input[].output[]"],
+    tags: &["input_text"],
+    rows: &[tag("type"), both("text", CARRIED), BREAKPOINT_ROW],
+};
+
+pub(crate) static OUTPUT_TEXT: Shape = Shape {
+    format: Responses,
+    at: &["input[].content[]"],
+    tags: &["output_text"],
+    rows: &[
+        tag("type"),
+        both("text", CARRIED),
+        both("annotations", dropped("citations are output only"))
+            .whole()
+            .unless(&["[]"]),
+        both("logprobs", dropped("log probabilities are output only"))
+            .whole()
+            .unless(&["[]"]),
+    ],
+};
+
+pub(crate) static REFUSAL: Shape = Shape {
+    format: Responses,
+    at: &["input[].content[]"],
+    tags: &["refusal"],
+    rows: &[tag("type"), row("refusal", CARRIED, mapped("text"))],
+};
+
+pub(crate) static IMAGE: Shape = Shape {
+    format: Responses,
+    at: &["input[].content[]", "input[].output[]"],
+    tags: &["input_image"],
+    rows: &[
+        tag("type"),
+        row(
+            "image_url",
+            CARRIED,
+            mapped("a `data:` URL becomes base64 data; another is passed on, never fetched"),
+        ),
+        both(
+            "file_id",
+            refused("a file is known at the provider that stores it alone"),
+        ),
+        row(
+            "detail",
+            mapped("`original` is `high`"),
+            dropped("it has no level of detail"),
+        )
+        .unless(&["\"auto\""]),
+        BREAKPOINT_ROW,
+    ],
+};
+
+pub(crate) static FILE: Shape = Shape {
+    format: Responses,
+    at: &["input[].content[]", "input[].output[]"],
+    tags: &["input_file"],
+    rows: &[
+        tag("type"),
+        row(
+            "file_data",
+            CARRIED,
+            mapped("a `source`; PDF and plain text alone"),
+        ),
+        both(
+            "file_id",
+            refused("a file is known at the provider that stores it alone"),
+        ),
+        row(
+            "file_url",
+            refused("it takes files by their data alone"),
+            mapped("a `source`, never fetched"),
+        ),
+        row("filename", CARRIED, mapped("`title`")),
+        both("detail", dropped("it has no level of detail for files")).unless(&["\"auto\""]),
+        BREAKPOINT_ROW,
+    ],
+};
+
+pub(crate) static BREAKPOINT: Shape = Shape {
+    format: Responses,
+    at: &[
+        "input[].content[].prompt_cache_breakpoint",
+        "input[].output[].prompt_cache_breakpoint",
+    ],
+    tags: &[],
+    rows: &[
+        both("mode", implied("`explicit` is the only one")),
+        row("ttl", CARRIED, dropped("its times to live are others")),
+    ],
+};
+
+pub(crate) static FUNCTION_CALL: Shape = Shape {
+    format: Responses,
+    at: &["input[]"],
+    tags: &["function_call"],
+    rows: &[
+        tag("type"),
+        row("arguments", CARRIED, mapped("`input`, as an object")),
+        both("call_id", mapped("the call's `id`")),
+        both(
+            "name",
+            mapped("with its namespace, shortened where the target takes less"),
+        ),
+        both("namespace", mapped("`<namespace>__<name>`")),
+        both(
+            "async",
+            refused("calls are answered before the next turn there"),
+        )
+        .unless(&["false"]),
+        ITEM_ID,
+        STATUS,
+        CALLER,
+    ],
+};
+
+pub(crate) static FUNCTION_OUTPUT: Shape = Shape {
+    format: Responses,
+    at: &["input[]"],
+    tags: &["function_call_output"],
+    rows: &[
+        tag("type"),
+        row(
+            "output",
+            mapped("text in the message, other parts in a user message after it"),
+            mapped("the content of a `tool_result`"),
+        ),
+        row("call_id", mapped("`tool_call_id`"), mapped("`tool_use_id`")),
+        both("name", implied("the call has it")),
+        both("namespace", implied("the call has it")),
+        ITEM_ID,
+        STATUS,
+        CALLER,
+    ],
+};
+
+pub(crate) static CUSTOM_CALL: Shape = Shape {
+    format: Responses,
+    at: &["input[]"],
+    tags: &["custom_tool_call"],
+    rows: &[
+        tag("type"),
+        row(
+            "input",
+            CARRIED,
+            mapped("the member `input` of the call's input"),
+        ),
+        both("call_id", mapped("the call's `id`")),
+        both(
+            "name",
+            mapped("with its namespace, shortened where the target takes less"),
+        ),
+        both("namespace", mapped("`<namespace>__<name>`")),
+        both(
+            "async",
+            refused("calls are answered before the next turn there"),
+        )
+        .unless(&["false"]),
+        ITEM_ID,
+        STATUS.extra(),
+        CALLER,
+    ],
+};
+
+pub(crate) static CUSTOM_OUTPUT: Shape = Shape {
+    format: Responses,
+    at: &["input[]"],
+    tags: &["custom_tool_call_output"],
+    rows: &[
+        tag("type"),
+        row(
+            "output",
+            mapped("text in the message, other parts in a user message after it"),
+            mapped("the content of a `tool_result`"),
+        ),
+        row("call_id", mapped("`tool_call_id`"), mapped("`tool_use_id`")),
+        ITEM_ID,
+        STATUS.extra(),
+        CALLER,
+    ],
+};
+
+pub(crate) static REASONING_ITEM: Shape = Shape {
+    format: Responses,
+    at: &["input[]"],
+    tags: &["reasoning"],
+    rows: &[
+        tag("type"),
+        both("id", implied("the seal has it")),
+        both("summary", mapped("its text, where this provider made it")),
+        both("content", mapped("its text, where this provider made it")),
+        both(
+            "encrypted_content",
+            mapped("the seal is opened where this provider made it"),
+        ),
+        STATUS,
+    ],
+};
+
+pub(crate) static SUMMARIES: Kinds = Kinds {
+    format: Responses,
+    at: &["input[].summary[]"],
+    rows: &[
+        both("summary_text", CARRIED),
+        both("reasoning_text", CARRIED).extra(),
+    ],
+};
+
+pub(crate) static SUMMARY_TEXT: Shape = Shape {
+    format: Responses,
+    at: &["input[].summary[]"],
+    tags: &["summary_text"],
+    rows: THOUGHT.rows,
+};
+
+pub(crate) static REASONING_TEXT: Shape = Shape {
+    format: Responses,
+    at: &["input[].content[]"],
+    tags: &["reasoning_text"],
+    rows: THOUGHT.rows,
+};
+
+/// A piece of reasoning, a summary or the thing itself.
+pub(crate) static THOUGHT: Shape = Shape {
+    format: Responses,
+    at: &["input[].summary[]"],
+    tags: &[],
+    rows: &[tag("type"), both("text", CARRIED)],
+};
+
+pub(crate) static ADDITIONAL_TOOLS: Shape = Shape {
+    format: Responses,
+    at: &["input[]"],
+    tags: &["additional_tools"],
+    rows: &[
+        tag("type"),
+        tag("role"),
+        both("tools", mapped("offered with the other tools")),
+        ITEM_ID,
+    ],
+};

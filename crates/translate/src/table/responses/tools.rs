@@ -1,0 +1,204 @@
+//! The fields of tools in a responses request: offered and chosen.
+
+use crate::table::{CARRIED, Kinds, Row, Shape, both, dropped, mapped, refused, row, tag};
+use tollgate_types::Format::Responses;
+
+const HOSTED: &str = "the provider's own tools are taken out, unless `tool_choice` demands them or nothing else is offered";
+
+/// Wherever tools are offered.
+const TOOLS_AT: &[&str] = &[
+    "tools[]",
+    "tools[].tools[]",
+    "input[].tools[]",
+    "input[].tools[].tools[]",
+];
+
+pub(crate) static TOOLS: Kinds = Kinds {
+    format: Responses,
+    at: TOOLS_AT,
+    rows: &[
+        both("function", CARRIED),
+        row(
+            "custom",
+            mapped("as it is, or as a function with one string, `input`"),
+            mapped("a function with one string, `input`; the grammar in its description"),
+        ),
+        both("namespace", mapped("its tools as `<namespace>__<name>`")),
+        both("file_search", dropped(HOSTED)).whole(),
+        both("computer", dropped(HOSTED)).whole(),
+        both("computer_use_preview", dropped(HOSTED)).whole(),
+        both("web_search", dropped(HOSTED)).whole(),
+        both("web_search_2025_08_26", dropped(HOSTED)).whole(),
+        both("web_search_preview", dropped(HOSTED)).whole(),
+        both("web_search_preview_2025_03_11", dropped(HOSTED)).whole(),
+        both("mcp", dropped(HOSTED)).whole(),
+        both("code_interpreter", dropped(HOSTED)).whole(),
+        both("programmatic_tool_calling", dropped(HOSTED)).whole(),
+        both("image_generation", dropped(HOSTED)).whole(),
+        both("local_shell", dropped(HOSTED)).whole(),
+        both("shell", dropped(HOSTED)).whole(),
+        both("tool_search", dropped(HOSTED)).whole(),
+        both("apply_patch", dropped(HOSTED)).whole(),
+    ],
+};
+
+const ALLOWED_CALLERS: Row = both(
+    "allowed_callers",
+    dropped("only the model itself calls tools there"),
+)
+.whole()
+.unless(&["[\"direct\"]"]);
+
+const DEFER: Row = both("defer_loading", mapped("the tool is offered at once"));
+
+const ASYNC: Row = both(
+    "async",
+    refused("calls are answered before the next turn there"),
+)
+.unless(&["false"]);
+
+pub(crate) static FUNCTION_TOOL: Shape = Shape {
+    format: Responses,
+    at: TOOLS_AT,
+    tags: &["function"],
+    rows: &[
+        tag("type"),
+        both(
+            "name",
+            mapped("with its namespace, shortened where the target takes less"),
+        ),
+        both("description", CARRIED),
+        row(
+            "parameters",
+            CARRIED,
+            mapped("`input_schema`, of type object"),
+        )
+        .whole(),
+        both("strict", CARRIED),
+        both(
+            "output_schema",
+            dropped("tools do not say what they answer there"),
+        )
+        .whole(),
+        ASYNC,
+        ALLOWED_CALLERS,
+        DEFER,
+    ],
+};
+
+pub(crate) static CUSTOM_TOOL: Shape = Shape {
+    format: Responses,
+    at: TOOLS_AT,
+    tags: &["custom"],
+    rows: &[
+        tag("type"),
+        both(
+            "name",
+            mapped("with its namespace, shortened where the target takes less"),
+        ),
+        both("description", CARRIED),
+        row("format", CARRIED, mapped("told in the description")),
+        ASYNC,
+        ALLOWED_CALLERS,
+        DEFER,
+    ],
+};
+
+const CUSTOM_FORMATS_AT: &[&str] = &[
+    "tools[].format",
+    "tools[].tools[].format",
+    "input[].tools[].format",
+    "input[].tools[].tools[].format",
+];
+
+pub(crate) static CUSTOM_FORMATS: Kinds = Kinds {
+    format: Responses,
+    at: CUSTOM_FORMATS_AT,
+    rows: &[
+        both("text", CARRIED),
+        row("grammar", CARRIED, mapped("told in the description")),
+    ],
+};
+
+pub(crate) static CUSTOM_TEXT: Shape = Shape {
+    format: Responses,
+    at: CUSTOM_FORMATS_AT,
+    tags: &["text"],
+    rows: &[tag("type")],
+};
+
+pub(crate) static CUSTOM_GRAMMAR: Shape = Shape {
+    format: Responses,
+    at: CUSTOM_FORMATS_AT,
+    tags: &["grammar"],
+    rows: &[
+        tag("type"),
+        row("definition", CARRIED, mapped("told in the description")),
+        row("syntax", CARRIED, mapped("told in the description")),
+    ],
+};
+
+pub(crate) static NAMESPACE: Shape = Shape {
+    format: Responses,
+    at: TOOLS_AT,
+    tags: &["namespace"],
+    rows: &[
+        tag("type"),
+        both("name", mapped("`<namespace>__<name>`")),
+        both(
+            "description",
+            mapped("before the description of each of its tools"),
+        ),
+        both("tools", CARRIED),
+    ],
+};
+
+pub(crate) static CHOICES: Kinds = Kinds {
+    format: Responses,
+    at: &["tool_choice"],
+    rows: &[
+        row("function", CARRIED, mapped("`tool`")),
+        row("custom", CARRIED, mapped("`tool`")),
+        both("allowed_tools", mapped("the other tools are not offered")),
+        both("file_search", refused(NO_HOSTED)).whole(),
+        both("web_search", refused(NO_HOSTED)).whole().extra(),
+        both("web_search_preview", refused(NO_HOSTED)).whole(),
+        both("web_search_preview_2025_03_11", refused(NO_HOSTED)).whole(),
+        both("computer", refused(NO_HOSTED)).whole(),
+        both("computer_use_preview", refused(NO_HOSTED)).whole(),
+        both("computer_use", refused(NO_HOSTED)).whole(),
+        both("image_generation", refused(NO_HOSTED)).whole(),
+        both("code_interpreter", refused(NO_HOSTED)).whole(),
+        both("mcp", refused(NO_HOSTED)).whole(),
+        both("programmatic_tool_calling", refused(NO_HOSTED)).whole(),
+        both("apply_patch", refused(NO_HOSTED)).whole(),
+        both("shell", refused(NO_HOSTED)).whole(),
+    ],
+};
+
+const NO_HOSTED: &str = "it has no such tool";
+
+pub(crate) static CHOICE_NAMED: Shape = Shape {
+    format: Responses,
+    at: &["tool_choice"],
+    tags: &["function", "custom"],
+    rows: &[
+        tag("type"),
+        both(
+            "name",
+            mapped("with its namespace, shortened where the target takes less"),
+        ),
+        both("namespace", mapped("`<namespace>__<name>`")).extra(),
+    ],
+};
+
+pub(crate) static CHOICE_ALLOWED: Shape = Shape {
+    format: Responses,
+    at: &["tool_choice"],
+    tags: &["allowed_tools"],
+    rows: &[
+        tag("type"),
+        both("mode", mapped("the choice among the tools that are left")),
+        both("tools", mapped("the other tools are not offered")).whole(),
+    ],
+};
