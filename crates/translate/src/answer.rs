@@ -8,6 +8,7 @@
 
 mod arguments;
 mod flow;
+mod logprobs;
 mod parts;
 mod read;
 mod stream;

@@ -176,6 +176,14 @@ impl Flow {
         }
     }
 
+    /// How likely the tokens of the next piece of text are: entries with commas between. Of
+    /// a text that waits it is not told.
+    pub(crate) fn logprobs(&mut self, entries: &str) {
+        if !entries.is_empty() {
+            self.writer.logprobs(entries);
+        }
+    }
+
     /// A call begins.
     pub(crate) fn call(&mut self, key: Key, call: NativeCall<'_>) -> Result<(), Broken> {
         let head = self.head.as_ref().ok_or(Broken)?;

@@ -55,6 +55,9 @@ pub(crate) trait Write: Debug + Send + Sync {
     /// A piece of the open block; never an empty one.
     fn delta(&mut self, piece: RawText<'_>, out: &mut Output) -> Result<(), Broken>;
 
+    /// How likely the tokens of the next piece were: entries with commas between.
+    fn logprobs(&mut self, _: &str) {}
+
     /// A page that the open text refers to.
     fn cite(&mut self, citation: &Citation, out: &mut Output);
 
@@ -104,4 +107,21 @@ pub(crate) fn escaped(out: &mut Output, contents: &str) {
     out.begin_string();
     out.escaped(contents.as_bytes());
     out.end_string();
+}
+
+/// Keeps log probabilities for the next piece, within bounds: tokens without text may come
+/// first, but not for ever.
+fn keep_logprobs(kept: &mut String, entries: &str) {
+    const MOST_KEPT: usize = 256 * 1024;
+    if kept.len() < MOST_KEPT {
+        append(kept, entries);
+    }
+}
+
+/// Appends to a list with commas between.
+fn append(list: &mut String, entries: &str) {
+    if !list.is_empty() {
+        list.push(',');
+    }
+    list.push_str(entries);
 }

@@ -355,3 +355,80 @@ fn what_a_responses_stream_repeats_is_bounded() {
     assert!(most <= 16 * 1024 * 1024, "{most}");
     assert!(matches!(translator.phase(), Phase::Failed(_)));
 }
+
+#[test]
+fn log_probabilities_without_text_are_bounded() {
+    let entry = "{\"token\":\"a\",\"logprob\":-1,\"bytes\":null,\"top_logprobs\":[]}";
+    let event = format!(
+        "data: {{\"choices\":[{{\"delta\":{{\"content\":\"\"}},\"logprobs\":{{\"content\":[{}]}}}}]}}\n\n",
+        [entry; 100].join(",")
+    );
+    let end = "data: {\"choices\":[{\"delta\":{\"content\":\"a\"}}]}\n\n";
+    let notes = notes(Format::Responses, Format::Chat);
+    let mut translator = StreamTranslator::new(Arc::new(notes), context());
+    hold(&mut translator, 1000, |_| event.clone());
+    let mut out = Vec::new();
+    translator.push(end.as_bytes(), &mut out);
+    assert!(out.concat().len() < 300_000, "{}", out.concat().len());
+}
+
+#[test]
+fn a_garbled_answer_is_an_error_or_in_order() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/answers/golden");
+    let mut results = [0u64; 2];
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_str().unwrap().to_owned();
+        let [_, format, "json"] = name.split('.').collect::<Vec<_>>()[..] else {
+            continue;
+        };
+        let Some(format) = Format::ALL.into_iter().find(|it| it.as_str() == format) else {
+            continue;
+        };
+        let answer = std::fs::read_to_string(&path).unwrap();
+        for seed in 1..=300u64 {
+            let mut dice = Dice(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+            let garbled = garble_answer(&answer, &mut dice);
+            for caller in others(format) {
+                let result = translate_body(&notes(caller, format), &garbled, 4096);
+                results[usize::from(result.is_ok())] += 1;
+                if let Ok(body) = result
+                    && let Err(complaint) = strict::body(caller, &body)
+                {
+                    panic!(
+                        "{name} for {caller}, seed {seed}: {complaint}\n{garbled}\nbecame\n{body}"
+                    );
+                }
+            }
+        }
+    }
+    eprintln!("refused, in order: {results:?}");
+    assert!(results.iter().all(|count| *count > 0), "{results:?}");
+}
+
+/// The answer with some of its lines lost, doubled, moved, or with other values.
+fn garble_answer(answer: &str, dice: &mut Dice) -> String {
+    let mut lines: Vec<String> = answer.lines().map(str::to_owned).collect();
+    for _ in 0..=dice.roll(2) {
+        let (a, b) = (dice.roll(lines.len()), dice.roll(lines.len()));
+        match dice.roll(6) {
+            0 if lines.len() > 1 => {
+                lines.remove(a);
+            }
+            1 => lines.insert(b, lines[a].clone()),
+            2 => lines.swap(a, b),
+            _ => {
+                let values = ["null", "[]", "{}", "\"\"", "\"x\"", "-1", "1e9", "true"];
+                let value = values[dice.roll(values.len())];
+                let line = lines[a].clone();
+                if let Some((key, rest)) = line.split_once(": ") {
+                    let comma = if rest.ends_with(',') { "," } else { "" };
+                    if !rest.ends_with(['{', '[']) {
+                        lines[a] = format!("{key}: {value}{comma}");
+                    }
+                }
+            }
+        }
+    }
+    lines.join("\n")
+}

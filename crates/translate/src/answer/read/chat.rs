@@ -4,6 +4,7 @@ mod types;
 
 use crate::answer::{
     flow::{Flow, Key, Kind},
+    logprobs,
     parts::{Broken, NativeCall},
     read::{as_contents, document, has_members},
     text::RawText,
@@ -49,6 +50,22 @@ struct Choice<'a> {
     /// In a whole answer.
     #[serde(borrow, default)]
     message: Option<Message<'a>>,
+    #[serde(borrow, default)]
+    logprobs: Option<Logprobs<'a>>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Logprobs<'a> {
+    #[serde(borrow, default)]
+    content: Option<&'a RawValue>,
+}
+
+impl Choice<'_> {
+    fn logprobs(&self, flow: &mut Flow) -> Result<(), Broken> {
+        let list = self.logprobs.as_ref().and_then(|it| it.content);
+        flow.logprobs(&logprobs::entries(list)?);
+        Ok(())
+    }
 }
 
 impl ChatReader {
@@ -59,6 +76,7 @@ impl ChatReader {
             if choice.index.is_some_and(|index| index > 0) {
                 return Err(Broken);
             }
+            choice.logprobs(flow)?;
             if let Some(delta) = &choice.delta {
                 self.message(delta, flow)?;
             }
@@ -68,15 +86,11 @@ impl ChatReader {
 
     pub(super) fn body(&mut self, data: &[u8], flow: &mut Flow) -> Result<(), Broken> {
         let answer: Chunk<'_> = document(data)?;
-        let [
-            Choice {
-                message: Some(message),
-                ..
-            },
-        ] = answer.choices.as_slice()
-        else {
+        let [choice] = answer.choices.as_slice() else {
             return Err(Broken);
         };
+        choice.logprobs(flow)?;
+        let message = choice.message.as_ref().ok_or(Broken)?;
         self.message(message, flow)
     }
 

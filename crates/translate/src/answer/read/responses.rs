@@ -4,6 +4,7 @@ mod types;
 
 use crate::answer::{
     flow::{Flow, Key, Kind},
+    logprobs,
     parts::{Broken, NativeCall},
     read::document,
     text::RawText,
@@ -50,6 +51,8 @@ struct Event<'a> {
     summary_index: Option<u64>,
     #[serde(borrow, default)]
     delta: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    logprobs: Option<&'a RawValue>,
     #[serde(borrow, default)]
     item: Option<Item<'a>>,
     #[serde(borrow, default)]
@@ -171,6 +174,7 @@ impl ResponsesReader {
     fn text(&mut self, kind: Kind, event: &Event<'_>, flow: &mut Flow) -> Result<(), Broken> {
         let piece = event.piece()?;
         self.item(ItemKind::Message, event)?.has_contents |= !piece.is_empty();
+        flow.logprobs(&logprobs::entries(event.logprobs)?);
         flow.piece(event.part_key(kind)?, piece)
     }
 
@@ -264,6 +268,7 @@ fn call(index: u64, item: &Item<'_>, flow: &mut Flow) -> Result<(), Broken> {
 fn whole_message(index: u64, item: &Item<'_>, flow: &mut Flow) -> Result<(), Broken> {
     for (part, place) in item.content.iter().flatten().zip(0..) {
         let text = Key::new(Kind::Text, index, place);
+        flow.logprobs(&logprobs::entries(part.logprobs)?);
         flow.piece(text, part.text.unwrap_or_default())?;
         for page in part
             .annotations

@@ -150,17 +150,20 @@ fn annotation(citation: &Citation, range: (u64, u64), out: &mut Output) {
     out.end_object();
 }
 
-/// A part of a message: text with its annotations, or a refusal. Both are escaped already.
-fn content_part(text: &str, annotations: Option<&str>, out: &mut Output) {
+/// A part of a message: text with its annotations and the likelihood of its tokens, or a
+/// refusal. The text is escaped already.
+fn content_part(text: &str, about: Option<(&str, &str)>, out: &mut Output) {
     out.begin_object();
-    match annotations {
-        Some(annotations) => {
+    match about {
+        Some((annotations, logprobs)) => {
             out.key("type").string("output_text");
             escaped(out.key("text"), text);
             out.key("annotations").begin_array();
             out.raw(annotations.as_bytes());
             out.end_array();
-            out.key("logprobs").raw(b"[]");
+            out.key("logprobs").begin_array();
+            out.raw(logprobs.as_bytes());
+            out.end_array();
         }
         None => {
             out.key("type").string("refusal");

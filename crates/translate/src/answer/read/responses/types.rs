@@ -90,6 +90,8 @@ pub(super) struct Part<'a> {
     #[serde(borrow, default)]
     pub(super) refusal: Option<RawText<'a>>,
     #[serde(borrow, default)]
+    pub(super) logprobs: Option<&'a RawValue>,
+    #[serde(borrow, default)]
     pub(super) annotations: Option<Vec<Annotation<'a>>>,
 }
 

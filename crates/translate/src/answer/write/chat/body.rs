@@ -6,7 +6,7 @@ use crate::{
         flow::Kind,
         parts::{Broken, Citation, Ending, Head, ToolCall},
         text::RawText,
-        write::{BlockEnd, Write, escaped},
+        write::{BlockEnd, Write, append, escaped},
     },
     output::Output,
 };
@@ -25,6 +25,7 @@ pub(crate) struct ChatBody {
     /// Entries of lists, with commas between.
     reasoning_details: Output,
     annotations: Output,
+    logprobs: String,
     calls: Output,
     sealed: u64,
     /// Characters of the content before the open block, and with it.
@@ -66,6 +67,10 @@ impl Write for ChatBody {
         Ok(())
     }
 
+    fn logprobs(&mut self, entries: &str) {
+        append(&mut self.logprobs, entries);
+    }
+
     fn cite(&mut self, citation: &Citation, _: &mut Output) {
         let from = self.chars.0;
         let range = citation.range.map_or(self.chars, |(start, end)| {
@@ -99,7 +104,17 @@ impl Write for ChatBody {
         out.item().begin_object();
         out.key("index").number(0);
         self.message(out.key("message"));
-        out.key("logprobs").raw(b"null");
+        match self.logprobs.as_str() {
+            "" => out.key("logprobs").raw(b"null"),
+            entries => {
+                out.key("logprobs").begin_object();
+                out.key("content").begin_array();
+                out.raw(entries.as_bytes());
+                out.end_array();
+                out.key("refusal").raw(b"null");
+                out.end_object();
+            }
+        }
         out.key("finish_reason").string(finish_reason(ending.stop));
         out.end_object();
         out.end_array();

@@ -6,7 +6,7 @@ use crate::{
         flow::Kind,
         parts::{Broken, Citation, Ending, Head, ToolCall},
         text::RawText,
-        write::{BlockEnd, COMMENT, Write, escaped},
+        write::{BlockEnd, COMMENT, Write, escaped, keep_logprobs},
     },
     output::Output,
 };
@@ -22,6 +22,8 @@ pub(crate) struct ChatStream {
     open: Option<Kind>,
     /// What stands before and behind the contents of a delta of the open block.
     around_delta: (String, String),
+    /// Of the tokens of the next piece of text.
+    logprobs: String,
     calls: u64,
     sealed: u64,
     /// Characters of `content` before the open block, and with it.
@@ -36,6 +38,7 @@ impl ChatStream {
             has_role: false,
             open: None,
             around_delta: (String::new(), String::new()),
+            logprobs: String::new(),
             calls: 0,
             sealed: 0,
             chars: (0, 0),
@@ -95,8 +98,21 @@ impl Write for ChatStream {
         }
         out.raw(self.around_delta.0.as_bytes());
         out.raw(piece.as_str().as_bytes());
-        out.raw(self.around_delta.1.as_bytes());
+        if self.logprobs.is_empty() || self.open != Some(Kind::Text) {
+            out.raw(self.around_delta.1.as_bytes());
+            return Ok(());
+        }
+        out.raw(b"\"},\"logprobs\":{\"content\":[");
+        out.raw(self.logprobs.as_bytes());
+        out.raw(b"],\"refusal\":null},\"finish_reason\":null}]");
+        out.raw(self.no_usage().as_bytes());
+        out.raw(b"}\n\n");
+        self.logprobs.clear();
         Ok(())
+    }
+
+    fn logprobs(&mut self, entries: &str) {
+        keep_logprobs(&mut self.logprobs, entries);
     }
 
     fn cite(&mut self, citation: &Citation, out: &mut Output) {

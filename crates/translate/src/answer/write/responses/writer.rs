@@ -11,7 +11,7 @@ use crate::{
         parts::{Broken, Citation, Ending, Head, ToolCall},
         text::RawText,
         write::{
-            BlockEnd, COMMENT, Write, escaped,
+            BlockEnd, COMMENT, Write, append, escaped, keep_logprobs,
             responses::{
                 self, Response, Status, annotation, content_part, echo, response, summary_part,
             },
@@ -44,6 +44,8 @@ pub(crate) struct ResponsesWriter {
     message: Option<Message>,
     open: Option<Open>,
     has_refusal: bool,
+    /// Of the tokens of the next piece of text.
+    logprobs: String,
 }
 
 /// The message that is open. Texts that follow each other are parts of one.
@@ -72,6 +74,7 @@ struct Open {
     call: Option<ToolCall>,
     /// Escaped, as it came.
     text: String,
+    logprobs: String,
     annotations: Vec<Citation>,
     /// What stands before a delta.
     before_delta: String,
@@ -102,6 +105,7 @@ impl ResponsesWriter {
             message: None,
             open: None,
             has_refusal: false,
+            logprobs: String::new(),
         }
     }
 }
@@ -145,9 +149,6 @@ impl Write for ResponsesWriter {
             Kind::Thinking => before.key("summary_index").number(0),
             Kind::Tool => {}
         }
-        if kind == Kind::Text {
-            before.key("logprobs").raw(b"[]");
-        }
         before.key("delta").begin_string();
         self.open = Some(Open {
             kind,
@@ -155,8 +156,9 @@ impl Write for ResponsesWriter {
             part,
             call: call.cloned(),
             text: String::new(),
+            logprobs: String::new(),
             annotations: Vec::new(),
-            before_delta: String::from_utf8(before.into_bytes()).unwrap_or_default(),
+            before_delta: text(before),
         });
         Ok(())
     }
@@ -175,16 +177,33 @@ impl Write for ResponsesWriter {
                 summary_part("", out.key("part"));
             });
         }
+        let logprobs = match open.kind {
+            Kind::Text => std::mem::take(&mut self.logprobs),
+            _ => String::new(),
+        };
         if self.is_stream {
             out.raw(open.before_delta.as_bytes());
             out.raw(piece.as_str().as_bytes());
-            out.raw(b"\",\"sequence_number\":");
+            if open.kind == Kind::Text {
+                out.raw(b"\",\"logprobs\":[");
+                out.raw(logprobs.as_bytes());
+                out.raw(b"],\"sequence_number\":");
+            } else {
+                out.raw(b"\",\"sequence_number\":");
+            }
             out.number(self.next_sequence());
             out.raw(b"}\n\n");
+        }
+        if !logprobs.is_empty() {
+            append(&mut open.logprobs, &logprobs);
         }
         open.text.push_str(piece.as_str());
         self.open = Some(open);
         Ok(())
+    }
+
+    fn logprobs(&mut self, entries: &str) {
+        keep_logprobs(&mut self.logprobs, entries);
     }
 
     fn cite(&mut self, citation: &Citation, out: &mut Output) {
@@ -246,7 +265,10 @@ impl Write for ResponsesWriter {
     }
 
     fn kept_bytes(&self) -> usize {
-        let open = self.open.as_ref().map_or(0, |open| open.text.len());
+        let open = self.open.as_ref();
+        let open = open.map_or(0, |open| {
+            open.text.len().saturating_add(open.logprobs.len())
+        });
         let message = self.message.as_ref().map_or(0, |it| it.content.len());
         self.output
             .len()
@@ -269,7 +291,11 @@ impl ResponsesWriter {
         self.event("response.content_part.added", out, |out| {
             place.write(out);
             out.key("content_index").number(part);
-            content_part("", (kind == Kind::Text).then_some(""), out.key("part"));
+            content_part(
+                "",
+                (kind == Kind::Text).then_some(("", "")),
+                out.key("part"),
+            );
         });
         (place, part)
     }
@@ -314,7 +340,9 @@ impl ResponsesWriter {
             out.key("content_index").number(open.part);
             escaped(out.key(field), &open.text);
             if open.kind == Kind::Text {
-                out.key("logprobs").raw(b"[]");
+                out.key("logprobs").begin_array();
+                out.raw(open.logprobs.as_bytes());
+                out.end_array();
             }
         });
         let mut annotations = Output::default();
@@ -324,10 +352,11 @@ impl ResponsesWriter {
             }
             annotation(citation, range(citation, &open.text), &mut annotations);
         }
-        let annotations = String::from_utf8(annotations.into_bytes()).unwrap_or_default();
+        let annotations = text(annotations);
         let mut part = Output::default();
         let is_text = open.kind == Kind::Text;
-        content_part(&open.text, is_text.then_some(&annotations), &mut part);
+        let about = is_text.then_some((annotations.as_str(), open.logprobs.as_str()));
+        content_part(&open.text, about, &mut part);
         self.event("response.content_part.done", out, |out| {
             open.place.write(out);
             out.key("content_index").number(open.part);
@@ -335,7 +364,7 @@ impl ResponsesWriter {
         });
         self.has_refusal |= !is_text;
         if let Some(message) = &mut self.message {
-            append(&mut message.content, part);
+            append(&mut message.content, &text(part));
         }
     }
 
@@ -401,7 +430,7 @@ impl ResponsesWriter {
             out.key("output_index").number(place.output_index);
             out.key("item").raw(item.as_bytes());
         });
-        append(&mut self.output, item);
+        append(&mut self.output, &text(item));
     }
 
     fn response_event(
@@ -485,12 +514,9 @@ fn end_event(sequence: u64, out: &mut Output) {
     out.raw(b"\n\n");
 }
 
-/// Appends an item to a list with commas between.
-fn append(list: &mut String, item: Output) {
-    if !list.is_empty() {
-        list.push(',');
-    }
-    list.push_str(&String::from_utf8(item.into_bytes()).unwrap_or_default());
+/// What was written: always UTF-8.
+fn text(written: Output) -> String {
+    String::from_utf8(written.into_bytes()).unwrap_or_default()
 }
 
 /// The characters that a citation is about: the whole text where its provider does not say.

@@ -1,0 +1,68 @@
+//! How likely each token was: chat and responses tell it in almost the same way.
+//!
+//! Decides how an entry is written so that the types of both take it. Messages has no word
+//! for it, and a caller of messages cannot ask.
+
+use crate::{
+    answer::{parts::Broken, text::RawText, write::escaped},
+    output::Output,
+};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+/// What is told of one token.
+#[derive(Debug, Deserialize)]
+struct Entry<'a> {
+    #[serde(borrow)]
+    token: RawText<'a>,
+    #[serde(borrow)]
+    logprob: &'a RawValue,
+    #[serde(borrow, default)]
+    bytes: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    top_logprobs: Option<Vec<Entry<'a>>>,
+}
+
+/// The entries of a list, with commas between; empty where there is none.
+pub(super) fn entries(list: Option<&RawValue>) -> Result<String, Broken> {
+    let Some(list) = list.filter(|list| list.get() != "[]") else {
+        return Ok(String::new());
+    };
+    let list: Vec<Entry<'_>> = serde_json::from_str(list.get()).map_err(|_| Broken)?;
+    let mut out = Output::default();
+    out.begin_array();
+    for entry in &list {
+        out.item().begin_object();
+        entry.members(&mut out);
+        out.key("top_logprobs").begin_array();
+        for other in entry.top_logprobs.iter().flatten() {
+            out.item().begin_object();
+            other.members(&mut out);
+            out.end_object();
+        }
+        out.end_array();
+        out.end_object();
+    }
+    let text = String::from_utf8(out.into_bytes()).unwrap_or_default();
+    // A provider's white space must not end the line of an event.
+    let line = text.replace(['\n', '\r'], " ");
+    Ok(line.strip_prefix('[').unwrap_or_default().to_owned())
+}
+
+impl Entry<'_> {
+    fn members(&self, out: &mut Output) {
+        escaped(out.key("token"), self.token.as_str());
+        out.key("logprob").raw(self.logprob.get().as_bytes());
+        match self.bytes {
+            Some(bytes) => out.key("bytes").raw(bytes.get().as_bytes()),
+            // One format leaves out what the other demands.
+            None => {
+                out.key("bytes").begin_array();
+                for byte in self.token.unescape().bytes() {
+                    out.item().number(byte.into());
+                }
+                out.end_array();
+            }
+        }
+    }
+}
