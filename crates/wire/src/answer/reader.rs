@@ -253,6 +253,14 @@ impl Reader {
         })
     }
 
+    /// Whether a usage number is told before there is anything to count: `message_start` says
+    /// that one token of output was made, or some, and `message_delta` how many there were.
+    fn is_too_early(&self, field: UsageField) -> bool {
+        matches!(field, UsageField::Output | UsageField::Reasoning)
+            && matches!(self.mode, Mode::Stream(Format::Messages))
+            && self.path.is_wrapped()
+    }
+
     /// A value that is not `null`, no number and no container, where a number should be.
     fn refuse_usage(&mut self, here: u64) {
         if Self::usage_field(here).is_some() {
@@ -335,7 +343,7 @@ impl Sink for Reader {
             }
             at::CHOICE_INDEX => self.event.choices.index = number.as_u64().unwrap_or(0),
             _ => {
-                if let Some(field) = Self::usage_field(here) {
+                if let Some(field) = Self::usage_field(here).filter(|it| !self.is_too_early(*it)) {
                     self.usage.set(field, number);
                 }
             }

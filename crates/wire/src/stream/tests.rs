@@ -196,6 +196,17 @@ fn the_preamble_ends_with_the_first_content_event() {
 }
 
 #[test]
+fn the_output_that_a_message_begins_with_is_no_report() {
+    let without_end = MESSAGES.replace(",\"usage\":{\"output_tokens\":9}", "");
+    let mut scanner = StreamScanner::new(Format::Messages, StreamOptions::default());
+    scanner.push(&Bytes::from(without_end), &mut Vec::new());
+    assert_eq!(*scanner.phase(), Phase::Terminal);
+    let seen = scanner.usage();
+    assert_eq!((seen.has_input, seen.has_output), (true, false), "{seen:?}");
+    assert_eq!(seen.believed(), None);
+}
+
+#[test]
 fn usage_alone_is_taken_out_and_nothing_else() {
     let without: String = CHAT
         .split_inclusive("\n\n")
