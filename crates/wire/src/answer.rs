@@ -102,8 +102,8 @@ impl AnswerScanner {
 
     /// Bytes of text and tool arguments so far: what output is estimated from where no usage
     /// is reported.
-    pub const fn text_bytes(&self) -> u64 {
-        self.reader.event.text_bytes
+    pub fn text_bytes(&self) -> u64 {
+        self.reader.text_so_far(&self.lexer)
     }
 }
 

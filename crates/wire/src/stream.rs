@@ -196,8 +196,13 @@ impl StreamScanner {
 
     /// Bytes of text and tool arguments that were let through: what output is estimated from
     /// where no usage is reported.
-    pub const fn text_bytes(&self) -> u64 {
-        self.text_bytes
+    pub fn text_bytes(&self) -> u64 {
+        let leaving = if self.is_open {
+            self.event.text_so_far(&self.reader)
+        } else {
+            0
+        };
+        self.text_bytes.saturating_add(leaving)
     }
 
     /// Events that were let through.

@@ -8,7 +8,7 @@ use super::{
     path::{Key, Path},
 };
 use crate::{
-    json::{Container, JsonError, Literal, Number, Sink, Span, Text, Want},
+    json::{Container, JsonError, Lexer, Literal, Number, Sink, Span, Text, Want},
     usage::{UsageField, UsageReport},
 };
 use tollgate_types::Format;
@@ -199,6 +199,17 @@ impl Reader {
             Mode::Stream(_) => at::STREAM_TEXT.contains(&here),
             Mode::Body(_) => at::BODY_TEXT.contains(&here),
         }
+    }
+
+    /// Bytes of text in the event so far, with the string in which its last chunk ended.
+    pub(crate) fn text_so_far(&self, lexer: &Lexer) -> u64 {
+        let is_text = self.path.here().is_some_and(|here| self.is_text(here));
+        let open = if is_text {
+            lexer.open_string_bytes()
+        } else {
+            0
+        };
+        self.event.text_bytes.saturating_add(open)
     }
 
     fn word(&mut self, here: u64, text: Text<'_>) {

@@ -57,6 +57,20 @@ fn each_format_says_who_answered_and_how_it_ended() {
 }
 
 #[test]
+fn text_counts_before_its_string_has_ended() {
+    let begin = r#"{"content":[{"type":"text","text":"#;
+    let mut scanner = AnswerScanner::new(Format::Messages);
+    scanner.push(begin.as_bytes());
+    assert_eq!(scanner.text_bytes(), 0);
+    scanner.push(b"\"hello");
+    assert_eq!(scanner.text_bytes(), 5);
+    scanner.push(b", world\"");
+    assert_eq!(scanner.text_bytes(), 12);
+    scanner.push(b"}],\"unread\":\"and so on");
+    assert_eq!(scanner.text_bytes(), 12);
+}
+
+#[test]
 fn a_success_that_holds_an_error_is_an_error() {
     let examples = [
         (Format::Chat, r#"{"error":{"message":"x","code":502}}"#),

@@ -115,6 +115,15 @@ impl Lexer {
         self.offset
     }
 
+    /// Bytes, unescaped, of the string in which the last chunk ended; zero where it did not
+    /// end in one.
+    pub const fn open_string_bytes(&self) -> u64 {
+        match self.state {
+            State::InString => self.string.len(),
+            _ => 0,
+        }
+    }
+
     /// How many containers are open.
     pub const fn depth(&self) -> u8 {
         self.nesting.depth

@@ -97,6 +97,11 @@ impl Event {
         self.is_done_marker() || (!self.is_broken && self.lexer.is_complete())
     }
 
+    /// Bytes of text in it, as far as it was read.
+    pub(super) fn text_so_far(&self, reader: &Reader) -> u64 {
+        reader.text_so_far(&self.lexer)
+    }
+
     /// What the event is, as far as it was read.
     pub(super) fn kind(&self, format: Format, reader: &Reader) -> EventKind {
         let EventFacts { kind, error, .. } = reader.event;

@@ -165,7 +165,7 @@ impl EventReader {
 
     /// Bytes of text and tool arguments that were read: what output is estimated from where
     /// no usage is reported.
-    pub const fn text_bytes(&self) -> u64 {
+    pub fn text_bytes(&self) -> u64 {
         self.scanner.text_bytes()
     }
 

@@ -199,6 +199,7 @@ fn an_event_over_the_bound_passes_and_is_closed_before_the_failure() {
     );
     let seen = scan(Format::Chat, options, half.as_bytes().chunks(30));
     assert_eq!(seen.out, half);
+    assert_eq!(seen.text_bytes, 200, "what has left counts");
     assert_eq!(seen.end, StreamEnd::Cut);
     assert!(
         seen.failure.starts_with("\n\ndata: {\"error\":"),
