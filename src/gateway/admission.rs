@@ -60,11 +60,12 @@ async fn try_admit(session: &mut Session, exchange: &mut Exchange) -> Result<Adm
     if matched.endpoint.is_model_endpoint() {
         check_media_type(session)?;
         read_body(session, exchange).await?;
-        run_filters(Part::Body, session, exchange).await?;
-        exchange.attempts = candidates(exchange)?;
+        let passed = run_filters(Part::Body, session, exchange).await;
         if let Some(request) = &mut exchange.request {
             exchange.toll = Toll::take(&mut request.holds);
         }
+        passed?;
+        exchange.attempts = candidates(exchange)?;
         attempt::make_ready(exchange)?;
         return Ok(Admission::Forward);
     }

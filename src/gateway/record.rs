@@ -91,7 +91,8 @@ pub fn record(session: &Session, exchange: &Exchange, error: Option<&Error>, log
             provider: provider.map(|provider| &**provider),
             status,
             code,
-            outcome: ending(exchange, error),
+            // What was settled stands, whatever became of the last bytes.
+            outcome: settled.map_or_else(|| ending(exchange, error), |(state, _)| *state),
             stream: facts.is_some_and(|facts| facts.stream),
             attempts: exchange.attempts.made(),
             request_bytes: exchange
@@ -102,8 +103,8 @@ pub fn record(session: &Session, exchange: &Exchange, error: Option<&Error>, log
             first_byte_ms: first_byte.map(millis),
             duration_ms: millis(duration),
             usage,
-            charged: settled.map(|settled| settled.charged),
-            count: settled.map(|settled| settled.source.as_str()),
+            charged: settled.map(|(_, settled)| settled.charged),
+            count: settled.map(|(_, settled)| settled.source.as_str()),
         }
     });
 }
@@ -121,10 +122,15 @@ pub fn ending(exchange: &Exchange, error: Option<&Error>) -> BillingState {
             BillingState::Completed
         };
     }
-    let failed = exchange.broken.is_some() || exchange.told.is_none_or(|told| told.code.is_some());
+    let is_error = exchange.told.is_none_or(|told| told.code.is_some());
+    // What the caller must mend is no failure of the provider's.
+    let fault = exchange.fault.as_ref();
+    let was_refused = is_error && fault.is_some_and(|fault| !fault.try_elsewhere());
     let stop = exchange.answer.facts().and_then(|facts| facts.stop);
     match stop {
-        _ if failed => BillingState::UpstreamFailed,
+        _ if exchange.broken.is_some() => BillingState::UpstreamFailed,
+        _ if was_refused => BillingState::Rejected,
+        _ if is_error => BillingState::UpstreamFailed,
         Some(stop) if !stop.is_complete() => BillingState::Incomplete,
         _ => BillingState::Completed,
     }

@@ -4,6 +4,7 @@
 use super::answer::UpstreamHead;
 use super::body;
 use super::exchange::{Exchange, Told};
+use super::{record, toll};
 use bytes::Bytes;
 use futures::FutureExt;
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE, TRANSFER_ENCODING};
@@ -147,7 +148,7 @@ async fn linger(session: &mut Session) {
     let _ = tokio::time::timeout(LINGER, draining).await;
 }
 
-/// Composes an answer made here, without writing it.
+/// Composes an answer made here, without writing it; the request is settled by it.
 pub fn compose(
     session: &Session,
     exchange: &mut Exchange,
@@ -172,6 +173,7 @@ pub fn compose(
         }
     };
     exchange.told = Some(Told { status, code });
+    toll::settle(exchange, record::ending(exchange, None));
     let mut headers = own_headers(exchange, None);
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
     headers.insert(CONTENT_LENGTH, HeaderValue::from(body.len()));

@@ -17,11 +17,11 @@ use tollgate_types::{ErrorCode, RequestFacts, Usage};
 pub struct Toll {
     admission: Option<Box<Admission>>,
     reservation: Option<Box<Reservation>>,
-    settled: Option<Settled>,
+    settled: Option<(BillingState, Settled)>,
 }
 
 impl Toll {
-    /// Takes over what the filters hold for a request that all of them let through.
+    /// Takes over what the filters hold, whether all of them let the request through or not.
     pub fn take(holds: &mut Holds) -> Self {
         Self {
             admission: holds.take(),
@@ -30,8 +30,8 @@ impl Toll {
         }
     }
 
-    /// What the request was charged, once it is settled.
-    pub const fn settled(&self) -> Option<&Settled> {
+    /// How the request ended and what it was charged, once it is settled.
+    pub const fn settled(&self) -> Option<&(BillingState, Settled)> {
         self.settled.as_ref()
     }
 
@@ -46,21 +46,25 @@ impl Toll {
         }
     }
 
-    fn settle(&mut self, used: Used, how: impl FnOnce() -> How) {
+    fn settle(&mut self, used: Used, how: How) {
         if let Some(admission) = self.admission.take() {
-            let usage = used.reported.unwrap_or(used.delivered);
-            admission.finish(usage.total_input(), usage.output);
+            // What never left takes nothing of any limit: dropping it gives everything back.
+            if how.was_sent {
+                let usage = used.reported.unwrap_or(used.delivered);
+                admission.finish(usage.total_input(), usage.output);
+            }
         }
         if let Some(reservation) = self.reservation.take() {
-            let how = how();
-            self.settled = Some(reservation.settle(&Ending {
+            let settled = reservation.settle(&Ending {
                 state: how.state,
                 status: how.status,
                 error: how.code,
                 reported: used.reported,
+                absurd: used.absurd,
                 delivered: used.delivered,
                 model_served: how.model,
-            }));
+            });
+            self.settled = Some((how.state, settled));
         }
     }
 }
@@ -71,6 +75,8 @@ struct How {
     status: u16,
     code: Option<ErrorCode>,
     model: Option<std::sync::Arc<str>>,
+    /// A provider was asked.
+    was_sent: bool,
 }
 
 /// What a request used, as far as it is known.
@@ -78,6 +84,8 @@ struct How {
 struct Used {
     /// What the provider reported at the end of its answer.
     reported: Option<Usage>,
+    /// It reported what is no count of tokens.
+    absurd: bool,
     /// What was sent and delivered: by the gateway's own count, or by what the provider
     /// reported on the way where that is more.
     delivered: Usage,
@@ -111,7 +119,8 @@ pub fn settle(exchange: &mut Exchange, state: BillingState) {
     }
     let free = matches!(state, BillingState::Rejected);
     let used = Used {
-        reported: reported(exchange).filter(|_| !free),
+        reported: reported(&exchange.answer).filter(|_| !free),
+        absurd: exchange.answer.usage().is_some_and(|report| report.absurd),
         delivered: if free {
             Usage::default()
         } else {
@@ -124,14 +133,19 @@ pub fn settle(exchange: &mut Exchange, state: BillingState) {
         status: told.map_or(record::CLIENT_CLOSED, |told| told.status),
         code: exchange.broken.or(told.and_then(|told| told.code)),
         model: exchange.model_served(),
+        was_sent: exchange.attempts.made() > 0,
     };
-    exchange.toll.settle(used, || how);
+    exchange.toll.settle(used, how);
 }
 
-/// The provider's report, where its answer is whole: before that its numbers grow.
-fn reported(exchange: &Exchange) -> Option<Usage> {
-    let answer = &exchange.answer;
-    answer.usage().filter(|_| answer.is_complete())?.believed()
+/// The provider's report, where its answer is whole or it has said why it ends: before that
+/// its numbers grow.
+fn reported(answer: &Answer) -> Option<Usage> {
+    let ends = || answer.facts().is_some_and(|facts| facts.stop.is_some());
+    answer
+        .usage()
+        .filter(|_| answer.is_complete() || ends())?
+        .believed()
 }
 
 /// What was sent and delivered so far.

@@ -95,6 +95,7 @@ fn reserve_and_settle(criterion: &mut Criterion) {
         status: 200,
         error: None,
         reported: Some(usage),
+        absurd: false,
         delivered: usage,
         model_served: None,
     };

@@ -104,6 +104,7 @@ fn ending() -> Ending {
         status: 200,
         error: None,
         reported: Some(usage),
+        absurd: false,
         delivered: usage,
         model_served: None,
     }

@@ -31,6 +31,8 @@ pub struct Ending {
     pub error: Option<ErrorCode>,
     /// What the upstream reported, if it did; the last report where it gave several.
     pub reported: Option<Usage>,
+    /// What it reported held numbers that count nothing: negative, fractional, unreadable.
+    pub absurd: bool,
     /// What was sent and delivered by the gateway's own count.
     pub delivered: Usage,
     /// The model that served, where one did.
@@ -141,7 +143,8 @@ impl Reservation {
             reported: ending.reported,
             delivered: ending.delivered,
         };
-        let charge = Charge::by_rule(ending.state, &counts, bound, weights);
+        let mut charge = Charge::by_rule(ending.state, &counts, bound, weights);
+        charge.clamped |= ending.absurd;
         let now = self.ledger.shared.clock.now();
         let payment = self.account.settle(&self.held, charge.tokens, now);
         let settled = Settled {
@@ -236,6 +239,7 @@ impl Drop for Reservation {
             status: 0,
             error: None,
             reported: None,
+            absurd: false,
             delivered: self.delivered,
             model_served: None,
         };

@@ -163,6 +163,7 @@ fn completed(tokens: u64) -> Ending {
         status: 200,
         error: None,
         reported: Some(output(tokens)),
+        absurd: false,
         delivered: output(tokens),
         model_served: None,
     }
@@ -431,6 +432,7 @@ async fn a_record_says_what_happened() {
         status: 200,
         error: Some(ErrorCode::UpstreamError),
         reported: None,
+        absurd: false,
         delivered: output(12),
         model_served: Some("alpha-opus-5".into()),
     });

@@ -154,6 +154,7 @@ impl Life {
             status: 200,
             error: None,
             reported: reported.map(output),
+            absurd: false,
             delivered: output(open.delivered),
             model_served: None,
         });
