@@ -11,7 +11,7 @@ use support::{
     Answer, CHAT, COUNT_TOKENS, Config, FORMATS, Gateway, MESSAGES, Provider, RESPONSES, Request,
     eventually, prompt,
 };
-use tollgate_ledger::{Clock, KeyHasher, NewKey, Store};
+use tollgate_ledger::NewKey;
 
 /// A small catalog with everything that names can do.
 async fn gateway() -> (Provider, Gateway) {
@@ -366,9 +366,7 @@ async fn a_key_that_is_made_while_the_gateway_runs_works_at_once() {
 
 /// A key that works for a moment: shorter than the command line gives one.
 fn short_lived_key(gateway: &Gateway) -> String {
-    let file = gateway.folder.path().join("tollgate.db");
-    let hasher = KeyHasher::new(b"pepper-of-the-tests").unwrap();
-    let store = Store::open(&file, hasher, Clock::system()).unwrap();
+    let store = gateway.store();
     let expiry = store.clock().now().plus(Duration::from_millis(400));
     let created = store.create_key(&NewKey {
         expires_at: Some(expiry),

@@ -6,6 +6,9 @@ use std::net::{SocketAddr, TcpListener};
 /// The variable that holds the provider's credential.
 pub const PROVIDER_KEY: (&str, &str) = ("TEST_PROVIDER_KEY", "credential-of-the-provider");
 
+/// The variable that holds the secret under which keys are stored.
+pub const PEPPER: (&str, &str) = ("TOLLGATE_PEPPER", "pepper-of-the-tests");
+
 /// The plan of a key that never runs out.
 pub const PLENTY: &str = "plenty";
 
@@ -19,7 +22,7 @@ impl Config {
         Self(json!({
             "server": { "threads": 1 },
             "store": { "path": "tollgate.db" },
-            "keys": { "pepper": "env:TOLLGATE_PEPPER" },
+            "keys": { "pepper": format!("env:{}", PEPPER.0) },
             "providers": {},
             "families": { "test": { "group": "other" } },
             "models": {},

@@ -1,6 +1,6 @@
 //! The gateway as its operator runs it: the program, a file, a folder, signals.
 
-use super::config::{PLENTY, PROVIDER_KEY};
+use super::config::{PEPPER, PLENTY, PROVIDER_KEY};
 use super::{Answer, Config, Connection, PATIENCE, Ports, Request, bounded, eventually, prompt};
 use serde_json::Value;
 use std::net::SocketAddr;
@@ -16,7 +16,7 @@ pub fn tollgate() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tollgate"));
     command
         .env_remove("RUST_LOG")
-        .env("TOLLGATE_PEPPER", "pepper-of-the-tests")
+        .env(PEPPER.0, PEPPER.1)
         .env(PROVIDER_KEY.0, PROVIDER_KEY.1)
         .env("TEST_OTHER_KEY", "another-credential-of-the-provider")
         .kill_on_drop(true);

@@ -13,6 +13,7 @@
     reason = "a test reads better with json!(…) than with &json!(…)"
 )]
 
+mod accounts;
 mod answer;
 mod config;
 mod gateway;
@@ -23,6 +24,7 @@ mod request;
 mod tls;
 mod upstream;
 
+pub use accounts::LONG;
 pub use answer::{Answer, Ending};
 pub use config::{Config, Ports, provider, provider_at};
 pub use gateway::{Gateway, Output, tollgate};

@@ -1,0 +1,473 @@
+//! What a request costs, by how it ended: what the provider reports, what was delivered
+//! where nothing was reported, nothing where nothing was had. Each once.
+
+#![cfg(test)]
+
+mod support;
+
+use http_body_util::BodyExt;
+use serde_json::{Value, json};
+use support::{
+    Act, Answer, CHAT, COUNT_TOKENS, Config, Connection, FORMATS, Gateway, Http2, LONG, MESSAGES,
+    Provider, RESPONSES, Request, Upstream, bounded, prompt, provider,
+};
+
+const SAID: &str = "one two three four five six seven eight nine ten eleven twelve thirteen \
+                    fourteen fifteen sixteen seventeen eighteen nineteen twenty";
+
+async fn start() -> (Provider, Gateway) {
+    let provider = Provider::start().await;
+    let gateway = Gateway::start(Config::of(&provider)).await;
+    (provider, gateway)
+}
+
+/// What is asked, streamed or not; a chat stream with its usage.
+fn ask(path: &str, stream: bool, more: Value) -> Value {
+    let mut body = prompt(path, "test-model", SAID, more);
+    if stream {
+        body["stream"] = json!(true);
+        if path == CHAT && body.get("stream_options").is_none() {
+            body["stream_options"] = json!({"include_usage": true});
+        }
+    }
+    body
+}
+
+/// What the provider answers when it is asked without a gateway.
+async fn direct(provider: &Provider, path: &str, body: &Value) -> Answer {
+    let mut body = body.clone();
+    body["model"] = json!("upstream-model");
+    let request = Request::post(path, &body).key("any");
+    let mut connection = Connection::open(provider.address).await;
+    let answer = connection.send(&request).await;
+    answer.assert_ok();
+    answer
+}
+
+/// The usage that stands last in an answer, in tokens.
+fn reported(answer: &Answer) -> u64 {
+    let parts = match answer.header("content-type") {
+        Some("application/json") => vec![answer.json()],
+        _ => answer.events(),
+    };
+    let usages = parts.iter().flat_map(|part| {
+        ["/usage", "/response/usage"].map(|place| part.pointer(place).filter(|it| it.is_object()))
+    });
+    let usage = usages.flatten().next_back().expect("a usage");
+    let sum = |fields: &[&str]| {
+        fields
+            .iter()
+            .filter_map(|field| usage[field].as_u64())
+            .sum()
+    };
+    sum(&[
+        "prompt_tokens",
+        "completion_tokens",
+        "input_tokens",
+        "output_tokens",
+        "cache_creation_input_tokens",
+        "cache_read_input_tokens",
+    ])
+}
+
+/// What a request's line in the access log says of money.
+fn money(line: &Value) -> (&str, u64, &str) {
+    let text = |field: &str| {
+        line[field]
+            .as_str()
+            .unwrap_or_else(|| panic!("{field}: {line}"))
+    };
+    (
+        text("outcome"),
+        line["charged"].as_u64().unwrap_or_else(|| panic!("{line}")),
+        text("count"),
+    )
+}
+
+#[tokio::test]
+async fn an_answer_costs_what_its_provider_reports() {
+    let (provider, gateway) = start().await;
+    let mut spent = 0;
+    for path in FORMATS {
+        for stream in [false, true] {
+            let limit = match path {
+                CHAT => json!({"max_completion_tokens": 16}),
+                RESPONSES => json!({"max_output_tokens": 16}),
+                _ => json!({"max_tokens": 16}),
+            };
+            for (more, outcome) in [(json!({}), "completed"), (limit, "incomplete")] {
+                let body = ask(path, stream, more);
+                let cost = reported(&direct(&provider, path, &body).await);
+                let answer = gateway.post(path, &body).await;
+                answer.assert_ok();
+                let line = gateway.line_of(&answer).await;
+                assert_eq!(money(&line), (outcome, cost, "reported"), "{line}");
+                spent += cost;
+            }
+        }
+    }
+    gateway.has_spent(&gateway.key, spent).await;
+    gateway.verify();
+}
+
+/// The text of a whole answer.
+fn text_of(path: &str, answer: &Answer) -> String {
+    let place = match path {
+        CHAT => "/choices/0/message/content",
+        RESPONSES => "/output/0/content/0/text",
+        _ => "/content/0/text",
+    };
+    let body = answer.json();
+    let text = body.pointer(place).and_then(Value::as_str);
+    text.unwrap_or_else(|| panic!("{body}")).to_owned()
+}
+
+/// What the gateway counts by itself: four bytes a token.
+fn counted(text: &str) -> u64 {
+    text.len().div_ceil(4) as u64
+}
+
+/// The input as the gateway counts it: a role and what was said.
+fn input() -> u64 {
+    counted(&format!("user{SAID}"))
+}
+
+/// What is charged where no usage was reported. Only the messages format tells the input
+/// before its end.
+fn estimated(path: &str, whole: &Answer, delivered: &str) -> u64 {
+    let input = match path {
+        MESSAGES => whole.json()["usage"]["input_tokens"].as_u64().unwrap(),
+        _ => input(),
+    };
+    input + counted(delivered)
+}
+
+/// Orders that send a stream without the event that reports its usage and what comes
+/// behind it, and what of that comes last.
+async fn all_but_the_usage(provider: &Provider, path: &str) -> (String, &'static str) {
+    let is_usage = |event: &Value| match path {
+        CHAT => event["choices"] == json!([]),
+        RESPONSES => event["type"] == "response.completed",
+        _ => event["type"] == "message_delta",
+    };
+    let answer = direct(provider, path, &ask(path, true, json!({}))).await;
+    let before = answer.events().iter().position(is_usage).unwrap();
+    let last = match path {
+        CHAT => "\"finish_reason\":\"stop\"",
+        RESPONSES => "\"type\":\"response.output_item.done\"",
+        _ => "\"type\":\"content_block_stop\"",
+    };
+    (format!("stall-after-{before}"), last)
+}
+
+#[tokio::test]
+async fn whoever_hangs_up_just_before_the_usage_pays_for_the_whole_text() {
+    let (provider, gateway) = start().await;
+    let mut spent = 0;
+    for path in FORMATS {
+        let whole = direct(&provider, path, &ask(path, false, json!({}))).await;
+        let cost = estimated(path, &whole, &text_of(path, &whole));
+        let (orders, last) = all_but_the_usage(&provider, path).await;
+        let mut options = vec![json!({})];
+        if path == CHAT {
+            // Who asks for no usage does not see it, and that is all.
+            options.push(json!({"stream_options": {"include_usage": false}}));
+        }
+        for more in options {
+            let request = Request::post(path, &ask(path, true, more))
+                .key(&gateway.key)
+                .orders(&orders);
+            let mut connection = gateway.connect().await;
+            connection.write(&request.bytes()).await;
+            let answer = connection.head().await;
+            connection.read_until(last.as_bytes()).await;
+            drop(connection);
+            let line = gateway.line_of(&answer).await;
+            assert_eq!(money(&line), ("client_closed", cost, "estimated"), "{line}");
+            spent += cost;
+        }
+    }
+    gateway.has_spent(&gateway.key, spent).await;
+    gateway.verify();
+}
+
+#[tokio::test]
+async fn whoever_hangs_up_within_a_whole_answer_pays_for_what_has_come() {
+    let (provider, gateway) = start().await;
+    for path in FORMATS {
+        const PIECE: usize = 256;
+        let long = "seven letters a word ".repeat(2000);
+        let body = prompt(path, "test-model", &long, json!({}));
+        let orders = "tokens-9000";
+        let request = Request::post(path, &body).key("any").orders(orders);
+        let whole = Connection::open(provider.address)
+            .await
+            .send(&request)
+            .await;
+        let usage = whole.text().rfind("\"usage\"").unwrap();
+        let orders = format!("{orders},chunks-{PIECE},stall-after-{}", usage / PIECE);
+        let request = Request::post(path, &body).key(&gateway.key).orders(&orders);
+        let mut connection = gateway.connect().await;
+        connection.write(&request.bytes()).await;
+        let answer = connection.head().await;
+        let mut had = Vec::new();
+        while had.len() < usage / 2 {
+            had.extend(connection.read_until(b" ").await);
+        }
+        drop(connection);
+        let line = gateway.line_of(&answer).await;
+        let (outcome, charged, count) = money(&line);
+        assert_eq!((outcome, count), ("client_closed", "estimated"), "{line}");
+        let input = counted(&format!("user{long}"));
+        let least = input + (had.len() as u64 - 1000) / 4;
+        let most = input + counted(&text_of(path, &whole));
+        assert!(
+            (least..=most).contains(&charged),
+            "{least} to {most}: {line}"
+        );
+    }
+    gateway.verify();
+}
+
+#[tokio::test]
+async fn whoever_hangs_up_after_the_usage_pays_what_was_reported() {
+    let (provider, gateway) = start().await;
+    let mut spent = 0;
+    for (path, last) in [(CHAT, "\"choices\":[]"), (MESSAGES, "message_delta")] {
+        let body = ask(path, true, json!({}));
+        let expected = direct(&provider, path, &body).await;
+        let events = expected.events().len();
+        let orders = format!("stall-after-{}", events - 1);
+        let request = Request::post(path, &body).key(&gateway.key).orders(&orders);
+        let mut connection = gateway.connect().await;
+        connection.write(&request.bytes()).await;
+        let answer = connection.head().await;
+        connection.read_until(last.as_bytes()).await;
+        drop(connection);
+        let line = gateway.line_of(&answer).await;
+        let cost = reported(&expected);
+        assert_eq!(money(&line), ("client_closed", cost, "reported"), "{line}");
+        spent += cost;
+    }
+    gateway.has_spent(&gateway.key, spent).await;
+}
+
+/// Reads an answer up to some text, and leaves.
+async fn read_until(answer: hyper::Response<hyper::body::Incoming>, text: &str) {
+    let mut body = answer.into_body();
+    let mut read = String::new();
+    while !read.contains(text) {
+        let frame = bounded(text, body.frame()).await.expect(text).unwrap();
+        read.push_str(&String::from_utf8_lossy(
+            &frame.into_data().unwrap_or_default(),
+        ));
+    }
+}
+
+#[tokio::test]
+async fn whoever_cancels_over_http2_pays_for_what_was_produced() {
+    let (provider, gateway) = start().await;
+    for path in FORMATS {
+        let whole = direct(&provider, path, &ask(path, false, json!({}))).await;
+        let (orders, last) = all_but_the_usage(&provider, path).await;
+        let request = Request::post(path, &ask(path, true, json!({})))
+            .key(&gateway.key)
+            .orders(&orders);
+        let mut http2 = Http2::open(gateway.address).await;
+        let answer = bounded("a head", http2.begin(&request)).await.unwrap();
+        let id = answer.headers()["x-request-id"]
+            .to_str()
+            .unwrap()
+            .to_owned();
+        read_until(answer, last).await;
+        let line = gateway.access_line(|line| line["id"] == *id).await;
+        let cost = estimated(path, &whole, &text_of(path, &whole));
+        assert_eq!(money(&line), ("client_closed", cost, "estimated"), "{line}");
+    }
+}
+
+#[tokio::test]
+async fn whoever_leaves_before_anything_came_pays_for_the_input() {
+    let (provider, gateway) = start().await;
+    for (asked, path) in (1..).zip(FORMATS) {
+        let request = Request::post(path, &ask(path, true, json!({})))
+            .key(&gateway.key)
+            .orders("hang");
+        let mut connection = gateway.connect().await;
+        connection.write(&request.bytes()).await;
+        provider
+            .when("the provider is asked", |it| it.requests == asked)
+            .await;
+        drop(connection);
+        let line = gateway
+            .access_line(|line| line["path"] == path && line["status"] == 499)
+            .await;
+        assert_eq!(
+            money(&line),
+            ("client_closed", input(), "estimated"),
+            "{line}"
+        );
+    }
+    gateway.has_spent(&gateway.key, 3 * input()).await;
+}
+
+#[tokio::test]
+async fn what_failed_before_any_content_is_free() {
+    let (_provider, gateway) = start().await;
+    for path in FORMATS {
+        for stream in [false, true] {
+            for orders in [
+                "status-500",
+                "status-429",
+                "error-first",
+                "reset",
+                "cut-20",
+                "not-json,empty",
+            ] {
+                let request = Request::post(path, &ask(path, stream, json!({})))
+                    .key(&gateway.key)
+                    .orders(orders);
+                let answer = gateway.send(&request).await;
+                assert!(answer.status >= 429, "{orders}: {answer:?}");
+                let line = gateway.line_of(&answer).await;
+                assert_eq!(money(&line), ("upstream_failed", 0, "reported"), "{line}");
+            }
+        }
+    }
+    gateway.has_spent(&gateway.key, 0).await;
+}
+
+#[tokio::test]
+async fn what_a_provider_refuses_is_free() {
+    let (_provider, gateway) = start().await;
+    for path in FORMATS {
+        for orders in [
+            "vendor-anthropic-context",
+            "vendor-openai-content",
+            "status-422",
+        ] {
+            let request = Request::post(path, &ask(path, true, json!({})))
+                .key(&gateway.key)
+                .orders(orders);
+            let answer = gateway.send(&request).await;
+            assert_eq!(answer.status / 100, 4, "{orders}: {answer:?}");
+            let line = gateway.line_of(&answer).await;
+            assert_eq!(money(&line), ("rejected", 0, "reported"), "{line}");
+        }
+    }
+    gateway.has_spent(&gateway.key, 0).await;
+}
+
+#[tokio::test]
+async fn what_failed_within_the_content_costs_what_was_delivered() {
+    let (provider, gateway) = start().await;
+    let mut spent = 0;
+    for path in FORMATS {
+        let whole = direct(&provider, path, &ask(path, false, json!({}))).await;
+        let streamed = direct(&provider, path, &ask(path, true, json!({}))).await;
+        let events = streamed.events();
+        let deltas = |event: &Value| match path {
+            CHAT => event["choices"][0]["delta"]["content"]
+                .as_str()
+                .map(str::to_owned),
+            RESPONSES if event["type"] != "response.output_text.delta" => None,
+            RESPONSES => event["delta"].as_str().map(str::to_owned),
+            _ => event["delta"]["text"].as_str().map(str::to_owned),
+        };
+        let delivered: String = events.iter().take(12).filter_map(deltas).collect();
+        let bytes: usize = streamed
+            .text()
+            .split_inclusive("\n\n")
+            .take(12)
+            .map(str::len)
+            .sum();
+        let cost = estimated(path, &whole, &delivered);
+        for orders in ["error-after-12".to_owned(), format!("cut-{}", bytes + 10)] {
+            let request = Request::post(path, &ask(path, true, json!({})))
+                .key(&gateway.key)
+                .orders(&orders);
+            let answer = gateway.send(&request).await;
+            assert_eq!(answer.status, 200, "{answer:?}");
+            let line = gateway.line_of(&answer).await;
+            assert_eq!(
+                money(&line),
+                ("upstream_failed", cost, "estimated"),
+                "{orders}: {line}"
+            );
+            spent += cost;
+        }
+    }
+    gateway.has_spent(&gateway.key, spent).await;
+    gateway.verify();
+}
+
+#[tokio::test]
+async fn a_failover_is_one_charge() {
+    let provider = Provider::start().await;
+    let deployments = json!([
+        "sim/sim-error-first",
+        {"provider": "sim", "upstream_model": "sim-status-503", "priority": 1},
+        {"provider": "sim", "upstream_model": "upstream-model", "priority": 2},
+    ]);
+    let gateway = Gateway::start(Config::of(&provider).model("test-model", deployments)).await;
+    let mut spent = 0;
+    for path in FORMATS {
+        let body = ask(path, true, json!({}));
+        let cost = reported(&direct(&provider, path, &body).await);
+        let answer = gateway.post(path, &body).await;
+        answer.assert_ok();
+        assert_eq!(answer.header("x-attempts"), Some("3"));
+        let line = gateway.line_of(&answer).await;
+        assert_eq!(money(&line), ("completed", cost, "reported"), "{line}");
+        spent += cost;
+    }
+    gateway.has_spent(&gateway.key, spent).await;
+}
+
+#[tokio::test]
+async fn counting_tokens_costs_nothing() {
+    let (_provider, gateway) = start().await;
+    let poor = gateway.key_with(1, LONG);
+    let body = prompt(COUNT_TOKENS, "test-model", SAID, json!({}));
+    for _ in 0..3 {
+        let answer = gateway
+            .send(&Request::post(COUNT_TOKENS, &body).key(&poor))
+            .await;
+        answer.assert_ok();
+        let line = gateway.line_of(&answer).await;
+        assert_eq!(line["charged"], Value::Null, "{line}");
+    }
+    gateway.has_spent(&poor, 0).await;
+}
+
+#[tokio::test]
+async fn a_usage_that_makes_no_sense_is_never_believed() {
+    let (provider, gateway) = start().await;
+    for path in FORMATS {
+        let whole = direct(&provider, path, &ask(path, false, json!({}))).await;
+        let right = reported(&whole);
+        for stream in [false, true] {
+            for orders in ["no-usage", "usage-negative", "usage-twice"] {
+                let request = Request::post(path, &ask(path, stream, json!({})))
+                    .key(&gateway.key)
+                    .orders(orders);
+                let answer = gateway.send(&request).await;
+                answer.assert_ok();
+                let line = gateway.line_of(&answer).await;
+                let counted = input() + counted(&text_of(path, &whole));
+                let expected = match orders {
+                    "usage-twice" => ("completed", right, "reported"),
+                    _ => ("completed", counted, "estimated"),
+                };
+                assert_eq!(money(&line), expected, "{orders}: {line}");
+                if orders == "usage-negative" {
+                    let id = answer.header("x-request-id").unwrap();
+                    gateway
+                        .log_line(&format!("{id}: the reported usage was not believed"))
+                        .await;
+                }
+            }
+        }
+    }
+    gateway.verify();
+}
