@@ -147,6 +147,8 @@ impl StreamScanner {
         while let Some(token) = self.framer.next(&mut rest) {
             let at = chunk.len().saturating_sub(rest.len());
             match token {
+                // What comes behind the end is looked at for a marker and nothing else.
+                Token::Data(piece) if self.phase == Phase::Terminal => self.event.skim(piece),
                 Token::Data(piece) => self.event.data(piece, &mut self.reader),
                 Token::DataLine => self.event.begin_data_line(&mut self.reader),
                 Token::Name(piece) => self.event.name(piece),
@@ -267,6 +269,9 @@ impl StreamScanner {
             if held <= event::MAX_ERROR_EVENT_BYTES {
                 self.held.push(rest);
             }
+        } else if self.phase == Phase::Terminal && held > self.options.max_event_bytes {
+            // No marker is as long, so it will be taken out.
+            self.held.clear();
         } else if self.is_open || held > self.options.max_event_bytes {
             self.held.release(out);
             out.push(rest);
@@ -290,8 +295,11 @@ impl StreamScanner {
     }
 
     fn judge(&mut self) -> Verdict {
+        // Clients stop reading at the end of an answer. What comes after can add nothing to
+        // it, and must not.
+        let is_over = self.phase == Phase::Terminal;
         let kind = self.event.kind(self.format, &self.reader);
-        if kind == EventKind::Error {
+        if kind == EventKind::Error && !is_over {
             return Verdict::Fail;
         }
         if !self.event.has_text() {
@@ -300,13 +308,13 @@ impl StreamScanner {
         if self.event.is_done_marker() {
             return self.end_by_marker();
         }
+        if is_over {
+            return Verdict::Drop;
+        }
         if !self.event.is_whole() {
             return self.fail_as_broken();
         }
-        // Clients stop reading at the end of an answer. What comes after can add nothing to
-        // it, and must not.
-        let is_over = self.phase == Phase::Terminal;
-        if is_over || (self.options.strip_usage && self.is_usage_alone()) {
+        if self.options.strip_usage && self.is_usage_alone() {
             return Verdict::Drop;
         }
         self.advance(kind);

@@ -59,11 +59,16 @@ impl Event {
         }
     }
 
-    pub(super) fn data(&mut self, piece: &[u8], reader: &mut Reader) {
+    /// Takes data of which only a marker would matter.
+    pub(super) fn skim(&mut self, piece: &[u8]) {
         if !self.has_text {
             self.has_text = !piece.trim_ascii().is_empty();
         }
         self.head.extend(piece);
+    }
+
+    pub(super) fn data(&mut self, piece: &[u8], reader: &mut Reader) {
+        self.skim(piece);
         if !self.is_broken {
             self.is_broken = self.lexer.feed(piece, reader).is_err();
         }

@@ -330,6 +330,30 @@ fn nothing_but_an_end_marker_follows_the_end() {
 }
 
 #[test]
+fn nothing_that_follows_the_end_is_believed() {
+    let options = StreamOptions {
+        max_event_bytes: 100,
+        ..StreamOptions::default()
+    };
+    for (format, stream) in STREAMS {
+        let before = however_cut(format, options, stream);
+        let usage = "\"usage\":{\"prompt_tokens\":999,\"input_tokens\":999,\"output_tokens\":-1}";
+        let long = "x".repeat(300);
+        for late in [
+            format!("data: {{{usage}}}\n\n"),
+            format!("event: message_delta\ndata: {{\"type\":\"message_delta\",{usage}}}\n\n"),
+            format!("data: {{\"type\":\"response.completed\",\"response\":{{{usage}}}}}\n\n"),
+            format!("event: error\ndata: {{\"error\":{{\"message\":\"{long}\"}}}}\n\n"),
+            format!("data: {{\"choices\":[{{\"delta\":{{\"content\":\"{long}\"}}}}]}}\n\n"),
+            "data: neither JSON nor a marker\n\n".to_owned(),
+        ] {
+            let after = however_cut(format, options, &format!("{stream}{late}"));
+            assert_eq!(after, before, "{format} {late}");
+        }
+    }
+}
+
+#[test]
 fn a_last_event_without_its_blank_line_is_closed() {
     for (format, stream) in STREAMS {
         for missing in 1..=2 {
