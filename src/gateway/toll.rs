@@ -177,5 +177,6 @@ fn delivered(exchange: &Exchange) -> Usage {
 /// What the provider has said of its usage before its end, where that can be believed.
 fn on_the_way(answer: &Answer) -> Option<Usage> {
     let report = answer.usage()?;
-    (report.has_input && !report.absurd).then_some(report.usage)
+    // No request has no input: a provider that says so says nothing.
+    (report.usage.total_input() > 0 && !report.absurd).then_some(report.usage)
 }
