@@ -20,6 +20,8 @@ pub enum Act {
     Reset,
     /// Reads another request.
     ReadRequest,
+    /// Reads another request, and does everything again.
+    Again,
 }
 
 impl Act {
@@ -62,21 +64,25 @@ async fn play(mut stream: TcpStream, script: Vec<Act>, requests: Arc<AtomicUsize
         return;
     }
     requests.fetch_add(1, Ordering::SeqCst);
-    for act in script {
+    let mut acts = script.iter();
+    while let Some(act) = acts.next() {
         match act {
             Act::Send(bytes) => {
-                if stream.write_all(&bytes).await.is_err() {
+                if stream.write_all(bytes).await.is_err() {
                     return;
                 }
             }
             Act::Hang => while stream.read_u8().await.is_ok() {},
             Act::Wait(told) => told.notified().await,
             Act::Reset => stream.set_zero_linger().unwrap(),
-            Act::ReadRequest => {
+            Act::ReadRequest | Act::Again => {
                 if !read_request(&mut stream).await {
                     return;
                 }
                 requests.fetch_add(1, Ordering::SeqCst);
+                if matches!(act, Act::Again) {
+                    acts = script.iter();
+                }
             }
         }
     }
