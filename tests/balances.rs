@@ -63,16 +63,11 @@ fn exact_answer(stream: bool, output: u64) -> Vec<u8> {
         .into_bytes()
 }
 
-/// `make test-money` asks for a hundred.
-fn repetitions() -> usize {
-    let set = std::env::var("TOLLGATE_REPETITIONS").ok();
-    set.map_or(10, |it| it.parse().expect("a number"))
-}
-
 #[tokio::test]
 async fn of_two_hundred_at_once_on_a_balance_for_ten_ten_are_admitted() {
     const CALLERS: usize = 200;
     const ADMITTED: usize = 10;
+    const REPETITIONS: usize = 100;
     const OUTPUT: u64 = 10;
     let cost = CAUTIOUS_INPUT + OUTPUT;
     let balance = cost * ADMITTED as u64;
@@ -89,7 +84,7 @@ async fn of_two_hundred_at_once_on_a_balance_for_ten_ten_are_admitted() {
     let connecting = (0..CALLERS).map(|_| Connection::open(gateway.address));
     let mut callers = join_all(connecting).await;
     let mut keys = Vec::new();
-    for repetition in 0..repetitions() {
+    for repetition in 0..REPETITIONS {
         let (model, stream) = [("whole", false), ("streamed", true)][repetition % 2];
         let key = gateway.key_with(balance, LONG);
         let more = json!({"max_completion_tokens": OUTPUT, "stream": stream});
