@@ -8,8 +8,8 @@ mod support;
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
 use support::{
-    Act, Answer, CHAT, COUNT_TOKENS, Config, Connection, FORMATS, Gateway, Http2, LONG, MESSAGES,
-    Provider, RESPONSES, Request, Upstream, bounded, prompt,
+    Act, Answer, CHAT, COUNT_TOKENS, Config, Connection, Ending, FORMATS, Gateway, Http2, LONG,
+    MESSAGES, Provider, RESPONSES, Request, Upstream, bounded, prompt,
 };
 
 const SAID: &str = "one two three four five six seven eight nine ten eleven twelve thirteen \
@@ -470,6 +470,87 @@ async fn a_usage_that_makes_no_sense_is_never_believed() {
         }
     }
     gateway.verify();
+}
+
+#[tokio::test]
+async fn what_the_end_of_the_grace_period_cuts_is_settled_and_told() {
+    let provider = Provider::start().await;
+    let config = Config::of(&provider).with("server.shutdown.grace", json!("300ms"));
+    let mut gateway = Gateway::start(config).await;
+    let mut spent = 0;
+    let (mut streams, mut costs) = (Vec::new(), Vec::new());
+    for path in FORMATS {
+        let whole = direct(&provider, path, &ask(path, false, json!({}))).await;
+        let cost = estimated(path, &whole, &text_of(path, &whole));
+        let (orders, last) = all_but_the_usage(&provider, path).await;
+        let request = Request::post(path, &ask(path, true, json!({})))
+            .key(&gateway.key)
+            .orders(&orders);
+        let mut connection = gateway.connect().await;
+        connection.write(&request.bytes()).await;
+        let answer = connection.head().await;
+        connection.read_until(last.as_bytes()).await;
+        let id = answer.header("x-request-id").unwrap().to_owned();
+        let mut http2 = Http2::open(gateway.address).await;
+        let head = bounded("a head", http2.begin(&request)).await.unwrap();
+        let id_of_http2 = head.headers()["x-request-id"].to_str().unwrap().to_owned();
+        let mut body = head.into_body();
+        let mut read = String::new();
+        while !read.contains(last) {
+            let frame = bounded(last, body.frame()).await.expect(last).unwrap();
+            read.push_str(&String::from_utf8_lossy(&frame.into_data().unwrap()));
+        }
+        costs.extend([(id, cost), (id_of_http2, cost)]);
+        spent += 2 * cost;
+        streams.push((connection, http2, body));
+    }
+    // One of which nothing has come yet, and one that is still being sent.
+    let mut waiting = gateway.connect().await;
+    let request = Request::post(CHAT, &ask(CHAT, true, json!({}))).key(&gateway.key);
+    let asked = provider.handle.counters().requests;
+    waiting.write(&request.clone().orders("hang").bytes()).await;
+    provider
+        .when("it is asked", |it| it.requests == asked + 1)
+        .await;
+    let mut sending = gateway.connect().await;
+    let bytes = request.bytes();
+    sending.write(&bytes[..bytes.len() - 1]).await;
+
+    gateway.signal("TERM").await;
+    assert_eq!(gateway.ended().await.code(), Some(0));
+    gateway.log_line("8 requests were cut").await;
+    for (id, cost) in costs {
+        let line = gateway.access_line(|line| line["id"] == *id).await;
+        assert_eq!(
+            money(&line),
+            ("upstream_failed", cost, "estimated"),
+            "{line}"
+        );
+        assert_eq!(line["code"], "service_unavailable", "{line}");
+    }
+    let line = gateway
+        .access_line(|line| line["status"] == 503 && line["attempts"] == 1)
+        .await;
+    assert_eq!(money(&line), ("upstream_failed", 0, "reported"), "{line}");
+    let line = gateway
+        .access_line(|line| line["status"] == 503 && line["attempts"] == 0)
+        .await;
+    assert_eq!(line["outcome"], "rejected", "{line}");
+    assert_eq!(gateway.spent(&gateway.key).await, spent);
+    assert!(
+        !gateway.output().contains("have not been settled"),
+        "{}",
+        gateway.output()
+    );
+    gateway.verify();
+    for (mut connection, _, mut body) in streams {
+        assert_ne!(connection.rest().await.1, Ending::Complete);
+        let over = bounded("the end", body.frame()).await;
+        assert!(
+            over.is_some_and(|frame| frame.is_err()),
+            "a cut stream is reset"
+        );
+    }
 }
 
 /// A gateway before a provider that sends these bytes in answer to every request.

@@ -3,8 +3,9 @@
 //! The phases in `mod.rs` hand it from one to the next; each part of the work owns its
 //! own field and none reaches into another's.
 
-use super::{answer::Answer, attempt::Attempts, body::RequestBody, toll::Toll};
-use crate::{events::InFlight, snapshot::Snapshot};
+use super::{answer::Answer, attempt::Attempts, body::RequestBody, record, toll::Toll};
+use crate::{access_log::AccessLog, events::InFlight, snapshot::Snapshot};
+use http::{Method, Uri};
 use std::{sync::Arc, time::Instant};
 use tollgate_filter::RequestContext;
 use tollgate_routing::ModelKind;
@@ -17,6 +18,8 @@ pub struct Exchange {
     pub id: RequestId,
     /// When its head had arrived.
     pub started: Instant,
+    /// What it was sent to.
+    pub target: (Method, Uri),
     /// The configuration that it began with and keeps to its end.
     pub snapshot: Arc<Snapshot>,
     /// What filters see; set once the path is known.
@@ -39,6 +42,10 @@ pub struct Exchange {
     pub broken: Option<ErrorCode>,
     /// When the first byte of an answer left.
     pub first_byte: Option<Instant>,
+    /// Bytes of an answer's body that have left.
+    pub answer_bytes: usize,
+    /// Where it is told of; taken by whoever does so.
+    pub log: Option<AccessLog>,
     /// Counts the request among those under way for as long as it lives.
     _in_flight: InFlight,
 }
@@ -54,10 +61,16 @@ pub struct Told {
 
 impl Exchange {
     /// A request of which nothing is known yet.
-    pub fn new(id: RequestId, snapshot: Arc<Snapshot>, in_flight: InFlight) -> Self {
+    pub fn new(
+        id: RequestId,
+        snapshot: Arc<Snapshot>,
+        log: AccessLog,
+        in_flight: InFlight,
+    ) -> Self {
         Self {
             id,
             started: Instant::now(),
+            target: (Method::GET, Uri::default()),
             snapshot,
             request: None,
             body: None,
@@ -69,6 +82,8 @@ impl Exchange {
             told: None,
             broken: None,
             first_byte: None,
+            answer_bytes: 0,
+            log: Some(log),
             _in_flight: in_flight,
         }
     }
@@ -101,5 +116,12 @@ impl Exchange {
     /// Whether another candidate may still take the request over.
     pub fn can_try_elsewhere(&self) -> bool {
         self.attempts.has_next() && self.body.as_ref().is_none_or(RequestBody::can_be_sent)
+    }
+}
+
+impl Drop for Exchange {
+    /// A request that nobody has ended was cut, with the task that served it.
+    fn drop(&mut self) {
+        record::cut(self);
     }
 }

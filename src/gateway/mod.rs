@@ -147,6 +147,7 @@ impl ProxyHttp for Gateway {
         Box::new(Exchange::new(
             id,
             self.current.load_full(),
+            self.access_log.clone(),
             InFlight::begin(),
         ))
     }
@@ -160,6 +161,8 @@ impl ProxyHttp for Gateway {
         session: &mut Session,
         exchange: &mut Self::CTX,
     ) -> Result<bool> {
+        let head = session.req_header();
+        exchange.target = (head.method.clone(), head.uri.clone());
         prepare_connection(session, &exchange.snapshot);
         match admission::admit(session, exchange).await {
             Admission::Forward => Ok(false),
@@ -283,6 +286,7 @@ impl ProxyHttp for Gateway {
         exchange: &mut Self::CTX,
     ) -> Result<Option<Duration>> {
         let written = session.body_bytes_sent();
+        exchange.answer_bytes = written;
         match exchange.answer.push(body.take(), end, written) {
             Next::Hold => {}
             Next::Pass(piece) => {
@@ -424,7 +428,8 @@ impl ProxyHttp for Gateway {
             }
         }
         toll::settle(exchange, record::ending(exchange, error));
-        record::record(session, exchange, error, &self.access_log);
+        exchange.answer_bytes = session.body_bytes_sent();
+        record::record(exchange, error);
     }
 
     fn suppress_error_log(&self, _: &Session, _: &Self::CTX, _: &Error) -> bool {

@@ -1,11 +1,10 @@
 //! What is told of a request when it is over: metrics and one line of the access log.
 
-use super::exchange::Exchange;
-use crate::access_log::AccessLog;
+use super::exchange::{Exchange, Told};
+use super::toll;
 use crate::clock::{self, Timestamp};
 use crate::events::{self, Finished};
 use pingora_core::{Error, ErrorSource};
-use pingora_proxy::Session;
 use serde::Serialize;
 use std::time::{Duration, Instant};
 use tollgate_ledger::BillingState;
@@ -13,6 +12,9 @@ use tollgate_types::{ErrorCode, Format, Usage};
 
 /// A status for the log alone: the caller left before it was told one.
 pub const CLIENT_CLOSED: u16 = 499;
+
+/// A status for the log alone: the gateway ended before it told the caller one.
+const CUT: u16 = 503;
 
 /// One line of the access log.
 #[derive(Serialize)]
@@ -40,8 +42,11 @@ pub struct AccessLine<'a> {
     count: Option<&'static str>,
 }
 
-/// Tells of a request that is over.
-pub fn record(session: &Session, exchange: &Exchange, error: Option<&Error>, log: &AccessLog) {
+/// Tells of a request that is over, once.
+pub fn record(exchange: &mut Exchange, error: Option<&Error>) {
+    let Some(log) = exchange.log.take() else {
+        return;
+    };
     let duration = exchange.started.elapsed();
     let since_start = |at: Instant| at.saturating_duration_since(exchange.started);
     let first_byte = exchange.first_byte.map(since_start);
@@ -69,7 +74,7 @@ pub fn record(session: &Session, exchange: &Exchange, error: Option<&Error>, log
         usage,
     });
     log.line(|| {
-        let head = session.req_header();
+        let (method, uri) = &exchange.target;
         let settled = exchange.toll.settled();
         let facts = exchange
             .request
@@ -82,8 +87,8 @@ pub fn record(session: &Session, exchange: &Exchange, error: Option<&Error>, log
         AccessLine {
             time: clock::now(),
             id: exchange.id.as_str(),
-            method: head.method.as_str(),
-            path: head.uri.path(),
+            method: method.as_str(),
+            path: uri.path(),
             format: exchange.format(),
             key: identity.map(|identity| identity.key.as_str()),
             model_asked: facts.and_then(|facts| facts.model.as_deref()),
@@ -99,7 +104,7 @@ pub fn record(session: &Session, exchange: &Exchange, error: Option<&Error>, log
                 .body
                 .as_ref()
                 .map_or(0, super::body::RequestBody::len),
-            answer_bytes: session.body_bytes_sent(),
+            answer_bytes: exchange.answer_bytes,
             first_byte_ms: first_byte.map(millis),
             duration_ms: millis(duration),
             usage,
@@ -107,6 +112,25 @@ pub fn record(session: &Session, exchange: &Exchange, error: Option<&Error>, log
             count: settled.map(|(_, settled)| settled.source.as_str()),
         }
     });
+}
+
+/// Settles and tells of a request that was cut before its end; nothing else has ended it. It
+/// is the gateway's own failure, and costs what was delivered.
+pub fn cut(exchange: &mut Exchange) {
+    if exchange.log.is_none() {
+        return;
+    }
+    let code = ErrorCode::ServiceUnavailable;
+    if exchange.told.is_none() {
+        exchange.told = Some(Told {
+            status: CUT,
+            code: Some(code),
+        });
+    } else if !exchange.answer.is_complete() {
+        exchange.broken = Some(code);
+    }
+    toll::settle(exchange, ending(exchange, None));
+    record(exchange, None);
 }
 
 /// How a request ended (`decisions`, "Tokens, plans and charging").

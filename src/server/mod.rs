@@ -3,6 +3,7 @@
 //! Pingora runs on a thread of its own, so that this one can end the program as soon as the
 //! last request has ended: Pingora itself would sleep through the whole grace period.
 
+mod cut;
 mod operator;
 mod started;
 mod stop;
@@ -13,6 +14,7 @@ use crate::admin::{self, Api, Offer, Operations, Readiness};
 use crate::config::{self, AccessLog as AccessLogTarget, Config, Faults, ListenSettings};
 use crate::gateway::Gateway;
 use crate::snapshot::{Current, Snapshot};
+use cut::Cuttable;
 use operator::Operator;
 use pingora_core::apps::HttpServerOptions;
 use pingora_core::listeners::ListenerConfig;
@@ -21,7 +23,8 @@ use pingora_core::protocols::http::v2::server::{H2Options, default_h2_options};
 use pingora_core::protocols::l4::stream::L4BufferSettings;
 use pingora_core::server::configuration::ServerConf;
 use pingora_core::server::{RunArgs, Server};
-use pingora_proxy::ProxyServiceBuilder;
+use pingora_core::services::listening::Service;
+use pingora_proxy::HttpProxy;
 use started::Started;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -107,9 +110,21 @@ pub fn run(
     let snapshot = Snapshot::build(config, Some(&accounts))?;
     let current = Arc::new(Current::from_pointee(snapshot));
 
+    let (cut, to_be_cut) = watch::channel(false);
     let mut server = Server::new_with_opt_and_conf(None, server_conf(&settings));
     server.bootstrap();
-    add_services(&mut server, &settings.listen, &current, &access_log)?;
+    let proxy = |conf: &Arc<ServerConf>, http2| {
+        let gateway = Gateway::new(Arc::clone(&current), access_log.clone());
+        let mut proxy = HttpProxy::new(gateway, Arc::clone(conf));
+        proxy.handle_init_modules();
+        let mut options = HttpServerOptions::default();
+        options.h2c = http2;
+        options.h2_idle_timeout = Some(current.load().limits.keepalive);
+        proxy.server_options = Some(options);
+        proxy.h2_options = Some(http2_options());
+        Cuttable::new(proxy, to_be_cut.clone())
+    };
+    add_services(&mut server, &settings.listen, proxy)?;
 
     let (stop, stopping) = watch::channel(None);
     let operator = Operator {
@@ -135,7 +150,7 @@ pub fn run(
             // Whoever waits for the end may have seen another one already.
             let _ = ended.send(());
         })?;
-    let end = wait_for_the_end(&end, &stopping);
+    let end = wait_for_the_end(&end, &stopping, &cut);
     accounts.close();
     Ok(end?)
 }
@@ -191,29 +206,19 @@ fn server_conf(settings: &config::ServerSettings) -> ServerConf {
 fn add_services(
     server: &mut Server,
     listeners: &[ListenSettings],
-    current: &Arc<Current>,
-    access_log: &AccessLog,
+    proxy: impl Fn(&Arc<ServerConf>, bool) -> Cuttable,
 ) -> Result<(), RunError> {
     for http2 in [true, false] {
         let listeners: Vec<_> = listeners.iter().filter(|it| it.http2 == http2).collect();
         if listeners.is_empty() {
             continue;
         }
-        let mut options = HttpServerOptions::default();
-        options.h2c = http2;
-        options.h2_idle_timeout = Some(current.load().limits.keepalive);
-        let gateway = Gateway::new(Arc::clone(current), access_log.clone());
-        let mut service = ProxyServiceBuilder::new(&server.configuration, gateway)
-            .name(if http2 {
-                "gateway"
-            } else {
-                "gateway (HTTP/1.1)"
-            })
-            .server_options(options)
-            .build();
-        if let Some(proxy) = service.app_logic_mut() {
-            proxy.h2_options = Some(http2_options());
-        }
+        let name = match http2 {
+            true => "gateway",
+            false => "gateway (HTTP/1.1)",
+        };
+        let proxy = proxy(&server.configuration, http2);
+        let mut service = Service::new(name.to_owned(), proxy);
         for listen in listeners {
             let address = listen.address.get();
             // Pingora would panic on a thread of its own.

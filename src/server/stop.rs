@@ -12,10 +12,13 @@ use tokio::sync::watch;
 /// How long requests may take to end after an interrupt from the keyboard.
 const INTERRUPT_GRACE: Duration = Duration::from_secs(2);
 
+/// How long requests that are cut may take to settle and to tell of themselves.
+const CUT_PATIENCE: Duration = Duration::from_secs(2);
+
 /// When the program ends at the latest; `None` while nothing ends it.
 pub(super) type Deadline = Option<Instant>;
 
-/// Waits until nobody needs this program any more.
+/// Waits until nobody needs this program any more, and cuts who still does at the deadline.
 ///
 /// # Errors
 ///
@@ -23,6 +26,7 @@ pub(super) type Deadline = Option<Instant>;
 pub(super) fn wait_for_the_end(
     pingora: &mpsc::Receiver<()>,
     deadline: &watch::Receiver<Deadline>,
+    cut: &watch::Sender<bool>,
 ) -> io::Result<()> {
     /// How often requests under way are counted while the program ends.
     const LOOK: Duration = Duration::from_millis(20);
@@ -38,8 +42,12 @@ pub(super) fn wait_for_the_end(
         if under_way == 0 {
             return Ok(());
         }
-        if Instant::now() >= deadline {
+        let late = Instant::now().checked_duration_since(deadline);
+        if late.is_some() && !cut.send_replace(true) {
             log::warn!("{under_way} requests were cut: the grace period is over");
+        }
+        if late.is_some_and(|late| late >= CUT_PATIENCE) {
+            log::warn!("{under_way} of them do not end: what they cost is not settled");
             return Ok(());
         }
     }

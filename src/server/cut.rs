@@ -1,0 +1,58 @@
+//! Cuts the requests that outlast the grace period.
+//!
+//! Their futures are dropped, and an exchange that is dropped settles and tells of itself.
+//! Pingora would do so too, but only after a sleep that nothing can shorten; ending the
+//! process without it would forget what was delivered.
+
+use crate::gateway::Gateway;
+use async_trait::async_trait;
+use pingora_core::apps::{HttpServerApp, HttpServerOptions, ReusedHttpStream};
+use pingora_core::protocols::http::ServerSession;
+use pingora_core::protocols::http::v2::server::H2Options;
+use pingora_core::server::ShutdownWatch;
+use pingora_proxy::HttpProxy;
+use std::sync::Arc;
+use tokio::sync::watch;
+
+/// A proxy whose requests end at once when they are told to.
+pub(super) struct Cuttable {
+    proxy: Arc<HttpProxy<Gateway>>,
+    cut: watch::Receiver<bool>,
+}
+
+impl Cuttable {
+    /// The proxy, of which everything is cut once `cut` is true.
+    pub(super) fn new(proxy: HttpProxy<Gateway>, cut: watch::Receiver<bool>) -> Self {
+        let proxy = Arc::new(proxy);
+        Self { proxy, cut }
+    }
+}
+
+#[async_trait]
+impl HttpServerApp for Cuttable {
+    async fn process_new_http(
+        self: &Arc<Self>,
+        session: ServerSession,
+        shutdown: &ShutdownWatch,
+    ) -> Option<ReusedHttpStream> {
+        let mut cut = self.cut.clone();
+        tokio::select! {
+            biased;
+            reusable = self.proxy.process_new_http(session, shutdown) => reusable,
+            // A sender that is gone has nothing to cut any more.
+            Ok(_) = cut.wait_for(|cut| *cut) => None,
+        }
+    }
+
+    fn h2_options(&self) -> Option<H2Options> {
+        self.proxy.h2_options()
+    }
+
+    fn server_options(&self) -> Option<&HttpServerOptions> {
+        self.proxy.server_options()
+    }
+
+    async fn http_cleanup(&self) {
+        self.proxy.http_cleanup().await;
+    }
+}
