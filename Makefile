@@ -10,10 +10,12 @@ DEMO_ADMIN_PORT ?= 9080
 # More arguments for `make bench-load` and `make test-clients`.
 BENCH_ARGS ?=
 PYTEST_ARGS ?=
+# How often `make test-crash` kills.
+CRASH_ROUNDS ?= 50
 TARGET = "$${CARGO_TARGET_DIR:-target}"
 CLIENTS := tests/clients
 
-.PHONY: help setup build demo demo-clean fmt lint test test-clients bench bench-load translation-news deny
+.PHONY: help setup build demo demo-clean fmt lint test test-crash test-clients bench bench-load translation-news deny
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -39,6 +41,9 @@ lint: setup ## Check format and lints
 
 test: lint ## Everything that CI checks
 	$(CARGO) test --workspace
+
+test-crash: setup ## Kill the gateway under load, fifty times over
+	TOLLGATE_CRASH_ROUNDS=$(CRASH_ROUNDS) $(CARGO) test --package tollgate-ledger --package tollgate --test crash -- --nocapture
 
 test-clients: build $(CLIENTS)/.venv/installed $(CLIENTS)/node_modules/.installed ## Drive the official SDKs and agents
 	@$(CLIENTS)/.venv/bin/pytest $(CLIENTS) $(PYTEST_ARGS)

@@ -44,32 +44,6 @@ async fn direct(provider: &Provider, path: &str, body: &Value) -> Answer {
     answer
 }
 
-/// The usage that stands last in an answer, in tokens.
-fn reported(answer: &Answer) -> u64 {
-    let parts = match answer.header("content-type") {
-        Some("application/json") => vec![answer.json()],
-        _ => answer.events(),
-    };
-    let usages = parts.iter().flat_map(|part| {
-        ["/usage", "/response/usage"].map(|place| part.pointer(place).filter(|it| it.is_object()))
-    });
-    let usage = usages.flatten().next_back().expect("a usage");
-    let sum = |fields: &[&str]| {
-        fields
-            .iter()
-            .filter_map(|field| usage[field].as_u64())
-            .sum()
-    };
-    sum(&[
-        "prompt_tokens",
-        "completion_tokens",
-        "input_tokens",
-        "output_tokens",
-        "cache_creation_input_tokens",
-        "cache_read_input_tokens",
-    ])
-}
-
 /// What a request's line in the access log says of money.
 fn money(line: &Value) -> (&str, u64, &str) {
     let text = |field: &str| {
@@ -97,7 +71,7 @@ async fn an_answer_costs_what_its_provider_reports() {
             };
             for (more, outcome) in [(json!({}), "completed"), (limit, "incomplete")] {
                 let body = ask(path, stream, more);
-                let cost = reported(&direct(&provider, path, &body).await);
+                let cost = direct(&provider, path, &body).await.reported();
                 let answer = gateway.post(path, &body).await;
                 answer.assert_ok();
                 let line = gateway.line_of(&answer).await;
@@ -245,7 +219,7 @@ async fn whoever_hangs_up_after_the_usage_pays_what_was_reported() {
         connection.read_until(last.as_bytes()).await;
         drop(connection);
         let line = gateway.line_of(&answer).await;
-        let cost = reported(&expected);
+        let cost = expected.reported();
         assert_eq!(money(&line), ("client_closed", cost, "reported"), "{line}");
         spent += cost;
     }
@@ -413,7 +387,7 @@ async fn a_failover_is_one_charge() {
     let mut spent = 0;
     for path in FORMATS {
         let body = ask(path, true, json!({}));
-        let cost = reported(&direct(&provider, path, &body).await);
+        let cost = direct(&provider, path, &body).await.reported();
         let answer = gateway.post(path, &body).await;
         answer.assert_ok();
         assert_eq!(answer.header("x-attempts"), Some("3"));
@@ -445,7 +419,7 @@ async fn a_usage_that_makes_no_sense_is_never_believed() {
     let (provider, gateway) = start().await;
     for path in FORMATS {
         let whole = direct(&provider, path, &ask(path, false, json!({}))).await;
-        let right = reported(&whole);
+        let right = whole.reported();
         for stream in [false, true] {
             for orders in ["no-usage", "usage-negative", "usage-twice"] {
                 let request = Request::post(path, &ask(path, stream, json!({})))

@@ -58,6 +58,33 @@ impl Answer {
             .collect()
     }
 
+    /// The usage that stands last in it, in tokens.
+    pub fn reported(&self) -> u64 {
+        const FIELDS: [&str; 6] = [
+            "prompt_tokens",
+            "completion_tokens",
+            "input_tokens",
+            "output_tokens",
+            "cache_creation_input_tokens",
+            "cache_read_input_tokens",
+        ];
+        let parts = match self.header("content-type") {
+            Some("application/json") => vec![self.json()],
+            _ => self.events(),
+        };
+        let usages = parts.iter().flat_map(|part| {
+            let places = ["/usage", "/response/usage"].map(|place| part.pointer(place));
+            places.into_iter().flatten().filter(|it| it.is_object())
+        });
+        let usage = usages
+            .last()
+            .unwrap_or_else(|| panic!("no usage: {self:?}"));
+        FIELDS
+            .iter()
+            .filter_map(|field| usage[field].as_u64())
+            .sum()
+    }
+
     /// Status and code of an error in the one shape.
     pub fn error(&self) -> (u16, String) {
         let body = self.json();

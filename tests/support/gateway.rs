@@ -175,6 +175,14 @@ impl Gateway {
         assert!(output.status.success(), "{output:?}");
     }
 
+    /// Kills the process as nothing else does, and leaves its folder.
+    pub async fn killed(mut self) -> TempDir {
+        bounded("the gateway's death", self.process.kill())
+            .await
+            .unwrap();
+        self.folder
+    }
+
     /// Waits for the process to end by itself.
     pub async fn ended(&mut self) -> ExitStatus {
         bounded("the gateway's end", self.process.wait())

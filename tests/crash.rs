@@ -1,0 +1,214 @@
+//! `kill -9` under load, again and again: what a caller has fully received is in the ledger,
+//! once and at its price; what is there beyond it was in flight; and the ledger adds up.
+//!
+//! `TOLLGATE_CRASH_ROUNDS` says how often, `TOLLGATE_CRASH_SEED` repeats the moments.
+
+#![cfg(test)]
+
+mod support;
+
+use http_body_util::{BodyExt, Full};
+use hyper::body::Bytes;
+use hyper::client::conn::http1::{SendRequest, handshake};
+use hyper_util::rt::TokioIo;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use support::{
+    Answer, CHAT, Config, Ending, FORMATS, Gateway, LONG, PATIENCE, Provider, bounded, prompt,
+};
+use tempfile::TempDir;
+use tokio::net::TcpStream;
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
+use tollgate_ledger::{History, HistoryQuery, KeySelector, Timestamp};
+
+const CALLERS: usize = 32;
+/// Requests a second that the load is to have, over a whole run.
+const LEAST_RATE: f64 = 500.0;
+
+/// What callers have fully received: request ids, and what each answer said it cost.
+type Received = BTreeMap<String, u64>;
+
+fn from_environment(name: &str) -> Option<u64> {
+    let text = std::env::var(name).ok()?;
+    Some(
+        text.parse()
+            .unwrap_or_else(|_| panic!("{name} is no number")),
+    )
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_callers_received_before_kill_9_is_in_the_ledger_once() {
+    let rounds = from_environment("TOLLGATE_CRASH_ROUNDS");
+    let seed = from_environment("TOLLGATE_CRASH_SEED").unwrap_or_else(|| fastrand::u64(..));
+    println!("TOLLGATE_CRASH_SEED={seed}");
+    let mut moments = fastrand::Rng::with_seed(seed);
+    let provider = Provider::start().await;
+    let config = Config::of(&provider).with("log.access", json!("none"));
+    let mut folder = TempDir::new().unwrap();
+    let mut keys = Vec::new();
+    let (mut received, mut sent) = (Received::new(), 0);
+    let mut under_load = Duration::ZERO;
+    for round in 0..rounds.unwrap_or(4) {
+        let gateway = Gateway::start_in(folder, config.clone()).await;
+        keys.resize_with(3, || gateway.key_with(1 << 40, LONG));
+        let span = Duration::from_millis(moments.u64(50..600));
+        let load = Load::begin(gateway.address, &keys).await;
+        let begun = Instant::now();
+        // No moment is as good as one that nobody chose.
+        tokio::time::sleep(span).await;
+        folder = gateway.killed().await;
+        under_load += begun.elapsed();
+        let (new, tried) = load.end().await;
+        println!(
+            "round {round}: {} of {tried} received in {span:?}",
+            new.len()
+        );
+        received.extend(new);
+        sent += tried;
+
+        let gateway = Gateway::start_in(folder, config.clone()).await;
+        gateway.verify();
+        compare(&gateway, &keys, &received, sent);
+        folder = gateway.killed().await;
+    }
+    let rate = received.len() as f64 / under_load.as_secs_f64();
+    println!("{} received, {rate:.0} a second", received.len());
+    assert!(rounds.is_none() || rate >= LEAST_RATE, "{rate} a second");
+
+    // In the end a process that nobody kills gives everything back.
+    let mut gateway = Gateway::start_in(folder, config).await;
+    gateway.signal("TERM").await;
+    assert_eq!(gateway.ended().await.code(), Some(0));
+    let found = gateway.store().verify().unwrap();
+    assert_eq!((found.faults.len(), found.leased), (0, 0), "{found:?}");
+}
+
+/// All that was received is on record at its price; beyond it there is at most what was sent
+/// and not received.
+#[track_caller]
+fn compare(gateway: &Gateway, keys: &[String], received: &Received, sent: usize) {
+    let store = gateway.store();
+    let recorded: Received = keys.iter().flat_map(|key| records(&store, key)).collect();
+    for (id, cost) in received {
+        assert_eq!(recorded.get(id), Some(cost), "{id}");
+    }
+    let beyond = recorded.len() - received.len();
+    let in_flight = sent - received.len();
+    assert!(beyond <= in_flight, "{beyond} of {in_flight} in flight");
+    let found = store.verify().unwrap();
+    // The request id is the table's key: as many rows as ids, and so each once.
+    assert_eq!(found.requests, recorded.len() as u64);
+    assert_eq!(found.spent, recorded.values().sum::<u64>());
+}
+
+/// Everything on record of a key: request ids, and what was charged.
+fn records(store: &tollgate_ledger::Store, key: &str) -> Received {
+    let key = store.find_key(&KeySelector::parse(key).unwrap()).unwrap();
+    let history = History::new(store);
+    let mut records = Received::new();
+    let mut after = None;
+    loop {
+        let query = HistoryQuery {
+            limit: HistoryQuery::MAX_LIMIT,
+            after: after.take(),
+            from: Some(Timestamp::default()),
+            ..HistoryQuery::default()
+        };
+        let page = history.page(key.id(), &query).unwrap();
+        records.extend(page.data.into_iter().map(|it| (it.id, it.charged)));
+        after = page.last_cursor.filter(|_| page.has_more);
+        if after.is_none() {
+            return records;
+        }
+    }
+}
+
+/// Callers that ask as fast as they are answered, until the gateway is gone.
+struct Load(JoinSet<(Received, usize)>);
+
+impl Load {
+    /// Begins, and waits until answers come.
+    async fn begin(address: SocketAddr, keys: &[String]) -> Self {
+        let answered = Arc::new(Notify::new());
+        let mut callers = JoinSet::new();
+        for number in 0..CALLERS {
+            let key = keys[number % keys.len()].clone();
+            callers.spawn(call(address, key, number, Arc::clone(&answered)));
+        }
+        bounded("an answer", answered.notified()).await;
+        Self(callers)
+    }
+
+    /// Waits until the last has noticed: what was received, and how much was asked.
+    async fn end(mut self) -> (Received, usize) {
+        let (mut received, mut sent) = (Received::new(), 0);
+        while let Some(caller) = bounded("the callers' end", self.0.join_next()).await {
+            let (new, tried) = caller.unwrap();
+            received.extend(new);
+            sent += tried;
+        }
+        (received, sent)
+    }
+}
+
+/// One caller: the three formats in turn, streamed and not.
+async fn call(
+    address: SocketAddr,
+    key: String,
+    number: usize,
+    answered: Arc<Notify>,
+) -> (Received, usize) {
+    let (mut received, mut sent) = (Received::new(), 0);
+    let stream = TcpStream::connect(address).await.unwrap();
+    let (mut sender, connection) = handshake(TokioIo::new(stream)).await.unwrap();
+    tokio::spawn(connection);
+    loop {
+        let turn = number + sent;
+        let path = FORMATS[turn % FORMATS.len()];
+        let mut more = json!({"stream": turn.is_multiple_of(2)});
+        if path == CHAT && more["stream"] == true {
+            more["stream_options"] = json!({"include_usage": true});
+        }
+        let body = prompt(path, "test-model", "one two three four", more);
+        sent += 1;
+        let asking = ask(&mut sender, path, &key, &body);
+        let Ok(Ok(answer)) = tokio::time::timeout(PATIENCE, asking).await else {
+            return (received, sent);
+        };
+        answer.assert_ok();
+        let id = answer.header("x-request-id").expect("an id");
+        let twice = received.insert(id.to_owned(), answer.reported());
+        assert_eq!(twice, None, "{id} was given twice");
+        answered.notify_one();
+    }
+}
+
+/// An answer, where all of it has come.
+async fn ask(
+    sender: &mut SendRequest<Full<Bytes>>,
+    path: &str,
+    key: &str,
+    body: &Value,
+) -> hyper::Result<Answer> {
+    sender.ready().await?;
+    let request = hyper::Request::post(path)
+        .header("host", "gateway")
+        .header("authorization", format!("Bearer {key}"))
+        .header("content-type", "application/json")
+        .body(Full::new(Bytes::from(body.to_string())))
+        .unwrap();
+    let (head, body) = sender.send_request(request).await?.into_parts();
+    let headers = head.headers.iter();
+    Ok(Answer {
+        status: head.status.as_u16(),
+        headers: headers
+            .map(|(name, value)| (name.to_string(), value.to_str().unwrap().to_owned()))
+            .collect(),
+        chunks: vec![body.collect().await?.to_bytes().to_vec()],
+        ending: Ending::Complete,
+    })
+}
