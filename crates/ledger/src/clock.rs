@@ -11,7 +11,7 @@ use std::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
-    time::{Duration, SystemTime, UNIX_EPOCH},
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 use time::{OffsetDateTime, format_description::well_known::Rfc3339};
 
@@ -110,6 +110,7 @@ struct Source {
     /// The latest time that was ever told.
     latest_ms: AtomicU64,
     manual: bool,
+    begun: Instant,
 }
 
 impl Clock {
@@ -118,6 +119,7 @@ impl Clock {
         Self(Arc::new(Source {
             latest_ms: AtomicU64::new(0),
             manual: false,
+            begun: Instant::now(),
         }))
     }
 
@@ -126,6 +128,7 @@ impl Clock {
         Self(Arc::new(Source {
             latest_ms: AtomicU64::new(start.0),
             manual: true,
+            begun: Instant::now(),
         }))
     }
 
@@ -139,6 +142,15 @@ impl Clock {
             .unwrap_or_default();
         let ms = u64::try_from(since_1970.as_millis()).unwrap_or(u64::MAX);
         Timestamp::from_unix_ms(self.not_before(ms))
+    }
+
+    /// Milliseconds since some moment, for what flows with time: they pass however the
+    /// system's clock is set.
+    pub(crate) fn elapsed_ms(&self) -> u64 {
+        if self.0.manual {
+            return self.0.latest_ms.load(Ordering::Relaxed);
+        }
+        u64::try_from(self.0.begun.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 
     /// Moves a manual clock; the system's clock moves by itself.
@@ -185,6 +197,12 @@ mod tests {
         let clock = Clock::system();
         let ahead = clock.now().unix_ms() + 3_600_000;
         assert_eq!(clock.not_before(ahead), ahead);
+        assert_eq!(clock.now().unix_ms(), ahead);
+        // Time itself passes all the same.
+        let begun = (Instant::now(), clock.elapsed_ms());
+        while clock.elapsed_ms() == begun.1 {
+            assert!(begun.0.elapsed() < Duration::from_secs(10));
+        }
         assert_eq!(clock.now().unix_ms(), ahead);
     }
 }

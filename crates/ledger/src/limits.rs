@@ -8,7 +8,7 @@ mod headers;
 
 pub use bucket::{Denied, Level};
 
-use crate::clock::{Clock, Timestamp};
+use crate::clock::Clock;
 use bucket::Bucket;
 use parking_lot::Mutex;
 use quick_cache::{UnitWeighter, sync::Cache};
@@ -72,7 +72,8 @@ pub struct Standing {
 pub struct Limiter {
     keys: Arc<Cache<KeyId, Arc<Meter>, UnitWeighter, foldhash::fast::RandomState>>,
     clock: Clock,
-    since: Timestamp,
+    /// What [`Clock::elapsed_ms`] said when it was made.
+    since_ms: u64,
 }
 
 /// The state of one key.
@@ -102,7 +103,7 @@ impl Limiter {
         );
         Self {
             keys: Arc::new(cache),
-            since: clock.now(),
+            since_ms: clock.elapsed_ms(),
             clock,
         }
     }
@@ -161,8 +162,7 @@ impl Limiter {
     }
 
     fn now_ms(&self) -> u64 {
-        let now = self.clock.now().unix_ms();
-        now.saturating_sub(self.since.unix_ms())
+        self.clock.elapsed_ms().saturating_sub(self.since_ms)
     }
 
     fn meter(&self, key: &KeyId, limits: &Limits, now_ms: u64) -> Arc<Meter> {

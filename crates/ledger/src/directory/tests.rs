@@ -307,3 +307,26 @@ async fn a_directory_reports_that_it_sees_changes() {
     }
     assert_eq!(directory.health().fault, None);
 }
+
+#[tokio::test]
+async fn a_reissued_key_that_begins_like_a_revoked_one_shares_nothing_with_it() {
+    let house = House::new();
+    let (old, new) = (house.key(), house.key());
+    let file = rusqlite::Connection::open(house.folder.path().join("ledger.db")).unwrap();
+    file.execute("UPDATE keys SET prefix = 'sk-AAAAAAAA'", [])
+        .unwrap();
+    let directory = house.directory();
+    for revoked in [&old, &new] {
+        becomes(&directory, &revoked.key, Result::is_ok).await;
+        let selector = KeySelector::Id(revoked.record.id().clone());
+        house.store().revoke_key(&selector).unwrap();
+        becomes(&directory, &revoked.key, |it| refused(it).is_some()).await;
+        if revoked.record.id() == old.record.id() {
+            let known = ask(&directory, new.key.expose()).await.unwrap();
+            assert_eq!(known.id(), new.record.id());
+        }
+    }
+    // Neither names one by what they share.
+    let shared = KeySelector::parse("sk-AAAAAAAA").unwrap();
+    assert!(house.store().find_key(&shared).is_err());
+}

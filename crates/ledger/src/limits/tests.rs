@@ -1,4 +1,5 @@
 use super::*;
+use crate::clock::Timestamp;
 
 struct Gate {
     limiter: Limiter,
