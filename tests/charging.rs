@@ -261,28 +261,35 @@ async fn whoever_cancels_over_http2_pays_for_what_was_produced() {
 }
 
 #[tokio::test]
-async fn whoever_leaves_before_anything_came_pays_for_the_input() {
+async fn whoever_leaves_before_any_content_pays_for_the_input() {
     let (provider, gateway) = start().await;
-    for (asked, path) in (1..).zip(FORMATS) {
+    let mut left = 0;
+    for (path, orders) in [
+        (CHAT, "hang"),
+        (RESPONSES, "hang"),
+        (MESSAGES, "hang"),
+        // The first event says nothing yet, and is held back.
+        (CHAT, "stall-after-1"),
+        (RESPONSES, "stall-after-2"),
+    ] {
         let request = Request::post(path, &ask(path, true, json!({})))
             .key(&gateway.key)
-            .orders("hang");
+            .orders(orders);
         let mut connection = gateway.connect().await;
         connection.write(&request.bytes()).await;
+        left += 1;
         provider
-            .when("the provider is asked", |it| it.requests == asked)
+            .when("the provider is asked", |it| it.requests == left)
             .await;
         drop(connection);
-        let line = gateway
-            .access_line(|line| line["path"] == path && line["status"] == 499)
-            .await;
-        assert_eq!(
-            money(&line),
-            ("client_closed", input(), "estimated"),
-            "{line}"
-        );
+        gateway.has_spent(&gateway.key, left * input()).await;
     }
-    gateway.has_spent(&gateway.key, 3 * input()).await;
+    let line = gateway.access_line(|line| line["status"] == 499).await;
+    assert_eq!(
+        money(&line),
+        ("client_closed", input(), "estimated"),
+        "{line}"
+    );
 }
 
 #[tokio::test]
