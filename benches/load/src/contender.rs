@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use crate::client::Target;
 use crate::failure::{Failure, Result};
-use crate::gateway;
+use crate::gateway::{self, Ledger};
 use crate::machine::{self, Machine, Side};
 use crate::process::Process;
 
@@ -31,7 +31,7 @@ pub(crate) struct Contender {
 enum Kind {
     Bare,
     Nginx,
-    Gateway(PathBuf),
+    Gateway(PathBuf, Ledger),
     Custom(Vec<String>),
 }
 
@@ -76,7 +76,7 @@ impl Contender {
     }
 
     /// A build of the gateway.
-    pub(crate) fn gateway(name: &str, binary: &Path) -> Result<Self> {
+    pub(crate) fn gateway(name: &str, binary: &Path, ledger: Ledger) -> Result<Self> {
         if !binary.is_file() {
             return Err(Failure::Usage(format!(
                 "there is no gateway at {}",
@@ -85,7 +85,7 @@ impl Contender {
         }
         Ok(Self {
             name: name.to_owned(),
-            kind: Kind::Gateway(binary.to_owned()),
+            kind: Kind::Gateway(binary.to_owned(), ledger),
         })
     }
 
@@ -153,7 +153,9 @@ impl Contender {
                     ["-p", &prefix, "-c", &file].map(str::to_owned).to_vec(),
                 )
             }
-            Kind::Gateway(binary) => gateway::prepare(binary, folder, listen, provider).await,
+            Kind::Gateway(binary, ledger) => {
+                gateway::prepare(binary, *ledger, folder, listen, provider).await
+            }
             Kind::Custom(words) => {
                 let own = own_binary()?;
                 let mut words = words.iter().map(|word| {
@@ -266,7 +268,8 @@ mod tests {
 
     #[test]
     fn a_gateway_that_was_not_built_is_told_by_its_path() {
-        let fault = Contender::gateway("tollgate", Path::new("/nowhere/tollgate")).unwrap_err();
+        let nowhere = Path::new("/nowhere/tollgate");
+        let fault = Contender::gateway("tollgate", nowhere, Ledger::On).unwrap_err();
         assert!(fault.to_string().contains("/nowhere/tollgate"), "{fault}");
     }
 

@@ -1,5 +1,5 @@
-//! How a build of the gateway is configured for a comparison: one thread, keys, routing and
-//! access log on, one model for each workload, one provider.
+//! How a build of the gateway is configured for a comparison: one thread, keys, routing,
+//! ledger and access log on, one model for each workload, one provider.
 
 use std::fmt::Write as _;
 use std::net::SocketAddr;
@@ -18,16 +18,41 @@ use crate::workload;
 /// Bound on making a key.
 const KEY_LIMIT: Duration = Duration::from_secs(20);
 
+/// A plan that no run uses up.
+const PLENTY: &str = "plans: { plenty: { tokens: 1000000G, validity: 365d } }\n";
+/// The filters without those that keep limits and balances.
+const WITHOUT_LEDGER: &str = "filters: [headers, key, model, errors]\n";
+
+/// Whether requests are held against limits and balances.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ledger {
+    /// As the gateway does by itself.
+    On,
+    /// Requests are neither limited nor charged nor recorded.
+    Off,
+}
+
 /// Writes the configuration, makes a key and tells how to start the gateway.
 pub(crate) async fn prepare(
     binary: &Path,
+    ledger: Ledger,
     folder: &Path,
     listen: SocketAddr,
     provider: SocketAddr,
 ) -> Result<Prepared> {
-    let yaml = configuration(listen, machine::free_address()?, provider);
-    let file = write_file(folder, "tollgate.yaml", &yaml)?;
-    let key = create_key(binary, &file).await?;
+    let mut yaml = configuration(listen, machine::free_address()?, provider);
+    if ledger == Ledger::Off {
+        yaml.push_str(WITHOUT_LEDGER);
+    }
+    let file = write_file(folder, "tollgate.yaml", &format!("{yaml}{PLENTY}"))?;
+    let key = match create_key(binary, &file, &["--plan", "plenty"]).await {
+        Ok(key) => key,
+        // A build from before there were plans: its keys need none.
+        Err(_) => {
+            write_file(folder, "tollgate.yaml", &yaml)?;
+            create_key(binary, &file, &[]).await?
+        }
+    };
     Ok(Prepared {
         program: binary.display().to_string(),
         arguments: ["serve", "--config", &file].map(str::to_owned).to_vec(),
@@ -68,10 +93,11 @@ models:
     yaml
 }
 
-async fn create_key(binary: &Path, config: &str) -> Result<String> {
+async fn create_key(binary: &Path, config: &str, more: &[&str]) -> Result<String> {
     let mut command = Command::new(binary);
     command
         .args(["keys", "create", "--config", config, "load"])
+        .args(more)
         .stdin(Stdio::null())
         .kill_on_drop(true);
     let output = timeout(KEY_LIMIT, command.output())
@@ -124,11 +150,39 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let binary = script(folder.path(), "echo 'Keep it:'; echo ' sk-abc'");
         let (listen, provider) = addresses();
-        let prepared = prepare(&binary, folder.path(), listen, provider)
+        let prepared = prepare(&binary, Ledger::On, folder.path(), listen, provider)
             .await
             .unwrap();
         assert_eq!(prepared.credential.as_deref(), Some("sk-abc"));
         assert_eq!(prepared.arguments.first().unwrap(), "serve");
+    }
+
+    #[tokio::test]
+    async fn a_build_that_knows_no_plans_gets_none() {
+        let folder = tempfile::tempdir().unwrap();
+        // Arguments: keys create --config FILE load, and what comes after.
+        let old = "! grep -q plans \"$4\" && [ -z \"$6\" ] && echo sk-old";
+        let binary = script(folder.path(), old);
+        let (listen, provider) = addresses();
+        let prepared = prepare(&binary, Ledger::On, folder.path(), listen, provider)
+            .await
+            .unwrap();
+        assert_eq!(prepared.credential.as_deref(), Some("sk-old"));
+    }
+
+    #[tokio::test]
+    async fn without_the_ledger_its_filters_are_left_out() {
+        let folder = tempfile::tempdir().unwrap();
+        let binary = script(folder.path(), "echo sk-abc");
+        let (listen, provider) = addresses();
+        for (ledger, left_out) in [(Ledger::On, false), (Ledger::Off, true)] {
+            prepare(&binary, ledger, folder.path(), listen, provider)
+                .await
+                .unwrap();
+            let file = folder.path().join("tollgate.yaml");
+            let yaml = std::fs::read_to_string(file).unwrap();
+            assert_eq!(yaml.contains(WITHOUT_LEDGER), left_out, "{yaml}");
+        }
     }
 
     #[tokio::test]
@@ -139,7 +193,7 @@ mod tests {
             "echo sk-abc; echo 'no such model' >&2; exit 1",
         );
         let (listen, provider) = addresses();
-        let fault = prepare(&binary, folder.path(), listen, provider)
+        let fault = prepare(&binary, Ledger::On, folder.path(), listen, provider)
             .await
             .unwrap_err();
         assert!(fault.to_string().contains("no such model"), "{fault}");

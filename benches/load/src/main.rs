@@ -33,12 +33,15 @@ use tokio::signal::unix::{SignalKind, signal};
 use crate::compare::Effort;
 use crate::contender::Contender;
 use crate::failure::{Failure, Result};
+use crate::gateway::Ledger;
 use crate::machine::Machine;
 use crate::record::Record;
 use crate::report::Report;
 
 /// Name of the build under test in the report.
 const GATEWAY: &str = "tollgate";
+/// Name of the same without limits and balances.
+const WITHOUT_LEDGER: &str = "without ledger";
 /// Name of the build that it is compared with.
 const OTHER_BUILD: &str = "other build";
 
@@ -72,6 +75,9 @@ struct Comparison {
     /// Leave the gateway out
     #[arg(long, conflicts_with = "gateway")]
     without_gateway: bool,
+    /// Also run the gateway without limits and balances, to compare with
+    #[arg(long, conflicts_with = "without_gateway")]
+    without_ledger: bool,
     /// Another build of the gateway to compare with
     #[arg(long, value_name = "BINARY")]
     against: Option<PathBuf>,
@@ -139,7 +145,9 @@ fn compare(arguments: &Comparison) -> Result<bool> {
         .map(|contender| contender.name.as_str())
         .collect();
     let other_build = arguments.against.as_ref().map(|_| OTHER_BUILD);
-    let report = Report::new(&machine, &record, names, other_build);
+    let without_ledger = arguments.without_ledger.then_some(WITHOUT_LEDGER);
+    let others = other_build.into_iter().chain(without_ledger);
+    let report = Report::new(&machine, &record, names, others);
     std::io::stdout()
         .write_all(report.to_text().as_bytes())
         .map_err(|source| Failure::io("print the report", source))?;
@@ -156,10 +164,14 @@ fn contenders(arguments: &Comparison) -> Result<Vec<Contender>> {
             Some(binary) => binary.clone(),
             None => Path::new(&contender::own_binary()?).with_file_name("tollgate"),
         };
-        contenders.push(Contender::gateway(GATEWAY, &binary)?);
+        contenders.push(Contender::gateway(GATEWAY, &binary, Ledger::On)?);
+        if arguments.without_ledger {
+            let without = Contender::gateway(WITHOUT_LEDGER, &binary, Ledger::Off)?;
+            contenders.push(without);
+        }
     }
     if let Some(binary) = &arguments.against {
-        contenders.push(Contender::gateway(OTHER_BUILD, binary)?);
+        contenders.push(Contender::gateway(OTHER_BUILD, binary, Ledger::On)?);
     }
     contenders.extend(Contender::nginx());
     for definition in &arguments.proxy {

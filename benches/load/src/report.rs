@@ -46,15 +46,15 @@ struct Compared<'a> {
 }
 
 impl<'a> Report<'a> {
-    /// Sums a record up. Every contender is compared to bare Pingora and, where there is
-    /// one, to the other build of the gateway.
+    /// Sums a record up. Every contender is compared to bare Pingora and to the others that
+    /// are named: another build of the gateway, the gateway without its ledger.
     pub(crate) fn new(
         machine: &'a Machine,
         record: &'a Record,
         contenders: Vec<&'a str>,
-        other_build: Option<&'a str>,
+        others: impl IntoIterator<Item = &'a str>,
     ) -> Self {
-        let yardsticks: Vec<&str> = std::iter::once(YARDSTICK).chain(other_build).collect();
+        let yardsticks: Vec<&str> = std::iter::once(YARDSTICK).chain(others).collect();
         let mut results = Vec::new();
         for metric in &METRICS {
             for contender in contenders.iter().chain([&"direct"]) {
