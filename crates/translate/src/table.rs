@@ -12,6 +12,7 @@ pub(crate) mod responses;
 
 pub use page::page;
 
+use crate::document::is_word;
 use std::collections::BTreeSet;
 use tollgate_types::Format;
 
@@ -143,7 +144,7 @@ impl Shape {
         self.rows
             .iter()
             .enumerate()
-            .find(|(_, row)| row.name == name)
+            .find(|(_, row)| is_word(name.as_bytes(), row.name))
     }
 }
 

@@ -3,7 +3,13 @@
 //! code. `TOLLGATE_RENEW=1 cargo test -p tollgate-translate --test golden` writes them anew,
 //! and `git diff` then shows what has changed.
 
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
+
+mod sdk;
 
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
@@ -100,6 +106,9 @@ fn outcome(from: Format, to: Format, case: &Value) -> Value {
         Err(refusal) => json!({"refused": refusal.to_string()}),
         Ok(translated) => {
             let body: Value = serde_json::from_slice(&translated.body).unwrap();
+            if !setting.plain {
+                sdk::assert_known(to, &body);
+            }
             match translated.dropped.as_slice() {
                 [] => json!({"body": body}),
                 dropped => json!({"dropped": dropped, "body": body}),

@@ -8,6 +8,8 @@
     clippy::print_stdout
 )]
 
+mod sdk;
+
 use serde_json::Value;
 use std::{collections::BTreeMap, path::PathBuf};
 use tollgate_translate::{Target, request};
@@ -62,6 +64,7 @@ fn sweep(from: Format, to: Format, requests: &[Vec<u8>]) {
                     )
                 });
                 assert_eq!(json["model"], "upstream-model");
+                sdk::assert_known(to, &json);
                 request(to, from, &done.body, &target)
                     .unwrap_or_else(|fault| panic!("{from} to {to}, read again: {fault}\n{json}"));
                 for path in done.dropped {

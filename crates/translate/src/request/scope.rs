@@ -6,7 +6,7 @@
 use super::{fields::Fields, path::Path};
 use crate::{
     Refusal, Target,
-    document::{Kind, Text, Value},
+    document::{Kind, Text, Value, is_word},
     table::{Fate, Kinds, Row, Shape, field_path},
 };
 use tollgate_types::Format;
@@ -200,7 +200,7 @@ fn find_row(shape: &'static Shape, key: Text<'_>) -> Option<(usize, &'static Row
         .rows
         .iter()
         .enumerate()
-        .find(|(_, row)| row.name.as_bytes() == name)
+        .find(|(_, row)| is_word(name, row.name))
 }
 
 /// The `type` of an object, before it is opened.
