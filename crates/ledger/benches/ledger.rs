@@ -4,10 +4,14 @@
 #![expect(clippy::unwrap_used, reason = "a benchmark fails by panicking")]
 
 use criterion::{Criterion, criterion_group, criterion_main};
-use std::{hint::black_box, time::Duration};
+use std::{
+    hint::black_box,
+    time::{Duration, Instant},
+};
 use tollgate_ledger::{
     ApiKey, BillingState, Clock, DirectorySettings, Ending, GrantTerms, KeyDirectory, KeyHasher,
-    Ledger, LedgerSettings, Limiter, Lookup, NewKey, RequestInfo, Reserve, Store, UpperBound,
+    Ledger, LedgerSettings, LedgerStats, Limiter, Lookup, NewKey, RequestInfo, Reserve, Store,
+    UpperBound,
 };
 use tollgate_types::{Format, KeyId, Limits, RequestId, Usage, Weights};
 
@@ -85,20 +89,7 @@ fn limit(criterion: &mut Criterion) {
 fn reserve_and_settle(criterion: &mut Criterion) {
     let house = House::new();
     let ledger = Ledger::open(&house.store, LedgerSettings::default()).unwrap();
-    let usage = Usage {
-        input: 100,
-        output: 50,
-        ..Usage::default()
-    };
-    let ending = Ending {
-        state: BillingState::Completed,
-        status: 200,
-        error: None,
-        reported: Some(usage),
-        absurd: false,
-        delivered: usage,
-        model_served: None,
-    };
+    let ending = ending();
     let mut number = 0;
     criterion.bench_function("reserve and settle", |bencher| {
         bencher.iter_custom(|turns| {
@@ -110,7 +101,73 @@ fn reserve_and_settle(criterion: &mut Criterion) {
             took
         });
     });
-    eprintln!("{:#?}", ledger.stats());
+    eprint!("as fast as it goes: ");
+    report(&ledger.stats());
+}
+
+/// A thousand settlements a second for five seconds: what commits cost where nobody waits
+/// for them.
+#[expect(clippy::disallowed_methods, reason = "its pace is what this measures")]
+fn steady_load(_: &mut Criterion) {
+    const ROUND: Duration = Duration::from_millis(10);
+    const ROUNDS: u128 = 500;
+    const A_ROUND: u128 = 10;
+    let house = House::new();
+    let ledger = Ledger::open(&house.store, LedgerSettings::default()).unwrap();
+    let ending = ending();
+    for round in 0..ROUNDS {
+        let begun = Instant::now();
+        for place in 0..A_ROUND {
+            settle_one(&house, &ledger, round * A_ROUND + place, &ending);
+        }
+        std::thread::sleep(ROUND.saturating_sub(begun.elapsed()));
+    }
+    eprint!("a thousand a second: ");
+    report(&ledger.stats());
+}
+
+fn ending() -> Ending {
+    let usage = Usage {
+        input: 100,
+        output: 50,
+        ..Usage::default()
+    };
+    Ending {
+        state: BillingState::Completed,
+        status: 200,
+        error: None,
+        reported: Some(usage),
+        absurd: false,
+        delivered: usage,
+        model_served: None,
+    }
+}
+
+/// What the writer did meanwhile. Commit times are known by class: told is the bound of the
+/// class in which the commit of that rank is.
+fn report(stats: &LedgerStats) {
+    let commits = stats.commits.max(1);
+    let within = |percent: u64| {
+        let rank = (stats.commits * percent).div_ceil(100);
+        let mut seen = 0;
+        let place = stats.commit_classes.iter().position(|count| {
+            seen += count;
+            seen >= rank
+        });
+        place.and_then(|place| LedgerStats::COMMIT_BOUNDS.get(place))
+    };
+    eprintln!(
+        "{} settlements in {} commits ({} a commit), mean {} µs, 50% within {:?} µs, 99% within \
+         {:?} µs, longest {} µs; {} reservations shed",
+        stats.settlements,
+        stats.commits,
+        stats.settlements / commits,
+        stats.commit_micros / commits,
+        within(50),
+        within(99),
+        stats.longest_commit_micros,
+        stats.shed,
+    );
 }
 
 /// One request; the wait for a free slot, when the disk is behind, is not counted.
@@ -127,7 +184,7 @@ fn settle_one(house: &House, ledger: &Ledger, number: u128, ending: &Ending) -> 
             output: 1000,
             useful_output: 16,
         };
-        let start = std::time::Instant::now();
+        let start = Instant::now();
         match ledger.reserve(&house.id, request, bound, Weights::default()) {
             Reserve::Held(reservation) => {
                 black_box(reservation.settle(ending));
@@ -139,5 +196,5 @@ fn settle_one(house: &House, ledger: &Ledger, number: u128, ending: &Ending) -> 
     }
 }
 
-criterion_group!(benches, look_up, limit, reserve_and_settle);
+criterion_group!(benches, look_up, limit, reserve_and_settle, steady_load);
 criterion_main!(benches);
