@@ -160,7 +160,7 @@ impl Reader {
     }
 
     /// Bytes of text and arguments of tool calls so far.
-    pub const fn text_bytes(&self) -> u64 {
+    pub fn text_bytes(&self) -> u64 {
         match self {
             Self::Stream(Events::Passing(scanner)) => scanner.text_bytes(),
             Self::Stream(Events::Translated(translator)) => translator.text_bytes(),

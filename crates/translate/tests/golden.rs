@@ -13,8 +13,8 @@ mod sdk;
 
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
-use tollgate_translate::{ChatAbilities, Lossy, MessagesAbilities, Target, request};
-use tollgate_types::{Effort, Format, ReasoningMode};
+use tollgate_translate::{Lossy, Target, request};
+use tollgate_types::{ChatAbilities, Effort, Format, MessagesAbilities, ReasoningMode};
 
 fn folder(format: Format) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))

@@ -99,7 +99,7 @@ impl StreamTranslator {
 
     /// Bytes of text and tool arguments that came: what output is estimated from where no
     /// usage is reported.
-    pub const fn text_bytes(&self) -> u64 {
+    pub fn text_bytes(&self) -> u64 {
         self.events.text_bytes()
     }
 

@@ -102,7 +102,7 @@ impl AnswerTranslator {
     }
 
     /// Bytes of text and tool arguments so far.
-    pub const fn text_bytes(&self) -> u64 {
+    pub fn text_bytes(&self) -> u64 {
         self.scanner.text_bytes()
     }
 
