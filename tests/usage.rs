@@ -189,7 +189,8 @@ async fn a_record_says_what_became_of_a_request() {
     for path in FORMATS {
         let answer = shop.ask(path, "test-model", "").await;
         answer.assert_ok();
-        wanted.push(answer.header("x-request-id").unwrap().to_owned());
+        let id = answer.header("x-request-id");
+        wanted.push(id.unwrap_or_else(|| panic!("{answer:?}")).to_owned());
     }
     wanted.reverse();
     let page = shop.page("").await;
