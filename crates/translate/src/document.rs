@@ -13,11 +13,14 @@
 //! # Ok::<(), tollgate_translate::document::DocumentError>(())
 //! ```
 
-use memchr::memchr;
+mod text;
+
+pub use text::Text;
+pub(crate) use text::{is_object, is_word};
+
 use std::borrow::Cow;
 use tollgate_wire::json::{
     Container, JsonError, JsonErrorKind, Lexer, Literal, Number, Sink, Span, Text as LexedText,
-    Want,
 };
 
 /// Why a body is no document.
@@ -305,10 +308,7 @@ impl<'d> Value<'d> {
         let [b'"', json @ .., b'"'] = is_text.then(|| self.raw())? else {
             return None;
         };
-        Some(Text {
-            json,
-            escaped: kind == NodeKind::EscapedText,
-        })
+        Some(Text::new(json, kind == NodeKind::EscapedText))
     }
 
     /// The contents of a string, unescaped.
@@ -385,142 +385,6 @@ impl<'d> Iterator for Members<'d> {
         let key = self.0.step()?.text()?;
         Some((key, self.0.step()?))
     }
-}
-
-/// The contents of a string or key as they stand between its quotes.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub struct Text<'d> {
-    json: &'d [u8],
-    escaped: bool,
-}
-
-impl std::fmt::Debug for Text<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{:?}", self.decode())
-    }
-}
-
-impl<'d> Text<'d> {
-    /// The contents with their escapes.
-    pub const fn json(self) -> &'d [u8] {
-        self.json
-    }
-
-    /// Whether there is an escape in it.
-    pub const fn is_escaped(self) -> bool {
-        self.escaped
-    }
-
-    /// Whether it is `""`.
-    pub const fn is_empty(self) -> bool {
-        self.json.is_empty()
-    }
-
-    /// The contents, unescaped. An escaped surrogate without its partner becomes U+FFFD.
-    pub fn decode(self) -> Cow<'d, str> {
-        if self.escaped {
-            return Cow::Owned(unescape(self.json));
-        }
-        // The lexer has seen that strings are UTF-8.
-        Cow::Borrowed(std::str::from_utf8(self.json).unwrap_or_default())
-    }
-
-    /// Whether both say the same, however it is escaped.
-    pub fn is_same(self, other: Text<'_>) -> bool {
-        if self.escaped || other.escaped {
-            return self.decode() == other.decode();
-        }
-        self.json == other.json
-    }
-
-    /// Whether the contents are `word`.
-    pub fn is(self, word: &str) -> bool {
-        if self.escaped {
-            return self.decode() == word;
-        }
-        is_word(self.json, word)
-    }
-}
-
-/// Whether the bytes are the word. Fields of one object seldom begin alike, so the first byte
-/// spares most comparisons.
-#[inline]
-pub(crate) fn is_word(bytes: &[u8], word: &str) -> bool {
-    bytes.len() == word.len()
-        && bytes.first() == word.as_bytes().first()
-        && bytes == word.as_bytes()
-}
-
-/// What contents with escapes stand for.
-fn unescape(json: &[u8]) -> String {
-    let mut contents = Vec::with_capacity(json.len());
-    let mut rest = json;
-    // The lexer has seen that every escape is whole.
-    while let Some(at) = memchr(b'\\', rest) {
-        let (plain, escape) = rest.split_at_checked(at).unwrap_or((rest, &[]));
-        contents.extend_from_slice(plain);
-        let Some((simple, after)) = simple_escape(escape) else {
-            return unescape_by_lexer(json);
-        };
-        contents.push(simple);
-        rest = after;
-    }
-    contents.extend_from_slice(rest);
-    String::from_utf8(contents).unwrap_or_default()
-}
-
-/// What an escape of two characters stands for, and what follows it.
-fn simple_escape(json: &[u8]) -> Option<(u8, &[u8])> {
-    let (&[_, byte], after) = json.split_first_chunk()?;
-    let stands_for = match byte {
-        b'"' | b'\\' | b'/' => byte,
-        b'b' => 0x08,
-        b'f' => 0x0c,
-        b'n' => b'\n',
-        b'r' => b'\r',
-        b't' => b'\t',
-        _ => return None,
-    };
-    Some((stands_for, after))
-}
-
-/// The same for contents with escapes by number, which the lexer puts together.
-fn unescape_by_lexer(json: &[u8]) -> String {
-    #[derive(Default)]
-    struct Contents(String);
-
-    impl Sink for Contents {
-        type Error = JsonError;
-        fn want_string(&mut self) -> Want {
-            Want::Prefix(usize::MAX)
-        }
-        fn string(&mut self, text: LexedText<'_>) -> Result<(), JsonError> {
-            self.0.push_str(text.as_str());
-            Ok(())
-        }
-    }
-
-    let mut contents = Contents::default();
-    let mut lexer = Lexer::new();
-    let fed: Result<(), JsonError> = [b"\"".as_slice(), json, b"\""]
-        .into_iter()
-        .try_for_each(|piece| lexer.feed(piece, &mut contents));
-    debug_assert_eq!(fed, Ok(()), "the contents were lexed before");
-    contents.0
-}
-
-/// Whether a text is a JSON object, whole and well-formed.
-pub(crate) fn is_object(json: &[u8]) -> bool {
-    struct Nothing;
-
-    impl Sink for Nothing {
-        type Error = JsonError;
-    }
-
-    let mut lexer = Lexer::new();
-    json.trim_ascii_start().starts_with(b"{")
-        && lexer.feed(json, &mut Nothing).is_ok()
-        && lexer.finish(&mut Nothing).is_ok()
 }
 
 #[cfg(test)]

@@ -193,15 +193,21 @@ pub fn field_path(parent: &str, name: &str) -> String {
     }
 }
 
-/// The path of every field of every format, for an operator's list to be checked against.
+/// The path of every field and of every kind of object, for an operator's list to be checked
+/// against.
 pub fn paths() -> BTreeSet<String> {
-    let shapes = Format::ALL.into_iter().flat_map(shapes);
-    shapes
-        .flat_map(|shape| {
-            let rows = shape.rows.iter();
-            rows.map(|row| field_path(shape.path(), row.name))
-        })
-        .collect()
+    let all = |path: &'static str, rows: &'static [Row]| {
+        rows.iter().map(move |row| field_path(path, row.name))
+    };
+    let fields = Format::ALL
+        .into_iter()
+        .flat_map(shapes)
+        .flat_map(|shape| all(shape.path(), shape.rows));
+    let objects = Format::ALL
+        .into_iter()
+        .flat_map(kinds)
+        .flat_map(|kinds| all(kinds.path(), kinds.rows));
+    fields.chain(objects).collect()
 }
 
 /// A row with a fate for each of the two other formats, in the order of [`Format::ALL`].

@@ -1,6 +1,6 @@
 //! Representative requests and what becomes of them, side by side in `tests/requests`: for
 //! `chat/agent.json` the body and notices in `chat/agent.to-messages.json`, reviewed like
-//! code. `TOLLGATE_RENEW=1 cargo test -p tollgate-translate --test golden` writes them anew,
+//! code. `TOLLGATE_BLESS=1 cargo test -p tollgate-translate --test golden` writes them anew,
 //! and `git diff` then shows what has changed.
 
 #![expect(
@@ -78,6 +78,7 @@ impl Setting {
                 true => ChatAbilities {
                     max_completion_tokens: false,
                     developer_role: false,
+                    system_in_the_middle: false,
                     effort_with_tools: true,
                     reasoning_content: true,
                     top_k: true,
@@ -128,7 +129,7 @@ fn every_request_becomes_what_stands_beside_it() {
                 let found = outcome(from, to, &case);
                 let found = serde_json::to_string_pretty(&found).unwrap() + "\n";
                 let beside = path.with_extension(format!("to-{to}.json"));
-                if std::env::var_os("TOLLGATE_RENEW").is_some() {
+                if std::env::var_os("TOLLGATE_BLESS").is_some() {
                     std::fs::write(&beside, &found).unwrap();
                 }
                 let expected = std::fs::read_to_string(&beside).unwrap_or_default();

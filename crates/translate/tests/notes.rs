@@ -140,6 +140,28 @@ fn a_chat_caller_hands_a_signature_back_in_its_details() {
 }
 
 #[test]
+fn a_chat_providers_signed_details_return_whole() {
+    let entry = r#"{"type":"reasoning.text","signature":"sig","format":"v1","index":0}"#;
+    let seal = sealed("backend", ReasoningForm::Details, "", entry);
+    let request = json!({"model": "m", "max_tokens": 99, "messages": [
+        {"role": "user", "content": "Go."},
+        {"role": "assistant", "content": [
+            {"type": "thinking", "thinking": "I \"look\".", "signature": seal},
+            {"type": "text", "text": "Done."},
+        ]},
+        {"role": "user", "content": "Good."},
+    ]});
+    let translated = translate(Format::Messages, Format::Chat, &request);
+    assert_eq!(
+        body(&translated).pointer("/messages/1/reasoning_details"),
+        Some(
+            &json!([{"type": "reasoning.text", "signature": "sig", "format": "v1", "index": 0, "text": "I \"look\"."}])
+        )
+    );
+    assert_eq!(translated.dropped, Vec::<String>::new());
+}
+
+#[test]
 fn the_answer_half_learns_what_the_caller_asked_for() {
     let request = json!({"model": "beta-5", "stream": true, "input": "Hi.",
     "instructions": "Be kind.", "temperature": 0.5, "metadata": {"a": "b"},

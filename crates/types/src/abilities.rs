@@ -38,6 +38,9 @@ pub struct ChatAbilities {
     pub max_completion_tokens: bool,
     /// It knows the role `developer`; otherwise such messages go as `system`.
     pub developer_role: bool,
+    /// It takes instructions between other messages; otherwise such a message goes as the
+    /// user's, in `<system-reminder>`. Templates of some open models refuse them.
+    pub system_in_the_middle: bool,
     /// It takes `reasoning_effort` beside `tools`; otherwise the effort is left out with notice.
     pub effort_with_tools: bool,
     /// It wants its own `reasoning_content` back with the tool calls that followed it.
@@ -56,6 +59,7 @@ impl ChatAbilities {
     pub const ALL: Self = Self {
         max_completion_tokens: true,
         developer_role: true,
+        system_in_the_middle: true,
         effort_with_tools: true,
         reasoning_content: false,
         top_k: false,
@@ -77,15 +81,12 @@ impl Default for ChatAbilities {
 pub struct ResponsesAbilities {
     /// It hands out and takes back `reasoning.encrypted_content`.
     pub encrypted_reasoning: bool,
-    /// It has a `web_search` of its own.
-    pub web_search: bool,
 }
 
 impl ResponsesAbilities {
     /// What the format's own provider can.
     pub const ALL: Self = Self {
         encrypted_reasoning: true,
-        web_search: true,
     };
 }
 
@@ -107,8 +108,6 @@ pub struct MessagesAbilities {
     pub adaptive_thinking: bool,
     /// Thinking can be turned off.
     pub thinking_can_be_disabled: bool,
-    /// It has a `web_search` of its own.
-    pub web_search: bool,
     /// It knows `output_config.format`.
     pub structured_output: bool,
 }
@@ -119,7 +118,6 @@ impl MessagesAbilities {
         system_in_the_middle: true,
         adaptive_thinking: true,
         thinking_can_be_disabled: true,
-        web_search: true,
         structured_output: true,
     };
 }

@@ -2,6 +2,7 @@
 
 mod chat;
 mod messages;
+mod openai;
 mod responses;
 mod shared;
 mod tools;

@@ -7,6 +7,8 @@ use tollgate_types::Format;
 const INTRODUCTION: &str = "\
 # Translation
 
+<!-- Made from the table by `TOLLGATE_BLESS=1 cargo test -p tollgate-translate`; edit that. -->
+
 A caller in any of the three formats reaches any model, whatever its provider speaks. This page says what becomes of every
 field of a request on its way into another format. It is written from the table that the gateway itself reads
 (`crates/translate/src/table`), by `cargo test -p tollgate-translate`; a test walks the types of the official SDKs and fails

@@ -2,22 +2,21 @@
 
 use super::{
     Writer,
-    shared::{effort_name, hashed_user, misplaced, pieces, quoted, schema_name, text, words},
-    tools::is_closed,
+    shared::{effort_name, misplaced, pieces, quoted, text, words},
 };
 use crate::{
     Refusal,
-    document::Text,
+    document::{Document, Text, Value},
     names::ToolKind,
     request::{
         conversation::{
             AnswerFormat, Block, CallResult, Conversation, File, Image, Input, Role, Source, Turn,
-            Words,
         },
         reasoning,
+        scope::member,
     },
+    seal::ReasoningForm,
 };
-use tollgate_types::Format;
 
 impl Writer<'_, '_> {
     /// Writes the members of the body.
@@ -25,8 +24,10 @@ impl Writer<'_, '_> {
         let effort = reasoning::effort(conversation, self.scope)?;
         self.out.key("model").string(self.scope.target.model);
         self.out.key("messages").begin_array();
+        let mut has_begun = false;
         for turn in &conversation.turns {
-            self.chat_turn(turn)?;
+            has_begun |= !turn.role.instructs();
+            self.chat_turn(turn, has_begun)?;
         }
         self.out.end_array();
         self.chat_tools(conversation)?;
@@ -53,7 +54,12 @@ impl Writer<'_, '_> {
         Ok(())
     }
 
-    fn chat_turn(&mut self, turn: &Turn<'_>) -> Result<(), Refusal> {
+    /// `has_begun`: somebody has spoken before.
+    fn chat_turn(&mut self, turn: &Turn<'_>, has_begun: bool) -> Result<(), Refusal> {
+        if has_begun && turn.role.instructs() && !self.scope.target.chat.system_in_the_middle {
+            self.chat_reminder(turn);
+            return Ok(());
+        }
         match turn.role {
             Role::System => self.chat_instructions(turn, "system"),
             Role::Developer if self.scope.target.chat.developer_role => {
@@ -80,6 +86,23 @@ impl Writer<'_, '_> {
         self.chat_content(&turn.blocks, turn)?;
         self.out.end_object();
         Ok(())
+    }
+
+    /// An instruction in the middle, for providers that take them from the user alone.
+    fn chat_reminder(&mut self, turn: &Turn<'_>) {
+        self.out.item().begin_object();
+        self.out.key("role").string("user");
+        self.out.key("content").begin_string();
+        self.out.text("<system-reminder>\n");
+        for block in &turn.blocks {
+            if let Block::Text(block) = block {
+                pieces(&mut self.out, &block.words);
+                self.out.text("\n");
+            }
+        }
+        self.out.text("</system-reminder>");
+        self.out.end_string();
+        self.out.end_object();
     }
 
     /// Results first, each a message of its own; then what they could not hold, and what
@@ -335,32 +358,67 @@ impl Writer<'_, '_> {
         self.out.end_array();
     }
 
-    /// What this provider thought before it called a tool, where it wants that back.
+    /// What this provider thought before it answered: what it can verify as it was, and the
+    /// text where it wants that back.
     fn chat_thoughts(&mut self, turn: &Turn<'_>) {
-        let mut own: Vec<Text<'_>> = Vec::new();
+        let mut texts: Vec<Text<'_>> = Vec::new();
+        let mut details = Vec::new();
         for block in &turn.blocks {
             let Block::Thought(thought) = block else {
                 continue;
             };
-            let is_own = match thought.state {
-                Some(_) => self.restore(thought).is_some(),
-                // Chat providers sign nothing; what is signed belongs to another.
-                None => true,
-            };
-            if is_own && self.scope.target.chat.reasoning_content {
-                own.extend(&thought.text);
-            } else if is_own {
+            let native = self.restore(thought);
+            // Chat providers sign little; what is signed by nobody may be this one's own.
+            let is_own = native.is_some() || thought.state.is_none();
+            let detail = native.filter(|native| native.form == ReasoningForm::Details);
+            let wants_text = self.scope.target.chat.reasoning_content;
+            if is_own && wants_text {
+                texts.extend(&thought.text);
+            } else if is_own && detail.is_none() {
                 self.scope.note_dropped(thought.path);
             }
+            details.extend(detail.map(|detail| (detail.payload, &thought.text)));
         }
-        if own.is_empty() {
+        if !texts.is_empty() {
+            self.out.key("reasoning_content").begin_string();
+            for text in texts {
+                self.out.escaped(text.json());
+            }
+            self.out.end_string();
+        }
+        if !details.is_empty() {
+            self.out.key("reasoning_details").begin_array();
+            for (payload, texts) in details {
+                self.reasoning_detail(&payload, texts);
+            }
+            self.out.end_array();
+        }
+    }
+
+    /// An entry of `reasoning_details`, with the text that its seal went without.
+    fn reasoning_detail(&mut self, payload: &str, texts: &[Text<'_>]) {
+        let Ok(entry) = Document::parse(payload.as_bytes()) else {
             return;
+        };
+        let entry = entry.root();
+        self.out.item().begin_object();
+        for (key, value) in entry.members() {
+            self.out.escaped_key(key.json()).raw(value.raw());
         }
-        self.out.key("reasoning_content").begin_string();
-        for text in own {
-            self.out.escaped(text.json());
+        let kind = member(entry, "type").and_then(Value::text);
+        let field = match kind {
+            Some(kind) if kind.is("reasoning.text") => "text",
+            Some(kind) if kind.is("reasoning.summary") => "summary",
+            _ => "",
+        };
+        if !field.is_empty() {
+            self.out.key(field).begin_string();
+            for text in texts {
+                self.out.escaped(text.json());
+            }
+            self.out.end_string();
         }
-        self.out.end_string();
+        self.out.end_object();
     }
 
     /// An answer that held reasoning alone is left out.
@@ -368,29 +426,6 @@ impl Writer<'_, '_> {
         for block in &turn.blocks {
             if let Block::Thought(thought) = block {
                 self.scope.note_dropped(thought.path);
-            }
-        }
-    }
-
-    /// `temperature` and `top_p`, which chat and responses share, and `top_k`.
-    pub(super) fn openai_sampling(&mut self, conversation: &Conversation<'_>) {
-        let sampling = &conversation.sampling;
-        let knows_top_k = self.scope.to == Format::Chat
-            && self.scope.target.chat.top_k
-            && self.scope.target.sampling;
-        for (name, value, is_known) in [
-            (
-                "temperature",
-                sampling.temperature,
-                self.scope.target.sampling,
-            ),
-            ("top_p", sampling.top_p, self.scope.target.sampling),
-            ("top_k", sampling.top_k, knows_top_k),
-        ] {
-            match value {
-                Some(value) if is_known => self.out.key(name).raw(value.raw()),
-                Some(_) => self.scope.note_dropped(name),
-                None => {}
             }
         }
     }
@@ -430,138 +465,9 @@ impl Writer<'_, '_> {
         self.out.end_object();
     }
 
-    /// The members of a JSON schema's description, which chat and responses share.
-    pub(super) fn schema(&mut self, format: &AnswerFormat<'_>) {
-        let AnswerFormat::Schema {
-            name,
-            description,
-            schema,
-            strict,
-        } = format
-        else {
-            return;
-        };
-        self.out.key("name").string(&schema_name(*name));
-        if let Some(description) = description {
-            text(self.out.key("description"), *description);
-        }
-        if let Some(schema) = schema {
-            self.out.key("schema").raw(schema.raw());
-        }
-        if let Some(strict) = strict {
-            // What messages always keeps to, chat and responses keep to where they can.
-            let can = self.scope.from != Format::Messages || schema.is_some_and(is_closed);
-            self.out.key("strict").bool(*strict && can);
-        }
-    }
-
-    fn chat_extras(&mut self, conversation: &Conversation<'_>) {
-        if conversation.logprobs {
-            self.out.key("logprobs").bool(true);
-        }
-        if let Some(top) = conversation.top_logprobs {
-            if !conversation.logprobs {
-                // Responses asks for the one by asking for the other.
-                self.out.key("logprobs").bool(true);
-            }
-            self.out.key("top_logprobs").raw(top.raw());
-        }
-        if self.scope.target.chat.openai {
-            if let Some(verbosity) = conversation.verbosity {
-                text(self.out.key("verbosity"), verbosity);
-            }
-            self.openai_extras(conversation);
-            return;
-        }
-        self.plain_user(conversation);
-        let cache = &conversation.cache;
-        for (path, is_given) in [
-            ("verbosity", conversation.verbosity.is_some()),
-            ("metadata", conversation.user.metadata.is_some()),
-            (
-                "service_tier",
-                conversation.service_tier.is_some_and(|it| !it.is("auto")),
-            ),
-            ("prompt_cache_key", cache.key.is_some()),
-            ("prompt_cache_retention", cache.retention.is_some()),
-            (
-                "prompt_cache_options",
-                cache.mode.is_some() || cache.ttl.is_some(),
-            ),
-        ] {
-            if is_given {
-                self.scope.note_dropped(path);
-            }
-        }
-    }
-
-    /// Who asks, for providers that know `user` alone.
-    fn plain_user(&mut self, conversation: &Conversation<'_>) {
-        let user = &conversation.user;
-        match (user.user.or(user.safety_identifier), user.user_id) {
-            (Some(user), _) => text(self.out.key("user"), user),
-            (None, Some(_)) => {
-                if let Some(user) = hashed_user(user) {
-                    self.out.key("user").string(&user);
-                }
-            }
-            (None, None) => {}
-        }
-    }
-
-    /// What chat and responses share apart from the conversation.
-    pub(super) fn openai_extras(&mut self, conversation: &Conversation<'_>) {
-        let user = &conversation.user;
-        if let Some(name) = user.user {
-            text(self.out.key("user"), name);
-        }
-        match (user.safety_identifier, user.user_id) {
-            (Some(name), _) => text(self.out.key("safety_identifier"), name),
-            (None, Some(_)) => {
-                if let Some(user) = hashed_user(user) {
-                    self.out.key("safety_identifier").string(&user);
-                }
-            }
-            (None, None) => {}
-        }
-        if let Some(metadata) = user.metadata {
-            self.out.key("metadata").raw(metadata.raw());
-        }
-        if let Some(tier) = conversation.service_tier {
-            match self.scope.from {
-                Format::Messages if tier.is("standard_only") => {
-                    self.out.key("service_tier").string("default");
-                }
-                _ => text(self.out.key("service_tier"), tier),
-            }
-        }
-        let cache = &conversation.cache;
-        if let Some(key) = cache.key {
-            text(self.out.key("prompt_cache_key"), key);
-        }
-        if let Some(retention) = cache.retention {
-            text(self.out.key("prompt_cache_retention"), retention);
-        }
-        if cache.mode.is_some() || cache.ttl.is_some() {
-            self.out.key("prompt_cache_options").begin_object();
-            if let Some(mode) = cache.mode {
-                text(self.out.key("mode"), mode);
-            }
-            if let Some(ttl) = cache.ttl {
-                text(self.out.key("ttl"), ttl);
-            }
-            self.out.end_object();
-        }
-    }
-
     /// A refusal about the tool that `tool_choice` names.
     pub(super) fn unknown_choice(&self, name: Text<'_>) -> Refusal {
         let message = format!("names {}, which is not offered", quoted(name));
         Refusal::new("tool_choice", message)
     }
-}
-
-/// Whether words are worth sending.
-pub(super) fn is_said(words: &Words<'_>) -> bool {
-    !words.is_blank()
 }

@@ -2,8 +2,7 @@
 
 use super::{
     Writer,
-    chat::is_said,
-    shared::{effort_name, hashed_user, misplaced, pieces, text, words},
+    shared::{effort_name, hashed_user, is_said, misplaced, pieces, text, words},
 };
 use crate::{
     Refusal,

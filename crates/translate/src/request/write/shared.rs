@@ -306,6 +306,11 @@ impl Writer<'_, '_> {
     }
 }
 
+/// Whether words are worth sending.
+pub(super) fn is_said(words: &Words<'_>) -> bool {
+    !words.is_blank()
+}
+
 /// Writes a string that stands in the request.
 pub(super) fn text(out: &mut Output, text: Text<'_>) {
     out.begin_string();

@@ -407,6 +407,11 @@ pub(crate) static CACHE_CONTROL: Shape = Shape {
     rows: &[
         tag("type"),
         both("ttl", implied("the provider has one time to live")),
+        both(
+            "scope",
+            implied("the provider keeps its caches apart as it does"),
+        )
+        .extra(),
     ],
 };
 

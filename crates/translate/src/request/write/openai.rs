@@ -1,0 +1,160 @@
+//! Writes what chat and responses share apart from the conversation: sampling, schemas, who
+//! asks, caching.
+
+use super::{
+    Writer,
+    shared::{hashed_user, schema_name, text},
+    tools::is_closed,
+};
+use crate::request::conversation::{AnswerFormat, Conversation};
+use tollgate_types::Format;
+
+impl Writer<'_, '_> {
+    /// `temperature` and `top_p`, which chat and responses share, and `top_k`.
+    pub(super) fn openai_sampling(&mut self, conversation: &Conversation<'_>) {
+        let sampling = &conversation.sampling;
+        let knows_top_k = self.scope.to == Format::Chat
+            && self.scope.target.chat.top_k
+            && self.scope.target.sampling;
+        for (name, value, is_known) in [
+            (
+                "temperature",
+                sampling.temperature,
+                self.scope.target.sampling,
+            ),
+            ("top_p", sampling.top_p, self.scope.target.sampling),
+            ("top_k", sampling.top_k, knows_top_k),
+        ] {
+            match value {
+                Some(value) if is_known => self.out.key(name).raw(value.raw()),
+                Some(_) => self.scope.note_dropped(name),
+                None => {}
+            }
+        }
+    }
+
+    /// The members of a JSON schema's description, which chat and responses share.
+    pub(super) fn schema(&mut self, format: &AnswerFormat<'_>) {
+        let AnswerFormat::Schema {
+            name,
+            description,
+            schema,
+            strict,
+        } = format
+        else {
+            return;
+        };
+        self.out.key("name").string(&schema_name(*name));
+        if let Some(description) = description {
+            text(self.out.key("description"), *description);
+        }
+        if let Some(schema) = schema {
+            self.out.key("schema").raw(schema.raw());
+        }
+        if let Some(strict) = strict {
+            // What messages always keeps to, chat and responses keep to where they can.
+            let can = self.scope.from != Format::Messages || schema.is_some_and(is_closed);
+            self.out.key("strict").bool(*strict && can);
+        }
+    }
+
+    /// What a chat request has besides the conversation, as far as the provider knows it.
+    pub(super) fn chat_extras(&mut self, conversation: &Conversation<'_>) {
+        if conversation.logprobs {
+            self.out.key("logprobs").bool(true);
+        }
+        if let Some(top) = conversation.top_logprobs {
+            if !conversation.logprobs {
+                // Responses asks for the one by asking for the other.
+                self.out.key("logprobs").bool(true);
+            }
+            self.out.key("top_logprobs").raw(top.raw());
+        }
+        if self.scope.target.chat.openai {
+            if let Some(verbosity) = conversation.verbosity {
+                text(self.out.key("verbosity"), verbosity);
+            }
+            self.openai_extras(conversation);
+            return;
+        }
+        self.plain_user(conversation);
+        let cache = &conversation.cache;
+        for (path, is_given) in [
+            ("verbosity", conversation.verbosity.is_some()),
+            ("metadata", conversation.user.metadata.is_some()),
+            (
+                "service_tier",
+                conversation.service_tier.is_some_and(|it| !it.is("auto")),
+            ),
+            ("prompt_cache_key", cache.key.is_some()),
+            ("prompt_cache_retention", cache.retention.is_some()),
+            (
+                "prompt_cache_options",
+                cache.mode.is_some() || cache.ttl.is_some(),
+            ),
+        ] {
+            if is_given {
+                self.scope.note_dropped(path);
+            }
+        }
+    }
+
+    /// Who asks, for providers that know `user` alone.
+    fn plain_user(&mut self, conversation: &Conversation<'_>) {
+        let user = &conversation.user;
+        match (user.user.or(user.safety_identifier), user.user_id) {
+            (Some(user), _) => text(self.out.key("user"), user),
+            (None, Some(_)) => {
+                if let Some(user) = hashed_user(user) {
+                    self.out.key("user").string(&user);
+                }
+            }
+            (None, None) => {}
+        }
+    }
+
+    /// What chat and responses share apart from the conversation.
+    pub(super) fn openai_extras(&mut self, conversation: &Conversation<'_>) {
+        let user = &conversation.user;
+        if let Some(name) = user.user {
+            text(self.out.key("user"), name);
+        }
+        match (user.safety_identifier, user.user_id) {
+            (Some(name), _) => text(self.out.key("safety_identifier"), name),
+            (None, Some(_)) => {
+                if let Some(user) = hashed_user(user) {
+                    self.out.key("safety_identifier").string(&user);
+                }
+            }
+            (None, None) => {}
+        }
+        if let Some(metadata) = user.metadata {
+            self.out.key("metadata").raw(metadata.raw());
+        }
+        if let Some(tier) = conversation.service_tier {
+            match self.scope.from {
+                Format::Messages if tier.is("standard_only") => {
+                    self.out.key("service_tier").string("default");
+                }
+                _ => text(self.out.key("service_tier"), tier),
+            }
+        }
+        let cache = &conversation.cache;
+        if let Some(key) = cache.key {
+            text(self.out.key("prompt_cache_key"), key);
+        }
+        if let Some(retention) = cache.retention {
+            text(self.out.key("prompt_cache_retention"), retention);
+        }
+        if cache.mode.is_some() || cache.ttl.is_some() {
+            self.out.key("prompt_cache_options").begin_object();
+            if let Some(mode) = cache.mode {
+                text(self.out.key("mode"), mode);
+            }
+            if let Some(ttl) = cache.ttl {
+                text(self.out.key("ttl"), ttl);
+            }
+            self.out.end_object();
+        }
+    }
+}
