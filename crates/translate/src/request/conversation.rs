@@ -42,7 +42,7 @@ pub(crate) struct Conversation<'d> {
     /// Whether log probabilities are asked for.
     pub(crate) logprobs: bool,
     pub(crate) top_logprobs: Option<Value<'d>>,
-    /// Whether the caller takes sealed reasoning. `None`: as its format always does.
+    /// Whether the caller takes sealed reasoning.
     pub(crate) encrypted_reasoning: bool,
     pub(crate) echo: Option<Box<ResponsesEcho>>,
 }

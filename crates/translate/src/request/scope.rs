@@ -92,21 +92,11 @@ impl<'t> Scope<'t> {
         path: &Path<'_>,
     ) -> Result<Option<&'static str>, Refusal> {
         let tag = type_of(value, path)?;
-        self.kind_named(tag, value, kinds, path)
-    }
-
-    /// The same for an object whose `type` was found before.
-    pub(crate) fn kind_named(
-        &mut self,
-        tag: Text<'_>,
-        value: Value<'_>,
-        kinds: &'static Kinds,
-        path: &Path<'_>,
-    ) -> Result<Option<&'static str>, Refusal> {
         let Some(row) = kinds.rows.iter().find(|row| tag.is(row.name)) else {
             let tag = shown(tag);
-            if self.target.lossy.allows(&field_path(kinds.path(), &tag)) {
-                self.note_dropped(field_path(kinds.path(), &tag));
+            let allowed = field_path(kinds.path(), &tag);
+            if self.target.lossy.allows(&allowed) {
+                self.note_dropped(allowed);
                 return Ok(None);
             }
             let expected: Vec<_> = kinds
@@ -132,7 +122,6 @@ impl<'t> Scope<'t> {
                     return Ok(None);
                 }
                 let message = format!("of type '{}' {}", row.name, self.cannot(why));
-                let _ = value;
                 Err(refuse(path, message))
             }
         }
@@ -207,7 +196,7 @@ fn find_row(shape: &'static Shape, key: Text<'_>) -> Option<(usize, &'static Row
 ///
 /// # Errors
 /// It is no object, or has no `type` that is a string.
-pub(crate) fn type_of<'d>(value: Value<'d>, path: &Path<'_>) -> Result<Text<'d>, Refusal> {
+fn type_of<'d>(value: Value<'d>, path: &Path<'_>) -> Result<Text<'d>, Refusal> {
     if value.kind() != Kind::Object {
         return Err(must_be(path, "an object", value));
     }

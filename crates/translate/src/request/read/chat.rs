@@ -3,7 +3,7 @@
 use super::{
     chat_tools::{choice, read_calls, tools},
     media,
-    shared::{stops, take_effort, take_mark, take_word, text_block},
+    shared::{stops, take_effort, take_mark, text_block},
 };
 use crate::{
     Refusal,
@@ -408,10 +408,4 @@ fn tool_result<'d>(
         content,
         is_error: false,
     })
-}
-
-/// Takes the mode of `allowed_tools`.
-pub(super) fn allowed_mode(fields: &mut Fields<'_, '_>) -> Result<&'static str, Refusal> {
-    let mode = take_word(fields, "mode", &["auto", "required"])?;
-    Ok(mode.unwrap_or("auto"))
 }

@@ -1,9 +1,6 @@
 //! Reads the tools of a chat completions request: offered, chosen and called.
 
-use super::{
-    chat::allowed_mode,
-    shared::{keep_allowed, take_mark},
-};
+use super::shared::{keep_allowed, take_mark, take_word};
 use crate::{
     Refusal,
     document::{Kind, Text, Value},
@@ -198,7 +195,7 @@ fn allowed_tools<'d>(
     fields.close()?;
     let path = path.field("allowed_tools");
     let mut fields = scope.open(allowed, &table::ALLOWED_TOOLS, &path)?;
-    let mode = allowed_mode(&mut fields)?;
+    let mode = take_word(&mut fields, "mode", &["auto", "required"])?;
     let list = fields.require("tools")?;
     fields.close()?;
     let path = path.field("tools");
@@ -215,7 +212,7 @@ fn allowed_tools<'d>(
             _ => return Err(refuse(&path, "must name a function or a custom tool")),
         }
     }
-    keep_allowed(conversation, &names, mode, &path)
+    keep_allowed(conversation, &names, mode.unwrap_or("auto"), &path)
 }
 
 /// Reads the calls of an assistant's message.

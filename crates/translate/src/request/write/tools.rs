@@ -38,7 +38,8 @@ pub(super) fn is_closed(schema: Value<'_>) -> bool {
 impl Writer<'_, '_> {
     /// Refuses a choice that cannot be made among the tools that are offered.
     fn check_choice(&self, conversation: &Conversation<'_>) -> Result<(), Refusal> {
-        if conversation.lost_tools && conversation.tools.is_empty() {
+        let may_call = !matches!(conversation.choice, Some(Choice::None));
+        if conversation.lost_tools && conversation.tools.is_empty() && may_call {
             let message = "offers nothing but the provider's own tools, and this model has none";
             return Err(Refusal::new("tools", message));
         }
@@ -138,16 +139,15 @@ impl Writer<'_, '_> {
         self.description(tool);
         self.out.key(schema_field);
         match tool.takes {
-            Takes::Object {
-                schema: Some(schema),
-                strict,
-            } => {
-                self.object_schema(schema)?;
+            Takes::Object { schema, strict } => {
+                match schema {
+                    Some(schema) => self.object_schema(schema)?,
+                    None => self.out.raw(EMPTY_SCHEMA),
+                }
                 if let Some(strict) = self.strictness(strict, schema) {
                     self.out.key("strict").bool(strict);
                 }
             }
-            Takes::Object { schema: None, .. } => self.out.raw(EMPTY_SCHEMA),
             Takes::Free(_) => self.out.raw(FREE_SCHEMA),
         }
         Ok(())
@@ -184,22 +184,18 @@ impl Writer<'_, '_> {
         Ok(())
     }
 
-    /// Whether the target is told to keep to a schema. Chat and responses keep to fewer
+    /// What the target is told of keeping to a schema. Chat and responses keep to fewer
     /// schemas than messages, and refuse the others.
-    pub(super) fn strictness(&mut self, strict: Option<bool>, schema: Value<'_>) -> Option<bool> {
+    fn strictness(&mut self, asked: Option<bool>, schema: Option<Value<'_>>) -> Option<bool> {
+        let is_asked = asked == Some(true);
+        let can = self.scope.from != Format::Messages || schema.is_some_and(is_closed);
+        if is_asked && !can {
+            self.scope.note_dropped("tools[].strict");
+        }
         match self.scope.to {
-            // Not to keep to it is the default.
-            Format::Messages => strict.filter(|strict| *strict),
-            Format::Chat | Format::Responses
-                if self.scope.from == Format::Messages
-                    && strict == Some(true)
-                    && !is_closed(schema) =>
-            {
-                self.scope.note_dropped("tools[].strict");
-                None
-            }
-            Format::Chat => strict.filter(|strict| *strict),
-            Format::Responses => strict,
+            // Left out, it means "where the schema allows it", which nobody asked for.
+            Format::Responses => Some(is_asked && can),
+            Format::Chat | Format::Messages => (is_asked && can).then_some(true),
         }
     }
 
@@ -235,20 +231,9 @@ impl Writer<'_, '_> {
                     self.out.key("type").string("custom");
                     self.responses_custom(tool, grammar);
                 }
-                Takes::Object { strict, .. } => {
+                Takes::Object { .. } => {
                     self.out.key("type").string("function");
                     self.function(tool, "parameters")?;
-                    // Left out, it means "strict where the schema allows it", which nobody asked for.
-                    let is_told = matches!(
-                        tool.takes,
-                        Takes::Object {
-                            schema: Some(_),
-                            ..
-                        }
-                    );
-                    if strict.is_none() || !is_told {
-                        self.out.key("strict").bool(strict.unwrap_or_default());
-                    }
                 }
             }
             if tool.cache.is_some() {
