@@ -13,4 +13,6 @@ mod strict;
 #[cfg(test)]
 mod support;
 #[cfg(test)]
+mod there_and_back;
+#[cfg(test)]
 mod told;

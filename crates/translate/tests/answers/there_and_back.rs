@@ -1,0 +1,170 @@
+//! Both halves together: a provider's answer goes to a caller of another format, the caller
+//! sends it back with the next turn, and the provider finds its own words again.
+
+use crate::support::{context, others, translate_body};
+use serde_json::{Value, json};
+use tollgate_translate::{Target, Translated, request};
+use tollgate_types::Format;
+
+/// A request of a caller that offers a tool and wants its reasoning back.
+fn ask(caller: Format, turns: &Value) -> Value {
+    let schema = json!({"type": "object", "properties": {"city": {"type": "string"}}});
+    match caller {
+        Format::Chat => json!({
+            "model": "m", "messages": turns, "reasoning_effort": "high",
+            "tools": [{"type": "function", "function": {"name": "get_weather", "parameters": schema}}],
+        }),
+        Format::Responses => json!({
+            "model": "m", "input": turns, "store": false,
+            "reasoning": {"effort": "high", "summary": "auto"},
+            "include": ["reasoning.encrypted_content"],
+            "tools": [{"type": "function", "name": "get_weather", "parameters": schema, "strict": false}],
+        }),
+        Format::Messages => json!({
+            "model": "m", "messages": turns, "max_tokens": 20000,
+            "thinking": {"type": "enabled", "budget_tokens": 4096},
+            "tools": [{"name": "get_weather", "input_schema": schema}],
+        }),
+    }
+}
+
+/// What the caller sends next: the question, the answer as it came, and the tool's result.
+fn next_turns(caller: Format, answer: &Value) -> Value {
+    let question = json!({"role": "user", "content": "The weather in Paris?"});
+    match caller {
+        Format::Chat => {
+            let message = answer["choices"][0]["message"].clone();
+            let id = &message["tool_calls"][0]["id"];
+            json!([question, message, {"role": "tool", "tool_call_id": id, "content": "21 degrees"}])
+        }
+        Format::Responses => {
+            let output = answer["output"].as_array().unwrap();
+            let call = output
+                .iter()
+                .find(|item| item["type"] == "function_call")
+                .unwrap();
+            let result = json!({"type": "function_call_output", "call_id": call["call_id"], "output": "21 degrees"});
+            let mut turns = vec![question];
+            turns.extend(output.iter().cloned());
+            turns.push(result);
+            json!(turns)
+        }
+        Format::Messages => {
+            let content = answer["content"].as_array().unwrap();
+            let call = content
+                .iter()
+                .find(|block| block["type"] == "tool_use")
+                .unwrap();
+            let result =
+                json!({"type": "tool_result", "tool_use_id": call["id"], "content": "21 degrees"});
+            json!([question, {"role": "assistant", "content": content}, {"role": "user", "content": [result]}])
+        }
+    }
+}
+
+/// A provider's answer that thinks, speaks and calls.
+fn native(provider: Format) -> Value {
+    match provider {
+        Format::Chat => {
+            json!({"id": "c", "choices": [{"index": 0, "finish_reason": "tool_calls", "message": {
+            "role": "assistant", "content": "Let me look.", "reasoning_content": "Hm.",
+            "tool_calls": [{"id": "call_a", "type": "function", "function": {"name": "get_weather", "arguments": "{\"city\":\"Paris\"}"}}],
+        }}], "usage": {"prompt_tokens": 3, "completion_tokens": 2}})
+        }
+        Format::Responses => json!({"id": "resp_1", "status": "completed", "output": [
+            {"type": "reasoning", "id": "rs_1", "summary": [{"type": "summary_text", "text": "Hm."}], "encrypted_content": "gAAA_-=="},
+            {"type": "message", "id": "msg_1", "role": "assistant", "status": "completed", "content": [{"type": "output_text", "text": "Let me look.", "annotations": []}]},
+            {"type": "function_call", "id": "fc_1", "call_id": "call_a", "name": "get_weather", "arguments": "{\"city\":\"Paris\"}", "status": "completed"},
+        ], "usage": {"input_tokens": 3, "output_tokens": 2}}),
+        Format::Messages => {
+            json!({"id": "msg_1", "type": "message", "role": "assistant", "content": [
+            {"type": "thinking", "thinking": "Hm.", "signature": "EusB+/=="},
+            {"type": "redacted_thinking", "data": "RW5j"},
+            {"type": "text", "text": "Let me look."},
+            {"type": "tool_use", "id": "toolu_a", "name": "get_weather", "input": {"city": "Paris"}},
+        ], "stop_reason": "tool_use", "usage": {"input_tokens": 3, "output_tokens": 2}})
+        }
+    }
+}
+
+fn send(caller: Format, provider: Format, backend: &str, body: &Value) -> Translated {
+    let target = Target::new("upstream-model", backend);
+    match request(caller, provider, body.to_string().as_bytes(), &target) {
+        Ok(translated) => translated,
+        Err(refusal) => panic!("{caller} to {provider}: {refusal}\n{body}"),
+    }
+}
+
+/// What the provider gets of its own answer, `again` being another provider's name or its own.
+fn round(caller: Format, provider: Format, again: &str) -> Value {
+    let first = json!([{"role": "user", "content": "The weather in Paris?"}]);
+    let notes = send(caller, provider, "north", &ask(caller, &first)).notes;
+    let answer = translate_body(&notes, &native(provider).to_string(), 100).unwrap();
+    let answer: Value = serde_json::from_str(&answer).unwrap();
+    assert_eq!(context().created, 1_790_000_000);
+    let next = ask(caller, &next_turns(caller, &answer));
+    let sent = send(caller, provider, again, &next);
+    serde_json::from_slice(&sent.body).unwrap()
+}
+
+#[test]
+fn a_provider_finds_its_own_reasoning_and_calls_again() {
+    for caller in others(Format::Messages) {
+        let body = round(caller, Format::Messages, "north");
+        let turns = body["messages"].as_array().unwrap();
+        let own = &turns[1]["content"];
+        let call = json!({"type": "tool_use", "id": "toolu_a", "name": "get_weather", "input": {"city": "Paris"}});
+        if caller == Format::Responses {
+            let expected = json!([
+                {"type": "thinking", "thinking": "Hm.", "signature": "EusB+/=="},
+                {"type": "redacted_thinking", "data": "RW5j"},
+                {"type": "text", "text": "Let me look."},
+                call,
+            ]);
+            assert_eq!(*own, expected, "{body}");
+        } else {
+            // Chat hands out no state, so that none can come back.
+            assert_eq!(
+                *own,
+                json!([{"type": "text", "text": "Let me look."}, call]),
+                "{body}"
+            );
+        }
+        assert_eq!(turns[2]["content"][0]["tool_use_id"], "toolu_a");
+    }
+    let body = round(Format::Messages, Format::Responses, "north");
+    let input = body["input"].as_array().unwrap();
+    let reasoning = input
+        .iter()
+        .find(|item| item["type"] == "reasoning")
+        .unwrap();
+    let expected = json!({
+        "type": "reasoning", "id": "rs_1", "encrypted_content": "gAAA_-==",
+        "summary": [{"type": "summary_text", "text": "Hm."}],
+    });
+    assert_eq!(*reasoning, expected, "{body}");
+    let call = input
+        .iter()
+        .find(|item| item["type"] == "function_call")
+        .unwrap();
+    assert_eq!(
+        (&call["call_id"], &call["name"]),
+        (&json!("call_a"), &json!("get_weather"))
+    );
+}
+
+#[test]
+fn another_provider_gets_neither_the_reasoning_nor_a_word_of_it() {
+    for provider in Format::ALL {
+        for caller in others(provider) {
+            let body = round(caller, provider, "south").to_string();
+            for word in ["Hm.", "EusB", "RW5j", "gAAA", "tg1."] {
+                assert!(
+                    !body.contains(word),
+                    "{caller} to {provider}: {word} in {body}"
+                );
+            }
+            assert!(body.contains("Let me look."), "{body}");
+        }
+    }
+}
