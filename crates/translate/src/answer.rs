@@ -12,6 +12,7 @@ mod logprobs;
 mod parts;
 mod read;
 mod stream;
+pub mod table;
 mod text;
 mod whole;
 mod write;

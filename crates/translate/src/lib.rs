@@ -23,7 +23,7 @@ pub mod seal;
 pub mod table;
 mod target;
 
-pub use answer::{AnswerContext, AnswerTranslator, StreamTranslator};
+pub use answer::{AnswerContext, AnswerTranslator, StreamTranslator, table as answers};
 pub use notes::{AskedReasoning, Json, ResponsesEcho, TranslationNotes};
 pub use refusal::Refusal;
 pub use request::{Translated, request};

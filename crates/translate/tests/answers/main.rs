@@ -13,6 +13,8 @@ mod strict;
 #[cfg(test)]
 mod support;
 #[cfg(test)]
+mod table;
+#[cfg(test)]
 mod there_and_back;
 #[cfg(test)]
 mod told;
