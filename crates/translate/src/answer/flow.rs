@@ -97,6 +97,8 @@ pub(crate) struct Flow {
     /// Of a text that has not begun.
     early_citations: Vec<Citation>,
     calls: ToolCalls,
+    /// Pieces of thinking that were not shown.
+    hidden: u32,
     has_refusal: bool,
     /// Arguments ended that are not the object that the caller needs.
     has_bad_arguments: bool,
@@ -122,6 +124,7 @@ impl Flow {
             waiting: VecDeque::new(),
             waiting_bytes: 0,
             early_citations: Vec::new(),
+            hidden: 0,
             has_refusal: false,
             has_bad_arguments: false,
             input: String::new(),
@@ -160,7 +163,11 @@ impl Flow {
 
     /// A piece of text, refusal or thinking.
     pub(crate) fn piece(&mut self, key: Key, piece: RawText<'_>) -> Result<(), Broken> {
-        if piece.is_empty() || (key.kind == Kind::Thinking && !self.notes.reasoning.text) {
+        if piece.is_empty() {
+            return Ok(());
+        }
+        if key.kind == Kind::Thinking && !self.notes.reasoning.text {
+            self.hide();
             return Ok(());
         }
         self.has_refusal |= key.kind == Kind::Refusal;
@@ -173,6 +180,16 @@ impl Flow {
                 self.begin(key, None)?;
                 self.piece(key, piece)
             }
+        }
+    }
+
+    /// Passes over a piece that the caller does not want to see. Long thinking must not look
+    /// like a dead connection.
+    fn hide(&mut self) {
+        const PIECES_A_SIGN: u32 = 32;
+        self.hidden = self.hidden.wrapping_add(1);
+        if self.hidden.is_multiple_of(PIECES_A_SIGN) {
+            self.keep_alive();
         }
     }
 

@@ -110,6 +110,8 @@ pub(crate) struct ToolCalls {
 impl ToolCalls {
     /// More calls in one answer are absurd.
     const MOST: usize = 1024;
+    /// No format takes a name so long, in bytes.
+    const LONGEST_NAME: usize = 1024;
 
     pub(crate) fn new(format: Format) -> Self {
         Self {
@@ -130,7 +132,8 @@ impl ToolCalls {
         notes: &TranslationNotes,
     ) -> Result<ToolCall, Broken> {
         let native = call.name.unescape();
-        if native.is_empty() || self.ids.len() >= Self::MOST {
+        let is_name = (1..=Self::LONGEST_NAME).contains(&native.len());
+        if !is_name || self.ids.len() >= Self::MOST {
             return Err(Broken);
         }
         let id = self.id(&call.id.unescape(), head);
@@ -193,6 +196,26 @@ pub(crate) struct Citation {
     /// From where to where, in characters of the text; the whole text where the provider
     /// does not say.
     pub(crate) range: Option<(u64, u64)>,
+}
+
+impl Citation {
+    /// The longest address and title together, in bytes.
+    const LONGEST: usize = 16 * 1024;
+
+    /// A citation of the page at `url`, unless there is none, or a monstrous one.
+    pub(crate) fn new(
+        url: RawText<'_>,
+        title: Option<RawText<'_>>,
+        range: Option<(u64, u64)>,
+    ) -> Option<Self> {
+        let title = title.unwrap_or_default();
+        let size = url.as_str().len().saturating_add(title.as_str().len());
+        (!url.is_empty() && size <= Self::LONGEST).then(|| Self {
+            url: url.as_str().to_owned(),
+            title: title.as_str().to_owned(),
+            range,
+        })
+    }
 }
 
 /// How an answer ended.

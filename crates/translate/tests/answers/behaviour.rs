@@ -141,3 +141,18 @@ fn text_goes_through_as_it_was_escaped() {
         assert!(seen.out.contains(&format!("\"{WRITTEN}\"")), "{}", seen.out);
     }
 }
+
+#[test]
+fn long_thinking_that_is_not_shown_gives_signs_of_life() {
+    let piece = "data: {\"choices\":[{\"delta\":{\"reasoning_content\":\"hm\"}}]}\n\n";
+    let notes = TranslationNotes {
+        reasoning: AskedReasoning {
+            text: false,
+            state: true,
+        },
+        ..notes(Format::Messages, Format::Chat)
+    };
+    let seen = translate(&notes, [piece.repeat(100).as_bytes()]);
+    assert_eq!(seen.out, ": ping\n\n".repeat(3));
+    assert_eq!(seen.phase, Phase::Content);
+}

@@ -432,3 +432,70 @@ fn garble_answer(answer: &str, dice: &mut Dice) -> String {
     }
     lines.join("\n")
 }
+
+#[test]
+fn reasoning_that_a_responses_stream_repeats_is_bounded() {
+    let data = "A".repeat(900_000);
+    let notes = notes(Format::Responses, Format::Messages);
+    let mut translator = StreamTranslator::new(Arc::new(notes), context());
+    let most = hold(&mut translator, 100, |number| {
+        format!(
+            "data: {{\"type\":\"content_block_start\",\"index\":{number},\"content_block\":{{\"type\":\"redacted_thinking\",\"data\":\"{data}\"}}}}\n\ndata: {{\"type\":\"content_block_stop\",\"index\":{number}}}\n\n"
+        )
+    });
+    assert!(most < 20 * 1024 * 1024, "{most}");
+    assert!(matches!(translator.phase(), Phase::Failed(_)));
+}
+
+#[test]
+fn names_ids_signatures_and_pages_are_bounded() {
+    let long = "x".repeat(2_000_000);
+    for (format, event) in [
+        (
+            Format::Chat,
+            format!(
+                "{{\"choices\":[{{\"delta\":{{\"tool_calls\":[{{\"index\":0,\"id\":\"{long}\",\"function\":{{\"name\":\"a\"}}}}]}}}}]}}"
+            ),
+        ),
+        (
+            Format::Chat,
+            format!(
+                "{{\"choices\":[{{\"delta\":{{\"tool_calls\":[{{\"index\":0,\"id\":\"a\",\"function\":{{\"name\":\"{long}\"}}}}]}}}}]}}"
+            ),
+        ),
+        (
+            Format::Messages,
+            format!(
+                "{{\"type\":\"content_block_start\",\"index\":0,\"content_block\":{{\"type\":\"tool_use\",\"id\":\"a\",\"name\":\"{long}\"}}}}"
+            ),
+        ),
+    ] {
+        for caller in others(format) {
+            let seen = translate(&notes(caller, format), [around(format, &event).as_bytes()]);
+            assert_eq!(seen.end, StreamEnd::Failed, "{caller}");
+        }
+    }
+    let page = format!(
+        "{{\"choices\":[{{\"delta\":{{\"content\":\"a\",\"annotations\":[{{\"url_citation\":{{\"url\":\"{long}\"}}}}]}}}}]}}"
+    );
+    let seen = translate(
+        &notes(Format::Responses, Format::Chat),
+        [around(Format::Chat, &page).as_bytes()],
+    );
+    assert_eq!(seen.end, StreamEnd::Finished);
+    assert!(
+        strict::stream(Format::Responses, &seen.out)
+            .unwrap()
+            .pages
+            .is_empty()
+    );
+    let begin = "data: {\"type\":\"content_block_start\",\"index\":0,\"content_block\":{\"type\":\"thinking\"}}\n\n";
+    let piece = format!(
+        "data: {{\"type\":\"content_block_delta\",\"index\":0,\"delta\":{{\"type\":\"signature_delta\",\"signature\":\"{long}\"}}}}\n\n"
+    );
+    let notes = notes(Format::Chat, Format::Messages);
+    let mut translator = StreamTranslator::new(Arc::new(notes), context());
+    translator.push(begin.as_bytes(), &mut Vec::new());
+    translator.push(piece.as_bytes(), &mut Vec::new());
+    assert!(matches!(translator.phase(), Phase::Failed(_)));
+}

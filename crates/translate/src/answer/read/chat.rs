@@ -15,6 +15,8 @@ use types::{Annotation, Call, Content, Function, Message};
 
 /// More calls in one answer are absurd.
 const MOST_CALLS: usize = 1024;
+/// No provider's id is so long, in bytes.
+const LONGEST_ID: usize = 4096;
 
 const TEXT: Key = Key::new(Kind::Text, 0, 0);
 const REFUSAL: Key = Key::new(Kind::Refusal, 0, 0);
@@ -158,6 +160,9 @@ impl ChatReader {
         flow: &mut Flow,
     ) -> Result<usize, Broken> {
         let name = name.unwrap_or_default();
+        if id.as_str().len() > LONGEST_ID {
+            return Err(Broken);
+        }
         let is_same = |call: &KnownCall| match index {
             Some(index) => call.index == index,
             None => id.is_empty() || call.id == id.as_str(),

@@ -9,7 +9,7 @@ use crate::{
         read::{as_contents, document, has_members, owned},
         text::RawText,
     },
-    seal::ReasoningForm,
+    seal::{MAX_PAYLOAD_BYTES, ReasoningForm},
 };
 use serde::Deserialize;
 use types::{Block, StopDetails, TextCitation, blob};
@@ -157,7 +157,10 @@ impl MessagesReader {
             ("signature_delta", Kind::Thinking) => {
                 let piece = delta.signature.unwrap_or_default().unescape();
                 open.signature.push_str(&piece);
-                Ok(())
+                match open.signature.len() <= MAX_PAYLOAD_BYTES {
+                    true => Ok(()),
+                    false => Err(Broken),
+                }
             }
             ("citations_delta", Kind::Text) => {
                 let room = MOST_CITATIONS.saturating_sub(open.citations.len());

@@ -207,10 +207,7 @@ impl Annotation<'_> {
     /// The page that it names, where it names one.
     pub(super) fn page(&self) -> Option<Citation> {
         let page = self.url_citation.as_ref()?;
-        (!page.url.is_empty()).then(|| Citation {
-            url: page.url.as_str().to_owned(),
-            title: page.title.unwrap_or_default().as_str().to_owned(),
-            range: page.start_index.zip(page.end_index),
-        })
+        let range = page.start_index.zip(page.end_index);
+        Citation::new(page.url, page.title, range)
     }
 }

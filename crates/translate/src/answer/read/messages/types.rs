@@ -55,12 +55,10 @@ pub(super) struct StopDetails<'a> {
 impl TextCitation<'_> {
     /// The page, where it is one: other formats have no word for places in documents.
     pub(super) fn page(&self) -> Option<Citation> {
-        let url = self.url.filter(|url| !url.is_empty())?;
-        (self.kind.as_str() == "web_search_result_location").then(|| Citation {
-            url: url.as_str().to_owned(),
-            title: self.title.unwrap_or_default().as_str().to_owned(),
-            range: None,
-        })
+        match self.kind.as_str() {
+            "web_search_result_location" => Citation::new(self.url?, self.title, None),
+            _ => None,
+        }
     }
 }
 

@@ -113,11 +113,10 @@ pub(super) struct Annotation<'a> {
 impl Annotation<'_> {
     /// The page that it names, where it names one: files belong to the provider.
     pub(super) fn page(&self) -> Option<Citation> {
-        let url = self.url.filter(|url| !url.is_empty())?;
-        (self.kind.as_str() == "url_citation").then(|| Citation {
-            url: url.as_str().to_owned(),
-            title: self.title.unwrap_or_default().as_str().to_owned(),
-            range: self.start_index.zip(self.end_index),
-        })
+        let range = self.start_index.zip(self.end_index);
+        match self.kind.as_str() {
+            "url_citation" => Citation::new(self.url?, self.title, range),
+            _ => None,
+        }
     }
 }

@@ -228,6 +228,9 @@ impl Write for ResponsesWriter {
         let Some(open) = self.open.take() else {
             return Err(Broken);
         };
+        if self.kept_bytes() > MOST_KEPT {
+            return Err(Broken);
+        }
         match (open.kind, &open.call) {
             (Kind::Text | Kind::Refusal, _) => self.end_part(&open, out),
             (Kind::Thinking, _) => self.end_reasoning(&open, end.sealed(), out),
