@@ -400,3 +400,54 @@ async fn a_provider_that_reports_more_than_there_is_leaves_an_overdraft_and_no_d
         async || (gateway.send(&ask(CHAT, &key, json!({}))).await.status == 200).then_some(());
     eventually("the top-up is seen", admitted).await;
 }
+
+#[tokio::test]
+async fn no_translation_and_no_thinking_goes_beyond_what_the_balance_is_enough_for() {
+    let simulated = Provider::start().await;
+    let mut config = Config::new();
+    for format in ["chat", "responses", "messages"] {
+        let mut provider = support::provider(simulated.address);
+        provider["formats"] = json!([format]);
+        let name = format!("p-{format}");
+        config = config.provider(&name, provider);
+        for mode in ["provider_default", "adaptive", "extended"] {
+            let model = format!("{format}-{mode}");
+            config = config.model(&model, json!([name]));
+            config.0["models"][&model]["reasoning"] = json!(mode);
+        }
+    }
+    let gateway = Gateway::start(config).await;
+    for path in FORMATS {
+        for (format, at) in [
+            ("chat", CHAT),
+            ("responses", RESPONSES),
+            ("messages", MESSAGES),
+        ] {
+            for mode in ["provider_default", "adaptive", "extended"] {
+                // Too little for a thinking budget, and enough for one.
+                for (stream, room) in [(false, 500), (true, 1500)] {
+                    let key = gateway.key_with(CAUTIOUS_INPUT + room, LONG);
+                    let more = json!({limit_field(path): 30_000, "stream": stream});
+                    let model = format!("{format}-{mode}");
+                    let body = prompt(path, &model, SAID, more);
+                    let request = Request::post(path, &body).key(&key).orders("tokens-20000");
+                    let answer = gateway.send(&request).await;
+                    let what = format!("{path} at {model}, stream {stream}: {answer:?}");
+                    assert_eq!(answer.status, 200, "{what}");
+                    let told = answer.header("x-output-limit").map(str::parse::<u64>);
+                    let told = told.expect(&what).unwrap();
+                    assert!(told <= room, "{what}");
+                    let sent = sent(&simulated);
+                    let limit = sent[limit_field(at)].as_u64().expect(&what);
+                    assert!(limit <= room, "{what}: {sent}");
+                    let line = gateway.line_of(&answer).await;
+                    let charged = line["charged"].as_u64().unwrap();
+                    assert!(charged <= CAUTIOUS_INPUT + room, "{what}: {line}");
+                    assert_eq!(line["count"], "reported", "{what}: {line}");
+                }
+            }
+        }
+    }
+    let output = gateway.output();
+    assert!(!output.contains("beyond the balance"), "{output}");
+}

@@ -655,3 +655,52 @@ async fn an_answer_that_ends_in_trailers_costs_what_it_reports() {
     assert_eq!(money(&line), ("completed", 10, "reported"), "{line}");
     gateway.has_spent(&gateway.key, 10).await;
 }
+
+#[tokio::test]
+async fn a_translated_answer_costs_what_its_provider_reports_and_a_part_of_it_what_has_come() {
+    let simulated = Provider::start().await;
+    let providers = [
+        ("chat", CHAT),
+        ("responses", RESPONSES),
+        ("messages", MESSAGES),
+    ];
+    let mut config = Config::new();
+    for (format, _) in providers {
+        let mut provider = support::provider(simulated.address);
+        provider["formats"] = json!([format]);
+        config = config
+            .provider(&format!("p-{format}"), provider)
+            .model(format, json!([format!("p-{format}")]));
+    }
+    let gateway = Gateway::start(config).await;
+    for path in FORMATS {
+        for (model, at) in providers.into_iter().filter(|(_, at)| *at != path) {
+            for stream in [false, true] {
+                let mut body = ask(path, stream, json!({}));
+                body["model"] = json!(model);
+                let answer = gateway.post(path, &body).await;
+                answer.assert_ok();
+                let line = gateway.line_of(&answer).await;
+                let expected = ("completed", answer.reported(), "reported");
+                assert_eq!(money(&line), expected, "{path} at {at}: {line}");
+            }
+            let whole = direct(&simulated, at, &ask(at, false, json!({}))).await;
+            let text = text_of(at, &whole);
+            let (orders, _) = all_but_the_usage(&simulated, at).await;
+            let mut body = ask(path, true, json!({}));
+            body["model"] = json!(model);
+            let request = Request::post(path, &body).key(&gateway.key).orders(&orders);
+            let mut connection = gateway.connect().await;
+            connection.write(&request.bytes()).await;
+            let answer = connection.head().await;
+            connection.read_until("nine…".as_bytes()).await;
+            drop(connection);
+            let line = gateway.line_of(&answer).await;
+            let (outcome, charged, count) = money(&line);
+            assert_eq!((outcome, count), ("client_closed", "estimated"), "{line}");
+            let least = counted(SAID) + counted(&text);
+            assert!(charged >= least, "{path} at {at}: {least} of {line}");
+        }
+    }
+    gateway.verify();
+}

@@ -287,7 +287,7 @@ async fn a_plan_has_limits_and_a_key_may_have_others() {
 async fn counting_tokens_has_a_limit_of_its_own() {
     let provider = Provider::start().await;
     let filters = json!([
-        "headers", "key", "model",
+        "headers", "key", "stored", "model",
         {"name": "limits", "count_tokens_per_minute": 2},
         "quota", "errors",
     ]);

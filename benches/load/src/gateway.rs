@@ -21,7 +21,7 @@ const KEY_LIMIT: Duration = Duration::from_secs(20);
 /// A plan that no run uses up.
 const PLENTY: &str = "plans: { plenty: { tokens: 1000000G, validity: 365d } }\n";
 /// The filters without those that keep limits and balances.
-const WITHOUT_LEDGER: &str = "filters: [headers, key, model, errors]\n";
+const WITHOUT_LEDGER: &str = "filters: [headers, key, stored, model, errors]\n";
 
 /// Whether requests are held against limits and balances.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
