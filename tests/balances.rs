@@ -102,7 +102,7 @@ async fn of_two_hundred_at_once_on_a_balance_for_ten_ten_are_admitted() {
     }
     let asked: usize = upstreams.iter().map(Upstream::requests).sum();
     assert_eq!(asked, keys.len() * ADMITTED);
-    gateway.verify();
+    gateway.verify().await;
 }
 
 #[tokio::test]
@@ -281,7 +281,7 @@ async fn what_others_hold_comes_back_in_time() {
         let admitted = async || (gateway.send(&small).await.status == 200).then_some(());
         eventually("the rest comes back", admitted).await;
     }
-    gateway.verify();
+    gateway.verify().await;
 }
 
 #[tokio::test]
@@ -393,7 +393,7 @@ async fn a_provider_that_reports_more_than_there_is_leaves_an_overdraft_and_no_d
     gateway.has_spent(&key, 100).await;
     let again = gateway.send(&ask(CHAT, &key, json!({}))).await;
     again.assert_error(402, "quota_exhausted");
-    gateway.verify();
+    gateway.verify().await;
     // What is given later is whole.
     gateway.top_up(&key, 100);
     let admitted =

@@ -81,7 +81,7 @@ async fn an_answer_costs_what_its_provider_reports() {
         }
     }
     gateway.has_spent(&gateway.key, spent).await;
-    gateway.verify();
+    gateway.verify().await;
 }
 
 /// The text of a whole answer.
@@ -162,7 +162,7 @@ async fn whoever_hangs_up_just_before_the_usage_pays_for_the_whole_text() {
         }
     }
     gateway.has_spent(&gateway.key, spent).await;
-    gateway.verify();
+    gateway.verify().await;
 }
 
 #[tokio::test]
@@ -200,7 +200,7 @@ async fn whoever_hangs_up_within_a_whole_answer_pays_for_what_has_come() {
             "{least} to {most}: {line}"
         );
     }
-    gateway.verify();
+    gateway.verify().await;
 }
 
 #[tokio::test]
@@ -379,7 +379,7 @@ async fn what_failed_within_the_content_costs_what_was_delivered() {
         }
     }
     gateway.has_spent(&gateway.key, spent).await;
-    gateway.verify();
+    gateway.verify().await;
 }
 
 #[tokio::test]
@@ -450,7 +450,7 @@ async fn a_usage_that_makes_no_sense_is_never_believed() {
             }
         }
     }
-    gateway.verify();
+    gateway.verify().await;
 }
 
 #[tokio::test]
@@ -523,7 +523,7 @@ async fn what_the_end_of_the_grace_period_cuts_is_settled_and_told() {
         "{}",
         gateway.output()
     );
-    gateway.verify();
+    gateway.verify().await;
     for (mut connection, _, mut body) in streams {
         assert_ne!(connection.rest().await.1, Ending::Complete);
         let over = bounded("the end", body.frame()).await;
@@ -702,5 +702,5 @@ async fn a_translated_answer_costs_what_its_provider_reports_and_a_part_of_it_wh
             assert!(charged >= least, "{path} at {at}: {least} of {line}");
         }
     }
-    gateway.verify();
+    gateway.verify().await;
 }

@@ -1,8 +1,8 @@
 //! Keys with a balance of their own, and what the gateway charges them.
 
 use super::config::PEPPER;
-use super::{Answer, Gateway, Output, bounded, eventually};
-use serde_json::Value;
+use super::{Answer, Gateway, Output, eventually, tollgate};
+use serde_json::{Value, json};
 use std::time::Duration;
 use tollgate_ledger::{Clock, GrantTerms, KeyHasher, KeySelector, NewKey, Store};
 
@@ -68,9 +68,16 @@ impl Gateway {
         self.access_line(|line| line["id"] == *id).await
     }
 
-    /// The ledger adds up, for whoever looks while the gateway runs.
-    pub fn verify(&self) {
-        let found = self.store().verify().unwrap();
-        assert_eq!(found.faults, [""; 0]);
+    /// What `tollgate ledger verify` finds, whether the gateway runs or not: everything adds
+    /// up.
+    pub async fn verify(&self) -> Value {
+        let mut command = tollgate();
+        let config = self.folder.path().join("tollgate.yaml");
+        command.args(["ledger", "verify", "--json", "--config"]);
+        let output = Output::of(command.arg(config)).await;
+        assert!(output.status.success(), "{output:?}");
+        let found: Value = serde_json::from_str(&output.stdout).unwrap();
+        assert_eq!(found["faults"], json!([]));
+        found
     }
 }
