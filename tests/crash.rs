@@ -47,7 +47,9 @@ async fn what_callers_received_before_kill_9_is_in_the_ledger_once() {
     println!("TOLLGATE_CRASH_SEED={seed}");
     let mut moments = fastrand::Rng::with_seed(seed);
     let provider = Provider::start().await;
-    let config = Config::of(&provider).with("log.access", json!("none"));
+    let config = Config::of(&provider)
+        .with("server.threads", json!(2))
+        .with("log.access", json!("none"));
     let mut folder = TempDir::new().unwrap();
     let mut keys = Vec::new();
     let (mut received, mut sent) = (Received::new(), 0);
@@ -171,7 +173,7 @@ async fn call(
         if path == CHAT && more["stream"] == true {
             more["stream_options"] = json!({"include_usage": true});
         }
-        let body = prompt(path, "test-model", "one two three four", more);
+        let body = prompt(path, "test-model", "Hi", more);
         sent += 1;
         let asking = ask(&mut sender, path, &key, &body);
         let Ok(Ok(answer)) = tokio::time::timeout(PATIENCE, asking).await else {
