@@ -9,6 +9,8 @@
 //!
 //! - [`request()`] makes the target's request of the caller's, and [`TranslationNotes`]: what must
 //!   be remembered until the answer comes.
+//! - [`StreamTranslator`] and [`AnswerTranslator`] make the caller's answer of the target's, as
+//!   it comes or whole.
 //! - [`names`] maps names of tools that the target cannot take; [`seal`] carries reasoning
 //!   through a caller that belongs to another provider.
 

@@ -1,5 +1,6 @@
 //! Fields of the responses format.
 
+mod open;
 mod writer;
 
 use super::escaped;

@@ -4,6 +4,7 @@
 //! A stream repeats each text when it ends, in its item, and in the last event. So the
 //! answer is kept, up to a bound; nothing waits for it.
 
+use super::open::{Message, Open, Place, begin_event, delta_event, end_event, range, text};
 use crate::{
     ResponsesEcho,
     answer::{
@@ -46,38 +47,6 @@ pub(crate) struct ResponsesWriter {
     has_refusal: bool,
     /// Of the tokens of the next piece of text.
     logprobs: String,
-}
-
-/// The message that is open. Texts that follow each other are parts of one.
-#[derive(Debug)]
-struct Message {
-    place: Place,
-    parts: u64,
-    /// The parts that ended, with commas between.
-    content: String,
-}
-
-/// An item's id and index, as its events repeat them.
-#[derive(Clone, Debug)]
-struct Place {
-    item_id: String,
-    output_index: u64,
-}
-
-/// The block that is open.
-#[derive(Debug)]
-struct Open {
-    kind: Kind,
-    place: Place,
-    /// The index of the part in the message.
-    part: u64,
-    call: Option<ToolCall>,
-    /// Escaped, as it came.
-    text: String,
-    logprobs: String,
-    annotations: Vec<Citation>,
-    /// What stands before a delta.
-    before_delta: String,
 }
 
 impl ResponsesWriter {
@@ -484,47 +453,4 @@ impl ResponsesWriter {
             output_index,
         }
     }
-}
-
-impl Place {
-    fn write(&self, out: &mut Output) {
-        out.key("item_id").string(&self.item_id);
-        out.key("output_index").number(self.output_index);
-    }
-}
-
-const fn delta_event(kind: Kind, is_custom: bool) -> &'static str {
-    match (kind, is_custom) {
-        (Kind::Text, _) => "response.output_text.delta",
-        (Kind::Refusal, _) => "response.refusal.delta",
-        (Kind::Thinking, _) => "response.reasoning_summary_text.delta",
-        (Kind::Tool, true) => "response.custom_tool_call_input.delta",
-        (Kind::Tool, false) => "response.function_call_arguments.delta",
-    }
-}
-
-fn begin_event(name: &str, out: &mut Output) {
-    out.raw(b"event: ");
-    out.raw(name.as_bytes());
-    out.raw(b"\ndata: ");
-    out.begin_object();
-    out.key("type").string(name);
-}
-
-fn end_event(sequence: u64, out: &mut Output) {
-    out.key("sequence_number").number(sequence);
-    out.end_object();
-    out.raw(b"\n\n");
-}
-
-/// What was written: always UTF-8.
-fn text(written: Output) -> String {
-    String::from_utf8(written.into_bytes()).unwrap_or_default()
-}
-
-/// The characters that a citation is about: the whole text where its provider does not say.
-fn range(citation: &Citation, text: &str) -> (u64, u64) {
-    citation
-        .range
-        .unwrap_or_else(|| (0, RawText::escaped(text).chars()))
 }
