@@ -1,7 +1,7 @@
 //! Small answers of our own, one for each feature, with what becomes of them beside each:
 //! `golden/<feature>.<provider's format>.<sse|json>` and `….to_<caller's format>.<sse|json>`.
 //!
-//! `RENEW_GOLDEN=1 cargo test -p tollgate-translate golden -- --nocapture` writes the results
+//! `TOLLGATE_BLESS=1 cargo test -p tollgate-translate golden -- --nocapture` writes the results
 //! anew and shows what changed; read it like code.
 
 use crate::{strict, support::*};
@@ -86,7 +86,7 @@ fn difference(old: &str, new: &str) -> String {
 
 #[test]
 fn golden_answers_are_as_they_were_reviewed() {
-    let renew = std::env::var_os("RENEW_GOLDEN").is_some();
+    let renew = std::env::var_os("TOLLGATE_BLESS").is_some();
     let mut sources: Vec<_> = std::fs::read_dir(folder())
         .unwrap()
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
@@ -127,7 +127,7 @@ fn golden_answers_are_as_they_were_reviewed() {
     }
     assert!(
         complaints.is_empty(),
-        "not as reviewed (RENEW_GOLDEN=1 writes anew):\n{}",
+        "not as reviewed (TOLLGATE_BLESS=1 writes anew):\n{}",
         complaints.join("\n")
     );
 }

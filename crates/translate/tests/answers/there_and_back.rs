@@ -88,7 +88,9 @@ fn native(provider: Format) -> Value {
 }
 
 fn send(caller: Format, provider: Format, backend: &str, body: &Value) -> Translated {
-    let target = Target::new("upstream-model", backend);
+    let mut target = Target::new("upstream-model", backend);
+    // As some providers want it.
+    target.chat.reasoning_content = backend == "north";
     match request(caller, provider, body.to_string().as_bytes(), &target) {
         Ok(translated) => translated,
         Err(refusal) => panic!("{caller} to {provider}: {refusal}\n{body}"),
@@ -97,9 +99,13 @@ fn send(caller: Format, provider: Format, backend: &str, body: &Value) -> Transl
 
 /// What the provider gets of its own answer, `again` being another provider's name or its own.
 fn round(caller: Format, provider: Format, again: &str) -> Value {
+    round_of(caller, provider, again, &native(provider))
+}
+
+fn round_of(caller: Format, provider: Format, again: &str, native: &Value) -> Value {
     let first = json!([{"role": "user", "content": "The weather in Paris?"}]);
     let notes = send(caller, provider, "north", &ask(caller, &first)).notes;
-    let answer = translate_body(&notes, &native(provider).to_string(), 100).unwrap();
+    let answer = translate_body(&notes, &native.to_string(), 100).unwrap();
     let answer: Value = serde_json::from_str(&answer).unwrap();
     assert_eq!(context().created, 1_790_000_000);
     let next = ask(caller, &next_turns(caller, &answer));
@@ -167,4 +173,26 @@ fn another_provider_gets_neither_the_reasoning_nor_a_word_of_it() {
             assert!(body.contains("Let me look."), "{body}");
         }
     }
+}
+
+#[test]
+fn a_chat_provider_finds_its_own_reasoning_again() {
+    for caller in others(Format::Chat) {
+        let mut signed = native(Format::Chat);
+        let message = &mut signed["choices"][0]["message"];
+        message["reasoning_details"] = json!([
+            {"type": "reasoning.text", "text": "Hm.", "format": "anthropic-claude-v1", "index": 0},
+            {"type": "reasoning.text", "signature": "EusB+/==", "format": "anthropic-claude-v1", "index": 0},
+        ]);
+        let body = round_of(caller, Format::Chat, "north", &signed);
+        let own = &body["messages"][1];
+        assert_eq!(own["reasoning_content"], "Hm.", "{caller}: {body}");
+        let expected = json!([{
+            "type": "reasoning.text", "text": "Hm.", "signature": "EusB+/==",
+            "format": "anthropic-claude-v1", "index": 0,
+        }]);
+        assert_eq!(own["reasoning_details"], expected, "{caller}: {body}");
+    }
+    let body = round(Format::Messages, Format::Chat, "north");
+    assert_eq!(body["messages"][1]["reasoning_content"], "Hm.", "{body}");
 }
