@@ -1,0 +1,306 @@
+//! What a count is made of, in each format, and what it never does.
+
+use super::*;
+use crate::{Family, Vocabulary};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use std::time::{Duration, Instant};
+
+fn openai(format: Format, body: &Value) -> Count {
+    count(format, body.to_string().as_bytes(), &Family::Openai.rules())
+}
+
+fn tokens(format: Format, body: &Value) -> u64 {
+    openai(format, body).tokens
+}
+
+/// "What is the capital of France?" is seven tokens; gpt-4o reports 14, Claude 14 too.
+#[test]
+fn the_same_question_is_the_same_count_in_every_format() {
+    let question = "What is the capital of France?";
+    let message = json!({"role":"user","content":question});
+    let parts = |kind| json!([{"role":"user","content":[{"type":kind,"text":question}]}]);
+    for (format, body) in [
+        (Format::Chat, json!({"model":"m","messages":[message]})),
+        (Format::Chat, json!({"messages":parts("text")})),
+        (Format::Responses, json!({"input":question})),
+        (Format::Responses, json!({"input":[message]})),
+        (Format::Responses, json!({"input":parts("input_text")})),
+        (
+            Format::Messages,
+            json!({"messages":[message],"max_tokens":9}),
+        ),
+        (Format::Messages, json!({"messages":parts("text")})),
+    ] {
+        let count = openai(format, &body);
+        assert_eq!((count.tokens, count.basis), (14, Basis::Whole), "{body}");
+        let anthropic = Family::Anthropic.rules();
+        let claude = super::count(format, body.to_string().as_bytes(), &anthropic);
+        assert_eq!(claude.tokens, 14, "{body}");
+    }
+}
+
+/// What each of these adds is what its providers showed in recorded traffic.
+#[test]
+fn system_tools_calls_and_results_all_count() {
+    let ask = json!({"role":"user","content":"What is the weather in Paris? Use the tool."});
+    let plain = tokens(Format::Chat, &json!({"messages":[ask]}));
+    let schema = json!({"type":"object","properties":{"city":{"type":"string"}},"required":["city"],"additionalProperties":false});
+    let tool = json!({"type":"function","function":{"name":"get_weather","description":"","parameters":schema}});
+    let with_tool = tokens(Format::Chat, &json!({"messages":[ask],"tools":[tool]}));
+    assert!(
+        (46..=50).contains(&with_tool),
+        "{with_tool}, and gpt-4o says 48"
+    );
+    let call = json!({"role":"assistant","tool_calls":[{"id":"call_1","type":"function","function":{"name":"get_weather","arguments":"{\"city\":\"Paris\"}"}}]});
+    let result = json!({"role":"tool","tool_call_id":"call_1","content":"sunny"});
+    let all = tokens(
+        Format::Chat,
+        &json!({"messages":[ask,call,result],"tools":[tool]}),
+    );
+    assert!(all > with_tool + 20 && all < with_tool + 40, "{all}");
+    let system = json!({"role":"system","content":"Be brief."});
+    let briefed = tokens(Format::Chat, &json!({"messages":[system,ask]}));
+    assert_eq!(briefed, plain + 4 + 3);
+}
+
+#[test]
+fn tools_count_alike_in_the_three_formats() {
+    let schema =
+        json!({"type":"object","properties":{"city":{"type":"string","description":"The city."}}});
+    let chat = json!({"tools":[{"type":"function","function":{"name":"f","description":"Does it.","parameters":schema}}]});
+    let responses = json!({"tools":[{"type":"function","name":"f","description":"Does it.","parameters":schema}]});
+    let messages = json!({"tools":[{"name":"f","description":"Does it.","input_schema":schema}]});
+    let counts = [
+        openai(Format::Chat, &chat),
+        openai(Format::Responses, &responses),
+        openai(Format::Messages, &messages),
+    ];
+    assert!(counts.iter().all(|it| *it == counts[0]), "{counts:?}");
+    assert!(counts[0].tools && counts[0].basis == Basis::Whole);
+}
+
+#[test]
+fn what_the_model_does_not_read_does_not_count() {
+    let bare = json!({"messages":[{"role":"user","content":[{"type":"text","text":"hi"}]}]});
+    let marked = json!({
+        "model":"m","max_tokens":1000,"stream":true,"metadata":{"user_id":"a-long-name-of-a-user"},
+        "messages":[{"role":"user","content":[
+            {"type":"text","text":"hi","cache_control":{"type":"ephemeral","ttl":"5m"},"citations":[{"cited_text":"x"}]}
+        ]}]
+    });
+    assert_eq!(
+        tokens(Format::Messages, &bare),
+        tokens(Format::Messages, &marked)
+    );
+}
+
+#[test]
+fn thinking_counts_in_the_turn_that_goes_on_alone() {
+    let thought = "a thought ".repeat(100);
+    let thinking = json!({"role":"assistant","content":[
+        {"type":"thinking","thinking":thought,"signature":"x".repeat(400)},
+        {"type":"tool_use","id":"t","name":"f","input":{}}]});
+    let result =
+        json!({"role":"user","content":[{"type":"tool_result","tool_use_id":"t","content":"ok"}]});
+    let ask = json!({"role":"user","content":"go"});
+    let going = tokens(Format::Messages, &json!({"messages":[ask,thinking,result]}));
+    let over = tokens(
+        Format::Messages,
+        &json!({"messages":[ask,thinking,result,ask]}),
+    );
+    assert!(going > over + 150, "{going} and {over}");
+}
+
+fn chat_image(url: &str, detail: &str) -> Count {
+    let part = json!({"type":"image_url","image_url":{"url":url,"detail":detail}});
+    openai(
+        Format::Chat,
+        &json!({"messages":[{"role":"user","content":[part]}]}),
+    )
+}
+
+#[test]
+fn an_image_costs_by_its_size_and_its_base64_is_no_text() {
+    // The header of a PNG of 1024 × 1024, and much after it.
+    let data = format!(
+        "iVBORw0KGgoAAAANSUhEUgAABAAAAAQACAYAAAB{}",
+        "A".repeat(400_000)
+    );
+    let url = format!("data:image/png;base64,{data}");
+    let known = chat_image(&url, "high");
+    assert_eq!((known.media, known.basis), (765, Basis::Whole));
+    assert_eq!(chat_image(&url, "low").media, 85);
+    let linked = chat_image("https://example.com/a.png", "auto");
+    assert_eq!((linked.media, linked.basis), (765, Basis::Assumed));
+    assert!(linked.error_p95 >= ASSUMED_ERROR);
+    let source =
+        json!({"type":"image","source":{"type":"base64","media_type":"image/png","data":data}});
+    let messages = json!({"messages":[{"role":"user","content":[source]}]});
+    assert_eq!(tokens(Format::Messages, &messages), known.tokens);
+    let input = json!({"type":"input_image","image_url":url,"detail":"high"});
+    let responses = json!({"input":[{"role":"user","content":[input]}]});
+    assert_eq!(tokens(Format::Responses, &responses), known.tokens);
+}
+
+#[test]
+fn documents_cost_by_size_or_by_their_text() {
+    let document = |source: Value| {
+        let part = json!({"type":"document","source":source});
+        openai(
+            Format::Messages,
+            &json!({"messages":[{"role":"user","content":[part]}]}),
+        )
+    };
+    let text = document(json!({"type":"text","media_type":"text/plain","data":"one two three"}));
+    assert_eq!((text.media, text.tokens), (0, 3 + 4 + 3));
+    let small = document(json!({"type":"base64","data":"JVBERi0x".repeat(1000)}));
+    let large = document(json!({"type":"base64","data":"JVBERi0x".repeat(100_000)}));
+    assert!(small.media > 0 && large.media > 5 * small.media);
+}
+
+#[test]
+fn what_the_provider_adds_itself_widens_the_error() {
+    for (format, body) in [
+        (
+            Format::Responses,
+            json!({"input":"hi","tools":[{"type":"web_search"}]}),
+        ),
+        (
+            Format::Responses,
+            json!({"input":"hi","previous_response_id":"resp_1"}),
+        ),
+        (
+            Format::Messages,
+            json!({"messages":[{"role":"user","content":"hi"}],"tools":[{"type":"web_search_20250305","name":"web_search"}]}),
+        ),
+    ] {
+        let count = openai(format, &body);
+        assert_eq!(count.basis, Basis::Assumed, "{body}");
+        assert!(count.error_p95 >= ASSUMED_ERROR, "{body}");
+    }
+}
+
+#[test]
+fn a_body_that_cannot_be_read_is_estimated_by_its_length() {
+    let dense = format!("{{\"input\":[{}1]}}", "1,".repeat(400_000));
+    for body in ["", "no json", "{\"messages\":[", dense.as_str()] {
+        let count = count(Format::Chat, body.as_bytes(), &Family::Openai.rules());
+        assert_eq!((count.basis, count.error_p95), (Basis::Length, 1.0));
+        assert!(count.tokens >= body.len() as u64 / 2);
+    }
+}
+
+#[test]
+fn a_large_body_is_sampled_near_the_truth() {
+    let story: String = (0..60_000)
+        .map(|it| format!("line {it} of a story. "))
+        .collect();
+    let body = json!({"messages":[{"role":"user","content":story}]});
+    let all = Rules {
+        exact_bytes: u64::MAX,
+        ..Family::Openai.rules()
+    };
+    let exact = count(Format::Chat, body.to_string().as_bytes(), &all);
+    let sampled = openai(Format::Chat, &body);
+    assert_eq!((exact.basis, sampled.basis), (Basis::Whole, Basis::Sample));
+    assert!(sampled.tokens.abs_diff(exact.tokens) < exact.tokens / 50);
+    assert!((sampled.at_least()..=sampled.at_most()).contains(&exact.tokens));
+}
+
+/// A megabyte of text made to be slow. The bound is far above what an idle machine needs, and
+/// far below what time that grows with the square would take.
+#[test]
+fn hostile_text_takes_no_longer_than_its_length() {
+    let mut state = 1_u64;
+    let mut random = || {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        u32::try_from(state >> 40).unwrap()
+    };
+    let bytes: Vec<u8> = (0..1_000_000).map(|_| random().to_le_bytes()[0]).collect();
+    let scripts: String = (0..400_000)
+        .filter_map(|_| char::from_u32(random() % 0xd000))
+        .collect();
+    Vocabulary::O200k.load();
+    for text in [
+        " ".repeat(1_000_000),
+        "a".repeat(1_000_000),
+        "A".repeat(1_000_000),
+        "\n ".repeat(500_000),
+        "👩‍👩‍👧‍👦".repeat(40_000),
+        String::from_utf8_lossy(&bytes).into_owned(),
+        scripts,
+    ] {
+        let body = json!({"messages":[{"role":"user","content":text}]}).to_string();
+        for exact_bytes in [EXACT, u64::MAX] {
+            let rules = Rules {
+                exact_bytes,
+                ..Family::Openai.rules()
+            };
+            let start = Instant::now();
+            let count = count(Format::Chat, body.as_bytes(), &rules);
+            assert!(
+                start.elapsed() < Duration::from_secs(5),
+                "{:?}",
+                start.elapsed()
+            );
+            assert!(count.tokens > 0 && count.tokens <= 2 * body.len() as u64);
+        }
+    }
+}
+
+#[test]
+fn a_hostile_schema_takes_no_longer_than_its_length() {
+    let name = |place| format!("\"property_{place}\"");
+    let properties: Vec<String> = (0..60_000).map(|it| name(it) + ":{}").collect();
+    let required: Vec<String> = (0..60_000).rev().map(name).collect();
+    let body = format!(
+        r#"{{"tools":[{{"name":"f","parameters":{{"properties":{{{}}},"required":[{}]}}}}]}}"#,
+        properties.join(","),
+        required.join(",")
+    );
+    let start = Instant::now();
+    let count = count(Format::Responses, body.as_bytes(), &Family::Openai.rules());
+    assert!(
+        start.elapsed() < Duration::from_secs(5),
+        "{:?}",
+        start.elapsed()
+    );
+    assert!(count.tokens > 100_000, "{count:?}");
+}
+
+const EXACT: u64 = 256 * 1024;
+
+proptest! {
+    #[test]
+    fn any_bytes_are_counted(body in prop::collection::vec(any::<u8>(), 0..400)) {
+        for format in Format::ALL {
+            count(format, &body, &Rules::default());
+        }
+    }
+
+    #[test]
+    fn any_shape_is_counted(
+        keys in prop::collection::vec(prop::sample::select(vec![
+            "messages", "input", "tools", "content", "type", "source", "image_url", "function",
+            "parameters", "properties", "anyOf", "text", "output", "system", "schema", "data",
+        ]), 1..60),
+        leaf in prop::sample::select(vec!["null", "1", "\"x\"", "[]", "{}", "true"]),
+    ) {
+        let mut body = leaf.to_owned();
+        for (place, key) in keys.iter().enumerate() {
+            body = match place % 3 {
+                0 => format!("{{\"{key}\":[{body}],\"type\":\"object\"}}"),
+                _ => format!("{{\"{key}\":{body},\"name\":\"f\"}}"),
+            };
+        }
+        for format in Format::ALL {
+            for family in Family::ALL {
+                let count = count(format, body.as_bytes(), &family.rules());
+                prop_assert!(count.basis != Basis::Length, "{}", body);
+            }
+        }
+    }
+}

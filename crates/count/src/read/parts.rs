@@ -1,0 +1,165 @@
+//! The parts of content: text, media, calls of tools and their results.
+
+use super::{MAX_DEPTH, Reading};
+use crate::{
+    json::Json,
+    media::{Detail, is_base64, size_of_image},
+};
+
+/// Keys whose text no model reads.
+const SILENT: [&str; 17] = [
+    "type",
+    "id",
+    "call_id",
+    "tool_call_id",
+    "tool_use_id",
+    "file_id",
+    "container_id",
+    "item_id",
+    "server_label",
+    "status",
+    "role",
+    "phase",
+    "signature",
+    "cache_control",
+    "citations",
+    "annotations",
+    "logprobs",
+];
+
+impl<'j> Reading<'j> {
+    /// Text, a part, or a list of parts.
+    pub(super) fn content(&mut self, content: &'j Json<'j>, depth: u8) {
+        match content {
+            Json::Text(text) => self.text(text),
+            Json::Array(parts) => parts.iter().for_each(|part| self.content(part, depth)),
+            Json::Object(_) if depth < MAX_DEPTH => self.part(content, depth + 1),
+            _ => {}
+        }
+    }
+
+    pub(super) fn part(&mut self, part: &'j Json<'j>, depth: u8) {
+        match part.text_of("type") {
+            "text" | "input_text" | "output_text" => self.text(part.text_of("text")),
+            "image" | "image_url" | "input_image" | "computer_screenshot" => self.image(part),
+            "document" | "file" | "input_file" | "document_url" => self.document(part, depth),
+            "input_audio" | "audio" | "audio_url" => self.sound(part),
+            "tool_use" | "server_tool_use" | "mcp_tool_use" => self.call(part),
+            "tool_result" | "mcp_tool_result" => self.result(part, "content", depth),
+            "thinking" if self.in_turn => {
+                let thinking = part.get("thinking");
+                thinking.into_iter().for_each(|it| self.content(it, depth));
+            }
+            "compaction" => self.sealed(part.text_of("encrypted_content")),
+            "reasoning" if self.in_turn => self.sealed(part.text_of("encrypted_content")),
+            "thinking" | "redacted_thinking" | "reasoning" => {}
+            // What is stored at the provider may be of any length.
+            "item_reference" => self.assumed = true,
+            _ => self.unknown(part, depth),
+        }
+    }
+
+    /// A call of a tool, in any of the formats.
+    pub(super) fn call(&mut self, call: &'j Json<'j>) {
+        self.frame(self.rules.per_tool_call);
+        let call = ["function", "custom"]
+            .into_iter()
+            .find_map(|key| call.get(key))
+            .unwrap_or(call);
+        self.text(call.text_of("name"));
+        for key in ["arguments", "input"] {
+            match call.get(key) {
+                Some(Json::Text(text)) => self.text(text),
+                Some(value) => self.json(value),
+                None => {}
+            }
+        }
+    }
+
+    pub(super) fn result(&mut self, result: &'j Json<'j>, key: &str, depth: u8) {
+        self.frame(self.rules.per_tool_result);
+        if let Some(content) = result.get(key) {
+            self.content(content, depth);
+        }
+    }
+
+    /// Reasoning that only its provider can read: by its length, as measured on recorded
+    /// traffic, since the seal itself takes some 900 digits.
+    fn sealed(&mut self, digits: &str) {
+        const SEAL: u64 = 900;
+        const DIGITS_PER_TOKEN: u64 = 7;
+        let tokens = (digits.len() as u64).saturating_sub(SEAL) / DIGITS_PER_TOKEN;
+        self.framing = self.framing.saturating_add(tokens);
+    }
+
+    fn image(&mut self, part: &'j Json<'j>) {
+        let (data, detail) = match part.get("image_url") {
+            Some(Json::Text(url)) => (payload(url), part.text_of("detail")),
+            Some(image) => (payload(image.text_of("url")), image.text_of("detail")),
+            None => {
+                let data = part
+                    .get("source")
+                    .map_or("", |source| source.text_of("data"));
+                (Some(data).filter(|data| !data.is_empty()), "")
+            }
+        };
+        let size = data.and_then(size_of_image);
+        let tokens = self.rules.image.tokens(size, Detail::of(detail));
+        self.medium(tokens, size.is_some());
+    }
+
+    fn document(&mut self, part: &'j Json<'j>, depth: u8) {
+        self.text(part.text_of("title"));
+        self.text(part.text_of("context"));
+        let source = part
+            .get("source")
+            .or_else(|| part.get("file"))
+            .unwrap_or(part);
+        match source.text_of("type") {
+            "text" => return self.text(source.text_of("data")),
+            "content" => {
+                let content = source.get("content");
+                return content.into_iter().for_each(|it| self.content(it, depth));
+            }
+            _ => {}
+        }
+        let data = ["data", "file_data"]
+            .into_iter()
+            .map(|key| source.text_of(key))
+            .find(|data| !data.is_empty())
+            .and_then(|data| payload(data).or_else(|| is_base64(data).then_some(data)));
+        // Four digits are three bytes.
+        let bytes = data.map(|data| data.len() as u64 / 4 * 3);
+        self.medium(self.rules.document.tokens(bytes), bytes.is_some());
+    }
+
+    /// Sound, by its size: no family says more than so many tokens a second.
+    fn sound(&mut self, part: &'j Json<'j>) {
+        const BYTES_PER_TOKEN: u64 = 1600;
+        const TYPICAL: u64 = 500;
+        let sound = part.get("input_audio").unwrap_or(part);
+        let data = sound.text_of("data");
+        let tokens = if data.is_empty() {
+            TYPICAL
+        } else {
+            data.len() as u64 / 4 * 3 / BYTES_PER_TOKEN
+        };
+        self.medium(tokens, false);
+    }
+
+    /// A part of no known type: its strings, but for those that no model reads.
+    fn unknown(&mut self, part: &'j Json<'j>, depth: u8) {
+        for (key, value) in part.members() {
+            let is_silent = SILENT.contains(&key.as_ref()) || key.starts_with("encrypted");
+            if !is_silent {
+                self.content(value, depth);
+            }
+        }
+    }
+}
+
+/// The base64 in a `data:` address; `None` for any other address.
+fn payload(url: &str) -> Option<&str> {
+    let (head, data) = url.strip_prefix("data:")?.split_once(',')?;
+    head.ends_with(";base64").then_some(data)
+}

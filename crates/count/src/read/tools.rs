@@ -1,0 +1,178 @@
+//! The tools that are offered, and the schema of an answer, as the provider shows them to the
+//! model.
+//!
+//! OpenAI declares its functions in the manner of TypeScript: a namespace, a type for each
+//! function, a line for each property, descriptions as comments. Anthropic's pages say that
+//! name, description and schema are put into the system prompt as JSON; the others are taken
+//! to do the same.
+
+use super::Reading;
+use crate::{ToolStyle, json::Json};
+use std::{borrow::Cow, collections::HashSet};
+
+/// How deep a schema is declared; below that it is any type.
+const MAX_DEPTH: usize = 24;
+
+impl<'j> Reading<'j> {
+    pub(super) fn offered(&mut self, tools: &'j [Json<'j>]) {
+        if tools.is_empty() {
+            return;
+        }
+        if !self.tools {
+            self.tools = true;
+            self.frame(self.rules.tools_constant);
+            if self.rules.tool_style == ToolStyle::Declarations {
+                self.texts.push(Cow::Borrowed(NAMESPACE));
+            }
+        }
+        tools.iter().for_each(|tool| self.tool(tool));
+    }
+
+    fn tool(&mut self, tool: &'j Json<'j>) {
+        if let Some(inner) = tool.get("tools") {
+            self.text(tool.text_of("name"));
+            self.text(tool.text_of("description"));
+            return inner.elements().iter().for_each(|tool| self.tool(tool));
+        }
+        self.frame(self.rules.per_tool);
+        let function = tool.get("function").unwrap_or(tool);
+        let schema = function
+            .get("parameters")
+            .or_else(|| function.get("input_schema"));
+        let name = function.text_of("name");
+        let (true, Some(schema)) = (!name.is_empty(), schema) else {
+            // A tool that the provider runs brings prompts and results of its own.
+            self.assumed |= function
+                .get("type")
+                .is_some_and(|it| it.as_text() != Some("custom"));
+            return self.json(tool);
+        };
+        let text = match self.rules.tool_style {
+            ToolStyle::Declarations => declaration(name, function.text_of("description"), schema),
+            ToolStyle::Json => definition(name, function.text_of("description"), schema),
+        };
+        self.texts.push(Cow::Owned(text));
+    }
+
+    /// The schema that an answer must follow.
+    pub(super) fn answer_schema(&mut self, format: &'j Json<'j>) {
+        let named = format.get("json_schema").unwrap_or(format);
+        if let Some(schema) = named.get("schema") {
+            self.text(named.text_of("name"));
+            self.text(named.text_of("description"));
+            self.frame(self.rules.answer_schema);
+            match self.rules.tool_style {
+                ToolStyle::Declarations => {
+                    let mut text = String::new();
+                    kind(schema, 0, &mut text);
+                    self.texts.push(Cow::Owned(text));
+                }
+                ToolStyle::Json => self.json(schema),
+            }
+        }
+    }
+}
+
+/// What stands around all declarations.
+const NAMESPACE: &str =
+    "# Tools\n\n## functions\n\nnamespace functions {\n\n} // namespace functions\n\n";
+
+fn definition(name: &str, description: &str, schema: &Json<'_>) -> String {
+    let mut text =
+        format!("{{\"name\": \"{name}\", \"description\": \"{description}\", \"parameters\": ");
+    schema.write(&mut text);
+    text.push('}');
+    text
+}
+
+fn declaration(name: &str, description: &str, schema: &Json<'_>) -> String {
+    let mut out = String::new();
+    comment(description, &mut out);
+    out.push_str("type ");
+    out.push_str(name);
+    if schema
+        .get("properties")
+        .is_none_or(|it| it.members().is_empty())
+    {
+        out.push_str(" = () => any;\n\n");
+        return out;
+    }
+    out.push_str(" = (_: {\n");
+    properties(schema, 0, &mut out);
+    out.push_str("}) => any;\n\n");
+    out
+}
+
+fn comment(text: &str, out: &mut String) {
+    for line in text.lines() {
+        out.push_str("// ");
+        out.push_str(line);
+        out.push('\n');
+    }
+}
+
+fn properties(schema: &Json<'_>, depth: usize, out: &mut String) {
+    let required = schema.get("required").map_or(&[][..], Json::elements);
+    // Not searched as a list: a schema may have a hundred thousand of both.
+    let required: HashSet<&str> = required.iter().filter_map(Json::as_text).collect();
+    let members = schema.get("properties").map_or(&[][..], Json::members);
+    for (name, property) in members {
+        comment(property.text_of("description"), out);
+        out.push_str(name);
+        let is_required = required.contains(name.as_ref());
+        out.push_str(if is_required { ": " } else { "?: " });
+        kind(property, depth, out);
+        out.push(',');
+        if let Some(default) = property.get("default") {
+            out.push_str(" // default: ");
+            default.write(out);
+        }
+        out.push('\n');
+    }
+}
+
+/// The type of a schema.
+fn kind(schema: &Json<'_>, depth: usize, out: &mut String) {
+    if depth >= MAX_DEPTH {
+        return out.push_str("any");
+    }
+    if let Some(Json::Array(choices)) = schema.get("enum") {
+        return either(choices, out, |choice, out| choice.write(out));
+    }
+    for key in ["anyOf", "oneOf"] {
+        if let Some(Json::Array(choices)) = schema.get(key) {
+            return either(choices, out, |choice, out| kind(choice, depth + 1, out));
+        }
+    }
+    match schema.get("type") {
+        Some(Json::Array(names)) => either(names, out, |name, out| {
+            out.push_str(name.as_text().unwrap_or("any"));
+        }),
+        Some(Json::Text(name)) => match name.as_ref() {
+            "integer" | "number" => out.push_str("number"),
+            "array" => {
+                match schema.get("items") {
+                    Some(items) => kind(items, depth + 1, out),
+                    None => out.push_str("any"),
+                }
+                out.push_str("[]");
+            }
+            "object" if schema.get("properties").is_some() => {
+                out.push_str("{\n");
+                properties(schema, depth + 1, out);
+                out.push('}');
+            }
+            other => out.push_str(other),
+        },
+        _ => out.push_str("any"),
+    }
+}
+
+fn either(choices: &[Json<'_>], out: &mut String, write: impl Fn(&Json<'_>, &mut String)) {
+    for (place, choice) in choices.iter().enumerate() {
+        if place > 0 {
+            out.push_str(" | ");
+        }
+        write(choice, out);
+    }
+}

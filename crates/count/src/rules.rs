@@ -1,0 +1,369 @@
+//! What the families of models are known to do with a request, and where their rules stand.
+//!
+//! Each preset is where counting starts for a model of that family; what its provider reports
+//! refines it ([`Fit`](crate::Fit)). Which model is of which family is for the caller to say;
+//! [`Family::of_model`] is a guess by the names that the providers use.
+
+use crate::{
+    Vocabulary,
+    media::{DocumentRule, ImageRule},
+};
+use serde::{Deserialize, Serialize};
+
+/// How one family of models turns a request into tokens.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Rules {
+    /// The vocabulary that text is counted with.
+    pub vocabulary: Vocabulary,
+    /// Tokens of this family's own vocabulary to one of that.
+    pub text_factor: f32,
+    /// Tokens of every request.
+    pub constant: u32,
+    /// Tokens around every message, its role among them.
+    pub per_message: u32,
+    /// How tools are shown to the model.
+    pub tool_style: ToolStyle,
+    /// Tokens of every request that offers tools.
+    pub tools_constant: u32,
+    /// Tokens around every tool that is offered.
+    pub per_tool: u32,
+    /// Tokens of a request that demands the call of a tool, beyond those.
+    pub tools_forced: u32,
+    /// Tokens around every call of a tool.
+    pub per_tool_call: u32,
+    /// Tokens around every result of one, where it is no message of its own.
+    pub per_tool_result: u32,
+    /// Tokens around the schema of an answer.
+    pub answer_schema: u32,
+    /// Tokens of a request that asks for thinking.
+    pub thinking: u32,
+    /// What images cost.
+    pub image: ImageRule,
+    /// What files cost that are not text.
+    pub document: DocumentRule,
+    /// By how much a count is wrong at most, 95 times of 100, before any provider has reported:
+    /// a part of the count,
+    pub error_p95: f32,
+    /// and tokens,
+    pub error_tokens: u32,
+    /// and tokens where tools are offered.
+    pub tools_error_tokens: u32,
+    /// Bytes of text up to which every byte is counted; of more, a sample.
+    pub exact_bytes: u64,
+}
+
+/// How tools are shown to a model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ToolStyle {
+    /// As type declarations, one line a property: OpenAI.
+    Declarations,
+    /// As the JSON of name, description and schema.
+    Json,
+}
+
+/// Text of which every byte is counted, by default: 10 to 50 ms of one core.
+const EXACT_BYTES: u64 = 256 * 1024;
+
+impl Default for Rules {
+    fn default() -> Self {
+        Family::Other.rules()
+    }
+}
+
+/// Models that count alike.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Family {
+    /// OpenAI's gpt-4o and gpt-4.1.
+    Openai,
+    /// OpenAI's models that reason: the o series, gpt-5 and later.
+    OpenaiReasoning,
+    /// OpenAI's models that see images in patches: the small ones, and those since gpt-5.4.
+    OpenaiPatches,
+    /// The smallest of these.
+    OpenaiNano,
+    /// OpenAI's gpt-4 and gpt-3.5.
+    OpenaiCl100k,
+    /// OpenAI's open models (gpt-oss).
+    OpenaiOpen,
+    /// Anthropic's models up to 4.1.
+    AnthropicEarly,
+    /// Anthropic's models 4.5 and 4.6.
+    Anthropic,
+    /// Anthropic's models since Opus 4.7, which have another vocabulary and see larger images.
+    AnthropicLarge,
+    /// Google's models.
+    Google,
+    /// Mistral's models.
+    Mistral,
+    /// All others.
+    Other,
+}
+
+impl Family {
+    /// Every family, in the order in which documents list them.
+    pub const ALL: [Self; 12] = [
+        Self::Openai,
+        Self::OpenaiReasoning,
+        Self::OpenaiPatches,
+        Self::OpenaiNano,
+        Self::OpenaiCl100k,
+        Self::OpenaiOpen,
+        Self::AnthropicEarly,
+        Self::Anthropic,
+        Self::AnthropicLarge,
+        Self::Google,
+        Self::Mistral,
+        Self::Other,
+    ];
+
+    /// The name used in configuration and documents.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Openai => "openai",
+            Self::OpenaiReasoning => "openai_reasoning",
+            Self::OpenaiPatches => "openai_patches",
+            Self::OpenaiNano => "openai_nano",
+            Self::OpenaiCl100k => "openai_cl100k",
+            Self::OpenaiOpen => "openai_open",
+            Self::AnthropicEarly => "anthropic_early",
+            Self::Anthropic => "anthropic",
+            Self::AnthropicLarge => "anthropic_large",
+            Self::Google => "google",
+            Self::Mistral => "mistral",
+            Self::Other => "other",
+        }
+    }
+
+    /// The family of a model, by the name that its provider gives it. A guess: a name says
+    /// nothing where the operator chose it.
+    pub fn of_model(name: &str) -> Self {
+        let name = name.to_ascii_lowercase();
+        let has = |part: &str| name.contains(part);
+        let is_claude = has("claude") || has("anthropic");
+        if is_claude && LARGE_CLAUDES.into_iter().any(has) {
+            Self::AnthropicLarge
+        } else if is_claude && EARLY_CLAUDES.into_iter().any(has) {
+            Self::AnthropicEarly
+        } else if is_claude {
+            Self::Anthropic
+        } else if has("gpt-oss") {
+            Self::OpenaiOpen
+        } else if has("gpt-3.5") || (has("gpt-4") && !has("gpt-4o") && !has("gpt-4.")) {
+            Self::OpenaiCl100k
+        } else if has("gpt-") && has("-nano") {
+            Self::OpenaiNano
+        } else if PATCHED_GPTS.into_iter().any(has) {
+            Self::OpenaiPatches
+        } else if REASONING_GPTS.into_iter().any(has) {
+            Self::OpenaiReasoning
+        } else if has("gpt-") || has("chatgpt") {
+            Self::Openai
+        } else if has("gemini") || has("gemma") {
+            Self::Google
+        } else if MISTRALS.into_iter().any(has) {
+            Self::Mistral
+        } else {
+            Self::Other
+        }
+    }
+
+    /// What is known of a family.
+    ///
+    /// Sources: the OpenAI cookbook ("How to count tokens with tiktoken") for the framing of
+    /// messages, and OpenAI's guide to images; Anthropic's pages on vision, on PDF and on the
+    /// prices of tool use; Google's page on tokens. What no page says (factors of vocabularies,
+    /// framing of tools) is measured on recorded traffic: docs/counting.md.
+    pub const fn rules(self) -> Rules {
+        match self {
+            Self::Openai => OPENAI,
+            Self::OpenaiReasoning => Rules {
+                constant: 2,
+                image: ImageRule::Tiles {
+                    base: 70,
+                    tile: 140,
+                },
+                ..OPENAI
+            },
+            Self::OpenaiPatches => Rules {
+                constant: 2,
+                image: ImageRule::Patches {
+                    most: 1536,
+                    factor: 1.62,
+                },
+                ..OPENAI
+            },
+            Self::OpenaiNano => Rules {
+                constant: 2,
+                image: ImageRule::Patches {
+                    most: 1536,
+                    factor: 2.46,
+                },
+                ..OPENAI
+            },
+            Self::OpenaiCl100k => Rules {
+                vocabulary: Vocabulary::Cl100k,
+                ..OPENAI
+            },
+            Self::OpenaiOpen => Rules {
+                // The system message that its template always has.
+                constant: 66,
+                tools_constant: 16,
+                image: ImageRule::Flat { tokens: 0 },
+                error_p95: 0.3,
+                ..OPENAI
+            },
+            Self::AnthropicEarly => Rules {
+                // By the page on prices, for Claude 4.
+                tools_constant: 346,
+                tools_forced: 0,
+                ..ANTHROPIC
+            },
+            Self::Anthropic => ANTHROPIC,
+            Self::AnthropicLarge => Rules {
+                // From 1.0 to 1.35, by the text.
+                text_factor: 1.2,
+                error_p95: 0.18,
+                thinking: 0,
+                image: ImageRule::Area {
+                    long_side: 2576,
+                    most: 4784,
+                },
+                ..ANTHROPIC
+            },
+            Self::Google => Rules {
+                text_factor: 1.0,
+                constant: 0,
+                per_message: 1,
+                image: ImageRule::Crops,
+                document: DocumentRule {
+                    bytes_per_page: 60_000,
+                    tokens_per_page: 258,
+                },
+                ..OTHER
+            },
+            Self::Mistral => Rules {
+                text_factor: 1.15,
+                tools_constant: 10,
+                ..OTHER
+            },
+            Self::Other => OTHER,
+        }
+    }
+}
+
+/// Parts of the names of Anthropic's models since Opus 4.7.
+const LARGE_CLAUDES: [&str; 7] = [
+    "opus-4-7", "opus-4.7", "opus-4-8", "opus-4.8", "opus-5", "sonnet-5", "fable",
+];
+/// Parts of the names of Anthropic's models up to 4.1.
+const EARLY_CLAUDES: [&str; 8] = [
+    "claude-2",
+    "claude-3",
+    "opus-4-0",
+    "opus-4-1",
+    "opus-4.1",
+    "opus-4-2025",
+    "sonnet-4-0",
+    "sonnet-4-2025",
+];
+/// Parts of the names of OpenAI's models that see images in patches.
+const PATCHED_GPTS: [&str; 6] = [
+    "gpt-4.1-mini",
+    "gpt-5-mini",
+    "gpt-5.4",
+    "gpt-5.5",
+    "gpt-5.6",
+    "o4-mini",
+];
+/// Parts of the names of OpenAI's models that reason.
+const REASONING_GPTS: [&str; 6] = ["gpt-5", "o1", "o3", "o4", "computer-use", "codex"];
+const MISTRALS: [&str; 5] = ["mistral", "magistral", "mixtral", "pixtral", "codestral"];
+
+const OPENAI: Rules = Rules {
+    vocabulary: Vocabulary::O200k,
+    text_factor: 1.0,
+    // The answer's own header.
+    constant: 3,
+    per_message: 4,
+    tool_style: ToolStyle::Declarations,
+    tools_constant: 0,
+    tools_forced: 0,
+    per_tool: 0,
+    per_tool_call: 9,
+    per_tool_result: 8,
+    answer_schema: 6,
+    thinking: 0,
+    image: ImageRule::Tiles {
+        base: 85,
+        tile: 170,
+    },
+    document: DocumentRule {
+        bytes_per_page: 60_000,
+        tokens_per_page: 1200,
+    },
+    error_p95: 0.05,
+    error_tokens: 4,
+    tools_error_tokens: 110,
+    exact_bytes: EXACT_BYTES,
+};
+
+const ANTHROPIC: Rules = Rules {
+    vocabulary: Vocabulary::O200k,
+    text_factor: 1.0,
+    constant: 3,
+    per_message: 4,
+    tool_style: ToolStyle::Json,
+    // The system prompt that tools bring is longer than the page on prices says.
+    tools_constant: 490,
+    tools_forced: 100,
+    per_tool: 20,
+    per_tool_call: 25,
+    per_tool_result: 20,
+    answer_schema: 120,
+    thinking: 29,
+    image: ImageRule::Area {
+        long_side: 1568,
+        most: 1600,
+    },
+    document: DocumentRule {
+        bytes_per_page: 60_000,
+        tokens_per_page: 2500,
+    },
+    error_p95: 0.12,
+    error_tokens: 30,
+    tools_error_tokens: 200,
+    exact_bytes: EXACT_BYTES,
+};
+
+const OTHER: Rules = Rules {
+    vocabulary: Vocabulary::O200k,
+    text_factor: 1.1,
+    constant: 2,
+    per_message: 3,
+    tool_style: ToolStyle::Json,
+    tools_constant: 60,
+    tools_forced: 0,
+    per_tool: 8,
+    per_tool_call: 10,
+    per_tool_result: 6,
+    answer_schema: 0,
+    thinking: 0,
+    image: ImageRule::Area {
+        long_side: 1568,
+        most: 1600,
+    },
+    document: DocumentRule {
+        bytes_per_page: 60_000,
+        tokens_per_page: 1200,
+    },
+    error_p95: 0.3,
+    error_tokens: 50,
+    tools_error_tokens: 300,
+    exact_bytes: EXACT_BYTES,
+};
+
+#[cfg(test)]
+mod tests;
