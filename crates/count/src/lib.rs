@@ -15,6 +15,7 @@
 //! ```
 
 mod count;
+mod delivered;
 mod fit;
 mod json;
 mod media;
@@ -24,6 +25,7 @@ mod rules;
 mod vocabulary;
 
 pub use count::{Basis, Count, count};
+pub use delivered::Delivered;
 pub use fit::{Fit, FitError};
 pub use media::{Detail, DocumentRule, ImageRule, Size};
 pub use rules::{Family, Rules, ToolStyle};
