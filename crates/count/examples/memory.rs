@@ -1,6 +1,6 @@
 //! What the vocabularies cost: time and resident memory before and after the first use.
 //!
-//!     cargo run --release -p tollgate-count --example memory
+//!     cargo run -p tollgate-count --example memory
 
 #![allow(clippy::print_stdout)]
 
