@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tollgate_filter::{ModelHandle, ModelView};
 use tollgate_routing::{Catalog, Model};
-use tollgate_types::{Format, RequestFacts};
+use tollgate_types::RequestFacts;
 
 /// Everything that a request needs of the configuration.
 pub struct Snapshot {
@@ -65,7 +65,6 @@ pub struct IndexedCatalog {
 struct Indexed {
     model: Arc<Model>,
     providers: Vec<Arc<str>>,
-    counts_tokens: bool,
 }
 
 impl IndexedCatalog {
@@ -106,7 +105,6 @@ impl IndexedCatalog {
             id: &indexed.model.id,
             group: &indexed.model.group,
             providers: &indexed.providers,
-            counts_tokens: indexed.counts_tokens,
             reasoning: indexed.model.reasoning,
             max_output_tokens: indexed.model.max_output_tokens,
         })
@@ -122,13 +120,6 @@ impl Indexed {
                 .iter()
                 .map(|deployment| Arc::clone(&deployment.provider.name))
                 .collect(),
-            counts_tokens: model.deployments.iter().any(|deployment| {
-                deployment.formats.contains(Format::Messages)
-                    && deployment
-                        .provider
-                        .endpoint(Format::Messages)
-                        .is_some_and(|endpoint| endpoint.count_tokens.is_some())
-            }),
         }
     }
 }

@@ -226,13 +226,24 @@ async fn auto_says_what_it_chose_and_why() {
 }
 
 #[tokio::test]
-async fn tokens_are_not_counted_where_no_provider_counts() {
+async fn tokens_are_counted_here_where_no_provider_counts() {
     let (provider, gateway) = gateway().await;
-    let body = prompt(COUNT_TOKENS, "beta-5.5", "Hello!", Value::Null);
-    gateway
-        .post(COUNT_TOKENS, &body)
-        .await
-        .assert_error(400, "invalid_request");
+    let count = async |said: &str| {
+        let body = prompt(COUNT_TOKENS, "beta-5.5", said, Value::Null);
+        let answer = gateway.post(COUNT_TOKENS, &body).await;
+        answer.assert_ok();
+        assert_eq!(answer.header("x-token-count-source"), Some("local"));
+        let error = answer.header("x-token-count-error-p95").unwrap();
+        assert!(
+            (0.0..=1.0).contains(&error.parse::<f32>().unwrap()),
+            "{error}"
+        );
+        answer.json()["input_tokens"].as_u64().unwrap()
+    };
+    let short = count("Hello!").await;
+    let long = count(&"Hello! ".repeat(1000)).await;
+    assert!((1..100).contains(&short), "{short}");
+    assert!((2000..5000).contains(&long), "{long}");
     assert_eq!(provider.handle.counters().requests, 0);
 }
 

@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use std::sync::Arc;
 use tollgate_filter::{
-    Built, Catalog, Endpoint, Filter, FilterKind, Head, ModelView, RequestContext, Route, Services,
+    Built, Catalog, Filter, FilterKind, Head, ModelView, RequestContext, Route, Services,
     SettingsFault, StoredAt, Verdict, Wants, settings,
 };
 use tollgate_types::{ErrorCode, Identity, PublicError, ReasoningMode, RequestFacts, Unsupported};
@@ -86,7 +86,6 @@ impl Model {
                     .with_status(400)
             })?;
         let needs = Needs {
-            endpoint: request.endpoint,
             stored_at: request.stored_at.as_ref(),
         };
         if self.catalog.is_auto(name) {
@@ -151,10 +150,9 @@ impl Model {
     }
 }
 
-/// What the caller's endpoint asks of a model.
+/// What the request asks of a model.
 #[derive(Clone, Copy)]
 struct Needs<'a> {
-    endpoint: Endpoint,
     /// Where the things are that the request names.
     stored_at: Option<&'a StoredAt>,
 }
@@ -162,15 +160,6 @@ struct Needs<'a> {
 impl Needs<'_> {
     /// Whether a model can answer; in which format it is asked is another question.
     fn served_by(self, model: ModelView<'_>) -> Result<(), PublicError> {
-        if self.endpoint == Endpoint::CountTokens {
-            if model.counts_tokens {
-                return Ok(());
-            }
-            return Err(PublicError::invalid_request(format!(
-                "no provider of the model '{}' counts tokens",
-                model.id
-            )));
-        }
         if let Some(at) = self.stored_at
             && !model.providers.contains(&at.provider)
         {
@@ -222,6 +211,7 @@ fn refuse_what_is_not_served(facts: &RequestFacts) -> Result<(), PublicError> {
 mod tests {
     use super::*;
     use crate::testing::{Scene, faults, identity, refusal};
+    use tollgate_filter::Endpoint;
     use tollgate_types::Allowance;
 
     fn scene(endpoint: Endpoint, model: Option<&str>) -> Scene {
@@ -282,13 +272,6 @@ mod tests {
                 ErrorCode::PermissionDenied,
                 403,
                 "codex-1",
-            ),
-            (
-                Endpoint::CountTokens,
-                Some("opus-1"),
-                ErrorCode::InvalidRequest,
-                400,
-                "counts tokens",
             ),
         ] {
             let error = refusal(scene(endpoint, model).run(&KIND, "{}"));

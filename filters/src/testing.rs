@@ -262,7 +262,6 @@ impl TwoModels {
             handle: ModelHandle(place.try_into().unwrap()),
             id: &self.ids[place],
             group,
-            counts_tokens: false,
             reasoning: ReasoningMode::None,
             max_output_tokens,
             providers: &[],

@@ -3,6 +3,7 @@
 
 use super::attempt::{self, Attempts, Candidate};
 use super::body::{BodyFault, RequestBody};
+use super::count;
 use super::exchange::Exchange;
 use super::respond::{self, Local};
 use super::stored;
@@ -66,6 +67,13 @@ async fn try_admit(session: &mut Session, exchange: &mut Exchange) -> Result<Adm
         }
         passed?;
         exchange.attempts = candidates(exchange)?;
+        let counts = exchange
+            .request
+            .as_ref()
+            .is_some_and(|request| request.endpoint == Endpoint::CountTokens);
+        if counts && exchange.attempts.is_empty() {
+            return Ok(Admission::Answer(count::answer(exchange).await?));
+        }
         attempt::make_ready(exchange)?;
         return Ok(Admission::Forward);
     }

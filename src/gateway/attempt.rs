@@ -170,6 +170,11 @@ impl Attempts {
         self.made < Self::MOST
     }
 
+    /// Whether there is nobody to ask.
+    pub fn is_empty(&self) -> bool {
+        self.candidates.is_empty()
+    }
+
     /// Whether there is another candidate to ask.
     pub fn has_next(&self) -> bool {
         self.begun < self.candidates.len() && self.may_go_on()

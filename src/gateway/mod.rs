@@ -12,6 +12,7 @@ mod admission;
 mod answer;
 mod attempt;
 mod body;
+mod count;
 mod decode;
 mod exchange;
 mod outgoing;

@@ -57,8 +57,6 @@ pub struct ModelView<'a> {
     pub group: &'a str,
     /// The providers of its deployments, by name.
     pub providers: &'a [Arc<str>],
-    /// Whether a deployment counts tokens for it.
-    pub counts_tokens: bool,
     /// How it reasons.
     pub reasoning: ReasoningMode,
     /// Tokens that an answer may have, where known.
