@@ -156,3 +156,48 @@ fn a_body_that_is_no_json_is_refused_in_words() {
         "the body is not valid JSON: the document ends before it is complete at byte 9"
     );
 }
+
+/// A request with so many of everything that is looked up by name.
+fn crowd(format: Format, many: usize) -> Value {
+    let names: Vec<_> = (0..many).map(|number| format!("name_{number}")).collect();
+    let members: serde_json::Map<_, _> = names
+        .iter()
+        .map(|name| (name.clone(), json!({"type": "string"})))
+        .collect();
+    let schema = json!({"type": "object", "properties": members, "required": names, "additionalProperties": false});
+    match format {
+        Format::Chat => {
+            let call = |name: &String| json!({"id": name, "type": "custom", "custom": {"name": name, "input": ""}});
+            let answer = |name| json!({"role": "tool", "tool_call_id": name, "content": ""});
+            let calls: Vec<_> = names.iter().map(call).collect();
+            let mut messages = vec![
+                json!({"role": "user", "content": "Go."}),
+                json!({"role": "assistant", "tool_calls": calls}),
+            ];
+            messages.extend(names.iter().rev().map(answer));
+            messages.push(json!({"role": "user", "content": "So?"}));
+            json!({"model": "m", "messages": messages})
+        }
+        Format::Responses => json!({"model": "m", "input": "Go.",
+            "tools": names.iter().map(|name| json!({"type": "function", "name": name, "parameters": null, "strict": true})).collect::<Vec<_>>(),
+            "tool_choice": {"type": "allowed_tools", "mode": "auto", "tools": names.iter().map(|name| json!({"type": "function", "name": name})).collect::<Vec<_>>()},
+        }),
+        Format::Messages => json!({"model": "m", "max_tokens": 99,
+            "messages": [{"role": "user", "content": "Go."}],
+            "tools": [{"name": "one", "strict": true, "input_schema": schema}],
+        }),
+    }
+}
+
+#[test]
+fn a_crowd_of_names_is_dealt_with_in_bounded_time() {
+    const MANY: usize = 50_000;
+    // Work that grows with the square of it takes longer even on a quick machine.
+    const BOUND: std::time::Duration = std::time::Duration::from_secs(10);
+    for format in Format::ALL {
+        let body = crowd(format, MANY);
+        let begun = std::time::Instant::now();
+        check(format, &body);
+        assert!(begun.elapsed() < BOUND, "{format}: {:?}", begun.elapsed());
+    }
+}

@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use tollgate_wire::json::{JsonError, Lexer, Sink, Text as LexedText, Want};
 
 /// The contents of a string or key as they stand between its quotes.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Text<'d> {
     json: &'d [u8],
     escaped: bool,

@@ -9,6 +9,7 @@ use super::{
     scope::{Scope, shown},
 };
 use crate::{Refusal, document::Text};
+use std::{borrow::Cow, collections::HashSet};
 use tollgate_types::Format;
 
 /// Checks calls and results, and moves the results right after the calls.
@@ -21,7 +22,12 @@ pub(super) fn settle(
 ) -> Result<(), Refusal> {
     let mut at = 0;
     while let Some(turn) = conversation.turns.get(at) {
-        let calls: Vec<Text<'_>> = turn.blocks.iter().filter_map(call_id).collect();
+        let calls: HashSet<Cow<'_, str>> = turn
+            .blocks
+            .iter()
+            .filter_map(call_id)
+            .map(Text::decode)
+            .collect();
         if calls.is_empty() {
             if let Some(id) = turn.blocks.iter().find_map(result_id) {
                 let message = format!(
@@ -42,7 +48,7 @@ pub(super) fn settle(
 fn answer<'d>(
     conversation: &mut Conversation<'d>,
     at: usize,
-    mut calls: Vec<Text<'d>>,
+    mut calls: HashSet<Cow<'d, str>>,
     scope: &Scope<'_>,
 ) -> Result<usize, Refusal> {
     let turns = &mut conversation.turns;
@@ -66,8 +72,11 @@ fn answer<'d>(
             break;
         }
     }
-    if let (Some(open), Some(turn)) = (calls.first(), turns.get(at)) {
-        let message = format!("calls '{}', and no result follows", shown(*open));
+    if let Some(turn) = turns.get(at).filter(|_| !calls.is_empty()) {
+        let mut ids = turn.blocks.iter().filter_map(call_id);
+        let open = ids.find(|id| calls.contains(id.decode().as_ref()));
+        let open = open.map(shown).unwrap_or_default();
+        let message = format!("calls '{open}', and no result follows");
         return Err(refuse_turn(turn, scope, message));
     }
     if !late.is_empty() {
@@ -79,14 +88,10 @@ fn answer<'d>(
 }
 
 /// Strikes the answered calls off; returns the first result that answers none.
-fn strike_off(calls: &mut Vec<Text<'_>>, turn: &Turn<'_>) -> Option<String> {
-    for id in turn.blocks.iter().filter_map(result_id) {
-        let Some(place) = calls.iter().position(|call| call.is_same(id)) else {
-            return Some(shown(id));
-        };
-        calls.remove(place);
-    }
-    None
+fn strike_off(calls: &mut HashSet<Cow<'_, str>>, turn: &Turn<'_>) -> Option<String> {
+    let mut ids = turn.blocks.iter().filter_map(result_id);
+    let stray = ids.find(|id| !calls.remove(id.decode().as_ref()));
+    stray.map(shown)
 }
 
 /// Puts results into the turn at `at` where that has some, else before it.

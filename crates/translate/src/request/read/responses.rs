@@ -17,6 +17,7 @@ use crate::{
     },
     table::responses as table,
 };
+use std::collections::HashSet;
 
 pub(super) fn read<'d>(
     body: Value<'d>,
@@ -48,6 +49,11 @@ pub(super) fn read<'d>(
     }
     let input = top.require("input")?;
     read_input(scope, input, &mut conversation)?;
+    // Lists of tools in the input repeat what was offered before.
+    let mut names = HashSet::new();
+    conversation
+        .tools
+        .retain(|tool| names.insert((tool.name, tool.namespace)));
     if let Some(value) = top.take("tool_choice") {
         choice(scope, value, &mut conversation)?;
     }

@@ -57,20 +57,9 @@ pub(super) fn tools<'d>(
                 continue;
             }
         };
-        offer(conversation, read);
+        conversation.tools.push(read);
     }
     Ok(())
-}
-
-/// Adds a tool, unless it was offered before: lists in the input repeat themselves.
-fn offer<'d>(conversation: &mut Conversation<'d>, tool: Tool<'d>) {
-    let is_known = conversation
-        .tools
-        .iter()
-        .any(|known| known.name == tool.name && known.namespace == tool.namespace);
-    if !is_known {
-        conversation.tools.push(tool);
-    }
 }
 
 fn function<'d>(

@@ -11,6 +11,7 @@ use crate::{
     },
     table::Shape,
 };
+use std::collections::HashSet;
 use tollgate_types::Effort;
 
 /// The efforts by their names on the wire, from least to most.
@@ -125,16 +126,15 @@ pub(super) fn keep_allowed<'d>(
     mode: &str,
     path: &Path<'_>,
 ) -> Result<(), Refusal> {
+    let allowed: HashSet<_> = names
+        .iter()
+        .map(|(name, namespace)| (name.decode(), namespace.map(Text::decode)))
+        .collect();
     let is_allowed = |tool: &Tool<'d>| {
-        names.iter().any(|(name, namespace)| {
-            name.is_same(tool.name)
-                && match (namespace, tool.namespace) {
-                    (Some(a), Some(b)) => a.is_same(b),
-                    // A name alone stands for the tool wherever it is.
-                    (None, _) => true,
-                    (Some(_), None) => false,
-                }
-        })
+        let name = tool.name.decode();
+        // A name alone stands for the tool wherever it is.
+        allowed.contains(&(name.clone(), None))
+            || allowed.contains(&(name, tool.namespace.map(Text::decode)))
     };
     conversation.tools.retain(is_allowed);
     if conversation.tools.is_empty() && mode == "required" {

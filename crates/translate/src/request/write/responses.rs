@@ -16,6 +16,7 @@ use crate::{
     },
     seal::ReasoningForm,
 };
+use std::{borrow::Cow, collections::HashSet};
 use tollgate_types::Format;
 
 /// The least output limit of the format, in tokens.
@@ -28,8 +29,9 @@ impl Writer<'_, '_> {
         self.out.key("model").string(self.scope.target.model);
         let turns = self.instructions(&conversation.turns);
         self.out.key("input").begin_array();
+        let custom = custom_calls(conversation);
         for turn in turns {
-            self.responses_turn(turn, conversation)?;
+            self.responses_turn(turn, &custom)?;
         }
         self.out.end_array();
         self.responses_tools(conversation)?;
@@ -76,14 +78,14 @@ impl Writer<'_, '_> {
     fn responses_turn(
         &mut self,
         turn: &Turn<'_>,
-        conversation: &Conversation<'_>,
+        custom: &HashSet<Cow<'_, str>>,
     ) -> Result<(), Refusal> {
         match turn.role {
             Role::Assistant => return self.responses_assistant(turn),
             Role::User => {
                 for block in &turn.blocks {
                     if let Block::Result(result) = block {
-                        self.call_output(result, turn, conversation)?;
+                        self.call_output(result, turn, custom)?;
                     }
                 }
             }
@@ -173,9 +175,9 @@ impl Writer<'_, '_> {
         &mut self,
         result: &CallResult<'_>,
         turn: &Turn<'_>,
-        conversation: &Conversation<'_>,
+        custom: &HashSet<Cow<'_, str>>,
     ) -> Result<(), Refusal> {
-        let kind = match is_custom(conversation, result) {
+        let kind = match custom.contains(&result.id.decode()) {
             true => "custom_tool_call_output",
             false => "function_call_output",
         };
@@ -348,11 +350,12 @@ impl Writer<'_, '_> {
     }
 }
 
-/// Whether a result answers the call of a custom tool.
-fn is_custom(conversation: &Conversation<'_>, result: &CallResult<'_>) -> bool {
-    let mut blocks = conversation.turns.iter().flat_map(|turn| &turn.blocks);
-    blocks.any(|block| match block {
-        Block::Call(call) if matches!(call.input, Input::Free(_)) => call.id.is_same(result.id),
-        _ => false,
-    })
+/// The ids of the calls of custom tools.
+fn custom_calls<'d>(conversation: &Conversation<'d>) -> HashSet<Cow<'d, str>> {
+    let blocks = conversation.turns.iter().flat_map(|turn| &turn.blocks);
+    let ids = blocks.filter_map(|block| match block {
+        Block::Call(call) if matches!(call.input, Input::Free(_)) => Some(call.id.decode()),
+        _ => None,
+    });
+    ids.collect()
 }

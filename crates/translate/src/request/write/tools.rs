@@ -6,10 +6,11 @@ use crate::{
     document::{Kind, Text, Value},
     names::ToolKind,
     request::{
-        conversation::{Block, Choice, Conversation, Grammar, Takes, Tool},
+        conversation::{Block, Call, Choice, Conversation, Grammar, Takes, Tool},
         scope::member,
     },
 };
+use std::{borrow::Cow, collections::HashSet};
 use tollgate_types::Format;
 
 /// A schema for a tool that takes nothing.
@@ -20,12 +21,13 @@ const FREE_SCHEMA: &[u8] = br#"{"type":"object","properties":{"input":{"type":"s
 /// Whether each object of a schema allows its own members alone and needs all of them, as
 /// chat and responses want it of a schema that they are to keep to.
 pub(super) fn is_closed(schema: Value<'_>) -> bool {
+    /// More members than chat and responses take.
+    const MANY: usize = 5000;
     if let Some(properties) = member(schema, "properties") {
-        let is_needed = |name: Text<'_>| {
-            let required = member(schema, "required");
-            let mut names = required.into_iter().flat_map(Value::elements);
-            names.any(|it| it.text().is_some_and(|it| it.is_same(name)))
-        };
+        let required = member(schema, "required");
+        let names = required.into_iter().flat_map(Value::elements).take(MANY);
+        let needed: HashSet<Cow<'_, str>> = names.filter_map(Value::as_str).collect();
+        let is_needed = |name: Text<'_>| needed.contains(&name.decode());
         let allows_others =
             member(schema, "additionalProperties").and_then(Value::as_bool) != Some(false);
         if allows_others || !properties.members().all(|(name, _)| is_needed(name)) {
@@ -330,21 +332,19 @@ impl Writer<'_, '_> {
     /// Messages refuses a history with calls where no tools are offered: stand-ins are, and
     /// none of them may be called.
     fn stub_tools(&mut self, conversation: &Conversation<'_>) {
-        let mut called = Vec::new();
-        for block in conversation.turns.iter().flat_map(|turn| &turn.blocks) {
-            if let Block::Call(call) = block
-                && !called
-                    .iter()
-                    .any(|(name, namespace, _)| (*name, *namespace) == (call.name, call.namespace))
-            {
-                called.push((call.name, call.namespace, call));
-            }
-        }
+        let mut names = HashSet::new();
+        let calls = conversation.turns.iter().flat_map(|turn| &turn.blocks);
+        let called: Vec<&Call<'_>> = calls
+            .filter_map(|block| match block {
+                Block::Call(call) if names.insert((call.name, call.namespace)) => Some(call),
+                _ => None,
+            })
+            .collect();
         if called.is_empty() {
             return;
         }
         self.out.key("tools").begin_array();
-        for (_, _, call) in called {
+        for call in called {
             self.out.item().begin_object();
             self.out.key("name");
             self.called_name(call);
