@@ -8,6 +8,7 @@
 mod accounts;
 mod books;
 mod purge;
+mod queue;
 mod recovery;
 mod reservation;
 mod stats;
@@ -34,7 +35,7 @@ use std::{
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicUsize, Ordering},
-        mpsc::{Sender, channel, sync_channel},
+        mpsc::sync_channel,
     },
     time::Duration,
 };
@@ -126,7 +127,7 @@ pub struct Ledger(Arc<Inner>);
 
 struct Inner {
     shared: Arc<Shared>,
-    commands: Sender<Command>,
+    commands: queue::Commands,
 }
 
 /// What request threads and the writer share.
@@ -194,8 +195,7 @@ impl Ledger {
             clock,
             settings,
         });
-        // Unbounded by itself: settlements are bounded by slots, loads by waiting callers.
-        let (commands, queue) = channel();
+        let (commands, queue) = queue::commands();
         let writer = Writer {
             shared: Arc::clone(&shared),
             file,
@@ -330,7 +330,7 @@ impl Ledger {
 impl Inner {
     fn tell(&self, command: Command) {
         // After the end: what was settled is in the settlement file.
-        if self.commands.send(command).is_err() {
+        if !self.commands.send(command) {
             log::warn!("the ledger is closed; the next process enters what comes now");
         }
     }

@@ -10,8 +10,8 @@ use crate::{
     store::{storable_time, stored_time},
 };
 use rusqlite::{Connection, OptionalExtension, params};
-use std::time::Duration;
-use tollgate_types::KeyId;
+use std::{collections::BTreeMap, time::Duration};
+use tollgate_types::{KeyId, Usage};
 
 /// The most grants of one key that a process looks at; those that can be spent come
 /// first.
@@ -231,15 +231,104 @@ pub(crate) fn settle(
         let paid = pay(file, process, piece)?;
         uncovered = uncovered.saturating_add(piece.tokens.saturating_sub(paid));
         if paid > 0 {
-            charge(file, usage, piece.grant, paid, entry.at)?;
+            let piece = Piece {
+                tokens: paid,
+                ..piece
+            };
+            spend(file, piece, entry.at)?;
+            note_charge(file, usage, piece)?;
         }
     }
     if uncovered > 0 {
         file.prepare_cached("UPDATE usage SET overdraft = overdraft + ?2 WHERE number = ?1")?
             .execute([usage, storable(uncovered)])?;
     }
-    add_to_totals(file, entry, uncovered)?;
+    let mut totals = Totals::default();
+    totals.add(entry, uncovered);
+    add_totals(file, entry.key, &entry.served, &totals)?;
     Ok(true)
+}
+
+/// Enters settled requests as [`settle`] does, with one statement for each grant, lease and
+/// total that they touch. `false`: a lease does not cover them, since this process was fenced;
+/// what was written must be rolled back, and each be settled by itself.
+pub(crate) fn settle_together<'a>(
+    file: &Connection,
+    process: ProcessNumber,
+    entries: impl Iterator<Item = &'a Entry>,
+) -> rusqlite::Result<bool> {
+    let mut paid: BTreeMap<i64, Paid> = BTreeMap::new();
+    let mut totals: BTreeMap<(i64, &str), Totals> = BTreeMap::new();
+    for entry in entries {
+        if !insert_usage(file, entry)? {
+            continue;
+        }
+        let usage = file.last_insert_rowid();
+        for piece in entry.pieces().filter(|piece| piece.tokens > 0) {
+            note_charge(file, usage, piece)?;
+            paid.entry(piece.grant.0).or_default().add(&piece, entry.at);
+        }
+        let totals = totals.entry((entry.key, &entry.served)).or_default();
+        totals.add(entry, 0);
+    }
+    for (grant, Paid { tokens, first_at }) in paid {
+        let piece = Piece {
+            grant: GrantNumber(grant),
+            tokens,
+        };
+        if !take_from_lease(file, process, piece)? {
+            return Ok(false);
+        }
+        spend(file, piece, first_at)?;
+    }
+    for ((key, model), totals) in totals {
+        add_totals(file, key, model, &totals)?;
+    }
+    Ok(true)
+}
+
+/// What a grant pays for several requests.
+#[derive(Default)]
+struct Paid {
+    tokens: u64,
+    /// When the earliest of them was settled.
+    first_at: u64,
+}
+
+impl Paid {
+    fn add(&mut self, piece: &Piece, at: u64) {
+        self.first_at = match self.tokens {
+            0 => at,
+            _ => self.first_at.min(at),
+        };
+        self.tokens = self.tokens.saturating_add(piece.tokens);
+    }
+}
+
+/// What a key's requests to a model add up to.
+#[derive(Default)]
+struct Totals {
+    requests: u64,
+    usage: Usage,
+    charged: u64,
+    overdraft: u64,
+}
+
+impl Totals {
+    /// Adds a request, of which so many tokens turned out to be covered by nothing.
+    fn add(&mut self, entry: &Entry, uncovered: u64) {
+        let paid = entry.paid.iter().map(|(_, tokens)| *tokens);
+        let charged = paid.fold(entry.overdraft, u64::saturating_add);
+        let sum = &mut self.usage;
+        self.requests = self.requests.saturating_add(1);
+        sum.input = sum.input.saturating_add(entry.usage.input);
+        sum.cache_read = sum.cache_read.saturating_add(entry.usage.cache_read);
+        sum.cache_write = sum.cache_write.saturating_add(entry.usage.cache_write);
+        sum.output = sum.output.saturating_add(entry.usage.output);
+        self.charged = self.charged.saturating_add(charged);
+        let overdraft = entry.overdraft.saturating_add(uncovered);
+        self.overdraft = self.overdraft.saturating_add(overdraft);
+    }
 }
 
 fn insert_usage(file: &Connection, entry: &Entry) -> rusqlite::Result<bool> {
@@ -283,13 +372,7 @@ fn insert_usage(file: &Connection, entry: &Entry) -> rusqlite::Result<bool> {
 /// Takes a piece from the process's lease. Where the lease is gone (the process was
 /// fenced), from what is free, as far as that goes. What was taken.
 fn pay(file: &Connection, process: ProcessNumber, piece: Piece) -> rusqlite::Result<u64> {
-    let from_lease = file
-        .prepare_cached(
-            "UPDATE leases SET tokens = tokens - ?3
-             WHERE grant_number = ?1 AND process = ?2 AND tokens >= ?3",
-        )?
-        .execute(params![piece.grant.0, process.0, storable(piece.tokens)])?;
-    if from_lease == 1 {
+    if take_from_lease(file, process, piece)? {
         return Ok(piece.tokens);
     }
     let free: Option<i64> = file
@@ -303,13 +386,23 @@ fn pay(file: &Connection, process: ProcessNumber, piece: Piece) -> rusqlite::Res
     Ok(amount(free.unwrap_or(0)).min(piece.tokens))
 }
 
-fn charge(
+/// Takes a piece from the process's lease; `false` where the lease does not hold as much.
+fn take_from_lease(
     file: &Connection,
-    usage: i64,
-    grant: GrantNumber,
-    tokens: u64,
-    at: u64,
-) -> rusqlite::Result<()> {
+    process: ProcessNumber,
+    piece: Piece,
+) -> rusqlite::Result<bool> {
+    let rows = file
+        .prepare_cached(
+            "UPDATE leases SET tokens = tokens - ?3
+             WHERE grant_number = ?1 AND process = ?2 AND tokens >= ?3",
+        )?
+        .execute(params![piece.grant.0, process.0, storable(piece.tokens)])?;
+    Ok(rows == 1)
+}
+
+/// Spends a piece of a grant, whose validity begins with its first use.
+fn spend(file: &Connection, piece: Piece, at: u64) -> rusqlite::Result<()> {
     file.prepare_cached(
         "UPDATE grants SET spent = spent + ?2,
              first_used_at = min(coalesce(first_used_at, ?3), ?3),
@@ -320,23 +413,23 @@ fn charge(
              END
          WHERE number = ?1",
     )?
-    .execute(params![grant.0, storable(tokens), storable(at)])?;
-    file.prepare_cached("INSERT INTO charges (usage, grant_number, tokens) VALUES (?1, ?2, ?3)")?
-        .execute([usage, grant.0, storable(tokens)])?;
+    .execute(params![piece.grant.0, storable(piece.tokens), storable(at)])?;
     Ok(())
 }
 
-fn add_to_totals(file: &Connection, entry: &Entry, uncovered: u64) -> rusqlite::Result<()> {
-    let paid = entry
-        .paid
-        .iter()
-        .fold(0, |sum: u64, (_, tokens)| sum.saturating_add(*tokens));
+fn note_charge(file: &Connection, usage: i64, piece: Piece) -> rusqlite::Result<()> {
+    file.prepare_cached("INSERT INTO charges (usage, grant_number, tokens) VALUES (?1, ?2, ?3)")?
+        .execute([usage, piece.grant.0, storable(piece.tokens)])?;
+    Ok(())
+}
+
+fn add_totals(file: &Connection, key: i64, model: &str, totals: &Totals) -> rusqlite::Result<()> {
     file.prepare_cached(
         "INSERT INTO totals (key, model, requests, input, cache_read, cache_write, output,
              charged, overdraft)
-         VALUES (?1, ?2, 1, ?3, ?4, ?5, ?6, ?7, ?8)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)
          ON CONFLICT DO UPDATE SET
-             requests = requests + 1,
+             requests = requests + excluded.requests,
              input = input + excluded.input,
              cache_read = cache_read + excluded.cache_read,
              cache_write = cache_write + excluded.cache_write,
@@ -345,14 +438,15 @@ fn add_to_totals(file: &Connection, entry: &Entry, uncovered: u64) -> rusqlite::
              overdraft = overdraft + excluded.overdraft",
     )?
     .execute(params![
-        entry.key,
-        entry.served,
-        storable(entry.usage.input),
-        storable(entry.usage.cache_read),
-        storable(entry.usage.cache_write),
-        storable(entry.usage.output),
-        storable(paid.saturating_add(entry.overdraft)),
-        storable(entry.overdraft.saturating_add(uncovered)),
+        key,
+        model,
+        storable(totals.requests),
+        storable(totals.usage.input),
+        storable(totals.usage.cache_read),
+        storable(totals.usage.cache_write),
+        storable(totals.usage.output),
+        storable(totals.charged),
+        storable(totals.overdraft),
     ])?;
     Ok(())
 }

@@ -5,7 +5,9 @@ use super::{
     Shared,
     accounts::Accounts,
     books::{self, ProcessNumber, Share},
-    purge, recovery,
+    purge,
+    queue::{Gathered, Next, Queue},
+    recovery,
 };
 use crate::{
     balance::Piece,
@@ -18,11 +20,7 @@ use crate::{
 use rusqlite::{Connection, ErrorCode, Transaction, TransactionBehavior};
 use std::{
     collections::HashSet,
-    sync::{
-        Arc,
-        atomic::Ordering,
-        mpsc::{Receiver, RecvTimeoutError},
-    },
+    sync::{Arc, atomic::Ordering},
     time::{Duration, Instant},
 };
 use tollgate_types::KeyId;
@@ -56,6 +54,13 @@ pub(super) enum Command {
     CatchUp(tokio::sync::oneshot::Sender<()>),
     /// Commit what there is and give everything back. Answered when done.
     Close(std::sync::mpsc::SyncSender<bool>),
+}
+
+impl Command {
+    /// A request waits for the answer.
+    pub(super) const fn is_urgent(&self) -> bool {
+        matches!(self, Self::Load(_) | Self::Close(_))
+    }
 }
 
 #[derive(Default)]
@@ -100,7 +105,7 @@ pub(super) struct Writer {
     pub(super) shared: Arc<Shared>,
     pub(super) file: Connection,
     pub(super) process: ProcessNumber,
-    pub(super) commands: Receiver<Command>,
+    pub(super) commands: Queue,
     /// What was seen of the file at the last tick.
     pub(super) seen: Seen,
     /// What memory has given up and the file does not know yet.
@@ -128,16 +133,15 @@ impl Writer {
                 }
                 next_tick = now.checked_add(TICK).unwrap_or(now);
             }
-            let wait = next_tick.saturating_duration_since(now);
-            match self.commands.recv_timeout(wait) {
-                Ok(command) => {
+            match self.commands.wait(next_tick) {
+                Next::Command(command) => {
                     let batch = self.gather(command);
                     if self.abandoned() || self.work_off(batch) {
                         return;
                     }
                 }
-                Err(RecvTimeoutError::Timeout) => {}
-                Err(RecvTimeoutError::Disconnected) => {
+                Next::Nothing => {}
+                Next::Ended => {
                     if !self.abandoned() {
                         self.close();
                     }
@@ -155,17 +159,20 @@ impl Writer {
     fn gather(&self, first: Command) -> Batch {
         let mut batch = Batch::default();
         batch.add(first);
-        let start = Instant::now();
-        while !batch.is_full() {
-            let patience = if batch.is_urgent() {
-                Duration::ZERO
-            } else {
-                GATHER.saturating_sub(start.elapsed())
-            };
-            match self.commands.recv_timeout(patience) {
-                Ok(command) => batch.add(command),
-                Err(_) => break,
-            }
+        let now = Instant::now();
+        let until = if batch.is_urgent() {
+            now
+        } else {
+            now.checked_add(GATHER).unwrap_or(now)
+        };
+        if !batch.is_full() {
+            self.commands.gather(until, |command| {
+                batch.add(command);
+                match batch.is_full() || batch.is_urgent() {
+                    true => Gathered::Enough,
+                    false => Gathered::More,
+                }
+            });
         }
         batch
     }
@@ -221,9 +228,7 @@ impl Writer {
             .file
             .transaction_with_behavior(TransactionBehavior::Immediate)?;
         let fenced = books::is_fenced(&transaction, process)?;
-        for (_, entry) in &batch.settled {
-            enter(&transaction, process, entry, now)?;
-        }
+        let transaction = enter_all(transaction, process, batch, now)?;
         for stored in &batch.made {
             ownership::insert(&transaction, stored, &self.shared.clock)?;
         }
@@ -388,6 +393,31 @@ impl Writer {
 
 /// Enters a record; one that the file refuses is kept aside with the reason, so that it
 /// holds up no other and is not lost. Whether it was new.
+/// Enters all of a batch: together, and where that does not go one by one, each in a savepoint
+/// of its own.
+fn enter_all<'a>(
+    transaction: Transaction<'a>,
+    process: ProcessNumber,
+    batch: &Batch,
+    now: Timestamp,
+) -> rusqlite::Result<Transaction<'a>> {
+    let entries = || batch.settled.iter().map(|(_, entry)| &**entry);
+    transaction.prepare_cached("SAVEPOINT batch")?.execute([])?;
+    let together = match books::settle_together(&transaction, process, entries()) {
+        Ok(together) => together,
+        Err(fault) if is_about_the_record(&fault) => false,
+        Err(fault) => return Err(fault),
+    };
+    if !together {
+        transaction.execute_batch("ROLLBACK TO batch")?;
+        for entry in entries() {
+            enter(&transaction, process, entry, now)?;
+        }
+    }
+    transaction.prepare_cached("RELEASE batch")?.execute([])?;
+    Ok(transaction)
+}
+
 pub(super) fn enter(
     transaction: &Transaction<'_>,
     process: ProcessNumber,
