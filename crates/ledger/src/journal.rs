@@ -28,6 +28,8 @@ use std::{
 /// Bytes of a slot: a quarter of a page, so that no record crosses one.
 const SLOT_LEN: usize = 1024;
 const HEADER_LEN: usize = 12;
+/// Slots that are emptied by one write at most.
+const MOST_WIPED: usize = 64;
 /// The longest record.
 pub(crate) const MAX_RECORD: usize = SLOT_LEN - HEADER_LEN;
 /// "TOLS" in ASCII, little end first. A slot that begins otherwise is empty.
@@ -101,17 +103,28 @@ impl Journal {
         Ok(())
     }
 
-    /// Empties slots whose records are in the database, and frees them. A slot that cannot
-    /// be emptied is not used again: its record would come twice.
+    /// Empties slots whose records are in the database, and frees them. Slots that cannot be
+    /// emptied are not used again: their records would come twice.
+    ///
+    /// Neighbours are emptied by one write: a batch under load has hundreds of them.
     pub(crate) fn wipe(&self, slots: impl IntoIterator<Item = Slot>) {
-        let wiped = slots.into_iter().filter(|slot| {
-            let result = self.file.write_all_at(&[0; HEADER_LEN], offset(slot.0));
-            if let Err(fault) = &result {
-                log::error!("{}: cannot empty a slot: {fault}", self.path.display());
+        const ZEROS: &[u8] = &[0; MOST_WIPED * SLOT_LEN];
+        let mut slots: Vec<Slot> = slots.into_iter().collect();
+        slots.sort_unstable_by_key(|slot| slot.0);
+        let mut wiped = Vec::with_capacity(slots.len());
+        let runs = slots.chunk_by(|one, next| next.0 == one.0.saturating_add(1));
+        for run in runs.flat_map(|run| run.chunks(MOST_WIPED)) {
+            let (Some(first), length) = (run.first(), run.len().saturating_mul(SLOT_LEN)) else {
+                continue;
+            };
+            let zeros = ZEROS.get(..length).unwrap_or(ZEROS);
+            match self.file.write_all_at(zeros, offset(first.0)) {
+                Ok(()) => wiped.extend(run.iter().map(|slot| Slot(slot.0))),
+                Err(fault) => log::error!("{}: cannot empty slots: {fault}", self.path.display()),
             }
-            result.is_ok()
-        });
-        let mut wiped: Vec<Slot> = wiped.collect();
+        }
+        // The lowest is taken next, so that neighbours stay together.
+        wiped.reverse();
         self.free.lock().append(&mut wiped);
     }
 
