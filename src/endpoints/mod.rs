@@ -52,6 +52,8 @@ fn with_id(path: &str) -> Option<Matched<'_>> {
     } else {
         let rest = path.strip_prefix("/v1/responses/")?;
         match rest.split_once('/') {
+            // An endpoint of its own, which is not served here.
+            None if rest == "compact" => return None,
             None => (Endpoint::StoredResponse, rest),
             Some((id, "cancel")) => (Endpoint::CancelResponse, id),
             Some((id, "input_items")) => (Endpoint::ResponseInput, id),
@@ -146,6 +148,7 @@ mod tests {
             "/v1/responses/",
             "/v1/responses//cancel",
             "/v1/responses/a/b",
+            "/v1/responses/compact",
             "/v1/responses/a/cancel/b",
             "/V1",
             "/v1/..;/admin",

@@ -33,9 +33,9 @@ def provider():
         server.stop()
 
 
-def verdicts(base_url: str, key: str, kind: str) -> dict[str, tuple]:
+def verdicts(base_url: str, key: str, kind: str, model: str = "") -> dict[str, tuple]:
     """What llm-comply says of each of its tests: passed, failed or skipped, and why."""
-    target = ["--base-url", f"{base_url}/v1", "--api-key", key, "--model", FORMATS[kind]]
+    target = ["--base-url", f"{base_url}/v1", "--api-key", key, "--model", model or FORMATS[kind]]
     run = subprocess.run(
         [COMPLY, "--json", "--timeout", "10", "--format", kind, *target],
         capture_output=True,
@@ -57,3 +57,22 @@ def test_the_gateway_changes_no_verdict(target, provider, kind, capsys):
         print(f"\nllm-comply {kind}, through the gateway: {dict(counts)}")
     assert through == direct
     assert counts["failed"] == 0 and counts["skipped"] <= 1, through
+
+
+TRANSLATED = {
+    "openai-chat": ["responses-only-1", "messages-only-1"],
+    "open-responses": ["chat-only-1", "messages-only-1"],
+    "anthropic": ["chat-only-1", "responses-only-1"],
+}
+
+
+@pytest.mark.gateway
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("kind, model", [(kind, model) for kind, models in TRANSLATED.items() for model in models])
+def test_a_translation_changes_no_verdict(target, kind, model, capsys):
+    native = verdicts(target.base_url, target.key, kind)
+    translated = verdicts(target.base_url, target.key, kind, model)
+    different = {one: (native.get(one), translated.get(one)) for one in native | translated if native.get(one) != translated.get(one)}
+    with capsys.disabled():
+        print(f"\nllm-comply {kind} on {model}: {len(translated)} verdicts, {len(different)} different")
+    assert not different, different

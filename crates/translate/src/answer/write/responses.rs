@@ -9,6 +9,8 @@ use crate::{
     answer::parts::{Citation, Stop, ToolCall},
     output::Output,
 };
+use serde_json::value::RawValue;
+use std::{borrow::Cow, collections::BTreeMap};
 use tollgate_types::Usage;
 
 pub(super) use writer::ResponsesWriter;
@@ -118,10 +120,45 @@ fn echo(given: Option<&ResponsesEcho>) -> String {
     ];
     let mut echo = r#""presence_penalty":0.0,"frequency_penalty":0.0"#.to_owned();
     for (name, value, default) in members {
-        echo.extend([",\"", name, "\":", value.as_deref().unwrap_or(default)]);
+        let value = value.as_deref().unwrap_or(default);
+        echo.extend([",\"", name, "\":"]);
+        match name {
+            "tools" => echo.push_str(&whole_tools(value)),
+            _ => echo.push_str(value),
+        }
     }
     // A caller's white space must not end the line of an event; its strings hold no line end.
     echo.replace(['\n', '\r'], " ")
+}
+
+/// The tools as a response repeats them: a function has every field that the format requires
+/// there, though a request may leave it out.
+fn whole_tools(given: &str) -> Cow<'_, str> {
+    let Ok(tools) = serde_json::from_str::<Vec<&RawValue>>(given) else {
+        return Cow::Borrowed(given);
+    };
+    let whole: Vec<Cow<'_, str>> = tools.iter().map(|tool| whole_tool(tool.get())).collect();
+    Cow::Owned(format!("[{}]", whole.join(",")))
+}
+
+fn whole_tool(given: &str) -> Cow<'_, str> {
+    const REQUIRED: [(&str, &str); 3] = [
+        ("description", "null"),
+        ("parameters", "null"),
+        ("strict", "false"),
+    ];
+    let fields: BTreeMap<&str, &RawValue> = serde_json::from_str(given).unwrap_or_default();
+    let is_function = fields
+        .get("type")
+        .is_some_and(|it| it.get() == r#""function""#);
+    let (true, Some(open)) = (is_function, given.trim_end().strip_suffix('}')) else {
+        return Cow::Borrowed(given);
+    };
+    let missing = REQUIRED
+        .iter()
+        .filter(|(name, _)| !fields.contains_key(name));
+    let members = missing.map(|(name, default)| format!(r#","{name}":{default}"#));
+    Cow::Owned(format!("{open}{}}}", members.collect::<String>()))
 }
 
 /// The value of `usage`: inclusive, with every detail that the format requires.
@@ -228,4 +265,19 @@ fn call(id: &str, status: Status, call: &ToolCall, contents: &str, out: &mut Out
         out.key("namespace").string(namespace);
     }
     out.end_object();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::whole_tools;
+
+    #[test]
+    fn tools_are_repeated_with_every_field_that_a_response_has() {
+        let given = r#"[{"type":"function","name":"a"}, {"type":"custom","name":"b"}]"#;
+        let whole = r#"[{"type":"function","name":"a","description":null,"parameters":null,"strict":false},{"type":"custom","name":"b"}]"#;
+        assert_eq!(whole_tools(given), whole);
+        let said = r#"[{"type":"function","name":"a","description":"d","parameters":{"strict":1},"strict":true}]"#;
+        assert_eq!(whole_tools(said), said);
+        assert_eq!(whole_tools("7"), "7");
+    }
 }
