@@ -57,3 +57,23 @@ fn a_surrogate_without_its_partner_is_no_fault() {
     let document = Document::parse(br#""a\ud83d""#).unwrap();
     assert_eq!(document.root().as_str().unwrap(), "a\u{fffd}");
 }
+
+#[test]
+fn a_blank_text_is_white_space_however_it_is_written() {
+    for (json, blank) in [
+        (r#""""#, true),
+        (r#"" \n\t\r ""#, true),
+        (r#""\u0020\n\u3000""#, true),
+        ("\"\u{3000}\u{a0}\"", true),
+        (r#"" \n x \n""#, false),
+        (r#""\n\"""#, false),
+        (r#""\n\\n""#, false),
+        (r#""\u0041""#, false),
+        ("\"\u{e9}\"", false),
+    ] {
+        let document = Document::parse(json.as_bytes()).unwrap();
+        let text = document.root().text().unwrap();
+        assert_eq!(text.is_blank(), blank, "{json}");
+        assert_eq!(text.decode().trim().is_empty(), blank, "{json}");
+    }
+}

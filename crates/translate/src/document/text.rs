@@ -49,6 +49,21 @@ impl<'d> Text<'d> {
         Cow::Borrowed(std::str::from_utf8(self.json).unwrap_or_default())
     }
 
+    /// Whether there is nothing but white space in it. The first letter decides, so that long
+    /// contents are not gone through.
+    pub fn is_blank(self) -> bool {
+        let mut rest = self.json;
+        loop {
+            rest = match rest.trim_ascii_start() {
+                [] => return true,
+                [b'\\', b'n' | b'r' | b't', rest @ ..] => rest,
+                // White space of other scripts, and escapes that may stand for any.
+                [b'\\', b'u', ..] | [0x80..=0xff, ..] => return self.decode().trim().is_empty(),
+                _ => return false,
+            };
+        }
+    }
+
     /// Whether both say the same, however it is escaped.
     pub fn is_same(self, other: Text<'_>) -> bool {
         if self.escaped || other.escaped {

@@ -111,8 +111,7 @@ impl Words<'_> {
     /// Whether there is nothing to read in it.
     pub(crate) fn is_blank(&self) -> bool {
         match self {
-            Self::Asked(text) if text.is_escaped() => text.decode().trim().is_empty(),
-            Self::Asked(text) => text.json().trim_ascii().is_empty(),
+            Self::Asked(text) => text.is_blank(),
             Self::Made(text) => text.trim().is_empty(),
         }
     }
