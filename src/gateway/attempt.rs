@@ -8,6 +8,7 @@ use bytes::Bytes;
 use pingora_core::upstreams::peer::HttpPeer;
 use std::borrow::Cow;
 use std::sync::Arc;
+use tollgate_routing::health::Ticket;
 use tollgate_routing::{Credential, Deployment};
 use tollgate_translate::TranslationNotes;
 use tollgate_types::{Format, PublicError};
@@ -28,6 +29,8 @@ pub struct Attempts {
     ready: Option<Outgoing>,
     /// What the attempt under way sends; its body is taken out once.
     sent: Outgoing,
+    /// What the attempt under way holds of those that it asks.
+    ticket: Option<Ticket>,
 }
 
 /// Who can be asked.
@@ -99,6 +102,16 @@ impl Attempts {
         self.begun = self.begun.saturating_add(1);
         self.sent = self.ready.take().unwrap_or_default();
         Some(next)
+    }
+
+    /// What the attempt under way holds; reports go through `outcome`.
+    pub const fn ticket(&mut self) -> Option<&mut Ticket> {
+        self.ticket.as_mut()
+    }
+
+    /// Gives back what the attempt under way holds.
+    pub fn drop_ticket(&mut self) {
+        self.ticket = None;
     }
 
     /// The candidate that is being asked.
@@ -214,6 +227,7 @@ pub fn next_peer(exchange: &mut Exchange) -> Option<Box<HttpPeer>> {
         let peer = attempts.advance()?.pool.peer();
         if peer.is_some() {
             attempts.made = attempts.made.saturating_add(1);
+            attempts.ticket = Some(Ticket::default());
             return peer;
         }
     }

@@ -15,6 +15,7 @@ mod body;
 mod count;
 mod decode;
 mod exchange;
+mod outcome;
 mod outgoing;
 mod reader;
 mod record;
@@ -83,6 +84,7 @@ impl Gateway {
             &fault,
             cause.map(|it| it as _),
         );
+        outcome::failed(exchange, &fault);
         let again = fault.try_elsewhere() && exchange.can_try_elsewhere();
         exchange.fault = Some(fault);
         again
@@ -98,6 +100,7 @@ impl Gateway {
     async fn finish_held(session: &mut Session, exchange: &mut Exchange) -> Result<()> {
         let fault = match exchange.answer.push(None, true, session.body_bytes_sent()) {
             Next::Commit { head, body, length } => {
+                outcome::first_content(exchange);
                 respond::commit(session, exchange, &head, length)?;
                 toll::settle(exchange, record::ending(exchange, None));
                 return session.write_response_body(Some(body), true).await;
@@ -299,6 +302,7 @@ impl ProxyHttp for Gateway {
                 body: first,
                 length,
             } => {
+                outcome::first_content(exchange);
                 respond::commit(session, exchange, &head, length)?;
                 toll::passed(exchange);
                 *body = Some(first);
@@ -369,6 +373,7 @@ impl ProxyHttp for Gateway {
         if was_stale && !committed && can_be_sent && exchange.attempts.may_go_on() {
             // The provider closed a connection that was kept: not its fault, and no attempt
             // that anyone needs to hear of. The same candidate is asked again.
+            outcome::over(exchange);
             exchange.attempts.step_back();
             error.retry = RetryType::Decided(true);
             return error;

@@ -11,6 +11,7 @@ mod build;
 mod candidates;
 mod catalog;
 mod formats;
+pub mod health;
 mod model;
 mod provider;
 pub mod settings;
