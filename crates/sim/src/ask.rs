@@ -16,6 +16,10 @@ pub(crate) struct Ask {
     pub(crate) said: String,
     /// What tools answered since then, in order.
     pub(crate) tool_results: Vec<String>,
+    /// How many calls were made since then.
+    pub(crate) called: usize,
+    /// How many thoughts came back, over the whole conversation.
+    pub(crate) thoughts: usize,
     pub(crate) tools: Vec<Tool>,
     pub(crate) tool_choice: ToolChoice,
     /// Whether one answer may hold several calls.
@@ -97,6 +101,8 @@ impl Ask {
             stream: false,
             said: said.to_owned(),
             tool_results: Vec::new(),
+            called: 0,
+            thoughts: 0,
             tools: Vec::new(),
             tool_choice: ToolChoice::Auto,
             parallel: true,

@@ -2,7 +2,8 @@
 //!
 //! A tool is called when the caller demands it, or when the user's last words ask for it
 //! and no tool has answered since: they name a tool, say "tool", or say `run: COMMAND`
-//! where a shell is offered. So an agent's whole loop can be driven from its prompt.
+//! where a shell is offered. Of several commands each has a turn of its own, unless the user
+//! wants them in parallel. So an agent's whole loop can be driven from its prompt.
 
 use crate::{
     ask::{Ask, Tool, ToolChoice, ToolInput},
@@ -83,9 +84,24 @@ fn wanted(ask: &Ask) -> Vec<Call> {
                 .map(|tool| calls_of(ask, tool, &commands))
                 .unwrap_or_default()
         }
-        ToolChoice::Auto if !ask.tool_results.is_empty() => Vec::new(),
+        ToolChoice::Auto if !ask.tool_results.is_empty() => next_call(ask, &commands),
         ToolChoice::Auto => named_calls(ask, &commands),
     }
+}
+
+/// The command whose turn it is after those that have answered.
+fn next_call(ask: &Ask, commands: &[&str]) -> Vec<Call> {
+    // A call that answered may stand in an earlier response.
+    let place = ask.called.max(1);
+    let next = commands.get(place).filter(|_| !is_parallel(ask));
+    match (shell(&ask.tools), next) {
+        (Some(shell), Some(command)) => vec![call(ask, shell, Some(command), place)],
+        _ => Vec::new(),
+    }
+}
+
+fn is_parallel(ask: &Ask) -> bool {
+    ask.said.to_lowercase().contains("in parallel")
 }
 
 /// The calls that the user's own words ask for.
@@ -114,7 +130,7 @@ fn named_calls(ask: &Ask, commands: &[&str]) -> Vec<Call> {
 
 /// One call of a tool, one for each command, or two where the user wants parallel ones.
 fn calls_of(ask: &Ask, tool: &Tool, commands: &[&str]) -> Vec<Call> {
-    let parallel = ask.said.to_lowercase().contains("in parallel");
+    let parallel = is_parallel(ask);
     match commands {
         [first, ..] if !parallel => vec![call(ask, tool, Some(first), 0)],
         [_, ..] => {

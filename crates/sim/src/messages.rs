@@ -6,6 +6,7 @@ use crate::{
     calls::CallInput,
     format::{Answering, put},
     plan::{self, Stop},
+    seed::Seed,
     sse::Event,
 };
 pub(crate) use read::{read, read_count};
@@ -76,6 +77,11 @@ pub(crate) fn error_events() -> Vec<Event> {
     )]
 }
 
+/// What proves a thought, and no other one.
+fn signature(thought: &str) -> String {
+    Seed::of(thought.as_bytes()).sealed(SIGNATURE, 160)
+}
+
 /// One block of the content.
 enum Block<'a> {
     Thinking {
@@ -95,7 +101,7 @@ fn blocks(answering: Answering<'_>) -> Vec<Block<'_>> {
     let mut blocks = Vec::new();
     if let Some(thought) = &plan.thinking {
         let omitted = answering.request.pointer("/thinking/display") == Some(&json!("omitted"));
-        let signature = plan.seed.fork("signature", 0).sealed(SIGNATURE, 160);
+        let signature = signature(thought);
         blocks.push(Block::Thinking {
             text: if omitted { "" } else { thought },
             signature,

@@ -191,7 +191,11 @@ fn reply(ask: &Ask) -> String {
         .iter()
         .map(|output| shortened(output.trim(), TOOL_OUTPUT))
         .collect();
-    format!("The tool answered: {}", outputs.join("\n"))
+    let answered = format!("The tool answered: {}", outputs.join("\n"));
+    if ask.said.to_lowercase().contains("count your thoughts") {
+        return format!("{answered}\nThoughts that came back: {}.", ask.thoughts);
+    }
+    answered
 }
 
 /// A text of exactly so many tokens.

@@ -99,3 +99,25 @@ fn a_tool_that_has_answered_is_not_called_again() {
     ask.tool_results = vec!["hello".to_owned()];
     assert!(choose(&ask).is_empty());
 }
+
+#[test]
+fn several_commands_are_run_one_after_the_other() {
+    let mut ask = ask("run: echo a\nrun: echo b\nrun: echo c");
+    let mut run = Vec::new();
+    while let [call] = choose(&ask).as_slice() {
+        run.push(call.input_text());
+        ask.called += 1;
+        ask.tool_results = vec!["done".to_owned()];
+    }
+    let told = |command: &&str| run.iter().any(|input| input.contains(*command));
+    assert_eq!(run.len(), 3, "{run:?}");
+    assert!(["echo a", "echo b", "echo c"].iter().all(told), "{run:?}");
+}
+
+#[test]
+fn what_was_run_in_parallel_is_not_run_again() {
+    let mut ask = ask("in parallel\nrun: echo a\nrun: echo b\nrun: echo c");
+    ask.called = 1;
+    ask.tool_results = vec!["a".to_owned()];
+    assert!(choose(&ask).is_empty());
+}

@@ -88,6 +88,8 @@ pub(crate) fn read(request: &Value) -> Result<Ask, Fault> {
         stream: fields.flag("stream")?.unwrap_or(false),
         said: turns.said,
         tool_results: turns.results,
+        called: turns.called,
+        thoughts: turns.thoughts,
         tool_choice: tool_choice(&fields, &tools)?,
         tools,
         parallel: fields.flag("parallel_tool_calls")?.unwrap_or(true),
@@ -106,6 +108,10 @@ pub(crate) fn read(request: &Value) -> Result<Ask, Fault> {
 struct Turns {
     said: String,
     results: Vec<String>,
+    /// Calls since the user spoke.
+    called: usize,
+    /// Thoughts that came back.
+    thoughts: usize,
     /// Whether the model has answered before.
     continues: bool,
 }
@@ -129,11 +135,16 @@ impl Turns {
                 "user" => {
                     turns.said = content(&fields)?;
                     turns.results.clear();
+                    turns.called = 0;
                 }
                 "assistant" => {
                     turns.continues = true;
                     open = call_ids(&fields)?;
                     turns.results.clear();
+                    turns.called += open.len();
+                    // Vendors of open models want it back; OpenAI passes over it.
+                    let thought = fields.text("reasoning_content")?.unwrap_or("");
+                    turns.thoughts += usize::from(!thought.is_empty());
                 }
                 "tool" => turns.result(&fields, &mut open, &path)?,
                 role if ROLES.contains(&role) => {}

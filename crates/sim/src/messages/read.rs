@@ -1,6 +1,6 @@
 //! What a request for a message asks for, checked as Anthropic's API checks it.
 
-use super::SIGNATURE;
+use super::{SIGNATURE, signature};
 use crate::{
     ask::{self, Ask, InputTokens, Shape, Thinking, Tool, ToolChoice, ToolInput},
     fields::{Fields, Vendor, element},
@@ -77,12 +77,15 @@ pub(crate) fn read(request: &Value) -> Result<Ask, Fault> {
     let tools = tools(&fields)?;
     let (tool_choice, parallel) = tool_choice(&fields, &tools, thinking)?;
     let turns = Turns::read(&fields)?;
+    turns.check_thought(&fields)?;
     let input = input_tokens(&fields, &turns);
     Ok(Ask {
         seed: ask::seed(request),
         stream: fields.flag("stream")?.unwrap_or(false),
         said: turns.said,
         tool_results: turns.results,
+        called: turns.called,
+        thoughts: turns.thoughts,
         tools,
         tool_choice,
         parallel,
@@ -123,6 +126,12 @@ pub(crate) fn read_count(request: &Value) -> Result<u64, Fault> {
 struct Turns {
     said: String,
     results: Vec<String>,
+    /// Calls since the user spoke.
+    called: usize,
+    /// Thoughts that came back.
+    thoughts: usize,
+    /// How the model's last turn began.
+    began_with: String,
     /// Whether the model has answered before.
     continues: bool,
 }
@@ -163,10 +172,25 @@ impl Turns {
         Ok(turns)
     }
 
+    /// A model that thinks goes on from its own thought, not from a call without one. One that
+    /// may choose whether it thinks takes both.
+    fn check_thought(&self, fields: &Fields<'_>) -> Result<(), Fault> {
+        let thinking = fields.object("thinking")?.and_then(|it| it.get("type"));
+        let is_thought = self.began_with.ends_with("thinking");
+        if thinking.is_none_or(|it| it != "enabled") || self.results.is_empty() || is_thought {
+            return Ok(());
+        }
+        Err(Fault::bad_request(format!(
+            "messages: Expected `thinking` or `redacted_thinking`, but found `{}`. When `thinking` is enabled, a final `assistant` message must start with a thinking block.",
+            self.began_with
+        )))
+    }
+
     fn user(&mut self, fields: &Fields<'_>, path: &str, open: &mut Vec<&str>) -> Result<(), Fault> {
         let Some(Value::Array(blocks)) = fields.get("content") else {
             self.said = fields.text("content")?.unwrap_or("").to_owned();
             self.results.clear();
+            self.called = 0;
             return answered(path, open);
         };
         let mut said = Vec::new();
@@ -185,6 +209,7 @@ impl Turns {
         said.retain(|text| !text.trim_start().starts_with(REMINDER));
         if !said.is_empty() || results.is_empty() {
             self.said = said.join("\n");
+            self.called = 0;
         }
         self.results = results;
         Ok(())
@@ -192,6 +217,7 @@ impl Turns {
 
     fn assistant<'a>(&mut self, fields: &Fields<'a>, path: &str) -> Result<Vec<&'a str>, Fault> {
         self.results.clear();
+        self.began_with.clear();
         let Some(Value::Array(blocks)) = fields.get("content") else {
             fields.text("content")?;
             return Ok(Vec::new());
@@ -201,13 +227,21 @@ impl Turns {
             let path = element(VENDOR, &format!("{path}.content"), index);
             let fields = Fields::of(block, &path, VENDOR)?;
             fields.required("type")?;
-            match fields.text("type")?.unwrap_or("") {
+            let kind = fields.text("type")?.unwrap_or("");
+            if index == 0 {
+                kind.clone_into(&mut self.began_with);
+            }
+            match kind {
                 "text" => drop(text_block(&fields, &path)?),
-                "thinking" => check_signature(&fields, &path)?,
+                "thinking" => {
+                    check_signature(&fields, &path)?;
+                    self.thoughts += 1;
+                }
                 "tool_use" => calls.push(call(&fields, &path)?),
                 _ => {}
             }
         }
+        self.called += calls.len();
         Ok(calls)
     }
 }
@@ -269,7 +303,11 @@ fn answered(path: &str, open: &mut Vec<&str>) -> Result<(), Fault> {
 fn check_signature(fields: &Fields<'_>, path: &str) -> Result<(), Fault> {
     fields.required("thinking")?;
     fields.required("signature")?;
-    if seed::is_sealed(SIGNATURE, fields.text("signature")?.unwrap_or("")) {
+    let thought = fields.text("thinking")?.unwrap_or("");
+    let proof = fields.text("signature")?.unwrap_or("");
+    // A thought that was not shown comes back without its text.
+    let is_of_thought = thought.is_empty() || signature(thought) == proof;
+    if is_of_thought && seed::is_sealed(SIGNATURE, proof) {
         return Ok(());
     }
     Err(Fault::bad_request(format!(

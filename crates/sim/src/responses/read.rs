@@ -78,6 +78,8 @@ pub(crate) fn read(request: &Value) -> Result<Ask, Fault> {
         stream: fields.flag("stream")?.unwrap_or(false),
         said: turns.said,
         tool_results: turns.results,
+        called: turns.called,
+        thoughts: turns.thoughts,
         tool_choice: tool_choice(&fields, &tools)?,
         tools,
         parallel: fields.flag("parallel_tool_calls")?.unwrap_or(true),
@@ -105,6 +107,10 @@ pub(crate) fn input_items(request: &Value) -> Vec<Value> {
 struct Turns {
     said: String,
     results: Vec<String>,
+    /// Calls since the user spoke.
+    called: usize,
+    /// Thoughts that came back.
+    thoughts: usize,
     continues: bool,
 }
 
@@ -153,6 +159,7 @@ impl Turns {
                 let id = required(item, path, "call_id")?;
                 self.continues = true;
                 self.results.clear();
+                self.called += 1;
                 open.push(id);
                 if let Some(calls) = calls {
                     calls.push(id);
@@ -169,7 +176,10 @@ impl Turns {
                 open.retain(|call| *call != id);
                 self.results.push(texts(item.get("output")));
             }
-            "reasoning" => check_encrypted(item)?,
+            "reasoning" => {
+                check_encrypted(item)?;
+                self.thoughts += usize::from(item.get("encrypted_content").is_some());
+            }
             _ => {}
         }
         Ok(())
@@ -184,6 +194,7 @@ impl Turns {
             "user" => {
                 self.said = texts(item.get("content"));
                 self.results.clear();
+                self.called = 0;
             }
             "assistant" => self.continues = true,
             role if ROLES.contains(&role) => {}
