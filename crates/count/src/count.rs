@@ -17,6 +17,10 @@ pub struct Count {
     pub media: u64,
     /// Whether tools are offered: providers put a prompt of their own before them.
     pub tools: bool,
+    /// Tokens that the input does not exceed, whatever its text, but for what the provider adds:
+    /// by the vocabulary where it is the model's own, else by a bound on what any vocabulary
+    /// makes of the text.
+    pub most: u64,
     /// What the count stands on.
     pub basis: Basis,
 }
@@ -36,28 +40,48 @@ pub enum Basis {
 }
 
 impl Count {
+    /// What the length of a request's text says, without a look at it: four bytes a token. What
+    /// providers report can be fitted to it as to a real count.
+    pub fn by_bytes(text_bytes: u64, media: u64, tools: bool) -> Self {
+        const BYTES_PER_TOKEN: u64 = 4;
+        let base = text_bytes.div_ceil(BYTES_PER_TOKEN).max(1);
+        Self {
+            tokens: base.saturating_add(media),
+            error_p95: LENGTH_ERROR,
+            base,
+            media,
+            tools,
+            most: text_bytes.saturating_add(media),
+            basis: Basis::Whole,
+        }
+    }
+
     /// The same count, by what a model's provider has reported so far.
     #[must_use]
     pub fn refined(self, fit: &Fit) -> Self {
-        let Some(error) = fit.error_p95() else {
-            return Self {
-                tokens: fit.apply(self.base, self.tools).saturating_add(self.media),
-                ..self
-            };
-        };
+        let tokens = fit.apply(self.base, self.tools).saturating_add(self.media);
+        // What the provider has been adding, it adds to any text.
+        let added = tokens.saturating_sub(self.tokens);
         Self {
-            tokens: fit.apply(self.base, self.tools).saturating_add(self.media),
-            error_p95: match self.basis {
-                Basis::Whole => error,
-                _ => error.max(self.error_p95),
+            tokens,
+            error_p95: match fit.error_p95() {
+                None => self.error_p95,
+                Some(error) if self.basis == Basis::Whole => error,
+                Some(error) => error.max(self.error_p95),
             },
+            most: self.most.saturating_add(added),
             ..self
         }
     }
 
-    /// Tokens that the input hardly exceeds: what a reservation can hold.
+    /// Tokens that the input hardly exceeds.
     pub fn at_most(&self) -> u64 {
         self.tokens.saturating_add(self.margin())
+    }
+
+    /// Tokens to hold for the input where more than is held could not be paid.
+    pub fn to_hold(&self) -> u64 {
+        self.most.max(self.at_most())
     }
 
     /// Tokens that the input hardly falls short of: only more than a model's limit is a reason
@@ -86,8 +110,12 @@ pub fn count(format: Format, body: &[u8], rules: &Rules) -> Count {
     };
     let reading = Reading::of(format, &json, rules);
     let texts = reading.texts.iter().map(AsRef::as_ref);
-    let Sum { tokens, error } = rules.vocabulary.count_all(texts, rules.exact_bytes);
-    let text = round::nearest(tokens as f64 * f64::from(rules.text_factor));
+    let sum = rules.vocabulary.count_all(texts, rules.exact_bytes);
+    let Sum {
+        tokens: tokens_of_text,
+        error,
+    } = sum;
+    let text = round::nearest(tokens_of_text as f64 * f64::from(rules.text_factor));
     let base = text.saturating_add(reading.framing);
     let (basis, wider) = match (error > 0.0, reading.assumed) {
         (true, _) => (Basis::Sample, round::error(error)),
@@ -96,12 +124,19 @@ pub fn count(format: Format, body: &[u8], rules: &Rules) -> Count {
     };
     let assumed = if reading.assumed { ASSUMED_ERROR } else { 0.0 };
     let tokens = base.saturating_add(reading.media);
+    let counted = (basis != Basis::Sample).then_some(tokens_of_text);
+    let texts = reading.texts.iter().map(AsRef::as_ref);
+    let most = rules
+        .most_of(texts, counted)
+        .saturating_add(reading.framing)
+        .saturating_add(reading.media);
     Count {
         tokens,
         error_p95: (expected_error(rules, tokens, reading.tools) + wider).max(assumed),
         base,
         media: reading.media,
         tools: reading.tools,
+        most,
         basis,
     }
 }
@@ -127,6 +162,7 @@ fn by_length(body: &[u8], rules: &Rules) -> Count {
         base,
         media: 0,
         tools: false,
+        most: (body.len() as u64).saturating_add(rules.constant.into()),
         basis: Basis::Length,
     }
 }

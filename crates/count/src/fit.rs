@@ -34,7 +34,7 @@ const CONSTANTS: (f64, f64) = (-2_000.0, 100_000.0);
 /// ```
 /// use tollgate_count::{Basis, Count, Fit};
 ///
-/// let count = |base| Count { tokens: base, error_p95: 0.3, base, media: 0, tools: false, basis: Basis::Whole };
+/// let count = |base| Count { tokens: base, error_p95: 0.3, base, media: 0, tools: false, most: base, basis: Basis::Whole };
 /// let mut fit = Fit::default();
 /// for base in (100..3000).step_by(100) {
 ///     fit.learn(&count(base), base + base / 5);
@@ -168,6 +168,11 @@ impl Fit {
     /// last reports; `None` while there are too few.
     pub fn error_p95(&self) -> Option<f32> {
         (self.errors.len() >= MIN_ERRORS).then(|| self.quantile(95))
+    }
+
+    /// By how much the middle one of them was off; `None` while there are too few.
+    pub fn error_median(&self) -> Option<f32> {
+        (self.errors.len() >= MIN_ERRORS).then(|| self.quantile(50))
     }
 
     /// The error that so many hundredths of the last reports do not exceed.

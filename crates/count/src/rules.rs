@@ -42,6 +42,8 @@ pub struct Rules {
     pub image: ImageRule,
     /// What files cost that are not text.
     pub document: DocumentRule,
+    /// Whether the vocabulary is the models' own, so that no text has more tokens than it says.
+    pub is_own_vocabulary: bool,
     /// By how much a count is wrong at most, 95 times of 100, before any provider has reported:
     /// a part of the count,
     pub error_p95: f32,
@@ -51,6 +53,34 @@ pub struct Rules {
     pub tools_error_tokens: u32,
     /// Bytes of text up to which every byte is counted; of more, a sample.
     pub exact_bytes: u64,
+}
+
+impl Rules {
+    /// Tokens that texts cannot exceed: no vocabulary in use makes more than one token of a
+    /// byte. Where a published one has `counted` them and is not the models' own, plain text is
+    /// taken to have half as many again at most; digits and letters beyond ASCII, of which some
+    /// vocabularies know none but their bytes, come on top.
+    pub(crate) fn most_of<'t>(
+        &self,
+        texts: impl Iterator<Item = &'t str> + Clone,
+        counted: Option<u64>,
+    ) -> u64 {
+        let bytes: u64 = texts.clone().map(|text| text.len() as u64).sum();
+        match counted {
+            None => bytes,
+            Some(counted) if self.is_own_vocabulary => counted,
+            Some(counted) => {
+                let rare: u64 = texts.map(rare_bytes).sum();
+                let plain = counted.saturating_add(counted.div_ceil(2));
+                plain.saturating_add(rare).min(bytes)
+            }
+        }
+    }
+}
+
+fn rare_bytes(text: &str) -> u64 {
+    let is_rare = |byte: &u8| !byte.is_ascii() || byte.is_ascii_digit();
+    text.bytes().filter(is_rare).count() as u64
 }
 
 /// How tools are shown to a model.
@@ -304,6 +334,7 @@ const OPENAI: Rules = Rules {
         bytes_per_page: 60_000,
         tokens_per_page: 1200,
     },
+    is_own_vocabulary: true,
     error_p95: 0.05,
     error_tokens: 4,
     tools_error_tokens: 110,
@@ -332,6 +363,7 @@ const ANTHROPIC: Rules = Rules {
         bytes_per_page: 60_000,
         tokens_per_page: 2500,
     },
+    is_own_vocabulary: false,
     error_p95: 0.12,
     error_tokens: 30,
     tools_error_tokens: 200,
@@ -359,6 +391,7 @@ const OTHER: Rules = Rules {
         bytes_per_page: 60_000,
         tokens_per_page: 1200,
     },
+    is_own_vocabulary: false,
     error_p95: 0.3,
     error_tokens: 50,
     tools_error_tokens: 300,

@@ -6,6 +6,7 @@
 
 use crate::round;
 use serde::{Deserialize, Serialize};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Bytes of a text that are counted in one go. A cut costs one token at most.
 pub(crate) const BLOCK: usize = 4096;
@@ -27,6 +28,20 @@ impl Vocabulary {
         self.count("");
     }
 
+    /// Whether it is unpacked, so that a short text is counted in microseconds.
+    pub fn is_loaded(self) -> bool {
+        self.loaded().load(Ordering::Acquire)
+    }
+
+    const fn loaded(self) -> &'static AtomicBool {
+        static O200K: AtomicBool = AtomicBool::new(false);
+        static CL100K: AtomicBool = AtomicBool::new(false);
+        match self {
+            Self::O200k => &O200K,
+            Self::Cl100k => &CL100K,
+        }
+    }
+
     /// The tokens of a text: as many as the vocabulary's own tokenizer makes of it, special
     /// tokens read as plain text. The time is linear in the length, whatever the text.
     pub fn count(self, text: &str) -> u64 {
@@ -34,6 +49,9 @@ impl Vocabulary {
             Self::O200k => bpe_openai::o200k_base(),
             Self::Cl100k => bpe_openai::cl100k_base(),
         };
+        if !self.is_loaded() {
+            self.loaded().store(true, Ordering::Release);
+        }
         tokenizer.count(text) as u64
     }
 

@@ -304,3 +304,52 @@ proptest! {
         }
     }
 }
+
+/// What an attacker would send to get more than it can pay for, beside ordinary text.
+const TEXTS: [&str; 7] = [
+    "The gateway counts the tokens of a request before it leaves. ",
+    "    fn total(&self) -> u64 { self.items.iter().sum() } // cents\n",
+    "8472910365 0.1234567 99991 ",
+    "ꙮ𒐫﷽𓀀𝔘𝔫𝔦 ",
+    "東京は日本の首都です。",
+    "zqxjkvbpygfwmucl QZXJKVBP ",
+    "{}[]()<>;:,.!?@#$%^&*",
+];
+
+#[test]
+fn no_text_has_more_tokens_than_are_held_for_it() {
+    for text in TEXTS {
+        let text = text.repeat(40);
+        let body = json!({"messages":[{"role":"user","content":text}]}).to_string();
+        for family in Family::ALL {
+            let count = count(Format::Chat, body.as_bytes(), &family.rules());
+            let tokens = Vocabulary::O200k.count(&text);
+            assert!(count.to_hold() >= tokens, "{family:?}: {count:?}");
+            assert!(count.to_hold() >= count.tokens, "{family:?}: {count:?}");
+            let bytes = text.len() as u64;
+            let most = count.at_most().max(bytes + 20);
+            assert!(count.to_hold() <= most, "{family:?}: {count:?}");
+        }
+    }
+}
+
+#[test]
+fn what_is_held_for_ordinary_text_is_near_its_count() {
+    let body = json!({"messages":[{"role":"user","content":TEXTS[0].repeat(80)}]}).to_string();
+    for family in [Family::Openai, Family::Anthropic, Family::AnthropicLarge] {
+        let count = count(Format::Chat, body.as_bytes(), &family.rules());
+        assert!(
+            count.to_hold() * 10 <= count.tokens * 16,
+            "{family:?}: {count:?}"
+        );
+    }
+}
+
+#[test]
+fn digits_and_rare_letters_are_held_for_byte_by_byte_where_the_vocabulary_is_not_public() {
+    let text = "8472910365".repeat(50);
+    let body = json!({"messages":[{"role":"user","content":text}]}).to_string();
+    let hold = |family: Family| count(Format::Chat, body.as_bytes(), &family.rules()).to_hold();
+    assert!(hold(Family::Anthropic) >= 500);
+    assert!(hold(Family::Openai) < 220);
+}

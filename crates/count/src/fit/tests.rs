@@ -10,6 +10,7 @@ fn count(base: u64, tools: bool) -> Count {
         base,
         media: 0,
         tools,
+        most: base,
         basis: Basis::Whole,
     }
 }
