@@ -5,6 +5,7 @@
 //! that every other crate can speak with it.
 
 mod abilities;
+mod conversation;
 mod error;
 mod format;
 mod id;
@@ -16,6 +17,7 @@ mod usage;
 mod weight;
 
 pub use abilities::{Abilities, ChatAbilities, MessagesAbilities, ResponsesAbilities};
+pub use conversation::{ConversationFacts, TextSample};
 pub use error::{ErrorCode, ErrorType, PublicError, Unsupported};
 pub use format::Format;
 pub use id::{KeyId, RequestId};

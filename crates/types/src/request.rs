@@ -3,7 +3,7 @@
 //! The wire crate fills these facts in one pass over the body; filters and
 //! routing decide on them and never see the body itself.
 
-use crate::{Effort, ReasoningMode, Thinking};
+use crate::{ConversationFacts, Effort, ReasoningMode, Thinking};
 
 /// What one pass over a request body found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -42,6 +42,9 @@ pub struct RequestFacts {
     /// (`previous_response_id`, `conversation`, item references, files, containers,
     /// vector stores, prompts, skills), unescaped, each once.
     pub stored_ids: Vec<String>,
+    /// What the conversation looks like; `None` where nobody asks, which is whenever the
+    /// caller names the model.
+    pub conversation: Option<Box<ConversationFacts>>,
 }
 
 impl RequestFacts {

@@ -7,6 +7,7 @@ pub mod json;
 pub mod peek;
 pub mod reasoning;
 pub mod render;
+pub mod sample;
 pub mod splice;
 pub mod stream;
 pub mod usage;

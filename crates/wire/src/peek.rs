@@ -21,9 +21,12 @@ mod node;
 mod place;
 #[cfg(test)]
 mod tests;
+mod texts;
 mod walk;
 
 pub use error::{ModelFault, PeekError};
+pub(crate) use texts::BEGINNING_BYTES;
+pub use texts::{Piece, Texts, Voice};
 
 use crate::json::{Lexer, Span};
 use tollgate_types::{Format, RequestFacts};
@@ -78,6 +81,8 @@ pub struct Peeked {
     pub facts: RequestFacts,
     /// Where the parts stand that may be edited.
     pub spans: Spans,
+    /// Where the conversation's text stands; `None` unless it was asked for.
+    pub texts: Option<Box<Texts>>,
 }
 
 /// Where the parts of a body stand that the gateway may edit. Offsets count from the
@@ -165,6 +170,13 @@ impl Peeker {
         let mut peeker = Self::new(Format::Messages, limits);
         peeker.walk.output_limit_required = false;
         peeker
+    }
+
+    /// Lets the peeker note where the text of the conversation stands, too.
+    #[must_use]
+    pub fn with_texts(mut self) -> Self {
+        self.walk.keep_texts();
+        self
     }
 
     /// Reads the next chunk of the body.

@@ -65,7 +65,7 @@ fn the_facts_of_a_chat_request_are_found() {
         "max_tokens":10,"max_completion_tokens":20,"n":3,"reasoning_effort":"high",
         "messages":[{"role":"user","content":"ä\n"}],"response_format":{"type":"json_schema"},
         "tools":[{"type":"function","function":{"name":"f","parameters":{"a":[1,true]}}}]}"#;
-    let Peeked { facts, spans } = peek(Format::Chat, body).unwrap();
+    let Peeked { facts, spans, .. } = peek(Format::Chat, body).unwrap();
     assert_eq!(facts.model.as_deref(), Some("alpha-opus"));
     assert!(facts.stream);
     assert_eq!(facts.include_usage, Some(false));
@@ -113,7 +113,7 @@ fn the_facts_of_a_messages_request_are_found() {
         {"source":{"data":"QUJD","type":"base64"},"type":"image"},
         {"type":"document","source":{"data":"plain","type":"text"}},
         {"type":"document","source":{"type":"url","url":"https://x/y"}}]}]}"#;
-    let Peeked { facts, spans } = peek(Format::Messages, body).unwrap();
+    let Peeked { facts, spans, .. } = peek(Format::Messages, body).unwrap();
     assert_eq!(facts.output_limit, Some(2048));
     assert_eq!(facts.thinking, Some(Thinking::Enabled));
     assert_eq!(facts.thinking_budget, Some(1024));
@@ -145,7 +145,7 @@ fn the_facts_of_a_responses_request_are_found() {
     let body = r#"{"model":"m","input":"Hi","instructions":"Be kind","max_output_tokens":64,
         "reasoning":{"effort":"none"},"text":{"format":{"type":"json_schema","schema":{}}},
         "background":true,"store":false,"stream_options":{}}"#;
-    let Peeked { facts, spans } = peek(Format::Responses, body).unwrap();
+    let Peeked { facts, spans, .. } = peek(Format::Responses, body).unwrap();
     assert_eq!(facts.output_limit, Some(64));
     assert_eq!(facts.effort, Some(Effort::None));
     assert!(!facts.needs.reasoning && facts.needs.schema && facts.background);
@@ -297,7 +297,7 @@ fn null_is_an_absent_field_where_the_format_has_it() {
         r#""max_tokens":null,"max_completion_tokens":null,"n":null,"stream":null,
            "stream_options":null,"reasoning_effort":null"#,
     );
-    let Peeked { facts, spans } = facts.unwrap();
+    let Peeked { facts, spans, .. } = facts.unwrap();
     assert_eq!(
         (facts.output_limit, facts.choices, facts.stream),
         (None, 1, false)

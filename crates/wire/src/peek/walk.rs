@@ -3,12 +3,14 @@
 
 mod content;
 mod settings;
+mod speech;
 
 use super::{
     ModelFault, ObjectSpan, PeekError, PeekLimits, Peeked,
     keys::KeyStack,
     node::{Kind, Marks},
     place::{Limit, Place, Slot},
+    texts::Voice,
 };
 use crate::json::{Container, Literal, Number, Sink, Span, Text, Want};
 use tollgate_types::Format;
@@ -49,6 +51,12 @@ struct Frame {
     marks: Marks,
     /// Bytes of a payload that may turn out to be text.
     undecided: u64,
+    /// Who speaks here, where texts are noted.
+    voice: Voice,
+    /// Whether the value of the last key is what is said.
+    speaks: bool,
+    /// Pieces of text that were noted before.
+    since: usize,
 }
 
 /// The `id` of an item; it matters only if the item turns out to be known by it.
@@ -109,6 +117,11 @@ impl Walk {
         }
     }
 
+    /// From now on, notes where the conversation's text stands.
+    pub(super) fn keep_texts(&mut self) {
+        self.found.texts = Some(Box::default());
+    }
+
     /// Checks that what must be there was there.
     pub(super) fn finish(self) -> Result<Peeked, PeekError> {
         if self.limits.model_required && self.found.facts.model.is_none() {
@@ -140,6 +153,11 @@ impl Walk {
     }
 
     fn push(&mut self, place: Place, slot: Slot, start: u64) {
+        let around = self.frames.last();
+        let voice = around
+            .filter(|it| it.speaks)
+            .map_or(Voice::None, |it| it.voice);
+        let since = self.found.texts.as_ref().map_or(0, |texts| texts.seen());
         self.frames.push(Frame {
             place,
             slot,
@@ -148,6 +166,9 @@ impl Walk {
             kind: Kind::Untyped,
             marks: Marks::default(),
             undecided: 0,
+            voice,
+            speaks: place == Place::Array,
+            since,
         });
     }
 
@@ -237,6 +258,9 @@ impl Walk {
             return Err(PeekError::duplicate(key.as_str(), at));
         }
         frame.slot = frame.place.slot(self.format, key.bytes);
+        if self.found.texts.is_some() {
+            frame.begin_value(key.bytes);
+        }
         Ok(())
     }
 

@@ -26,7 +26,10 @@ impl Walk {
     /// Text, or something that holds text further down.
     pub(super) fn content(&mut self, slot: Slot, value: Value<'_>, start: u64) {
         match value {
-            Value::Text(text) => self.add_text(text.len),
+            Value::Text(text) => {
+                self.add_text(text.len);
+                self.note_text(text.span);
+            }
             Value::Open(Container::Array) => self.push(Place::Array, slot, start),
             Value::Open(Container::Object) => {
                 let place = match slot {
@@ -35,6 +38,7 @@ impl Walk {
                     _ => Place::Node,
                 };
                 self.push(place, Slot::Ignored, start);
+                self.note_message();
             }
             Value::Number(_) | Value::Bool(_) | Value::Null => {}
         }
@@ -49,12 +53,17 @@ impl Walk {
     ) -> Result<(), PeekError> {
         self.has_input = true;
         match (slot, value) {
-            (Slot::Input, Value::Text(text)) => self.add_text(text.len),
+            (Slot::Input, Value::Text(text)) => {
+                self.add_text(text.len);
+                self.note_question(span);
+            }
             (Slot::Input, Value::Open(Container::Array)) => {
                 self.push(Place::Array, Slot::Item, span.start);
+                self.begin_conversation();
             }
             (Slot::Messages, Value::Open(Container::Array)) => {
                 self.push(Place::Array, Slot::Content, span.start);
+                self.begin_conversation();
             }
             (Slot::Input, _) => return fault("input", "a string or an array of items", span),
             _ => return fault("messages", "an array of messages", span),
@@ -71,7 +80,9 @@ impl Walk {
         match slot {
             Slot::Type => {
                 let kind = Kind::of(text.bytes);
-                self.found.facts.needs.tools |= kind.is_tool_traffic(text.bytes);
+                let is_tool_traffic = kind.is_tool_traffic(text.bytes);
+                self.found.facts.needs.tools |= is_tool_traffic;
+                self.note_kind(text.bytes, is_tool_traffic);
                 if let Some(frame) = self.frames.last_mut() {
                     frame.kind = kind;
                 }
@@ -79,6 +90,7 @@ impl Walk {
             Slot::Role => {
                 self.mark(Marks::ROLE);
                 self.found.facts.needs.tools |= matches!(text.bytes, b"tool" | b"function");
+                self.note_role(text.bytes);
             }
             _ => self.item_id = Some(ItemId::of(text)),
         }
@@ -90,6 +102,7 @@ impl Walk {
             Value::Open(Container::Array) => self.push(Place::Array, slot, start),
             Value::Open(Container::Object) => {
                 self.found.facts.needs.tools = true;
+                self.note_tool(slot);
                 let inside = if slot == Slot::Tools {
                     Slot::Tool
                 } else {
