@@ -26,6 +26,7 @@ struct Metrics {
     bodies: IntGauge,
     upstream_faults: IntCounterVec,
     access_lines_lost: IntCounter,
+    reloads: IntCounterVec,
 }
 
 static METRICS: Lazy<Metrics> = Lazy::new(Metrics::new);
@@ -105,6 +106,11 @@ impl Metrics {
                 &["provider", "class"],
             ),
             access_lines_lost: lost,
+            reloads: counters(
+                "tollgate_configuration_reloads_total",
+                "How often the configuration was read again, by what came of it.",
+                &["outcome"],
+            ),
             registry,
         }
     }
@@ -309,4 +315,25 @@ impl Drop for BodyShare {
     fn drop(&mut self) {
         METRICS.bodies.sub(self.held);
     }
+}
+
+/// What came of reading the configuration again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReloadOutcome {
+    /// It is served.
+    Applied,
+    /// There was nothing new in it.
+    Unchanged,
+    /// It was at fault, and is not served.
+    Failed,
+}
+
+/// The configuration was read again.
+pub fn reloaded(outcome: ReloadOutcome) {
+    let outcome = match outcome {
+        ReloadOutcome::Applied => "applied",
+        ReloadOutcome::Unchanged => "unchanged",
+        ReloadOutcome::Failed => "failed",
+    };
+    METRICS.reloads.with_label_values(&[outcome]).inc();
 }

@@ -31,6 +31,9 @@ impl From<Refusal> for Failed {
     fn from(refusal: Refusal) -> Self {
         let fault = match refusal {
             Refusal::Order(message) => return PublicError::invalid_request(message).into(),
+            Refusal::Busy(message) => {
+                return PublicError::new(ErrorCode::ServiceUnavailable, message).into();
+            }
             Refusal::Store(fault) => fault,
         };
         let message = fault.to_string();

@@ -5,6 +5,7 @@
 mod api;
 mod call;
 mod connections;
+mod control;
 mod failure;
 mod ledger_metrics;
 mod listener;
@@ -13,5 +14,9 @@ pub mod operations;
 mod routes;
 
 pub use api::Api;
+pub use control::{
+    Ask, Cause, ConfigurationView, Control, FailureView, Order, PreviousView, ReloadQuery,
+    ReloadView, Serving,
+};
 pub use listener::{Readiness, bind, serve};
 pub use operations::{Offer, Operations};

@@ -4,9 +4,11 @@
 //! gives it to the store. How orders come in, and how results are shown, is left to the
 //! command line and to HTTP. Everything here blocks on the disk.
 
+use super::control::{Ask, Control, ReloadQuery, ReloadView, SettingsView};
 use crate::config::{ALL_GROUPS, Config, PlanSettings};
 use arc_swap::ArcSwap;
 use indexmap::IndexMap;
+use once_cell::sync::OnceCell;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -179,6 +181,9 @@ pub enum Refusal {
     /// The store refuses it, or cannot.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// Not at the moment.
+    #[error("{0}")]
+    Busy(&'static str),
 }
 
 type Done<T> = Result<T, Refusal>;
@@ -187,6 +192,7 @@ type Done<T> = Result<T, Refusal>;
 pub struct Operations {
     store: Arc<Store>,
     offer: ArcSwap<Offer>,
+    control: OnceCell<Control>,
 }
 
 impl Operations {
@@ -195,7 +201,46 @@ impl Operations {
         Self {
             store,
             offer: ArcSwap::from_pointee(offer),
+            control: OnceCell::new(),
         }
+    }
+
+    /// Gives it the way to the gateway that runs, once.
+    pub fn set_control(&self, control: Control) {
+        // A second one would be another gateway's: there is one to a process.
+        let _ = self.control.set(control);
+    }
+
+    /// The configuration that is served.
+    ///
+    /// # Errors
+    ///
+    /// No gateway runs here.
+    pub fn configuration(&self) -> Done<SettingsView> {
+        Ok(self.control()?.configuration())
+    }
+
+    /// Reads the configuration again, and serves it if it is without fault.
+    ///
+    /// # Errors
+    ///
+    /// Every fault in it; another reload is under way; no gateway runs here.
+    pub fn reload(&self, how: ReloadQuery) -> Done<ReloadView> {
+        self.control()?.order(Ask::Reload(how))
+    }
+
+    /// Serves the configuration before again.
+    ///
+    /// # Errors
+    ///
+    /// There is none; or as [`Operations::reload`].
+    pub fn roll_back(&self) -> Done<ReloadView> {
+        self.control()?.order(Ask::Rollback)
+    }
+
+    fn control(&self) -> Done<&Control> {
+        let control = self.control.get();
+        control.ok_or(Refusal::Busy("the gateway is still starting"))
     }
 
     /// From now on with what another configuration has.

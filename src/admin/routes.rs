@@ -4,6 +4,7 @@
 //! and how bytes come and go, is decided in `api`; what an operation does, in `operations`.
 
 use super::call::Call;
+use super::control::{ReloadQuery, ReloadView, SettingsView};
 use super::failure::Failed;
 use super::operations::{CreateKey, CreatedView, Extension, KeyQuery, Operations, TopUp};
 use axum::http::{Method, StatusCode};
@@ -154,6 +155,36 @@ pub(super) const ROUTES: &[Route] = &[
         answer: of::<Verification>,
         effort: Effort::WholeFile,
         run: |operations, _| to_json(&operations.verify()?),
+        ..SHOW
+    },
+    Route {
+        path: "/api/v1/configuration",
+        id: "showConfiguration",
+        summary: "Show the configuration that is served: since when, what it changed, what of \
+                  it takes a restart, and its settings.",
+        answer: of::<SettingsView>,
+        run: |operations, _| to_json(&operations.configuration()?),
+        ..SHOW
+    },
+    Route {
+        method: Method::POST,
+        path: "/api/v1/reload",
+        id: "reload",
+        summary: "Read the configuration again, and serve it if it is without fault; with \
+                  dry_run only tell what would change.",
+        query: Some(of::<ReloadQuery>),
+        answer: of::<ReloadView>,
+        run: |operations, call| to_json(&operations.reload(call.query()?)?),
+        ..SHOW
+    },
+    Route {
+        method: Method::POST,
+        path: "/api/v1/reload/rollback",
+        id: "rollBack",
+        summary: "Serve the configuration before again, whatever the files say, until the \
+                  next reload.",
+        answer: of::<ReloadView>,
+        run: |operations, _| to_json(&operations.roll_back()?),
         ..SHOW
     },
 ];

@@ -1,7 +1,7 @@
 //! `tollgate demo`: the whole catalog on a simulated provider within this process.
 
 use super::{Failure, Outcome, init_log};
-use crate::config::{Config, Faults, Loader};
+use crate::config::{Config, Faults, Loader, Sources};
 use crate::{keys, server};
 use clap::Args;
 use std::fs::OpenOptions;
@@ -35,12 +35,12 @@ pub(super) fn run(arguments: &Arguments) -> Outcome {
     std::fs::create_dir_all(&arguments.state_dir)?;
     let provider = start_provider()?;
     let load = loader(arguments, provider)?;
-    let config = load()?;
+    let config = load(&mut Sources::default())?;
     init_log(config.log.level);
     let key = demo_key(&config, &arguments.state_dir)?;
     let port = arguments.port;
     let admin_port = arguments.admin_port;
-    server::run(&config, Box::new(load), move || {
+    server::run(config, Box::new(load), move || {
         announce(&key, port, admin_port)
     })?;
     println!("stopped");
@@ -67,7 +67,7 @@ fn start_provider() -> Result<SocketAddr, Failure> {
 fn loader(
     arguments: &Arguments,
     provider: SocketAddr,
-) -> Result<impl Fn() -> Result<Config, Faults> + Send + use<>, Failure> {
+) -> Result<impl Fn(&mut Sources) -> Result<Config, Faults> + Send + use<>, Failure> {
     let store = std::path::absolute(&arguments.state_dir)?.join("tollgate.db");
     let file = arguments.config.clone();
     let listen = |port: u16| SocketAddr::from(([127, 0, 0, 1], port)).to_string();
@@ -84,12 +84,15 @@ fn loader(
         .into_iter()
         .map(|(path, value)| Ok((path.parse::<KeyPath>()?, value)))
         .collect::<Result<Vec<(KeyPath, serde_json::Value)>, Failure>>()?;
-    Ok(move || {
+    Ok(move |sources: &mut Sources| {
         let loader = Loader::new(&ProcessEnvironment);
         let with = |loader: Loader<'static>, (path, value): &(KeyPath, serde_json::Value)| {
             loader.with(path.clone(), value.clone())
         };
-        overrides.iter().fold(loader, with).load(&file)
+        overrides
+            .iter()
+            .fold(loader, with)
+            .load_noting(&file, sources)
     })
 }
 

@@ -1,9 +1,11 @@
 //! `tollgate serve`.
 
 use super::{Outcome, init_log};
-use crate::{config, server};
+use crate::config::{self, Loader, Sources};
+use crate::server;
 use clap::Args;
 use std::path::PathBuf;
+use tollgate_settings::ProcessEnvironment;
 
 /// What `serve` takes.
 #[derive(Args)]
@@ -17,7 +19,9 @@ pub(super) fn run(arguments: &Arguments) -> Outcome {
     let file = arguments.config.clone();
     let config = config::load(&file)?;
     init_log(config.log.level);
-    let reload = Box::new(move || config::load(&file));
-    server::run(&config, reload, || log::info!("serving"))?;
+    let reload = Box::new(move |sources: &mut Sources| {
+        Loader::new(&ProcessEnvironment).load_noting(&file, sources)
+    });
+    server::run(config, reload, || log::info!("serving"))?;
     Ok(())
 }

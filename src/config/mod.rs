@@ -7,6 +7,7 @@
 //! rules that cross sections. What a section means is left to those who own it.
 
 mod check;
+mod diff;
 mod faults;
 mod files;
 mod filters;
@@ -14,9 +15,11 @@ mod plans;
 mod reference;
 mod schema;
 mod sections;
+mod sources;
 mod tree;
 mod yaml;
 
+pub use diff::{Change, ChangeKind};
 pub use faults::{Faults, Located};
 pub use files::Override;
 pub use filters::FilterEntry;
@@ -25,16 +28,18 @@ pub use reference::reference;
 pub use schema::{schema, schema_text};
 pub use sections::{
     AccessLog, AdminSettings, LimitSettings, ListenAddress, ListenSettings, LogLevel, LogSettings,
-    ServerSettings, ShutdownSettings, StoreSettings, TlsSettings,
+    ReloadSettings, ServerSettings, ShutdownSettings, StoreSettings, TlsSettings, UpgradeSettings,
 };
+pub use sources::Sources;
 pub use tree::Position;
 
 use indexmap::IndexMap;
 use schemars::JsonSchema;
 use sections::{KeysSettings, TranslationSettings};
 use serde::Deserialize;
+use sources::Recording;
 use std::num::NonZeroU32;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use tollgate_routing::{
     Catalog, CatalogSettings,
     settings::{AutoSettings, FamilySettings, ModelSettings, ProviderSettings},
@@ -117,6 +122,8 @@ pub struct Config {
     pub filters: Vec<FilterEntry>,
     /// Where everything stands, for faults that show later.
     tree: Node,
+    /// What it was read from.
+    sources: Sources,
 }
 
 impl Config {
@@ -129,6 +136,28 @@ impl Config {
                 .map(|fault| locate(&self.tree, fault, Part::Value)),
         );
         located
+    }
+
+    /// The Unix socket on which others ask this gateway for its listeners.
+    pub fn upgrade_socket(&self) -> PathBuf {
+        self.server.upgrade.socket.clone().unwrap_or_else(|| {
+            let mut name = self.store.path.clone().into_os_string();
+            name.push(".upgrade.sock");
+            name.into()
+        })
+    }
+
+    /// Reads the certificates that are named, for nothing but to have them among the sources:
+    /// who serves with them reads them itself, and tells what is wrong with them.
+    fn look_at_certificates(&self, environment: &dyn Environment) {
+        const MOST_BYTES: u64 = 1 << 20;
+        let own = self.server.listen.iter().filter_map(|it| it.tls.as_ref());
+        let own = own.flat_map(|tls| [&tls.certificate, &tls.key]);
+        let providers = self.catalog.providers().iter();
+        let theirs = providers.filter_map(|provider| provider.tls.as_ref()?.ca.as_ref());
+        for path in own.chain(theirs) {
+            let _ = environment.read(path, MOST_BYTES);
+        }
     }
 }
 
@@ -171,7 +200,28 @@ impl<'a> Loader<'a> {
     /// # Errors
     /// Every fault there is, as far as the file can be read.
     pub fn load(&self, path: &Path) -> Result<Config, Faults> {
-        self.build(files::read(path, self.environment)?, path)
+        self.load_noting(path, &mut Sources::default())
+    }
+
+    /// The same, and leaves in `sources` what was looked at, whether it was of use or not.
+    ///
+    /// # Errors
+    /// As [`Loader::load`].
+    pub fn load_noting(&self, path: &Path, sources: &mut Sources) -> Result<Config, Faults> {
+        let recording = Recording::of(self.environment);
+        let noted = Loader {
+            environment: &recording,
+            overrides: self.overrides.clone(),
+        };
+        let loaded = files::read(path, &recording).and_then(|tree| noted.build(tree, path));
+        if let Ok(config) = &loaded {
+            config.look_at_certificates(&recording);
+        }
+        *sources = recording.into_sources();
+        loaded.map(|config| Config {
+            sources: sources.clone(),
+            ..config
+        })
     }
 
     /// Takes `text` for the file `path`.
@@ -288,6 +338,7 @@ impl<'a> Loader<'a> {
             plans: settings.plans,
             filters,
             tree,
+            sources: Sources::default(),
         })
     }
 }

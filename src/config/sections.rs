@@ -33,6 +33,10 @@ pub struct ServerSettings {
     pub upstream_keepalive_pool: u32,
     /// How the program ends.
     pub shutdown: ShutdownSettings,
+    /// When the configuration is read again.
+    pub reload: ReloadSettings,
+    /// How another process takes over.
+    pub upgrade: UpgradeSettings,
 }
 
 impl Default for ServerSettings {
@@ -47,6 +51,8 @@ impl Default for ServerSettings {
             limits: LimitSettings::default(),
             upstream_keepalive_pool: 512,
             shutdown: ShutdownSettings::default(),
+            reload: ReloadSettings::default(),
+            upgrade: UpgradeSettings::default(),
         }
     }
 }
@@ -126,6 +132,52 @@ impl Default for ShutdownSettings {
         Self {
             // Streams of reasoning models run for minutes.
             grace: Duration::from_secs(600),
+        }
+    }
+}
+
+/// When the configuration is read again, beside `SIGHUP` and the admin API.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct ReloadSettings {
+    /// Whether a change of a file is enough: of this one, of those that it includes, of
+    /// secrets and certificates that it names.
+    pub watch: bool,
+    /// How often the files are looked at. What has changed must stay the same for as long
+    /// before it is taken.
+    pub interval: Duration,
+}
+
+impl Default for ReloadSettings {
+    fn default() -> Self {
+        Self {
+            watch: false,
+            interval: Duration::from_secs(1),
+        }
+    }
+}
+
+/// How another process takes over the listeners of a running one.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct UpgradeSettings {
+    /// The Unix socket on which `tollgate serve --upgrade` and `tollgate upgrade` find the
+    /// running gateway; for the same user and root only. Default: `upgrade.sock` behind the
+    /// name of the store (`tollgate.db.upgrade.sock`).
+    pub socket: Option<PathBuf>,
+    /// How long the new process may take until it is ready; longer, and the old one goes on.
+    pub timeout: Duration,
+    /// How long callers' unused connections stay open for one more request, once the new
+    /// process serves.
+    pub idle: Duration,
+}
+
+impl Default for UpgradeSettings {
+    fn default() -> Self {
+        Self {
+            socket: None,
+            timeout: Duration::from_secs(60),
+            idle: Duration::from_secs(5),
         }
     }
 }
@@ -365,6 +417,10 @@ impl ServerSettings {
             let path = section.index(place).key("tls");
             tls.certificate = folder(&path.key("certificate")).join(&tls.certificate);
             tls.key = folder(&path.key("key")).join(&tls.key);
+        }
+        if let Some(socket) = &mut self.upgrade.socket {
+            let path = KeyPath::root().key("server").key("upgrade").key("socket");
+            *socket = folder(&path).join(&*socket);
         }
         self
     }

@@ -4,33 +4,36 @@
 //! last request has ended: Pingora itself would sleep through the whole grace period.
 
 mod cut;
+mod listeners;
 mod operator;
+mod reload;
 mod started;
 mod stop;
 
 use crate::access_log::{self, AccessLog};
 use crate::accounts::Accounts;
 use crate::admin::{self, Api, Offer, Operations, Readiness};
-use crate::config::{self, AccessLog as AccessLogTarget, Config, Faults, ListenSettings};
+use crate::config::{self, AccessLog as AccessLogTarget, Config, Faults, ListenSettings, Sources};
 use crate::gateway::Gateway;
 use crate::snapshot::{Current, Snapshot};
 use cut::Cuttable;
+use listeners::{Certificates, OnSockets, Sockets};
 use operator::Operator;
 use pingora_core::apps::HttpServerOptions;
 use pingora_core::listeners::ListenerConfig;
-use pingora_core::listeners::tls::TlsSettings;
 use pingora_core::protocols::http::v2::server::{H2Options, default_h2_options};
 use pingora_core::protocols::l4::stream::L4BufferSettings;
 use pingora_core::server::configuration::ServerConf;
 use pingora_core::server::{RunArgs, Server};
 use pingora_core::services::listening::Service;
 use pingora_proxy::HttpProxy;
+use reload::{Places, Reloader};
 use started::Started;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::sync::mpsc;
-use stop::{EndSignals, Stopping, wait_for_the_end};
+use stop::{Signals, Stopping, wait_for_the_end};
 use tokio::sync::watch;
 use tollgate_ledger::StoreError;
 
@@ -72,8 +75,8 @@ pub enum RunError {
     System(#[from] io::Error),
 }
 
-/// How to load the configuration again.
-pub type Reload = Box<dyn Fn() -> Result<Config, Faults> + Send>;
+/// How to load the configuration again; what was looked at is noted.
+pub type Reload = Box<dyn Fn(&mut Sources) -> Result<Config, Faults> + Send>;
 
 /// Serves until a signal says to end. `announce` is called once requests are taken.
 ///
@@ -81,33 +84,28 @@ pub type Reload = Box<dyn Fn() -> Result<Config, Faults> + Send>;
 ///
 /// When it cannot begin to serve.
 pub fn run(
-    config: &Config,
+    config: Config,
     reload: Reload,
     announce: impl FnOnce() + Send + 'static,
 ) -> Result<(), RunError> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
-    let end_signals = {
+    let signals = {
         let _guard = runtime.enter();
-        EndSignals::take()?
+        Signals::take()?
     };
     let (access_log, _writer) = access_log(config.log.access)?;
-    let accounts = Arc::new(Accounts::open(config)?);
+    let accounts = Arc::new(Accounts::open(&config)?);
     let settings = config.server.clone();
-    let admin_address = config.admin.listen.get();
-    let admin_listener = admin::bind(admin_address).map_err(|cause| RunError::Listen {
-        address: admin_address,
-        cause,
-    })?;
-    if !admin_address.ip().is_loopback() {
-        log::warn!(
-            "admin.listen is {admin_address}, which is not a loopback address: metrics and the \
-             admin token pass over it without TLS"
-        );
+    let admin_listener = bind_admin(config.admin.listen.get())?;
+    let mut sockets = Sockets::new();
+    for listen in &settings.listen {
+        sockets.take(listen.address.get(), &mut Sockets::new())?;
     }
-    let operations = Operations::new(Arc::clone(accounts.store()), Offer::of(config));
-    let snapshot = Snapshot::build(config, Some(&accounts))?;
+    let certificates = Arc::new(Certificates::of(&settings.listen)?);
+    let operations = Operations::new(Arc::clone(accounts.store()), Offer::of(&config));
+    let snapshot = Snapshot::build(&config, Some(&accounts))?;
     let current = Arc::new(Current::from_pointee(snapshot));
 
     let (cut, to_be_cut) = watch::channel(false);
@@ -124,23 +122,37 @@ pub fn run(
         proxy.h2_options = Some(http2_options());
         Cuttable::new(proxy, to_be_cut.clone())
     };
-    add_services(&mut server, &settings.listen, proxy)?;
+    add_services(
+        &mut server,
+        &settings.listen,
+        &sockets,
+        &certificates,
+        proxy,
+    )?;
 
     let (stop, stopping) = watch::channel(None);
+    let api = Arc::new(Api::new(operations, config.admin_token.clone()));
+    let places = Places {
+        current: Arc::clone(&current),
+        accounts: Arc::clone(&accounts),
+        certificates,
+        api: Arc::clone(&api),
+        started: Started::with(&config),
+    };
     let operator = Operator {
         current,
         accounts: Arc::clone(&accounts),
-        reload,
+        reloader: Reloader::new(places, reload, config)?,
         readiness: Readiness::default(),
-        api: Arc::new(Api::new(operations, config.admin_token.clone())),
-        addresses: settings.listen.iter().map(|it| it.address.get()).collect(),
+        api,
+        accepting: server.watch_execution_phase(),
+        sockets,
         grace: settings.shutdown.grace.get(),
         stop,
-        started: Started::with(config),
     };
     std::thread::Builder::new()
         .name("operator".to_owned())
-        .spawn(move || runtime.block_on(operator.serve(admin_listener, end_signals, announce)))?;
+        .spawn(move || runtime.block_on(operator.serve(admin_listener, signals, announce)))?;
     let (ended, end) = mpsc::channel();
     let shutdown_signal = Box::new(Stopping(stopping.clone()));
     std::thread::Builder::new()
@@ -155,17 +167,24 @@ pub fn run(
     Ok(end?)
 }
 
+/// Takes the operator's address.
+fn bind_admin(address: SocketAddr) -> Result<TcpListener, RunError> {
+    if !address.ip().is_loopback() {
+        log::warn!(
+            "admin.listen is {address}, which is not a loopback address: metrics and the \
+             admin token pass over it without TLS"
+        );
+    }
+    admin::bind(address).map_err(|cause| RunError::Listen { address, cause })
+}
+
 /// Checks what only shows when a gateway is put together, and serves nothing.
 ///
 /// # Errors
 ///
 /// What is wrong with the configuration, but not what the machine lacks.
 pub fn check(config: &Config) -> Result<(), RunError> {
-    for listen in &config.server.listen {
-        if let Some(tls) = &listen.tls {
-            tls_settings(tls, listen.http2)?;
-        }
-    }
+    Certificates::of(&config.server.listen)?;
     Snapshot::build(config, None)?;
     Ok(())
 }
@@ -206,10 +225,13 @@ fn server_conf(settings: &config::ServerSettings) -> ServerConf {
 fn add_services(
     server: &mut Server,
     listeners: &[ListenSettings],
+    sockets: &Sockets,
+    certificates: &Certificates,
     proxy: impl Fn(&Arc<ServerConf>, bool) -> Cuttable,
 ) -> Result<(), RunError> {
     for http2 in [true, false] {
-        let listeners: Vec<_> = listeners.iter().filter(|it| it.http2 == http2).collect();
+        let all = listeners.iter().enumerate();
+        let listeners: Vec<_> = all.filter(|(_, it)| it.http2 == http2).collect();
         if listeners.is_empty() {
             continue;
         }
@@ -218,20 +240,16 @@ fn add_services(
             false => "gateway (HTTP/1.1)",
         };
         let proxy = proxy(&server.configuration, http2);
-        let mut service = Service::new(name.to_owned(), proxy);
-        for listen in listeners {
-            let address = listen.address.get();
-            // Pingora would panic on a thread of its own.
-            TcpListener::bind(address).map_err(|cause| RunError::Listen { address, cause })?;
-            match &listen.tls {
-                None => service.add_listener(
-                    ListenerConfig::tcp(address.to_string()).l4_buffer(CALLER_BUFFER),
-                ),
-                Some(tls) => {
-                    let tls = tls_settings(tls, http2)?;
-                    service.add_tls_with_settings(&address.to_string(), None, tls);
-                }
-            }
+        let mut service = OnSockets::new(Service::new(name.to_owned(), proxy));
+        for (place, listen) in listeners {
+            let (address, socket) = sockets.share(place)?;
+            service.give(address, socket);
+            let endpoint = ListenerConfig::tcp(address.to_string());
+            let endpoint = match certificates.settings(listen.address.get(), http2) {
+                Some(tls) => endpoint.tls(tls),
+                None => endpoint.l4_buffer(CALLER_BUFFER),
+            };
+            service.service().add_listener(endpoint);
         }
         server.add_service(service);
     }
@@ -247,39 +265,4 @@ fn http2_options() -> H2Options {
     options.initial_window_size(STREAM_WINDOW);
     options.initial_connection_window_size(CONNECTION_WINDOW);
     options
-}
-
-fn tls_settings(tls: &config::TlsSettings, http2: bool) -> Result<TlsSettings, RunError> {
-    let (certificate, key) = (
-        tls.certificate.display().to_string(),
-        tls.key.display().to_string(),
-    );
-    let fault = |cause: String| RunError::Certificate {
-        certificate: certificate.clone(),
-        key: key.clone(),
-        cause,
-    };
-    check_certificate(&certificate, &key).map_err(fault)?;
-    let mut settings =
-        TlsSettings::intermediate(&certificate, &key).map_err(|cause| fault(cause.to_string()))?;
-    if http2 {
-        settings.enable_h2();
-    }
-    Ok(settings)
-}
-
-/// Reads a certificate and its key and puts them together, which Pingora does only when it
-/// serves, and panics where it cannot.
-fn check_certificate(certificate: &str, key: &str) -> Result<(), String> {
-    use pingora_core::tls;
-
-    tls::install_default_crypto_provider();
-    let (chain, key) = tls::load_certs_and_key_files(certificate, key)
-        .map_err(|cause| cause.to_string())?
-        .ok_or("there is no certificate or no key in them")?;
-    tls::ServerConfig::builder()
-        .with_no_client_auth()
-        .with_single_cert(chain, key)
-        .map_err(|cause| cause.to_string())?;
-    Ok(())
 }

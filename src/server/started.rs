@@ -1,18 +1,19 @@
 //! What of a configuration holds from the start of the program to its end.
 
-use std::num::NonZeroU32;
-
 use crate::config::{
     Config, ListenAddress, ListenSettings, LogSettings, ShutdownSettings, StoreSettings,
+    UpgradeSettings,
 };
+use std::num::NonZeroU32;
 
 /// The settings that a reload cannot change.
 #[derive(PartialEq, Eq)]
 pub(super) struct Started {
-    listen: Vec<ListenSettings>,
+    listen: Vec<Listening>,
     threads: Option<u16>,
     upstream_keepalive_pool: u32,
     shutdown: ShutdownSettings,
+    upgrade: UpgradeSettings,
     admin: ListenAddress,
     store: StoreSettings,
     pepper: String,
@@ -20,14 +21,33 @@ pub(super) struct Started {
     log: LogSettings,
 }
 
+/// What of a listener cannot be changed; its certificate can.
+#[derive(PartialEq, Eq)]
+struct Listening {
+    address: ListenAddress,
+    tls: bool,
+    http2: bool,
+}
+
+impl Listening {
+    const fn of(settings: &ListenSettings) -> Self {
+        Self {
+            address: settings.address,
+            tls: settings.tls.is_some(),
+            http2: settings.http2,
+        }
+    }
+}
+
 impl Started {
     pub(super) fn with(config: &Config) -> Self {
         let server = &config.server;
         Self {
-            listen: server.listen.clone(),
+            listen: server.listen.iter().map(Listening::of).collect(),
             threads: server.threads,
             upstream_keepalive_pool: server.upstream_keepalive_pool,
             shutdown: server.shutdown.clone(),
+            upgrade: server.upgrade.clone(),
             admin: config.admin.listen,
             store: config.store.clone(),
             pepper: config.pepper.expose().to_owned(),
@@ -46,6 +66,7 @@ impl Started {
                 self.upstream_keepalive_pool != other.upstream_keepalive_pool,
             ),
             ("server.shutdown", self.shutdown != other.shutdown),
+            ("server.upgrade", self.upgrade != other.upgrade),
             ("admin.listen", self.admin != other.admin),
             ("store", self.store != other.store),
             ("keys.pepper", self.pepper != other.pepper),

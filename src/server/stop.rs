@@ -65,24 +65,34 @@ impl ShutdownSignalWatch for Stopping {
     }
 }
 
-/// The signals that end the program. From the moment this exists they end it in good order.
+/// The signals that the program hears. From the moment this exists none of them kills it.
+pub(super) struct Signals {
+    pub(super) end: EndSignals,
+    /// Asks for a reload.
+    pub(super) hangup: Signal,
+}
+
+/// The signals that end the program, in good order.
 pub(super) struct EndSignals {
     terminate: Signal,
     quit: Signal,
     interrupt: Signal,
 }
 
-impl EndSignals {
+impl Signals {
     pub(super) fn take() -> io::Result<Self> {
-        // Whoever reloads listens later; until then a reload must not kill.
-        let _: Signal = signal(SignalKind::hangup())?;
         Ok(Self {
-            terminate: signal(SignalKind::terminate())?,
-            quit: signal(SignalKind::quit())?,
-            interrupt: signal(SignalKind::interrupt())?,
+            end: EndSignals {
+                terminate: signal(SignalKind::terminate())?,
+                quit: signal(SignalKind::quit())?,
+                interrupt: signal(SignalKind::interrupt())?,
+            },
+            hangup: signal(SignalKind::hangup())?,
         })
     }
+}
 
+impl EndSignals {
     /// How long requests may take to end after the next signal, where `grace` is the
     /// configured time: somebody at a keyboard waits for moments only.
     pub(super) async fn recv(&mut self, grace: Duration) -> Duration {

@@ -1,0 +1,166 @@
+//! What an operator can ask of the gateway that runs: which configuration it serves, and to
+//! serve another one. The orders; how they are carried out is decided where the gateway runs.
+
+use super::operations::Refusal;
+use crate::config::Change;
+use arc_swap::ArcSwap;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+use tokio::sync::{mpsc, oneshot};
+
+/// The configuration that is served, as far as an operator wants to know.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct ConfigurationView {
+    /// Its number in this process: 1 is the one that it started with.
+    pub number: u64,
+    /// The same settings have the same hash, whoever serves them.
+    pub hash: String,
+    /// Since when it is served, in RFC 3339.
+    pub since: String,
+    /// What made it the one that is served.
+    pub cause: Cause,
+    /// What was otherwise in the one before; the first 200.
+    pub changes: Vec<Change>,
+    /// Key paths of what is otherwise in the file than in the running process, and takes a
+    /// restart or an upgrade.
+    pub needs_restart: Vec<String>,
+    /// The one before, which a rollback brings back.
+    pub previous: Option<PreviousView>,
+    /// The last attempt to replace it that failed.
+    pub last_failure: Option<FailureView>,
+}
+
+/// The configuration before.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct PreviousView {
+    /// Its number.
+    pub number: u64,
+    /// Its hash.
+    pub hash: String,
+}
+
+/// A configuration that was not taken.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct FailureView {
+    /// When, in RFC 3339.
+    pub at: String,
+    /// What was to make it the one that is served.
+    pub cause: Cause,
+    /// Every fault in it, a line each.
+    pub message: String,
+}
+
+/// What makes a configuration the one that is served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Cause {
+    /// The start of the process.
+    Start,
+    /// `SIGHUP`.
+    Signal,
+    /// A file has changed.
+    File,
+    /// The admin API.
+    Api,
+    /// A rollback.
+    Rollback,
+}
+
+/// The configuration with its settings.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Configuration")]
+pub struct SettingsView {
+    #[serde(flatten)]
+    view: ConfigurationView,
+    /// The settings as they stand in the files, merged. Of what may be a secret there is a
+    /// digest.
+    settings: serde_json::Value,
+}
+
+/// How a reload is to be done.
+#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct ReloadQuery {
+    /// Check and compare, and change nothing.
+    pub dry_run: bool,
+}
+
+/// What came of a reload.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct ReloadView {
+    /// Whether the configuration is served now.
+    pub applied: bool,
+    /// What is otherwise in it; the first 200.
+    pub changes: Vec<Change>,
+    /// How many more there are.
+    pub more_changes: usize,
+    /// Key paths of what takes a restart or an upgrade.
+    pub needs_restart: Vec<String>,
+    /// The configuration that is served now.
+    pub serving: ConfigurationView,
+}
+
+/// What is asked of the one who reloads.
+pub enum Ask {
+    /// Reads the file again.
+    Reload(ReloadQuery),
+    /// Brings the configuration before back.
+    Rollback,
+}
+
+/// An order, and where its answer goes.
+pub struct Order {
+    /// What is asked.
+    pub ask: Ask,
+    /// The outcome; a text where it was not done.
+    pub answer: oneshot::Sender<Result<ReloadView, String>>,
+}
+
+/// What is served, for all to see.
+pub struct Serving {
+    /// What is told of it.
+    pub view: ConfigurationView,
+    /// Its settings, masked.
+    pub settings: serde_json::Value,
+}
+
+/// The way to the gateway that runs.
+#[derive(Clone)]
+pub struct Control {
+    orders: mpsc::Sender<Order>,
+    serving: Arc<ArcSwap<Serving>>,
+}
+
+impl Control {
+    /// Orders go to `orders`; what is served stands in `serving`.
+    pub const fn new(orders: mpsc::Sender<Order>, serving: Arc<ArcSwap<Serving>>) -> Self {
+        Self { orders, serving }
+    }
+
+    /// What is served.
+    pub(super) fn configuration(&self) -> SettingsView {
+        let serving = self.serving.load();
+        SettingsView {
+            view: serving.view.clone(),
+            settings: serving.settings.clone(),
+        }
+    }
+
+    /// Has something done, and waits for it. Blocks.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with the configuration; too many ask at once; the gateway is ending.
+    pub(super) fn order(&self, ask: Ask) -> Result<ReloadView, Refusal> {
+        let (answer, outcome) = oneshot::channel();
+        let order = Order { ask, answer };
+        self.orders
+            .try_send(order)
+            .map_err(|_| Refusal::Busy("other reloads are under way, or the gateway is ending"))?;
+        match outcome.blocking_recv() {
+            Ok(outcome) => outcome.map_err(Refusal::Order),
+            Err(_) => Err(Refusal::Busy("the gateway is ending")),
+        }
+    }
+}

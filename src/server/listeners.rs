@@ -1,0 +1,197 @@
+//! Where callers come in: one socket for each address, taken here or inherited, and the
+//! certificates behind them, which a reload can replace.
+//!
+//! Pingora would take the addresses by itself, and panic on a thread of its own where it
+//! cannot. What callers may do on a connection is not decided here.
+
+use super::RunError;
+use crate::config::{self, ListenSettings};
+use arc_swap::ArcSwap;
+use async_trait::async_trait;
+use parking_lot::Mutex;
+use pingora_core::apps::ServerApp;
+use pingora_core::listeners::tls::TlsSettings;
+use pingora_core::server::{Fds, ListenFds, ShutdownWatch};
+use pingora_core::services::listening::Service;
+use pingora_core::tls::sign::CertifiedKey;
+use pingora_core::tls::{self, ClientHello, CryptoProvider, ResolvesServerCert};
+use std::collections::HashMap;
+use std::fmt;
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::os::fd::IntoRawFd;
+use std::sync::Arc;
+
+/// Listening sockets, each with the address that the configuration gives it.
+#[derive(Default)]
+pub(super) struct Sockets(Vec<(SocketAddr, TcpListener)>);
+
+impl Sockets {
+    /// No socket yet.
+    pub(super) const fn new() -> Self {
+        Self(Vec::new())
+    }
+
+    /// Takes over the socket for an address from `earlier`, else takes the address itself.
+    ///
+    /// # Errors
+    ///
+    /// When the address cannot be had.
+    pub(super) fn take(&mut self, address: SocketAddr, earlier: &mut Self) -> Result<(), RunError> {
+        let fault = |cause| RunError::Listen { address, cause };
+        let place = earlier.0.iter().position(|(known, _)| *known == address);
+        let listener = match place {
+            Some(place) => earlier.0.swap_remove(place).1,
+            None => TcpListener::bind(address).map_err(fault)?,
+        };
+        listener.set_nonblocking(true).map_err(fault)?;
+        self.0.push((address, listener));
+        Ok(())
+    }
+
+    /// Another handle for the socket at a place, and where it listens.
+    pub(super) fn share(&self, place: usize) -> io::Result<(SocketAddr, TcpListener)> {
+        let (_, listener) = self.0.get(place).ok_or(io::ErrorKind::NotFound)?;
+        Ok((listener.local_addr()?, listener.try_clone()?))
+    }
+}
+
+/// A service of Pingora that listens on sockets of ours.
+pub(super) struct OnSockets<A> {
+    service: Service<A>,
+    sockets: ListenFds,
+}
+
+impl<A> OnSockets<A> {
+    /// A service that listens nowhere yet.
+    pub(super) fn new(service: Service<A>) -> Self {
+        Self {
+            service,
+            sockets: Arc::new(Mutex::new(Fds::new())),
+        }
+    }
+
+    /// The service itself.
+    pub(super) const fn service(&mut self) -> &mut Service<A> {
+        &mut self.service
+    }
+
+    /// Gives it a socket for the endpoint of this address; it is the service's from now on.
+    pub(super) fn give(&self, address: SocketAddr, socket: TcpListener) {
+        let mut sockets = self.sockets.lock();
+        sockets.add(address.to_string(), socket.into_raw_fd());
+    }
+}
+
+#[async_trait]
+impl<A: ServerApp + Send + Sync + 'static> pingora_core::services::Service for OnSockets<A> {
+    async fn start_service(
+        &mut self,
+        _: Option<ListenFds>,
+        shutdown: ShutdownWatch,
+        listeners_per_fd: usize,
+    ) {
+        let sockets = Some(Arc::clone(&self.sockets));
+        let started = self
+            .service
+            .start_service(sockets, shutdown, listeners_per_fd);
+        started.await;
+    }
+
+    fn name(&self) -> &str {
+        pingora_core::services::Service::name(&self.service)
+    }
+}
+
+/// The certificates of the listeners, by address.
+#[derive(Default)]
+pub(super) struct Certificates(HashMap<SocketAddr, Arc<Renewable>>);
+
+/// Certificates that were read and fit their keys.
+#[derive(Default)]
+pub(super) struct Read(Vec<(SocketAddr, Arc<CertifiedKey>)>);
+
+impl Certificates {
+    /// Those of these listeners.
+    ///
+    /// # Errors
+    ///
+    /// The first certificate that cannot be used.
+    pub(super) fn of(listeners: &[ListenSettings]) -> Result<Self, RunError> {
+        let read = Read::of(listeners)?.0.into_iter();
+        let renewable = |(address, key)| (address, Arc::new(Renewable(ArcSwap::new(key))));
+        Ok(Self(read.map(renewable).collect()))
+    }
+
+    /// What Pingora is to know of TLS at an address; `None` where there is none.
+    pub(super) fn settings(&self, address: SocketAddr, http2: bool) -> Option<TlsSettings> {
+        let certificate = Arc::clone(self.0.get(&address)?);
+        // The paths are not looked at: the certificate is asked for at each handshake.
+        let mut settings = TlsSettings::intermediate("", "").ok()?;
+        settings.set_cert_resolver(certificate);
+        if http2 {
+            settings.enable_h2();
+        }
+        Some(settings)
+    }
+
+    /// From the next handshake on, these. An address that does not serve TLS stays so.
+    pub(super) fn replace(&self, read: &Read) {
+        for (address, key) in &read.0 {
+            if let Some(certificate) = self.0.get(address) {
+                certificate.0.store(Arc::clone(key));
+            }
+        }
+    }
+}
+
+impl Read {
+    /// Reads the certificates of these listeners.
+    ///
+    /// # Errors
+    ///
+    /// The first that cannot be used.
+    pub(super) fn of(listeners: &[ListenSettings]) -> Result<Self, RunError> {
+        let with_tls = |listen: &ListenSettings| {
+            let tls = listen.tls.as_ref()?;
+            let address = listen.address.get();
+            Some(read_certificate(tls).map(|key| (address, Arc::new(key))))
+        };
+        let read: Result<Vec<_>, _> = listeners.iter().filter_map(with_tls).collect();
+        read.map(Self)
+    }
+}
+
+/// Reads a certificate and its key and puts them together.
+fn read_certificate(settings: &config::TlsSettings) -> Result<CertifiedKey, RunError> {
+    let certificate = settings.certificate.display().to_string();
+    let key = settings.key.display().to_string();
+    let read = || {
+        tls::install_default_crypto_provider();
+        let (chain, key) = tls::load_certs_and_key_files(&certificate, &key)
+            .map_err(|cause| cause.to_string())?
+            .ok_or("there is no certificate or no key in them")?;
+        let provider = CryptoProvider::get_default().ok_or("there is no cryptography")?;
+        CertifiedKey::from_der(chain, key, provider).map_err(|cause| cause.to_string())
+    };
+    read().map_err(|cause: String| RunError::Certificate {
+        certificate: certificate.clone(),
+        key: key.clone(),
+        cause,
+    })
+}
+
+/// The certificate of a listener, until another one is put in its place.
+struct Renewable(ArcSwap<CertifiedKey>);
+
+impl fmt::Debug for Renewable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Renewable(…)")
+    }
+}
+
+impl ResolvesServerCert for Renewable {
+    fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        Some(self.0.load_full())
+    }
+}

@@ -1,0 +1,347 @@
+//! Which configuration is served, and how another one takes its place: read, checked,
+//! compared, and swapped in one step, or not at all.
+//!
+//! Asked by `SIGHUP`, by a changed file, and by the admin API. One at a time: whoever asks
+//! meanwhile waits. What a configuration means is decided in `config` and `snapshot`.
+
+use super::listeners::{self, Certificates};
+use super::started::Started;
+use super::{Reload, RunError};
+use crate::accounts::Accounts;
+use crate::admin::{
+    Api, Ask, Cause, ConfigurationView, FailureView, Offer, Order, PreviousView, ReloadQuery,
+    ReloadView, Serving,
+};
+use crate::clock;
+use crate::config::{Change, Config, Sources};
+use crate::events::{self, ReloadOutcome};
+use crate::snapshot::{Current, Snapshot};
+use arc_swap::ArcSwap;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::signal::unix::Signal;
+use tokio::sync::mpsc;
+use tollgate_settings::ProcessEnvironment;
+
+/// How long names of providers may take to be resolved.
+pub(super) const RESOLVE_LIMIT: Duration = Duration::from_secs(5);
+
+/// The most differences that are told one by one.
+const MOST_CHANGES: usize = 200;
+
+/// Where a configuration goes.
+pub(super) struct Places {
+    /// What requests are served by.
+    pub(super) current: Arc<Current>,
+    pub(super) accounts: Arc<Accounts>,
+    pub(super) certificates: Arc<Certificates>,
+    pub(super) api: Arc<Api>,
+    /// What a reload cannot change.
+    pub(super) started: Started,
+}
+
+/// Who reloads.
+pub(super) struct Reloader {
+    places: Places,
+    load: Reload,
+    serving: Arc<ArcSwap<Serving>>,
+    held: Held,
+    previous: Option<Held>,
+    last_number: u64,
+    watch: Watch,
+}
+
+/// A configuration with all that belongs to it.
+#[derive(Clone)]
+struct Held {
+    number: u64,
+    config: Arc<Config>,
+    certificates: Arc<listeners::Read>,
+}
+
+impl Reloader {
+    /// Begins with the configuration that the process was started with.
+    ///
+    /// # Errors
+    ///
+    /// A certificate cannot be read.
+    pub(super) fn new(places: Places, load: Reload, config: Config) -> Result<Self, RunError> {
+        let held = Held {
+            number: 1,
+            certificates: Arc::new(listeners::Read::of(&config.server.listen)?),
+            config: Arc::new(config),
+        };
+        let view = held.view(Cause::Start, Vec::new(), &places.started, None);
+        let serving = Arc::new(ArcSwap::from_pointee(held.serving(view)));
+        Ok(Self {
+            watch: Watch::over(&held.config),
+            places,
+            load,
+            serving,
+            held,
+            previous: None,
+            last_number: 1,
+        })
+    }
+
+    /// What is served, for all to see.
+    pub(super) const fn serving(&self) -> &Arc<ArcSwap<Serving>> {
+        &self.serving
+    }
+
+    /// Reloads whenever it is asked to, for as long as the program lives.
+    pub(super) async fn serve(mut self, mut hangup: Signal, mut orders: mpsc::Receiver<Order>) {
+        loop {
+            tokio::select! {
+                Some(()) = hangup.recv() => {
+                    let _ = self.reload(Cause::Signal, ReloadQuery::default()).await;
+                }
+                Some(order) = orders.recv() => self.obey(order).await,
+                () = self.watch.changed() => {
+                    let _ = self.reload(Cause::File, ReloadQuery::default()).await;
+                }
+            }
+        }
+    }
+
+    async fn obey(&mut self, order: Order) {
+        let outcome = match order.ask {
+            Ask::Reload(how) => self.reload(Cause::Api, how).await,
+            Ask::Rollback => self.roll_back().await,
+        };
+        // Who has left does not want to know.
+        let _ = order.answer.send(outcome);
+    }
+
+    /// Reads the files again.
+    async fn reload(&mut self, cause: Cause, how: ReloadQuery) -> Result<ReloadView, String> {
+        let mut sources = Sources::default();
+        let loaded = (self.load)(&mut sources);
+        if !how.dry_run {
+            self.watch.note(&sources, loaded.is_ok());
+        }
+        let next = match loaded.map_err(RunError::from).and_then(checked) {
+            Ok(next) => next,
+            Err(fault) => return Err(self.failed(cause, how, &fault)),
+        };
+        let changes = next.config.changes_since(&self.held.config);
+        let same = changes.is_empty() && next.config.hash() == self.held.config.hash();
+        if how.dry_run || same {
+            if let Err(fault) = Snapshot::build(&next.config, None) {
+                return Err(self.failed(cause, how, &fault.into()));
+            }
+            if !how.dry_run {
+                events::reloaded(ReloadOutcome::Unchanged);
+                log::info!("the configuration was read again: nothing has changed");
+            }
+            return Ok(self.told(false, &changes, &next));
+        }
+        self.take(cause, next, changes).await
+    }
+
+    /// Brings the configuration before back, whatever the files say.
+    async fn roll_back(&mut self) -> Result<ReloadView, String> {
+        let Some(previous) = self.previous.clone() else {
+            return Err("there is no configuration before this one".to_owned());
+        };
+        let changes = previous.config.changes_since(&self.held.config);
+        self.take(Cause::Rollback, previous, changes).await
+    }
+
+    /// Puts another configuration in the place of the one that is served.
+    async fn take(
+        &mut self,
+        cause: Cause,
+        next: Held,
+        changes: Vec<Change>,
+    ) -> Result<ReloadView, String> {
+        let places = &self.places;
+        let snapshot = match Snapshot::build(&next.config, Some(&places.accounts)) {
+            Ok(snapshot) => snapshot,
+            Err(fault) => return Err(self.failed(cause, ReloadQuery::default(), &fault.into())),
+        };
+        snapshot
+            .upstreams
+            .take_over(&places.current.load().upstreams);
+        snapshot.upstreams.resolve(RESOLVE_LIMIT).await;
+        places.current.store(Arc::new(snapshot));
+        places.certificates.replace(&next.certificates);
+        places.api.operations().set_offer(Offer::of(&next.config));
+        places.api.set_token(next.config.admin_token.clone());
+
+        self.last_number = self.last_number.saturating_add(1);
+        let number = self.last_number;
+        let before = std::mem::replace(&mut self.held, Held { number, ..next });
+        let failure = self.serving.load().view.last_failure.clone();
+        let mut view = self
+            .held
+            .view(cause, first(&changes), &self.places.started, failure);
+        view.previous = Some(PreviousView {
+            number: before.number,
+            hash: before.config.hash(),
+        });
+        report(&view, &changes);
+        self.previous = Some(before);
+        self.serving.store(Arc::new(self.held.serving(view)));
+        self.watch.settings(&self.held.config);
+        Ok(self.told(true, &changes, &self.held))
+    }
+
+    fn told(&self, applied: bool, changes: &[Change], compared: &Held) -> ReloadView {
+        ReloadView {
+            applied,
+            more_changes: changes.len().saturating_sub(MOST_CHANGES),
+            changes: first(changes),
+            needs_restart: needs_restart(&self.places.started, &compared.config),
+            serving: self.serving.load().view.clone(),
+        }
+    }
+
+    /// Tells of a configuration that is not taken.
+    fn failed(&self, cause: Cause, how: ReloadQuery, fault: &RunError) -> String {
+        let message = fault.to_string();
+        if how.dry_run {
+            return message;
+        }
+        events::reloaded(ReloadOutcome::Failed);
+        log::error!("the configuration stays as it was:\n{message}");
+        let serving = self.serving.load();
+        let mut view = serving.view.clone();
+        view.last_failure = Some(FailureView {
+            at: clock::now().as_str().to_owned(),
+            cause,
+            message: message.clone(),
+        });
+        self.serving.store(Arc::new(Serving {
+            view,
+            settings: serving.settings.clone(),
+        }));
+        message
+    }
+}
+
+/// What does not need the running gateway to be found wrong.
+fn checked(config: Config) -> Result<Held, RunError> {
+    if config.catalog.models().is_empty() {
+        return Err(RunError::NoModel);
+    }
+    Ok(Held {
+        number: 0,
+        certificates: Arc::new(listeners::Read::of(&config.server.listen)?),
+        config: Arc::new(config),
+    })
+}
+
+fn needs_restart(started: &Started, config: &Config) -> Vec<String> {
+    let paths = started.differs_from(&Started::with(config));
+    paths.into_iter().map(str::to_owned).collect()
+}
+
+fn first(changes: &[Change]) -> Vec<Change> {
+    changes.iter().take(MOST_CHANGES).cloned().collect()
+}
+
+/// The difference for the log: a line for each, within reason.
+fn report(view: &ConfigurationView, changes: &[Change]) {
+    const MOST_LINES: usize = 50;
+    events::reloaded(ReloadOutcome::Applied);
+    let (number, hash) = (view.number, &view.hash);
+    log::info!("the configuration was reloaded: number {number}, {hash}");
+    for change in changes.iter().take(MOST_LINES) {
+        log::info!("configuration: {change}");
+    }
+    if let Some(more @ 1..) = changes.len().checked_sub(MOST_LINES) {
+        log::info!("configuration: and {more} more differences");
+    }
+    for path in &view.needs_restart {
+        log::warn!("{path} has changed: that takes a restart or an upgrade");
+    }
+}
+
+impl Held {
+    fn view(
+        &self,
+        cause: Cause,
+        changes: Vec<Change>,
+        started: &Started,
+        last_failure: Option<FailureView>,
+    ) -> ConfigurationView {
+        ConfigurationView {
+            number: self.number,
+            hash: self.config.hash(),
+            since: clock::now().as_str().to_owned(),
+            cause,
+            changes,
+            needs_restart: needs_restart(started, &self.config),
+            previous: None,
+            last_failure,
+        }
+    }
+
+    fn serving(&self, view: ConfigurationView) -> Serving {
+        Serving {
+            view,
+            settings: self.config.shown(),
+        }
+    }
+}
+
+/// Looks at the files of a configuration. By their contents, so that it does not matter how
+/// they are replaced: an editor's new file, or the symbolic links of a mounted volume.
+struct Watch {
+    /// How often; `None`: never.
+    every: Option<Duration>,
+    /// What was in the files when they were last taken or refused.
+    seen: Sources,
+    /// What is in them since the last look, where that is something else: it is taken when the
+    /// next look finds it unchanged, since a file can be looked at while it is written.
+    pending: Option<Sources>,
+}
+
+impl Watch {
+    fn over(config: &Config) -> Self {
+        let mut watch = Self {
+            every: None,
+            seen: config.sources().files(),
+            pending: None,
+        };
+        watch.settings(config);
+        watch
+    }
+
+    fn settings(&mut self, config: &Config) {
+        let settings = &config.server.reload;
+        self.every = settings.watch.then(|| settings.interval.get());
+    }
+
+    /// The files were read. Of one that is at fault not all may have been: those that were
+    /// known before are looked at too.
+    fn note(&mut self, sources: &Sources, is_whole: bool) {
+        let earlier = std::mem::replace(&mut self.seen, sources.files());
+        if !is_whole {
+            self.seen.add(&earlier);
+        }
+        self.pending = None;
+    }
+
+    /// Waits for a change. May be dropped and called again.
+    async fn changed(&mut self) {
+        let Some(every) = self.every else {
+            return std::future::pending().await;
+        };
+        loop {
+            tokio::time::sleep(every).await;
+            let now = self.seen.look_again(&ProcessEnvironment);
+            if now == self.seen {
+                self.pending = None;
+            } else if self.pending.as_ref() == Some(&now) {
+                // Whatever comes of it, it is not tried twice.
+                self.seen = now;
+                self.pending = None;
+                return;
+            } else {
+                self.pending = Some(now);
+            }
+        }
+    }
+}

@@ -1,0 +1,314 @@
+//! The configuration changes while the gateway runs: what is told of the difference, what
+//! stays when the new one is at fault, and who notices (nobody).
+
+#![cfg(test)]
+
+mod support;
+
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+use support::{
+    Answer, Authority, CHAT, Config, Connection, FORMATS, Gateway, Provider, Request, bounded,
+    eventually, prompt,
+};
+
+const TOKEN: &str = "0123456789abcdef-admin";
+
+/// A gateway with an admin API; its token is in a file.
+async fn gateway(change: impl FnOnce(Config) -> Config) -> (Provider, Gateway) {
+    let provider = Provider::start().await;
+    let folder = tempfile::TempDir::new().unwrap();
+    std::fs::write(folder.path().join("token"), TOKEN).unwrap();
+    let config = Config::of(&provider).with("admin.token", json!("file:token"));
+    let gateway = Gateway::start_in(folder, change(config)).await;
+    (provider, gateway)
+}
+
+async fn api(gateway: &Gateway, method: &str, target: &str) -> Answer {
+    let request = Request::new(method, target).key(TOKEN);
+    Connection::open(gateway.admin).await.send(&request).await
+}
+
+/// The differences of an answer, as `path kind`.
+fn paths(answer: &Value) -> Vec<String> {
+    let changes = answer["changes"].as_array().expect("changes");
+    let told = |change: &Value| {
+        let part = |name: &str| change[name].as_str().expect("a text").to_owned();
+        format!("{} {}", part("path"), part("kind"))
+    };
+    changes.iter().map(told).collect()
+}
+
+#[tokio::test]
+async fn a_reload_tells_what_is_different_and_a_rollback_brings_it_back() {
+    let (_provider, gateway) = gateway(|config| config).await;
+    let first = api(&gateway, "GET", "/api/v1/configuration").await.json();
+    assert_eq!(
+        (&first["number"], &first["cause"]),
+        (&json!(1), &json!("start"))
+    );
+
+    let changed = gateway
+        .config()
+        .model("new-model", json!(["sim/upstream-model"]))
+        .with("server.limits.body_bytes", json!("1MiB"))
+        .with("server.threads", json!(2));
+    gateway.rewrite(changed);
+
+    let dry = api(&gateway, "POST", "/api/v1/reload?dry_run=true").await;
+    dry.assert_ok();
+    assert_eq!(dry.json()["applied"], false);
+    let ask = async |model: &str| gateway.ask(CHAT, model, "", json!({})).await;
+    ask("new-model").await.assert_error(404, "invalid_model");
+
+    let done = api(&gateway, "POST", "/api/v1/reload").await;
+    done.assert_ok();
+    let done = done.json();
+    assert_eq!(done["applied"], true);
+    assert_eq!(done["changes"], dry.json()["changes"]);
+    let told = paths(&done);
+    for wanted in [
+        "models.new-model added",
+        "server.limits added",
+        "server.threads changed",
+    ] {
+        assert!(told.iter().any(|it| it == wanted), "{wanted}: {told:?}");
+    }
+    assert_eq!(done["needs_restart"], json!(["server.threads"]));
+    let threads = done["changes"].as_array().unwrap().iter();
+    let threads = threads.clone().find(|it| it["path"] == "server.threads");
+    let threads = threads.unwrap();
+    assert_eq!(
+        (&threads["before"], &threads["after"]),
+        (&json!("1"), &json!("2"))
+    );
+    gateway
+        .log_line("configuration: models.new-model: added")
+        .await;
+    gateway
+        .log_line("server.threads has changed: that takes a restart")
+        .await;
+    ask("new-model").await.assert_ok();
+
+    let again = api(&gateway, "POST", "/api/v1/reload").await.json();
+    assert_eq!(
+        (&again["applied"], &again["changes"]),
+        (&json!(false), &json!([]))
+    );
+
+    let back = api(&gateway, "POST", "/api/v1/reload/rollback").await;
+    back.assert_ok();
+    ask("new-model").await.assert_error(404, "invalid_model");
+    let now = api(&gateway, "GET", "/api/v1/configuration").await.json();
+    assert_eq!(
+        (&now["number"], &now["cause"]),
+        (&json!(3), &json!("rollback"))
+    );
+    assert_eq!(now["hash"], first["hash"]);
+    assert_eq!(now["previous"]["number"], 2);
+    // What was rolled back can be rolled forward.
+    api(&gateway, "POST", "/api/v1/reload/rollback")
+        .await
+        .assert_ok();
+    ask("new-model").await.assert_ok();
+}
+
+#[tokio::test]
+async fn a_configuration_at_fault_changes_nothing_and_the_operator_is_told_every_fault() {
+    let (_provider, gateway) = gateway(|config| config).await;
+    gateway.rewrite_text("models:\n  x: { famly: nothing }\nsurprise: 1\n");
+    for target in ["/api/v1/reload?dry_run=true", "/api/v1/reload"] {
+        let answer = api(&gateway, "POST", target).await;
+        answer.assert_error(400, "invalid_request");
+        for word in ["famly", "surprise"] {
+            assert!(answer.message().contains(word), "{word}: {answer:?}");
+        }
+    }
+    let now = api(&gateway, "GET", "/api/v1/configuration").await.json();
+    assert_eq!(now["number"], 1);
+    let failure = now["last_failure"]["message"].as_str().unwrap();
+    assert!(failure.contains("famly"), "{failure}");
+    gateway
+        .ask(CHAT, "test-model", "", json!({}))
+        .await
+        .assert_ok();
+    let none = api(&gateway, "POST", "/api/v1/reload/rollback").await;
+    none.assert_error(400, "invalid_request");
+    let failed = r#"tollgate_configuration_reloads_total{outcome="failed"}"#;
+    assert_eq!(gateway.sample(failed).await, Some(1.0));
+}
+
+#[tokio::test]
+async fn secrets_are_told_as_changed_and_never_shown() {
+    let (_provider, gateway) = gateway(|config| {
+        config.with(
+            "providers.sim.headers",
+            json!({"x-inner": "hidden-header-value"}),
+        )
+    })
+    .await;
+    let secret = "another-admin-token-of-length";
+    std::fs::write(gateway.folder.path().join("token"), secret).unwrap();
+    let headers = json!({"x-inner": "1-other-hidden-value"});
+    gateway.rewrite(gateway.config().with("providers.sim.headers", headers));
+    let done = api(&gateway, "POST", "/api/v1/reload").await;
+    done.assert_ok();
+    let told = paths(&done.json());
+    assert_eq!(
+        told,
+        [
+            "providers.sim.headers.x-inner changed",
+            "admin.token content"
+        ]
+    );
+    api(&gateway, "GET", "/api/v1/configuration")
+        .await
+        .assert_error(401, "invalid_api_key");
+    let request = Request::get("/api/v1/configuration").key(secret);
+    let shown = Connection::open(gateway.admin).await.send(&request).await;
+    shown.assert_ok();
+    for text in [shown.text(), done.text(), gateway.output()] {
+        for hidden in [TOKEN, secret, "hidden", support_key()] {
+            assert!(!text.contains(hidden), "{hidden}: {text}");
+        }
+    }
+}
+
+fn support_key() -> &'static str {
+    "credential-of-the-provider"
+}
+
+#[tokio::test]
+async fn a_changed_file_is_taken_when_that_is_asked_for() {
+    let watch = json!({"watch": true, "interval": "20ms"});
+    let (_provider, gateway) = gateway(|config| config.with("server.reload", watch)).await;
+    let with_model = |name: &str| gateway.config().model(name, json!(["sim/upstream-model"]));
+    gateway.rewrite(with_model("second"));
+    let served = async |name: &str| {
+        let answer = gateway.ask(CHAT, name, "", json!({})).await;
+        (answer.status == 200).then_some(())
+    };
+    eventually("the new model", async || served("second").await).await;
+
+    // A mistake is told once, and what mends it is taken.
+    gateway.rewrite_text("models: [");
+    gateway.log_line("stays as it was").await;
+    gateway.rewrite(with_model("third"));
+    eventually("the mended file", async || served("third").await).await;
+    let failed = r#"tollgate_configuration_reloads_total{outcome="failed"}"#;
+    assert_eq!(gateway.sample(failed).await, Some(1.0));
+
+    // A secret in another file is looked at too.
+    let secret = "another-admin-token-of-length";
+    std::fs::write(gateway.folder.path().join("token"), secret).unwrap();
+    let request = Request::get("/api/v1/configuration").key(secret);
+    let view = eventually("the new token", async || {
+        let answer = Connection::open(gateway.admin).await.send(&request).await;
+        (answer.status == 200).then(|| answer.json())
+    })
+    .await;
+    assert_eq!(view["cause"], "file");
+}
+
+#[tokio::test]
+async fn a_renewed_certificate_is_served_without_a_restart_and_one_that_does_not_fit_is_not() {
+    let provider = Provider::start().await;
+    let folder = tempfile::TempDir::new().unwrap();
+    let (old, new) = (Authority::new(), Authority::new());
+    old.issue("gateway.test").write(folder.path(), "tls");
+    let mut config = Config::of(&provider);
+    let tls = json!({"certificate": "tls.crt", "key": "tls.key"});
+    config.0["server"]["listen"] = json!([{ "tls": tls }]);
+    let gateway = Gateway::start_in(folder, config).await;
+    let ask = async |authority: &Authority| {
+        let session = authority
+            .connect(gateway.address, "gateway.test", &["http/1.1"])
+            .await;
+        let request = Request::get("/v1").key(&gateway.key);
+        let mut connection = Connection::over(session);
+        let answer = connection.send(&request).await;
+        answer.assert_ok();
+        connection
+    };
+    let mut open = ask(&old).await;
+
+    // The key of another certificate.
+    let next = new.issue("gateway.test");
+    std::fs::write(gateway.folder.path().join("tls.crt"), &next.certificate).unwrap();
+    gateway.signal("HUP").await;
+    gateway.log_line("cannot be used").await;
+    ask(&old).await;
+
+    next.write(gateway.folder.path(), "tls");
+    gateway.signal("HUP").await;
+    gateway
+        .log_line("server.listen[0].tls.key: holds something else")
+        .await;
+    ask(&new).await;
+    // Sessions that are open go on.
+    open.send(&Request::get("/v1").key(&gateway.key))
+        .await
+        .assert_ok();
+}
+
+/// How many reloads: `TOLLGATE_RELOADS` for more.
+fn rounds() -> usize {
+    let asked = std::env::var("TOLLGATE_RELOADS").ok();
+    asked.map_or(20, |text| text.parse().expect("a number"))
+}
+
+#[tokio::test]
+async fn no_request_notices_any_of_many_reloads() {
+    let (_provider, gateway) = gateway(|config| config).await;
+    let over = Arc::new(AtomicBool::new(false));
+    let mut callers = tokio::task::JoinSet::new();
+    for path in FORMATS {
+        for streamed in [false, true] {
+            let over = Arc::clone(&over);
+            let (address, key) = (gateway.address, gateway.key.clone());
+            let more = match (path, streamed) {
+                (CHAT, true) => json!({"stream": true, "stream_options": {"include_usage": true}}),
+                _ => json!({"stream": streamed}),
+            };
+            let body = prompt(path, "test-model", "one two three four five", more);
+            let request = Request::post(path, &body)
+                .key(&key)
+                .orders("chunk-delay-3ms");
+            callers.spawn(async move {
+                let mut connection = Connection::open(address).await;
+                let mut served = 0_u64;
+                let mut tokens = 0;
+                while !over.load(Ordering::Acquire) {
+                    let answer = connection.send(&request).await;
+                    answer.assert_ok();
+                    tokens += answer.reported();
+                    served += 1;
+                }
+                (served, tokens)
+            });
+        }
+    }
+    let rounds = rounds();
+    for round in 0..rounds {
+        let name = format!("model-{round}");
+        gateway.rewrite(gateway.config().model(&name, json!(["sim/upstream-model"])));
+        let number = round + 2;
+        gateway.signal("HUP").await;
+        gateway
+            .log_line(&format!("was reloaded: number {number},"))
+            .await;
+    }
+    over.store(true, Ordering::Release);
+    let ended = callers.join_all();
+    let ended = tokio::time::timeout(Duration::from_secs(30), ended)
+        .await
+        .expect("all ended");
+    let served: u64 = ended.iter().map(|(served, _)| served).sum();
+    let tokens: u64 = ended.iter().map(|(_, tokens)| tokens).sum();
+    println!("{rounds} reloads, {served} requests, {tokens} tokens");
+    assert!(served > 6, "{served}");
+    gateway.has_spent(&gateway.key, tokens).await;
+    bounded("the ledger", gateway.verify()).await;
+}
