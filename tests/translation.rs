@@ -292,6 +292,69 @@ async fn reasoning_goes_back_to_who_thought_it_and_to_nobody_else() {
 }
 
 #[tokio::test]
+async fn a_conversation_goes_on_at_a_provider_of_the_callers_own_format_and_back() {
+    let (simulated, gateway) = gateway().await;
+    let thinking = |path| match path {
+        MESSAGES => {
+            json!({"thinking": {"type": "enabled", "budget_tokens": 1024}, "max_tokens": 4000})
+        }
+        _ => json!({
+            "reasoning": {"effort": "high", "summary": "auto"},
+            "include": ["reasoning.encrypted_content"],
+            "store": false,
+        }),
+    };
+    for (path, away, home, field) in [
+        (
+            MESSAGES,
+            "by-responses",
+            "by-messages",
+            "messages[].content[].thinking",
+        ),
+        (
+            RESPONSES,
+            "by-messages",
+            "by-responses",
+            "input[].reasoning",
+        ),
+    ] {
+        let answer = gateway.ask(path, away, "", thinking(path)).await;
+        answer.assert_ok();
+        assert!(answer.text().contains("\"tg1."), "{}", answer.text());
+        let mut body = prompt(path, home, "", thinking(path));
+        let (list, own) = match path {
+            MESSAGES => (
+                "messages",
+                vec![json!({"role": "assistant", "content": answer.json()["content"]})],
+            ),
+            _ => ("input", answer.json()["output"].as_array().unwrap().clone()),
+        };
+        let mut turns = vec![json!({"role": "user", "content": "Say something nice."})];
+        turns.extend(own);
+        turns.push(json!({"role": "user", "content": "Go on."}));
+        body[list] = json!(turns);
+        // The provider refuses what it has not signed.
+        let answer = gateway.post(path, &body).await;
+        answer.assert_ok();
+        assert_eq!(answer.header("x-dropped-fields"), Some(field));
+        let sent = String::from_utf8(simulated.last().body.to_vec()).unwrap();
+        assert!(!sent.contains("tg1.") && sent.contains("Go on."), "{sent}");
+
+        // Back where it was thought, it is there again.
+        body["model"] = json!(away);
+        let answer = gateway.post(path, &body).await;
+        answer.assert_ok();
+        let sent = String::from_utf8(simulated.last().body.to_vec()).unwrap();
+        let proof = if path == MESSAGES {
+            "\"gAAAAAB"
+        } else {
+            "\"EqQB"
+        };
+        assert!(!sent.contains("tg1.") && sent.contains(proof), "{sent}");
+    }
+}
+
+#[tokio::test]
 async fn the_provider_is_asked_as_its_format_wants_it() {
     let (simulated, gateway) = gateway().await;
     let body = prompt(CHAT, "by-messages", "Hello!", json!({}));

@@ -86,9 +86,16 @@ fn same_format(
     }
     let most_output = request.output_limit.or(model.max_output_tokens);
     let mode = model.reasoning;
-    let dropped = reasoning::fit(mode, candidate.format, facts, most_output, &mut edits);
+    let mut dropped = reasoning::fit(mode, candidate.format, facts, most_output, &mut edits);
+    let mut sent = body.assemble(edits.into_splice())?;
+    if peeked.has_seals
+        && let Some(unsealed) = tollgate_translate::without_seals(candidate.format, &sent)
+    {
+        sent = unsealed.body;
+        dropped.extend(unsealed.dropped);
+    }
     Some(Outgoing {
-        body: Some(body.assemble(edits.into_splice())?),
+        body: Some(sent),
         dropped: dropped.into_iter().map(Cow::Borrowed).collect(),
         notes: None,
     })

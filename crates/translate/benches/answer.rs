@@ -24,6 +24,7 @@ fn notes(caller: Format, provider: Format) -> Arc<TranslationNotes> {
         reasoning: AskedReasoning {
             text: true,
             state: true,
+            hidden: true,
         },
         parallel_tool_calls: true,
         schema_name: None,

@@ -11,6 +11,7 @@
 //!   be remembered until the answer comes.
 //! - [`StreamTranslator`] and [`AnswerTranslator`] make the caller's answer of the target's, as
 //!   it comes or whole.
+//! - [`without_seals`] takes sealed reasoning out of a body that needs no translation.
 //! - [`names`] maps names of tools that the target cannot take; [`seal`] carries reasoning
 //!   through a caller that belongs to another provider.
 
@@ -24,9 +25,11 @@ pub mod request;
 pub mod seal;
 pub mod table;
 mod target;
+mod unsealed;
 
 pub use answer::{AnswerContext, AnswerTranslator, StreamTranslator, table as answers};
 pub use notes::{AskedReasoning, Json, ResponsesEcho, TranslationNotes};
 pub use refusal::Refusal;
 pub use request::{Translated, request};
 pub use target::{Lossy, Target};
+pub use unsealed::{Unsealed, without_seals};

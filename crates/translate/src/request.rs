@@ -10,14 +10,14 @@ mod fields;
 mod path;
 mod read;
 mod reasoning;
-mod scope;
+pub(crate) mod scope;
 mod write;
 
 use crate::{
     AskedReasoning, Refusal, Target, TranslationNotes, document::Document, names::ToolNames,
 };
 use bytes::Bytes;
-use conversation::{AnswerFormat, Conversation, Role};
+use conversation::{AnswerFormat, Conversation, Role, ThinkingMode};
 use scope::Scope;
 use tollgate_types::Format;
 
@@ -103,14 +103,20 @@ fn notes(
         Format::Chat => AskedReasoning {
             text: true,
             state: false,
+            hidden: false,
         },
         Format::Responses => AskedReasoning {
             text: conversation.reasoning.shown == Some(true),
             state: conversation.encrypted_reasoning,
+            hidden: conversation.encrypted_reasoning,
         },
         Format::Messages => AskedReasoning {
             text: conversation.reasoning.shown == Some(true),
             state: true,
+            hidden: conversation
+                .reasoning
+                .mode
+                .is_some_and(|mode| mode != ThinkingMode::Disabled),
         },
     };
     TranslationNotes {

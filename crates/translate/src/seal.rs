@@ -13,9 +13,8 @@
 
 use base64::{Engine as _, engine::general_purpose::URL_SAFE_NO_PAD};
 use sha2::{Digest as _, Sha256};
+use tollgate_wire::peek::SEAL_TAG as TAG;
 
-/// What every sealed text of this version begins with.
-const TAG: &str = "tg1.";
 const CHECKSUM_BYTES: usize = 4;
 /// The largest payload that is sealed or opened, in bytes. Providers' blobs have some
 /// kilobytes; what is larger is left out.
@@ -50,6 +49,11 @@ pub enum ReasoningForm {
     /// Chat: one entry of `reasoning_details` as a JSON object, without its `text` or
     /// `summary`, which the caller shows.
     Details,
+    /// Chat: reasoning text that nobody signed and the caller shows beside the seal. The
+    /// payload is the name of the field that it came in.
+    Shown,
+    /// Chat: the same, where the caller does not want to see it: the payload is the text.
+    Hidden,
 }
 
 impl ReasoningForm {
@@ -59,6 +63,8 @@ impl ReasoningForm {
             Self::Redacted => 2,
             Self::Encrypted => 3,
             Self::Details => 4,
+            Self::Shown => 5,
+            Self::Hidden => 6,
         }
     }
 
@@ -68,6 +74,8 @@ impl ReasoningForm {
             2 => Some(Self::Redacted),
             3 => Some(Self::Encrypted),
             4 => Some(Self::Details),
+            5 => Some(Self::Shown),
+            6 => Some(Self::Hidden),
             _ => None,
         }
     }

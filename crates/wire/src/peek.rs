@@ -83,7 +83,13 @@ pub struct Peeked {
     pub spans: Spans,
     /// Where the conversation's text stands; `None` unless it was asked for.
     pub texts: Option<Box<Texts>>,
+    /// Whether reasoning that was sealed for a translation stands in the conversation: no
+    /// provider can read it.
+    pub has_seals: bool,
 }
+
+/// What every seal begins with that the translation makes.
+pub const SEAL_TAG: &str = "tg1.";
 
 /// Where the parts of a body stand that the gateway may edit. Offsets count from the
 /// start of the body.

@@ -17,7 +17,7 @@ use crate::{
         write::{BlockEnd, Write},
     },
     output::Output,
-    seal::{self, Backend},
+    seal::{self, Backend, MAX_PAYLOAD_BYTES, ReasoningForm},
 };
 use std::{collections::VecDeque, sync::Arc};
 use tollgate_types::{Format, Usage};
@@ -99,6 +99,8 @@ pub(crate) struct Flow {
     calls: ToolCalls,
     /// Pieces of thinking that were not shown.
     hidden: u32,
+    /// Their text, where it goes back to its provider: escaped contents.
+    hidden_text: String,
     has_refusal: bool,
     /// Arguments ended that are not the object that the caller needs.
     has_bad_arguments: bool,
@@ -125,6 +127,7 @@ impl Flow {
             waiting_bytes: 0,
             early_citations: Vec::new(),
             hidden: 0,
+            hidden_text: String::new(),
             has_refusal: false,
             has_bad_arguments: false,
             input: String::new(),
@@ -137,7 +140,9 @@ impl Flow {
 
     /// Bytes of blocks that wait, and of what the format repeats.
     pub(crate) fn held_bytes(&self) -> usize {
-        self.waiting_bytes.saturating_add(self.writer.kept_bytes())
+        self.waiting_bytes
+            .saturating_add(self.hidden_text.len())
+            .saturating_add(self.writer.kept_bytes())
     }
 
     /// Notes who answers, at the first event. It is told with the first content: until then
@@ -167,7 +172,7 @@ impl Flow {
             return Ok(());
         }
         if key.kind == Kind::Thinking && !self.notes.reasoning.text {
-            self.hide();
+            self.hide(piece);
             return Ok(());
         }
         self.has_refusal |= key.kind == Kind::Refusal;
@@ -184,13 +189,33 @@ impl Flow {
     }
 
     /// Passes over a piece that the caller does not want to see. Long thinking must not look
-    /// like a dead connection.
-    fn hide(&mut self) {
+    /// like a dead connection. What is too long to be sealed is not kept.
+    fn hide(&mut self, piece: RawText<'_>) {
         const PIECES_A_SIGN: u32 = 32;
+        let is_kept = self.notes.to == Format::Chat && self.notes.reasoning.hidden;
+        if is_kept && self.hidden_text.len() <= MAX_PAYLOAD_BYTES {
+            self.hidden_text.push_str(piece.as_str());
+        }
         self.hidden = self.hidden.wrapping_add(1);
         if self.hidden.is_multiple_of(PIECES_A_SIGN) {
             self.keep_alive();
         }
+    }
+
+    /// Hands out what was thought before another block begins, sealed in a block without text.
+    fn seal_hidden(&mut self) -> Result<(), Broken> {
+        const HIDDEN: Key = Key::new(Kind::Thinking, u64::MAX, u64::MAX);
+        let text = std::mem::take(&mut self.hidden_text);
+        if text.is_empty() || text.len() > MAX_PAYLOAD_BYTES {
+            return Ok(());
+        }
+        let blob = Blob {
+            form: ReasoningForm::Hidden,
+            item_id: String::new(),
+            payload: RawText::escaped(&text).unescape().into_owned(),
+        };
+        self.begin(HIDDEN, None)?;
+        self.end(HIDDEN, Some(blob))
     }
 
     /// How likely the tokens of the next piece of text are: entries with commas between. Of
@@ -273,6 +298,7 @@ impl Flow {
         stop: Option<StopReason>,
         usage: Option<Usage>,
     ) -> Result<(), Broken> {
+        self.seal_hidden()?;
         self.close(None)?;
         while let Some(waiting) = self.waiting.pop_front() {
             self.take_turn(waiting)?;
@@ -309,6 +335,9 @@ impl Flow {
 
     /// Begins a block, now or in its turn.
     fn begin(&mut self, key: Key, call: Option<(ToolCall, bool)>) -> Result<(), Broken> {
+        if key.kind != Kind::Thinking {
+            self.seal_hidden()?;
+        }
         let waiting = Waiting {
             key,
             call,
@@ -409,6 +438,7 @@ impl Flow {
             self.writer.cite(citation, &mut self.out);
         }
         let sealed = blob
+            .or_else(|| self.unsigned(&open))
             .filter(|_| self.notes.reasoning.state)
             .and_then(|blob| seal::seal(self.backend, blob.form, &blob.item_id, &blob.payload));
         let end = match &sealed {
@@ -417,6 +447,17 @@ impl Flow {
             None => BlockEnd::Whole,
         };
         self.writer.end(end, &mut self.out)
+    }
+
+    /// Chat providers sign little. That a text is theirs is sealed all the same, so that it goes
+    /// back to them and to nobody else.
+    fn unsigned(&self, open: &Open) -> Option<Blob> {
+        let is_theirs = self.notes.to == Format::Chat && open.key.kind == Kind::Thinking;
+        is_theirs.then(|| Blob {
+            form: ReasoningForm::Shown,
+            item_id: String::new(),
+            payload: "reasoning_content".to_owned(),
+        })
     }
 
     fn close_tool(&mut self, tool: &OpenTool) -> Result<(), Broken> {

@@ -1,11 +1,13 @@
 use super::*;
 use proptest::prelude::*;
 
-const FORMS: [ReasoningForm; 4] = [
+const FORMS: [ReasoningForm; 6] = [
     ReasoningForm::Signature,
     ReasoningForm::Redacted,
     ReasoningForm::Encrypted,
     ReasoningForm::Details,
+    ReasoningForm::Shown,
+    ReasoningForm::Hidden,
 ];
 
 fn here() -> Backend {

@@ -101,7 +101,11 @@ fn reasoning_is_shown_and_handed_out_as_far_as_it_was_asked_for() {
     for caller in others(Format::Responses) {
         for (text, state) in [(true, true), (true, false), (false, true), (false, false)] {
             let notes = TranslationNotes {
-                reasoning: AskedReasoning { text, state },
+                reasoning: AskedReasoning {
+                    text,
+                    state,
+                    hidden: state,
+                },
                 ..notes(caller, Format::Responses)
             };
             let seen = translate(&notes, [stream.as_bytes()]);
@@ -149,6 +153,7 @@ fn long_thinking_that_is_not_shown_gives_signs_of_life() {
         reasoning: AskedReasoning {
             text: false,
             state: true,
+            hidden: true,
         },
         ..notes(Format::Messages, Format::Chat)
     };

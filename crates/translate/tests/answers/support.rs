@@ -26,6 +26,7 @@ pub fn notes(caller: Format, provider: Format) -> TranslationNotes {
         reasoning: AskedReasoning {
             text: true,
             state: true,
+            hidden: true,
         },
         parallel_tool_calls: true,
         schema_name: None,

@@ -90,7 +90,7 @@ fn native(provider: Format) -> Value {
 fn send(caller: Format, provider: Format, backend: &str, body: &Value) -> Translated {
     let mut target = Target::new("upstream-model", backend);
     // As some providers want it.
-    target.chat.reasoning_content = backend == "north";
+    target.chat.reasoning_content = true;
     match request(caller, provider, body.to_string().as_bytes(), &target) {
         Ok(translated) => translated,
         Err(refusal) => panic!("{caller} to {provider}: {refusal}\n{body}"),
@@ -193,6 +193,32 @@ fn a_chat_provider_finds_its_own_reasoning_again() {
         }]);
         assert_eq!(own["reasoning_details"], expected, "{caller}: {body}");
     }
-    let body = round(Format::Messages, Format::Chat, "north");
-    assert_eq!(body["messages"][1]["reasoning_content"], "Hm.", "{body}");
+    for caller in others(Format::Chat) {
+        let body = round(caller, Format::Chat, "north");
+        assert_eq!(body["messages"][1]["reasoning_content"], "Hm.", "{body}");
+    }
+}
+
+#[test]
+fn a_chat_provider_finds_reasoning_again_that_its_caller_never_saw() {
+    for caller in others(Format::Chat) {
+        let first = json!([{"role": "user", "content": "The weather in Paris?"}]);
+        let mut question = ask(caller, &first);
+        match caller {
+            Format::Responses => question["reasoning"] = json!({"effort": "high"}),
+            _ => question["thinking"]["display"] = json!("omitted"),
+        }
+        let notes = send(caller, Format::Chat, "north", &question).notes;
+        let mut native = native(Format::Chat);
+        native["choices"][0]["message"]["reasoning_content"] = json!("\"Hm\",\nI say.");
+        let answer = translate_body(&notes, &native.to_string(), 100).unwrap();
+        assert!(!answer.contains("Hm"), "{answer}");
+        let answer: Value = serde_json::from_str(&answer).unwrap();
+        let next = ask(caller, &next_turns(caller, &answer));
+        for (backend, expected) in [("north", json!("\"Hm\",\nI say.")), ("south", Value::Null)] {
+            let sent = send(caller, Format::Chat, backend, &next);
+            let body: Value = serde_json::from_slice(&sent.body).unwrap();
+            assert_eq!(body["messages"][1]["reasoning_content"], expected, "{body}");
+        }
+    }
 }

@@ -45,6 +45,8 @@ pub(super) enum Slot {
     Content,
     /// The same, in the list of a responses request's items.
     Item,
+    /// Text that may be a seal of the gateway's.
+    Seal,
     /// The list of messages.
     Messages,
     /// A responses request's text or list of items.
@@ -261,6 +263,10 @@ fn node(format: Format, key: &[u8]) -> Slot {
         (_, b"tools") => Slot::Tools,
         (_, b"file_id" | b"container_id") => Slot::StoredId,
         (Format::Messages, b"source") => Slot::Source,
+        // Where each format keeps what only a provider can read.
+        (Format::Messages, b"signature" | b"data")
+        | (Format::Responses, b"encrypted_content")
+        | (Format::Chat, b"data") => Slot::Seal,
         // A tool call of messages, and a tool search of responses.
         (Format::Messages, b"input") | (Format::Responses, b"arguments") => Slot::Json,
         (Format::Messages, _) => Slot::Content,

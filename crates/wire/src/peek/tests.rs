@@ -352,3 +352,74 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn seals_are_seen_where_a_format_keeps_them_and_nowhere_else() {
+    let chat = |entry: &str| {
+        format!(
+            r#"{{"model":"m","messages":[{{"role":"assistant","content":"x","reasoning_details":[{entry}]}}]}}"#
+        )
+    };
+    let responses = |item: &str| format!(r#"{{"model":"m","input":[{item}]}}"#);
+    let messages = |block: &str| {
+        format!(
+            r#"{{"model":"m","max_tokens":9,"messages":[{{"role":"assistant","content":[{block}]}}]}}"#
+        )
+    };
+    let cases = [
+        (
+            Format::Chat,
+            chat(r#"{"type":"reasoning.encrypted","data":"tg1.AA"}"#),
+            true,
+        ),
+        (
+            Format::Chat,
+            chat(r#"{"type":"reasoning.encrypted","data":"abc"}"#),
+            false,
+        ),
+        (
+            Format::Responses,
+            responses(r#"{"type":"reasoning","summary":[],"encrypted_content":"tg1.AA"}"#),
+            true,
+        ),
+        (
+            Format::Responses,
+            responses(r#"{"type":"reasoning","summary":[],"encrypted_content":"gAAA"}"#),
+            false,
+        ),
+        (
+            Format::Responses,
+            responses(r#"{"role":"user","content":"tg1.AA"}"#),
+            false,
+        ),
+        (
+            Format::Messages,
+            messages(r#"{"type":"thinking","thinking":"","signature":"tg1.AA"}"#),
+            true,
+        ),
+        (
+            Format::Messages,
+            messages(r#"{"type":"thinking","thinking":"","signature":"\u0074g1.AA"}"#),
+            true,
+        ),
+        (
+            Format::Messages,
+            messages(r#"{"type":"redacted_thinking","data":"tg1.AA"}"#),
+            true,
+        ),
+        (
+            Format::Messages,
+            messages(r#"{"type":"thinking","thinking":"tg1.AA","signature":"tg1"}"#),
+            false,
+        ),
+        (
+            Format::Messages,
+            messages(r#"{"type":"tool_use","id":"a","name":"b","input":{"data":"tg1.AA"}}"#),
+            false,
+        ),
+    ];
+    for (format, body, expected) in cases {
+        let peeked = peek(format, &body).unwrap();
+        assert_eq!(peeked.has_seals, expected, "{body}");
+    }
+}

@@ -6,7 +6,7 @@ mod settings;
 mod speech;
 
 use super::{
-    ModelFault, ObjectSpan, PeekError, PeekLimits, Peeked,
+    ModelFault, ObjectSpan, PeekError, PeekLimits, Peeked, SEAL_TAG,
     keys::KeyStack,
     node::{Kind, Marks},
     place::{Limit, Place, Slot},
@@ -206,6 +206,12 @@ impl Walk {
                 self.opaque(Slot::Ignored, value, span);
             }
             Slot::Content | Slot::Tool | Slot::Item => self.content(slot, value, span.start),
+            Slot::Seal => {
+                let is_seal =
+                    matches!(value, Value::Text(text) if text.bytes == SEAL_TAG.as_bytes());
+                self.found.has_seals |= is_seal;
+                self.content(Slot::Content, value, span.start);
+            }
             Slot::Messages | Slot::Input => return self.input(slot, value, span),
             Slot::Type | Slot::Role | Slot::ItemId => self.word(slot, value, span.start),
             Slot::ToolCalls | Slot::Tools => self.tools(slot, value, span.start),
@@ -355,6 +361,7 @@ impl Sink for Walk {
                 | Slot::ItemId,
             ) => Want::Prefix(self.limits.stored_id_bytes),
             Some(Slot::Link(_)) => Want::Prefix(SCHEME.len()),
+            Some(Slot::Seal) => Want::Prefix(SEAL_TAG.len()),
             Some(
                 Slot::Type
                 | Slot::Role

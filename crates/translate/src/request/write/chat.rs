@@ -18,6 +18,13 @@ use crate::{
     seal::ReasoningForm,
 };
 
+/// What a chat provider thought before, in its own words.
+#[derive(Default)]
+struct Own<'d> {
+    shown: Vec<Text<'d>>,
+    hidden: Vec<String>,
+}
+
 impl Writer<'_, '_> {
     /// Writes the members of the body.
     pub(super) fn chat(&mut self, conversation: &Conversation<'_>) -> Result<(), Refusal> {
@@ -361,28 +368,35 @@ impl Writer<'_, '_> {
     /// What this provider thought before it answered: what it can verify as it was, and the
     /// text where it wants that back.
     fn chat_thoughts(&mut self, turn: &Turn<'_>) {
-        let mut texts: Vec<Text<'_>> = Vec::new();
+        let mut own = Own::default();
         let mut details = Vec::new();
         for block in &turn.blocks {
             let Block::Thought(thought) = block else {
                 continue;
             };
-            let native = self.restore(thought);
-            // Chat providers sign little; what is signed by nobody may be this one's own.
-            let is_own = native.is_some() || thought.state.is_none();
-            let detail = native.filter(|native| native.form == ReasoningForm::Details);
             let wants_text = self.scope.target.chat.reasoning_content;
-            if is_own && wants_text {
-                texts.extend(&thought.text);
-            } else if is_own && detail.is_none() {
+            let Some(native) = self.restore(thought) else {
+                // What nobody sealed may be anybody's.
                 self.scope.note_dropped(thought.path);
+                continue;
+            };
+            match native.form {
+                ReasoningForm::Details => {
+                    own.shown.extend(thought.text.iter().filter(|_| wants_text));
+                    details.push((native.payload, &thought.text));
+                }
+                ReasoningForm::Shown if wants_text => own.shown.extend(&thought.text),
+                ReasoningForm::Hidden if wants_text => own.hidden.push(native.payload),
+                _ => self.scope.note_dropped(thought.path),
             }
-            details.extend(detail.map(|detail| (detail.payload, &thought.text)));
         }
-        if !texts.is_empty() {
+        if !own.shown.is_empty() || !own.hidden.is_empty() {
             self.out.key("reasoning_content").begin_string();
-            for text in texts {
+            for text in own.shown {
                 self.out.escaped(text.json());
+            }
+            for text in own.hidden {
+                self.out.text(&text);
             }
             self.out.end_string();
         }

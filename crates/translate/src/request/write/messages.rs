@@ -349,7 +349,10 @@ impl Writer<'_, '_> {
                 self.out.key("data").string(&native.payload);
                 self.out.end_object();
             }
-            ReasoningForm::Encrypted | ReasoningForm::Details => {
+            ReasoningForm::Encrypted
+            | ReasoningForm::Details
+            | ReasoningForm::Shown
+            | ReasoningForm::Hidden => {
                 self.scope.note_dropped(thought.path);
             }
         }

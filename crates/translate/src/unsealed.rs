@@ -1,0 +1,289 @@
+//! A request that needs no translation, but brings reasoning along that a translation sealed.
+//!
+//! It decides what is left out of such a body: the sealed blocks, what nobody can verify
+//! without them, and a message that has nothing else. A seal belongs to a provider of another
+//! format than its caller's, so that none can be opened here. Everything else stays as the
+//! caller wrote it. Whether a body holds seals at all has been seen while it was read.
+
+use crate::{
+    document::{Document, Kind, Value},
+    output::Output,
+    request::scope::member,
+    seal::is_sealed,
+};
+use bytes::Bytes;
+use tollgate_types::Format;
+
+/// A body without the reasoning that was sealed in it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unsealed {
+    /// The body to send.
+    pub body: Bytes,
+    /// What was left out, by its paths in the table, each once.
+    pub dropped: Vec<&'static str>,
+}
+
+/// Leaves sealed reasoning out of a request that goes to a provider of its own format.
+/// `None`: the body is not what was read before, or there is nothing to leave out.
+pub fn without_seals(format: Format, body: &[u8]) -> Option<Unsealed> {
+    let document = Document::parse(body).ok()?;
+    let mut writer = Writer {
+        out: Output::with_capacity(body.len()),
+        dropped: Vec::new(),
+    };
+    let list = match format {
+        Format::Chat | Format::Messages => "messages",
+        Format::Responses => "input",
+    };
+    let top = document.root();
+    let goes_on = format == Format::Messages && goes_on_without_thought(top);
+    writer.object(top, |writer, name, value| match name {
+        name if name == list => writer.list(value, |writer, turn| match format {
+            Format::Chat => writer.chat_message(turn),
+            Format::Responses => writer.item(turn),
+            Format::Messages => writer.message(turn),
+        }),
+        // Thinking that is enabled must go on from the thought before, which is lost.
+        "thinking" if goes_on => {
+            writer.drop("thinking");
+            writer.out.raw(br#"{"type":"disabled"}"#);
+        }
+        _ => writer.out.raw(value.raw()),
+    });
+    (!writer.dropped.is_empty()).then(|| Unsealed {
+        body: writer.out.into_bytes().into(),
+        dropped: writer.dropped,
+    })
+}
+
+struct Writer {
+    out: Output,
+    dropped: Vec<&'static str>,
+}
+
+impl Writer {
+    fn drop(&mut self, path: &'static str) {
+        if !self.dropped.contains(&path) {
+            self.dropped.push(path);
+        }
+    }
+
+    /// Writes an object, the values of its members by `write`.
+    fn object(&mut self, value: Value<'_>, write: impl Fn(&mut Self, &str, Value<'_>)) {
+        if value.kind() != Kind::Object {
+            self.out.raw(value.raw());
+            return;
+        }
+        self.out.begin_object();
+        for (key, value) in value.members() {
+            self.out.escaped_key(key.json());
+            write(self, &key.decode(), value);
+        }
+        self.out.end_object();
+    }
+
+    /// Writes a list, its elements by `write`, which may leave one out.
+    fn list(&mut self, value: Value<'_>, write: impl Fn(&mut Self, Value<'_>)) {
+        if value.kind() != Kind::Array {
+            self.out.raw(value.raw());
+            return;
+        }
+        self.out.begin_array();
+        for element in value.elements() {
+            write(self, element);
+        }
+        self.out.end_array();
+    }
+
+    fn message(&mut self, message: Value<'_>) {
+        let content = member(message, "content");
+        let mut blocks = content.into_iter().flat_map(Value::elements);
+        let lost = blocks.clone().filter_map(sealed_block).count();
+        if lost == 0 {
+            self.out.item().raw(message.raw());
+            return;
+        }
+        let is_empty = blocks.all(|block| sealed_block(block).is_some());
+        for path in content.into_iter().flat_map(Value::elements) {
+            if let Some(path) = sealed_block(path) {
+                self.drop(path);
+            }
+        }
+        if is_empty {
+            return;
+        }
+        self.out.item();
+        self.object(message, |writer, name, value| match name {
+            "content" => writer.list(value, |writer, block| {
+                if sealed_block(block).is_none() {
+                    writer.out.item().raw(block.raw());
+                }
+            }),
+            _ => writer.out.raw(value.raw()),
+        });
+    }
+
+    fn item(&mut self, item: Value<'_>) {
+        if is_seal(item, "encrypted_content") {
+            self.drop("input[].reasoning");
+        } else {
+            self.out.item().raw(item.raw());
+        }
+    }
+
+    /// The text beside a seal belongs to the same stranger.
+    fn chat_message(&mut self, message: Value<'_>) {
+        let details = member(message, "reasoning_details");
+        let mut entries = details.into_iter().flat_map(Value::elements);
+        if !entries.any(|entry| is_seal(entry, "data")) {
+            self.out.item().raw(message.raw());
+            return;
+        }
+        self.drop("messages[].reasoning_content");
+        self.out.item().begin_object();
+        for (key, value) in message.members() {
+            let is_reasoning = ["reasoning", "reasoning_content", "reasoning_details"];
+            if !is_reasoning.iter().any(|name| key.is(name)) {
+                self.out.escaped_key(key.json()).raw(value.raw());
+            }
+        }
+        self.out.end_object();
+    }
+}
+
+/// The path of a block of messages that is sealed.
+fn sealed_block(block: Value<'_>) -> Option<&'static str> {
+    if is_seal(block, "signature") {
+        return Some("messages[].content[].thinking");
+    }
+    is_seal(block, "data").then_some("messages[].content[].redacted_thinking")
+}
+
+fn is_seal(value: Value<'_>, field: &str) -> bool {
+    let field = member(value, field).and_then(Value::text);
+    field.is_some_and(|text| is_sealed(&text.decode()))
+}
+
+/// Whether thinking is enabled, and the answer that goes on after a tool loses its thought.
+fn goes_on_without_thought(top: Value<'_>) -> bool {
+    let thinking = member(top, "thinking").and_then(|it| member(it, "type"));
+    if !thinking
+        .and_then(Value::text)
+        .is_some_and(|it| it.is("enabled"))
+    {
+        return false;
+    }
+    let messages = member(top, "messages");
+    let is_assistant = |message: &Value<'_>| {
+        let role = member(*message, "role").and_then(Value::text);
+        role.is_some_and(|role| role.is("assistant"))
+    };
+    let turns = messages.into_iter().flat_map(Value::elements);
+    let last = turns.filter(is_assistant).last();
+    let mut blocks = last
+        .and_then(|it| member(it, "content"))
+        .into_iter()
+        .flat_map(Value::elements);
+    let calls = blocks.clone().any(|block| is_kind(block, "tool_use"));
+    let first = blocks.find(|block| sealed_block(*block).is_none());
+    let thinks =
+        |block: Value<'_>| is_kind(block, "thinking") || is_kind(block, "redacted_thinking");
+    calls && !first.is_some_and(thinks)
+}
+
+fn is_kind(block: Value<'_>, kind: &str) -> bool {
+    let found = member(block, "type").and_then(Value::text);
+    found.is_some_and(|found| found.is(kind))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::seal::{self, Backend, ReasoningForm};
+    use serde_json::json;
+
+    fn sealed() -> String {
+        seal::seal(Backend::new("north"), ReasoningForm::Encrypted, "", "gAAA").unwrap()
+    }
+
+    fn cleared(format: Format, body: &serde_json::Value) -> (serde_json::Value, Vec<&'static str>) {
+        let unsealed = without_seals(format, body.to_string().as_bytes()).unwrap();
+        (
+            serde_json::from_slice(&unsealed.body).unwrap(),
+            unsealed.dropped,
+        )
+    }
+
+    #[test]
+    fn sealed_blocks_leave_messages_and_their_provider_s_own_stay() {
+        let own = json!({"type": "thinking", "thinking": "Hm.", "signature": "EqQB"});
+        let body = json!({"model": "m", "max_tokens": 9, "messages": [
+            {"role": "user", "content": "a"},
+            {"role": "assistant", "content": [{"type": "thinking", "thinking": "No.", "signature": sealed()}]},
+            {"role": "user", "content": "b"},
+            {"role": "assistant", "content": [
+                {"type": "redacted_thinking", "data": sealed()}, own, {"type": "text", "text": "c"}]},
+        ]});
+        let (body, dropped) = cleared(Format::Messages, &body);
+        let expected = json!([
+            {"role": "user", "content": "a"},
+            {"role": "user", "content": "b"},
+            {"role": "assistant", "content": [own, {"type": "text", "text": "c"}]},
+        ]);
+        assert_eq!(body["messages"], expected);
+        let paths = [
+            "messages[].content[].thinking",
+            "messages[].content[].redacted_thinking",
+        ];
+        assert_eq!(dropped, paths);
+    }
+
+    #[test]
+    fn enabled_thinking_rests_where_an_answer_goes_on_without_its_thought() {
+        let call = json!({"type": "tool_use", "id": "a", "name": "b", "input": {}});
+        let turns = |more: serde_json::Value| {
+            json!({"model": "m", "thinking": {"type": "enabled", "budget_tokens": 1024}, "messages": [
+                {"role": "assistant", "content": [{"type": "thinking", "thinking": "", "signature": sealed()}, more, call]},
+                {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "a"}]},
+            ]})
+        };
+        let (body, dropped) = cleared(
+            Format::Messages,
+            &turns(json!({"type": "text", "text": "x"})),
+        );
+        assert_eq!(body["thinking"], json!({"type": "disabled"}));
+        assert!(dropped.contains(&"thinking"));
+        let own = json!({"type": "thinking", "thinking": "", "signature": "EqQB"});
+        let (body, _) = cleared(Format::Messages, &turns(own));
+        assert_eq!(body["thinking"]["type"], "enabled");
+    }
+
+    #[test]
+    fn sealed_items_and_entries_leave_with_the_text_beside_them() {
+        let body = json!({"model": "m", "input": [
+            {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": sealed()},
+            {"type": "reasoning", "id": "rs_2", "summary": [], "encrypted_content": "gAAA"},
+        ]});
+        let (body, dropped) = cleared(Format::Responses, &body);
+        assert_eq!(body["input"].as_array().unwrap().len(), 1);
+        assert_eq!(
+            (&body["input"][0]["id"], dropped),
+            (&json!("rs_2"), vec!["input[].reasoning"])
+        );
+        let body = json!({"model": "m", "messages": [
+            {"role": "assistant", "content": "x", "reasoning_content": "Hm.",
+             "reasoning_details": [{"type": "reasoning.encrypted", "data": sealed()}]},
+        ]});
+        let (body, _) = cleared(Format::Chat, &body);
+        assert_eq!(
+            body["messages"],
+            json!([{"role": "assistant", "content": "x"}])
+        );
+    }
+
+    #[test]
+    fn a_body_without_seals_is_left_alone() {
+        let body = br#"{"messages":[{"role":"assistant","content":[{"type":"thinking","thinking":"tg1.","signature":"E"}]}]}"#;
+        assert_eq!(without_seals(Format::Messages, body), None);
+    }
+}
