@@ -217,3 +217,60 @@ async fn a_body_that_comes_with_it_stays_here() {
     })
     .await;
 }
+
+/// The identifiers of what a response answered with.
+fn items(response: &Value) -> Vec<String> {
+    let output = response["output"].as_array().expect("items");
+    let ids = output.iter().map(|item| item["id"].as_str());
+    ids.map(|id| id.expect("an id").to_owned()).collect()
+}
+
+#[tokio::test]
+async fn items_of_a_response_are_its_makers_where_they_are_and_nobody_elses() {
+    let (one, two, gateway) = two_providers().await;
+    let other = gateway.create_key(&[]).await;
+    for (number, stream) in [false, true].into_iter().enumerate() {
+        let before = one.received().len();
+        let thinking = json!({"effort": "high", "summary": "auto"});
+        let more =
+            json!({"instructions": number.to_string(), "stream": stream, "reasoning": thinking});
+        let answer = gateway.ask(RESPONSES, "test-model", "", more).await;
+        answer.assert_ok();
+        let made = match stream {
+            true => items(&answer.events().last().expect("an event")["response"]),
+            false => items(&answer.json()),
+        };
+        assert_eq!(made.len(), 2, "{made:?}");
+        let is_first = one.received().len() > before;
+        let maker = if is_first { &one } else { &two };
+        let made_with = maker.last().headers["authorization"].clone();
+        for id in made {
+            let reference = json!({"type": "item_reference", "id": id});
+            let again = json!({"role": "user", "content": "Go on."});
+            let body = json!({"model": "test-model", "input": [reference, again]});
+            for _ in 0..2 {
+                gateway.post(RESPONSES, &body).await.assert_ok();
+                assert_eq!(maker.last().headers["authorization"], made_with);
+                let sent: Value = serde_json::from_slice(&maker.last().body).unwrap();
+                assert_eq!(sent["input"][0]["id"], json!(id));
+            }
+            let theirs = Request::post(RESPONSES, &body).key(&other);
+            gateway.send(&theirs).await.assert_error(404, "not_found");
+        }
+    }
+}
+
+#[tokio::test]
+async fn items_of_what_is_not_stored_are_nobodys() {
+    let (_provider, gateway) = one_provider().await;
+    let answer = gateway
+        .ask(RESPONSES, "test-model", "", json!({"store": false}))
+        .await;
+    answer.assert_ok();
+    for id in items(&answer.json()) {
+        let reference = json!({"type": "item_reference", "id": id});
+        let body = json!({"model": "test-model", "input": [reference]});
+        let answer = gateway.post(RESPONSES, &body).await;
+        answer.assert_error(404, "not_found");
+    }
+}

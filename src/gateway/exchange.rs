@@ -3,7 +3,9 @@
 //! The phases in `mod.rs` hand it from one to the next; each part of the work owns its
 //! own field and none reaches into another's.
 
-use super::{answer::Answer, attempt::Attempts, body::RequestBody, record, toll::Toll};
+use super::{
+    answer::Answer, attempt::Attempts, body::RequestBody, record, stored::Noted, toll::Toll,
+};
 use crate::{access_log::AccessLog, events::InFlight, snapshot::Snapshot};
 use http::{Method, Uri};
 use std::{sync::Arc, time::Instant};
@@ -32,8 +34,8 @@ pub struct Exchange {
     pub answer: Answer,
     /// What it holds of its key's limits and balance.
     pub toll: Toll,
-    /// It is settled whose the answer is that the provider stores.
-    pub noted: bool,
+    /// What is remembered of whose the answer is that the provider stores.
+    pub noted: Noted,
     /// What went wrong upstream last.
     pub fault: Option<UpstreamFault>,
     /// The status that the caller was told, and the code where it was an error.
@@ -77,7 +79,7 @@ impl Exchange {
             attempts: Attempts::default(),
             answer: Answer::default(),
             toll: Toll::default(),
-            noted: false,
+            noted: Noted::default(),
             fault: None,
             told: None,
             broken: None,

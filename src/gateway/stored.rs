@@ -93,10 +93,10 @@ pub fn target(base: &str, endpoint: Endpoint, session: &Session) -> Option<http:
     target.parse().ok()
 }
 
-/// Remembers whose the response is that is being answered with, once its identifier is known
-/// and where the provider stores it.
+/// Remembers whose the response is that is being answered with, and whose its items and its
+/// conversation are, as soon as their identifiers are known and where the provider stores them.
 pub fn note(exchange: &mut Exchange) {
-    if exchange.noted {
+    if exchange.noted.is_over {
         return;
     }
     let Some(request) = &exchange.request else {
@@ -107,14 +107,10 @@ pub fn note(exchange: &mut Exchange) {
         .as_ref()
         .is_some_and(|facts| facts.store != Some(false));
     if request.endpoint != Endpoint::Responses || !stores {
-        exchange.noted = true;
+        exchange.noted.is_over = true;
         return;
     }
-    let Some(id) = exchange
-        .answer
-        .facts()
-        .and_then(|facts| facts.id.as_deref())
-    else {
+    let Some(facts) = exchange.answer.facts() else {
         return;
     };
     let (Some(owned), Some(identity), Some(candidate)) = (
@@ -126,16 +122,32 @@ pub fn note(exchange: &mut Exchange) {
     };
     if candidate.format != Format::Responses {
         // Who translates it stores nothing.
-        exchange.noted = true;
+        exchange.noted.is_over = true;
         return;
     }
-    owned.remember(
-        &identity.key,
-        id,
-        &StoredAt {
-            provider: Arc::clone(&candidate.deployment.provider.name),
-            credential: exchange.attempts.credential(),
-        },
-    );
-    exchange.noted = true;
+    let at = || StoredAt {
+        provider: Arc::clone(&candidate.deployment.provider.name),
+        credential: exchange.attempts.credential(),
+    };
+    let noted = &mut exchange.noted;
+    if let Some(id) = facts.id.as_deref().filter(|_| !noted.has_id) {
+        owned.remember(&identity.key, id, &at());
+        noted.has_id = true;
+    }
+    let within = facts.stored_ids.get(noted.within..).unwrap_or_default();
+    for id in within {
+        owned.remember(&identity.key, id, &at());
+    }
+    noted.within = facts.stored_ids.len();
+}
+
+/// What of an answer is remembered so far.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Noted {
+    /// There is nothing to remember.
+    is_over: bool,
+    /// The response itself is.
+    has_id: bool,
+    /// How many of what is stored with it are.
+    within: usize,
 }

@@ -19,6 +19,11 @@ pub(super) const MODEL: u64 = at([Model]);
 pub(super) const CREATED_AT: u64 = at([CreatedAt]);
 pub(super) const SEQUENCE_NUMBER: u64 = at([SequenceNumber]);
 
+// What is stored with a response: told in events, and again in the whole.
+pub(super) const ITEM_ID: u64 = at([OutputItem, Id]);
+pub(super) const OUTPUT_ID: u64 = at([Output, Item, Id]);
+pub(super) const CONVERSATION_ID: u64 = at([Conversation, Id]);
+
 // Failure.
 pub(super) const ERROR: u64 = at([Error]);
 pub(super) const CHOICE_ERROR: u64 = at([Choices, Item, Error]);

@@ -62,4 +62,12 @@ pub struct AnswerFacts {
     pub created_at: Option<u64>,
     /// Why the model stopped.
     pub stop: Option<StopReason>,
+    /// Responses: the ids of its items and of its conversation, in the order in which they were
+    /// told, each once; what has its id later than [`Self::MOST_STORED`] others is left out.
+    pub stored_ids: Vec<Box<str>>,
+}
+
+impl AnswerFacts {
+    /// How many ids are kept of what is stored with an answer.
+    pub const MOST_STORED: usize = 32;
 }

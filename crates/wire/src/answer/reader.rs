@@ -219,6 +219,7 @@ impl Reader {
             }
             at::ID if self.is_identity() => keep(&mut self.facts.id, text),
             at::MODEL if self.is_identity() => keep(&mut self.facts.model, text),
+            at::ITEM_ID | at::OUTPUT_ID | at::CONVERSATION_ID => self.keep_stored(text),
             at::FINISH_REASON => self.finish_choice(text.as_str()),
             at::STOP_REASON | at::DELTA_STOP_REASON | at::INCOMPLETE_REASON => {
                 self.facts.stop = Some(StopReason::parse(text.as_str()));
@@ -226,6 +227,20 @@ impl Reader {
             at::STATUS => self.status(text.as_str()),
             at::ERROR | at::CHOICE_ERROR if text.len > 0 => self.event.error = true,
             _ => {}
+        }
+    }
+
+    fn keeps_stored(&self) -> bool {
+        self.mode.format() == Format::Responses
+            && self.facts.stored_ids.len() < AnswerFacts::MOST_STORED
+    }
+
+    /// Keeps the id of an item or a conversation; one that is cut short names nothing.
+    fn keep_stored(&mut self, text: Text<'_>) {
+        let ids = &self.facts.stored_ids;
+        let is_new = || !ids.iter().any(|known| **known == *text.as_str());
+        if self.keeps_stored() && text.is_whole() && text.len > 0 && is_new() {
+            self.facts.stored_ids.push(text.as_str().into());
         }
     }
 
@@ -304,6 +319,9 @@ impl Sink for Reader {
         match self.path.here() {
             Some(at::ID) if self.facts.id.is_none() => Want::Prefix(MAX_NAME_BYTES),
             Some(at::MODEL) if self.facts.model.is_none() => Want::Prefix(MAX_NAME_BYTES),
+            Some(at::ITEM_ID | at::OUTPUT_ID | at::CONVERSATION_ID) if self.keeps_stored() => {
+                Want::Prefix(MAX_NAME_BYTES)
+            }
             Some(
                 at::TYPE
                 | at::FINISH_REASON

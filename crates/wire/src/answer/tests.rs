@@ -215,3 +215,36 @@ fn every_recorded_answer_scans_to_the_usage_its_provider_reported() {
     }
     assert!(answers > 400, "only {answers}");
 }
+
+#[test]
+fn what_is_stored_with_a_response_is_told_by_its_ids_and_of_other_formats_nothing() {
+    let body = br#"{"id":"resp_1","object":"response","conversation":{"id":"conv_1"},"output":[
+        {"type":"reasoning","id":"rs_1","summary":[{"id":"no"}]},
+        {"type":"message","id":"msg_1","content":[{"id":"no","text":"x"}]},
+        {"type":"function_call","id":"rs_1","call_id":"no"}]}"#;
+    let told = |format, size: usize| {
+        let mut scanner = AnswerScanner::new(format);
+        body.chunks(size).for_each(|chunk| scanner.push(chunk));
+        scanner.finish();
+        scanner.facts().stored_ids.clone()
+    };
+    for size in [1, 7, body.len()] {
+        let ids = told(Format::Responses, size);
+        assert_eq!(ids, ["conv_1", "rs_1", "msg_1"].map(Box::from), "{size}");
+    }
+    assert!(told(Format::Chat, 9).is_empty());
+}
+
+#[test]
+fn no_more_is_kept_of_what_is_stored_than_is_remembered() {
+    let items: Vec<_> = (0..1000)
+        .map(|n| format!(r#"{{"id":"msg_{n}"}}"#))
+        .collect();
+    let body = format!(r#"{{"output":[{}]}}"#, items.join(","));
+    let mut scanner = AnswerScanner::new(Format::Responses);
+    scanner.push(body.as_bytes());
+    scanner.finish();
+    let ids = &scanner.facts().stored_ids;
+    assert_eq!(ids.len(), AnswerFacts::MOST_STORED);
+    assert_eq!(&*ids[31], "msg_31");
+}
