@@ -33,7 +33,8 @@ impl Shop {
                 "plans.small",
                 json!({"tokens": "1M", "validity": "30d", "limits": limits}),
             )
-            .with("plans.crumb", json!({"tokens": 100, "validity": "30d"}));
+            .with("plans.crumb", json!({"tokens": 100, "validity": "30d"}))
+            .with("plans.moment", json!({"tokens": "1M", "validity": "1s"}));
         let gateway = Gateway::start(config).await;
         let key = gateway.create_key(&["--plan", "small"]).await;
         Self {
@@ -390,4 +391,25 @@ async fn many_who_ask_at_once_are_answered_or_told_to_come_again() {
     }
     assert!(answered >= 200, "{answered}");
     shop.get(USAGE).await.assert_ok();
+}
+
+#[tokio::test]
+async fn a_key_whose_grants_are_all_over_is_answered_as_an_unknown_one() {
+    let mut shop = Shop::open().await;
+    let unused = shop.gateway.create_key(&[]).await;
+    shop.key = shop.gateway.create_key(&["--plan", "moment"]).await;
+    shop.get(USAGE).await.assert_ok();
+    // The first use begins the time of the grant.
+    shop.ask(CHAT, "test-model", "").await.assert_ok();
+    eventually("the grant to be over", async || {
+        let answer = shop.get(USAGE).await;
+        (answer.status != 200).then(|| answer.assert_error(401, "invalid_api_key"))
+    })
+    .await;
+    let refused = shop.get(HISTORY).await;
+    refused.assert_error(401, "invalid_api_key");
+    let unknown = shop.of("sk-short", HISTORY).await;
+    assert_eq!(refused.message(), unknown.message());
+    // What was never given a grant has none that is over.
+    shop.of(&unused, USAGE).await.assert_ok();
 }

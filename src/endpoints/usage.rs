@@ -81,7 +81,8 @@ impl Usage {
     ///
     /// # Errors
     ///
-    /// 503 where too many ask, 500 where the ledger cannot be read.
+    /// 401 where the time of all its grants is over, 503 where too many ask, 500 where the
+    /// ledger cannot be read.
     pub async fn summary(&self, identity: &Arc<Identity>) -> Result<Vec<u8>, PublicError> {
         let _place = self.enter().await?;
         // Before the file: what is settled between the two is counted twice for a moment,
@@ -93,6 +94,9 @@ impl Usage {
             .read(move |source| source.history.summary(&key, source.clock.now()))
             .await?;
         let summary = summary.map_err(|fault| unreadable(&fault))?;
+        if summary.is_over {
+            return Err(expired());
+        }
         let limits = self.limits(identity);
         let answer = Summary::new(identity, &summary, reserved, limits);
         Ok(serde_json::to_vec(&answer).unwrap_or_default())
@@ -102,7 +106,8 @@ impl Usage {
     ///
     /// # Errors
     ///
-    /// 400 for each parameter that is not understood; 503 where too many ask, 500 where the
+    /// 400 for each parameter that is not understood; 401 where the time of all its grants is
+    /// over; 503 where too many ask, 500 where the
     /// ledger cannot be read.
     pub async fn history(&self, identity: &Identity, query: &str) -> Result<Vec<u8>, PublicError> {
         let query = query::read(query)?;
@@ -114,7 +119,11 @@ impl Usage {
         let _place = self.enter().await?;
         let key = identity.key.clone();
         let page = self
-            .read(move |source| source.history.page(&key, &query))
+            .read(move |source| {
+                let is_over = source.history.is_over(&key, source.clock.now())?;
+                let page = || source.history.page(&key, &query);
+                (!is_over).then(page).transpose()
+            })
             .await?;
         let page = page.map_err(|fault| match fault {
             HistoryError::Store(fault) => unreadable(&fault),
@@ -124,6 +133,7 @@ impl Usage {
             )),
             HistoryError::BothCursors => query::both_cursors(),
         })?;
+        let page = page.ok_or_else(expired)?;
         let page = Page {
             object: "list",
             page,
@@ -175,6 +185,11 @@ impl Usage {
             }),
         }
     }
+}
+
+/// Nobody is told an expired key from an unknown one.
+fn expired() -> PublicError {
+    PublicError::new(ErrorCode::InvalidApiKey, "the API key is not valid")
 }
 
 fn busy() -> PublicError {

@@ -113,6 +113,8 @@ pub struct UsageSummary {
     pub granted: u64,
     /// Tokens charged.
     pub used: u64,
+    /// The time of every grant that it was ever given is over: so is the key's.
+    pub is_over: bool,
     /// What was used by model, over all time, purged records included.
     pub models: Vec<ModelTotal>,
 }
@@ -228,6 +230,14 @@ impl History {
             summary.models = read_totals(file, key)?;
             Ok(summary)
         })
+    }
+
+    /// Whether the time of every grant that a key was ever given is over at `now`.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn is_over(&self, key: &KeyId, now: Timestamp) -> Result<bool, StoreError> {
+        self.with(|file| read_grants(file, key, now).map(|summary| summary.is_over))
     }
 
     fn with<T>(
@@ -390,11 +400,13 @@ fn unsigned(row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {
 
 fn read_grants(file: &Connection, key: &KeyId, now: Timestamp) -> rusqlite::Result<UsageSummary> {
     file.prepare_cached(
-        "SELECT min(first_used_at), max(expires_at), coalesce(sum(tokens), 0),
-                coalesce(sum(spent), 0)
-         FROM grants
-         WHERE key = (SELECT number FROM keys WHERE id = ?1)
-             AND coalesce(expires_at > ?2, TRUE)",
+        "SELECT min(first_used_at) FILTER (WHERE lasts), max(expires_at) FILTER (WHERE lasts),
+                coalesce(sum(tokens) FILTER (WHERE lasts), 0),
+                coalesce(sum(spent) FILTER (WHERE lasts), 0),
+                count(*) > 0 AND count(*) FILTER (WHERE lasts) = 0
+         FROM (SELECT first_used_at, expires_at, tokens, spent,
+                      coalesce(expires_at > ?2, TRUE) AS lasts
+               FROM grants WHERE key = (SELECT number FROM keys WHERE id = ?1))",
     )?
     .query_row(rusqlite::params![key.as_str(), storable_time(now)], |row| {
         let time = |ms: Option<i64>| ms.and_then(stored_time);
@@ -403,6 +415,7 @@ fn read_grants(file: &Connection, key: &KeyId, now: Timestamp) -> rusqlite::Resu
             valid_until: time(row.get(1)?),
             granted: unsigned(row, 2)?,
             used: unsigned(row, 3)?,
+            is_over: row.get(4)?,
             models: Vec::new(),
         })
     })
