@@ -662,3 +662,46 @@ async fn a_listener_that_others_can_reach_is_warned_about() {
         bounded("the gateway's end", process.kill()).await.unwrap();
     }
 }
+
+#[tokio::test]
+async fn an_order_with_a_name_is_carried_out_once() {
+    let office = Office::open().await;
+    let send = async |target: &str, order: &Value, name: &str| {
+        let request = Request::post(target, order).key(TOKEN);
+        office.send(&request.header("idempotency-key", name)).await
+    };
+    let order = json!({"name": "laptop"});
+    let made = send("/api/v1/keys", &order, "new-laptop").await;
+    assert_eq!(made.status, 201, "{made:?}");
+    let record = made.json()["record"].clone();
+    let again = send("/api/v1/keys", &order, "new-laptop").await;
+    again.assert_error(409, "invalid_request");
+    assert!(again.message().contains(id(&record)), "{}", again.message());
+    assert_eq!(
+        office.get("/api/v1/keys?name=laptop").await.json()["data"]
+            .as_array()
+            .unwrap()
+            .len(),
+        1
+    );
+
+    let grants = format!("/api/v1/keys/{}/grants", id(&record));
+    let tokens = json!({"tokens": "2M", "validity": "12h"});
+    let first = send(&grants, &tokens, "invoice-7").await;
+    let second = send(&grants, &tokens, "invoice-7").await;
+    assert_eq!((first.status, second.status), (201, 201), "{second:?}");
+    assert_eq!(first.json()["id"], second.json()["id"]);
+    // The same name for something else is a slip.
+    let other = json!({"tokens": "3M", "validity": "12h"});
+    send(&grants, &other, "invoice-7")
+        .await
+        .assert_error(409, "invalid_request");
+    assert_eq!(send(&grants, &tokens, "invoice-8").await.status, 201);
+    let given = office.get(&grants).await.json();
+    assert_eq!(given["data"].as_array().unwrap().len(), 2, "{given}");
+    for name in ["", "a b", &"x".repeat(256)] {
+        let refused = send(&grants, &tokens, name).await;
+        refused.assert_error(400, "invalid_request");
+    }
+    office.get("/api/v1/ledger/verify").await.assert_ok();
+}

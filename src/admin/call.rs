@@ -10,7 +10,7 @@ use axum::extract::{FromRequest, FromRequestParts, Query, RawPathParams, Request
 use axum::http::{HeaderMap, StatusCode, Uri, header};
 use serde::de::DeserializeOwned;
 use std::time::Duration;
-use tollgate_ledger::KeySelector;
+use tollgate_ledger::{KeySelector, OrderName};
 use tollgate_types::{ErrorCode, PublicError};
 
 /// The longest body: a key with all that it can be limited to is a tenth of it.
@@ -24,7 +24,11 @@ pub(super) struct Call {
     uri: Uri,
     body: Bytes,
     body_schema: Option<SchemaOf>,
+    order: Option<String>,
 }
+
+/// By this name an order is carried out once.
+pub(super) const ORDER_NAME: &str = "idempotency-key";
 
 impl Call {
     /// Reads the request for `route`.
@@ -42,6 +46,7 @@ impl Call {
             check_content_type(&head.headers)?;
         }
         let uri = head.uri.clone();
+        let order = order_name(&head.headers)?;
         let body = read_body(Request::from_parts(head, body)).await?;
         if route.body.is_none() && !body.is_empty() {
             return Err(PublicError::invalid_request("this operation takes no body"));
@@ -51,6 +56,7 @@ impl Call {
             uri,
             body,
             body_schema: route.body,
+            order,
         })
     }
 
@@ -64,6 +70,12 @@ impl Call {
             .into()),
             selector => Ok(selector),
         }
+    }
+
+    /// The name of the order, where the caller gave one.
+    pub(super) fn order(&self) -> Result<Option<OrderName>, Failed> {
+        let order = self.order.as_deref().map(OrderName::new).transpose();
+        Ok(order.map_err(Refusal::Store)?)
     }
 
     /// The query, read strictly.
@@ -97,6 +109,17 @@ impl Call {
             Some(fault) => Err(PublicError::invalid_request(fault).into()),
             None => Ok(value),
         }
+    }
+}
+
+fn order_name(headers: &HeaderMap) -> Result<Option<String>, PublicError> {
+    let mut values = headers.get_all(ORDER_NAME).iter();
+    match (values.next(), values.next()) {
+        (None, _) => Ok(None),
+        (Some(value), None) => Ok(Some(String::from_utf8_lossy(value.as_bytes()).into_owned())),
+        (Some(_), Some(_)) => Err(PublicError::invalid_request(
+            "the header idempotency-key stands there twice",
+        )),
     }
 }
 

@@ -40,9 +40,14 @@ impl From<Refusal> for Failed {
         let public = match fault {
             StoreError::InvalidKey(_)
             | StoreError::InvalidGrant
+            | StoreError::OrderName
             | StoreError::Selector
             | StoreError::Ambiguous { .. } => {
                 return PublicError::invalid_request(message).into();
+            }
+            StoreError::OtherOrder { .. } | StoreError::KeyMade { .. } => {
+                let conflict = PublicError::invalid_request(message);
+                return conflict.with_status(StatusCode::CONFLICT.as_u16()).into();
             }
             StoreError::NoSuchKey => {
                 return PublicError::new(ErrorCode::NotFound, message).into();

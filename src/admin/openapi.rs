@@ -2,11 +2,13 @@
 //! from the types that go in and out. OpenAPI 3.1 takes JSON Schema (draft 2020-12) as it
 //! is, so the library that describes the configuration describes this too.
 
+use super::call::ORDER_NAME;
 use super::routes::{ROUTES, Route, SchemaOf};
 use once_cell::sync::Lazy;
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, SchemaGenerator};
 use serde_json::{Map, Value, json};
+use tollgate_ledger::OrderName;
 use tollgate_types::ErrorCode;
 
 /// Where types are kept in the document.
@@ -63,7 +65,8 @@ fn describe() -> Value {
 
 fn operation(route: &Route, generator: &mut SchemaGenerator) -> Value {
     let key = key_parameter(route).into_iter();
-    let parameters: Vec<Value> = key.chain(query_parameters(route)).collect();
+    let parameters = key.chain(query_parameters(route));
+    let parameters: Vec<Value> = parameters.chain(order_parameter(route)).collect();
     let content = |schema| json!({ "application/json": { "schema": schema } });
     let body = route.body.map(|body| {
         let content = content(body(generator));
@@ -95,6 +98,22 @@ fn key_parameter(route: &Route) -> Option<Value> {
             "description": "The key's id (`key_…`), or the beginning of its text (`sk-` and one \
                             to eight characters) where no other key begins so.",
             "schema": { "type": "string" },
+        })
+    })
+}
+
+fn order_parameter(route: &Route) -> Option<Value> {
+    route.once.then(|| {
+        json!({
+            "name": ORDER_NAME,
+            "in": "header",
+            "required": false,
+            "description": "A name of the caller's own for this order, which is carried out \
+                            once under it: tokens are given once, and a key is made once.",
+            "schema": {
+                "type": "string", "pattern": "^[!-~]+$", "minLength": 1,
+                "maxLength": OrderName::MAX_LEN,
+            },
         })
     })
 }

@@ -15,7 +15,8 @@ use std::sync::Arc;
 use tollgate_filter::Endpoint;
 use tollgate_ledger::{
     CreatedKey, GrantTerms, GrantView, KeyFilter, KeyRecord, KeySelector, KeyState, KeyView,
-    LimitsView, NewKey, Revocation, Store, StoreError, Timestamp, Verification, allowance,
+    LimitsView, NewKey, OrderName, Revocation, Store, StoreError, Timestamp, Verification,
+    allowance,
 };
 use tollgate_settings::{Duration, TokenCount, unknown_name};
 use tollgate_types::Allowance;
@@ -253,12 +254,12 @@ impl Operations {
         self.store.clock().now()
     }
 
-    /// Makes a key.
+    /// Makes a key; under a name once.
     ///
     /// # Errors
     ///
-    /// A plan, group or endpoint that there is not; or as [`Store::create_key`].
-    pub fn create(&self, order: &CreateKey) -> Done<CreatedKey> {
+    /// A plan, group or endpoint that there is not; or as [`Store::create_key_once`].
+    pub fn create(&self, order: &CreateKey, name: Option<&OrderName>) -> Done<CreatedKey> {
         let offer = self.offer.load();
         let plan = order.plan.as_deref();
         let of_plan = plan.map(|name| offer.plan(name)).transpose()?;
@@ -274,7 +275,10 @@ impl Operations {
             grant: plan.map(|name| offer.terms(name)).transpose()?,
             name: order.name.clone(),
         };
-        Ok(self.store.create_key(&new)?)
+        Ok(match name {
+            Some(name) => self.store.create_key_once(&new, name)?,
+            None => self.store.create_key(&new)?,
+        })
     }
 
     /// A page of keys.
@@ -334,12 +338,17 @@ impl Operations {
         Ok(self.store.extend_key(key, extension.by.get())?)
     }
 
-    /// Gives tokens to a key.
+    /// Gives tokens to a key; under a name once.
     ///
     /// # Errors
     ///
-    /// The order says nothing or two things; or as [`Store::top_up`].
-    pub fn top_up(&self, key: &KeySelector, order: &TopUp) -> Done<GrantView> {
+    /// The order says nothing or two things; or as [`Store::top_up_once`].
+    pub fn top_up(
+        &self,
+        key: &KeySelector,
+        order: &TopUp,
+        name: Option<&OrderName>,
+    ) -> Done<GrantView> {
         let terms = match (&order.plan, order.tokens, order.validity) {
             (Some(plan), None, None) => self.offer.load().terms(plan)?,
             (None, Some(tokens), Some(validity)) => GrantTerms {
@@ -352,7 +361,10 @@ impl Operations {
                 return Err(Refusal::Order(message.into()));
             }
         };
-        Ok(self.store.top_up(key, &terms)?)
+        Ok(match name {
+            Some(name) => self.store.top_up_once(key, &terms, name)?,
+            None => self.store.top_up(key, &terms)?,
+        })
     }
 
     /// What a key was given and what it has used of it.

@@ -31,6 +31,9 @@ pub(super) struct Route {
     pub(super) status: StatusCode,
     /// What a success answers.
     pub(super) answer: SchemaOf,
+    /// Whether an order may have a name, under which it is carried out once. The other
+    /// operations change nothing the second time, or what they are told to.
+    pub(super) once: bool,
     /// How much work it is.
     pub(super) effort: Effort,
     /// Does it. Blocks.
@@ -66,6 +69,7 @@ const SHOW: Route = Route {
     body: None,
     status: StatusCode::OK,
     answer: of::<KeyView<'_>>,
+    once: false,
     effort: Effort::Small,
     run: |operations, call| shown(operations, &operations.show(&call.key()?)?),
 };
@@ -89,6 +93,7 @@ pub(super) const ROUTES: &[Route] = &[
         body: Some(of::<CreateKey>),
         status: StatusCode::CREATED,
         answer: of::<CreatedView<'_>>,
+        once: true,
         run: create,
         ..SHOW
     },
@@ -144,7 +149,11 @@ pub(super) const ROUTES: &[Route] = &[
         body: Some(of::<TopUp>),
         status: StatusCode::CREATED,
         answer: of::<GrantView>,
-        run: |operations, call| to_json(&operations.top_up(&call.key()?, &call.body()?)?),
+        once: true,
+        run: |operations, call| {
+            let order = call.order()?;
+            to_json(&operations.top_up(&call.key()?, &call.body()?, order.as_ref())?)
+        },
         ..SHOW
     },
     Route {
@@ -224,7 +233,8 @@ fn view_all(records: &[KeyRecord], now: Timestamp) -> Vec<KeyView<'_>> {
 }
 
 fn create(operations: &Operations, call: &Call) -> Answered {
-    let created = operations.create(&call.body()?)?;
+    let order = call.order()?;
+    let created = operations.create(&call.body()?, order.as_ref())?;
     to_json(&CreatedView {
         key: created.key.expose(),
         record: KeyView::new(&created.record, operations.now()),

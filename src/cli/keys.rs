@@ -256,7 +256,7 @@ impl Desk {
                     tokens: *tokens,
                     validity: days.map(span),
                 };
-                self.show_grant(&operations.top_up(&key.selector()?, &order)?)
+                self.show_grant(&operations.top_up(&key.selector()?, &order, None)?)
             }
             Command::Grants(key) => {
                 let grants = operations.grants(&key.selector()?)?;
@@ -273,7 +273,7 @@ impl Desk {
     }
 
     fn create(&self, order: &CreateKey) -> Outcome {
-        let created = self.operations.create(order)?;
+        let created = self.operations.create(order, None)?;
         let view = CreatedView {
             key: created.key.expose(),
             record: KeyView::new(&created.record, self.operations.now()),

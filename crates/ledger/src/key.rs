@@ -119,6 +119,11 @@ fn base62_digit(value: u32) -> u8 {
     BASE62.get(value as usize).copied().unwrap_or(b'0')
 }
 
+/// The base62 character that stands for a byte; four of five bytes share theirs with three others.
+pub(crate) fn digit_of(byte: u8) -> char {
+    char::from(base62_digit(u32::from(byte) % 62))
+}
+
 /// Appends `count` base62 characters, each of the 62 equally likely.
 pub(crate) fn push_random(text: &mut String, count: usize) -> Result<(), getrandom::Error> {
     let mut pool = Zeroizing::new([0_u8; 64]);

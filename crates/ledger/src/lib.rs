@@ -40,7 +40,7 @@ pub use limits::{Admission, Denied, Dimension, Level, Limited, Limiter, Standing
 pub use ownership::{Owner, OwnerFailure, Ownership, Stored};
 pub use record::{InvalidKey, KeyRecord, KeyState, NewKey, allowance};
 pub use store::{
-    CreatedKey, GrantTerms, GrantView, KeyFilter, KeySelector, Revocation, Store, StoreError,
-    Verification,
+    CreatedKey, GrantTerms, GrantView, KeyFilter, KeySelector, OrderName, Revocation, Store,
+    StoreError, Verification,
 };
 pub use view::{KeyView, LimitsView, grants_table, keys_table};

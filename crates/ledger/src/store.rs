@@ -12,6 +12,7 @@ mod backup;
 mod error;
 mod grants;
 mod keys;
+mod once;
 mod open;
 mod schema;
 mod verify;
@@ -21,6 +22,7 @@ pub(crate) use error::{storable_time, stored_time};
 pub use grants::{GrantTerms, GrantView};
 pub use keys::{CreatedKey, KeyFilter, KeySelector, Revocation};
 pub(crate) use keys::{lookup_sql, read_key};
+pub use once::OrderName;
 pub(crate) use open::{open_reader, open_writer};
 pub use verify::Verification;
 

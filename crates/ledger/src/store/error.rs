@@ -103,6 +103,24 @@ pub enum StoreError {
     /// The grant cannot be made as asked.
     #[error("a grant needs between 1 and {} tokens and a validity between a second and 100 years", 1_u64 << 52)]
     InvalidGrant,
+    /// The name of an order is none.
+    #[error("an order is named by 1 to 255 visible ASCII characters")]
+    OrderName,
+    /// Another order was given this name before.
+    #[error("another order was sent under this name: it made {id}")]
+    OtherOrder {
+        /// What the other one made.
+        id: String,
+    },
+    /// The key was made when the order came first; its text was shown then.
+    #[error(
+        "{id} was made of this order before, and its text was shown then: \
+         revoke it and send the order under another name where the text was lost"
+    )]
+    KeyMade {
+        /// The id of the key.
+        id: String,
+    },
     /// The system has no randomness to give.
     #[error("the system gives no randomness: {0}")]
     Randomness(#[from] getrandom::Error),

@@ -1,7 +1,7 @@
 //! Giving tokens to keys, and what is left of what was given.
 
 use super::{
-    KeySelector, Store,
+    KeySelector, OrderName, Store,
     error::{StoreError, storable_time, stored_time},
 };
 use crate::{clock::Timestamp, key};
@@ -68,21 +68,30 @@ pub(super) struct NewGrant<'a> {
 impl<'a> NewGrant<'a> {
     pub(super) fn new(terms: &'a GrantTerms) -> Result<Self, StoreError> {
         terms.check()?;
-        let mut id = "grant_".to_owned();
-        key::push_random(&mut id, 20)?;
+        let mut id = MARK.to_owned();
+        key::push_random(&mut id, ID_CHARS)?;
         Ok(Self { id, terms })
     }
 
+    /// The grant that an order of this name makes, once.
+    fn of_order(terms: &'a GrantTerms, order: &OrderName) -> Result<Self, StoreError> {
+        terms.check()?;
+        let id = order.id(MARK, ID_CHARS);
+        Ok(Self { id, terms })
+    }
+
+    /// Whether it was made now: one of this id may be there.
     pub(super) fn insert(
         &self,
         transaction: &Transaction<'_>,
         key: &KeyId,
         now: Timestamp,
-    ) -> rusqlite::Result<()> {
+    ) -> rusqlite::Result<bool> {
         let stored = |number: u128| i64::try_from(number).unwrap_or(i64::MAX);
-        transaction.execute(
+        let made = transaction.execute(
             "INSERT INTO grants (id, key, plan, tokens, validity_ms, created_at)
-             SELECT ?1, number, ?3, ?4, ?5, ?6 FROM keys WHERE id = ?2",
+             SELECT ?1, number, ?3, ?4, ?5, ?6 FROM keys WHERE id = ?2
+             ON CONFLICT (id) DO NOTHING",
             params![
                 self.id,
                 key.as_str(),
@@ -92,9 +101,13 @@ impl<'a> NewGrant<'a> {
                 storable_time(now),
             ],
         )?;
-        Ok(())
+        Ok(made > 0)
     }
 }
+
+/// How the id of a grant begins, and how many letters and digits follow.
+const MARK: &str = "grant_";
+const ID_CHARS: usize = 20;
 
 impl Store {
     /// Gives tokens to the key that `selector` names. Running gateways spend them within a
@@ -107,19 +120,48 @@ impl Store {
         selector: &KeySelector,
         terms: &GrantTerms,
     ) -> Result<GrantView, StoreError> {
-        let grant = NewGrant::new(terms)?;
+        self.give(selector, &NewGrant::new(terms)?)
+    }
+
+    /// As [`Store::top_up`], however often the order is sent: the second time the grant is
+    /// shown as it is then.
+    ///
+    /// # Errors
+    /// As [`Store::top_up`]; or an order of this name gave something else.
+    pub fn top_up_once(
+        &self,
+        selector: &KeySelector,
+        terms: &GrantTerms,
+        order: &OrderName,
+    ) -> Result<GrantView, StoreError> {
+        self.give(selector, &NewGrant::of_order(terms, order)?)
+    }
+
+    fn give(&self, selector: &KeySelector, grant: &NewGrant<'_>) -> Result<GrantView, StoreError> {
+        let terms = grant.terms;
         let key = self.find_key(selector)?;
         let now = self.clock().now();
-        self.write(|transaction| grant.insert(transaction, key.id(), now))?;
-        Ok(GrantView {
-            id: grant.id,
-            plan: terms.plan.clone(),
-            tokens: terms.tokens,
-            used: 0,
-            validity_seconds: terms.validity.as_secs(),
-            created_at: now,
-            valid_from: None,
-            valid_until: None,
+        if self.write(|transaction| grant.insert(transaction, key.id(), now))? {
+            return Ok(GrantView {
+                id: grant.id.clone(),
+                plan: terms.plan.clone(),
+                tokens: terms.tokens,
+                used: 0,
+                validity_seconds: terms.validity.as_secs(),
+                created_at: now,
+                valid_from: None,
+                valid_until: None,
+            });
+        }
+        let is_same = |it: &GrantView| {
+            it.id == grant.id
+                && it.plan == terms.plan
+                && it.tokens == terms.tokens
+                && it.validity_seconds == terms.validity.as_secs()
+        };
+        let known = self.grants(key.id())?.into_iter().find(is_same);
+        known.ok_or_else(|| StoreError::OtherOrder {
+            id: grant.id.clone(),
         })
     }
 

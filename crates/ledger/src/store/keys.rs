@@ -1,7 +1,7 @@
 //! Making, finding and revoking keys.
 
 use super::{
-    Store,
+    OrderName, Store,
     error::{StoreError, storable_time, stored_time},
     grants::NewGrant,
 };
@@ -101,11 +101,33 @@ impl Store {
     /// # Errors
     /// The key cannot be made as asked, or the file cannot be written.
     pub fn create_key(&self, new: &NewKey) -> Result<CreatedKey, StoreError> {
+        let mut id = ID_MARK.to_owned();
+        key::push_random(&mut id, ID_CHARS)?;
+        self.create(new, id)
+    }
+
+    /// As [`Store::create_key`], however often the order is sent.
+    ///
+    /// # Errors
+    /// As [`Store::create_key`]; or an order of this name has made a key before, whose text
+    /// cannot be shown again.
+    pub fn create_key_once(
+        &self,
+        new: &NewKey,
+        order: &OrderName,
+    ) -> Result<CreatedKey, StoreError> {
+        let id = order.id(ID_MARK, ID_CHARS);
+        match self.find_key(&KeySelector::Id(KeyId::new(id.clone()))) {
+            Err(StoreError::NoSuchKey) => self.create(new, id),
+            Err(fault) => Err(fault),
+            Ok(_) => Err(StoreError::KeyMade { id }),
+        }
+    }
+
+    fn create(&self, new: &NewKey, id: String) -> Result<CreatedKey, StoreError> {
         let now = self.clock.now();
         new.validate(now)?;
         let key = ApiKey::generate()?;
-        let mut id = ID_MARK.to_owned();
-        key::push_random(&mut id, ID_CHARS)?;
         let identity = Identity {
             key: KeyId::new(id),
             name: new.name.clone(),
@@ -126,7 +148,7 @@ impl Store {
         self.write(|transaction| {
             insert(transaction, &record, &hash)?;
             match &grant {
-                Some(grant) => grant.insert(transaction, record.id(), now),
+                Some(grant) => grant.insert(transaction, record.id(), now).map(drop),
                 None => Ok(()),
             }
         })?;
