@@ -105,6 +105,11 @@ impl AnswerScanner {
     pub fn text_bytes(&self) -> u64 {
         self.reader.text_so_far(&self.lexer)
     }
+
+    /// The beginning of that text, as far as it is kept: some hundred bytes.
+    pub fn text_beginning(&self) -> &str {
+        &self.reader.beginning
+    }
 }
 
 #[cfg(test)]

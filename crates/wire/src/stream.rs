@@ -207,6 +207,11 @@ impl StreamScanner {
         self.text_bytes.saturating_add(leaving)
     }
 
+    /// The beginning of that text, as far as it is kept: some hundred bytes.
+    pub fn text_beginning(&self) -> &str {
+        &self.reader.beginning
+    }
+
     /// Events that were let through.
     pub const fn events(&self) -> u64 {
         self.events

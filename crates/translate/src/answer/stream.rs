@@ -103,6 +103,11 @@ impl StreamTranslator {
         self.events.text_bytes()
     }
 
+    /// The beginning of that text, as far as it is kept.
+    pub fn text_beginning(&self) -> &str {
+        self.events.text_beginning()
+    }
+
     /// Events of the answer that came.
     pub const fn events(&self) -> u64 {
         self.events.events()

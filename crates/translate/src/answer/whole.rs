@@ -106,6 +106,11 @@ impl AnswerTranslator {
         self.scanner.text_bytes()
     }
 
+    /// The beginning of that text, as far as it is kept.
+    pub fn text_beginning(&self) -> &str {
+        self.scanner.text_beginning()
+    }
+
     /// Bytes held now.
     pub const fn held_bytes(&self) -> usize {
         self.body.len()

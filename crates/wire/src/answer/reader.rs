@@ -144,7 +144,12 @@ pub(crate) struct Reader {
     /// Of the whole answer.
     pub(crate) facts: AnswerFacts,
     pub(crate) usage: UsageReport,
+    /// The beginning of all its text, for an estimate of how many tokens the whole has.
+    pub(crate) beginning: String,
 }
+
+/// How much text is kept of an answer: enough to tell a script and a way of writing.
+const MAX_BEGINNING: usize = 1024;
 
 impl Reader {
     pub(crate) fn new(mode: Mode) -> Self {
@@ -155,6 +160,7 @@ impl Reader {
             event: EventFacts::default(),
             facts: AnswerFacts::default(),
             usage: UsageReport::default(),
+            beginning: String::new(),
         }
     }
 
@@ -330,6 +336,9 @@ impl Sink for Reader {
                 | at::INCOMPLETE_REASON
                 | at::STATUS,
             ) => Want::Prefix(MAX_WORD_BYTES),
+            Some(here) if self.beginning.len() < MAX_BEGINNING && self.is_text(here) => {
+                Want::Prefix(MAX_BEGINNING.saturating_sub(self.beginning.len()))
+            }
             _ => Want::Nothing,
         }
     }
@@ -351,6 +360,9 @@ impl Sink for Reader {
         if let Some(here) = here {
             if self.is_text(here) {
                 self.event.text_bytes = self.event.text_bytes.saturating_add(text.len);
+                if !text.bytes.is_empty() {
+                    self.beginning.push_str(text.as_str());
+                }
             } else {
                 self.word(here, text);
                 self.refuse_usage(here);

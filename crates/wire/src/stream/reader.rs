@@ -169,6 +169,11 @@ impl EventReader {
         self.scanner.text_bytes()
     }
 
+    /// The beginning of that text, as far as it is kept.
+    pub fn text_beginning(&self) -> &str {
+        self.scanner.text_beginning()
+    }
+
     /// Events of the answer that were read.
     pub const fn events(&self) -> u64 {
         self.scanner.events()
