@@ -212,7 +212,7 @@ impl StreamScanner {
         &self.reader.beginning
     }
 
-    /// Events that were let through.
+    /// Events that were let through, without those that only say that more will come.
     pub const fn events(&self) -> u64 {
         self.events
     }
@@ -354,7 +354,9 @@ impl StreamScanner {
     /// Counts an event that leaves, and moves on by it.
     fn advance(&mut self, kind: EventKind) {
         let event = &self.reader.event;
-        self.events = self.events.saturating_add(1);
+        if kind != EventKind::Preamble {
+            self.events = self.events.saturating_add(1);
+        }
         self.text_bytes = self.text_bytes.saturating_add(event.text_bytes);
         self.choices.merge(event.choices);
         if let Some(number) = event.sequence {

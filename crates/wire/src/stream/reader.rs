@@ -174,7 +174,7 @@ impl EventReader {
         self.scanner.text_beginning()
     }
 
-    /// Events of the answer that were read.
+    /// Events of the answer that were read, without those that only say that more will come.
     pub const fn events(&self) -> u64 {
         self.scanner.events()
     }
