@@ -178,6 +178,47 @@ impl UpstreamFault {
         }
     }
 
+    /// Whether the same deployment may succeed a moment later.
+    pub const fn may_pass_soon(&self) -> bool {
+        matches!(
+            self.class,
+            FaultClass::Busy
+                | FaultClass::ServerError
+                | FaultClass::Unreachable
+                | FaultClass::ConnectionBroken
+        )
+    }
+
+    /// Of two failures of one request, the one that helps the caller more: what it can mend
+    /// itself comes first, then what passes by itself, the sooner the better, and what does
+    /// not last. This one where they are alike.
+    #[must_use]
+    pub fn or_better(self, other: Self) -> Self {
+        let key = |fault: &Self| (fault.rank(), fault.public().retry_after);
+        if key(&other) < key(&self) {
+            other
+        } else {
+            self
+        }
+    }
+
+    /// How little it helps the caller to be told.
+    const fn rank(&self) -> u8 {
+        use FaultClass as C;
+        match self.class {
+            C::ContextLength(_) | C::ContentPolicy | C::UnreadableReasoning | C::InvalidRequest => {
+                0
+            }
+            C::RateLimit => 1,
+            C::Busy | C::Unreachable | C::ConnectionBroken => 2,
+            C::ServerError | C::BrokenAnswer | C::ResponseTimeout => 3,
+            C::RequestOverRateLimit => 4,
+            C::Quota => 5,
+            C::Credential => 6,
+            C::InvalidModel => 7,
+        }
+    }
+
     /// Whether the credential that was used should rest: its account, not the deployment, is
     /// what failed.
     pub const fn benches_credential(&self) -> bool {

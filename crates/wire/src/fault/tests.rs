@@ -229,6 +229,39 @@ fn only_a_plain_code_is_kept_for_the_log() {
 }
 
 #[test]
+fn of_two_failures_the_more_helpful_one_is_kept_in_whichever_order_they_come() {
+    // From the most helpful to the least.
+    let classes = [
+        C::ContextLength(ContextNumbers::default()),
+        C::RateLimit,
+        C::Busy,
+        C::ServerError,
+        C::RequestOverRateLimit,
+        C::Quota,
+        C::Credential,
+        C::InvalidModel,
+    ];
+    let fault = |class| UpstreamFault::without_answer(class);
+    for (place, better) in classes.into_iter().enumerate() {
+        for worse in classes.into_iter().skip(place + 1) {
+            for (a, b) in [(better, worse), (worse, better)] {
+                assert_eq!(fault(a).or_better(fault(b)).class, better, "{a:?} {b:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn of_two_failures_that_pass_the_one_that_passes_sooner_is_kept() {
+    let wait = |seconds| UpstreamFault {
+        retry_after: Some(Duration::from_secs(seconds)),
+        ..UpstreamFault::without_answer(C::RateLimit)
+    };
+    assert_eq!(wait(30).or_better(wait(7)), wait(7));
+    assert_eq!(wait(7).or_better(wait(30)), wait(7));
+}
+
+#[test]
 fn a_hostile_body_is_read_within_bounds() {
     let deep = "[".repeat(100_000);
     let long = format!(r#"{{"error":{{"message":"{}"}}}}"#, "x".repeat(200_000));
