@@ -74,6 +74,7 @@ struct Travel {
     cut: Option<usize>,
     by_reset: bool,
     stall_after: Option<usize>,
+    pings: Duration,
 }
 
 impl Travel {
@@ -84,6 +85,7 @@ impl Travel {
             cut: orders.cut,
             by_reset: orders.reset,
             stall_after: orders.stall_after,
+            pings: orders.pings,
         }
     }
 }
@@ -97,9 +99,7 @@ async fn play(
     let mut left = travel.cut.unwrap_or(usize::MAX);
     for (index, mut piece) in pieces.into_iter().enumerate() {
         if travel.stall_after == Some(index) {
-            // The peer's leaving is the only way out.
-            sender.closed().await;
-            return;
+            return stall(travel.pings, &sender).await;
         }
         if index > 0 && !travel.pause.is_zero() {
             tokio::select! {
@@ -117,9 +117,26 @@ async fn play(
         }
     }
     if travel.stall_after.is_some() {
-        sender.closed().await;
+        stall(travel.pings, &sender).await;
     } else if travel.cut.is_some() {
         cut_off(travel.by_reset, &sender, &switch).await;
+    }
+}
+
+/// Sends nothing more that says anything. The peer's leaving is the only way out.
+async fn stall(pings: Duration, sender: &mpsc::Sender<Result<Bytes, CutOff>>) {
+    const COMMENT: Bytes = Bytes::from_static(b": ping\n\n");
+    if pings.is_zero() {
+        return sender.closed().await;
+    }
+    loop {
+        tokio::select! {
+            () = time::sleep(pings) => {}
+            () = sender.closed() => return,
+        }
+        if sender.send(Ok(COMMENT)).await.is_err() {
+            return;
+        }
     }
 }
 

@@ -26,6 +26,7 @@ pub(crate) struct Orders {
     pub(crate) cut: Option<usize>,
     pub(crate) error_after: Option<usize>,
     pub(crate) stall_after: Option<usize>,
+    pub(crate) pings: Duration,
     pub(crate) hang: bool,
     pub(crate) reset: bool,
     pub(crate) garbage: bool,
@@ -156,6 +157,11 @@ pub const TABLE: &[Order] = &[
         "stall-after-<events>",
         Set::Number(0, 1_000_000, |o, n| o.stall_after = usize::try_from(n).ok()),
         "sends so many events, or pieces, and then nothing more until the peer leaves",
+    ),
+    order(
+        "pings-<n>ms",
+        Set::Number(1, 600_000, |o, n| o.pings = Duration::from_millis(n)),
+        "with `stall-after`: sends a comment this often instead of nothing",
     ),
     order(
         "hang",
