@@ -25,6 +25,7 @@ struct Metrics {
     streams: IntGauge,
     bodies: IntGauge,
     upstream_faults: IntCounterVec,
+    retries_refused: IntCounter,
     access_lines_lost: IntCounter,
     reloads: IntCounterVec,
 }
@@ -75,6 +76,14 @@ impl Metrics {
         registry
             .register(Box::new(lost.clone()))
             .expect("registered once");
+        let refused = IntCounter::new(
+            "tollgate_retries_refused_total",
+            "Failed attempts after which none followed because the retry budget was used up.",
+        )
+        .expect("valid metric");
+        registry
+            .register(Box::new(refused.clone()))
+            .expect("registered once");
         Self {
             requests: counters(
                 "tollgate_requests_total",
@@ -105,6 +114,7 @@ impl Metrics {
                 "Attempts that failed at a provider, seen by a caller or not.",
                 &["provider", "class"],
             ),
+            retries_refused: refused,
             access_lines_lost: lost,
             reloads: counters(
                 "tollgate_configuration_reloads_total",
@@ -241,6 +251,11 @@ pub fn upstream_fault(
     let code = fault.provider_code.as_deref().unwrap_or("none");
     let cause = cause.unwrap_or(&"in its answer");
     log::warn!("{request}: provider {provider}: {class}, status {status}, code {code}: {cause}");
+}
+
+/// A request is not tried again because others have used up the retry budget.
+pub fn retry_refused() {
+    METRICS.retries_refused.inc();
 }
 
 /// A line of the access log was dropped.

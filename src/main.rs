@@ -1,5 +1,7 @@
 //! The `tollgate` program.
 
+#![forbid(unsafe_code)]
+
 use std::process::ExitCode;
 
 /// Spends fewer instructions a request than the system's allocator, at the same memory

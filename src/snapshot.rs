@@ -4,7 +4,7 @@
 //! a new one replaces the old in one step.
 
 use crate::accounts::{Accounts, NoAccounts, Owned};
-use crate::config::{Config, Faults, LimitSettings};
+use crate::config::{Config, FailoverSettings, Faults, LimitSettings};
 use crate::endpoints::Usage;
 use crate::gateway::BodyLimits;
 use crate::pipeline::Pipeline;
@@ -27,6 +27,8 @@ pub struct Snapshot {
     pub upstreams: Upstreams,
     /// What a request may cost the gateway.
     pub limits: Limits,
+    /// How often and how long a request is tried.
+    pub failover: Failover,
     /// Fields that may be lost in translation, by their paths.
     pub lossy: Vec<String>,
     /// Whose is what providers have stored; `None` in a configuration that is only checked.
@@ -50,6 +52,23 @@ pub struct Limits {
     pub write: Duration,
     /// Bytes a second that a caller must accept of an answer.
     pub min_send_rate: Option<usize>,
+}
+
+/// How often and how long a request is tried.
+#[derive(Clone, Copy, Debug)]
+pub struct Failover {
+    /// Attempts of one request.
+    pub attempts: usize,
+    /// From its head to its end.
+    pub total: Duration,
+    /// How often an only candidate is asked again.
+    pub again: usize,
+    /// The first pause before that.
+    pub pause: Duration,
+    /// Attempts beyond the first, for every hundred requests of the last seconds.
+    pub percent: u64,
+    /// And for each second.
+    pub per_second: u64,
 }
 
 /// The current snapshot.
@@ -178,11 +197,25 @@ impl Snapshot {
                 pipeline,
                 upstreams,
                 limits,
+                failover: Failover::of(&config.failover),
                 lossy: config.lossy.clone(),
                 owned: accounts.map(Accounts::owned),
                 usage: accounts.map(|accounts| accounts.usage(config)),
             }),
             _ => Err(config.locate(faults)),
+        }
+    }
+}
+
+impl Failover {
+    fn of(settings: &FailoverSettings) -> Self {
+        Self {
+            attempts: settings.attempts.into(),
+            total: settings.total.get(),
+            again: settings.again.into(),
+            pause: settings.pause.get(),
+            percent: settings.budget.percent.into(),
+            per_second: settings.budget.per_second.into(),
         }
     }
 }

@@ -248,7 +248,10 @@ fn template(provider: &Arc<Provider>) -> Result<HttpPeer, Fault> {
     let timeouts = &provider.timeouts;
     peer.options.connection_timeout = Some(timeouts.connect);
     peer.options.total_connection_timeout = Some(timeouts.connect);
-    peer.options.read_timeout = Some(timeouts.read);
+    // Until an attempt sets its own.
+    peer.options.read_timeout = Some(timeouts.answer.first_byte);
+    // What ends an attempt that takes too long ends its connection.
+    peer.options.max_h2_streams = 1;
     peer.options.write_timeout = Some(timeouts.write);
     peer.options.idle_timeout = Some(timeouts.idle);
     peer.options.alpn = match provider.http2 {

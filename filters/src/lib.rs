@@ -2,6 +2,8 @@
 //!
 //! [`KINDS`] is the table of them; the configuration, the documents and the tests read it.
 
+#![forbid(unsafe_code)]
+
 mod bound;
 mod errors;
 mod headers;

@@ -8,6 +8,7 @@
 
 mod check;
 mod diff;
+mod failover;
 mod faults;
 mod files;
 mod filters;
@@ -20,6 +21,7 @@ mod tree;
 mod yaml;
 
 pub use diff::{Change, ChangeKind};
+pub use failover::{FailoverSettings, RetryBudgetSettings};
 pub use faults::{Faults, Located};
 pub use files::Override;
 pub use filters::FilterEntry;
@@ -76,6 +78,8 @@ struct Settings {
     aliases: IndexMap<String, String>,
     /// What the model name `auto` chooses from. Default: `auto` is no model.
     auto: Option<AutoSettings>,
+    /// What becomes of a request whose provider fails before anything was committed.
+    failover: FailoverSettings,
     /// How requests are translated to the formats of their providers.
     translation: TranslationSettings,
     /// Token packages, by name.
@@ -114,6 +118,8 @@ pub struct Config {
     pub log: LogSettings,
     /// Who answers.
     pub catalog: Catalog,
+    /// How often and how long a request is tried.
+    pub failover: FailoverSettings,
     /// Fields that may be lost in translation, by their paths.
     pub lossy: Vec<String>,
     /// Token packages, in the order of the file.
@@ -306,6 +312,7 @@ impl<'a> Loader<'a> {
         if let Some(catalog) = &catalog {
             faults.extend(plans::check(&settings.plans, catalog));
         }
+        faults.extend(settings.failover.check());
         faults.extend(check_lossy(&settings.translation.lossy));
         faults.extend(check_server(&settings.server, &settings.admin));
         let filters = settings.filters.map_or_else(filters::default_list, |list| {
@@ -334,6 +341,7 @@ impl<'a> Loader<'a> {
             failed_keys_per_minute: settings.keys.failed_attempts_per_minute,
             log: settings.log,
             catalog,
+            failover: settings.failover,
             lossy: settings.translation.lossy,
             plans: settings.plans,
             filters,

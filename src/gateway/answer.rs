@@ -4,6 +4,7 @@
 //! before the first content event: until then the next candidate can take over unseen, and
 //! the caller's status can follow from the body.
 
+use super::deadlines::Progress;
 use super::decode::Decoder;
 use super::reader::{Expectation, Reader};
 use super::unwritten::Unwritten;
@@ -126,6 +127,15 @@ impl Answer {
         match self.read(chunk.unwrap_or_default(), end) {
             Ok(out) => self.let_pass(out, end),
             Err((out, fault)) => self.fail(out, fault),
+        }
+    }
+
+    /// Gives the attempt up, whatever comes.
+    pub fn give_up(&mut self, fault: UpstreamFault) -> Next {
+        match self.stage {
+            // It has ended, and what comes behind that is not the caller's business.
+            Stage::Over => Next::Pass(Bytes::new()),
+            _ => self.fail(Vec::new(), fault),
         }
     }
 
@@ -263,9 +273,29 @@ impl Answer {
         }
     }
 
+    /// What is left of a stream that is whole and of which `written` bytes have left; `None`
+    /// where the answer is no stream.
+    pub fn rest_of_stream(&mut self, written: usize) -> Option<Bytes> {
+        self.stage = Stage::Over;
+        self.open = None;
+        matches!(self.reader, Some(Reader::Stream(_))).then(|| {
+            let mut rest = self.unwritten.take(written);
+            rest.append(&mut self.held);
+            join(rest)
+        })
+    }
+
     /// What the provider reported, as far as it has.
     pub fn usage(&self) -> Option<ReportedUsage> {
         self.reader.as_ref()?.usage()
+    }
+
+    /// How far it has come, for whoever looks at the clock.
+    pub fn progress(&self) -> Progress {
+        match &self.reader {
+            Some(Reader::Stream(events)) => events.progress(),
+            _ => Progress::Piece,
+        }
     }
 
     /// Bytes of text and arguments of tool calls so far.

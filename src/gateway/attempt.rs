@@ -1,13 +1,16 @@
 //! One attempt after another: which candidate is asked. What it is sent is decided in
 //! `outgoing`.
 
+use super::deadlines::Deadlines;
 use super::exchange::Exchange;
 use super::outgoing::{self, Outgoing};
+use super::timer::AttemptTimer;
 use crate::upstreams::Pool;
 use bytes::Bytes;
 use pingora_core::upstreams::peer::HttpPeer;
 use std::borrow::Cow;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 use tollgate_routing::health::Ticket;
 use tollgate_routing::{Credential, Deployment};
 use tollgate_translate::TranslationNotes;
@@ -25,6 +28,10 @@ pub struct Attempts {
     stale: usize,
     /// The name of the credential that the attempt under way uses; empty for none.
     credential: Option<Arc<str>>,
+    /// How often the only candidate was asked again.
+    again: usize,
+    /// How long to wait before the next attempt.
+    pause: Option<Duration>,
     /// What the candidate that comes next is sent.
     ready: Option<Outgoing>,
     /// What the attempt under way sends; its body is taken out once.
@@ -123,6 +130,28 @@ impl Attempts {
     pub const fn step_back(&mut self) {
         self.begun = self.begun.saturating_sub(1);
         self.stale = self.stale.saturating_add(1);
+    }
+
+    /// Asks the candidate again after a pause.
+    pub const fn ask_again(&mut self, pause: Duration) {
+        self.begun = self.begun.saturating_sub(1);
+        self.again = self.again.saturating_add(1);
+        self.pause = Some(pause);
+    }
+
+    /// How often the only candidate was asked again.
+    pub const fn asked_again(&self) -> usize {
+        self.again
+    }
+
+    /// How long to wait before the next attempt.
+    pub const fn take_pause(&mut self) -> Option<Duration> {
+        self.pause.take()
+    }
+
+    /// Whether there is nobody else to ask.
+    pub const fn has_only_one(&self) -> bool {
+        self.candidates.len() == 1
     }
 
     /// The candidate that comes next.
@@ -224,11 +253,40 @@ pub fn next_peer(exchange: &mut Exchange) -> Option<Box<HttpPeer>> {
             make_ready(exchange).ok()?;
         }
         let attempts = &mut exchange.attempts;
-        let peer = attempts.advance()?.pool.peer();
-        if peer.is_some() {
+        if let Some(mut peer) = attempts.advance()?.pool.peer() {
+            if attempts.made == 0 {
+                exchange.retries.note_request();
+            }
             attempts.made = attempts.made.saturating_add(1);
             attempts.ticket = Some(Ticket::default());
-            return peer;
+            start_timer(exchange, &mut peer);
+            return Some(peer);
         }
     }
+}
+
+/// Begins to count the time of the attempt with this peer.
+fn start_timer(exchange: &mut Exchange, peer: &mut HttpPeer) {
+    let request = exchange.request.as_ref();
+    let Some(candidate) = exchange.attempts.current() else {
+        return;
+    };
+    let model = request
+        .and_then(|request| request.route.as_ref())
+        .and_then(|route| exchange.snapshot.catalog.model(route.model));
+    let usual = candidate.deployment.provider.timeouts.answer;
+    let bounds = model.map_or(usual, |model| usual.under(&model.timeouts));
+    let streams = request
+        .and_then(|request| request.facts.as_ref())
+        .is_some_and(|facts| facts.stream);
+    let (now, ends) = (Instant::now(), exchange.request_ends());
+    let timer = AttemptTimer::begin(Deadlines::new(bounds, streams, now, ends));
+    // Zero would be no time-out at all to some and one that has fired to others.
+    const LEAST: Duration = Duration::from_millis(1);
+    let left = ends.saturating_duration_since(now).max(LEAST);
+    let options = &mut peer.options;
+    options.read_timeout = timer.longest_silence().map(|it| it.max(LEAST));
+    options.connection_timeout = options.connection_timeout.map(|it| it.min(left));
+    options.total_connection_timeout = options.total_connection_timeout.map(|it| it.min(left));
+    exchange.timer = timer;
 }

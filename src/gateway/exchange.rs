@@ -4,11 +4,15 @@
 //! own field and none reaches into another's.
 
 use super::{
-    answer::Answer, attempt::Attempts, body::RequestBody, record, stored::Noted, toll::Toll,
+    answer::Answer, attempt::Attempts, body::RequestBody, budget::RetryBudget, record,
+    stored::Noted, timer::AttemptTimer, toll::Toll,
 };
 use crate::{access_log::AccessLog, events::InFlight, snapshot::Snapshot};
 use http::{Method, Uri};
-use std::{sync::Arc, time::Instant};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 use tollgate_filter::RequestContext;
 use tollgate_routing::ModelKind;
 use tollgate_types::{ErrorCode, Format, RequestId};
@@ -30,13 +34,17 @@ pub struct Exchange {
     pub body: Option<RequestBody>,
     /// Who was and who can be asked.
     pub attempts: Attempts,
+    /// What all requests may try again.
+    pub retries: Arc<RetryBudget>,
+    /// How long the attempt under way may take.
+    pub timer: AttemptTimer,
     /// What has come back.
     pub answer: Answer,
     /// What it holds of its key's limits and balance.
     pub toll: Toll,
     /// What is remembered of whose the answer is that the provider stores.
     pub noted: Noted,
-    /// What went wrong upstream last.
+    /// Of what went wrong upstream, that of which the caller is told.
     pub fault: Option<UpstreamFault>,
     /// The status that the caller was told, and the code where it was an error.
     pub told: Option<Told>,
@@ -66,6 +74,7 @@ impl Exchange {
     pub fn new(
         id: RequestId,
         snapshot: Arc<Snapshot>,
+        retries: Arc<RetryBudget>,
         log: AccessLog,
         in_flight: InFlight,
     ) -> Self {
@@ -77,6 +86,8 @@ impl Exchange {
             request: None,
             body: None,
             attempts: Attempts::default(),
+            retries,
+            timer: AttemptTimer::default(),
             answer: Answer::default(),
             toll: Toll::default(),
             noted: Noted::default(),
@@ -115,9 +126,11 @@ impl Exchange {
         })
     }
 
-    /// Whether another candidate may still take the request over.
-    pub fn can_try_elsewhere(&self) -> bool {
-        self.attempts.has_next() && self.body.as_ref().is_none_or(RequestBody::can_be_sent)
+    /// When it has to be over, whoever is asked.
+    pub fn request_ends(&self) -> Instant {
+        let end = self.started.checked_add(self.snapshot.failover.total);
+        // No clock reaches further.
+        end.unwrap_or_else(|| self.started + Duration::from_secs(86_400 * 365))
     }
 }
 

@@ -2,7 +2,8 @@
 //! that does its work.
 //!
 //! 1. [`admission`]: path, key, body, model, filters; what is answered here ends here.
-//! 2. [`attempt`]: a candidate, its peer and its head; again, until one answers.
+//! 2. [`attempt`]: a candidate, its peer and its head; again, until one answers. [`timer`]
+//!    says for how long, [`failure`] what follows when it fails.
 //! 3. [`answer`]: what comes back is held until it is worth committing, then it passes.
 //! 4. [`respond`]: everything that is written to the caller.
 //! 5. [`toll`]: what it costs, settled before the last bytes leave.
@@ -12,50 +13,54 @@ mod admission;
 mod answer;
 mod attempt;
 mod body;
+mod budget;
 mod count;
+mod deadlines;
 mod decode;
 mod exchange;
+mod failure;
 mod outcome;
 mod outgoing;
 mod reader;
 mod record;
 mod respond;
 mod stored;
+mod timer;
 mod toll;
 mod unwritten;
+mod watch;
 
 pub use body::BodyLimits;
 
 use crate::access_log::AccessLog;
 use crate::clock;
-use crate::events::{self, InFlight};
+use crate::events::InFlight;
 use crate::snapshot::{Current, Snapshot};
 use admission::Admission;
 use answer::{Next, UpstreamHead};
 use async_trait::async_trait;
 use attempt::Attempts;
+pub use budget::RetryBudget;
 use bytes::Bytes;
 use exchange::Exchange;
+use pingora_core::protocols::Digest;
 use pingora_core::upstreams::peer::HttpPeer;
 use pingora_core::{Error, ErrorSource, ErrorType, Result, RetryType};
 use pingora_http::{RequestHeader, ResponseHeader};
 use pingora_proxy::{FailToProxy, ProxyHttp, Session};
-use reader::{Expectation, Translation};
 use respond::Local;
 use std::sync::Arc;
-use std::time::Duration;
-use tollgate_translate::AnswerContext;
+use std::time::{Duration, Instant};
 use tollgate_types::RequestId;
 use tollgate_wire::fault::UpstreamFault;
 
 /// The proxy that serves callers.
 pub struct Gateway {
     current: Arc<Current>,
+    retries: Arc<RetryBudget>,
     access_log: AccessLog,
 }
 
-/// Marks an error that stands for [`Exchange::fault`].
-const ATTEMPT_FAILED: ErrorType = ErrorType::Custom("attempt failed");
 /// A status of which Pingora writes nothing: so a final head waits until it is committed.
 const NOT_YET: u16 = 103;
 
@@ -64,36 +69,16 @@ impl Gateway {
     pub const MOST_ATTEMPTS: usize = Attempts::MOST;
 
     /// A gateway that serves whatever `current` holds when a request begins.
-    pub const fn new(current: Arc<Current>, access_log: AccessLog) -> Self {
+    pub const fn new(
+        current: Arc<Current>,
+        retries: Arc<RetryBudget>,
+        access_log: AccessLog,
+    ) -> Self {
         Self {
             current,
+            retries,
             access_log,
         }
-    }
-
-    /// Takes down an attempt's failure, and says whether another follows. The cause is for
-    /// the operator's log alone.
-    fn note_fault(exchange: &mut Exchange, fault: UpstreamFault, cause: Option<&Error>) -> bool {
-        let provider = exchange
-            .attempts
-            .current()
-            .map(|it| &it.deployment.provider.name);
-        events::upstream_fault(
-            &exchange.id,
-            provider.map_or("", |name| name),
-            &fault,
-            cause.map(|it| it as _),
-        );
-        outcome::failed(exchange, &fault);
-        let again = fault.try_elsewhere() && exchange.can_try_elsewhere();
-        exchange.fault = Some(fault);
-        again
-    }
-
-    fn attempt_failed(again: bool) -> Box<Error> {
-        let mut error = Error::new_up(ATTEMPT_FAILED);
-        error.set_retry(again);
-        error
     }
 
     /// Commits what is still held of an answer that has ended, or the error that it is.
@@ -108,8 +93,8 @@ impl Gateway {
             Next::Fail(fault) => fault,
             Next::Hold | Next::Pass(_) => UpstreamFault::broken_answer(),
         };
-        Self::note_fault(exchange, fault, None);
-        let answer = Local::error(public_error(exchange));
+        failure::note(exchange, fault, None);
+        let answer = Local::error(failure::public_error(exchange));
         respond::write(session, exchange, answer).await
     }
 
@@ -120,25 +105,12 @@ impl Gateway {
         exchange: &mut Exchange,
         body: &mut Option<Bytes>,
     ) -> Result<()> {
-        let error = public_error(exchange);
+        let error = failure::public_error(exchange);
         let (head, text) = respond::compose(session, exchange, Local::error(error));
         respond::write_now(session, head)?;
         *body = Some(text);
         Ok(())
     }
-}
-
-/// What the caller is told of the fault that ended the last attempt.
-fn public_error(exchange: &Exchange) -> tollgate_types::PublicError {
-    let status = exchange.fault.as_ref().and_then(|fault| fault.status);
-    let request = exchange.request.as_ref();
-    if status == Some(404) && request.is_some_and(|request| request.endpoint.is_stored()) {
-        return stored::unknown();
-    }
-    exchange
-        .fault
-        .as_ref()
-        .map_or_else(respond::internal_error, UpstreamFault::public)
 }
 
 #[async_trait]
@@ -151,6 +123,7 @@ impl ProxyHttp for Gateway {
         Box::new(Exchange::new(
             id,
             self.current.load_full(),
+            Arc::clone(&self.retries),
             self.access_log.clone(),
             InFlight::begin(),
         ))
@@ -187,14 +160,18 @@ impl ProxyHttp for Gateway {
     ) -> Result<Box<HttpPeer>> {
         // What an earlier attempt said is no part of this one's answer.
         exchange.answer = answer::Answer::default();
+        exchange.timer.stop();
+        if let Some(pause) = exchange.attempts.take_pause() {
+            tokio::time::sleep(pause).await;
+        }
         match attempt::next_peer(exchange) {
             Some(peer) => Ok(peer),
             None => {
                 // What went wrong with those that were asked says more.
                 if exchange.fault.is_none() {
-                    Self::note_fault(exchange, UpstreamFault::unreachable(), None);
+                    failure::note(exchange, UpstreamFault::unreachable(), None);
                 }
-                Err(Self::attempt_failed(false))
+                Err(failure::end_attempt(false))
             }
         }
     }
@@ -206,8 +183,21 @@ impl ProxyHttp for Gateway {
         exchange: &mut Self::CTX,
         cause: Box<Error>,
     ) -> Box<Error> {
-        let again = Self::note_fault(exchange, UpstreamFault::unreachable(), Some(&*cause));
-        Self::attempt_failed(again)
+        let again = failure::note(exchange, UpstreamFault::unreachable(), Some(&*cause));
+        failure::end_attempt(again)
+    }
+
+    async fn connected_to_upstream(
+        &self,
+        _: &mut Session,
+        _: bool,
+        _: &HttpPeer,
+        connection: std::os::fd::RawFd,
+        _: Option<&Digest>,
+        exchange: &mut Self::CTX,
+    ) -> Result<()> {
+        exchange.timer.connected(connection);
+        Ok(())
     }
 
     async fn upstream_request_filter(
@@ -229,6 +219,7 @@ impl ProxyHttp for Gateway {
             head.set_version(upstream.version);
         }
         *upstream = head;
+        exchange.timer.watch();
         // From here on the provider's 1xx are not the caller's business, and neither is a
         // final head until it is committed.
         session.as_downstream_mut().set_ignore_info_resp(true);
@@ -258,8 +249,8 @@ impl ProxyHttp for Gateway {
     ) -> Result<()> {
         // No caller's request asks for an upgrade, and Pingora lets a 101 through as it is.
         if head.status == http::StatusCode::SWITCHING_PROTOCOLS {
-            let again = Self::note_fault(exchange, UpstreamFault::broken_answer(), None);
-            return Err(Self::attempt_failed(again));
+            let again = failure::note(exchange, UpstreamFault::broken_answer(), None);
+            return Err(failure::end_attempt(again));
         }
         if head.status.is_informational() {
             return Ok(());
@@ -270,14 +261,22 @@ impl ProxyHttp for Gateway {
             status: parts.status.as_u16(),
             headers: parts.headers,
         };
-        let Some(expected) = expectation(exchange) else {
+        let Some(expected) = outgoing::expectation(exchange) else {
             return Error::e_explain(ErrorType::InternalError, "an answer came to no request");
         };
-        match exchange.answer.begin(upstream, expected) {
-            Ok(()) => Ok(()),
+        let now = Instant::now();
+        let begun = match exchange.timer.is_over(now) {
+            true => Err(UpstreamFault::response_timeout()),
+            false => exchange.answer.begin(upstream, expected),
+        };
+        match begun {
+            Ok(()) => {
+                exchange.timer.note(exchange.answer.progress(), now);
+                Ok(())
+            }
             Err(fault) => {
-                let again = Self::note_fault(exchange, fault, None);
-                Err(Self::attempt_failed(again))
+                let again = failure::note(exchange, fault, None);
+                Err(failure::end_attempt(again))
             }
         }
     }
@@ -291,7 +290,7 @@ impl ProxyHttp for Gateway {
     ) -> Result<Option<Duration>> {
         let written = session.body_bytes_sent();
         exchange.answer_bytes = written;
-        match exchange.answer.push(body.take(), end, written) {
+        match take_piece(exchange, body.take(), end, written) {
             Next::Hold => {}
             Next::Pass(piece) => {
                 toll::passed(exchange);
@@ -309,9 +308,9 @@ impl ProxyHttp for Gateway {
             }
             Next::Fail(fault) => {
                 let committed = session.response_written().is_some();
-                let again = Self::note_fault(exchange, fault, None) && !committed;
+                let again = failure::note(exchange, fault, None) && !committed;
                 if again || committed || !end {
-                    return Err(Self::attempt_failed(again));
+                    return Err(failure::end_attempt(again));
                 }
                 Self::commit_error(session, exchange, body)?;
             }
@@ -339,8 +338,8 @@ impl ProxyHttp for Gateway {
                 Ok((!last.is_empty()).then_some(last))
             }
             Next::Fail(fault) => {
-                Self::note_fault(exchange, fault, None);
-                let error = respond::final_word(exchange, public_error(exchange));
+                failure::note(exchange, fault, None);
+                let error = respond::final_word(exchange, failure::public_error(exchange));
                 toll::break_off(exchange, error.code);
                 let id = exchange.id;
                 Ok(exchange.answer.failure_event(&error, &id, written))
@@ -357,7 +356,8 @@ impl ProxyHttp for Gateway {
         exchange: &mut Self::CTX,
         reused: bool,
     ) -> Box<Error> {
-        if error.etype == ATTEMPT_FAILED {
+        exchange.timer.stop();
+        if error.etype == failure::ATTEMPT_FAILED {
             return error;
         }
         let committed = session.response_written().is_some();
@@ -365,7 +365,8 @@ impl ProxyHttp for Gateway {
             error.retry = RetryType::Decided(false);
             return error;
         }
-        let was_stale = reused && matches!(error.retry, RetryType::ReusedOnly);
+        let was_stale =
+            reused && matches!(error.retry, RetryType::ReusedOnly) && !exchange.timer.has_fired();
         let can_be_sent = exchange
             .body
             .as_ref()
@@ -378,8 +379,13 @@ impl ProxyHttp for Gateway {
             error.retry = RetryType::Decided(true);
             return error;
         }
-        let fault = transport_fault(&error);
-        let again = Self::note_fault(exchange, fault, Some(&*error)) && !committed;
+        if committed && exchange.answer.is_complete() {
+            // Nothing is missing that anyone needs.
+            error.retry = RetryType::Decided(false);
+            return error;
+        }
+        let fault = failure::of_connection(exchange, &error);
+        let again = failure::note(exchange, fault, Some(&*error)) && !committed;
         error.retry = RetryType::Decided(again);
         error
     }
@@ -412,7 +418,7 @@ impl ProxyHttp for Gateway {
                 log::error!("{}: {error}", exchange.id);
             }
             session.set_keepalive(None);
-            let answer = Local::error(public_error(exchange));
+            let answer = Local::error(failure::public_error(exchange));
             respond::write(session, exchange, answer).await
         };
         if let Err(gone) = outcome {
@@ -427,6 +433,7 @@ impl ProxyHttp for Gateway {
         error: Option<&Error>,
         exchange: &mut Self::CTX,
     ) {
+        exchange.timer.stop();
         if exchange.told.is_none() && error.is_none() {
             // The answer's end was no piece of a body: there was none, or it had trailers.
             if let Err(gone) = Self::finish_held(session, exchange).await {
@@ -454,6 +461,28 @@ impl ProxyHttp for Gateway {
     }
 }
 
+/// Hands a piece of the answer on, where it comes in time.
+fn take_piece(exchange: &mut Exchange, piece: Option<Bytes>, end: bool, written: usize) -> Next {
+    let now = Instant::now();
+    if exchange.timer.is_over(now) {
+        return exchange.answer.give_up(UpstreamFault::response_timeout());
+    }
+    let next = exchange.answer.push(piece, end, written);
+    match next {
+        // Where the clock has cut the connection, its end looks like that of the answer.
+        Next::Fail(_) if exchange.timer.has_fired() => {
+            Next::Fail(UpstreamFault::response_timeout())
+        }
+        next => {
+            exchange.timer.note(exchange.answer.progress(), now);
+            if end {
+                exchange.timer.stop();
+            }
+            next
+        }
+    }
+}
+
 fn prepare_connection(session: &mut Session, snapshot: &Snapshot) {
     /// How long an unread body may take to be read before a connection is used again.
     const DRAIN: Duration = Duration::from_secs(5);
@@ -469,37 +498,17 @@ fn prepare_connection(session: &mut Session, snapshot: &Snapshot) {
     downstream.set_pipelining_enabled(true);
 }
 
-fn expectation(exchange: &Exchange) -> Option<Expectation> {
-    let request = exchange.request.as_ref()?;
-    let translation = exchange.attempts.notes().map(|notes| Translation {
-        notes: Arc::clone(notes),
-        context: AnswerContext {
-            request: exchange.id,
-            created: clock::unix_ms() / 1000,
-        },
-    });
-    Some(Expectation {
-        format: exchange.attempts.current()?.format,
-        translation,
-        counts_tokens: request.endpoint == tollgate_filter::Endpoint::CountTokens,
-        is_stored: request.endpoint.is_stored(),
-        strip_usage: outgoing::asks_for_usage(request),
-    })
-}
-
-/// What an error of the connection to a provider means.
-fn transport_fault(error: &Error) -> UpstreamFault {
-    match error.etype {
-        ErrorType::ReadTimedout => UpstreamFault::response_timeout(),
-        ErrorType::InvalidHTTPHeader | ErrorType::InvalidH2 => UpstreamFault::broken_answer(),
-        _ => UpstreamFault::connection_broken(),
-    }
-}
-
 /// Something has left and no more will come: a stream ends in an error event of the
 /// caller's format, any other answer is cut.
 async fn finish_broken_stream(session: &mut Session, exchange: &mut Exchange) -> Result<()> {
-    let error = respond::final_word(exchange, public_error(exchange));
+    if exchange.answer.is_complete() {
+        // The answer is all there, and only what should close it is missing.
+        if let Some(rest) = exchange.answer.rest_of_stream(session.body_bytes_sent()) {
+            session.write_response_body(Some(rest), true).await?;
+        }
+        return Ok(());
+    }
+    let error = respond::final_word(exchange, failure::public_error(exchange));
     toll::break_off(exchange, error.code);
     let id = exchange.id;
     let written = session.body_bytes_sent();

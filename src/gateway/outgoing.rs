@@ -6,8 +6,10 @@
 use super::attempt::{Candidate, LogIn};
 use super::body::RequestBody;
 use super::exchange::Exchange;
+use super::reader::{Expectation, Translation};
 use super::respond;
 use super::stored;
+use crate::clock;
 use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
@@ -17,7 +19,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use tollgate_filter::{Endpoint, RequestContext};
 use tollgate_routing::Model;
-use tollgate_translate::{Lossy, Target, TranslationNotes};
+use tollgate_translate::{AnswerContext, Lossy, Target, TranslationNotes};
 use tollgate_types::{Format, PublicError};
 use tollgate_wire::body::BodyEdits;
 use tollgate_wire::reasoning;
@@ -234,4 +236,23 @@ pub fn asks_for_usage(request: &RequestContext) -> bool {
             .facts
             .as_ref()
             .is_some_and(|facts| facts.stream && facts.include_usage != Some(true))
+}
+
+/// What the request that was sent means for its answer.
+pub fn expectation(exchange: &Exchange) -> Option<Expectation> {
+    let request = exchange.request.as_ref()?;
+    let translation = exchange.attempts.notes().map(|notes| Translation {
+        notes: Arc::clone(notes),
+        context: AnswerContext {
+            request: exchange.id,
+            created: clock::unix_ms() / 1000,
+        },
+    });
+    Some(Expectation {
+        format: exchange.attempts.current()?.format,
+        translation,
+        counts_tokens: request.endpoint == Endpoint::CountTokens,
+        is_stored: request.endpoint.is_stored(),
+        strip_usage: asks_for_usage(request),
+    })
 }

@@ -2,6 +2,7 @@
 //! bytes that came, or what they are in the caller's format.
 
 use super::answer::UpstreamHead;
+use super::deadlines::Progress;
 use bytes::Bytes;
 use http::HeaderMap;
 use http::header::CONTENT_TYPE;
@@ -220,6 +221,17 @@ impl Events {
         match self {
             Self::Passing(scanner) => scanner.phase(),
             Self::Translated(translator) => translator.phase(),
+        }
+    }
+
+    /// How far the stream has come, for whoever looks at the clock.
+    pub fn progress(&self) -> Progress {
+        match self.phase() {
+            Phase::Preamble => Progress::Preamble,
+            _ => Progress::Events(match self {
+                Self::Passing(scanner) => scanner.events(),
+                Self::Translated(translator) => translator.events(),
+            }),
         }
     }
 

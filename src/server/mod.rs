@@ -14,7 +14,7 @@ use crate::access_log::{self, AccessLog};
 use crate::accounts::Accounts;
 use crate::admin::{self, Api, Offer, Operations, Readiness};
 use crate::config::{self, AccessLog as AccessLogTarget, Config, Faults, ListenSettings, Sources};
-use crate::gateway::Gateway;
+use crate::gateway::{Gateway, RetryBudget};
 use crate::snapshot::{Current, Snapshot};
 use cut::Cuttable;
 use listeners::{Certificates, OnSockets, Sockets};
@@ -111,8 +111,13 @@ pub fn run(
     let (cut, to_be_cut) = watch::channel(false);
     let mut server = Server::new_with_opt_and_conf(None, server_conf(&settings));
     server.bootstrap();
+    let retries = Arc::new(RetryBudget::default());
     let proxy = |conf: &Arc<ServerConf>, http2| {
-        let gateway = Gateway::new(Arc::clone(&current), access_log.clone());
+        let gateway = Gateway::new(
+            Arc::clone(&current),
+            Arc::clone(&retries),
+            access_log.clone(),
+        );
         let mut proxy = HttpProxy::new(gateway, Arc::clone(conf));
         proxy.handle_init_modules();
         let mut options = HttpServerOptions::default();

@@ -3,6 +3,8 @@
 //! Run it with `make bench-load`; `docs/performance.md` says what is measured and how to read
 //! it. The exit status tells whether everything could be measured, not whether it was fast.
 
+#![forbid(unsafe_code)]
+
 mod bare;
 mod client;
 mod compare;

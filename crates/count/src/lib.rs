@@ -14,6 +14,8 @@
 //! assert_eq!(count.tokens, 8);
 //! ```
 
+#![forbid(unsafe_code)]
+
 mod count;
 mod delivered;
 mod fit;

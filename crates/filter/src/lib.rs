@@ -4,6 +4,8 @@
 //! Nothing here knows Pingora, a store or a provider. The gateway drives the
 //! filters in the order of the configuration and fills in the [`Services`].
 
+#![forbid(unsafe_code)]
+
 mod context;
 mod endpoint;
 mod filter;

@@ -6,6 +6,8 @@
 //! and endpoints as names; what they mean is decided by the catalog and by the
 //! configuration.
 
+#![forbid(unsafe_code)]
+
 mod balance;
 mod charge;
 mod clock;

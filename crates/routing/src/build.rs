@@ -267,6 +267,7 @@ fn auto_entry(family: &str, group: &str) -> Model {
         created: models::DEFAULT_CREATED,
         context_window: None,
         max_output_tokens: None,
+        timeouts: crate::settings::ModelTimeoutSettings::default(),
         unsupported: Vec::new(),
         efforts: Vec::new(),
         sampling: true,

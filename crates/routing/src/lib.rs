@@ -6,6 +6,8 @@
 //! knows neither requests on a socket nor a store: who may use a model is asked of the
 //! caller, and sending is left to the gateway.
 
+#![forbid(unsafe_code)]
+
 mod auto;
 mod build;
 mod candidates;
@@ -22,6 +24,7 @@ pub use catalog::Catalog;
 pub use formats::FormatSet;
 pub use model::{Capability, Model, ModelKind};
 pub use provider::{
-    Credential, Deployment, Endpoint, Http2, Provider, Timeouts, UpstreamModel, UpstreamTls,
+    AnswerTimeouts, Credential, Deployment, Endpoint, Http2, Provider, Timeouts, UpstreamModel,
+    UpstreamTls,
 };
 pub use settings::CatalogSettings;

@@ -1,6 +1,6 @@
 //! One model of the catalog.
 
-use crate::{Candidates, Deployment, FormatSet};
+use crate::{Candidates, Deployment, FormatSet, settings::ModelTimeoutSettings};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::{fmt, sync::Arc};
@@ -110,6 +110,8 @@ pub struct Model {
     pub sampling: bool,
     /// What its tokens count for when they are charged.
     pub weights: Weights,
+    /// How long its providers may take, where that is not what they usually may.
+    pub timeouts: ModelTimeoutSettings,
     /// What it is known to be unable to do.
     pub unsupported: Vec<Capability>,
     /// Further names that resolve to it; dotted forms are not listed.

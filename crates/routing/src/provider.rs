@@ -1,6 +1,6 @@
 //! Providers, what the gateway logs in to them with, and the deployments at them.
 
-use crate::FormatSet;
+use crate::{FormatSet, settings::ModelTimeoutSettings};
 use http::{HeaderName, HeaderValue};
 use std::{path::PathBuf, sync::Arc, time::Duration};
 use tollgate_types::{Abilities, Format};
@@ -82,12 +82,39 @@ pub use crate::settings::Http2Setting as Http2;
 pub struct Timeouts {
     /// To connect, TLS included.
     pub connect: Duration,
-    /// The longest silence: before the first byte of an answer, and between two reads of it.
-    pub read: Duration,
+    /// What the answer may take.
+    pub answer: AnswerTimeouts,
     /// For one write of the request.
     pub write: Duration,
     /// How long an unused connection is kept.
     pub idle: Duration,
+}
+
+/// How long an answer may take, part by part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AnswerTimeouts {
+    /// From the connection to the head.
+    pub first_byte: Duration,
+    /// Streams: from the connection to the first content.
+    pub first_token: Duration,
+    /// From one event to the next once content has come; pings are none. Without a stream,
+    /// between two reads.
+    pub between_events: Duration,
+}
+
+impl AnswerTimeouts {
+    /// These, but for what a model has of its own.
+    #[must_use]
+    pub fn under(self, own: &ModelTimeoutSettings) -> Self {
+        let one = |own: Option<tollgate_settings::Duration>, usual: Duration| {
+            own.map_or(usual, tollgate_settings::Duration::get)
+        };
+        Self {
+            first_byte: one(own.first_byte, self.first_byte),
+            first_token: one(own.first_token, self.first_token),
+            between_events: one(own.between_events, self.between_events),
+        }
+    }
 }
 
 /// What the gateway logs in to a provider with. `Debug` shows the name alone.

@@ -114,8 +114,17 @@ pub struct CredentialSettings {
 pub struct TimeoutSettings {
     /// To connect, TLS included.
     pub connect: Duration,
-    /// The longest silence: before the first byte of an answer, and between two reads of it.
+    /// The longest silence, where none of the next three says otherwise.
     pub read: Duration,
+    /// From the connection to the head of the answer. An answer that is no stream comes when
+    /// all of it is made. Default: `read`.
+    pub first_byte: Option<Duration>,
+    /// Streams: from the connection to the first content; pings and comments are none. A
+    /// provider that is slower is replaced by the next one. Default: `read`.
+    pub first_token: Option<Duration>,
+    /// From one event of a stream to the next once content has come; pings and comments are
+    /// none. Of an answer that is no stream, between two reads. Default: `read`.
+    pub between_events: Option<Duration>,
     /// For one write of the request to be taken.
     pub write: Duration,
     /// How long an unused connection is kept. Keep it below the provider's own limit.
@@ -128,10 +137,25 @@ impl Default for TimeoutSettings {
             connect: Duration::from_secs(5),
             // The SDKs of the three formats wait ten minutes by default.
             read: Duration::from_secs(600),
+            first_byte: None,
+            first_token: None,
+            between_events: None,
             write: Duration::from_secs(60),
             idle: Duration::from_secs(50),
         }
     }
+}
+
+/// What a model's providers may take, where it is not what they usually may.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct ModelTimeoutSettings {
+    /// From the connection to the head of the answer. Default: the provider's.
+    pub first_byte: Option<Duration>,
+    /// Streams: from the connection to the first content. Default: the provider's.
+    pub first_token: Option<Duration>,
+    /// From one event of a stream to the next. Default: the provider's.
+    pub between_events: Option<Duration>,
 }
 
 /// Whether HTTP/2 is spoken to a provider.
@@ -290,6 +314,9 @@ pub struct ModelSettings {
     /// What its tokens count for when they are charged. Default: the family's.
     #[serde(default)]
     pub weights: WeightSettings,
+    /// How long its providers may take for it, where that is not what they usually may.
+    #[serde(default)]
+    pub timeouts: ModelTimeoutSettings,
     /// What the model is known to be unable to do; `auto` takes another one then.
     #[serde(default)]
     pub unsupported: Vec<Capability>,

@@ -5,6 +5,8 @@
 //! words and reports [`Fault`]s by key path. Files, positions in them and the checks
 //! that cross sections are left to the program.
 
+#![forbid(unsafe_code)]
+
 mod fault;
 mod name;
 mod secret;

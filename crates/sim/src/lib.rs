@@ -8,6 +8,8 @@
 //! reads the request into an `ask`, `plan` decides the answer once, the format writes that
 //! plan as JSON or as events, and `faults` sends it as [`orders`] say.
 
+#![forbid(unsafe_code)]
+
 mod answers;
 mod ask;
 mod body;

@@ -15,6 +15,8 @@
 //! - [`names`] maps names of tools that the target cannot take; [`seal`] carries reasoning
 //!   through a caller that belongs to another provider.
 
+#![forbid(unsafe_code)]
+
 mod answer;
 pub mod document;
 pub mod names;

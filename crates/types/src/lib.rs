@@ -4,6 +4,8 @@
 //! This crate decides names and nothing else. It stands on `serde` alone, so
 //! that every other crate can speak with it.
 
+#![forbid(unsafe_code)]
+
 mod abilities;
 mod conversation;
 mod error;

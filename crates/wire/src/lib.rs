@@ -1,5 +1,7 @@
 //! What is said: the three wire formats, peeking, event streams, usage, errors
 
+#![forbid(unsafe_code)]
+
 pub mod answer;
 pub mod body;
 pub mod fault;

@@ -3,7 +3,9 @@
 use super::{Builder, keys, names};
 use crate::{
     Candidates, Deployment, FormatSet, Model, ModelKind, Provider, UpstreamModel,
-    settings::{DeploymentEntry, DeploymentSettings, ModelSettings, WeightSettings},
+    settings::{
+        DeploymentEntry, DeploymentSettings, ModelSettings, ModelTimeoutSettings, WeightSettings,
+    },
 };
 use std::{collections::HashMap, sync::Arc};
 use tollgate_settings::{KeyPath, unknown_name};
@@ -96,6 +98,7 @@ impl<'a> Builder<'a> {
             efforts: settings.efforts.clone(),
             sampling: settings.sampling.unwrap_or(true),
             weights: settings.weights.over(&family.weights),
+            timeouts: settings.timeouts,
             unsupported: settings.unsupported.clone(),
             aliases: Vec::new(),
             deployments: self.build_deployments(id, settings, &family.deployments, path),
@@ -285,6 +288,10 @@ fn set_for_nothing(settings: &ModelSettings) -> impl Iterator<Item = &'static st
         ("efforts", !settings.efforts.is_empty()),
         ("sampling", settings.sampling.is_some()),
         ("weights", settings.weights != WeightSettings::default()),
+        (
+            "timeouts",
+            settings.timeouts != ModelTimeoutSettings::default(),
+        ),
         ("unsupported", !settings.unsupported.is_empty()),
         ("upstream_model", settings.upstream_model.is_some()),
         ("deployments", settings.deployments.is_some()),

@@ -2,7 +2,7 @@
 
 use super::{Builder, names};
 use crate::{
-    Credential, Endpoint, Provider, Timeouts, UpstreamTls,
+    AnswerTimeouts, Credential, Endpoint, Provider, Timeouts, UpstreamTls,
     settings::{
         CredentialEntry, CredentialSettings, FormatEntry, FormatSettings, ProviderSettings,
         TimeoutSettings, UpstreamTlsSettings,
@@ -412,7 +412,11 @@ fn parse_address(text: &str) -> Result<Address, String> {
 fn timeouts(settings: &TimeoutSettings) -> Timeouts {
     Timeouts {
         connect: settings.connect.get(),
-        read: settings.read.get(),
+        answer: AnswerTimeouts {
+            first_byte: settings.first_byte.unwrap_or(settings.read).get(),
+            first_token: settings.first_token.unwrap_or(settings.read).get(),
+            between_events: settings.between_events.unwrap_or(settings.read).get(),
+        },
         write: settings.write.get(),
         idle: settings.idle.get(),
     }

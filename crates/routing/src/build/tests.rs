@@ -154,7 +154,7 @@ fn a_provider_keeps_its_address_paths_and_credentials_apart() {
                 "headers": {"x-team": "blue"},
                 "pass_headers": ["X-Sim"],
                 "tls": {"ca": "ca.pem", "server_name": "models.example"},
-                "timeouts": {"connect": "200ms"},
+                "timeouts": {"connect": "200ms", "read": "30s", "first_token": "5s"},
             },
         },
     }))
@@ -172,6 +172,18 @@ fn a_provider_keeps_its_address_paths_and_credentials_apart() {
     assert_eq!(tls.ca.as_deref(), Some(Path::new("/etc/ca.pem")));
     assert_eq!((&*tls.server_name, tls.verify), ("models.example", true));
     assert_eq!(provider.timeouts.connect.as_millis(), 200);
+    let answer = provider.timeouts.answer;
+    assert_eq!(
+        (answer.first_byte.as_secs(), answer.between_events.as_secs()),
+        (30, 30)
+    );
+    assert_eq!(answer.first_token.as_secs(), 5);
+    let own = serde_json::from_value(json!({"first_byte": "1m"})).unwrap();
+    let own = answer.under(&own);
+    assert_eq!(
+        (own.first_byte.as_secs(), own.first_token.as_secs()),
+        (60, 5)
+    );
     assert_eq!(provider.pass_headers[0], "x-sim");
 
     let sent = |place: usize, format| {

@@ -1,0 +1,79 @@
+//! The section `failover`: how often, how long and how widely a request is tried again. What
+//! is tried again at all is decided by the class of the failure (docs/failover.md).
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use tollgate_settings::{Duration, Fault, KeyPath};
+
+/// What becomes of a request whose provider fails before anything was committed.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct FailoverSettings {
+    /// Attempts that a request has at most, over all its candidates.
+    #[schemars(range(min = 1, max = 8))]
+    pub attempts: u8,
+    /// How long a request may take from its head to its end, over all attempts. Streams are
+    /// cut there too.
+    pub total: Duration,
+    /// How often the only candidate is asked again that could not be reached, was overloaded
+    /// or failed by itself, each time after a longer pause.
+    #[schemars(range(max = 3))]
+    pub again: u8,
+    /// The first pause before the only candidate is asked again; half of it is left to chance.
+    /// One that says by `retry-after` when to come back is not asked before that.
+    pub pause: Duration,
+    /// How many attempts beyond the first all requests may have together.
+    pub budget: RetryBudgetSettings,
+}
+
+impl Default for FailoverSettings {
+    fn default() -> Self {
+        Self {
+            attempts: 4,
+            total: Duration::from_secs(3600),
+            again: 1,
+            pause: Duration::from_millis(100),
+            budget: RetryBudgetSettings::default(),
+        }
+    }
+}
+
+/// How many attempts beyond the first all requests may have together. Attempts after one that
+/// reached nobody are free.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct RetryBudgetSettings {
+    /// For every hundred requests of the last ten seconds, so many.
+    #[schemars(range(max = 1000))]
+    pub percent: u16,
+    /// And so many for each second, however few requests there are.
+    #[schemars(range(max = 100_000))]
+    pub per_second: u32,
+}
+
+impl Default for RetryBudgetSettings {
+    fn default() -> Self {
+        Self {
+            percent: 50,
+            per_second: 10,
+        }
+    }
+}
+
+impl FailoverSettings {
+    /// What the types alone do not find.
+    pub(super) fn check(&self) -> Vec<Fault> {
+        /// Longer than this nobody waits between two attempts.
+        const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+        let section = KeyPath::root().key("failover");
+        let mut faults = Vec::new();
+        if self.pause > LONGEST_PAUSE {
+            let message = format!("longer than {LONGEST_PAUSE}, and callers wait");
+            faults.push(section.key("pause").fault(message));
+        }
+        if self.total.get().is_zero() {
+            faults.push(section.key("total").fault("leaves no time for any request"));
+        }
+        faults
+    }
+}

@@ -1,0 +1,130 @@
+//! How long an attempt may take, phase by phase. Decides on moments that are put in; what
+//! looks at the clock while a provider is silent is `watch.rs`.
+
+use std::time::{Duration, Instant};
+use tollgate_routing::AnswerTimeouts;
+
+/// When the attempt under way has to have come how far.
+#[derive(Clone, Copy, Debug)]
+pub struct Deadlines {
+    bounds: AnswerTimeouts,
+    /// A stream was asked for.
+    streams: bool,
+    /// When the provider was connected to.
+    began: Instant,
+    /// When the request as a whole has to be over.
+    request_ends: Instant,
+    phase: Phase,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Phase {
+    /// No head has come.
+    Head,
+    /// A stream has begun, and has no content yet.
+    Token,
+    /// Content flows; the last of it came at this moment, as the event of this number.
+    Flow(Instant, u64),
+}
+
+/// How far an answer has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// A piece of an answer that is no stream.
+    Piece,
+    /// A stream without content so far.
+    Preamble,
+    /// A stream with so many events; pings are none.
+    Events(u64),
+}
+
+impl Deadlines {
+    /// Those of an attempt that is connected at `began`, of a request that has until
+    /// `request_ends`.
+    pub const fn new(
+        bounds: AnswerTimeouts,
+        streams: bool,
+        began: Instant,
+        request_ends: Instant,
+    ) -> Self {
+        Self {
+            bounds,
+            streams,
+            began,
+            request_ends,
+            phase: Phase::Head,
+        }
+    }
+
+    /// The attempt begins to count from `now`: connecting has a time-out of its own.
+    pub const fn connected(&mut self, now: Instant) {
+        self.began = now;
+    }
+
+    /// Notes how far the answer has come. Whether a provider that only shows that it lives is
+    /// in time is decided here: it moves nothing.
+    pub const fn note(&mut self, progress: Progress, now: Instant) {
+        self.phase = match (progress, self.phase) {
+            (Progress::Preamble, Phase::Head) => Phase::Token,
+            (Progress::Preamble, phase) => phase,
+            (Progress::Events(count), Phase::Flow(since, seen)) if count == seen => {
+                Phase::Flow(since, seen)
+            }
+            (Progress::Events(count), _) => Phase::Flow(now, count),
+            (Progress::Piece, _) => Phase::Flow(now, 0),
+        };
+    }
+
+    /// When the phase has to be over at the latest.
+    pub fn end(&self) -> Instant {
+        let AnswerTimeouts {
+            first_byte,
+            first_token,
+            between_events,
+        } = self.bounds;
+        let (since, bound) = match self.phase {
+            Phase::Head if self.streams => (self.began, first_byte.min(first_token)),
+            Phase::Head => (self.began, first_byte),
+            Phase::Token => (self.began, first_token),
+            Phase::Flow(since, _) => (since, between_events),
+        };
+        let end = since.checked_add(bound);
+        end.map_or(self.request_ends, |end| end.min(self.request_ends))
+    }
+
+    /// Whether what is handed on now has come too late. Once content flows that cannot be told
+    /// here: it may have come long ago, and waited for a caller that did not read.
+    pub fn are_over(&self, now: Instant) -> bool {
+        match self.phase {
+            Phase::Flow(..) => now >= self.request_ends,
+            Phase::Head | Phase::Token => now >= self.end(),
+        }
+    }
+
+    /// When the request as a whole has to be over.
+    pub const fn request_ends(&self) -> Instant {
+        self.request_ends
+    }
+
+    /// The longest silence that any phase allows: no read waits longer.
+    pub fn longest_silence(&self, now: Instant) -> Duration {
+        let first = match self.streams {
+            true => self.bounds.first_token,
+            false => self.bounds.first_byte,
+        };
+        let left = self.request_ends.saturating_duration_since(now);
+        first.max(self.bounds.between_events).min(left)
+    }
+
+    /// Whether the time-out of a single read cannot stand in for all of them.
+    pub fn need_a_watch(&self, now: Instant) -> bool {
+        let bounds = &self.bounds;
+        let left = self.request_ends.saturating_duration_since(now);
+        self.streams
+            || bounds.first_byte != bounds.between_events
+            || left < bounds.first_byte.saturating_mul(2)
+    }
+}
+
+#[cfg(test)]
+mod tests;

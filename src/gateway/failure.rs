@@ -1,0 +1,132 @@
+//! What follows a failed attempt: another one, or the error that the caller is told.
+//!
+//! What a failure is, `tollgate_wire::fault` decides; who is asked next, `attempt.rs`. The
+//! table of all of this is docs/failover.md.
+
+use super::exchange::Exchange;
+use super::{outcome, respond, stored};
+use crate::events;
+use pingora_core::{Error, ErrorType};
+use std::time::{Duration, Instant};
+use tollgate_types::PublicError;
+use tollgate_wire::fault::{FaultClass, UpstreamFault};
+
+/// Marks an error that stands for [`Exchange::fault`].
+pub const ATTEMPT_FAILED: ErrorType = ErrorType::Custom("attempt failed");
+
+/// Longer than this nobody waits for an only candidate to come back.
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+
+/// Takes down an attempt's failure, and says whether another follows. The cause is for the
+/// operator's log alone.
+pub fn note(exchange: &mut Exchange, fault: UpstreamFault, cause: Option<&Error>) -> bool {
+    let provider = exchange
+        .attempts
+        .current()
+        .map(|it| &it.deployment.provider.name);
+    events::upstream_fault(
+        &exchange.id,
+        provider.map_or("", |name| name),
+        &fault,
+        cause.map(|it| it as _),
+    );
+    let is_late = Instant::now() >= exchange.request_ends();
+    match fault.class {
+        // What the request as a whole may take is nobody's fault.
+        FaultClass::ResponseTimeout if is_late => outcome::over(exchange),
+        _ => outcome::failed(exchange, &fault),
+    }
+    let again = follows(exchange, &fault);
+    let is_committed = exchange.told.is_some();
+    exchange.fault = Some(match exchange.fault.take() {
+        // Of a stream that breaks, its own failure is told.
+        Some(earlier) if !is_committed => earlier.or_better(fault),
+        _ => fault,
+    });
+    again
+}
+
+/// Whether another attempt follows this failure; if so, it is taken off the budget.
+fn follows(exchange: &mut Exchange, fault: &UpstreamFault) -> bool {
+    let failover = exchange.snapshot.failover;
+    let attempts = &exchange.attempts;
+    let can_be_sent = exchange.body.as_ref().is_none_or(|body| body.can_be_sent());
+    if exchange.told.is_some()
+        || !fault.try_elsewhere()
+        || !can_be_sent
+        || attempts.made() >= failover.attempts
+    {
+        return false;
+    }
+    let left = exchange
+        .request_ends()
+        .saturating_duration_since(Instant::now());
+    let next = if attempts.has_next() {
+        Some(None)
+    } else {
+        pause_before_another(exchange, fault).map(Some)
+    };
+    let Some(pause) = next.filter(|pause| pause.unwrap_or_default() < left) else {
+        return false;
+    };
+    // Who was not reached was not burdened either.
+    let is_free = fault.class == FaultClass::Unreachable;
+    if !is_free && !exchange.retries.take(&failover) {
+        events::retry_refused();
+        return false;
+    }
+    if let Some(pause) = pause {
+        exchange.attempts.ask_again(pause);
+    }
+    true
+}
+
+/// How long to wait before the only candidate is asked again; `None` where it is not.
+fn pause_before_another(exchange: &Exchange, fault: &UpstreamFault) -> Option<Duration> {
+    let failover = &exchange.snapshot.failover;
+    let attempts = &exchange.attempts;
+    let asked_again = attempts.asked_again();
+    if !fault.may_pass_soon() || asked_again >= failover.again || !attempts.has_only_one() {
+        return None;
+    }
+    let doublings = u32::try_from(asked_again).unwrap_or(u32::MAX);
+    let usual = failover
+        .pause
+        .saturating_mul(2_u32.saturating_pow(doublings));
+    // Between half and one and a half of it: those that failed together come back apart.
+    let pause = usual.mul_f64(0.5 + fastrand::f64()).min(LONGEST_PAUSE);
+    let pause = pause.max(fault.retry_after.unwrap_or_default());
+    (pause <= LONGEST_PAUSE).then_some(pause)
+}
+
+/// Ends an attempt; what is to be told of it stands in the exchange.
+pub fn end_attempt(again: bool) -> Box<Error> {
+    let mut error = Error::new_up(ATTEMPT_FAILED);
+    error.set_retry(again);
+    error
+}
+
+/// What an error of the connection to a provider means.
+pub fn of_connection(exchange: &Exchange, error: &Error) -> UpstreamFault {
+    if exchange.timer.has_fired() {
+        return UpstreamFault::response_timeout();
+    }
+    match error.etype {
+        ErrorType::ReadTimedout => UpstreamFault::response_timeout(),
+        ErrorType::InvalidHTTPHeader | ErrorType::InvalidH2 => UpstreamFault::broken_answer(),
+        _ => UpstreamFault::connection_broken(),
+    }
+}
+
+/// What the caller is told: of all attempts' failures the one that helps it most.
+pub fn public_error(exchange: &Exchange) -> PublicError {
+    let status = exchange.fault.as_ref().and_then(|fault| fault.status);
+    let request = exchange.request.as_ref();
+    if status == Some(404) && request.is_some_and(|request| request.endpoint.is_stored()) {
+        return stored::unknown();
+    }
+    exchange
+        .fault
+        .as_ref()
+        .map_or_else(respond::internal_error, UpstreamFault::public)
+}

@@ -1,0 +1,147 @@
+//! Ends an attempt whose provider is silent for too long.
+//!
+//! Pingora calls nobody while nothing arrives, and its one time-out restarts with every read.
+//! So a thread looks every [`TICK`] at the moments at which attempts have to have come
+//! further, and shuts down the connection of one that has not: the read under way then ends
+//! as one of a broken connection, and [`Watch::has_fired`] tells that it was the clock. Which
+//! moment that is, `deadlines.rs` decides.
+//!
+//! A connection carries one attempt at a time, HTTP/2 included (`upstreams` asks for no
+//! more), so nobody else is hit.
+
+mod socket;
+
+use once_cell::sync::Lazy;
+use parking_lot::{Condvar, Mutex};
+pub use socket::Socket;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// How often is looked.
+const TICK: Duration = Duration::from_millis(50);
+
+/// One attempt under watch, until it is dropped.
+pub struct Watch(Arc<Watched>);
+
+struct Watched {
+    /// Milliseconds since [`START`] at which its silence is too long.
+    silence_ends: AtomicU64,
+    /// The same at which the whole request is.
+    request_ends: u64,
+    is_over: AtomicBool,
+    has_fired: AtomicBool,
+    socket: Mutex<Option<Socket>>,
+}
+
+impl Watch {
+    /// Watches the attempt that this socket carries.
+    pub fn begin(socket: Socket, silence_ends: Instant, request_ends: Instant) -> Self {
+        let watched = Arc::new(Watched {
+            silence_ends: AtomicU64::new(millis(silence_ends)),
+            request_ends: millis(request_ends),
+            is_over: AtomicBool::new(false),
+            has_fired: AtomicBool::new(false),
+            socket: Mutex::new(Some(socket)),
+        });
+        KEEPER.arriving.lock().push(Arc::clone(&watched));
+        KEEPER.wake.notify_one();
+        Self(watched)
+    }
+
+    /// Moves the moment at which the silence is too long.
+    pub fn set(&self, silence_ends: Instant) {
+        let silence_ends = millis(silence_ends);
+        self.0.silence_ends.store(silence_ends, Ordering::Relaxed);
+    }
+
+    /// Whether the clock has ended the attempt.
+    pub fn has_fired(&self) -> bool {
+        self.0.has_fired.load(Ordering::Acquire)
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.0.is_over.store(true, Ordering::Relaxed);
+        // Waits for one that is just shut down: after this, the connection is somebody else's.
+        drop(self.0.socket.lock().take());
+    }
+}
+
+impl Watched {
+    /// Whether it is to be looked at again; shuts it down where its time is over.
+    fn look(&self, now: u64) -> bool {
+        if self.is_over.load(Ordering::Relaxed) {
+            return false;
+        }
+        let is_silent = now >= self.silence_ends.load(Ordering::Relaxed);
+        let is_late = now >= self.request_ends;
+        if !is_silent && !is_late {
+            return true;
+        }
+        let mut socket = self.socket.lock();
+        // What has come and was not read yet waits for the caller, not for the provider.
+        if !is_late && socket.as_ref().is_some_and(Socket::has_more) {
+            return true;
+        }
+        if let Some(socket) = socket.take() {
+            self.has_fired.store(true, Ordering::Release);
+            socket.shut_down();
+        }
+        false
+    }
+}
+
+/// Whoever looks.
+#[derive(Default)]
+struct Keeper {
+    /// What was not looked at before.
+    arriving: Mutex<Vec<Arc<Watched>>>,
+    wake: Condvar,
+}
+
+static START: Lazy<Instant> = Lazy::new(Instant::now);
+
+static KEEPER: Lazy<&'static Keeper> = Lazy::new(|| {
+    let keeper: &'static Keeper = Box::leak(Box::default());
+    let thread = std::thread::Builder::new().name("deadlines".to_owned());
+    if let Err(cause) = thread.spawn(|| keeper.keep()) {
+        log::error!("no thread for the deadlines of attempts: {cause}");
+    }
+    keeper
+});
+
+impl Keeper {
+    fn keep(&self) {
+        let mut watched: Vec<Arc<Watched>> = Vec::new();
+        loop {
+            let mut arriving = self.arriving.lock();
+            if watched.is_empty() && arriving.is_empty() {
+                self.wake.wait(&mut arriving);
+            }
+            watched.append(&mut arriving);
+            drop(arriving);
+            let now = millis(Instant::now());
+            watched.retain(|it| it.look(now));
+            // One that arrives meanwhile is looked at with the others.
+            self.rest();
+        }
+    }
+
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "a thread of its own that serves no request, and nobody waits for it"
+    )]
+    fn rest(&self) {
+        std::thread::sleep(TICK);
+    }
+}
+
+fn millis(moment: Instant) -> u64 {
+    let since = moment.saturating_duration_since(*START);
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,89 @@
+use super::*;
+use std::os::fd::AsRawFd;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+
+const PATIENCE: Duration = Duration::from_secs(10);
+const SOON: Duration = Duration::from_millis(100);
+const LATE: Duration = Duration::from_secs(3600);
+
+/// A gateway's end and a provider's.
+async fn connection() -> (TcpStream, TcpStream) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let ours = TcpStream::connect(listener.local_addr().unwrap())
+        .await
+        .unwrap();
+    (ours, listener.accept().await.unwrap().0)
+}
+
+fn watch(ours: &TcpStream, silence: Duration, request: Duration) -> Watch {
+    let socket = Socket::of(ours.as_raw_fd()).unwrap();
+    let now = Instant::now();
+    Watch::begin(socket, now + silence, now + request)
+}
+
+async fn bounded<T>(work: impl Future<Output = T>) -> T {
+    tokio::time::timeout(PATIENCE, work).await.expect("in time")
+}
+
+#[tokio::test]
+async fn a_read_that_waits_too_long_is_ended() {
+    let (mut ours, _theirs) = connection().await;
+    let begun = Instant::now();
+    let watch = watch(&ours, SOON, LATE);
+    assert_eq!(bounded(ours.read(&mut [0; 8])).await.unwrap(), 0);
+    assert!(watch.has_fired());
+    assert!(begun.elapsed() >= SOON, "{:?}", begun.elapsed());
+}
+
+#[tokio::test]
+async fn the_moment_can_be_moved_either_way() {
+    let (mut ours, _theirs) = connection().await;
+    let watch = watch(&ours, SOON, LATE);
+    watch.set(Instant::now() + 4 * SOON);
+    let begun = Instant::now();
+    assert_eq!(bounded(ours.read(&mut [0; 8])).await.unwrap(), 0);
+    assert!(begun.elapsed() >= 3 * SOON, "{:?}", begun.elapsed());
+
+    let (mut ours, _theirs) = connection().await;
+    let other = self::watch(&ours, LATE, LATE);
+    other.set(Instant::now() + SOON);
+    assert_eq!(bounded(ours.read(&mut [0; 8])).await.unwrap(), 0);
+    assert!(watch.has_fired() && other.has_fired());
+}
+
+#[tokio::test]
+async fn what_has_come_is_not_silence_but_the_request_ends_all_the_same() {
+    let (ours, mut theirs) = connection().await;
+    theirs.write_all(b"more").await.unwrap();
+    bounded(ours.readable()).await.unwrap();
+    let begun = Instant::now();
+    let watch = watch(&ours, Duration::ZERO, 3 * SOON);
+    // The provider sees the end, whoever has not read.
+    assert_eq!(bounded(theirs.read(&mut [0; 8])).await.unwrap(), 0);
+    assert!(begun.elapsed() >= 3 * SOON, "{:?}", begun.elapsed());
+    assert!(watch.has_fired());
+}
+
+#[tokio::test]
+async fn a_connection_that_is_watched_no_more_goes_on() {
+    let (mut ours, mut theirs) = connection().await;
+    drop(watch(&ours, SOON, SOON));
+    let (mut other, _there) = connection().await;
+    let watch = watch(&other, 3 * SOON, LATE);
+    assert_eq!(bounded(other.read(&mut [0; 8])).await.unwrap(), 0);
+    assert!(watch.has_fired());
+    theirs.write_all(b"on").await.unwrap();
+    assert_eq!(bounded(ours.read(&mut [0; 8])).await.unwrap(), 2);
+    drop(ours);
+    assert_eq!(
+        bounded(theirs.read(&mut [0; 8])).await.unwrap(),
+        0,
+        "closed with the other"
+    );
+}
+
+#[test]
+fn a_number_that_is_no_descriptor_gives_no_socket() {
+    assert!(Socket::of(-1).is_none());
+}
