@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::Notify;
@@ -16,6 +17,8 @@ pub enum Act {
     Hang,
     /// Waits for the test.
     Wait(Arc<Notify>),
+    /// Lets time pass.
+    Pause(Duration),
     /// Resets the connection.
     Reset,
     /// Reads another request.
@@ -73,6 +76,7 @@ async fn play(mut stream: TcpStream, script: Vec<Act>, requests: Arc<AtomicUsize
                 }
             }
             Act::Hang => while stream.read_u8().await.is_ok() {},
+            Act::Pause(time) => tokio::time::sleep(*time).await,
             Act::Wait(told) => told.notified().await,
             Act::Reset => stream.set_zero_linger().unwrap(),
             Act::ReadRequest | Act::Again => {

@@ -1,0 +1,286 @@
+//! Time-outs: each phase of an answer has its own, a provider that is too slow is replaced
+//! where nothing was committed, and a caller is told in its own format where something was.
+
+#![cfg(test)]
+
+mod support;
+
+use serde_json::{Value, json};
+use std::time::{Duration, Instant};
+use support::{
+    Act, Answer, CHAT, Config, Ending, FORMATS, Gateway, MESSAGES, Provider, Request, Upstream,
+    prompt,
+};
+use tokio::net::TcpListener;
+
+/// A bound that is due.
+const SOON: &str = "300ms";
+const SOON_MS: Duration = Duration::from_millis(300);
+/// A bound that no test waits for.
+const LATE: &str = "60s";
+/// What a busy machine may add.
+const SLACK: Duration = Duration::from_secs(5);
+
+/// All bounds late, but for one.
+fn all_but(name: &str) -> Value {
+    let mut timeouts = json!({"read": LATE, "connect": LATE});
+    timeouts[name] = json!(SOON);
+    timeouts
+}
+
+/// Providers that speak HTTP/1.1 and HTTP/2.
+const HTTP: [&str; 2] = ["never", "always"];
+
+/// A model `alone` at a provider with these orders, and a model `two` with another behind it.
+fn config(provider: &Provider, http2: &str, timeouts: Value, orders: &str) -> Config {
+    let slow = json!({"provider": "slow", "upstream_model": format!("sim-{orders}")});
+    let healthy = json!({"provider": "healthy", "priority": 1});
+    Config::new()
+        .provider("slow", support::provider(provider.address))
+        .provider("healthy", support::provider(provider.address))
+        .with("providers.slow.timeouts", timeouts)
+        .with("providers.slow.http2", json!(http2))
+        .with("failover", json!({"pause": "10ms"}))
+        .model("alone", json!([slow]))
+        .model("two", json!([slow, healthy]))
+}
+
+async fn ask(gateway: &Gateway, path: &str, model: &str, stream: bool) -> Answer {
+    let said = "one two three four five six seven eight";
+    let body = prompt(path, model, said, json!({"stream": stream}));
+    gateway.post(path, &body).await
+}
+
+/// Nothing was committed: alone it is 504, and with another candidate nobody notices.
+async fn is_replaced(gateway: &Gateway, what: &str, streams: &[bool]) {
+    for path in FORMATS {
+        for stream in streams.iter().copied() {
+            let begun = Instant::now();
+            let answer = ask(gateway, path, "alone", stream).await;
+            let took = begun.elapsed();
+            assert_eq!(
+                answer.error(),
+                (504, "upstream_error".to_owned()),
+                "{what} {path} {stream}: {answer:?}"
+            );
+            assert!(
+                (SOON_MS..SOON_MS + SLACK).contains(&took),
+                "{what}: {took:?}"
+            );
+            let answer = ask(gateway, path, "two", stream).await;
+            answer.assert_ok();
+            assert_eq!(answer.header("x-attempts"), Some("2"), "{what} {path}");
+            assert!(!answer.text().contains("\"error\":{"), "{}", answer.text());
+        }
+    }
+}
+
+/// Something was committed: the stream ends in the error event of its format, in time.
+async fn is_told(gateway: &Gateway, what: &str, model: &str) {
+    for path in FORMATS {
+        let begun = Instant::now();
+        let answer = ask(gateway, path, model, true).await;
+        let took = begun.elapsed();
+        assert_eq!(answer.status, 200, "{what} {path}: {answer:?}");
+        assert_eq!(answer.ending, Ending::Complete, "{what} {path}");
+        let events = answer.events();
+        let last = events.last().expect("an event");
+        let code = last.pointer("/error/code");
+        let code = code.or_else(|| last.pointer("/response/error/code"));
+        assert_eq!(
+            code,
+            Some(&json!("upstream_error")),
+            "{what} {path}: {last}"
+        );
+        assert!(
+            (SOON_MS..SOON_MS + SLACK).contains(&took),
+            "{what}: {took:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_provider_that_is_silent_before_its_head_is_replaced() {
+    let provider = Provider::start().await;
+    for http2 in HTTP {
+        let config = config(&provider, http2, all_but("first_byte"), "hang");
+        is_replaced(&Gateway::start(config).await, http2, &[false, true]).await;
+    }
+}
+
+#[tokio::test]
+async fn a_stream_without_content_in_time_is_replaced() {
+    let provider = Provider::start().await;
+    for http2 in HTTP {
+        for (what, orders) in [
+            ("nothing", "hang"),
+            ("a head and then nothing", "stall-after-0"),
+            ("pings for ever", "stall-after-0+pings-50ms"),
+            ("a byte now and then", "chunks-1+chunk-delay-50ms"),
+        ] {
+            let config = config(&provider, http2, all_but("first_token"), orders);
+            let what = format!("{what}, {http2}");
+            is_replaced(&Gateway::start(config).await, &what, &[true]).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_pings_of_messages_are_no_content() {
+    let start = json!({"type": "message_start", "message": {"id": "m", "type": "message",
+        "role": "assistant", "content": [], "model": "m", "stop_reason": null,
+        "usage": {"input_tokens": 3, "output_tokens": 1}}});
+    let ping = "event: ping\ndata: {\"type\": \"ping\"}\n\n";
+    let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n";
+    let mut script = vec![Act::send(format!(
+        "{head}event: message_start\ndata: {start}\n\n"
+    ))];
+    for _ in 0..40 {
+        script.push(Act::send(ping));
+        script.push(Act::Pause(Duration::from_millis(50)));
+    }
+    script.push(Act::Hang);
+    let upstream = Upstream::playing(script).await;
+    let config = Config::new()
+        .provider("raw", support::provider(upstream.address))
+        .with("providers.raw.timeouts", all_but("first_token"))
+        .model("alone", json!(["raw"]));
+    let gateway = Gateway::start(config).await;
+    let begun = Instant::now();
+    let answer = ask(&gateway, MESSAGES, "alone", true).await;
+    answer.assert_error(504, "upstream_error");
+    assert!(begun.elapsed() < SOON_MS + Duration::from_secs(1));
+}
+
+#[tokio::test]
+async fn a_stream_that_stops_between_two_events_ends_in_an_error_event() {
+    let provider = Provider::start().await;
+    for http2 in HTTP {
+        for (what, orders) in [
+            ("silent", "stall-after-6"),
+            ("pings for ever", "stall-after-6+pings-50ms"),
+        ] {
+            let config = config(&provider, http2, all_but("between_events"), orders);
+            let gateway = Gateway::start(config).await;
+            is_told(&gateway, &format!("{what}, {http2}"), "alone").await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_request_has_an_end_however_much_comes() {
+    let provider = Provider::start().await;
+    for http2 in HTTP {
+        let late = json!({"read": LATE});
+        let drips = config(
+            &provider,
+            http2,
+            late.clone(),
+            "chunk-delay-100ms+tokens-1000",
+        );
+        let gateway = Gateway::start(drips.with("failover.total", json!(SOON))).await;
+        is_told(&gateway, http2, "two").await;
+        let silent = config(&provider, http2, late, "hang");
+        let gateway = Gateway::start(silent.with("failover.total", json!(SOON))).await;
+        for stream in [false, true] {
+            let answer = ask(&gateway, CHAT, "two", stream).await;
+            answer.assert_error(504, "upstream_error");
+            assert_eq!(
+                answer.header("x-attempts"),
+                None,
+                "no time was left: {answer:?}"
+            );
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_a_request_may_take_is_counted_over_all_its_attempts() {
+    let provider = Provider::start().await;
+    let hang =
+        |n: usize| json!({"provider": "sim", "upstream_model": format!("sim-hang+tokens-{n}")});
+    let config = Config::of(&provider)
+        .with("providers.sim.timeouts", json!({"first_byte": "400ms"}))
+        .with("failover", json!({"total": "1s"}))
+        .model("hangs", json!([hang(1), hang(2), hang(3), hang(4)]));
+    let gateway = Gateway::start(config).await;
+    let begun = Instant::now();
+    let answer = ask(&gateway, CHAT, "hangs", false).await;
+    let took = begun.elapsed();
+    answer.assert_error(504, "upstream_error");
+    assert_eq!(
+        answer.header("x-attempts"),
+        Some("3"),
+        "400 + 400 + 200 ms: {answer:?}"
+    );
+    assert!(took >= Duration::from_millis(950), "{took:?}");
+}
+
+#[tokio::test]
+async fn a_model_that_thinks_for_long_can_have_bounds_of_its_own() {
+    let provider = Provider::start().await;
+    let config = Config::of(&provider)
+        .with("providers.sim.timeouts", json!({"read": SOON}))
+        .model("thinks", json!(["sim/sim-delay-700ms"]))
+        .with(
+            "models.thinks.timeouts",
+            json!({"first_byte": LATE, "first_token": LATE}),
+        )
+        .model("quick", json!(["sim/sim-delay-700ms"]));
+    let gateway = Gateway::start(config).await;
+    for stream in [false, true] {
+        ask(&gateway, CHAT, "thinks", stream).await.assert_ok();
+        let answer = ask(&gateway, CHAT, "quick", stream).await;
+        answer.assert_error(504, "upstream_error");
+    }
+}
+
+#[tokio::test]
+async fn a_connection_that_is_never_made_is_given_up_as_unreachable() {
+    // It is accepted by the system, and nobody ever says hello.
+    let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = format!("https://{}", silent.local_addr().unwrap());
+    let provider = Provider::start().await;
+    let config = Config::of(&provider)
+        .provider("silent", support::provider_at(&address))
+        .with("providers.silent.timeouts", all_but("connect"))
+        .with("failover", json!({"pause": "10ms", "again": 0}))
+        .model("alone", json!(["silent"]))
+        .model("two", json!(["silent", {"provider": "sim", "priority": 1}]));
+    let gateway = Gateway::start(config).await;
+    let begun = Instant::now();
+    let answer = ask(&gateway, CHAT, "alone", false).await;
+    answer.assert_error(503, "service_unavailable");
+    assert!(begun.elapsed() < SOON_MS + SLACK);
+    ask(&gateway, CHAT, "two", true).await.assert_ok();
+}
+
+#[tokio::test]
+async fn a_caller_that_reads_slowly_is_not_the_providers_fault() {
+    let provider = Provider::start().await;
+    let config = Config::of(&provider)
+        .with(
+            "providers.sim.timeouts",
+            json!({"read": LATE, "between_events": SOON}),
+        )
+        .model("test-model", json!(["sim/sim-huge-16mb"]));
+    let gateway = Gateway::start(config).await;
+    let body = prompt(CHAT, "test-model", "Hi", json!({"stream": true}));
+    let request = Request::post(CHAT, &body).key(&gateway.key);
+    let mut connection = gateway.connect().await;
+    connection.write(&request.bytes()).await;
+    let mut answer = connection.head().await;
+    // Both sockets fill while nobody reads.
+    tokio::time::sleep(3 * SOON_MS).await;
+    connection.read_body(&mut answer).await;
+    answer.assert_ok();
+    let text = answer.text();
+    let end = text.len().saturating_sub(300);
+    assert!(
+        text.ends_with("data: [DONE]\n\n"),
+        "{} bytes, {}",
+        text.len(),
+        &text[end..]
+    );
+    assert_eq!(gateway.line_of(&answer).await["outcome"], "completed");
+}
