@@ -12,10 +12,12 @@ BENCH_ARGS ?=
 PYTEST_ARGS ?=
 # How often `make test-crash` kills.
 CRASH_ROUNDS ?= 50
+# How long `make test-soak` takes, besides building.
+SOAK_SECONDS ?= 1800
 TARGET = "$${CARGO_TARGET_DIR:-target}"
 CLIENTS := tests/clients
 
-.PHONY: help setup build demo demo-clean fmt lint test test-crash test-clients bench bench-load translation-news deny
+.PHONY: help setup build demo demo-clean fmt lint test test-crash test-soak test-clients bench bench-load translation-news deny
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -44,6 +46,9 @@ test: lint ## Everything that CI checks
 
 test-crash: setup ## Kill the gateway under load, fifty times over
 	TOLLGATE_CRASH_ROUNDS=$(CRASH_ROUNDS) $(CARGO) test --package tollgate-ledger --package tollgate --test crash -- --nocapture
+
+test-soak: setup ## Mixed load with faults for half an hour: nothing grows, everything adds up
+	TOLLGATE_SOAK_SECONDS=$(SOAK_SECONDS) $(CARGO) test --package tollgate --test soak -- --nocapture
 
 test-clients: build $(CLIENTS)/.venv/installed $(CLIENTS)/node_modules/.installed ## Drive the official SDKs and agents
 	@$(CLIENTS)/.venv/bin/pytest $(CLIENTS) $(PYTEST_ARGS)

@@ -167,6 +167,11 @@ impl Gateway {
         keys(&self.folder, arguments).await
     }
 
+    /// The process.
+    pub fn id(&self) -> u32 {
+        self.process.id().expect("the gateway runs")
+    }
+
     /// Sends the process a signal, by its name.
     pub async fn signal(&self, name: &str) {
         let id = self.process.id().expect("the gateway runs").to_string();
