@@ -14,10 +14,13 @@ PYTEST_ARGS ?=
 CRASH_ROUNDS ?= 50
 # How long `make test-soak` takes, besides building.
 SOAK_SECONDS ?= 1800
+# How often `make test-upgrade` reloads and upgrades.
+RELOAD_ROUNDS ?= 100
+UPGRADE_ROUNDS ?= 10
 TARGET = "$${CARGO_TARGET_DIR:-target}"
 CLIENTS := tests/clients
 
-.PHONY: help setup build demo demo-clean fmt lint test test-crash test-soak test-clients bench bench-load translation-news deny
+.PHONY: help setup build demo demo-clean fmt lint test test-crash test-soak test-upgrade test-clients bench bench-load translation-news deny
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -49,6 +52,9 @@ test-crash: setup ## Kill the gateway under load, fifty times over
 
 test-soak: setup ## Mixed load with faults for half an hour: nothing grows, everything adds up
 	TOLLGATE_SOAK_SECONDS=$(SOAK_SECONDS) $(CARGO) test --package tollgate --test soak -- --nocapture
+
+test-upgrade: setup ## Reload and upgrade under load, a hundred and ten times over
+	TOLLGATE_RELOADS=$(RELOAD_ROUNDS) TOLLGATE_UPGRADES=$(UPGRADE_ROUNDS) $(CARGO) test --package tollgate --test reload --test upgrade -- --nocapture no_request_notices
 
 test-clients: build $(CLIENTS)/.venv/installed $(CLIENTS)/node_modules/.installed ## Drive the official SDKs and agents
 	@$(CLIENTS)/.venv/bin/pytest $(CLIENTS) $(PYTEST_ARGS)

@@ -10,8 +10,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use support::{
-    Answer, Authority, CHAT, Config, Connection, FORMATS, Gateway, Provider, Request, bounded,
-    eventually, prompt,
+    Answer, Authority, CHAT, Config, Connection, FORMATS, Gateway, Output, Provider, Request,
+    bounded, eventually, prompt, tollgate,
 };
 
 const TOKEN: &str = "0123456789abcdef-admin";
@@ -251,6 +251,43 @@ async fn a_renewed_certificate_is_served_without_a_restart_and_one_that_does_not
     open.send(&Request::get("/v1").key(&gateway.key))
         .await
         .assert_ok();
+}
+
+#[tokio::test]
+async fn a_check_tells_the_difference_to_a_file_and_to_what_is_served() {
+    let (_provider, gateway) = gateway(|config| config).await;
+    let next = gateway
+        .config()
+        .model("new-model", json!(["sim/upstream-model"]))
+        .with("store.path", json!("elsewhere.db"));
+    let file = gateway.folder.path().join("next.yaml");
+    std::fs::write(&file, next.0.to_string()).unwrap();
+    let running = gateway.folder.path().join("tollgate.yaml");
+    let running = running.to_str().unwrap();
+    let served = format!("http://{}", gateway.admin);
+    for against in [running, &served] {
+        let mut check = tollgate();
+        check.arg("check").arg(&file).args(["--against", against]);
+        let output = Output::of(check.env("TOLLGATE_ADMIN_TOKEN", TOKEN)).await;
+        assert!(output.status.success(), "{output:?}");
+        for line in [
+            "models.new-model: added",
+            "store.path: changed",
+            "takes a restart or an upgrade",
+        ] {
+            assert!(output.stdout.contains(line), "{line}: {output:?}");
+        }
+        assert!(!output.stdout.contains("server"), "{output:?}");
+    }
+    let mut same = tollgate();
+    same.arg("check").arg(running).args(["--against", &served]);
+    let output = Output::of(same.env("TOLLGATE_ADMIN_TOKEN", TOKEN)).await;
+    assert!(output.stdout.contains("no difference"), "{output:?}");
+    let mut wrong = tollgate();
+    wrong.arg("check").arg(running).args(["--against", &served]);
+    let output = Output::of(wrong.env("TOLLGATE_ADMIN_TOKEN", "wrong")).await;
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert!(output.stderr.contains("answers 401"), "{output:?}");
 }
 
 /// How many reloads: `TOLLGATE_RELOADS` for more.

@@ -1,9 +1,10 @@
 //! `tollgate check`: whether the gateway would start with a configuration, and if not, why.
 
-use super::Outcome;
-use crate::config::{self, Config};
+use super::{Failure, Outcome, http};
+use crate::config::{self, Change, Config};
 use crate::server;
 use clap::Args;
+use serde_json::Value;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
@@ -12,13 +13,82 @@ use std::path::{Path, PathBuf};
 pub(super) struct Arguments {
     /// The file.
     file: PathBuf,
+    /// Tell what is different from another configuration: a file, or what a gateway serves,
+    /// by the address of its operator's listener (`http://127.0.0.1:9080`).
+    #[arg(long, value_name = "FILE|URL")]
+    against: Option<String>,
+    /// The admin token for `--against URL`.
+    #[arg(
+        long,
+        env = "TOLLGATE_ADMIN_TOKEN",
+        hide_env_values = true,
+        hide = true
+    )]
+    token: Option<String>,
 }
 
 pub(super) fn run(arguments: &Arguments) -> Outcome {
     let config = config::load(&arguments.file)?;
     server::check(&config)?;
     print!("{}", summary(&arguments.file, &config));
+    if let Some(against) = &arguments.against {
+        let difference = match against.strip_prefix("http://") {
+            Some(authority) => {
+                let token = arguments.token.as_deref();
+                Difference::to_running(&config, authority.trim_end_matches('/'), token)?
+            }
+            None => Difference::to_file(&config, &config::load(Path::new(against))?),
+        };
+        print!("{}", difference.told());
+    }
     Ok(())
+}
+
+/// What is different, and what of it a reload does not do.
+struct Difference {
+    changes: Vec<Change>,
+    needs_restart: Vec<String>,
+}
+
+impl Difference {
+    fn to_file(config: &Config, earlier: &Config) -> Self {
+        let paths = server::needs_restart(earlier, config).into_iter();
+        Self {
+            changes: config.changes_since(earlier),
+            needs_restart: paths.map(str::to_owned).collect(),
+        }
+    }
+
+    /// What files and variables hold is not compared: the gateway tells nobody.
+    fn to_running(config: &Config, authority: &str, token: Option<&str>) -> Result<Self, Failure> {
+        const PAGE: &str = "/api/v1/configuration";
+        let token = token.ok_or("the admin token is expected in TOLLGATE_ADMIN_TOKEN")?;
+        let page = http::get(authority, PAGE, token)?;
+        let page: Value = serde_json::from_slice(&page)?;
+        let settings = page.get("settings");
+        let settings = settings.ok_or("the gateway does not say what it serves")?;
+        let changes = config.changes_since_shown(settings);
+        let paths = changes.iter().map(|change| &change.path);
+        let needs_restart = paths.filter(|path| server::takes_restart(path));
+        Ok(Self {
+            needs_restart: needs_restart.cloned().collect(),
+            changes,
+        })
+    }
+
+    fn told(&self) -> String {
+        if self.changes.is_empty() {
+            return "no difference\n".to_owned();
+        }
+        let mut text = String::new();
+        for change in &self.changes {
+            let _ = writeln!(text, "{change}");
+        }
+        for path in &self.needs_restart {
+            let _ = writeln!(text, "{path}: takes a restart or an upgrade");
+        }
+        text
+    }
 }
 
 /// What there is, for the operator to compare with what was meant.

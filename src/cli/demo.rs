@@ -2,7 +2,8 @@
 
 use super::{Failure, Outcome, init_log};
 use crate::config::{Config, Faults, Loader, Sources};
-use crate::{keys, server};
+use crate::keys;
+use crate::server::Start;
 use clap::Args;
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -40,9 +41,13 @@ pub(super) fn run(arguments: &Arguments) -> Outcome {
     let key = demo_key(&config, &arguments.state_dir)?;
     let port = arguments.port;
     let admin_port = arguments.admin_port;
-    server::run(config, Box::new(load), move || {
-        announce(&key, port, admin_port)
-    })?;
+    let start = Start {
+        config,
+        reload: Box::new(load),
+        predecessor: None,
+        program: None,
+    };
+    start.run(move || announce(&key, port, admin_port))?;
     println!("stopped");
     Ok(())
 }

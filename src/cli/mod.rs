@@ -7,6 +7,7 @@
 
 mod check;
 mod demo;
+mod http;
 mod keys;
 mod ledger;
 mod serve;
@@ -29,6 +30,8 @@ struct Arguments {
 enum Command {
     /// Serve callers by a configuration file.
     Serve(serve::Arguments),
+    /// Have the gateway that runs replaced by this program, without a request noticing.
+    Upgrade(serve::UpgradeArguments),
     /// Serve the whole catalog from a simulated provider, and print a key that works.
     Demo(demo::Arguments),
     /// Be a simulated provider.
@@ -47,6 +50,7 @@ enum Command {
 pub fn main() -> ExitCode {
     let outcome = match Arguments::parse().command {
         Command::Serve(arguments) => serve::run(&arguments),
+        Command::Upgrade(arguments) => serve::upgrade(&arguments),
         Command::Demo(arguments) => demo::run(&arguments),
         Command::Sim(arguments) => sim::run(&arguments),
         Command::Check(arguments) => check::run(&arguments),

@@ -1,10 +1,11 @@
-//! `tollgate serve`.
+//! `tollgate serve` and `tollgate upgrade`: a gateway, and the one that takes over from it.
 
 use super::{Outcome, init_log};
-use crate::config::{self, Loader, Sources};
-use crate::server;
-use clap::Args;
-use std::path::PathBuf;
+use crate::config::{self, Config, Loader, Sources};
+use crate::server::{self, Predecessor, Program, Start};
+use clap::{Args, ValueEnum};
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 use tollgate_settings::ProcessEnvironment;
 
 /// What `serve` takes.
@@ -13,15 +14,110 @@ pub(super) struct Arguments {
     /// The configuration file.
     #[arg(long, value_name = "FILE")]
     config: PathBuf,
+    /// Take over from the gateway that runs by the same configuration: its listeners, while it
+    /// finishes what it has begun.
+    #[arg(
+        long,
+        value_name = "FROM",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "socket",
+        hide_possible_values = true
+    )]
+    upgrade: Option<From>,
+}
+
+/// Where the gateway is found that runs.
+#[derive(Clone, Copy, ValueEnum)]
+enum From {
+    /// Behind `server.upgrade.socket`.
+    Socket,
+    /// It has started this process and holds the other end of its standard input.
+    Parent,
+}
+
+/// What `upgrade` takes.
+#[derive(Args)]
+pub(super) struct UpgradeArguments {
+    /// The configuration file of the gateway that runs.
+    #[arg(long, value_name = "FILE")]
+    config: PathBuf,
 }
 
 pub(super) fn run(arguments: &Arguments) -> Outcome {
-    let file = arguments.config.clone();
-    let config = config::load(&file)?;
+    let parent = match arguments.upgrade {
+        Some(From::Parent) => Some(Predecessor::at_standard_input()?),
+        Some(From::Socket) | None => None,
+    };
+    let config = match config::load(&arguments.config) {
+        Ok(config) => config,
+        Err(faults) => {
+            if let Some(parent) = parent {
+                parent.fail(&faults.to_string());
+            }
+            return Err(faults.into());
+        }
+    };
     init_log(config.log.level);
-    let reload = Box::new(move |sources: &mut Sources| {
-        Loader::new(&ProcessEnvironment).load_noting(&file, sources)
-    });
-    server::run(config, reload, || log::info!("serving"))?;
+    let predecessor = match arguments.upgrade {
+        Some(From::Socket) => Some(predecessor(&config)?),
+        Some(From::Parent) | None => parent,
+    };
+    let file = arguments.config.clone();
+    let start = Start {
+        program: Some(program(&file)),
+        reload: Box::new(move |sources: &mut Sources| {
+            Loader::new(&ProcessEnvironment).load_noting(&file, sources)
+        }),
+        config,
+        predecessor,
+    };
+    start.run(|| log::info!("serving"))?;
+    Ok(())
+}
+
+fn predecessor(config: &Config) -> Result<Predecessor, String> {
+    let socket = config.upgrade_socket();
+    Predecessor::behind(&socket).map_err(|fault| {
+        let socket = socket.display();
+        format!(
+            "no gateway hands over at {socket}: {fault}; is it running with this configuration?"
+        )
+    })
+}
+
+/// This program as it was started, for whoever takes over from it: by its name and not by the
+/// file that runs, which may have been replaced.
+fn program(config: &Path) -> Program {
+    let name = std::env::args_os().next();
+    let name = name.unwrap_or_else(|| "tollgate".into());
+    let file = match Path::new(&name).components().count() {
+        // It was found in the PATH.
+        0 | 1 => name,
+        _ => std::path::absolute(&name).map_or(name, OsString::from),
+    };
+    Program {
+        file,
+        arguments: vec![
+            "serve".into(),
+            "--config".into(),
+            config.into(),
+            "--upgrade=parent".into(),
+        ],
+    }
+}
+
+/// Has the gateway that runs start this program anew and hand over to it.
+pub(super) fn upgrade(arguments: &UpgradeArguments) -> Outcome {
+    let config = config::load(&arguments.config)?;
+    let socket = config.upgrade_socket();
+    let patience = config.server.upgrade.timeout.get();
+    let pid = server::ask_for_upgrade(&socket, patience).map_err(|fault| {
+        format!(
+            "the gateway at {} goes on as it was: {fault}",
+            socket.display()
+        )
+    })?;
+    println!("process {pid} has taken over");
     Ok(())
 }

@@ -4,6 +4,7 @@
 //! Pingora would do so too, but only after a sleep that nothing can shorten; ending the
 //! process without it would forget what was delivered.
 
+use super::stop::{Ending, Sessions, idle_is_over};
 use crate::gateway::Gateway;
 use async_trait::async_trait;
 use pingora_core::apps::{HttpServerApp, HttpServerOptions, ReusedHttpStream};
@@ -17,14 +18,25 @@ use tokio::sync::watch;
 /// A proxy whose requests end at once when they are told to.
 pub(super) struct Cuttable {
     proxy: Arc<HttpProxy<Gateway>>,
-    cut: watch::Receiver<bool>,
+    end: Ends,
+}
+
+/// What tells it of the program's end.
+#[derive(Clone)]
+pub(super) struct Ends {
+    /// All that is still under way is cut once this is true.
+    pub(super) cut: watch::Receiver<bool>,
+    /// How the program ends.
+    pub(super) ending: watch::Receiver<Ending>,
+    /// Where what callers have open is counted.
+    pub(super) sessions: Sessions,
 }
 
 impl Cuttable {
-    /// The proxy, of which everything is cut once `cut` is true.
-    pub(super) fn new(proxy: HttpProxy<Gateway>, cut: watch::Receiver<bool>) -> Self {
+    /// The proxy, which ends as `end` says.
+    pub(super) fn new(proxy: HttpProxy<Gateway>, end: Ends) -> Self {
         let proxy = Arc::new(proxy);
-        Self { proxy, cut }
+        Self { proxy, end }
     }
 }
 
@@ -35,7 +47,8 @@ impl HttpServerApp for Cuttable {
         session: ServerSession,
         shutdown: &ShutdownWatch,
     ) -> Option<ReusedHttpStream> {
-        let mut cut = self.cut.clone();
+        let _session = self.end.sessions.begin();
+        let mut cut = self.end.cut.clone();
         tokio::select! {
             biased;
             reusable = self.proxy.process_new_http(session, shutdown) => reusable,
@@ -53,6 +66,8 @@ impl HttpServerApp for Cuttable {
     }
 
     async fn http_cleanup(&self) {
+        // Until then who comes with another request is answered, and told to connect anew.
+        idle_is_over(self.end.ending.clone()).await;
         self.proxy.http_cleanup().await;
     }
 }

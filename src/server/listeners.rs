@@ -19,7 +19,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
-use std::os::fd::IntoRawFd;
+use std::os::fd::{IntoRawFd, OwnedFd};
 use std::sync::Arc;
 
 /// Listening sockets, each with the address that the configuration gives it.
@@ -27,9 +27,10 @@ use std::sync::Arc;
 pub(super) struct Sockets(Vec<(SocketAddr, TcpListener)>);
 
 impl Sockets {
-    /// No socket yet.
-    pub(super) const fn new() -> Self {
-        Self(Vec::new())
+    /// Those that another process has handed over.
+    pub(super) fn inherited(sockets: impl IntoIterator<Item = (SocketAddr, OwnedFd)>) -> Self {
+        let listener = |(address, socket)| (address, TcpListener::from(socket));
+        Self(sockets.into_iter().map(listener).collect())
     }
 
     /// Takes over the socket for an address from `earlier`, else takes the address itself.
@@ -53,6 +54,13 @@ impl Sockets {
     pub(super) fn share(&self, place: usize) -> io::Result<(SocketAddr, TcpListener)> {
         let (_, listener) = self.0.get(place).ok_or(io::ErrorKind::NotFound)?;
         Ok((listener.local_addr()?, listener.try_clone()?))
+    }
+
+    /// All of them, to be handed over.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (SocketAddr, &TcpListener)> {
+        self.0
+            .iter()
+            .map(|(address, listener)| (*address, listener))
     }
 }
 

@@ -4,11 +4,18 @@
 //! last request has ended: Pingora itself would sleep through the whole grace period.
 
 mod cut;
+mod handover;
 mod listeners;
+mod notify;
 mod operator;
+mod predecessor;
 mod reload;
 mod started;
 mod stop;
+mod successor;
+
+pub use predecessor::Predecessor;
+pub use successor::{Program, ask_for_upgrade};
 
 use crate::access_log::{self, AccessLog};
 use crate::accounts::Accounts;
@@ -16,7 +23,7 @@ use crate::admin::{self, Api, Offer, Operations, Readiness};
 use crate::config::{self, AccessLog as AccessLogTarget, Config, Faults, ListenSettings, Sources};
 use crate::gateway::{Gateway, RetryBudget};
 use crate::snapshot::{Current, Snapshot};
-use cut::Cuttable;
+use cut::{Cuttable, Ends};
 use listeners::{Certificates, OnSockets, Sockets};
 use operator::Operator;
 use pingora_core::apps::HttpServerOptions;
@@ -27,13 +34,14 @@ use pingora_core::server::configuration::ServerConf;
 use pingora_core::server::{RunArgs, Server};
 use pingora_core::services::listening::Service;
 use pingora_proxy::HttpProxy;
-use reload::{Places, Reloader};
+use reload::{Places, RESOLVE_LIMIT, Reloader};
 use started::Started;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::sync::mpsc;
-use stop::{Signals, Stopping, wait_for_the_end};
+use stop::{Sessions, Signals, Stopping, wait_for_the_end};
+use successor::Succession;
 use tokio::sync::watch;
 use tollgate_ledger::StoreError;
 
@@ -70,6 +78,9 @@ pub enum RunError {
         /// What is wrong with them.
         cause: String,
     },
+    /// The gateway that runs does not hand over.
+    #[error("the gateway that runs does not hand over: {0}")]
+    Predecessor(io::Error),
     /// The system gives no thread or runtime.
     #[error("cannot start: {0}")]
     System(#[from] io::Error),
@@ -78,109 +89,221 @@ pub enum RunError {
 /// How to load the configuration again; what was looked at is noted.
 pub type Reload = Box<dyn Fn(&mut Sources) -> Result<Config, Faults> + Send>;
 
-/// Serves until a signal says to end. `announce` is called once requests are taken.
-///
-/// # Errors
-///
-/// When it cannot begin to serve.
-pub fn run(
-    config: Config,
-    reload: Reload,
-    announce: impl FnOnce() + Send + 'static,
-) -> Result<(), RunError> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
-    let signals = {
-        let _guard = runtime.enter();
-        Signals::take()?
-    };
-    let (access_log, _writer) = access_log(config.log.access)?;
-    let accounts = Arc::new(Accounts::open(&config)?);
-    let settings = config.server.clone();
-    let admin_listener = bind_admin(config.admin.listen.get())?;
-    let mut sockets = Sockets::new();
-    for listen in &settings.listen {
-        sockets.take(listen.address.get(), &mut Sockets::new())?;
-    }
-    let certificates = Arc::new(Certificates::of(&settings.listen)?);
-    let operations = Operations::new(Arc::clone(accounts.store()), Offer::of(&config));
-    let snapshot = Snapshot::build(&config, Some(&accounts))?;
-    let current = Arc::new(Current::from_pointee(snapshot));
-
-    let (cut, to_be_cut) = watch::channel(false);
-    let mut server = Server::new_with_opt_and_conf(None, server_conf(&settings));
-    server.bootstrap();
-    let retries = Arc::new(RetryBudget::default());
-    let proxy = |conf: &Arc<ServerConf>, http2| {
-        let gateway = Gateway::new(
-            Arc::clone(&current),
-            Arc::clone(&retries),
-            access_log.clone(),
-        );
-        let mut proxy = HttpProxy::new(gateway, Arc::clone(conf));
-        proxy.handle_init_modules();
-        let mut options = HttpServerOptions::default();
-        options.h2c = http2;
-        options.h2_idle_timeout = Some(current.load().limits.keepalive);
-        proxy.server_options = Some(options);
-        proxy.h2_options = Some(http2_options());
-        Cuttable::new(proxy, to_be_cut.clone())
-    };
-    add_services(
-        &mut server,
-        &settings.listen,
-        &sockets,
-        &certificates,
-        proxy,
-    )?;
-
-    let (stop, stopping) = watch::channel(None);
-    let api = Arc::new(Api::new(operations, config.admin_token.clone()));
-    let places = Places {
-        current: Arc::clone(&current),
-        accounts: Arc::clone(&accounts),
-        certificates,
-        api: Arc::clone(&api),
-        started: Started::with(&config),
-    };
-    let operator = Operator {
-        current,
-        accounts: Arc::clone(&accounts),
-        reloader: Reloader::new(places, reload, config)?,
-        readiness: Readiness::default(),
-        api,
-        accepting: server.watch_execution_phase(),
-        sockets,
-        grace: settings.shutdown.grace.get(),
-        stop,
-    };
-    std::thread::Builder::new()
-        .name("operator".to_owned())
-        .spawn(move || runtime.block_on(operator.serve(admin_listener, signals, announce)))?;
-    let (ended, end) = mpsc::channel();
-    let shutdown_signal = Box::new(Stopping(stopping.clone()));
-    std::thread::Builder::new()
-        .name("pingora".to_owned())
-        .spawn(move || {
-            server.run(RunArgs { shutdown_signal });
-            // Whoever waits for the end may have seen another one already.
-            let _ = ended.send(());
-        })?;
-    let end = wait_for_the_end(&end, &stopping, &cut);
-    accounts.close();
-    Ok(end?)
+/// How a gateway begins.
+pub struct Start {
+    /// What it serves at first.
+    pub config: Config,
+    /// How to load that again.
+    pub reload: Reload,
+    /// The process from which it takes over; `None`: it takes the addresses itself.
+    pub predecessor: Option<Predecessor>,
+    /// How to start the process that takes over from it; `None`: it hands nothing over.
+    pub program: Option<Program>,
 }
 
-/// Takes the operator's address.
-fn bind_admin(address: SocketAddr) -> Result<TcpListener, RunError> {
+impl Start {
+    /// Serves until a signal says to end. `announce` is called once requests are taken.
+    ///
+    /// # Errors
+    ///
+    /// When it cannot begin to serve. A predecessor is told so, and goes on.
+    pub fn run(mut self, announce: impl FnOnce() + Send + 'static) -> Result<(), RunError> {
+        let begun = self.begin();
+        match begun {
+            Ok(gateway) => gateway.serve(self, announce),
+            Err(fault) => {
+                if let Some(predecessor) = self.predecessor {
+                    predecessor.fail(&fault.to_string());
+                }
+                Err(fault)
+            }
+        }
+    }
+
+    /// Puts everything together and serves nobody yet.
+    fn begin(&mut self) -> Result<Assembled, RunError> {
+        let config = &self.config;
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()?;
+        let signals = {
+            let _guard = runtime.enter();
+            Signals::take()?
+        };
+        let (access_log, writer) = access_log(config.log.access)?;
+        let accounts = Arc::new(Accounts::open(config)?);
+        let settings = &config.server;
+        let (inherited_admin, mut inherited) = match &mut self.predecessor {
+            Some(predecessor) => (
+                predecessor.admin.take(),
+                std::mem::take(&mut predecessor.callers),
+            ),
+            None => (None, Sockets::default()),
+        };
+        let admin = take_admin(config.admin.listen.get(), inherited_admin)?;
+        let mut sockets = Sockets::default();
+        for listen in &settings.listen {
+            sockets.take(listen.address.get(), &mut inherited)?;
+        }
+        let certificates = Arc::new(Certificates::of(&settings.listen)?);
+        let snapshot = Snapshot::build(config, Some(&accounts))?;
+        // Whoever is let in is to find providers that have addresses.
+        runtime.block_on(snapshot.upstreams.resolve(RESOLVE_LIMIT));
+        let current = Arc::new(Current::from_pointee(snapshot));
+
+        let (cut, to_be_cut) = watch::channel(false);
+        let (stop, ending) = watch::channel(None);
+        let ends = Ends {
+            cut: to_be_cut,
+            ending,
+            sessions: Sessions::default(),
+        };
+        let mut server = Server::new_with_opt_and_conf(None, server_conf(settings));
+        server.bootstrap();
+        let retries = Arc::new(RetryBudget::default());
+        let proxy = |conf: &Arc<ServerConf>, http2| {
+            let gateway = Gateway::new(
+                Arc::clone(&current),
+                Arc::clone(&retries),
+                access_log.clone(),
+            );
+            let mut proxy = HttpProxy::new(gateway, Arc::clone(conf));
+            proxy.handle_init_modules();
+            let mut options = HttpServerOptions::default();
+            options.h2c = http2;
+            options.h2_idle_timeout = Some(current.load().limits.keepalive);
+            proxy.server_options = Some(options);
+            proxy.h2_options = Some(http2_options());
+            Cuttable::new(proxy, ends.clone())
+        };
+        add_services(
+            &mut server,
+            &settings.listen,
+            &sockets,
+            &certificates,
+            proxy,
+        )?;
+        if let Some(predecessor) = &mut self.predecessor {
+            predecessor.ready().map_err(RunError::Predecessor)?;
+        }
+        Ok(Assembled {
+            runtime,
+            signals,
+            accounts,
+            admin,
+            sockets,
+            certificates,
+            current,
+            server,
+            cut,
+            stop,
+            ends,
+            _writer: writer,
+        })
+    }
+}
+
+/// A gateway that is put together and serves nobody yet.
+struct Assembled {
+    runtime: tokio::runtime::Runtime,
+    signals: Signals,
+    accounts: Arc<Accounts>,
+    admin: TcpListener,
+    sockets: Sockets,
+    certificates: Arc<Certificates>,
+    current: Arc<Current>,
+    server: Server,
+    cut: watch::Sender<bool>,
+    stop: watch::Sender<stop::Ending>,
+    ends: Ends,
+    /// Writes what is left of the access log at the very end.
+    _writer: Option<access_log::Writer>,
+}
+
+impl Assembled {
+    fn serve(self, start: Start, announce: impl FnOnce() + Send + 'static) -> Result<(), RunError> {
+        let Self {
+            runtime,
+            signals,
+            accounts,
+            admin,
+            sockets,
+            certificates,
+            current,
+            server,
+            cut,
+            stop,
+            ends,
+            _writer,
+        } = self;
+        let config = start.config;
+        let settings = config.server.clone();
+        let operations = Operations::new(Arc::clone(accounts.store()), Offer::of(&config));
+        let api = Arc::new(Api::new(operations, config.admin_token.clone()));
+        let places = Places {
+            current: Arc::clone(&current),
+            accounts: Arc::clone(&accounts),
+            certificates,
+            api: Arc::clone(&api),
+            started: Started::with(&config),
+        };
+        let succession = match start.program {
+            None => None,
+            Some(program) => Some(Succession {
+                program,
+                socket: config.upgrade_socket(),
+                timeout: settings.upgrade.timeout.get(),
+                admin: (config.admin.listen.get(), admin.try_clone()?),
+                callers: sockets,
+                ledger: accounts.ledger().clone(),
+            }),
+        };
+        let operator = Operator {
+            current,
+            accounts: Arc::clone(&accounts),
+            reloader: Reloader::new(places, start.reload, config)?,
+            readiness: Readiness::default(),
+            api,
+            accepting: server.watch_execution_phase(),
+            predecessor: start.predecessor,
+            succession,
+            grace: settings.shutdown.grace.get(),
+            idle: settings.upgrade.idle.get(),
+            stop,
+        };
+        std::thread::Builder::new()
+            .name("operator".to_owned())
+            .spawn(move || runtime.block_on(operator.serve(admin, signals, announce)))?;
+        let (ended, end) = mpsc::channel();
+        let shutdown_signal = Box::new(Stopping(ends.ending.clone()));
+        std::thread::Builder::new()
+            .name("pingora".to_owned())
+            .spawn(move || {
+                server.run(RunArgs { shutdown_signal });
+                // Whoever waits for the end may have seen another one already.
+                let _ = ended.send(());
+            })?;
+        let end = wait_for_the_end(&end, &ends.ending, &ends.sessions, &cut);
+        accounts.close();
+        Ok(end?)
+    }
+}
+
+/// The operator's socket: the one that was handed over, where it listens on this address.
+fn take_admin(
+    address: SocketAddr,
+    inherited: Option<(SocketAddr, TcpListener)>,
+) -> Result<TcpListener, RunError> {
     if !address.ip().is_loopback() {
         log::warn!(
             "admin.listen is {address}, which is not a loopback address: metrics and the \
              admin token pass over it without TLS"
         );
     }
-    admin::bind(address).map_err(|cause| RunError::Listen { address, cause })
+    match inherited {
+        Some((known, listener)) if known == address => Ok(listener),
+        _ => admin::bind(address).map_err(|cause| RunError::Listen { address, cause }),
+    }
 }
 
 /// Checks what only shows when a gateway is put together, and serves nothing.
@@ -192,6 +315,17 @@ pub fn check(config: &Config) -> Result<(), RunError> {
     Certificates::of(&config.server.listen)?;
     Snapshot::build(config, None)?;
     Ok(())
+}
+
+/// The key paths of what a gateway that serves `running` can take of `next` only by a restart
+/// or an upgrade.
+pub fn needs_restart(running: &Config, next: &Config) -> Vec<&'static str> {
+    Started::with(running).differs_from(&Started::with(next))
+}
+
+/// Of changed key paths those that take a restart or an upgrade.
+pub fn takes_restart(path: &str) -> bool {
+    Started::has(path)
 }
 
 /// Pingora's 64 KiB read buffer is cleared for each connection and half of what an open

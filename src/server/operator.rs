@@ -1,17 +1,20 @@
 //! What happens beside the requests: the admin listener, the names of providers, reloads,
 //! and the signals that end the program.
 
-use super::listeners::Sockets;
+use super::notify;
+use super::predecessor::Predecessor;
 use super::reload::{RESOLVE_LIMIT, Reloader};
-use super::stop::{Deadline, Signals};
+use super::stop::{End, Ending, Signals, begin_end};
+use super::successor::{Succeeded, Succession};
 use crate::accounts::Accounts;
 use crate::admin::{self, Api, Control, Readiness};
 use crate::snapshot::Current;
 use pingora_core::server::ExecutionPhase;
 use std::net::TcpListener;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
-use tokio::sync::{broadcast, mpsc, watch};
+use std::time::Duration;
+use tokio::signal::unix::Signal;
+use tokio::sync::{broadcast, mpsc, oneshot, watch};
 
 /// The most orders of operators that wait for one another.
 const MOST_ORDERS: usize = 4;
@@ -26,11 +29,15 @@ pub(super) struct Operator {
     pub(super) api: Arc<Api>,
     /// Tells when callers are served.
     pub(super) accepting: broadcast::Receiver<ExecutionPhase>,
-    /// Where they are served.
-    pub(super) sockets: Sockets,
+    /// The process from which this one takes over.
+    pub(super) predecessor: Option<Predecessor>,
+    /// What the process gets that takes over from this one.
+    pub(super) succession: Option<Succession>,
     /// How long requests under way may take to end.
     pub(super) grace: Duration,
-    pub(super) stop: watch::Sender<Deadline>,
+    /// How long unused connections are kept once another process serves.
+    pub(super) idle: Duration,
+    pub(super) stop: watch::Sender<Ending>,
 }
 
 impl Operator {
@@ -48,60 +55,108 @@ impl Operator {
             readiness,
             api,
             accepting,
-            sockets,
+            predecessor,
+            succession,
             grace,
+            idle,
             stop,
         } = self;
-        let Signals { mut end, hangup } = signals;
+        let Signals {
+            mut end,
+            quit,
+            hangup,
+        } = signals;
         let (orders, ordered) = mpsc::channel(MOST_ORDERS);
         let control = Control::new(orders, Arc::clone(reloader.serving()));
         api.operations().set_control(control);
+        let (leave, left) = oneshot::channel();
         let admin = async {
-            let (ready, end) = (readiness.clone(), std::future::pending());
+            let gone = async {
+                // A sender that is gone has nobody to hand over to.
+                if left.await.is_err() {
+                    std::future::pending::<()>().await;
+                }
+            };
             let ledger = accounts.ledger().clone();
-            let serving = admin::serve(listener, ready, &api, ledger, end);
+            let serving = admin::serve(listener, readiness.clone(), &api, ledger, gone);
             if let Err(fault) = serving.await {
                 log::error!("the admin listener has ended: {fault}");
             }
         };
-        let mut sockets = Some(sockets);
         let end = async {
             loop {
                 let grace = end.recv(grace).await;
-                let deadline = Instant::now() + grace;
+                notify::stopping();
                 readiness.set(false);
-                // Nobody comes in any more, once Pingora has let go of them too.
-                sockets.take();
-                // A later signal can bring the end forward, and never puts it off.
-                stop.send_modify(|known| {
-                    *known = Some(known.map_or(deadline, |known| known.min(deadline)));
-                });
+                begin_end(&stop, End::within(grace, Duration::ZERO));
             }
         };
         let work = async {
-            begin(&current, accepting).await;
+            serve_now(accepting, predecessor).await;
             if stop.borrow().is_none() {
                 readiness.set(true);
             }
             announce();
+            let upgrade = async {
+                let succeeded = hand_over(succession, quit, &stop).await;
+                readiness.set(false);
+                let idle = succeeded.as_ref().map_or(Duration::ZERO, |_| idle);
+                begin_end(&stop, End::within(grace, idle));
+                if let Some(succeeded) = succeeded {
+                    log::info!("process {} has taken over", succeeded.pid());
+                    // Who listens to the operator is the other process now.
+                    let _ = leave.send(());
+                    succeeded.over().await;
+                }
+            };
             tokio::join!(
                 keep_names_resolved(&current),
-                reloader.serve(hangup, ordered)
+                reloader.serve(hangup, ordered),
+                upgrade
             );
         };
         tokio::join!(admin, end, work);
     }
 }
 
-/// Waits until requests can be served.
-async fn begin(current: &Current, mut accepting: broadcast::Receiver<ExecutionPhase>) {
-    let snapshot = current.load_full();
-    snapshot.upstreams.resolve(RESOLVE_LIMIT).await;
+/// Waits until callers are served, and tells everybody who waits for it.
+async fn serve_now(
+    mut accepting: broadcast::Receiver<ExecutionPhase>,
+    predecessor: Option<Predecessor>,
+) {
     loop {
         match accepting.recv().await {
-            Ok(ExecutionPhase::Running) | Err(broadcast::error::RecvError::Closed) => return,
+            Ok(ExecutionPhase::Running) | Err(broadcast::error::RecvError::Closed) => break,
             Ok(_) | Err(broadcast::error::RecvError::Lagged(_)) => {}
         }
+    }
+    let pid = std::process::id();
+    if let Some(predecessor) = predecessor {
+        let told = tokio::task::spawn_blocking(move || predecessor.serving(pid)).await;
+        match told {
+            Ok(Ok(())) => log::info!("this process has taken over"),
+            Ok(Err(fault)) => log::warn!("the process before does not say that it ends: {fault}"),
+            Err(fault) => log::error!("the process before cannot be told: {fault}"),
+        }
+    }
+    notify::serving(pid);
+}
+
+/// Waits until another process serves; `None`: this one ends without. Either way it has let
+/// go of the sockets afterwards, but for those that Pingora still accepts on.
+async fn hand_over(
+    succession: Option<Succession>,
+    mut quit: Signal,
+    stop: &watch::Sender<Ending>,
+) -> Option<Succeeded> {
+    let Some(succession) = succession else {
+        quit.recv().await;
+        return None;
+    };
+    let mut ending = stop.subscribe();
+    tokio::select! {
+        succeeded = succession.wait(&mut quit) => Some(succeeded),
+        _ = ending.wait_for(Option::is_some) => None,
     }
 }
 

@@ -56,6 +56,30 @@ impl Started {
         }
     }
 
+    /// Whether something at or above or below a key path cannot be changed.
+    pub(super) fn has(path: &str) -> bool {
+        const PATHS: [&str; 11] = [
+            "server.listen",
+            "server.threads",
+            "server.upstream_keepalive_pool",
+            "server.shutdown",
+            "server.upgrade",
+            "admin.listen",
+            "store",
+            "keys.pepper",
+            "keys.failed_attempts_per_minute",
+            "log.access",
+            "log.level",
+        ];
+        let is_below = |path: &str, above: &str| {
+            let rest = path.strip_prefix(above);
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
+        };
+        let is_certificate = path.ends_with(".tls.certificate") || path.ends_with(".tls.key");
+        let mut all = PATHS.iter();
+        !is_certificate && all.any(|it| is_below(path, it) || is_below(it, path))
+    }
+
     /// The key paths of what another configuration wants otherwise.
     pub(super) fn differs_from(&self, other: &Self) -> Vec<&'static str> {
         [

@@ -4,7 +4,8 @@ use crate::events::InFlight;
 use async_trait::async_trait;
 use pingora_core::server::{ShutdownSignal, ShutdownSignalWatch};
 use std::io;
-use std::sync::mpsc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
@@ -15,8 +16,89 @@ const INTERRUPT_GRACE: Duration = Duration::from_secs(2);
 /// How long requests that are cut may take to settle and to tell of themselves.
 const CUT_PATIENCE: Duration = Duration::from_secs(2);
 
-/// When the program ends at the latest; `None` while nothing ends it.
-pub(super) type Deadline = Option<Instant>;
+/// How the program ends.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct End {
+    /// When it ends at the latest.
+    pub(super) deadline: Instant,
+    /// Until when callers' unused connections are kept for one more request.
+    pub(super) idle_until: Instant,
+    /// How long that was from the beginning of the end.
+    idle_for: Duration,
+}
+
+impl End {
+    /// The end that begins now and lets requests under way take `grace`; unused connections
+    /// are kept for as long as `idle`.
+    pub(super) fn within(grace: Duration, idle: Duration) -> Self {
+        let now = Instant::now();
+        Self {
+            deadline: now + grace,
+            idle_until: now + idle.min(grace),
+            idle_for: idle.min(grace),
+        }
+    }
+
+    /// Both: a later one can bring the end forward, and never puts it off.
+    fn and(self, later: Self) -> Self {
+        Self {
+            deadline: self.deadline.min(later.deadline),
+            idle_until: self.idle_until.min(later.idle_until),
+            idle_for: self.idle_for.min(later.idle_for),
+        }
+    }
+}
+
+/// The end of the program, as soon as it has begun.
+pub(super) type Ending = Option<End>;
+
+/// Begins the end, or brings it forward.
+pub(super) fn begin_end(ending: &watch::Sender<Ending>, end: End) {
+    ending.send_modify(|known| *known = Some(known.map_or(end, |known| known.and(end))));
+}
+
+/// Waits until unused connections are to be closed; for ever, where the program does not end.
+pub(super) async fn idle_is_over(mut ending: watch::Receiver<Ending>) {
+    loop {
+        let until = ending.borrow_and_update().map(|end| end.idle_until);
+        let over = async {
+            match until {
+                Some(until) => tokio::time::sleep_until(until.into()).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            () = over => return,
+            changed = ending.changed() => if changed.is_err() {
+                return;
+            },
+        }
+    }
+}
+
+/// Counts what callers have open: a connection of HTTP/1.1, used or not, or a stream of HTTP/2.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Sessions(Arc<AtomicUsize>);
+
+/// One of them, for as long as this lives.
+pub(super) struct Session(Arc<AtomicUsize>);
+
+impl Sessions {
+    pub(super) fn begin(&self) -> Session {
+        self.0.fetch_add(1, Ordering::AcqRel);
+        Session(Arc::clone(&self.0))
+    }
+
+    fn count(&self) -> usize {
+        self.0.load(Ordering::Acquire)
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
+}
 
 /// Waits until nobody needs this program any more, and cuts who still does at the deadline.
 ///
@@ -25,24 +107,26 @@ pub(super) type Deadline = Option<Instant>;
 /// When Pingora has ended by itself, which it never should.
 pub(super) fn wait_for_the_end(
     pingora: &mpsc::Receiver<()>,
-    deadline: &watch::Receiver<Deadline>,
+    ending: &watch::Receiver<Ending>,
+    sessions: &Sessions,
     cut: &watch::Sender<bool>,
 ) -> io::Result<()> {
     /// How often requests under way are counted while the program ends.
     const LOOK: Duration = Duration::from_millis(20);
     loop {
         let look = pingora.recv_timeout(LOOK);
-        let Some(deadline) = *deadline.borrow() else {
+        let Some(end) = *ending.borrow() else {
             match look {
                 Err(mpsc::RecvTimeoutError::Timeout) => continue,
                 _ => return Err(io::Error::other("the proxy has ended by itself")),
             }
         };
         let under_way = InFlight::count();
-        if under_way == 0 {
+        let now = Instant::now();
+        if under_way == 0 && is_left(end, sessions, now) {
             return Ok(());
         }
-        let late = Instant::now().checked_duration_since(deadline);
+        let late = now.checked_duration_since(end.deadline);
         if late.is_some() && !cut.send_replace(true) {
             log::warn!("{under_way} requests were cut: the grace period is over");
         }
@@ -53,8 +137,20 @@ pub(super) fn wait_for_the_end(
     }
 }
 
+/// Whether no caller counts on a connection any more.
+fn is_left(end: End, sessions: &Sessions, now: Instant) -> bool {
+    /// How long closing the unused ones may take; and how long a connection that was just
+    /// taken may need until it counts, where there is time.
+    const MOMENT: Duration = Duration::from_secs(1);
+    let until_idle = end.idle_until.saturating_duration_since(now);
+    match sessions.count() {
+        0 => until_idle.is_zero() || until_idle + MOMENT < end.idle_for,
+        _ => now.saturating_duration_since(end.idle_until) >= MOMENT,
+    }
+}
+
 /// Tells Pingora to stop taking requests, once it is known how this program is to end.
-pub(super) struct Stopping(pub(super) watch::Receiver<Deadline>);
+pub(super) struct Stopping(pub(super) watch::Receiver<Ending>);
 
 #[async_trait]
 impl ShutdownSignalWatch for Stopping {
@@ -68,6 +164,8 @@ impl ShutdownSignalWatch for Stopping {
 /// The signals that the program hears. From the moment this exists none of them kills it.
 pub(super) struct Signals {
     pub(super) end: EndSignals,
+    /// Asks for another process to take over.
+    pub(super) quit: Signal,
     /// Asks for a reload.
     pub(super) hangup: Signal,
 }
@@ -75,7 +173,6 @@ pub(super) struct Signals {
 /// The signals that end the program, in good order.
 pub(super) struct EndSignals {
     terminate: Signal,
-    quit: Signal,
     interrupt: Signal,
 }
 
@@ -84,9 +181,9 @@ impl Signals {
         Ok(Self {
             end: EndSignals {
                 terminate: signal(SignalKind::terminate())?,
-                quit: signal(SignalKind::quit())?,
                 interrupt: signal(SignalKind::interrupt())?,
             },
+            quit: signal(SignalKind::quit())?,
             hangup: signal(SignalKind::hangup())?,
         })
     }
@@ -98,7 +195,6 @@ impl EndSignals {
     pub(super) async fn recv(&mut self, grace: Duration) -> Duration {
         tokio::select! {
             _ = self.terminate.recv() => grace,
-            _ = self.quit.recv() => grace,
             _ = self.interrupt.recv() => grace.min(INTERRUPT_GRACE),
         }
     }

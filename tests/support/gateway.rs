@@ -52,8 +52,26 @@ pub struct Gateway {
     pub folder: TempDir,
     config: Config,
     process: Child,
+    /// Those that have taken over from it, the last one last.
+    successors: Successors,
     stdout: watch::Receiver<Lines>,
     stderr: watch::Receiver<Lines>,
+}
+
+/// Processes that a gateway has started and that nobody else ends.
+#[derive(Default)]
+struct Successors(Vec<u32>);
+
+impl Drop for Successors {
+    fn drop(&mut self) {
+        for id in &self.0 {
+            // One that has ended is no fault.
+            let _ = std::process::Command::new("kill")
+                .args(["-KILL", &id.to_string()])
+                .stderr(Stdio::null())
+                .status();
+        }
+    }
 }
 
 /// Lines that a process has written, and whether it has closed the pipe.
@@ -70,10 +88,15 @@ impl Gateway {
 
     /// Starts it with a folder that may hold files already.
     pub async fn start_in(folder: TempDir, config: Config) -> Self {
+        Self::start_with(folder, config, &[]).await
+    }
+
+    /// Starts it with variables of its own.
+    pub async fn start_with(folder: TempDir, config: Config, variables: &[(&str, &str)]) -> Self {
         const TRIES: usize = 5;
         let mut folder = folder;
         for _ in 0..TRIES {
-            match Self::try_start(folder, config.clone(), Ports::free()).await {
+            match Self::try_start(folder, config.clone(), Ports::free(), variables).await {
                 Ok(gateway) => return gateway,
                 // Another test was quicker.
                 Err((unused, output)) if output.contains("cannot listen on") => folder = unused,
@@ -87,6 +110,7 @@ impl Gateway {
         folder: TempDir,
         config: Config,
         ports: Ports,
+        variables: &[(&str, &str)],
     ) -> Result<Self, (TempDir, String)> {
         let config = config.on(ports);
         std::fs::write(file(&folder), config.0.to_string()).unwrap();
@@ -94,6 +118,7 @@ impl Gateway {
         let mut process = tollgate()
             .args(["serve", "--config"])
             .arg(file(&folder))
+            .envs(variables.iter().copied())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
@@ -117,6 +142,7 @@ impl Gateway {
             folder,
             config,
             process,
+            successors: Successors::default(),
             stdout,
             stderr,
         })
@@ -167,14 +193,40 @@ impl Gateway {
         keys(&self.folder, arguments).await
     }
 
-    /// The process.
+    /// The process that serves.
     pub fn id(&self) -> u32 {
-        self.process.id().expect("the gateway runs")
+        let last = self.successors.0.last().copied();
+        last.unwrap_or_else(|| self.process.id().expect("the gateway runs"))
+    }
+
+    /// From now on this process serves, and is ended with the test.
+    pub fn taken_over_by(&mut self, id: u32) {
+        self.successors.0.push(id);
+    }
+
+    /// Runs `tollgate upgrade` on it.
+    pub async fn try_upgrade(&self) -> Output {
+        let mut command = tollgate();
+        command
+            .args(["upgrade", "--config"])
+            .arg(file(&self.folder));
+        Output::of(&mut command).await
+    }
+
+    /// The same, which must succeed: the process that serves from now on.
+    pub async fn upgrade(&mut self) -> u32 {
+        let output = self.try_upgrade().await;
+        assert!(output.status.success(), "{output:?}\n{}", self.output());
+        let words = output.stdout.split_whitespace();
+        let id = words.filter_map(|word| word.parse().ok()).next();
+        let id = id.unwrap_or_else(|| panic!("no process: {output:?}"));
+        self.taken_over_by(id);
+        id
     }
 
     /// Sends the process a signal, by its name.
     pub async fn signal(&self, name: &str) {
-        let id = self.process.id().expect("the gateway runs").to_string();
+        let id = self.id().to_string();
         let mut kill = Command::new("kill");
         let output = Output::of(kill.args(["-s", name, &id])).await;
         assert!(output.status.success(), "{output:?}");

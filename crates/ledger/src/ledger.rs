@@ -292,6 +292,15 @@ impl Ledger {
         matches!(tokio::time::timeout(patience, answer).await, Ok(Ok(())))
     }
 
+    /// Makes room for another process that is about to serve the same keys: half of what
+    /// nothing holds here is there for it to take. Whether the file says so. Must run on a
+    /// tokio runtime.
+    pub async fn share_out(&self) -> bool {
+        let (done, answer) = tokio::sync::oneshot::channel();
+        self.0.tell(Command::ShareOut(done));
+        answer.await.is_ok()
+    }
+
     /// What this process holds of a key's valid grants; `None` where its account is not in
     /// memory.
     pub fn holdings(&self, key: &KeyId) -> Option<Holdings> {

@@ -52,6 +52,9 @@ pub(super) enum Command {
     Load(KeyId),
     /// Somebody wants to read what was settled before. Answered when it is in the file.
     CatchUp(tokio::sync::oneshot::Sender<()>),
+    /// Another process is about to serve the same keys: give it half of what nothing holds.
+    /// Answered when it is there to be taken.
+    ShareOut(tokio::sync::oneshot::Sender<()>),
     /// Commit what there is and give everything back. Answered when done.
     Close(std::sync::mpsc::SyncSender<bool>),
 }
@@ -59,7 +62,7 @@ pub(super) enum Command {
 impl Command {
     /// A request waits for the answer.
     pub(super) const fn is_urgent(&self) -> bool {
-        matches!(self, Self::Load(_) | Self::Close(_))
+        matches!(self, Self::Load(_) | Self::ShareOut(_) | Self::Close(_))
     }
 }
 
@@ -69,6 +72,7 @@ struct Batch {
     made: Vec<Arc<Stored>>,
     loads: HashSet<KeyId>,
     readers: Vec<tokio::sync::oneshot::Sender<()>>,
+    sharing: Vec<tokio::sync::oneshot::Sender<()>>,
     close: Option<std::sync::mpsc::SyncSender<bool>>,
 }
 
@@ -81,12 +85,13 @@ impl Batch {
                 self.loads.insert(key);
             }
             Command::CatchUp(done) => self.readers.push(done),
+            Command::ShareOut(done) => self.sharing.push(done),
             Command::Close(done) => self.close = Some(done),
         }
     }
 
     fn is_urgent(&self) -> bool {
-        !self.loads.is_empty() || self.close.is_some()
+        !self.loads.is_empty() || !self.sharing.is_empty() || self.close.is_some()
     }
 
     /// There is nothing to commit.
@@ -211,6 +216,7 @@ impl Writer {
             // A reader that has left is no fault.
             let _ = reader.send(());
         }
+        self.share_out(batch.sharing);
         match batch.close {
             Some(done) => {
                 // Nobody waits any more: no fault.
@@ -346,6 +352,24 @@ impl Writer {
                 self.seen.look_again |= given.is_empty();
                 self.returns.extend(given);
             }
+        }
+    }
+
+    /// Gives half of what nothing holds of any account, and says when the file knows.
+    fn share_out(&mut self, waiting: Vec<tokio::sync::oneshot::Sender<()>>) {
+        if waiting.is_empty() {
+            return;
+        }
+        for account in self.shared.accounts.filter(|_| true) {
+            self.returns.extend(account.give_up_half());
+        }
+        if let Err(fault) = self.give_back() {
+            // The next tick tries again; whoever waits finds out by itself.
+            return log::warn!("the ledger could not be shared out: {fault}");
+        }
+        for done in waiting {
+            // Somebody who has left is no fault.
+            let _ = done.send(());
         }
     }
 

@@ -1,0 +1,53 @@
+//! Tells the service manager how the program is, where one wants to know: sd_notify(3), a
+//! datagram to the socket that `NOTIFY_SOCKET` names.
+
+use std::ffi::OsStr;
+use std::io;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
+
+/// It serves, as process `pid`.
+pub(super) fn serving(pid: u32) {
+    tell(&format!("MAINPID={pid}\nREADY=1\nSTATUS=serving"));
+}
+
+/// Another process, of this number, is the service from now on.
+pub(super) fn succeeded_by(pid: u32) {
+    tell(&format!("MAINPID={pid}"));
+}
+
+/// Another process is about to take over.
+pub(super) fn upgrading() {
+    tell("RELOADING=1\nSTATUS=another process takes over");
+}
+
+/// It did not, and this one goes on.
+pub(super) fn upgrade_failed() {
+    tell("READY=1\nSTATUS=serving; the last upgrade failed: the log says why");
+}
+
+/// It ends.
+pub(super) fn stopping() {
+    tell("STOPPING=1\nSTATUS=requests under way are being finished");
+}
+
+fn tell(state: &str) {
+    let Some(socket) = std::env::var_os("NOTIFY_SOCKET") else {
+        return;
+    };
+    if let Err(fault) = send(&socket, state) {
+        log::warn!("the service manager cannot be told: {fault}");
+    }
+}
+
+fn send(socket: &OsStr, state: &str) -> io::Result<()> {
+    let address = match socket.as_bytes().split_first() {
+        Some((b'@', name)) => SocketAddr::from_abstract_name(name)?,
+        _ => SocketAddr::from_pathname(socket)?,
+    };
+    let datagram = UnixDatagram::unbound()?;
+    // Nothing waits for a manager that does not read.
+    datagram.set_nonblocking(true)?;
+    datagram.send_to_addr(state.as_bytes(), &address).map(drop)
+}

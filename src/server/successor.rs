@@ -1,0 +1,325 @@
+//! The process that takes over from this one: who may ask, how it is started, and that this
+//! one goes on as if nothing had been where it fails. What is said is in `handover`, the other
+//! side in `predecessor`.
+
+use super::handover::{
+    self, Addresses, DONE, FAILED, GO, MOST_LINE_BYTES, OVER, READY, SERVING, TAKE, UPGRADE,
+};
+use super::listeners::Sockets;
+use super::notify;
+use std::ffi::OsString;
+use std::fs;
+use std::future::pending;
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream as StdUnixStream;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, Interest};
+use tokio::net::{UnixListener, UnixStream};
+use tokio::process::{Child, Command};
+use tokio::signal::unix::Signal;
+use tokio::time::timeout;
+use tollgate_ledger::Ledger;
+
+/// How long somebody who has connected may take to say what is wanted.
+const FIRST_WORD: Duration = Duration::from_secs(5);
+/// How long the ledger may take to learn that there is another process.
+const SHARING: Duration = Duration::from_secs(2);
+
+/// How to start this program again.
+#[derive(Clone, Debug)]
+pub struct Program {
+    /// The file; without a slash it is looked for in `PATH`.
+    pub file: OsString,
+    /// What it is to be told.
+    pub arguments: Vec<OsString>,
+}
+
+/// All that a successor is given, and how it comes to be.
+pub(super) struct Succession {
+    pub(super) program: Program,
+    /// Where it is asked for.
+    pub(super) socket: PathBuf,
+    /// How long the new process may take until it serves.
+    pub(super) timeout: Duration,
+    pub(super) admin: (SocketAddr, TcpListener),
+    pub(super) callers: Sockets,
+    pub(super) ledger: Ledger,
+}
+
+/// Another process serves.
+pub(super) struct Succeeded {
+    pid: u32,
+    successor: Peer,
+    /// Who asked for it, if not the successor itself.
+    client: Option<Peer>,
+}
+
+type Peer = BufReader<UnixStream>;
+
+impl Succession {
+    /// Waits until another process serves. Attempts that fail are told to the log.
+    pub(super) async fn wait(&self, quit: &mut Signal) -> Succeeded {
+        let listener = Control::bind(&self.socket);
+        loop {
+            let outcome = tokio::select! {
+                Some(()) = quit.recv() => self.start(None).await,
+                Some(peer) = listener.accept() => self.answer(peer).await,
+            };
+            match outcome {
+                Ok(succeeded) => return succeeded,
+                Err(cause) => {
+                    log::error!("no other process takes over, and this one goes on: {cause}");
+                    notify::upgrade_failed();
+                }
+            }
+        }
+    }
+
+    /// Does what somebody wants who has connected.
+    async fn answer(&self, mut peer: Peer) -> Result<Succeeded, String> {
+        let first = timeout(FIRST_WORD, hear(&mut peer)).await;
+        let first = first.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
+        match first.map_err(|fault| fault.to_string())?.as_str() {
+            TAKE => {
+                notify::upgrading();
+                let given = timeout(self.timeout, self.give(&mut peer)).await;
+                let pid = given.unwrap_or_else(|_| Err(self.too_slow()))?;
+                Ok(Succeeded {
+                    pid,
+                    successor: peer,
+                    client: None,
+                })
+            }
+            UPGRADE => self.start(Some(peer)).await,
+            other => Err(format!("somebody said '{other:.100}'")),
+        }
+    }
+
+    /// Starts the program again, gives it everything, and tells who has asked what came of it.
+    async fn start(&self, mut client: Option<Peer>) -> Result<Succeeded, String> {
+        notify::upgrading();
+        match self.try_start().await {
+            Ok((pid, successor)) => Ok(Succeeded {
+                pid,
+                successor,
+                client,
+            }),
+            Err(cause) => {
+                if let Some(client) = &mut client {
+                    let line = format!("{FAILED} {}", cause.replace('\n', "; "));
+                    // Who has left reads it in the log.
+                    let _ = say(client, &line).await;
+                }
+                Err(cause)
+            }
+        }
+    }
+
+    async fn try_start(&self) -> Result<(u32, Peer), String> {
+        if std::process::id() == 1 {
+            return Err(
+                "this is process 1: with its end a container ends, and its successor too".into(),
+            );
+        }
+        let (mut child, mut peer) = self.spawn().map_err(|fault| {
+            let file = self.program.file.to_string_lossy();
+            format!("{file} cannot be started: {fault}")
+        })?;
+        let given = async {
+            match hear(&mut peer).await {
+                Ok(first) if first == TAKE => self.give(&mut peer).await,
+                Ok(other) => Err(failure(&other)),
+                Err(fault) => Err(format!("the new process has ended: {fault}")),
+            }
+        };
+        let given = timeout(self.timeout, given).await;
+        match given.unwrap_or_else(|_| Err(self.too_slow())) {
+            Ok(pid) => Ok((pid, peer)),
+            Err(cause) => {
+                // It may have ended by itself.
+                let _ = child.start_kill();
+                let _ = child.wait().await;
+                Err(cause)
+            }
+        }
+    }
+
+    fn spawn(&self) -> io::Result<(Child, Peer)> {
+        let (ours, theirs) = StdUnixStream::pair()?;
+        ours.set_nonblocking(true)?;
+        let child = Command::new(&self.program.file)
+            .args(&self.program.arguments)
+            .stdin(OwnedFd::from(theirs))
+            .spawn()?;
+        Ok((child, BufReader::new(UnixStream::from_std(ours)?)))
+    }
+
+    /// Gives a process that has asked everything, and waits until it serves: its number.
+    async fn give(&self, peer: &mut Peer) -> Result<u32, String> {
+        self.offer(peer)
+            .await
+            .map_err(|fault| format!("the listeners cannot be handed over: {fault}"))?;
+        expect(peer, READY).await?;
+        // Each of the two has a part of every balance from now on.
+        if timeout(SHARING, self.ledger.share_out()).await != Ok(true) {
+            log::warn!("the ledger could not make room for another process in time");
+        }
+        say(peer, GO).await.map_err(|fault| fault.to_string())?;
+        let serving = expect(peer, SERVING).await?;
+        serving.trim().parse().map_err(|_| failure(&serving))
+    }
+
+    async fn offer(&self, peer: &Peer) -> io::Result<()> {
+        let (admin, socket) = &self.admin;
+        let (mut callers, mut sockets) = (Vec::new(), vec![socket.as_fd()]);
+        for (address, socket) in self.callers.iter() {
+            callers.push(address);
+            sockets.push(socket.as_fd());
+        }
+        let addresses = Addresses {
+            admin: *admin,
+            callers,
+        };
+        let stream = peer.get_ref();
+        let send = || handover::send(stream, &addresses, &sockets);
+        stream.async_io(Interest::WRITABLE, send).await
+    }
+
+    fn too_slow(&self) -> String {
+        format!("the new process did not serve within {:?}", self.timeout)
+    }
+}
+
+impl Succeeded {
+    /// The number of the process.
+    pub(super) const fn pid(&self) -> u32 {
+        self.pid
+    }
+
+    /// Tells everybody that this process takes no connection any more.
+    pub(super) async fn over(mut self) {
+        notify::succeeded_by(self.pid);
+        // It serves already: there is nothing to be done for one that does not listen.
+        let _ = say(&mut self.successor, OVER).await;
+        if let Some(client) = &mut self.client {
+            let _ = say(client, &format!("{DONE} {}", self.pid)).await;
+        }
+    }
+}
+
+/// The socket on which a successor or an operator asks.
+struct Control {
+    listener: Option<UnixListener>,
+    /// The user who may ask, beside root.
+    own: Option<u32>,
+}
+
+impl Control {
+    /// Takes the socket. Without it an upgrade is still possible by signal.
+    fn bind(path: &Path) -> Self {
+        let own = || Ok::<_, io::Error>(UnixStream::pair()?.0.peer_cred()?.uid());
+        match bind(path).and_then(|listener| Ok((listener, own()?))) {
+            Ok((listener, own)) => Self {
+                listener: Some(listener),
+                own: Some(own),
+            },
+            Err(fault) => {
+                let path = path.display();
+                log::warn!("upgrades cannot be asked for at {path}: {fault}");
+                Self {
+                    listener: None,
+                    own: None,
+                }
+            }
+        }
+    }
+
+    /// The next one who may ask; never, where there is no socket.
+    async fn accept(&self) -> Option<Peer> {
+        let Some(listener) = &self.listener else {
+            return pending().await;
+        };
+        loop {
+            let Ok((stream, _)) = listener.accept().await else {
+                // Out of file descriptors, for one: that passes.
+                tokio::time::sleep(Duration::from_millis(100)).await;
+                continue;
+            };
+            let user = stream.peer_cred().ok().map(|it| it.uid());
+            if user == Some(0) || (user.is_some() && user == self.own) {
+                return Some(BufReader::new(stream));
+            }
+            log::warn!("another user has asked for the listeners, and gets nothing");
+        }
+    }
+}
+
+fn bind(path: &Path) -> io::Result<UnixListener> {
+    // What a process has left that is gone; one that lives keeps its socket.
+    if StdUnixStream::connect(path).is_ok() {
+        return Err(io::Error::other("another gateway listens there"));
+    }
+    match fs::remove_file(path) {
+        Err(fault) if fault.kind() != io::ErrorKind::NotFound => return Err(fault),
+        _ => {}
+    }
+    let listener = UnixListener::bind(path)?;
+    fs::set_permissions(path, fs::Permissions::from_mode(0o600))?;
+    Ok(listener)
+}
+
+/// Asks the gateway behind a Unix socket to have itself succeeded, and waits for that: the
+/// number of the new process. Blocks, no longer than the gateway itself waits and a little.
+///
+/// # Errors
+///
+/// Nobody is there, or the new process does not serve: why.
+pub fn ask_for_upgrade(socket: &Path, patience: Duration) -> io::Result<u32> {
+    use std::io::{BufRead, Write};
+    let mut stream = StdUnixStream::connect(socket)?;
+    stream.set_read_timeout(Some(patience.saturating_add(FIRST_WORD)))?;
+    writeln!(stream, "{UPGRADE}")?;
+    let mut line = String::new();
+    let most = u64::try_from(MOST_LINE_BYTES).unwrap_or(u64::MAX);
+    io::BufReader::new(io::Read::take(stream, most)).read_line(&mut line)?;
+    let pid = line
+        .strip_prefix(DONE)
+        .and_then(|pid| pid.trim().parse().ok());
+    pid.ok_or_else(|| handover::refused(line.as_bytes()))
+}
+
+/// The rest of the line that must come next, and begins with `word`.
+async fn expect(peer: &mut Peer, word: &str) -> Result<String, String> {
+    let line = hear(peer).await.map_err(|fault| match fault.kind() {
+        io::ErrorKind::UnexpectedEof => "the new process has ended: its log says why".to_owned(),
+        _ => fault.to_string(),
+    })?;
+    match line.strip_prefix(word) {
+        Some(rest) => Ok(rest.to_owned()),
+        None => Err(failure(&line)),
+    }
+}
+
+fn failure(line: &str) -> String {
+    handover::refused(line.as_bytes()).to_string()
+}
+
+async fn hear(peer: &mut Peer) -> io::Result<String> {
+    let most = u64::try_from(MOST_LINE_BYTES).unwrap_or(u64::MAX);
+    let mut line = String::new();
+    peer.take(most).read_line(&mut line).await?;
+    match line.strip_suffix('\n') {
+        Some(line) => Ok(line.to_owned()),
+        None => Err(io::ErrorKind::UnexpectedEof.into()),
+    }
+}
+
+async fn say(peer: &mut Peer, line: &str) -> io::Result<()> {
+    peer.get_mut()
+        .write_all(format!("{line}\n").as_bytes())
+        .await
+}

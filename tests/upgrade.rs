@@ -1,0 +1,393 @@
+//! Another process takes over while the gateway runs: no connection is refused, no stream is
+//! cut, no token is lost or charged twice, and one that cannot start changes nothing.
+
+#![cfg(test)]
+
+mod support;
+
+use http_body_util::{BodyExt, Full};
+use hyper::body::Bytes;
+use hyper_util::client::legacy::{Client, connect::HttpConnector};
+use hyper_util::rt::TokioExecutor;
+use serde_json::json;
+use std::net::SocketAddr;
+use std::os::unix::net::UnixDatagram;
+use std::path::Path;
+use std::process::Stdio;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+use support::{
+    Answer, CHAT, Config, Connection, Ending, FORMATS, Gateway, MESSAGES, Provider, Request,
+    bounded, eventually, prompt, tollgate,
+};
+use tempfile::TempDir;
+use tokio::io::{AsyncBufReadExt, BufReader};
+
+async fn gateway() -> (Provider, Gateway) {
+    let provider = Provider::start().await;
+    let gateway = Gateway::start(Config::of(&provider)).await;
+    (provider, gateway)
+}
+
+/// A streamed request whose answer takes some two seconds.
+fn long_stream(key: &str) -> Request {
+    let body = prompt(MESSAGES, "test-model", "Hello!", json!({"stream": true}));
+    let orders = "chunks-20, chunk-delay-100ms";
+    Request::post(MESSAGES, &body).key(key).orders(orders)
+}
+
+/// Whether a process runs; one that nobody has waited for does not.
+fn runs(id: u32) -> bool {
+    let state = std::fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
+    let state = state.rsplit(") ").next().unwrap_or_default();
+    !(state.is_empty() || state.starts_with('Z'))
+}
+
+async fn has_ended(id: u32) {
+    eventually("the end of a process", async || (!runs(id)).then_some(())).await;
+}
+
+#[tokio::test]
+async fn a_stream_that_outlasts_an_upgrade_ends_as_if_nothing_had_been() {
+    let (_provider, mut gateway) = gateway().await;
+    let mut open = gateway.connect().await;
+    open.write(&long_stream(&gateway.key).bytes()).await;
+    let mut answer = open.head().await;
+    let mut idle = gateway.connect().await;
+    let status = Request::get("/v1").key(&gateway.key);
+    idle.send(&status).await.assert_ok();
+
+    let old = gateway.id();
+    let new = gateway.upgrade().await;
+    assert_ne!(old, new);
+    gateway.log_line("this process has taken over").await;
+    assert_eq!(gateway.operator("/readyz").await.status, 200);
+    gateway.get("/v1").await.assert_ok();
+    // Who is connected to the old process is served once more, and told to come anew.
+    let last = idle.send(&status).await;
+    last.assert_ok();
+    assert_eq!(last.header("connection"), Some("close"), "{last:?}");
+
+    assert!(runs(old), "the old process has left its stream behind");
+    open.read_body(&mut answer).await;
+    assert_eq!(answer.ending, Ending::Complete);
+    assert!(answer.text().contains("message_stop"), "{answer:?}");
+    let over = Instant::now();
+    assert_eq!(gateway.ended().await.code(), Some(0));
+    assert!(
+        over.elapsed() < Duration::from_secs(5),
+        "{:?}",
+        over.elapsed()
+    );
+    gateway.has_spent(&gateway.key, answer.reported()).await;
+    gateway.verify().await;
+    assert!(runs(new));
+}
+
+#[tokio::test]
+async fn a_process_that_cannot_start_changes_nothing_and_says_why() {
+    let (_provider, gateway) = gateway().await;
+    let good = gateway.config();
+    gateway.rewrite_text("surprise: true\n");
+    let output = gateway.try_upgrade().await;
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert!(output.stderr.contains("surprise"), "{output:?}");
+
+    gateway.signal("QUIT").await;
+    let line = gateway
+        .log_line("no other process takes over, and this one goes on")
+        .await;
+    assert!(line.contains("surprise"), "{line}");
+
+    // What is only found out by the new process.
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let mut elsewhere = good.clone();
+    elsewhere.0["server"]["listen"][0]["address"] = json!(address);
+    gateway.rewrite_text(&elsewhere.0.to_string());
+    let output = gateway.try_upgrade().await;
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    for words in ["goes on as it was", "cannot listen on", &address] {
+        assert!(output.stderr.contains(words), "{words}: {output:?}");
+    }
+
+    gateway.get("/v1").await.assert_ok();
+    assert_eq!(gateway.operator("/readyz").await.status, 200);
+    gateway.rewrite(good);
+    let mut gateway = gateway;
+    gateway.upgrade().await;
+    gateway.get("/v1").await.assert_ok();
+}
+
+#[tokio::test]
+async fn sigquit_hands_over() {
+    let (_provider, mut gateway) = gateway().await;
+    let old = gateway.id();
+    gateway.signal("QUIT").await;
+    let line = gateway.log_line(" has taken over").await;
+    let id = line.split_whitespace().find_map(|word| word.parse().ok());
+    gateway.taken_over_by(id.expect(&line));
+    gateway.get("/v1").await.assert_ok();
+    has_ended(old).await;
+    gateway.get("/v1").await.assert_ok();
+}
+
+#[tokio::test]
+async fn a_process_that_is_started_by_hand_takes_over() {
+    let (_provider, mut gateway) = gateway().await;
+    let file = gateway.folder.path().join("tollgate.yaml");
+    let mut new = tollgate()
+        .args(["serve", "--upgrade", "--config"])
+        .arg(&file)
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(new.stderr.take().unwrap()).lines();
+    let serving = async {
+        while let Ok(Some(line)) = lines.next_line().await {
+            if line.ends_with("serving") {
+                return;
+            }
+        }
+        panic!("the new process has ended");
+    };
+    bounded("the new process", serving).await;
+    assert_eq!(gateway.ended().await.code(), Some(0));
+    gateway.get("/v1").await.assert_ok();
+
+    // There is nobody to take over from where nothing runs.
+    new.kill().await.unwrap();
+    let mut alone = tollgate();
+    alone.args(["serve", "--upgrade", "--config"]).arg(&file);
+    let output = support::Output::of(&mut alone).await;
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert!(
+        output.stderr.contains("no gateway hands over"),
+        "{output:?}"
+    );
+}
+
+#[tokio::test]
+async fn an_upgrade_takes_other_addresses_and_lets_go_of_the_old_ones() {
+    let (_provider, mut gateway) = gateway().await;
+    let more = support::Ports::free().callers;
+    let mut config = gateway.config();
+    let old = config.0["server"]["listen"][0].clone();
+    config.0["server"]["listen"] = json!([old, {"address": more.to_string()}]);
+    gateway.rewrite(config);
+    gateway.upgrade().await;
+    for address in [gateway.address, more] {
+        let request = Request::get("/v1").key(&gateway.key);
+        Connection::open(address)
+            .await
+            .send(&request)
+            .await
+            .assert_ok();
+    }
+    gateway.rewrite(gateway.config());
+    gateway.upgrade().await;
+    let refused = async || tokio::net::TcpStream::connect(more).await.err().map(drop);
+    eventually("the other address is given back", refused).await;
+}
+
+#[tokio::test]
+async fn the_service_manager_is_told_which_process_it_is() {
+    let provider = Provider::start().await;
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("notify.sock");
+    let manager = UnixDatagram::bind(&path).unwrap();
+    manager.set_nonblocking(true).unwrap();
+    let manager = tokio::net::UnixDatagram::from_std(manager).unwrap();
+    let told = async || {
+        let mut datagram = [0; 1024];
+        let size = bounded("word for the manager", manager.recv(&mut datagram)).await;
+        String::from_utf8(datagram[..size.unwrap()].to_vec()).unwrap()
+    };
+    let variables = [("NOTIFY_SOCKET", path.to_str().unwrap())];
+    let mut gateway = Gateway::start_with(folder, Config::of(&provider), &variables).await;
+    let old = gateway.id();
+    let first = told().await;
+    assert!(
+        first.contains("READY=1") && first.contains(&format!("MAINPID={old}")),
+        "{first}"
+    );
+
+    gateway.rewrite_text("surprise: true\n");
+    gateway.signal("QUIT").await;
+    assert!(told().await.contains("RELOADING=1"));
+    let failed = told().await;
+    assert!(
+        failed.contains("READY=1") && failed.contains("upgrade failed"),
+        "{failed}"
+    );
+
+    gateway.rewrite(gateway.config());
+    let new = gateway.upgrade().await;
+    assert!(told().await.contains("RELOADING=1"));
+    // The manager hears only its main process: the old one has to say who that is.
+    let (named, ready) = (told().await, told().await);
+    assert_eq!(named, format!("MAINPID={new}"));
+    assert!(
+        ready.contains("READY=1") && ready.contains(&format!("MAINPID={new}")),
+        "{ready}"
+    );
+    gateway.signal("TERM").await;
+    assert!(told().await.contains("STOPPING=1"));
+}
+
+/// How many upgrades: `TOLLGATE_UPGRADES` for more.
+fn rounds() -> usize {
+    let asked = std::env::var("TOLLGATE_UPGRADES").ok();
+    asked.map_or(3, |text| text.parse().expect("a number"))
+}
+
+/// What callers have received: answers, and the tokens that these say they cost.
+#[derive(Clone, Copy, Default)]
+struct Served {
+    answers: u64,
+    tokens: u64,
+}
+
+impl Served {
+    fn add(&mut self, answer: &Answer) {
+        answer.assert_ok();
+        self.answers += 1;
+        self.tokens += answer.reported();
+    }
+}
+
+/// A caller as good HTTP libraries are: connections are used again as long as they may.
+struct Caller {
+    client: Client<HttpConnector, Full<Bytes>>,
+    address: SocketAddr,
+}
+
+impl Caller {
+    fn new(address: SocketAddr, http2: bool) -> Self {
+        let client = Client::builder(TokioExecutor::new())
+            .http2_only(http2)
+            .build_http();
+        Self { client, address }
+    }
+
+    async fn send(&self, request: &Request) -> Answer {
+        let uri = format!("http://{}{}", self.address, request.target);
+        let mut built = hyper::Request::builder().method("POST").uri(uri);
+        for (name, value) in &request.headers {
+            built = built.header(name, value);
+        }
+        let built = built.body(Full::from(request.body.clone())).unwrap();
+        let answer = bounded("an answer", self.client.request(built)).await;
+        let answer = answer.unwrap_or_else(|fault| panic!("{fault:?}"));
+        let (head, body) = answer.into_parts();
+        let body = bounded("a body", body.collect()).await;
+        let body = body.unwrap_or_else(|fault| panic!("{fault:?}")).to_bytes();
+        let headers = head.headers.iter();
+        Answer {
+            status: head.status.as_u16(),
+            headers: headers
+                .map(|(name, value)| (name.to_string(), value.to_str().unwrap().to_owned()))
+                .collect(),
+            chunks: vec![body.to_vec()],
+            ending: Ending::Complete,
+        }
+    }
+}
+
+fn question(path: &str, streamed: bool, key: &str) -> Request {
+    let more = match (path, streamed) {
+        (CHAT, true) => json!({"stream": true, "stream_options": {"include_usage": true}}),
+        _ => json!({"stream": streamed}),
+    };
+    let body = prompt(path, "test-model", "one two three four five", more);
+    Request::post(path, &body)
+        .key(key)
+        .orders("chunk-delay-3ms")
+}
+
+#[tokio::test]
+async fn no_request_notices_any_of_many_upgrades() {
+    let (_provider, mut gateway) = gateway().await;
+    let over = Arc::new(AtomicBool::new(false));
+    let answered = Arc::new(AtomicU64::new(0));
+    let (address, key) = (gateway.address, gateway.key.clone());
+    let mut callers = tokio::task::JoinSet::new();
+    for path in FORMATS {
+        for streamed in [false, true] {
+            for http2 in [false, true] {
+                let (over, answered) = (Arc::clone(&over), Arc::clone(&answered));
+                let request = question(path, streamed, &key);
+                callers.spawn(async move {
+                    let caller = Caller::new(address, http2);
+                    let mut served = Served::default();
+                    while !over.load(Ordering::Acquire) {
+                        served.add(&caller.send(&request).await);
+                        answered.fetch_add(1, Ordering::AcqRel);
+                    }
+                    served
+                });
+            }
+        }
+    }
+    // A connection for each request.
+    let (until, request) = (Arc::clone(&over), question(CHAT, false, &key));
+    callers.spawn(async move {
+        let mut served = Served::default();
+        while !until.load(Ordering::Acquire) {
+            served.add(&Connection::open(address).await.send(&request).await);
+        }
+        served
+    });
+    let rounds = rounds();
+    let mut processes = vec![gateway.id()];
+    for _ in 0..rounds {
+        // Begun before each upgrade, ended long after it.
+        let request = long_stream(&key);
+        let mut connection = gateway.connect().await;
+        connection.write(&request.bytes()).await;
+        let mut answer = connection.head().await;
+        callers.spawn(async move {
+            connection.read_body(&mut answer).await;
+            let mut served = Served::default();
+            served.add(&answer);
+            served
+        });
+        processes.push(gateway.upgrade().await);
+        assert_eq!(gateway.operator("/healthz").await.status, 200);
+        // Each of them has something to do.
+        let begun = answered.load(Ordering::Acquire);
+        let busy = async || (answered.load(Ordering::Acquire) > begun + 50).then_some(());
+        eventually("answers of the new process", busy).await;
+    }
+    over.store(true, Ordering::Release);
+    let ended = tokio::time::timeout(Duration::from_secs(60), callers.join_all()).await;
+    let mut all = Served::default();
+    for served in ended.expect("all callers end") {
+        all.answers += served.answers;
+        all.tokens += served.tokens;
+    }
+    let Served { answers, tokens } = all;
+    println!("{rounds} upgrades, {answers} answers, {tokens} tokens");
+    let last = processes.pop().unwrap();
+    for id in processes {
+        has_ended(id).await;
+    }
+    gateway.has_spent(&key, tokens).await;
+    let found = gateway.verify().await;
+    assert!(runs(last), "{found}");
+    gateway.signal("TERM").await;
+    has_ended(last).await;
+    assert_eq!(gateway.spent(&key).await, tokens);
+    let left = settlement_files(gateway.folder.path());
+    assert!(left.is_empty(), "{left:?}");
+}
+
+fn settlement_files(folder: &Path) -> Vec<String> {
+    let files = std::fs::read_dir(folder).unwrap();
+    let names = files.map(|file| file.unwrap().file_name().into_string().unwrap());
+    names
+        .filter(|name| name.contains(".settlements-"))
+        .collect()
+}
