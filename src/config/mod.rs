@@ -44,7 +44,7 @@ use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use tollgate_routing::{
     Catalog, CatalogSettings,
-    settings::{AutoSettings, FamilySettings, ModelSettings, ProviderSettings},
+    settings::{AutoSettings, FamilySettings, ModelSettings, ProviderSettings, RoutingSettings},
 };
 use tollgate_settings::{
     Environment, Fault, KeyPath, ProcessEnvironment, Secret, SecretSource, unknown_name,
@@ -80,6 +80,8 @@ struct Settings {
     auto: Option<AutoSettings>,
     /// What becomes of a request whose provider fails before anything was committed.
     failover: FailoverSettings,
+    /// How requests are spread over the deployments of a model, and when one is passed over.
+    routing: RoutingSettings,
     /// How requests are translated to the formats of their providers.
     translation: TranslationSettings,
     /// Token packages, by name.
@@ -305,6 +307,7 @@ impl<'a> Loader<'a> {
             models: settings.models,
             aliases: settings.aliases,
             auto: settings.auto,
+            routing: settings.routing,
         };
         let catalog = Catalog::build(&catalog, self.environment, &folder)
             .map_err(|found| faults.extend(found))

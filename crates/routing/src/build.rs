@@ -6,6 +6,7 @@
 mod models;
 mod names;
 mod provider;
+mod routing;
 
 use crate::{Catalog, CatalogSettings, Deployment, Model, ModelKind, Provider};
 use std::{collections::HashMap, path::PathBuf, sync::Arc};
@@ -56,6 +57,8 @@ impl<'a> Builder<'a> {
 
     fn catalog(&mut self) -> Catalog {
         let mut catalog = Catalog {
+            affinity: self.build_affinity(),
+            explain: self.settings.routing.explain,
             providers: self.build_providers(),
             groups: self.build_groups(),
             ..Catalog::default()
@@ -274,6 +277,7 @@ fn auto_entry(family: &str, group: &str) -> Model {
         weights: Weights::default(),
         aliases: Vec::new(),
         deployments: Vec::<Arc<Deployment>>::new(),
+        balancing: crate::settings::RoutingSettings::default().balancing(None),
     }
 }
 

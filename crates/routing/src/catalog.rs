@@ -1,6 +1,8 @@
 //! The catalog: every model, and the names by which each is found.
 
+use crate::settings::ExplainSetting;
 use crate::{Model, ModelKind, Provider};
+use http::HeaderName;
 use std::{borrow::Cow, collections::HashMap, sync::Arc};
 
 /// Everything that can answer, as one immutable snapshot.
@@ -14,9 +16,22 @@ pub struct Catalog {
     pub(crate) wildcards: Vec<(Arc<str>, Arc<Model>)>,
     /// What `auto` chooses from, in order.
     pub(crate) auto: Vec<Arc<Model>>,
+    pub(crate) affinity: Affinity,
+    pub(crate) explain: ExplainSetting,
     pub(crate) providers: Vec<Arc<Provider>>,
     pub(crate) groups: Vec<Arc<str>>,
     pub(crate) unserved: Vec<Arc<str>>,
+}
+
+/// By what a conversation is known.
+#[derive(Clone, Debug, Default)]
+pub struct Affinity {
+    /// Whether conversations are kept together.
+    pub enabled: bool,
+    /// The first of these that a request has names its conversation.
+    pub headers: Vec<HeaderName>,
+    /// The bytes that a request must have to be known by its beginning.
+    pub min_bytes: u64,
 }
 
 impl Catalog {
@@ -73,6 +88,16 @@ impl Catalog {
             ModelKind::Alias { of } => self.by_name.get(of).is_some_and(|target| allowed(target)),
             ModelKind::Model | ModelKind::Wildcard { .. } => allowed(model),
         }
+    }
+
+    /// By what a conversation is known.
+    pub const fn affinity(&self) -> &Affinity {
+        &self.affinity
+    }
+
+    /// Whether callers may ask why a candidate was asked.
+    pub fn explains(&self) -> bool {
+        self.explain == ExplainSetting::OnRequest
     }
 
     /// The providers, in the order of the file.

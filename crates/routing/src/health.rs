@@ -1,7 +1,26 @@
-//! How those that answer are doing: whom a failure counts against, and what an attempt
-//! holds while it is under way.
+//! How those that answer are doing, kept from request to request and from one configuration
+//! to the next.
+//!
+//! Four things fail by themselves, so each has a breaker: a provider (it cannot be reached), a
+//! deployment (its answers are errors, broken or late), a credential (it is refused, or its
+//! account is empty), and a seat, which is a credential at a deployment (it has asked too much
+//! of it). Whom a failure counts against is told by the gateway as a [`Blame`]; in which
+//! order candidates are asked is decided in [`crate::plan`].
 
-use std::time::Duration;
+mod breaker;
+mod bucket;
+mod fleet;
+mod latency;
+mod load;
+mod ticket;
+
+pub use breaker::{Breaker, BreakerPolicy, Change, Pass, Severity, Standing};
+pub use fleet::{
+    CredentialHealth, DeploymentHealth, Fleet, Place, ProviderHealth, Seat, SeatHealth,
+};
+pub use latency::PeakEwma;
+pub use load::{Full, Limits, Load};
+pub use ticket::{Refusal, Ticket, Transition, Whose};
 
 /// Whom the failure of an attempt counts against.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,20 +33,9 @@ pub enum Blame {
     Deployment,
     /// The deployment, at once: the provider does not know its model.
     Model,
-    /// The credential, at every deployment of its provider: it is refused, or its account is empty.
+    /// The credential, at every deployment of its provider: it is refused, or its account is
+    /// empty.
     Credential,
-    /// The credential at this deployment: it has asked too much of it.
-    Rate,
-}
-
-/// An attempt under way. Dropped, it says nothing of anybody.
-#[derive(Debug, Default)]
-pub struct Ticket(());
-
-impl Ticket {
-    /// Its first content has come.
-    pub const fn first_content(&mut self) {}
-
-    /// It has failed; `retry_after` is how long its provider asks to wait.
-    pub const fn failed(&mut self, _: Blame, _: Option<Duration>) {}
+    /// The credential at this deployment: it has asked too much of it, or may not use it.
+    Seat,
 }

@@ -15,16 +15,17 @@ mod catalog;
 mod formats;
 pub mod health;
 mod model;
+pub mod plan;
 mod provider;
 pub mod settings;
 
 pub use auto::AutoChoice;
 pub use candidates::Candidates;
-pub use catalog::Catalog;
+pub use catalog::{Affinity, Catalog};
 pub use formats::FormatSet;
 pub use model::{Capability, Model, ModelKind};
 pub use provider::{
-    AnswerTimeouts, Credential, Deployment, Endpoint, Http2, Provider, Timeouts, UpstreamModel,
-    UpstreamTls,
+    AnswerTimeouts, Check, Credential, Deployment, Endpoint, Http2, Provider, Timeouts,
+    UpstreamModel, UpstreamTls,
 };
 pub use settings::CatalogSettings;

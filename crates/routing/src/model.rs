@@ -1,5 +1,6 @@
 //! One model of the catalog.
 
+use crate::plan::Balancing;
 use crate::{Candidates, Deployment, FormatSet, settings::ModelTimeoutSettings};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -118,6 +119,8 @@ pub struct Model {
     pub aliases: Vec<Arc<str>>,
     /// Where it is served, in order of priority.
     pub deployments: Vec<Arc<Deployment>>,
+    /// How requests are spread over them.
+    pub balancing: Balancing,
 }
 
 impl Model {

@@ -1,5 +1,6 @@
 //! Providers, what the gateway logs in to them with, and the deployments at them.
 
+use crate::health::{BreakerPolicy, Limits};
 use crate::{FormatSet, settings::ModelTimeoutSettings};
 use http::{HeaderName, HeaderValue};
 use std::{path::PathBuf, sync::Arc, time::Duration};
@@ -30,6 +31,10 @@ pub struct Provider {
     pub timeouts: Timeouts,
     /// What it can, for requests that are translated.
     pub abilities: Abilities,
+    /// When it, its deployments and its credentials are benched; `None`: never.
+    pub health: Option<BreakerPolicy>,
+    /// How it is looked after beside the requests.
+    pub check: Option<Check>,
     /// By format, in the order of [`Format::ALL`].
     pub(crate) endpoints: [Option<Endpoint>; 3],
 }
@@ -117,11 +122,26 @@ impl AnswerTimeouts {
     }
 }
 
+/// How a provider is looked after beside the requests.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Check {
+    /// The path that is fetched; `None`: a connection is enough.
+    pub path: Option<Arc<str>>,
+    /// From one check to the next.
+    pub every: Duration,
+    /// How long one may take.
+    pub timeout: Duration,
+}
+
 /// What the gateway logs in to a provider with. `Debug` shows the name alone.
 #[derive(Clone)]
 pub struct Credential {
     /// Its name in metrics and logs, unique at its provider.
     pub name: Arc<str>,
+    /// Its share of the provider's requests; at least 1.
+    pub weight: u16,
+    /// How much it takes.
+    pub limits: Limits,
     /// By format, in the order of [`Format::ALL`]; ready to send, and marked sensitive.
     pub(crate) headers: [(HeaderName, HeaderValue); 3],
 }
@@ -136,6 +156,11 @@ impl Credential {
             Format::Messages => messages,
         };
         (name, value)
+    }
+
+    /// Whether it logs in as another one does: of the same secret, in the same headers.
+    pub(crate) fn has_secret_of(&self, other: &Self) -> bool {
+        self.headers == other.headers
     }
 }
 
@@ -171,6 +196,10 @@ pub struct Deployment {
     pub priority: u16,
     /// Its share among deployments of one priority; at least 1.
     pub weight: u16,
+    /// What it costs, in a unit of the operator's.
+    pub cost: Option<f64>,
+    /// How much it takes.
+    pub limits: Limits,
 }
 
 impl Deployment {

@@ -3,6 +3,13 @@
 //! The comments here are the reference: the JSON Schema and the operator's page are made
 //! from them. Nothing is checked here beyond shape; [`crate::Catalog::build`] does that.
 
+mod routing;
+
+pub use routing::{
+    AffinitySettings, Balance, CheckSettings, ExplainSetting, HealthSettings, LimitSettings,
+    RoutingSettings,
+};
+
 use crate::Capability;
 use indexmap::IndexMap;
 use schemars::JsonSchema;
@@ -25,6 +32,8 @@ pub struct CatalogSettings {
     pub aliases: IndexMap<String, String>,
     /// The model name `auto`.
     pub auto: Option<AutoSettings>,
+    /// How requests are spread over deployments.
+    pub routing: RoutingSettings,
 }
 
 /// A service that answers: its address, what it speaks, and how to log in to it.
@@ -37,7 +46,8 @@ pub struct ProviderSettings {
     /// The wire formats that the provider speaks, each by its name or with its own path.
     #[schemars(length(min = 1))]
     pub formats: Vec<FormatEntry>,
-    /// What the gateway logs in with, used in turn. None: requests go out without one.
+    /// What the gateway logs in with, used by their weights; one that is refused or has asked
+    /// too much is passed over. None: requests go out without one.
     #[serde(default)]
     pub credentials: Vec<CredentialEntry>,
     /// Headers set on every request to this provider.
@@ -58,6 +68,12 @@ pub struct ProviderSettings {
     pub http2: Http2Setting,
     /// How the provider's certificate is verified; for `https` addresses.
     pub tls: Option<UpstreamTlsSettings>,
+    /// When it, its deployments and its credentials are passed over. Default: as `routing.health`
+    /// says.
+    pub health: Option<HealthSettings>,
+    /// How it is looked after beside the requests, so that one that is down is known before a
+    /// request meets it. Default: requests alone tell.
+    pub check: Option<CheckSettings>,
 }
 
 /// A format by its name, or with the settings that differ from the usual.
@@ -106,6 +122,13 @@ pub struct CredentialSettings {
     /// `x-api-key` (as it is). Default: `x-api-key` for messages, `authorization` for the
     /// other formats.
     pub header: Option<String>,
+    /// Its share of the provider's requests.
+    #[serde(default = "one")]
+    #[schemars(range(min = 1))]
+    pub weight: u16,
+    /// How much it takes, over all models of the provider. Default: any amount.
+    #[serde(default)]
+    pub limits: LimitSettings,
 }
 
 /// How long each part of an exchange with a provider may take.
@@ -271,6 +294,13 @@ pub struct DeploymentSettings {
     #[serde(default = "one")]
     #[schemars(range(min = 1))]
     pub weight: u16,
+    /// What it costs, in any unit that is the same for all: the cheaper one is taken where
+    /// `least_in_flight` finds two equal.
+    #[schemars(range(min = 0))]
+    pub cost: Option<f64>,
+    /// How much it takes. Default: any amount.
+    #[serde(default)]
+    pub limits: LimitSettings,
 }
 
 const fn one() -> u16 {
@@ -325,6 +355,9 @@ pub struct ModelSettings {
     /// Where it is served. Default: where its family is.
     #[schemars(length(max = 64))]
     pub deployments: Option<Vec<DeploymentEntry>>,
+    /// How its requests are spread over deployments of one priority. Default: as
+    /// `routing.balance` says.
+    pub balance: Option<Balance>,
 }
 
 /// How `auto` chooses.

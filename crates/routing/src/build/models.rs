@@ -102,6 +102,7 @@ impl<'a> Builder<'a> {
             unsupported: settings.unsupported.clone(),
             aliases: Vec::new(),
             deployments: self.build_deployments(id, settings, &family.deployments, path),
+            balancing: self.settings.routing.balancing(settings.balance),
         })
     }
 
@@ -201,6 +202,8 @@ impl<'a> Builder<'a> {
             formats,
             priority: settings.priority,
             weight: settings.weight,
+            cost: self.deployment_cost(&settings, path),
+            limits: settings.limits.limits(),
         })
     }
 
@@ -295,6 +298,7 @@ fn set_for_nothing(settings: &ModelSettings) -> impl Iterator<Item = &'static st
         ("unsupported", !settings.unsupported.is_empty()),
         ("upstream_model", settings.upstream_model.is_some()),
         ("deployments", settings.deployments.is_some()),
+        ("balance", settings.balance.is_some()),
     ]
     .into_iter()
     .filter_map(|(name, is_set)| is_set.then_some(name))

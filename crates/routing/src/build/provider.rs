@@ -4,8 +4,8 @@ use super::{Builder, names};
 use crate::{
     AnswerTimeouts, Credential, Endpoint, Provider, Timeouts, UpstreamTls,
     settings::{
-        CredentialEntry, CredentialSettings, FormatEntry, FormatSettings, ProviderSettings,
-        TimeoutSettings, UpstreamTlsSettings,
+        CredentialEntry, CredentialSettings, FormatEntry, FormatSettings, LimitSettings,
+        ProviderSettings, TimeoutSettings, UpstreamTlsSettings,
     },
 };
 use http::{HeaderName, HeaderValue, Uri, header};
@@ -102,6 +102,8 @@ impl<'a> Builder<'a> {
             pass_headers,
             timeouts: timeouts(&settings.timeouts),
             abilities: settings.abilities,
+            health: self.build_health(settings.health.as_ref(), path),
+            check: self.build_check(settings.check.as_ref(), path),
             endpoints,
         })
     }
@@ -204,6 +206,8 @@ impl<'a> Builder<'a> {
                         name: None,
                         secret: source.clone(),
                         header: None,
+                        weight: 1,
+                        limits: LimitSettings::default(),
                     },
                     at.clone(),
                 ),
@@ -226,6 +230,8 @@ impl<'a> Builder<'a> {
             if let Some(headers) = headers {
                 built.push(Credential {
                     name: name.into(),
+                    weight: settings.weight,
+                    limits: settings.limits.limits(),
                     headers,
                 });
             }
@@ -362,7 +368,7 @@ fn source_name(source: &SecretSource) -> String {
     }
 }
 
-fn is_path(text: &str) -> bool {
+pub(super) fn is_path(text: &str) -> bool {
     text.starts_with('/')
         && text
             .chars()

@@ -1,0 +1,307 @@
+//! A circuit breaker: whether something that failed is asked again yet.
+//!
+//! It opens after so many failures in a row, when too large a share of what was asked lately
+//! has failed, or at once where one failure says enough. It stays open for a cooldown that
+//! grows from one opening to the next, is then half-open, and lets one attempt at a time
+//! through: that one closes it or opens it again.
+//!
+//! The good case costs one load to enter and one addition to report. Failures take a lock.
+//! Whom a failure counts against is decided by the caller, and so is what becomes of a
+//! request that finds a breaker open.
+
+use parking_lot::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
+
+/// When breakers open, and for how long.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct BreakerPolicy {
+    /// Failures in a row that open it; `None`: any number.
+    pub consecutive_failures: Option<u32>,
+    /// The share of failures, from 0 to 1, that opens it; `None`: any share.
+    pub error_rate: Option<f64>,
+    /// How many outcomes there must be lately before their share counts.
+    pub min_requests: u32,
+    /// How fast outcomes are forgotten for the share: one as old as this counts 37 %.
+    pub window: Duration,
+    /// The first cooldown; each that follows soon is twice as long.
+    pub cooldown: Duration,
+    /// The longest cooldown. What has stayed closed for as long begins with the first again.
+    pub max_cooldown: Duration,
+    /// The longest wait that a provider may ask for.
+    pub max_retry_after: Duration,
+}
+
+/// What may pass a breaker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// Everything.
+    Closed,
+    /// One attempt, and it is free.
+    HalfOpen,
+    /// Nothing: until a moment, in milliseconds, or (where that has passed) until the attempt
+    /// has ended that is under way.
+    Open {
+        /// The end of the cooldown.
+        until: u64,
+    },
+}
+
+/// How bad a failure is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Severity {
+    /// It counts.
+    Counts,
+    /// It opens the breaker by itself.
+    Opens,
+    /// It opens the breaker by itself, for as long as was asked for.
+    Rests(Duration),
+}
+
+/// A breaker has changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// It is open for this long.
+    Opened(Duration),
+    /// It is closed again.
+    Closed,
+}
+
+/// The leave to pass a breaker; to be handed back with the outcome.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pass {
+    epoch: u32,
+    is_probe: bool,
+}
+
+/// One breaker. All moments are in milliseconds of one clock that does not go back.
+#[derive(Debug, Default)]
+pub struct Breaker {
+    /// The end of the cooldown; 0 while closed.
+    until: AtomicU64,
+    /// Successes since the last failure.
+    successes: AtomicU64,
+    /// Changes so far. An outcome of what began before the last of them says nothing new.
+    epoch: AtomicU32,
+    /// The one attempt of the half-open state is under way.
+    is_probing: AtomicBool,
+    /// It was opened for a wait that a provider has asked for.
+    is_resting: AtomicBool,
+    record: Mutex<Record>,
+}
+
+/// What only failures and changes look at.
+#[derive(Debug, Default)]
+struct Record {
+    consecutive: u32,
+    /// Outcomes lately, older ones counting less.
+    failed: f64,
+    succeeded: f64,
+    /// When the last failure came.
+    at: u64,
+    /// Openings without a calm between them.
+    openings: u32,
+    closed_at: u64,
+}
+
+impl Breaker {
+    /// What may pass at this moment.
+    pub fn standing(&self, now: u64) -> Standing {
+        match self.until.load(Ordering::Acquire) {
+            0 => Standing::Closed,
+            until if now < until || self.is_probing.load(Ordering::Relaxed) => {
+                Standing::Open { until }
+            }
+            _ => Standing::HalfOpen,
+        }
+    }
+
+    /// Whether it is open for a wait that a provider has asked for, and until when.
+    pub fn rests_until(&self, now: u64) -> Option<u64> {
+        let until = self.until.load(Ordering::Acquire);
+        (now < until && self.is_resting.load(Ordering::Relaxed)).then_some(until)
+    }
+
+    /// Enters, where something may pass.
+    pub fn enter(&self, now: u64) -> Option<Pass> {
+        let epoch = self.epoch.load(Ordering::Acquire);
+        let is_probe = match self.standing(now) {
+            Standing::Closed => false,
+            Standing::Open { .. } => return None,
+            Standing::HalfOpen => {
+                if self.is_probing.swap(true, Ordering::AcqRel) {
+                    return None;
+                }
+                true
+            }
+        };
+        Some(Pass { epoch, is_probe })
+    }
+
+    /// Enters whatever its state is: a last resort.
+    pub fn force(&self) -> Pass {
+        Pass {
+            epoch: self.epoch.load(Ordering::Acquire),
+            is_probe: false,
+        }
+    }
+
+    /// What was let in has succeeded.
+    pub fn succeeded(&self, pass: &mut Pass, now: u64) -> Option<Change> {
+        if self.until.load(Ordering::Acquire) == 0 {
+            self.successes.fetch_add(1, Ordering::Relaxed);
+            // A last resort was quicker than the probe.
+            self.end_probe(pass);
+            return None;
+        }
+        let mut record = self.record.lock();
+        let is_news = self.epoch.load(Ordering::Acquire) == pass.epoch;
+        let change = (is_news && self.until.load(Ordering::Acquire) != 0).then(|| {
+            let openings = record.openings;
+            *record = Record {
+                openings,
+                closed_at: now,
+                ..Record::default()
+            };
+            self.successes.store(0, Ordering::Relaxed);
+            pass.epoch = self.epoch.fetch_add(1, Ordering::AcqRel).wrapping_add(1);
+            self.until.store(0, Ordering::Release);
+            self.is_resting.store(false, Ordering::Relaxed);
+            Change::Closed
+        });
+        self.end_probe(pass);
+        change
+    }
+
+    /// What was let in has failed. `random` spreads the cooldown.
+    pub fn failed(
+        &self,
+        pass: &mut Pass,
+        severity: Severity,
+        policy: &BreakerPolicy,
+        now: u64,
+        random: u64,
+    ) -> Option<Change> {
+        let mut record = self.record.lock();
+        let is_news = self.epoch.load(Ordering::Acquire) == pass.epoch;
+        let until = self.until.load(Ordering::Acquire);
+        let opens = match until {
+            _ if !is_news => false,
+            0 => {
+                record.note_failure(self.successes.swap(0, Ordering::Relaxed), policy, now);
+                severity != Severity::Counts || record.is_too_much(policy)
+            }
+            // The probe has failed, or a last resort after the cooldown.
+            _ => now >= until,
+        };
+        let change = opens.then(|| {
+            let cooldown = record.open(severity, policy, now, random);
+            let rests = matches!(severity, Severity::Rests(_));
+            self.is_resting.store(rests, Ordering::Relaxed);
+            pass.epoch = self.epoch.fetch_add(1, Ordering::AcqRel).wrapping_add(1);
+            let until = now.saturating_add(millis(cooldown)).max(1);
+            self.until.store(until, Ordering::Release);
+            Change::Opened(cooldown)
+        });
+        self.end_probe(pass);
+        change
+    }
+
+    /// What was let in says nothing.
+    pub fn abandoned(&self, pass: &mut Pass) {
+        self.end_probe(pass);
+    }
+
+    fn end_probe(&self, pass: &mut Pass) {
+        if std::mem::take(&mut pass.is_probe) {
+            self.is_probing.store(false, Ordering::Release);
+        }
+    }
+}
+
+impl Record {
+    /// Counts a failure, and the successes that came between it and the one before.
+    fn note_failure(&mut self, successes: u64, policy: &BreakerPolicy, now: u64) {
+        let elapsed = seconds(now.saturating_sub(self.at));
+        let window = policy.window.as_secs_f64().max(0.001);
+        let kept = (-elapsed / window).exp();
+        // They are taken to have come evenly over the time that has passed.
+        let spread = match elapsed > 0.0 {
+            true => window / elapsed * (1.0 - kept),
+            false => 1.0,
+        };
+        #[expect(clippy::cast_precision_loss, reason = "a count for a ratio")]
+        let successes_now = successes as f64;
+        self.succeeded = self
+            .succeeded
+            .mul_add(kept, successes_now * spread.min(1.0));
+        self.failed = self.failed.mul_add(kept, 1.0);
+        self.at = now;
+        self.consecutive = match successes {
+            0 => self.consecutive.saturating_add(1),
+            _ => 1,
+        };
+    }
+
+    fn is_too_much(&self, policy: &BreakerPolicy) -> bool {
+        let in_a_row = policy
+            .consecutive_failures
+            .is_some_and(|most| self.consecutive >= most);
+        let outcomes = self.failed + self.succeeded;
+        // What has faded a little is still the request that it was.
+        let are_enough = outcomes + 0.5 >= f64::from(policy.min_requests);
+        let too_large = policy
+            .error_rate
+            .is_some_and(|most| are_enough && self.failed >= most * outcomes);
+        in_a_row || too_large
+    }
+
+    /// Opens, and says for how long.
+    fn open(
+        &mut self,
+        severity: Severity,
+        policy: &BreakerPolicy,
+        now: u64,
+        random: u64,
+    ) -> Duration {
+        let is_calm = self.closed_at != 0
+            && now.saturating_sub(self.closed_at) >= millis(policy.max_cooldown);
+        if is_calm {
+            self.openings = 0;
+        }
+        let openings = self.openings;
+        *self = Self {
+            openings: openings.saturating_add(1),
+            at: now,
+            ..Self::default()
+        };
+        match severity {
+            Severity::Rests(asked) => asked.min(policy.max_retry_after),
+            _ => cooldown(policy, openings, random),
+        }
+    }
+}
+
+/// The cooldown after so many openings before it: doubled for each, and spread by a quarter
+/// to both sides, so that what failed together does not come back together.
+fn cooldown(policy: &BreakerPolicy, openings: u32, random: u64) -> Duration {
+    const MOST_DOUBLINGS: u32 = 16;
+    let doubled = 1_u32 << openings.min(MOST_DOUBLINGS);
+    let plain = policy.cooldown.saturating_mul(doubled);
+    let plain = plain.min(policy.max_cooldown);
+    #[expect(clippy::cast_precision_loss, reason = "53 bits of it are plenty")]
+    let spread = 0.75 + 0.5 * ((random >> 11) as f64 / (1_u64 << 53) as f64);
+    plain.mul_f64(spread).min(policy.max_cooldown)
+}
+
+fn millis(span: Duration) -> u64 {
+    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a span of time, not a count")]
+fn seconds(millis: u64) -> f64 {
+    millis as f64 / 1000.0
+}
+
+#[cfg(test)]
+mod tests;

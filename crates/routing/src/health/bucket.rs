@@ -1,0 +1,120 @@
+//! So many a minute at a deployment or a credential: the generic cell rate algorithm (GCRA)
+//! in one atomic.
+//!
+//! The state is the moment at which everything taken so far will have flowed off; the limit
+//! is told with every call, so that it can change while requests are under way.
+
+use std::num::NonZeroU32;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// Microseconds in the window of every limit.
+const WINDOW: u64 = 60_000_000;
+
+/// How much of a limit was taken.
+#[derive(Debug, Default)]
+pub struct Bucket {
+    /// In microseconds.
+    flows_off: AtomicU64,
+}
+
+impl Bucket {
+    /// How long to wait until `count` fits; `None`: it fits now. More than the limit itself
+    /// fits into an empty bucket: what is larger than a minute's worth is sent alone.
+    pub fn wait(&self, count: u64, limit: NonZeroU32, now_ms: u64) -> Option<Duration> {
+        let now = now_ms.saturating_mul(1000);
+        over(self.flows_off.load(Ordering::Relaxed), count, limit, now)
+    }
+
+    /// Takes `count`, or says how long to wait.
+    pub fn take(&self, count: u64, limit: NonZeroU32, now_ms: u64) -> Result<(), Duration> {
+        let now = now_ms.saturating_mul(1000);
+        let taken = self
+            .flows_off
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |state| {
+                let is_room = over(state, count, limit, now).is_none();
+                is_room.then(|| state.max(now).saturating_add(cost(count, limit)))
+            });
+        let wait = |state| over(state, count, limit, now).unwrap_or_default();
+        taken.map(|_| ()).map_err(wait)
+    }
+
+    /// Corrects what was taken to what it turned out to be. A debt is never more than ten
+    /// windows.
+    pub fn correct(&self, taken: u64, used: u64, limit: NonZeroU32, now_ms: u64) {
+        const MOST: u64 = 10 * WINDOW;
+        let now = now_ms.saturating_mul(1000);
+        // Never refuses, so it never fails.
+        let _ = self
+            .flows_off
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |state| {
+                Some(match used.checked_sub(taken) {
+                    Some(more) => {
+                        let next = state.max(now).saturating_add(cost(more, limit));
+                        next.min(now.saturating_add(MOST).max(state))
+                    }
+                    None => state.saturating_sub(cost(taken.saturating_sub(used), limit)),
+                })
+            });
+    }
+}
+
+/// By how much `count` does not fit.
+fn over(state: u64, count: u64, limit: NonZeroU32, now: u64) -> Option<Duration> {
+    let cost = cost(count, limit).min(WINDOW);
+    let full = now.saturating_add(WINDOW);
+    let next = state.max(now).saturating_add(cost);
+    let over = next.saturating_sub(full);
+    (over > 0).then(|| Duration::from_micros(over))
+}
+
+fn cost(count: u64, limit: NonZeroU32) -> u64 {
+    let cost = u128::from(count) * u128::from(WINDOW) / u128::from(limit.get());
+    u64::try_from(cost).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn limit(count: u32) -> NonZeroU32 {
+        NonZeroU32::new(count).unwrap()
+    }
+
+    #[test]
+    fn a_minute_holds_its_limit_and_no_more_and_flows_off_evenly() {
+        let bucket = Bucket::default();
+        let ten = limit(10);
+        for _ in 0..10 {
+            bucket.take(1, ten, 500).unwrap();
+        }
+        assert_eq!(bucket.take(1, ten, 500), Err(Duration::from_secs(6)));
+        assert_eq!(bucket.wait(2, ten, 500), Some(Duration::from_secs(12)));
+        bucket.take(1, ten, 6_500).unwrap();
+        assert!(bucket.take(1, ten, 6_501).is_err());
+    }
+
+    #[test]
+    fn what_is_larger_than_the_limit_is_sent_alone() {
+        let bucket = Bucket::default();
+        bucket.take(25, limit(10), 0).unwrap();
+        assert!(bucket.take(1, limit(10), 60_000).is_err());
+        bucket.take(1, limit(10), 150_000).unwrap();
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_corrected_to_what_was_used_is_as_if_that_had_been_taken(
+            taken in 0_u64..100, used in 0_u64..100, most in 100_u32..1000,
+        ) {
+            let (corrected, plain) = (Bucket::default(), Bucket::default());
+            let most = limit(most);
+            corrected.take(taken, most, 60_000).unwrap();
+            corrected.correct(taken, used, most, 60_000);
+            plain.take(used, most, 60_000).unwrap();
+            let [a, b] = [&corrected, &plain].map(|it| it.flows_off.load(Ordering::Relaxed));
+            prop_assert!(a.abs_diff(b) <= 2, "{} and {}", a, b);
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! How long a deployment takes to its first token: a moving average that believes bad news
+//! at once and forgets it slowly (peak EWMA, as in Finagle's balancer).
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// The average: microseconds above, the moment of the last change in milliseconds below,
+/// both in 32 bits. Microseconds end at 71 minutes; moments wrap around after 49 days, which
+/// costs one average its age.
+#[derive(Debug, Default)]
+pub struct PeakEwma(AtomicU64);
+
+impl PeakEwma {
+    /// How fast it forgets: what is this old counts 37 %. Long enough to bridge the pauses
+    /// between requests to a model, short enough to notice within a minute that a provider
+    /// has recovered.
+    const DECAY_MS: f64 = 30_000.0;
+
+    /// Takes a measurement. A larger one counts in full, a smaller one by its weight.
+    pub fn observe(&self, took: Duration, now: u64) {
+        let took = u32::try_from(took.as_micros()).unwrap_or(u32::MAX).max(1);
+        // Never refuses, so it never fails.
+        let _ = self
+            .0
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |state| {
+                let (average, at) = unpack(state);
+                let next = match average {
+                    0 => took,
+                    average if took >= average => took,
+                    average => {
+                        let kept = kept(at, now);
+                        let mixed =
+                            f64::from(average).mul_add(kept, f64::from(took) * (1.0 - kept));
+                        micros(mixed)
+                    }
+                };
+                Some(pack(next.max(1), now))
+            });
+    }
+
+    /// The average as it is now, faded with the time since the last measurement; `None` where
+    /// nothing was measured yet.
+    pub fn get(&self, now: u64) -> Option<Duration> {
+        let (average, at) = unpack(self.0.load(Ordering::Relaxed));
+        let faded = micros(f64::from(average) * kept(at, now));
+        (average != 0).then(|| Duration::from_micros(u64::from(faded.max(1))))
+    }
+}
+
+/// The share that what was measured at `at` keeps.
+fn kept(at: u32, now: u64) -> f64 {
+    let age = low(now).wrapping_sub(at);
+    (-f64::from(age) / PeakEwma::DECAY_MS).exp()
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "between 0 and the larger of two numbers of 32 bits"
+)]
+const fn micros(value: f64) -> u32 {
+    value as u32
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "it is to wrap around")]
+const fn low(value: u64) -> u32 {
+    value as u32
+}
+
+const fn pack(average: u32, now: u64) -> u64 {
+    ((average as u64) << 32) | low(now) as u64
+}
+
+const fn unpack(state: u64) -> (u32, u32) {
+    (low(state >> 32), low(state))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn a_slow_answer_counts_at_once_and_is_forgotten_slowly() {
+        let average = PeakEwma::default();
+        assert_eq!(average.get(5), None);
+        average.observe(SECOND, 1_000);
+        average.observe(SECOND * 9, 2_000);
+        assert_eq!(average.get(2_000), Some(SECOND * 9));
+        average.observe(SECOND, 3_000);
+        let mixed = average.get(3_000).unwrap();
+        assert!(mixed > SECOND * 8 && mixed < SECOND * 9, "{mixed:?}");
+        for step in 4..304 {
+            average.observe(SECOND, step * 1_000);
+        }
+        let settled = average.get(304_000).unwrap();
+        assert!(settled < SECOND + SECOND / 50, "{settled:?}");
+    }
+
+    #[test]
+    fn what_is_not_measured_for_long_fades_and_is_tried_again() {
+        let average = PeakEwma::default();
+        average.observe(SECOND * 60, 1_000);
+        let faded = average.get(301_000).unwrap();
+        assert!(faded < Duration::from_millis(5), "{faded:?}");
+    }
+
+    #[test]
+    fn the_clock_may_wrap_around_in_its_32_bits() {
+        let average = PeakEwma::default();
+        let before = u64::from(u32::MAX) - 500;
+        average.observe(SECOND, before);
+        let read = average.get(before + 1_000).unwrap();
+        assert!(read > SECOND * 9 / 10 && read <= SECOND, "{read:?}");
+    }
+}

@@ -1,0 +1,494 @@
+//! Who is asked, over small catalogs and a clock of the test's own. Draws are seeded.
+
+use super::*;
+use crate::health::{Blame, Fleet, Refusal, Ticket, Transition};
+use crate::{Catalog, CatalogSettings, Model};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use std::collections::HashMap;
+use std::io;
+use std::path::Path;
+use tollgate_settings::Environment;
+
+struct Variables;
+
+impl Environment for Variables {
+    fn variable(&self, name: &str) -> Option<String> {
+        Some(format!("secret-of-{name}"))
+    }
+
+    fn read(&self, _: &Path, _: u64) -> io::Result<String> {
+        Err(io::ErrorKind::NotFound.into())
+    }
+}
+
+/// A model `m` with these deployments, at providers `a` to `e` with these credentials each.
+fn catalog(deployments: &Value, credentials: &Value, routing: &Value) -> Catalog {
+    let provider = |name: &str| {
+        json!({
+            "address": format!("http://{name}.example"),
+            "formats": if name == "e" { json!(["messages"]) } else { json!(["chat"]) },
+            "credentials": credentials,
+        })
+    };
+    let settings: CatalogSettings = serde_json::from_value(json!({
+        "providers": {
+            "a": provider("a"), "b": provider("b"), "c": provider("c"), "d": provider("d"),
+            "e": provider("e"),
+        },
+        "families": {"f": {"group": "g"}},
+        "models": {"m": {"family": "f", "deployments": deployments}},
+        "routing": routing,
+    }))
+    .unwrap();
+    Catalog::build(&settings, &Variables, &|_| "/".into()).unwrap()
+}
+
+/// A model and where it is served.
+struct World {
+    model: Arc<Model>,
+    fleet: Fleet,
+    places: Arc<[Arc<Place>]>,
+}
+
+impl World {
+    fn of(catalog: &Catalog, earlier: Option<&Self>) -> Self {
+        let fleet = Fleet::new(catalog, earlier.map(|it| &it.fleet));
+        let model = Arc::clone(catalog.resolve("m").unwrap());
+        let places = fleet.places(&model);
+        Self {
+            model,
+            fleet,
+            places,
+        }
+    }
+
+    fn new(deployments: Value) -> Self {
+        Self::with(deployments, json!([]), json!({}))
+    }
+
+    fn with(deployments: Value, credentials: Value, routing: Value) -> Self {
+        Self::of(&catalog(&deployments, &credentials, &routing), None)
+    }
+
+    fn plan(&self, asked: &Asked<'_>) -> (Vec<Choice>, LeftOuts) {
+        let mut choices = Vec::new();
+        let left_out = plan(&self.places, &self.model.balancing, asked, |choice| {
+            choices.push(choice);
+        });
+        (choices, left_out)
+    }
+
+    /// The names of those that are asked, in order.
+    fn names(&self, asked: &Asked<'_>) -> Vec<String> {
+        let (choices, _) = self.plan(asked);
+        choices.iter().map(|it| self.name(it)).collect()
+    }
+
+    fn name(&self, choice: &Choice) -> String {
+        let place = &self.places[choice.place];
+        match place.seats[choice.seat].name() {
+            "" => place.provider.name.to_string(),
+            credential => format!("{}:{credential}", place.provider.name),
+        }
+    }
+
+    fn first(&self, asked: &Asked<'_>) -> String {
+        self.names(asked).remove(0)
+    }
+
+    fn enter(&self, place: usize, seat: usize, now: u64) -> Result<Ticket, Refusal> {
+        self.places[place].enter(seat, 10, now, false)
+    }
+
+    /// Lets an attempt fail.
+    fn fail(&self, place: usize, seat: usize, blame: Blame, wait: Option<u64>, now: u64) {
+        let wait = wait.map(Duration::from_secs);
+        let mut ticket = self.places[place].enter(seat, 10, now, true).unwrap();
+        ticket.failed(blame, wait, now, 1 << 63, &mut |_| {});
+    }
+
+    fn bench(&self, place: usize, now: u64) {
+        for _ in 0..5 {
+            self.fail(place, 0, Blame::Deployment, None, now);
+        }
+    }
+}
+
+fn asked(random: u64) -> Asked<'static> {
+    Asked {
+        format: Format::Chat,
+        counts_tokens: false,
+        stored_at: None,
+        conversation: None,
+        tokens: 10,
+        now: 1000,
+        random,
+    }
+}
+
+fn talking(conversation: u64) -> Asked<'static> {
+    Asked {
+        conversation: Some(conversation),
+        ..asked(7)
+    }
+}
+
+/// How often each is asked first, in so many draws.
+fn shares(world: &World, draws: u64, of: impl Fn(u64) -> Asked<'static>) -> HashMap<String, f64> {
+    let mut counts = HashMap::new();
+    for draw in 0..draws {
+        *counts.entry(world.first(&of(draw))).or_insert(0.0) += 1.0 / draws as f64;
+    }
+    counts
+}
+
+fn assert_shares(shares: &HashMap<String, f64>, wanted: &[(&str, f64)]) {
+    for (name, wanted) in wanted {
+        let found = shares.get(*name).copied().unwrap_or(0.0);
+        assert!(
+            (found - wanted).abs() < 0.02,
+            "{name}: {found} in {shares:?}"
+        );
+    }
+}
+
+#[test]
+fn shares_are_those_of_the_weights_whether_drawn_or_hashed() {
+    let world = World::new(json!([
+        {"provider": "a", "weight": 5}, {"provider": "b", "weight": 3}, {"provider": "c", "weight": 2},
+    ]));
+    let wanted = [("a", 0.5), ("b", 0.3), ("c", 0.2)];
+    assert_shares(&shares(&world, 20_000, asked), &wanted);
+    assert_shares(&shares(&world, 20_000, talking), &wanted);
+}
+
+#[test]
+fn credentials_divide_the_share_of_their_deployment_by_their_own_weights() {
+    let credentials = json!([
+        {"secret": "env:K", "weight": 3}, {"secret": "env:L", "weight": 1},
+    ]);
+    let world = World::with(json!(["a", "b"]), credentials, json!({}));
+    let wanted = [
+        ("a:K", 0.375),
+        ("a:L", 0.125),
+        ("b:K", 0.375),
+        ("b:L", 0.125),
+    ];
+    assert_shares(&shares(&world, 20_000, asked), &wanted);
+}
+
+#[test]
+fn priorities_come_before_formats_and_formats_before_weights() {
+    let world = World::new(json!([
+        {"provider": "e", "weight": 1000},
+        {"provider": "a"},
+        {"provider": "b", "priority": 1, "weight": 1000},
+    ]));
+    for random in 0..100 {
+        assert_eq!(world.names(&asked(random)), ["a", "e", "b"]);
+    }
+}
+
+#[test]
+fn a_conversation_stays_and_what_goes_down_moves_its_own_conversations_alone() {
+    let deployments = json!(["a", "b", "c", "d"]);
+    let world = World::with(deployments, json!(["env:K", "env:L"]), json!({}));
+    let now = |conversation, now| Asked {
+        now,
+        ..talking(conversation)
+    };
+    let before: Vec<_> = (0..1000).map(|it| world.first(&talking(it))).collect();
+    let again: Vec<_> = (0..1000).map(|it| world.first(&talking(it))).collect();
+    assert_eq!(before, again);
+    world.bench(1, 1000);
+    for (conversation, at) in before.iter().enumerate() {
+        let moved = world.first(&now(conversation as u64, 2000));
+        match at.starts_with('b') {
+            true => assert!(!moved.starts_with('b'), "{moved}"),
+            false => assert_eq!(moved, *at),
+        }
+    }
+    // Half-open, one is let back at a time; closed, all are.
+    let mut probe = world.enter(1, 0, 7000).unwrap();
+    probe.first_content(None, 7000, &mut |_| {});
+    drop(probe);
+    let back: Vec<_> = (0..1000).map(|it| world.first(&now(it, 7000))).collect();
+    assert_eq!(back, before);
+}
+
+#[test]
+fn a_refused_credential_moves_its_own_conversations_alone() {
+    let world = World::with(json!(["a", "b"]), json!(["env:K", "env:L"]), json!({}));
+    let before: Vec<_> = (0..1000).map(|it| world.first(&talking(it))).collect();
+    world.fail(0, 1, Blame::Credential, None, 1000);
+    for (conversation, at) in before.iter().enumerate() {
+        let moved = world.first(&talking(conversation as u64));
+        match at.as_str() {
+            "a:L" => assert_ne!(moved, "a:L"),
+            _ => assert_eq!(moved, *at),
+        }
+    }
+}
+
+#[test]
+fn another_place_takes_its_share_of_the_conversations_and_moves_no_others() {
+    let three = World::new(json!(["a", "b", "c"]));
+    let four = World::new(json!(["a", "b", "c", "d"]));
+    let mut moved = 0;
+    for conversation in 0..10_000 {
+        let (before, after) = (
+            three.first(&talking(conversation)),
+            four.first(&talking(conversation)),
+        );
+        if before != after {
+            assert_eq!(after, "d");
+            moved += 1;
+        }
+    }
+    assert!((2300..2700).contains(&moved), "{moved}");
+}
+
+proptest! {
+    /// However conversations come, nobody has more under way than its share times the factor,
+    /// rounded up, or the slack.
+    #[test]
+    fn the_load_of_conversations_is_bounded(
+        conversations in proptest::collection::vec(0_u64..20, 1..300),
+        factor in 1.0_f64..3.0,
+        slack in 0_u32..5,
+    ) {
+        let routing = json!({"affinity": {"load_factor": factor, "slack": slack}});
+        let deployments = json!([{"provider": "a", "weight": 2}, "b", "c"]);
+        let world = World::with(deployments, json!([]), routing);
+        let mut tickets = Vec::new();
+        for conversation in conversations {
+            let (choices, _) = world.plan(&talking(conversation));
+            let choice = choices[0];
+            tickets.push(world.enter(choice.place, choice.seat, 1000).unwrap());
+            let seat = &world.places[choice.place].seats[choice.seat];
+            let share = tickets.len() as f64 * seat.weight / 4.0;
+            let most = (factor * share).ceil().max(f64::from(slack));
+            prop_assert!(f64::from(seat.health.in_flight()) <= most);
+        }
+    }
+}
+
+#[test]
+fn an_overflow_is_told_and_ends_with_the_load() {
+    let routing = json!({"affinity": {"slack": 1}});
+    let world = World::with(json!(["a", "b"]), json!([]), routing);
+    let home = world.plan(&talking(1)).0[0];
+    assert_eq!(home.why, Why::Conversation);
+    let tickets = [(); 2].map(|()| world.enter(home.place, home.seat, 1000).unwrap());
+    let away = world.plan(&talking(1)).0[0];
+    assert_eq!(away.why, Why::Overflow);
+    assert_ne!(away.place, home.place);
+    drop(tickets);
+    assert_eq!(world.plan(&talking(1)).0[0], home);
+}
+
+#[test]
+fn least_in_flight_goes_where_the_least_is_under_way_for_its_weight_then_where_it_is_cheap() {
+    let deployments = json!([
+        {"provider": "a", "weight": 2, "cost": 2}, {"provider": "b", "weight": 2, "cost": 1},
+        {"provider": "c", "weight": 1},
+    ]);
+    let routing = json!({"balance": "least_in_flight"});
+    let world = World::with(deployments, json!([]), routing);
+    let mut tickets = Vec::new();
+    let mut order = Vec::new();
+    for random in 0..5 {
+        let (choices, _) = world.plan(&asked(random));
+        order.push(world.name(&choices[0]));
+        tickets.push(world.enter(choices[0].place, 0, 1000).unwrap());
+    }
+    // 1/2, 1/2, then 2/2 of each and 1/1 of the one that names no cost.
+    assert_eq!(order[..3], ["b", "a", "c"]);
+    assert_eq!(order[3..], ["b", "a"]);
+}
+
+#[test]
+fn latency_prefers_the_faster_and_sends_one_request_to_measure_the_unknown() {
+    let routing = json!({"balance": "latency"});
+    let world = World::with(json!(["a", "b"]), json!([]), routing);
+    let measure = |place: usize, millis| {
+        let mut ticket = world.enter(place, 0, 1000).unwrap();
+        let took = Some(Duration::from_millis(millis));
+        ticket.first_content(took, 1000, &mut |_| {});
+    };
+    measure(0, 400);
+    assert_shares(&shares(&world, 1000, asked), &[("b", 1.0)]);
+    let measuring = world.enter(1, 0, 1000).unwrap();
+    assert_shares(&shares(&world, 1000, asked), &[("a", 1.0)]);
+    drop(measuring);
+    measure(1, 100);
+    assert_shares(&shares(&world, 1000, asked), &[("b", 1.0)]);
+    // Four times as fast is worth three more under way, and not four.
+    let mut tickets: Vec<_> = (0..3).map(|_| world.enter(1, 0, 1000).unwrap()).collect();
+    measure(0, 401);
+    assert_shares(&shares(&world, 1000, asked), &[("b", 1.0)]);
+    tickets.push(world.enter(1, 0, 1000).unwrap());
+    assert_shares(&shares(&world, 1000, asked), &[("a", 1.0)]);
+}
+
+#[test]
+fn what_is_benched_comes_last_and_of_several_the_one_whose_cooldown_ends_first() {
+    let world = World::new(json!(["a", "b", "c"]));
+    world.bench(0, 1000);
+    world.bench(1, 2000);
+    let at = |now| Asked { now, ..asked(3) };
+    assert_eq!(world.names(&at(2500)), ["c", "a"]);
+    assert!(is_available(&world.places, &at(2500)));
+    world.bench(2, 2500);
+    assert!(!is_available(&world.places, &at(2500)));
+    let (choices, left_out) = world.plan(&at(2500));
+    assert_eq!(choices.len(), 1);
+    assert_eq!(world.name(&choices[0]), "a");
+    assert_eq!(choices[0].why, Why::LastResort);
+    assert_eq!(left_out.0.len(), 3);
+    assert_eq!(left_out.wait(2500), None);
+    let (whose, until) = (Whose::Deployment, 6000);
+    assert_eq!(left_out.0[0].obstacle, Obstacle::Open { whose, until });
+}
+
+#[test]
+fn a_single_place_is_asked_even_where_it_is_benched() {
+    let world = World::new(json!(["a"]));
+    assert_eq!(world.plan(&asked(1)).0[0].why, Why::Only);
+    world.bench(0, 1000);
+    assert_eq!(world.plan(&asked(1)).0[0].why, Why::LastResort);
+}
+
+#[test]
+fn a_wait_that_a_provider_asks_for_is_kept_by_that_credential_at_that_deployment() {
+    let deployments = json!(["a", "a/other"]);
+    let world = World::with(deployments, json!(["env:K", "env:L"]), json!({}));
+    world.fail(0, 0, Blame::Seat, Some(30), 1000);
+    let (choices, left_out) = world.plan(&asked(1));
+    assert_eq!(choices.len(), 3);
+    let until = 31_000;
+    assert_eq!(left_out.0[0].obstacle, Obstacle::Resting { until });
+    for (place, seat) in [(0, 1), (1, 0), (1, 1)] {
+        world.fail(place, seat, Blame::Seat, Some(20), 1000);
+    }
+    let (choices, left_out) = world.plan(&asked(1));
+    assert_eq!(choices, []);
+    let wait = left_out.wait(1000).unwrap().wait;
+    assert_eq!(wait, Some(Duration::from_secs(20)));
+}
+
+#[test]
+fn each_failure_counts_against_its_own() {
+    let names = |blame| {
+        let credentials = json!(["env:K", "env:L"]);
+        let world = World::with(json!(["a", "a/other", "b"]), credentials, json!({}));
+        for _ in 0..5 {
+            world.fail(0, 0, blame, None, 1000);
+        }
+        let (_, left_out) = world.plan(&asked(1));
+        let places = left_out.0.iter().map(|it| (it.place, it.seat));
+        places.collect::<Vec<_>>()
+    };
+    assert_eq!(names(Blame::Nobody), []);
+    let of_provider = [(0, 0), (0, 1), (1, 0), (1, 1)];
+    assert_eq!(names(Blame::Provider), of_provider);
+    assert_eq!(names(Blame::Deployment), [(0, 0), (0, 1)]);
+    assert_eq!(names(Blame::Model), [(0, 0), (0, 1)]);
+    assert_eq!(names(Blame::Credential), [(0, 0), (1, 0)]);
+    assert_eq!(names(Blame::Seat), [(0, 0)]);
+}
+
+#[test]
+fn a_refused_request_is_a_sign_of_life() {
+    let world = World::new(json!(["a"]));
+    world.bench(0, 1000);
+    let mut changes = Vec::new();
+    let mut probe = world.enter(0, 0, 7000).unwrap();
+    let mut tell = |it: &Transition<'_>| changes.push(it.change);
+    probe.failed(Blame::Nobody, None, 7000, 0, &mut tell);
+    assert_eq!(changes, [crate::health::Change::Closed]);
+}
+
+#[test]
+fn a_full_deployment_is_passed_over_and_when_all_are_full_the_shortest_wait_is_told() {
+    let deployments = json!([
+        {"provider": "a", "limits": {"in_flight": 2}},
+        {"provider": "b", "priority": 1, "limits": {"requests_per_minute": 2}},
+        {"provider": "c", "priority": 2, "limits": {"tokens_per_minute": 40}},
+    ]);
+    let world = World::new(deployments);
+    let mut tickets = Vec::new();
+    let mut order = Vec::new();
+    while let Some(choice) = world.plan(&asked(1)).0.first() {
+        order.push(world.name(choice));
+        let mut ticket = world.enter(choice.place, choice.seat, 1000).unwrap();
+        ticket.used(20, 1000);
+        tickets.push(ticket);
+    }
+    assert_eq!(order, ["a", "a", "b", "b", "c", "c"]);
+    let (_, left_out) = world.plan(&asked(1));
+    assert_eq!(left_out.wait(1000), Some(Full { wait: None }));
+    let full = Err(Refusal::Full(Full { wait: None }));
+    assert_eq!(world.enter(0, 0, 1000).map(drop), full);
+    tickets.remove(0);
+    assert_eq!(world.first(&asked(1)), "a");
+    let at = |now| Asked { now, ..asked(1) };
+    let ticket = world.enter(0, 0, 1000).unwrap();
+    assert_eq!(world.first(&at(16_000)), "c", "ten tokens have flowed off");
+    assert_eq!(world.first(&at(31_000)), "b", "a request has flowed off");
+    drop(ticket);
+}
+
+#[test]
+fn limits_of_a_credential_hold_over_all_models_of_its_provider() {
+    let credentials = json!([{"secret": "env:K", "limits": {"in_flight": 1}}, "env:L"]);
+    let world = World::with(json!(["a", "a/other"]), credentials, json!({}));
+    let _ticket = world.enter(0, 0, 1000).unwrap();
+    let (choices, left_out) = world.plan(&asked(1));
+    assert!(choices.iter().all(|it| it.seat == 1));
+    assert_eq!(left_out.0.len(), 2);
+}
+
+#[test]
+fn what_is_stored_somewhere_is_asked_there_alone_even_where_that_is_benched() {
+    let world = World::with(json!(["a", "b"]), json!(["env:K", "env:L"]), json!({}));
+    let there = Asked {
+        stored_at: Some(("b", "L")),
+        ..asked(1)
+    };
+    assert_eq!(world.names(&there), ["b:L"]);
+    world.bench(1, 1000);
+    assert_eq!(world.names(&there), ["b:L"]);
+    let gone = Asked {
+        stored_at: Some(("b", "M")),
+        ..asked(1)
+    };
+    assert_eq!(world.names(&gone), Vec::<String>::new());
+}
+
+#[test]
+fn what_is_known_survives_a_reload_but_not_another_secret_or_address() {
+    let (deployments, credentials) = (json!(["a", "b"]), json!(["env:K", "env:L"]));
+    let before = World::with(deployments.clone(), credentials, json!({}));
+    before.bench(0, 1000);
+    before.fail(1, 0, Blame::Credential, None, 1000);
+    before.fail(1, 1, Blame::Seat, Some(60), 1000);
+    let ticket = before.enter(1, 1, 70_000).unwrap();
+    let changed = json!([
+        {"name": "K", "secret": "env:OTHER"}, {"secret": "env:L", "limits": {"in_flight": 1}},
+    ]);
+    let catalog = catalog(&deployments, &changed, &json!({"balance": "latency"}));
+    let after = World::of(&catalog, Some(&before));
+    let (_, left_out) = after.plan(&asked(1));
+    let out: Vec<_> = left_out.0.iter().map(|it| (it.place, it.seat)).collect();
+    assert_eq!(
+        out,
+        [(0, 0), (0, 1), (1, 1)],
+        "K is another secret: it is tried again"
+    );
+    // What began before the reload is under way after it.
+    assert_eq!(after.places[1].health.load.in_flight(), 1);
+    drop(ticket);
+    assert_eq!(after.places[1].health.load.in_flight(), 0);
+}

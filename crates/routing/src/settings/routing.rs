@@ -1,0 +1,201 @@
+//! How requests are spread over deployments, and when one of those is passed over.
+
+use crate::health::{BreakerPolicy, Limits};
+use crate::plan::Balancing;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::num::NonZeroU32;
+use tollgate_settings::{ByteSize, Duration, TokenCount};
+
+/// How requests are spread over deployments.
+#[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct RoutingSettings {
+    /// How requests are spread over deployments of one priority, unless a model says otherwise.
+    pub balance: Balance,
+    /// How a conversation is kept where its prompt cache is.
+    pub affinity: AffinitySettings,
+    /// When something that fails is passed over, unless a provider says otherwise.
+    pub health: HealthSettings,
+    /// Whether a caller that sends `x-explain: 1` is told in `x-route-reason` which candidate
+    /// was asked and why; by numbers, never by a provider's name.
+    pub explain: ExplainSetting,
+}
+
+/// Whether callers may ask why.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ExplainSetting {
+    /// Who asks is told.
+    #[default]
+    OnRequest,
+    /// Nobody is told.
+    Never,
+}
+
+/// How requests are spread over deployments of one priority.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Balance {
+    /// By their weights.
+    #[default]
+    Weighted,
+    /// To the one with the fewest requests under way for its weight, the cheaper among equals.
+    LeastInFlight,
+    /// To the better of two drawn by weight, by the time to the first token that was measured
+    /// lately and the requests under way.
+    Latency,
+}
+
+/// How a conversation is kept where its prompt cache is: at one deployment, with one
+/// credential, for as long as that one is up and not overloaded.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct AffinitySettings {
+    /// Whether conversations are kept together.
+    pub enabled: bool,
+    /// Headers of which the first that a request has names its conversation.
+    pub headers: Vec<String>,
+    /// A conversation that no header and no `prompt_cache_key` names is known by its
+    /// beginning, up to the first turn of the user, once a request has this many bytes.
+    /// Smaller ones are balanced: providers cache nothing below some 1,024 tokens.
+    pub min_bytes: ByteSize,
+    /// How much more than its share a deployment may have under way before a conversation
+    /// moves on: at least 1.
+    #[schemars(range(min = 1, max = 100))]
+    pub load_factor: f64,
+    /// Requests under way that a deployment may have whatever its share is.
+    pub slack: u32,
+}
+
+impl Default for AffinitySettings {
+    fn default() -> Self {
+        let headers = [
+            "x-claude-code-session-id",
+            "session_id",
+            "session-id",
+            "x-session-id",
+            "x-session-affinity",
+        ];
+        Self {
+            enabled: true,
+            headers: headers.map(str::to_owned).into(),
+            min_bytes: ByteSize::new(4096),
+            load_factor: 1.25,
+            slack: 8,
+        }
+    }
+}
+
+/// When something that fails is passed over, and for how long.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct HealthSettings {
+    /// Whether anything is passed over at all for having failed.
+    pub enabled: bool,
+    /// Failures in a row that bench a provider or a deployment; `null`: any number.
+    pub consecutive_failures: Option<NonZeroU32>,
+    /// The share of failures that benches one; `null`: any share.
+    #[schemars(range(min = 0.01, max = 1))]
+    pub error_rate: Option<f64>,
+    /// How many outcomes there must be lately before their share counts.
+    #[schemars(range(min = 1))]
+    pub min_requests: u32,
+    /// How fast outcomes are forgotten: one as old as this counts a third.
+    pub window: Duration,
+    /// How long something is benched first. Doubled each time that it fails again.
+    pub cooldown: Duration,
+    /// How long something is benched at most.
+    pub max_cooldown: Duration,
+    /// The longest wait that is kept when a provider asks for one.
+    pub max_retry_after: Duration,
+}
+
+impl Default for HealthSettings {
+    fn default() -> Self {
+        Self {
+            enabled: true,
+            consecutive_failures: const { NonZeroU32::new(5) },
+            error_rate: Some(0.5),
+            min_requests: 20,
+            window: Duration::from_secs(30),
+            cooldown: Duration::from_secs(5),
+            max_cooldown: Duration::from_secs(120),
+            max_retry_after: Duration::from_secs(300),
+        }
+    }
+}
+
+/// How much a deployment or a credential takes. What is full is passed over.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct LimitSettings {
+    /// Requests under way at one time.
+    pub in_flight: Option<NonZeroU32>,
+    /// Requests a minute.
+    pub requests_per_minute: Option<NonZeroU32>,
+    /// Tokens a minute, input and output: what a request will most likely have, corrected to
+    /// what it had.
+    pub tokens_per_minute: Option<TokenCount>,
+}
+
+/// How a provider is looked after beside the requests.
+#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct CheckSettings {
+    /// The path that is fetched, behind the provider's host; any answer below 500 will do.
+    /// Default: none, a connection (with TLS, where there is any) is enough.
+    pub path: Option<String>,
+    /// From one check to the next.
+    pub every: Duration,
+    /// How long a check may take.
+    pub timeout: Duration,
+}
+
+impl Default for CheckSettings {
+    fn default() -> Self {
+        Self {
+            path: None,
+            every: Duration::from_secs(10),
+            timeout: Duration::from_secs(5),
+        }
+    }
+}
+
+impl LimitSettings {
+    pub(crate) fn limits(&self) -> Limits {
+        let tokens = self.tokens_per_minute.map(TokenCount::get);
+        let tokens = tokens.map(|it| u32::try_from(it).unwrap_or(u32::MAX));
+        Limits {
+            in_flight: self.in_flight,
+            requests: self.requests_per_minute,
+            tokens: tokens.and_then(NonZeroU32::new),
+        }
+    }
+}
+
+impl HealthSettings {
+    /// When breakers open; `None`: never.
+    pub(crate) fn policy(&self) -> Option<BreakerPolicy> {
+        self.enabled.then(|| BreakerPolicy {
+            consecutive_failures: self.consecutive_failures.map(NonZeroU32::get),
+            error_rate: self.error_rate,
+            min_requests: self.min_requests,
+            window: self.window.get(),
+            cooldown: self.cooldown.get(),
+            max_cooldown: self.max_cooldown.get(),
+            max_retry_after: self.max_retry_after.get(),
+        })
+    }
+}
+
+impl RoutingSettings {
+    /// How requests to a model are spread that wants it so.
+    pub(crate) fn balancing(&self, own: Option<Balance>) -> Balancing {
+        Balancing {
+            balance: own.unwrap_or(self.balance),
+            load_factor: self.affinity.load_factor,
+            slack: self.affinity.slack,
+        }
+    }
+}
