@@ -120,6 +120,11 @@ pub struct Spans {
     pub thinking: Option<Span>,
     /// The value of `thinking.budget_tokens` (messages).
     pub thinking_budget: Option<Span>,
+    /// The value of `prompt_cache_key` (chat, responses), where it is a string.
+    pub cache_key: Option<Span>,
+    /// The beginning of the conversation: its list up to the end of the first message of the
+    /// user's, or the input that is one text. Empty where no user speaks.
+    pub beginning: Option<Span>,
 }
 
 /// An output limit.

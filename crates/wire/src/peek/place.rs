@@ -98,6 +98,8 @@ pub(super) enum Slot {
     Background,
     Store,
     Thread,
+    /// `prompt_cache_key`: the name of a conversation.
+    CacheKey,
 }
 
 /// What a payload is.
@@ -234,6 +236,7 @@ fn top(format: Format, key: &[u8]) -> Slot {
         (Format::Chat, b"prediction") => Slot::Content,
         (Format::Chat | Format::Responses, b"stream_options") => Slot::StreamOptions,
         (Format::Chat | Format::Responses, b"reasoning") => Slot::Reasoning,
+        (Format::Chat | Format::Responses, b"prompt_cache_key") => Slot::CacheKey,
 
         (Format::Responses, b"input") => Slot::Input,
         (Format::Responses, b"instructions") => Slot::Content,

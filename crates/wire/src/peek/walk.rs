@@ -37,6 +37,8 @@ pub(super) struct Walk {
     has_input: bool,
     /// Whether something stored stands in for the input.
     has_stored_input: bool,
+    /// The user speaks in the message that is open, for the first time.
+    user_begins: bool,
 }
 
 /// A container that is open and looked into.
@@ -114,6 +116,7 @@ impl Walk {
             item_id: None,
             has_input: false,
             has_stored_input: false,
+            user_begins: false,
         }
     }
 
@@ -205,6 +208,12 @@ impl Walk {
                 self.found.facts.thread = !matches!(value, Value::Null);
                 self.opaque(Slot::Ignored, value, span);
             }
+            Slot::CacheKey => {
+                if let Value::Text(_) = value {
+                    self.found.spans.cache_key = Some(span);
+                }
+                self.opaque(Slot::Ignored, value, span);
+            }
             Slot::Content | Slot::Tool | Slot::Item => self.content(slot, value, span.start),
             Slot::Seal => {
                 let is_seal =
@@ -284,6 +293,9 @@ impl Walk {
             start: frame.start,
             end,
         };
+        if self.user_begins && matches!(frame.place, Place::Node | Place::Item) {
+            self.end_beginning(end);
+        }
         match frame.place {
             Place::Top => self.found.spans.top = object,
             Place::StreamOptions => {

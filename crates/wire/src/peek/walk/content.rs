@@ -55,15 +55,16 @@ impl Walk {
         match (slot, value) {
             (Slot::Input, Value::Text(text)) => {
                 self.add_text(text.len);
+                self.found.spans.beginning = Some(span);
                 self.note_question(span);
             }
             (Slot::Input, Value::Open(Container::Array)) => {
                 self.push(Place::Array, Slot::Item, span.start);
-                self.begin_conversation();
+                self.begin_conversation(span.start);
             }
             (Slot::Messages, Value::Open(Container::Array)) => {
                 self.push(Place::Array, Slot::Content, span.start);
-                self.begin_conversation();
+                self.begin_conversation(span.start);
             }
             (Slot::Input, _) => return fault("input", "a string or an array of items", span),
             _ => return fault("messages", "an array of messages", span),

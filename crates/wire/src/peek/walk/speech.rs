@@ -27,9 +27,20 @@ impl Frame {
 
 impl Walk {
     /// The list of messages is open.
-    pub(super) fn begin_conversation(&mut self) {
+    pub(super) fn begin_conversation(&mut self, start: u64) {
+        self.found.spans.beginning = Some(Span { start, end: start });
         if let (Some(frame), Some(_)) = (self.frames.last_mut(), &self.found.texts) {
             frame.voice = Voice::Someone;
+        }
+    }
+
+    /// A message or a part of one has ended.
+    pub(super) fn end_beginning(&mut self, end: u64) {
+        if self.frames.len() < IN_MESSAGE {
+            self.user_begins = false;
+            if let Some(beginning) = &mut self.found.spans.beginning {
+                beginning.end = end;
+            }
         }
     }
 
@@ -70,6 +81,8 @@ impl Walk {
         if self.frames.len() != IN_MESSAGE {
             return;
         }
+        let beginning = self.found.spans.beginning;
+        self.user_begins |= role == b"user" && beginning.is_some_and(Span::is_empty);
         let voice = Voice::of_role(role);
         if let (Voice::User, Some(texts)) = (voice, &mut self.found.texts) {
             texts.user_messages = texts.user_messages.saturating_add(1);
