@@ -1,8 +1,9 @@
 //! The time as log lines carry it, at the price of a look at the clock.
 
+use once_cell::sync::Lazy;
 use serde::{Serialize, Serializer};
 use std::cell::Cell;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use time::OffsetDateTime;
 
 /// A moment in the form of RFC 3339, in UTC and to the millisecond.
@@ -51,6 +52,14 @@ pub fn unix_ms() -> u64 {
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default();
     u64::try_from(now.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Milliseconds of a clock that never goes back, since some moment before the first request.
+pub fn steady_ms(at: Instant) -> u64 {
+    static BEGAN: Lazy<Instant> = Lazy::new(Instant::now);
+    // 0 stands for never.
+    let since = at.saturating_duration_since(*BEGAN).as_millis();
+    u64::try_from(since).unwrap_or(u64::MAX).saturating_add(1)
 }
 
 /// The text of a second. Composing it costs more than all else in a log line, and it is

@@ -1,6 +1,9 @@
 //! What happens, told to operators: one function per event, each with its metrics and log
 //! line. Labels come from the configuration alone, so that their number is bounded.
 
+mod health;
+
+use arc_swap::ArcSwapOption;
 use once_cell::sync::Lazy;
 use parking_lot::RwLock;
 use prometheus::{
@@ -11,6 +14,7 @@ use std::collections::HashMap;
 use std::fmt::Display;
 use std::sync::Arc;
 use std::time::Duration;
+use tollgate_routing::health::{Change, Fleet, Transition, Whose};
 use tollgate_types::{ErrorCode, Format, Usage};
 use tollgate_wire::fault::UpstreamFault;
 
@@ -26,6 +30,7 @@ struct Metrics {
     bodies: IntGauge,
     upstream_faults: IntCounterVec,
     retries_refused: IntCounter,
+    benched: IntCounterVec,
     access_lines_lost: IntCounter,
     reloads: IntCounterVec,
 }
@@ -115,6 +120,11 @@ impl Metrics {
                 &["provider", "class"],
             ),
             retries_refused: refused,
+            benched: counters(
+                "tollgate_benched_total",
+                "Times that a provider, a deployment or a credential was benched.",
+                &["whose", "provider", "deployment", "credential"],
+            ),
             access_lines_lost: lost,
             reloads: counters(
                 "tollgate_configuration_reloads_total",
@@ -132,7 +142,48 @@ pub fn exposition() -> Vec<u8> {
     if let Err(fault) = TextEncoder::new().encode(&METRICS.registry.gather(), &mut page) {
         log::error!("metrics cannot be written: {fault}");
     }
+    if let Some(fleet) = FLEET.load_full() {
+        health::exposition(&fleet, &mut page);
+    }
     page
+}
+
+/// Whose health the page of metrics tells.
+static FLEET: Lazy<ArcSwapOption<Fleet>> = Lazy::new(ArcSwapOption::default);
+
+/// From now on the page of metrics tells of the health of these.
+pub fn watch(fleet: &Arc<Fleet>) {
+    FLEET.store(Some(Arc::clone(fleet)));
+}
+
+/// A provider was benched, or is back again, by a check.
+pub fn provider_changed(provider: &str, change: Change) {
+    changed(Whose::Provider, [provider, "", ""], change);
+}
+
+/// A breaker has opened or closed.
+pub fn breaker_changed(transition: &Transition<'_>) {
+    let labels = health::labels(transition);
+    changed(transition.whose, labels, transition.change);
+}
+
+fn changed(whose: Whose, [provider, deployment, credential]: [&str; 3], change: Change) {
+    let name = match whose {
+        Whose::Provider => format!("provider {provider}"),
+        Whose::Deployment => format!("deployment {deployment}"),
+        Whose::Credential => format!("provider {provider}, credential '{credential}'"),
+        Whose::Seat => format!("deployment {deployment}, credential '{credential}'"),
+    };
+    match change {
+        Change::Opened(span) => {
+            METRICS
+                .benched
+                .with_label_values(&[whose.as_str(), provider, deployment, credential])
+                .inc();
+            log::warn!("{name}: benched for {span:.1?}");
+        }
+        Change::Closed => log::info!("{name}: back again"),
+    }
 }
 
 /// The metrics of one way through the gateway, looked up once a request.

@@ -8,12 +8,13 @@ use crate::config::{Config, FailoverSettings, Faults, LimitSettings};
 use crate::endpoints::Usage;
 use crate::gateway::BodyLimits;
 use crate::pipeline::Pipeline;
-use crate::upstreams::Upstreams;
+use crate::upstreams::{Pool, Upstreams};
 use arc_swap::ArcSwap;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 use tollgate_filter::{ModelHandle, ModelView};
+use tollgate_routing::health::{Fleet, Place};
 use tollgate_routing::{Catalog, Model};
 use tollgate_types::RequestFacts;
 
@@ -25,6 +26,10 @@ pub struct Snapshot {
     pub pipeline: Pipeline,
     /// The providers' connections.
     pub upstreams: Upstreams,
+    /// Who can be asked, and how they are doing.
+    pub fleet: Arc<Fleet>,
+    /// By the number of a model.
+    served: Vec<Served>,
     /// What a request may cost the gateway.
     pub limits: Limits,
     /// How often and how long a request is tried.
@@ -71,6 +76,16 @@ pub struct Failover {
     pub per_second: u64,
 }
 
+/// Where a model is served.
+pub struct Served {
+    /// In the order of its deployments.
+    pub places: Arc<[Arc<Place>]>,
+    /// The connections of each.
+    pub pools: Box<[Arc<Pool>]>,
+    /// Whether there is more than one way to ask for it.
+    pub has_choice: bool,
+}
+
 /// The current snapshot.
 pub type Current = ArcSwap<Snapshot>;
 
@@ -114,6 +129,20 @@ impl IndexedCatalog {
         self.models
             .get(usize::try_from(handle.0).ok()?)
             .map(|indexed| &indexed.model)
+    }
+
+    /// Where each is served, by its number.
+    fn served(&self, fleet: &Fleet, upstreams: &Upstreams) -> Vec<Served> {
+        let models = self.models.iter().map(|indexed| {
+            let places = fleet.places(&indexed.model);
+            let pool = |place: &Arc<Place>| upstreams.pool(&place.deployment.provider.name);
+            Served {
+                pools: places.iter().filter_map(pool).cloned().collect(),
+                has_choice: places.iter().map(|it| it.seats.len()).sum::<usize>() > 1,
+                places,
+            }
+        });
+        models.collect()
     }
 
     fn view(&self, model: &Model) -> Option<ModelView<'_>> {
@@ -172,18 +201,25 @@ impl tollgate_filter::Catalog for IndexedCatalog {
 
 impl Snapshot {
     /// Makes ready to serve what a configuration says: joins the parts that know nothing of
-    /// each other. Without accounts it is checked and serves nobody.
+    /// each other. Without accounts it is checked and serves nobody. What the snapshot before
+    /// knows of the health of providers is taken over.
     ///
     /// # Errors
     ///
     /// What shows only when the parts are joined, each fault with its place in the file.
-    pub fn build(config: &Config, accounts: Option<&Accounts>) -> Result<Self, Faults> {
+    pub fn build(
+        config: &Config,
+        accounts: Option<&Accounts>,
+        earlier: Option<&Self>,
+    ) -> Result<Self, Faults> {
         let limits = Limits::of(&config.server.limits);
         let catalog = Arc::new(IndexedCatalog::new(config.catalog.clone()));
         let mut faults = Vec::new();
         let upstreams = Upstreams::new(catalog.catalog().providers())
             .map_err(|found| faults.extend(found))
             .ok();
+        let fleet = Fleet::new(catalog.catalog(), earlier.map(|it| &*it.fleet));
+        let fleet = Arc::new(fleet);
         let services = match accounts {
             Some(accounts) => accounts.lend(config, &catalog),
             None => NoAccounts::lend(&catalog),
@@ -193,9 +229,11 @@ impl Snapshot {
             .ok();
         match (upstreams, pipeline) {
             (Some(upstreams), Some(pipeline)) => Ok(Self {
+                served: catalog.served(&fleet, &upstreams),
                 catalog,
                 pipeline,
                 upstreams,
+                fleet,
                 limits,
                 failover: Failover::of(&config.failover),
                 lossy: config.lossy.clone(),
@@ -217,6 +255,13 @@ impl Failover {
             percent: settings.budget.percent.into(),
             per_second: settings.budget.per_second.into(),
         }
+    }
+}
+
+impl Snapshot {
+    /// Where a model is served.
+    pub fn served(&self, model: ModelHandle) -> Option<&Served> {
+        self.served.get(usize::try_from(model.0).ok()?)
     }
 }
 

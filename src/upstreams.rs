@@ -3,6 +3,13 @@
 //! Names are resolved in the background and again from time to time; when a resolution
 //! fails, the last good addresses stay. Which provider is asked is decided elsewhere.
 
+mod address;
+mod check;
+
+pub use check::Checks;
+
+use crate::clock;
+use address::Address;
 use arc_swap::ArcSwap;
 use http::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE, HOST, HeaderValue, USER_AGENT};
 use http::{HeaderMap, Uri};
@@ -14,9 +21,9 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
-use tollgate_routing::{Credential, Endpoint, Http2, Provider};
+use std::sync::atomic::AtomicUsize;
+use std::time::{Duration, Instant};
+use tollgate_routing::{Endpoint, Http2, Provider};
 use tollgate_settings::{Fault, KeyPath};
 use tollgate_types::Format;
 use x509_parser::prelude::{FromDer, X509Certificate};
@@ -27,6 +34,9 @@ const RESOLVE_EVERY: Duration = Duration::from_secs(30);
 /// How soon a name is tried again that has no address yet.
 const RESOLVE_AGAIN: Duration = Duration::from_secs(1);
 
+/// What the gateway calls itself.
+const AGENT: &str = concat!("tollgate/", env!("CARGO_PKG_VERSION"));
+
 /// The providers of one configuration, by name.
 pub struct Upstreams {
     pools: HashMap<Arc<str>, Arc<Pool>, foldhash::fast::RandomState>,
@@ -35,10 +45,9 @@ pub struct Upstreams {
 /// One provider: its peers, one for each address.
 pub struct Pool {
     provider: Arc<Provider>,
-    peers: ArcSwap<Vec<HttpPeer>>,
+    addresses: ArcSwap<Vec<Arc<Address>>>,
     template: HttpPeer,
     next_peer: AtomicUsize,
-    next_credential: AtomicUsize,
     answers: Bases,
     counts: Bases,
 }
@@ -102,7 +111,7 @@ impl Upstreams {
         let all_known = self
             .pools
             .values()
-            .all(|pool| !pool.peers.load().is_empty());
+            .all(|pool| !pool.addresses.load().is_empty());
         if all_known {
             RESOLVE_EVERY
         } else {
@@ -114,16 +123,18 @@ impl Upstreams {
 impl Pool {
     fn new(provider: &Arc<Provider>) -> Result<Self, Fault> {
         let template = template(provider)?;
-        let peers = match provider.host.trim_matches(['[', ']']).parse() {
-            Ok(address) => vec![at(&template, SocketAddr::new(address, provider.port))],
+        let addresses = match provider.host.trim_matches(['[', ']']).parse() {
+            Ok(address) => {
+                let address = SocketAddr::new(address, provider.port);
+                vec![Address::new(&template, address)]
+            }
             Err(_) => Vec::new(),
         };
         Ok(Self {
             provider: Arc::clone(provider),
-            peers: ArcSwap::from_pointee(peers),
+            addresses: ArcSwap::from_pointee(addresses),
             template,
             next_peer: AtomicUsize::new(0),
-            next_credential: AtomicUsize::new(0),
             answers: bases(provider, |endpoint| Some(&endpoint.path))?,
             counts: bases(provider, |endpoint| endpoint.count_tokens.as_ref())?,
         })
@@ -137,30 +148,34 @@ impl Pool {
         base.map(|(_, base)| base)
     }
 
-    /// The peer to connect to, the provider's addresses in turn; `None` while it has none.
+    /// The peer to connect to, the provider's addresses in turn, those that could not be
+    /// reached lately last; `None` while it has none.
     pub fn peer(&self) -> Option<Box<HttpPeer>> {
-        let peers = self.peers.load();
-        in_turn(&peers, &self.next_peer).map(|peer| Box::new(peer.clone()))
+        let addresses = self.addresses.load();
+        let now = match addresses.len() {
+            0 | 1 => 0,
+            _ => clock::steady_ms(Instant::now()),
+        };
+        let peer = Address::choose(&addresses, &self.next_peer, now)?;
+        Some(Box::new(peer.clone()))
+    }
+
+    /// A peer could not be reached.
+    pub fn unreachable(&self, peer: &HttpPeer) {
+        let now = clock::steady_ms(Instant::now());
+        Address::rest(&self.addresses.load(), peer, now);
     }
 
     fn take_over(&self, earlier: &Self) {
         let (ours, theirs) = (&self.provider, &earlier.provider);
-        if ours.host != theirs.host || ours.port != theirs.port || !self.peers.load().is_empty() {
+        if ours.host != theirs.host || ours.port != theirs.port || !self.addresses.load().is_empty()
+        {
             return;
         }
-        let peers = earlier.peers.load();
-        let peers = peers.iter().filter_map(|peer| match &peer._address {
-            pingora_core::protocols::l4::socket::SocketAddr::Inet(address) => {
-                Some(at(&self.template, *address))
-            }
-            _ => None,
-        });
-        self.peers.store(Arc::new(peers.collect()));
-    }
-
-    /// The credential to log in with, the provider's credentials in turn.
-    pub fn credential(&self) -> Option<&Credential> {
-        in_turn(&self.provider.credentials, &self.next_credential)
+        let earlier = earlier.addresses.load();
+        let addresses = earlier.iter().map(|it| it.address());
+        let addresses = addresses.map(|it| Address::new(&self.template, it));
+        self.addresses.store(Arc::new(addresses.collect()));
     }
 
     async fn resolve(&self, limit: Duration) {
@@ -174,11 +189,14 @@ impl Pool {
         if addresses.is_empty() {
             return log::warn!("provider {}: the name has no address", provider.name);
         }
-        let peers = addresses
-            .into_iter()
-            .map(|address| at(&self.template, address))
-            .collect();
-        self.peers.store(Arc::new(peers));
+        let known = self.addresses.load();
+        let addresses = addresses.into_iter().map(|address| {
+            let known = known.iter().find(|it| it.address() == address);
+            known
+                .cloned()
+                .unwrap_or_else(|| Address::new(&self.template, address))
+        });
+        self.addresses.store(Arc::new(addresses.collect()));
     }
 }
 
@@ -204,7 +222,6 @@ fn bases(
 }
 
 fn common_headers(provider: &Provider) -> HeaderMap {
-    const AGENT: &str = concat!("tollgate/", env!("CARGO_PKG_VERSION"));
     let mut headers = HeaderMap::with_capacity(16);
     headers.insert(HOST, provider.authority.clone());
     headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
@@ -215,24 +232,6 @@ fn common_headers(provider: &Provider) -> HeaderMap {
     headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
     headers.insert(USER_AGENT, HeaderValue::from_static(AGENT));
     headers
-}
-
-fn in_turn<'a, T>(all: &'a [T], turn: &AtomicUsize) -> Option<&'a T> {
-    match all {
-        [] => None,
-        [only] => Some(only),
-        many => {
-            let turn = turn.fetch_add(1, Ordering::Relaxed);
-            turn.checked_rem(many.len())
-                .and_then(|place| many.get(place))
-        }
-    }
-}
-
-fn at(template: &HttpPeer, address: SocketAddr) -> HttpPeer {
-    let mut peer = template.clone();
-    peer._address = pingora_core::protocols::l4::socket::SocketAddr::Inet(address);
-    peer
 }
 
 /// A peer with everything but the address.

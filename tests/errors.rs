@@ -98,6 +98,8 @@ async fn gateway() -> (Provider, Gateway) {
             json!({"group": "closed", "deployments": ["sim"]}),
         )
         .with("models.other-group", json!({"family": "closed"}))
+        // What is told is told of every fault here, one after the other.
+        .with("routing.health", json!({"enabled": false}))
         .with(
             "server.limits",
             json!({"body_bytes": "100kB", "head_bytes": "8KiB"}),

@@ -384,7 +384,10 @@ async fn whoever_fails_before_the_first_content_is_replaced_unseen() {
         "stall-after-1",
     ];
     let impatient = json!({"read": "300ms"});
-    let mut config = Config::of(&provider).with("providers.sim.timeouts", impatient);
+    let mut config = Config::of(&provider)
+        .with("providers.sim.timeouts", impatient)
+        // Everybody is to fail in each format again.
+        .with("routing.health", json!({"enabled": false}));
     for order in orders {
         let deployments = json!([
             format!("sim/sim-{order}"),

@@ -3,22 +3,27 @@
 
 use super::attempt::{self, Attempts, Candidate};
 use super::body::{BodyFault, RequestBody};
+use super::conversation;
 use super::count;
 use super::exchange::Exchange;
+use super::reason;
 use super::respond::{self, Local};
 use super::stored;
 use super::toll::Toll;
+use crate::clock;
 use crate::endpoints;
 use crate::events::BodyShare;
 use crate::pipeline::{Part, Step};
 use crate::snapshot::Snapshot;
 use bytes::Bytes;
-use http::Version;
 use http::header::{ALLOW, CONTENT_TYPE, HOST, HeaderValue, UPGRADE};
+use http::{HeaderMap, Version};
 use pingora_proxy::Session;
 use std::sync::Arc;
+use std::time::Instant;
 use tollgate_filter::{Endpoint, Head, RequestContext};
-use tollgate_types::{ErrorCode, Identity, PublicError};
+use tollgate_routing::plan::{Asked, plan};
+use tollgate_types::{ErrorCode, Identity, PublicError, RequestFacts};
 
 /// How a request goes on after its admission.
 pub enum Admission {
@@ -66,7 +71,8 @@ async fn try_admit(session: &mut Session, exchange: &mut Exchange) -> Result<Adm
             exchange.toll = Toll::take(&mut request.holds);
         }
         passed?;
-        exchange.attempts = candidates(exchange)?;
+        exchange.explains = reason::is_asked_for(exchange, &session.req_header().headers);
+        exchange.attempts = candidates(exchange, &session.req_header().headers)?;
         let counts = exchange
             .request
             .as_ref()
@@ -231,39 +237,56 @@ async fn read_body(session: &mut Session, exchange: &mut Exchange) -> Result<(),
 }
 
 /// Who can answer, in order.
-fn candidates(exchange: &Exchange) -> Result<Attempts, PublicError> {
+fn candidates(exchange: &mut Exchange, headers: &HeaderMap) -> Result<Attempts, PublicError> {
     let (Some(request), Some(format)) = (&exchange.request, exchange.format()) else {
         return Err(internal("a request came through without a format"));
     };
     let snapshot = &exchange.snapshot;
-    let model = request
-        .route
-        .as_ref()
-        .and_then(|route| snapshot.catalog.model(route.model));
-    let model = model.ok_or_else(|| internal("a request came through without a model"))?;
-    let counts = request.endpoint == Endpoint::CountTokens;
-    let candidates = model
-        .candidates(format, fastrand::u64(..))
-        .filter(|deployment| {
-            let endpoint = deployment.provider.endpoint(format);
-            !counts || endpoint.is_some_and(|endpoint| endpoint.count_tokens.is_some())
-        })
-        .filter_map(|deployment| {
-            let format = match counts {
-                true => format,
-                false => deployment.format_for(format)?,
-            };
-            let pool = snapshot.upstreams.pool(&deployment.provider.name)?;
-            let stored_at = request.stored_at.as_ref();
-            let is_there = stored_at.is_none_or(|at| at.provider == deployment.provider.name);
-            is_there.then(|| Candidate {
-                deployment: Arc::clone(deployment),
+    let handle = request.route.as_ref().map(|route| route.model);
+    let served = handle.and_then(|handle| {
+        let model = snapshot.catalog.model(handle)?;
+        Some((model, snapshot.served(handle)?))
+    });
+    let (model, served) = served.ok_or_else(|| internal("a request came without a model"))?;
+    let stored_at = request.stored_at.as_ref();
+    let counts_tokens = request.endpoint == Endpoint::CountTokens;
+    let facts = request.facts.as_ref();
+    let asked = Asked {
+        format,
+        counts_tokens,
+        stored_at: stored_at.map(|at| (&*at.provider, &*at.credential)),
+        conversation: match served.has_choice {
+            true => conversation::of(exchange, headers),
+            false => None,
+        },
+        tokens: facts.map_or(0, RequestFacts::likely_input_tokens),
+        now: clock::steady_ms(Instant::now()),
+        random: fastrand::u64(..),
+    };
+    let mut attempts = Attempts::default();
+    let left_out = plan(&served.places, &model.balancing, &asked, |choice| {
+        let place = served.places.get(choice.place);
+        let pool = served.pools.get(choice.place);
+        if let Some((place, pool)) = place.zip(pool) {
+            attempts.add(Candidate {
+                place: Arc::clone(place),
+                seat: choice.seat,
+                why: choice.why,
                 pool: Arc::clone(pool),
-                format,
-                credential: stored_at.map(|at| Arc::clone(&at.credential)),
-            })
-        });
-    Ok(Attempts::over(candidates))
+                format: choice.format,
+            });
+        }
+    });
+    if attempts.is_empty() && !counts_tokens {
+        if let Some(full) = left_out.wait(asked.now) {
+            return Err(attempt::full_fault(full).public());
+        }
+        if stored_at.is_some() {
+            return Err(stored::unknown());
+        }
+    }
+    exchange.left_out = left_out;
+    Ok(attempts)
 }
 
 fn internal(cause: &'static str) -> PublicError {

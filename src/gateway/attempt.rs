@@ -5,16 +5,20 @@ use super::deadlines::Deadlines;
 use super::exchange::Exchange;
 use super::outgoing::{self, Outgoing};
 use super::timer::AttemptTimer;
+use crate::clock;
 use crate::upstreams::Pool;
 use bytes::Bytes;
 use pingora_core::upstreams::peer::HttpPeer;
 use std::borrow::Cow;
+use std::ops::Deref;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tollgate_routing::health::Ticket;
-use tollgate_routing::{Credential, Deployment};
+use tollgate_routing::Credential;
+use tollgate_routing::health::{Blame, Full, Place, Refusal, Seat, Ticket};
+use tollgate_routing::plan::Why;
 use tollgate_translate::TranslationNotes;
-use tollgate_types::{Format, PublicError};
+use tollgate_types::{Format, PublicError, RequestFacts};
+use tollgate_wire::fault::{FaultClass, UpstreamFault};
 
 /// The candidates of a request, in order, and the one that is being asked.
 #[derive(Default)]
@@ -36,35 +40,66 @@ pub struct Attempts {
     ready: Option<Outgoing>,
     /// What the attempt under way sends; its body is taken out once.
     sent: Outgoing,
-    /// What the attempt under way holds of those that it asks.
-    ticket: Option<Ticket>,
+    /// What the attempt under way holds of those that it asks, and when it began.
+    ticket: Option<(Ticket, Instant)>,
+    /// The first candidate that was benched when its turn came.
+    spare: Option<Candidate>,
+    /// Somebody was asked who is benched, for want of others: that is done once.
+    has_resorted: bool,
+    /// What kept a candidate from being asked that had room a moment before: the shortest wait.
+    full: Option<Full>,
 }
 
 /// Who can be asked.
 #[derive(Clone)]
 pub struct Candidate {
-    /// The deployment.
-    pub deployment: Arc<Deployment>,
+    /// The deployment and how it is doing.
+    pub place: Arc<Place>,
+    /// Which of its credentials is used.
+    pub seat: usize,
+    /// Why it stands where it does.
+    pub why: Why,
     /// The connections to its provider.
     pub pool: Arc<Pool>,
     /// The format in which it is asked: the caller's, or the one that its request is
     /// translated to.
     pub format: Format,
-    /// The credential that must be used, by name; else the provider's in turn.
-    pub credential: Option<Arc<str>>,
+}
+
+/// What is asked is a place.
+impl Deref for Candidate {
+    type Target = Place;
+
+    fn deref(&self) -> &Place {
+        &self.place
+    }
 }
 
 impl Candidate {
-    /// What to log in with: `None` where a certain one must be used and is gone.
+    fn seat(&self) -> Option<&Seat> {
+        self.place.seats.get(self.seat)
+    }
+
+    /// What to log in with.
     pub fn log_in(&self) -> Option<LogIn<'_>> {
-        let Some(wanted) = &self.credential else {
-            return Some(self.pool.credential().map_or(LogIn::Without, LogIn::With));
+        let credential = self.seat()?.credential.as_ref();
+        Some(credential.map_or(LogIn::Without, LogIn::With))
+    }
+
+    /// Whether what fails here fails there as well.
+    fn shares(&self, other: &Self, blame: Blame) -> bool {
+        let provider = Arc::ptr_eq(&self.provider, &other.provider);
+        let deployment = Arc::ptr_eq(&self.health, &other.health);
+        let account = || {
+            let accounts = self.seat().zip(other.seat());
+            accounts.is_some_and(|(one, another)| Arc::ptr_eq(&one.account, &another.account))
         };
-        let known = &self.deployment.provider.credentials;
-        let found = known.iter().find(|it| it.name == *wanted);
-        match found {
-            Some(credential) => Some(LogIn::With(credential)),
-            None => wanted.is_empty().then_some(LogIn::Without),
+        match blame {
+            Blame::Nobody => false,
+            Blame::Provider => provider,
+            Blame::Deployment | Blame::Model => deployment,
+            Blame::Credential => account(),
+            Blame::Seat => deployment && account(),
         }
     }
 }
@@ -95,11 +130,29 @@ impl Attempts {
     /// that its provider has just closed.
     pub const MOST: usize = 16;
 
-    /// Nothing tried yet.
-    pub fn over(candidates: impl Iterator<Item = Candidate>) -> Self {
-        Self {
-            candidates: candidates.take(Self::MOST_CANDIDATES).collect(),
-            ..Self::default()
+    /// Adds one more to ask, behind the others.
+    pub fn add(&mut self, candidate: Candidate) {
+        if self.candidates.len() < Self::MOST_CANDIDATES {
+            self.candidates.push(candidate);
+        }
+    }
+
+    /// Puts those that share what the candidate under way has failed at behind all others.
+    /// Where the provider does not know the model, they are not asked at all.
+    pub fn put_behind(&mut self, blame: Blame) {
+        if self.begun >= self.candidates.len() {
+            return;
+        }
+        let (begun, waiting) = self.candidates.split_at_mut(self.begun);
+        let Some(failed) = begun.last() else {
+            return;
+        };
+        // Stable: `false` comes first.
+        waiting.sort_by_key(|it| it.shares(failed, blame));
+        if blame == Blame::Model {
+            let apart = waiting.partition_point(|it| !it.shares(failed, blame));
+            let most = self.begun.saturating_add(apart);
+            self.candidates.truncate(most);
         }
     }
 
@@ -112,13 +165,33 @@ impl Attempts {
     }
 
     /// What the attempt under way holds; reports go through `outcome`.
-    pub const fn ticket(&mut self) -> Option<&mut Ticket> {
-        self.ticket.as_mut()
+    pub fn ticket(&mut self) -> Option<(&mut Ticket, Instant)> {
+        self.ticket.as_mut().map(|(ticket, began)| (ticket, *began))
     }
 
     /// Gives back what the attempt under way holds.
     pub fn drop_ticket(&mut self) {
         self.ticket = None;
+    }
+
+    /// Keeps the candidate at hand for a last resort: since it became one, it was benched.
+    fn pass_over(&mut self) {
+        if self.spare.is_none() {
+            self.spare = self.current().cloned();
+        }
+    }
+
+    /// Nobody is left: whoever was passed over is the last resort, once.
+    fn resort(&mut self) -> bool {
+        let Some(spare) = self.spare.take().filter(|_| !self.has_resorted) else {
+            return false;
+        };
+        self.candidates.truncate(self.begun);
+        self.candidates.push(Candidate {
+            why: Why::LastResort,
+            ..spare
+        });
+        true
     }
 
     /// The candidate that is being asked.
@@ -252,15 +325,39 @@ pub fn next_peer(exchange: &mut Exchange) -> Option<Box<HttpPeer>> {
         if !exchange.attempts.is_ready() {
             make_ready(exchange).ok()?;
         }
+        let facts = exchange.request.as_ref().and_then(|it| it.facts.as_ref());
+        let tokens = facts.map_or(0, RequestFacts::likely_input_tokens);
         let attempts = &mut exchange.attempts;
-        if let Some(mut peer) = attempts.advance()?.pool.peer() {
-            if attempts.made == 0 {
-                exchange.retries.note_request();
+        attempts.ticket = None;
+        if attempts.coming().is_none() && attempts.resort() {
+            continue;
+        }
+        let candidate = attempts.advance()?;
+        let Some(mut peer) = candidate.pool.peer() else {
+            continue;
+        };
+        let began = Instant::now();
+        let now = clock::steady_ms(began);
+        let is_last_resort = candidate.why == Why::LastResort;
+        let entered = candidate
+            .place
+            .enter(candidate.seat, tokens, now, is_last_resort);
+        match entered {
+            Ok(ticket) => {
+                attempts.has_resorted |= is_last_resort;
+                if attempts.made == 0 {
+                    exchange.retries.note_request();
+                }
+                attempts.made = attempts.made.saturating_add(1);
+                attempts.ticket = Some((ticket, began));
+                start_timer(exchange, &mut peer);
+                return Some(peer);
             }
-            attempts.made = attempts.made.saturating_add(1);
-            attempts.ticket = Some(Ticket::default());
-            start_timer(exchange, &mut peer);
-            return Some(peer);
+            Err(Refusal::Full(full)) => {
+                let known = attempts.full.get_or_insert(full);
+                known.wait = known.wait.min(full.wait);
+            }
+            Err(Refusal::Benched) => attempts.pass_over(),
         }
     }
 }
@@ -289,4 +386,23 @@ fn start_timer(exchange: &mut Exchange, peer: &mut HttpPeer) {
     options.connection_timeout = options.connection_timeout.map(|it| it.min(left));
     options.total_connection_timeout = options.total_connection_timeout.map(|it| it.min(left));
     exchange.timer = timer;
+}
+
+/// Why nobody was asked, where candidates were there.
+pub fn nobody(exchange: &Exchange) -> UpstreamFault {
+    let full = exchange.attempts.full;
+    full.map_or_else(UpstreamFault::unreachable, full_fault)
+}
+
+/// What it means that everybody is full, or has asked to wait.
+pub fn full_fault(full: Full) -> UpstreamFault {
+    UpstreamFault {
+        class: match full.wait {
+            Some(_) => FaultClass::RateLimit,
+            None => FaultClass::Busy,
+        },
+        status: None,
+        retry_after: full.wait,
+        provider_code: None,
+    }
 }

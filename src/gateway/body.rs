@@ -16,6 +16,7 @@ use http::header::{CONTENT_LENGTH, EXPECT};
 use pingora_proxy::Session;
 use std::time::Duration;
 use tollgate_types::{Format, PublicError};
+use tollgate_wire::json::Span;
 use tollgate_wire::peek::{PeekLimits, Peeked, Peeker, Progress};
 use tollgate_wire::splice::Splice;
 
@@ -110,6 +111,18 @@ impl RequestBody {
     /// Bytes of the body.
     pub const fn len(&self) -> u64 {
         self.length
+    }
+
+    /// The bytes of a part of it, piece by piece.
+    pub fn part(&self, span: Span) -> impl Iterator<Item = &[u8]> {
+        let mut at = 0_u64;
+        self.chunks.iter().filter_map(move |chunk| {
+            let from = span.start.saturating_sub(at);
+            let to = span.end.saturating_sub(at).min(chunk.len() as u64);
+            at = at.saturating_add(chunk.len() as u64);
+            let range = usize::try_from(from).ok()?..usize::try_from(to).ok()?;
+            chunk.get(range).filter(|piece| !piece.is_empty())
+        })
     }
 
     /// Whether (another) attempt can send it.

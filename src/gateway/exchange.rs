@@ -15,6 +15,7 @@ use std::{
 };
 use tollgate_filter::RequestContext;
 use tollgate_routing::ModelKind;
+use tollgate_routing::plan::LeftOuts;
 use tollgate_types::{ErrorCode, Format, RequestId};
 use tollgate_wire::fault::UpstreamFault;
 
@@ -38,6 +39,10 @@ pub struct Exchange {
     pub retries: Arc<RetryBudget>,
     /// How long the attempt under way may take.
     pub timer: AttemptTimer,
+    /// The caller wants to know why it was asked where it was.
+    pub explains: bool,
+    /// Who cannot be asked, and why.
+    pub left_out: LeftOuts,
     /// What has come back.
     pub answer: Answer,
     /// What it holds of its key's limits and balance.
@@ -88,6 +93,8 @@ impl Exchange {
             attempts: Attempts::default(),
             retries,
             timer: AttemptTimer::default(),
+            explains: false,
+            left_out: LeftOuts::default(),
             answer: Answer::default(),
             toll: Toll::default(),
             noted: Noted::default(),

@@ -14,6 +14,7 @@ mod answer;
 mod attempt;
 mod body;
 mod budget;
+mod conversation;
 mod count;
 mod deadlines;
 mod decode;
@@ -22,6 +23,7 @@ mod failure;
 mod outcome;
 mod outgoing;
 mod reader;
+mod reason;
 mod record;
 mod respond;
 mod stored;
@@ -169,7 +171,8 @@ impl ProxyHttp for Gateway {
             None => {
                 // What went wrong with those that were asked says more.
                 if exchange.fault.is_none() {
-                    failure::note(exchange, UpstreamFault::unreachable(), None);
+                    let fault = attempt::nobody(exchange);
+                    failure::note(exchange, fault, None);
                 }
                 Err(failure::end_attempt(false))
             }
@@ -179,10 +182,11 @@ impl ProxyHttp for Gateway {
     fn fail_to_connect(
         &self,
         _: &mut Session,
-        _: &HttpPeer,
+        peer: &HttpPeer,
         exchange: &mut Self::CTX,
         cause: Box<Error>,
     ) -> Box<Error> {
+        outcome::unreachable(exchange, peer);
         let again = failure::note(exchange, UpstreamFault::unreachable(), Some(&*cause));
         failure::end_attempt(again)
     }

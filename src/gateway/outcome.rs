@@ -5,21 +5,56 @@
 //! means for the next request is the business of `tollgate_routing::health`.
 
 use super::exchange::Exchange;
+use crate::{clock, events};
+use pingora_core::upstreams::peer::HttpPeer;
+use std::time::Instant;
 use tollgate_routing::health::Blame;
+use tollgate_types::Usage;
 use tollgate_wire::fault::{FaultClass, UpstreamFault};
 
 /// The first content event of the attempt under way has come, or the whole of an answer
-/// that is no stream. What was committed for its length or its age alone is none.
+/// that is no stream.
 pub fn first_content(exchange: &mut Exchange) {
-    if let Some(ticket) = exchange.attempts.ticket() {
-        ticket.first_content();
+    let facts = exchange.request.as_ref().and_then(|it| it.facts.as_ref());
+    let is_stream = facts.is_some_and(|facts| facts.stream);
+    if let Some((ticket, began)) = exchange.attempts.ticket() {
+        let now = Instant::now();
+        let took = is_stream.then(|| now.saturating_duration_since(began));
+        ticket.first_content(took, clock::steady_ms(now), &mut events::breaker_changed);
     }
 }
 
-/// The attempt under way has failed, before its first content or after it.
+/// The attempt under way has failed, before its first content or after it. What else is to be
+/// asked at the same place goes behind the others.
 pub fn failed(exchange: &mut Exchange, fault: &UpstreamFault) {
-    if let Some(ticket) = exchange.attempts.ticket() {
-        ticket.failed(blame(fault), fault.retry_after);
+    let blame = blame(fault);
+    if let Some((ticket, _)) = exchange.attempts.ticket() {
+        let (wait, now) = (fault.retry_after, clock::steady_ms(Instant::now()));
+        let tell = &mut events::breaker_changed;
+        ticket.failed(blame, wait, now, fastrand::u64(..), tell);
+    }
+    exchange.attempts.put_behind(blame);
+}
+
+/// The address of the attempt under way could not be reached; the failure is told as well.
+pub fn unreachable(exchange: &Exchange, peer: &HttpPeer) {
+    if let Some(candidate) = exchange.attempts.current() {
+        candidate.pool.unreachable(peer);
+    }
+}
+
+/// The tokens that the attempt under way has used are known: what its limits were charged is
+/// corrected.
+pub fn used(exchange: &mut Exchange, usage: &Usage) {
+    if let Some((ticket, _)) = exchange.attempts.ticket() {
+        let counts = [
+            usage.input,
+            usage.cache_read,
+            usage.cache_write,
+            usage.output,
+        ];
+        let tokens = counts.into_iter().fold(0, u64::saturating_add);
+        ticket.used(tokens, clock::steady_ms(Instant::now()));
     }
 }
 
@@ -38,8 +73,10 @@ const fn blame(fault: &UpstreamFault) -> Blame {
         | C::UnreadableReasoning
         | C::InvalidRequest
         | C::RequestOverRateLimit => Blame::Nobody,
+        // What is forbidden may be the model alone.
+        C::Credential if matches!(fault.status, Some(403)) => Blame::Seat,
         C::Credential | C::Quota => Blame::Credential,
-        C::RateLimit => Blame::Rate,
+        C::RateLimit => Blame::Seat,
         C::InvalidModel => Blame::Model,
         C::Unreachable => Blame::Provider,
         C::Busy | C::ServerError | C::ConnectionBroken | C::ResponseTimeout | C::BrokenAnswer => {

@@ -1,7 +1,7 @@
 //! What is told of a request when it is over: metrics and one line of the access log.
 
 use super::exchange::{Exchange, Told};
-use super::toll;
+use super::{outcome, toll};
 use crate::clock::{self, Timestamp};
 use crate::events::{self, Finished};
 use pingora_core::{Error, ErrorSource};
@@ -54,6 +54,10 @@ pub fn record(exchange: &mut Exchange, error: Option<&Error>) {
         .answer
         .usage()
         .and_then(|reported| reported.believed());
+    if let Some(usage) = &usage {
+        outcome::used(exchange, usage);
+    }
+    outcome::over(exchange);
     let candidate = exchange.attempts.current();
     let provider = candidate.map(|candidate| &candidate.deployment.provider.name);
     let route = exchange

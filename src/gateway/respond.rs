@@ -4,7 +4,7 @@
 use super::answer::UpstreamHead;
 use super::body;
 use super::exchange::{Exchange, Told};
-use super::{record, toll};
+use super::{reason, record, toll};
 use bytes::Bytes;
 use futures::FutureExt;
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE, TRANSFER_ENCODING};
@@ -264,8 +264,15 @@ fn own_headers(exchange: &Exchange, upstream: Option<&HeaderMap>) -> HeaderMap {
             MODEL,
             exchange.model_name().unwrap_or(&route.model_id),
         );
-        if let Some(reason) = &route.reason {
-            insert_text(&mut headers, ROUTE_REASON, reason);
+        let asked = exchange.explains.then(|| reason::text(exchange)).flatten();
+        match (&route.reason, asked) {
+            (Some(chosen), Some(asked)) => {
+                let both = format!("{chosen}; {asked}");
+                insert_text(&mut headers, ROUTE_REASON, &both);
+            }
+            (Some(chosen), None) => insert_text(&mut headers, ROUTE_REASON, chosen),
+            (None, Some(asked)) => insert_text(&mut headers, ROUTE_REASON, &asked),
+            (None, None) => {}
         }
     }
     if !exchange.attempts.dropped().is_empty() {

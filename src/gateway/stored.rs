@@ -10,7 +10,8 @@ use pingora_proxy::Session;
 use std::fmt::Write as _;
 use std::sync::Arc;
 use tollgate_filter::{Endpoint, Stored, StoredAt, StoredThings};
-use tollgate_routing::Deployment;
+use tollgate_routing::health::Place;
+use tollgate_routing::plan::Why;
 use tollgate_types::{ErrorCode, Format, Identity, PublicError};
 
 /// The parameters of a query that go upstream with a request for a stored thing: they say
@@ -45,20 +46,25 @@ pub async fn holder(
             ));
         }
     };
-    let models = snapshot.catalog.catalog().all();
-    let mut deployments = models.flat_map(|model| &model.deployments);
-    let holds = |it: &&Arc<Deployment>| {
-        it.provider.name == at.provider && it.formats.contains(Format::Responses)
+    let holds = |it: &&Arc<Place>| {
+        let deployment = &it.deployment;
+        deployment.provider.name == at.provider && deployment.formats.contains(Format::Responses)
     };
-    let deployment = deployments.find(holds);
+    let place = snapshot.fleet.all().find(holds).ok_or_else(unknown)?;
+    let mut seats = place.seats.iter();
+    let seat = seats.position(|it| *it.name() == *at.credential);
     let pool = snapshot.upstreams.pool(&at.provider);
-    let (deployment, pool) = deployment.zip(pool).ok_or_else(unknown)?;
-    Ok(Attempts::over(std::iter::once(Candidate {
-        deployment: Arc::clone(deployment),
+    let (seat, pool) = seat.zip(pool).ok_or_else(unknown)?;
+    let mut attempts = Attempts::default();
+    attempts.add(Candidate {
+        place: Arc::clone(place),
+        seat,
+        // There is nobody else to ask.
+        why: Why::LastResort,
         pool: Arc::clone(pool),
         format: Format::Responses,
-        credential: Some(at.credential),
-    })))
+    });
+    Ok(attempts)
 }
 
 /// The error for a thing that another key made, nobody made, or its provider has no more.

@@ -21,6 +21,7 @@ use crate::access_log::{self, AccessLog};
 use crate::accounts::Accounts;
 use crate::admin::{self, Api, Offer, Operations, Readiness};
 use crate::config::{self, AccessLog as AccessLogTarget, Config, Faults, ListenSettings, Sources};
+use crate::events;
 use crate::gateway::{Gateway, RetryBudget};
 use crate::snapshot::{Current, Snapshot};
 use cut::{Cuttable, Ends};
@@ -146,7 +147,8 @@ impl Start {
             sockets.take(listen.address.get(), &mut inherited)?;
         }
         let certificates = Arc::new(Certificates::of(&settings.listen)?);
-        let snapshot = Snapshot::build(config, Some(&accounts))?;
+        let snapshot = Snapshot::build(config, Some(&accounts), None)?;
+        events::watch(&snapshot.fleet);
         // Whoever is let in is to find providers that have addresses.
         runtime.block_on(snapshot.upstreams.resolve(RESOLVE_LIMIT));
         let current = Arc::new(Current::from_pointee(snapshot));
@@ -313,7 +315,7 @@ fn take_admin(
 /// What is wrong with the configuration, but not what the machine lacks.
 pub fn check(config: &Config) -> Result<(), RunError> {
     Certificates::of(&config.server.listen)?;
-    Snapshot::build(config, None)?;
+    Snapshot::build(config, None, None)?;
     Ok(())
 }
 

@@ -9,6 +9,7 @@ use super::successor::{Succeeded, Succession};
 use crate::accounts::Accounts;
 use crate::admin::{self, Api, Control, Readiness};
 use crate::snapshot::Current;
+use crate::upstreams::Checks;
 use pingora_core::server::ExecutionPhase;
 use std::net::TcpListener;
 use std::sync::Arc;
@@ -112,7 +113,8 @@ impl Operator {
             tokio::join!(
                 keep_names_resolved(&current),
                 reloader.serve(hangup, ordered),
-                upgrade
+                upgrade,
+                keep_checked(&current),
             );
         };
         tokio::join!(admin, end, work);
@@ -166,5 +168,12 @@ async fn keep_names_resolved(current: &Current) {
         tokio::time::sleep(wait).await;
         let snapshot = current.load_full();
         snapshot.upstreams.resolve(RESOLVE_LIMIT).await;
+    }
+}
+
+async fn keep_checked(current: &Current) {
+    let mut checks = Checks::default();
+    loop {
+        checks.step(&current.load_full()).await;
     }
 }

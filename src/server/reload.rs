@@ -127,7 +127,7 @@ impl Reloader {
         let changes = next.config.changes_since(&self.held.config);
         let same = changes.is_empty() && next.config.hash() == self.held.config.hash();
         if how.dry_run || same {
-            if let Err(fault) = Snapshot::build(&next.config, None) {
+            if let Err(fault) = Snapshot::build(&next.config, None, None) {
                 return Err(self.failed(cause, how, &fault.into()));
             }
             if !how.dry_run {
@@ -156,14 +156,15 @@ impl Reloader {
         changes: Vec<Change>,
     ) -> Result<ReloadView, String> {
         let places = &self.places;
-        let snapshot = match Snapshot::build(&next.config, Some(&places.accounts)) {
+        let earlier = places.current.load_full();
+        let built = Snapshot::build(&next.config, Some(&places.accounts), Some(&earlier));
+        let snapshot = match built {
             Ok(snapshot) => snapshot,
             Err(fault) => return Err(self.failed(cause, ReloadQuery::default(), &fault.into())),
         };
-        snapshot
-            .upstreams
-            .take_over(&places.current.load().upstreams);
+        snapshot.upstreams.take_over(&earlier.upstreams);
         snapshot.upstreams.resolve(RESOLVE_LIMIT).await;
+        events::watch(&snapshot.fleet);
         places.current.store(Arc::new(snapshot));
         places.certificates.replace(&next.certificates);
         places.api.operations().set_offer(Offer::of(&next.config));

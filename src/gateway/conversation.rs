@@ -1,0 +1,47 @@
+//! Which conversation a request belongs to, so that it is asked where its prompt cache is.
+//!
+//! Decided by what the client says of it (a header, `prompt_cache_key`), else by how it
+//! begins: what a provider caches is a prefix, and a conversation's next request begins as the
+//! one before. The hash is mixed with the key's identifier, so that what one tenant sends
+//! says nothing of where another's goes. Where a conversation is kept is decided by routing.
+
+use super::exchange::Exchange;
+use http::HeaderMap;
+use tollgate_routing::plan::hash_of;
+
+/// Bytes of the beginning that count. Instructions come first and are long; what follows them
+/// tells conversations apart, so the end of the beginning counts as well.
+const BYTES: u64 = 4 * 1024;
+
+/// The hash of the conversation; `None` for a request that belongs to none, as far as can be
+/// told.
+pub fn of(exchange: &Exchange, headers: &HeaderMap) -> Option<u64> {
+    let affinity = exchange.snapshot.catalog.catalog().affinity();
+    if !affinity.enabled {
+        return None;
+    }
+    let request = exchange.request.as_ref()?;
+    let key = request.identity.as_ref()?.key.as_str().as_bytes();
+    let named = affinity.headers.iter().find_map(|name| headers.get(name));
+    if let Some(name) = named.filter(|name| !name.is_empty()) {
+        return Some(hash_of(&[key, b"header", name.as_bytes()]));
+    }
+    let body = exchange.body.as_ref()?;
+    let spans = &body.peeked().spans;
+    let hash = |what: &[u8], span| {
+        let parts = [key, what].into_iter().chain(body.part(span));
+        hash_of(&[&parts.collect::<Vec<_>>().concat()])
+    };
+    if let Some(span) = spans.cache_key.filter(|span| span.len() <= BYTES) {
+        return Some(hash(b"cache", span));
+    }
+    let whole = spans.beginning.filter(|span| !span.is_empty())?;
+    if body.len() < affinity.min_bytes {
+        return None;
+    }
+    let mut first = whole;
+    first.end = first.end.min(first.start.saturating_add(BYTES));
+    let mut last = whole;
+    last.start = first.end.max(last.end.saturating_sub(BYTES));
+    Some(hash(b"first", first) ^ hash(b"last", last).rotate_left(1))
+}

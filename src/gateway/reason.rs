@@ -1,0 +1,48 @@
+//! Why a request was asked where it was, for a caller who wants to know: by the numbers that
+//! deployments and credentials have in the configuration, since names of providers are none
+//! of a caller's business.
+
+use super::exchange::Exchange;
+use http::HeaderMap;
+use std::fmt::Write;
+
+/// The header by which a caller asks.
+const EXPLAIN: &str = "x-explain";
+/// Those who are left out of which the text tells.
+const MOST_TOLD: usize = 16;
+
+/// Whether the caller asks, and may.
+pub fn is_asked_for(exchange: &Exchange, headers: &HeaderMap) -> bool {
+    headers.get(EXPLAIN).is_some_and(|it| it == "1")
+        && exchange.snapshot.catalog.catalog().explains()
+}
+
+/// The reason; `None` where no candidate was asked.
+pub fn text(exchange: &Exchange) -> Option<String> {
+    let candidate = exchange.attempts.current()?;
+    let model = exchange.request.as_ref()?.route.as_ref()?.model;
+    let served = exchange.snapshot.served(model)?;
+    let mut places = served.places.iter();
+    let number = places.position(|it| std::sync::Arc::ptr_eq(it, &candidate.place))?;
+    let mut text = format!("{}: {}", label(number, candidate.seat), candidate.why);
+    for (place, out) in exchange.left_out.0.iter().take(MOST_TOLD).enumerate() {
+        text.push_str(if place == 0 { "; left out: " } else { ", " });
+        // Writing to a string cannot fail.
+        let _ = write!(
+            text,
+            "{} ({})",
+            label(out.place, out.seat),
+            out.obstacle.as_str()
+        );
+    }
+    Some(text)
+}
+
+/// Numbers for people: from one.
+fn label(place: usize, seat: usize) -> String {
+    format!(
+        "deployment {} credential {}",
+        place.saturating_add(1),
+        seat.saturating_add(1)
+    )
+}

@@ -1,0 +1,126 @@
+//! Active checks: providers that ask for it are looked after beside the requests, so that one
+//! that is down is known before a request meets it, and one that is back as well.
+
+use super::{Pool, Upstreams};
+use crate::snapshot::Snapshot;
+use crate::{clock, events};
+use pingora_core::connectors::TransportConnector;
+use pingora_core::connectors::http::Connector;
+use pingora_core::upstreams::peer::HttpPeer;
+use pingora_http::RequestHeader;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::task::JoinSet;
+use tollgate_routing::Check;
+use tollgate_routing::health::{Fleet, Severity};
+
+/// How often it is looked which checks are due.
+const LOOK_EVERY: Duration = Duration::from_millis(250);
+/// Failed checks in a row that bench a provider: one can be chance.
+const MOST_FAILED: u32 = 2;
+
+/// The checks of all providers, as they were and as they are to be.
+#[derive(Default)]
+pub struct Checks {
+    /// Made when first needed: they load the system's certificate authorities.
+    connectors: Option<(Arc<Connector>, Arc<TransportConnector>)>,
+    begun: HashMap<Arc<str>, Instant>,
+    failed: HashMap<Arc<str>, u32>,
+    under_way: JoinSet<(Arc<str>, bool)>,
+}
+
+impl Checks {
+    /// Makes the checks that are due and takes in those that have ended, then waits a little.
+    pub async fn step(&mut self, snapshot: &Snapshot) {
+        while let Some(ended) = self.under_way.try_join_next() {
+            if let Ok((provider, is_well)) = ended {
+                self.take_in(&snapshot.fleet, &snapshot.upstreams, &provider, is_well);
+            }
+        }
+        let now = Instant::now();
+        for (name, pool) in &snapshot.upstreams.pools {
+            let Some(check) = &pool.provider.check else {
+                self.begun.remove(name);
+                continue;
+            };
+            let begun = self.begun.get(name);
+            if begun.is_some_and(|it| now.saturating_duration_since(*it) < check.every) {
+                continue;
+            }
+            self.begun.insert(Arc::clone(name), now);
+            self.begin(pool, check);
+        }
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
+
+    fn begin(&mut self, pool: &Arc<Pool>, check: &Check) {
+        let (pool, check) = (Arc::clone(pool), check.clone());
+        let connectors = self.connectors.get_or_insert_with(|| {
+            let transport = TransportConnector::new(None);
+            (Arc::new(Connector::new(None)), Arc::new(transport))
+        });
+        let (http, transport) = connectors.clone();
+        self.under_way.spawn(async move {
+            let looking = async {
+                let peer = pool.peer()?;
+                match &check.path {
+                    None => transport.new_stream(&*peer).await.ok().map(drop),
+                    Some(path) => fetch(&http, &peer, &pool, path).await,
+                }
+            };
+            let found = tokio::time::timeout(check.timeout, looking).await;
+            let is_well = matches!(found, Ok(Some(())));
+            (Arc::clone(&pool.provider.name), is_well)
+        });
+    }
+
+    /// Tells the provider's breaker what a check has found.
+    fn take_in(&mut self, fleet: &Fleet, upstreams: &Upstreams, name: &Arc<str>, is_well: bool) {
+        let (Some(health), Some(pool)) = (fleet.provider(name), upstreams.pool(name)) else {
+            self.failed.remove(name);
+            return;
+        };
+        let now = clock::steady_ms(Instant::now());
+        let mut pass = health
+            .breaker
+            .enter(now)
+            .unwrap_or_else(|| health.breaker.force());
+        let failed = self.failed.entry(Arc::clone(name)).or_default();
+        let change = if is_well {
+            *failed = 0;
+            health.breaker.succeeded(&mut pass, now)
+        } else {
+            *failed = failed.saturating_add(1);
+            let severity = match *failed < MOST_FAILED {
+                true => Severity::Counts,
+                false => Severity::Opens,
+            };
+            let random = fastrand::u64(..);
+            pool.provider.health.as_ref().and_then(|policy| {
+                let breaker = &health.breaker;
+                breaker.failed(&mut pass, severity, policy, now, random)
+            })
+        };
+        health.breaker.abandoned(&mut pass);
+        if let Some(change) = change {
+            events::provider_changed(name, change);
+        }
+    }
+}
+
+/// Fetches a path: any answer below 500 shows that somebody is there.
+async fn fetch(http: &Connector, peer: &HttpPeer, pool: &Pool, path: &str) -> Option<()> {
+    let (mut session, _) = http.get_http_session(peer).await.ok()?;
+    let mut head = RequestHeader::build("GET", path.as_bytes(), Some(2)).ok()?;
+    let host = &pool.provider.authority;
+    head.insert_header(http::header::HOST, host).ok()?;
+    head.insert_header(http::header::USER_AGENT, super::AGENT)
+        .ok()?;
+    session.write_request_header(Box::new(head)).await.ok()?;
+    session.finish_request_body().await.ok()?;
+    session.read_response_header().await.ok()?;
+    let status = session.response_header()?.status.as_u16();
+    session.shutdown().await;
+    (status < 500).then_some(())
+}
