@@ -108,6 +108,9 @@ class Codex(Agent):
         folder.joinpath("config.toml").write_text(f"""
 model = "{model}"
 model_provider = "tollgate"
+model_reasoning_effort = "high"
+model_reasoning_summary = "detailed"
+model_supports_reasoning_summaries = true
 check_for_update_on_startup = false
 
 [analytics]
@@ -131,6 +134,18 @@ stream_max_retries = 0
 class OpenCode(Agent):
     """opencode: each of the three formats, by the SDK that its provider names."""
 
+    # What makes a model reason, in the words of each SDK.
+    THINKING = {
+        "chat": {"reasoningEffort": "high"},
+        "responses": {
+            "reasoningEffort": "high",
+            "reasoningSummary": "detailed",
+            "include": ["reasoning.encrypted_content"],
+            "store": False,
+        },
+        "messages": {"thinking": {"type": "enabled", "budgetTokens": 4000}},
+    }
+
     # The name that the test uses, the SDK, what the SDK puts its path behind, the model.
     PROVIDERS = {
         "chat": ("@ai-sdk/openai-compatible", "/v1", "gamma-4.5"),
@@ -150,7 +165,14 @@ class OpenCode(Agent):
                 "npm": sdk,
                 "name": name,
                 "options": {"baseURL": self.target.base_url + path, "apiKey": self.target.key},
-                "models": {(self.model or model): {"name": self.model or model}},
+                "models": {
+                    (self.model or model): {
+                        "name": self.model or model,
+                        "reasoning": True,
+                        "tool_call": True,
+                        "options": self.THINKING[name],
+                    }
+                },
             }
             for name, (sdk, path, model) in self.PROVIDERS.items()
         }
