@@ -18,7 +18,7 @@ use crate::procfs;
 use crate::record::Record;
 use crate::statistics::percentile_of_sorted;
 use crate::syscalls;
-use crate::workload::{LARGE_ANSWER, LARGE_REQUEST, SILENT_STREAMS, SMALL, STREAMS, Workload};
+use crate::workload::{RATES, SILENT_STREAMS, SMALL, Workload};
 
 /// Load before a window opens: connections are made, caches and pools are warm.
 const WARM_UP: Duration = Duration::from_millis(200);
@@ -75,7 +75,7 @@ pub(crate) async fn run(
     if effort.includes("start") {
         run.measure_starts().await?;
     }
-    for workload in [&SMALL, &LARGE_REQUEST, &LARGE_ANSWER, &STREAMS] {
+    for workload in &RATES {
         if effort.includes(workload.id) {
             run.measure_rates(workload).await?;
         }
@@ -266,7 +266,8 @@ impl<'a> Run<'a> {
             .process
             .until_first_answer(&running.target, &SMALL)
             .await?;
-        client::ask_once(&running.target, workload).await?;
+        let answer = client::ask_once(&running.target, workload).await?;
+        workload.check_text(&answer, contender.writes(workload.speaks))?;
         Ok(running)
     }
 }

@@ -15,6 +15,7 @@ use crate::failure::{Failure, Result};
 use crate::gateway::{self, Ledger};
 use crate::machine::{self, Machine, Side};
 use crate::process::Process;
+use crate::workload::Format;
 
 /// The contender to which every other is compared.
 pub(crate) const YARDSTICK: &str = "bare Pingora";
@@ -102,6 +103,15 @@ impl Contender {
             name: name.to_owned(),
             kind: Kind::Custom(words),
         })
+    }
+
+    /// The format in which a chat caller is answered when the provider speaks `spoken`: all
+    /// but the gateway pass on what they get.
+    pub(crate) fn writes(&self, spoken: Format) -> Format {
+        match self.kind {
+            Kind::Gateway(..) => Format::Chat,
+            Kind::Bare | Kind::Nginx | Kind::Custom(_) => spoken,
+        }
     }
 
     /// Starts it on a free address; it may not listen yet when this returns.

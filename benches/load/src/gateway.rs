@@ -1,6 +1,7 @@
 //! How a build of the gateway is configured for a comparison: one thread, keys, routing,
-//! ledger and access log on, one model for each workload, one provider.
+//! ledger and access log on, one model for each workload, one provider for each format.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::net::SocketAddr;
 use std::path::Path;
@@ -13,7 +14,7 @@ use tokio::time::timeout;
 use crate::contender::{Prepared, write_file};
 use crate::failure::{Failure, Result};
 use crate::machine;
-use crate::workload;
+use crate::workload::{self, Format};
 
 /// Bound on making a key.
 const KEY_LIMIT: Duration = Duration::from_secs(20);
@@ -70,25 +71,28 @@ admin: {{ listen: '{admin}' }}
 store: {{ path: tollgate.db }}
 keys: {{ pepper: 'literal:for a comparison only' }}
 log: {{ access: stdout }}
-providers:
-  canned: {{ address: 'http://{provider}', formats: [chat] }}
-families:
-  canned: {{ group: other, deployments: [canned] }}
-models:
 "
     );
-    let mut models = workload::ALL.map(|workload| workload.model);
-    models.sort_unstable();
-    let mut previous = "";
-    for model in models {
-        if model != previous {
-            // Writing to a string cannot fail.
-            let _ = writeln!(
-                yaml,
-                "  {model}: {{ family: canned, reasoning: provider_default }}"
-            );
-        }
-        previous = model;
+    let formats = Format::ALL.map(Format::name);
+    // Writing to a string cannot fail.
+    let _ = writeln!(yaml, "providers:");
+    for format in formats {
+        let address = format!("address: 'http://{provider}', formats: [{format}]");
+        let _ = writeln!(yaml, "  canned-{format}: {{ {address} }}");
+    }
+    let _ = writeln!(yaml, "families:");
+    for format in formats {
+        let family = format!("group: other, deployments: [canned-{format}]");
+        let _ = writeln!(yaml, "  canned-{format}: {{ {family} }}");
+    }
+    let _ = writeln!(yaml, "models:");
+    let models: BTreeMap<_, _> = workload::all().map(|it| (it.model, it.speaks)).collect();
+    for (model, speaks) in models {
+        let family = format!("canned-{}", speaks.name());
+        let _ = writeln!(
+            yaml,
+            "  {model}: {{ family: {family}, reasoning: provider_default }}"
+        );
     }
     yaml
 }
@@ -203,7 +207,7 @@ mod tests {
     fn every_workload_has_its_model_once() {
         let (listen, provider) = addresses();
         let yaml = configuration(listen, listen, provider);
-        for workload in workload::ALL {
+        for workload in workload::all() {
             assert_eq!(
                 yaml.matches(&format!("  {}: ", workload.model)).count(),
                 1,

@@ -97,7 +97,8 @@ struct Comparison {
     window: u64,
     /// Parts to run [default: all]
     #[arg(long, value_delimiter = ',', value_parser =
-        ["1k", "100k-request", "100k-answer", "streams", "latency", "start"])]
+        ["1k", "100k-request", "100k-answer", "1k-to-messages", "100k-to-messages", "1k-to-responses",
+         "100k-to-responses", "streams", "latency", "start"])]
     only: Vec<String>,
     /// Count system calls per request with strace at the end
     #[arg(long)]

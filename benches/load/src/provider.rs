@@ -1,6 +1,7 @@
-//! A provider that costs next to nothing: canned chat completions, chosen by model name.
+//! A provider that costs next to nothing: canned answers, chosen by model name.
 //!
-//! It answers `canned-BYTES` with one completion whose body has that length, and
+//! It answers `canned-BYTES` with one chat completion whose body has that length,
+//! `canned-messages-BYTES` and `canned-responses-BYTES` with one in that format, and
 //! `canned-stream-EVENTSxMILLISECONDS` with an event stream that flushes each event by itself
 //! and waits between them. It checks nothing about a request but its framing: what is compared
 //! is proxies, and any work here would be work that they all hide behind.
@@ -15,7 +16,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{Instant, sleep_until};
 
 use crate::failure::{Failure, Result};
-use crate::workload;
+use crate::workload::{self, Format};
 
 /// Longest request, head and body together.
 const REQUEST_LIMIT: usize = 4 * 1024 * 1024;
@@ -165,7 +166,8 @@ impl Canned {
     fn parse(model: &str) -> Option<Self> {
         let order = model.strip_prefix("canned-")?;
         let Some(stream) = order.strip_prefix("stream-") else {
-            let body = workload::completion(order.parse().ok()?);
+            let (format, bytes) = format_and_size(order);
+            let body = workload::completion(format, bytes.parse().ok()?);
             let mut bytes = head(
                 "application/json",
                 &format!("content-length: {}", body.len()),
@@ -180,6 +182,17 @@ impl Canned {
             chunk: chunked(&workload::stream_event()),
         }))
     }
+}
+
+/// `messages-1024` is 1024 bytes of messages; without a name, it is chat.
+fn format_and_size(order: &str) -> (Format, &str) {
+    Format::ALL
+        .into_iter()
+        .find_map(|format| {
+            let size = order.strip_prefix(format.name())?.strip_prefix('-')?;
+            Some((format, size))
+        })
+        .unwrap_or((Format::Chat, order))
 }
 
 impl StreamPlan {
@@ -247,7 +260,13 @@ mod tests {
 
     #[test]
     fn only_well_formed_orders_are_known() {
-        assert!(matches!(Canned::for_model("canned-1024"), Canned::Whole(_)));
+        for known in [
+            "canned-1024",
+            "canned-messages-1024",
+            "canned-responses-1024",
+        ] {
+            assert!(matches!(Canned::for_model(known), Canned::Whole(_)));
+        }
         assert!(matches!(
             Canned::for_model("canned-stream-7x5"),
             Canned::Stream(StreamPlan { events: 7, gap, .. }) if gap == Duration::from_millis(5)
@@ -256,6 +275,8 @@ mod tests {
             "gpt-9",
             "canned-",
             "canned-x",
+            "canned-messages",
+            "canned-messages1024",
             "canned-stream-7",
             "canned-stream-x5",
         ] {

@@ -120,11 +120,10 @@ impl Record {
 mod tests {
     use super::*;
     use crate::failure::Failure;
-    use crate::metric::METRICS;
+    use crate::metric::metrics;
 
     fn rate() -> &'static Metric {
-        METRICS
-            .iter()
+        metrics()
             .find(|metric| metric.id == "1k.per_cpu_second")
             .unwrap()
     }

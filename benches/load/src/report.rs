@@ -10,7 +10,7 @@ use serde::Serialize;
 use crate::contender::YARDSTICK;
 use crate::failure::{Failure, Result};
 use crate::machine::Machine;
-use crate::metric::{Bar, Comparison, METRICS, Metric, Verdict};
+use crate::metric::{Bar, Comparison, Metric, Verdict, metrics};
 use crate::record::{FailedPart, Record};
 use crate::statistics::Estimate;
 
@@ -56,7 +56,7 @@ impl<'a> Report<'a> {
     ) -> Self {
         let yardsticks: Vec<&str> = std::iter::once(YARDSTICK).chain(others).collect();
         let mut results = Vec::new();
-        for metric in &METRICS {
+        for metric in metrics() {
             for contender in contenders.iter().chain([&"direct"]) {
                 results.extend(Row::new(metric, contender, &yardsticks, record));
             }
@@ -91,7 +91,7 @@ impl<'a> Report<'a> {
 
     fn write_text(&self, text: &mut String) -> std::fmt::Result {
         self.write_machine(text)?;
-        for metric in &METRICS {
+        for metric in metrics() {
             let rows: Vec<&Row<'_>> = self
                 .results
                 .iter()

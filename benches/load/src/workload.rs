@@ -8,11 +8,14 @@
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use crate::failure::{Failure, Result};
+
 /// One line of the texts that fill bodies: prose, quotes, a line break and some UTF-8.
 const TEXT: &str = "Read \"src/lib.rs\" and say why `fn poll(&mut self)` never wakes — \
                     the waker is cloned once.\n\tif let Some(waker) = self.waker.take() { … }\n";
-/// Messages in a long conversation.
-const LONG_MESSAGES: usize = 24;
+/// Messages in a long conversation: an odd number, so that the last is the user's. Messages
+/// providers take no other.
+const LONG_MESSAGES: usize = 23;
 /// Size of one streamed event in bytes, its blank line included.
 pub(crate) const STREAM_EVENT_BYTES: usize = 200;
 /// What follows the last event.
@@ -33,6 +36,34 @@ pub(crate) struct Workload {
     pub(crate) answer: Expected,
     /// Kept connections, each with one request at a time.
     pub(crate) connections: usize,
+    /// What the provider of the model speaks; the request is always a chat request.
+    pub(crate) speaks: Format,
+}
+
+/// A format in which a provider is asked and answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Format {
+    /// Chat completions.
+    Chat,
+    /// Messages: what is asked and answered has to be translated.
+    Messages,
+    /// Responses: the same.
+    Responses,
+}
+
+impl Format {
+    /// Every format.
+    pub(crate) const ALL: [Self; 3] = [Self::Chat, Self::Messages, Self::Responses];
+
+    /// The name, as it stands in configurations and model names.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Chat => "chat",
+            Self::Messages => "messages",
+            Self::Responses => "responses",
+        }
+    }
 }
 
 /// What a right answer looks like.
@@ -42,6 +73,12 @@ pub(crate) enum Expected {
     /// A completion with this many bytes of body.
     Whole {
         /// Body bytes.
+        bytes: usize,
+    },
+    /// A completion whose body has this many bytes as the provider writes it. How many they
+    /// are in another format is the translator's affair.
+    Translated {
+        /// Body bytes before the translation.
         bytes: usize,
     },
     /// An event stream with this many content events.
@@ -59,6 +96,7 @@ pub(crate) const SMALL: Workload = Workload {
     request_bytes: 1024,
     answer: Expected::Whole { bytes: 1024 },
     connections: 32,
+    speaks: Format::Chat,
 };
 /// Long conversation, short answer: what an agent sends.
 pub(crate) const LARGE_REQUEST: Workload = Workload {
@@ -84,6 +122,7 @@ pub(crate) const STREAMS: Workload = Workload {
     request_bytes: 1024,
     answer: Expected::Stream { events: 400 },
     connections: 64,
+    speaks: Format::Chat,
 };
 /// Streams that have said one word and then keep silent.
 pub(crate) const SILENT_STREAMS: Workload = Workload {
@@ -93,9 +132,55 @@ pub(crate) const SILENT_STREAMS: Workload = Workload {
     request_bytes: 1024,
     answer: Expected::Stream { events: 2 },
     connections: 500,
+    speaks: Format::Chat,
 };
+/// A chat caller's short conversation with a provider that speaks messages alone.
+const SMALL_TO_MESSAGES: Workload = Workload {
+    id: "1k-to-messages",
+    name: "1 KB, translated to messages",
+    model: "canned-messages-1024",
+    answer: Expected::Translated { bytes: 1024 },
+    speaks: Format::Messages,
+    ..SMALL
+};
+/// The long one.
+const LARGE_TO_MESSAGES: Workload = Workload {
+    id: "100k-to-messages",
+    name: "100 KB request, translated to messages",
+    request_bytes: LARGE_REQUEST.request_bytes,
+    ..SMALL_TO_MESSAGES
+};
+/// A chat caller's short conversation with a provider that speaks responses alone.
+const SMALL_TO_RESPONSES: Workload = Workload {
+    id: "1k-to-responses",
+    name: "1 KB, translated to responses",
+    model: "canned-responses-1024",
+    speaks: Format::Responses,
+    ..SMALL_TO_MESSAGES
+};
+/// The long one.
+const LARGE_TO_RESPONSES: Workload = Workload {
+    id: "100k-to-responses",
+    name: "100 KB request, translated to responses",
+    request_bytes: LARGE_REQUEST.request_bytes,
+    ..SMALL_TO_RESPONSES
+};
+/// What is measured in requests and chunks a second.
+pub(crate) const RATES: [Workload; 8] = [
+    SMALL,
+    LARGE_REQUEST,
+    LARGE_ANSWER,
+    SMALL_TO_MESSAGES,
+    LARGE_TO_MESSAGES,
+    SMALL_TO_RESPONSES,
+    LARGE_TO_RESPONSES,
+    STREAMS,
+];
+
 /// Every workload, for the gateway's catalog.
-pub(crate) const ALL: [Workload; 5] = [SMALL, LARGE_REQUEST, LARGE_ANSWER, STREAMS, SILENT_STREAMS];
+pub(crate) fn all() -> impl Iterator<Item = &'static Workload> {
+    RATES.iter().chain([&SILENT_STREAMS])
+}
 
 impl Workload {
     /// The bytes of one HTTP/1.1 request; `credential` becomes a bearer token.
@@ -121,6 +206,26 @@ impl Workload {
     /// Whether the answer is an event stream.
     pub(crate) fn is_stream(&self) -> bool {
         matches!(self.answer, Expected::Stream { .. })
+    }
+
+    /// Whether `body` says in the format `written` what the provider has said, where an
+    /// answer's length alone does not tell.
+    ///
+    /// # Errors
+    /// What it does not say.
+    pub(crate) fn check_text(&self, body: &[u8], written: Format) -> Result<()> {
+        let Expected::Translated { bytes } = self.answer else {
+            return Ok(());
+        };
+        let wrong = |what: &str| Failure::WrongAnswer(format!("{what}, as {}", written.name()));
+        let parse = |json: &[u8]| serde_json::from_slice::<Value>(json);
+        let answer = parse(body).map_err(|_| wrong("no JSON"))?;
+        let said = parse(completion(self.speaks, bytes).as_bytes()).unwrap_or_default();
+        match told(written, &answer) {
+            Some(heard) if Some(heard) == told(self.speaks, &said) => Ok(()),
+            Some(_) => Err(wrong("another text or usage than the provider's")),
+            None => Err(wrong("no text or no usage")),
+        }
     }
 
     fn request_body(&self) -> String {
@@ -151,25 +256,76 @@ impl Workload {
     }
 }
 
-/// A chat completion of exactly `bytes` bytes, or the shortest possible if that is longer.
-pub(crate) fn completion(bytes: usize) -> String {
-    filled(bytes, |text, padding| {
-        json!({
-            "id": "chatcmpl-canned", "object": "chat.completion", "created": 1_790_000_000,
-            "model": "canned", "system_fingerprint": padding,
-            "choices": [{
-                "index": 0,
-                "message": {"role": "assistant", "content": text, "refusal": null},
-                "logprobs": null, "finish_reason": "stop",
-            }],
-            "usage": {
-                "prompt_tokens": 200, "completion_tokens": 180, "total_tokens": 380,
-                "prompt_tokens_details": {"cached_tokens": 0},
-                "completion_tokens_details": {"reasoning_tokens": 0},
-            },
-        })
-        .to_string()
+/// A completion of exactly `bytes` bytes, or the shortest possible if that is longer.
+pub(crate) fn completion(format: Format, bytes: usize) -> String {
+    filled(bytes, |text, padding| match format {
+        Format::Chat => chat_completion(text, padding),
+        Format::Messages => message(text, padding),
+        Format::Responses => response(text, padding),
     })
+}
+
+fn chat_completion(text: &str, padding: &str) -> String {
+    json!({
+        "id": "chatcmpl-canned", "object": "chat.completion", "created": 1_790_000_000,
+        "model": "canned", "system_fingerprint": padding,
+        "choices": [{
+            "index": 0,
+            "message": {"role": "assistant", "content": text, "refusal": null},
+            "logprobs": null, "finish_reason": "stop",
+        }],
+        "usage": {
+            "prompt_tokens": 200, "completion_tokens": 180, "total_tokens": 380,
+            "prompt_tokens_details": {"cached_tokens": 0},
+            "completion_tokens_details": {"reasoning_tokens": 0},
+        },
+    })
+    .to_string()
+}
+
+fn message(text: &str, padding: &str) -> String {
+    json!({
+        "id": format!("msg_canned{padding}"), "type": "message", "role": "assistant",
+        "model": "canned",
+        "content": [{"type": "text", "text": text}],
+        "stop_reason": "end_turn", "stop_sequence": null,
+        "usage": {
+            "input_tokens": 200, "cache_creation_input_tokens": 0, "cache_read_input_tokens": 0,
+            "output_tokens": 180,
+        },
+    })
+    .to_string()
+}
+
+fn response(text: &str, padding: &str) -> String {
+    json!({
+        "id": format!("resp_canned{padding}"), "object": "response", "created_at": 1_790_000_000,
+        "status": "completed", "error": null, "incomplete_details": null, "model": "canned",
+        "output": [{
+            "type": "message", "id": "msg_canned", "status": "completed", "role": "assistant",
+            "content": [{"type": "output_text", "text": text, "annotations": []}],
+        }],
+        "parallel_tool_calls": true, "tool_choice": "auto", "tools": [],
+        "usage": {
+            "input_tokens": 200, "input_tokens_details": {"cached_tokens": 0},
+            "output_tokens": 180, "output_tokens_details": {"reasoning_tokens": 0},
+            "total_tokens": 380,
+        },
+    })
+    .to_string()
+}
+
+/// The text of an answer and its output tokens.
+fn told(format: Format, answer: &Value) -> Option<(&str, u64)> {
+    let (text, tokens) = match format {
+        Format::Chat => ("/choices/0/message/content", "/usage/completion_tokens"),
+        Format::Messages => ("/content/0/text", "/usage/output_tokens"),
+        Format::Responses => ("/output/0/content/0/text", "/usage/output_tokens"),
+    };
+    Some((
+        answer.pointer(text)?.as_str()?,
+        answer.pointer(tokens)?.as_u64()?,
+    ))
 }
 
 /// One content event of [`STREAM_EVENT_BYTES`] bytes.
@@ -200,7 +356,7 @@ mod tests {
 
     #[test]
     fn requests_have_the_promised_size_and_are_valid_json() {
-        for workload in ALL {
+        for workload in all() {
             let body = workload.request_body();
             assert_eq!(body.len(), workload.request_bytes, "{}", workload.name);
             let parsed: Value = serde_json::from_str(&body).unwrap();
@@ -217,11 +373,29 @@ mod tests {
 
     #[test]
     fn answers_have_the_promised_size_and_report_usage() {
-        for bytes in [1024, 100 * 1024] {
-            let body = completion(bytes);
-            assert_eq!(body.len(), bytes);
-            let parsed: Value = serde_json::from_str(&body).unwrap();
-            assert_eq!(parsed["usage"]["total_tokens"], 380);
+        for format in Format::ALL {
+            for bytes in [1024, 100 * 1024] {
+                let body = completion(format, bytes);
+                assert_eq!(body.len(), bytes);
+                let parsed: Value = serde_json::from_str(&body).unwrap();
+                let (text, tokens) = told(format, &parsed).unwrap();
+                assert!(text.len() > bytes / 4 && tokens == 180, "{body}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_translated_answer_must_say_what_the_provider_said() {
+        let [chat, message] = [Format::Chat, Format::Messages].map(|it| completion(it, 1024));
+        let text = told(Format::Messages, &serde_json::from_str(&message).unwrap())
+            .map(|(text, _)| text.to_owned())
+            .unwrap();
+        let right = chat_completion(&text, "");
+        let check = |body: &str, written| SMALL_TO_MESSAGES.check_text(body.as_bytes(), written);
+        check(&right, Format::Chat).unwrap();
+        check(&message, Format::Messages).unwrap();
+        for wrong in [&chat, &message, &right.replace("180", "0"), &right[1..]] {
+            assert!(check(wrong, Format::Chat).is_err(), "{wrong}");
         }
     }
 
