@@ -289,8 +289,11 @@ fn statement(query: &HistoryQuery, direction: Direction) -> (String, [i64; 3]) {
         // One goes by the index; the others, the HTTP status always, are checked row by row
         // in `find`, where the rows are counted.
         (Some(_), _) => ("usage_by_model", "AND model_served = ?5"),
-        (None, Some(_)) => ("usage_by_state", "AND state = ?5"),
-        (None, None) => ("usage_by_time", "AND ?5 IS NULL"),
+        // Spelled out, since the index holds no others and SQLite must see that.
+        (None, Some(state)) if state != BillingState::Completed => {
+            ("usage_by_state", "AND state = ?5 AND state <> 'completed'")
+        }
+        (None, _) => ("usage_by_time", "AND ?5 IS NULL"),
     };
     let from = query.from.map_or(0, storable_time);
     let to = query.to.map_or(i64::MAX, storable_time);
@@ -329,7 +332,8 @@ fn find(
 ) -> rusqlite::Result<Found> {
     let (sql, numbers) = statement(query, direction);
     let state = query.state.map(BillingState::as_str);
-    let filter = query.model.as_deref().or(state);
+    let by_index = state.filter(|state| *state != BillingState::Completed.as_str());
+    let filter = query.model.as_deref().or(by_index);
     let id = key.as_str();
     let mut values: Vec<&dyn ToSql> = vec![&id];
     values.extend(numbers.iter().map(|number| number as &dyn ToSql));

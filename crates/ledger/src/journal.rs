@@ -31,6 +31,7 @@ const HEADER_LEN: usize = 12;
 /// Slots that are emptied by one write at most.
 const MOST_WIPED: usize = 64;
 /// The longest record.
+#[cfg(test)]
 pub(crate) const MAX_RECORD: usize = SLOT_LEN - HEADER_LEN;
 /// "TOLS" in ASCII, little end first. A slot that begins otherwise is empty.
 const MARK: u32 = u32::from_le_bytes(*b"TOLS");
@@ -91,11 +92,16 @@ impl Journal {
         self.free.lock().push(slot);
     }
 
-    /// Writes a record of at most [`MAX_RECORD`] bytes. From here on it survives the
-    /// process.
-    pub(crate) fn write(&self, slot: &Slot, record: &[u8]) -> io::Result<()> {
-        let frame = frame(record).ok_or(io::ErrorKind::InvalidInput)?;
-        self.file.write_all_at(&frame, offset(slot.0))?;
+    /// Writes a record, which `record` puts together and which is no longer than the slot.
+    /// From here on it survives the process.
+    pub(crate) fn write(
+        &self,
+        slot: &Slot,
+        record: impl FnOnce(&mut &mut [u8]) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let mut frame = [0; SLOT_LEN];
+        let frame = framed(&mut frame, record)?;
+        self.file.write_all_at(frame, offset(slot.0))?;
         if !self.dirty.swap(true, Ordering::AcqRel) {
             // Full: the thread has been told already.
             let _ = self.nudge.try_send(());
@@ -265,18 +271,27 @@ fn offset(slot: u32) -> u64 {
     u64::from(slot).saturating_mul(SLOT_LEN as u64)
 }
 
-/// Mark, length, CRC-32 of the record, the record.
-fn frame(record: &[u8]) -> Option<Vec<u8>> {
-    if record.len() > MAX_RECORD {
-        return None;
-    }
-    let len = u32::try_from(record.len()).ok()?;
-    let mut frame = Vec::with_capacity(HEADER_LEN.saturating_add(record.len()));
-    frame.extend_from_slice(&MARK.to_le_bytes());
-    frame.extend_from_slice(&len.to_le_bytes());
-    frame.extend_from_slice(&crc32fast::hash(record).to_le_bytes());
-    frame.extend_from_slice(record);
-    Some(frame)
+/// Mark, length, CRC-32 of the record, the record: as much of `frame` as that takes.
+fn framed(
+    frame: &mut [u8; SLOT_LEN],
+    record: impl FnOnce(&mut &mut [u8]) -> io::Result<()>,
+) -> io::Result<&[u8]> {
+    let (header, room) = frame
+        .split_first_chunk_mut::<HEADER_LEN>()
+        .ok_or(io::ErrorKind::InvalidInput)?;
+    let mut left = &mut *room;
+    record(&mut left)?;
+    let unused = left.len();
+    let used = room.len().saturating_sub(unused);
+    let written = room.get(..used).unwrap_or_default();
+    let len = u32::try_from(used).map_err(|_| io::ErrorKind::InvalidInput)?;
+    let crc = crc32fast::hash(written);
+    let [m0, m1, m2, m3] = MARK.to_le_bytes();
+    let [l0, l1, l2, l3] = len.to_le_bytes();
+    let [c0, c1, c2, c3] = crc.to_le_bytes();
+    *header = [m0, m1, m2, m3, l0, l1, l2, l3, c0, c1, c2, c3];
+    let end = HEADER_LEN.saturating_add(used);
+    Ok(frame.get(..end).unwrap_or_default())
 }
 
 #[derive(Debug, PartialEq, Eq)]

@@ -1,4 +1,5 @@
 use super::*;
+use std::io::Write;
 use tempfile::TempDir;
 
 struct Desk {
@@ -33,8 +34,10 @@ fn what_was_written_is_there_after_its_process_is_gone() {
     let desk = Desk::new();
     let journal = desk.journal();
     let (a, b) = (journal.take().unwrap(), journal.take().unwrap());
-    journal.write(&a, b"first").unwrap();
-    journal.write(&b, &[b'x'; MAX_RECORD]).unwrap();
+    journal.write(&a, |out| out.write_all(b"first")).unwrap();
+    journal
+        .write(&b, |out| out.write_all(&[b'x'; MAX_RECORD]))
+        .unwrap();
     assert!(matches!(examine(&desk.path()).unwrap(), Other::Alive));
     journal.die();
     let remains = desk.remains();
@@ -61,7 +64,7 @@ fn a_wiped_slot_is_empty_and_free_again() {
     let slots: Vec<Slot> = std::iter::from_fn(|| journal.take()).collect();
     assert_eq!((slots.len(), journal.in_use()), (4, 4));
     for slot in &slots {
-        journal.write(slot, b"spent").unwrap();
+        journal.write(slot, |out| out.write_all(b"spent")).unwrap();
     }
     journal.wipe(slots);
     assert_eq!(journal.in_use(), 0);
@@ -74,8 +77,10 @@ fn a_shorter_record_hides_the_longer_one_before_it() {
     let desk = Desk::new();
     let journal = desk.journal();
     let slot = journal.take().unwrap();
-    journal.write(&slot, b"a long record").unwrap();
-    journal.write(&slot, b"short").unwrap();
+    journal
+        .write(&slot, |out| out.write_all(b"a long record"))
+        .unwrap();
+    journal.write(&slot, |out| out.write_all(b"short")).unwrap();
     journal.die();
     assert_eq!(desk.remains().records, [b"short"]);
 }
@@ -85,7 +90,9 @@ fn a_torn_record_is_counted_and_not_believed() {
     let desk = Desk::new();
     let journal = desk.journal();
     let slot = journal.take().unwrap();
-    journal.write(&slot, b"half of it is missing").unwrap();
+    journal
+        .write(&slot, |out| out.write_all(b"half of it is missing"))
+        .unwrap();
     journal
         .file
         .write_all_at(&[0; 4], offset(slot.0) + 20)
@@ -100,7 +107,11 @@ fn a_record_that_is_too_long_is_refused_and_nothing_is_written() {
     let desk = Desk::new();
     let journal = desk.journal();
     let slot = journal.take().unwrap();
-    assert!(journal.write(&slot, &[1; MAX_RECORD + 1]).is_err());
+    assert!(
+        journal
+            .write(&slot, |out| out.write_all(&[1; MAX_RECORD + 1]))
+            .is_err()
+    );
     journal.die();
     assert!(desk.remains().records.is_empty());
 }

@@ -9,7 +9,7 @@ use crate::{
     entry::Entry,
     store::{storable_time, stored_time},
 };
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{CachedStatement, Connection, OptionalExtension, params};
 use std::{collections::BTreeMap, time::Duration};
 use tollgate_types::{KeyId, Usage};
 
@@ -222,7 +222,8 @@ pub(crate) fn settle(
     process: ProcessNumber,
     entry: &Entry,
 ) -> rusqlite::Result<bool> {
-    if !insert_usage(file, entry)? {
+    // Who pays is found out piece by piece, and written down so.
+    if !insert_usage(&mut usage_statement(file)?, entry, None)? {
         return Ok(false);
     }
     let usage = file.last_insert_rowid();
@@ -259,13 +260,17 @@ pub(crate) fn settle_together<'a>(
 ) -> rusqlite::Result<bool> {
     let mut paid: BTreeMap<i64, Paid> = BTreeMap::new();
     let mut totals: BTreeMap<(i64, &str), Totals> = BTreeMap::new();
+    let mut statement = usage_statement(file)?;
     for entry in entries {
-        if !insert_usage(file, entry)? {
+        let alone = entry.paid_by_one();
+        if !insert_usage(&mut statement, entry, alone)? {
             continue;
         }
         let usage = file.last_insert_rowid();
         for piece in entry.pieces().filter(|piece| piece.tokens > 0) {
-            note_charge(file, usage, piece)?;
+            if alone.is_none() {
+                note_charge(file, usage, piece)?;
+            }
             paid.entry(piece.grant.0).or_default().add(&piece, entry.at);
         }
         let totals = totals.entry((entry.key, &entry.served)).or_default();
@@ -331,41 +336,49 @@ impl Totals {
     }
 }
 
-fn insert_usage(file: &Connection, entry: &Entry) -> rusqlite::Result<bool> {
+fn usage_statement(file: &Connection) -> rusqlite::Result<CachedStatement<'_>> {
+    file.prepare_cached(
+        "INSERT INTO usage (request, key, at, model_asked, model_served, format, streamed,
+             status, error, state, input, cache_read, cache_write, output, reasoning,
+             charged, overdraft, source, clamped, first_byte_ms, duration_ms, paid_by)
+         VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+         ON CONFLICT (request) DO NOTHING",
+    )
+}
+
+/// Whether the record is new. `paid_by` has paid all of it but the overdraft.
+fn insert_usage(
+    statement: &mut CachedStatement<'_>,
+    entry: &Entry,
+    paid_by: Option<GrantNumber>,
+) -> rusqlite::Result<bool> {
     let paid = entry.paid.iter().fold(entry.overdraft, |sum, (_, tokens)| {
         sum.saturating_add(*tokens)
     });
-    let rows = file
-        .prepare_cached(
-            "INSERT INTO usage (request, key, at, model_asked, model_served, format, streamed,
-                 status, error, state, input, cache_read, cache_write, output, reasoning,
-                 charged, overdraft, source, clamped, first_byte_ms, duration_ms)
-             VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-             ON CONFLICT (request) DO NOTHING",
-        )?
-        .execute(params![
-            entry.request,
-            entry.key,
-            storable(entry.at),
-            entry.asked,
-            entry.served,
-            entry.format.as_str(),
-            entry.streamed,
-            entry.status,
-            entry.error.map(|code| code.as_str()),
-            entry.state.as_str(),
-            storable(entry.usage.input),
-            storable(entry.usage.cache_read),
-            storable(entry.usage.cache_write),
-            storable(entry.usage.output),
-            storable(entry.usage.reasoning),
-            storable(paid),
-            storable(entry.overdraft),
-            entry.source.as_str(),
-            entry.clamped,
-            entry.first_byte_ms,
-            entry.duration_ms,
-        ])?;
+    let rows = statement.execute(params![
+        entry.request,
+        entry.key,
+        storable(entry.at),
+        entry.asked,
+        entry.served,
+        entry.format.as_str(),
+        entry.streamed,
+        entry.status,
+        entry.error.map(|code| code.as_str()),
+        entry.state.as_str(),
+        storable(entry.usage.input),
+        storable(entry.usage.cache_read),
+        storable(entry.usage.cache_write),
+        storable(entry.usage.output),
+        storable(entry.usage.reasoning),
+        storable(paid),
+        storable(entry.overdraft),
+        entry.source.as_str(),
+        entry.clamped,
+        entry.first_byte_ms,
+        entry.duration_ms,
+        paid_by.map(|grant| grant.0),
+    ])?;
     Ok(rows == 1)
 }
 

@@ -16,8 +16,12 @@ pub(super) fn usage(file: &mut Connection, before: Timestamp) -> rusqlite::Resul
     transaction.execute(
         "UPDATE grants SET purged = purged + gone
          FROM (
-             SELECT grant_number, sum(tokens) AS gone FROM charges WHERE usage <= ?1
-             GROUP BY grant_number
+             SELECT grant_number, sum(tokens) AS gone FROM (
+                 SELECT paid_by AS grant_number, charged - overdraft AS tokens FROM usage
+                 WHERE number <= ?1 AND paid_by IS NOT NULL
+                 UNION ALL
+                 SELECT grant_number, tokens FROM charges WHERE usage <= ?1
+             ) GROUP BY grant_number
          ) WHERE grant_number = number",
         [last],
     )?;

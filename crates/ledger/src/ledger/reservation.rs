@@ -215,10 +215,7 @@ impl Reservation {
     /// crash in the next milliseconds.
     fn write_ahead(&self, slot: &Slot, entry: &Entry) {
         let shared = &self.ledger.shared;
-        let written = match entry.to_record() {
-            Some(record) => shared.journal.write(slot, &record),
-            None => Err(std::io::ErrorKind::InvalidData.into()),
-        };
+        let written = shared.journal.write(slot, |out| entry.write_record(out));
         if let Err(fault) = written {
             shared.stats.failed_writes.fetch_add(1, Ordering::Relaxed);
             log::error!("{}: cannot be written ahead: {fault}", entry.request);

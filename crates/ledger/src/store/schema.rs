@@ -16,6 +16,7 @@ const STEPS: &[&str] = &[
     include_str!("schema/0001_keys.sql"),
     include_str!("schema/0002_ledger.sql"),
     include_str!("schema/0003_limits_and_owned.sql"),
+    include_str!("schema/0004_fewer_entries.sql"),
 ];
 
 /// The newest format of this program.
@@ -109,3 +110,6 @@ pub(super) fn bind_pepper(
         Err(StoreError::WrongPepper)
     })
 }
+
+#[cfg(test)]
+mod tests;

@@ -41,7 +41,12 @@ const RULES: &[(&str, &str)] = &[
         "SELECT id, (charged + purged) || ' charged, ' || spent || ' spent' FROM (
              SELECT id, spent, purged, coalesce(charged, 0) AS charged
              FROM grants LEFT JOIN (
-                 SELECT grant_number, sum(tokens) AS charged FROM charges GROUP BY grant_number
+                 SELECT grant_number, sum(tokens) AS charged FROM (
+                     SELECT paid_by AS grant_number, charged - overdraft AS tokens FROM usage
+                     WHERE paid_by IS NOT NULL
+                     UNION ALL
+                     SELECT grant_number, tokens FROM charges
+                 ) GROUP BY grant_number
              ) ON grant_number = number
          ) WHERE charged + purged <> spent",
     ),
@@ -62,11 +67,13 @@ const RULES: &[(&str, &str)] = &[
     (
         "a request's charges do not add up",
         "SELECT request, charged || ' charged, ' || overdraft || ' overdraft, '
-                || coalesce(paid, 0) || ' paid'
+                || coalesce(paid, 0) || ' paid by several'
          FROM usage LEFT JOIN (
              SELECT usage AS charged_usage, sum(tokens) AS paid FROM charges GROUP BY usage
          ) ON charged_usage = number
-         WHERE charged <> overdraft + coalesce(paid, 0)",
+         WHERE charged < overdraft
+             OR charged <> overdraft + coalesce(paid, 0)
+                 + iif(paid_by IS NULL, 0, charged - overdraft)",
     ),
     (
         "a grant's time is set without its first use, or the other way round",
