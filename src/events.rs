@@ -1,7 +1,13 @@
 //! What happens, told to operators: one function per event, each with its metrics and log
 //! line. Labels come from the configuration alone, so that their number is bounded.
 
+mod edge;
 mod health;
+
+pub use edge::{
+    Shed, connection_closed, connection_opened, connection_refused, head_refused, http2_flood,
+    request_shed, resident_memory, slow_reader_cut,
+};
 
 use arc_swap::ArcSwapOption;
 use once_cell::sync::Lazy;
@@ -139,7 +145,9 @@ impl Metrics {
 /// The page that Prometheus reads.
 pub fn exposition() -> Vec<u8> {
     let mut page = Vec::with_capacity(16 * 1024);
-    if let Err(fault) = TextEncoder::new().encode(&METRICS.registry.gather(), &mut page) {
+    let mut families = METRICS.registry.gather();
+    families.extend(edge::gather());
+    if let Err(fault) = TextEncoder::new().encode(&families, &mut page) {
         log::error!("metrics cannot be written: {fault}");
     }
     if let Some(fleet) = FLEET.load_full() {

@@ -13,6 +13,7 @@ mod endpoints;
 mod events;
 mod gateway;
 mod keys;
+mod machine;
 mod pipeline;
 mod server;
 mod snapshot;

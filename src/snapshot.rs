@@ -4,13 +4,14 @@
 //! a new one replaces the old in one step.
 
 use crate::accounts::{Accounts, NoAccounts, Owned};
-use crate::config::{Config, FailoverSettings, Faults, LimitSettings};
+use crate::config::{Config, FailoverSettings, Faults, LimitSettings, Support};
 use crate::endpoints::Usage;
-use crate::gateway::BodyLimits;
+use crate::gateway::{BodyLimits, LoadLimits};
+use crate::machine;
 use crate::pipeline::Pipeline;
 use crate::upstreams::{Pool, Upstreams};
 use arc_swap::ArcSwap;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 use tollgate_filter::{ModelHandle, ModelView};
@@ -40,6 +41,8 @@ pub struct Snapshot {
     pub owned: Option<Arc<Owned>>,
     /// What keys have used; `None` in a configuration that is only checked.
     pub usage: Option<Usage>,
+    /// The plans whose keys are the last to be refused.
+    pub priority_plans: HashSet<String>,
 }
 
 /// What a request may cost the gateway.
@@ -49,14 +52,22 @@ pub struct Limits {
     pub head_bytes: usize,
     /// The body's size and time.
     pub body: BodyLimits,
-    /// Bytes of all request bodies in memory together.
-    pub bodies_in_memory: u64,
     /// How long an unused connection of a caller is kept.
     pub keepalive: Duration,
     /// How long a caller may take to accept a piece of an answer.
     pub write: Duration,
-    /// Bytes a second that a caller must accept of an answer.
-    pub min_send_rate: Option<usize>,
+    /// Bytes a second that a caller must take of what is there for it.
+    pub min_send_rate: Option<u64>,
+    /// How long a head may take.
+    pub head_timeout: Duration,
+    /// Connections at one time.
+    pub connections: u32,
+    /// Connections at one time from one address.
+    pub connections_per_address: Option<u32>,
+    /// Requests at one time over one connection of HTTP/2.
+    pub http2_streams: u32,
+    /// What is refused when there is too much.
+    pub load: LoadLimits,
 }
 
 /// How often and how long a request is tried.
@@ -239,6 +250,7 @@ impl Snapshot {
                 lossy: config.lossy.clone(),
                 owned: accounts.map(Accounts::owned),
                 usage: accounts.map(|accounts| accounts.usage(config)),
+                priority_plans: priority_plans(config),
             }),
             _ => Err(config.locate(faults)),
         }
@@ -265,6 +277,12 @@ impl Snapshot {
     }
 }
 
+fn priority_plans(config: &Config) -> HashSet<String> {
+    let plans = config.plans.iter();
+    let priority = plans.filter(|(_, plan)| plan.support == Support::Priority);
+    priority.map(|(name, _)| name.clone()).collect()
+}
+
 impl Limits {
     fn of(settings: &LimitSettings) -> Self {
         Self {
@@ -272,13 +290,29 @@ impl Limits {
             body: BodyLimits {
                 size: settings.body_bytes.get(),
                 time: settings.body_timeout.get(),
+                rate: settings
+                    .min_body_rate
+                    .map(|rate| rate.get())
+                    .filter(|rate| *rate > 0),
             },
-            bodies_in_memory: settings.bodies_in_memory.get(),
             keepalive: settings.keepalive_timeout.get(),
             write: settings.downstream_write_timeout.get(),
             min_send_rate: settings
                 .min_send_rate
-                .map(|rate| usize::try_from(rate.get()).unwrap_or(usize::MAX)),
+                .map(|rate| rate.get())
+                .filter(|rate| *rate > 0),
+            head_timeout: settings.head_timeout.get(),
+            connections: settings.connections.min(machine::most_connections()),
+            connections_per_address: settings.connections_per_address,
+            http2_streams: settings.http2_streams,
+            load: LoadLimits {
+                requests: settings.requests_in_flight,
+                bodies: settings.bodies_in_memory.get(),
+                memory: settings
+                    .memory
+                    .map_or_else(machine::usual_memory, |memory| memory.get()),
+                reserved: settings.reserved_for_priority,
+            },
         }
     }
 }

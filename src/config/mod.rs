@@ -414,6 +414,16 @@ fn check_server(server: &ServerSettings, admin: &AdminSettings) -> Vec<Fault> {
             limits.bodies_in_memory, limits.body_bytes
         )));
     }
+    let all = u128::from(limits.bodies_in_memory.get());
+    let rest = 100_u128.saturating_sub(limits.reserved_for_priority.into());
+    let standard = all.saturating_mul(rest).div_euclid(100);
+    if limits.bodies_in_memory >= limits.body_bytes && standard < limits.body_bytes.get().into() {
+        let path = section.key("limits").key("reserved_for_priority");
+        faults.push(path.fault(format!(
+            "{}% of bodies_in_memory ({}) leave other keys less than one body may have ({})",
+            limits.reserved_for_priority, limits.bodies_in_memory, limits.body_bytes
+        )));
+    }
     faults
 }
 

@@ -30,7 +30,8 @@ pub struct PlanSettings {
     pub limits: PlanLimits,
     /// What it costs; for information.
     pub price: Option<Price>,
-    /// The support that comes with it; for information.
+    /// The support that comes with it: keys of plans with priority are the last to be refused
+    /// when there is too much to do.
     #[serde(default)]
     pub support: Support,
     /// Whether it is shown as the most popular one.

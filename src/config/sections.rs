@@ -97,12 +97,41 @@ pub struct LimitSettings {
     pub bodies_in_memory: ByteSize,
     /// How long the whole body may take to arrive. Over it: 408.
     pub body_timeout: Duration,
+    /// Bytes a second that a body must bring, beyond ten seconds' grace. Below it: 408. `null`:
+    /// the time-out alone.
+    pub min_body_rate: Option<ByteSize>,
+    /// How long a head may take from its first byte to its last, and a new connection until
+    /// its first. Over it: 408, or the connection is closed.
+    pub head_timeout: Duration,
     /// How long a caller's unused connection is kept.
     pub keepalive_timeout: Duration,
     /// How long a caller may take to accept one write of an answer.
     pub downstream_write_timeout: Duration,
-    /// Bytes a second that a caller must accept of an answer. Default: the time-out alone.
+    /// Bytes a second that a caller must take of what is there for it. Time in which it takes
+    /// nothing adds up, to no more than `downstream_write_timeout`, and is paid off by what it
+    /// takes. `null`: the time-out alone.
     pub min_send_rate: Option<ByteSize>,
+    /// Connections of callers at one time; further ones are closed as they come. Never more
+    /// than half of the files that the system lets the program open.
+    #[schemars(range(min = 1))]
+    pub connections: u32,
+    /// Connections from one address, or from one /64 network of IPv6; further ones are closed
+    /// as they come. `null`: no bound, as it must be behind a load balancer.
+    #[schemars(range(min = 1))]
+    pub connections_per_address: Option<u32>,
+    /// Requests at one time over one connection of HTTP/2.
+    #[schemars(range(min = 1, max = 1000))]
+    pub http2_streams: u32,
+    /// Requests under way at one time. Over it: 503.
+    #[schemars(range(min = 1))]
+    pub requests_in_flight: u32,
+    /// The memory that the program may have before it refuses further requests with 503.
+    /// Default: three quarters of what the machine or the container has.
+    pub memory: Option<ByteSize>,
+    /// Per cent of `requests_in_flight`, `bodies_in_memory` and `memory` that only keys of plans
+    /// with `support: priority` may use, so that they are the last to be refused.
+    #[schemars(range(max = 90))]
+    pub reserved_for_priority: u8,
 }
 
 impl Default for LimitSettings {
@@ -112,9 +141,17 @@ impl Default for LimitSettings {
             body_bytes: ByteSize::new(32 << 20),
             bodies_in_memory: ByteSize::new(1 << 30),
             body_timeout: Duration::from_secs(60),
+            min_body_rate: Some(ByteSize::new(1 << 10)),
+            head_timeout: Duration::from_secs(10),
             keepalive_timeout: Duration::from_secs(75),
             downstream_write_timeout: Duration::from_secs(60),
-            min_send_rate: None,
+            min_send_rate: Some(ByteSize::new(1 << 10)),
+            connections: 10_000,
+            connections_per_address: Some(1_000),
+            http2_streams: 100,
+            requests_in_flight: 10_000,
+            memory: None,
+            reserved_for_priority: 10,
         }
     }
 }

@@ -116,7 +116,7 @@ fn the_limits_example_shows_the_defaults() {
     let shown = load("limits.yaml").unwrap().server;
     let usual = load("minimal.yaml").unwrap().server;
     let without_extra = LimitSettings {
-        min_send_rate: None,
+        memory: None,
         ..shown.limits
     };
     assert_eq!(without_extra, usual.limits);

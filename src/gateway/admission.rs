@@ -6,17 +6,17 @@ use super::body::{BodyFault, RequestBody};
 use super::conversation;
 use super::count;
 use super::exchange::Exchange;
+use super::load;
 use super::reason;
 use super::respond::{self, Local};
 use super::stored;
 use super::toll::Toll;
 use crate::clock;
 use crate::endpoints;
-use crate::events::BodyShare;
 use crate::pipeline::{Part, Step};
 use crate::snapshot::Snapshot;
 use bytes::Bytes;
-use http::header::{ALLOW, CONTENT_TYPE, HOST, HeaderValue, UPGRADE};
+use http::header::{ALLOW, CONTENT_LENGTH, CONTENT_TYPE, HOST, HeaderValue, UPGRADE};
 use http::{HeaderMap, Version};
 use pingora_proxy::Session;
 use std::sync::Arc;
@@ -59,8 +59,11 @@ async fn try_admit(session: &mut Session, exchange: &mut Exchange) -> Result<Adm
     exchange.request = Some(RequestContext::new(exchange.id, matched.endpoint, peer));
     check_head_size(session, &snapshot)?;
     check_host(session)?;
+    check_once(session)?;
+    load::check(exchange)?;
 
     run_filters(Part::Head, session, exchange).await?;
+    load::check(exchange)?;
     check_method(session, matched.endpoint)?;
 
     if matched.endpoint.is_model_endpoint() {
@@ -168,6 +171,22 @@ fn check_host(session: &Session) -> Result<(), PublicError> {
     Ok(())
 }
 
+/// Over HTTP/1.1 they were found to be there once; HTTP/2 frames by itself and lets a second
+/// length that agrees pass.
+fn check_once(session: &Session) -> Result<(), PublicError> {
+    if !session.is_http2() {
+        return Ok(());
+    }
+    let headers = &session.req_header().headers;
+    for name in [CONTENT_LENGTH, CONTENT_TYPE, HOST] {
+        if headers.get_all(&name).iter().nth(1).is_some() {
+            let message = format!("the request has two {name} headers");
+            return Err(PublicError::invalid_request(message));
+        }
+    }
+    Ok(())
+}
+
 fn check_head_size(session: &Session, snapshot: &Snapshot) -> Result<(), PublicError> {
     const HEADERS_TOO_LARGE: u16 = 431;
     let head = session.req_header();
@@ -220,10 +239,11 @@ fn check_media_type(session: &Session) -> Result<(), PublicError> {
 
 async fn read_body(session: &mut Session, exchange: &mut Exchange) -> Result<(), Admission> {
     let limits = exchange.snapshot.limits;
+    let rank = load::rank(exchange);
     let (Some(format), Some(request)) = (exchange.format(), &mut exchange.request) else {
         return Err(internal("a model endpoint has no format").into());
     };
-    let share = BodyShare::begin(limits.bodies_in_memory);
+    let share = limits.load.body_share(rank);
     let counts = request.endpoint == Endpoint::CountTokens;
     match RequestBody::read(session, format, counts, limits.body, share).await {
         Ok(body) => {

@@ -14,13 +14,14 @@
 use bytes::{Bytes, BytesMut};
 use http::header::{CONTENT_LENGTH, EXPECT};
 use pingora_proxy::Session;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tollgate_types::{Format, PublicError};
 use tollgate_wire::json::Span;
 use tollgate_wire::peek::{PeekLimits, Peeked, Peeker, Progress};
 use tollgate_wire::splice::Splice;
 
-use crate::events::BodyShare;
+use super::load;
+use crate::events::{self, BodyShare, Shed};
 
 /// What fits Pingora's retry buffer (`BODY_BUF_LIMIT`, 64 KiB).
 const RETRY_BUFFER: u64 = 65_536;
@@ -52,6 +53,23 @@ pub struct BodyLimits {
     pub size: u64,
     /// For the whole body.
     pub time: Duration,
+    /// Bytes a second that must come, beyond [`BodyLimits::GRACE`].
+    pub rate: Option<u64>,
+}
+
+impl BodyLimits {
+    /// How long a body may be slower than its rate: a caller may take a moment to begin.
+    pub const GRACE: Duration = Duration::from_secs(10);
+
+    /// How long the piece may take that comes behind `read` bytes, `passed` after the start.
+    fn left(&self, read: u64, passed: Duration) -> Duration {
+        let paid = |rate: u64| {
+            let micros = read.saturating_mul(1_000_000).div_euclid(rate.max(1));
+            Self::GRACE.saturating_add(Duration::from_micros(micros))
+        };
+        let most = self.rate.map_or(self.time, paid).min(self.time);
+        most.saturating_sub(passed)
+    }
 }
 
 /// Why a body was not read.
@@ -73,7 +91,7 @@ impl RequestBody {
     ///
     /// # Errors
     ///
-    /// 400 for what is not a request, 408 when it takes too long, 411 where a length is
+    /// 400 for what is not a request, 408 when it takes too long or trickles, 411 where a length is
     /// needed, 413 when it is too large, 503 when the process holds too many bodies.
     pub async fn read(
         session: &mut Session,
@@ -95,11 +113,8 @@ impl RequestBody {
                 .map_err(|e| BodyFault::Gone(e.into_down()))?;
             session.set_keepalive(keepalive);
         }
-        let mut reader = Reader::new(format, counts_tokens, length, limits.size, share);
-        match tokio::time::timeout(limits.time, reader.read(session)).await {
-            Ok(outcome) => outcome?,
-            Err(_) => return Err(took_too_long().into()),
-        }
+        let mut reader = Reader::new(format, counts_tokens, length, limits, share);
+        reader.read(session).await?;
         reader.finish()
     }
 
@@ -174,7 +189,7 @@ struct Reader {
     whole: BytesMut,
     read: u64,
     length: Option<u64>,
-    limit: u64,
+    limits: BodyLimits,
     complete: bool,
     replay: Replay,
     share: BodyShare,
@@ -185,7 +200,7 @@ impl Reader {
         format: Format,
         counts_tokens: bool,
         length: Option<u64>,
-        limit: u64,
+        body_limits: BodyLimits,
         share: BodyShare,
     ) -> Self {
         // What a request without a model gets is decided by the `model` filter.
@@ -204,7 +219,7 @@ impl Reader {
             whole: BytesMut::new(),
             read: 0,
             length,
-            limit,
+            limits: body_limits,
             complete: false,
             replay: Replay::Always,
             share,
@@ -212,6 +227,7 @@ impl Reader {
     }
 
     async fn read(&mut self, session: &mut Session) -> Result<(), BodyFault> {
+        let begun = Instant::now();
         loop {
             if self
                 .length
@@ -223,7 +239,10 @@ impl Reader {
                 self.replay = Replay::Once { sent: false };
                 return Ok(());
             }
-            let chunk = session.read_request_body().await;
+            let left = self.limits.left(self.read, begun.elapsed());
+            let Ok(chunk) = tokio::time::timeout(left, session.read_request_body()).await else {
+                return Err(took_too_long().into());
+            };
             match chunk.map_err(|error| read_fault(session, error))? {
                 Some(chunk) => self.take(chunk)?,
                 None => return Ok(()),
@@ -242,11 +261,12 @@ impl Reader {
     fn take(&mut self, chunk: Bytes) -> Result<(), BodyFault> {
         let size = u64::try_from(chunk.len()).unwrap_or(u64::MAX);
         self.read = self.read.saturating_add(size);
-        if self.read > self.limit {
-            return Err(too_large(self.limit).into());
+        if self.read > self.limits.size {
+            return Err(too_large(self.limits.size).into());
         }
         if !self.share.grow(size) {
-            return Err(out_of_memory().into());
+            events::request_shed(Shed::Bodies);
+            return Err(load::overloaded().into());
         }
         let progress = self.peeker.push(&chunk).map_err(|fault| fault.public())?;
         self.complete = matches!(progress, Progress::Complete);
@@ -290,7 +310,7 @@ impl Reader {
 /// What it means that a body cannot be read on.
 fn read_fault(session: &mut Session, error: Box<pingora_core::Error>) -> BodyFault {
     // The type itself is private to Pingora.
-    if error.etype.as_str() == "InvalidChunk" {
+    if matches!(error.etype.as_str(), "InvalidChunk" | "InvalidTrailerEnd") {
         // Nobody knows where the next request begins.
         session.set_keepalive(None);
         return PublicError::invalid_request("the request body is not chunked as HTTP has it")
@@ -327,13 +347,6 @@ fn too_large(limit: u64) -> PublicError {
     )
 }
 
-fn out_of_memory() -> PublicError {
-    PublicError::new(
-        tollgate_types::ErrorCode::ServiceUnavailable,
-        "too many large requests at once: try again shortly",
-    )
-}
-
 /// The error for a body whose end does not come.
 pub fn took_too_long() -> PublicError {
     const REQUEST_TIMEOUT: u16 = 408;
@@ -347,4 +360,34 @@ fn length_required() -> PublicError {
         "over HTTP/2 a request body of more than 65536 bytes needs a content-length",
     )
     .with_status(LENGTH_REQUIRED)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn a_body_has_its_grace_and_then_as_long_as_it_brings_bytes() {
+        let limits = BodyLimits {
+            size: 1 << 20,
+            time: 60 * SECOND,
+            rate: Some(1000),
+        };
+        assert_eq!(limits.left(0, Duration::ZERO), BodyLimits::GRACE);
+        assert_eq!(limits.left(999, 10 * SECOND), Duration::from_millis(999));
+        assert_eq!(limits.left(1, 11 * SECOND), Duration::ZERO, "a trickle");
+        assert_eq!(limits.left(20_000, 20 * SECOND), 10 * SECOND);
+        assert_eq!(
+            limits.left(1 << 20, 59 * SECOND),
+            SECOND,
+            "never beyond its time"
+        );
+        let patient = BodyLimits {
+            rate: None,
+            ..limits
+        };
+        assert_eq!(patient.left(0, 20 * SECOND), 40 * SECOND);
+    }
 }

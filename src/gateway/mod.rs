@@ -20,6 +20,7 @@ mod deadlines;
 mod decode;
 mod exchange;
 mod failure;
+mod load;
 mod outcome;
 mod outgoing;
 mod reader;
@@ -33,6 +34,7 @@ mod unwritten;
 mod watch;
 
 pub use body::BodyLimits;
+pub use load::LoadLimits;
 
 use crate::access_log::AccessLog;
 use crate::clock;
@@ -496,7 +498,6 @@ fn prepare_connection(session: &mut Session, snapshot: &Snapshot) {
     }
     let downstream = session.as_downstream_mut();
     downstream.set_write_timeout(Some(limits.write));
-    downstream.set_min_send_rate(limits.min_send_rate);
     downstream.set_read_timeout(Some(limits.body.time));
     downstream.set_total_drain_timeout(Some(DRAIN));
     downstream.set_pipelining_enabled(true);

@@ -4,8 +4,10 @@
 //! Pingora would do so too, but only after a sleep that nothing can shorten; ending the
 //! process without it would forget what was delivered.
 
+use super::connections::http2_options;
 use super::stop::{Ending, Sessions, idle_is_over};
 use crate::gateway::Gateway;
+use crate::snapshot::Current;
 use async_trait::async_trait;
 use pingora_core::apps::{HttpServerApp, HttpServerOptions, ReusedHttpStream};
 use pingora_core::protocols::http::ServerSession;
@@ -18,6 +20,7 @@ use tokio::sync::watch;
 /// A proxy whose requests end at once when they are told to.
 pub(super) struct Cuttable {
     proxy: Arc<HttpProxy<Gateway>>,
+    current: Arc<Current>,
     end: Ends,
 }
 
@@ -34,9 +37,12 @@ pub(super) struct Ends {
 
 impl Cuttable {
     /// The proxy, which ends as `end` says.
-    pub(super) fn new(proxy: HttpProxy<Gateway>, end: Ends) -> Self {
-        let proxy = Arc::new(proxy);
-        Self { proxy, end }
+    pub(super) fn new(proxy: HttpProxy<Gateway>, current: Arc<Current>, end: Ends) -> Self {
+        Self {
+            proxy: Arc::new(proxy),
+            current,
+            end,
+        }
     }
 }
 
@@ -58,7 +64,8 @@ impl HttpServerApp for Cuttable {
     }
 
     fn h2_options(&self) -> Option<H2Options> {
-        self.proxy.h2_options()
+        // Asked for with each connection.
+        Some(http2_options(&self.current.load().limits))
     }
 
     fn server_options(&self) -> Option<&HttpServerOptions> {

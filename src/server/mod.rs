@@ -3,6 +3,7 @@
 //! Pingora runs on a thread of its own, so that this one can end the program as soon as the
 //! last request has ended: Pingora itself would sleep through the whole grace period.
 
+mod connections;
 mod cut;
 mod handover;
 mod listeners;
@@ -23,13 +24,14 @@ use crate::admin::{self, Api, Offer, Operations, Readiness};
 use crate::config::{self, AccessLog as AccessLogTarget, Config, Faults, ListenSettings, Sources};
 use crate::events;
 use crate::gateway::{Gateway, RetryBudget};
+use crate::machine;
 use crate::snapshot::{Current, Snapshot};
+use connections::{BeforeTls, Connections, Doorkeeper};
 use cut::{Cuttable, Ends};
 use listeners::{Certificates, OnSockets, Sockets};
 use operator::Operator;
 use pingora_core::apps::HttpServerOptions;
-use pingora_core::listeners::ListenerConfig;
-use pingora_core::protocols::http::v2::server::{H2Options, default_h2_options};
+use pingora_core::listeners::{ListenerConfig, PreTlsCallback};
 use pingora_core::protocols::l4::stream::L4BufferSettings;
 use pingora_core::server::configuration::ServerConf;
 use pingora_core::server::{RunArgs, Server};
@@ -153,6 +155,8 @@ impl Start {
         runtime.block_on(snapshot.upstreams.resolve(RESOLVE_LIMIT));
         let current = Arc::new(Current::from_pointee(snapshot));
 
+        runtime.spawn(machine::watch_memory());
+        let connections = Arc::new(Connections::default());
         let (cut, to_be_cut) = watch::channel(false);
         let (stop, ending) = watch::channel(None);
         let ends = Ends {
@@ -175,8 +179,13 @@ impl Start {
             options.h2c = http2;
             options.h2_idle_timeout = Some(current.load().limits.keepalive);
             proxy.server_options = Some(options);
-            proxy.h2_options = Some(http2_options());
-            Cuttable::new(proxy, ends.clone())
+            let app = Cuttable::new(proxy, Arc::clone(&current), ends.clone());
+            let connections = Arc::clone(&connections);
+            Doorkeeper::new(app, Arc::clone(&current), connections, ends.clone(), http2)
+        };
+        let before_tls = BeforeTls {
+            connections: Arc::clone(&connections),
+            current: Arc::clone(&current),
         };
         add_services(
             &mut server,
@@ -184,6 +193,7 @@ impl Start {
             &sockets,
             &certificates,
             proxy,
+            before_tls,
         )?;
         if let Some(predecessor) = &mut self.predecessor {
             predecessor.ready().map_err(RunError::Predecessor)?;
@@ -368,8 +378,10 @@ fn add_services(
     listeners: &[ListenSettings],
     sockets: &Sockets,
     certificates: &Certificates,
-    proxy: impl Fn(&Arc<ServerConf>, bool) -> Cuttable,
+    proxy: impl Fn(&Arc<ServerConf>, bool) -> Doorkeeper,
+    before_tls: BeforeTls,
 ) -> Result<(), RunError> {
+    let before_tls: PreTlsCallback = Arc::new(before_tls);
     for http2 in [true, false] {
         let all = listeners.iter().enumerate();
         let listeners: Vec<_> = all.filter(|(_, it)| it.http2 == http2).collect();
@@ -382,6 +394,8 @@ fn add_services(
         };
         let proxy = proxy(&server.configuration, http2);
         let mut service = OnSockets::new(Service::new(name.to_owned(), proxy));
+        let endpoints = service.service().endpoints();
+        endpoints.set_pre_tls_callback(Arc::clone(&before_tls));
         for (place, listen) in listeners {
             let (address, socket) = sockets.share(place)?;
             service.give(address, socket);
@@ -395,15 +409,4 @@ fn add_services(
         server.add_service(service);
     }
     Ok(())
-}
-
-/// Pingora's bounds, and windows that let a body of megabytes in without a round trip for
-/// each 64 KiB of it, which a caller across an ocean would wait for.
-fn http2_options() -> H2Options {
-    const STREAM_WINDOW: u32 = 1024 * 1024;
-    const CONNECTION_WINDOW: u32 = 4 * STREAM_WINDOW;
-    let mut options = default_h2_options();
-    options.initial_window_size(STREAM_WINDOW);
-    options.initial_connection_window_size(CONNECTION_WINDOW);
-    options
 }

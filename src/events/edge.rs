@@ -1,0 +1,142 @@
+//! What happens at the edge before a request is one, and to those there is no room for.
+
+use once_cell::sync::Lazy;
+use prometheus::core::Collector;
+use prometheus::proto::MetricFamily;
+use prometheus::{IntCounter, IntCounterVec, IntGauge, Opts, Registry};
+
+/// What is measured here.
+struct Edge {
+    registry: Registry,
+    connections: IntGauge,
+    connections_refused: IntCounterVec,
+    heads_refused: IntCounterVec,
+    requests_shed: IntCounterVec,
+    http2_floods: IntCounter,
+    slow_readers: IntCounter,
+    resident: IntGauge,
+}
+
+static EDGE: Lazy<Edge> = Lazy::new(Edge::new);
+
+/// Why a request is refused that comes at a bad time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shed {
+    /// As many are under way as may be.
+    Requests,
+    /// The bodies of others take the memory that bodies may take.
+    Bodies,
+    /// The program has as much memory as it may have.
+    Memory,
+}
+
+impl Shed {
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Requests => "requests",
+            Self::Bodies => "bodies",
+            Self::Memory => "memory",
+        }
+    }
+}
+
+impl Edge {
+    #[expect(
+        clippy::expect_used,
+        reason = "names and labels are fixed here: a wrong one fails the first test that runs"
+    )]
+    fn new() -> Self {
+        fn kept<C: Collector + Clone + 'static>(registry: &Registry, metric: C) -> C {
+            let copy = Box::new(metric.clone());
+            registry.register(copy).expect("registered once");
+            metric
+        }
+        let registry = Registry::new();
+        let gauge = |name, help| kept(&registry, IntGauge::new(name, help).expect("valid metric"));
+        let counter = |name, help| {
+            kept(
+                &registry,
+                IntCounter::new(name, help).expect("valid metric"),
+            )
+        };
+        let counters = |name, help| {
+            let vec = IntCounterVec::new(Opts::new(name, help), &["reason"]);
+            kept(&registry, vec.expect("valid metric"))
+        };
+        Self {
+            connections: gauge("tollgate_connections", "Connections of callers."),
+            connections_refused: counters(
+                "tollgate_connections_refused_total",
+                "Connections closed as they came: there were too many.",
+            ),
+            heads_refused: counters(
+                "tollgate_heads_refused_total",
+                "Request heads of HTTP/1.1 that were no requests, or came too slowly.",
+            ),
+            requests_shed: counters(
+                "tollgate_requests_shed_total",
+                "Requests refused because there was too much to do.",
+            ),
+            http2_floods: counter(
+                "tollgate_http2_floods_total",
+                "Connections ended for the HTTP/2 frames that came over them.",
+            ),
+            slow_readers: counter(
+                "tollgate_slow_readers_total",
+                "Connections ended because too little was taken of what was sent.",
+            ),
+            resident: gauge(
+                "tollgate_resident_memory_bytes",
+                "Memory that the program has.",
+            ),
+            registry,
+        }
+    }
+}
+
+/// What the page of metrics has of this.
+pub(super) fn gather() -> Vec<MetricFamily> {
+    EDGE.registry.gather()
+}
+
+/// A caller has a connection.
+pub fn connection_opened() {
+    EDGE.connections.inc();
+}
+
+/// It has it no more.
+pub fn connection_closed() {
+    EDGE.connections.dec();
+}
+
+/// A connection was closed as it came.
+pub fn connection_refused(reason: &'static str) {
+    EDGE.connections_refused.with_label_values(&[reason]).inc();
+}
+
+/// A head was refused.
+pub fn head_refused(reason: &'static str) {
+    EDGE.heads_refused.with_label_values(&[reason]).inc();
+}
+
+/// A request was refused that came at a bad time.
+pub fn request_shed(reason: Shed) {
+    EDGE.requests_shed
+        .with_label_values(&[reason.as_str()])
+        .inc();
+}
+
+/// A connection was ended for its frames.
+pub fn http2_flood() {
+    EDGE.http2_floods.inc();
+}
+
+/// A connection was ended for its slowness.
+pub fn slow_reader_cut() {
+    EDGE.slow_readers.inc();
+}
+
+/// How much memory the program has, in bytes.
+pub fn resident_memory(bytes: u64) {
+    EDGE.resident.set(i64::try_from(bytes).unwrap_or(i64::MAX));
+}

@@ -1,0 +1,136 @@
+//! Who is refused when there is too much to do: the newest first, and keys of plans with
+//! priority last. Nothing waits for its turn: what cannot be served now is told so at once.
+
+use super::exchange::Exchange;
+use crate::events::{self, BodyShare, InFlight, Shed};
+use crate::machine;
+use std::time::Duration;
+use tollgate_types::{ErrorCode, PublicError};
+
+/// How much there may be at one time.
+#[derive(Clone, Copy, Debug)]
+pub struct LoadLimits {
+    /// Requests under way.
+    pub requests: u32,
+    /// Bytes of request bodies.
+    pub bodies: u64,
+    /// Bytes of memory of the whole program.
+    pub memory: u64,
+    /// Per cent of each that only keys with priority may use.
+    pub reserved: u8,
+}
+
+/// Whose request it is, as far as it decides on who is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rank {
+    /// Nobody knows yet, or a key with priority.
+    Whole,
+    /// Any other key.
+    Standard,
+}
+
+impl LoadLimits {
+    fn share(&self, of: u64, rank: Rank) -> u64 {
+        let reserved = match rank {
+            Rank::Whole => 0,
+            Rank::Standard => u64::from(self.reserved.min(100)),
+        };
+        // Rounded down, so that a reservation is never nothing.
+        let rest = u128::from(of).saturating_mul(u128::from(100 - reserved));
+        u64::try_from(rest.div_euclid(100)).unwrap_or(of)
+    }
+
+    /// Whether a request of this rank can be taken besides those under way, itself included.
+    ///
+    /// # Errors
+    ///
+    /// 503 `service_unavailable`.
+    fn check(&self, rank: Rank, under_way: u64, memory: u64) -> Result<(), Shed> {
+        if under_way > self.share(u64::from(self.requests), rank) {
+            return Err(Shed::Requests);
+        }
+        if memory > self.share(self.memory, rank) {
+            return Err(Shed::Memory);
+        }
+        Ok(())
+    }
+
+    /// Nothing yet of what the bodies of this rank may take.
+    pub fn body_share(&self, rank: Rank) -> BodyShare {
+        BodyShare::begin(self.share(self.bodies, rank))
+    }
+}
+
+/// The rank of a request.
+pub fn rank(exchange: &Exchange) -> Rank {
+    let identity = exchange
+        .request
+        .as_ref()
+        .and_then(|request| request.identity.as_ref());
+    let Some(identity) = identity else {
+        return Rank::Whole;
+    };
+    let plans = &exchange.snapshot.priority_plans;
+    match &identity.plan {
+        Some(plan) if plans.contains(plan) => Rank::Whole,
+        _ => Rank::Standard,
+    }
+}
+
+/// Refuses a request for which there is no room.
+///
+/// # Errors
+///
+/// 503 `service_unavailable`.
+pub fn check(exchange: &Exchange) -> Result<(), PublicError> {
+    let limits = exchange.snapshot.limits.load;
+    let under_way = u64::try_from(InFlight::count()).unwrap_or(0);
+    let checked = limits.check(rank(exchange), under_way, machine::resident());
+    checked.map_err(|shed| {
+        events::request_shed(shed);
+        overloaded()
+    })
+}
+
+/// The error for a request that comes at a bad time.
+pub fn overloaded() -> PublicError {
+    /// Short: what is in the way ends within seconds, or others are refused then.
+    const AGAIN: Duration = Duration::from_secs(1);
+    PublicError::new(
+        ErrorCode::ServiceUnavailable,
+        "the gateway has too much to do: try again shortly",
+    )
+    .with_retry_after(AGAIN)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMITS: LoadLimits = LoadLimits {
+        requests: 10,
+        bodies: 1000,
+        memory: 1000,
+        reserved: 10,
+    };
+
+    #[test]
+    fn the_last_share_is_for_keys_with_priority() {
+        assert_eq!(LIMITS.check(Rank::Standard, 9, 900), Ok(()));
+        assert_eq!(LIMITS.check(Rank::Standard, 10, 0), Err(Shed::Requests));
+        assert_eq!(LIMITS.check(Rank::Whole, 10, 1000), Ok(()));
+        assert_eq!(LIMITS.check(Rank::Whole, 11, 0), Err(Shed::Requests));
+        assert_eq!(LIMITS.check(Rank::Standard, 1, 901), Err(Shed::Memory));
+        assert_eq!(LIMITS.check(Rank::Whole, 1, 1001), Err(Shed::Memory));
+    }
+
+    #[test]
+    fn without_a_reservation_all_are_alike() {
+        let limits = LoadLimits {
+            reserved: 0,
+            memory: u64::MAX,
+            ..LIMITS
+        };
+        assert_eq!(limits.check(Rank::Standard, 10, u64::MAX), Ok(()));
+    }
+}

@@ -1,0 +1,280 @@
+//! Callers' connections: how many there may be, how long a head may take, which heads are
+//! requests at all, and who reads or sends in a way that serves nobody.
+//!
+//! Pingora gets connections from here: of HTTP/1.1 one request at a time, whose head was
+//! found good, of HTTP/2 the frames as they come. What a request means is the gateway's.
+
+mod frames;
+mod framing;
+mod head;
+mod pace;
+mod places;
+mod refusal;
+mod wire;
+
+pub(super) use places::{BeforeTls, Connections};
+
+use super::cut::{Cuttable, Ends};
+use super::stop::{Ending, idle_is_over};
+use crate::events;
+use crate::snapshot::{Current, Limits};
+use async_trait::async_trait;
+use frames::PREFACE;
+use head::{Fault, HeadReader, Reason};
+use pace::Pace;
+use pingora_core::apps::{HttpPersistentSettings, HttpServerApp, ServerApp};
+use pingora_core::protocols::http::ServerSession;
+use pingora_core::protocols::http::v2::server::{H2Options, default_h2_options};
+use pingora_core::protocols::{ALPN, Ssl, Stream};
+use pingora_core::server::ShutdownWatch;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::watch;
+use wire::Wire;
+
+/// Takes callers' connections and gives Pingora what is fit to be served.
+pub(super) struct Doorkeeper {
+    app: Arc<Cuttable>,
+    current: Arc<Current>,
+    connections: Arc<Connections>,
+    ends: Ends,
+    /// Whether HTTP/2 is spoken besides HTTP/1.1.
+    http2: bool,
+}
+
+/// What a caller has begun with.
+enum Begun {
+    /// A request of HTTP/1.1, which is handed on.
+    Request,
+    /// HTTP/2.
+    Http2,
+    /// Nothing, or nothing that is served.
+    Nothing,
+}
+
+impl Doorkeeper {
+    /// Stands before `app`. All listeners share `connections`.
+    pub(super) fn new(
+        app: Cuttable,
+        current: Arc<Current>,
+        connections: Arc<Connections>,
+        ends: Ends,
+        http2: bool,
+    ) -> Self {
+        Self {
+            app: Arc::new(app),
+            current,
+            connections,
+            ends,
+            http2,
+        }
+    }
+
+    /// A connection with its place; `None` where there is none left for it.
+    fn let_in(&self, stream: Stream) -> Option<Wire> {
+        let limits = self.current.load().limits;
+        // Under TLS it has been given its place before the handshake.
+        let place = match stream.get_ssl_digest() {
+            Some(_) => None,
+            None => {
+                let digest = stream.get_socket_digest();
+                let peer = digest.as_ref().and_then(|digest| digest.peer_addr());
+                let from = peer.and_then(|peer| peer.as_inet()).map(|peer| peer.ip());
+                match self.connections.take(from, &limits) {
+                    Ok(place) => Some(place),
+                    Err(full) => {
+                        events::connection_refused(full.as_str());
+                        return None;
+                    }
+                }
+            }
+        };
+        let pace = Pace::new(limits.min_send_rate, limits.write);
+        Some(Wire::new(stream, place, pace))
+    }
+
+    async fn serve(&self, mut wire: Wire, shutdown: &ShutdownWatch) {
+        let session = self.ends.sessions.begin();
+        let is_http2 = matches!(wire.selected_alpn_proto(), Some(ALPN::H2));
+        let limits = self.current.load().limits;
+        let begun = match is_http2 {
+            true => await_preface(&mut wire, limits.head_timeout).await,
+            false => {
+                let wait = limits.head_timeout;
+                let may_be_http2 = self.http2 && wire.get_ssl_digest().is_none();
+                self.await_head(&mut wire, &limits, wait, may_be_http2)
+                    .await
+            }
+        };
+        match begun {
+            Begun::Nothing => {}
+            Begun::Request => self.serve_http1(wire, shutdown).await,
+            Begun::Http2 => {
+                // Its streams are counted, each by itself.
+                drop(session);
+                wire.speak_http2();
+                let stream: Stream = Box::new(wire);
+                ServerApp::process_new(&self.app, stream, shutdown).await;
+            }
+        }
+    }
+
+    /// Serves the request that was begun, and those behind it.
+    async fn serve_http1(&self, wire: Wire, shutdown: &ShutdownWatch) {
+        let mut wire = Box::new(wire);
+        let mut settings: Option<HttpPersistentSettings> = None;
+        loop {
+            let mut session = ServerSession::new_http1(wire);
+            match settings.take() {
+                Some(settings) => settings.apply_to_session(&mut session),
+                // How long it is really kept is said with each request.
+                None => session.set_keepalive(Some(1)),
+            }
+            if *shutdown.borrow() {
+                session.set_keepalive(None);
+            }
+            let served = HttpServerApp::process_new_http(&self.app, session, shutdown).await;
+            let Some((stream, kept)) = served.map(|it| it.consume()) else {
+                return;
+            };
+            let Ok(mut again) = stream.into_any().downcast::<Wire>() else {
+                return;
+            };
+            if !again.is_between() {
+                return;
+            }
+            again.leave();
+            let limits = self.current.load().limits;
+            let idle = limits.keepalive;
+            let begun = self.await_head(&mut again, &limits, idle, false).await;
+            if !matches!(begun, Begun::Request) {
+                return;
+            }
+            wire = again;
+            settings = kept;
+        }
+    }
+
+    /// Waits for a head, `wait` for its first byte. One that is refused is answered here.
+    async fn await_head(
+        &self,
+        wire: &mut Wire,
+        limits: &Limits,
+        wait: Duration,
+        may_be_http2: bool,
+    ) -> Begun {
+        if wire.ahead().is_empty() && !has_begun(wire, wait, self.ends.ending.clone()).await {
+            return Begun::Nothing;
+        }
+        let mut reader = HeadReader::default();
+        let reading = read_head(wire, &mut reader, limits.head_bytes, may_be_http2);
+        let fault = match tokio::time::timeout(limits.head_timeout, reading).await {
+            Ok(Ok(begun)) => return begun,
+            Ok(Err(fault)) => fault,
+            Err(_) => Fault::new(Reason::Timeout, "the request head took too long to arrive"),
+        };
+        let path = reader.path(wire.ahead()).map(str::to_owned);
+        refusal::refuse(wire, &fault, path.as_deref()).await;
+        Begun::Nothing
+    }
+}
+
+/// Waits for the first byte of a head.
+async fn has_begun(wire: &mut Wire, wait: Duration, ending: watch::Receiver<Ending>) -> bool {
+    let first = tokio::time::timeout(wait, wire.read_more());
+    tokio::select! {
+        biased;
+        read = first => matches!(read, Ok(Ok(true))),
+        // Nothing is under way, and nothing more is begun.
+        () = idle_is_over(ending) => false,
+    }
+}
+
+/// Reads until a head is whole, or shows that it is none.
+async fn read_head(
+    wire: &mut Wire,
+    reader: &mut HeadReader,
+    most: usize,
+    may_be_http2: bool,
+) -> Result<Begun, Fault> {
+    loop {
+        let ahead = wire.ahead();
+        let is_preface = may_be_http2 && may_be_preface(ahead);
+        if is_preface && ahead.len() >= PREFACE.len() {
+            return Ok(Begun::Http2);
+        }
+        if !is_preface && let Some(head) = reader.read(ahead, most)? {
+            wire.hand_on(head);
+            return Ok(Begun::Request);
+        }
+        if !matches!(wire.read_more().await, Ok(true)) {
+            return Ok(Begun::Nothing);
+        }
+    }
+}
+
+/// Whether what has come begins like HTTP/2 and not like a method.
+fn may_be_preface(bytes: &[u8]) -> bool {
+    let common = bytes.len().min(PREFACE.len());
+    common > 1 && bytes.get(..common) == PREFACE.get(..common)
+}
+
+/// Waits for the preface of HTTP/2, which TLS has announced.
+async fn await_preface(wire: &mut Wire, wait: Duration) -> Begun {
+    let reading = async {
+        while wire.ahead().len() < PREFACE.len() {
+            if !matches!(wire.read_more().await, Ok(true)) {
+                return Begun::Nothing;
+            }
+        }
+        match may_be_preface(wire.ahead()) {
+            true => Begun::Http2,
+            false => Begun::Nothing,
+        }
+    };
+    tokio::time::timeout(wait, reading)
+        .await
+        .unwrap_or(Begun::Nothing)
+}
+
+/// What one connection may make the library keep, and windows that let a body of megabytes
+/// in without a round trip for each 64 KiB of it, which a caller across an ocean would wait
+/// for.
+pub(super) fn http2_options(limits: &Limits) -> H2Options {
+    /// Streams that the caller has reset before they were looked at.
+    const RESET_UNSEEN: usize = 20;
+    /// Streams that were reset for what came over them, in the life of a connection.
+    const RESET_FOR_FAULTS: usize = 256;
+    /// Bytes of an answer that wait for the socket, for each stream.
+    const WAITING: usize = 64 * 1024;
+    const STREAM_WINDOW: u32 = 1024 * 1024;
+    const CONNECTION_WINDOW: u32 = 4 * STREAM_WINDOW;
+    let mut options = default_h2_options();
+    let head_bytes = u32::try_from(limits.head_bytes).unwrap_or(u32::MAX);
+    options.max_header_list_size(head_bytes);
+    options.max_concurrent_streams(limits.http2_streams);
+    options.max_pending_accept_reset_streams(RESET_UNSEEN);
+    options.max_local_error_reset_streams(Some(RESET_FOR_FAULTS));
+    options.max_send_buffer_size(WAITING);
+    options.initial_window_size(STREAM_WINDOW);
+    options.initial_connection_window_size(CONNECTION_WINDOW);
+    options
+}
+
+#[async_trait]
+impl ServerApp for Doorkeeper {
+    async fn process_new(
+        self: &Arc<Self>,
+        stream: Stream,
+        shutdown: &ShutdownWatch,
+    ) -> Option<Stream> {
+        if let Some(wire) = self.let_in(stream) {
+            self.serve(wire, shutdown).await;
+        }
+        None
+    }
+
+    async fn cleanup(&self) {
+        self.app.http_cleanup().await;
+    }
+}

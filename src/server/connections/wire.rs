@@ -1,0 +1,389 @@
+//! A caller's connection as Pingora sees it: of HTTP/1.1 one request at a time, each with a
+//! head that was read and found good, and of HTTP/2 no more idle frames than are allowed.
+//!
+//! What is wrong with a head is decided in `head`, where a body ends in `framing`, what a
+//! frame costs in `frames`, who reads too slowly in `pace`.
+
+use super::frames::{self, FrameBudget};
+use super::framing::Framing;
+use super::head::Head;
+use super::pace::Pace;
+use super::places::Place;
+use crate::events;
+use async_trait::async_trait;
+use bytes::{Buf, BytesMut};
+use pingora_core::protocols::raw_connect::ProxyDigest;
+use pingora_core::protocols::tls::{SslDigest, TlsRef};
+use pingora_core::protocols::{
+    ALPN, GetProxyDigest, GetSocketDigest, GetTimingDigest, Peek, Shutdown, SocketDigest, Ssl,
+    Stream, TimingDigest, UniqueID, UniqueIDType,
+};
+use std::fmt;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::{Duration, Instant};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
+
+/// How much is kept of what a caller sends behind its request.
+const MOST_AHEAD: usize = 16 * 1024;
+/// What is read of a head at a time; most heads come whole.
+const HEAD_PIECE: usize = 4 * 1024;
+/// What no chunked body holds in any place: Pingora refuses it by its own error.
+const NO_CHUNK: &[u8] = b"\r\0";
+
+/// A caller's connection.
+pub(super) struct Wire {
+    inner: Stream,
+    /// What was read and not handed on.
+    ahead: BytesMut,
+    stage: Stage,
+    pace: Pace,
+    /// Its place among all connections, where TLS has not taken it before.
+    _place: Option<Place>,
+}
+
+/// What passes next.
+enum Stage {
+    /// Nothing: a head is read first.
+    Between,
+    /// So many bytes of a head, and then a body.
+    Request { head: usize, body: Framing },
+    /// A body that is not chunked as it should be, and what is left to say so.
+    Bad { left: &'static [u8] },
+    /// Frames.
+    Http2(FrameBudget),
+    /// No more frames.
+    Http2Over,
+}
+
+impl Wire {
+    pub(super) fn new(inner: Stream, place: Option<Place>, pace: Pace) -> Self {
+        Self {
+            inner,
+            ahead: BytesMut::new(),
+            stage: Stage::Between,
+            pace,
+            _place: place,
+        }
+    }
+
+    /// What has come and was not handed on.
+    pub(super) fn ahead(&self) -> &[u8] {
+        &self.ahead
+    }
+
+    /// The connection itself, without what was read of it.
+    pub(super) fn rest(&mut self) -> &mut Stream {
+        self.ahead.clear();
+        &mut self.inner
+    }
+
+    /// Reads more of a head; `false` at the end of the connection.
+    pub(super) async fn read_more(&mut self) -> io::Result<bool> {
+        self.ahead.reserve(HEAD_PIECE);
+        Ok(self.inner.read_buf(&mut self.ahead).await? > 0)
+    }
+
+    /// Hands on the head that has come, and the body behind it.
+    pub(super) fn hand_on(&mut self, head: Head) {
+        self.stage = Stage::Request {
+            head: head.size,
+            body: head.body,
+        };
+    }
+
+    /// Hands on frames of HTTP/2, from the preface that has come.
+    pub(super) fn speak_http2(&mut self) {
+        self.stage = Stage::Http2(FrameBudget::new(Instant::now()));
+    }
+
+    /// Whether the next request begins where the last one ended.
+    pub(super) const fn is_between(&self) -> bool {
+        match &self.stage {
+            Stage::Between => true,
+            Stage::Request { head: 0, body } => body.is_over(),
+            _ => false,
+        }
+    }
+
+    /// Leaves the request that has passed.
+    pub(super) fn leave(&mut self) {
+        self.stage = Stage::Between;
+        if self.ahead.is_empty() {
+            // An unused connection keeps no buffer.
+            self.ahead = BytesMut::new();
+        }
+    }
+
+    fn read_request(
+        &mut self,
+        context: &mut Context<'_>,
+        out: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = out.filled().len();
+        let Stage::Request { head, body } = &mut self.stage else {
+            return Poll::Ready(Ok(()));
+        };
+        let part = (*head).min(out.remaining()).min(self.ahead.len());
+        pass(&mut self.ahead, part, out);
+        *head = head.saturating_sub(part);
+        if *head == 0 && !self.ahead.is_empty() && out.remaining() > 0 {
+            let piece = self.ahead.len().min(out.remaining());
+            let taken = body.take(self.ahead.get(..piece).unwrap_or_default());
+            let (Ok(part) | Err((part, _))) = taken;
+            pass(&mut self.ahead, part, out);
+            if taken.is_err() {
+                self.stage = Stage::Bad { left: NO_CHUNK };
+                return self.read_bad(out);
+            }
+        }
+        if out.filled().len() > before || out.remaining() == 0 {
+            return Poll::Ready(Ok(()));
+        }
+        if body.is_over() {
+            return self.read_idle(context);
+        }
+        self.read_body(context, out)
+    }
+
+    /// Reads the body from the connection itself; what comes behind it is kept.
+    fn read_body(
+        &mut self,
+        context: &mut Context<'_>,
+        out: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let start = out.filled().len();
+        ready!(Pin::new(&mut self.inner).poll_read(context, out))?;
+        let Stage::Request { body, .. } = &mut self.stage else {
+            return Poll::Ready(Ok(()));
+        };
+        let read = out.filled().get(start..).unwrap_or_default();
+        let taken = body.take(read);
+        let (Ok(part) | Err((part, _))) = taken;
+        let behind = read.get(part..).unwrap_or_default();
+        if taken.is_ok() {
+            self.ahead.extend_from_slice(behind);
+        }
+        out.set_filled(start.saturating_add(part));
+        if taken.is_err() {
+            self.stage = Stage::Bad { left: NO_CHUNK };
+            if part == 0 {
+                return self.read_bad(out);
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// The request has passed, and Pingora wants to know whether the caller is still there.
+    /// What it sends is the next request, and is kept for then.
+    fn read_idle(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        loop {
+            if self.ahead.len() >= MOST_AHEAD {
+                return Poll::Pending;
+            }
+            let mut piece = [0; 1024];
+            let mut piece = ReadBuf::new(&mut piece);
+            ready!(Pin::new(&mut self.inner).poll_read(context, &mut piece))?;
+            if piece.filled().is_empty() {
+                return Poll::Ready(Ok(()));
+            }
+            self.ahead.extend_from_slice(piece.filled());
+        }
+    }
+
+    fn read_bad(&mut self, out: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        if let Stage::Bad { left } = &mut self.stage {
+            let part = left.len().min(out.remaining());
+            let (now, later) = left.split_at_checked(part).unwrap_or_default();
+            out.put_slice(now);
+            *left = later;
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    fn read_frames(
+        &mut self,
+        context: &mut Context<'_>,
+        out: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let start = out.filled().len();
+        if self.ahead.is_empty() {
+            ready!(Pin::new(&mut self.inner).poll_read(context, out))?;
+        } else {
+            let part = self.ahead.len().min(out.remaining());
+            pass(&mut self.ahead, part, out);
+        }
+        let Stage::Http2(budget) = &mut self.stage else {
+            return Poll::Ready(Ok(()));
+        };
+        let read = out.filled().get(start..).unwrap_or_default();
+        if let Some(most) = budget.look(read, Instant::now()) {
+            events::http2_flood();
+            out.set_filled(start.saturating_add(most));
+            self.ahead = BytesMut::from(&*frames::last_frames());
+            self.stage = Stage::Http2Over;
+            if most == 0 {
+                return self.read_last(out);
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    fn read_last(&mut self, out: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let part = self.ahead.len().min(out.remaining());
+        pass(&mut self.ahead, part, out);
+        Poll::Ready(Ok(()))
+    }
+
+    /// What a write has come to, as the reader's pace has it.
+    fn paced<T>(
+        &mut self,
+        outcome: Poll<io::Result<T>>,
+        context: &mut Context<'_>,
+        size: impl FnOnce(&T) -> usize,
+    ) -> Poll<io::Result<T>> {
+        match &outcome {
+            Poll::Ready(Ok(written)) => {
+                let written = size(written);
+                self.pace.taken(written, Instant::now);
+                if let Stage::Http2(budget) = &mut self.stage {
+                    budget.sent(written);
+                }
+            }
+            Poll::Pending if self.pace.is_full(context).is_err() => {
+                events::slow_reader_cut();
+                return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
+            }
+            _ => {}
+        }
+        outcome
+    }
+}
+
+fn pass(ahead: &mut BytesMut, part: usize, out: &mut ReadBuf<'_>) {
+    out.put_slice(ahead.get(..part).unwrap_or_default());
+    ahead.advance(part.min(ahead.len()));
+}
+
+impl AsyncRead for Wire {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        out: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        match &self.stage {
+            // The gateway reads heads by itself: whoever reads here has not been given one.
+            Stage::Between => Poll::Ready(Ok(())),
+            Stage::Request { .. } => self.read_request(context, out),
+            Stage::Bad { .. } => self.read_bad(out),
+            Stage::Http2(_) => self.read_frames(context, out),
+            Stage::Http2Over => self.read_last(out),
+        }
+    }
+}
+
+impl AsyncWrite for Wire {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let outcome = Pin::new(&mut self.inner).poll_write(context, bytes);
+        self.paced(outcome, context, |written| *written)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let outcome = Pin::new(&mut self.inner).poll_flush(context);
+        self.paced(outcome, context, |()| 0)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let outcome = Pin::new(&mut self.inner).poll_shutdown(context);
+        self.paced(outcome, context, |()| 0)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        pieces: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let outcome = Pin::new(&mut self.inner).poll_write_vectored(context, pieces);
+        self.paced(outcome, context, |written| *written)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.inner.is_write_vectored()
+    }
+}
+
+impl fmt::Debug for Wire {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Wire").field("inner", &self.inner).finish()
+    }
+}
+
+#[async_trait]
+impl Shutdown for Wire {
+    async fn shutdown(&mut self) {
+        self.inner.shutdown().await;
+    }
+}
+
+impl UniqueID for Wire {
+    fn id(&self) -> UniqueIDType {
+        self.inner.id()
+    }
+}
+
+impl Ssl for Wire {
+    fn get_ssl(&self) -> Option<&TlsRef> {
+        self.inner.get_ssl()
+    }
+
+    fn get_ssl_digest(&self) -> Option<Arc<SslDigest>> {
+        self.inner.get_ssl_digest()
+    }
+
+    fn selected_alpn_proto(&self) -> Option<ALPN> {
+        self.inner.selected_alpn_proto()
+    }
+}
+
+impl GetTimingDigest for Wire {
+    fn get_timing_digest(&self) -> Vec<Option<TimingDigest>> {
+        self.inner.get_timing_digest()
+    }
+
+    fn get_read_pending_time(&self) -> Duration {
+        self.inner.get_read_pending_time()
+    }
+
+    fn get_write_pending_time(&self) -> Duration {
+        self.inner.get_write_pending_time()
+    }
+}
+
+impl GetProxyDigest for Wire {
+    fn get_proxy_digest(&self) -> Option<Arc<ProxyDigest>> {
+        self.inner.get_proxy_digest()
+    }
+
+    fn set_proxy_digest(&mut self, digest: ProxyDigest) {
+        self.inner.set_proxy_digest(digest);
+    }
+}
+
+impl GetSocketDigest for Wire {
+    fn get_socket_digest(&self) -> Option<Arc<SocketDigest>> {
+        self.inner.get_socket_digest()
+    }
+
+    fn set_socket_digest(&mut self, digest: SocketDigest) {
+        self.inner.set_socket_digest(digest);
+    }
+}
+
+// Pingora need not look ahead: which protocol it is was found out before.
+impl Peek for Wire {}
