@@ -20,7 +20,7 @@ UPGRADE_ROUNDS ?= 10
 TARGET = "$${CARGO_TARGET_DIR:-target}"
 CLIENTS := tests/clients
 
-.PHONY: help setup build demo demo-clean fmt lint test test-crash test-soak test-upgrade test-clients bench bench-load translation-news deny
+.PHONY: help setup build demo demo-clean fmt lint test test-crash test-soak test-upgrade test-overload test-clients bench bench-load translation-news deny
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -44,7 +44,9 @@ lint: setup ## Check format and lints
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 
+# Without nginx the tests that put one behind the gateway say that they are skipped.
 test: lint ## Everything that CI checks
+	@scripts/setup tests || echo "nginx is missing: the tests against it are SKIPPED"
 	$(CARGO) test --workspace
 
 test-crash: setup ## Kill the gateway under load, fifty times over
@@ -55,6 +57,10 @@ test-soak: setup ## Mixed load with faults for half an hour: nothing grows, ever
 
 test-upgrade: setup ## Reload and upgrade under load, a hundred and ten times over
 	TOLLGATE_RELOADS=$(RELOAD_ROUNDS) TOLLGATE_UPGRADES=$(UPGRADE_ROUNDS) $(CARGO) test --package tollgate --test reload --test upgrade -- --nocapture no_request_notices
+
+test-overload: setup ## slowhttptest with 1,000 connections, and what that does to everybody else
+	@scripts/setup overload
+	$(CARGO) test --package tollgate --test overload -- --ignored --nocapture --test-threads 1
 
 test-clients: build $(CLIENTS)/.venv/installed $(CLIENTS)/node_modules/.installed ## Drive the official SDKs and agents
 	@$(CLIENTS)/.venv/bin/pytest $(CLIENTS) $(PYTEST_ARGS)

@@ -23,6 +23,26 @@ pub fn tollgate() -> Command {
     command
 }
 
+/// The program as it serves. A write beyond a bound on the size of files is an error for it,
+/// as a full disk is, and no signal that ends it.
+fn serve() -> Command {
+    let program = tollgate();
+    let mut command = Command::new("sh");
+    let run = "trap '' XFSZ; exec \"$0\" serve --config \"$1\"";
+    command
+        .arg("-c")
+        .arg(run)
+        .arg(program.as_std().get_program());
+    for (name, value) in program.as_std().get_envs() {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
+    }
+    command.kill_on_drop(true);
+    command
+}
+
 /// What a run of the program left behind.
 #[derive(Debug)]
 pub struct Output {
@@ -115,8 +135,7 @@ impl Gateway {
         let config = config.on(ports);
         std::fs::write(file(&folder), config.0.to_string()).unwrap();
         let key = create_key(&folder, &[]).await;
-        let mut process = tollgate()
-            .args(["serve", "--config"])
+        let mut process = serve()
             .arg(file(&folder))
             .envs(variables.iter().copied())
             .stdout(Stdio::piped())

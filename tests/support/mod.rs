@@ -16,9 +16,11 @@
 mod accounts;
 mod answer;
 mod config;
+pub mod frames;
 mod gateway;
 mod http1;
 mod http2;
+mod nginx;
 mod provider;
 mod request;
 mod tls;
@@ -27,12 +29,14 @@ mod upstream;
 pub use accounts::LONG;
 pub use answer::{Answer, Ending};
 pub use config::{Config, Ports, provider, provider_at};
+pub use frames::Frames;
 pub use gateway::{Gateway, Output, tollgate};
 pub use http1::Connection;
 pub use http2::Http2;
+pub use nginx::Nginx;
 pub use provider::Provider;
 pub use request::{Request, prompt};
-pub use tls::{Authority, in_front_of};
+pub use tls::{Authority, Identity, in_front_of};
 pub use upstream::{Act, Upstream, closed_port};
 
 use std::time::{Duration, Instant};

@@ -5,7 +5,7 @@ use pingora_core::tls::{
     ClientConfig, ClientTlsStream, RootCertStore, ServerConfig, ServerName, ServerTlsStream,
     TlsAcceptor, TlsConnector, install_default_crypto_provider,
 };
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair, date_time_ymd};
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject};
 use std::net::SocketAddr;
 use std::path::Path;
@@ -37,8 +37,20 @@ impl Authority {
 
     /// A certificate for a host.
     pub fn issue(&self, host: &str) -> Identity {
+        self.sign(CertificateParams::new(vec![host.to_owned()]).unwrap())
+    }
+
+    /// A certificate for a host that was valid until yesteryear.
+    pub fn issue_expired(&self, host: &str) -> Identity {
+        let mut params = CertificateParams::new(vec![host.to_owned()]).unwrap();
+        params.not_before = date_time_ymd(2020, 1, 1);
+        params.not_after = date_time_ymd(2021, 1, 1);
+        self.sign(params)
+    }
+
+    #[expect(clippy::needless_pass_by_value, reason = "they are made for it")]
+    fn sign(&self, params: CertificateParams) -> Identity {
         let key = KeyPair::generate().unwrap();
-        let params = CertificateParams::new(vec![host.to_owned()]).unwrap();
         Identity {
             certificate: params.signed_by(&key, &self.0).unwrap().pem(),
             key: key.serialize_pem(),

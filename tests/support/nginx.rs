@@ -1,0 +1,89 @@
+//! A real nginx as the provider: what it logs has reached it.
+
+use super::{bounded, eventually};
+use std::net::{SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use tempfile::TempDir;
+use tokio::net::TcpStream;
+use tokio::process::{Child, Command};
+
+/// An nginx that answers every request with one answer.
+pub struct Nginx {
+    pub address: SocketAddr,
+    folder: TempDir,
+    process: Child,
+}
+
+impl Nginx {
+    /// Starts one, or says why there is none on this machine.
+    pub async fn start(answer: &str) -> Option<Self> {
+        let program = find()?;
+        let folder = TempDir::new().unwrap();
+        let address = {
+            let free = TcpListener::bind("127.0.0.1:0").unwrap();
+            free.local_addr().unwrap()
+        };
+        let file = folder.path().join("nginx.conf");
+        std::fs::write(&file, configuration(folder.path(), address, answer)).unwrap();
+        let process = Command::new(program)
+            .arg("-c")
+            .arg(&file)
+            .arg("-p")
+            .arg(folder.path())
+            .stderr(Stdio::inherit())
+            .kill_on_drop(true)
+            .spawn()
+            .unwrap();
+        eventually("nginx", async || TcpStream::connect(address).await.ok()).await;
+        Some(Self {
+            address,
+            folder,
+            process,
+        })
+    }
+
+    /// A line for each request that has reached it so far.
+    pub fn requests(&self) -> Vec<String> {
+        let log = std::fs::read_to_string(self.folder.path().join("access.log"));
+        log.unwrap_or_default().lines().map(str::to_owned).collect()
+    }
+
+    /// Ends it.
+    pub async fn stop(mut self) {
+        bounded("the end of nginx", self.process.kill())
+            .await
+            .unwrap();
+    }
+}
+
+/// Where the program is; `None`, and said so, where there is none.
+fn find() -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let mut folders: Vec<PathBuf> = std::env::split_paths(&path).collect();
+    folders.push("/usr/sbin".into());
+    let found = folders
+        .into_iter()
+        .map(|it| it.join("nginx"))
+        .find(|it| it.is_file());
+    if found.is_none() {
+        println!("SKIPPED: nginx is not installed here; scripts/setup tests installs it");
+    }
+    found
+}
+
+fn configuration(folder: &Path, address: SocketAddr, answer: &str) -> String {
+    let folder = folder.display();
+    format!(
+        "daemon off; master_process off; pid {folder}/nginx.pid; error_log {folder}/error.log;
+events {{ worker_connections 256; }}
+http {{
+  log_format requests '$request';
+  access_log {folder}/access.log requests;
+  client_body_temp_path {folder}/body; proxy_temp_path {folder}/proxy;
+  fastcgi_temp_path {folder}/fastcgi; uwsgi_temp_path {folder}/uwsgi; scgi_temp_path {folder}/scgi;
+  server {{ listen {address}; default_type application/json; return 200 '{answer}'; }}
+}}
+"
+    )
+}
