@@ -23,7 +23,7 @@ fn ask(key: &str) -> Request {
 /// Bounds a resource of the running gateway, by its name in `prlimit`.
 async fn bound(gateway: &Gateway, resource: &str, soft: &str) {
     let mut prlimit = Command::new("prlimit");
-    prlimit.args(["--pid", &gateway.process_id().to_string()]);
+    prlimit.args(["--pid", &gateway.id().to_string()]);
     prlimit.arg(format!("--{resource}={soft}:"));
     let output = Output::of(&mut prlimit).await;
     assert!(output.status.success(), "{output:?}");
@@ -31,7 +31,7 @@ async fn bound(gateway: &Gateway, resource: &str, soft: &str) {
 
 /// How many files the gateway has open.
 fn open_files(gateway: &Gateway) -> usize {
-    let folder = format!("/proc/{}/fd", gateway.process_id());
+    let folder = format!("/proc/{}/fd", gateway.id());
     std::fs::read_dir(folder).unwrap().count()
 }
 
