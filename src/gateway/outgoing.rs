@@ -138,7 +138,8 @@ fn translated(
         lossy: Lossy(lossy),
         ..Target::new(upstream_model, &provider.name)
     };
-    let translated = tollgate_translate::request(format, candidate.format, body, &target)?;
+    // What was peeked is JSON, and so is what was spliced into it.
+    let translated = tollgate_translate::valid_request(format, candidate.format, body, &target)?;
     Ok(Outgoing {
         body: Some(translated.body),
         dropped: translated.dropped.into_iter().map(Cow::Owned).collect(),

@@ -14,6 +14,7 @@
 //! ```
 
 mod text;
+mod valid;
 
 pub use text::Text;
 pub(crate) use text::{is_object, is_word};
@@ -89,8 +90,9 @@ impl Kind {
     }
 }
 
-/// Bytes of a body for each node, at least: what is set aside before the reading begins.
-const BYTES_PER_NODE: usize = 24;
+/// Bytes of a body for each node: what is set aside before the reading begins. A conversation
+/// has hundreds; a dense body makes the list grow.
+const BYTES_PER_NODE: usize = 96;
 
 impl<'a> Document<'a> {
     /// Reads a whole document.
@@ -101,8 +103,7 @@ impl<'a> Document<'a> {
         if u32::try_from(bytes.len()).is_err() {
             return Err(DocumentError::TooLarge);
         }
-        let mut tape = Tape::default();
-        tape.nodes.reserve(bytes.len() / BYTES_PER_NODE + 8);
+        let mut tape = Tape::for_body(bytes);
         let mut lexer = Lexer::new();
         lexer.feed(bytes, &mut tape)?;
         lexer.finish(&mut tape)?;
@@ -128,7 +129,6 @@ impl<'a> Document<'a> {
 }
 
 /// Writes the list while the lexer reads.
-#[derive(Default)]
 struct Tape {
     nodes: Vec<Node>,
     /// The containers that are still open.
@@ -136,6 +136,13 @@ struct Tape {
 }
 
 impl Tape {
+    fn for_body(bytes: &[u8]) -> Self {
+        Self {
+            nodes: Vec::with_capacity(bytes.len() / BYTES_PER_NODE + 8),
+            open: Vec::with_capacity(8),
+        }
+    }
+
     #[inline]
     fn push(&mut self, kind: NodeKind, span: Span) {
         let at = narrow(self.nodes.len() as u64);

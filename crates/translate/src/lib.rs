@@ -32,6 +32,6 @@ mod unsealed;
 pub use answer::{AnswerContext, AnswerTranslator, StreamTranslator, table as answers};
 pub use notes::{AskedReasoning, Json, ResponsesEcho, TranslationNotes};
 pub use refusal::Refusal;
-pub use request::{Translated, request};
+pub use request::{Translated, request, valid_request};
 pub use target::{Lossy, Target};
 pub use unsealed::{Unsealed, without_seals};

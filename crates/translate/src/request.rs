@@ -50,21 +50,44 @@ pub fn request(
     body: &[u8],
     target: &Target<'_>,
 ) -> Result<Translated, Refusal> {
+    let document = Document::parse(body).map_err(|fault| Refusal::new("", fault.to_string()))?;
+    translate(from, to, &document, body.len(), target)
+}
+
+/// Translates a whole request body that a lexer has found to be JSON, as [`request`] does. Of
+/// one that it has not, anything may become, but no panic.
+///
+/// # Errors
+/// As [`request`].
+pub fn valid_request(
+    from: Format,
+    to: Format,
+    body: &[u8],
+    target: &Target<'_>,
+) -> Result<Translated, Refusal> {
+    let document = Document::of_valid(body);
+    let document = document.map_err(|fault| Refusal::new("", fault.to_string()))?;
+    translate(from, to, &document, body.len(), target)
+}
+
+fn translate(
+    from: Format,
+    to: Format,
+    document: &Document<'_>,
+    length: usize,
+    target: &Target<'_>,
+) -> Result<Translated, Refusal> {
     if from == to {
         return Err(Refusal::new(
             "",
             "the body is in the target's format already",
         ));
     }
-    let document = Document::parse(body).map_err(|fault| Refusal::new("", fault.to_string()))?;
     let mut scope = Scope::new(from, to, target);
-    let mut conversation = read::read(&document, &mut scope)?;
+    let mut conversation = read::read(document, &mut scope)?;
     calls::settle(&mut conversation, &scope)?;
     check_last_turn(&conversation, &scope)?;
-    let capacity = body
-        .len()
-        .saturating_add(body.len() / 8)
-        .saturating_add(SLACK);
+    let capacity = length.saturating_add(length / 8).saturating_add(SLACK);
     let written = write::write(&conversation, &mut scope, capacity)?;
     let notes = notes(conversation, written.names, from, to, target);
     Ok(Translated {

@@ -77,3 +77,65 @@ fn a_blank_text_is_white_space_however_it_is_written() {
         assert_eq!(text.decode().trim().is_empty(), blank, "{json}");
     }
 }
+
+/// Both lists of a document that is JSON.
+fn lists(json: &str) -> [Vec<(u32, u32, u32, NodeKind)>; 2] {
+    let list = |document: Document<'_>| {
+        let nodes = document.nodes.iter();
+        nodes
+            .map(|node| (node.start, node.end, node.next, node.kind))
+            .collect()
+    };
+    [
+        list(Document::parse(json.as_bytes()).unwrap()),
+        list(Document::of_valid(json.as_bytes()).unwrap()),
+    ]
+}
+
+#[test]
+fn a_body_that_was_read_before_gives_the_same_list() {
+    for json in [
+        r#"{"a":[1,-2.5e+3,{"b":null}],"c":"\u00e9\n\"é😀","":{},"d":[[],[true,false]]}"#,
+        r#" { "ends in backslashes" : "\\\\" , "and a quote" : [ "\\\"" , "\"" , "" ] } "#,
+        r#""\\""#,
+        "12",
+        "null",
+        "[]",
+    ] {
+        let [lexed, stepped] = lists(json);
+        assert_eq!(stepped, lexed, "{json}");
+    }
+}
+
+proptest::proptest! {
+    #[test]
+    fn any_value_gives_the_same_list(
+        texts in proptest::collection::vec(r#"["\\\\\n{}\[\],:a-fé]{0,12}"#, 0..8),
+        number in proptest::num::f64::NORMAL,
+        flag in proptest::bool::ANY,
+    ) {
+        let mut value = serde_json::json!({ "number": number, "flag": flag, "none": null });
+        for text in texts {
+            value = serde_json::json!({ text.clone(): [value, text], "x": {} });
+        }
+        for json in [value.to_string(), serde_json::to_string_pretty(&value).unwrap()] {
+            let [lexed, stepped] = lists(&json);
+            proptest::prop_assert_eq!(stepped, lexed, "{}", json);
+        }
+    }
+
+    #[test]
+    fn what_was_not_read_before_is_walked_to_an_end(
+        json in r#"["\\{}\[\],:tfn0-9 x]{0,40}"#,
+    ) {
+        fn walk(value: Value<'_>) -> usize {
+            let _ = (value.as_str(), value.as_f64(), value.as_bool());
+            let elements: usize = value.elements().map(walk).sum();
+            let members: usize = value.members().map(|(_, value)| walk(value)).sum();
+            1 + elements + members
+        }
+        if let Ok(document) = Document::of_valid(json.as_bytes()) {
+            proptest::prop_assert!(walk(document.root()) <= document.nodes.len(), "{}", json);
+        }
+    }
+}
