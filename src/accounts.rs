@@ -76,6 +76,11 @@ impl Accounts {
         &self.ledger
     }
 
+    /// How fast keys have gone.
+    pub const fn pace(&self) -> &tollgate_ledger::Limiter {
+        &self.pace
+    }
+
     /// Commits what has been settled, and gives everything back. Blocks.
     pub fn close(&self) {
         const PATIENCE: Duration = Duration::from_secs(10);
@@ -115,8 +120,13 @@ impl Accounts {
     }
 }
 
+/// The moment at which states are told.
+pub fn now() -> tollgate_ledger::Timestamp {
+    Clock::system().now()
+}
+
 /// The limits that the plans of a configuration give, by the names of the plans.
-fn limits_of_plans(config: &Config) -> PlanLimits {
+pub fn limits_of_plans(config: &Config) -> PlanLimits {
     let plans = config.plans.iter();
     let limits = plans.map(|(name, plan)| (name.clone(), limits(&plan.limits)));
     PlanLimits(limits.collect())

@@ -11,6 +11,7 @@ mod clock;
 pub mod config;
 mod endpoints;
 mod events;
+mod explain;
 mod gateway;
 mod keys;
 mod machine;

@@ -21,6 +21,8 @@ pub struct Pipeline {
     body: Vec<Arc<dyn Filter>>,
     answer: Vec<Arc<dyn Filter>>,
     error: Vec<Arc<dyn Filter>>,
+    /// The names of those that see requests, in order.
+    names: Vec<&'static str>,
 }
 
 /// The two parts of the way of a request.
@@ -87,6 +89,7 @@ impl Pipeline {
         if kind.wants.error {
             self.error.push(Arc::clone(&filter));
         }
+        self.names.push(kind.name);
         // Once one filter has needed the body, those behind it run behind it too.
         if kind.wants.body || !self.body.is_empty() {
             self.body.push(filter);
@@ -98,6 +101,15 @@ impl Pipeline {
     /// Runs a part of the pipeline on a request.
     pub fn run(&self, part: Part, head: Head<'_>, request: &mut RequestContext) -> Step {
         self.run_from(0, part, head, request)
+    }
+
+    /// The filters of a part in order, with their names: for who looks at each by itself.
+    pub fn named(&self, part: Part) -> impl Iterator<Item = (&'static str, &Arc<dyn Filter>)> {
+        let (filters, before) = match part {
+            Part::Head => (&self.head, 0),
+            Part::Body => (&self.body, self.head.len()),
+        };
+        self.names.iter().copied().skip(before).zip(filters)
     }
 
     /// Goes on behind a filter that waited.

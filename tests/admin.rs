@@ -482,6 +482,12 @@ async fn what_the_description_says_is_what_the_api_does() {
     let description = description.json();
     assert_eq!(description["openapi"], "3.1.0");
     let (_, record) = office.create(&json!({"name": "described"})).await;
+    // There must be a configuration to go back to.
+    let config = office.gateway.config();
+    let next = config.model("another", json!(["sim/upstream-model"]));
+    office.gateway.rewrite(next);
+    let reload = Request::new("POST", "/api/v1/reload").key(TOKEN);
+    office.send(&reload).await.assert_ok();
 
     let mut operations = 0;
     for (path, methods) in description["paths"].as_object().unwrap() {
@@ -504,7 +510,7 @@ async fn what_the_description_says_is_what_the_api_does() {
             );
         }
     }
-    assert_eq!(operations, 9, "{description}");
+    assert_eq!(operations, 13, "{description}");
 }
 
 impl Office {
@@ -520,6 +526,8 @@ impl Office {
                 "extendKey" => json!({"by": "1d"}),
                 "setKeyLimits" => json!({"concurrent": 2}),
                 "topUpKey" => json!({"plan": "pro"}),
+                "explain" => json!({"key": key, "request": {"model": "test-model", "messages":
+                    [{"role": "user", "content": "Hello!"}]}}),
                 other => panic!("{other} is new here"),
             };
             bare.header("content-type", "application/json")

@@ -104,7 +104,8 @@ pub(super) fn router(api: &Arc<Api>) -> Router {
         let path = route.path.strip_prefix(PREFIX).unwrap_or(route.path);
         let api = Arc::clone(api);
         let handler = move |request| serve(api, route, request);
-        router = router.route(path, on(method, handler));
+        let bound = DefaultBodyLimit::max(route.most_body_bytes);
+        router = router.route(path, on(method, handler).layer(bound));
     }
     let router = router
         .fallback(async || Failed::from(unknown_path()))

@@ -47,7 +47,8 @@ impl Call {
         }
         let uri = head.uri.clone();
         let order = order_name(&head.headers)?;
-        let body = read_body(Request::from_parts(head, body)).await?;
+        let body = Request::from_parts(head, body);
+        let body = read_body(body, route.most_body_bytes).await?;
         if route.body.is_none() && !body.is_empty() {
             return Err(PublicError::invalid_request("this operation takes no body"));
         }
@@ -123,15 +124,15 @@ fn order_name(headers: &HeaderMap) -> Result<Option<String>, PublicError> {
     }
 }
 
-/// Reads the body within [`MOST_BODY_BYTES`], which the router has set.
-async fn read_body(request: Request) -> Result<Bytes, PublicError> {
+/// Reads the body within `most` bytes, which the router has set.
+async fn read_body(request: Request, most: usize) -> Result<Bytes, PublicError> {
     const TIMED_OUT: u16 = 408;
     let read = Bytes::from_request(request, &());
     match tokio::time::timeout(BODY_TIMEOUT, read).await {
         Ok(Ok(body)) => Ok(body),
         Ok(Err(fault)) if fault.status() == StatusCode::PAYLOAD_TOO_LARGE => Err(PublicError::new(
             ErrorCode::RequestTooLarge,
-            format!("the body is over {MOST_BODY_BYTES} bytes"),
+            format!("the body is over {most} bytes"),
         )),
         Ok(Err(_)) => Err(PublicError::invalid_request("the body cannot be read")),
         Err(_) => Err(

@@ -2,7 +2,8 @@
 //! serve another one. The orders; how they are carried out is decided where the gateway runs.
 
 use super::operations::Refusal;
-use crate::config::Change;
+use crate::config::{Change, Config};
+use crate::explain::{ExplainOrder, Explanation};
 use arc_swap::ArcSwap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -123,19 +124,42 @@ pub struct Serving {
     pub view: ConfigurationView,
     /// Its settings, masked.
     pub settings: serde_json::Value,
+    /// Itself.
+    pub config: Arc<Config>,
 }
+
+/// Explains requests by what is served. Blocks.
+pub type Explainer = Arc<dyn Fn(&ExplainOrder) -> Result<Explanation, Refusal> + Send + Sync>;
 
 /// The way to the gateway that runs.
 #[derive(Clone)]
 pub struct Control {
     orders: mpsc::Sender<Order>,
     serving: Arc<ArcSwap<Serving>>,
+    explainer: Explainer,
 }
 
 impl Control {
     /// Orders go to `orders`; what is served stands in `serving`.
-    pub const fn new(orders: mpsc::Sender<Order>, serving: Arc<ArcSwap<Serving>>) -> Self {
-        Self { orders, serving }
+    pub const fn new(
+        orders: mpsc::Sender<Order>,
+        serving: Arc<ArcSwap<Serving>>,
+        explainer: Explainer,
+    ) -> Self {
+        Self {
+            orders,
+            serving,
+            explainer,
+        }
+    }
+
+    /// What would happen to a request, and why. Blocks.
+    ///
+    /// # Errors
+    ///
+    /// The key or the path is not known, or the store cannot be read.
+    pub(super) fn explain(&self, order: &ExplainOrder) -> Result<Explanation, Refusal> {
+        (self.explainer)(order)
     }
 
     /// What is served.

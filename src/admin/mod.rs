@@ -15,8 +15,8 @@ mod routes;
 
 pub use api::Api;
 pub use control::{
-    Ask, Cause, ConfigurationView, Control, FailureView, Order, PreviousView, ReloadQuery,
-    ReloadView, Serving,
+    Ask, Cause, ConfigurationView, Control, Explainer, FailureView, Order, PreviousView,
+    ReloadQuery, ReloadView, Serving,
 };
 pub use listener::{Readiness, bind, serve};
-pub use operations::{Offer, Operations};
+pub use operations::{Offer, Operations, Refusal};

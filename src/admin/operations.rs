@@ -6,6 +6,7 @@
 
 use super::control::{Ask, Control, ReloadQuery, ReloadView, SettingsView};
 use crate::config::{ALL_GROUPS, Config, PlanSettings};
+use crate::explain::{ExplainOrder, Explanation};
 use arc_swap::ArcSwap;
 use indexmap::IndexMap;
 use once_cell::sync::OnceCell;
@@ -237,6 +238,15 @@ impl Operations {
     /// There is none; or as [`Operations::reload`].
     pub fn roll_back(&self) -> Done<ReloadView> {
         self.control()?.order(Ask::Rollback)
+    }
+
+    /// What would happen to a request, and why.
+    ///
+    /// # Errors
+    ///
+    /// The key or the path is not known; no gateway runs here.
+    pub fn explain(&self, order: &ExplainOrder) -> Done<Explanation> {
+        self.control()?.explain(order)
     }
 
     fn control(&self) -> Done<&Control> {

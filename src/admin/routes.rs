@@ -3,10 +3,11 @@
 //! Decides which operation stands at which address and what goes in and out. Who may ask,
 //! and how bytes come and go, is decided in `api`; what an operation does, in `operations`.
 
-use super::call::Call;
+use super::call::{Call, MOST_BODY_BYTES};
 use super::control::{ReloadQuery, ReloadView, SettingsView};
 use super::failure::Failed;
 use super::operations::{CreateKey, CreatedView, Extension, KeyQuery, Operations, TopUp};
+use crate::explain::{ExplainOrder, Explanation};
 use axum::http::{Method, StatusCode};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Serialize;
@@ -27,6 +28,8 @@ pub(super) struct Route {
     pub(super) query: Option<SchemaOf>,
     /// What must stand in the body.
     pub(super) body: Option<SchemaOf>,
+    /// How long that may be.
+    pub(super) most_body_bytes: usize,
     /// The status of a success.
     pub(super) status: StatusCode,
     /// What a success answers.
@@ -67,6 +70,7 @@ const SHOW: Route = Route {
     summary: "Show one key.",
     query: None,
     body: None,
+    most_body_bytes: MOST_BODY_BYTES,
     status: StatusCode::OK,
     answer: of::<KeyView<'_>>,
     once: false,
@@ -194,6 +198,17 @@ pub(super) const ROUTES: &[Route] = &[
                   next reload.",
         answer: of::<ReloadView>,
         run: |operations, _| to_json(&operations.roll_back()?),
+        ..SHOW
+    },
+    Route {
+        method: Method::POST,
+        path: "/api/v1/explain",
+        id: "explain",
+        summary: "Tell what would happen to a request and why, without sending it.",
+        body: Some(of::<ExplainOrder>),
+        most_body_bytes: 8 << 20,
+        answer: of::<Explanation>,
+        run: |operations, call| to_json(&operations.explain(&call.body()?)?),
         ..SHOW
     },
 ];

@@ -7,6 +7,7 @@
 
 mod check;
 mod demo;
+mod explain;
 mod http;
 mod keys;
 mod ledger;
@@ -38,6 +39,8 @@ enum Command {
     Sim(sim::Arguments),
     /// Check a configuration file and tell every fault in it.
     Check(check::Arguments),
+    /// Tell what would happen to a request and why, without sending it.
+    Explain(explain::Arguments),
     /// Print the JSON Schema of the configuration file, for editors.
     Schema,
     /// Make, list and revoke API keys.
@@ -54,6 +57,7 @@ pub fn main() -> ExitCode {
         Command::Demo(arguments) => demo::run(&arguments),
         Command::Sim(arguments) => sim::run(&arguments),
         Command::Check(arguments) => check::run(&arguments),
+        Command::Explain(arguments) => explain::run(&arguments),
         Command::Schema => {
             print!("{}", config::schema_text());
             Ok(())

@@ -33,8 +33,10 @@ mod toll;
 mod unwritten;
 mod watch;
 
+pub use attempt::full_fault;
 pub use body::BodyLimits;
 pub use load::LoadLimits;
+pub use outgoing::target;
 
 use crate::access_log::AccessLog;
 use crate::clock;

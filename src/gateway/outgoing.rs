@@ -18,7 +18,7 @@ use pingora_proxy::Session;
 use std::borrow::Cow;
 use std::sync::Arc;
 use tollgate_filter::{Endpoint, RequestContext};
-use tollgate_routing::Model;
+use tollgate_routing::{Deployment, Model};
 use tollgate_translate::{AnswerContext, Lossy, Target, TranslationNotes};
 use tollgate_types::{Format, PublicError};
 use tollgate_wire::body::BodyEdits;
@@ -112,21 +112,15 @@ fn limited(request: &RequestContext, body: &RequestBody) -> Option<Bytes> {
     body.assemble(edits.into_splice())
 }
 
-fn translated(
-    request: &RequestContext,
-    format: Format,
-    body: &[u8],
-    candidate: &Candidate,
-    model: &Model,
-    lossy: &[String],
-) -> Result<Outgoing, PublicError> {
-    let facts = request.facts.as_ref();
-    let asked_for = facts.and_then(|facts| facts.model.as_deref());
-    let provider = &candidate.deployment.provider;
-    let upstream_model = candidate
-        .deployment
-        .upstream_model(asked_for.unwrap_or(&model.id));
-    let target = Target {
+/// What a request is translated for.
+pub fn target<'a>(
+    deployment: &'a Deployment,
+    model: &'a Model,
+    upstream_model: &'a str,
+    lossy: &'a [String],
+) -> Target<'a> {
+    let provider = &deployment.provider;
+    Target {
         max_output_tokens: model.max_output_tokens,
         reasoning: model.reasoning,
         efforts: &model.efforts,
@@ -137,7 +131,23 @@ fn translated(
         messages: provider.abilities.messages,
         lossy: Lossy(lossy),
         ..Target::new(upstream_model, &provider.name)
-    };
+    }
+}
+
+fn translated(
+    request: &RequestContext,
+    format: Format,
+    body: &[u8],
+    candidate: &Candidate,
+    model: &Model,
+    lossy: &[String],
+) -> Result<Outgoing, PublicError> {
+    let facts = request.facts.as_ref();
+    let asked_for = facts.and_then(|facts| facts.model.as_deref());
+    let upstream_model = candidate
+        .deployment
+        .upstream_model(asked_for.unwrap_or(&model.id));
+    let target = target(&candidate.deployment, model, upstream_model, lossy);
     // What was peeked is JSON, and so is what was spliced into it.
     let translated = tollgate_translate::valid_request(format, candidate.format, body, &target)?;
     Ok(Outgoing {

@@ -9,12 +9,13 @@ use super::started::Started;
 use super::{Reload, RunError};
 use crate::accounts::Accounts;
 use crate::admin::{
-    Api, Ask, Cause, ConfigurationView, FailureView, Offer, Order, PreviousView, ReloadQuery,
-    ReloadView, Serving,
+    Api, Ask, Cause, ConfigurationView, Explainer, FailureView, Offer, Order, PreviousView,
+    ReloadQuery, ReloadView, Serving,
 };
 use crate::clock;
 use crate::config::{Change, Config, Sources};
 use crate::events::{self, ReloadOutcome};
+use crate::explain::{Ground, explain};
 use crate::snapshot::{Current, Snapshot};
 use arc_swap::ArcSwap;
 use std::sync::Arc;
@@ -87,6 +88,23 @@ impl Reloader {
     /// What is served, for all to see.
     pub(super) const fn serving(&self) -> &Arc<ArcSwap<Serving>> {
         &self.serving
+    }
+
+    /// Explains requests by what is served.
+    pub(super) fn explainer(&self) -> Explainer {
+        let serving = Arc::clone(&self.serving);
+        let current = Arc::clone(&self.places.current);
+        let accounts = Arc::clone(&self.places.accounts);
+        Arc::new(move |order| {
+            let (serving, snapshot) = (serving.load_full(), current.load_full());
+            let ground = Ground {
+                config: &serving.config,
+                store: accounts.store(),
+                accounts: Some(&accounts),
+                snapshot: Some(&snapshot),
+            };
+            explain(&ground, order)
+        })
     }
 
     /// Reloads whenever it is asked to, for as long as the program lives.
@@ -216,6 +234,7 @@ impl Reloader {
         self.serving.store(Arc::new(Serving {
             view,
             settings: serving.settings.clone(),
+            config: Arc::clone(&serving.config),
         }));
         message
     }
@@ -283,6 +302,7 @@ impl Held {
         Serving {
             view,
             settings: self.config.shown(),
+            config: Arc::clone(&self.config),
         }
     }
 }

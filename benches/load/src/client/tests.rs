@@ -49,7 +49,10 @@ async fn until(condition: impl Fn() -> bool) {
 #[tokio::test]
 async fn one_answer_is_the_canned_completion() {
     let body = ask_once(&provider().await, &SMALL).await.unwrap();
-    assert_eq!(String::from_utf8(body).unwrap(), workload::completion(Format::Chat, 1024));
+    assert_eq!(
+        String::from_utf8(body).unwrap(),
+        workload::completion(Format::Chat, 1024)
+    );
 }
 
 #[tokio::test]

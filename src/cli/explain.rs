@@ -1,0 +1,62 @@
+//! `tollgate explain`: a request from the standard input, and what would happen to it.
+
+use super::{Failure, Outcome};
+use crate::explain::{ExplainOrder, Ground, explain};
+use crate::{config, keys};
+use clap::Args;
+use std::io::{self, Read};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// The longest request that is read.
+const MOST_BYTES: u64 = 64 << 20;
+
+/// What `explain` takes; the request's body comes from the standard input.
+#[derive(Args)]
+pub(super) struct Arguments {
+    /// The configuration file.
+    #[arg(long, value_name = "FILE", default_value = "tollgate.yaml")]
+    config: PathBuf,
+    /// Whose request it is: the id of a key, the beginning of its text, or its text.
+    #[arg(long)]
+    key: String,
+    /// The endpoint that it is sent to.
+    #[arg(long, default_value = "/v1/chat/completions")]
+    path: String,
+    /// Print JSON instead of a table.
+    #[arg(long)]
+    json: bool,
+}
+
+pub(super) fn run(arguments: &Arguments) -> Outcome {
+    let config = config::load(&arguments.config)?;
+    let store = Arc::new(keys::open_store(&config)?);
+    let mut request = Vec::new();
+    let read = io::stdin()
+        .lock()
+        .take(MOST_BYTES)
+        .read_to_end(&mut request);
+    read.map_err(|fault| format!("the request cannot be read: {fault}"))?;
+    let order = ExplainOrder {
+        key: arguments.key.clone(),
+        path: arguments.path.clone(),
+        request: match request.is_empty() {
+            true => serde_json::Value::Null,
+            false => serde_json::from_slice(&request)
+                .map_err(|fault| format!("the request on the standard input: {fault}"))?,
+        },
+    };
+    let ground = Ground {
+        config: &config,
+        store: &store,
+        accounts: None,
+        snapshot: None,
+    };
+    let explanation = explain(&ground, &order).map_err(Failure::from)?;
+    if arguments.json {
+        println!("{}", serde_json::to_string_pretty(&explanation)?);
+    } else {
+        print!("{explanation}");
+    }
+    Ok(())
+}

@@ -1,0 +1,424 @@
+//! What would happen to a request, and why, without sending it: the filters of the
+//! configuration run on it as on any other, over services that hold nothing and give nothing
+//! away, and then every deployment of its model is looked at.
+//!
+//! What the words are for people is in `told`, what filters are lent in `dry`.
+
+mod candidates;
+mod dry;
+mod told;
+
+use crate::accounts::Accounts;
+use crate::admin::Refusal;
+use crate::config::Config;
+use crate::endpoints;
+use crate::pipeline::{Part, Pipeline};
+use crate::snapshot::{IndexedCatalog, Snapshot};
+use crate::{accounts, clock};
+use bytes::Bytes;
+use candidates::Question;
+use dry::Dry;
+use http::{HeaderMap, HeaderValue, Method, header};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use tollgate_filter::{Endpoint, Filter, Head, Pending, RequestContext, Resume, Verdict};
+use tollgate_ledger::{KeyRecord, KeySelector, KeyState, Store};
+use tollgate_types::{Format, PublicError, RequestId};
+use tollgate_wire::peek::{PeekLimits, Peeked, Peeker};
+
+/// A request to be explained.
+#[derive(Clone, Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ExplainOrder {
+    /// Whose request it is: the id of a key (`key_…`), the beginning of its text (`sk-…`), or
+    /// its text.
+    pub key: String,
+    /// The endpoint, by path. Default: `/v1/chat/completions`.
+    #[serde(default = "chat")]
+    pub path: String,
+    /// The body of the request, as the caller sends it.
+    pub request: serde_json::Value,
+}
+
+fn chat() -> String {
+    Endpoint::ChatCompletions.path().to_owned()
+}
+
+/// What would happen to a request.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct Explanation {
+    /// What becomes of it.
+    pub outcome: Outcome,
+    /// The endpoint that its path means.
+    pub endpoint: String,
+    /// The format in which it is written.
+    pub format: Option<String>,
+    /// The key.
+    pub key: KeyShown,
+    /// The filters in order, up to the one that ends it.
+    pub filters: Vec<FilterShown>,
+    /// The model that answers; `null` where none was found.
+    pub model: Option<ModelShown>,
+    /// The most that it can cost.
+    pub bound: Option<BoundShown>,
+    /// The key's balance.
+    pub balance: Option<BalanceShown>,
+    /// The key's limits in a minute.
+    pub limits: Vec<LimitShown>,
+    /// The model's deployments in the order in which they are asked, then those that are not.
+    pub candidates: Vec<CandidateShown>,
+}
+
+/// What becomes of a request.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case", tag = "kind")]
+pub enum Outcome {
+    /// It is sent to the first candidate.
+    Sent {
+        /// The provider of it.
+        provider: String,
+    },
+    /// The gateway answers it itself.
+    AnsweredHere,
+    /// It is refused.
+    Refused(ErrorShown),
+}
+
+/// An error as the caller gets it.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct ErrorShown {
+    /// The HTTP status.
+    pub status: u16,
+    /// The code.
+    pub code: String,
+    /// The message.
+    pub message: String,
+}
+
+/// The key.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct KeyShown {
+    /// Its id.
+    pub id: String,
+    /// What its owner calls it.
+    pub name: String,
+    /// Its plan.
+    pub plan: Option<String>,
+    /// Whether it works.
+    pub state: KeyState,
+}
+
+/// A filter and what it says.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct FilterShown {
+    /// Its name.
+    pub name: String,
+    /// Why it ends the request; `null` where it does not.
+    pub refusal: Option<ErrorShown>,
+    /// Headers that it puts on the answer.
+    pub headers: Vec<String>,
+}
+
+/// The model that answers.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct ModelShown {
+    /// What the request asks for.
+    pub asked: Option<String>,
+    /// What that is in the catalog.
+    pub id: String,
+    /// The group that a key needs for it.
+    pub group: String,
+    /// Why this one, where `auto` chose it.
+    pub reason: Option<String>,
+}
+
+/// The most that a request can cost.
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
+pub struct BoundShown {
+    /// Input tokens, estimated with caution.
+    pub input: u64,
+    /// Output tokens.
+    pub output: u64,
+    /// Both as the model counts them: what is reserved.
+    pub tokens: u64,
+    /// What must be left for an answer to be of use.
+    pub useful: u64,
+}
+
+/// A key's balance.
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
+pub struct BalanceShown {
+    /// Tokens of valid grants that are not spent.
+    pub left: u64,
+    /// Of these, what requests under way hold in this process.
+    pub held: u64,
+    /// The output tokens of each answer that go to the provider as its limit, where the balance is
+    /// enough for these only.
+    pub output_limit: Option<u64>,
+}
+
+/// A limit.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct LimitShown {
+    /// What it is about.
+    pub name: String,
+    /// How many in a minute.
+    pub limit: u64,
+    /// How many are left; `null`: only the running gateway knows.
+    pub remaining: Option<u64>,
+    /// How many this request takes.
+    pub needed: u64,
+}
+
+/// A deployment, asked under one of its provider's credentials.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct CandidateShown {
+    /// Whether it can be asked.
+    pub asked: bool,
+    /// Why it stands here, or is not asked.
+    pub reason: String,
+    /// Its provider.
+    pub provider: String,
+    /// The credential, by name; `null` where the provider asks for none.
+    pub credential: Option<String>,
+    /// What the provider calls the model.
+    pub model: String,
+    /// Its priority: all of one come before the next.
+    pub priority: u32,
+    /// Its share among equals.
+    pub weight: u32,
+    /// The format in which it is asked.
+    pub format: Option<String>,
+    /// Whether the request is translated for it.
+    pub translated: bool,
+    /// Fields of the request that it does not get.
+    pub dropped: Vec<String>,
+}
+
+/// What there is to explain with.
+pub struct Ground<'a> {
+    /// The configuration.
+    pub config: &'a Config,
+    /// The keys.
+    pub store: &'a Arc<Store>,
+    /// What the running gateway knows beyond them.
+    pub accounts: Option<&'a Accounts>,
+    /// How providers are doing that the running gateway asks.
+    pub snapshot: Option<&'a Snapshot>,
+}
+
+/// Explains a request. Blocks on the store, and changes nothing.
+///
+/// # Errors
+///
+/// The key or the path is not known; the configuration cannot be joined.
+pub fn explain(ground: &Ground<'_>, order: &ExplainOrder) -> Result<Explanation, Refusal> {
+    let record = ground.store.find_key(&KeySelector::parse(&order.key)?)?;
+    let matched = endpoints::match_path(&order.path);
+    let matched = matched.map_err(|error| Refusal::Order(error.message.into_owned()))?;
+    let catalog = Arc::new(IndexedCatalog::new(ground.config.catalog.clone()));
+    let dry = Dry::new(ground, &record, &catalog);
+    let pipeline = Pipeline::build(&ground.config.filters, &dry.lend())
+        .map_err(|faults| Refusal::Order(ground.config.locate(faults).to_string()))?;
+    let id = RequestId::from_parts(clock::unix_ms(), fastrand::u128(..));
+    let peer = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+    let mut walk = Walk {
+        ground,
+        order,
+        pipeline,
+        catalog,
+        request: RequestContext::new(id, matched.endpoint, Some(peer)),
+        filters: Vec::new(),
+        candidates: Vec::new(),
+    };
+    let outcome = walk
+        .run()
+        .unwrap_or_else(|error| Outcome::Refused(error.into()));
+    Ok(walk.into_explanation(outcome, &record, dry))
+}
+
+/// A request on its way.
+struct Walk<'a> {
+    ground: &'a Ground<'a>,
+    order: &'a ExplainOrder,
+    pipeline: Pipeline,
+    catalog: Arc<IndexedCatalog>,
+    request: RequestContext,
+    filters: Vec<FilterShown>,
+    candidates: Vec<CandidateShown>,
+}
+
+impl Walk<'_> {
+    fn run(&mut self) -> Result<Outcome, PublicError> {
+        if let Some(outcome) = self.pass(Part::Head)? {
+            return Ok(outcome);
+        }
+        let Some(format) = self
+            .request
+            .format()
+            .filter(|_| self.request.endpoint.is_model_endpoint())
+        else {
+            return Ok(Outcome::AnsweredHere);
+        };
+        let body = Bytes::from(self.order.request.to_string());
+        let peeked = self.peek(format, &body)?;
+        self.request.facts = Some(peeked.facts.clone());
+        if let Some(outcome) = self.pass(Part::Body)? {
+            return Ok(outcome);
+        }
+        let route = self.request.route.as_ref();
+        let model = route
+            .and_then(|route| self.catalog.model(route.model))
+            .cloned();
+        let Some(model) = model else {
+            return Ok(Outcome::AnsweredHere);
+        };
+        let question = Question {
+            ground: self.ground,
+            request: &self.request,
+            catalog: &self.catalog,
+            model: &model,
+            format,
+            body: &body,
+            peeked: &peeked,
+        };
+        let (candidates, outcome) = question.answer();
+        self.candidates = candidates;
+        outcome
+    }
+
+    fn peek(&self, format: Format, body: &[u8]) -> Result<Peeked, PublicError> {
+        let limits = PeekLimits {
+            model_required: false,
+            ..PeekLimits::default()
+        };
+        let mut peeker = match self.request.endpoint {
+            Endpoint::CountTokens => Peeker::count_tokens(&limits),
+            _ => Peeker::new(format, &limits),
+        };
+        peeker.push(body).map_err(|fault| fault.public())?;
+        peeker.finish().map_err(|fault| fault.public())
+    }
+
+    /// Runs the filters of a part; what ends the request there.
+    fn pass(&mut self, part: Part) -> Result<Option<Outcome>, PublicError> {
+        let headers = headers();
+        let head = Head {
+            method: &Method::POST,
+            path: &self.order.path,
+            headers: &headers,
+        };
+        let filters: Vec<(String, Arc<dyn Filter>)> = self
+            .pipeline
+            .named(part)
+            .map(|(name, filter)| (name.to_owned(), Arc::clone(filter)))
+            .collect();
+        for (name, filter) in filters {
+            let before = self.request.answer_headers.len();
+            let mut verdict = filter.on_request(head, &mut self.request);
+            while let Verdict::Wait(pending) = verdict {
+                verdict = wait(pending)?(&mut self.request);
+            }
+            let added = self.request.answer_headers.iter().skip(before);
+            let headers = added
+                .map(|(name, value)| format!("{name}: {}", value.to_str().unwrap_or_default()));
+            let mut shown = FilterShown {
+                name,
+                refusal: None,
+                headers: headers.collect(),
+            };
+            let ended = match verdict {
+                Verdict::Continue | Verdict::Wait(_) => None,
+                Verdict::Answer { .. } => Some(Ok(Some(Outcome::AnsweredHere))),
+                Verdict::Refuse(error) => {
+                    shown.refusal = Some(error.clone().into());
+                    Some(Err(error))
+                }
+            };
+            self.filters.push(shown);
+            if let Some(ended) = ended {
+                return ended;
+            }
+        }
+        Ok(None)
+    }
+
+    fn into_explanation(self, outcome: Outcome, record: &KeyRecord, dry: Dry) -> Explanation {
+        let Self {
+            request,
+            catalog,
+            filters,
+            candidates,
+            ..
+        } = self;
+        let facts = request.facts.as_ref();
+        let route = request.route.as_ref();
+        let model = route.and_then(|route| {
+            let model = catalog.model(route.model)?;
+            Some(ModelShown {
+                asked: facts
+                    .and_then(|facts| facts.model.as_deref())
+                    .map(str::to_owned),
+                id: model.id.to_string(),
+                group: model.group.to_string(),
+                reason: route.reason.clone(),
+            })
+        });
+        let seen = dry.into_seen();
+        Explanation {
+            outcome,
+            endpoint: request.endpoint.path().to_owned(),
+            format: request.format().map(|format| format.as_str().to_owned()),
+            key: KeyShown {
+                id: record.id().to_string(),
+                name: record.identity.name.clone(),
+                plan: record.identity.plan.clone(),
+                state: record.state(accounts::now()),
+            },
+            filters,
+            model,
+            bound: seen.bound,
+            balance: seen.balance.map(|balance| BalanceShown {
+                output_limit: request.output_limit,
+                ..balance
+            }),
+            limits: seen.limits,
+            candidates,
+        }
+    }
+}
+
+/// What any caller sends. The credential is none: whose request it is, is known already.
+fn headers() -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    let json = HeaderValue::from_static("application/json");
+    headers.insert(header::CONTENT_TYPE, json);
+    let explained = HeaderValue::from_static("Bearer sk-explained");
+    headers.insert(header::AUTHORIZATION, explained);
+    headers.insert(header::HOST, HeaderValue::from_static("gateway"));
+    headers
+}
+
+/// Waits for what a filter waits for, on this thread.
+fn wait(pending: Pending) -> Result<Resume, PublicError> {
+    let runtime = tokio::runtime::Handle::try_current();
+    match runtime {
+        Ok(runtime) => Ok(runtime.block_on(pending)),
+        Err(_) => Err(PublicError::new(
+            tollgate_types::ErrorCode::ServiceUnavailable,
+            "only the running gateway can say: ask its admin API",
+        )),
+    }
+}
+
+impl From<PublicError> for ErrorShown {
+    fn from(error: PublicError) -> Self {
+        Self {
+            status: error.status,
+            code: error.code.as_str().to_owned(),
+            message: error.message.into_owned(),
+        }
+    }
+}

@@ -1,0 +1,226 @@
+//! Who would be asked, in which order, and who not and why: the plan that a real request gets,
+//! and what becomes of the request's body at each.
+
+use super::{CandidateShown, Ground, Outcome};
+use crate::clock;
+use crate::gateway::{full_fault, target};
+use crate::snapshot::IndexedCatalog;
+use bytes::Bytes;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tollgate_filter::{Endpoint, RequestContext};
+use tollgate_routing::health::{Fleet, Place, Seat, Whose};
+use tollgate_routing::plan::{Asked, Choice, LeftOut, Obstacle, plan};
+use tollgate_routing::{Deployment, Model};
+use tollgate_types::{Format, PublicError, RequestFacts};
+use tollgate_wire::body::BodyEdits;
+use tollgate_wire::fault::UpstreamFault;
+use tollgate_wire::peek::Peeked;
+use tollgate_wire::reasoning;
+
+/// A request whose model is known.
+pub(super) struct Question<'a> {
+    pub(super) ground: &'a Ground<'a>,
+    pub(super) request: &'a RequestContext,
+    pub(super) catalog: &'a IndexedCatalog,
+    pub(super) model: &'a Arc<Model>,
+    /// In which it is written.
+    pub(super) format: Format,
+    pub(super) body: &'a Bytes,
+    pub(super) peeked: &'a Peeked,
+}
+
+impl Question<'_> {
+    /// Everybody in order, and what becomes of the request.
+    pub(super) fn answer(&self) -> (Vec<CandidateShown>, Result<Outcome, PublicError>) {
+        let places = self.places();
+        let at = self.request.stored_at.as_ref();
+        let asked = Asked {
+            format: self.format,
+            counts_tokens: self.counts(),
+            stored_at: at.map(|at| (&*at.provider, &*at.credential)),
+            // It is found by what a client sends beside the body.
+            conversation: None,
+            tokens: self
+                .request
+                .facts
+                .as_ref()
+                .map_or(0, RequestFacts::likely_input_tokens),
+            now: clock::steady_ms(Instant::now()),
+            random: fastrand::u64(..),
+        };
+        let (mut candidates, mut unable) = (Vec::new(), Vec::new());
+        let mut refusal = None;
+        let left_out = plan(&places, &self.model.balancing, &asked, |choice| {
+            let Some((place, seat)) = find(&places, choice.place, choice.seat) else {
+                return;
+            };
+            let mut shown = self.shown(place, seat);
+            match self.judge(place, choice, &mut shown) {
+                Ok(()) => candidates.push(shown),
+                Err((reason, error)) => {
+                    shown.reason = reason;
+                    refusal = refusal.take().or(error);
+                    unable.push(shown);
+                }
+            }
+        });
+        let outcome = match (candidates.first(), refusal) {
+            (Some(first), _) => Ok(Outcome::Sent {
+                provider: first.provider.clone(),
+            }),
+            (None, Some(error)) => Err(error),
+            (None, None) if self.counts() => Ok(Outcome::AnsweredHere),
+            (None, None) => Err(match left_out.wait(asked.now) {
+                Some(full) => full_fault(full).public(),
+                None => UpstreamFault::unreachable().public(),
+            }),
+        };
+        candidates.append(&mut unable);
+        for LeftOut {
+            place,
+            seat,
+            obstacle,
+        } in left_out.0
+        {
+            // A last resort stands among the candidates already.
+            if let Some((place, seat)) = find(&places, place, seat) {
+                let mut shown = self.shown(place, seat);
+                if !candidates.iter().any(|it| it.is_same(&shown)) {
+                    shown.reason = in_words(obstacle, asked.now);
+                    candidates.push(shown);
+                }
+            }
+        }
+        (candidates, outcome)
+    }
+
+    /// Where the model is served: as the running gateway has it, or as if all were well.
+    fn places(&self) -> Arc<[Arc<Place>]> {
+        match self.ground.snapshot {
+            Some(snapshot) => snapshot.fleet.places(self.model),
+            None => Fleet::new(self.catalog.catalog(), None).places(self.model),
+        }
+    }
+
+    fn counts(&self) -> bool {
+        self.request.endpoint == Endpoint::CountTokens
+    }
+
+    fn upstream_model<'a>(&'a self, deployment: &'a Deployment) -> &'a str {
+        let facts = self.request.facts.as_ref();
+        let asked = facts.and_then(|facts| facts.model.as_deref());
+        deployment.upstream_model(asked.unwrap_or(&self.model.id))
+    }
+
+    fn shown(&self, place: &Place, seat: &Seat) -> CandidateShown {
+        let deployment = &place.deployment;
+        CandidateShown {
+            asked: false,
+            reason: String::new(),
+            provider: deployment.provider.name.to_string(),
+            credential: seat.credential.as_ref().map(|it| it.name.to_string()),
+            model: self.upstream_model(deployment).to_owned(),
+            priority: deployment.priority.into(),
+            weight: deployment.weight.into(),
+            format: None,
+            translated: false,
+            dropped: Vec::new(),
+        }
+    }
+
+    /// Whether a candidate can take the request: why not, and what the caller is told where no
+    /// other can either.
+    fn judge(
+        &self,
+        place: &Place,
+        choice: Choice,
+        shown: &mut CandidateShown,
+    ) -> Result<(), (String, Option<PublicError>)> {
+        let deployment = &place.deployment;
+        shown.format = Some(choice.format.as_str().to_owned());
+        shown.translated = choice.format != self.format;
+        if let Some(snapshot) = self.ground.snapshot {
+            let pool = snapshot.upstreams.pool(&deployment.provider.name);
+            if pool.is_none_or(|pool| pool.peer().is_none()) {
+                return Err(("its name has no address".to_owned(), None));
+            }
+        }
+        let dropped = match shown.translated {
+            false => Ok(self.fitted()),
+            true => self.translated(deployment, choice.format),
+        };
+        shown.dropped = dropped.map_err(|error| (error.message.to_string(), Some(error)))?;
+        shown.asked = true;
+        let (priority, why, format) = (shown.priority, choice.why, choice.format.as_str());
+        shown.reason = match shown.translated {
+            false => format!("priority {priority}, {why}; speaks {format}"),
+            true => format!("priority {priority}, {why}; the request is translated to {format}"),
+        };
+        Ok(())
+    }
+
+    /// What of a request that is sent as it is has no place with its model.
+    fn fitted(&self) -> Vec<String> {
+        if self.counts() {
+            return Vec::new();
+        }
+        let model = self.model;
+        let mut edits = BodyEdits::new(self.format, self.peeked);
+        let most = self.request.output_limit.or(model.max_output_tokens);
+        let facts = &self.peeked.facts;
+        let dropped = reasoning::fit(model.reasoning, self.format, facts, most, &mut edits);
+        dropped.into_iter().map(str::to_owned).collect()
+    }
+
+    /// What a request loses in translation.
+    fn translated(&self, deployment: &Deployment, to: Format) -> Result<Vec<String>, PublicError> {
+        let mut edits = BodyEdits::new(self.format, self.peeked);
+        if let Some(tokens) = self.request.output_limit {
+            edits.set_output_limit(tokens);
+        }
+        let spliced = edits.into_splice().apply(std::slice::from_ref(self.body));
+        let spliced = spliced.map_or_else(|_| vec![self.body.clone()], |spliced| spliced.chunks);
+        let upstream_model = self.upstream_model(deployment);
+        let lossy = &self.ground.config.lossy;
+        let target = target(deployment, self.model, upstream_model, lossy);
+        let done = tollgate_translate::request(self.format, to, &spliced.concat(), &target)?;
+        Ok(done.dropped)
+    }
+}
+
+impl CandidateShown {
+    fn is_same(&self, other: &Self) -> bool {
+        (&self.provider, &self.model, &self.credential)
+            == (&other.provider, &other.model, &other.credential)
+    }
+}
+
+fn find(places: &[Arc<Place>], place: usize, seat: usize) -> Option<(&Arc<Place>, &Seat)> {
+    let place = places.get(place)?;
+    Some((place, place.seats.get(seat)?))
+}
+
+fn in_words(obstacle: Obstacle, now: u64) -> String {
+    let seconds = |until: u64| Duration::from_millis(until.saturating_sub(now)).as_secs();
+    match obstacle {
+        Obstacle::CannotCount => "it does not count tokens".to_owned(),
+        Obstacle::StoredElsewhere => "what the request names is stored elsewhere".to_owned(),
+        Obstacle::Open { whose, until } => {
+            let whose = match whose {
+                Whose::Provider => "the provider",
+                Whose::Deployment => "the deployment",
+                Whose::Credential => "the credential",
+                Whose::Seat => "the credential at this deployment",
+            };
+            format!("{whose} is benched for another {} s", seconds(until))
+        }
+        Obstacle::Resting { until } => {
+            format!(
+                "the provider has asked to wait another {} s",
+                seconds(until)
+            )
+        }
+        Obstacle::Full(_) => "a limit of it is reached".to_owned(),
+    }
+}

@@ -1,0 +1,192 @@
+//! What filters are lent for an explanation: the same answers, and nothing is taken.
+
+use super::{BalanceShown, BoundShown, Ground, LimitShown};
+use crate::accounts::{self, NoAccounts};
+use crate::endpoints::PlanLimits;
+use crate::snapshot::IndexedCatalog;
+use parking_lot::Mutex;
+use std::net::IpAddr;
+use std::sync::Arc;
+use tollgate_filter::{
+    Balances, Bound, Catalog, Holds, KeyDirectory, KeyLookup, Limited, Limiter, Load,
+    RequestContext, Reserving, Services, Shortage, Standing, StoredThings,
+};
+use tollgate_ledger::{GrantView, KeyRecord, KeyState, Ledger, Store, UpperBound};
+use tollgate_types::{Identity, Limits};
+
+/// All of it, for one request of one key.
+pub(super) struct Dry {
+    book: Arc<Book>,
+    catalog: Arc<IndexedCatalog>,
+    stored: Arc<dyn StoredThings>,
+}
+
+/// What is known of the key, and what was asked about it.
+struct Book {
+    record: KeyRecord,
+    grants: Vec<GrantView>,
+    /// What requests under way hold, where there can be any.
+    held: u64,
+    limits: Limits,
+    pace: Option<tollgate_ledger::Limiter>,
+    catalog: Arc<IndexedCatalog>,
+    seen: Mutex<Seen>,
+}
+
+/// What was asked.
+#[derive(Default)]
+pub(super) struct Seen {
+    pub(super) bound: Option<BoundShown>,
+    pub(super) balance: Option<BalanceShown>,
+    pub(super) limits: Vec<LimitShown>,
+}
+
+impl Dry {
+    pub(super) fn new(
+        ground: &Ground<'_>,
+        record: &KeyRecord,
+        catalog: &Arc<IndexedCatalog>,
+    ) -> Self {
+        let plans: PlanLimits = accounts::limits_of_plans(ground.config);
+        let ledger = ground.accounts.map(accounts::Accounts::ledger);
+        Self {
+            book: Arc::new(Book {
+                grants: grants(ground.store, record),
+                held: held(ledger, record),
+                limits: plans.of(&record.identity),
+                record: record.clone(),
+                pace: ground.accounts.map(|accounts| accounts.pace().clone()),
+                catalog: Arc::clone(catalog),
+                seen: Mutex::default(),
+            }),
+            catalog: Arc::clone(catalog),
+            stored: match ground.accounts {
+                Some(accounts) => accounts.owned(),
+                None => Arc::new(NoAccounts),
+            },
+        }
+    }
+
+    pub(super) fn lend(&self) -> Services {
+        Services {
+            keys: Arc::clone(&self.book) as _,
+            catalog: Arc::clone(&self.catalog) as Arc<dyn Catalog>,
+            limits: Arc::clone(&self.book) as _,
+            balances: Arc::clone(&self.book) as _,
+            stored: Arc::clone(&self.stored),
+        }
+    }
+
+    pub(super) fn into_seen(self) -> Seen {
+        std::mem::take(&mut *self.book.seen.lock())
+    }
+}
+
+/// The key's grants; none, where the store cannot say.
+fn grants(store: &Store, record: &KeyRecord) -> Vec<GrantView> {
+    store.grants(record.id()).unwrap_or_else(|fault| {
+        log::warn!("grants cannot be read for an explanation: {fault}");
+        Vec::new()
+    })
+}
+
+fn held(ledger: Option<&Ledger>, record: &KeyRecord) -> u64 {
+    let holdings = ledger.and_then(|ledger| ledger.holdings(record.id()));
+    holdings.map_or(0, |holdings| holdings.reserved)
+}
+
+impl KeyDirectory for Book {
+    fn lookup(&self, _: &str, _: Option<IpAddr>) -> KeyLookup {
+        match self.record.state(accounts::now()) {
+            KeyState::Active => KeyLookup::Known(Arc::clone(&self.record.identity)),
+            KeyState::Revoked => KeyLookup::Refused("the key was revoked"),
+            KeyState::Expired => KeyLookup::Refused("the key has expired"),
+        }
+    }
+}
+
+impl Limiter for Book {
+    fn admit(&self, load: Load, identity: &Identity, _: &mut Holds) -> Result<Standing, Limited> {
+        let Load::Generation { input, output } = load else {
+            return Ok(Standing::new());
+        };
+        let standing = self.pace.as_ref();
+        let standing = standing.map(|pace| pace.standing(&identity.key, &self.limits));
+        let wanted = [
+            ("requests a minute", self.limits.requests, 1),
+            ("input tokens a minute", self.limits.input_tokens, input),
+            ("output tokens a minute", self.limits.output_tokens, output),
+        ];
+        let levels = standing.map(|it| [it.requests, it.input_tokens, it.output_tokens]);
+        let levels = levels.unwrap_or_default();
+        let mut refused = None;
+        let mut seen = self.seen.lock();
+        for ((name, limit, needed), level) in wanted.into_iter().zip(levels) {
+            let Some(limit) = limit.map(|limit| u64::from(limit.get())) else {
+                continue;
+            };
+            let remaining = level.map(|level| level.remaining);
+            if needed > remaining.unwrap_or(limit) {
+                let wait = level.filter(|_| needed <= limit);
+                refused = refused.or(Some(Limited {
+                    limit: name,
+                    retry_after: wait.map(|level| level.reset_after),
+                    standing: Standing::new(),
+                }));
+            }
+            seen.limits.push(LimitShown {
+                name: name.to_owned(),
+                limit,
+                remaining,
+                needed,
+            });
+        }
+        refused.map_or_else(|| Ok(Standing::new()), Err)
+    }
+}
+
+impl Balances for Book {
+    fn reserve(&self, request: &RequestContext, bound: Bound) -> Reserving {
+        let route = request.route.as_ref();
+        let model = route.and_then(|route| self.catalog.model(route.model));
+        let weights = model.map(|model| model.weights).unwrap_or_default();
+        let bound = UpperBound {
+            input: bound.input,
+            output: bound.output,
+            useful_output: bound.useful_output,
+        };
+        let (tokens, useful) = (bound.tokens(&weights), bound.useful_tokens(&weights));
+        let now = accounts::now();
+        let is_valid = |grant: &&GrantView| grant.valid_until.is_none_or(|end| now < end);
+        let valid = self.grants.iter().filter(is_valid);
+        let left = valid.clone().fold(0_u64, |sum, grant| {
+            sum.saturating_add(grant.tokens.saturating_sub(grant.used))
+        });
+        let mut seen = self.seen.lock();
+        seen.bound = Some(BoundShown {
+            input: bound.input,
+            output: bound.output,
+            tokens,
+            useful,
+        });
+        seen.balance = Some(BalanceShown {
+            left,
+            held: self.held,
+            output_limit: None,
+        });
+        drop(seen);
+        let free = left.saturating_sub(self.held);
+        let needed = useful.max(1);
+        match () {
+            () if !self.grants.is_empty() && valid.count() == 0 => {
+                Reserving::Short(Shortage::Expired)
+            }
+            () if left < needed => Reserving::Short(Shortage::Exhausted),
+            () if free < needed => Reserving::Short(Shortage::Busy),
+            () => Reserving::Held {
+                hold: Box::new(()),
+                output_limit: bound.output_that_fits(free.min(tokens), &weights),
+            },
+        }
+    }
+}
