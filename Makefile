@@ -20,7 +20,7 @@ UPGRADE_ROUNDS ?= 10
 TARGET = "$${CARGO_TARGET_DIR:-target}"
 CLIENTS := tests/clients
 
-.PHONY: help setup build demo demo-clean fmt lint test test-crash test-soak test-upgrade test-overload test-clients bench bench-load translation-news deny
+.PHONY: help setup build demo demo-clean fmt lint test test-crash test-soak test-upgrade test-overload test-clients bench bench-load eval-count translation-news deny
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -88,6 +88,9 @@ bench: setup ## Measure: micro-benchmarks, then the comparison of bench-load
 bench-load: setup ## Compare the gateway with other proxies in one run
 	$(CARGO) build --release --package tollgate --package tollgate-load
 	@exec $(TARGET)/release/tollgate-load $(BENCH_ARGS)
+
+eval-count: setup ## Compare counts with what providers reported, by the recordings in TOLLGATE_FIXTURES
+	$(CARGO) run --release --package tollgate-count --example evaluate
 
 # In a folder of its own, so that the newest SDKs do not meet the pinned ones.
 translation-news: ## Report request fields that newer SDKs have and the translation does not know

@@ -129,7 +129,8 @@ pub fn count(format: Format, body: &[u8], rules: &Rules) -> Count {
     let most = rules
         .most_of(texts, counted)
         .saturating_add(reading.framing)
-        .saturating_add(reading.media);
+        .saturating_add(reading.media)
+        .saturating_add(error_tokens(rules, reading.tools).into());
     Count {
         tokens,
         error_p95: (expected_error(rules, tokens, reading.tools) + wider).max(assumed),
@@ -143,12 +144,17 @@ pub fn count(format: Format, body: &[u8], rules: &Rules) -> Count {
 
 /// The family's error, as a part of this count.
 fn expected_error(rules: &Rules, tokens: u64, tools: bool) -> f32 {
-    let off = if tools {
+    let off = error_tokens(rules, tools);
+    rules.error_p95 + round::ratio(off.into(), tokens.max(1))
+}
+
+/// By how many tokens the frame may be off, whatever stands in it.
+const fn error_tokens(rules: &Rules, tools: bool) -> u32 {
+    if tools {
         rules.tools_error_tokens
     } else {
         rules.error_tokens
-    };
-    rules.error_p95 + round::ratio(off.into(), tokens.max(1))
+    }
 }
 
 /// A body that is no JSON, or too dense to read: two bytes a token is what dense JSON makes.

@@ -22,16 +22,11 @@ fn cases() -> Vec<Case> {
 /// A few recordings contradict others of the same body, or were shortened after they were made.
 #[test]
 fn plain_text_to_models_of_the_o200k_vocabulary_is_counted_to_the_token() {
-    let is_plain = |case: &&Case| {
-        matches!(case.family, Family::Openai | Family::OpenaiReasoning)
-            && case.is_self_contained()
-            && !case.count.tools
-            && !["encrypted_content\":\"", "schema", "call_id"]
-                .iter()
-                .any(|mark| case.body.contains(mark))
-    };
     let cases = cases();
-    let plain: Vec<&Case> = cases.iter().filter(is_plain).collect();
+    let plain: Vec<&Case> = cases
+        .iter()
+        .filter(|case| recorded::is_plain_o200k(case))
+        .collect();
     let wrong: Vec<String> = plain
         .iter()
         .filter(|case| case.count.tokens != case.reported)

@@ -96,3 +96,14 @@ fn usage(format: Format, record: &Value) -> Option<ReportedUsage> {
     scanner.finish();
     Some(scanner.usage())
 }
+
+/// Whether a request is plain text to a model of OpenAI's whose vocabulary is `o200k_base`:
+/// nothing in it but what the published rules speak of.
+pub fn is_plain_o200k(case: &Case) -> bool {
+    matches!(case.family, Family::Openai | Family::OpenaiReasoning)
+        && case.is_self_contained()
+        && !case.count.tools
+        && !["encrypted_content\":\"", "schema", "call_id"]
+            .iter()
+            .any(|mark| case.body.contains(mark))
+}

@@ -327,7 +327,8 @@ fn no_text_has_more_tokens_than_are_held_for_it() {
             assert!(count.to_hold() >= tokens, "{family:?}: {count:?}");
             assert!(count.to_hold() >= count.tokens, "{family:?}: {count:?}");
             let bytes = text.len() as u64;
-            let most = count.at_most().max(bytes + 20);
+            // The frame, and by how much that may be off.
+            let most = count.at_most().max(bytes + 70);
             assert!(count.to_hold() <= most, "{family:?}: {count:?}");
         }
     }
