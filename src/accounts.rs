@@ -4,6 +4,7 @@
 //! are put behind the traits that filters know.
 
 use crate::config::{self, Config};
+use crate::counts::{CatalogCounts, Counts};
 use crate::endpoints::{PlanLimits, Usage, UsageSource};
 use crate::keys;
 use crate::server::RunError;
@@ -14,14 +15,14 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 use tollgate_filter::{
-    Balances, Bound, Catalog, Holds, KeyDirectory, KeyLookup, Limited, Limiter, Load,
-    RequestContext, Reserving, Services, Shortage, Standing, Stored, StoredAt, StoredThings,
+    Balances, Bound, Catalog, Counted, Counting, Holds, KeyDirectory, KeyLookup, Limited, Limiter,
+    Load, RequestContext, Reserving, Services, Shortage, Standing, Stored, StoredAt, StoredThings,
 };
 use tollgate_ledger::{
     Clock, Denied, Dimension, Ledger, LedgerSettings, Owner, OwnerFailure, Ownership, Refused,
     RequestInfo, Reserve, Store, UpperBound,
 };
-use tollgate_types::{Identity, KeyId, Limits};
+use tollgate_types::{Identity, InputRates, KeyId, Limits, Weights};
 
 /// Everything that outlives a configuration: keys, balances, and how fast keys have gone.
 pub struct Accounts {
@@ -34,6 +35,7 @@ pub struct Accounts {
     pace: tollgate_ledger::Limiter,
     /// How often they had tokens counted.
     counting: tollgate_ledger::Limiter,
+    counts: Arc<Counts>,
 }
 
 /// Keys whose pace is remembered; of more, the least used begin anew.
@@ -61,6 +63,7 @@ impl Accounts {
             usage: Arc::new(usage),
             pace,
             counting,
+            counts: Counts::open(&config.store.path),
             ledger,
             store: Arc::new(store),
         })
@@ -81,12 +84,18 @@ impl Accounts {
         &self.pace
     }
 
+    /// What was learnt of counts.
+    pub const fn counts(&self) -> &Arc<Counts> {
+        &self.counts
+    }
+
     /// Commits what has been settled, and gives everything back. Blocks.
     pub fn close(&self) {
         const PATIENCE: Duration = Duration::from_secs(10);
         if !self.ledger.clone().close(PATIENCE) {
             log::warn!("the ledger could not be closed in time; the next start finishes the work");
         }
+        self.counts.close();
     }
 
     /// Whose is what providers have stored.
@@ -101,7 +110,12 @@ impl Accounts {
     }
 
     /// What filters of a configuration may ask.
-    pub fn lend(&self, config: &Config, catalog: &Arc<IndexedCatalog>) -> Services {
+    pub fn lend(
+        &self,
+        config: &Config,
+        catalog: &Arc<IndexedCatalog>,
+        counts: &Arc<CatalogCounts>,
+    ) -> Services {
         Services {
             keys: Arc::clone(&self.directory) as _,
             catalog: Arc::clone(catalog) as _,
@@ -116,6 +130,7 @@ impl Accounts {
                 catalog: Arc::clone(catalog),
             }),
             stored: Arc::clone(&self.owned) as _,
+            counting: Arc::clone(counts) as _,
         }
     }
 }
@@ -223,14 +238,8 @@ impl Balances for PricedBalances {
             log::error!("{}: a request without a key or format", request.id);
             return Reserving::Short(Shortage::Unavailable);
         };
-        let route = request.route.as_ref();
-        let model = route.and_then(|route| self.catalog.model(route.model));
-        let weights = model.map(|model| model.weights).unwrap_or_default();
-        let bound = UpperBound {
-            input: bound.input,
-            output: bound.output,
-            useful_output: bound.useful_output,
-        };
+        let weights = self.weights(request);
+        let bound = upper(bound);
         match self.ledger.reserve(&identity.key, asked, bound, weights) {
             Reserve::Held(reservation) => Reserving::Held {
                 output_limit: reservation.output_limit(),
@@ -241,6 +250,30 @@ impl Balances for PricedBalances {
                 pending.wait().await.map_err(|refused| shortage(&refused))
             })),
         }
+    }
+
+    fn affords(&self, request: &RequestContext, bound: Bound) -> bool {
+        let key = request.identity.as_ref().map(|identity| &identity.key);
+        let left = key.and_then(|key| self.ledger.holdings(key));
+        let wanted = upper(bound).useful_tokens(&self.weights(request));
+        left.is_some_and(|left| left.free >= wanted)
+    }
+}
+
+impl PricedBalances {
+    fn weights(&self, request: &RequestContext) -> Weights {
+        let route = request.route.as_ref();
+        let model = route.and_then(|route| self.catalog.model(route.model));
+        model.map(|model| model.weights).unwrap_or_default()
+    }
+}
+
+/// The same in the words of the ledger.
+pub const fn upper(bound: Bound) -> UpperBound {
+    UpperBound {
+        input: bound.input,
+        output: bound.output,
+        useful_output: bound.useful_output,
     }
 }
 
@@ -323,6 +356,7 @@ impl NoAccounts {
             limits: Arc::new(Self),
             balances: Arc::new(Self),
             stored: Arc::new(Self),
+            counting: Arc::new(Self),
         }
     }
 }
@@ -348,5 +382,19 @@ impl StoredThings for NoAccounts {
 impl Balances for NoAccounts {
     fn reserve(&self, _: &RequestContext, _: Bound) -> Reserving {
         Reserving::Short(Shortage::Unavailable)
+    }
+
+    fn affords(&self, _: &RequestContext, _: Bound) -> bool {
+        false
+    }
+}
+
+impl Counting for NoAccounts {
+    fn rates(&self, _: &RequestContext) -> InputRates {
+        InputRates::default()
+    }
+
+    fn count(&self, _: &RequestContext) -> Counted {
+        Counted::Unknown
     }
 }

@@ -39,6 +39,7 @@ struct Metrics {
     benched: IntCounterVec,
     access_lines_lost: IntCounter,
     reloads: IntCounterVec,
+    token_counts: IntCounterVec,
 }
 
 static METRICS: Lazy<Metrics> = Lazy::new(Metrics::new);
@@ -136,6 +137,11 @@ impl Metrics {
                 "tollgate_configuration_reloads_total",
                 "How often the configuration was read again, by what came of it.",
                 &["outcome"],
+            ),
+            token_counts: counters(
+                "tollgate_token_counts_total",
+                "Answers to count_tokens, by where the count came from.",
+                &["source"],
             ),
             registry,
         }
@@ -315,6 +321,30 @@ pub fn upstream_fault(
 /// A request is not tried again because others have used up the retry budget.
 pub fn retry_refused() {
     METRICS.retries_refused.inc();
+}
+
+/// Where the answer to `count_tokens` came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CountSource {
+    /// The provider counted.
+    Upstream,
+    /// It had counted the same a moment ago.
+    Cache,
+    /// It was counted here.
+    Local,
+    /// Too many were to be counted: the length stands for the count.
+    Length,
+}
+
+/// A caller gets the count of tokens that it asked for.
+pub fn tokens_counted(source: CountSource) {
+    let source = match source {
+        CountSource::Upstream => "upstream",
+        CountSource::Cache => "cache",
+        CountSource::Local => "local",
+        CountSource::Length => "length",
+    };
+    METRICS.token_counts.with_label_values(&[source]).inc();
 }
 
 /// A line of the access log was dropped.

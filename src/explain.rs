@@ -265,6 +265,7 @@ impl Walk<'_> {
         let body = Bytes::from(self.order.request.to_string());
         let peeked = self.peek(format, &body)?;
         self.request.facts = Some(peeked.facts.clone());
+        self.request.body = Some(body.clone());
         if let Some(outcome) = self.pass(Part::Body)? {
             return Ok(outcome);
         }

@@ -9,6 +9,7 @@ mod admin;
 pub mod cli;
 mod clock;
 pub mod config;
+mod counts;
 mod endpoints;
 mod events;
 mod explain;

@@ -4,7 +4,8 @@
 //! a new one replaces the old in one step.
 
 use crate::accounts::{Accounts, NoAccounts, Owned};
-use crate::config::{Config, FailoverSettings, Faults, LimitSettings, Support};
+use crate::config::{Config, CountingSettings, FailoverSettings, Faults, LimitSettings, Support};
+use crate::counts::{CatalogCounts, CountCache, Desk};
 use crate::endpoints::Usage;
 use crate::gateway::{BodyLimits, LoadLimits};
 use crate::machine;
@@ -14,6 +15,7 @@ use arc_swap::ArcSwap;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
+use tollgate_count::Vocabulary;
 use tollgate_filter::{ModelHandle, ModelView};
 use tollgate_routing::health::{Fleet, Place};
 use tollgate_routing::{Catalog, Model};
@@ -43,6 +45,12 @@ pub struct Snapshot {
     pub usage: Option<Usage>,
     /// The plans whose keys are the last to be refused.
     pub priority_plans: HashSet<String>,
+    /// How tokens are counted; `None` in a configuration that is only checked.
+    pub counts: Option<Arc<CatalogCounts>>,
+    /// How providers' counters are used.
+    pub counting: CountingSettings,
+    /// What they answered a moment ago, under this configuration.
+    pub count_cache: CountCache,
 }
 
 /// What a request may cost the gateway.
@@ -135,6 +143,11 @@ impl IndexedCatalog {
         &self.catalog
     }
 
+    /// The models, in the order of their numbers.
+    pub fn in_order(&self) -> impl Iterator<Item = &Arc<Model>> {
+        self.models.iter().map(|indexed| &indexed.model)
+    }
+
     /// A model by its number.
     pub fn model(&self, handle: ModelHandle) -> Option<&Arc<Model>> {
         self.models
@@ -166,6 +179,7 @@ impl IndexedCatalog {
             providers: &indexed.providers,
             reasoning: indexed.model.reasoning,
             max_output_tokens: indexed.model.max_output_tokens,
+            context_window: indexed.model.context_window,
         })
     }
 }
@@ -231,8 +245,12 @@ impl Snapshot {
             .ok();
         let fleet = Fleet::new(catalog.catalog(), earlier.map(|it| &*it.fleet));
         let fleet = Arc::new(fleet);
-        let services = match accounts {
-            Some(accounts) => accounts.lend(config, &catalog),
+        if accounts.is_some() && config.counting.preload {
+            Desk::load(Vocabulary::default());
+        }
+        let counts = accounts.map(|it| Arc::new(CatalogCounts::new(it.counts(), &catalog)));
+        let services = match accounts.zip(counts.as_ref()) {
+            Some((accounts, counts)) => accounts.lend(config, &catalog, counts),
             None => NoAccounts::lend(&catalog),
         };
         let pipeline = Pipeline::build(&config.filters, &services)
@@ -251,6 +269,9 @@ impl Snapshot {
                 owned: accounts.map(Accounts::owned),
                 usage: accounts.map(|accounts| accounts.usage(config)),
                 priority_plans: priority_plans(config),
+                counts,
+                counting: config.counting.clone(),
+                count_cache: CountCache::default(),
             }),
             _ => Err(config.locate(faults)),
         }

@@ -1,7 +1,7 @@
 //! The most that a request can use, from what it asks for and what its model can do.
 
-use tollgate_filter::{Bound, Catalog, RequestContext};
-use tollgate_types::RequestFacts;
+use tollgate_filter::{Bound, Catalog, Counting, RequestContext};
+use tollgate_types::{InputRates, RequestFacts};
 
 /// The output tokens over all answers that the request asks for: its own limit, or the
 /// model's. `None` where neither says.
@@ -24,11 +24,22 @@ pub(crate) fn output(request: &RequestContext, catalog: &dyn Catalog) -> Option<
     Some(of_each.saturating_mul(facts.choices.max(1)))
 }
 
+/// The input tokens that the request has most likely.
+pub(crate) fn likely_input(request: &RequestContext, counting: &dyn Counting) -> u64 {
+    match (&request.input, &request.facts) {
+        (Some(counted), _) => counted.tokens,
+        (None, Some(facts)) => facts.likely_input(&counting.rates(request)),
+        (None, None) => 0,
+    }
+}
+
 /// The bound of a request whose balance must be enough for `minimum` output tokens of each
-/// answer, unless it asks for less. `default_output` where nobody knows the limit.
+/// answer, unless it asks for less. `default_output` where nobody knows the limit. The input is
+/// what was counted, or else what its length cannot exceed.
 pub(crate) fn of(
     request: &RequestContext,
     catalog: &dyn Catalog,
+    rates: &InputRates,
     minimum: u64,
     default_output: u64,
 ) -> Bound {
@@ -46,7 +57,10 @@ pub(crate) fn of(
         .thinking_budget
         .map_or(minimum, |budget| budget.saturating_add(minimum));
     Bound {
-        input: facts.cautious_input_tokens(),
+        input: match request.input {
+            Some(counted) => counted.at_most.min(facts.most_input(rates)),
+            None => facts.most_input(rates),
+        },
         output,
         useful_output: of_each.saturating_mul(choices).min(output),
     }
@@ -67,7 +81,7 @@ mod tests {
             reason: None,
         });
         scene.request.facts = Some(facts);
-        of(&scene.request, &catalog, 16, 4096)
+        of(&scene.request, &catalog, &InputRates::default(), 16, 4096)
     }
 
     #[test]
@@ -79,7 +93,7 @@ mod tests {
             ..RequestFacts::default()
         };
         let expected = Bound {
-            input: 11,
+            input: 21 + 128,
             output: 700,
             useful_output: 112,
         };

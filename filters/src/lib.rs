@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod bound;
+mod context;
 mod errors;
 mod headers;
 mod key;
@@ -23,6 +24,7 @@ pub const KINDS: &[FilterKind] = &[
     key::KIND,
     stored::KIND,
     model::KIND,
+    context::KIND,
     limits::KIND,
     quota::KIND,
     errors::KIND,

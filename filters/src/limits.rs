@@ -7,8 +7,8 @@ use serde_json::Value;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use tollgate_filter::{
-    Built, Catalog, Endpoint, Filter, FilterKind, Head, Limited, Limiter, Load, RequestContext,
-    Services, Verdict, Wants, settings,
+    Built, Catalog, Counting, Endpoint, Filter, FilterKind, Head, Limited, Limiter, Load,
+    RequestContext, Services, Verdict, Wants, settings,
 };
 use tollgate_types::{ErrorCode, PublicError};
 
@@ -48,6 +48,7 @@ impl Default for Settings {
 struct Limits {
     limiter: Arc<dyn Limiter>,
     catalog: Arc<dyn Catalog>,
+    counting: Arc<dyn Counting>,
     settings: Settings,
 }
 
@@ -55,6 +56,7 @@ fn build(value: &Value, services: &Services) -> Built {
     Ok(Box::new(Limits {
         limiter: Arc::clone(&services.limits),
         catalog: Arc::clone(&services.catalog),
+        counting: Arc::clone(&services.counting),
         settings: settings(value)?,
     }))
 }
@@ -86,10 +88,7 @@ impl Limits {
         let expected = u64::from(self.settings.expected_output_tokens.get());
         let output = crate::bound::output(request, &*self.catalog);
         Load::Generation {
-            input: request
-                .facts
-                .as_ref()
-                .map_or(0, |facts| facts.likely_input_tokens()),
+            input: crate::bound::likely_input(request, &*self.counting),
             output: output.map_or(expected, |output| output.min(expected)),
         }
     }

@@ -1,17 +1,19 @@
 //! `quota`: holds what a request can cost of its key's balance, or refuses the request.
 //!
-//! What it did cost is settled by the gateway when the request is over. How fast a key may go
-//! is decided by `limits`.
+//! While a balance is ample, what is held for the input is what its length cannot exceed, and
+//! nothing is counted. Where that is not to be had, the input is counted, and the output limited
+//! to what is left. What a request did cost is settled by the gateway when it is over. How fast
+//! a key may go is decided by `limits`.
 
 use serde::Deserialize;
 use serde_json::Value;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use tollgate_filter::{
-    Balances, Built, Catalog, Endpoint, Filter, FilterKind, Head, RequestContext, Reserving,
-    Services, Shortage, Verdict, Wants, settings,
+    Balances, Bound, Built, Catalog, Counted, Counting, Endpoint, Filter, FilterKind, Head,
+    RequestContext, Reserving, Services, Shortage, Verdict, Wants, settings,
 };
-use tollgate_types::{ErrorCode, PublicError};
+use tollgate_types::{ErrorCode, InputCount, PublicError};
 
 pub(crate) const KIND: FilterKind = FilterKind {
     name: "quota",
@@ -50,6 +52,7 @@ impl Default for Settings {
 struct Quota {
     balances: Arc<dyn Balances>,
     catalog: Arc<dyn Catalog>,
+    counting: Arc<dyn Counting>,
     settings: Settings,
 }
 
@@ -57,12 +60,13 @@ fn build(value: &Value, services: &Services) -> Built {
     Ok(Box::new(Quota {
         balances: Arc::clone(&services.balances),
         catalog: Arc::clone(&services.catalog),
+        counting: Arc::clone(&services.counting),
         settings: settings(value)?,
     }))
 }
 
-/// How often a balance may turn out not to be in memory after all.
-const MOST_WAITS: u8 = 3;
+/// How often a balance may turn out not to be in memory after all, and the input be counted.
+const MOST_WAITS: u8 = 4;
 
 impl Filter for Quota {
     fn on_request(&self, _: Head<'_>, request: &mut RequestContext) -> Verdict {
@@ -74,14 +78,94 @@ impl Filter for Quota {
 }
 
 impl Quota {
-    fn reserve(&self, request: &mut RequestContext, waits: u8) -> Verdict {
-        let bound = crate::bound::of(
+    fn bound(&self, request: &RequestContext) -> Bound {
+        crate::bound::of(
             request,
             &*self.catalog,
+            &self.counting.rates(request),
             self.settings.useful_output_tokens.get().into(),
             self.settings.default_output_tokens.get().into(),
-        );
-        match self.balances.reserve(request, bound) {
+        )
+    }
+
+    /// Holds all that the request can cost, or has its input counted where that is not left.
+    fn reserve(&self, request: &mut RequestContext, waits: u8) -> Verdict {
+        let bound = self.bound(request);
+        if request.input.is_some() {
+            return self.reserve_what_is_left(request, bound, waits);
+        }
+        let all = Bound {
+            useful_output: bound.output,
+            ..bound
+        };
+        match self.balances.reserve(request, all) {
+            Reserving::Short(Shortage::Exhausted | Shortage::Busy) => {
+                self.count(request, bound, waits)
+            }
+            outcome => self.take(request, outcome, waits),
+        }
+    }
+
+    /// Counts the input of a request that a balance may just be enough for.
+    fn count(&self, request: &mut RequestContext, bound: Bound, waits: u8) -> Verdict {
+        /// What no ordinary text falls short of, of what its length says.
+        const AT_LEAST: u64 = 4;
+        let likely = crate::bound::likely_input(request, &*self.counting);
+        let least = Bound {
+            input: likely / AT_LEAST,
+            ..bound
+        };
+        // A caller who has nothing left is not worth the work.
+        if !self.balances.affords(request, least) {
+            let likely = Bound {
+                input: likely,
+                ..bound
+            };
+            return self.reserve_what_is_left(request, likely, waits);
+        }
+        match self.counting.count(request) {
+            Counted::Known(input) => self.counted(request, Some(input), waits),
+            Counted::Later(pending) => {
+                let Some(waits) = waits.checked_sub(1) else {
+                    return error(Shortage::Unavailable).into();
+                };
+                let again = self.clone();
+                Verdict::Wait(Box::pin(async move {
+                    let input = pending.await;
+                    Box::new(move |request: &mut RequestContext| {
+                        again.counted(request, input, waits)
+                    }) as _
+                }))
+            }
+            Counted::Unknown => self.counted(request, None, waits),
+        }
+    }
+
+    /// Goes on with what was counted; without it, with what the length cannot exceed.
+    fn counted(
+        &self,
+        request: &mut RequestContext,
+        input: Option<InputCount>,
+        waits: u8,
+    ) -> Verdict {
+        request.input = input;
+        let bound = self.bound(request);
+        self.reserve_what_is_left(request, bound, waits)
+    }
+
+    /// Holds what is left, where it is enough for a useful answer.
+    fn reserve_what_is_left(
+        &self,
+        request: &mut RequestContext,
+        bound: Bound,
+        waits: u8,
+    ) -> Verdict {
+        let outcome = self.balances.reserve(request, bound);
+        self.take(request, outcome, waits)
+    }
+
+    fn take(&self, request: &mut RequestContext, outcome: Reserving, waits: u8) -> Verdict {
+        match outcome {
             Reserving::Held { hold, output_limit } => {
                 request.holds.put_boxed(hold);
                 if let Some(limit) = output_limit {
@@ -94,11 +178,11 @@ impl Quota {
                 let Some(waits) = waits.checked_sub(1) else {
                     return error(Shortage::Unavailable).into();
                 };
-                let again = self.clone();
+                let quota = self.clone();
                 Verdict::Wait(Box::pin(async move {
                     let known = pending.await;
                     Box::new(move |request: &mut RequestContext| match known {
-                        Ok(()) => again.reserve(request, waits),
+                        Ok(()) => quota.reserve(request, waits),
                         Err(shortage) => error(shortage).into(),
                     }) as _
                 }))
@@ -159,26 +243,63 @@ mod tests {
         scene
     }
 
+    /// What is held for the input of 2,000 bytes as long as nobody looks at them.
+    const UNCOUNTED: u64 = 2_000 + 128;
+    /// What the scripted count makes of them: four bytes a token, and a tenth more at most.
+    const COUNTED: u64 = 550;
+
     #[test]
-    fn what_a_request_can_cost_is_held_with_it() {
+    fn an_ample_balance_holds_what_no_text_exceeds_and_nothing_is_counted() {
         let mut scene = scene("rich", Endpoint::Messages, 500, 1);
         assert!(matches!(scene.run(&KIND, "{}"), Verdict::Continue));
         let held = scene.request.holds.take::<Held>().map(|held| held.0);
-        assert_eq!(held, Some(1_500));
+        assert_eq!(held, Some(UNCOUNTED + 500));
+        assert_eq!(scene.request.input, None);
         assert_eq!(scene.request.output_limit, None);
         assert!(scene.request.answer_headers.is_empty());
+    }
+
+    #[test]
+    fn a_request_that_just_fits_once_it_is_counted_keeps_its_output_limit() {
+        let mut scene = scene("rich", Endpoint::Messages, 10_000 - COUNTED, 1);
+        assert!(matches!(scene.run(&KIND, "{}"), Verdict::Continue));
+        assert_eq!(scene.request.input.map(|it| it.tokens), Some(500));
+        assert_eq!(scene.request.output_limit, None);
     }
 
     #[test]
     fn a_balance_that_is_too_small_limits_the_output_and_says_so() {
         let mut scene = scene("rich", Endpoint::ChatCompletions, 9_000, 2);
         assert!(matches!(scene.run(&KIND, "{}"), Verdict::Continue));
-        assert_eq!(scene.request.output_limit, Some(4_500));
+        let each = (10_000 - COUNTED) / 2;
+        assert_eq!(scene.request.output_limit, Some(each));
         let (name, value) = scene.request.answer_headers.first().expect("a header");
         assert_eq!(
             (name.as_str(), value.to_str().unwrap()),
-            ("x-output-limit", "4500")
+            ("x-output-limit", each.to_string().as_str())
         );
+    }
+
+    #[test]
+    fn what_cannot_be_counted_leaves_what_no_text_exceeds() {
+        let mut scene = scene("uncountable", Endpoint::ChatCompletions, 9_000, 1);
+        assert!(matches!(scene.run(&KIND, "{}"), Verdict::Continue));
+        assert_eq!(scene.request.output_limit, Some(10_000 - UNCOUNTED));
+    }
+
+    #[test]
+    fn a_count_that_takes_its_time_is_waited_for() {
+        let mut scene = scene("slowly counted", Endpoint::Messages, 9_900, 1);
+        assert!(matches!(scene.run_to_end(&KIND), Verdict::Continue));
+        assert_eq!(scene.request.output_limit, Some(10_000 - COUNTED));
+    }
+
+    #[test]
+    fn nothing_is_counted_for_a_caller_who_has_nothing_left() {
+        let mut scene = scene("exhausted", Endpoint::Messages, 500, 1);
+        let error = refusal(scene.run(&KIND, "{}"));
+        assert_eq!(error.code, ErrorCode::QuotaExhausted);
+        assert_eq!(scene.request.input, None);
     }
 
     #[test]

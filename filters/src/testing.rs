@@ -7,12 +7,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 use tollgate_filter::{
-    Balances, Bound, Catalog, Endpoint, FilterKind, Head, Holds, KeyDirectory, KeyLookup, Limited,
-    Limiter, Load, ModelHandle, ModelView, RequestContext, Reserving, Services, SettingsFault,
-    Shortage, Standing, Stored, StoredAt, StoredThings, Verdict,
+    Balances, Bound, Catalog, Counted, Counting, Endpoint, FilterKind, Head, Holds, KeyDirectory,
+    KeyLookup, Limited, Limiter, Load, ModelHandle, ModelView, RequestContext, Reserving, Services,
+    SettingsFault, Shortage, Standing, Stored, StoredAt, StoredThings, Verdict,
 };
 use tollgate_types::{
-    Allowance, Identity, KeyId, PublicError, ReasoningMode, RequestFacts, RequestId,
+    Allowance, Identity, InputCount, InputRates, KeyId, PublicError, ReasoningMode, RequestFacts,
+    RequestId,
 };
 
 pub(crate) struct Scene {
@@ -127,6 +128,32 @@ fn services() -> Services {
         limits: Arc::new(Limits),
         balances: Arc::new(TenThousand::default()),
         stored: Arc::new(Shelves),
+        counting: Arc::new(FourBytes),
+    }
+}
+
+/// Finds four bytes of text in a token, and says that it is off by a tenth at most.
+struct FourBytes;
+
+impl Counting for FourBytes {
+    fn rates(&self, _: &RequestContext) -> InputRates {
+        InputRates::default()
+    }
+
+    fn count(&self, request: &RequestContext) -> Counted {
+        let bytes = request.facts.as_ref().map_or(0, |facts| facts.text_bytes);
+        let tokens = bytes / 4;
+        let input = InputCount {
+            tokens,
+            at_least: tokens - tokens / 10,
+            at_most: tokens + tokens / 10,
+            error_p95: 0.1,
+        };
+        match request.identity.as_ref().map(|holder| holder.name.as_str()) {
+            Some("uncountable") => Counted::Unknown,
+            Some("slowly counted") => Counted::Later(Box::pin(async move { Some(input) })),
+            _ => Counted::Known(input),
+        }
     }
 }
 
@@ -200,6 +227,7 @@ impl Balances for TenThousand {
             Some("slow") if !self.was_asked.swap(true, Ordering::Relaxed) => {
                 return Reserving::Miss(Box::pin(async { Ok(()) }));
             }
+            _ if bound.input + bound.useful_output > 10_000 => Shortage::Exhausted,
             _ => {
                 let wanted = bound.input + bound.output;
                 return Reserving::Held {
@@ -209,6 +237,11 @@ impl Balances for TenThousand {
             }
         };
         Reserving::Short(shortage)
+    }
+
+    fn affords(&self, request: &RequestContext, bound: Bound) -> bool {
+        let name = request.identity.as_ref().map(|holder| holder.name.as_str());
+        name != Some("exhausted") && bound.input + bound.useful_output <= 10_000
     }
 }
 
@@ -254,9 +287,9 @@ impl TwoModels {
     }
 
     fn view(&self, place: usize) -> ModelView<'_> {
-        let (group, max_output_tokens) = match place {
-            0 => ("opus", Some(32_000)),
-            _ => ("codex", None),
+        let (group, max_output_tokens, context_window) = match place {
+            0 => ("opus", Some(32_000), Some(200_000)),
+            _ => ("codex", None, None),
         };
         ModelView {
             handle: ModelHandle(place.try_into().unwrap()),
@@ -264,6 +297,7 @@ impl TwoModels {
             group,
             reasoning: ReasoningMode::None,
             max_output_tokens,
+            context_window,
             providers: &[],
         }
     }

@@ -3,6 +3,7 @@
 use super::api::{self, Api};
 use super::connections::Bounded;
 use super::ledger_metrics;
+use crate::counts::{self, Counts};
 use crate::events;
 use axum::Router;
 use axum::http::{StatusCode, header};
@@ -50,10 +51,14 @@ pub async fn serve(
     readiness: Readiness,
     api: &Arc<Api>,
     ledger: Ledger,
+    counts: Arc<Counts>,
     shutdown: impl Future<Output = ()> + Send + 'static,
 ) -> io::Result<()> {
     let app = Router::new()
-        .route("/metrics", get(move || async move { metrics(&ledger) }))
+        .route(
+            "/metrics",
+            get(move || async move { metrics(&ledger, &counts) }),
+        )
         // Alive: it answers. Ready: it takes requests, and is not on its way out.
         .route("/healthz", get(|| async { "ok\n" }))
         .route("/readyz", get(move || async move { ready(&readiness) }))
@@ -64,9 +69,10 @@ pub async fn serve(
         .await
 }
 
-fn metrics(ledger: &Ledger) -> impl IntoResponse + use<> {
+fn metrics(ledger: &Ledger, counts: &Counts) -> impl IntoResponse + use<> {
     let mut page = events::exposition();
     page.extend_from_slice(ledger_metrics::exposition(&ledger.stats()).as_bytes());
+    page.extend_from_slice(counts::exposition(counts).as_bytes());
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], page)
 }
 

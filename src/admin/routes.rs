@@ -7,6 +7,7 @@ use super::call::{Call, MOST_BODY_BYTES};
 use super::control::{ReloadQuery, ReloadView, SettingsView};
 use super::failure::Failed;
 use super::operations::{CreateKey, CreatedView, Extension, KeyQuery, Operations, TopUp};
+use crate::counts::CountView;
 use crate::explain::{ExplainOrder, Explanation};
 use axum::http::{Method, StatusCode};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
@@ -211,7 +212,25 @@ pub(super) const ROUTES: &[Route] = &[
         run: |operations, call| to_json(&operations.explain(&call.body()?)?),
         ..SHOW
     },
+    Route {
+        path: "/api/v1/counts",
+        id: "listCounts",
+        summary: "Show what was learnt of how providers count input tokens.",
+        answer: of::<CountList>,
+        run: |operations, _| {
+            let data = operations.counts();
+            to_json(&CountList { data })
+        },
+        ..SHOW
+    },
 ];
+
+/// What was learnt, by model, provider and format.
+#[derive(Serialize, JsonSchema)]
+struct CountList {
+    /// The fits.
+    data: Vec<CountView>,
+}
 
 /// A page of keys.
 #[derive(Serialize, JsonSchema)]

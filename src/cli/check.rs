@@ -146,7 +146,7 @@ mod tests {
     fn a_good_file_is_summed_up() {
         assert_eq!(
             told("default.yaml"),
-            "default.yaml: no fault (44 models, 4 providers, 3 plans, 7 filters)\n"
+            "default.yaml: no fault (44 models, 4 providers, 3 plans, 8 filters)\n"
         );
     }
 

@@ -29,8 +29,9 @@ pub use plans::{ALL_GROUPS, Decimal, PlanLimits, PlanSettings, Price, Support};
 pub use reference::reference;
 pub use schema::{schema, schema_text};
 pub use sections::{
-    AccessLog, AdminSettings, LimitSettings, ListenAddress, ListenSettings, LogLevel, LogSettings,
-    ReloadSettings, ServerSettings, ShutdownSettings, StoreSettings, TlsSettings, UpgradeSettings,
+    AccessLog, AdminSettings, CountingSettings, LimitSettings, ListenAddress, ListenSettings,
+    LogLevel, LogSettings, ReloadSettings, ServerSettings, ShutdownSettings, StoreSettings,
+    TlsSettings, UpgradeSettings,
 };
 pub use sources::Sources;
 pub use tree::Position;
@@ -84,6 +85,9 @@ struct Settings {
     routing: RoutingSettings,
     /// How requests are translated to the formats of their providers.
     translation: TranslationSettings,
+    /// How input tokens are counted: for `count_tokens`, and where a request's cost depends on
+    /// it.
+    counting: CountingSettings,
     /// Token packages, by name.
     plans: IndexMap<String, PlanSettings>,
     /// The filters that a request passes, in order. Default: all, in the usual order.
@@ -124,6 +128,8 @@ pub struct Config {
     pub failover: FailoverSettings,
     /// Fields that may be lost in translation, by their paths.
     pub lossy: Vec<String>,
+    /// How input tokens are counted.
+    pub counting: CountingSettings,
     /// Token packages, in the order of the file.
     pub plans: IndexMap<String, PlanSettings>,
     /// The filters in order; their settings are theirs to read.
@@ -346,6 +352,7 @@ impl<'a> Loader<'a> {
             catalog,
             failover: settings.failover,
             lossy: settings.translation.lossy,
+            counting: settings.counting,
             plans: settings.plans,
             filters,
             tree,

@@ -261,6 +261,30 @@ impl Default for StoreSettings {
     }
 }
 
+/// How input tokens are counted: for `count_tokens`, and where a request's cost depends on it.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct CountingSettings {
+    /// How long all providers asked for a count may take together; then the gateway counts by
+    /// itself.
+    pub timeout: Duration,
+    /// How long a provider's count answers equal requests. `null`: each is asked for.
+    pub cache: Option<Duration>,
+    /// Whether the vocabulary is unpacked at the start: some 67 MB of memory, and a tenth to a
+    /// quarter of a second that the first request to be counted waits for otherwise.
+    pub preload: bool,
+}
+
+impl Default for CountingSettings {
+    fn default() -> Self {
+        Self {
+            timeout: Duration::from_secs(3),
+            cache: Some(Duration::from_secs(300)),
+            preload: false,
+        }
+    }
+}
+
 /// How requests are translated to the formats of their providers.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]

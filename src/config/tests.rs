@@ -345,7 +345,7 @@ filters: [key, modell, {nam: x}]
             "x.yaml:21:3: plans.p: 'validity' is missing",
             "x.yaml:21:36: plans.p.price.amount: expected an amount in quotes such as \"2.49\", found 2.49",
             "x.yaml:21:52: plans.p.price.currency: expected three capital letters such as USD, found 'usd'",
-            "x.yaml:22:16: filters[1]: expected one of headers, key, stored, model, limits, quota, errors; did you mean 'model'?",
+            "x.yaml:22:16: filters[1]: expected one of headers, key, stored, model, context, limits, quota, errors; did you mean 'model'?",
             "x.yaml:22:24: filters[2]: 'name' is missing",
         ],
         "{}",

@@ -2,23 +2,25 @@
 
 use super::{BalanceShown, BoundShown, Ground, LimitShown};
 use crate::accounts::{self, NoAccounts};
+use crate::counts::CatalogCounts;
 use crate::endpoints::PlanLimits;
 use crate::snapshot::IndexedCatalog;
 use parking_lot::Mutex;
 use std::net::IpAddr;
 use std::sync::Arc;
 use tollgate_filter::{
-    Balances, Bound, Catalog, Holds, KeyDirectory, KeyLookup, Limited, Limiter, Load,
+    Balances, Bound, Catalog, Counting, Holds, KeyDirectory, KeyLookup, Limited, Limiter, Load,
     RequestContext, Reserving, Services, Shortage, Standing, StoredThings,
 };
-use tollgate_ledger::{GrantView, KeyRecord, KeyState, Ledger, Store, UpperBound};
-use tollgate_types::{Identity, Limits};
+use tollgate_ledger::{GrantView, KeyRecord, KeyState, Ledger, Store};
+use tollgate_types::{Identity, Limits, Weights};
 
 /// All of it, for one request of one key.
 pub(super) struct Dry {
     book: Arc<Book>,
     catalog: Arc<IndexedCatalog>,
     stored: Arc<dyn StoredThings>,
+    counting: Arc<dyn Counting>,
 }
 
 /// What is known of the key, and what was asked about it.
@@ -64,6 +66,10 @@ impl Dry {
                 Some(accounts) => accounts.owned(),
                 None => Arc::new(NoAccounts),
             },
+            counting: match ground.accounts {
+                Some(accounts) => Arc::new(CatalogCounts::new(accounts.counts(), catalog)),
+                None => Arc::new(NoAccounts),
+            },
         }
     }
 
@@ -74,6 +80,7 @@ impl Dry {
             limits: Arc::clone(&self.book) as _,
             balances: Arc::clone(&self.book) as _,
             stored: Arc::clone(&self.stored),
+            counting: Arc::clone(&self.counting),
         }
     }
 
@@ -145,23 +152,38 @@ impl Limiter for Book {
     }
 }
 
-impl Balances for Book {
-    fn reserve(&self, request: &RequestContext, bound: Bound) -> Reserving {
+impl Book {
+    /// What is left of the grants that are valid, requests under way included.
+    fn left(&self) -> u64 {
+        self.valid().fold(0_u64, |sum, grant| {
+            sum.saturating_add(grant.tokens.saturating_sub(grant.used))
+        })
+    }
+
+    fn valid(&self) -> impl Iterator<Item = &GrantView> {
+        let now = accounts::now();
+        let grants = self.grants.iter();
+        grants.filter(move |grant| grant.valid_until.is_none_or(|end| now < end))
+    }
+
+    fn weights(&self, request: &RequestContext) -> Weights {
         let route = request.route.as_ref();
         let model = route.and_then(|route| self.catalog.model(route.model));
-        let weights = model.map(|model| model.weights).unwrap_or_default();
-        let bound = UpperBound {
-            input: bound.input,
-            output: bound.output,
-            useful_output: bound.useful_output,
-        };
+        model.map(|model| model.weights).unwrap_or_default()
+    }
+}
+
+impl Balances for Book {
+    fn affords(&self, request: &RequestContext, bound: Bound) -> bool {
+        let wanted = accounts::upper(bound).useful_tokens(&self.weights(request));
+        self.left().saturating_sub(self.held) >= wanted
+    }
+
+    fn reserve(&self, request: &RequestContext, bound: Bound) -> Reserving {
+        let weights = self.weights(request);
+        let bound = accounts::upper(bound);
         let (tokens, useful) = (bound.tokens(&weights), bound.useful_tokens(&weights));
-        let now = accounts::now();
-        let is_valid = |grant: &&GrantView| grant.valid_until.is_none_or(|end| now < end);
-        let valid = self.grants.iter().filter(is_valid);
-        let left = valid.clone().fold(0_u64, |sum, grant| {
-            sum.saturating_add(grant.tokens.saturating_sub(grant.used))
-        });
+        let left = self.left();
         let mut seen = self.seen.lock();
         seen.bound = Some(BoundShown {
             input: bound.input,
@@ -178,7 +200,7 @@ impl Balances for Book {
         let free = left.saturating_sub(self.held);
         let needed = useful.max(1);
         match () {
-            () if !self.grants.is_empty() && valid.count() == 0 => {
+            () if !self.grants.is_empty() && self.valid().next().is_none() => {
                 Reserving::Short(Shortage::Expired)
             }
             () if left < needed => Reserving::Short(Shortage::Exhausted),

@@ -71,17 +71,14 @@ async fn try_admit(session: &mut Session, exchange: &mut Exchange) -> Result<Adm
         read_body(session, exchange).await?;
         let passed = run_filters(Part::Body, session, exchange).await;
         if let Some(request) = &mut exchange.request {
+            request.body = None;
             exchange.toll = Toll::take(&mut request.holds);
         }
         passed?;
         exchange.explains = reason::is_asked_for(exchange, &session.req_header().headers);
         exchange.attempts = candidates(exchange, &session.req_header().headers)?;
-        let counts = exchange
-            .request
-            .as_ref()
-            .is_some_and(|request| request.endpoint == Endpoint::CountTokens);
-        if counts && exchange.attempts.is_empty() {
-            return Ok(Admission::Answer(count::answer(exchange).await?));
+        if let Some(count) = count::without_asking(session, exchange).await? {
+            return Ok(Admission::Answer(count));
         }
         attempt::make_ready(exchange)?;
         return Ok(Admission::Forward);
@@ -248,6 +245,7 @@ async fn read_body(session: &mut Session, exchange: &mut Exchange) -> Result<(),
     match RequestBody::read(session, format, counts, limits.body, share).await {
         Ok(body) => {
             request.facts = Some(body.peeked().facts.clone());
+            request.body = body.in_one_piece();
             exchange.body = Some(body);
             Ok(())
         }

@@ -303,6 +303,11 @@ impl Answer {
         self.reader.as_ref().map_or(0, Reader::text_bytes)
     }
 
+    /// The beginning of that text, as far as it is kept.
+    pub fn text_beginning(&self) -> &str {
+        self.reader.as_ref().map_or("", Reader::text_beginning)
+    }
+
     /// Whether everything has come that a caller needs to have the whole answer. More may
     /// come, and is of no matter.
     pub fn is_complete(&self) -> bool {

@@ -123,6 +123,14 @@ impl RequestBody {
         &self.peeked
     }
 
+    /// The body as it came, where it came in one piece or its length was known.
+    pub fn in_one_piece(&self) -> Option<Bytes> {
+        match self.chunks.as_slice() {
+            [whole] => Some(whole.clone()),
+            _ => None,
+        }
+    }
+
     /// Bytes of the body.
     pub const fn len(&self) -> u64 {
         self.length

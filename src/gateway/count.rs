@@ -1,59 +1,196 @@
-//! Counts of tokens that no provider gives: made here, off the threads that serve requests.
+//! `count_tokens`: the provider's own count, one that it gave a moment ago, or where none is to
+//! be had one made here.
+//!
+//! How a body is counted, and on which thread, is decided in `counts`.
 
 use super::body::RequestBody;
 use super::exchange::Exchange;
 use super::respond::{self, Local};
+use crate::counts::{CatalogCounts, CountKey, How};
+use crate::events::{self, CountSource};
 use bytes::Bytes;
-use http::{HeaderName, HeaderValue};
-use once_cell::sync::Lazy;
-use tokio::sync::Semaphore;
-use tollgate_count::{Count, Family};
-use tollgate_types::{ErrorCode, PublicError};
+use http::{HeaderMap, HeaderName, HeaderValue};
+use pingora_core::upstreams::peer::HttpPeer;
+use pingora_proxy::Session;
+use std::sync::Arc;
+use tollgate_count::Count;
+use tollgate_filter::Endpoint;
+use tollgate_types::PublicError;
 use tollgate_wire::splice::Splice;
-
-/// Counts at one time: each keeps a thread busy for some milliseconds.
-static AT_ONCE: Lazy<Semaphore> =
-    Lazy::new(|| Semaphore::new(std::thread::available_parallelism().map_or(1, usize::from)));
 
 const SOURCE: HeaderName = HeaderName::from_static("x-token-count-source");
 const ERROR: HeaderName = HeaderName::from_static("x-token-count-error-p95");
+
+/// Bodies that are looked up among those that were counted a moment ago, in bytes: what is
+/// hashed in less than 0.2 ms.
+const LONGEST_REMEMBERED: u64 = 1 << 20;
+
+/// What is known without asking a provider: a count that there is no one else to make, or one
+/// that a provider has made of an equal request.
+///
+/// # Errors
+///
+/// A fault of the gateway's own.
+pub async fn without_asking(
+    session: &Session,
+    exchange: &mut Exchange,
+) -> Result<Option<Local>, PublicError> {
+    if !is_count(exchange) {
+        return Ok(None);
+    }
+    if exchange.attempts.is_empty() {
+        return answer(exchange).await.map(Some);
+    }
+    exchange.count_key = key(exchange, &session.req_header().headers);
+    let Some(body) = remembered(exchange) else {
+        return Ok(None);
+    };
+    events::tokens_counted(CountSource::Cache);
+    let mut answer = Local::new(200, "application/json", body);
+    answer.add(SOURCE, HeaderValue::from_static("upstream"));
+    Ok(Some(answer))
+}
+
+fn remembered(exchange: &Exchange) -> Option<Bytes> {
+    let ttl = exchange.snapshot.counting.cache?;
+    let key = exchange.count_key.as_ref()?;
+    exchange.snapshot.count_cache.get(key, ttl.get())
+}
+
+/// Whether the request asks for a count.
+pub fn is_count(exchange: &Exchange) -> bool {
+    let request = exchange.request.as_ref();
+    request.is_some_and(|request| request.endpoint == Endpoint::CountTokens)
+}
+
+/// What a provider's count depends on: who is asked for which model, the headers that change
+/// what is understood, and the whole body.
+fn key(exchange: &Exchange, caller: &HeaderMap) -> Option<CountKey> {
+    let snapshot = &exchange.snapshot;
+    snapshot.counting.cache?;
+    let is_short = |body: &&RequestBody| body.len() <= LONGEST_REMEMBERED;
+    exchange.body.as_ref().filter(is_short)?;
+    let body = whole(exchange)?;
+    let candidate = exchange.attempts.coming()?;
+    let request = exchange.request.as_ref()?;
+    let asked = request.facts.as_ref()?.model.as_deref().unwrap_or_default();
+    let names = [
+        candidate.deployment.name.as_bytes(),
+        candidate.deployment.upstream_model(asked).as_bytes(),
+    ];
+    let passed = &candidate.deployment.provider.pass_headers;
+    let passed = passed.iter().flat_map(|name| {
+        let values = caller.get_all(name).into_iter();
+        values.map(move |value| (name, value))
+    });
+    let set = request.upstream_headers.iter();
+    let headers = set.map(|(name, value)| (name, value)).chain(passed);
+    let headers = headers.flat_map(|(name, value)| [name.as_str().as_bytes(), value.as_bytes()]);
+    let parts: Vec<&[u8]> = names.into_iter().chain(headers).chain([&*body]).collect();
+    Some(snapshot.count_cache.key(parts.into_iter()))
+}
+
+fn whole(exchange: &Exchange) -> Option<Bytes> {
+    let whole = |body: &RequestBody| body.assemble(Splice::default());
+    exchange.body.as_ref().and_then(whole)
+}
+
+/// Bounds what a provider may take of the time that a count may take: one that is slower than
+/// counting here is not worth waiting for. `None`: the time is over.
+pub fn hurry(exchange: &Exchange, mut peer: Box<HttpPeer>) -> Option<Box<HttpPeer>> {
+    if !is_count(exchange) {
+        return Some(peer);
+    }
+    let limit = exchange.snapshot.counting.timeout.get();
+    let left = limit.checked_sub(exchange.started.elapsed())?;
+    if left.is_zero() {
+        return None;
+    }
+    let options = &mut peer.options;
+    for time in [
+        &mut options.connection_timeout,
+        &mut options.total_connection_timeout,
+        &mut options.read_timeout,
+        &mut options.write_timeout,
+    ] {
+        *time = Some(time.map_or(left, |time| time.min(left)));
+    }
+    Some(peer)
+}
+
+/// A provider's count is about to pass.
+pub fn passed(exchange: &Exchange, body: &Bytes) {
+    if !is_count(exchange) {
+        return;
+    }
+    events::tokens_counted(CountSource::Upstream);
+    if let Some(key) = exchange.count_key {
+        exchange.snapshot.count_cache.put(key, body);
+    }
+}
+
+/// Whether a count is made here in place of an error: the caller can mend nothing about it, or
+/// the provider has no counter where the configuration says so.
+pub fn can_stand_in(exchange: &Exchange) -> bool {
+    const NOT_THERE: [u16; 3] = [404, 405, 501];
+    let fault = exchange.fault.as_ref();
+    let is_there = |status: Option<u16>| status.is_none_or(|it| !NOT_THERE.contains(&it));
+    is_count(exchange) && fault.is_none_or(|fault| fault.try_elsewhere() || !is_there(fault.status))
+}
+
+/// The count that is made here where no provider gave one; `None` where the request asks for
+/// none, or the error is the caller's to mend.
+pub async fn instead(exchange: &Exchange) -> Option<Local> {
+    if !can_stand_in(exchange) {
+        return None;
+    }
+    answer(exchange).await.ok()
+}
 
 /// Counts the input tokens of the request that was read.
 ///
 /// # Errors
 ///
-/// 503 when too many counts are asked for at once.
-pub async fn answer(exchange: &Exchange) -> Result<Local, PublicError> {
+/// A fault of the gateway's own.
+async fn answer(exchange: &Exchange) -> Result<Local, PublicError> {
     let fault = || {
         log::error!("{}: there is nothing to count", exchange.id);
         respond::internal_error()
     };
-    let whole = |body: &RequestBody| body.assemble(Splice::default());
-    let body = exchange.body.as_ref().and_then(whole).ok_or_else(fault)?;
-    let format = exchange.format().ok_or_else(fault)?;
-    let family = family(exchange).ok_or_else(fault)?;
-    let busy = |_| {
-        PublicError::new(
-            ErrorCode::ServiceUnavailable,
-            "too many counts at once: try again shortly",
-        )
+    let (counts, how) = how(exchange).ok_or_else(fault)?;
+    let body = whole(exchange).ok_or_else(fault)?;
+    let How {
+        format,
+        rules,
+        learnt,
+    } = how;
+    let desk = counts.counts().desk();
+    let counted = match desk.at_once(format, &body, &rules) {
+        Some(count) => Some(count),
+        None => desk.count(format, body, rules).await,
     };
-    let _permit = AT_ONCE.acquire().await.map_err(|_| fault())?;
-    let counting = move || tollgate_count::count(format, &body, &family.rules());
-    let count = tokio::task::spawn_blocking(counting).await;
-    Ok(told(&count.map_err(busy)?))
+    let (count, source) = match counted {
+        Some(count) => (count, CountSource::Local),
+        None => (by_length(exchange).ok_or_else(fault)?, CountSource::Length),
+    };
+    events::tokens_counted(source);
+    let count = match (source, learnt) {
+        (CountSource::Local, Some(learnt)) => learnt.refine(count),
+        _ => count,
+    };
+    Ok(told(&count))
 }
 
-/// The family of the model that would answer, by the name that its provider gives it.
-fn family(exchange: &Exchange) -> Option<Family> {
-    let request = exchange.request.as_ref()?;
-    let model = request.route.as_ref()?.model;
-    let model = exchange.snapshot.catalog.model(model)?;
-    let deployment = model.deployments.first()?;
-    let asked = request.facts.as_ref()?.model.as_deref();
-    Some(Family::of_model(
-        deployment.upstream_model(asked.unwrap_or(&model.id)),
-    ))
+fn how(exchange: &Exchange) -> Option<(&Arc<CatalogCounts>, How)> {
+    let counts = exchange.snapshot.counts.as_ref()?;
+    Some((counts, counts.how_routed(exchange.request.as_ref()?)?))
+}
+
+/// What is told where too many counts are asked for at once.
+fn by_length(exchange: &Exchange) -> Option<Count> {
+    let facts = exchange.request.as_ref()?.facts.as_ref()?;
+    let media = facts.media_tokens();
+    Some(Count::by_bytes(facts.text_bytes, media, facts.needs.tools))
 }
 
 fn told(count: &Count) -> Local {

@@ -4,9 +4,10 @@
 //! own field and none reaches into another's.
 
 use super::{
-    answer::Answer, attempt::Attempts, body::RequestBody, budget::RetryBudget, record,
-    stored::Noted, timer::AttemptTimer, toll::Toll,
+    answer::Answer, attempt::Attempts, body::RequestBody, budget::RetryBudget, learn::Lesson,
+    record, stored::Noted, timer::AttemptTimer, toll::Toll,
 };
+use crate::counts::CountKey;
 use crate::{access_log::AccessLog, events::InFlight, snapshot::Snapshot};
 use http::{Method, Uri};
 use std::{
@@ -47,6 +48,10 @@ pub struct Exchange {
     pub answer: Answer,
     /// What it holds of its key's limits and balance.
     pub toll: Toll,
+    /// What it teaches of its provider's counting, where it is one of those that do.
+    pub lesson: Option<Box<Lesson>>,
+    /// Under what its provider's count of tokens is kept.
+    pub count_key: Option<CountKey>,
     /// What is remembered of whose the answer is that the provider stores.
     pub noted: Noted,
     /// Of what went wrong upstream, that of which the caller is told.
@@ -97,6 +102,8 @@ impl Exchange {
             left_out: LeftOuts::default(),
             answer: Answer::default(),
             toll: Toll::default(),
+            lesson: None,
+            count_key: None,
             noted: Noted::default(),
             fault: None,
             told: None,

@@ -4,7 +4,7 @@
 //! table of all of this is docs/failover.md.
 
 use super::exchange::Exchange;
-use super::{outcome, respond, stored};
+use super::{count, outcome, respond, stored};
 use crate::events;
 use pingora_core::{Error, ErrorType};
 use std::time::{Duration, Instant};
@@ -63,6 +63,9 @@ fn follows(exchange: &mut Exchange, fault: &UpstreamFault) -> bool {
         .saturating_duration_since(Instant::now());
     let next = if attempts.has_next() {
         Some(None)
+    } else if count::is_count(exchange) {
+        // It is counted here sooner.
+        None
     } else {
         pause_before_another(exchange, fault).map(Some)
     };

@@ -20,6 +20,7 @@ mod deadlines;
 mod decode;
 mod exchange;
 mod failure;
+mod learn;
 mod load;
 mod outcome;
 mod outgoing;
@@ -92,6 +93,7 @@ impl Gateway {
         let fault = match exchange.answer.push(None, true, session.body_bytes_sent()) {
             Next::Commit { head, body, length } => {
                 outcome::first_content(exchange);
+                count::passed(exchange, &body);
                 respond::commit(session, exchange, &head, length)?;
                 toll::settle(exchange, record::ending(exchange, None));
                 return session.write_response_body(Some(body), true).await;
@@ -100,7 +102,7 @@ impl Gateway {
             Next::Hold | Next::Pass(_) => UpstreamFault::broken_answer(),
         };
         failure::note(exchange, fault, None);
-        let answer = Local::error(failure::public_error(exchange));
+        let answer = last_answer(exchange).await;
         respond::write(session, exchange, answer).await
     }
 
@@ -117,6 +119,12 @@ impl Gateway {
         *body = Some(text);
         Ok(())
     }
+}
+
+/// What the caller gets where no provider has answered.
+async fn last_answer(exchange: &Exchange) -> Local {
+    let instead = count::instead(exchange).await;
+    instead.unwrap_or_else(|| Local::error(failure::public_error(exchange)))
 }
 
 #[async_trait]
@@ -170,7 +178,7 @@ impl ProxyHttp for Gateway {
         if let Some(pause) = exchange.attempts.take_pause() {
             tokio::time::sleep(pause).await;
         }
-        match attempt::next_peer(exchange) {
+        match attempt::next_peer(exchange).and_then(|peer| count::hurry(exchange, peer)) {
             Some(peer) => Ok(peer),
             None => {
                 // What went wrong with those that were asked says more.
@@ -243,6 +251,7 @@ impl ProxyHttp for Gateway {
     ) -> Result<()> {
         // Whatever Pingora has read or replays stands for the whole, which is put in once.
         *body = exchange.attempts.take_body();
+        learn::begin(exchange, body.as_ref());
         if let Some(read) = &mut exchange.body {
             read.note_sent();
         }
@@ -310,6 +319,7 @@ impl ProxyHttp for Gateway {
                 length,
             } => {
                 outcome::first_content(exchange);
+                count::passed(exchange, &first);
                 respond::commit(session, exchange, &head, length)?;
                 toll::passed(exchange);
                 *body = Some(first);
@@ -317,7 +327,8 @@ impl ProxyHttp for Gateway {
             Next::Fail(fault) => {
                 let committed = session.response_written().is_some();
                 let again = failure::note(exchange, fault, None) && !committed;
-                if again || committed || !end {
+                // A count made here may take its time, which there is none of here.
+                if again || committed || !end || count::can_stand_in(exchange) {
                     return Err(failure::end_attempt(again));
                 }
                 Self::commit_error(session, exchange, body)?;
@@ -426,7 +437,7 @@ impl ProxyHttp for Gateway {
                 log::error!("{}: {error}", exchange.id);
             }
             session.set_keepalive(None);
-            let answer = Local::error(failure::public_error(exchange));
+            let answer = last_answer(exchange).await;
             respond::write(session, exchange, answer).await
         };
         if let Err(gone) = outcome {

@@ -171,6 +171,17 @@ impl Reader {
         }
     }
 
+    /// The beginning of that text, as far as it is kept.
+    pub fn text_beginning(&self) -> &str {
+        match self {
+            Self::Stream(Events::Passing(scanner)) => scanner.text_beginning(),
+            Self::Stream(Events::Translated(translator)) => translator.text_beginning(),
+            Self::Whole(scanner) => scanner.text_beginning(),
+            Self::TranslatedWhole(translator) => translator.text_beginning(),
+            Self::Count | Self::Stored | Self::Error => "",
+        }
+    }
+
     /// Whether nothing more can come that a caller needs.
     pub fn is_complete(&self) -> bool {
         match self {

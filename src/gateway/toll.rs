@@ -5,12 +5,16 @@
 //! much is charged by which rule is the ledger's.
 
 use super::answer::Answer;
+use super::count;
 use super::exchange::Exchange;
+use super::learn;
 use super::record;
 use super::stored;
-use tollgate_filter::Holds;
+use crate::counts::How;
+use tollgate_count::Delivered;
+use tollgate_filter::{Counting, Holds};
 use tollgate_ledger::{Admission, BillingState, Ending, Reservation, Settled};
-use tollgate_types::{ErrorCode, RequestFacts, Usage};
+use tollgate_types::{ErrorCode, InputRates, RequestFacts, Usage};
 
 /// What a request holds until it is settled.
 #[derive(Default)]
@@ -46,10 +50,11 @@ impl Toll {
         }
     }
 
-    fn settle(&mut self, used: Used, how: How) {
+    fn settle(&mut self, used: Used, how: Outcome) {
         if let Some(admission) = self.admission.take() {
-            // What never left takes nothing of any limit: dropping it gives everything back.
-            if how.was_sent {
+            // What was refused here takes nothing of any limit: dropping it gives everything
+            // back.
+            if how.was_done {
                 let usage = used.reported.unwrap_or(used.delivered);
                 admission.finish(usage.total_input(), usage.output);
             }
@@ -70,13 +75,13 @@ impl Toll {
 }
 
 /// How a request ended.
-struct How {
+struct Outcome {
     state: BillingState,
     status: u16,
     code: Option<ErrorCode>,
     model: Option<std::sync::Arc<str>>,
-    /// A provider was asked.
-    was_sent: bool,
+    /// A provider was asked, or the work was done here.
+    was_done: bool,
 }
 
 /// What a request used, as far as it is known.
@@ -99,7 +104,7 @@ pub fn passed(exchange: &mut Exchange) {
         let state = record::ending(exchange, None);
         return settle(exchange, state);
     }
-    let delivered = delivered(exchange);
+    let delivered = delivered(exchange, output_by_length);
     if let Some(reservation) = &mut exchange.toll.reservation {
         reservation.progress(delivered);
     }
@@ -118,24 +123,39 @@ pub fn settle(exchange: &mut Exchange, state: BillingState) {
         return;
     }
     let free = matches!(state, BillingState::Rejected);
+    let reported = reported(&exchange.answer);
+    learn::end(exchange, reported);
     let used = Used {
-        reported: reported(&exchange.answer).filter(|_| !free),
+        reported: reported.filter(|_| !free),
         absurd: exchange.answer.usage().is_some_and(|report| report.absurd),
         delivered: if free {
             Usage::default()
         } else {
-            delivered(exchange)
+            let closely = reported.is_none();
+            delivered(
+                exchange,
+                if closely {
+                    output_by_text
+                } else {
+                    output_by_length
+                },
+            )
         },
     };
     let told = exchange.told;
-    let how = How {
+    let how = Outcome {
         state,
         status: told.map_or(record::CLIENT_CLOSED, |told| told.status),
         code: exchange.broken.or(told.and_then(|told| told.code)),
         model: exchange.model_served(),
-        was_sent: exchange.attempts.made() > 0,
+        was_done: exchange.attempts.made() > 0 || counted_here(exchange),
     };
     exchange.toll.settle(used, how);
+}
+
+/// Whether a count of tokens was answered without asking anyone.
+fn counted_here(exchange: &Exchange) -> bool {
+    count::is_count(exchange) && exchange.told.is_some_and(|told| told.code.is_none())
 }
 
 /// The provider's report, where its answer is whole or it has said why it ends: before that
@@ -148,30 +168,71 @@ fn reported(answer: &Answer) -> Option<Usage> {
         .believed()
 }
 
-/// What was sent and delivered so far.
-fn delivered(exchange: &Exchange) -> Usage {
-    /// Text and arguments of tool calls, in the scripts that most answers are in.
-    const BYTES_PER_TOKEN: u64 = 4;
+/// What was sent and delivered so far; `output` says how much of it is in the text of the
+/// answer.
+fn delivered(exchange: &Exchange, output: fn(&Exchange) -> u64) -> Usage {
     if exchange.attempts.made() == 0 {
         return Usage::default();
     }
-    let facts = exchange.request.as_ref().and_then(|it| it.facts.as_ref());
-    let sent = facts.map_or(0, RequestFacts::likely_input_tokens);
-    let answer = &exchange.answer;
     // What is still held back was delivered to nobody.
-    let left = exchange.first_byte.map_or(0, |_| answer.text_bytes());
     let counted = Usage {
-        input: sent,
-        output: left.div_ceil(BYTES_PER_TOKEN),
+        input: sent(exchange),
+        output: exchange.first_byte.map_or(0, |_| output(exchange)),
         ..Usage::default()
     };
-    on_the_way(answer).map_or(counted, |said| Usage {
+    on_the_way(&exchange.answer).map_or(counted, |said| Usage {
         output: match exchange.first_byte {
             Some(_) => counted.output.max(said.output),
             None => 0,
         },
         ..said
     })
+}
+
+/// Input tokens that were sent: as they were counted, or by what their length says.
+fn sent(exchange: &Exchange) -> u64 {
+    let Some(request) = &exchange.request else {
+        return 0;
+    };
+    let by_length = |facts: &RequestFacts| {
+        let counts = exchange.snapshot.counts.as_ref();
+        let rates = counts.map_or_else(InputRates::default, |counts| counts.rates(request));
+        facts.likely_input(&rates)
+    };
+    match request.input {
+        Some(counted) => counted.tokens,
+        None => request.facts.as_ref().map_or(0, by_length),
+    }
+}
+
+/// Output tokens by the length of the text alone: what is noted with every piece that passes.
+fn output_by_length(exchange: &Exchange) -> u64 {
+    /// Text and arguments of tool calls, in the scripts that most answers are in.
+    const BYTES_PER_TOKEN: u64 = 4;
+    exchange.answer.text_bytes().div_ceil(BYTES_PER_TOKEN)
+}
+
+/// Output tokens by the beginning of the text, which is counted; the rest is taken to be like
+/// it. Where the vocabulary is not unpacked the length has to do: this is no place to wait.
+fn output_by_text(exchange: &Exchange) -> u64 {
+    let by_length = || output_by_length(exchange);
+    let Some(How { rules, learnt, .. }) = how_counted(exchange) else {
+        return by_length();
+    };
+    if !rules.vocabulary.is_loaded() {
+        return by_length();
+    }
+    let fits = learnt.map(|learnt| learnt.fits());
+    let answer = &exchange.answer;
+    let (beginning, bytes) = (answer.text_beginning(), answer.text_bytes());
+    Delivered::of_beginning(beginning, bytes, &rules, fits.as_ref().map(|it| &it.text))
+}
+
+/// How the text of who answers is counted.
+fn how_counted(exchange: &Exchange) -> Option<How> {
+    let deployment = &exchange.attempts.current()?.deployment;
+    let counts = exchange.snapshot.counts.as_ref()?;
+    counts.how(exchange.request.as_ref()?, deployment)
 }
 
 /// What the provider has said of its usage before its end, where that can be believed.

@@ -250,7 +250,8 @@ impl Assembled {
         } = self;
         let config = start.config;
         let settings = config.server.clone();
-        let operations = Operations::new(Arc::clone(accounts.store()), Offer::of(&config));
+        let operations = Operations::new(Arc::clone(accounts.store()), Offer::of(&config))
+            .with_counts(accounts.counts());
         let api = Arc::new(Api::new(operations, config.admin_token.clone()));
         let places = Places {
             current: Arc::clone(&current),

@@ -79,7 +79,8 @@ impl Operator {
                 }
             };
             let ledger = accounts.ledger().clone();
-            let serving = admin::serve(listener, readiness.clone(), &api, ledger, gone);
+            let counts = Arc::clone(accounts.counts());
+            let serving = admin::serve(listener, readiness.clone(), &api, ledger, counts, gone);
             if let Err(fault) = serving.await {
                 log::error!("the admin listener has ended: {fault}");
             }

@@ -1,9 +1,10 @@
 //! The request as filters see it.
 
 use crate::{Endpoint, Holds, ModelHandle, StoredAt};
+use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use std::{fmt, net::SocketAddr, sync::Arc};
-use tollgate_types::{Format, Identity, RequestFacts, RequestId};
+use tollgate_types::{Format, Identity, InputCount, RequestFacts, RequestId};
 
 /// The head of the request as the caller sent it, borrowed from the connection.
 #[derive(Clone, Copy, Debug)]
@@ -31,6 +32,11 @@ pub struct RequestContext {
     pub identity: Option<Arc<Identity>>,
     /// What one pass over the body found; `None` before the body was read.
     pub facts: Option<RequestFacts>,
+    /// The body, while filters run that may have it counted; `None` where it did not come in
+    /// one piece.
+    pub body: Option<Bytes>,
+    /// How many tokens the input has, where it was counted.
+    pub input: Option<InputCount>,
     /// Where the things are stored that the request names: only there can it be answered.
     pub stored_at: Option<StoredAt>,
     /// Which model answers.
@@ -55,6 +61,8 @@ impl RequestContext {
             credential: None,
             identity: None,
             facts: None,
+            body: None,
+            input: None,
             stored_at: None,
             route: None,
             upstream_headers: Vec::new(),

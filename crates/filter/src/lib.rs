@@ -19,6 +19,7 @@ pub use filter::{Filter, Pending, Resume, Verdict};
 pub use holds::Holds;
 pub use kind::{Built, FilterKind, SettingsFault, Wants, no_settings, settings};
 pub use services::{
-    Balances, Bound, Catalog, KeyDirectory, KeyLookup, Limited, Limiter, Load, ModelHandle,
-    ModelView, Reserving, Services, Shortage, Standing, Stored, StoredAt, StoredThings,
+    Balances, Bound, Catalog, Counted, Counting, KeyDirectory, KeyLookup, Limited, Limiter, Load,
+    ModelHandle, ModelView, Reserving, Services, Shortage, Standing, Stored, StoredAt,
+    StoredThings,
 };

@@ -4,7 +4,7 @@
 use crate::{RequestContext, holds::Holds};
 use http::{HeaderName, HeaderValue};
 use std::{future::Future, net::IpAddr, pin::Pin, sync::Arc, time::Duration};
-use tollgate_types::{Identity, KeyId, ReasoningMode, RequestFacts};
+use tollgate_types::{Identity, InputCount, InputRates, KeyId, ReasoningMode, RequestFacts};
 
 /// What a filter may hold on to when it is built.
 #[derive(Clone)]
@@ -19,6 +19,8 @@ pub struct Services {
     pub balances: Arc<dyn Balances>,
     /// Whose is what providers have stored?
     pub stored: Arc<dyn StoredThings>,
+    /// How many tokens is it?
+    pub counting: Arc<dyn Counting>,
 }
 
 /// Finds the holder of a credential.
@@ -61,6 +63,8 @@ pub struct ModelView<'a> {
     pub reasoning: ReasoningMode,
     /// Tokens that an answer may have, where known.
     pub max_output_tokens: Option<u64>,
+    /// Tokens that its input may have, where known.
+    pub context_window: Option<u64>,
 }
 
 /// Finds models by name.
@@ -160,12 +164,36 @@ pub struct Limited {
 pub trait Balances: Send + Sync {
     /// Holds tokens of the key's balance for a request that was routed.
     fn reserve(&self, request: &RequestContext, bound: Bound) -> Reserving;
+
+    /// Whether what is left could pay for a useful answer under this bound. Holds nothing, so
+    /// that it can be otherwise a moment later.
+    fn affords(&self, request: &RequestContext, bound: Bound) -> bool;
+}
+
+/// Counts the input tokens of requests.
+pub trait Counting: Send + Sync {
+    /// What the provider of the model that answers has made of the length of requests so far.
+    fn rates(&self, request: &RequestContext) -> InputRates;
+
+    /// Counts the input of a request that was routed. Only where it matters: it takes
+    /// milliseconds for a large body, on a thread of its own.
+    fn count(&self, request: &RequestContext) -> Counted;
+}
+
+/// What came of counting.
+pub enum Counted {
+    /// It was short, or was counted before.
+    Known(InputCount),
+    /// It is being counted; `None`: that cannot be done in time.
+    Later(Pin<Box<dyn Future<Output = Option<InputCount>> + Send>>),
+    /// It cannot be counted.
+    Unknown,
 }
 
 /// The most that a request can use, in tokens as the model counts them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bound {
-    /// Input tokens, estimated with caution.
+    /// Input tokens that it does not exceed.
     pub input: u64,
     /// Output tokens over all answers asked for.
     pub output: u64,

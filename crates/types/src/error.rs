@@ -170,6 +170,15 @@ impl PublicError {
         Self::new(ErrorCode::InvalidRequest, message)
     }
 
+    /// The input alone has more tokens than the model can read. Agents know the wording and
+    /// make their request smaller by what the two numbers say.
+    pub fn prompt_too_long(tokens: u64, limit: u64) -> Self {
+        Self::new(
+            ErrorCode::ContextLengthExceeded,
+            format!("prompt is too long: {tokens} tokens > {limit} maximum"),
+        )
+    }
+
     /// The same error under another status.
     #[must_use]
     pub fn with_status(mut self, status: u16) -> Self {

@@ -75,25 +75,29 @@ impl RequestFacts {
         self.input_tokens(4)
     }
 
-    /// Tokens that the input has at most, but for text made to cost many: what is held of a
-    /// balance. Two bytes a token is what code, numbers and most scripts stay under.
+    /// Tokens that the input hardly exceeds, but for text made to cost many. Two bytes a token is what code, numbers and most scripts stay under.
     pub const fn cautious_input_tokens(&self) -> u64 {
         self.input_tokens(2)
     }
 
     const fn input_tokens(&self, bytes_per_token: u64) -> u64 {
+        let text = self.text_bytes.div_ceil(bytes_per_token);
+        text.saturating_add(self.media_tokens())
+    }
+
+    /// Tokens that images, documents and sound have most likely.
+    pub const fn media_tokens(&self) -> u64 {
         /// What an image of full size costs.
         const PER_MEDIA_PART: u64 = 1600;
         /// Base64 bytes of a document that make a token: a page of 60 kB is 3,000 tokens.
         const MEDIA_BYTES_PER_TOKEN: u64 = 20;
-        let text = self.text_bytes.div_ceil(bytes_per_token);
         let media = self.media.parts.saturating_mul(PER_MEDIA_PART);
         let documents = if self.needs.documents {
             self.media.bytes / MEDIA_BYTES_PER_TOKEN
         } else {
             0
         };
-        text.saturating_add(media).saturating_add(documents)
+        media.saturating_add(documents)
     }
 }
 

@@ -103,9 +103,7 @@ impl ContextNumbers {
                 format!("input length and `max_tokens` exceed context limit: {a} + {b} > {c}")
                     .into()
             }
-            (Some(a), _, Some(c)) if a > c => {
-                format!("prompt is too long: {a} tokens > {c} maximum").into()
-            }
+            (Some(a), _, Some(c)) if a > c => PublicError::prompt_too_long(a, c).message,
             (_, _, Some(c)) => format!("prompt is too long: the maximum is {c} tokens").into(),
             _ => "prompt is too long for the context window of this model".into(),
         }

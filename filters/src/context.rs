@@ -1,0 +1,156 @@
+//! `context`: refuses a request whose input alone is more than its model can read.
+//!
+//! Before anybody is asked, and only where even a count that errs on the low side is too many:
+//! what is near the limit is for the provider to decide. Models whose `context_window` is not
+//! configured are let through.
+
+use serde_json::Value;
+use std::sync::Arc;
+use tollgate_filter::{
+    Built, Catalog, Counted, Counting, Endpoint, Filter, FilterKind, Head, RequestContext,
+    Services, Verdict, Wants, no_settings,
+};
+use tollgate_types::{InputCount, InputRates, PublicError};
+
+pub(crate) const KIND: FilterKind = FilterKind {
+    name: "context",
+    summary: "Refuses a request whose input alone is more than its model can read.",
+    wants: Wants {
+        body: true,
+        answer: false,
+        error: false,
+    },
+    after: &["key", "model"],
+    required: false,
+    build,
+};
+
+struct Context {
+    catalog: Arc<dyn Catalog>,
+    counting: Arc<dyn Counting>,
+}
+
+fn build(value: &Value, services: &Services) -> Built {
+    no_settings(value)?;
+    Ok(Box::new(Context {
+        catalog: Arc::clone(&services.catalog),
+        counting: Arc::clone(&services.counting),
+    }))
+}
+
+impl Filter for Context {
+    fn on_request(&self, _: Head<'_>, request: &mut RequestContext) -> Verdict {
+        let Some(limit) = self.limit_in_question(request) else {
+            return Verdict::Continue;
+        };
+        match self.counting.count(request) {
+            Counted::Known(input) => judge(request, input, limit),
+            Counted::Later(pending) => Verdict::Wait(Box::pin(async move {
+                let input = pending.await;
+                Box::new(move |request: &mut RequestContext| {
+                    input.map_or(Verdict::Continue, |input| judge(request, input, limit))
+                }) as _
+            })),
+            Counted::Unknown => Verdict::Continue,
+        }
+    }
+}
+
+impl Context {
+    /// The model's limit, where the length of the text leaves open whether it is within.
+    fn limit_in_question(&self, request: &RequestContext) -> Option<u64> {
+        if request.endpoint == Endpoint::CountTokens {
+            return None;
+        }
+        let facts = request.facts.as_ref()?;
+        let model = self.catalog.model(request.route.as_ref()?.model)?;
+        let limit = model.context_window?;
+        // A byte is one token at most.
+        if facts.text_bytes <= limit {
+            return None;
+        }
+        let learnt = self.counting.rates(request);
+        let rates = InputRates {
+            per_kib: learnt.per_kib.max(InputRates::default().per_kib),
+            ..learnt
+        };
+        let in_question = facts
+            .likely_input(&rates)
+            .saturating_sub(facts.media_tokens());
+        (in_question > limit).then_some(limit)
+    }
+}
+
+fn judge(request: &mut RequestContext, input: InputCount, limit: u64) -> Verdict {
+    request.input = Some(input);
+    if input.at_least > limit {
+        return PublicError::prompt_too_long(input.tokens, limit).into();
+    }
+    Verdict::Continue
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Scene, refusal};
+    use tollgate_filter::{ModelHandle, Route};
+    use tollgate_types::{ErrorCode, RequestFacts};
+
+    /// `opus-1` reads 200,000 tokens; the scripted count finds four bytes in a token and is
+    /// off by a tenth at most. `codex-1` has no known limit.
+    fn scene(model: u32, text_bytes: u64) -> Scene {
+        let mut scene = Scene::new(Endpoint::Messages, &[]);
+        scene.request.facts = Some(RequestFacts {
+            text_bytes,
+            ..RequestFacts::default()
+        });
+        scene.request.route = Some(Route {
+            model: ModelHandle(model),
+            model_id: "model".into(),
+            reason: None,
+        });
+        scene
+    }
+
+    #[test]
+    fn what_is_too_long_by_any_count_is_refused_with_both_numbers() {
+        let error = refusal(scene(0, 1_000_000).run(&KIND, "null"));
+        assert_eq!(
+            (error.code, error.status, &*error.message),
+            (
+                ErrorCode::ContextLengthExceeded,
+                400,
+                "prompt is too long: 250000 tokens > 200000 maximum"
+            )
+        );
+        assert_eq!(error.should_retry, Some(false));
+    }
+
+    #[test]
+    fn what_may_just_fit_is_for_the_provider_to_decide() {
+        let mut scene = scene(0, 840_000);
+        assert!(matches!(scene.run(&KIND, "null"), Verdict::Continue));
+        assert_eq!(scene.request.input.map(|it| it.tokens), Some(210_000));
+    }
+
+    #[test]
+    fn what_surely_fits_is_not_counted() {
+        let mut scene = scene(0, 700_000);
+        assert!(matches!(scene.run(&KIND, "null"), Verdict::Continue));
+        assert_eq!(scene.request.input, None);
+    }
+
+    #[test]
+    fn a_model_without_a_known_limit_takes_anything() {
+        let mut scene = scene(1, 100_000_000);
+        assert!(matches!(scene.run(&KIND, "null"), Verdict::Continue));
+        assert_eq!(scene.request.input, None);
+    }
+
+    #[test]
+    fn counting_tokens_has_no_limit() {
+        let mut scene = scene(0, 1_000_000);
+        scene.request.endpoint = Endpoint::CountTokens;
+        assert!(matches!(scene.run(&KIND, "null"), Verdict::Continue));
+    }
+}
