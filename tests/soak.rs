@@ -274,13 +274,13 @@ impl Footprint {
         let field = |name: &str| {
             let line = status.lines().find_map(|line| line.strip_prefix(name));
             let number = line.and_then(|line| line.split_whitespace().next()?.parse().ok());
-            number.unwrap_or(0.0)
+            number.unwrap_or(0_usize)
         };
         let descriptors = std::fs::read_dir(format!("/proc/{process}/fd"));
         Self {
-            resident: field("VmRSS:") * 1024.0,
+            resident: field("VmRSS:") as f64 * 1024.0,
             descriptors: descriptors.map_or(0, Iterator::count),
-            threads: field("Threads:") as usize,
+            threads: field("Threads:"),
         }
     }
 }
@@ -351,8 +351,8 @@ async fn adds_up(gateway: &Gateway, done: &Done, keys: [&str; 2]) {
             let rest = line.strip_prefix(name);
             rest.is_some_and(|rest| rest.starts_with(['{', ' ']))
         });
-        let values = lines.map(|line| line.rsplit(' ').next().unwrap().parse::<f64>().unwrap());
-        values.sum::<f64>() as u64
+        let values = lines.map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap());
+        values.sum::<u64>()
     };
     assert_eq!(sum("tollgate_requests_total"), done.requests, "{done:?}");
     let found = gateway.verify().await;

@@ -10,14 +10,15 @@ use once_cell::sync::Lazy;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
 
-/// Seconds that are looked back on.
-const WINDOW: u64 = 10;
+/// Seconds that are looked back on, each with counts of its own.
+const SECONDS: usize = 10;
+const WINDOW: u64 = SECONDS as u64;
 
 /// Counts of the last seconds.
 #[derive(Default)]
 pub struct RetryBudget {
     /// By the second, in turn.
-    seconds: [Second; WINDOW as usize],
+    seconds: [Second; SECONDS],
 }
 
 #[derive(Default)]
