@@ -5,6 +5,7 @@
 
 mod support;
 
+use futures::future::join_all;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 use support::{
@@ -53,31 +54,33 @@ async fn ask(gateway: &Gateway, path: &str, model: &str, stream: bool) -> Answer
 
 /// Nothing was committed: alone it is 504, and with another candidate nobody notices.
 async fn is_replaced(gateway: &Gateway, what: &str, streams: &[bool]) {
-    for path in FORMATS {
-        for stream in streams.iter().copied() {
-            let begun = Instant::now();
-            let answer = ask(gateway, path, "alone", stream).await;
-            let took = begun.elapsed();
-            assert_eq!(
-                answer.error(),
-                (504, "upstream_error".to_owned()),
-                "{what} {path} {stream}: {answer:?}"
-            );
-            assert!(
-                (SOON_MS..SOON_MS + SLACK).contains(&took),
-                "{what}: {took:?}"
-            );
-            let answer = ask(gateway, path, "two", stream).await;
-            answer.assert_ok();
-            assert_eq!(answer.header("x-attempts"), Some("2"), "{what} {path}");
-            assert!(!answer.text().contains("\"error\":{"), "{}", answer.text());
-        }
-    }
+    let cases = FORMATS
+        .into_iter()
+        .flat_map(|path| streams.iter().map(move |it| (path, *it)));
+    let asked = cases.map(async |(path, stream)| {
+        let begun = Instant::now();
+        let answer = ask(gateway, path, "alone", stream).await;
+        let took = begun.elapsed();
+        assert_eq!(
+            answer.error(),
+            (504, "upstream_error".to_owned()),
+            "{what} {path} {stream}: {answer:?}"
+        );
+        assert!(
+            (SOON_MS..SOON_MS + SLACK).contains(&took),
+            "{what}: {took:?}"
+        );
+        let answer = ask(gateway, path, "two", stream).await;
+        answer.assert_ok();
+        assert_eq!(answer.header("x-attempts"), Some("2"), "{what} {path}");
+        assert!(!answer.text().contains("\"error\":{"), "{}", answer.text());
+    });
+    join_all(asked).await;
 }
 
 /// Something was committed: the stream ends in the error event of its format, in time.
 async fn is_told(gateway: &Gateway, what: &str, model: &str) {
-    for path in FORMATS {
+    let asked = FORMATS.map(async |path| {
         let begun = Instant::now();
         let answer = ask(gateway, path, model, true).await;
         let took = begun.elapsed();
@@ -96,7 +99,8 @@ async fn is_told(gateway: &Gateway, what: &str, model: &str) {
             (SOON_MS..SOON_MS + SLACK).contains(&took),
             "{what}: {took:?}"
         );
-    }
+    });
+    join_all(asked).await;
 }
 
 #[tokio::test]
@@ -111,17 +115,19 @@ async fn a_provider_that_is_silent_before_its_head_is_replaced() {
 #[tokio::test]
 async fn a_stream_without_content_in_time_is_replaced() {
     let provider = Provider::start().await;
+    let orders = [
+        "hang",
+        "stall-after-0",
+        "stall-after-0+pings-50ms",
+        "chunks-1+chunk-delay-50ms",
+    ];
     for http2 in HTTP {
-        for (what, orders) in [
-            ("nothing", "hang"),
-            ("a head and then nothing", "stall-after-0"),
-            ("pings for ever", "stall-after-0+pings-50ms"),
-            ("a byte now and then", "chunks-1+chunk-delay-50ms"),
-        ] {
+        join_all(orders.map(async |orders| {
             let config = config(&provider, http2, all_but("first_token"), orders);
-            let what = format!("{what}, {http2}");
+            let what = format!("{orders}, {http2}");
             is_replaced(&Gateway::start(config).await, &what, &[true]).await;
-        }
+        }))
+        .await;
     }
 }
 
