@@ -3,9 +3,12 @@
 //! Requests append to a buffer and never wait; a thread writes it out. A reader that is
 //! too slow costs lines, which are counted, and never a request's time.
 
+mod fields;
+
+pub use fields::Fields;
+
 use crate::events;
 use parking_lot::{Condvar, Mutex};
-use serde::Serialize;
 use std::io::Write;
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -68,20 +71,18 @@ impl AccessLog {
         ))
     }
 
-    /// Leaves a line, made only when someone reads it.
-    pub fn line<T: Serialize>(&self, line: impl FnOnce() -> T) {
+    /// Leaves a line, written only when someone reads it.
+    pub fn line(&self, write: impl FnOnce(&mut Fields<'_>)) {
         let Some(shared) = &self.0 else { return };
-        let line = line();
         let mut waiting = shared.waiting.lock();
-        if waiting.lines.len() >= MOST_WAITING {
+        let begin = waiting.lines.len();
+        if begin >= MOST_WAITING {
             events::access_line_lost();
             return;
         }
-        let begin = waiting.lines.len();
-        if serde_json::to_writer(&mut waiting.lines, &line).is_err() {
-            waiting.lines.truncate(begin);
-            return;
-        }
+        let mut fields = Fields::begin(&mut waiting.lines);
+        write(&mut fields);
+        fields.end();
         waiting.lines.push(b'\n');
         if begin < WAKE_AT && waiting.lines.len() >= WAKE_AT {
             shared.wake.notify_one();
@@ -141,7 +142,7 @@ mod tests {
         let sink = Sink::default();
         let (log, writer) = AccessLog::to(sink.clone()).unwrap();
         for number in 0..1000 {
-            log.line(|| serde_json::json!({ "n": number }));
+            log.line(|fields| fields.number("n", number));
         }
         drop(writer);
         let text = String::from_utf8(sink.0.lock().clone()).unwrap();

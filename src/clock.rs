@@ -1,7 +1,6 @@
 //! The time as log lines carry it, at the price of a look at the clock.
 
 use once_cell::sync::Lazy;
-use serde::{Serialize, Serializer};
 use std::cell::Cell;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use time::OffsetDateTime;
@@ -32,12 +31,6 @@ impl Timestamp {
     pub fn as_str(&self) -> &str {
         // Only ASCII is ever put in.
         std::str::from_utf8(&self.0).unwrap_or_default()
-    }
-}
-
-impl Serialize for Timestamp {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(self.as_str())
     }
 }
 

@@ -1,12 +1,13 @@
 //! What is told of a request when it is over: metrics and one line of the access log.
 
+use super::body::RequestBody;
 use super::exchange::{Exchange, Told};
 use super::{outcome, toll};
-use crate::clock::{self, Timestamp};
+use crate::access_log::Fields;
+use crate::clock;
 use crate::events::{self, Finished};
 use pingora_core::{Error, ErrorSource};
-use serde::Serialize;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use tollgate_ledger::BillingState;
 use tollgate_types::{ErrorCode, Format, Usage};
 
@@ -15,32 +16,6 @@ pub const CLIENT_CLOSED: u16 = 499;
 
 /// A status for the log alone: the gateway ended before it told the caller one.
 const CUT: u16 = 503;
-
-/// One line of the access log.
-#[derive(Serialize)]
-pub struct AccessLine<'a> {
-    time: Timestamp,
-    id: &'a str,
-    method: &'a str,
-    path: &'a str,
-    format: Option<Format>,
-    key: Option<&'a str>,
-    model_asked: Option<&'a str>,
-    model: Option<&'a str>,
-    provider: Option<&'a str>,
-    status: u16,
-    code: Option<ErrorCode>,
-    outcome: BillingState,
-    stream: bool,
-    attempts: usize,
-    request_bytes: u64,
-    answer_bytes: usize,
-    first_byte_ms: Option<f64>,
-    duration_ms: f64,
-    usage: Option<Usage>,
-    charged: Option<u64>,
-    count: Option<&'static str>,
-}
 
 /// Tells of a request that is over, once.
 pub fn record(exchange: &mut Exchange, error: Option<&Error>) {
@@ -77,7 +52,7 @@ pub fn record(exchange: &mut Exchange, error: Option<&Error>) {
         first_byte,
         usage,
     });
-    log.line(|| {
+    log.line(|line| {
         let (method, uri) = &exchange.target;
         let settled = exchange.toll.settled();
         let facts = exchange
@@ -88,34 +63,53 @@ pub fn record(exchange: &mut Exchange, error: Option<&Error>) {
             .request
             .as_ref()
             .and_then(|request| request.identity.as_ref());
-        AccessLine {
-            time: clock::now(),
-            id: exchange.id.as_str(),
-            method: method.as_str(),
-            path: uri.path(),
-            format: exchange.format(),
-            key: identity.map(|identity| identity.key.as_str()),
-            model_asked: facts.and_then(|facts| facts.model.as_deref()),
-            model: exchange.model_name(),
-            provider: provider.map(|provider| &**provider),
-            status,
-            code,
-            // What was settled stands, whatever became of the last bytes.
-            outcome: settled.map_or_else(|| ending(exchange, error), |(state, _)| *state),
-            stream: facts.is_some_and(|facts| facts.stream),
-            attempts: exchange.attempts.made(),
-            request_bytes: exchange
-                .body
-                .as_ref()
-                .map_or(0, super::body::RequestBody::len),
-            answer_bytes: exchange.answer_bytes,
-            first_byte_ms: first_byte.map(millis),
-            duration_ms: millis(duration),
-            usage,
-            charged: settled.map(|(_, settled)| settled.charged),
-            count: settled.map(|(_, settled)| settled.source.as_str()),
-        }
+        let body = exchange.body.as_ref();
+        // What was settled stands, whatever became of the last bytes.
+        let outcome = settled.map_or_else(|| ending(exchange, error), |(state, _)| *state);
+        line.word("time", clock::now().as_str());
+        line.word("id", exchange.id.as_str());
+        line.text("method", method.as_str());
+        line.text("path", uri.path());
+        line.optional_word("format", exchange.format().map(Format::as_str));
+        line.optional_text("key", identity.map(|identity| identity.key.as_str()));
+        line.optional_text(
+            "model_asked",
+            facts.and_then(|facts| facts.model.as_deref()),
+        );
+        line.optional_text("model", exchange.model_name());
+        line.optional_text("provider", provider.map(|provider| &**provider));
+        line.number("status", status.into());
+        line.optional_word("code", code.map(ErrorCode::as_str));
+        line.word("outcome", outcome.as_str());
+        line.flag("stream", facts.is_some_and(|facts| facts.stream));
+        line.number("attempts", whole(exchange.attempts.made()));
+        line.number("request_bytes", body.map_or(0, RequestBody::len));
+        line.number("answer_bytes", whole(exchange.answer_bytes));
+        line.millis("first_byte_ms", first_byte);
+        line.millis("duration_ms", Some(duration));
+        line.optional_object("usage", usage, write_usage);
+        line.optional_number("charged", settled.map(|(_, settled)| settled.charged));
+        line.optional_word("count", settled.map(|(_, settled)| settled.source.as_str()));
     });
+}
+
+fn write_usage(usage: Usage, line: &mut Fields<'_>) {
+    let Usage {
+        input,
+        cache_read,
+        cache_write,
+        output,
+        reasoning,
+    } = usage;
+    line.number("input", input);
+    line.number("cache_read", cache_read);
+    line.number("cache_write", cache_write);
+    line.number("output", output);
+    line.number("reasoning", reasoning);
+}
+
+fn whole(number: usize) -> u64 {
+    u64::try_from(number).unwrap_or(u64::MAX)
 }
 
 /// Settles and tells of a request that was cut before its end; nothing else has ended it. It
@@ -162,9 +156,4 @@ pub fn ending(exchange: &Exchange, error: Option<&Error>) -> BillingState {
         Some(stop) if !stop.is_complete() => BillingState::Incomplete,
         _ => BillingState::Completed,
     }
-}
-
-/// Milliseconds with three places: finer is noise.
-fn millis(span: Duration) -> f64 {
-    (span.as_secs_f64() * 1e6).round() / 1e3
 }
