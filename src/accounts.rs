@@ -205,6 +205,12 @@ impl Limiter for PlannedLimits {
             }),
         }
     }
+
+    fn standing(&self, identity: &Identity) -> Standing {
+        let limits = self.plans.of(identity);
+        let standing = self.pace.standing(&identity.key, &limits);
+        headers(&standing, self.clock.now())
+    }
 }
 
 fn headers(standing: &tollgate_ledger::Standing, now: tollgate_ledger::Timestamp) -> Standing {

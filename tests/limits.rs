@@ -193,10 +193,14 @@ async fn what_a_later_check_refuses_takes_nothing() {
     .await;
     let request = ask(CHAT, &key, json!({}));
     for _ in 0..5 {
-        gateway
-            .send(&request)
-            .await
-            .assert_error(402, "quota_exhausted");
+        let refused = gateway.send(&request).await;
+        refused.assert_error(402, "quota_exhausted");
+        // It does not count itself.
+        assert_eq!(number(&refused, "x-ratelimit-remaining-requests"), 2);
+        assert_eq!(
+            number(&refused, "anthropic-ratelimit-output-tokens-remaining"),
+            2000
+        );
     }
     gateway.top_up(&key, 100_000);
     let admitted = async || {

@@ -10,8 +10,8 @@ use serde_json::Value;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use tollgate_filter::{
-    Balances, Bound, Built, Catalog, Counted, Counting, Endpoint, Filter, FilterKind, Head,
-    RequestContext, Reserving, Services, Shortage, Verdict, Wants, settings,
+    Balances, Bound, Built, Catalog, Counted, Counting, Endpoint, Filter, FilterKind, Head, Holds,
+    Limiter, RequestContext, Reserving, Services, Shortage, Verdict, Wants, settings,
 };
 use tollgate_types::{ErrorCode, InputCount, PublicError};
 
@@ -53,6 +53,7 @@ struct Quota {
     balances: Arc<dyn Balances>,
     catalog: Arc<dyn Catalog>,
     counting: Arc<dyn Counting>,
+    limits: Arc<dyn Limiter>,
     settings: Settings,
 }
 
@@ -61,6 +62,7 @@ fn build(value: &Value, services: &Services) -> Built {
         balances: Arc::clone(&services.balances),
         catalog: Arc::clone(&services.catalog),
         counting: Arc::clone(&services.counting),
+        limits: Arc::clone(&services.limits),
         settings: settings(value)?,
     }))
 }
@@ -127,7 +129,7 @@ impl Quota {
             Counted::Known(input) => self.counted(request, Some(input), waits),
             Counted::Later(pending) => {
                 let Some(waits) = waits.checked_sub(1) else {
-                    return error(Shortage::Unavailable).into();
+                    return self.refuse(Shortage::Unavailable, request);
                 };
                 let again = self.clone();
                 Verdict::Wait(Box::pin(async move {
@@ -173,21 +175,38 @@ impl Quota {
                 }
                 Verdict::Continue
             }
-            Reserving::Short(shortage) => error(shortage).into(),
+            Reserving::Short(shortage) => self.refuse(shortage, request),
             Reserving::Miss(pending) => {
                 let Some(waits) = waits.checked_sub(1) else {
-                    return error(Shortage::Unavailable).into();
+                    return self.refuse(Shortage::Unavailable, request);
                 };
                 let quota = self.clone();
                 Verdict::Wait(Box::pin(async move {
                     let known = pending.await;
                     Box::new(move |request: &mut RequestContext| match known {
                         Ok(()) => quota.reserve(request, waits),
-                        Err(shortage) => error(shortage).into(),
+                        Err(shortage) => quota.refuse(shortage, request),
                     }) as _
                 }))
             }
         }
+    }
+}
+
+impl Quota {
+    /// Refuses a request. What it took of its key's limits goes back at once, so that the
+    /// caller is told how it stands without it.
+    fn refuse(&self, shortage: Shortage, request: &mut RequestContext) -> Verdict {
+        request.holds = Holds::default();
+        if let Some(identity) = &request.identity {
+            for (name, now) in self.limits.standing(identity) {
+                let mut told = request.answer_headers.iter_mut();
+                if let Some((_, value)) = told.find(|(known, _)| *known == name) {
+                    *value = now;
+                }
+            }
+        }
+        error(shortage).into()
     }
 }
 
@@ -334,6 +353,18 @@ mod tests {
             let error = refusal(scene(key, Endpoint::Messages, 500, 1).run(&KIND, "{}"));
             assert_eq!((error.code, error.status), (code, status));
         }
+    }
+
+    #[test]
+    fn what_is_refused_holds_nothing_and_is_told_how_the_key_stands_without_it() {
+        let mut scene = scene("exhausted", Endpoint::Messages, 500, 1);
+        let load = http::HeaderName::from_static("x-load");
+        let told = http::HeaderValue::from_static("this request");
+        scene.request.answer_headers.push((load, told));
+        scene.request.holds.put("a place");
+        refusal(scene.run(&KIND, "{}"));
+        assert_eq!(scene.request.answer_headers[0].1, "nothing");
+        assert!(scene.request.holds.take::<&str>().is_none());
     }
 
     #[test]

@@ -127,6 +127,12 @@ pub trait Limiter: Send + Sync {
         identity: &Identity,
         holds: &mut Holds,
     ) -> Result<Standing, Limited>;
+
+    /// How a key stands with its limits now: for a request that is admitted no more, once
+    /// what it held has gone back. A limiter that tells nothing says nothing here either.
+    fn standing(&self, _: &Identity) -> Standing {
+        Standing::new()
+    }
 }
 
 /// What a request takes of its key's limits; corrected when it ends.
