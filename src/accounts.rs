@@ -22,6 +22,7 @@ use tollgate_ledger::{
     Clock, Denied, Dimension, Ledger, LedgerSettings, Owner, OwnerFailure, Ownership, Refused,
     RequestInfo, Reserve, Store, UpperBound,
 };
+use tollgate_routing::Conversations;
 use tollgate_types::{Identity, InputRates, KeyId, Limits, Weights};
 
 /// Everything that outlives a configuration: keys, balances, and how fast keys have gone.
@@ -36,6 +37,8 @@ pub struct Accounts {
     /// How often they had tokens counted.
     counting: tollgate_ledger::Limiter,
     counts: Arc<Counts>,
+    /// Which models have answered which conversations.
+    conversations: Arc<Conversations>,
 }
 
 /// Keys whose pace is remembered; of more, the least used begin anew.
@@ -64,6 +67,7 @@ impl Accounts {
             pace,
             counting,
             counts: Counts::open(&config.store.path),
+            conversations: Arc::default(),
             ledger,
             store: Arc::new(store),
         })
@@ -101,6 +105,11 @@ impl Accounts {
     /// Whose is what providers have stored.
     pub fn owned(&self) -> Arc<Owned> {
         Arc::clone(&self.owned)
+    }
+
+    /// Which models have answered which conversations.
+    pub fn conversations(&self) -> Arc<Conversations> {
+        Arc::clone(&self.conversations)
     }
 
     /// What callers may ask about themselves under a configuration.

@@ -20,6 +20,8 @@ use std::collections::HashMap;
 use std::fmt::Display;
 use std::sync::Arc;
 use std::time::Duration;
+use tollgate_filter::Shadow;
+use tollgate_routing::Decision;
 use tollgate_routing::health::{Change, Fleet, Transition, Whose};
 use tollgate_types::{ErrorCode, Format, Usage};
 use tollgate_wire::fault::UpstreamFault;
@@ -40,6 +42,8 @@ struct Metrics {
     access_lines_lost: IntCounter,
     reloads: IntCounterVec,
     token_counts: IntCounterVec,
+    choices: IntCounterVec,
+    shadows: IntCounterVec,
 }
 
 static METRICS: Lazy<Metrics> = Lazy::new(Metrics::new);
@@ -142,6 +146,16 @@ impl Metrics {
                 "tollgate_token_counts_total",
                 "Answers to count_tokens, by where the count came from.",
                 &["source"],
+            ),
+            choices: counters(
+                "tollgate_auto_choices_total",
+                "Models that the service chose, and why.",
+                &["profile", "model", "why"],
+            ),
+            shadows: counters(
+                "tollgate_auto_shadow_choices_total",
+                "Models that were chosen, beside what another profile would have chosen.",
+                &["profile", "model", "shadow_profile", "shadow_model"],
             ),
             registry,
         }
@@ -345,6 +359,21 @@ pub fn tokens_counted(source: CountSource) {
         CountSource::Length => "length",
     };
     METRICS.token_counts.with_label_values(&[source]).inc();
+}
+
+/// A profile has chosen a model; another one would have chosen this or another.
+pub fn model_chosen(decision: &Decision, shadow: Option<&Shadow>) {
+    let (profile, model) = (&*decision.profile, &*decision.model.id);
+    METRICS
+        .choices
+        .with_label_values(&[profile, model, decision.why.as_str()])
+        .inc();
+    if let Some(shadow) = shadow {
+        METRICS
+            .shadows
+            .with_label_values(&[profile, model, &*shadow.profile, &*shadow.model])
+            .inc();
+    }
 }
 
 /// A line of the access log was dropped.

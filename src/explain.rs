@@ -27,6 +27,7 @@ use tollgate_filter::{Endpoint, Filter, Head, Pending, RequestContext, Resume, V
 use tollgate_ledger::{KeyRecord, KeySelector, KeyState, Store};
 use tollgate_types::{Format, PublicError, RequestId};
 use tollgate_wire::peek::{PeekLimits, Peeked, Peeker};
+use tollgate_wire::sample;
 
 /// A request to be explained.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -264,7 +265,12 @@ impl Walk<'_> {
         };
         let body = Bytes::from(self.order.request.to_string());
         let peeked = self.peek(format, &body)?;
-        self.request.facts = Some(peeked.facts.clone());
+        let mut facts = peeked.facts.clone();
+        if let Some(texts) = &peeked.texts {
+            let look = sample::look(texts, std::slice::from_ref(&body));
+            facts.conversation = Some(Box::new(look));
+        }
+        self.request.facts = Some(facts);
         self.request.body = Some(body.clone());
         if let Some(outcome) = self.pass(Part::Body)? {
             return Ok(outcome);
@@ -299,6 +305,9 @@ impl Walk<'_> {
             Endpoint::CountTokens => Peeker::count_tokens(&limits),
             _ => Peeker::new(format, &limits),
         };
+        if self.catalog.catalog().has_profiles() {
+            peeker = peeker.with_texts();
+        }
         peeker.push(body).map_err(|fault| fault.public())?;
         peeker.finish().map_err(|fault| fault.public())
     }
@@ -364,7 +373,7 @@ impl Walk<'_> {
                     .map(str::to_owned),
                 id: model.id.to_string(),
                 group: model.group.to_string(),
-                reason: route.reason.clone(),
+                reason: route.choice.as_ref().map(|choice| choice.reason.clone()),
             })
         });
         let seen = dry.into_seen();

@@ -6,6 +6,7 @@
 mod access_log;
 mod accounts;
 mod admin;
+mod choose;
 pub mod cli;
 mod clock;
 pub mod config;

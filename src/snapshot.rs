@@ -4,6 +4,7 @@
 //! a new one replaces the old in one step.
 
 use crate::accounts::{Accounts, NoAccounts, Owned};
+use crate::choose::choose;
 use crate::config::{Config, CountingSettings, FailoverSettings, Faults, LimitSettings, Support};
 use crate::counts::{CatalogCounts, CountCache, Desk};
 use crate::endpoints::Usage;
@@ -16,10 +17,9 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 use tollgate_count::Vocabulary;
-use tollgate_filter::{ModelHandle, ModelView};
+use tollgate_filter::{Asked, Chosen, ModelHandle, ModelView};
 use tollgate_routing::health::{Fleet, Place};
-use tollgate_routing::{Catalog, Model};
-use tollgate_types::RequestFacts;
+use tollgate_routing::{Catalog, Conversations, Model};
 
 /// Everything that a request needs of the configuration.
 pub struct Snapshot {
@@ -113,6 +113,8 @@ pub struct IndexedCatalog {
     catalog: Catalog,
     models: Vec<Indexed>,
     handles: HashMap<Arc<str>, ModelHandle>,
+    conversations: Arc<Conversations>,
+    fleet: Option<Arc<Fleet>>,
 }
 
 struct Indexed {
@@ -135,7 +137,33 @@ impl IndexedCatalog {
             catalog,
             models,
             handles,
+            conversations: Arc::default(),
+            fleet: None,
         }
+    }
+
+    /// The same, with the conversations that began before it was made.
+    #[must_use]
+    pub fn with_conversations(mut self, conversations: Arc<Conversations>) -> Self {
+        self.conversations = conversations;
+        self
+    }
+
+    /// The same, with how those are doing who serve its models.
+    #[must_use]
+    pub fn with_fleet(mut self, fleet: Arc<Fleet>) -> Self {
+        self.fleet = Some(fleet);
+        self
+    }
+
+    /// How those are doing who serve the models; `None` in a catalog by itself.
+    pub const fn fleet(&self) -> Option<&Arc<Fleet>> {
+        self.fleet.as_ref()
+    }
+
+    /// Which models have answered which conversations.
+    pub fn conversations(&self) -> &Conversations {
+        &self.conversations
     }
 
     /// The catalog itself.
@@ -169,7 +197,8 @@ impl IndexedCatalog {
         models.collect()
     }
 
-    fn view(&self, model: &Model) -> Option<ModelView<'_>> {
+    /// A model as filters see it.
+    pub fn view(&self, model: &Model) -> Option<ModelView<'_>> {
         let handle = *self.handles.get(&model.id)?;
         let indexed = self.models.get(usize::try_from(handle.0).ok()?)?;
         Some(ModelView {
@@ -214,13 +243,10 @@ impl tollgate_filter::Catalog for IndexedCatalog {
 
     fn choose(
         &self,
-        facts: &RequestFacts,
+        asked: &Asked<'_>,
         allowed: &dyn Fn(ModelView<'_>) -> bool,
-    ) -> Option<(ModelView<'_>, String)> {
-        let choice = self
-            .catalog
-            .choose_auto(facts, |model| self.view(model).is_some_and(allowed))?;
-        Some((self.view(&choice.model)?, choice.reason))
+    ) -> Option<Chosen<'_>> {
+        choose(self, asked, allowed)
     }
 }
 
@@ -238,7 +264,11 @@ impl Snapshot {
         earlier: Option<&Self>,
     ) -> Result<Self, Faults> {
         let limits = Limits::of(&config.server.limits);
-        let catalog = Arc::new(IndexedCatalog::new(config.catalog.clone()));
+        let conversations = accounts.map_or_else(Arc::default, Accounts::conversations);
+        let catalog = IndexedCatalog::new(config.catalog.clone());
+        let fleet = Arc::new(Fleet::new(catalog.catalog(), earlier.map(|it| &*it.fleet)));
+        let catalog = catalog.with_conversations(conversations);
+        let catalog = Arc::new(catalog.with_fleet(Arc::clone(&fleet)));
         let mut faults = Vec::new();
         let upstreams = Upstreams::new(catalog.catalog().providers())
             .map_err(|found| faults.extend(found))

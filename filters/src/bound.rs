@@ -78,7 +78,7 @@ mod tests {
         scene.request.route = model.and_then(|id| catalog.resolve(id)).map(|model| Route {
             model: model.handle,
             model_id: model.id.clone(),
-            reason: None,
+            choice: None,
         });
         scene.request.facts = Some(facts);
         of(&scene.request, &catalog, &InputRates::default(), 16, 4096)

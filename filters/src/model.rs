@@ -6,8 +6,8 @@ use serde::Deserialize;
 use serde_json::Value;
 use std::sync::Arc;
 use tollgate_filter::{
-    Built, Catalog, Filter, FilterKind, Head, ModelView, RequestContext, Route, Services,
-    SettingsFault, StoredAt, Verdict, Wants, settings,
+    Asked, Built, Catalog, Endpoint, Filter, FilterKind, Head, ModelView, RequestContext, Route,
+    RouteChoice, Services, SettingsFault, StoredAt, Verdict, Wants, settings,
 };
 use tollgate_types::{ErrorCode, Identity, PublicError, ReasoningMode, RequestFacts, Unsupported};
 
@@ -56,8 +56,8 @@ fn build(value: &Value, services: &Services) -> Built {
 }
 
 impl Filter for Model {
-    fn on_request(&self, _: Head<'_>, request: &mut RequestContext) -> Verdict {
-        match self.decide(request) {
+    fn on_request(&self, head: Head<'_>, request: &mut RequestContext) -> Verdict {
+        match self.decide(head, request) {
             Ok(route) => {
                 request.route = Some(route);
                 Verdict::Continue
@@ -68,7 +68,7 @@ impl Filter for Model {
 }
 
 impl Model {
-    fn decide(&self, request: &RequestContext) -> Result<Route, PublicError> {
+    fn decide(&self, head: Head<'_>, request: &RequestContext) -> Result<Route, PublicError> {
         let (Some(facts), Some(identity)) = (&request.facts, &request.identity) else {
             // The gateway runs this filter on peeked requests of admitted keys alone.
             return Err(PublicError::new(
@@ -89,7 +89,14 @@ impl Model {
             stored_at: request.stored_at.as_ref(),
         };
         if self.catalog.is_auto(name) {
-            self.choose(name, facts, identity, needs)
+            let asked = Asked {
+                name,
+                facts,
+                key: &identity.key,
+                headers: head.headers,
+                is_answered: request.endpoint != Endpoint::CountTokens,
+            };
+            self.choose(&asked, identity, needs)
         } else {
             self.named(name, facts, identity, needs)
         }
@@ -119,33 +126,36 @@ impl Model {
         Ok(Route {
             model: model.handle,
             model_id: Arc::clone(model.id),
-            reason: None,
+            choice: None,
         })
     }
 
     fn choose(
         &self,
-        name: &str,
-        facts: &RequestFacts,
+        asked: &Asked<'_>,
         identity: &Identity,
         needs: Needs<'_>,
     ) -> Result<Route, PublicError> {
         let allowed = |model: ModelView<'_>| {
             identity.groups.admits(model.group) && needs.served_by(model).is_ok()
         };
-        let (model, reason) = self.catalog.choose(facts, &allowed).ok_or_else(|| {
+        let chosen = self.catalog.choose(asked, &allowed).ok_or_else(|| {
             PublicError::new(
                 ErrorCode::InvalidModel,
                 format!(
                     "'{}' finds no model that this key may use and that can answer this request",
-                    crate::Shown(name)
+                    crate::Shown(asked.name)
                 ),
             )
         })?;
         Ok(Route {
-            model: model.handle,
-            model_id: Arc::clone(model.id),
-            reason: Some(reason),
+            model: chosen.model.handle,
+            model_id: Arc::clone(chosen.model.id),
+            choice: Some(Box::new(RouteChoice {
+                reason: chosen.reason,
+                word: chosen.word,
+                shadow: chosen.shadow,
+            })),
         })
     }
 }
@@ -211,7 +221,6 @@ fn refuse_what_is_not_served(facts: &RequestFacts) -> Result<(), PublicError> {
 mod tests {
     use super::*;
     use crate::testing::{Scene, faults, identity, refusal};
-    use tollgate_filter::Endpoint;
     use tollgate_types::Allowance;
 
     fn scene(endpoint: Endpoint, model: Option<&str>) -> Scene {
@@ -244,8 +253,11 @@ mod tests {
         assert!(matches!(scene.run(&KIND, "{}"), Verdict::Continue));
         let route = scene.request.route.expect("a route");
         assert_eq!(
-            (&*route.model_id, route.reason.as_deref()),
-            ("opus-1", Some("first"))
+            (
+                &*route.model_id,
+                route.choice.map(|choice| choice.reason).as_deref()
+            ),
+            ("opus-1", Some("auto: first choice"))
         );
     }
 

@@ -7,13 +7,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 use tollgate_filter::{
-    Balances, Bound, Catalog, Counted, Counting, Endpoint, FilterKind, Head, Holds, KeyDirectory,
-    KeyLookup, Limited, Limiter, Load, ModelHandle, ModelView, RequestContext, Reserving, Services,
-    SettingsFault, Shortage, Standing, Stored, StoredAt, StoredThings, Verdict,
+    Asked, Balances, Bound, Catalog, Chosen, Counted, Counting, Endpoint, FilterKind, Head, Holds,
+    KeyDirectory, KeyLookup, Limited, Limiter, Load, ModelHandle, ModelView, RequestContext,
+    Reserving, Services, SettingsFault, Shortage, Standing, Stored, StoredAt, StoredThings,
+    Verdict,
 };
 use tollgate_types::{
-    Allowance, Identity, InputCount, InputRates, KeyId, PublicError, ReasoningMode, RequestFacts,
-    RequestId,
+    Allowance, Identity, InputCount, InputRates, KeyId, PublicError, ReasoningMode, RequestId,
 };
 
 pub(crate) struct Scene {
@@ -327,13 +327,18 @@ impl Catalog for TwoModels {
 
     fn choose(
         &self,
-        _: &RequestFacts,
+        asked: &Asked<'_>,
         allowed: &dyn Fn(ModelView<'_>) -> bool,
-    ) -> Option<(ModelView<'_>, String)> {
+    ) -> Option<Chosen<'_>> {
         [0, 1]
             .into_iter()
             .map(|place| self.view(place))
             .find(|view| allowed(*view))
-            .map(|view| (view, "first".to_owned()))
+            .map(|model| Chosen {
+                model,
+                reason: format!("{}: first choice", asked.name),
+                word: "first",
+                shadow: None,
+            })
     }
 }

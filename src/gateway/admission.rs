@@ -2,7 +2,7 @@
 //! provider is asked.
 
 use super::attempt::{self, Attempts, Candidate};
-use super::body::{BodyFault, RequestBody};
+use super::body::{BodyFault, Reading, RequestBody};
 use super::conversation;
 use super::count;
 use super::exchange::Exchange;
@@ -241,10 +241,20 @@ async fn read_body(session: &mut Session, exchange: &mut Exchange) -> Result<(),
         return Err(internal("a model endpoint has no format").into());
     };
     let share = limits.load.body_share(rank);
-    let counts = request.endpoint == Endpoint::CountTokens;
-    match RequestBody::read(session, format, counts, limits.body, share).await {
+    let catalog = exchange.snapshot.catalog.catalog();
+    let reading = Reading {
+        counts_tokens: request.endpoint == Endpoint::CountTokens,
+        notes_texts: catalog.has_profiles(),
+    };
+    match RequestBody::read(session, format, reading, limits.body, share).await {
         Ok(body) => {
-            request.facts = Some(body.peeked().facts.clone());
+            let mut facts = body.peeked().facts.clone();
+            let named = facts.model.as_deref();
+            // Whoever names no model may get a profile, if that is the default.
+            if reading.notes_texts && named.is_none_or(|name| catalog.profile(name).is_some()) {
+                facts.conversation = body.look().map(Box::new);
+            }
+            request.facts = Some(facts);
             request.body = body.in_one_piece();
             exchange.body = Some(body);
             Ok(())

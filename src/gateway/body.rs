@@ -15,9 +15,10 @@ use bytes::{Bytes, BytesMut};
 use http::header::{CONTENT_LENGTH, EXPECT};
 use pingora_proxy::Session;
 use std::time::{Duration, Instant};
-use tollgate_types::{Format, PublicError};
+use tollgate_types::{ConversationFacts, Format, PublicError};
 use tollgate_wire::json::Span;
 use tollgate_wire::peek::{PeekLimits, Peeked, Peeker, Progress};
+use tollgate_wire::sample;
 use tollgate_wire::splice::Splice;
 
 use super::load;
@@ -72,6 +73,15 @@ impl BodyLimits {
     }
 }
 
+/// What is looked for in a body.
+#[derive(Clone, Copy, Debug)]
+pub struct Reading {
+    /// It asks for a count of its tokens.
+    pub counts_tokens: bool,
+    /// Somebody may want to look at its conversation.
+    pub notes_texts: bool,
+}
+
 /// Why a body was not read.
 pub enum BodyFault {
     /// The caller is told.
@@ -96,7 +106,7 @@ impl RequestBody {
     pub async fn read(
         session: &mut Session,
         format: Format,
-        counts_tokens: bool,
+        reading: Reading,
         limits: BodyLimits,
         share: BodyShare,
     ) -> Result<Self, BodyFault> {
@@ -113,7 +123,7 @@ impl RequestBody {
                 .map_err(|e| BodyFault::Gone(e.into_down()))?;
             session.set_keepalive(keepalive);
         }
-        let mut reader = Reader::new(format, counts_tokens, length, limits, share);
+        let mut reader = Reader::new(format, reading, length, limits, share);
         reader.read(session).await?;
         reader.finish()
     }
@@ -129,6 +139,12 @@ impl RequestBody {
             [whole] => Some(whole.clone()),
             _ => None,
         }
+    }
+
+    /// A bounded look at its conversation; `None` where its texts were not noted.
+    pub fn look(&self) -> Option<ConversationFacts> {
+        let texts = self.peeked.texts.as_ref()?;
+        Some(sample::look(texts, &self.chunks))
     }
 
     /// Bytes of the body.
@@ -206,7 +222,7 @@ struct Reader {
 impl Reader {
     fn new(
         format: Format,
-        counts_tokens: bool,
+        reading: Reading,
         length: Option<u64>,
         body_limits: BodyLimits,
         share: BodyShare,
@@ -216,11 +232,14 @@ impl Reader {
             model_required: false,
             ..PeekLimits::default()
         };
-        let peeker = if counts_tokens {
+        let mut peeker = if reading.counts_tokens {
             Peeker::count_tokens(&limits)
         } else {
             Peeker::new(format, &limits)
         };
+        if reading.notes_texts {
+            peeker = peeker.with_texts();
+        }
         Self {
             peeker,
             chunks: Vec::new(),

@@ -265,7 +265,8 @@ fn own_headers(exchange: &Exchange, upstream: Option<&HeaderMap>) -> HeaderMap {
             exchange.model_name().unwrap_or(&route.model_id),
         );
         let asked = exchange.explains.then(|| reason::text(exchange)).flatten();
-        match (&route.reason, asked) {
+        let chosen = route.choice.as_deref().map(|choice| &choice.reason);
+        match (chosen, asked) {
             (Some(chosen), Some(asked)) => {
                 let both = format!("{chosen}; {asked}");
                 insert_text(&mut headers, ROUTE_REASON, &both);

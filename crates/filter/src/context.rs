@@ -1,6 +1,6 @@
 //! The request as filters see it.
 
-use crate::{Endpoint, Holds, ModelHandle, StoredAt};
+use crate::{Endpoint, Holds, ModelHandle, Shadow, StoredAt};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use std::{fmt, net::SocketAddr, sync::Arc};
@@ -86,7 +86,18 @@ pub struct Route {
     /// Its identifier, for logs, metrics and the `x-model` header.
     pub model_id: Arc<str>,
     /// Why this model, where the service chose it (`auto`).
-    pub reason: Option<String>,
+    pub choice: Option<Box<RouteChoice>>,
+}
+
+/// Why the service chose a model.
+#[derive(Clone, Debug)]
+pub struct RouteChoice {
+    /// In words, for the caller.
+    pub reason: String,
+    /// In a word out of few, for history.
+    pub word: &'static str,
+    /// What another profile would have chosen, where that is recorded.
+    pub shadow: Option<Shadow>,
 }
 
 /// A text that must not be printed.

@@ -13,13 +13,13 @@ mod holds;
 mod kind;
 mod services;
 
-pub use context::{Head, RequestContext, Route, Secret};
+pub use context::{Head, RequestContext, Route, RouteChoice, Secret};
 pub use endpoint::{Endpoint, EndpointInfo};
 pub use filter::{Filter, Pending, Resume, Verdict};
 pub use holds::Holds;
 pub use kind::{Built, FilterKind, SettingsFault, Wants, no_settings, settings};
 pub use services::{
-    Balances, Bound, Catalog, Counted, Counting, KeyDirectory, KeyLookup, Limited, Limiter, Load,
-    ModelHandle, ModelView, Reserving, Services, Shortage, Standing, Stored, StoredAt,
-    StoredThings,
+    Asked, Balances, Bound, Catalog, Chosen, Counted, Counting, KeyDirectory, KeyLookup, Limited,
+    Limiter, Load, ModelHandle, ModelView, Reserving, Services, Shadow, Shortage, Standing, Stored,
+    StoredAt, StoredThings,
 };

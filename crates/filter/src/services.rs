@@ -2,7 +2,7 @@
 //! ledger.
 
 use crate::{RequestContext, holds::Holds};
-use http::{HeaderName, HeaderValue};
+use http::{HeaderMap, HeaderName, HeaderValue};
 use std::{future::Future, net::IpAddr, pin::Pin, sync::Arc, time::Duration};
 use tollgate_types::{Identity, InputCount, InputRates, KeyId, ReasoningMode, RequestFacts};
 
@@ -81,9 +81,46 @@ pub trait Catalog: Send + Sync {
     /// Chooses a model for a request among those that `allowed` admits, and says why.
     fn choose(
         &self,
-        facts: &RequestFacts,
+        asked: &Asked<'_>,
         allowed: &dyn Fn(ModelView<'_>) -> bool,
-    ) -> Option<(ModelView<'_>, String)>;
+    ) -> Option<Chosen<'_>>;
+}
+
+/// A request that leaves the choice of its model to the service.
+#[derive(Clone, Copy, Debug)]
+pub struct Asked<'a> {
+    /// The name that it gives.
+    pub name: &'a str,
+    /// What it asks for.
+    pub facts: &'a RequestFacts,
+    /// The key that it came with.
+    pub key: &'a KeyId,
+    /// The headers, of which one may name its conversation.
+    pub headers: &'a HeaderMap,
+    /// Whether its model answers it: a count of tokens is about the next answer and none.
+    pub is_answered: bool,
+}
+
+/// A model that was chosen.
+#[derive(Clone)]
+pub struct Chosen<'a> {
+    /// The model.
+    pub model: ModelView<'a>,
+    /// Why, for the caller.
+    pub reason: String,
+    /// Why, in a word out of few.
+    pub word: &'static str,
+    /// What another profile would have chosen, where that is recorded.
+    pub shadow: Option<Shadow>,
+}
+
+/// What a profile would have chosen that did not have to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shadow {
+    /// The profile.
+    pub profile: Arc<str>,
+    /// The model.
+    pub model: Arc<str>,
 }
 
 /// Knows whose is what providers have stored on callers' behalf.

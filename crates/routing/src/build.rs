@@ -5,6 +5,7 @@
 
 mod models;
 mod names;
+mod profiles;
 mod provider;
 mod routing;
 
@@ -103,7 +104,7 @@ impl<'a> Builder<'a> {
                 catalog.by_name.insert(name.into(), Arc::clone(model));
             }
         }
-        self.build_auto(&mut catalog, &by_id);
+        self.build_profiles(&mut catalog, &by_id);
         for model in by_id.into_values() {
             if model.kind == ModelKind::Model {
                 catalog.by_name.insert(Arc::clone(&model.id), model);
@@ -169,46 +170,6 @@ impl<'a> Builder<'a> {
         }
         aliases
     }
-
-    fn build_auto(&mut self, catalog: &mut Catalog, by_id: &HashMap<&'a str, Arc<Model>>) {
-        let Some(auto) = &self.settings.auto else {
-            return;
-        };
-        let section = KeyPath::root().key("auto");
-        for (place, name) in auto.candidates.iter().enumerate() {
-            let known =
-                self.settings.models.contains_key(name) || self.settings.aliases.contains_key(name);
-            if !known {
-                let path = section.key("candidates").index(place);
-                let message = unknown_name("model", name, keys(&self.settings.models));
-                self.fault(&path, message);
-            }
-            // One that nobody serves is passed over: which providers there are may change.
-            let model = by_id
-                .get(name.as_str())
-                .or_else(|| catalog.by_name.get(&**name));
-            if let Some(model) = model
-                && !catalog.auto.iter().any(|earlier| earlier.id == model.id)
-            {
-                catalog.auto.push(Arc::clone(model));
-            }
-        }
-        let Some(family) = self.settings.families.get(&auto.family) else {
-            let message = unknown_name("family", &auto.family, keys(&self.settings.families));
-            self.fault(&section.key("family"), message);
-            return;
-        };
-        if catalog.auto.is_empty() {
-            catalog.unserved.push(names::AUTO.into());
-            return;
-        }
-        let model = Arc::new(auto_entry(
-            &auto.family,
-            family.group.as_deref().unwrap_or_default(),
-        ));
-        catalog.listed.push(Arc::clone(&model));
-        catalog.by_name.insert(Arc::clone(&model.id), model);
-    }
 }
 
 fn keys<V>(map: &indexmap::IndexMap<String, V>) -> impl Iterator<Item = &str> + Clone {
@@ -258,13 +219,18 @@ fn alias_entry(id: &str, settings: &crate::settings::ModelSettings, target: &Arc
     }
 }
 
-fn auto_entry(family: &str, group: &str) -> Model {
+/// The listing's own entry for a profile.
+fn auto_entry(name: &str, family: &str, group: &str) -> Model {
+    let display_name = match name {
+        names::AUTO => "Auto",
+        further => further,
+    };
     Model {
-        id: names::AUTO.into(),
+        id: name.into(),
         kind: ModelKind::Auto,
         family: family.into(),
         group: group.into(),
-        display_name: "Auto".into(),
+        display_name: display_name.into(),
         reasoning: tollgate_types::ReasoningMode::None,
         recommended: false,
         created: models::DEFAULT_CREATED,
@@ -275,6 +241,8 @@ fn auto_entry(family: &str, group: &str) -> Model {
         efforts: Vec::new(),
         sampling: true,
         weights: Weights::default(),
+        tier: None,
+        price: None,
         aliases: Vec::new(),
         deployments: Vec::<Arc<Deployment>>::new(),
         balancing: crate::settings::RoutingSettings::default().balancing(None),

@@ -1,21 +1,22 @@
 //! The catalog: every model, and the names by which each is found.
 
 use crate::settings::ExplainSetting;
-use crate::{Model, ModelKind, Provider};
+use crate::{Model, ModelKind, Profile, Provider};
 use http::HeaderName;
-use std::{borrow::Cow, collections::HashMap, sync::Arc};
+use std::{borrow::Cow, collections::HashMap, sync::Arc, time::Duration};
 
 /// Everything that can answer, as one immutable snapshot.
 #[derive(Clone, Debug, Default)]
 pub struct Catalog {
-    /// In the order of the file: models, listed aliases, then `auto`.
+    /// In the order of the file: models, listed aliases, then the profiles.
     pub(crate) listed: Vec<Arc<Model>>,
     /// Every name that resolves, but for dotted forms and wildcards.
     pub(crate) by_name: HashMap<Arc<str>, Arc<Model>>,
     /// Longest prefix first.
     pub(crate) wildcards: Vec<(Arc<str>, Arc<Model>)>,
-    /// What `auto` chooses from, in order.
-    pub(crate) auto: Vec<Arc<Model>>,
+    /// `auto` and the further names that let the service choose.
+    pub(crate) profiles: Vec<Profile>,
+    pub(crate) conversation_ttl: Duration,
     pub(crate) affinity: Affinity,
     pub(crate) explain: ExplainSetting,
     pub(crate) providers: Vec<Arc<Provider>>,
@@ -59,7 +60,7 @@ impl Catalog {
     }
 
     /// What `GET /v1/models` lists: every model that has a deployment, the listed
-    /// aliases and `auto`, in the order of the file.
+    /// aliases and the profiles, in the order of the file.
     pub fn models(&self) -> &[Arc<Model>] {
         &self.listed
     }
@@ -81,10 +82,12 @@ impl Catalog {
     }
 
     /// Whether someone may use `model`, who is allowed the models that `allowed` says:
-    /// `auto` and listed aliases stand for others.
+    /// profiles and listed aliases stand for others.
     pub fn is_usable(&self, model: &Model, allowed: impl Fn(&Model) -> bool) -> bool {
         match &model.kind {
-            ModelKind::Auto => self.auto.iter().any(|candidate| allowed(candidate)),
+            ModelKind::Auto => self
+                .profile(&model.id)
+                .is_some_and(|profile| profile.affordable().any(|it| allowed(it))),
             ModelKind::Alias { of } => self.by_name.get(of).is_some_and(|target| allowed(target)),
             ModelKind::Model | ModelKind::Wildcard { .. } => allowed(model),
         }
@@ -98,6 +101,11 @@ impl Catalog {
     /// Whether callers may ask why a candidate was asked.
     pub fn explains(&self) -> bool {
         self.explain == ExplainSetting::OnRequest
+    }
+
+    /// How long a conversation without requests keeps its model.
+    pub const fn conversation_ttl(&self) -> Duration {
+        self.conversation_ttl
     }
 
     /// The providers, in the order of the file.

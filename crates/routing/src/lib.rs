@@ -19,7 +19,9 @@ pub mod plan;
 mod provider;
 pub mod settings;
 
-pub use auto::AutoChoice;
+pub use auto::{
+    Ask, Considered, Conversations, Decision, Obstacle, Price, Profile, Score, Signal, Tier, Why,
+};
 pub use candidates::Candidates;
 pub use catalog::{Affinity, Catalog};
 pub use formats::FormatSet;

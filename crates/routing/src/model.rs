@@ -1,7 +1,7 @@
 //! One model of the catalog.
 
 use crate::plan::Balancing;
-use crate::{Candidates, Deployment, FormatSet, settings::ModelTimeoutSettings};
+use crate::{Candidates, Deployment, FormatSet, Price, Tier, settings::ModelTimeoutSettings};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::{fmt, sync::Arc};
@@ -77,7 +77,8 @@ pub enum ModelKind {
         /// What such a name begins with.
         prefix: Arc<str>,
     },
-    /// The name `auto`: [`crate::Catalog::choose_auto`] says who answers.
+    /// A name that lets the service choose, such as `auto`: its [`crate::Profile`] says who
+    /// answers.
     Auto,
 }
 
@@ -90,7 +91,7 @@ pub struct Model {
     pub kind: ModelKind,
     /// The family, which `GET /v1/models` gives as `owned_by` too.
     pub family: Arc<str>,
-    /// The model group by which keys and plans admit it. `auto` has its family's, but who
+    /// The model group by which keys and plans admit it. A profile has its family's, but who
     /// may use it depends on its candidates: ask [`crate::Catalog::is_usable`].
     pub group: Arc<str>,
     /// The name for people.
@@ -115,6 +116,10 @@ pub struct Model {
     pub timeouts: ModelTimeoutSettings,
     /// What it is known to be unable to do.
     pub unsupported: Vec<Capability>,
+    /// How strong it is, for `auto`.
+    pub tier: Option<Tier>,
+    /// What it costs, for `auto`.
+    pub price: Option<Price>,
     /// Further names that resolve to it; dotted forms are not listed.
     pub aliases: Vec<Arc<str>>,
     /// Where it is served, in order of priority.
@@ -144,7 +149,7 @@ impl Model {
         Candidates::new(&self.deployments, format, random)
     }
 
-    /// Whether this is the name `auto`.
+    /// Whether this is a name that lets the service choose.
     pub fn is_auto(&self) -> bool {
         self.kind == ModelKind::Auto
     }

@@ -5,12 +5,16 @@
 
 mod routing;
 
+pub use crate::auto::settings::{
+    AutoSettings, PriceCapSettings, PriceSettings, ProfileSettings, ThresholdSettings,
+    WeightsSettings,
+};
 pub use routing::{
     AffinitySettings, Balance, CheckSettings, ExplainSetting, HealthSettings, LimitSettings,
     RoutingSettings,
 };
 
-use crate::Capability;
+use crate::{Capability, Tier};
 use indexmap::IndexMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -30,7 +34,7 @@ pub struct CatalogSettings {
     pub models: IndexMap<String, ModelSettings>,
     /// Further names, each with the model that it stands for.
     pub aliases: IndexMap<String, String>,
-    /// The model name `auto`.
+    /// The names that let the service choose.
     pub auto: Option<AutoSettings>,
     /// How requests are spread over deployments.
     pub routing: RoutingSettings,
@@ -350,6 +354,10 @@ pub struct ModelSettings {
     /// What the model is known to be unable to do; `auto` takes another one then.
     #[serde(default)]
     pub unsupported: Vec<Capability>,
+    /// How strong it is among the candidates of `auto`. Either all of them have a tier, or none.
+    pub tier: Option<Tier>,
+    /// What it costs. For `auto`, where a profile caps the price.
+    pub price: Option<PriceSettings>,
     /// The name by which providers know it. Default: the identifier.
     pub upstream_model: Option<String>,
     /// Where it is served. Default: where its family is.
@@ -358,21 +366,4 @@ pub struct ModelSettings {
     /// How its requests are spread over deployments of one priority. Default: as
     /// `routing.balance` says.
     pub balance: Option<Balance>,
-}
-
-/// How `auto` chooses.
-#[derive(Clone, Debug, Deserialize, Serialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct AutoSettings {
-    /// Models in order of preference. The first that the key may use, that has a
-    /// deployment for the request's format and whose known limits fit is taken.
-    #[schemars(length(min = 1))]
-    pub candidates: Vec<String>,
-    /// The family under which `auto` itself is listed.
-    #[serde(default = "other")]
-    pub family: String,
-}
-
-fn other() -> String {
-    "other".to_owned()
 }

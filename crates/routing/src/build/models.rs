@@ -2,7 +2,7 @@
 
 use super::{Builder, keys, names};
 use crate::{
-    Candidates, Deployment, FormatSet, Model, ModelKind, Provider, UpstreamModel,
+    Candidates, Deployment, FormatSet, Model, ModelKind, Price, Provider, UpstreamModel,
     settings::{
         DeploymentEntry, DeploymentSettings, ModelSettings, ModelTimeoutSettings, WeightSettings,
     },
@@ -100,9 +100,23 @@ impl<'a> Builder<'a> {
             weights: settings.weights.over(&family.weights),
             timeouts: settings.timeouts,
             unsupported: settings.unsupported.clone(),
+            tier: settings.tier,
+            price: self.build_price(settings, path),
             aliases: Vec::new(),
             deployments: self.build_deployments(id, settings, &family.deployments, path),
             balancing: self.settings.routing.balancing(settings.balance),
+        })
+    }
+
+    fn build_price(&mut self, settings: &ModelSettings, path: &KeyPath) -> Option<Price> {
+        let price = settings.price?;
+        let is_price = |amount: f64| amount.is_finite() && amount >= 0.0;
+        if !is_price(price.input) || !is_price(price.output) {
+            self.fault(&path.key("price"), "expected numbers from 0 on");
+        }
+        Some(Price {
+            input: price.input,
+            output: price.output,
         })
     }
 
@@ -296,6 +310,8 @@ fn set_for_nothing(settings: &ModelSettings) -> impl Iterator<Item = &'static st
             settings.timeouts != ModelTimeoutSettings::default(),
         ),
         ("unsupported", !settings.unsupported.is_empty()),
+        ("tier", settings.tier.is_some()),
+        ("price", settings.price.is_some()),
         ("upstream_model", settings.upstream_model.is_some()),
         ("deployments", settings.deployments.is_some()),
         ("balance", settings.balance.is_some()),

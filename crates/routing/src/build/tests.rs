@@ -4,7 +4,7 @@ use super::*;
 use serde_json::{Value, json};
 use std::io;
 use std::path::Path;
-use tollgate_types::{Format, RequestFacts, RequestNeeds};
+use tollgate_types::Format;
 
 struct Variables;
 
@@ -289,8 +289,8 @@ fn every_fault_in_models_is_told_once() {
         "aliases.two: 'two' is a model of its own; an alias must be a name that is free",
         "aliases.x: no model 'alias'; known are auto, two, three, sp ace, none, tight, d",
         "aliases.auto: 'auto' is the gateway's own; settle what it chooses from under `auto`",
-        "auto.candidates[1]: no model 'nobody' among the 9 known",
         "auto.family: no family 'other'; known are f, n",
+        "auto.candidates[1]: no model 'nobody' among the 9 known",
     ];
     assert_eq!(faults, expected, "{}", faults.join("\n"));
 }
@@ -365,75 +365,4 @@ fn candidates_come_by_priority_and_among_equals_by_weight_each_once() {
     // Three of four, within five standard deviations (of 43).
     assert!((7283..7717).contains(&first_a), "{first_a} of {rounds}");
     assert_eq!(order(Format::Chat, 42), order(Format::Chat, 42));
-}
-
-#[test]
-fn auto_takes_the_first_candidate_that_is_allowed_and_fits() {
-    let catalog = build(base(&json!({
-        "models": {
-            "small": {
-                "family": "f", "deployments": ["a"], "reasoning": "adaptive",
-                "context_window": 1000, "max_output_tokens": 500, "unsupported": ["images"],
-            },
-            "plain": {"family": "f", "deployments": ["a"], "group": "p", "reasoning": "none"},
-            "large": {"family": "f", "reasoning": "adaptive"},
-        },
-        "auto": {"candidates": ["small", "plain", "small", "large"], "family": "f"},
-    })))
-    .unwrap();
-    let choose = |facts: &RequestFacts, denied: &str| {
-        let choice = catalog.choose_auto(facts, |model| &*model.id != denied);
-        choice.map_or_else(
-            || "nobody".to_owned(),
-            |choice| format!("{}: {}", choice.model.id, choice.reason),
-        )
-    };
-    let facts = |text_bytes, output_limit, needs| RequestFacts {
-        text_bytes,
-        output_limit,
-        needs,
-        ..RequestFacts::default()
-    };
-    let none = RequestNeeds::default();
-    let images = RequestNeeds {
-        images: true,
-        ..none
-    };
-    let reasoning = RequestNeeds {
-        reasoning: true,
-        ..none
-    };
-    for (facts, denied, expected) in [
-        (facts(30, None, none), "", "small: auto: first choice"),
-        (facts(30, None, none), "small", "plain: auto: first choice"),
-        (
-            facts(30, None, images),
-            "",
-            "plain: auto: passed over small (images)",
-        ),
-        (
-            facts(30, Some(501), none),
-            "",
-            "plain: auto: passed over small (output limit)",
-        ),
-        (
-            facts(1200, Some(400), none),
-            "",
-            "small: auto: first choice",
-        ),
-        (
-            facts(1201, Some(400), none),
-            "",
-            "plain: auto: passed over small (context)",
-        ),
-        (
-            facts(9000, None, reasoning),
-            "",
-            "large: auto: passed over small (context), plain (reasoning)",
-        ),
-    ] {
-        assert_eq!(choose(&facts, denied), expected, "{facts:?}");
-    }
-    let any = facts(30, None, none);
-    assert!(catalog.choose_auto(&any, |_| false).is_none());
 }

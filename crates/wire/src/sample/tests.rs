@@ -34,6 +34,10 @@ fn facts(format: Format, body: &Value) -> ConversationFacts {
     whole
 }
 
+#[allow(
+    clippy::needless_pass_by_value,
+    reason = "a test reads better with json!(…) than with &json!(…)"
+)]
 fn chat(messages: Value) -> ConversationFacts {
     facts(
         Format::Chat,
@@ -280,4 +284,17 @@ proptest! {
         prop_assert!(whole.sample.bytes <= 16 * 1024);
         prop_assert_eq!(look_at(Format::Chat, &body, cut), whole);
     }
+}
+
+#[test]
+fn instructions_are_none_of_what_is_said_even_where_that_is_told_last() {
+    let usual = r#"{"model":"a","messages":[{"role":"system","content":"Prove."},{"role":"user","content":"debug"}]}"#;
+    let late = r#"{"model":"a","messages":[{"content":"Prove.","role":"system"},{"content":"debug","role":"user"}]}"#;
+    let [usual, late] = [usual, late].map(|body| look_at(Format::Chat, body, body.len()));
+    assert_eq!(usual, late);
+    assert_eq!(
+        (usual.sample.hard_words, usual.text_bytes),
+        (1, 5),
+        "{usual:?}"
+    );
 }
