@@ -20,7 +20,7 @@ UPGRADE_ROUNDS ?= 10
 TARGET = "$${CARGO_TARGET_DIR:-target}"
 CLIENTS := tests/clients
 
-.PHONY: help setup build demo demo-clean fmt lint test test-crash test-soak test-upgrade test-overload test-clients bench bench-load eval-count translation-news deny
+.PHONY: help setup build demo demo-clean fmt lint test test-crash test-soak test-upgrade test-overload test-clients bench bench-load eval-auto eval-count translation-news deny
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -88,6 +88,14 @@ bench: setup ## Measure: micro-benchmarks, then the comparison of bench-load
 bench-load: setup ## Compare the gateway with other proxies in one run
 	$(CARGO) build --release --package tollgate --package tollgate-load
 	@exec $(TARGET)/release/tollgate-load $(BENCH_ARGS)
+
+# What `eval-auto` reads, and by which configuration it chooses.
+EVAL_CONFIG ?= conf/auto.yaml
+EVAL_FILES ?= eval/auto.jsonl
+EVAL_ARGS ?=
+
+eval-auto: build ## Compare the choices of `auto` with simpler ones, on labelled prompts
+	@TOLLGATE_PEPPER="$${TOLLGATE_PEPPER:-no-key-is-made-here}" $(TARGET)/debug/tollgate eval-auto --config $(EVAL_CONFIG) $(EVAL_ARGS) $(EVAL_FILES)
 
 eval-count: setup ## Compare counts with what providers reported, by the recordings in TOLLGATE_FIXTURES
 	$(CARGO) run --release --package tollgate-count --example evaluate

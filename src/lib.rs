@@ -12,6 +12,7 @@ mod clock;
 pub mod config;
 mod counts;
 mod endpoints;
+mod evaluation;
 mod events;
 mod explain;
 mod gateway;

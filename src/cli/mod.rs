@@ -7,6 +7,7 @@
 
 mod check;
 mod demo;
+mod eval_auto;
 mod explain;
 mod http;
 mod keys;
@@ -39,6 +40,8 @@ enum Command {
     Sim(sim::Arguments),
     /// Check a configuration file and tell every fault in it.
     Check(check::Arguments),
+    /// Compare the choices of `auto` with simpler ones, on labelled prompts.
+    EvalAuto(eval_auto::Arguments),
     /// Tell what would happen to a request and why, without sending it.
     Explain(explain::Arguments),
     /// Print the JSON Schema of the configuration file, for editors.
@@ -57,6 +60,7 @@ pub fn main() -> ExitCode {
         Command::Demo(arguments) => demo::run(&arguments),
         Command::Sim(arguments) => sim::run(&arguments),
         Command::Check(arguments) => check::run(&arguments),
+        Command::EvalAuto(arguments) => eval_auto::run(&arguments),
         Command::Explain(arguments) => explain::run(&arguments),
         Command::Schema => {
             print!("{}", config::schema_text());
