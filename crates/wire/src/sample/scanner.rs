@@ -4,6 +4,9 @@
 use super::words::{self, Kind};
 use tollgate_types::TextSample;
 
+/// Letters of the longest word of the table.
+const LONGEST: u32 = 16;
+
 /// Counts over any number of texts.
 #[derive(Debug, Default)]
 pub(super) struct Scanner {
@@ -124,13 +127,34 @@ impl Scanner {
     pub(super) fn push(&mut self, bytes: &[u8]) {
         let len = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
         self.sample.bytes = self.sample.bytes.saturating_add(len);
-        for &byte in bytes {
+        let mut rest = bytes;
+        while let Some((&byte, after)) = rest.split_first() {
+            if self.escape == Escape::None {
+                let run = run(rest);
+                if let (Some((run, after)), true) = (rest.split_at_checked(run), run > 0) {
+                    self.run(run);
+                    rest = after;
+                    continue;
+                }
+            }
+            rest = after;
             match self.escape {
                 Escape::None if byte == b'\\' => self.escape = Escape::Begun,
                 Escape::None => self.byte(byte),
                 Escape::Begun => self.escaped(byte),
                 Escape::Unicode { value, digits } => self.unicode(byte, value, digits),
             }
+        }
+    }
+
+    /// Bytes of one kind, as [`run`] finds them.
+    #[inline]
+    fn run(&mut self, run: &[u8]) {
+        match run.first().map_or(Class::Other, |byte| class(*byte)) {
+            Class::Letter => self.letters(run),
+            Class::High => self.high(run),
+            // Many blanks are one.
+            _ => self.byte(b' '),
         }
     }
 
@@ -189,10 +213,10 @@ impl Scanner {
     fn byte(&mut self, byte: u8) {
         let class = class(byte);
         if class == Class::Letter {
-            return self.letter(byte);
+            return self.letters(&[byte]);
         }
         if class == Class::High {
-            return self.high(byte);
+            return self.high(&[byte]);
         }
         match class {
             Class::Digit | Class::Underscore if self.word.len > 0 => {
@@ -212,9 +236,9 @@ impl Scanner {
         self.lines(byte, class);
     }
 
-    #[inline]
-    fn letter(&mut self, byte: u8) {
-        count(&mut self.sample.letters);
+    fn letters(&mut self, run: &[u8]) {
+        let len = u32::try_from(run.len()).unwrap_or(u32::MAX);
+        self.sample.letters = self.sample.letters.saturating_add(len);
         let word = &mut self.word;
         if word.len == 0 {
             self.quotes = 0;
@@ -223,12 +247,17 @@ impl Scanner {
                 count(&mut self.sample.math_marks);
                 self.after_backslash = false;
             }
-        } else if byte.is_ascii_uppercase() && word.last.is_ascii_lowercase() {
-            word.is_identifier = true;
         }
-        word.packed = words::pack(word.packed, byte.to_ascii_lowercase());
-        word.last = byte;
-        word.len += 1;
+        word.len = word.len.saturating_add(len);
+        // A word that is too long for the table need not be known.
+        let is_short = word.len <= LONGEST;
+        for &byte in run {
+            word.is_identifier |= byte.is_ascii_uppercase() && word.last.is_ascii_lowercase();
+            word.last = byte;
+            if is_short {
+                word.packed = words::pack(word.packed, byte.to_ascii_lowercase());
+            }
+        }
     }
 
     #[inline]
@@ -243,8 +272,6 @@ impl Scanner {
         if word.is_identifier && word.len > 3 {
             count(&mut sample.identifiers);
         }
-        /// Letters of the longest word of the table.
-        const LONGEST: u32 = 16;
         if !(2..=LONGEST).contains(&word.len) {
             return;
         }
@@ -286,21 +313,20 @@ impl Scanner {
         };
     }
 
-    /// A byte of a character beyond ASCII.
-    fn high(&mut self, byte: u8) {
+    /// Bytes of characters beyond ASCII.
+    fn high(&mut self, run: &[u8]) {
         self.end_word();
         self.line = Line::Inside;
         self.after_backslash = false;
         self.quotes = 0;
-        match byte {
-            // The first of the rest tells enough of what the character is.
-            0x80..=0xBF => {
+        for &byte in run {
+            // The first byte after the lead tells enough of what the character is.
+            if byte >= 0xC0 {
+                self.rest = byte;
+            } else if self.rest != 0 {
                 let lead = std::mem::take(&mut self.rest);
-                if lead != 0 {
-                    self.character(approximate(lead, byte));
-                }
+                self.character(approximate(lead, byte));
             }
-            _ => self.rest = byte,
         }
     }
 
@@ -337,6 +363,18 @@ fn approximate(lead: u8, next: u8) -> u32 {
         0xC0..=0xDF => u32::from(lead & 0x1F) << 6 | next,
         0xE0..=0xEF => u32::from(lead & 0x0F) << 12 | next << 6,
         _ => u32::from(lead & 0x07) << 18 | next << 12,
+    }
+}
+
+/// How many bytes of one kind a text begins with: letters, blanks or what is beyond ASCII.
+#[inline]
+fn run(text: &[u8]) -> usize {
+    let many = |is: fn(&u8) -> bool| text.iter().take_while(|byte| is(byte)).count();
+    match text.first() {
+        Some(b'a'..=b'z' | b'A'..=b'Z') => many(u8::is_ascii_alphabetic),
+        Some(b' ') => many(|byte| *byte == b' '),
+        Some(0x80..) => many(|byte| *byte >= 0x80),
+        _ => 0,
     }
 }
 
