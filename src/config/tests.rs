@@ -355,6 +355,21 @@ filters: [key, modell, {nam: x}]
 }
 
 #[test]
+fn a_reservation_that_leaves_no_room_for_a_body_of_others_is_a_fault() {
+    let limits = "bodies_in_memory: 100MiB, body_bytes: 95MiB";
+    let with = |reserved: u8| {
+        let text =
+            format!("{GOOD}server: {{limits: {{{limits}, reserved_for_priority: {reserved}}}}}\n");
+        let told = faults(&text);
+        told.iter().any(|fault| {
+            fault.contains("server.limits.reserved_for_priority: 10% of bodies_in_memory (100MiB)")
+        })
+    };
+    assert!(with(10));
+    assert!(!with(5));
+}
+
+#[test]
 fn every_fault_of_meaning_is_told_at_once_with_its_place() {
     let text = "\
 server:
