@@ -134,7 +134,10 @@ impl Case {
 
 /// A configuration with a model for each case.
 fn config(rows: &[Row], way: Way, sim: SocketAddr, closed: SocketAddr) -> Config {
-    let mut config = Config::new().with("failover", json!({"pause": "10ms"}));
+    // The table tells of the first request that meets a fault, and benches are for those after.
+    let mut config = Config::new()
+        .with("failover", json!({"pause": "10ms"}))
+        .with("routing.health", json!({"enabled": false}));
     for case in Case::all(rows.len()) {
         let fault = &rows[case.row].fault;
         let name = case.name();
@@ -438,6 +441,7 @@ async fn an_empty_budget_lets_the_first_failure_be_told() {
     let provider = Provider::start().await;
     let config = Config::of(&provider)
         .with("failover.budget", json!({"percent": 0, "per_second": 1}))
+        .with("routing.health", json!({"enabled": false}))
         .provider("other", support::provider(provider.address))
         .model(
             "fails",
@@ -465,7 +469,9 @@ async fn an_empty_budget_lets_the_first_failure_be_told() {
 #[tokio::test]
 async fn of_several_failures_the_one_is_told_that_helps_most() {
     let provider = Provider::start().await;
-    let mut config = Config::of(&provider).with("failover", json!({"pause": "10ms"}));
+    let mut config = Config::of(&provider)
+        .with("failover", json!({"pause": "10ms"}))
+        .with("routing.health", json!({"enabled": false}));
     // In whichever order they come.
     let cases = [
         ("status-429+retry-after-30", "status-503", 429, Some("30")),
