@@ -308,6 +308,14 @@ impl Answer {
         self.reader.as_ref().map_or("", Reader::text_beginning)
     }
 
+    /// Whether what came so far is more than the preamble of a stream.
+    pub fn has_content(&self) -> bool {
+        match &self.reader {
+            Some(Reader::Stream(events)) => *events.phase() != Phase::Preamble,
+            _ => true,
+        }
+    }
+
     /// Whether everything has come that a caller needs to have the whole answer. More may
     /// come, and is of no matter.
     pub fn is_complete(&self) -> bool {

@@ -42,6 +42,8 @@ pub struct Attempts {
     sent: Outgoing,
     /// What the attempt under way holds of those that it asks, and when it began.
     ticket: Option<(Ticket, Instant)>,
+    /// The attempt under way has brought content.
+    has_content: bool,
     /// The first candidate that was benched when its turn came.
     spare: Option<Candidate>,
     /// Somebody was asked who is benched, for want of others: that is done once.
@@ -167,6 +169,16 @@ impl Attempts {
     /// What the attempt under way holds; reports go through `outcome`.
     pub fn ticket(&mut self) -> Option<(&mut Ticket, Instant)> {
         self.ticket.as_mut().map(|(ticket, began)| (ticket, *began))
+    }
+
+    /// Whether the attempt under way has brought content.
+    pub const fn has_content(&self) -> bool {
+        self.has_content
+    }
+
+    /// The attempt under way has brought content.
+    pub const fn note_content(&mut self) {
+        self.has_content = true;
     }
 
     /// Gives back what the attempt under way holds.
@@ -350,6 +362,7 @@ pub fn next_peer(exchange: &mut Exchange) -> Option<Box<HttpPeer>> {
                 }
                 attempts.made = attempts.made.saturating_add(1);
                 attempts.ticket = Some((ticket, began));
+                attempts.has_content = false;
                 start_timer(exchange, &mut peer);
                 return Some(peer);
             }

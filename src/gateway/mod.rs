@@ -92,7 +92,7 @@ impl Gateway {
     async fn finish_held(session: &mut Session, exchange: &mut Exchange) -> Result<()> {
         let fault = match exchange.answer.push(None, true, session.body_bytes_sent()) {
             Next::Commit { head, body, length } => {
-                outcome::first_content(exchange);
+                outcome::passes(exchange);
                 count::passed(exchange, &body);
                 respond::commit(session, exchange, &head, length)?;
                 toll::settle(exchange, record::ending(exchange, None));
@@ -310,6 +310,7 @@ impl ProxyHttp for Gateway {
         match take_piece(exchange, body.take(), end, written) {
             Next::Hold => {}
             Next::Pass(piece) => {
+                outcome::passes(exchange);
                 toll::passed(exchange);
                 *body = Some(piece);
             }
@@ -318,7 +319,7 @@ impl ProxyHttp for Gateway {
                 body: first,
                 length,
             } => {
-                outcome::first_content(exchange);
+                outcome::passes(exchange);
                 count::passed(exchange, &first);
                 respond::commit(session, exchange, &head, length)?;
                 toll::passed(exchange);

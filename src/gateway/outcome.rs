@@ -12,9 +12,13 @@ use tollgate_routing::health::Blame;
 use tollgate_types::Usage;
 use tollgate_wire::fault::{FaultClass, UpstreamFault};
 
-/// The first content event of the attempt under way has come, or the whole of an answer
-/// that is no stream.
-pub fn first_content(exchange: &mut Exchange) {
+/// Something of the answer passes to the caller: the first time that content is in it, which a
+/// comment or a ping is not, the attempt under way has done well.
+pub fn passes(exchange: &mut Exchange) {
+    if exchange.attempts.has_content() || !exchange.answer.has_content() {
+        return;
+    }
+    exchange.attempts.note_content();
     let facts = exchange.request.as_ref().and_then(|it| it.facts.as_ref());
     let is_stream = facts.is_some_and(|facts| facts.stream);
     if let Some((ticket, began)) = exchange.attempts.ticket() {
