@@ -423,3 +423,50 @@ fn seals_are_seen_where_a_format_keeps_them_and_nowhere_else() {
         assert_eq!(peeked.has_seals, expected, "{body}");
     }
 }
+
+#[test]
+fn the_beginning_of_a_conversation_and_its_name_are_found() {
+    let cases = [
+        (
+            Format::Chat,
+            r#"{"prompt_cache_key":"k-1","messages":[{"role":"system","content":"S"},
+               {"content":[{"type":"text","text":"Q"}],"role":"user"},{"role":"user","content":"R"}]}"#,
+            Some("{\"role\":\"system\"…\"role\":\"user\"}"),
+            Some("\"k-1\""),
+        ),
+        (
+            Format::Messages,
+            r#"{"max_tokens":1,"messages":[{"role":"user","content":"Q"},{"role":"assistant","content":"A"}]}"#,
+            Some("{\"role\":\"user\",\"content\":\"Q\"}"),
+            None,
+        ),
+        (
+            Format::Responses,
+            r#"{"input":[{"type":"message","role":"developer","content":"D"},{"role":"user","content":"Q"},
+               {"role":"assistant","content":"A"}],"prompt_cache_key":null}"#,
+            Some("{\"type\":\"message\"…\"content\":\"Q\"}"),
+            None,
+        ),
+        (Format::Responses, r#"{"input":"Q"}"#, Some("\"Q\""), None),
+        (
+            Format::Chat,
+            r#"{"messages":[{"role":"assistant","content":"A"}]}"#,
+            None,
+            None,
+        ),
+    ];
+    for (format, body, beginning, name) in cases {
+        let body = body.replacen('{', r#"{"model":"m","#, 1);
+        let spans = peek(format, &body).unwrap().spans;
+        let found = slice(&body, spans.beginning.filter(|it| !it.is_empty()));
+        let found = found.map(|it| it.trim_start_matches('['));
+        match beginning.map(|it| it.split_once('…').unwrap_or((it, it))) {
+            None => assert_eq!(found, None),
+            Some((first, last)) => {
+                let found = found.unwrap();
+                assert!(found.starts_with(first) && found.ends_with(last), "{found}");
+            }
+        }
+        assert_eq!(slice(&body, spans.cache_key), name);
+    }
+}
