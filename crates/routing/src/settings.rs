@@ -73,7 +73,7 @@ pub struct ProviderSettings {
     /// How the provider's certificate is verified; for `https` addresses.
     pub tls: Option<UpstreamTlsSettings>,
     /// When it, its deployments and its credentials are passed over. Default: as `routing.health`
-    /// says.
+    /// says; what is given here stands in the place of all of that.
     pub health: Option<HealthSettings>,
     /// How it is looked after beside the requests, so that one that is down is known before a
     /// request meets it. Default: requests alone tell.
