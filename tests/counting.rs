@@ -308,17 +308,18 @@ fn reporting(input: u64, output: u64) -> Vec<u8> {
 #[tokio::test]
 async fn no_text_made_to_cost_many_tokens_overspends_a_balance() {
     const BALANCE: u64 = 5_000;
-    for (text, upstream_model, per_byte) in [
-        ("ꙮ𒐫𓀀".repeat(120), "gpt-4o", None),
-        ("7 1 9 3 ".repeat(150), "gpt-4o", None),
-        ("ꙮ𒐫𓀀".repeat(120), "unheard-of", Some(1.0)),
-        ("8472910365".repeat(120), "unheard-of", Some(1.0)),
+    for (text, upstream_model, is_token_a_byte) in [
+        ("ꙮ𒐫𓀀".repeat(120), "gpt-4o", false),
+        ("7 1 9 3 ".repeat(150), "gpt-4o", false),
+        ("ꙮ𒐫𓀀".repeat(120), "unheard-of", true),
+        ("8472910365".repeat(120), "unheard-of", true),
     ] {
-        let costs = match per_byte {
+        let of_text = match is_token_a_byte {
+            true => text.len() as u64,
             // As OpenAI counts.
-            None => tollgate_count::Vocabulary::O200k.count(&text) + 7,
-            Some(per_byte) => (text.len() as f64 * per_byte) as u64 + 7,
+            false => tollgate_count::Vocabulary::O200k.count(&text),
         };
+        let costs = of_text + 7;
         let upstream = Upstream::playing([Act::Send(reporting(costs, 1)), Act::Again]).await;
         let mut provider = support::provider(upstream.address);
         provider["formats"] = json!(["chat"]);

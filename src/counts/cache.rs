@@ -6,7 +6,7 @@ use bytes::Bytes;
 use foldhash::quality::RandomState;
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
-use std::hash::{BuildHasher, Hash, Hasher};
+use std::hash::BuildHasher;
 use std::time::{Duration, Instant};
 
 /// What is asked, and of whom: 128 bits, so that no two are taken for each other by chance.
@@ -54,15 +54,9 @@ impl Default for CountCache {
 
 impl CountCache {
     /// The key of a question: all parts of it, each told from the next.
-    pub fn key<'p>(&self, parts: impl Iterator<Item = &'p [u8]> + Clone) -> CountKey {
-        CountKey(std::array::from_fn(|place| {
-            let Some(seed) = self.seeds.get(place) else {
-                return 0;
-            };
-            let mut hasher = seed.build_hasher();
-            parts.clone().for_each(|part| part.hash(&mut hasher));
-            hasher.finish()
-        }))
+    pub fn key(&self, parts: &[&[u8]]) -> CountKey {
+        let [one, other] = &self.seeds;
+        CountKey([one.hash_one(parts), other.hash_one(parts)])
     }
 
     /// The answer that was given within the last `ttl`.
@@ -93,7 +87,8 @@ mod tests {
     const LONG: Duration = Duration::from_secs(600);
 
     fn key(cache: &CountCache, parts: &[&str]) -> CountKey {
-        cache.key(parts.iter().map(|part| part.as_bytes()))
+        let parts: Vec<&[u8]> = parts.iter().map(|part| part.as_bytes()).collect();
+        cache.key(&parts)
     }
 
     #[test]

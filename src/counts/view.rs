@@ -132,7 +132,8 @@ impl CountView {
             format,
             ..
         } = self;
-        let [model, provider, upstream_model] = [model, provider, upstream_model].map(escaped);
+        let [model, provider, upstream_model] =
+            [model, provider, upstream_model].map(|it| escaped(it));
         format!(
             "model=\"{model}\",provider=\"{provider}\",upstream_model=\"{upstream_model}\",\
              format=\"{format}\""
@@ -140,7 +141,7 @@ impl CountView {
     }
 }
 
-fn escaped(label: &String) -> String {
+fn escaped(label: &str) -> String {
     label
         .replace('\\', "\\\\")
         .replace('"', "\\\"")

@@ -87,7 +87,7 @@ fn key(exchange: &Exchange, caller: &HeaderMap) -> Option<CountKey> {
     let headers = set.map(|(name, value)| (name, value)).chain(passed);
     let headers = headers.flat_map(|(name, value)| [name.as_str().as_bytes(), value.as_bytes()]);
     let parts: Vec<&[u8]> = names.into_iter().chain(headers).chain([&*body]).collect();
-    Some(snapshot.count_cache.key(parts.into_iter()))
+    Some(snapshot.count_cache.key(&parts))
 }
 
 fn whole(exchange: &Exchange) -> Option<Bytes> {
