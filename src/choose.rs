@@ -29,7 +29,8 @@ pub fn choose<'a>(
             profile: other.profile,
             model: Arc::clone(&other.model.id),
         });
-    if asked.is_answered {
+    // Whoever only asks what would happen has a catalog by itself.
+    if asked.is_answered && catalog.fleet().is_some() {
         events::model_chosen(&decision, shadow.as_ref());
     }
     Some(Chosen {
