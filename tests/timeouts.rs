@@ -40,6 +40,11 @@ fn config(provider: &Provider, http2: &str, timeouts: Value, orders: &str) -> Co
         .provider("slow", support::provider(provider.address))
         .provider("healthy", support::provider(provider.address))
         .with("providers.slow.timeouts", timeouts)
+        // It is asked however often it was too slow.
+        .with(
+            "providers.slow.health",
+            json!({"consecutive_failures": null, "error_rate": null}),
+        )
         .with("providers.slow.http2", json!(http2))
         .with("failover", json!({"pause": "10ms"}))
         .model("alone", json!([slow]))
@@ -182,9 +187,9 @@ async fn a_request_has_an_end_however_much_comes() {
             &provider,
             http2,
             late.clone(),
-            "chunk-delay-100ms+tokens-1000",
+            "chunk-delay-20ms+tokens-1000",
         );
-        let gateway = Gateway::start(drips.with("failover.total", json!(SOON))).await;
+        let gateway = Gateway::start(drips.with("failover.total", json!("1s"))).await;
         is_told(&gateway, http2, "two").await;
         let silent = config(&provider, http2, late, "hang");
         let gateway = Gateway::start(silent.with("failover.total", json!(SOON))).await;
