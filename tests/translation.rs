@@ -229,7 +229,11 @@ async fn a_candidate_of_another_format_takes_over_unseen() {
         {"provider": "messages", "upstream_model": "sim-status-529"},
         {"provider": "chat", "upstream_model": "upstream", "priority": 1},
     ]);
-    let gateway = Gateway::start(config.model("m", deployments)).await;
+    let config = config
+        .model("m", deployments)
+        // The first one is to fail every time.
+        .with("routing.health", json!({"enabled": false}));
+    let gateway = Gateway::start(config).await;
     for path in FORMATS {
         for stream in [false, true] {
             let answer = gateway.ask(path, "m", "", json!({"stream": stream})).await;
