@@ -48,6 +48,8 @@ impl Scene {
         let (closed, port) = closed_port();
         let last = json!({"provider": "sim", "upstream_model": "upstream-model", "priority": 1});
         let config = Config::of(&provider)
+            // Each body is to meet the failure.
+            .with("routing.health", json!({"enabled": false}))
             .provider("closed", support::provider(closed))
             .model(FIRST, json!(["sim/upstream-model"]))
             .model(AFTER_REFUSAL, json!(["closed", last]))

@@ -47,6 +47,8 @@ fn config(provider: &Provider, http2: &str, timeouts: Value, orders: &str) -> Co
         )
         .with("providers.slow.http2", json!(http2))
         .with("failover", json!({"pause": "10ms"}))
+        // Each request is to meet the slow one.
+        .with("routing.health", json!({"enabled": false}))
         .model("alone", json!([slow]))
         .model("two", json!([slow, healthy]))
 }
