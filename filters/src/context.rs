@@ -107,7 +107,7 @@ mod tests {
         scene.request.route = Some(Route {
             model: ModelHandle(model),
             model_id: "model".into(),
-            reason: None,
+            choice: None,
         });
         scene
     }

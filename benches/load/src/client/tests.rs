@@ -2,7 +2,7 @@ use tokio::net::TcpListener;
 
 use super::*;
 use crate::provider;
-use crate::workload::{self, SMALL, STREAMS};
+use crate::workload::{self, Format, SMALL, STREAMS};
 
 async fn provider() -> Target {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -63,12 +63,12 @@ impl World {
         }
     }
 
-    fn new(deployments: Value) -> Self {
-        Self::with(deployments, json!([]), json!({}))
+    fn new(deployments: &Value) -> Self {
+        Self::with(deployments, &json!([]), &json!({}))
     }
 
-    fn with(deployments: Value, credentials: Value, routing: Value) -> Self {
-        Self::of(&catalog(&deployments, &credentials, &routing), None)
+    fn with(deployments: &Value, credentials: &Value, routing: &Value) -> Self {
+        Self::of(&catalog(deployments, credentials, routing), None)
     }
 
     fn plan(&self, asked: &Asked<'_>) -> (Vec<Choice>, LeftOuts) {
@@ -155,7 +155,7 @@ fn assert_shares(shares: &HashMap<String, f64>, wanted: &[(&str, f64)]) {
 
 #[test]
 fn shares_are_those_of_the_weights_whether_drawn_or_hashed() {
-    let world = World::new(json!([
+    let world = World::new(&json!([
         {"provider": "a", "weight": 5}, {"provider": "b", "weight": 3}, {"provider": "c", "weight": 2},
     ]));
     let wanted = [("a", 0.5), ("b", 0.3), ("c", 0.2)];
@@ -168,7 +168,7 @@ fn credentials_divide_the_share_of_their_deployment_by_their_own_weights() {
     let credentials = json!([
         {"secret": "env:K", "weight": 3}, {"secret": "env:L", "weight": 1},
     ]);
-    let world = World::with(json!(["a", "b"]), credentials, json!({}));
+    let world = World::with(&json!(["a", "b"]), &credentials, &json!({}));
     let wanted = [
         ("a:K", 0.375),
         ("a:L", 0.125),
@@ -180,7 +180,7 @@ fn credentials_divide_the_share_of_their_deployment_by_their_own_weights() {
 
 #[test]
 fn priorities_come_before_formats_and_formats_before_weights() {
-    let world = World::new(json!([
+    let world = World::new(&json!([
         {"provider": "e", "weight": 1000},
         {"provider": "a"},
         {"provider": "b", "priority": 1, "weight": 1000},
@@ -193,7 +193,7 @@ fn priorities_come_before_formats_and_formats_before_weights() {
 #[test]
 fn a_conversation_stays_and_what_goes_down_moves_its_own_conversations_alone() {
     let deployments = json!(["a", "b", "c", "d"]);
-    let world = World::with(deployments, json!(["env:K", "env:L"]), json!({}));
+    let world = World::with(&deployments, &json!(["env:K", "env:L"]), &json!({}));
     let now = |conversation, now| Asked {
         now,
         ..talking(conversation)
@@ -219,7 +219,7 @@ fn a_conversation_stays_and_what_goes_down_moves_its_own_conversations_alone() {
 
 #[test]
 fn a_refused_credential_moves_its_own_conversations_alone() {
-    let world = World::with(json!(["a", "b"]), json!(["env:K", "env:L"]), json!({}));
+    let world = World::with(&json!(["a", "b"]), &json!(["env:K", "env:L"]), &json!({}));
     let before: Vec<_> = (0..1000).map(|it| world.first(&talking(it))).collect();
     world.fail(0, 1, Blame::Credential, None, 1000);
     for (conversation, at) in before.iter().enumerate() {
@@ -233,8 +233,8 @@ fn a_refused_credential_moves_its_own_conversations_alone() {
 
 #[test]
 fn another_place_takes_its_share_of_the_conversations_and_moves_no_others() {
-    let three = World::new(json!(["a", "b", "c"]));
-    let four = World::new(json!(["a", "b", "c", "d"]));
+    let three = World::new(&json!(["a", "b", "c"]));
+    let four = World::new(&json!(["a", "b", "c", "d"]));
     let mut moved = 0;
     for conversation in 0..10_000 {
         let (before, after) = (
@@ -260,7 +260,7 @@ proptest! {
     ) {
         let routing = json!({"affinity": {"load_factor": factor, "slack": slack}});
         let deployments = json!([{"provider": "a", "weight": 2}, "b", "c"]);
-        let world = World::with(deployments, json!([]), routing);
+        let world = World::with(&deployments, &json!([]), &routing);
         let mut tickets = Vec::new();
         for conversation in conversations {
             let (choices, _) = world.plan(&talking(conversation));
@@ -277,7 +277,7 @@ proptest! {
 #[test]
 fn an_overflow_is_told_and_ends_with_the_load() {
     let routing = json!({"affinity": {"slack": 1}});
-    let world = World::with(json!(["a", "b"]), json!([]), routing);
+    let world = World::with(&json!(["a", "b"]), &json!([]), &routing);
     let home = world.plan(&talking(1)).0[0];
     assert_eq!(home.why, Why::Conversation);
     let tickets = [(); 2].map(|()| world.enter(home.place, home.seat, 1000).unwrap());
@@ -295,7 +295,7 @@ fn least_in_flight_goes_where_the_least_is_under_way_for_its_weight_then_where_i
         {"provider": "c", "weight": 1},
     ]);
     let routing = json!({"balance": "least_in_flight"});
-    let world = World::with(deployments, json!([]), routing);
+    let world = World::with(&deployments, &json!([]), &routing);
     let mut tickets = Vec::new();
     let mut order = Vec::new();
     for random in 0..5 {
@@ -311,7 +311,7 @@ fn least_in_flight_goes_where_the_least_is_under_way_for_its_weight_then_where_i
 #[test]
 fn latency_prefers_the_faster_and_sends_one_request_to_measure_the_unknown() {
     let routing = json!({"balance": "latency"});
-    let world = World::with(json!(["a", "b"]), json!([]), routing);
+    let world = World::with(&json!(["a", "b"]), &json!([]), &routing);
     let measure = |place: usize, millis| {
         let mut ticket = world.enter(place, 0, 1000).unwrap();
         let took = Some(Duration::from_millis(millis));
@@ -334,7 +334,7 @@ fn latency_prefers_the_faster_and_sends_one_request_to_measure_the_unknown() {
 
 #[test]
 fn what_is_benched_comes_last_and_of_several_the_one_whose_cooldown_ends_first() {
-    let world = World::new(json!(["a", "b", "c"]));
+    let world = World::new(&json!(["a", "b", "c"]));
     world.bench(0, 1000);
     world.bench(1, 2000);
     let at = |now| Asked { now, ..asked(3) };
@@ -354,7 +354,7 @@ fn what_is_benched_comes_last_and_of_several_the_one_whose_cooldown_ends_first()
 
 #[test]
 fn a_single_place_is_asked_even_where_it_is_benched() {
-    let world = World::new(json!(["a"]));
+    let world = World::new(&json!(["a"]));
     assert_eq!(world.plan(&asked(1)).0[0].why, Why::Only);
     world.bench(0, 1000);
     assert_eq!(world.plan(&asked(1)).0[0].why, Why::LastResort);
@@ -363,7 +363,7 @@ fn a_single_place_is_asked_even_where_it_is_benched() {
 #[test]
 fn a_wait_that_a_provider_asks_for_is_kept_by_that_credential_at_that_deployment() {
     let deployments = json!(["a", "a/other"]);
-    let world = World::with(deployments, json!(["env:K", "env:L"]), json!({}));
+    let world = World::with(&deployments, &json!(["env:K", "env:L"]), &json!({}));
     world.fail(0, 0, Blame::Seat, Some(30), 1000);
     let (choices, left_out) = world.plan(&asked(1));
     assert_eq!(choices.len(), 3);
@@ -382,7 +382,7 @@ fn a_wait_that_a_provider_asks_for_is_kept_by_that_credential_at_that_deployment
 fn each_failure_counts_against_its_own() {
     let names = |blame| {
         let credentials = json!(["env:K", "env:L"]);
-        let world = World::with(json!(["a", "a/other", "b"]), credentials, json!({}));
+        let world = World::with(&json!(["a", "a/other", "b"]), &credentials, &json!({}));
         for _ in 0..5 {
             world.fail(0, 0, blame, None, 1000);
         }
@@ -401,7 +401,7 @@ fn each_failure_counts_against_its_own() {
 
 #[test]
 fn a_refused_request_is_a_sign_of_life() {
-    let world = World::new(json!(["a"]));
+    let world = World::new(&json!(["a"]));
     world.bench(0, 1000);
     let mut changes = Vec::new();
     let mut probe = world.enter(0, 0, 7000).unwrap();
@@ -417,7 +417,7 @@ fn a_full_deployment_is_passed_over_and_when_all_are_full_the_shortest_wait_is_t
         {"provider": "b", "priority": 1, "limits": {"requests_per_minute": 2}},
         {"provider": "c", "priority": 2, "limits": {"tokens_per_minute": 40}},
     ]);
-    let world = World::new(deployments);
+    let world = World::new(&deployments);
     let mut tickets = Vec::new();
     let mut order = Vec::new();
     while let Some(choice) = world.plan(&asked(1)).0.first() {
@@ -443,7 +443,7 @@ fn a_full_deployment_is_passed_over_and_when_all_are_full_the_shortest_wait_is_t
 #[test]
 fn limits_of_a_credential_hold_over_all_models_of_its_provider() {
     let credentials = json!([{"secret": "env:K", "limits": {"in_flight": 1}}, "env:L"]);
-    let world = World::with(json!(["a", "a/other"]), credentials, json!({}));
+    let world = World::with(&json!(["a", "a/other"]), &credentials, &json!({}));
     let _ticket = world.enter(0, 0, 1000).unwrap();
     let (choices, left_out) = world.plan(&asked(1));
     assert!(choices.iter().all(|it| it.seat == 1));
@@ -452,7 +452,7 @@ fn limits_of_a_credential_hold_over_all_models_of_its_provider() {
 
 #[test]
 fn what_is_stored_somewhere_is_asked_there_alone_even_where_that_is_benched() {
-    let world = World::with(json!(["a", "b"]), json!(["env:K", "env:L"]), json!({}));
+    let world = World::with(&json!(["a", "b"]), &json!(["env:K", "env:L"]), &json!({}));
     let there = Asked {
         stored_at: Some(("b", "L")),
         ..asked(1)
@@ -470,7 +470,7 @@ fn what_is_stored_somewhere_is_asked_there_alone_even_where_that_is_benched() {
 #[test]
 fn what_is_known_survives_a_reload_but_not_another_secret_or_address() {
     let (deployments, credentials) = (json!(["a", "b"]), json!(["env:K", "env:L"]));
-    let before = World::with(deployments.clone(), credentials, json!({}));
+    let before = World::with(&deployments, &credentials, &json!({}));
     before.bench(0, 1000);
     before.fail(1, 0, Blame::Credential, None, 1000);
     before.fail(1, 1, Blame::Seat, Some(60), 1000);
