@@ -97,7 +97,7 @@ async fn an_explanation_names_model_filters_costs_and_candidates_and_nothing_hap
         .map(|it| &it["name"])
         .collect();
     let wanted = [
-        "headers", "key", "stored", "model", "limits", "quota", "errors",
+        "headers", "key", "stored", "model", "context", "limits", "quota", "errors",
     ];
     assert_eq!(names, wanted, "{told}");
     assert_eq!(told["bound"]["output"], 1000, "{told}");

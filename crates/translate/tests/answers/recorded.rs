@@ -102,9 +102,12 @@ fn compare(name: &str, caller: Format, found: &told::Told, expected: &told::Told
         // Where a provider gave none, one is made up.
         assert!(found.id == expected.id || expected.id.is_empty(), "{name}");
     }
+    // What a chat provider thought is sealed as its own, for callers who can send it back.
+    let sealed = name.starts_with("chat") && caller != Format::Chat;
+    let sealed = usize::from(sealed && !expected.thinking.is_empty());
     assert_eq!(
         found.state.len(),
-        expected.state.len(),
+        expected.state.len().max(sealed),
         "{name} for {caller}"
     );
     if caller != Format::Messages {
