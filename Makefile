@@ -7,7 +7,7 @@ CARGO ?= cargo
 PYTHON ?= python3
 DEMO_PORT ?= 8080
 DEMO_ADMIN_PORT ?= 9080
-# More arguments for `make bench-load` and `make test-clients`.
+# More arguments for `make bench-load`, such as "--json run.json --only 1k,latency", and for `make test-clients`.
 BENCH_ARGS ?=
 PYTEST_ARGS ?=
 # How often `make test-crash` kills.
@@ -77,9 +77,6 @@ $(CLIENTS)/node_modules/.installed: $(CLIENTS)/package.json $(CLIENTS)/package-l
 	@scripts/setup clients
 	cd $(CLIENTS) && npm install --no-save --no-audit --no-fund --loglevel=error
 	@touch $@
-
-# Arguments for the comparison, for example BENCH_ARGS="--json run.json --only 1k,latency".
-BENCH_ARGS ?=
 
 bench: setup ## Measure: micro-benchmarks, then the comparison of bench-load
 	$(CARGO) bench --workspace --bench '*'

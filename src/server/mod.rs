@@ -234,29 +234,15 @@ struct Assembled {
 
 impl Assembled {
     fn serve(self, start: Start, announce: impl FnOnce() + Send + 'static) -> Result<(), RunError> {
-        let Self {
-            runtime,
-            signals,
-            accounts,
-            admin,
-            sockets,
-            certificates,
-            current,
-            server,
-            cut,
-            stop,
-            ends,
-            _writer,
-        } = self;
         let config = start.config;
         let settings = config.server.clone();
-        let operations = Operations::new(Arc::clone(accounts.store()), Offer::of(&config))
-            .with_counts(accounts.counts());
+        let operations = Operations::new(Arc::clone(self.accounts.store()), Offer::of(&config))
+            .with_counts(self.accounts.counts());
         let api = Arc::new(Api::new(operations, config.admin_token.clone()));
         let places = Places {
-            current: Arc::clone(&current),
-            accounts: Arc::clone(&accounts),
-            certificates,
+            current: Arc::clone(&self.current),
+            accounts: Arc::clone(&self.accounts),
+            certificates: self.certificates,
             api: Arc::clone(&api),
             started: Started::with(&config),
         };
@@ -266,38 +252,41 @@ impl Assembled {
                 program,
                 socket: config.upgrade_socket(),
                 timeout: settings.upgrade.timeout.get(),
-                admin: (config.admin.listen.get(), admin.try_clone()?),
-                callers: sockets,
-                ledger: accounts.ledger().clone(),
+                admin: (config.admin.listen.get(), self.admin.try_clone()?),
+                callers: self.sockets,
+                ledger: self.accounts.ledger().clone(),
             }),
         };
         let operator = Operator {
-            current,
-            accounts: Arc::clone(&accounts),
+            current: self.current,
+            accounts: Arc::clone(&self.accounts),
             reloader: Reloader::new(places, start.reload, config)?,
             readiness: Readiness::default(),
             api,
-            accepting: server.watch_execution_phase(),
+            accepting: self.server.watch_execution_phase(),
             predecessor: start.predecessor,
             succession,
             grace: settings.shutdown.grace.get(),
             idle: settings.upgrade.idle.get(),
-            stop,
+            stop: self.stop,
         };
         std::thread::Builder::new()
             .name("operator".to_owned())
-            .spawn(move || runtime.block_on(operator.serve(admin, signals, announce)))?;
+            .spawn(move || {
+                self.runtime
+                    .block_on(operator.serve(self.admin, self.signals, announce));
+            })?;
         let (ended, end) = mpsc::channel();
-        let shutdown_signal = Box::new(Stopping(ends.ending.clone()));
+        let shutdown_signal = Box::new(Stopping(self.ends.ending.clone()));
         std::thread::Builder::new()
             .name("pingora".to_owned())
             .spawn(move || {
-                server.run(RunArgs { shutdown_signal });
+                self.server.run(RunArgs { shutdown_signal });
                 // Whoever waits for the end may have seen another one already.
                 let _ = ended.send(());
             })?;
-        let end = wait_for_the_end(&end, &ends.ending, &ends.sessions, &cut);
-        accounts.close();
+        let end = wait_for_the_end(&end, &self.ends.ending, &self.ends.sessions, &self.cut);
+        self.accounts.close();
         Ok(end?)
     }
 }
