@@ -107,6 +107,14 @@ fn a_body_that_was_read_before_gives_the_same_list() {
     }
 }
 
+#[test]
+fn an_escape_that_is_none_makes_contents_empty() {
+    for json in [r#""a\,""#, r#""a\u12""#, r#""\ud800\q""#] {
+        let document = Document::of_valid(json.as_bytes()).unwrap();
+        assert_eq!(document.root().as_str().as_deref(), Some(""), "{json}");
+    }
+}
+
 proptest::proptest! {
     #[test]
     fn any_value_gives_the_same_list(

@@ -141,10 +141,11 @@ fn unescape_by_lexer(json: &[u8]) -> String {
 
     let mut contents = Contents::default();
     let mut lexer = Lexer::new();
-    let fed: Result<(), JsonError> = [b"\"".as_slice(), json, b"\""]
+    // A document that was taken for valid and is not may hold escapes that are none: such
+    // contents are empty.
+    let _: Result<(), JsonError> = [b"\"".as_slice(), json, b"\""]
         .into_iter()
         .try_for_each(|piece| lexer.feed(piece, &mut contents));
-    debug_assert_eq!(fed, Ok(()), "the contents were lexed before");
     contents.0
 }
 
