@@ -50,17 +50,17 @@ test: lint ## Everything that CI checks
 	$(CARGO) test --workspace
 
 test-crash: setup ## Kill the gateway under load, fifty times over
-	TOLLGATE_CRASH_ROUNDS=$(CRASH_ROUNDS) $(CARGO) test --package tollgate-ledger --package tollgate --test crash -- --nocapture
+	TOLLGATE_CRASH_ROUNDS=$(CRASH_ROUNDS) $(CARGO) test --workspace --test crash -- --nocapture
 
 test-soak: setup ## Mixed load with faults for half an hour: nothing grows, everything adds up
-	TOLLGATE_SOAK_SECONDS=$(SOAK_SECONDS) $(CARGO) test --package tollgate --test soak -- --nocapture
+	TOLLGATE_SOAK_SECONDS=$(SOAK_SECONDS) $(CARGO) test --workspace --test soak -- --nocapture
 
 test-upgrade: setup ## Reload and upgrade under load, a hundred and ten times over
-	TOLLGATE_RELOADS=$(RELOAD_ROUNDS) TOLLGATE_UPGRADES=$(UPGRADE_ROUNDS) $(CARGO) test --package tollgate --test reload --test upgrade -- --nocapture no_request_notices
+	TOLLGATE_RELOADS=$(RELOAD_ROUNDS) TOLLGATE_UPGRADES=$(UPGRADE_ROUNDS) $(CARGO) test --workspace --test reload --test upgrade -- --nocapture no_request_notices
 
 test-overload: setup ## slowhttptest with 1,000 connections, and what that does to everybody else
 	@scripts/setup overload
-	$(CARGO) test --package tollgate --test overload -- --ignored --nocapture --test-threads 1
+	$(CARGO) test --workspace --test overload -- --ignored --nocapture --test-threads 1
 
 test-clients: build $(CLIENTS)/.venv/installed $(CLIENTS)/node_modules/.installed ## Drive the official SDKs and agents
 	@$(CLIENTS)/.venv/bin/pytest $(CLIENTS) $(PYTEST_ARGS)
