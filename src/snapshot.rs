@@ -273,8 +273,6 @@ impl Snapshot {
         let upstreams = Upstreams::new(catalog.catalog().providers())
             .map_err(|found| faults.extend(found))
             .ok();
-        let fleet = Fleet::new(catalog.catalog(), earlier.map(|it| &*it.fleet));
-        let fleet = Arc::new(fleet);
         if accounts.is_some() && config.counting.preload {
             Desk::load(Vocabulary::default());
         }

@@ -7,7 +7,7 @@ mod support;
 use serde_json::{Value, json};
 use support::{
     Answer, CHAT, COUNT_TOKENS, Config, FORMATS, Gateway, MESSAGES, Provider, Request, eventually,
-    prompt,
+    prompt, provider,
 };
 
 /// Something that asks for little, and something that asks for much.
@@ -89,6 +89,28 @@ async fn what_asks_for_little_goes_to_the_light_tier_and_what_asks_for_much_to_t
             assert_eq!(asked(&provider), expected, "{path}");
         }
     }
+}
+
+#[tokio::test]
+async fn a_model_whose_provider_is_benched_is_not_chosen() {
+    let (well, ill) = (Provider::start().await, Provider::start().await);
+    let gateway = Gateway::start(
+        config(&well)
+            .provider("ill", provider(ill.address))
+            .with("models.light.deployments", json!(["ill"])),
+    )
+    .await;
+    let chosen = |answer: &Answer| route(answer).0.to_owned();
+    assert_eq!(chosen(&say(&gateway, CHAT, "auto", EASY).await), "light");
+    for _ in 0..5 {
+        let answer = gateway.ask(CHAT, "light", "status-500", json!({})).await;
+        answer.assert_error(502, "upstream_error");
+    }
+    let another = format!("{EASY} It is urgent.");
+    assert_eq!(
+        chosen(&say(&gateway, CHAT, "auto", &another).await),
+        "middle"
+    );
 }
 
 #[tokio::test]
