@@ -11,6 +11,9 @@ use std::time::Duration;
 /// Microseconds in the window of every limit.
 const WINDOW: u64 = 60_000_000;
 
+/// The most that is ever owed: whatever one request turns out to need, others wait no longer.
+const MOST_OWED: u64 = 10 * WINDOW;
+
 /// How much of a limit was taken.
 #[derive(Debug, Default)]
 pub struct Bucket {
@@ -33,29 +36,28 @@ impl Bucket {
             .flows_off
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |state| {
                 let is_room = over(state, count, limit, now).is_none();
-                is_room.then(|| state.max(now).saturating_add(cost(count, limit)))
+                is_room.then(|| state.max(now).saturating_add(owed(count, limit)))
             });
         let wait = |state| over(state, count, limit, now).unwrap_or_default();
         taken.map(|_| ()).map_err(wait)
     }
 
-    /// Corrects what was taken to what it turned out to be. A debt is never more than ten
-    /// windows.
+    /// Corrects what was taken to what it turned out to be.
     pub fn correct(&self, taken: u64, used: u64, limit: NonZeroU32, now_ms: u64) {
-        const MOST: u64 = 10 * WINDOW;
         let now = now_ms.saturating_mul(1000);
         // Never refuses, so it never fails.
-        let _ = self
-            .flows_off
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |state| {
-                Some(match used.checked_sub(taken) {
-                    Some(more) => {
-                        let next = state.max(now).saturating_add(cost(more, limit));
-                        next.min(now.saturating_add(MOST).max(state))
-                    }
-                    None => state.saturating_sub(cost(taken.saturating_sub(used), limit)),
-                })
-            });
+        let _ =
+            self.flows_off
+                .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |state| {
+                    Some(match used.checked_sub(taken) {
+                        Some(more) => {
+                            let next = state.max(now).saturating_add(cost(more, limit));
+                            next.min(now.saturating_add(MOST_OWED).max(state))
+                        }
+                        None => state
+                            .saturating_sub(owed(taken, limit).saturating_sub(owed(used, limit))),
+                    })
+                });
     }
 }
 
@@ -66,6 +68,11 @@ fn over(state: u64, count: u64, limit: NonZeroU32, now: u64) -> Option<Duration>
     let next = state.max(now).saturating_add(cost);
     let over = next.saturating_sub(full);
     (over > 0).then(|| Duration::from_micros(over))
+}
+
+/// What `count` takes of a bucket.
+fn owed(count: u64, limit: NonZeroU32) -> u64 {
+    cost(count, limit).min(MOST_OWED)
 }
 
 fn cost(count: u64, limit: NonZeroU32) -> u64 {
@@ -93,6 +100,15 @@ mod tests {
         assert_eq!(bucket.wait(2, ten, 500), Some(Duration::from_secs(12)));
         bucket.take(1, ten, 6_500).unwrap();
         assert!(bucket.take(1, ten, 6_501).is_err());
+    }
+
+    #[test]
+    fn nothing_is_owed_for_more_than_ten_minutes_and_all_of_it_can_be_given_back() {
+        let (bucket, ten) = (Bucket::default(), limit(10));
+        bucket.take(1_000_000, ten, 0).unwrap();
+        assert_eq!(bucket.wait(10, ten, 0), Some(Duration::from_secs(600)));
+        bucket.correct(1_000_000, 0, ten, 0);
+        assert_eq!(bucket.wait(10, ten, 0), None);
     }
 
     #[test]

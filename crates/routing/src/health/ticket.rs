@@ -68,7 +68,9 @@ pub struct Ticket {
     seat: usize,
     /// In the order of [`Whose::ALL`].
     passes: [Pass; 4],
+    /// What is taken of limits on tokens.
     tokens: u64,
+    has_content: bool,
 }
 
 impl Place {
@@ -141,6 +143,7 @@ impl Place {
             seat,
             passes: [a, b, c, d],
             tokens,
+            has_content: false,
         })
     }
 
@@ -180,6 +183,7 @@ impl Ticket {
         now: u64,
         tell: &mut dyn FnMut(&Transition<'_>),
     ) {
+        self.has_content = true;
         if let Some(took) = took {
             self.place.health.latency.observe(took, now);
         }
@@ -187,7 +191,7 @@ impl Ticket {
     }
 
     /// It has failed; `retry_after` is how long its provider asks to wait, and `random` what
-    /// spreads cooldowns.
+    /// spreads cooldowns. What fails before its first content has used no tokens.
     pub fn failed(
         &mut self,
         blame: Blame,
@@ -196,6 +200,9 @@ impl Ticket {
         random: u64,
         tell: &mut dyn FnMut(&Transition<'_>),
     ) {
+        if !self.has_content {
+            self.used(0, now);
+        }
         let counts = match retry_after {
             Some(wait) if !wait.is_zero() => Severity::Rests(wait),
             _ => Severity::Counts,
