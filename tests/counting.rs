@@ -113,6 +113,55 @@ async fn a_provider_that_does_not_count_in_time_is_not_waited_for() {
     assert_eq!(source(&answer), "upstream");
 }
 
+/// Counts are free: nobody may bench or fill with them what others pay for.
+#[tokio::test]
+async fn counts_that_fail_or_come_late_or_are_huge_bench_and_fill_nothing() {
+    let limited = json!({"tokens_per_minute": 50_000, "requests_per_minute": 3});
+    let (provider, gateway) = start(|it| {
+        it.with("counting.timeout", json!("1s")).model(
+            "open",
+            json!([{"provider": "sim", "upstream_model": "gpt-4o", "limits": limited}]),
+        )
+    })
+    .await;
+    for orders in [
+        "status-500",
+        "reset",
+        "hang",
+        "status-401",
+        "status-500",
+        "status-404",
+    ] {
+        let answer = count(&gateway, "open", orders, orders).await;
+        assert_eq!(source(&answer), "local", "{orders}");
+    }
+    let large = count(&gateway, "open", &"word ".repeat(200_000), "").await;
+    assert_eq!(source(&large), "upstream");
+    assert_eq!(asked(&provider), 7);
+    let page = gateway.operator("/metrics").await.text();
+    let open = |line: &&str| line.starts_with("tollgate_breaker_state") && !line.ends_with(" 0");
+    assert_eq!(page.lines().find(open), None);
+    gateway.ask(CHAT, "open", "", json!({})).await.assert_ok();
+}
+
+/// The time that a caller takes to send is not the provider's.
+#[tokio::test]
+async fn a_body_that_takes_its_time_is_counted_by_the_provider_all_the_same() {
+    let (provider, gateway) = start(|it| it.with("counting.timeout", json!("200ms"))).await;
+    let body = prompt(COUNT_TOKENS, "open", "hello", json!({}));
+    let request = Request::post(COUNT_TOKENS, &body).key(&gateway.key);
+    let bytes = request.bytes();
+    let (most, last) = bytes.split_at(bytes.len() - 5);
+    let mut connection = gateway.connect().await;
+    connection.write(most).await;
+    // Longer than a provider may take.
+    tokio::time::sleep(Duration::from_millis(400)).await;
+    connection.write(last).await;
+    let answer = connection.answer(&request).await;
+    assert_eq!(source(&answer), "upstream");
+    assert_eq!(asked(&provider), 1);
+}
+
 #[tokio::test]
 async fn a_provider_that_fails_to_count_is_not_missed() {
     let (provider, gateway) = start(|it| it).await;

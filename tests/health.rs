@@ -193,6 +193,24 @@ async fn a_bad_request_benches_nobody() {
 }
 
 #[tokio::test]
+async fn names_that_are_made_up_under_a_wildcard_bench_nobody_and_are_not_kept() {
+    let provider = Provider::start().await;
+    let gateway = Gateway::start(Config::of(&provider).model("vendor/*", json!(["sim"]))).await;
+    for nonsense in ["vendor/a", "vendor/b"] {
+        let answer = gateway.ask(CHAT, nonsense, "status-404", json!({})).await;
+        answer.assert_error(404, "invalid_model");
+    }
+    let page = gateway.operator("/metrics").await.text();
+    let open = |line: &&str| line.starts_with("tollgate_breaker_state") && !line.ends_with(" 0");
+    assert_eq!(page.lines().find(open), None);
+    ask(&gateway, "vendor/real").await.assert_ok();
+    let usage = gateway.get("/v1/usage").await.json();
+    let of = |it: &Value| it["model"].as_str().unwrap().to_owned();
+    let models: Vec<_> = usage["models"].as_array().unwrap().iter().map(of).collect();
+    assert_eq!(models, ["vendor/*", "vendor/real"]);
+}
+
+#[tokio::test]
 async fn a_deployment_that_fails_is_passed_over_and_let_back_by_one_request() {
     let [a, b] = [Provider::start().await, Provider::start().await];
     let health = json!({"consecutive_failures": 2, "cooldown": "300ms", "max_cooldown": "300ms"});

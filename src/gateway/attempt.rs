@@ -40,7 +40,10 @@ pub struct Attempts {
     ready: Option<Outgoing>,
     /// What the attempt under way sends; its body is taken out once.
     sent: Outgoing,
-    /// What the attempt under way holds of those that it asks, and when it began.
+    /// When the first attempt began.
+    began: Option<Instant>,
+    /// What the attempt under way holds of those that it asks, and when it began; nothing where
+    /// it uses no model.
     ticket: Option<(Ticket, Instant)>,
     /// The attempt under way has brought content.
     has_content: bool,
@@ -80,6 +83,16 @@ impl Deref for Candidate {
 impl Candidate {
     fn seat(&self) -> Option<&Seat> {
         self.place.seats.get(self.seat)
+    }
+
+    /// Whether it can be asked for what is no use of a model: nothing is taken of its limits,
+    /// and what comes of it says nothing of how it is doing.
+    fn may_be_asked_aside(&self, now: u64) -> Result<(), Refusal> {
+        let is_well = |seat| self.place.is_closed(seat, now);
+        match self.why == Why::LastResort || self.seat().is_some_and(is_well) {
+            true => Ok(()),
+            false => Err(Refusal::Benched),
+        }
     }
 
     /// What to log in with.
@@ -164,6 +177,11 @@ impl Attempts {
         self.begun = self.begun.saturating_add(1);
         self.sent = self.ready.take().unwrap_or_default();
         Some(next)
+    }
+
+    /// When the first attempt began.
+    pub const fn began(&self) -> Option<Instant> {
+        self.began
     }
 
     /// What the attempt under way holds; reports go through `outcome`.
@@ -339,6 +357,7 @@ pub fn next_peer(exchange: &mut Exchange) -> Option<Box<HttpPeer>> {
         }
         let facts = exchange.request.as_ref().and_then(|it| it.facts.as_ref());
         let tokens = facts.map_or(0, RequestFacts::likely_input_tokens);
+        let is_aside = exchange.is_aside();
         let attempts = &mut exchange.attempts;
         attempts.ticket = None;
         if attempts.coming().is_none() && attempts.resort() {
@@ -351,17 +370,22 @@ pub fn next_peer(exchange: &mut Exchange) -> Option<Box<HttpPeer>> {
         let began = Instant::now();
         let now = clock::steady_ms(began);
         let is_last_resort = candidate.why == Why::LastResort;
-        let entered = candidate
-            .place
-            .enter(candidate.seat, tokens, now, is_last_resort);
+        let entered = if is_aside {
+            candidate.may_be_asked_aside(now).map(|()| None)
+        } else {
+            let place = &candidate.place;
+            let entered = place.enter(candidate.seat, tokens, now, is_last_resort);
+            entered.map(|ticket| Some((ticket, began)))
+        };
         match entered {
             Ok(ticket) => {
                 attempts.has_resorted |= is_last_resort;
                 if attempts.made == 0 {
+                    attempts.began = Some(began);
                     exchange.retries.note_request();
                 }
                 attempts.made = attempts.made.saturating_add(1);
-                attempts.ticket = Some((ticket, began));
+                attempts.ticket = ticket;
                 attempts.has_content = false;
                 start_timer(exchange, &mut peer);
                 return Some(peer);

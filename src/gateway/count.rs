@@ -95,14 +95,15 @@ fn whole(exchange: &Exchange) -> Option<Bytes> {
     exchange.body.as_ref().and_then(whole)
 }
 
-/// Bounds what a provider may take of the time that a count may take: one that is slower than
+/// Bounds what providers may take of the time that a count may take: one that is slower than
 /// counting here is not worth waiting for. `None`: the time is over.
 pub fn hurry(exchange: &Exchange, mut peer: Box<HttpPeer>) -> Option<Box<HttpPeer>> {
     if !is_count(exchange) {
         return Some(peer);
     }
     let limit = exchange.snapshot.counting.timeout.get();
-    let left = limit.checked_sub(exchange.started.elapsed())?;
+    let taken = exchange.attempts.began()?.elapsed();
+    let left = limit.checked_sub(taken)?;
     if left.is_zero() {
         return None;
     }

@@ -14,7 +14,7 @@ use std::{
     sync::Arc,
     time::{Duration, Instant},
 };
-use tollgate_filter::RequestContext;
+use tollgate_filter::{Endpoint, RequestContext};
 use tollgate_routing::ModelKind;
 use tollgate_routing::plan::LeftOuts;
 use tollgate_types::{ErrorCode, Format, RequestId};
@@ -130,13 +130,23 @@ impl Exchange {
         }
     }
 
-    /// The same, kept.
+    /// The model that is accounted for, kept. Under a wildcard it is the pattern, until somebody
+    /// answers under the name asked for: totals are kept for ever, and names can be made up.
     pub fn model_served(&self) -> Option<Arc<str>> {
         let name = self.model_name()?;
         let route = self.request.as_ref()?.route.as_ref()?;
-        Some(match *route.model_id == *name {
-            true => Arc::clone(&route.model_id),
-            false => name.into(),
+        let is_served = self.told.is_some_and(|told| told.code.is_none());
+        Some(match is_served && *route.model_id != *name {
+            true => name.into(),
+            false => Arc::clone(&route.model_id),
+        })
+    }
+
+    /// Whether it uses no model: it counts tokens, or looks up what is stored. Callers pay
+    /// nothing for that, so none of it may bench or fill a deployment for others.
+    pub fn is_aside(&self) -> bool {
+        self.request.as_ref().is_some_and(|request| {
+            request.endpoint == Endpoint::CountTokens || request.endpoint.is_stored()
         })
     }
 

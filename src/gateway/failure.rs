@@ -30,6 +30,8 @@ pub fn note(exchange: &mut Exchange, fault: UpstreamFault, cause: Option<&Error>
         &fault,
         cause.map(|it| it as _),
     );
+    // A count that another gives is not this one's.
+    exchange.count_key = None;
     let is_late = Instant::now() >= exchange.request_ends();
     match fault.class {
         // What the request as a whole may take is nobody's fault.

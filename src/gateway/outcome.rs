@@ -8,6 +8,7 @@ use super::exchange::Exchange;
 use crate::{clock, events};
 use pingora_core::upstreams::peer::HttpPeer;
 use std::time::Instant;
+use tollgate_routing::UpstreamModel;
 use tollgate_routing::health::Blame;
 use tollgate_types::Usage;
 use tollgate_wire::fault::{FaultClass, UpstreamFault};
@@ -34,8 +35,14 @@ pub fn failed(exchange: &mut Exchange, fault: &UpstreamFault) {
     let blame = blame(fault);
     if let Some((ticket, _)) = exchange.attempts.ticket() {
         let (wait, now) = (fault.retry_after, clock::steady_ms(Instant::now()));
+        // Under a wildcard the caller chose the name that its provider does not know.
+        let is_made_up = ticket.place().deployment.upstream_model == UpstreamModel::AsRequested;
+        let counted = match blame {
+            Blame::Model if is_made_up => Blame::Nobody,
+            _ => blame,
+        };
         let tell = &mut events::breaker_changed;
-        ticket.failed(blame, wait, now, fastrand::u64(..), tell);
+        ticket.failed(counted, wait, now, fastrand::u64(..), tell);
     }
     exchange.attempts.put_behind(blame);
 }
