@@ -23,7 +23,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
-use tollgate_filter::{Endpoint, Filter, Head, Pending, RequestContext, Resume, Verdict};
+use tollgate_filter::{Endpoint, Head, Pending, RequestContext, Resume, Verdict};
 use tollgate_ledger::{KeyRecord, KeySelector, KeyState, Store};
 use tollgate_types::{Format, PublicError, RequestId};
 use tollgate_wire::peek::{PeekLimits, Peeked, Peeker};
@@ -320,11 +320,7 @@ impl Walk<'_> {
             path: &self.order.path,
             headers: &headers,
         };
-        let filters: Vec<(String, Arc<dyn Filter>)> = self
-            .pipeline
-            .named(part)
-            .map(|(name, filter)| (name.to_owned(), Arc::clone(filter)))
-            .collect();
+        let filters = self.pipeline.of(part).to_vec();
         for (name, filter) in filters {
             let before = self.request.answer_headers.len();
             let mut verdict = filter.on_request(head, &mut self.request);
@@ -335,7 +331,7 @@ impl Walk<'_> {
             let headers = added
                 .map(|(name, value)| format!("{name}: {}", value.to_str().unwrap_or_default()));
             let mut shown = FilterShown {
-                name,
+                name: name.to_owned(),
                 refusal: None,
                 headers: headers.collect(),
             };

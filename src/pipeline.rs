@@ -16,22 +16,27 @@ use tollgate_types::PublicError;
 #[derive(Default)]
 pub struct Pipeline {
     /// Run on the head alone, before the body is read.
-    head: Vec<Arc<dyn Filter>>,
+    head: Vec<Named>,
     /// Run once the body was read.
-    body: Vec<Arc<dyn Filter>>,
+    body: Vec<Named>,
+    /// Those of them that see requests for what a provider has stored as well.
+    stored: Vec<Named>,
     answer: Vec<Arc<dyn Filter>>,
     error: Vec<Arc<dyn Filter>>,
-    /// The names of those that see requests, in order.
-    names: Vec<&'static str>,
 }
 
-/// The two parts of the way of a request.
+/// A filter and its name.
+type Named = (&'static str, Arc<dyn Filter>);
+
+/// The parts of the way of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
     /// Before the body is read.
     Head,
     /// After.
     Body,
+    /// In place of that, for what a provider has stored: filters that want to see it.
+    Stored,
 }
 
 /// Where a request stands in a part of the pipeline.
@@ -89,12 +94,15 @@ impl Pipeline {
         if kind.wants.error {
             self.error.push(Arc::clone(&filter));
         }
-        self.names.push(kind.name);
+        let named = (kind.name, filter);
         // Once one filter has needed the body, those behind it run behind it too.
         if kind.wants.body || !self.body.is_empty() {
-            self.body.push(filter);
+            if kind.wants.stored {
+                self.stored.push(named.clone());
+            }
+            self.body.push(named);
         } else {
-            self.head.push(filter);
+            self.head.push(named);
         }
     }
 
@@ -104,12 +112,12 @@ impl Pipeline {
     }
 
     /// The filters of a part in order, with their names: for who looks at each by itself.
-    pub fn named(&self, part: Part) -> impl Iterator<Item = (&'static str, &Arc<dyn Filter>)> {
-        let (filters, before) = match part {
-            Part::Head => (&self.head, 0),
-            Part::Body => (&self.body, self.head.len()),
-        };
-        self.names.iter().copied().skip(before).zip(filters)
+    pub fn of(&self, part: Part) -> &[Named] {
+        match part {
+            Part::Head => &self.head,
+            Part::Body => &self.body,
+            Part::Stored => &self.stored,
+        }
     }
 
     /// Goes on behind a filter that waited.
@@ -134,11 +142,7 @@ impl Pipeline {
         head: Head<'_>,
         request: &mut RequestContext,
     ) -> Step {
-        let filters = match part {
-            Part::Head => &self.head,
-            Part::Body => &self.body,
-        };
-        for (place, filter) in filters.iter().enumerate().skip(start) {
+        for (place, (_, filter)) in self.of(part).iter().enumerate().skip(start) {
             if let Some(step) = step(filter.on_request(head, request), place) {
                 return step;
             }

@@ -6,7 +6,9 @@
 mod support;
 
 use serde_json::{Value, json};
-use support::{Answer, Config, Gateway, Provider, RESPONSES, Request, eventually, provider};
+use support::{
+    Answer, Config, Gateway, Provider, RESPONSES, Request, eventually, prompt, provider,
+};
 
 /// Two providers behind one model, asked in turn, each with two credentials.
 async fn two_providers() -> (Provider, Provider, Gateway) {
@@ -70,6 +72,31 @@ async fn its_maker_gets_it_lists_what_it_answered_and_deletes_it() {
     deleted.assert_ok();
     assert_eq!(deleted.json()["deleted"], json!(true));
     gateway.get(&target).await.assert_error(404, "not_found");
+}
+
+#[tokio::test]
+async fn each_look_up_is_one_of_the_keys_requests_and_of_no_tokens() {
+    let (_provider, gateway) = one_provider().await;
+    let key = gateway
+        .create_key(&["--requests", "3", "--input-tokens", "1000"])
+        .await;
+    let body = prompt(RESPONSES, "test-model", "hello", json!({}));
+    let made = gateway
+        .send(&Request::post(RESPONSES, &body).key(&key))
+        .await;
+    let target = format!("{RESPONSES}/{}", id(&made));
+    let left = |answer: &Answer, what: &str| {
+        let name = format!("x-ratelimit-remaining-{what}");
+        let left = answer.header(&name).expect("a limit");
+        left.parse::<u64>().expect("a number")
+    };
+    let tokens = left(&send(&gateway, "GET", &target, &key).await, "tokens");
+    let last = send(&gateway, "GET", &target, &key).await;
+    last.assert_ok();
+    assert_eq!(left(&last, "requests"), 0);
+    assert!(left(&last, "tokens") >= tokens, "{last:?}");
+    let refused = send(&gateway, "GET", &target, &key).await;
+    refused.assert_error(429, "rate_limit_exceeded");
 }
 
 #[tokio::test]

@@ -17,6 +17,7 @@ pub(crate) const KIND: FilterKind = FilterKind {
     summary: "Refuses a request whose input alone is more than its model can read.",
     wants: Wants {
         body: true,
+        stored: false,
         answer: false,
         error: false,
     },

@@ -16,6 +16,7 @@ pub(crate) const KIND: FilterKind = FilterKind {
     summary: "Has the last word on what an error says.",
     wants: Wants {
         body: false,
+        stored: false,
         answer: false,
         error: true,
     },

@@ -19,6 +19,7 @@ pub(crate) const KIND: FilterKind = FilterKind {
     summary: "Finds the one credential of a request and decides which headers pass.",
     wants: Wants {
         body: false,
+        stored: false,
         answer: true,
         error: false,
     },

@@ -16,6 +16,7 @@ pub(crate) const KIND: FilterKind = FilterKind {
     summary: "Turns the credential into an identity, or refuses the request.",
     wants: Wants {
         body: false,
+        stored: false,
         answer: false,
         error: false,
     },

@@ -17,6 +17,7 @@ pub(crate) const KIND: FilterKind = FilterKind {
     summary: "Keeps each key within its requests and tokens a minute and its requests at once.",
     wants: Wants {
         body: true,
+        stored: true,
         answer: false,
         error: false,
     },
@@ -83,6 +84,13 @@ impl Limits {
         if request.endpoint == Endpoint::CountTokens {
             return Load::Count {
                 limit: self.settings.count_tokens_per_minute,
+            };
+        }
+        if request.endpoint.is_stored() {
+            // One of the key's requests, in which no model has a part.
+            return Load::Generation {
+                input: 0,
+                output: 0,
             };
         }
         let expected = u64::from(self.settings.expected_output_tokens.get());

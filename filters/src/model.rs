@@ -16,6 +16,7 @@ pub(crate) const KIND: FilterKind = FilterKind {
     summary: "Decides which model answers, and whether the key may use it.",
     wants: Wants {
         body: true,
+        stored: false,
         answer: false,
         error: false,
     },

@@ -20,6 +20,7 @@ pub(crate) const KIND: FilterKind = FilterKind {
     summary: "Holds what a request can cost of its key's balance, or refuses the request.",
     wants: Wants {
         body: true,
+        stored: false,
         answer: false,
         error: false,
     },

@@ -16,6 +16,7 @@ pub(crate) const KIND: FilterKind = FilterKind {
     summary: "Lets a request name what a provider has stored only where its own key made it.",
     wants: Wants {
         body: true,
+        stored: false,
         answer: false,
         error: false,
     },

@@ -70,10 +70,7 @@ async fn try_admit(session: &mut Session, exchange: &mut Exchange) -> Result<Adm
         check_media_type(session)?;
         read_body(session, exchange).await?;
         let passed = run_filters(Part::Body, session, exchange).await;
-        if let Some(request) = &mut exchange.request {
-            request.body = None;
-            exchange.toll = Toll::take(&mut request.holds);
-        }
+        take_toll(exchange);
         passed?;
         exchange.explains = reason::is_asked_for(exchange, &session.req_header().headers);
         exchange.attempts = candidates(exchange, &session.req_header().headers)?;
@@ -89,11 +86,22 @@ async fn try_admit(session: &mut Session, exchange: &mut Exchange) -> Result<Adm
         .and_then(|request| request.identity.clone());
     let identity = identity.ok_or_else(|| internal("a request came through without a key"))?;
     if let (true, Some(id)) = (matched.endpoint.is_stored(), matched.id) {
+        let passed = run_filters(Part::Stored, session, exchange).await;
+        take_toll(exchange);
+        passed?;
         exchange.attempts = stored::holder(&snapshot, &identity, id).await?;
         return Ok(Admission::Forward);
     }
     let body = answer_here(session, &snapshot, matched, &identity).await?;
     Ok(Admission::Answer(Local::json(200, body.into())))
+}
+
+/// Takes over what the filters hold, whether they let the request through or not.
+fn take_toll(exchange: &mut Exchange) {
+    if let Some(request) = &mut exchange.request {
+        request.body = None;
+        exchange.toll = Toll::take(&mut request.holds);
+    }
 }
 
 async fn answer_here(

@@ -29,6 +29,9 @@ pub struct Wants {
     /// The request's body, peeked: it then runs once the body was read, which is after
     /// the key was accepted.
     pub body: bool,
+    /// Requests for what a provider has stored as well: they have no body to peek at. For a
+    /// filter that runs behind the body alone; one before it sees every request.
+    pub stored: bool,
     /// The head of every answer.
     pub answer: bool,
     /// Every error before it leaves.
