@@ -255,7 +255,8 @@ async fn a_count_of_tokens_tells_of_the_next_answer_and_moves_nothing() {
 async fn the_chosen_model_is_what_is_charged_and_recorded() {
     let (_provider, gateway) = gateway().await;
     for (text, model, weight) in [(EASY, "light", 1), (HARD, "strong", 5)] {
-        say(&gateway, CHAT, "auto", text).await.assert_ok();
+        let answer = say(&gateway, CHAT, "auto", text).await;
+        let (_, reason) = route(&answer);
         let written = async || {
             let page = gateway.get("/v1/usage/history?limit=1").await.json();
             let record = page["data"][0].clone();
@@ -263,6 +264,7 @@ async fn the_chosen_model_is_what_is_charged_and_recorded() {
         };
         let record = eventually("the record", written).await;
         assert_eq!(record["model_asked"], "auto", "{record}");
+        assert_eq!(record["route_reason"], reason, "{record}");
         let tokens = |kind: &str| record["usage"][kind].as_u64().unwrap_or(0);
         let used = tokens("input") + tokens("output");
         assert!(used > 0, "{record}");

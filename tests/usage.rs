@@ -201,6 +201,7 @@ async fn a_record_says_what_became_of_a_request() {
     let chat = &page["data"][2];
     for (field, value) in [
         ("model_asked", json!("test-model")),
+        ("route_reason", Value::Null),
         ("model_served", json!("test-model")),
         ("format", json!("chat")),
         ("streamed", json!(false)),

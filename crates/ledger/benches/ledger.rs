@@ -176,6 +176,7 @@ fn settle_one(house: &House, ledger: &Ledger, number: u128, ending: &Ending) -> 
         let request = RequestInfo {
             id: RequestId::from_parts(1, number),
             model: "alpha-sonnet-5".into(),
+            reason: None,
             format: Format::Chat,
             streamed: true,
         };

@@ -11,6 +11,9 @@ use tollgate_types::{ErrorCode, Format, Usage};
 /// Names longer than this are cut, so that every record fits into its slot.
 const MAX_MODEL_LEN: usize = 96;
 
+/// Reasons for a choice are cut likewise.
+const MAX_REASON_LEN: usize = 160;
+
 /// One settled request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Entry {
@@ -22,6 +25,9 @@ pub(crate) struct Entry {
     pub(crate) at: u64,
     pub(crate) asked: String,
     pub(crate) served: String,
+    /// Why this model, where the service chose it. Records of older programs have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) reason: Option<String>,
     pub(crate) format: Format,
     pub(crate) streamed: bool,
     pub(crate) status: u16,
@@ -55,13 +61,33 @@ impl Entry {
     }
 
     /// As it stands in the settlement file. JSON: a person who has to look into a file
-    /// after a crash can read it, and it costs half a microsecond.
+    /// after a crash can read it, and it costs half a microsecond. Where there is no room for
+    /// everything (many grants pay, all numbers are large), the reason is left out: no charge
+    /// hangs on it.
     ///
     /// # Errors
     ///
     /// `out` has not the room.
     pub(crate) fn write_record(&self, out: &mut &mut [u8]) -> io::Result<()> {
-        Ok(serde_json::to_writer(out, self)?)
+        let room = std::mem::take(out);
+        let written = match self.write_into(room) {
+            Err(_) if self.reason.is_some() => {
+                let mut short = self.clone();
+                short.reason = None;
+                short.write_into(room)?
+            }
+            written => written?,
+        };
+        *out = room.get_mut(written..).unwrap_or_default();
+        Ok(())
+    }
+
+    /// How much of `room` it takes.
+    fn write_into(&self, room: &mut [u8]) -> io::Result<usize> {
+        let len = room.len();
+        let mut left = room;
+        serde_json::to_writer(&mut left, self)?;
+        Ok(len.saturating_sub(left.len()))
     }
 
     /// The same, on its own.
@@ -76,17 +102,26 @@ impl Entry {
 
 /// A model's name as it is kept: plain characters, of bounded length even when escaped.
 pub(crate) fn kept_name(model: &str) -> String {
-    const fn is_plain(byte: u8) -> bool {
-        byte.is_ascii_graphic() && byte != b'"' && byte != b'\\'
-    }
-    if model.len() <= MAX_MODEL_LEN && model.bytes().all(is_plain) {
-        return model.to_owned();
+    kept(model, MAX_MODEL_LEN, |byte| byte.is_ascii_graphic())
+}
+
+/// A reason as it is kept, in the same way; it has blanks in it.
+pub(crate) fn kept_reason(reason: &str) -> String {
+    kept(reason, MAX_REASON_LEN, |byte| {
+        byte.is_ascii_graphic() || byte == b' '
+    })
+}
+
+fn kept(text: &str, most: usize, is_legal: fn(u8) -> bool) -> String {
+    let is_plain = |byte: u8| is_legal(byte) && byte != b'"' && byte != b'\\';
+    if text.len() <= most && text.bytes().all(is_plain) {
+        return text.to_owned();
     }
     let plain = |c: char| match u8::try_from(c) {
         Ok(byte) if is_plain(byte) => c,
         _ => '?',
     };
-    model.chars().map(plain).take(MAX_MODEL_LEN).collect()
+    text.chars().map(plain).take(most).collect()
 }
 
 #[cfg(test)]
@@ -102,6 +137,7 @@ pub(crate) mod tests {
             at: u64::MAX,
             asked: kept_name(&"\"\u{1}é".repeat(100)),
             served: kept_name(&"m".repeat(500)),
+            reason: Some(kept_reason(&"\\ é".repeat(100))),
             format: Format::Responses,
             streamed: false,
             status: u16::MAX,
@@ -124,12 +160,37 @@ pub(crate) mod tests {
         }
     }
 
+    /// What comes back of an entry that was written into a slot, and its text.
+    fn there_and_back(entry: &Entry) -> (Option<Entry>, String) {
+        let mut slot = [0; MAX_RECORD];
+        let mut left = &mut slot[..];
+        entry.write_record(&mut left).expect("it fits");
+        let unused = left.len();
+        let record = &slot[..MAX_RECORD - unused];
+        let text = String::from_utf8_lossy(record).into_owned();
+        (Entry::from_record(record), text)
+    }
+
     #[test]
-    fn the_largest_record_fits_into_its_slot_and_comes_back() {
-        let entry = largest();
-        let record = entry.to_record().expect("it is written");
-        assert!(record.len() <= MAX_RECORD, "{}", record.len());
-        assert_eq!(Entry::from_record(&record), Some(entry));
+    fn the_largest_record_fits_into_its_slot_and_comes_back_without_its_reason() {
+        let entry = Entry {
+            reason: None,
+            ..largest()
+        };
+        assert_eq!(there_and_back(&largest()).0, Some(entry));
+    }
+
+    #[test]
+    fn the_longest_reason_comes_back_where_few_grants_have_paid() {
+        let mut entry = largest();
+        entry.paid.truncate(2);
+        let (back, text) = there_and_back(&entry);
+        assert_eq!(back.as_ref(), Some(&entry), "{text}");
+        // Who named a model pays nothing for it, and a record of an older program is read.
+        entry.reason = None;
+        let (back, text) = there_and_back(&entry);
+        assert!(!text.contains("\"reason\""), "{text}");
+        assert_eq!(back, Some(entry));
     }
 
     #[test]

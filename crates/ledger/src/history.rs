@@ -65,6 +65,8 @@ pub struct UsageRecord {
     pub model_asked: String,
     /// The model that served.
     pub model_served: String,
+    /// Why the service chose that model, where the request left the choice to it.
+    pub route_reason: Option<String>,
     /// The caller's wire format.
     pub format: String,
     /// Whether the answer was streamed.
@@ -315,7 +317,7 @@ fn statement(query: &HistoryQuery, direction: Direction) -> (String, [i64; 3]) {
     let sql = format!(
         "SELECT number, request, at, model_asked, model_served, format, streamed, status, error,
                 state, input, cache_read, cache_write, output, reasoning, charged, overdraft,
-                source, first_byte_ms, duration_ms
+                source, first_byte_ms, duration_ms, route_reason
          FROM usage INDEXED BY {index}
          WHERE key = (SELECT number FROM keys WHERE id = ?1) {filter} AND {bounds}
          ORDER BY at {order}, number {order}"
@@ -377,6 +379,7 @@ fn read_record(row: &Row<'_>) -> rusqlite::Result<UsageRecord> {
         time: stored_time(at).unwrap_or_default(),
         model_asked: row.get(3)?,
         model_served: row.get(4)?,
+        route_reason: row.get(20)?,
         format: row.get(5)?,
         streamed: row.get(6)?,
         status: row.get(7)?,

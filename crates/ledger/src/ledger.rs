@@ -86,6 +86,8 @@ pub struct RequestInfo {
     pub id: RequestId,
     /// The model asked for.
     pub model: Arc<str>,
+    /// Why the service chose the model that serves, where that was left to it.
+    pub reason: Option<Box<str>>,
     /// The caller's format.
     pub format: Format,
     /// Whether the answer is streamed.

@@ -70,6 +70,7 @@ async fn serve(ledger: Ledger, keys: Arc<Vec<KeyId>>, worker: usize) {
         let request = RequestInfo {
             id: RequestId::from_parts(random() >> 20, u128::from(random())),
             model: "alpha-sonnet-5".into(),
+            reason: None,
             format: Format::Messages,
             streamed: true,
         };

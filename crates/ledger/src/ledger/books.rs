@@ -340,8 +340,9 @@ fn usage_statement(file: &Connection) -> rusqlite::Result<CachedStatement<'_>> {
     file.prepare_cached(
         "INSERT INTO usage (request, key, at, model_asked, model_served, format, streamed,
              status, error, state, input, cache_read, cache_write, output, reasoning,
-             charged, overdraft, source, clamped, first_byte_ms, duration_ms, paid_by)
-         VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+             charged, overdraft, source, clamped, first_byte_ms, duration_ms, paid_by,
+             route_reason)
+         VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
          ON CONFLICT (request) DO NOTHING",
     )
 }
@@ -378,6 +379,7 @@ fn insert_usage(
         entry.first_byte_ms,
         entry.duration_ms,
         paid_by.map(|grant| grant.0),
+        entry.reason,
     ])?;
     Ok(rows == 1)
 }

@@ -5,7 +5,7 @@ use super::{Inner, RequestInfo, accounts::Account, writer::Command};
 use crate::{
     balance::{Payment, Piece},
     charge::{BillingState, Charge, CountSource, Counts, UpperBound},
-    entry::{Entry, kept_name},
+    entry::{Entry, kept_name, kept_reason},
     journal::Slot,
 };
 use std::{
@@ -196,6 +196,7 @@ impl Reservation {
             at,
             asked: kept_name(&self.request.model),
             served: kept_name(served),
+            reason: self.request.reason.as_deref().map(kept_reason),
             format: self.request.format,
             streamed: self.request.streamed,
             status: ending.status,

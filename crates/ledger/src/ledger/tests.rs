@@ -2,6 +2,7 @@ use super::*;
 use crate::{
     charge::{BillingState, CountSource},
     clock::Timestamp,
+    history::{History, HistoryQuery},
     key::KeyHasher,
     record::NewKey,
     store::{GrantTerms, KeySelector},
@@ -81,6 +82,7 @@ impl House {
         RequestInfo {
             id: RequestId::from_parts(1_790_000_000_000, u128::from(number)),
             model: "alpha-sonnet-5".into(),
+            reason: None,
             format: Format::Chat,
             streamed: true,
         }
@@ -449,6 +451,32 @@ async fn a_record_says_what_happened() {
     );
     let stats = ledger_counts(&house);
     assert_eq!(stats, (1, 12));
+}
+
+#[tokio::test]
+async fn why_a_model_was_chosen_is_in_the_history_even_after_a_crash() {
+    let house = House::new();
+    let key = house.key(1000);
+    let ledger = house.ledger();
+    let named = house.reserve(&ledger, &key, 10).await.unwrap();
+    let _ = named.settle(&completed(2));
+    let chosen = RequestInfo {
+        reason: Some("auto: score 0.10, light".into()),
+        ..house.request()
+    };
+    match ledger.reserve(&key, chosen, bound(10), Weights::default()) {
+        Reserve::Held(reservation) => drop(reservation.settle(&completed(2))),
+        other => panic!("{other:?}"),
+    }
+    ledger.crash();
+    assert!(house.ledger().close(PATIENCE));
+    let page = History::new(&house.store())
+        .page(&key, &HistoryQuery::default())
+        .unwrap();
+    let reasons = page.data.iter().map(|it| it.route_reason.as_deref());
+    let mut reasons: Vec<_> = reasons.collect();
+    reasons.sort_unstable();
+    assert_eq!(reasons, [None, Some("auto: score 0.10, light")]);
 }
 
 /// Requests and tokens in the totals.

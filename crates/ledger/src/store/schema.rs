@@ -17,6 +17,7 @@ const STEPS: &[&str] = &[
     include_str!("schema/0002_ledger.sql"),
     include_str!("schema/0003_limits_and_owned.sql"),
     include_str!("schema/0004_fewer_entries.sql"),
+    include_str!("schema/0005_route_reason.sql"),
 ];
 
 /// The newest format of this program.

@@ -29,6 +29,11 @@ const LEFT_BY_FORMAT_3: &str = "
                 'reported', 0, 1);
     INSERT INTO charges (usage, grant_number, tokens) VALUES (1, 1, 8), (2, 1, 2), (2, 2, 5);";
 
+/// What a program of format 1 has left: a key.
+const LEFT_BY_FORMAT_1: &str = "
+    INSERT INTO keys (number, id, hash, prefix, name, created_at)
+        VALUES (1, 'key_old', zeroblob(32), 'sk-old', 'old', 1);";
+
 struct Old(TempDir);
 
 impl Old {
@@ -74,11 +79,38 @@ fn a_file_of_the_format_before_keeps_its_charges_beside_new_ones() {
 
     let new = "INSERT INTO usage SELECT 4, 'req_4', key, 8, model_asked, model_served, format,
             streamed, status, error, state, input, cache_read, cache_write, output, reasoning,
-            9, 2, source, clamped, first_byte_ms, duration_ms, 2 FROM usage WHERE number = 1;
+            9, 2, source, clamped, first_byte_ms, duration_ms, 2, NULL FROM usage WHERE number = 1;
         UPDATE grants SET spent = spent + 7 WHERE number = 2";
     old.file().execute_batch(new).unwrap();
     let found = store.verify().unwrap();
     assert!(found.holds(), "{}", faults(&found));
+}
+
+#[test]
+fn a_file_of_any_format_before_becomes_one_of_this_and_keeps_its_records() {
+    for steps in 1..STEPS.len() {
+        let (left, requests) = match steps {
+            1 => (LEFT_BY_FORMAT_1, 0),
+            _ => (LEFT_BY_FORMAT_3, 3),
+        };
+        let old = Old::left(steps, left);
+        let store = old.open();
+        assert_eq!(version(&old.file()).unwrap(), supported(), "{steps}");
+        let found = store.verify().unwrap();
+        assert!(found.holds(), "{steps}: {}", faults(&found));
+        assert_eq!(found.requests, requests, "{steps}");
+        let history = History::new(&store);
+        let page = history
+            .page(&KeyId::new("key_old"), &HistoryQuery::default())
+            .unwrap();
+        let reasons: Vec<_> = page.data.iter().map(|it| &it.route_reason).collect();
+        assert_eq!(
+            reasons.len(),
+            usize::try_from(requests).unwrap(),
+            "{steps}: {page:?}"
+        );
+        assert!(reasons.iter().all(|it| it.is_none()), "{steps}: {page:?}");
+    }
 }
 
 #[test]
