@@ -360,10 +360,15 @@ impl Writer {
         if waiting.is_empty() {
             return;
         }
-        for account in self.shared.accounts.filter(|_| true) {
-            self.returns.extend(account.give_up_half());
-        }
-        if let Err(fault) = self.give_back() {
+        // News that is seen only afterwards (a grant that began since the last look is one)
+        // would make this process lease again what it gives now.
+        let shared = self.look_at_others().and_then(|()| {
+            for account in self.shared.accounts.filter(|_| true) {
+                self.returns.extend(account.give_up_half());
+            }
+            self.give_back()
+        });
+        if let Err(fault) = shared {
             // The next tick tries again; whoever waits finds out by itself.
             return log::warn!("the ledger could not be shared out: {fault}");
         }

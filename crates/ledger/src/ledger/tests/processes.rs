@@ -65,6 +65,28 @@ async fn a_process_that_ends_leaves_its_share_to_the_others() {
 }
 
 #[tokio::test]
+async fn what_was_shared_out_is_left_to_the_one_it_is_for() {
+    let house = House::new();
+    let (key, other) = (house.key(1000), house.key(1000));
+    let old = house.ledger();
+    drop(house.reserve(&old, &other, 1).await.unwrap());
+    // The first use begins the grant, which is news of it for whoever looks into the file.
+    let first = house.reserve(&old, &key, 10).await.unwrap();
+    first.settle(&completed(10));
+    assert!(old.caught_up(PATIENCE).await);
+    let new = house.ledger();
+    assert!(old.share_out().await);
+    // Whatever it looks for has been seen once this has.
+    house.top_up(&other, 1000);
+    let start = Instant::now();
+    while old.holdings(&other).is_none_or(|it| it.free < 1000) {
+        assert!(start.elapsed() < PATIENCE);
+        tokio::task::yield_now().await;
+    }
+    drop(house.reserve(&new, &key, 400).await.unwrap());
+}
+
+#[tokio::test]
 async fn what_a_dead_peer_held_is_spent_by_the_living() {
     let house = House::new();
     let key = house.key(1000);
