@@ -5,12 +5,7 @@
 
 mod support;
 
-use http_body_util::{BodyExt, Full};
-use hyper::body::Bytes;
-use hyper_util::client::legacy::{Client, connect::HttpConnector};
-use hyper_util::rt::TokioExecutor;
 use serde_json::json;
-use std::net::SocketAddr;
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 use std::process::Stdio;
@@ -18,11 +13,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use support::{
-    Answer, CHAT, Config, Connection, Ending, FORMATS, Gateway, MESSAGES, Provider, Request,
-    bounded, eventually, prompt, tollgate,
+    Answer, Authority, CHAT, Caller, Config, Connection, Ending, FORMATS, Gateway, Http2, MESSAGES,
+    Ports, Provider, Request, Way, bounded, eventually, prompt, tollgate,
 };
 use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::task::JoinHandle;
 
 async fn gateway() -> (Provider, Gateway) {
     let provider = Provider::start().await;
@@ -33,7 +29,7 @@ async fn gateway() -> (Provider, Gateway) {
 /// A streamed request whose answer takes some two seconds.
 fn long_stream(key: &str) -> Request {
     let body = prompt(MESSAGES, "test-model", "Hello!", json!({"stream": true}));
-    let orders = "chunks-20, chunk-delay-100ms";
+    let orders = "chunks-40, chunk-delay-100ms";
     Request::post(MESSAGES, &body).key(key).orders(orders)
 }
 
@@ -172,7 +168,7 @@ async fn a_process_that_is_started_by_hand_takes_over() {
 #[tokio::test]
 async fn an_upgrade_takes_other_addresses_and_lets_go_of_the_old_ones() {
     let (_provider, mut gateway) = gateway().await;
-    let more = support::Ports::free().callers;
+    let more = Ports::free().callers;
     let mut config = gateway.config();
     let old = config.0["server"]["listen"][0].clone();
     config.0["server"]["listen"] = json!([old, {"address": more.to_string()}]);
@@ -251,48 +247,12 @@ struct Served {
 }
 
 impl Served {
-    fn add(&mut self, answer: &Answer) {
+    /// One more answer, which must be the one that the same request got before any upgrade.
+    fn add(&mut self, answer: &Answer, expected: &str) {
         answer.assert_ok();
+        assert_eq!(answer.text(), expected, "events are missing, or others");
         self.answers += 1;
         self.tokens += answer.reported();
-    }
-}
-
-/// A caller as good HTTP libraries are: connections are used again as long as they may.
-struct Caller {
-    client: Client<HttpConnector, Full<Bytes>>,
-    address: SocketAddr,
-}
-
-impl Caller {
-    fn new(address: SocketAddr, http2: bool) -> Self {
-        let client = Client::builder(TokioExecutor::new())
-            .http2_only(http2)
-            .build_http();
-        Self { client, address }
-    }
-
-    async fn send(&self, request: &Request) -> Answer {
-        let uri = format!("http://{}{}", self.address, request.target);
-        let mut built = hyper::Request::builder().method("POST").uri(uri);
-        for (name, value) in &request.headers {
-            built = built.header(name, value);
-        }
-        let built = built.body(Full::from(request.body.clone())).unwrap();
-        let answer = bounded("an answer", self.client.request(built)).await;
-        let answer = answer.unwrap_or_else(|fault| panic!("{fault:?}"));
-        let (head, body) = answer.into_parts();
-        let body = bounded("a body", body.collect()).await;
-        let body = body.unwrap_or_else(|fault| panic!("{fault:?}")).to_bytes();
-        let headers = head.headers.iter();
-        Answer {
-            status: head.status.as_u16(),
-            headers: headers
-                .map(|(name, value)| (name.to_string(), value.to_str().unwrap().to_owned()))
-                .collect(),
-            chunks: vec![body.to_vec()],
-            ending: Ending::Complete,
-        }
     }
 }
 
@@ -307,69 +267,137 @@ fn question(path: &str, streamed: bool, key: &str) -> Request {
         .orders("chunk-delay-3ms")
 }
 
-#[tokio::test]
-async fn no_request_notices_any_of_many_upgrades() {
-    let (_provider, mut gateway) = gateway().await;
-    let over = Arc::new(AtomicBool::new(false));
-    let answered = Arc::new(AtomicU64::new(0));
-    let (address, key) = (gateway.address, gateway.key.clone());
-    let mut callers = tokio::task::JoinSet::new();
-    for path in FORMATS {
-        for streamed in [false, true] {
-            for http2 in [false, true] {
-                let (over, answered) = (Arc::clone(&over), Arc::clone(&answered));
-                let request = question(path, streamed, &key);
-                callers.spawn(async move {
-                    let caller = Caller::new(address, http2);
-                    let mut served = Served::default();
-                    while !over.load(Ordering::Acquire) {
-                        served.add(&caller.send(&request).await);
-                        answered.fetch_add(1, Ordering::AcqRel);
-                    }
-                    served
-                });
-            }
+/// A gateway that listens without TLS and with it, and the four ways in: HTTP/1.1 and
+/// HTTP/2 over each.
+async fn with_four_ways() -> (Provider, Gateway, Vec<Way>) {
+    let provider = Provider::start().await;
+    let authority = Arc::new(Authority::new());
+    let folder = TempDir::new().unwrap();
+    authority.issue("gateway.test").write(folder.path(), "tls");
+    let tls_at = Ports::free().callers;
+    let tls = json!({"certificate": "tls.crt", "key": "tls.key"});
+    let listen = json!([{}, {"address": tls_at.to_string(), "tls": tls}]);
+    let config = Config::of(&provider).with("server.listen", listen);
+    let gateway = Gateway::start_in(folder, config).await;
+    let of = |tls: Option<&Arc<Authority>>, http2| Way {
+        address: tls.map_or(gateway.address, |_| tls_at),
+        http2,
+        tls: tls.cloned(),
+    };
+    let ways = [None, Some(&authority)]
+        .into_iter()
+        .flat_map(|tls| [false, true].map(|http2| of(tls, http2)))
+        .collect();
+    (provider, gateway, ways)
+}
+
+/// A stream that has begun: the head of its answer is there, and two seconds of it are not.
+async fn begin(way: &Way, request: &Request) -> JoinHandle<Answer> {
+    let wire = way.open().await;
+    let (http2, request) = (way.http2, request.clone());
+    let (begun, has_begun) = tokio::sync::oneshot::channel();
+    let stream = tokio::spawn(async move {
+        if http2 {
+            let mut connection = Http2::over(wire).await;
+            let answer = connection.begin(&request).await.unwrap();
+            begun.send(()).unwrap();
+            return Http2::rest(answer).await;
         }
-    }
-    // A connection for each request.
-    let (until, request) = (Arc::clone(&over), question(CHAT, false, &key));
-    callers.spawn(async move {
-        let mut served = Served::default();
-        while !until.load(Ordering::Acquire) {
-            served.add(&Connection::open(address).await.send(&request).await);
-        }
-        served
-    });
-    let rounds = rounds();
-    let mut processes = vec![gateway.id()];
-    for _ in 0..rounds {
-        // Begun before each upgrade, ended long after it.
-        let request = long_stream(&key);
-        let mut connection = gateway.connect().await;
+        let mut connection = Connection::over(wire);
         connection.write(&request.bytes()).await;
         let mut answer = connection.head().await;
+        begun.send(()).unwrap();
+        connection.read_body(&mut answer).await;
+        answer
+    });
+    bounded("a stream's beginning", has_begun).await.unwrap();
+    stream
+}
+
+#[tokio::test]
+async fn no_request_notices_any_of_many_upgrades() {
+    let (_provider, mut gateway, ways) = with_four_ways().await;
+    let over = Arc::new(AtomicBool::new(false));
+    let answered = Arc::new(AtomicU64::new(0));
+    let key = gateway.key.clone();
+    let mut all = Served::default();
+    let mut first = async |request: &Request| {
+        let answer = gateway.send(request).await;
+        let expected: Arc<str> = answer.text().into();
+        all.add(&answer, &expected);
+        expected
+    };
+    let mut questions = Vec::new();
+    for path in FORMATS {
+        for streamed in [false, true] {
+            let request = question(path, streamed, &key);
+            let expected = first(&request).await;
+            questions.push((request, expected));
+        }
+    }
+    let long = long_stream(&key);
+    let whole = first(&long).await;
+    let mut callers = tokio::task::JoinSet::new();
+    for way in &ways {
+        for (request, expected) in questions.clone() {
+            let (over, answered) = (Arc::clone(&over), Arc::clone(&answered));
+            let mut caller = Caller::new(way.clone());
+            callers.spawn(async move {
+                let mut served = Served::default();
+                while !over.load(Ordering::Acquire) {
+                    served.add(&caller.send(&request).await, &expected);
+                    answered.fetch_add(1, Ordering::AcqRel);
+                }
+                served
+            });
+        }
+        // A connection for each request.
+        let (way, over) = (way.clone(), Arc::clone(&over));
+        let (request, expected) = questions[0].clone();
         callers.spawn(async move {
-            connection.read_body(&mut answer).await;
             let mut served = Served::default();
-            served.add(&answer);
+            while !over.load(Ordering::Acquire) {
+                let answer = Caller::new(way.clone()).send(&request).await;
+                served.add(&answer, &expected);
+            }
             served
         });
+    }
+    let rounds = rounds();
+    let mut processes = vec![gateway.id()];
+    let mut outlasting = 0;
+    for _ in 0..rounds {
+        // Begun before each upgrade, ended long after it.
+        let streams = ways.iter().map(|way| begin(way, &long));
+        let streams = futures::future::join_all(streams).await;
         processes.push(gateway.upgrade().await);
+        outlasting += streams.iter().filter(|it| !it.is_finished()).count();
+        for stream in streams {
+            let whole = Arc::clone(&whole);
+            callers.spawn(async move {
+                let mut served = Served::default();
+                served.add(&stream.await.unwrap(), &whole);
+                served
+            });
+        }
         assert_eq!(gateway.operator("/healthz").await.status, 200);
         // Each of them has something to do.
         let begun = answered.load(Ordering::Acquire);
-        let busy = async || (answered.load(Ordering::Acquire) > begun + 50).then_some(());
+        let busy = async || (answered.load(Ordering::Acquire) > begun + 100).then_some(());
         eventually("answers of the new process", busy).await;
     }
     over.store(true, Ordering::Release);
     let ended = tokio::time::timeout(Duration::from_secs(60), callers.join_all()).await;
-    let mut all = Served::default();
     for served in ended.expect("all callers end") {
         all.answers += served.answers;
         all.tokens += served.tokens;
     }
     let Served { answers, tokens } = all;
-    println!("{rounds} upgrades, {answers} answers, {tokens} tokens");
+    println!(
+        "{rounds} upgrades, {answers} answers, {tokens} tokens; \
+         {outlasting} streams were open longer than their upgrade"
+    );
+    assert!(outlasting > 0, "no stream lasts longer than an upgrade");
     let last = processes.pop().unwrap();
     for id in processes {
         has_ended(id).await;

@@ -34,7 +34,12 @@ impl Http2 {
 
     pub async fn send(&mut self, request: &Request) -> Answer {
         let answer = bounded("an answer over HTTP/2", self.begin(request)).await;
-        let (head, body) = answer.expect("an answer").into_parts();
+        Self::rest(answer.expect("an answer")).await
+    }
+
+    /// Reads what is behind the head of an answer.
+    pub async fn rest(answer: hyper::Response<Incoming>) -> Answer {
+        let (head, body) = answer.into_parts();
         let headers = head.headers.iter();
         let mut answer = Answer {
             status: head.status.as_u16(),

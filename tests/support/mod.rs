@@ -15,6 +15,7 @@
 
 mod accounts;
 mod answer;
+mod caller;
 mod config;
 pub mod frames;
 mod gateway;
@@ -28,6 +29,7 @@ mod upstream;
 
 pub use accounts::LONG;
 pub use answer::{Answer, Ending};
+pub use caller::{Caller, Way};
 pub use config::{Config, Ports, provider, provider_at};
 pub use frames::Frames;
 pub use gateway::{Gateway, Output, tollgate};
