@@ -1,15 +1,14 @@
-//! Faults of what is around the gateway: a full disk, a provider without an address or with a
-//! certificate that has run out, no files left. Each has its answer, and none needs a restart.
+//! Faults of what is around the gateway: a full disk, a name without an address, a certificate
+//! that has run out, no files left. Each has its answer, and none needs a restart or a reload.
 
 #![cfg(test)]
 
 mod support;
 
 use serde_json::{Value, json};
-use std::net::SocketAddr;
 use support::{
-    Authority, CHAT, Config, FORMATS, Gateway, Identity, Output, Provider, Request, bounded,
-    eventually, in_front_of, prompt, provider_at,
+    Authority, CHAT, Config, FORMATS, Front, Gateway, Http2, Mounts, Output, Provider, Request,
+    bounded, eventually, prompt, provider_at, seen_by,
 };
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
@@ -70,24 +69,18 @@ async fn without_files_the_gateway_waits_and_serves_again_once_there_are_some() 
     }
 }
 
-#[tokio::test]
-async fn a_provider_without_an_address_is_unavailable_until_it_has_one() {
-    let provider = Provider::start().await;
-    let nowhere = provider_at("http://no-such-host.invalid:80");
-    let config = Config::new()
-        .provider("sim", nowhere)
-        .model("test-model", json!(["sim/upstream-model"]));
-    let gateway = Gateway::start(config).await;
+/// Every format is told that the provider cannot be had, and nothing of why.
+async fn assert_unavailable(gateway: &Gateway, secret: &str) {
     for path in FORMATS {
         let answer = gateway.ask(path, "test-model", "", json!({})).await;
         answer.assert_error(503, "service_unavailable");
         assert!(answer.header("retry-after").is_some(), "{answer:?}");
-        assert!(!answer.text().contains("no-such-host"), "{answer:?}");
+        assert!(!answer.text().contains(secret), "{answer:?}");
     }
     gateway.get("/v1").await.assert_ok();
-    gateway.rewrite(Config::of(&provider));
-    gateway.signal("HUP").await;
-    gateway.log_line("the configuration was reloaded").await;
+}
+
+async fn assert_served(gateway: &Gateway) {
     for path in FORMATS {
         let answer = gateway.ask(path, "test-model", "", json!({})).await;
         answer.assert_ok();
@@ -95,36 +88,99 @@ async fn a_provider_without_an_address_is_unavailable_until_it_has_one() {
 }
 
 #[tokio::test]
-async fn a_certificate_that_has_run_out_is_trusted_no_more_until_it_is_renewed() {
+async fn a_provider_whose_name_is_unknown_is_asked_as_soon_as_it_is_known_and_when_it_is_lost_again()
+ {
+    let Some(mounts) = Mounts::new("names that appear and vanish").await else {
+        return;
+    };
+    let provider = Provider::start().await;
+    let folder = tempfile::TempDir::new().unwrap();
+    // The system's own resolver, by a hosts file that this gateway alone sees.
+    let [hosts, order] = ["hosts", "nsswitch.conf"].map(|name| folder.path().join(name));
+    const NOBODY: &str = "127.0.0.1 localhost\n";
+    std::fs::write(&hosts, NOBODY).unwrap();
+    std::fs::write(&order, "hosts: files\n").unwrap();
+    let mut mounts = mounts.file(&hosts, "/etc/hosts");
+    if std::path::Path::new("/etc/nsswitch.conf").exists() {
+        mounts = mounts.file(&order, "/etc/nsswitch.conf");
+    }
+    let port = provider.address.port();
+    let named = provider_at(&format!("http://provider.test:{port}"));
+    let config = Config::new()
+        .provider("sim", named)
+        .model("test-model", json!(["sim/upstream-model"]));
+    let gateway = Gateway::start_on(folder, config.clone(), &mounts).await;
+    assert_unavailable(&gateway, "provider.test").await;
+    gateway.log_line("provider sim: ").await;
+
+    std::fs::write(&hosts, format!("{NOBODY}127.0.0.1 provider.test\n")).unwrap();
+    eventually("the name is found", async || {
+        let answer = gateway.ask(CHAT, "test-model", "", json!({})).await;
+        (answer.status == 200).then_some(())
+    })
+    .await;
+    assert_served(&gateway).await;
+
+    std::fs::write(&hosts, NOBODY).unwrap();
+    // A reload looks all names up anew; the address that was known stays.
+    gateway.rewrite(config.model("another", json!(["sim"])));
+    gateway.signal("HUP").await;
+    gateway.log_line("the configuration was reloaded").await;
+    assert_served(&gateway).await;
+    let answer = gateway.ask(CHAT, "another", "", json!({})).await;
+    answer.assert_ok();
+}
+
+#[tokio::test]
+async fn a_providers_certificate_that_has_run_out_is_trusted_again_once_it_is_renewed() {
     let provider = Provider::start().await;
     let authority = Authority::new();
     let folder = tempfile::TempDir::new().unwrap();
     std::fs::write(folder.path().join("own.pem"), authority.pem()).unwrap();
-    let at =
-        async |identity: &Identity| -> SocketAddr { in_front_of(provider.address, identity).await };
-    let expired = at(&authority.issue_expired("provider.test")).await;
-    let renewed = at(&authority.issue("provider.test")).await;
-    let config = |address: SocketAddr| {
-        let mut settings = provider_at(&format!("https://{address}"));
-        settings["tls"] = json!({"ca": "own.pem", "server_name": "provider.test"});
-        Config::new()
-            .provider("sim", settings)
-            .model("test-model", json!(["sim"]))
-    };
-    let gateway = Gateway::start_in(folder, config(expired)).await;
-    for path in FORMATS {
-        let answer = gateway.ask(path, "test-model", "", json!({})).await;
-        answer.assert_error(503, "service_unavailable");
-        assert!(!answer.text().contains("ertificate"), "{answer:?}");
-    }
+    let expired = authority.issue_expired("provider.test");
+    let front = Front::of(provider.address, &expired).await;
+    let mut settings = provider_at(&format!("https://{}", front.address));
+    settings["tls"] = json!({"ca": "own.pem", "server_name": "provider.test"});
+    let config = Config::new()
+        .provider("sim", settings)
+        .model("test-model", json!(["sim"]));
+    let gateway = Gateway::start_in(folder, config).await;
+    assert_unavailable(&gateway, "ertificate").await;
     assert_eq!(provider.handle.counters().requests, 0);
-    gateway.rewrite(config(renewed));
-    gateway.signal("HUP").await;
-    gateway.log_line("the configuration was reloaded").await;
-    for path in FORMATS {
-        let answer = gateway.ask(path, "test-model", "", json!({})).await;
-        answer.assert_ok();
+    front.renew(&authority.issue("provider.test"));
+    assert_served(&gateway).await;
+}
+
+#[tokio::test]
+async fn a_certificate_of_the_gateway_that_has_run_out_is_renewed_on_the_disk_and_no_more() {
+    let provider = Provider::start().await;
+    let authority = Authority::new();
+    let folder = tempfile::TempDir::new().unwrap();
+    let expired = authority.issue_expired("gateway.test");
+    expired.write(folder.path(), "own");
+    let tls = json!([{"tls": {"certificate": "own.crt", "key": "own.key"}}]);
+    let config = Config::of(&provider)
+        .with("server.listen", tls)
+        .with("server.reload", json!({"watch": true, "interval": "20ms"}));
+    let gateway = Gateway::start_in(folder, config).await;
+    let connect = async |protocol| {
+        let protocols = [protocol];
+        let connecting = authority.try_connect(gateway.address, "gateway.test", &protocols);
+        connecting.await
+    };
+    for protocol in ["http/1.1", "h2"] {
+        let fault = connect(protocol).await.expect_err("nobody trusts it");
+        assert!(fault.to_string().contains("xpired"), "{fault}");
     }
+    let renewed = authority.issue("gateway.test");
+    renewed.write(gateway.folder.path(), "own");
+    let session = eventually("the new certificate", async || {
+        connect("http/1.1").await.ok()
+    });
+    let mut connection = support::Connection::over(session.await);
+    connection.send(&ask(&gateway.key)).await.assert_ok();
+    let mut connection = Http2::over(connect("h2").await.unwrap()).await;
+    connection.send(&ask(&gateway.key)).await.assert_ok();
 }
 
 #[tokio::test]
@@ -186,4 +242,85 @@ async fn on_a_full_disk_nothing_settled_is_lost_and_the_gateway_goes_on_when_the
         on_record.is_some_and(|count| count >= asked),
         "{on_record:?} of {asked}"
     );
+}
+
+#[tokio::test]
+async fn beyond_what_can_be_settled_on_a_full_disk_callers_are_told_503_until_there_is_room() {
+    /// Room for the settlement file (8 MiB), the ledger, and little besides.
+    const MEBIBYTES: u32 = 16;
+    const CALLERS: usize = 16;
+    let Some(mounts) = Mounts::new("a disk that is full to the last byte").await else {
+        return;
+    };
+    let provider = Provider::start().await;
+    let folder = tempfile::TempDir::new().unwrap();
+    let disk = folder.path().join("disk");
+    std::fs::create_dir(&disk).unwrap();
+    let mounts = mounts.disk(&disk, MEBIBYTES);
+    let config = Config::of(&provider).with("store.path", json!("disk/tollgate.db"));
+    let gateway = Gateway::start_on(folder, config, &mounts).await;
+    gateway.send(&ask(&gateway.key)).await.assert_ok();
+    let ballast = seen_by(gateway.id(), &disk.join("ballast"));
+    fill(&ballast);
+
+    // Settlements have places made for them, thousands of them; then there is no more.
+    let request = ask(&gateway.key);
+    let callers = (0..CALLERS).map(|_| until_refused(&gateway, &request));
+    let served = futures::future::join_all(callers).await;
+    let tokens: u64 = served.iter().map(|(_, tokens)| tokens).sum();
+    let served: usize = served.iter().map(|(served, _)| served).sum();
+    println!("{served} requests were served on the full disk before one was refused");
+    let refused = gateway.send(&request).await;
+    refused.assert_error(503, "service_unavailable");
+    assert!(refused.header("retry-after").is_some(), "{refused:?}");
+    for path in FORMATS {
+        let answer = gateway.ask(path, "test-model", "", json!({})).await;
+        answer.assert_error(503, "service_unavailable");
+    }
+    gateway.get("/v1").await.assert_ok();
+    gateway.get("/v1/models").await.assert_ok();
+    let asked = provider.handle.counters().requests;
+
+    std::fs::remove_file(&ballast).unwrap();
+    let answer = eventually("requests are served again", async || {
+        let answer = gateway.send(&request).await;
+        (answer.status == 200).then_some(answer)
+    })
+    .await;
+    gateway
+        .sample_is("tollgate_ledger_open_requests", 0.0)
+        .await;
+    assert_eq!(
+        usize::try_from(asked).unwrap(),
+        served + 1,
+        "nobody was asked in vain"
+    );
+    let usage = gateway.get("/v1/usage").await.json();
+    let each = answer.reported();
+    assert_eq!(usage["tokens"]["used"], tokens + 2 * each, "{usage}");
+}
+
+/// Writes until the disk is full.
+fn fill(file: &std::path::Path) {
+    use std::io::Write;
+    let mut file = std::fs::File::create(file).unwrap();
+    for size in [1 << 16, 1 << 12, 1] {
+        while file.write_all(&vec![0; size]).is_ok() {}
+    }
+}
+
+/// Asks until it is refused: how often it was served before, and for how many tokens.
+async fn until_refused(gateway: &Gateway, request: &Request) -> (usize, u64) {
+    let mut connection = gateway.connect().await;
+    let (mut served, mut tokens) = (0, 0);
+    loop {
+        let answer = connection.send(request).await;
+        if answer.status == 503 {
+            answer.assert_error(503, "service_unavailable");
+            return (served, tokens);
+        }
+        answer.assert_ok();
+        served += 1;
+        tokens += answer.reported();
+    }
 }

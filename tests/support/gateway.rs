@@ -1,7 +1,9 @@
 //! The gateway as its operator runs it: the program, a file, a folder, signals.
 
 use super::config::{PEPPER, PLENTY, PROVIDER_KEY};
-use super::{Answer, Config, Connection, PATIENCE, Ports, Request, bounded, eventually, prompt};
+use super::{
+    Answer, Config, Connection, Mounts, PATIENCE, Ports, Request, bounded, eventually, prompt,
+};
 use serde_json::Value;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -25,10 +27,13 @@ pub fn tollgate() -> Command {
 
 /// The program as it serves. A write beyond a bound on the size of files is an error for it,
 /// as a full disk is, and no signal that ends it.
-fn serve() -> Command {
+fn serve(mounts: Option<&Mounts>) -> Command {
     let program = tollgate();
-    let mut command = Command::new("sh");
     let run = "trap '' XFSZ; exec \"$0\" serve --config \"$1\"";
+    let (mut command, run) = match mounts {
+        None => (Command::new("sh"), run.to_owned()),
+        Some(mounts) => (mounts.shell(), format!("{}\n{run}", mounts.script)),
+    };
     command
         .arg("-c")
         .arg(run)
@@ -113,10 +118,25 @@ impl Gateway {
 
     /// Starts it with variables of its own.
     pub async fn start_with(folder: TempDir, config: Config, variables: &[(&str, &str)]) -> Self {
+        Self::start_among(folder, config, variables, None).await
+    }
+
+    /// Starts it with mounts of its own.
+    pub async fn start_on(folder: TempDir, config: Config, mounts: &Mounts) -> Self {
+        Self::start_among(folder, config, &[], Some(mounts)).await
+    }
+
+    async fn start_among(
+        folder: TempDir,
+        config: Config,
+        variables: &[(&str, &str)],
+        mounts: Option<&Mounts>,
+    ) -> Self {
         const TRIES: usize = 5;
         let mut folder = folder;
         for _ in 0..TRIES {
-            match Self::try_start(folder, config.clone(), Ports::free(), variables).await {
+            let ports = Ports::free();
+            match Self::try_start(folder, config.clone(), ports, variables, mounts).await {
                 Ok(gateway) => return gateway,
                 // Another test was quicker.
                 Err((unused, output)) if output.contains("cannot listen on") => folder = unused,
@@ -131,11 +151,12 @@ impl Gateway {
         config: Config,
         ports: Ports,
         variables: &[(&str, &str)],
+        mounts: Option<&Mounts>,
     ) -> Result<Self, (TempDir, String)> {
         let config = config.on(ports);
         std::fs::write(file(&folder), config.0.to_string()).unwrap();
         let key = create_key(&folder, &[]).await;
-        let mut process = serve()
+        let mut process = serve(mounts)
             .arg(file(&folder))
             .envs(variables.iter().copied())
             .stdout(Stdio::piped())

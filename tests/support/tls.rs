@@ -11,6 +11,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 use tokio::net::TcpStream;
+use tokio::sync::watch;
 
 /// A certificate authority that nobody else trusts.
 pub struct Authority(CertifiedIssuer<'static, KeyPair>);
@@ -64,6 +65,16 @@ impl Authority {
         host: &str,
         alpn: &[&str],
     ) -> ClientTlsStream<TcpStream> {
+        self.try_connect(address, host, alpn).await.unwrap()
+    }
+
+    /// The same to a host that may not be trusted.
+    pub async fn try_connect(
+        &self,
+        address: SocketAddr,
+        host: &str,
+        alpn: &[&str],
+    ) -> std::io::Result<ClientTlsStream<TcpStream>> {
         let mut roots = RootCertStore::empty();
         let own = CertificateDer::from_pem_slice(self.pem().as_bytes()).unwrap();
         roots.add(own).unwrap();
@@ -75,7 +86,7 @@ impl Authority {
         stream.set_nodelay(true).unwrap();
         let name = ServerName::try_from(host.to_owned()).unwrap();
         let shaking = TlsConnector::from(Arc::new(config)).connect(name, stream);
-        bounded("a TLS session", shaking).await.unwrap()
+        bounded("a TLS session", shaking).await
     }
 }
 
@@ -100,19 +111,36 @@ impl Identity {
 
 /// Puts TLS in front of a server that speaks without; gives the new address.
 pub async fn in_front_of(server: SocketAddr, identity: &Identity) -> SocketAddr {
-    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
-    let acceptor = identity.acceptor();
-    tokio::spawn(async move {
-        while let Ok((stream, _)) = listener.accept().await {
-            let acceptor = acceptor.clone();
-            tokio::spawn(async move {
-                if let Ok(mut caller) = acceptor.accept(stream).await {
-                    let mut server = TcpStream::connect(server).await.unwrap();
-                    let _ = tokio::io::copy_bidirectional(&mut caller, &mut server).await;
-                }
-            });
-        }
-    });
-    address
+    Front::of(server, identity).await.address
+}
+
+/// TLS in front of a server that speaks without, with a certificate that can be renewed.
+pub struct Front {
+    pub address: SocketAddr,
+    acceptor: watch::Sender<TlsAcceptor>,
+}
+
+impl Front {
+    pub async fn of(server: SocketAddr, identity: &Identity) -> Self {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (acceptor, current) = watch::channel(identity.acceptor());
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                let acceptor = current.borrow().clone();
+                tokio::spawn(async move {
+                    if let Ok(mut caller) = acceptor.accept(stream).await {
+                        let mut server = TcpStream::connect(server).await.unwrap();
+                        let _ = tokio::io::copy_bidirectional(&mut caller, &mut server).await;
+                    }
+                });
+            }
+        });
+        Self { address, acceptor }
+    }
+
+    /// Shows another certificate from the next handshake on.
+    pub fn renew(&self, identity: &Identity) {
+        self.acceptor.send_replace(identity.acceptor());
+    }
 }
