@@ -136,14 +136,28 @@ impl Filter for Headers {
 
     fn on_answer(&self, _: &RequestContext, upstream: Option<&HeaderMap>, answer: &mut HeaderMap) {
         let Some(upstream) = upstream else { return };
-        if let Some(kind) = upstream.get(CONTENT_TYPE) {
-            answer.insert(CONTENT_TYPE, kind.clone());
+        if let Some(kind) = upstream.get(CONTENT_TYPE).and_then(media_type) {
+            answer.insert(CONTENT_TYPE, kind);
         }
         for name in &self.to_caller {
             for value in upstream.get_all(name) {
                 answer.append(name.clone(), value.clone());
             }
         }
+    }
+}
+
+/// The media type, and the character set where it is the usual one: what else a provider may
+/// write there is not passed on.
+fn media_type(kind: &HeaderValue) -> Option<HeaderValue> {
+    let text = kind.to_str().ok()?;
+    let Some((media, parameters)) = text.split_once(';') else {
+        return Some(kind.clone());
+    };
+    let is_usual = parameters.trim().eq_ignore_ascii_case("charset=utf-8");
+    match is_usual {
+        true => Some(kind.clone()),
+        false => HeaderValue::from_str(media.trim()).ok(),
     }
 }
 
@@ -347,6 +361,25 @@ mod tests {
         let answer = scene.answer(&KIND, r#"{"pass_to_caller": ["x-cache"]}"#, Some(&upstream));
         let names: Vec<&str> = answer.keys().map(HeaderName::as_str).collect();
         assert_eq!(names, ["content-type", "x-cache"]);
+    }
+
+    #[test]
+    fn of_a_content_type_nothing_passes_but_the_type_and_the_usual_characters() {
+        let scene = Scene::new(Endpoint::Messages, &[]);
+        for (provider, caller) in [
+            ("text/event-stream", "text/event-stream"),
+            (
+                "application/json; charset=utf-8",
+                "application/json; charset=utf-8",
+            ),
+            ("application/json; region=eu-secret", "application/json"),
+            ("text/event-stream;charset=UTF-8;v=1", "text/event-stream"),
+        ] {
+            let value = HeaderValue::from_static(provider);
+            let upstream = HeaderMap::from_iter([(CONTENT_TYPE, value)]);
+            let answer = scene.answer(&KIND, "{}", Some(&upstream));
+            assert_eq!(answer[CONTENT_TYPE], caller);
+        }
     }
 
     #[test]
