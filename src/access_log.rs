@@ -12,7 +12,7 @@ use parking_lot::{Condvar, Mutex};
 use std::io::Write;
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Bytes of lines that wait at most.
 const MOST_WAITING: usize = 4 * 1024 * 1024;
@@ -111,11 +111,21 @@ fn write_out(shared: &Shared, mut out: impl Write) {
 }
 
 impl Drop for Writer {
+    /// Waits until every line is written, and for a reader that is stuck not for ever.
     fn drop(&mut self) {
+        const PATIENCE: Duration = Duration::from_secs(2);
+        const LOOK: Duration = Duration::from_millis(2);
         self.shared.waiting.lock().closed = true;
         self.shared.wake.notify_one();
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
+        let Some(thread) = self.thread.take() else {
+            return;
+        };
+        let begun = Instant::now();
+        while !thread.is_finished() {
+            if begun.elapsed() >= PATIENCE {
+                return log::warn!("nobody reads the access log: its last lines are lost");
+            }
+            std::thread::sleep(LOOK);
         }
     }
 }
@@ -135,6 +145,27 @@ mod tests {
         fn flush(&mut self) -> std::io::Result<()> {
             Ok(())
         }
+    }
+
+    #[test]
+    fn a_reader_that_is_stuck_holds_nobody_up_for_ever() {
+        struct Stuck(std::sync::mpsc::Receiver<()>);
+
+        impl Write for Stuck {
+            fn write(&mut self, _: &[u8]) -> std::io::Result<usize> {
+                let _ = self.0.recv();
+                Ok(0)
+            }
+            fn flush(&mut self) -> std::io::Result<()> {
+                Ok(())
+            }
+        }
+
+        let (_reader, stuck) = std::sync::mpsc::channel();
+        let (log, writer) = AccessLog::to(Stuck(stuck)).unwrap();
+        log.line(|fields| fields.number("n", 1));
+        // Joining its thread would wait until the reader is dropped, behind this line.
+        drop(writer);
     }
 
     #[test]
