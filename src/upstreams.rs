@@ -262,14 +262,19 @@ fn template(provider: &Arc<Provider>) -> Result<HttpPeer, Fault> {
     // and trust, differently.
     let mut hasher = DefaultHasher::new();
     provider.name.hash(&mut hasher);
-    peer.group_key = hasher.finish();
     if let Some(tls) = tls {
         peer.options.verify_cert = tls.verify;
         peer.options.verify_hostname = tls.verify;
         if let Some(file) = &tls.ca {
-            peer.options.ca = Some(authorities(provider, file)?);
+            let trusted = authorities(provider, file)?;
+            // Nor are connections kept that another authority has vouched for.
+            trusted
+                .iter()
+                .for_each(|it| it.borrow_raw_cert().hash(&mut hasher));
+            peer.options.ca = Some(trusted);
         }
     }
+    peer.group_key = hasher.finish();
     Ok(peer)
 }
 
