@@ -5,6 +5,7 @@ use crate::config::{
     UpgradeSettings,
 };
 use std::num::NonZeroU32;
+use tollgate_settings::Duration;
 
 /// The settings that a reload cannot change.
 #[derive(PartialEq, Eq)]
@@ -12,6 +13,8 @@ pub(super) struct Started {
     listen: Vec<Listening>,
     threads: Option<u16>,
     upstream_keepalive_pool: u32,
+    /// HTTP/2 connections keep the one that they were made under.
+    keepalive_timeout: Duration,
     shutdown: ShutdownSettings,
     upgrade: UpgradeSettings,
     admin: ListenAddress,
@@ -46,6 +49,7 @@ impl Started {
             listen: server.listen.iter().map(Listening::of).collect(),
             threads: server.threads,
             upstream_keepalive_pool: server.upstream_keepalive_pool,
+            keepalive_timeout: server.limits.keepalive_timeout,
             shutdown: server.shutdown.clone(),
             upgrade: server.upgrade.clone(),
             admin: config.admin.listen,
@@ -58,10 +62,11 @@ impl Started {
 
     /// Whether something at or above or below a key path cannot be changed.
     pub(super) fn has(path: &str) -> bool {
-        const PATHS: [&str; 11] = [
+        const PATHS: [&str; 12] = [
             "server.listen",
             "server.threads",
             "server.upstream_keepalive_pool",
+            "server.limits.keepalive_timeout",
             "server.shutdown",
             "server.upgrade",
             "admin.listen",
@@ -88,6 +93,10 @@ impl Started {
             (
                 "server.upstream_keepalive_pool",
                 self.upstream_keepalive_pool != other.upstream_keepalive_pool,
+            ),
+            (
+                "server.limits.keepalive_timeout",
+                self.keepalive_timeout != other.keepalive_timeout,
             ),
             ("server.shutdown", self.shutdown != other.shutdown),
             ("server.upgrade", self.upgrade != other.upgrade),
