@@ -11,6 +11,8 @@ use support::{
     Act, Authority, CHAT, Config, Connection, Ending, FORMATS, Gateway, Http2, MESSAGES, Provider,
     Request, Upstream, bounded, closed_port, in_front_of, prompt, provider_at,
 };
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
 
 async fn gateway() -> (Provider, Gateway) {
     let provider = Provider::start().await;
@@ -113,6 +115,64 @@ async fn an_answer_that_comes_before_the_body_was_taken_passes() {
     let answer = gateway.send(&request).await;
     answer.assert_ok();
     assert!(answer.text().contains("an early answer"), "{answer:?}");
+}
+
+/// Takes connections for a provider, and ends each of the first so many of HTTP/2 in good order
+/// when its first request comes; the later ones are passed on.
+async fn restarting(provider: &Provider, most: usize) -> std::net::SocketAddr {
+    const SETTINGS: &[u8] = &[0, 0, 0, 4, 0, 0, 0, 0, 0];
+    /// No stream was processed, and there was no error.
+    const GOAWAY: &[u8] = &[0, 0, 8, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+    const HEADERS: u8 = 1;
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let (address, behind) = (listener.local_addr().unwrap(), provider.address);
+    tokio::spawn(async move {
+        for taken in 0.. {
+            let (mut caller, _) = listener.accept().await.unwrap();
+            if taken >= most {
+                let mut upstream = TcpStream::connect(behind).await.unwrap();
+                tokio::spawn(async move {
+                    tokio::io::copy_bidirectional(&mut caller, &mut upstream).await
+                });
+                continue;
+            }
+            let mut preface = [0; 24];
+            caller.read_exact(&mut preface).await.unwrap();
+            caller.write_all(SETTINGS).await.unwrap();
+            loop {
+                let mut head = [0; 9];
+                caller.read_exact(&mut head).await.unwrap();
+                let [a, b, c, kind, ..] = head;
+                let mut payload = vec![0; u32::from_be_bytes([0, a, b, c]) as usize];
+                caller.read_exact(&mut payload).await.unwrap();
+                if kind == HEADERS {
+                    break;
+                }
+            }
+            caller.write_all(GOAWAY).await.unwrap();
+            // Until the other side has ended it as well.
+            let _ = caller.read_to_end(&mut Vec::new()).await;
+        }
+    });
+    address
+}
+
+#[tokio::test]
+async fn a_provider_that_ends_its_connections_in_good_order_has_not_failed() {
+    let provider = Provider::start().await;
+    for (times, is_told) in [(1, false), (2, false), (3, true)] {
+        let address = restarting(&provider, times).await;
+        let config = Config::new()
+            .provider("sim", support::provider(address))
+            .with("providers.sim.http2", json!("always"))
+            .model("test-model", json!(["sim"]));
+        let gateway = Gateway::start(config).await;
+        let answer = gateway.send(&ask(&gateway, CHAT)).await;
+        answer.assert_ok();
+        // Over and over it is a fault like others, after which one more attempt is made.
+        let attempts = is_told.then_some("2");
+        assert_eq!(answer.header("x-attempts"), attempts, "{times} times");
+    }
 }
 
 #[tokio::test]

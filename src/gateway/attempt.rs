@@ -315,6 +315,13 @@ impl Attempts {
         self.made < Self::MOST
     }
 
+    /// Whether a provider may once more leave a request untaken without having failed: those
+    /// that end their connections in good order take the next.
+    pub const fn may_be_refused(&self) -> bool {
+        const MOST_REFUSED: usize = 2;
+        self.stale < MOST_REFUSED
+    }
+
     /// Whether there is nobody to ask.
     pub fn is_empty(&self) -> bool {
         self.candidates.is_empty()

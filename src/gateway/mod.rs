@@ -385,8 +385,12 @@ impl ProxyHttp for Gateway {
             error.retry = RetryType::Decided(false);
             return error;
         }
-        let was_stale =
-            reused && matches!(error.retry, RetryType::ReusedOnly) && !exchange.timer.has_fired();
+        let was_not_taken = match error.retry {
+            RetryType::ReusedOnly => reused,
+            // Over HTTP/2 a provider says so: GOAWAY, REFUSED_STREAM, or HTTP/1.1 required.
+            RetryType::Decided(again) => again && exchange.attempts.may_be_refused(),
+        };
+        let was_stale = was_not_taken && !exchange.timer.has_fired();
         let can_be_sent = exchange
             .body
             .as_ref()
