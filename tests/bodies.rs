@@ -322,6 +322,51 @@ async fn a_large_chunked_body_whose_last_chunk_never_comes_is_answered_in_time()
 }
 
 #[tokio::test]
+async fn a_provider_that_waits_for_the_end_of_a_body_is_not_to_blame() {
+    let provider = Provider::start().await;
+    let config = Config::of(&provider)
+        .with("server.limits.body_timeout", json!("3s"))
+        .with("providers.sim.timeouts.first_byte", json!("200ms"));
+    let gateway = Gateway::start(config).await;
+    let request = Request::new("POST", CHAT)
+        .header("content-type", "application/json")
+        .key(&gateway.key)
+        .body(body("test-model", 100_000))
+        .in_chunks_of(10_000);
+    let whole = request.bytes();
+    for _ in 0..6 {
+        let mut connection = gateway.connect().await;
+        connection.write(&whole[..whole.len() - 5]).await;
+        let answer = connection.answer(&request).await;
+        answer.assert_error(408, "invalid_request");
+    }
+    let page = gateway.operator("/metrics").await.text();
+    let open = |line: &&str| line.starts_with("tollgate_breaker_state") && !line.ends_with(" 0");
+    assert_eq!(page.lines().find(open), None);
+}
+
+#[tokio::test]
+async fn a_refusal_within_a_body_that_was_asked_for_reaches_its_caller() {
+    let scene = Scene::new().await;
+    let mut malformed = b"{]".to_vec();
+    malformed.resize(8 * MIB, b' ');
+    let request = Request::new("POST", CHAT)
+        .header("content-type", "application/json")
+        .header("expect", "100-continue")
+        .key(&scene.gateway.key)
+        .body(malformed);
+    for _ in 0..10 {
+        let mut connection = scene.gateway.connect().await;
+        connection.write(&request.head()).await;
+        assert_eq!(connection.head().await.status, 100);
+        // Everything is sent before anything is read.
+        connection.write(&request.body).await;
+        let answer = connection.answer(&request).await;
+        answer.assert_error(400, "invalid_request");
+    }
+}
+
+#[tokio::test]
 async fn a_caller_that_leaves_within_its_body_costs_no_provider_anything() {
     let scene = Scene::new().await;
     let request = Request::new("POST", CHAT)

@@ -21,6 +21,31 @@ async fn start() -> (Provider, Gateway) {
     (provider, gateway)
 }
 
+/// The provider has the whole request and works, while its caller holds back the end of it.
+#[tokio::test]
+async fn who_holds_back_the_last_chunk_pays_like_who_hangs_up() {
+    let provider = Provider::start().await;
+    let config = Config::of(&provider).with("server.limits.body_timeout", json!("500ms"));
+    let gateway = Gateway::start(config).await;
+    let said = "word ".repeat(20_000);
+    let request = Request::post(CHAT, &prompt(CHAT, "test-model", &said, json!({})))
+        .key(&gateway.key)
+        .orders("hang")
+        .in_chunks_of(10_000);
+    let whole = request.bytes();
+    let mut connection = gateway.connect().await;
+    connection.write(&whole[..whole.len() - 5]).await;
+    provider
+        .when("the head has come", |it| it.requests == 1)
+        .await;
+    connection.write(b"1\r\n \r\n").await;
+    let answer = connection.answer(&request).await;
+    answer.assert_error(408, "invalid_request");
+    let line = gateway.line_of(&answer).await;
+    assert_eq!(line["outcome"], "client_closed", "{line}");
+    assert!(line["charged"].as_u64().unwrap() > 10_000, "{line}");
+}
+
 /// What is asked, streamed or not; a chat stream with its usage.
 fn ask(path: &str, stream: bool, more: Value) -> Value {
     let mut body = prompt(path, "test-model", SAID, more);

@@ -239,6 +239,15 @@ async fn a_body_that_comes_with_it_stays_here() {
         assert_eq!(received.method, method);
         assert!(received.body.is_empty(), "{received:?}");
     }
+    let large = Request::get(&format!("{RESPONSES}/{id}"))
+        .key(&gateway.key)
+        .body(vec![b' '; 70_000]);
+    let asked = provider.received().len();
+    gateway
+        .send(&large)
+        .await
+        .assert_error(413, "request_too_large");
+    assert_eq!(provider.received().len(), asked, "the provider was asked");
     eventually("no request open", async || {
         (gateway.sample("tollgate_requests_in_flight").await == Some(0.0)).then_some(())
     })

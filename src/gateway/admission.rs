@@ -2,7 +2,7 @@
 //! provider is asked.
 
 use super::attempt::{self, Attempts, Candidate};
-use super::body::{BodyFault, Reading, RequestBody};
+use super::body::{self, BodyFault, Reading, RequestBody};
 use super::conversation;
 use super::count;
 use super::exchange::Exchange;
@@ -38,6 +38,15 @@ pub enum Admission {
 impl From<PublicError> for Admission {
     fn from(error: PublicError) -> Self {
         Self::Answer(Local::error(error))
+    }
+}
+
+impl From<BodyFault> for Admission {
+    fn from(fault: BodyFault) -> Self {
+        match fault {
+            BodyFault::Refused(error) => error.into(),
+            BodyFault::Gone(error) => Self::Gone(error),
+        }
     }
 }
 
@@ -86,10 +95,12 @@ async fn try_admit(session: &mut Session, exchange: &mut Exchange) -> Result<Adm
         .and_then(|request| request.identity.clone());
     let identity = identity.ok_or_else(|| internal("a request came through without a key"))?;
     if let (true, Some(id)) = (matched.endpoint.is_stored(), matched.id) {
+        let id = id.to_owned();
+        body::leave_out(session).await?;
         let passed = run_filters(Part::Stored, session, exchange).await;
         take_toll(exchange);
         passed?;
-        exchange.attempts = stored::holder(&snapshot, &identity, id).await?;
+        exchange.attempts = stored::holder(&snapshot, &identity, &id).await?;
         return Ok(Admission::Forward);
     }
     let body = answer_here(session, &snapshot, matched, &identity).await?;
@@ -267,8 +278,7 @@ async fn read_body(session: &mut Session, exchange: &mut Exchange) -> Result<(),
             exchange.body = Some(body);
             Ok(())
         }
-        Err(BodyFault::Refused(error)) => Err(error.into()),
-        Err(BodyFault::Gone(error)) => Err(Admission::Gone(error)),
+        Err(fault) => Err(fault.into()),
     }
 }
 

@@ -122,6 +122,8 @@ impl RequestBody {
                 .await
                 .map_err(|e| BodyFault::Gone(e.into_down()))?;
             session.set_keepalive(keepalive);
+            // From here on it is a caller that sends, and may have to be heard out.
+            session.req_header_mut().remove_header(&EXPECT);
         }
         let mut reader = Reader::new(format, reading, length, limits, share);
         reader.read(session).await?;
@@ -167,6 +169,11 @@ impl RequestBody {
     /// Whether (another) attempt can send it.
     pub const fn can_be_sent(&self) -> bool {
         !matches!(self.replay, Replay::Once { sent: true })
+    }
+
+    /// Whether the caller has not ended it yet, so that it cannot be sent.
+    pub const fn is_awaited(&self) -> bool {
+        matches!(self.replay, Replay::Once { sent: false })
     }
 
     /// Notes that an attempt has begun to send it.
@@ -264,6 +271,10 @@ impl Reader {
             }
             if self.must_stop_before_the_end(session) {
                 self.replay = Replay::Once { sent: false };
+                // Only the last chunk is missing, and the provider waits for it from now on.
+                session
+                    .as_downstream_mut()
+                    .set_read_timeout(Some(self.limits.time.min(BodyLimits::GRACE)));
                 return Ok(());
             }
             let left = self.limits.left(self.read, begun.elapsed());
@@ -334,6 +345,33 @@ impl Reader {
     }
 }
 
+/// Reads a body that says nothing, and keeps none of it: what a provider has stored is asked
+/// for by its name. Left unread, its end would be waited for while the provider's time runs.
+///
+/// # Errors
+///
+/// 408 when it takes too long, 413 for more than 64 KiB.
+pub async fn leave_out(session: &mut Session) -> Result<(), BodyFault> {
+    let ends = tokio::time::Instant::now() + BodyLimits::GRACE;
+    // Pingora ends the request to the provider with what it replays.
+    session.enable_retry_buffering();
+    let mut read = 0_u64;
+    while !session.is_body_done() {
+        let reading = session.read_request_body();
+        let Ok(piece) = tokio::time::timeout_at(ends, reading).await else {
+            return Err(took_too_long().into());
+        };
+        let Some(piece) = piece.map_err(|error| read_fault(session, error))? else {
+            break;
+        };
+        read = read.saturating_add(u64::try_from(piece.len()).unwrap_or(u64::MAX));
+        if read > RETRY_BUFFER {
+            return Err(too_large(RETRY_BUFFER).into());
+        }
+    }
+    Ok(())
+}
+
 /// What it means that a body cannot be read on.
 fn read_fault(session: &mut Session, error: Box<pingora_core::Error>) -> BodyFault {
     // The type itself is private to Pingora.
@@ -346,7 +384,7 @@ fn read_fault(session: &mut Session, error: Box<pingora_core::Error>) -> BodyFau
     BodyFault::Gone(error.into_down())
 }
 
-/// The length that the head declares. Pingora has refused heads that declare two.
+/// The length that the head declares: once, as was seen before.
 fn declared_length(session: &Session) -> Result<Option<u64>, PublicError> {
     let Some(value) = session.get_header(CONTENT_LENGTH) else {
         return Ok(None);
@@ -360,7 +398,7 @@ fn declared_length(session: &Session) -> Result<Option<u64>, PublicError> {
         .ok_or_else(|| PublicError::invalid_request("Content-Length is not a number"))
 }
 
-/// Whether the caller waits for `100 Continue`, which Pingora never sends by itself.
+/// Whether the caller still waits for `100 Continue`, which Pingora never sends by itself.
 pub fn expects_continue(session: &Session) -> bool {
     session
         .get_header(EXPECT)

@@ -95,6 +95,7 @@ impl Gateway {
                 outcome::passes(exchange);
                 count::passed(exchange, &body);
                 respond::commit(session, exchange, &head, length)?;
+                toll::passed(exchange);
                 toll::settle(exchange, record::ending(exchange, None));
                 return session.write_response_body(Some(body), true).await;
             }
@@ -408,6 +409,14 @@ impl ProxyHttp for Gateway {
             error.retry = RetryType::Decided(false);
             return error;
         }
+        let is_awaited = exchange.body.as_ref().is_some_and(|it| it.is_awaited());
+        if is_awaited && exchange.timer.has_fired() {
+            // The provider was silent because the caller was.
+            outcome::over(exchange);
+            let mut error = Error::explain(ErrorType::ReadTimedout, "the body does not end");
+            error.retry = RetryType::Decided(false);
+            return error.into_down();
+        }
         let fault = failure::of_connection(exchange, &error);
         let again = failure::note(exchange, fault, Some(&*error)) && !committed;
         error.retry = RetryType::Decided(again);
@@ -429,6 +438,11 @@ impl ProxyHttp for Gateway {
             let body_stalled = error.etype == ErrorType::ReadTimedout;
             if body_stalled && session.response_written().is_none() {
                 session.set_keepalive(None);
+                let is_sent = |it: &body::RequestBody| !it.can_be_sent();
+                if exchange.body.as_ref().is_some_and(is_sent) {
+                    // Its provider has the whole of it, and works: the caller pays for that.
+                    toll::settle(exchange, record::ending(exchange, Some(error)));
+                }
                 let answer = Local::error(body::took_too_long());
                 // Who sends no more may still read.
                 let _ = respond::write(session, exchange, answer).await;

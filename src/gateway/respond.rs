@@ -240,6 +240,8 @@ pub fn write_now(session: &mut Session, head: ResponseHeader) -> Result<(), Box<
                 "the caller does not take the head",
             ))
         })
+        // It is the caller that is gone, or does not read.
+        .map_err(|e| e.into_down())
 }
 
 /// The headers of ours on an answer, and what the filters add of the provider's.
