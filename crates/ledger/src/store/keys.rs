@@ -116,12 +116,7 @@ impl Store {
         new: &NewKey,
         order: &OrderName,
     ) -> Result<CreatedKey, StoreError> {
-        let id = order.id(ID_MARK, ID_CHARS);
-        match self.find_key(&KeySelector::Id(KeyId::new(id.clone()))) {
-            Err(StoreError::NoSuchKey) => self.create(new, id),
-            Err(fault) => Err(fault),
-            Ok(_) => Err(StoreError::KeyMade { id }),
-        }
+        self.create(new, order.id(ID_MARK, ID_CHARS))
     }
 
     fn create(&self, new: &NewKey, id: String) -> Result<CreatedKey, StoreError> {
@@ -145,14 +140,21 @@ impl Store {
         };
         let hash = self.hasher.hash(&key);
         let grant = new.grant.as_ref().map(NewGrant::new).transpose()?;
-        self.write(|transaction| {
-            insert(transaction, &record, &hash)?;
-            match &grant {
-                Some(grant) => grant.insert(transaction, record.id(), now).map(drop),
-                None => Ok(()),
+        // Two orders of one name may come at once: the file alone knows which was first.
+        let is_new = self.write(|transaction| {
+            let is_new = insert(transaction, &record, &hash)?;
+            if let Some(grant) = grant.filter(|_| is_new) {
+                grant.insert(transaction, record.id(), now)?;
             }
+            Ok(is_new)
         })?;
-        Ok(CreatedKey { key, record })
+        if is_new {
+            Ok(CreatedKey { key, record })
+        } else {
+            Err(StoreError::KeyMade {
+                id: record.id().to_string(),
+            })
+        }
     }
 
     /// Up to `limit` keys in the order in which they were made, those after `after`.
@@ -333,14 +335,18 @@ impl Store {
     }
 }
 
+/// Whether it was made now: one of this id may be there.
 fn insert(
     transaction: &Transaction<'_>,
     record: &KeyRecord,
     hash: &KeyHash,
-) -> rusqlite::Result<()> {
-    let sql = format!("INSERT INTO keys ({COLUMNS}, hash) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?)");
+) -> rusqlite::Result<bool> {
+    let sql = format!(
+        "INSERT INTO keys ({COLUMNS}, hash) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?)
+         ON CONFLICT (id) DO NOTHING"
+    );
     let identity = &record.identity;
-    transaction.execute(
+    let made = transaction.execute(
         &sql,
         params![
             identity.key.as_str(),
@@ -359,7 +365,7 @@ fn insert(
             hash.as_bytes(),
         ],
     )?;
-    Ok(())
+    Ok(made > 0)
 }
 
 /// Reads [`COLUMNS`] from column `first` on. The inner error is a row that SQLite

@@ -98,6 +98,34 @@ fn the_file_does_not_hold_the_key() {
 }
 
 #[test]
+fn of_orders_of_one_name_that_come_together_one_makes_a_key_and_the_others_are_told_of_it() {
+    const CALLERS: usize = 8;
+    let home = Home::new();
+    let store = home.store();
+    for round in 0..20 {
+        let order = OrderName::new(&format!("order-{round}")).unwrap();
+        let together = std::sync::Barrier::new(CALLERS);
+        let create = || {
+            together.wait();
+            store.create_key_once(&NewKey::named("twin"), &order)
+        };
+        let answers: Vec<_> = std::thread::scope(|scope| {
+            let callers: Vec<_> = (0..CALLERS).map(|_| scope.spawn(create)).collect();
+            callers.into_iter().map(|it| it.join().unwrap()).collect()
+        });
+        let (made, refused): (Vec<_>, Vec<_>) = answers.into_iter().partition(Result::is_ok);
+        assert_eq!(made.len(), 1, "{refused:?}");
+        let made = made.into_iter().next().unwrap().unwrap().record;
+        for answer in refused {
+            let told =
+                matches!(&answer, Err(StoreError::KeyMade { id }) if id == made.id().as_str());
+            assert!(told, "round {round}: {answer:?}");
+        }
+    }
+    assert_eq!(store.list_keys(None, 1000).unwrap().len(), 20);
+}
+
+#[test]
 fn keys_are_listed_in_order_page_by_page() {
     let store = Home::new();
     let store = store.store();
