@@ -1,11 +1,13 @@
 //! The record of one request: what is written ahead, what is kept as its history.
 
+mod layout;
+
 use crate::{
     balance::{GrantNumber, Piece},
     charge::{BillingState, CountSource},
 };
 use serde::{Deserialize, Serialize};
-use std::io;
+use std::{io, sync::Arc};
 use tollgate_types::{ErrorCode, Format, Usage};
 
 /// Names longer than this are cut, so that every record fits into its slot.
@@ -23,8 +25,8 @@ pub(crate) struct Entry {
     pub(crate) key: i64,
     /// When it was settled, milliseconds since 1970.
     pub(crate) at: u64,
-    pub(crate) asked: String,
-    pub(crate) served: String,
+    pub(crate) asked: Arc<str>,
+    pub(crate) served: Arc<str>,
     /// Why this model, where the service chose it. Records of older programs have none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) reason: Option<String>,
@@ -60,22 +62,16 @@ impl Entry {
         }
     }
 
-    /// As it stands in the settlement file. JSON: a person who has to look into a file
-    /// after a crash can read it, and it costs half a microsecond. Where there is no room for
-    /// everything (many grants pay, all numbers are large), the reason is left out: no charge
-    /// hangs on it.
+    /// As it stands in the settlement file. Where there is no room for everything (many grants
+    /// pay, names are long), the reason is left out: no charge hangs on it.
     ///
     /// # Errors
     ///
     /// `out` has not the room.
     pub(crate) fn write_record(&self, out: &mut &mut [u8]) -> io::Result<()> {
         let room = std::mem::take(out);
-        let written = match self.write_into(room) {
-            Err(_) if self.reason.is_some() => {
-                let mut short = self.clone();
-                short.reason = None;
-                short.write_into(room)?
-            }
+        let written = match self.write_into(room, self.reason.as_deref()) {
+            Err(_) if self.reason.is_some() => self.write_into(room, None)?,
             written => written?,
         };
         *out = room.get_mut(written..).unwrap_or_default();
@@ -83,45 +79,54 @@ impl Entry {
     }
 
     /// How much of `room` it takes.
-    fn write_into(&self, room: &mut [u8]) -> io::Result<usize> {
+    fn write_into(&self, room: &mut [u8], reason: Option<&str>) -> io::Result<usize> {
         let len = room.len();
         let mut left = room;
-        serde_json::to_writer(&mut left, self)?;
+        layout::write(self, reason, &mut left)?;
         Ok(len.saturating_sub(left.len()))
     }
 
-    /// The same, on its own.
-    pub(crate) fn to_record(&self) -> Option<Vec<u8>> {
+    /// As a person can read it who has to look into why it could not be entered: JSON.
+    pub(crate) fn to_json(&self) -> Option<Vec<u8>> {
         serde_json::to_vec(self).ok()
     }
 
+    /// Reads what stands in a settlement file; older programs wrote JSON.
     pub(crate) fn from_record(record: &[u8]) -> Option<Self> {
-        serde_json::from_slice(record).ok()
+        if record.first() == Some(&layout::LAYOUT) {
+            layout::read(record)
+        } else {
+            serde_json::from_slice(record).ok()
+        }
     }
 }
 
-/// A model's name as it is kept: plain characters, of bounded length even when escaped.
-pub(crate) fn kept_name(model: &str) -> String {
-    kept(model, MAX_MODEL_LEN, |byte| byte.is_ascii_graphic())
+/// A model's name as it is kept: plain characters, of bounded length.
+pub(crate) fn kept_name(model: &Arc<str>) -> Arc<str> {
+    let is_legal = |byte: u8| byte.is_ascii_graphic();
+    match kept(model, MAX_MODEL_LEN, is_legal) {
+        Some(kept) => kept.into(),
+        None => Arc::clone(model),
+    }
 }
 
 /// A reason as it is kept, in the same way; it has blanks in it.
 pub(crate) fn kept_reason(reason: &str) -> String {
-    kept(reason, MAX_REASON_LEN, |byte| {
-        byte.is_ascii_graphic() || byte == b' '
-    })
+    let is_legal = |byte: u8| byte.is_ascii_graphic() || byte == b' ';
+    kept(reason, MAX_REASON_LEN, is_legal).unwrap_or_else(|| reason.to_owned())
 }
 
-fn kept(text: &str, most: usize, is_legal: fn(u8) -> bool) -> String {
+/// What is kept of a text that cannot be kept as it is.
+fn kept(text: &str, most: usize, is_legal: impl Fn(u8) -> bool) -> Option<String> {
     let is_plain = |byte: u8| is_legal(byte) && byte != b'"' && byte != b'\\';
     if text.len() <= most && text.bytes().all(is_plain) {
-        return text.to_owned();
+        return None;
     }
     let plain = |c: char| match u8::try_from(c) {
         Ok(byte) if is_plain(byte) => c,
         _ => '?',
     };
-    text.chars().map(plain).take(most).collect()
+    Some(text.chars().map(plain).take(most).collect())
 }
 
 #[cfg(test)]
@@ -135,8 +140,8 @@ pub(crate) mod tests {
             request: "r".repeat(30),
             key: i64::MAX,
             at: u64::MAX,
-            asked: kept_name(&"\"\u{1}é".repeat(100)),
-            served: kept_name(&"m".repeat(500)),
+            asked: kept_name(&"\"\u{1}é".repeat(100).into()),
+            served: kept_name(&"m".repeat(500).into()),
             reason: Some(kept_reason(&"\\ é".repeat(100))),
             format: Format::Responses,
             streamed: false,
@@ -160,15 +165,17 @@ pub(crate) mod tests {
         }
     }
 
-    /// What comes back of an entry that was written into a slot, and its text.
-    fn there_and_back(entry: &Entry) -> (Option<Entry>, String) {
+    /// An entry as it is written into a slot.
+    fn record(entry: &Entry) -> Vec<u8> {
         let mut slot = [0; MAX_RECORD];
         let mut left = &mut slot[..];
         entry.write_record(&mut left).expect("it fits");
         let unused = left.len();
-        let record = &slot[..MAX_RECORD - unused];
-        let text = String::from_utf8_lossy(record).into_owned();
-        (Entry::from_record(record), text)
+        slot[..MAX_RECORD - unused].to_vec()
+    }
+
+    fn there_and_back(entry: &Entry) -> Option<Entry> {
+        Entry::from_record(&record(entry))
     }
 
     #[test]
@@ -177,25 +184,69 @@ pub(crate) mod tests {
             reason: None,
             ..largest()
         };
-        assert_eq!(there_and_back(&largest()).0, Some(entry));
+        assert_eq!(there_and_back(&largest()), Some(entry));
     }
 
     #[test]
-    fn the_longest_reason_comes_back_where_few_grants_have_paid() {
-        let mut entry = largest();
-        entry.paid.truncate(2);
-        let (back, text) = there_and_back(&entry);
-        assert_eq!(back.as_ref(), Some(&entry), "{text}");
-        // Who named a model pays nothing for it, and a record of an older program is read.
-        entry.reason = None;
-        let (back, text) = there_and_back(&entry);
-        assert!(!text.contains("\"reason\""), "{text}");
-        assert_eq!(back, Some(entry));
+    fn the_longest_reason_comes_back_where_names_are_short_or_few_grants_have_paid() {
+        let many = Entry {
+            asked: "auto".into(),
+            served: "m".repeat(32).into(),
+            error: None,
+            paid: largest().paid[1..].to_vec(),
+            ..largest()
+        };
+        assert_eq!(there_and_back(&many).as_ref(), Some(&many));
+        let long = Entry {
+            asked: "auto".into(),
+            paid: largest().paid[..4].to_vec(),
+            error: None,
+            ..largest()
+        };
+        assert_eq!(there_and_back(&long).as_ref(), Some(&long));
+    }
+
+    #[test]
+    fn whatever_a_record_says_comes_back_and_no_part_of_it_does() {
+        for (place, state) in BillingState::ALL.into_iter().enumerate() {
+            for format in Format::ALL {
+                for error in ErrorCode::ALL.iter().map(|code| Some(*code)).chain([None]) {
+                    let entry = Entry {
+                        asked: "asked".into(),
+                        served: ["asked", "served"][place % 2].into(),
+                        reason: (place == 2).then(|| "because".to_owned()),
+                        format,
+                        streamed: place % 2 == 0,
+                        error,
+                        state,
+                        source: [CountSource::Reported, CountSource::Estimated][place % 2],
+                        clamped: place % 2 == 1,
+                        paid: vec![(1, 2); place],
+                        first_byte_ms: error.map(|_| 0),
+                        ..largest()
+                    };
+                    let record = record(&entry);
+                    assert_eq!(Entry::from_record(&record).as_ref(), Some(&entry));
+                    for end in 0..record.len() {
+                        assert_eq!(Entry::from_record(&record[..end]), None, "{entry:?} {end}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_an_older_program_wrote_is_read() {
+        let entry = largest();
+        let json = entry.to_json().expect("it is written");
+        assert!(json.starts_with(br#"{"request":"rrr"#));
+        assert_eq!(Entry::from_record(&json), Some(entry));
     }
 
     #[test]
     fn what_is_no_record_is_none() {
-        assert_eq!(Entry::from_record(b"{}"), None);
-        assert_eq!(Entry::from_record(b"\xff"), None);
+        for bytes in [&b"{}"[..], b"\xff", b"", b"\x01", &[1; 500], &[0xFF; 500]] {
+            assert_eq!(Entry::from_record(bytes), None, "{bytes:?}");
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! The settlement file: where a charge is written before the answer's last bytes leave.
 //!
-//! A preallocated file of slots of one KiB. A reservation owns a slot from its
+//! A preallocated file of slots of half a KiB. A reservation owns a slot from its
 //! beginning, so that a settlement always has a place; the record is one `pwrite` into
 //! the page cache, which survives the process. A thread syncs the file while something
 //! was written, which bounds what a power failure can take. What a record says is
@@ -25,16 +25,21 @@ use std::{
     time::Duration,
 };
 
-/// Bytes of a slot: a quarter of a page, so that no record crosses one.
-const SLOT_LEN: usize = 1024;
+/// Bytes of a slot: an eighth of a page, so that no record crosses one and a sync has few pages
+/// to write.
+const SLOT_LEN: usize = 512;
+/// Bytes of a slot in files of programs that wrote records as JSON.
+const OLD_SLOT_LEN: usize = 1024;
 const HEADER_LEN: usize = 12;
 /// Slots that are emptied by one write at most.
-const MOST_WIPED: usize = 64;
+const MOST_WIPED: usize = 128;
 /// The longest record.
 #[cfg(test)]
 pub(crate) const MAX_RECORD: usize = SLOT_LEN - HEADER_LEN;
-/// "TOLS" in ASCII, little end first. A slot that begins otherwise is empty.
-const MARK: u32 = u32::from_le_bytes(*b"TOLS");
+/// How a slot begins that holds something.
+const MARK: [u8; 4] = *b"TOL2";
+/// How one of [`OLD_SLOT_LEN`] does.
+const OLD_MARK: [u8; 4] = *b"TOLS";
 /// How long what was written may stay unsynced.
 const SYNC_AFTER: Duration = Duration::from_millis(25);
 
@@ -134,11 +139,19 @@ impl Journal {
         self.free.lock().append(&mut wiped);
     }
 
+    /// How many slots there are.
+    pub(crate) fn slots(&self) -> usize {
+        usize::try_from(self.slots).unwrap_or(usize::MAX)
+    }
+
     /// How many slots are owned.
     pub(crate) fn in_use(&self) -> usize {
-        usize::try_from(self.slots)
-            .unwrap_or(usize::MAX)
-            .saturating_sub(self.free.lock().len())
+        self.slots().saturating_sub(self.free.lock().len())
+    }
+
+    /// Fewer than half of the slots are free.
+    pub(crate) fn is_scarce(&self) -> bool {
+        self.in_use() > self.slots() / 2
     }
 
     /// Takes the file away, at the end of a process that has nothing left in it.
@@ -251,20 +264,35 @@ fn read_all(mut file: &File) -> io::Result<(Vec<Vec<u8>>, usize)> {
     let mut records = Vec::new();
     let mut torn = 0;
     let mut slots = io::BufReader::with_capacity(64 * SLOT_LEN, &mut file);
-    let mut slot = [0; SLOT_LEN];
-    loop {
-        match io::Read::read_exact(&mut slots, &mut slot) {
-            Ok(()) => {}
-            Err(fault) if fault.kind() == io::ErrorKind::UnexpectedEof => break,
-            Err(fault) => return Err(fault),
-        }
-        match unframe(&slot) {
+    let mut room = [0; OLD_SLOT_LEN];
+    while let Some(slot) = read_slot(&mut slots, &mut room)? {
+        match unframe(slot) {
             Contents::Nothing => {}
             Contents::Record(record) => records.push(record.to_vec()),
             Contents::Torn => torn = usize::saturating_add(torn, 1),
         }
     }
     Ok((records, torn))
+}
+
+/// The next slot, in whichever form; `None` at the end of the file.
+fn read_slot<'a>(
+    slots: &mut impl io::Read,
+    room: &'a mut [u8; OLD_SLOT_LEN],
+) -> io::Result<Option<&'a [u8]>> {
+    let (slot, rest) = room.split_at_mut(SLOT_LEN);
+    let mut fill = |part: &mut [u8]| match slots.read_exact(part) {
+        Ok(()) => Ok(true),
+        Err(fault) if fault.kind() == io::ErrorKind::UnexpectedEof => Ok(false),
+        Err(fault) => Err(fault),
+    };
+    if !fill(slot)? {
+        return Ok(None);
+    }
+    if !slot.starts_with(&OLD_MARK) {
+        return Ok(room.get(..SLOT_LEN));
+    }
+    Ok(if fill(rest)? { Some(&room[..]) } else { None })
 }
 
 fn offset(slot: u32) -> u64 {
@@ -286,7 +314,7 @@ fn framed(
     let written = room.get(..used).unwrap_or_default();
     let len = u32::try_from(used).map_err(|_| io::ErrorKind::InvalidInput)?;
     let crc = crc32fast::hash(written);
-    let [m0, m1, m2, m3] = MARK.to_le_bytes();
+    let [m0, m1, m2, m3] = MARK;
     let [l0, l1, l2, l3] = len.to_le_bytes();
     let [c0, c1, c2, c3] = crc.to_le_bytes();
     *header = [m0, m1, m2, m3, l0, l1, l2, l3, c0, c1, c2, c3];
@@ -306,7 +334,7 @@ fn unframe(slot: &[u8]) -> Contents<'_> {
         return Contents::Torn;
     };
     let [m0, m1, m2, m3, l0, l1, l2, l3, c0, c1, c2, c3] = *header;
-    if u32::from_le_bytes([m0, m1, m2, m3]) != MARK {
+    if ![MARK, OLD_MARK].contains(&[m0, m1, m2, m3]) {
         return if *header == [0; HEADER_LEN] {
             Contents::Nothing
         } else {

@@ -45,7 +45,7 @@ use writer::{Command, Writer};
 /// How much a ledger keeps in memory and how long it waits.
 #[derive(Clone, Debug)]
 pub struct LedgerSettings {
-    /// Requests that may be reserved or not yet entered at once, one KiB on disk each; more
+    /// Requests that may be reserved or not yet entered at once, half a KiB on disk each; more
     /// are shed.
     pub open_requests: u32,
     /// Callers that may wait for accounts to be loaded at once; more are shed.

@@ -119,12 +119,34 @@ fn a_record_that_is_too_long_is_refused_and_nothing_is_written() {
 #[test]
 fn a_file_of_garbage_gives_no_record_and_no_panic() {
     let desk = Desk::new();
-    for len in [0, 1, 11, 1023, 1024, 5000] {
+    for len in [0, 1, 11, 511, 512, 1023, 1024, 5000] {
         std::fs::write(desk.path(), vec![0xA5; len]).unwrap();
         assert!(desk.remains().records.is_empty(), "{len}");
     }
-    let mut endless = MARK.to_le_bytes().to_vec();
+    let mut endless = MARK.to_vec();
     endless.extend([0xFF; SLOT_LEN]);
     std::fs::write(desk.path(), &endless[..SLOT_LEN]).unwrap();
     assert_eq!(desk.remains().torn, 1);
+}
+
+#[test]
+fn what_a_process_of_an_older_program_left_is_read() {
+    let desk = Desk::new();
+    let record = [b'{'; 900];
+    let mut slots = Vec::new();
+    for text in [&record[..], &[], b"{}"] {
+        let mut slot = Vec::new();
+        if !text.is_empty() {
+            slot.extend(OLD_MARK);
+            slot.extend(u32::try_from(text.len()).unwrap().to_le_bytes());
+            slot.extend(crc32fast::hash(text).to_le_bytes());
+            slot.extend(text);
+        }
+        slot.resize(OLD_SLOT_LEN, 0);
+        slots.extend(slot);
+    }
+    std::fs::write(desk.path(), &slots).unwrap();
+    let remains = desk.remains();
+    assert_eq!(remains.records, [record.to_vec(), b"{}".to_vec()]);
+    assert_eq!(remains.torn, 0);
 }
