@@ -3,13 +3,16 @@
 //! Each function is one step inside a transaction; which steps share one is decided in
 //! `writer`.
 
+mod records;
+
 use crate::{
     balance::{Grant, GrantNumber, Piece},
     clock::Timestamp,
     entry::Entry,
     store::{storable_time, stored_time},
 };
-use rusqlite::{CachedStatement, Connection, OptionalExtension, params};
+use records::Record;
+use rusqlite::{Connection, OptionalExtension, params};
 use std::{collections::BTreeMap, time::Duration};
 use tollgate_types::{KeyId, Usage};
 
@@ -223,7 +226,11 @@ pub(crate) fn settle(
     entry: &Entry,
 ) -> rusqlite::Result<bool> {
     // Who pays is found out piece by piece, and written down so.
-    if !insert_usage(&mut usage_statement(file)?, entry, None)? {
+    let record = Record {
+        entry,
+        paid_by: None,
+    };
+    if !records::insert(file, &record)? {
         return Ok(false);
     }
     let usage = file.last_insert_rowid();
@@ -250,9 +257,10 @@ pub(crate) fn settle(
     Ok(true)
 }
 
-/// Enters settled requests as [`settle`] does, with one statement for each grant, lease and
-/// total that they touch. `false`: a lease does not cover them, since this process was fenced;
-/// what was written must be rolled back, and each be settled by itself.
+/// Enters settled requests as [`settle`] does, with few statements for all of them and one for
+/// each grant, lease and total that they touch. `false`: a request is on record already, or a
+/// lease does not cover them, since this process was fenced; what was written must be rolled
+/// back, and each be settled by itself.
 pub(crate) fn settle_together<'a>(
     file: &Connection,
     process: ProcessNumber,
@@ -260,21 +268,28 @@ pub(crate) fn settle_together<'a>(
 ) -> rusqlite::Result<bool> {
     let mut paid: BTreeMap<i64, Paid> = BTreeMap::new();
     let mut totals: BTreeMap<(i64, &str), Totals> = BTreeMap::new();
-    let mut statement = usage_statement(file)?;
+    let mut records = Vec::new();
     for entry in entries {
-        let alone = entry.paid_by_one();
-        if !insert_usage(&mut statement, entry, alone)? {
-            continue;
-        }
-        let usage = file.last_insert_rowid();
+        let record = Record {
+            entry,
+            paid_by: entry.paid_by_one(),
+        };
         for piece in entry.pieces().filter(|piece| piece.tokens > 0) {
-            if alone.is_none() {
-                note_charge(file, usage, piece)?;
-            }
             paid.entry(piece.grant.0).or_default().add(&piece, entry.at);
         }
         let totals = totals.entry((entry.key, &entry.served)).or_default();
         totals.add(entry, 0);
+        // What several grants paid is noted under the number of the record.
+        if record.paid_by.is_some() || entry.pieces().all(|piece| piece.tokens == 0) {
+            records.push(record);
+        } else if !enter_pieces(file, &record)? {
+            return Ok(false);
+        }
+    }
+    // Neighbours in an index together: with many keys its pages are each looked up once.
+    records.sort_by_key(|record| record.entry.key);
+    if !records::insert_all(file, &records)? {
+        return Ok(false);
     }
     for (grant, Paid { tokens, first_at }) in paid {
         let piece = Piece {
@@ -336,52 +351,17 @@ impl Totals {
     }
 }
 
-fn usage_statement(file: &Connection) -> rusqlite::Result<CachedStatement<'_>> {
-    file.prepare_cached(
-        "INSERT INTO usage (request, key, at, model_asked, model_served, format, streamed,
-             status, error, state, input, cache_read, cache_write, output, reasoning,
-             charged, overdraft, source, clamped, first_byte_ms, duration_ms, paid_by,
-             route_reason)
-         VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-         ON CONFLICT (request) DO NOTHING",
-    )
-}
-
-/// Whether the record is new. `paid_by` has paid all of it but the overdraft.
-fn insert_usage(
-    statement: &mut CachedStatement<'_>,
-    entry: &Entry,
-    paid_by: Option<GrantNumber>,
-) -> rusqlite::Result<bool> {
-    let paid = entry.paid.iter().fold(entry.overdraft, |sum, (_, tokens)| {
-        sum.saturating_add(*tokens)
-    });
-    let rows = statement.execute(params![
-        entry.request,
-        entry.key,
-        storable(entry.at),
-        entry.asked,
-        entry.served,
-        entry.format.as_str(),
-        entry.streamed,
-        entry.status,
-        entry.error.map(|code| code.as_str()),
-        entry.state.as_str(),
-        storable(entry.usage.input),
-        storable(entry.usage.cache_read),
-        storable(entry.usage.cache_write),
-        storable(entry.usage.output),
-        storable(entry.usage.reasoning),
-        storable(paid),
-        storable(entry.overdraft),
-        entry.source.as_str(),
-        entry.clamped,
-        entry.first_byte_ms,
-        entry.duration_ms,
-        paid_by.map(|grant| grant.0),
-        entry.reason,
-    ])?;
-    Ok(rows == 1)
+/// Enters the record of a request that several grants have paid, and their pieces.
+fn enter_pieces(file: &Connection, record: &Record<'_>) -> rusqlite::Result<bool> {
+    if !records::insert(file, record)? {
+        return Ok(false);
+    }
+    let usage = file.last_insert_rowid();
+    let pieces = record.entry.pieces();
+    for piece in pieces.filter(|piece| piece.tokens > 0) {
+        note_charge(file, usage, piece)?;
+    }
+    Ok(true)
 }
 
 /// Takes a piece from the process's lease. Where the lease is gone (the process was

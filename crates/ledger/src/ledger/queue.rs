@@ -112,14 +112,13 @@ impl Queue {
         }
     }
 
-    /// Takes what has come, and sleeps for what more comes until then, unless it is urgent.
-    pub(super) fn gather(&self, until: Instant, mut take: impl FnMut(Command) -> Gathered) {
-        loop {
-            while let Ok(command) = self.queue.try_recv() {
-                if take(command) == Gathered::Enough {
-                    return;
-                }
-            }
+    /// Hands over what has come, and sleeps for what more comes until the moment that `take`
+    /// names; none: it has enough. `take` may leave what it is handed.
+    pub(super) fn gather(
+        &self,
+        mut take: impl FnMut(&mut dyn Iterator<Item = Command>) -> Option<Instant>,
+    ) {
+        while let Some(until) = take(&mut self.queue.try_iter()) {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return;
@@ -132,12 +131,3 @@ impl Queue {
 
 /// A message that came in the moment before a nap is not later than this.
 const LONGEST_NAP: Duration = Duration::from_millis(20);
-
-/// Whether more is gathered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Gathered {
-    /// There is room and time.
-    More,
-    /// It is written now.
-    Enough,
-}

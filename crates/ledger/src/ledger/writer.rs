@@ -6,7 +6,7 @@ use super::{
     accounts::Accounts,
     books::{self, ProcessNumber, Share},
     purge,
-    queue::{Gathered, Next, Queue},
+    queue::{Next, Queue},
     recovery,
 };
 use crate::{
@@ -25,12 +25,15 @@ use std::{
 };
 use tollgate_types::KeyId;
 
-/// How long settlements gather before they are committed. They are safe meanwhile: the
-/// settlement file has them.
+/// How long settlements gather at least before they are committed, and how long where somebody
+/// waits to read them. They are safe meanwhile: the settlement file has them. Where nobody waits
+/// they gather until the next tick, since a commit costs the more by the request the fewer it
+/// holds: its pages of each index, its sync.
 const GATHER: Duration = Duration::from_millis(20);
-/// The most that one transaction holds, so that no lock is held for long.
+/// The most that one transaction holds, so that no lock is held for long; of a small settlement
+/// file a quarter of its slots.
 const MAX_BATCH: usize = 1000;
-/// How often the file is asked what others changed.
+/// How often the file is asked what others changed, and what was settled is committed.
 const TICK: Duration = Duration::from_millis(200);
 /// Every so many ticks: dead peers, idle accounts, old records.
 const TICKS_PER_ROUND: u32 = 5;
@@ -90,6 +93,10 @@ impl Batch {
         }
     }
 
+    fn entries(&self) -> impl Iterator<Item = &Entry> {
+        self.settled.iter().map(|(_, entry)| &**entry)
+    }
+
     fn is_urgent(&self) -> bool {
         !self.loads.is_empty() || !self.sharing.is_empty() || self.close.is_some()
     }
@@ -100,9 +107,9 @@ impl Batch {
         nothing && self.close.is_none()
     }
 
-    fn is_full(&self) -> bool {
+    fn len(&self) -> usize {
         let all = [self.settled.len(), self.made.len(), self.loads.len()];
-        all.into_iter().fold(0, usize::saturating_add) >= MAX_BATCH
+        all.into_iter().fold(0, usize::saturating_add)
     }
 }
 
@@ -140,7 +147,7 @@ impl Writer {
             }
             match self.commands.wait(next_tick) {
                 Next::Command(command) => {
-                    let batch = self.gather(command);
+                    let batch = self.gather(command, next_tick);
                     if self.abandoned() || self.work_off(batch) {
                         return;
                     }
@@ -161,24 +168,23 @@ impl Writer {
         self.shared.abandoned.load(Ordering::Acquire)
     }
 
-    fn gather(&self, first: Command) -> Batch {
+    fn gather(&self, first: Command, next_tick: Instant) -> Batch {
         let mut batch = Batch::default();
         batch.add(first);
-        let now = Instant::now();
-        let until = if batch.is_urgent() {
-            now
-        } else {
-            now.checked_add(GATHER).unwrap_or(now)
-        };
-        if !batch.is_full() {
-            self.commands.gather(until, |command| {
-                batch.add(command);
-                match batch.is_full() || batch.is_urgent() {
-                    true => Gathered::Enough,
-                    false => Gathered::More,
-                }
-            });
-        }
+        let most = MAX_BATCH.min(self.shared.journal.slots() / 4);
+        let soon = Instant::now();
+        let soon = soon.checked_add(GATHER).unwrap_or(soon);
+        self.commands.gather(|come| {
+            let room = most.saturating_sub(batch.len());
+            come.take(room).for_each(|command| batch.add(command));
+            if batch.is_urgent() || batch.len() >= most {
+                None
+            } else if !batch.readers.is_empty() || self.shared.journal.is_scarce() {
+                Some(soon)
+            } else {
+                Some(soon.max(next_tick))
+            }
+        });
         batch
     }
 
@@ -230,11 +236,15 @@ impl Writer {
     fn commit(&mut self, batch: &Batch) -> rusqlite::Result<Vec<(KeyId, Option<Share>)>> {
         let now = self.shared.clock.now();
         let process = self.process;
-        let transaction = self
-            .file
-            .transaction_with_behavior(TransactionBehavior::Immediate)?;
+        let mut transaction = begin(&self.file)?;
+        if !enter_together(&transaction, process, batch)? {
+            transaction.rollback()?;
+            transaction = begin(&self.file)?;
+            for entry in batch.entries() {
+                enter(&transaction, process, entry, now)?;
+            }
+        }
         let fenced = books::is_fenced(&transaction, process)?;
-        let transaction = enter_all(transaction, process, batch, now)?;
         for stored in &batch.made {
             ownership::insert(&transaction, stored, &self.shared.clock)?;
         }
@@ -420,33 +430,25 @@ impl Writer {
     }
 }
 
-/// Enters a record; one that the file refuses is kept aside with the reason, so that it
-/// holds up no other and is not lost. Whether it was new.
-/// Enters all of a batch: together, and where that does not go one by one, each in a savepoint
-/// of its own.
-fn enter_all<'a>(
-    transaction: Transaction<'a>,
-    process: ProcessNumber,
-    batch: &Batch,
-    now: Timestamp,
-) -> rusqlite::Result<Transaction<'a>> {
-    let entries = || batch.settled.iter().map(|(_, entry)| &**entry);
-    transaction.prepare_cached("SAVEPOINT batch")?.execute([])?;
-    let together = match books::settle_together(&transaction, process, entries()) {
-        Ok(together) => together,
-        Err(fault) if is_about_the_record(&fault) => false,
-        Err(fault) => return Err(fault),
-    };
-    if !together {
-        transaction.execute_batch("ROLLBACK TO batch")?;
-        for entry in entries() {
-            enter(&transaction, process, entry, now)?;
-        }
-    }
-    transaction.prepare_cached("RELEASE batch")?.execute([])?;
-    Ok(transaction)
+fn begin(file: &Connection) -> rusqlite::Result<Transaction<'_>> {
+    Transaction::new_unchecked(file, TransactionBehavior::Immediate)
 }
 
+/// Enters all of a batch together; `false` where that does not go, and what was written must be
+/// rolled back.
+fn enter_together(
+    transaction: &Transaction<'_>,
+    process: ProcessNumber,
+    batch: &Batch,
+) -> rusqlite::Result<bool> {
+    match books::settle_together(transaction, process, batch.entries()) {
+        Err(fault) if is_about_the_record(&fault) => Ok(false),
+        together => together,
+    }
+}
+
+/// Enters a record, in a savepoint of its own; one that the file refuses is kept aside with the
+/// reason, so that it holds up no other and is not lost. Whether it was new.
 pub(super) fn enter(
     transaction: &Transaction<'_>,
     process: ProcessNumber,
@@ -459,7 +461,7 @@ pub(super) fn enter(
         Err(fault) if is_about_the_record(&fault) => {
             log::error!("{}: the ledger refuses the record: {fault}", entry.request);
             transaction.execute_batch("ROLLBACK TO entry")?;
-            let record = entry.to_record().unwrap_or_default();
+            let record = entry.to_json().unwrap_or_default();
             books::quarantine(transaction, &record, &fault.to_string(), now)?;
             false
         }

@@ -19,11 +19,15 @@ pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 /// moments in which another process opens or recovers the file.
 const READER_BUSY_TIMEOUT: Duration = Duration::from_millis(500);
 
+/// Statements that a writer keeps prepared: more than it has.
+const KEPT_STATEMENTS: usize = 64;
+
 /// Opens the file for reading and writing, makes or migrates it.
 pub(crate) fn open_writer(path: &Path) -> Result<Connection, StoreError> {
     let _gate = enter_gate(path)?;
     create_private(path)?;
     let mut connection = connect(path, BUSY_TIMEOUT).described(path)?;
+    connection.set_prepared_statement_cache_capacity(KEPT_STATEMENTS);
     // Before anything is changed: a newer or foreign file stays as it is.
     schema::check(&connection, path)?;
     let prepare = |connection: &mut Connection| {
