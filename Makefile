@@ -12,6 +12,8 @@ BENCH_ARGS ?=
 PYTEST_ARGS ?=
 # How often `make test-crash` kills.
 CRASH_ROUNDS ?= 50
+# Of how many records `make test-history` asks for pages.
+HISTORY_ROWS ?= 10000000
 # How long `make test-soak` takes, besides building.
 SOAK_SECONDS ?= 1800
 # How often `make test-upgrade` reloads and upgrades.
@@ -20,7 +22,7 @@ UPGRADE_ROUNDS ?= 10
 TARGET = "$${CARGO_TARGET_DIR:-target}"
 CLIENTS := tests/clients
 
-.PHONY: help setup build demo demo-clean fmt lint test test-crash test-soak test-upgrade test-overload test-clients bench bench-load eval-auto eval-count translation-news deny
+.PHONY: help setup build demo demo-clean fmt lint test test-crash test-history test-soak test-upgrade test-overload test-clients bench bench-load eval-auto eval-count translation-news deny
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -51,6 +53,10 @@ test: lint ## Everything that CI checks
 
 test-crash: setup ## Kill the gateway under load, fifty times over
 	TOLLGATE_CRASH_ROUNDS=$(CRASH_ROUNDS) $(CARGO) test --workspace --test crash -- --nocapture
+
+# Minutes, and some gigabytes in the folder for temporary files.
+test-history: setup ## A page of ten million records comes within 20 ms
+	TOLLGATE_HISTORY_ROWS=$(HISTORY_ROWS) $(CARGO) test --workspace --lib -- --ignored --nocapture ten_million
 
 test-soak: setup ## Mixed load with faults for half an hour: nothing grows, everything adds up
 	TOLLGATE_SOAK_SECONDS=$(SOAK_SECONDS) $(CARGO) test --workspace --test soak -- --nocapture

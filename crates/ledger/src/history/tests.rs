@@ -247,22 +247,82 @@ fn a_filter_that_lets_little_through_costs_a_bounded_number_of_rows() {
     let key = archive.key();
     let mut file = archive.file();
     let transaction = file.transaction().unwrap();
-    let rows = i64::try_from(MAX_EXAMINED).unwrap() + 10;
     insert(&transaction, &key, 0, "m", BillingState::Rejected);
-    for second in 1..rows {
+    for second in 1..=20 {
         insert(&transaction, &key, second, "m", BillingState::Completed);
     }
     transaction.commit().unwrap();
-    let mut query = HistoryQuery {
+    let query = HistoryQuery {
         model: Some("m".into()),
         state: Some(BillingState::Rejected),
         ..HistoryQuery::default()
     };
-    let first = archive.page(&key, &query);
-    assert_eq!((first.data.len(), first.has_more), (0, true));
-    query.after = first.last_cursor;
-    let second = archive.page(&key, &query);
-    assert_eq!((seconds(&second), second.has_more), (vec![0], false));
+    let effort = Effort {
+        least: 0,
+        most: 12,
+        time: Duration::MAX,
+    };
+    let find_from = |place| find(&file, &key, &query, Direction::Older(place), 50, &effort);
+    let first = find_from(None).unwrap();
+    assert_eq!((first.records.len(), first.has_more), (0, true));
+    let second = find_from(first.last).unwrap();
+    assert_eq!((second.records.len(), second.has_more), (1, false));
+}
+
+#[test]
+fn where_time_is_over_a_page_ends_with_the_least_number_of_rows() {
+    let late = Instant::now();
+    let effort = Effort {
+        least: 128,
+        most: 1000,
+        time: Duration::ZERO,
+    };
+    let last = (0..).find(|examined| effort.is_over(*examined, late));
+    assert_eq!(last, Some(128));
+    let patient = Effort {
+        time: Duration::MAX,
+        ..effort
+    };
+    let last = (0..).find(|examined| patient.is_over(*examined, late));
+    assert_eq!(last, Some(1000));
+}
+
+#[test]
+fn a_page_of_completed_requests_is_full_however_many_failed_after_them() {
+    const FAILED: i64 = 5400;
+    let archive = Archive::new();
+    let key = archive.key();
+    let mut file = archive.file();
+    let transaction = file.transaction().unwrap();
+    for second in 0..60 {
+        insert(&transaction, &key, second, "m", BillingState::Completed);
+    }
+    for second in 60..60 + FAILED {
+        insert(
+            &transaction,
+            &key,
+            second,
+            "m",
+            BillingState::UpstreamFailed,
+        );
+    }
+    transaction.commit().unwrap();
+    let query = HistoryQuery {
+        state: Some(BillingState::Completed),
+        ..HistoryQuery::default()
+    };
+    // A machine that is busy gives a page its least, and the cursor says how to go on.
+    let mut page = archive.page(&key, &query);
+    if page.data.is_empty() {
+        assert!(page.has_more);
+        let on = HistoryQuery {
+            after: page.last_cursor,
+            ..query
+        };
+        page = archive.page(&key, &on);
+    }
+    assert_eq!((page.data.len(), page.has_more), (50, true));
+    assert_eq!(seconds(&page)[0], 59);
 }
 
 #[test]
@@ -302,7 +362,7 @@ fn every_kind_of_query_goes_by_an_index_and_sorts_nothing() {
     }
 }
 
-/// `cargo test --release -- --ignored ten_million`: minutes and some gigabytes.
+/// `make test-history`: minutes and some gigabytes.
 #[test]
 #[ignore = "takes minutes; TOLLGATE_HISTORY_ROWS says how many rows"]
 fn a_page_of_ten_million_records_comes_within_twenty_milliseconds() {
