@@ -1,6 +1,9 @@
 //! How long `auto` takes for a request that was peeked: the look at the conversation and the
 //! choice, one by one, as percentiles. What is promised is that 99 of 100 take less than
 //! 100 µs, whatever 100 KB are made of.
+//!
+//! `cargo bench -p tollgate-routing --bench auto -- TEXT RUNS` takes one text and so many runs, for
+//! who counts instructions.
 
 #![expect(
     clippy::expect_used,
@@ -24,7 +27,7 @@ use tollgate_wire::{
     sample,
 };
 
-/// Runs of each text, after as many again divided by ten to warm up.
+/// Runs of each text where nobody says how many, after as many again divided by ten to warm up.
 const RUNS: usize = 20_000;
 /// Bytes of a text.
 const SIZE: usize = 100_000;
@@ -77,7 +80,7 @@ fn peek(body: &Bytes) -> Peeked {
     peeker.finish().expect("a request")
 }
 
-fn measure(name: &str, catalog: &Catalog, body: &Bytes) {
+fn measure(name: &str, runs: usize, catalog: &Catalog, body: &Bytes) {
     let peeked = peek(body);
     let texts = peeked.texts.as_ref().expect("texts");
     let chunks = [body.clone()];
@@ -97,14 +100,14 @@ fn measure(name: &str, catalog: &Catalog, body: &Bytes) {
         black_box(reason);
         taken
     };
-    for _ in 0..RUNS / 10 {
+    for _ in 0..runs / 10 {
         run();
     }
-    let mut taken: Vec<Duration> = (0..RUNS).map(|_| run()).collect();
+    let mut taken: Vec<Duration> = (0..runs).map(|_| run()).collect();
     taken.sort_unstable();
     let at = |share: usize| {
         taken
-            .get(RUNS * share / 1000)
+            .get(runs * share / 1000)
             .map_or(0.0, |it| it.as_secs_f64() * 1e6)
     };
     println!(
@@ -117,6 +120,9 @@ fn measure(name: &str, catalog: &Catalog, body: &Bytes) {
 
 fn main() {
     let catalog = catalog();
+    let mut asked = std::env::args().skip(1).filter(|it| !it.starts_with("--"));
+    let (only, runs) = (asked.next(), asked.next());
+    let runs = runs.map_or(RUNS, |runs| runs.parse().expect("a number of runs"));
     let code = "fn take(&mut self) -> Option<usize> {\n\tlet my_value = self.next()?; // why?\n}\n";
     let agent = "Prove that $\\frac{1}{x}$ diverges. Then debug the snake_case function, please.\n";
     for (name, text, messages) in [
@@ -136,6 +142,8 @@ fn main() {
         ("fences", "```\n", 1),
         ("backslashes", "\\", 1),
     ] {
-        measure(name, &catalog, &body(text, messages));
+        if only.as_ref().is_none_or(|only| only == name) {
+            measure(name, runs, &catalog, &body(text, messages));
+        }
     }
 }

@@ -27,7 +27,7 @@ const NAME_BYTES: u64 = 2 * 1024;
 /// Looks at the conversation of a body that was peeked with
 /// [`texts`](crate::peek::Peeker::with_texts).
 pub fn look(texts: &Texts, body: &[Bytes]) -> ConversationFacts {
-    let mut scanner = Scanner::default();
+    let mut scanner = Scanner::new();
     let end_of_first = scan_first(texts, body, &mut scanner);
     scan_last(texts, body, end_of_first, &mut scanner);
     ConversationFacts {

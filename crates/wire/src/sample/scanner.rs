@@ -1,15 +1,18 @@
 //! The count itself: a machine of a few states over the bytes of JSON strings, escapes
 //! undone on the way.
 
-use super::words::{self, Kind};
+use super::words::{self, Kind, Table};
 use tollgate_types::TextSample;
 
 /// Letters of the longest word of the table.
 const LONGEST: u32 = 16;
+/// The bit by which ASCII tells small letters from capitals.
+const SMALL: u8 = 0x20;
 
 /// Counts over any number of texts.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Scanner {
+    table: &'static Table,
     sample: TextSample,
     /// Whether the user speaks: only then words and lists tell what is asked for.
     is_question: bool,
@@ -113,6 +116,20 @@ const fn class(byte: u8) -> Class {
 }
 
 impl Scanner {
+    pub(super) fn new() -> Self {
+        Self {
+            table: words::table(),
+            sample: TextSample::default(),
+            is_question: false,
+            escape: Escape::None,
+            word: Word::default(),
+            quotes: 0,
+            line: Line::Start,
+            after_backslash: false,
+            rest: 0,
+        }
+    }
+
     /// A text begins; `is_question` where the user speaks.
     pub(super) fn begin(&mut self, is_question: bool) {
         self.is_question = is_question;
@@ -129,32 +146,111 @@ impl Scanner {
         self.sample.bytes = self.sample.bytes.saturating_add(len);
         let mut rest = bytes;
         while let Some((&byte, after)) = rest.split_first() {
-            if self.escape == Escape::None {
-                let run = run(rest);
-                if let (Some((run, after)), true) = (rest.split_at_checked(run), run > 0) {
-                    self.run(run);
-                    rest = after;
-                    continue;
+            rest = match self.escape {
+                Escape::None => self.plain(byte, rest, after),
+                Escape::Begun => {
+                    self.escaped(byte);
+                    after
                 }
+                Escape::Unicode { value, digits } => {
+                    self.unicode(byte, value, digits);
+                    after
+                }
+            };
+        }
+    }
+
+    /// The beginning of `text`, whose first byte stands before `after` and in no escape: as much
+    /// as is of one kind. What is left of it.
+    #[inline]
+    fn plain<'t>(&mut self, byte: u8, text: &'t [u8], after: &'t [u8]) -> &'t [u8] {
+        match class(byte) {
+            Class::Letter => self.word(text),
+            Class::Blank => {
+                // Many blanks are one.
+                self.byte(byte);
+                after_run(text, |byte| class(byte) == Class::Blank).1
             }
-            rest = after;
-            match self.escape {
-                Escape::None if byte == b'\\' => self.escape = Escape::Begun,
-                Escape::None => self.byte(byte),
-                Escape::Begun => self.escaped(byte),
-                Escape::Unicode { value, digits } => self.unicode(byte, value, digits),
+            Class::High => {
+                let (run, rest) = after_run(text, |byte| byte >= 0x80);
+                self.high(run);
+                rest
+            }
+            Class::BackQuote => {
+                let (run, rest) = after_run(text, |byte| byte == b'`');
+                self.back_quotes(run.len());
+                rest
+            }
+            Class::Backslash => match after.split_first() {
+                Some((&next, after)) if next != b'u' => {
+                    self.escaped(next);
+                    after
+                }
+                _ => {
+                    self.escape = Escape::Begun;
+                    after
+                }
+            },
+            _ => {
+                self.byte(byte);
+                after
             }
         }
     }
 
-    /// Bytes of one kind, as [`run`] finds them.
+    /// The letters that `text` begins with: a word as a whole where it is seen to be one, which
+    /// is how nearly all of them come; else letters of one.
     #[inline]
-    fn run(&mut self, run: &[u8]) {
-        match run.first().map_or(Class::Other, |byte| class(*byte)) {
-            Class::Letter => self.letters(run),
-            Class::High => self.high(run),
-            // Many blanks are one.
-            _ => self.byte(b' '),
+    fn word<'t>(&mut self, text: &'t [u8]) -> &'t [u8] {
+        let (mut len, mut last, mut has_hump) = (0, 0, 0);
+        for &byte in text {
+            if class(byte) != Class::Letter {
+                break;
+            }
+            // Small letters have a bit that capitals have not.
+            has_hump |= last & !byte & SMALL;
+            last = byte;
+            len += 1;
+        }
+        let Some((letters, after)) = text.split_at_checked(len) else {
+            return &[];
+        };
+        if self.word.len > 0 || !ends_word(after) {
+            self.letters(letters);
+            return after;
+        }
+        self.whole_word(letters, has_hump != 0);
+        // A blank behind a word changes nothing.
+        match after.split_first() {
+            Some((b' ', rest)) => rest,
+            _ => after,
+        }
+    }
+
+    #[inline]
+    fn whole_word(&mut self, word: &[u8], is_identifier: bool) {
+        self.begin_word();
+        let len = u32::try_from(word.len()).unwrap_or(u32::MAX);
+        let sample = &mut self.sample;
+        sample.letters = sample.letters.saturating_add(len);
+        count(&mut sample.words);
+        if is_identifier && len > 3 {
+            count(&mut sample.identifiers);
+        }
+        if self.table.may_have(word) {
+            let small = word.iter().map(u8::to_ascii_lowercase);
+            self.told(small.fold(0, words::pack));
+        }
+    }
+
+    /// What the first letter of a word changes.
+    #[inline]
+    fn begin_word(&mut self) {
+        self.quotes = 0;
+        self.line = Line::Inside;
+        if self.after_backslash {
+            count(&mut self.sample.math_marks);
+            self.after_backslash = false;
         }
     }
 
@@ -218,6 +314,9 @@ impl Scanner {
         if class == Class::High {
             return self.high(&[byte]);
         }
+        if class == Class::BackQuote {
+            return self.back_quotes(1);
+        }
         match class {
             Class::Digit | Class::Underscore if self.word.len > 0 => {
                 self.word.is_identifier |= class == Class::Underscore;
@@ -232,22 +331,17 @@ impl Scanner {
         if matches!(class, Class::Symbol | Class::Underscore | Class::Backslash) {
             count(&mut self.sample.symbols);
         }
-        self.fence(class);
+        self.quotes = 0;
         self.lines(byte, class);
     }
 
     fn letters(&mut self, run: &[u8]) {
         let len = u32::try_from(run.len()).unwrap_or(u32::MAX);
         self.sample.letters = self.sample.letters.saturating_add(len);
-        let word = &mut self.word;
-        if word.len == 0 {
-            self.quotes = 0;
-            self.line = Line::Inside;
-            if self.after_backslash {
-                count(&mut self.sample.math_marks);
-                self.after_backslash = false;
-            }
+        if self.word.len == 0 {
+            self.begin_word();
         }
+        let word = &mut self.word;
         word.len = word.len.saturating_add(len);
         // A word that is too long for the table need not be known.
         let is_short = word.len <= LONGEST;
@@ -272,10 +366,15 @@ impl Scanner {
         if word.is_identifier && word.len > 3 {
             count(&mut sample.identifiers);
         }
-        if !(2..=LONGEST).contains(&word.len) {
-            return;
+        if (2..=LONGEST).contains(&word.len) {
+            self.told(word.packed);
         }
-        match words::kind(word.packed) {
+    }
+
+    /// What a word of the table tells.
+    fn told(&mut self, packed: u128) {
+        let sample = &mut self.sample;
+        match self.table.kind(packed) {
             Some(Kind::Code) => count(&mut sample.code_words),
             Some(Kind::Math) => count(&mut sample.math_words),
             Some(Kind::Hard) if self.is_question => count(&mut sample.hard_words),
@@ -284,13 +383,15 @@ impl Scanner {
         }
     }
 
-    fn fence(&mut self, class: Class) {
-        if class != Class::BackQuote {
-            self.quotes = 0;
-            return;
-        }
-        self.quotes = self.quotes.saturating_add(1);
-        if self.quotes == 3 {
+    /// Three in a row are a fence, and so are more.
+    fn back_quotes(&mut self, run: usize) {
+        self.end_word();
+        self.after_backslash = false;
+        self.line = Line::Inside;
+        let before = self.quotes;
+        let run = u8::try_from(run).unwrap_or(u8::MAX);
+        self.quotes = before.saturating_add(run);
+        if before < 3 && self.quotes >= 3 {
             count(&mut self.sample.fences);
         }
     }
@@ -366,15 +467,22 @@ fn approximate(lead: u8, next: u8) -> u32 {
     }
 }
 
-/// How many bytes of one kind a text begins with: letters, blanks or what is beyond ASCII.
+/// The bytes of one kind that a text begins with, and the rest.
 #[inline]
-fn run(text: &[u8]) -> usize {
-    let many = |is: fn(&u8) -> bool| text.iter().take_while(|byte| is(byte)).count();
-    match text.first() {
-        Some(b'a'..=b'z' | b'A'..=b'Z') => many(u8::is_ascii_alphabetic),
-        Some(b' ') => many(|byte| *byte == b' '),
-        Some(0x80..) => many(|byte| *byte >= 0x80),
-        _ => 0,
+fn after_run(text: &[u8], is: impl Fn(u8) -> bool) -> (&[u8], &[u8]) {
+    let run = text.iter().take_while(|byte| is(**byte)).count();
+    text.split_at_checked(run).unwrap_or((text, &[]))
+}
+
+/// Whether what follows letters is known and ends their word. Of escapes, that is those which
+/// are no letter whatever they say.
+#[inline]
+fn ends_word(after: &[u8]) -> bool {
+    match after {
+        [] => false,
+        [b'\\', next, ..] => matches!(next, b'n' | b'r' | b't' | b'"' | b'\\' | b'/'),
+        [b'\\'] => false,
+        [byte, ..] => !matches!(class(*byte), Class::Digit | Class::Underscore),
     }
 }
 

@@ -286,6 +286,51 @@ proptest! {
     }
 }
 
+proptest! {
+    /// A word is the same whether it is seen whole or letter by letter.
+    #[test]
+    fn words_are_counted_alike_whole_and_letter_by_letter(
+        texts in prop::collection::vec("((it|Prove|debug|TRANSLATE|snake_case|camelCase|const_cast|x2|a|\\PC|`{1,4}|\\\\frac|integral)[ \n\t,.`_1(\"/\\\\é]{0,2}){1,25}", 1..3),
+    ) {
+        let messages: Vec<_> = texts
+            .iter()
+            .map(|text| json!({"role": "user", "content": text}))
+            .collect();
+        let body = json!({"model": "auto", "messages": messages}).to_string();
+        let whole = look_at(Format::Chat, &body, body.len());
+        prop_assert_eq!(look_at(Format::Chat, &body, 1), whole);
+        // The same once more, with its letters written as numbers.
+        let escaped = escaped_letters(&body);
+        let but_bytes = |facts: ConversationFacts| TextSample { bytes: 0, ..facts.sample };
+        let escaped = look_at(Format::Chat, &escaped, escaped.len());
+        prop_assert_eq!(but_bytes(escaped), but_bytes(whole));
+    }
+}
+
+/// A body with the letters `a` to `f` of its contents as escapes, where none stands already.
+fn escaped_letters(body: &str) -> String {
+    let mut out = String::new();
+    for (place, part) in body.split("\"content\":\"").enumerate() {
+        if place == 0 {
+            out.push_str(part);
+            continue;
+        }
+        out.push_str("\"content\":\"");
+        let (mut is_escape, mut is_content) = (false, true);
+        for letter in part.chars() {
+            match letter {
+                'a'..='f' if is_content && !is_escape => {
+                    out.push_str(&format!("\\u{:04x}", u32::from(letter)));
+                }
+                _ => out.push(letter),
+            }
+            is_content &= letter != '"' || is_escape;
+            is_escape = letter == '\\' && !is_escape;
+        }
+    }
+    out
+}
+
 #[test]
 fn instructions_are_none_of_what_is_said_even_where_that_is_told_last() {
     let usual = r#"{"model":"a","messages":[{"role":"system","content":"Prove."},{"role":"user","content":"debug"}]}"#;

@@ -49,17 +49,30 @@ const EASY: &str = "abbreviation acronym alphabetical antonym bullet capital cap
 /// Slots of the table; a power of two, and more than twice the words.
 const SLOTS: usize = 1024;
 
-struct Table {
+/// Letters of the longest word, and one.
+const LENGTHS: usize = 17;
+/// Letters are told apart by their low bits, in either case.
+const LETTERS: usize = 32;
+
+/// The words, to be looked up.
+#[derive(Debug)]
+pub(super) struct Table {
     words: Box<[u128]>,
     kinds: Box<[Option<Kind>]>,
+    /// By length and first letter: with which letters words end, a bit for each. Most words of a
+    /// text are found to be none of these without a look at what is between.
+    ends: [[u32; LETTERS]; LENGTHS],
 }
 
-static TABLE: LazyLock<Table> = LazyLock::new(Table::new);
+/// The table, made at its first use.
+pub(super) fn table() -> &'static Table {
+    static TABLE: LazyLock<Table> = LazyLock::new(Table::new);
+    &TABLE
+}
 
-/// What a word tells. `packed` has its lower-case letters from the most significant on, the last
-/// one lowest; a word of more than 16 has lost its first and is none of these.
-pub(super) fn kind(packed: u128) -> Option<Kind> {
-    TABLE.kind(packed)
+/// Which of [`LETTERS`] a byte is.
+fn letter(byte: u8) -> usize {
+    usize::from(byte) & (LETTERS - 1)
 }
 
 /// A place to look for a word first.
@@ -73,7 +86,7 @@ const fn slot(packed: u128) -> usize {
     (folded.wrapping_mul(SPREAD) >> 32) as usize & (SLOTS - 1)
 }
 
-/// Packs a word as [`kind`] wants it.
+/// Packs a word as [`Table::kind`] wants it.
 pub(super) const fn pack(packed: u128, letter: u8) -> u128 {
     packed << 8 | letter as u128
 }
@@ -83,6 +96,7 @@ impl Table {
         let mut table = Self {
             words: vec![0; SLOTS].into(),
             kinds: vec![None; SLOTS].into(),
+            ends: [[0; LETTERS]; LENGTHS],
         };
         // Where a word stands in two lists, the first counts.
         for (list, kind) in [
@@ -93,6 +107,7 @@ impl Table {
         ] {
             for word in list.split_ascii_whitespace() {
                 table.insert(word.bytes().fold(0, pack), kind);
+                table.note_ends(word.as_bytes());
             }
         }
         table
@@ -117,8 +132,31 @@ impl Table {
         }
     }
 
+    fn note_ends(&mut self, word: &[u8]) {
+        if let (Some(first), Some(last)) = (word.first(), word.last())
+            && let Some(of_length) = self.ends.get_mut(word.len())
+            && let Some(ends) = of_length.get_mut(letter(*first))
+        {
+            *ends |= 1 << letter(*last);
+        }
+    }
+
+    /// Whether a word of ASCII letters, in either case, can be one of these: by its length, its
+    /// first letter and its last.
     #[inline]
-    fn kind(&self, packed: u128) -> Option<Kind> {
+    pub(super) fn may_have(&self, word: &[u8]) -> bool {
+        let (Some(first), Some(last)) = (word.first(), word.last()) else {
+            return false;
+        };
+        let ends = self.ends.get(word.len());
+        let ends = ends.and_then(|of_length| of_length.get(letter(*first)));
+        ends.is_some_and(|ends| ends >> letter(*last) & 1 == 1)
+    }
+
+    /// What a word tells. `packed` has its lower-case letters from the most significant on, the
+    /// last one lowest; a word of more than 16 has lost its first and is none of these.
+    #[inline]
+    pub(super) fn kind(&self, packed: u128) -> Option<Kind> {
         let begin = slot(packed);
         // Ends at the first empty slot; there are more of these than words.
         for step in 0..SLOTS {
