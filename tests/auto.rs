@@ -6,45 +6,12 @@ mod support;
 
 use serde_json::{Value, json};
 use support::{
-    Answer, CHAT, COUNT_TOKENS, Config, FORMATS, Gateway, MESSAGES, Provider, Request, eventually,
-    prompt, provider,
+    Answer, CHAT, COUNT_TOKENS, Config, EASY, FORMATS, Gateway, HARD, MESSAGES, Provider, Request,
+    eventually, prompt, provider,
 };
 
-/// Something that asks for little, and something that asks for much.
-const EASY: &str = "Hello! Translate \"good morning\" into French.";
-const HARD: &str = "Prove that there are infinitely many primes p for which the polynomial \
-    $x^2 + 1$ has a root modulo p. Derive every lemma that you need, justify each step, and \
-    explain why the argument fails for $x^2 - x - 1$.\n\n```python\ndef has_root(p: int) -> bool:\n    \
-    return any((x * x + 1) % p == 0 for x in range(p))\n```\nDebug the function and analyse its complexity.";
-
 fn config(provider: &Provider) -> Config {
-    let model = |group: &str, tier: &str, price: u32, weight: f64| {
-        json!({
-            "family": "test", "group": group, "deployments": ["sim"], "tier": tier,
-            "reasoning": "adaptive", "price": {"input": price, "output": price},
-            "weights": {"input": weight, "output": weight},
-        })
-    };
-    let mut light = model("small", "light", 1, 1.0);
-    light["unsupported"] = json!(["images"]);
-    Config::of(provider)
-        .with(
-            "models",
-            json!({
-                "light": light,
-                "middle": model("other", "middle", 3, 3.0),
-                "strong": model("large", "strong", 5, 5.0),
-            }),
-        )
-        .with(
-            "auto",
-            json!({
-                "candidates": ["middle", "light", "strong"],
-                "family": "test",
-                "shadow": "auto-cheap",
-                "profiles": {"auto-cheap": {"max_price": {"output": 3}, "best": "light"}},
-            }),
-        )
+    Config::of(provider).tiers()
 }
 
 async fn gateway() -> (Provider, Gateway) {
@@ -89,28 +56,6 @@ async fn what_asks_for_little_goes_to_the_light_tier_and_what_asks_for_much_to_t
             assert_eq!(asked(&provider), expected, "{path}");
         }
     }
-}
-
-#[tokio::test]
-async fn a_model_whose_provider_is_benched_is_not_chosen() {
-    let (well, ill) = (Provider::start().await, Provider::start().await);
-    let gateway = Gateway::start(
-        config(&well)
-            .provider("ill", provider(ill.address))
-            .with("models.light.deployments", json!(["ill"])),
-    )
-    .await;
-    let chosen = |answer: &Answer| route(answer).0.to_owned();
-    assert_eq!(chosen(&say(&gateway, CHAT, "auto", EASY).await), "light");
-    for _ in 0..5 {
-        let answer = gateway.ask(CHAT, "light", "status-500", json!({})).await;
-        answer.assert_error(502, "upstream_error");
-    }
-    let another = format!("{EASY} It is urgent.");
-    assert_eq!(
-        chosen(&say(&gateway, CHAT, "auto", &another).await),
-        "middle"
-    );
 }
 
 #[tokio::test]
@@ -208,6 +153,35 @@ async fn a_conversation_keeps_its_model_moves_up_when_it_must_and_never_down() {
     let body = json!({"model": "auto", "messages": [first]});
     let answer = gateway.send(&Request::post(CHAT, &body).key(&key)).await;
     assert_eq!(route(&answer).0, "light", "{answer:?}");
+}
+
+#[tokio::test]
+async fn who_is_benched_is_passed_over_by_the_choice_as_well() {
+    let (sim, other) = (Provider::start().await, Provider::start().await);
+    let health = json!({"consecutive_failures": 1, "cooldown": "1m"});
+    let config = config(&sim)
+        .provider("other", provider(other.address))
+        .with("models.light.deployments", json!(["other"]))
+        .with("routing.health", health);
+    let gateway = Gateway::start(config).await;
+    assert_eq!(route(&say(&gateway, CHAT, "auto", EASY).await).0, "light");
+    let failed = gateway.ask(CHAT, "light", "status-500", json!({})).await;
+    assert!(failed.status >= 500, "{failed:?}");
+    let answer = say(&gateway, CHAT, "auto", "Hello! What is your name?").await;
+    let (model, reason) = route(&answer);
+    assert_eq!(model, "middle", "{reason}");
+    assert!(
+        reason.ends_with("light wanted, middle to be had"),
+        "{reason}"
+    );
+    // So does a conversation that had the model.
+    let answer = say(&gateway, CHAT, "auto", EASY).await;
+    let (model, reason) = route(&answer);
+    assert_eq!(model, "middle", "{reason}");
+    assert!(
+        reason.ends_with("moved from light (unavailable)"),
+        "{reason}"
+    );
 }
 
 #[tokio::test]

@@ -25,6 +25,7 @@ mod mounts;
 mod nginx;
 mod provider;
 mod request;
+mod tiers;
 mod tls;
 mod upstream;
 
@@ -40,6 +41,7 @@ pub use mounts::{Mounts, seen_by};
 pub use nginx::Nginx;
 pub use provider::Provider;
 pub use request::{Request, prompt};
+pub use tiers::{EASY, HARD};
 pub use tls::{Authority, Front, Identity, in_front_of};
 pub use upstream::{Act, Upstream, closed_port};
 
