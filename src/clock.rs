@@ -55,6 +55,12 @@ pub fn steady_ms(at: Instant) -> u64 {
     u64::try_from(since).unwrap_or(u64::MAX).saturating_add(1)
 }
 
+/// The moment of the steady clock (as [`steady_ms`] gives them) as text.
+pub fn at_steady_ms(at: u64) -> Timestamp {
+    let ago = steady_ms(Instant::now()).saturating_sub(at);
+    Timestamp::from_unix_ms(unix_ms().saturating_sub(ago))
+}
+
 /// The text of a second. Composing it costs more than all else in a log line, and it is
 /// the same for thousands of them.
 fn second_text(unix: u64) -> Second {

@@ -160,6 +160,12 @@ impl Pool {
         Some(Box::new(peer.clone()))
     }
 
+    /// Where it is, as far as that is known.
+    pub fn addresses(&self) -> Vec<SocketAddr> {
+        let addresses = self.addresses.load();
+        addresses.iter().map(|it| it.address()).collect()
+    }
+
     /// A peer could not be reached.
     pub fn unreachable(&self, peer: &HttpPeer) {
         let now = clock::steady_ms(Instant::now());

@@ -510,7 +510,7 @@ async fn what_the_description_says_is_what_the_api_does() {
             );
         }
     }
-    assert_eq!(operations, 14, "{description}");
+    assert_eq!(operations, 15, "{description}");
 }
 
 impl Office {

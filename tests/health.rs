@@ -1,137 +1,20 @@
-//! Who is asked when somebody fails: health, balancing and conversations over real sockets.
+//! Who is benched when somebody fails, who is not, and how they come back.
 
 #![cfg(test)]
 
 mod support;
 
 use serde_json::{Value, json};
-use std::net::SocketAddr;
-use std::sync::Arc;
 use support::{
-    Answer, CHAT, Config, FORMATS, Gateway, MESSAGES, Provider, RESPONSES, Request, bounded,
-    closed_port, eventually, prompt, provider, provider_at,
+    Answer, CHAT, Config, Connection, Doorman, FORMATS, Gateway, Provider, Request, bounded,
+    breaker, closed_port, eventually, json_answer, prompt, provider, provider_at,
 };
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
-
-/// A provider that decides on the head of each request what it answers.
-struct Doorman {
-    address: SocketAddr,
-    heads: Arc<parking::Heads>,
-}
-
-/// What has come, for the test to look at.
-mod parking {
-    use std::sync::atomic::{AtomicUsize, Ordering};
-
-    #[derive(Default)]
-    pub struct Heads {
-        pub refused: AtomicUsize,
-        pub served: AtomicUsize,
-    }
-
-    impl Heads {
-        pub fn counts(&self) -> (usize, usize) {
-            let [refused, served] = [&self.refused, &self.served];
-            let load = |it: &AtomicUsize| it.load(Ordering::SeqCst);
-            (load(refused), load(served))
-        }
-    }
-}
-
-impl Doorman {
-    /// Answers `refusal` to every head that `refuses`, and a chat completion to all others.
-    async fn start(
-        refuses: impl Fn(&str) -> bool + Send + Sync + 'static,
-        refusal: &'static str,
-    ) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
-        let heads = Arc::<parking::Heads>::default();
-        let (refuses, told) = (Arc::new(refuses), Arc::clone(&heads));
-        tokio::spawn(async move {
-            while let Ok((stream, _)) = listener.accept().await {
-                let (refuses, told) = (Arc::clone(&refuses), Arc::clone(&told));
-                tokio::spawn(async move {
-                    serve(stream, &*refuses, refusal, &told).await;
-                });
-            }
-        });
-        Self { address, heads }
-    }
-
-    /// How many were refused, and how many served.
-    fn counts(&self) -> (usize, usize) {
-        self.heads.counts()
-    }
-}
-
-async fn serve(
-    mut stream: TcpStream,
-    refuses: &(dyn Fn(&str) -> bool + Send + Sync),
-    refusal: &str,
-    heads: &parking::Heads,
-) {
-    use std::sync::atomic::Ordering;
-    loop {
-        let mut head = Vec::new();
-        while !head.ends_with(b"\r\n\r\n") {
-            match stream.read_u8().await {
-                Ok(byte) => head.push(byte),
-                Err(_) => return,
-            }
-        }
-        let head = String::from_utf8(head).unwrap().to_ascii_lowercase();
-        let length = head
-            .lines()
-            .find_map(|it| it.strip_prefix("content-length: "));
-        let mut body = vec![0; length.map_or(0, |it| it.trim().parse().unwrap())];
-        stream.read_exact(&mut body).await.unwrap();
-        let (counter, answer) = match refuses(&head) {
-            true => (&heads.refused, refusal.to_owned()),
-            false => (&heads.served, completion()),
-        };
-        counter.fetch_add(1, Ordering::SeqCst);
-        if stream.write_all(answer.as_bytes()).await.is_err() {
-            return;
-        }
-    }
-}
-
-fn completion() -> String {
-    let body = json!({
-        "id": "chatcmpl-1", "object": "chat.completion", "created": 1, "model": "m",
-        "choices": [{
-            "index": 0, "finish_reason": "stop",
-            "message": {"role": "assistant", "content": "Hello", "refusal": null},
-        }],
-        "usage": {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2},
-    })
-    .to_string();
-    answer("200 OK", "", &body)
-}
-
-fn answer(status: &str, headers: &str, body: &str) -> String {
-    let length = body.len();
-    format!(
-        "HTTP/1.1 {status}\r\ncontent-type: application/json\r\n{headers}\
-         content-length: {length}\r\n\r\n{body}"
-    )
-}
 
 const REFUSED_KEY: &str = "HTTP/1.1 401 Unauthorized\r\ncontent-type: application/json\r\n\
     content-length: 97\r\n\r\n{\"error\":{\"message\":\"Incorrect API key\",\"type\":\"invalid_request_error\",\"code\":\"invalid_api_key\"}}";
 
 async fn ask(gateway: &Gateway, model: &str) -> Answer {
     gateway.ask(CHAT, model, "", json!({})).await
-}
-
-/// The breaker of a deployment, a provider or a credential, on the page of metrics.
-fn breaker(whose: &str, provider: &str, deployment: &str, credential: &str) -> String {
-    format!(
-        "tollgate_breaker_state{{whose=\"{whose}\",provider=\"{provider}\",\
-         deployment=\"{deployment}\",credential=\"{credential}\"}}"
-    )
 }
 
 #[tokio::test]
@@ -214,12 +97,7 @@ async fn names_that_are_made_up_under_a_wildcard_bench_nobody_and_are_not_kept()
 async fn a_deployment_that_fails_is_passed_over_and_let_back_by_one_request() {
     let [a, b] = [Provider::start().await, Provider::start().await];
     let health = json!({"consecutive_failures": 2, "cooldown": "300ms", "max_cooldown": "300ms"});
-    let config = Config::new()
-        .provider("a", provider(a.address))
-        .provider("b", provider(b.address))
-        .with("providers.b.pass_headers", json!([]))
-        .with("routing.health", health)
-        .model("m", json!(["a", {"provider": "b", "priority": 1}]));
+    let config = Config::first_and_second(a.address, b.address).with("routing.health", health);
     let gateway = Gateway::start(config).await;
     for _ in 0..2 {
         let answer = gateway.ask(CHAT, "m", "status-500", json!({})).await;
@@ -237,6 +115,29 @@ async fn a_deployment_that_fails_is_passed_over_and_let_back_by_one_request() {
     gateway.log_line("deployment a/m: back again").await;
 }
 
+#[tokio::test]
+async fn many_at_once_share_one_probe() {
+    let [a, b] = [Provider::start().await, Provider::start().await];
+    let health = json!({"consecutive_failures": 1, "cooldown": "100ms", "max_cooldown": "100ms"});
+    let config = Config::first_and_second(a.address, b.address).with("routing.health", health);
+    let gateway = Gateway::start(config).await;
+    gateway
+        .ask(CHAT, "m", "status-500", json!({}))
+        .await
+        .assert_ok();
+    gateway
+        .sample_is(&breaker("deployment", "a", "a/m", ""), 1.0)
+        .await;
+    // The probe takes a while, and the others do not wait for it.
+    let all = (0..12).map(|_| gateway.ask(CHAT, "m", "delay-300ms", json!({})));
+    let answers = bounded("all answers", futures::future::join_all(all)).await;
+    answers.iter().for_each(Answer::assert_ok);
+    assert_eq!(
+        a.handle.counters().requests,
+        2,
+        "one failure, and one probe"
+    );
+}
 #[tokio::test]
 async fn a_429_with_a_wait_is_obeyed_and_told() {
     let provider = Provider::start().await;
@@ -257,7 +158,7 @@ async fn a_429_with_a_wait_is_obeyed_and_told() {
 
 #[tokio::test]
 async fn after_a_429_the_other_credential_is_asked() {
-    let limited = answer(
+    let limited = json_answer(
         "429 Too Many Requests",
         "retry-after: 60\r\n",
         r#"{"error":{"message":"slow down","type":"rate_limit_error","code":"rate_limit_exceeded"}}"#,
@@ -274,160 +175,6 @@ async fn after_a_429_the_other_credential_is_asked() {
         ask(&gateway, "m").await.assert_ok();
     }
     assert_eq!(doorman.counts(), (1, 20));
-}
-
-/// A body large enough to be kept where its prompt cache is.
-fn turn(path: &str, conversation: usize, more: &[&str]) -> Value {
-    let said = format!(
-        "This is conversation {conversation}. {}",
-        "word ".repeat(1000)
-    );
-    let mut body = prompt(path, "m", &said, Value::Null);
-    let list = if path == RESPONSES {
-        "input"
-    } else {
-        "messages"
-    };
-    if path == RESPONSES {
-        body[list] = json!([{"role": "user", "content": said}]);
-    }
-    for (place, text) in more.iter().enumerate() {
-        let role = if place % 2 == 0 { "assistant" } else { "user" };
-        let message = json!({"role": role, "content": text});
-        body[list].as_array_mut().unwrap().push(message);
-    }
-    body
-}
-
-/// Which of the providers got the last of `count` requests.
-fn who<const N: usize>(providers: &[&Provider; N], before: &mut [u64; N]) -> usize {
-    let now = providers.map(|it| it.handle.counters().requests);
-    let who = (0..N)
-        .find(|it| now[*it] > before[*it])
-        .expect("nobody was asked");
-    *before = now;
-    who
-}
-
-#[tokio::test]
-async fn a_conversation_stays_in_every_format_and_others_go_elsewhere() {
-    let [a, b] = [Provider::start().await, Provider::start().await];
-    let config = Config::new()
-        .provider("a", provider(a.address))
-        .provider("b", provider(b.address))
-        .model("m", json!(["a", "b"]));
-    let gateway = Gateway::start(config).await;
-    let (both, mut seen) = ([&a, &b], [0, 0]);
-    for path in FORMATS {
-        let mut homes = [0, 0];
-        for conversation in 0..12 {
-            gateway
-                .post(path, &turn(path, conversation, &[]))
-                .await
-                .assert_ok();
-            let home = who(&both, &mut seen);
-            homes[home] += 1;
-            let more = ["Indeed.", "And then?", "Nothing.", "Go on."];
-            for length in [2, 4] {
-                let body = turn(path, conversation, &more[..length]);
-                gateway.post(path, &body).await.assert_ok();
-                assert_eq!(
-                    who(&both, &mut seen),
-                    home,
-                    "{path} {conversation} has moved"
-                );
-            }
-        }
-        assert!(homes.iter().all(|it| *it > 0), "{homes:?}");
-    }
-}
-
-#[tokio::test]
-async fn a_session_that_a_client_names_stays_whatever_it_says() {
-    let [a, b] = [Provider::start().await, Provider::start().await];
-    let config = Config::new()
-        .provider("a", provider(a.address))
-        .provider("b", provider(b.address))
-        .model("m", json!(["a", "b"]));
-    let gateway = Gateway::start(config).await;
-    let other_key = gateway.create_key(&[]).await;
-    let (both, mut seen) = ([&a, &b], [0, 0]);
-    let mut homes = [0, 0];
-    let mut apart = 0;
-    for session in 0..16 {
-        let mut home = None;
-        for word in ["one", "two", "three"] {
-            let session = format!("session-{session}");
-            let body = prompt(MESSAGES, "m", word, Value::Null);
-            let request = Request::post(MESSAGES, &body)
-                .key(&gateway.key)
-                .header("x-claude-code-session-id", &session);
-            gateway.send(&request).await.assert_ok();
-            let here = who(&both, &mut seen);
-            assert_eq!(*home.get_or_insert(here), here);
-            let body = prompt(RESPONSES, "m", word, json!({"prompt_cache_key": session}));
-            let request = Request::post(RESPONSES, &body).key(&other_key);
-            gateway.send(&request).await.assert_ok();
-            apart += usize::from(who(&both, &mut seen) != here);
-        }
-        homes[home.unwrap()] += 1;
-    }
-    assert!(homes.iter().all(|it| *it > 0), "{homes:?}");
-    assert!(apart > 0 && apart % 3 == 0, "keys and names mix: {apart}");
-}
-
-#[tokio::test]
-async fn a_conversation_moves_when_its_place_is_down_and_comes_back_with_it() {
-    let [a, b] = [Provider::start().await, Provider::start().await];
-    let health = json!({"consecutive_failures": 1, "cooldown": "200ms", "max_cooldown": "200ms"});
-    let config = Config::new()
-        .provider("a", provider(a.address))
-        .provider("b", provider(b.address))
-        .with("providers.b.pass_headers", json!([]))
-        .with("routing.health", health)
-        .model("m", json!(["a", "b"]));
-    let gateway = Gateway::start(config).await;
-    let (both, mut seen) = ([&a, &b], [0, 0]);
-    let mut at_a = Vec::new();
-    let mut at_b = Vec::new();
-    for conversation in 0..16 {
-        gateway
-            .post(CHAT, &turn(CHAT, conversation, &[]))
-            .await
-            .assert_ok();
-        match who(&both, &mut seen) {
-            0 => at_a.push(conversation),
-            _ => at_b.push(conversation),
-        }
-    }
-    assert!(!at_a.is_empty() && !at_b.is_empty(), "{at_a:?} {at_b:?}");
-    let state = breaker("deployment", "a", "a/m", "");
-    let body = turn(CHAT, at_a[0], &[]);
-    let failing = Request::post(CHAT, &body)
-        .key(&gateway.key)
-        .orders("status-500");
-    gateway.send(&failing).await.assert_ok();
-    assert_eq!(gateway.sample(&state).await, Some(2.0));
-    gateway
-        .post(CHAT, &turn(CHAT, at_a[0], &[]))
-        .await
-        .assert_ok();
-    seen = both.map(|it| it.handle.counters().requests);
-    gateway.sample_is(&state, 1.0).await;
-    for conversation in at_a {
-        gateway
-            .post(CHAT, &turn(CHAT, conversation, &[]))
-            .await
-            .assert_ok();
-        assert_eq!(who(&both, &mut seen), 0, "{conversation} is not back");
-    }
-    for conversation in at_b {
-        gateway
-            .post(CHAT, &turn(CHAT, conversation, &[]))
-            .await
-            .assert_ok();
-        assert_eq!(who(&both, &mut seen), 1, "{conversation} has moved");
-    }
 }
 
 #[tokio::test]
@@ -453,10 +200,7 @@ async fn a_provider_that_has_no_address_costs_no_request() {
 async fn a_provider_that_cannot_be_reached_is_benched_with_all_its_models() {
     let (closed, _socket) = closed_port();
     let b = Provider::start().await;
-    let config = Config::new()
-        .provider("a", provider(closed))
-        .provider("b", provider(b.address))
-        .model("m", json!(["a", {"provider": "b", "priority": 1}]))
+    let config = Config::first_and_second(closed, b.address)
         .model("n", json!(["a", {"provider": "b", "priority": 1}]));
     let gateway = Gateway::start(config).await;
     for _ in 0..5 {
@@ -468,48 +212,6 @@ async fn a_provider_that_cannot_be_reached_is_benched_with_all_its_models() {
     let answer = ask(&gateway, "n").await;
     answer.assert_ok();
     assert_eq!(answer.header("x-attempts"), None);
-}
-
-#[tokio::test]
-async fn limits_of_a_deployment_are_kept_and_when_all_are_full_the_wait_is_told() {
-    let [a, b] = [Provider::start().await, Provider::start().await];
-    let limits = |limits: Value, name: &str, priority: u8| json!({"provider": name, "priority": priority, "limits": limits});
-    let config = Config::new()
-        .provider("a", provider(a.address))
-        .provider("b", provider(b.address))
-        .model(
-            "m",
-            json!([
-                limits(json!({"in_flight": 1}), "a", 0),
-                limits(json!({"requests_per_minute": 2}), "b", 1),
-            ]),
-        );
-    let gateway = Arc::new(Gateway::start(config).await);
-    let hanging = {
-        let gateway = Arc::clone(&gateway);
-        tokio::spawn(async move { gateway.ask(CHAT, "m", "hang", json!({})).await })
-    };
-    a.when("a request hangs", |it| it.requests == 1).await;
-    for _ in 0..2 {
-        ask(&gateway, "m").await.assert_ok();
-    }
-    assert_eq!(a.handle.counters().requests, 1);
-    let answer = ask(&gateway, "m").await;
-    answer.assert_error(503, "service_unavailable");
-    assert!(answer.header("retry-after").is_some(), "{answer:?}");
-    gateway
-        .sample_is(
-            r#"tollgate_deployment_in_flight{provider="a",deployment="a/m"}"#,
-            1.0,
-        )
-        .await;
-    hanging.abort();
-    let served = async || {
-        let answer = ask(&gateway, "m").await;
-        (answer.status == 200).then_some(())
-    };
-    eventually("the place of who has left is free", served).await;
-    assert_eq!(b.handle.counters().requests, 2, "b stays full");
 }
 
 #[tokio::test]
@@ -534,15 +236,10 @@ async fn a_single_benched_deployment_is_asked_all_the_same() {
 #[tokio::test]
 async fn what_is_known_of_health_survives_a_reload() {
     let [a, b] = [Provider::start().await, Provider::start().await];
-    let config = Config::new()
-        .provider("a", provider(a.address))
-        .provider("b", provider(b.address))
-        .with("providers.b.pass_headers", json!([]))
-        .with(
-            "routing.health",
-            json!({"consecutive_failures": 1, "cooldown": "1m"}),
-        )
-        .model("m", json!(["a", {"provider": "b", "priority": 1}]));
+    let config = Config::first_and_second(a.address, b.address).with(
+        "routing.health",
+        json!({"consecutive_failures": 1, "cooldown": "1m"}),
+    );
     let gateway = Gateway::start(config.clone()).await;
     gateway
         .ask(CHAT, "m", "status-500", json!({}))
@@ -599,94 +296,96 @@ async fn a_check_finds_a_provider_down_and_back_before_any_request_does() {
     assert_eq!(b.handle.counters().requests, 0);
 }
 
-#[tokio::test]
-async fn balancing_by_latency_finds_the_faster_one() {
-    let [a, b] = [Provider::start().await, Provider::start().await];
-    let config = Config::new()
-        .provider("a", provider(a.address))
-        .provider("b", provider(b.address))
-        .with("providers.b.pass_headers", json!([]))
-        .with("routing.balance", json!("latency"))
-        .model("m", json!(["a", "b"]));
-    let gateway = Gateway::start(config).await;
-    for _ in 0..20 {
-        let more = json!({"stream": true});
-        gateway.ask(CHAT, "m", "delay-60ms", more).await.assert_ok();
-    }
-    let [slow, fast] = [&a, &b].map(|it| it.handle.counters().requests);
-    assert!(slow <= 2 && fast >= 18, "{slow} {fast}");
-    let sample = r#"tollgate_deployment_first_token_seconds{provider="a",deployment="a/m"}"#;
-    let seconds = gateway.sample(sample).await.expect("it was measured");
-    assert!(seconds > 0.03, "{seconds}");
+/// What the admin API tells of everybody's health.
+async fn health(gateway: &Gateway) -> Value {
+    let request =
+        Request::get("/api/v1/health").header("authorization", &format!("Bearer {TOKEN}"));
+    let answer = Connection::open(gateway.admin).await.send(&request).await;
+    answer.assert_ok();
+    answer.json()
+}
+
+const TOKEN: &str = "the-token-of-an-operator-in-tests";
+
+/// The one of `list` with this name.
+fn named<'a>(list: &'a Value, name: &str) -> &'a Value {
+    let mut all = list.as_array().unwrap().iter();
+    let found = all.find(|it| it["name"] == name);
+    found.unwrap_or_else(|| panic!("no {name}: {list}"))
 }
 
 #[tokio::test]
-async fn who_asks_is_told_why_without_a_providers_name() {
-    let [a, b] = [Provider::start().await, Provider::start().await];
+async fn an_operator_sees_who_is_benched_since_when_and_why_and_no_secret() {
+    let doorman = Doorman::start(
+        |head| head.contains("bearer credential-of-the-provider"),
+        REFUSED_KEY,
+    );
+    let doorman = doorman.await;
+    let (closed, _socket) = closed_port();
+    let well = Provider::start().await;
+    let folder = tempfile::TempDir::new().unwrap();
+    std::fs::write(folder.path().join("token"), TOKEN).unwrap();
+    let keys = json!(["env:TEST_PROVIDER_KEY", "env:TEST_OTHER_KEY"]);
     let config = Config::new()
-        .provider("first-provider", provider(a.address))
-        .provider("other-provider", provider(b.address))
+        .provider("door", provider(doorman.address))
+        .with("providers.door.credentials", keys)
+        .provider("gone", provider(closed))
+        .provider("well", provider(well.address))
+        .with("admin.token", json!("file:token"))
         .with(
             "routing.health",
-            json!({"consecutive_failures": 1, "cooldown": "1m"}),
+            json!({"consecutive_failures": 2, "cooldown": "1m"}),
         )
-        .with("providers.other-provider.pass_headers", json!([]))
-        .model(
-            "m",
-            json!(["first-provider", {"provider": "other-provider", "priority": 1}]),
-        );
-    let gateway = Gateway::start(config.clone()).await;
-    let body = prompt(CHAT, "m", "Hello!", Value::Null);
-    let plain = Request::post(CHAT, &body).key(&gateway.key);
-    let explained = plain.clone().header("x-explain", "1");
-    assert_eq!(gateway.send(&plain).await.header("x-route-reason"), None);
-    let reason = |answer: &Answer| answer.header("x-route-reason").map(str::to_owned);
-    assert_eq!(
-        reason(&gateway.send(&explained).await).as_deref(),
-        Some("deployment 1 credential 1: only one of its rank")
-    );
-    gateway
-        .send(&plain.clone().orders("status-500"))
-        .await
-        .assert_ok();
-    assert_eq!(
-        reason(&gateway.send(&explained).await).as_deref(),
-        Some(
-            "deployment 2 credential 1: only one of its rank; \
-             left out: deployment 1 credential 1 (benched)"
-        )
-    );
-    gateway.rewrite(config.with("routing.explain", json!("never")));
-    gateway.signal("HUP").await;
-    gateway.log_line("the configuration was reloaded").await;
-    assert_eq!(reason(&gateway.send(&explained).await), None);
-}
-
-#[tokio::test]
-async fn many_at_once_share_one_probe() {
-    let [a, b] = [Provider::start().await, Provider::start().await];
-    let health = json!({"consecutive_failures": 1, "cooldown": "100ms", "max_cooldown": "100ms"});
-    let config = Config::new()
-        .provider("a", provider(a.address))
-        .provider("b", provider(b.address))
-        .with("providers.b.pass_headers", json!([]))
-        .with("routing.health", health)
-        .model("m", json!(["a", {"provider": "b", "priority": 1}]));
-    let gateway = Gateway::start(config).await;
-    gateway
-        .ask(CHAT, "m", "status-500", json!({}))
-        .await
-        .assert_ok();
-    gateway
-        .sample_is(&breaker("deployment", "a", "a/m", ""), 1.0)
+        .model("m", json!(["door"]))
+        .model("n", json!(["gone", {"provider": "well", "priority": 1}]))
+        .model("other", json!(["well/n"]));
+    let gateway = Gateway::start_in(folder, config).await;
+    let fresh = health(&gateway).await;
+    for list in ["providers", "deployments"] {
+        for one in fresh[list].as_array().unwrap() {
+            assert_eq!(one["breaker"]["state"], "closed", "{one}");
+            assert_eq!(one["breaker"]["since"], Value::Null, "{one}");
+            assert_eq!(one["breaker"]["last_failure"], Value::Null, "{one}");
+        }
+    }
+    for _ in 0..8 {
+        ask(&gateway, "m").await.assert_ok();
+        ask(&gateway, "n").await.assert_ok();
+    }
+    let more = json!({"stream": true});
+    gateway.ask(CHAT, "n", "delay-60ms", more).await.assert_ok();
+    let mut hanging = gateway.connect().await;
+    let body = prompt(CHAT, "n", "Hello!", Value::Null);
+    let request = Request::post(CHAT, &body).key(&gateway.key).orders("hang");
+    hanging.write(&request.bytes()).await;
+    well.when("it is under way", |it| it.open_answers == 1)
         .await;
-    // The probe takes a while, and the others do not wait for it.
-    let all = (0..12).map(|_| gateway.ask(CHAT, "m", "delay-300ms", json!({})));
-    let answers = bounded("all answers", futures::future::join_all(all)).await;
-    answers.iter().for_each(Answer::assert_ok);
+
+    let seen = health(&gateway).await;
+    let provider = |name| named(&seen["providers"], name);
+    let refused = named(&provider("door")["credentials"], "TEST_PROVIDER_KEY");
+    let breaker = &refused["breaker"];
+    assert_eq!(breaker["state"], "open", "{seen:#}");
+    assert_eq!(breaker["last_failure"]["class"], "credential", "{seen:#}");
+    assert!(breaker["since"].as_str() > fresh["at"].as_str(), "{seen:#}");
+    let left = breaker["cooldown_left_ms"].as_u64().unwrap();
+    assert!((30_000..=75_000).contains(&left), "{seen:#}");
+    let good = named(&provider("door")["credentials"], "TEST_OTHER_KEY");
+    assert_eq!(good["breaker"]["state"], "closed", "{seen:#}");
+    assert_eq!(provider("gone")["breaker"]["state"], "open", "{seen:#}");
+    let failure = &provider("gone")["breaker"]["last_failure"];
+    assert_eq!(failure["class"], "unreachable", "{seen:#}");
+    assert_eq!(provider("gone")["addresses"], json!([closed.to_string()]));
+    let busy = named(&seen["deployments"], "well/n");
+    assert_eq!(busy["breaker"]["state"], "closed", "{seen:#}");
     assert_eq!(
-        a.handle.counters().requests,
-        2,
-        "one failure, and one probe"
+        (&busy["in_flight"], &busy["models"]),
+        (&json!(1), &json!(["n", "other"]))
     );
+    assert_eq!(busy["seats"][0]["in_flight"], 1, "{seen:#}");
+    assert!(busy["first_token_ms"].as_f64() > Some(30.0), "{seen:#}");
+    let told = seen.to_string();
+    for secret in ["credential-of-the-provider", "another-credential", TOKEN] {
+        assert!(!told.contains(secret), "{secret}: {told}");
+    }
 }

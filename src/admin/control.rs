@@ -1,9 +1,11 @@
 //! What an operator can ask of the gateway that runs: which configuration it serves, and to
 //! serve another one. The orders; how they are carried out is decided where the gateway runs.
 
+use super::health::HealthView;
 use super::operations::Refusal;
 use crate::config::{Change, Config};
 use crate::explain::{ExplainOrder, Explanation};
+use crate::snapshot::Current;
 use arc_swap::ArcSwap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -136,21 +138,30 @@ pub type Explainer = Arc<dyn Fn(&ExplainOrder) -> Result<Explanation, Refusal> +
 pub struct Control {
     orders: mpsc::Sender<Order>,
     serving: Arc<ArcSwap<Serving>>,
+    current: Arc<Current>,
     explainer: Explainer,
 }
 
 impl Control {
-    /// Orders go to `orders`; what is served stands in `serving`.
+    /// Orders go to `orders`; what is served stands in `serving`, and what requests are served
+    /// by in `current`.
     pub const fn new(
         orders: mpsc::Sender<Order>,
         serving: Arc<ArcSwap<Serving>>,
+        current: Arc<Current>,
         explainer: Explainer,
     ) -> Self {
         Self {
             orders,
             serving,
+            current,
             explainer,
         }
+    }
+
+    /// How everybody who can be asked is doing.
+    pub(super) fn health(&self) -> HealthView {
+        HealthView::of(&self.current.load())
     }
 
     /// What would happen to a request, and why. Blocks.

@@ -7,6 +7,7 @@ mod call;
 mod connections;
 mod control;
 mod failure;
+mod health;
 mod ledger_metrics;
 mod listener;
 mod openapi;

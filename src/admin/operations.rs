@@ -5,6 +5,7 @@
 //! command line and to HTTP. Everything here blocks on the disk.
 
 use super::control::{Ask, Control, ReloadQuery, ReloadView, SettingsView};
+use super::health::HealthView;
 use crate::config::{ALL_GROUPS, Config, PlanSettings};
 use crate::counts::{CountView, Counts};
 use crate::explain::{ExplainOrder, Explanation};
@@ -224,6 +225,15 @@ impl Operations {
     /// No gateway runs here.
     pub fn configuration(&self) -> Done<SettingsView> {
         Ok(self.control()?.configuration())
+    }
+
+    /// How providers, deployments and credentials are doing.
+    ///
+    /// # Errors
+    ///
+    /// No gateway runs here.
+    pub fn health(&self) -> Done<HealthView> {
+        Ok(self.control()?.health())
     }
 
     /// Reads the configuration again, and serves it if it is without fault.

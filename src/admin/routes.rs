@@ -6,6 +6,7 @@
 use super::call::{Call, MOST_BODY_BYTES};
 use super::control::{ReloadQuery, ReloadView, SettingsView};
 use super::failure::Failed;
+use super::health::HealthView;
 use super::operations::{CreateKey, CreatedView, Extension, KeyQuery, Operations, TopUp};
 use crate::counts::CountView;
 use crate::explain::{ExplainOrder, Explanation};
@@ -169,6 +170,15 @@ pub(super) const ROUTES: &[Route] = &[
         answer: of::<Verification>,
         effort: Effort::WholeFile,
         run: |operations, _| to_json(&operations.verify()?),
+        ..SHOW
+    },
+    Route {
+        path: "/api/v1/health",
+        id: "showHealth",
+        summary: "Show how providers, deployments and credentials are doing: breakers, since \
+                  when and why, what is under way, and the time to the first token.",
+        answer: of::<HealthView>,
+        run: |operations, _| to_json(&operations.health()?),
         ..SHOW
     },
     Route {

@@ -42,7 +42,8 @@ pub fn failed(exchange: &mut Exchange, fault: &UpstreamFault) {
             _ => blame,
         };
         let tell = &mut events::breaker_changed;
-        ticket.failed(counted, wait, now, fastrand::u64(..), tell);
+        let class = fault.class.as_str();
+        ticket.failed(counted, class, wait, now, fastrand::u64(..), tell);
     }
     exchange.attempts.put_behind(blame);
 }

@@ -68,7 +68,12 @@ impl Operator {
             hangup,
         } = signals;
         let (orders, ordered) = mpsc::channel(MOST_ORDERS);
-        let control = Control::new(orders, Arc::clone(reloader.serving()), reloader.explainer());
+        let control = Control::new(
+            orders,
+            Arc::clone(reloader.serving()),
+            Arc::clone(&current),
+            reloader.explainer(),
+        );
         api.operations().set_control(control);
         let (leave, left) = oneshot::channel();
         let admin = async {

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 use tollgate_routing::Check;
-use tollgate_routing::health::{Fleet, Severity};
+use tollgate_routing::health::{Fleet, LastFailure, Severity};
 
 /// How often it is looked which checks are due.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
@@ -97,6 +97,10 @@ impl Checks {
                 false => Severity::Opens,
             };
             let random = fastrand::u64(..);
+            health.breaker.note(LastFailure {
+                class: "check",
+                at: now,
+            });
             pool.provider.health.as_ref().and_then(|policy| {
                 let breaker = &health.breaker;
                 breaker.failed(&mut pass, severity, policy, now, random)

@@ -37,6 +37,24 @@ impl Config {
             .model("test-model", json!(["sim/upstream-model"]))
     }
 
+    /// Providers `a` and `b`, of which `a` alone hears orders, and a model `m` for which `b` is
+    /// asked when `a` cannot be had.
+    pub fn first_and_second(a: SocketAddr, b: SocketAddr) -> Self {
+        Self::two(a, b).model("m", json!(["a", {"provider": "b", "priority": 1}]))
+    }
+
+    /// The same two, and `m` is asked at either.
+    pub fn side_by_side(a: SocketAddr, b: SocketAddr) -> Self {
+        Self::two(a, b).model("m", json!(["a", "b"]))
+    }
+
+    fn two(a: SocketAddr, b: SocketAddr) -> Self {
+        Self::new()
+            .provider("a", provider(a))
+            .provider("b", provider(b))
+            .with("providers.b.pass_headers", json!([]))
+    }
+
     /// Puts `value` at a path whose steps stand between dots.
     #[must_use]
     pub fn with(mut self, path: &str, value: Value) -> Self {

@@ -351,6 +351,14 @@ impl Gateway {
     }
 }
 
+/// The breaker of a deployment, a provider or a credential, on the page of metrics.
+pub fn breaker(whose: &str, provider: &str, deployment: &str, credential: &str) -> String {
+    format!(
+        "tollgate_breaker_state{{whose=\"{whose}\",provider=\"{provider}\",\
+         deployment=\"{deployment}\",credential=\"{credential}\"}}"
+    )
+}
+
 fn file(folder: &TempDir) -> PathBuf {
     folder.path().join("tollgate.yaml")
 }

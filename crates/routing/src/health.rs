@@ -14,7 +14,7 @@ mod latency;
 mod load;
 mod ticket;
 
-pub use breaker::{Breaker, BreakerPolicy, Change, Pass, Severity, Standing};
+pub use breaker::{Breaker, BreakerPolicy, Change, LastFailure, Pass, Severity, Standing};
 pub use fleet::{
     CredentialHealth, DeploymentHealth, Fleet, Place, ProviderHealth, Seat, SeatHealth,
 };

@@ -67,6 +67,15 @@ pub enum Change {
     Closed,
 }
 
+/// The last failure that counted against somebody, for people to look at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LastFailure {
+    /// What kind of failure it was, in the word that metrics have for it.
+    pub class: &'static str,
+    /// When it came, in milliseconds of the breaker's clock.
+    pub at: u64,
+}
+
 /// The leave to pass a breaker; to be handed back with the outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pass {
@@ -102,6 +111,9 @@ struct Record {
     /// Openings without a calm between them.
     openings: u32,
     closed_at: u64,
+    /// When it last opened or closed; 0: never.
+    changed_at: u64,
+    last_failure: Option<LastFailure>,
 }
 
 impl Breaker {
@@ -120,6 +132,22 @@ impl Breaker {
     pub fn rests_until(&self, now: u64) -> Option<u64> {
         let until = self.until.load(Ordering::Acquire);
         (now < until && self.is_resting.load(Ordering::Relaxed)).then_some(until)
+    }
+
+    /// When it last opened or closed; `None`: it never has.
+    pub fn changed_at(&self) -> Option<u64> {
+        let at = self.record.lock().changed_at;
+        (at != 0).then_some(at)
+    }
+
+    /// The last failure that was noted.
+    pub fn last_failure(&self) -> Option<LastFailure> {
+        self.record.lock().last_failure
+    }
+
+    /// Notes a failure for people to look at, whatever comes of it.
+    pub fn note(&self, failure: LastFailure) {
+        self.record.lock().last_failure = Some(failure);
     }
 
     /// Enters, where something may pass.
@@ -157,10 +185,11 @@ impl Breaker {
         let mut record = self.record.lock();
         let is_news = self.epoch.load(Ordering::Acquire) == pass.epoch;
         let change = (is_news && self.until.load(Ordering::Acquire) != 0).then(|| {
-            let openings = record.openings;
             *record = Record {
-                openings,
+                openings: record.openings,
                 closed_at: now,
+                changed_at: now,
+                last_failure: record.last_failure,
                 ..Record::default()
             };
             self.successes.store(0, Ordering::Relaxed);
@@ -273,6 +302,8 @@ impl Record {
         *self = Self {
             openings: openings.saturating_add(1),
             at: now,
+            changed_at: now,
+            last_failure: self.last_failure,
             ..Self::default()
         };
         match severity {

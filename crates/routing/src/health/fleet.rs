@@ -147,6 +147,22 @@ impl Fleet {
         self.places.values().flat_map(|places| places.iter())
     }
 
+    /// Every model with its places, those of listed aliases once more.
+    pub fn by_model(&self) -> impl Iterator<Item = (&Arc<str>, &Arc<[Arc<Place>]>)> {
+        self.places.iter()
+    }
+
+    /// Every provider.
+    pub fn providers(&self) -> impl Iterator<Item = &Arc<ProviderHealth>> {
+        self.providers.values()
+    }
+
+    /// Every credential, with its provider's name and its own (empty for none).
+    pub fn credentials(&self) -> impl Iterator<Item = ([&str; 2], &Arc<CredentialHealth>)> {
+        let all = self.credentials.iter();
+        all.map(|((provider, name), health)| ([&**provider, &**name], health))
+    }
+
     /// How a provider is doing.
     pub fn provider(&self, name: &str) -> Option<&Arc<ProviderHealth>> {
         self.providers.get(name)

@@ -1,6 +1,6 @@
 //! What an attempt holds of those that it asks, from its beginning to the end of its answer.
 
-use super::breaker::{Change, Pass, Severity, Standing};
+use super::breaker::{Change, LastFailure, Pass, Severity, Standing};
 use super::{Blame, Breaker, Full, Place, Seat};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -190,11 +190,13 @@ impl Ticket {
         self.well(&Whose::ALL, now, tell);
     }
 
-    /// It has failed; `retry_after` is how long its provider asks to wait, and `random` what
-    /// spreads cooldowns. What fails before its first content has used no tokens.
+    /// It has failed; `class` is the word for it, `retry_after` how long its provider asks to
+    /// wait, and `random` what spreads cooldowns. What fails before its first content has used
+    /// no tokens.
     pub fn failed(
         &mut self,
         blame: Blame,
+        class: &'static str,
         retry_after: Option<Duration>,
         now: u64,
         random: u64,
@@ -222,14 +224,18 @@ impl Ticket {
         };
         self.well(well, now, tell);
         let place = &self.place;
-        let (Some(seat), Some(policy)) = (place.seats.get(self.seat), place.policy()) else {
+        let Some(seat) = place.seats.get(self.seat) else {
+            return;
+        };
+        let breaker = place.breaker(whose, seat);
+        breaker.note(LastFailure { class, at: now });
+        let Some(policy) = place.policy() else {
             return;
         };
         for (it, pass) in Whose::ALL.into_iter().zip(&mut self.passes) {
             if it != whose {
                 continue;
             }
-            let breaker = place.breaker(whose, seat);
             if let Some(change) = breaker.failed(pass, severity, policy, now, random) {
                 tell(&Transition {
                     whose,

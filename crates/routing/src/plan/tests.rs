@@ -105,7 +105,7 @@ impl World {
     fn fail(&self, place: usize, seat: usize, blame: Blame, wait: Option<u64>, now: u64) {
         let wait = wait.map(Duration::from_secs);
         let mut ticket = self.places[place].enter(seat, 10, now, true).unwrap();
-        ticket.failed(blame, wait, now, 1 << 63, &mut |_| {});
+        ticket.failed(blame, "busy", wait, now, 1 << 63, &mut |_| {});
     }
 
     fn bench(&self, place: usize, now: u64) {
@@ -406,7 +406,7 @@ fn a_refused_request_is_a_sign_of_life() {
     let mut changes = Vec::new();
     let mut probe = world.enter(0, 0, 7000).unwrap();
     let mut tell = |it: &Transition<'_>| changes.push(it.change);
-    probe.failed(Blame::Nobody, None, 7000, 0, &mut tell);
+    probe.failed(Blame::Nobody, "busy", None, 7000, 0, &mut tell);
     assert_eq!(changes, [crate::health::Change::Closed]);
 }
 

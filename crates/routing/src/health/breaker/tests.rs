@@ -39,6 +39,24 @@ fn open(breaker: &Breaker, now: u64) -> Duration {
 }
 
 #[test]
+fn it_tells_since_when_it_stands_so_and_what_failed_last() {
+    let breaker = Breaker::default();
+    assert_eq!((breaker.changed_at(), breaker.last_failure()), (None, None));
+    let failure = LastFailure {
+        class: "busy",
+        at: SECOND,
+    };
+    breaker.note(failure);
+    open(&breaker, 2 * SECOND);
+    assert_eq!(breaker.changed_at(), Some(2 * SECOND));
+    succeed(&breaker, 9 * SECOND);
+    assert_eq!(breaker.changed_at(), Some(9 * SECOND));
+    succeed(&breaker, 10 * SECOND);
+    assert_eq!(breaker.changed_at(), Some(9 * SECOND));
+    assert_eq!(breaker.last_failure(), Some(failure));
+}
+
+#[test]
 fn failures_in_a_row_open_it_and_a_success_between_them_does_not_let_it() {
     let breaker = Breaker::default();
     for _ in 0..10 {
