@@ -4,7 +4,10 @@
 //! What the request means is decided later, by Pingora's own parser and the gateway: nothing
 //! here is handed on but the bytes themselves, and where the body ends.
 
+mod class;
+
 use super::framing::Framing;
+use class::{AUTHORITY, TARGET, TOKEN, VALUE, all_are};
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HOST, TRANSFER_ENCODING};
 use std::borrow::Cow;
 use tollgate_types::{ErrorCode, PublicError};
@@ -204,10 +207,10 @@ impl HeadReader {
         let colon = memchr::memchr(b':', line).ok_or_else(|| malformed("a header has no colon"))?;
         let (name, value) = line.split_at_checked(colon).unwrap_or_default();
         let value = trim(value.strip_prefix(b":").unwrap_or_default());
-        if name.is_empty() || !name.iter().copied().all(is_token) {
+        if name.is_empty() || !all_are(TOKEN, name) {
             return Err(malformed("the name of a header is not valid"));
         }
-        if !value.iter().copied().all(is_value) {
+        if !all_are(VALUE, value) {
             return Err(malformed(
                 "the value of a header has a control character in it",
             ));
@@ -327,11 +330,7 @@ fn request_line(line: &[u8], start: usize) -> Result<RequestLine, Fault> {
         b"HTTP/1.0" => Version::Http10,
         _ => return Err(malformed("the version of HTTP is not served")),
     };
-    // Printable, and none that a target holds only escaped.
-    let is_target = |byte: &u8| {
-        matches!(byte, 0x21..=0x7e) && !matches!(byte, b'#' | b'"' | b'<' | b'>' | b'\\' | b'^')
-    };
-    if target.is_empty() || !target.iter().all(is_target) {
+    if target.is_empty() || !all_are(TARGET, target) {
         return Err(malformed(
             "the request target has a character in it that must be escaped",
         ));
@@ -384,44 +383,13 @@ fn length(value: &[u8]) -> Result<u64, Fault> {
     text.parse().map_err(|_| fault())
 }
 
-/// A host and perhaps a port; nothing that belongs to another part of an address.
+/// A host and perhaps a port.
 fn is_authority(value: &[u8]) -> bool {
-    let belongs = |byte: &u8| {
-        byte.is_ascii_alphanumeric()
-            || matches!(byte, b'.' | b'-' | b'_' | b'~' | b':' | b'[' | b']' | b'%')
-    };
-    !value.is_empty() && value.iter().all(belongs)
+    !value.is_empty() && all_are(AUTHORITY, value)
 }
 
 const fn is_space(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t')
-}
-
-/// `tchar` (RFC 9110, section 5.6.2).
-const fn is_token(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric()
-        || matches!(
-            byte,
-            b'!' | b'#'
-                | b'$'
-                | b'%'
-                | b'&'
-                | b'\''
-                | b'*'
-                | b'+'
-                | b'-'
-                | b'.'
-                | b'^'
-                | b'_'
-                | b'`'
-                | b'|'
-                | b'~'
-        )
-}
-
-/// What a value may hold (RFC 9110, section 5.5); bytes above ASCII are nobody's business.
-const fn is_value(byte: u8) -> bool {
-    matches!(byte, b'\t' | 0x20..=0x7e | 0x80..=0xff)
 }
 
 fn trim(mut value: &[u8]) -> &[u8] {
