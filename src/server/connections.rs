@@ -7,6 +7,7 @@
 mod frames;
 mod framing;
 mod head;
+mod idle;
 mod pace;
 mod places;
 mod refusal;
@@ -15,21 +16,25 @@ mod wire;
 pub(super) use places::{BeforeTls, Connections};
 
 use super::cut::{Cuttable, Ends};
-use super::stop::{Ending, idle_is_over};
 use crate::events;
 use crate::snapshot::{Current, Limits};
 use async_trait::async_trait;
+use bytes::BytesMut;
 use frames::PREFACE;
 use head::{Fault, HeadReader, Reason};
+use idle::Idle;
 use pace::Pace;
 use pingora_core::apps::{HttpPersistentSettings, HttpServerApp, ServerApp};
 use pingora_core::protocols::http::ServerSession;
+use pingora_core::protocols::http::v1::server::HttpSession;
 use pingora_core::protocols::http::v2::server::{H2Options, default_h2_options};
 use pingora_core::protocols::{ALPN, Ssl, Stream};
 use pingora_core::server::ShutdownWatch;
+use std::future::poll_fn;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
-use tokio::sync::watch;
+use tokio::time::Instant;
 use wire::Wire;
 
 /// Takes callers' connections and gives Pingora what is fit to be served.
@@ -44,8 +49,8 @@ pub(super) struct Doorkeeper {
 
 /// What a caller has begun with.
 enum Begun {
-    /// A request of HTTP/1.1, which is handed on.
-    Request,
+    /// A request of HTTP/1.1: its head, and what has come of its body.
+    Request(BytesMut),
     /// HTTP/2.
     Http2,
     /// Nothing, or nothing that is served.
@@ -97,18 +102,21 @@ impl Doorkeeper {
         let session = self.ends.sessions.begin();
         let is_http2 = matches!(wire.selected_alpn_proto(), Some(ALPN::H2));
         let limits = self.current.load().limits;
+        let mut idle = Idle::until(self.ends.ending.clone());
         let begun = match is_http2 {
             true => await_preface(&mut wire, limits.head_timeout).await,
             false => {
-                let wait = limits.head_timeout;
                 let may_be_http2 = self.http2 && wire.get_ssl_digest().is_none();
-                self.await_head(&mut wire, &limits, wait, may_be_http2)
-                    .await
+                let begun = has_begun(&mut wire, &mut idle, limits.head_timeout);
+                match begun.await {
+                    true => await_head(&mut wire, &limits, may_be_http2).await,
+                    false => Begun::Nothing,
+                }
             }
         };
         match begun {
             Begun::Nothing => {}
-            Begun::Request => self.serve_http1(wire, shutdown).await,
+            Begun::Request(read) => self.serve_http1(wire, read, idle, shutdown).await,
             Begun::Http2 => {
                 // Its streams are counted, each by itself.
                 drop(session);
@@ -119,12 +127,21 @@ impl Doorkeeper {
         }
     }
 
-    /// Serves the request that was begun, and those behind it.
-    async fn serve_http1(&self, wire: Wire, shutdown: &ShutdownWatch) {
+    /// Serves the request of which `read` has come, and those behind it.
+    async fn serve_http1(
+        &self,
+        wire: Wire,
+        mut read: BytesMut,
+        mut idle: Idle,
+        shutdown: &ShutdownWatch,
+    ) {
         let mut wire = Box::new(wire);
         let mut settings: Option<HttpPersistentSettings> = None;
         loop {
-            let mut session = ServerSession::new_http1(wire);
+            let mut session = HttpSession::new(wire);
+            // Pingora need not read it again: it begins with what a request before has left.
+            session.set_pipelined_prefix(read);
+            let mut session = ServerSession::H1(session);
             match settings.take() {
                 Some(settings) => settings.apply_to_session(&mut session),
                 // How long it is really kept is said with each request.
@@ -145,72 +162,82 @@ impl Doorkeeper {
             }
             again.leave();
             let limits = self.current.load().limits;
-            let idle = limits.keepalive;
-            let begun = self.await_head(&mut again, &limits, idle, false).await;
-            if !matches!(begun, Begun::Request) {
+            if !has_begun(&mut again, &mut idle, limits.keepalive).await {
                 return;
             }
+            let Begun::Request(next) = await_head(&mut again, &limits, false).await else {
+                return;
+            };
+            read = next;
             wire = again;
             settings = kept;
         }
     }
-
-    /// Waits for a head, `wait` for its first byte. One that is refused is answered here.
-    async fn await_head(
-        &self,
-        wire: &mut Wire,
-        limits: &Limits,
-        wait: Duration,
-        may_be_http2: bool,
-    ) -> Begun {
-        if wire.ahead().is_empty() && !has_begun(wire, wait, self.ends.ending.clone()).await {
-            return Begun::Nothing;
-        }
-        let mut reader = HeadReader::default();
-        let reading = read_head(wire, &mut reader, limits.head_bytes, may_be_http2);
-        let fault = match tokio::time::timeout(limits.head_timeout, reading).await {
-            Ok(Ok(begun)) => return begun,
-            Ok(Err(fault)) => fault,
-            Err(_) => Fault::new(Reason::Timeout, "the request head took too long to arrive"),
-        };
-        let path = reader.path(wire.ahead()).map(str::to_owned);
-        refusal::refuse(wire, &fault, path.as_deref()).await;
-        Begun::Nothing
-    }
 }
 
-/// Waits for the first byte of a head.
-async fn has_begun(wire: &mut Wire, wait: Duration, ending: watch::Receiver<Ending>) -> bool {
-    let first = tokio::time::timeout(wait, wire.read_more());
-    tokio::select! {
-        biased;
-        read = first => matches!(read, Ok(Ok(true))),
-        // Nothing is under way, and nothing more is begun.
-        () = idle_is_over(ending) => false,
+/// Waits for the first byte of a head, which may have come with the request before.
+async fn has_begun(wire: &mut Wire, idle: &mut Idle, wait: Duration) -> bool {
+    if !wire.ahead().is_empty() {
+        return true;
     }
+    let now = Instant::now();
+    let deadline = now.checked_add(wait).unwrap_or(now);
+    poll_fn(|context| match wire.poll_more(context) {
+        Poll::Ready(read) => Poll::Ready(matches!(read, Ok(true))),
+        // Nothing is under way, and nothing more is begun.
+        Poll::Pending => idle.poll(deadline, context).map(|()| false),
+    })
+    .await
+}
+
+/// Waits for the rest of a head. One that is refused is answered here.
+async fn await_head(wire: &mut Wire, limits: &Limits, may_be_http2: bool) -> Begun {
+    let mut reader = HeadReader::default();
+    let fault = match look(wire, &mut reader, limits, may_be_http2) {
+        Ok(Some(begun)) => return begun,
+        Ok(None) => {
+            let reading = read_head(wire, &mut reader, limits, may_be_http2);
+            match tokio::time::timeout(limits.head_timeout, reading).await {
+                Ok(Ok(begun)) => return begun,
+                Ok(Err(fault)) => fault,
+                Err(_) => Fault::new(Reason::Timeout, "the request head took too long to arrive"),
+            }
+        }
+        Err(fault) => fault,
+    };
+    let path = reader.path(wire.ahead()).map(str::to_owned);
+    refusal::refuse(wire, &fault, path.as_deref()).await;
+    Begun::Nothing
 }
 
 /// Reads until a head is whole, or shows that it is none.
 async fn read_head(
     wire: &mut Wire,
     reader: &mut HeadReader,
-    most: usize,
+    limits: &Limits,
     may_be_http2: bool,
 ) -> Result<Begun, Fault> {
-    loop {
-        let ahead = wire.ahead();
-        let is_preface = may_be_http2 && may_be_preface(ahead);
-        if is_preface && ahead.len() >= PREFACE.len() {
-            return Ok(Begun::Http2);
-        }
-        if !is_preface && let Some(head) = reader.read(ahead, most)? {
-            wire.hand_on(head);
-            return Ok(Begun::Request);
-        }
-        if !matches!(wire.read_more().await, Ok(true)) {
-            return Ok(Begun::Nothing);
+    while matches!(wire.read_more().await, Ok(true)) {
+        if let Some(begun) = look(wire, reader, limits, may_be_http2)? {
+            return Ok(begun);
         }
     }
+    Ok(Begun::Nothing)
+}
+
+/// What has begun by what has come; `None` while that cannot be said.
+fn look(
+    wire: &mut Wire,
+    reader: &mut HeadReader,
+    limits: &Limits,
+    may_be_http2: bool,
+) -> Result<Option<Begun>, Fault> {
+    let ahead = wire.ahead();
+    if may_be_http2 && may_be_preface(ahead) {
+        return Ok((ahead.len() >= PREFACE.len()).then_some(Begun::Http2));
+    }
+    let head = reader.read(ahead, limits.head_bytes)?;
+    Ok(head.map(|head| Begun::Request(wire.hand_on(head))))
 }
 
 /// Whether what has come begins like HTTP/2 and not like a method.

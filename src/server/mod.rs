@@ -331,9 +331,9 @@ pub fn takes_restart(path: &str) -> bool {
 }
 
 /// Pingora's 64 KiB read buffer is cleared for each connection and half of what an open
-/// stream holds, and saves no read: heads and bodies are read into buffers of their own.
+/// stream holds, and saves no read: heads and bodies are read in large pieces.
 const CALLER_BUFFER: L4BufferSettings = L4BufferSettings {
-    read: Some(4 * 1024),
+    read: Some(0),
     write: None,
 };
 

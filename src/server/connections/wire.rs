@@ -19,16 +19,18 @@ use pingora_core::protocols::{
     Stream, TimingDigest, UniqueID, UniqueIDType,
 };
 use std::fmt;
+use std::future::poll_fn;
 use std::io;
+use std::mem::MaybeUninit;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 /// How much is kept of what a caller sends behind its request.
 const MOST_AHEAD: usize = 16 * 1024;
-/// What is read of a head at a time; most heads come whole.
+/// What is read of a head at a time; most heads come whole, many with their body.
 const HEAD_PIECE: usize = 4 * 1024;
 /// What no chunked body holds in any place: Pingora refuses it by its own error.
 const NO_CHUNK: &[u8] = b"\r\0";
@@ -48,8 +50,8 @@ pub(super) struct Wire {
 enum Stage {
     /// Nothing: a head is read first.
     Between,
-    /// So many bytes of a head, and then a body.
-    Request { head: usize, body: Framing },
+    /// What is left of a request's body.
+    Body(Framing),
     /// A body that is not chunked as it should be, and what is left to say so.
     Bad { left: &'static [u8] },
     /// Frames.
@@ -82,16 +84,34 @@ impl Wire {
 
     /// Reads more of a head; `false` at the end of the connection.
     pub(super) async fn read_more(&mut self) -> io::Result<bool> {
-        self.ahead.reserve(HEAD_PIECE);
-        Ok(self.inner.read_buf(&mut self.ahead).await? > 0)
+        poll_fn(|context| self.poll_more(context)).await
     }
 
-    /// Hands on the head that has come, and the body behind it.
-    pub(super) fn hand_on(&mut self, head: Head) {
-        self.stage = Stage::Request {
-            head: head.size,
-            body: head.body,
+    /// The same. Reads into a buffer of the moment, and keeps no more than came: an unused connection
+    /// has no buffer, and a request keeps its head for as long as it is served.
+    pub(super) fn poll_more(&mut self, context: &mut Context<'_>) -> Poll<io::Result<bool>> {
+        let mut piece = [MaybeUninit::uninit(); HEAD_PIECE];
+        let mut piece = ReadBuf::uninit(&mut piece);
+        ready!(Pin::new(&mut self.inner).poll_read(context, &mut piece))?;
+        self.ahead.extend_from_slice(piece.filled());
+        Poll::Ready(Ok(!piece.filled().is_empty()))
+    }
+
+    /// Takes the head that has come, with what has come of the body behind it; the rest of
+    /// the body is what passes next.
+    pub(super) fn hand_on(&mut self, head: Head) -> BytesMut {
+        let mut body = head.body;
+        let taken = body.take(self.ahead.get(head.size..).unwrap_or_default());
+        self.stage = match taken {
+            Ok(_) => Stage::Body(body),
+            Err(_) => Stage::Bad { left: NO_CHUNK },
         };
+        let (Ok(part) | Err((part, _))) = taken;
+        let size = head.size.saturating_add(part);
+        if size >= self.ahead.len() {
+            return std::mem::take(&mut self.ahead);
+        }
+        self.ahead.split_to(size)
     }
 
     /// Hands on frames of HTTP/2, from the preface that has come.
@@ -103,7 +123,7 @@ impl Wire {
     pub(super) const fn is_between(&self) -> bool {
         match &self.stage {
             Stage::Between => true,
-            Stage::Request { head: 0, body } => body.is_over(),
+            Stage::Body(body) => body.is_over(),
             _ => false,
         }
     }
@@ -111,41 +131,6 @@ impl Wire {
     /// Leaves the request that has passed.
     pub(super) fn leave(&mut self) {
         self.stage = Stage::Between;
-        if self.ahead.is_empty() {
-            // An unused connection keeps no buffer.
-            self.ahead = BytesMut::new();
-        }
-    }
-
-    fn read_request(
-        &mut self,
-        context: &mut Context<'_>,
-        out: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        let before = out.filled().len();
-        let Stage::Request { head, body } = &mut self.stage else {
-            return Poll::Ready(Ok(()));
-        };
-        let part = (*head).min(out.remaining()).min(self.ahead.len());
-        pass(&mut self.ahead, part, out);
-        *head = head.saturating_sub(part);
-        if *head == 0 && !self.ahead.is_empty() && out.remaining() > 0 {
-            let piece = self.ahead.len().min(out.remaining());
-            let taken = body.take(self.ahead.get(..piece).unwrap_or_default());
-            let (Ok(part) | Err((part, _))) = taken;
-            pass(&mut self.ahead, part, out);
-            if taken.is_err() {
-                self.stage = Stage::Bad { left: NO_CHUNK };
-                return self.read_bad(out);
-            }
-        }
-        if out.filled().len() > before || out.remaining() == 0 {
-            return Poll::Ready(Ok(()));
-        }
-        if body.is_over() {
-            return self.read_idle(context);
-        }
-        self.read_body(context, out)
     }
 
     /// Reads the body from the connection itself; what comes behind it is kept.
@@ -154,11 +139,14 @@ impl Wire {
         context: &mut Context<'_>,
         out: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        let start = out.filled().len();
-        ready!(Pin::new(&mut self.inner).poll_read(context, out))?;
-        let Stage::Request { body, .. } = &mut self.stage else {
+        let Stage::Body(body) = &mut self.stage else {
             return Poll::Ready(Ok(()));
         };
+        if body.is_over() {
+            return self.read_idle(context);
+        }
+        let start = out.filled().len();
+        ready!(Pin::new(&mut self.inner).poll_read(context, out))?;
         let read = out.filled().get(start..).unwrap_or_default();
         let taken = body.take(read);
         let (Ok(part) | Err((part, _))) = taken;
@@ -183,13 +171,9 @@ impl Wire {
             if self.ahead.len() >= MOST_AHEAD {
                 return Poll::Pending;
             }
-            let mut piece = [0; 1024];
-            let mut piece = ReadBuf::new(&mut piece);
-            ready!(Pin::new(&mut self.inner).poll_read(context, &mut piece))?;
-            if piece.filled().is_empty() {
+            if !ready!(self.poll_more(context))? {
                 return Poll::Ready(Ok(()));
             }
-            self.ahead.extend_from_slice(piece.filled());
         }
     }
 
@@ -276,7 +260,7 @@ impl AsyncRead for Wire {
         match &self.stage {
             // The gateway reads heads by itself: whoever reads here has not been given one.
             Stage::Between => Poll::Ready(Ok(())),
-            Stage::Request { .. } => self.read_request(context, out),
+            Stage::Body(_) => self.read_body(context, out),
             Stage::Bad { .. } => self.read_bad(out),
             Stage::Http2(_) => self.read_frames(context, out),
             Stage::Http2Over => self.read_last(out),

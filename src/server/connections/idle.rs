@@ -1,0 +1,108 @@
+//! How long an unused connection is kept: a time, and no longer than the program wants any.
+//!
+//! Both waits live as long as the connection. To begin and give them up with each request
+//! would cost more than to read its head.
+
+use crate::server::stop::{Ending, idle_is_over};
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use tokio::sync::watch;
+use tokio::time::{Instant, Sleep, sleep_until};
+
+/// The waits of one connection.
+pub(super) struct Idle {
+    /// Set to the deadline of a wait that may be over by now: it is put off when it ends.
+    timer: Option<Pin<Box<Sleep>>>,
+    ending: Pin<Box<dyn Future<Output = ()> + Send>>,
+}
+
+impl Idle {
+    /// Of a connection that has not been waited for yet.
+    pub(super) fn until(ending: watch::Receiver<Ending>) -> Self {
+        Self {
+            timer: None,
+            ending: Box::pin(idle_is_over(ending)),
+        }
+    }
+
+    /// Ready when the connection was unused until `deadline`, or unused ones are not kept any
+    /// more. It must not be asked again then.
+    pub(super) fn poll(&mut self, deadline: Instant, context: &mut Context<'_>) -> Poll<()> {
+        if self.ending.as_mut().poll(context).is_ready() {
+            return Poll::Ready(());
+        }
+        let timer = self
+            .timer
+            .get_or_insert_with(|| Box::pin(sleep_until(deadline)));
+        if timer.deadline() > deadline {
+            timer.as_mut().reset(deadline);
+        }
+        while timer.as_mut().poll(context).is_ready() {
+            if timer.deadline() >= deadline {
+                return Poll::Ready(());
+            }
+            timer.as_mut().reset(deadline);
+        }
+        Poll::Pending
+    }
+}
+
+impl fmt::Debug for Idle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Idle(…)")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::server::stop::{End, begin_end};
+    use std::future::poll_fn;
+    use std::time::Duration;
+
+    const LONG: Duration = Duration::from_secs(3600);
+    const PATIENCE: Duration = Duration::from_secs(10);
+
+    /// How long a connection is kept that is unused from now on.
+    async fn kept(idle: &mut Idle, time: Duration) -> Duration {
+        let begun = Instant::now();
+        let deadline = begun + time;
+        let over = poll_fn(|context| idle.poll(deadline, context));
+        let over = tokio::time::timeout(PATIENCE, over).await;
+        over.expect("it is kept for ever");
+        begun.elapsed()
+    }
+
+    /// A wait that is given up, since a request has come.
+    async fn is_used_within(idle: &mut Idle, time: Duration) {
+        let deadline = Instant::now() + time;
+        poll_fn(|context| {
+            let _ = idle.poll(deadline, context);
+            Poll::Ready(())
+        })
+        .await;
+    }
+
+    #[tokio::test]
+    async fn each_wait_has_its_own_time_whatever_the_one_before_had() {
+        let (_ending, ended) = watch::channel(None);
+        let [short, longer] = [100, 300].map(Duration::from_millis);
+        for (first, second) in [(short, longer), (LONG, short), (longer, longer)] {
+            let mut idle = Idle::until(ended.clone());
+            is_used_within(&mut idle, first).await;
+            let kept = kept(&mut idle, second).await;
+            assert!(kept >= second, "{kept:?} instead of {second:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn no_connection_is_kept_longer_than_the_program_wants_any() {
+        let (ending, ended) = watch::channel(None);
+        let mut idle = Idle::until(ended);
+        is_used_within(&mut idle, LONG).await;
+        begin_end(&ending, End::within(LONG, Duration::ZERO));
+        kept(&mut idle, LONG).await;
+    }
+}
