@@ -1,13 +1,11 @@
 //! The shape of a configuration: every key known, every value of its type.
 //!
 //! The JSON Schema decides, so that an editor that has it says the same as the gateway;
-//! the sentences are written here, for the operator.
+//! the sentences are written here, for the operator. Schema and validator are made for each
+//! check, in a few milliseconds: kept, they would be a megabyte that nobody needs.
 
-use super::{schema::schema, tree::Part};
-use jsonschema::{
-    JsonType, ValidationError, Validator, error::TypeKind, error::ValidationErrorKind,
-};
-use once_cell::sync::Lazy;
+use super::{schema::make_schema, tree::Part};
+use jsonschema::{JsonType, ValidationError, error::TypeKind, error::ValidationErrorKind};
 use serde_json::Value;
 use tollgate_settings::{Fault, KeyPath, Segment, did_you_mean};
 
@@ -16,35 +14,44 @@ const LISTED: usize = 12;
 
 /// Every fault in the shape of `value`, and whether it is about a key or its value.
 pub(super) fn faults(value: &Value) -> Vec<(Part, Fault)> {
+    let schema = make_schema();
     // The schema is ours: a test sees that it compiles.
-    static VALIDATOR: Lazy<Option<Validator>> =
-        Lazy::new(|| jsonschema::validator_for(schema()).ok());
-    let Some(validator) = VALIDATOR.as_ref() else {
+    let Ok(validator) = jsonschema::validator_for(&schema) else {
         let message = "the configuration's own schema is broken; this is a fault of the program";
         return vec![(Part::Value, KeyPath::root().fault(message))];
     };
     let mut faults = Vec::new();
     for error in validator.iter_errors(value) {
-        describe(&error, value, &mut faults);
+        describe(&error, value, &schema, &mut faults);
     }
     faults.dedup();
     faults
 }
 
-fn describe(error: &ValidationError<'_>, root: &Value, faults: &mut Vec<(Part, Fault)>) {
+fn describe(
+    error: &ValidationError<'_>,
+    root: &Value,
+    schema: &Value,
+    faults: &mut Vec<(Part, Fault)>,
+) {
     let path = key_path(error, root);
     let found = error.instance();
     let message = match error.kind() {
         ValidationErrorKind::AdditionalProperties { unexpected } => {
             for key in unexpected {
-                faults.push((Part::Key, path.key(key).fault(unknown_key(key, error))));
+                faults.push((
+                    Part::Key,
+                    path.key(key).fault(unknown_key(key, beside(error, schema))),
+                ));
             }
             return;
         }
         ValidationErrorKind::AnyOf { context } | ValidationErrorKind::OneOfNotValid { context } => {
             match nearest(context, error) {
-                Some(inner) => inner.iter().for_each(|error| describe(error, root, faults)),
-                None => faults.push((Part::Value, path.fault(no_branch(context, found)))),
+                Some(inner) => inner
+                    .iter()
+                    .for_each(|error| describe(error, root, schema, faults)),
+                None => faults.push((Part::Value, path.fault(no_branch(context, found, schema)))),
             }
             return;
         }
@@ -53,14 +60,18 @@ fn describe(error: &ValidationError<'_>, root: &Value, faults: &mut Vec<(Part, F
             faults.push((Part::Key, path.fault(message)));
             return;
         }
-        kind => sentence(kind, error),
+        kind => sentence(kind, error, beside(error, schema)),
     };
     faults.push((Part::Value, path.fault(message)));
 }
 
-fn sentence(kind: &ValidationErrorKind, error: &ValidationError<'_>) -> String {
+/// What is said of a value that fails a keyword, which stands in the schema `here`.
+fn sentence(
+    kind: &ValidationErrorKind,
+    error: &ValidationError<'_>,
+    here: Option<&Value>,
+) -> String {
     let found = error.instance();
-    let here = beside(error);
     let expected = here.and_then(|schema| schema.get("x-expected")?.as_str());
     let is_secret = here.is_some_and(|schema| schema.get("writeOnly").is_some());
     match (kind, expected) {
@@ -115,7 +126,7 @@ fn nearest<'a>(
 }
 
 /// What to say when the value is of none of the kinds that are possible here.
-fn no_branch(context: &[Vec<ValidationError<'static>>], found: &Value) -> String {
+fn no_branch(context: &[Vec<ValidationError<'static>>], found: &Value, schema: &Value) -> String {
     let errors = || context.iter().flatten();
     let constants: Vec<_> = errors()
         .filter_map(|error| match error.kind() {
@@ -130,7 +141,7 @@ fn no_branch(context: &[Vec<ValidationError<'static>>], found: &Value) -> String
     for error in errors() {
         let kind = match (
             error.kind(),
-            beside(error).and_then(|it| it.get("x-expected")?.as_str()),
+            beside(error, schema).and_then(|it| it.get("x-expected")?.as_str()),
         ) {
             (_, Some(expected)) => expected.to_owned(),
             (ValidationErrorKind::Type { kind }, None) => types(kind),
@@ -158,8 +169,8 @@ fn one_of(options: &[&Value], found: &Value) -> String {
     }
 }
 
-fn unknown_key(key: &str, error: &ValidationError<'_>) -> String {
-    let known: Vec<_> = beside(error)
+fn unknown_key(key: &str, here: Option<&Value>) -> String {
+    let known: Vec<_> = here
         .and_then(|schema| schema.get("properties")?.as_object())
         .map(|properties| properties.keys().map(String::as_str).collect())
         .unwrap_or_default();
@@ -173,9 +184,9 @@ fn unknown_key(key: &str, error: &ValidationError<'_>) -> String {
 }
 
 /// The schema object in which the keyword stands that the value fails.
-fn beside(error: &ValidationError<'_>) -> Option<&'static Value> {
+fn beside<'a>(error: &ValidationError<'_>, schema: &'a Value) -> Option<&'a Value> {
     let (parent, _) = error.schema_path().as_str().rsplit_once('/')?;
-    schema().pointer(parent)
+    schema.pointer(parent)
 }
 
 /// From a JSON pointer to a key path: whether a step is a key or an index shows in the

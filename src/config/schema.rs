@@ -4,16 +4,19 @@ use super::Settings;
 use once_cell::sync::Lazy;
 use serde_json::Value;
 
-/// The schema (draft 2020-12) as editors and `tollgate schema` take it.
+/// The schema (draft 2020-12) as editors and `tollgate schema` take it, kept for good.
 pub fn schema() -> &'static Value {
-    static SCHEMA: Lazy<Value> = Lazy::new(|| {
-        let mut schema = schemars::schema_for!(Settings).to_value();
-        if let Some(schema) = schema.as_object_mut() {
-            schema.insert("title".into(), "Configuration of Tollgate".into());
-        }
-        schema
-    });
+    static SCHEMA: Lazy<Value> = Lazy::new(make_schema);
     &SCHEMA
+}
+
+/// The same, for once.
+pub(super) fn make_schema() -> Value {
+    let mut schema = schemars::schema_for!(Settings).to_value();
+    if let Some(schema) = schema.as_object_mut() {
+        schema.insert("title".into(), "Configuration of Tollgate".into());
+    }
+    schema
 }
 
 /// The schema as text.
