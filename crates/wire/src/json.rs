@@ -50,6 +50,7 @@ mod tests;
 
 pub use error::{JsonError, JsonErrorKind};
 pub use lexer::Lexer;
+pub(crate) use string::prefix;
 
 /// Where a value stands: absolute byte offsets from the start of the document,
 /// `end` exclusive. The span of a string or key includes its quotes.
@@ -135,6 +136,16 @@ impl<'a> Text<'a> {
     pub const fn is_whole(&self) -> bool {
         self.bytes.len() as u64 == self.len
     }
+}
+
+/// How long a string is of which the opening quote has been read: up to the closing quote, and
+/// the same unescaped. `None` where it does not end here, or is better read by a [`Lexer`].
+#[inline]
+pub(crate) fn string_to_its_end(bytes: &[u8]) -> Option<(usize, usize)> {
+    let passage = scan::passage(bytes);
+    let (contents, after) = bytes.split_at_checked(passage.len)?;
+    let is_text = passage.ascii || std::str::from_utf8(contents).is_ok();
+    (is_text && after.starts_with(b"\"")).then(|| (passage.len, passage.unescaped_len()))
 }
 
 /// A number as it was written.

@@ -13,6 +13,7 @@ mod event;
 mod framing;
 mod held;
 mod reader;
+mod template;
 
 use crate::{
     answer::{
@@ -28,6 +29,7 @@ use event::{Event, Verdict};
 use framing::{Framer, Token};
 use held::Held;
 pub use reader::{EventReader, StreamItem};
+use template::Templates;
 use tollgate_types::{Format, PublicError, RequestId};
 
 /// How a stream is to be scanned.
@@ -84,6 +86,7 @@ pub struct StreamScanner {
     event: Event,
     reader: Reader,
     held: Held,
+    templates: Templates,
     /// The first bytes of the event that is being read have left.
     is_open: bool,
     /// The block that ended last was taken out.
@@ -123,6 +126,7 @@ impl StreamScanner {
             event: Event::default(),
             reader: Reader::new(Mode::Stream(format)),
             held: Held::default(),
+            templates: Templates::default(),
             is_open: false,
             dropped_last: false,
             phase: Phase::Preamble,
@@ -144,7 +148,15 @@ impl StreamScanner {
             cleared: 0,
         };
         let mut rest: &[u8] = chunk;
-        while let Some(token) = self.framer.next(&mut rest) {
+        loop {
+            if let Some(len) = self.take_like_last(rest) {
+                rest = rest.get(len..).unwrap_or_default();
+                passing.cleared = chunk.len().saturating_sub(rest.len());
+                continue;
+            }
+            let Some(token) = self.framer.next(&mut rest) else {
+                break;
+            };
             let at = chunk.len().saturating_sub(rest.len());
             match token {
                 // What comes behind the end is looked at for a marker and nothing else.
@@ -244,6 +256,29 @@ impl StreamScanner {
         matches!(self.format, Format::Chat) && self.choices.are_finished()
     }
 
+    /// Takes the block at the start of `rest` where it is like one that has passed, and says
+    /// how long it is.
+    #[inline]
+    fn take_like_last(&mut self, rest: &[u8]) -> Option<usize> {
+        if self.phase != Phase::Content || !self.framer.is_between_blocks() || rest.is_empty() {
+            return None;
+        }
+        let fit = self.templates.fit(rest)?;
+        if self.reader.wants_beginning() {
+            if fit.has_escapes() {
+                return None;
+            }
+            self.reader.keep_beginning(rest.get(fit.text)?);
+        }
+        self.events = self.events.saturating_add(fit.counts.into());
+        self.text_bytes = self.text_bytes.saturating_add(fit.text_bytes as u64);
+        if let Some(number) = fit.sequence {
+            self.next_sequence = number.saturating_add(1);
+        }
+        self.dropped_last = false;
+        Some(fit.len)
+    }
+
     /// Lets everything up to `at` leave.
     fn pass(&mut self, passing: &mut Passing<'_>, at: usize, out: &mut Vec<Bytes>) {
         self.held.release(out);
@@ -289,11 +324,16 @@ impl StreamScanner {
     /// Judges the block that ends at `at`, and reads the fault where it is one.
     fn end_block(&mut self, passing: &Passing<'_>, at: usize) -> Verdict {
         let verdict = self.judge();
+        let here = passing.chunk.get(passing.cleared..at).unwrap_or_default();
         if verdict == Verdict::Fail && !self.has_failed() {
             let mut block = self.held.to_vec();
-            let here = passing.chunk.get(passing.cleared..at);
-            block.extend_from_slice(here.unwrap_or_default());
+            block.extend_from_slice(here);
             self.phase = Phase::Failed(self.event.fault(&block));
+        }
+        let is_whole_here = self.held.len() == 0 && !self.is_open;
+        if verdict == Verdict::Pass && self.phase == Phase::Content && is_whole_here {
+            let kind = self.event.kind(self.format, &self.reader);
+            self.templates.learn(self.format, kind, here);
         }
         self.event.reset(&mut self.reader);
         verdict

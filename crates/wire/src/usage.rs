@@ -50,7 +50,7 @@ pub(crate) enum UsageField {
 
 /// The numbers reported so far. Streams report running totals, so that a later number takes
 /// the place of an earlier one and never adds to it.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct UsageReport {
     input: Option<u64>,
     output: Option<u64>,

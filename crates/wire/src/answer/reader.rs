@@ -8,7 +8,7 @@ use super::{
     path::{Key, Path},
 };
 use crate::{
-    json::{Container, JsonError, Lexer, Literal, Number, Sink, Span, Text, Want},
+    json::{Container, JsonError, Lexer, Literal, Number, Sink, Span, Text, Want, prefix},
     usage::{UsageField, UsageReport},
 };
 use tollgate_types::Format;
@@ -97,6 +97,17 @@ pub(crate) struct EventFacts {
     pub(crate) sequence: Option<u64>,
     /// Chat: the choices in it.
     pub(crate) choices: Choices,
+}
+
+/// What a value is to the reader.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ValueRole {
+    /// Text of the answer: it is measured, and its beginning kept.
+    Text,
+    /// It may mean something.
+    Read,
+    /// Nothing depends on it.
+    Unread,
 }
 
 /// Chat: which choices have begun and which have ended, by index.
@@ -218,6 +229,53 @@ impl Reader {
         self.event.text_bytes.saturating_add(open)
     }
 
+    /// What a string that stands here is to the reader.
+    pub(crate) fn string_role(&self) -> ValueRole {
+        match self.path.here() {
+            Some(here) if self.is_text(here) => ValueRole::Text,
+            Some(_) if self.path.key() != Key::Other as u8 => ValueRole::Read,
+            _ => ValueRole::Unread,
+        }
+    }
+
+    /// Whether a number that stands here is that of the event.
+    pub(crate) fn is_at_sequence(&self) -> bool {
+        self.path.here() == Some(at::SEQUENCE_NUMBER)
+    }
+
+    /// Of the one event that was read: whether nothing is to be learnt from another like it
+    /// but its text and its number. What is kept of the first alone does not count.
+    pub(crate) fn says_text_alone(&self) -> bool {
+        let EventFacts {
+            object,
+            kind,
+            error,
+            usage,
+            choices,
+            ..
+        } = self.event;
+        object
+            && !error
+            && !usage
+            && !matches!(kind, EventKind::Terminal | EventKind::Error)
+            && choices.finished == 0
+            && self.facts.stop.is_none()
+            && self.facts.stored_ids.is_empty()
+            && self.usage == UsageReport::default()
+    }
+
+    /// Adds to the beginning of the text, as far as it is kept.
+    pub(crate) fn keep_beginning(&mut self, text: &[u8]) {
+        let room = MAX_BEGINNING.saturating_sub(self.beginning.len());
+        let text = std::str::from_utf8(prefix(text, room));
+        self.beginning.push_str(text.unwrap_or_default());
+    }
+
+    /// Whether more of the beginning is to be kept.
+    pub(crate) const fn wants_beginning(&self) -> bool {
+        self.beginning.len() < MAX_BEGINNING
+    }
+
     fn word(&mut self, here: u64, text: Text<'_>) {
         match here {
             at::TYPE if !self.path.is_wrapped() => {
@@ -336,7 +394,7 @@ impl Sink for Reader {
                 | at::INCOMPLETE_REASON
                 | at::STATUS,
             ) => Want::Prefix(MAX_WORD_BYTES),
-            Some(here) if self.beginning.len() < MAX_BEGINNING && self.is_text(here) => {
+            Some(here) if self.wants_beginning() && self.is_text(here) => {
                 Want::Prefix(MAX_BEGINNING.saturating_sub(self.beginning.len()))
             }
             _ => Want::Nothing,

@@ -308,7 +308,7 @@ impl StringState {
 
 /// The longest prefix of whole characters that has at most `limit` bytes.
 #[inline]
-pub(super) fn prefix(characters: &[u8], limit: usize) -> &[u8] {
+pub(crate) fn prefix(characters: &[u8], limit: usize) -> &[u8] {
     let Some(mut taken) = characters.get(..limit) else {
         return characters;
     };

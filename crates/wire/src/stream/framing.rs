@@ -70,6 +70,20 @@ impl Framer {
         }
     }
 
+    /// A framer behind the end of a block.
+    pub(super) const fn between_blocks() -> Self {
+        Self {
+            place: Place::LineStart,
+            after_return: false,
+            has_fields: false,
+        }
+    }
+
+    /// Whether a block begins with the next byte.
+    pub(super) const fn is_between_blocks(&self) -> bool {
+        matches!(self.place, Place::LineStart) && !self.after_return && !self.has_fields
+    }
+
     /// Takes the next token off the front of `rest`; nothing when `rest` is used up.
     pub(super) fn next<'a>(&mut self, rest: &mut &'a [u8]) -> Option<Token<'a>> {
         loop {
