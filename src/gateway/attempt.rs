@@ -421,12 +421,13 @@ fn start_timer(exchange: &mut Exchange, peer: &mut HttpPeer) {
         .and_then(|request| request.facts.as_ref())
         .is_some_and(|facts| facts.stream);
     let (now, ends) = (Instant::now(), exchange.request_ends());
-    let timer = AttemptTimer::begin(Deadlines::new(bounds, streams, now, ends));
+    let deadlines = Deadlines::new(bounds, streams, now, ends);
+    let timer = AttemptTimer::begin(deadlines, now, &exchange.timer);
     // Zero would be no time-out at all to some and one that has fired to others.
     const LEAST: Duration = Duration::from_millis(1);
     let left = ends.saturating_duration_since(now).max(LEAST);
     let options = &mut peer.options;
-    options.read_timeout = timer.longest_silence().map(|it| it.max(LEAST));
+    options.read_timeout = timer.read_timeout(now).map(|it| it.max(LEAST));
     options.connection_timeout = options.connection_timeout.map(|it| it.min(left));
     options.total_connection_timeout = options.total_connection_timeout.map(|it| it.min(left));
     exchange.timer = timer;

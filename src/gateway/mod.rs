@@ -236,7 +236,11 @@ impl ProxyHttp for Gateway {
             head.set_version(upstream.version);
         }
         *upstream = head;
-        exchange.timer.watch();
+        if !exchange.timer.watch() {
+            outcome::over(exchange);
+            exchange.attempts.step_back();
+            return Err(failure::end_attempt(exchange.attempts.may_go_on()));
+        }
         // From here on the provider's 1xx are not the caller's business, and neither is a
         // final head until it is committed.
         session.as_downstream_mut().set_ignore_info_resp(true);

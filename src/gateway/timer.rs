@@ -13,13 +13,20 @@ pub struct AttemptTimer {
     connection: Option<RawFd>,
     watch: Option<Watch>,
     has_fired: bool,
+    /// Nothing but the watch ends a silence.
+    relies_on_watch: bool,
+    /// An attempt of this request could not be watched.
+    is_unwatched: bool,
 }
 
 impl AttemptTimer {
-    /// An attempt begins.
-    pub fn begin(deadlines: Deadlines) -> Self {
+    /// An attempt begins; `earlier` was the timer of the one before.
+    pub fn begin(deadlines: Deadlines, now: Instant, earlier: &Self) -> Self {
+        let is_unwatched = earlier.is_unwatched;
         Self {
             deadlines: Some(deadlines),
+            relies_on_watch: deadlines.need_a_watch(now) && !is_unwatched,
+            is_unwatched,
             ..Self::default()
         }
     }
@@ -30,22 +37,24 @@ impl AttemptTimer {
     }
 
     /// The request is about to be sent over that connection: from here on its silence is
-    /// counted, and watched. Where the system has no descriptor left, the time-out of a single
-    /// read must do.
-    pub fn watch(&mut self) {
+    /// counted, and watched.
+    ///
+    /// `false` where it cannot be, for want of a descriptor, and relies on it: the attempt is to
+    /// be made anew, and the time-out of a single read must do.
+    pub fn watch(&mut self) -> bool {
         let now = Instant::now();
         let Some(deadlines) = &mut self.deadlines else {
-            return;
+            return true;
         };
         deadlines.connected(now);
         if !deadlines.need_a_watch(now) {
-            return;
+            return true;
         }
-        self.watch = self
-            .connection
-            .take()
-            .and_then(Socket::of)
-            .map(|socket| Watch::begin(socket, deadlines.end(), deadlines.request_ends()));
+        let socket = self.connection.take().and_then(Socket::of);
+        self.watch =
+            socket.and_then(|it| Watch::begin(it, deadlines.end(), deadlines.request_ends()));
+        self.is_unwatched = self.watch.is_none();
+        !(self.is_unwatched && self.relies_on_watch)
     }
 
     /// Whether what is handed on now has come too late. What was read before the watch has
@@ -77,9 +86,43 @@ impl AttemptTimer {
         self.has_fired || self.watch.as_ref().is_some_and(Watch::has_fired)
     }
 
-    /// The longest silence of the attempt that the time-out of a read is to allow.
-    pub fn longest_silence(&self) -> Option<Duration> {
-        let deadlines = self.deadlines?;
-        Some(deadlines.longest_silence(Instant::now()))
+    /// How long a single read may wait: as long as the longest silence that is allowed.
+    /// `None` where the watch ends it, and a timer for every piece would be for nothing.
+    pub fn read_timeout(&self, now: Instant) -> Option<Duration> {
+        let deadlines = self.deadlines.filter(|_| !self.relies_on_watch)?;
+        Some(deadlines.longest_silence(now))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tollgate_routing::AnswerTimeouts;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn stream(now: Instant) -> Deadlines {
+        let bounds = AnswerTimeouts {
+            first_byte: SECOND,
+            first_token: SECOND,
+            between_events: 2 * SECOND,
+        };
+        Deadlines::new(bounds, true, now, now + 60 * SECOND)
+    }
+
+    #[test]
+    fn an_attempt_that_cannot_be_watched_is_made_anew_with_a_timeout_for_each_read() {
+        /// No connection has this number, so none can be watched.
+        const NONE: RawFd = -1;
+        let now = Instant::now();
+        let mut timer = AttemptTimer::begin(stream(now), now, &AttemptTimer::default());
+        assert_eq!(timer.read_timeout(now), None);
+        timer.connected(NONE);
+        assert!(!timer.watch());
+        timer.stop();
+        let mut again = AttemptTimer::begin(stream(now), now, &timer);
+        assert_eq!(again.read_timeout(now), Some(2 * SECOND));
+        again.connected(NONE);
+        assert!(again.watch());
     }
 }

@@ -35,8 +35,8 @@ struct Watched {
 }
 
 impl Watch {
-    /// Watches the attempt that this socket carries.
-    pub fn begin(socket: Socket, silence_ends: Instant, request_ends: Instant) -> Self {
+    /// Watches the attempt that this socket carries. `None` where there is no thread to.
+    pub fn begin(socket: Socket, silence_ends: Instant, request_ends: Instant) -> Option<Self> {
         let watched = Arc::new(Watched {
             silence_ends: AtomicU64::new(millis(silence_ends)),
             request_ends: millis(request_ends),
@@ -44,9 +44,10 @@ impl Watch {
             has_fired: AtomicBool::new(false),
             socket: Mutex::new(Some(socket)),
         });
-        KEEPER.arriving.lock().push(Arc::clone(&watched));
-        KEEPER.wake.notify_one();
-        Self(watched)
+        let keeper = (*KEEPER)?;
+        keeper.arriving.lock().push(Arc::clone(&watched));
+        keeper.wake.notify_one();
+        Some(Self(watched))
     }
 
     /// Moves the moment at which the silence is too long.
@@ -103,13 +104,16 @@ struct Keeper {
 
 static START: Lazy<Instant> = Lazy::new(Instant::now);
 
-static KEEPER: Lazy<&'static Keeper> = Lazy::new(|| {
+static KEEPER: Lazy<Option<&'static Keeper>> = Lazy::new(|| {
     let keeper: &'static Keeper = Box::leak(Box::default());
     let thread = std::thread::Builder::new().name("deadlines".to_owned());
-    if let Err(cause) = thread.spawn(|| keeper.keep()) {
-        log::error!("no thread for the deadlines of attempts: {cause}");
+    match thread.spawn(|| keeper.keep()) {
+        Ok(_) => Some(keeper),
+        Err(cause) => {
+            log::error!("no thread for the deadlines of attempts: {cause}");
+            None
+        }
     }
-    keeper
 });
 
 impl Keeper {

@@ -19,7 +19,7 @@ async fn connection() -> (TcpStream, TcpStream) {
 fn watch(ours: &TcpStream, silence: Duration, request: Duration) -> Watch {
     let socket = Socket::of(ours.as_raw_fd()).unwrap();
     let now = Instant::now();
-    Watch::begin(socket, now + silence, now + request)
+    Watch::begin(socket, now + silence, now + request).unwrap()
 }
 
 async fn bounded<T>(work: impl Future<Output = T>) -> T {
