@@ -35,6 +35,8 @@ pub struct Answer {
     decoder: Option<Decoder>,
     /// What is held; once committed, what may still leave of a stream that broke.
     held: Vec<Bytes>,
+    /// What a piece lets leave; empty between the pieces.
+    leaving: Vec<Bytes>,
     /// Bytes of what is held.
     held_size: usize,
     /// What has passed last, until it is known to be written.
@@ -124,10 +126,13 @@ impl Answer {
             // What comes behind an end is not the caller's business.
             return Next::Pass(Bytes::new());
         }
-        match self.read(chunk.unwrap_or_default(), end) {
-            Ok(out) => self.let_pass(out, end),
-            Err((out, fault)) => self.fail(out, fault),
-        }
+        let mut leaving = std::mem::take(&mut self.leaving);
+        let next = match self.read(chunk.unwrap_or_default(), end, &mut leaving) {
+            Ok(()) => self.let_pass(&mut leaving, end),
+            Err(fault) => self.fail(std::mem::take(&mut leaving), fault),
+        };
+        self.leaving = leaving;
+        next
     }
 
     /// Gives the attempt up, whatever comes.
@@ -139,39 +144,40 @@ impl Answer {
         }
     }
 
-    /// Reads a piece, and says what of it may leave, even where it tells of a failure.
-    fn read(&mut self, chunk: Bytes, end: bool) -> Result<Vec<Bytes>, (Vec<Bytes>, UpstreamFault)> {
-        let mut out = Vec::with_capacity(1);
+    /// Reads a piece, and puts into `leaving` what of it may leave, even where it tells of a
+    /// failure.
+    fn read(
+        &mut self,
+        chunk: Bytes,
+        end: bool,
+        leaving: &mut Vec<Bytes>,
+    ) -> Result<(), UpstreamFault> {
         let Some(reader) = &mut self.reader else {
-            return Ok(out);
+            return Ok(());
         };
         let chunk = match &mut self.decoder {
             None => chunk,
-            Some(decoder) => match decoder.decode(&chunk, end) {
-                Ok(chunk) => chunk,
-                Err(_) => return Err((out, UpstreamFault::broken_answer())),
-            },
+            Some(decoder) => decoder
+                .decode(&chunk, end)
+                .map_err(|_| UpstreamFault::broken_answer())?,
         };
-        match reader.push(chunk, end, &mut out) {
-            Ok(()) => Ok(out),
-            Err(fault) => Err((out, fault)),
-        }
+        reader.push(chunk, end, leaving)
     }
 
-    fn let_pass(&mut self, mut out: Vec<Bytes>, end: bool) -> Next {
+    fn let_pass(&mut self, leaving: &mut Vec<Bytes>, end: bool) -> Next {
         if self.stage == Stage::Passing {
             if end {
                 self.stage = Stage::Over;
                 self.has_ended = true;
             }
-            let piece = join(out);
+            let piece = join(leaving);
             self.unwritten.add(&piece);
             return Next::Pass(piece);
         }
         self.held_size = self
             .held_size
-            .saturating_add(out.iter().map(Bytes::len).sum());
-        self.held.append(&mut out);
+            .saturating_add(leaving.iter().map(Bytes::len).sum());
+        self.held.append(leaving);
         match self.judge_held(end) {
             Ok(false) => Next::Hold,
             Ok(true) => self.commit(end),
@@ -197,19 +203,19 @@ impl Answer {
             Some(Reader::TranslatedWhole(_)) => Ok(end),
             Some(Reader::Whole(scanner)) => match scanner.kind_so_far() {
                 Some(AnswerKind::Error) if is_full || is_late => {
-                    Err(classify_body(&join(std::mem::take(&mut self.held))))
+                    Err(classify_body(&join(&mut self.held)))
                 }
                 Some(AnswerKind::Error) => Ok(false),
                 Some(AnswerKind::Broken) => Err(UpstreamFault::broken_answer()),
                 Some(AnswerKind::Answer) => Ok(true),
                 None => Ok(is_full),
             },
-            Some(Reader::Count) if is_full || is_late => match join(self.held.clone()) {
+            Some(Reader::Count) if is_full || is_late => match join(&mut self.held.clone()) {
                 body if is_count(&body) => Ok(true),
                 _ => Err(UpstreamFault::broken_answer()),
             },
             Some(Reader::Error) if is_full || is_late => {
-                let mut body = join(std::mem::take(&mut self.held));
+                let mut body = join(&mut self.held);
                 body.truncate(MOST_HELD);
                 Err(self
                     .head
@@ -227,7 +233,8 @@ impl Answer {
         let Some(head) = self.head.take() else {
             return self.fail(Vec::new(), UpstreamFault::broken_answer());
         };
-        let body = join(std::mem::take(&mut self.held));
+        let body = join(&mut self.held);
+        self.held = Vec::new();
         let is_stream = matches!(self.reader, Some(Reader::Stream(_)));
         let length = match () {
             () if is_stream => None,
@@ -267,7 +274,7 @@ impl Answer {
                 let mut last = self.unwritten.take(written);
                 last.append(&mut self.held);
                 last.push(events.failure_event(error, id));
-                Some(join(last))
+                Some(join(&mut last))
             }
             _ => None,
         }
@@ -281,7 +288,7 @@ impl Answer {
         matches!(self.reader, Some(Reader::Stream(_))).then(|| {
             let mut rest = self.unwritten.take(written);
             rest.append(&mut self.held);
-            join(rest)
+            join(&mut rest)
         })
     }
 
@@ -357,14 +364,16 @@ fn content_length(headers: &HeaderMap) -> Option<u64> {
         .ok()
 }
 
-/// One piece out of several: without a copy where there is one only.
-fn join(mut pieces: Vec<Bytes>) -> Bytes {
-    pieces.retain(|piece| !piece.is_empty());
+/// Takes one piece out of several: without a copy where there is one only.
+fn join(pieces: &mut Vec<Bytes>) -> Bytes {
+    if pieces.len() > 1 {
+        pieces.retain(|piece| !piece.is_empty());
+    }
     if pieces.len() < 2 {
         return pieces.pop().unwrap_or_default();
     }
     let mut whole = BytesMut::with_capacity(pieces.iter().map(Bytes::len).sum());
-    for piece in pieces {
+    for piece in pieces.drain(..) {
         whole.extend_from_slice(&piece);
     }
     whole.freeze()

@@ -104,6 +104,9 @@ pub fn passed(exchange: &mut Exchange) {
         let state = record::ending(exchange, None);
         return settle(exchange, state);
     }
+    if exchange.toll.reservation.is_none() {
+        return;
+    }
     let delivered = delivered(exchange, output_by_length);
     if let Some(reservation) = &mut exchange.toll.reservation {
         reservation.progress(delivered);
