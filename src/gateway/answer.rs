@@ -311,8 +311,9 @@ impl Answer {
     }
 
     /// The beginning of that text, as far as it is kept.
-    pub fn text_beginning(&self) -> &str {
-        self.reader.as_ref().map_or("", Reader::text_beginning)
+    pub fn text_beginning(&self) -> String {
+        let reader = self.reader.as_ref();
+        reader.map(Reader::text_beginning).unwrap_or_default()
     }
 
     /// Whether what came so far is more than the preamble of a stream.

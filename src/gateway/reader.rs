@@ -172,13 +172,13 @@ impl Reader {
     }
 
     /// The beginning of that text, as far as it is kept.
-    pub fn text_beginning(&self) -> &str {
+    pub fn text_beginning(&self) -> String {
         match self {
             Self::Stream(Events::Passing(scanner)) => scanner.text_beginning(),
             Self::Stream(Events::Translated(translator)) => translator.text_beginning(),
             Self::Whole(scanner) => scanner.text_beginning(),
             Self::TranslatedWhole(translator) => translator.text_beginning(),
-            Self::Count | Self::Stored | Self::Error => "",
+            Self::Count | Self::Stored | Self::Error => String::new(),
         }
     }
 

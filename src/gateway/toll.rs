@@ -228,7 +228,7 @@ fn output_by_text(exchange: &Exchange) -> u64 {
     let fits = learnt.map(|learnt| learnt.fits());
     let answer = &exchange.answer;
     let (beginning, bytes) = (answer.text_beginning(), answer.text_bytes());
-    Delivered::of_beginning(beginning, bytes, &rules, fits.as_ref().map(|it| &it.text))
+    Delivered::of_beginning(&beginning, bytes, &rules, fits.as_ref().map(|it| &it.text))
 }
 
 /// How the text of who answers is counted.

@@ -107,8 +107,8 @@ impl AnswerScanner {
     }
 
     /// The beginning of that text, as far as it is kept: some hundred bytes.
-    pub fn text_beginning(&self) -> &str {
-        &self.reader.beginning
+    pub fn text_beginning(&self) -> String {
+        self.reader.beginning()
     }
 }
 

@@ -112,6 +112,9 @@ pub enum Want {
     Nothing,
     /// The first bytes of the unescaped contents, at most this many.
     Prefix(usize),
+    /// As much of the contents, but as they are written where that is less work: escapes and
+    /// all, see [`Text::is_source`].
+    Source(usize),
 }
 
 /// A key or string value.
@@ -120,6 +123,9 @@ pub struct Text<'a> {
     /// The unescaped contents as far as they were wanted. Always UTF-8, cut at
     /// the end of a character.
     pub bytes: &'a [u8],
+    /// The [`bytes`](Self::bytes) have escapes in them, the last of which may be cut: their
+    /// [`Source`](Want::Source) was wanted. [`unescape`] undoes them.
+    pub is_source: bool,
     /// How many bytes the whole contents have, unescaped.
     pub len: u64,
     /// Where the string stands, quotes included.
@@ -146,6 +152,25 @@ pub(crate) fn string_to_its_end(bytes: &[u8]) -> Option<(usize, usize)> {
     let (contents, after) = bytes.split_at_checked(passage.len)?;
     let is_text = passage.ascii || std::str::from_utf8(contents).is_ok();
     (is_text && after.starts_with(b"\"")).then(|| (passage.len, passage.unescaped_len()))
+}
+
+/// What the source of a string means, the first bytes of it, at most so many and cut at the end
+/// of a character. It ends where an escape is not whole.
+pub fn unescape(source: &[u8], limit: usize) -> String {
+    let mut text = Vec::with_capacity(source.len());
+    let mut rest = source;
+    loop {
+        let escape = memchr::memchr(b'\\', rest).unwrap_or(rest.len());
+        let (plain, after) = rest.split_at_checked(escape).unwrap_or((rest, &[]));
+        text.extend_from_slice(plain);
+        let Some((character, len)) = scan::escape(after) else {
+            break;
+        };
+        text.extend_from_slice(character.encode_utf8(&mut [0; 4]).as_bytes());
+        rest = after.get(len..).unwrap_or_default();
+    }
+    text.truncate(prefix(&text, limit).len());
+    String::from_utf8(text).unwrap_or_default()
 }
 
 /// A number as it was written.

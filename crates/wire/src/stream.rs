@@ -220,8 +220,8 @@ impl StreamScanner {
     }
 
     /// The beginning of that text, as far as it is kept: some hundred bytes.
-    pub fn text_beginning(&self) -> &str {
-        &self.reader.beginning
+    pub fn text_beginning(&self) -> String {
+        self.reader.beginning()
     }
 
     /// Events that were let through, without those that only say that more will come.
@@ -264,14 +264,11 @@ impl StreamScanner {
             return None;
         }
         let fit = self.templates.fit(rest)?;
-        if self.reader.wants_beginning() {
-            if fit.has_escapes() {
-                return None;
-            }
-            self.reader.keep_beginning(rest.get(fit.text)?);
-        }
+        let text = rest.get(fit.text).unwrap_or_default();
+        let text_bytes = fit.text_bytes as u64;
+        self.reader.keep_beginning(text, text_bytes);
         self.events = self.events.saturating_add(fit.counts.into());
-        self.text_bytes = self.text_bytes.saturating_add(fit.text_bytes as u64);
+        self.text_bytes = self.text_bytes.saturating_add(text_bytes);
         if let Some(number) = fit.sequence {
             self.next_sequence = number.saturating_add(1);
         }

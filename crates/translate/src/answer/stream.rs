@@ -104,7 +104,7 @@ impl StreamTranslator {
     }
 
     /// The beginning of that text, as far as it is kept.
-    pub fn text_beginning(&self) -> &str {
+    pub fn text_beginning(&self) -> String {
         self.events.text_beginning()
     }
 

@@ -107,7 +107,7 @@ impl AnswerTranslator {
     }
 
     /// The beginning of that text, as far as it is kept.
-    pub fn text_beginning(&self) -> &str {
+    pub fn text_beginning(&self) -> String {
         self.scanner.text_beginning()
     }
 

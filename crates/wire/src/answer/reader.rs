@@ -8,7 +8,9 @@ use super::{
     path::{Key, Path},
 };
 use crate::{
-    json::{Container, JsonError, Lexer, Literal, Number, Sink, Span, Text, Want, prefix},
+    json::{
+        Container, JsonError, Lexer, Literal, Number, Sink, Span, Text, Want, prefix, unescape,
+    },
     usage::{UsageField, UsageReport},
 };
 use tollgate_types::Format;
@@ -155,8 +157,11 @@ pub(crate) struct Reader {
     /// Of the whole answer.
     pub(crate) facts: AnswerFacts,
     pub(crate) usage: UsageReport,
-    /// The beginning of all its text, for an estimate of how many tokens the whole has.
-    pub(crate) beginning: String,
+    /// The beginning of all its text, for an estimate of how many tokens the whole has: as the
+    /// source of a string, for few ever ask what it means.
+    beginning: Vec<u8>,
+    /// How many bytes that means, at most [`MAX_BEGINNING`].
+    begun: usize,
 }
 
 /// How much text is kept of an answer: enough to tell a script and a way of writing.
@@ -171,7 +176,8 @@ impl Reader {
             event: EventFacts::default(),
             facts: AnswerFacts::default(),
             usage: UsageReport::default(),
-            beginning: String::new(),
+            beginning: Vec::new(),
+            begun: 0,
         }
     }
 
@@ -264,16 +270,45 @@ impl Reader {
             && self.usage == UsageReport::default()
     }
 
-    /// Adds to the beginning of the text, as far as it is kept.
-    pub(crate) fn keep_beginning(&mut self, text: &[u8]) {
-        let room = MAX_BEGINNING.saturating_sub(self.beginning.len());
-        let text = std::str::from_utf8(prefix(text, room));
-        self.beginning.push_str(text.unwrap_or_default());
+    /// Adds the source of a whole string to the beginning of the text, as far as that is kept;
+    /// it means so many bytes.
+    pub(crate) fn keep_beginning(&mut self, source: &[u8], len: u64) {
+        let room = self.beginning_room();
+        if room > 0 {
+            let saved = (source.len() as u64).saturating_sub(len);
+            let most = room.saturating_add(usize::try_from(saved).unwrap_or(usize::MAX));
+            self.beginning.extend_from_slice(prefix(source, most));
+            self.note_beginning(len);
+        }
     }
 
-    /// Whether more of the beginning is to be kept.
-    pub(crate) const fn wants_beginning(&self) -> bool {
-        self.beginning.len() < MAX_BEGINNING
+    /// Adds the text that a string is, as far as it was wanted.
+    fn keep_text(&mut self, text: Text<'_>) {
+        if text.is_source {
+            self.beginning.extend_from_slice(text.bytes);
+        } else {
+            for part in text.bytes.split_inclusive(|byte| *byte == b'\\') {
+                self.beginning.extend_from_slice(part);
+                if part.ends_with(b"\\") {
+                    self.beginning.push(b'\\');
+                }
+            }
+        }
+        self.note_beginning(text.len);
+    }
+
+    fn note_beginning(&mut self, len: u64) {
+        let len = usize::try_from(len).unwrap_or(usize::MAX);
+        self.begun = self.begun.saturating_add(len).min(MAX_BEGINNING);
+    }
+
+    const fn beginning_room(&self) -> usize {
+        MAX_BEGINNING.saturating_sub(self.begun)
+    }
+
+    /// The beginning of the text, as far as it is kept.
+    pub(crate) fn beginning(&self) -> String {
+        unescape(&self.beginning, MAX_BEGINNING)
     }
 
     fn word(&mut self, here: u64, text: Text<'_>) {
@@ -394,8 +429,8 @@ impl Sink for Reader {
                 | at::INCOMPLETE_REASON
                 | at::STATUS,
             ) => Want::Prefix(MAX_WORD_BYTES),
-            Some(here) if self.wants_beginning() && self.is_text(here) => {
-                Want::Prefix(MAX_BEGINNING.saturating_sub(self.beginning.len()))
+            Some(here) if self.begun < MAX_BEGINNING && self.is_text(here) => {
+                Want::Source(self.beginning_room())
             }
             _ => Want::Nothing,
         }
@@ -418,9 +453,7 @@ impl Sink for Reader {
         if let Some(here) = here {
             if self.is_text(here) {
                 self.event.text_bytes = self.event.text_bytes.saturating_add(text.len);
-                if !text.bytes.is_empty() {
-                    self.beginning.push_str(text.as_str());
-                }
+                self.keep_text(text);
             } else {
                 self.word(here, text);
                 self.refuse_usage(here);

@@ -248,3 +248,39 @@ fn no_more_is_kept_of_what_is_stored_than_is_remembered() {
     assert_eq!(ids.len(), AnswerFacts::MOST_STORED);
     assert_eq!(&*ids[31], "msg_31");
 }
+
+#[test]
+fn the_beginning_of_the_text_is_the_same_however_it_is_cut() {
+    let parts = [
+        "a\\n\u{e9}".repeat(100),
+        "\\u00e9\\\\ ".repeat(150),
+        "\u{1f600}".repeat(99),
+    ];
+    let choices: Vec<_> = parts
+        .iter()
+        .map(|part| format!("{{\"message\":{{\"content\":\"{part}\"}}}}"))
+        .collect();
+    let body = format!("{{\"choices\":[{}]}}", choices.join(","));
+    let text = [
+        "a\n\u{e9}".repeat(100),
+        "\u{e9}\\ ".repeat(150),
+        "\u{1f600}".repeat(99),
+    ]
+    .concat();
+    for size in [1, 3, 10, 64, 1000, body.len()] {
+        let mut scanner = AnswerScanner::new(Format::Chat);
+        for chunk in body.as_bytes().chunks(size) {
+            scanner.push(chunk);
+        }
+        let beginning = scanner.text_beginning();
+        assert!(
+            (1020..=1024).contains(&beginning.len()),
+            "{}",
+            beginning.len()
+        );
+        assert!(
+            text.starts_with(&beginning),
+            "in chunks of {size}: {beginning}"
+        );
+    }
+}

@@ -329,19 +329,26 @@ impl Lexer {
             State::InKey => sink.want_key(),
             _ => sink.want_string(),
         };
-        let limit = match want {
-            Want::Nothing => 0,
-            Want::Prefix(limit) => limit,
+        let (limit, as_written) = match want {
+            Want::Nothing => (0, false),
+            Want::Prefix(limit) => (limit, false),
+            Want::Source(limit) => (limit, true),
         };
         let rest = chunk.get(at + 1..).unwrap_or_default();
         let passage = scan::passage(rest);
         if let Some((contents, [b'"', ..])) = rest.split_at_checked(passage.len)
-            && (limit == 0 || !passage.has_escapes())
+            && (as_written || limit == 0 || !passage.has_escapes())
             && (passage.ascii || std::str::from_utf8(contents).is_ok())
         {
             let end = at + passage.len + 2;
+            // Of a source more is handed over, so that it means at least as much as is wanted.
+            let limit = match limit {
+                0 => 0,
+                limit => limit.saturating_add(passage.saved),
+            };
             let text = Text {
                 bytes: prefix(contents, limit),
+                is_source: passage.has_escapes(),
                 len: passage.unescaped_len() as u64,
                 span: self.span(at, end),
             };
@@ -378,6 +385,7 @@ impl Lexer {
         };
         let text = Text {
             bytes: self.string.contents(),
+            is_source: false,
             len: self.string.len(),
             span: Span {
                 start: self.token_start,

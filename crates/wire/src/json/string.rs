@@ -192,6 +192,10 @@ impl StringState {
 
     /// Keeps what a source with whole escapes stands for, as far as it is wanted.
     fn unescape(&mut self, mut source: &[u8]) {
+        if !self.full {
+            let room = self.limit.saturating_sub(self.collected.len());
+            self.collected.reserve(room.min(source.len()));
+        }
         while !self.full {
             let escape = memchr::memchr(b'\\', source).unwrap_or(source.len());
             let (plain, rest) = source.split_at_checked(escape).unwrap_or((source, &[]));

@@ -23,6 +23,15 @@ struct Tokens {
     tokens: Vec<Token>,
 }
 
+impl Tokens {
+    fn contents(&self, text: Text<'_>) -> String {
+        match self.want {
+            Want::Source(limit) if text.is_source => unescape(text.bytes, limit),
+            _ => text.as_str().to_owned(),
+        }
+    }
+}
+
 impl Sink for Tokens {
     type Error = JsonError;
 
@@ -35,13 +44,13 @@ impl Sink for Tokens {
     }
 
     fn key(&mut self, key: Text<'_>) -> Result<(), JsonError> {
-        let token = Token::Key(key.as_str().to_owned(), key.len, key.span);
+        let token = Token::Key(self.contents(key), key.len, key.span);
         self.tokens.push(token);
         Ok(())
     }
 
     fn string(&mut self, text: Text<'_>) -> Result<(), JsonError> {
-        let token = Token::String(text.as_str().to_owned(), text.len, text.span);
+        let token = Token::String(self.contents(text), text.len, text.span);
         self.tokens.push(token);
         Ok(())
     }
@@ -65,6 +74,20 @@ impl Sink for Tokens {
     fn end(&mut self, container: Container, end: u64) -> Result<(), JsonError> {
         self.tokens.push(Token::End(container, end));
         Ok(())
+    }
+}
+
+proptest! {
+    #[test]
+    fn a_source_means_what_its_string_does(
+        document in document_source(),
+        limit in prop_oneof![0..20_usize, Just(usize::MAX)],
+        places in proptest::collection::vec(any::<usize>(), 0..4),
+    ) {
+        let chunks = cut(document.as_bytes(), &places);
+        let expected = lex_with(&mut Lexer::new(), Want::Prefix(limit), chunks.clone());
+        let source = lex_with(&mut Lexer::new(), Want::Source(limit), chunks);
+        prop_assert_eq!(source, expected);
     }
 }
 

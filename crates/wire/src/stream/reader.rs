@@ -170,7 +170,7 @@ impl EventReader {
     }
 
     /// The beginning of that text, as far as it is kept.
-    pub fn text_beginning(&self) -> &str {
+    pub fn text_beginning(&self) -> String {
         self.scanner.text_beginning()
     }
 

@@ -53,13 +53,6 @@ pub(super) struct Fit {
     pub(super) counts: bool,
 }
 
-impl Fit {
-    /// Whether its text has escapes.
-    pub(super) fn has_escapes(&self) -> bool {
-        self.text.len() != self.text_bytes
-    }
-}
-
 #[derive(Debug)]
 struct Template {
     /// What must come again, one after the other.
