@@ -45,15 +45,17 @@ impl Directory {
 
 impl KeyDirectory for Directory {
     fn lookup(&self, credential: &str, from: Option<IpAddr>) -> KeyLookup {
-        let attempts = self.attempts.clone().zip(from.map(address));
+        // Made for those alone who are not known: most are.
+        let attempts = || self.attempts.clone().zip(from.map(address));
         let refused = |reason: &'static str, attempts: Option<(Arc<Attempts>, KeyId)>| {
             let over = attempts.and_then(|(attempts, from)| attempts.note(&from));
             over.map_or(KeyLookup::Refused(reason), KeyLookup::TooManyAttempts)
         };
         match self.keys.lookup(credential) {
             Lookup::Known(record) => KeyLookup::Known(record.identity.clone()),
-            Lookup::Refused(refusal) => refused(refusal.as_str(), attempts),
+            Lookup::Refused(refusal) => refused(refusal.as_str(), attempts()),
             Lookup::Miss(pending) => {
+                let attempts = attempts();
                 let over = attempts.as_ref().and_then(|(it, from)| it.over(from));
                 if let Some(wait) = over {
                     return KeyLookup::TooManyAttempts(wait);
