@@ -73,7 +73,9 @@ fn plain_id(id: &str) -> String {
     let bare = prefixes
         .find_map(|prefix| id.strip_prefix(prefix))
         .unwrap_or(id);
-    bare.chars().filter(is_plain).take(LONGEST).collect()
+    let mut plain = String::with_capacity(bare.len().min(LONGEST));
+    plain.extend(bare.chars().filter(is_plain).take(LONGEST));
+    plain
 }
 
 fn is_plain(c: &char) -> bool {

@@ -12,6 +12,7 @@ use crate::{
         read::Reader,
         write,
     },
+    output::Output,
 };
 use bytes::Bytes;
 use std::sync::Arc;
@@ -79,7 +80,10 @@ impl AnswerTranslator {
         let reported = self.scanner.usage();
         let is_reported = reported.has_input || reported.has_output;
         let writer = write::body(&self.notes);
+        /// What one format writes more than another around the same text, in bytes.
+        const MORE: usize = 512;
         let mut flow = Flow::new(Arc::clone(&self.notes), self.context, writer);
+        flow.out = Output::with_capacity(self.body.len().saturating_add(MORE));
         flow.start(facts);
         Reader::new(self.notes.to).body(&self.body, &mut flow)?;
         flow.finish(facts.stop, is_reported.then_some(reported.usage))?;

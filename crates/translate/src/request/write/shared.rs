@@ -348,12 +348,15 @@ fn utf8(json: &[u8]) -> &str {
 
 /// A short fingerprint, in hexadecimal digits: 32 of them, which every target takes.
 pub(super) fn fingerprint(bytes: &[u8]) -> String {
-    use std::fmt::Write as _;
+    const BYTES: usize = 16;
     let digest = Sha256::digest(bytes);
-    digest.iter().take(16).fold(String::new(), |mut hex, byte| {
-        let _ = write!(hex, "{byte:02x}");
-        hex
-    })
+    let nibbles = digest
+        .iter()
+        .take(BYTES)
+        .flat_map(|byte| [byte >> 4, byte & 15]);
+    let mut text = String::with_capacity(2 * BYTES);
+    text.extend(nibbles.filter_map(|nibble| char::from_digit(nibble.into(), 16)));
+    text
 }
 
 /// Who asks, in a form that a provider of another format takes: never the name itself.

@@ -28,8 +28,12 @@ pub(crate) struct ChatBody {
     logprobs: String,
     calls: Output,
     sealed: u64,
-    /// Characters of the content before the open block, and with it.
-    chars: (u64, u64),
+    /// Bytes of the content before the open block.
+    open_at: usize,
+    /// Characters of the same, once somebody has asked.
+    chars_before: Option<u64>,
+    /// How much of the content was counted: bytes of it, and characters that they mean.
+    counted: (usize, u64),
 }
 
 impl Write for ChatBody {
@@ -41,7 +45,8 @@ impl Write for ChatBody {
 
     fn begin(&mut self, kind: Kind, call: Option<&ToolCall>, _: &mut Output) -> Result<(), Broken> {
         self.open = Some(kind);
-        self.chars.0 = self.chars.1;
+        self.open_at = self.content.as_ref().map_or(0, String::len);
+        self.chars_before = None;
         match (kind, call) {
             (Kind::Tool, Some(call)) => self.begin_call(call),
             (Kind::Tool, None) => return Err(Broken),
@@ -56,10 +61,7 @@ impl Write for ChatBody {
                 self.calls.escaped(piece.as_str().as_bytes());
                 return Ok(());
             }
-            Kind::Text => {
-                self.chars.1 = self.chars.1.saturating_add(piece.chars());
-                &mut self.content
-            }
+            Kind::Text => &mut self.content,
             Kind::Refusal => &mut self.refusal,
             Kind::Thinking => &mut self.reasoning,
         };
@@ -72,10 +74,15 @@ impl Write for ChatBody {
     }
 
     fn cite(&mut self, citation: &Citation, _: &mut Output) {
-        let from = self.chars.0;
-        let range = citation.range.map_or(self.chars, |(start, end)| {
-            (from.saturating_add(start), from.saturating_add(end))
-        });
+        let from = match self.chars_before {
+            Some(chars) => chars,
+            None => self.count_to(self.open_at),
+        };
+        self.chars_before = Some(from);
+        let range = match citation.range {
+            Some((start, end)) => (from.saturating_add(start), from.saturating_add(end)),
+            None => (from, self.count_to(usize::MAX)),
+        };
         separate(&mut self.annotations);
         annotation(citation, range, &mut self.annotations);
     }
@@ -126,6 +133,19 @@ impl Write for ChatBody {
 }
 
 impl ChatBody {
+    /// Characters of the content up to a place behind what was counted before: most answers
+    /// cite nothing, and are not counted.
+    fn count_to(&mut self, end: usize) -> u64 {
+        let (done, chars) = self.counted;
+        let content = self.content.as_deref().unwrap_or_default();
+        let end = end.min(content.len());
+        if let Some(more) = content.get(done..end) {
+            let more = RawText::escaped(more).chars();
+            self.counted = (end, chars.saturating_add(more));
+        }
+        self.counted.1
+    }
+
     fn begin_call(&mut self, call: &ToolCall) {
         let (kind, field) = match call.is_custom {
             true => ("custom", "input"),
