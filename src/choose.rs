@@ -19,18 +19,23 @@ pub fn choose<'a>(
 ) -> Option<Chosen<'a>> {
     let profiles = catalog.catalog();
     let profile = profiles.profile(asked.name)?;
-    let decision = decide(catalog, profile, asked, allowed)?;
+    let matter = |profile| Matter {
+        catalog,
+        profile,
+        asked,
+        allowed,
+    };
+    let decision = matter(profile).settle()?;
     let shadow = profile
         .shadow
         .as_deref()
         .filter(|_| asked.is_answered)
-        .and_then(|name| decide(catalog, profiles.profile(name)?, asked, allowed))
+        .and_then(|name| matter(profiles.profile(name)?).settle())
         .map(|other| Shadow {
             profile: other.profile,
             model: Arc::clone(&other.model.id),
         });
-    // Whoever only asks what would happen has a catalog by itself.
-    if asked.is_answered && catalog.fleet().is_some() {
+    if asked.is_answered {
         events::model_chosen(&decision, shadow.as_ref());
     }
     Some(Chosen {
@@ -41,35 +46,87 @@ pub fn choose<'a>(
     })
 }
 
-fn decide(
+/// What would be chosen, and what the conversation has to do with it.
+pub struct Look {
+    /// What would be chosen.
+    pub decision: Decision,
+    /// The model that has answered the conversation so far, where one has.
+    pub before: Option<Arc<str>>,
+    /// What would be chosen if it began now, where it has a model.
+    pub anew: Option<Decision>,
+}
+
+/// Looks what would be chosen. Remembers nothing and tells nobody.
+pub fn look(
     catalog: &IndexedCatalog,
-    profile: &Profile,
     asked: &Asked<'_>,
     allowed: &dyn Fn(ModelView<'_>) -> bool,
-) -> Option<Decision> {
-    let conversations = catalog.conversations();
-    let conversation = name_of(catalog, profile, asked);
-    let now = Instant::now();
-    let ttl = catalog.catalog().conversation_ttl();
-    let before = conversation.and_then(|name| conversations.recall(name, now, ttl));
-    let allowed = |model: &Model| catalog.view(model).is_some_and(allowed);
-    let ask = Ask {
-        facts: asked.facts,
-        allowed: &allowed,
-        available: &|model| is_available(catalog, model, asked.facts),
-        before: before.as_deref(),
+) -> Option<Look> {
+    let matter = Matter {
+        catalog,
+        profile: catalog.catalog().profile(asked.name)?,
+        asked,
+        allowed,
     };
-    // Where nobody is available, whoever is chosen says when to try again.
-    let decision = profile.choose(&ask).or_else(|| {
-        profile.choose(&Ask {
-            available: &|_| true,
-            ..ask
-        })
-    })?;
-    if let (Some(name), true) = (conversation, asked.is_answered) {
-        conversations.remember(name, &decision.model.id, now);
+    let (_, before) = matter.conversation(Instant::now());
+    Some(Look {
+        decision: matter.decide(before.as_deref())?,
+        anew: before.as_ref().and_then(|_| matter.decide(None)),
+        before,
+    })
+}
+
+/// A request and the profile that is to choose for it.
+struct Matter<'a> {
+    catalog: &'a IndexedCatalog,
+    profile: &'a Profile,
+    asked: &'a Asked<'a>,
+    allowed: &'a dyn Fn(ModelView<'_>) -> bool,
+}
+
+impl Matter<'_> {
+    /// Decides, and remembers it for the conversation.
+    fn settle(&self) -> Option<Decision> {
+        let now = Instant::now();
+        let (conversation, before) = self.conversation(now);
+        let decision = self.decide(before.as_deref())?;
+        if let (Some(name), true) = (conversation, self.asked.is_answered) {
+            let conversations = self.catalog.conversations();
+            conversations.remember(name, &decision.model.id, now);
+        }
+        Some(decision)
     }
-    Some(decision)
+
+    /// The conversation's name, and the model that has answered it so far.
+    fn conversation(&self, now: Instant) -> (Option<u64>, Option<Arc<str>>) {
+        let name = name_of(self.catalog, self.profile, self.asked);
+        let ttl = self.catalog.catalog().conversation_ttl();
+        let recall = |name| self.catalog.conversations().recall(name, now, ttl);
+        (name, name.and_then(recall))
+    }
+
+    fn decide(&self, before: Option<&str>) -> Option<Decision> {
+        let Self {
+            catalog,
+            profile,
+            asked,
+            ..
+        } = self;
+        let allowed = |model: &Model| catalog.view(model).is_some_and(self.allowed);
+        let ask = Ask {
+            facts: asked.facts,
+            allowed: &allowed,
+            available: &|model| is_available(catalog, model, asked.facts),
+            before,
+        };
+        // Where nobody is available, whoever is chosen says when to try again.
+        profile.choose(&ask).or_else(|| {
+            profile.choose(&Ask {
+                available: &|_| true,
+                ..ask
+            })
+        })
+    }
 }
 
 /// Whether anybody who serves a model is neither benched nor full.

@@ -39,6 +39,10 @@ pub struct ExplainOrder {
     /// The endpoint, by path. Default: `/v1/chat/completions`.
     #[serde(default = "chat")]
     pub path: String,
+    /// What the caller's software calls its session: what it sends in the first header of
+    /// `routing.affinity.headers`.
+    #[serde(default)]
+    pub session: Option<String>,
     /// The body of the request, as the caller sends it.
     pub request: serde_json::Value,
 }
@@ -133,6 +137,28 @@ pub struct ModelShown {
     pub group: String,
     /// Why this one, where `auto` chose it.
     pub reason: Option<String>,
+    /// What the conversation has to do with that; `null` where the request names its model, and
+    /// where nobody can say but the running gateway.
+    pub conversation: Option<ConversationShown>,
+}
+
+/// The conversation that a request for `auto` belongs to.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct ConversationShown {
+    /// The model that has answered it so far; `null` where it begins with this request, or was
+    /// forgotten.
+    pub model: Option<String>,
+    /// What would be chosen if it began with this request; `null` where it does.
+    pub anew: Option<AnewShown>,
+}
+
+/// What would be chosen for the beginning of a conversation.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct AnewShown {
+    /// The model.
+    pub model: String,
+    /// Why this one.
+    pub reason: String,
 }
 
 /// The most that a request can cost.
@@ -219,7 +245,8 @@ pub fn explain(ground: &Ground<'_>, order: &ExplainOrder) -> Result<Explanation,
     let record = ground.store.find_key(&KeySelector::parse(&order.key)?)?;
     let matched = endpoints::match_path(&order.path);
     let matched = matched.map_err(|error| Refusal::Order(error.message.into_owned()))?;
-    let catalog = Arc::new(IndexedCatalog::new(ground.config.catalog.clone()));
+    let headers = headers(ground.config, order.session.as_deref())?;
+    let catalog = Arc::new(catalog(ground));
     let dry = Dry::new(ground, &record, &catalog);
     let pipeline = Pipeline::build(&ground.config.filters, &dry.lend())
         .map_err(|faults| Refusal::Order(ground.config.locate(faults).to_string()))?;
@@ -228,6 +255,7 @@ pub fn explain(ground: &Ground<'_>, order: &ExplainOrder) -> Result<Explanation,
     let mut walk = Walk {
         ground,
         order,
+        headers,
         pipeline,
         catalog,
         request: RequestContext::new(id, matched.endpoint, Some(peer)),
@@ -244,6 +272,7 @@ pub fn explain(ground: &Ground<'_>, order: &ExplainOrder) -> Result<Explanation,
 struct Walk<'a> {
     ground: &'a Ground<'a>,
     order: &'a ExplainOrder,
+    headers: HeaderMap,
     pipeline: Pipeline,
     catalog: Arc<IndexedCatalog>,
     request: RequestContext,
@@ -290,6 +319,7 @@ impl Walk<'_> {
             format,
             body: &body,
             peeked: &peeked,
+            session: self.order.session.as_deref(),
         };
         let (candidates, outcome) = question.answer();
         self.candidates = candidates;
@@ -314,11 +344,10 @@ impl Walk<'_> {
 
     /// Runs the filters of a part; what ends the request there.
     fn pass(&mut self, part: Part) -> Result<Option<Outcome>, PublicError> {
-        let headers = headers();
         let head = Head {
             method: &Method::POST,
             path: &self.order.path,
-            headers: &headers,
+            headers: &self.headers,
         };
         let filters = self.pipeline.of(part).to_vec();
         for (name, filter) in filters {
@@ -361,6 +390,8 @@ impl Walk<'_> {
         } = self;
         let facts = request.facts.as_ref();
         let route = request.route.as_ref();
+        let seen = dry.into_seen();
+        let conversation = seen.conversation;
         let model = route.and_then(|route| {
             let model = catalog.model(route.model)?;
             Some(ModelShown {
@@ -370,9 +401,9 @@ impl Walk<'_> {
                 id: model.id.to_string(),
                 group: model.group.to_string(),
                 reason: route.choice.as_ref().map(|choice| choice.reason.clone()),
+                conversation,
             })
         });
-        let seen = dry.into_seen();
         Explanation {
             outcome,
             endpoint: request.endpoint.path().to_owned(),
@@ -396,15 +427,36 @@ impl Walk<'_> {
     }
 }
 
-/// What any caller sends. The credential is none: whose request it is, is known already.
-fn headers() -> HeaderMap {
+/// The catalog, with what the running gateway remembers and how its providers are doing.
+fn catalog(ground: &Ground<'_>) -> IndexedCatalog {
+    let mut catalog = IndexedCatalog::new(ground.config.catalog.clone());
+    if let Some(accounts) = ground.accounts {
+        catalog = catalog.with_conversations(accounts.conversations());
+    }
+    if let Some(snapshot) = ground.snapshot {
+        catalog = catalog.with_fleet(Arc::clone(&snapshot.fleet));
+    }
+    catalog
+}
+
+/// What any caller sends, and by what it may name its session. The credential is none: whose
+/// request it is, is known already.
+fn headers(config: &Config, session: Option<&str>) -> Result<HeaderMap, Refusal> {
     let mut headers = HeaderMap::new();
     let json = HeaderValue::from_static("application/json");
     headers.insert(header::CONTENT_TYPE, json);
     let explained = HeaderValue::from_static("Bearer sk-explained");
     headers.insert(header::AUTHORIZATION, explained);
     headers.insert(header::HOST, HeaderValue::from_static("gateway"));
-    headers
+    if let Some(session) = session {
+        let name = config.catalog.affinity().headers.first().ok_or_else(|| {
+            Refusal::Order("session: routing.affinity.headers names no header for it".to_owned())
+        })?;
+        let value = HeaderValue::from_str(session)
+            .map_err(|_| Refusal::Order("session: it cannot be sent in a header".to_owned()))?;
+        headers.insert(name.clone(), value);
+    }
+    Ok(headers)
 }
 
 /// Waits for what a filter waits for, on this thread.

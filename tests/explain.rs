@@ -7,19 +7,24 @@ mod support;
 use serde_json::{Value, json};
 use std::process::Stdio;
 use support::{
-    Answer, CHAT, COUNT_TOKENS, Config, Connection, FORMATS, Gateway, LONG, MESSAGES, Output,
-    Provider, RESPONSES, Request, bounded, prompt, tollgate,
+    Answer, CHAT, COUNT_TOKENS, Config, Connection, EASY, FORMATS, Gateway, HARD, LONG, MESSAGES,
+    Output, Provider, RESPONSES, Request, bounded, prompt, tollgate,
 };
 use tempfile::TempDir;
 use tokio::io::AsyncWriteExt;
 
 const TOKEN: &str = "0123456789abcdef-admin";
 
+/// A gateway that operators can ask.
+async fn gateway_of(config: Config) -> Gateway {
+    let folder = TempDir::new().unwrap();
+    std::fs::write(folder.path().join("token"), TOKEN).unwrap();
+    Gateway::start_in(folder, config.with("admin.token", json!("file:token"))).await
+}
+
 /// Two providers: one speaks chat alone, the other everything, and comes second.
 async fn gateway() -> (Provider, Gateway) {
     let provider = Provider::start().await;
-    let folder = TempDir::new().unwrap();
-    std::fs::write(folder.path().join("token"), TOKEN).unwrap();
     let mut chat_only = support::provider(provider.address);
     chat_only["formats"] = json!(["chat"]);
     let deployments = json!([
@@ -35,14 +40,19 @@ async fn gateway() -> (Provider, Gateway) {
         .with(
             "models.hidden",
             json!({"family": "hidden", "deployments": ["sim"]}),
-        )
-        .with("admin.token", json!("file:token"));
-    let gateway = Gateway::start_in(folder, config).await;
-    (provider, gateway)
+        );
+    (provider, gateway_of(config).await)
 }
 
 async fn explain(gateway: &Gateway, key: &str, path: &str, request: &Value) -> Answer {
-    let order = json!({"key": key, "path": path, "request": request});
+    explain_order(
+        gateway,
+        json!({"key": key, "path": path, "request": request}),
+    )
+    .await
+}
+
+async fn explain_order(gateway: &Gateway, order: Value) -> Answer {
     let order = Request::post("/api/v1/explain", &order).key(TOKEN);
     Connection::open(gateway.admin).await.send(&order).await
 }
@@ -244,4 +254,62 @@ async fn endpoints_without_a_model_and_keys_that_do_not_work_are_told_too() {
     assert_eq!(unknown.status, 404, "{unknown:?}");
     let nowhere = explain(&gateway, &gateway.key, "/v1/nowhere", &body).await;
     nowhere.assert_error(400, "invalid_request");
+}
+
+#[tokio::test]
+async fn what_staying_with_its_model_does_for_a_conversation_is_told_and_changes_nothing() {
+    let provider = Provider::start().await;
+    let gateway = gateway_of(Config::of(&provider).tiers()).await;
+    let explain = async |session: &str, text: &str| {
+        let request = prompt(CHAT, "auto", text, Value::Null);
+        let order = json!({"key": gateway.key, "session": session, "request": request});
+        let told = explain_order(&gateway, order).await;
+        told.assert_ok();
+        told.json()["model"].clone()
+    };
+    // Telling what would be chosen for a hard beginning is not choosing it.
+    for _ in 0..2 {
+        let told = explain("one", HARD).await;
+        assert_eq!(told["id"], "strong", "{told}");
+        let begins = json!({"model": null, "anew": null});
+        assert_eq!(told["conversation"], begins, "{told}");
+    }
+    let told = explain("one", EASY).await;
+    assert_eq!(told["id"], "light", "{told}");
+
+    let body = prompt(CHAT, "auto", HARD, Value::Null);
+    let request = Request::post(CHAT, &body)
+        .key(&gateway.key)
+        .header("session-id", "one");
+    let answer = gateway.send(&request).await;
+    assert_eq!(answer.header("x-model"), Some("strong"), "{answer:?}");
+    let told = explain("one", EASY).await;
+    assert_eq!(told["id"], "strong", "{told}");
+    let reason = told["reason"].as_str().unwrap();
+    assert!(
+        reason.ends_with("stays with the conversation's model"),
+        "{told}"
+    );
+    let conversation = &told["conversation"];
+    assert_eq!(conversation["model"], "strong", "{told}");
+    assert_eq!(conversation["anew"]["model"], "light", "{told}");
+    assert!(
+        conversation["anew"]["reason"]
+            .as_str()
+            .unwrap()
+            .ends_with("light"),
+        "{told}"
+    );
+    assert_eq!(explain("two", EASY).await["id"], "light");
+
+    // Who names a model has none; the command line cannot know.
+    let named = explain_order(
+        &gateway,
+        json!({"key": gateway.key, "request": prompt(CHAT, "light", EASY, Value::Null)}),
+    )
+    .await;
+    assert_eq!(named.json()["model"]["conversation"], Value::Null);
+    let body = prompt(CHAT, "auto", EASY, Value::Null);
+    let here = explain_here(&gateway, &["--key", &gateway.key], &body).await;
+    assert!(here.stdout.contains("so far      unknown here"), "{here:?}");
 }

@@ -40,6 +40,8 @@ pub(super) fn run(arguments: &Arguments) -> Outcome {
     let order = ExplainOrder {
         key: arguments.key.clone(),
         path: arguments.path.clone(),
+        // It would say nothing: who has answered which conversation is known to the gateway.
+        session: None,
         request: match request.is_empty() {
             true => serde_json::Value::Null,
             false => serde_json::from_slice(&request)

@@ -3,7 +3,7 @@
 
 use super::{CandidateShown, Ground, Outcome};
 use crate::clock;
-use crate::gateway::{full_fault, target};
+use crate::gateway::{full_fault, named_conversation, target};
 use crate::snapshot::IndexedCatalog;
 use bytes::Bytes;
 use std::sync::Arc;
@@ -28,6 +28,8 @@ pub(super) struct Question<'a> {
     pub(super) format: Format,
     pub(super) body: &'a Bytes,
     pub(super) peeked: &'a Peeked,
+    /// What the client calls its conversation.
+    pub(super) session: Option<&'a str>,
 }
 
 impl Question<'_> {
@@ -39,8 +41,7 @@ impl Question<'_> {
             format: self.format,
             counts_tokens: self.counts(),
             stored_at: at.map(|at| (&*at.provider, &*at.credential)),
-            // It is found by what a client sends beside the body.
-            conversation: None,
+            conversation: self.session.and_then(|name| self.conversation(name)),
             tokens: self
                 .request
                 .facts
@@ -101,6 +102,13 @@ impl Question<'_> {
             Some(snapshot) => snapshot.fleet.places(self.model),
             None => Fleet::new(self.catalog.catalog(), None).places(self.model),
         }
+    }
+
+    fn conversation(&self, name: &str) -> Option<u64> {
+        let affinity = self.catalog.catalog().affinity();
+        let key = &self.request.identity.as_ref()?.key;
+        let hash = || named_conversation(key.as_str().as_bytes(), name.as_bytes());
+        affinity.enabled.then(hash)
     }
 
     fn counts(&self) -> bool {

@@ -1,7 +1,8 @@
 //! What filters are lent for an explanation: the same answers, and nothing is taken.
 
-use super::{BalanceShown, BoundShown, Ground, LimitShown};
+use super::{AnewShown, BalanceShown, BoundShown, ConversationShown, Ground, LimitShown};
 use crate::accounts::{self, NoAccounts};
+use crate::choose;
 use crate::counts::CatalogCounts;
 use crate::endpoints::PlanLimits;
 use crate::snapshot::IndexedCatalog;
@@ -9,8 +10,9 @@ use parking_lot::Mutex;
 use std::net::IpAddr;
 use std::sync::Arc;
 use tollgate_filter::{
-    Balances, Bound, Catalog, Counting, Holds, KeyDirectory, KeyLookup, Limited, Limiter, Load,
-    RequestContext, Reserving, Services, Shortage, Standing, StoredThings,
+    Asked, Balances, Bound, Catalog, Chosen, Counting, Holds, KeyDirectory, KeyLookup, Limited,
+    Limiter, Load, ModelHandle, ModelView, RequestContext, Reserving, Services, Shortage, Standing,
+    StoredThings,
 };
 use tollgate_ledger::{GrantView, KeyRecord, KeyState, Ledger, Store};
 use tollgate_types::{Identity, Limits, Weights};
@@ -18,7 +20,7 @@ use tollgate_types::{Identity, Limits, Weights};
 /// All of it, for one request of one key.
 pub(super) struct Dry {
     book: Arc<Book>,
-    catalog: Arc<IndexedCatalog>,
+    catalog: Arc<Looker>,
     stored: Arc<dyn StoredThings>,
     counting: Arc<dyn Counting>,
 }
@@ -41,6 +43,7 @@ pub(super) struct Seen {
     pub(super) bound: Option<BoundShown>,
     pub(super) balance: Option<BalanceShown>,
     pub(super) limits: Vec<LimitShown>,
+    pub(super) conversation: Option<ConversationShown>,
 }
 
 impl Dry {
@@ -61,7 +64,11 @@ impl Dry {
                 catalog: Arc::clone(catalog),
                 seen: Mutex::default(),
             }),
-            catalog: Arc::clone(catalog),
+            catalog: Arc::new(Looker {
+                catalog: Arc::clone(catalog),
+                knows_conversations: ground.accounts.is_some(),
+                conversation: Mutex::default(),
+            }),
             stored: match ground.accounts {
                 Some(accounts) => accounts.owned(),
                 None => Arc::new(NoAccounts),
@@ -85,7 +92,55 @@ impl Dry {
     }
 
     pub(super) fn into_seen(self) -> Seen {
-        std::mem::take(&mut *self.book.seen.lock())
+        Seen {
+            conversation: self.catalog.conversation.lock().take(),
+            ..std::mem::take(&mut *self.book.seen.lock())
+        }
+    }
+}
+
+/// The catalog, which remembers no choice, but what a conversation had to do with it.
+struct Looker {
+    catalog: Arc<IndexedCatalog>,
+    /// Whether it is the running gateway that asks.
+    knows_conversations: bool,
+    conversation: Mutex<Option<ConversationShown>>,
+}
+
+impl Catalog for Looker {
+    fn resolve(&self, name: &str) -> Option<ModelView<'_>> {
+        self.catalog.resolve(name)
+    }
+
+    fn model(&self, handle: ModelHandle) -> Option<ModelView<'_>> {
+        Catalog::model(&*self.catalog, handle)
+    }
+
+    fn is_auto(&self, name: &str) -> bool {
+        self.catalog.is_auto(name)
+    }
+
+    fn choose(
+        &self,
+        asked: &Asked<'_>,
+        allowed: &dyn Fn(ModelView<'_>) -> bool,
+    ) -> Option<Chosen<'_>> {
+        let look = choose::look(&self.catalog, asked, allowed)?;
+        if self.knows_conversations {
+            *self.conversation.lock() = Some(ConversationShown {
+                model: look.before.as_deref().map(str::to_owned),
+                anew: look.anew.map(|anew| AnewShown {
+                    model: anew.model.id.to_string(),
+                    reason: anew.to_string(),
+                }),
+            });
+        }
+        Some(Chosen {
+            model: self.catalog.view(&look.decision.model)?,
+            reason: look.decision.to_string(),
+            word: look.decision.why.as_str(),
+            shadow: None,
+        })
     }
 }
 

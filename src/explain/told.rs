@@ -1,6 +1,6 @@
 //! An explanation as people read it.
 
-use super::{CandidateShown, Explanation, Outcome};
+use super::{CandidateShown, Explanation, ModelShown, Outcome};
 use std::fmt;
 
 impl fmt::Display for Explanation {
@@ -27,6 +27,7 @@ impl fmt::Display for Explanation {
                 write!(f, ": {reason}")?;
             }
             writeln!(f)?;
+            model.conversation(f)?;
         }
         self.costs(f)?;
         writeln!(f, "\nfilters")?;
@@ -52,6 +53,30 @@ impl fmt::Display for Explanation {
             candidate.line(f, place)?;
         }
         Ok(())
+    }
+}
+
+impl ModelShown {
+    /// What staying with a model does for the conversation.
+    fn conversation(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.reason.is_none() {
+            return Ok(());
+        }
+        let Some(conversation) = &self.conversation else {
+            return writeln!(
+                f,
+                "so far      unknown here: ask the admin API of the gateway"
+            );
+        };
+        match (&conversation.model, &conversation.anew) {
+            (Some(model), Some(anew)) => writeln!(
+                f,
+                "so far      answered by {model}; if it began now, by {} ({})",
+                anew.model, anew.reason
+            ),
+            (Some(model), None) => writeln!(f, "so far      answered by {model}"),
+            (None, _) => writeln!(f, "so far      nothing: the conversation begins here"),
+        }
     }
 }
 

@@ -13,6 +13,11 @@ use tollgate_routing::plan::hash_of;
 /// tells conversations apart, so the end of the beginning counts as well.
 const BYTES: u64 = 4 * 1024;
 
+/// The hash of a conversation of a key that the client gives a name.
+pub fn named(key: &[u8], name: &[u8]) -> u64 {
+    hash_of(&[key, b"header", name])
+}
+
 /// The hash of the conversation; `None` for a request that belongs to none, as far as can be
 /// told.
 pub fn of(exchange: &Exchange, headers: &HeaderMap) -> Option<u64> {
@@ -22,9 +27,9 @@ pub fn of(exchange: &Exchange, headers: &HeaderMap) -> Option<u64> {
     }
     let request = exchange.request.as_ref()?;
     let key = request.identity.as_ref()?.key.as_str().as_bytes();
-    let named = affinity.headers.iter().find_map(|name| headers.get(name));
-    if let Some(name) = named.filter(|name| !name.is_empty()) {
-        return Some(hash_of(&[key, b"header", name.as_bytes()]));
+    let said = affinity.headers.iter().find_map(|name| headers.get(name));
+    if let Some(name) = said.filter(|name| !name.is_empty()) {
+        return Some(named(key, name.as_bytes()));
     }
     let body = exchange.body.as_ref()?;
     let spans = &body.peeked().spans;

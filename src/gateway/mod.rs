@@ -36,6 +36,7 @@ mod watch;
 
 pub use attempt::full_fault;
 pub use body::BodyLimits;
+pub use conversation::named as named_conversation;
 pub use load::LoadLimits;
 pub use outgoing::target;
 
