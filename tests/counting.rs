@@ -406,8 +406,13 @@ async fn what_no_model_can_read_is_refused_in_the_words_that_agents_know() {
     const LIMIT: u64 = 2_000;
     let (provider, gateway) = start(|it| it.with("models.open.context_window", json!(LIMIT))).await;
     let said = "The gateway counts what it is sent. ".repeat(1_000);
-    for path in FORMATS {
-        let answer = gateway.send(&ask(path, "open", &gateway.key, &said)).await;
+    // Whether its length is known or not.
+    let ways = |request: Request| [request.clone(), request.in_chunks_of(1_000)];
+    let requests = FORMATS
+        .into_iter()
+        .flat_map(|path| ways(ask(path, "open", &gateway.key, &said)).map(|it| (path, it)));
+    for (path, request) in requests {
+        let answer = gateway.send(&request).await;
         answer.assert_error(400, "context_length_exceeded");
         // Claude Code and opencode look for these words and read both numbers out of them; Codex
         // goes by the code.

@@ -135,7 +135,7 @@ impl RequestBody {
         &self.peeked
     }
 
-    /// The body as it came, where it came in one piece or its length was known.
+    /// The body as it came; `None` once it was let go.
     pub fn in_one_piece(&self) -> Option<Bytes> {
         match self.chunks.as_slice() {
             [whole] => Some(whole.clone()),
@@ -216,7 +216,7 @@ impl RequestBody {
 struct Reader {
     peeker: Peeker,
     chunks: Vec<Bytes>,
-    /// A body of known length that comes in pieces, as the one piece that it is sent in.
+    /// A body that comes in pieces, as the one piece that it is counted and sent in.
     whole: BytesMut,
     read: u64,
     length: Option<u64>,
@@ -312,22 +312,25 @@ impl Reader {
         Ok(())
     }
 
-    /// Keeps a piece: by itself where it is the whole body or nobody knows how much comes, else
-    /// copied behind the earlier ones while it is still in the processor's cache.
+    /// Keeps a piece: by itself where it is or may be the whole body, else copied behind the
+    /// earlier ones while it is still in the processor's cache. Pieces may be of one byte each:
+    /// kept apart, they would take many times the memory that they have a share of.
     fn keep(&mut self, chunk: Bytes) {
         /// What is set aside for a body before its bytes have come.
         const MOST_AHEAD: u64 = 1024 * 1024;
-        match self.length {
-            Some(length) if self.read < length || !self.whole.is_empty() => {
-                let ahead = length
-                    .min(MOST_AHEAD)
-                    .saturating_sub(self.whole.len() as u64);
-                self.whole
-                    .reserve(chunk.len().max(usize::try_from(ahead).unwrap_or(0)));
-                self.whole.extend_from_slice(&chunk);
-            }
-            _ => self.chunks.push(chunk),
+        let is_first = self.chunks.is_empty() && self.whole.is_empty();
+        if is_first && self.length.is_none_or(|length| self.read >= length) {
+            self.chunks.push(chunk);
+            return;
         }
+        let first = self.chunks.pop().unwrap_or_default();
+        let ahead = self.length.unwrap_or(0).min(MOST_AHEAD);
+        let ahead = usize::try_from(ahead).unwrap_or(0);
+        let coming = first.len().saturating_add(chunk.len());
+        self.whole
+            .reserve(coming.max(ahead.saturating_sub(self.whole.len())));
+        self.whole.extend_from_slice(&first);
+        self.whole.extend_from_slice(&chunk);
     }
 
     fn finish(mut self) -> Result<RequestBody, BodyFault> {

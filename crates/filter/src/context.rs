@@ -32,8 +32,7 @@ pub struct RequestContext {
     pub identity: Option<Arc<Identity>>,
     /// What one pass over the body found; `None` before the body was read.
     pub facts: Option<RequestFacts>,
-    /// The body, while filters run that may have it counted; `None` where it did not come in
-    /// one piece.
+    /// The body, while filters run that may have it counted.
     pub body: Option<Bytes>,
     /// How many tokens the input has, where it was counted.
     pub input: Option<InputCount>,
