@@ -420,10 +420,13 @@ async fn a_context_error_keeps_the_numbers() {
         ),
     ] {
         let orders = format!("vendor-{vendor}");
-        let answer = gateway
-            .ask(MESSAGES, "test-model", &orders, json!({}))
-            .await;
-        assert_eq!(answer.message(), message, "{vendor}");
+        for path in FORMATS {
+            for more in [json!({}), json!({"stream": true})] {
+                let answer = gateway.ask(path, "test-model", &orders, more).await;
+                assert_eq!(answer.message(), message, "{vendor}: {path}");
+                assert_eq!(answer.header("x-should-retry"), Some("false"));
+            }
+        }
     }
 }
 
