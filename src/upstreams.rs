@@ -11,7 +11,9 @@ pub use check::Checks;
 use crate::clock;
 use address::Address;
 use arc_swap::ArcSwap;
-use http::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE, HOST, HeaderValue, USER_AGENT};
+use http::header::{
+    ACCEPT, ACCEPT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HOST, HeaderValue, USER_AGENT,
+};
 use http::{HeaderMap, Uri};
 use pingora_core::upstreams::peer::{ALPN, HttpPeer};
 use pingora_core::utils::tls::{WrappedX509, parse_x509};
@@ -237,6 +239,8 @@ fn common_headers(provider: &Provider) -> HeaderMap {
     );
     headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
     headers.insert(USER_AGENT, HeaderValue::from_static(AGENT));
+    // Its place alone: a copy of these headers that has to grow is made twice.
+    headers.insert(CONTENT_LENGTH, HeaderValue::from_static("0"));
     headers
 }
 

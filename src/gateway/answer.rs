@@ -89,7 +89,7 @@ pub enum Next {
 }
 
 impl Answer {
-    /// Takes the head of an attempt's answer. What an earlier attempt left is gone.
+    /// Takes the head of an attempt's answer, come `now`. What an earlier attempt left is gone.
     ///
     /// # Errors
     ///
@@ -98,6 +98,7 @@ impl Answer {
         &mut self,
         head: UpstreamHead,
         expected: Expectation,
+        now: Instant,
     ) -> Result<(), UpstreamFault> {
         *self = Self {
             stage: Stage::Over,
@@ -114,7 +115,7 @@ impl Answer {
             .ok_or_else(UpstreamFault::broken_answer)?;
         self.reader = Some(reader);
         self.head = Some(head);
-        self.began = Some(Instant::now());
+        self.began = Some(now);
         self.stage = Stage::Held;
         Ok(())
     }
@@ -192,17 +193,16 @@ impl Answer {
     /// When what is held turns out to be an error.
     fn judge_held(&mut self, end: bool) -> Result<bool, UpstreamFault> {
         let is_full = end || self.held_size >= MOST_HELD;
-        let is_late = self
-            .began
-            .is_some_and(|began| began.elapsed() >= LONGEST_HELD);
+        let began = self.began;
+        let is_late = || began.is_some_and(|began| began.elapsed() >= LONGEST_HELD);
         match &self.reader {
             Some(Reader::Stream(events)) => {
-                Ok(is_full || is_late || *events.phase() != Phase::Preamble)
+                Ok(is_full || *events.phase() != Phase::Preamble || is_late())
             }
             // It is not written before it was read to its end.
             Some(Reader::TranslatedWhole(_)) => Ok(end),
             Some(Reader::Whole(scanner)) => match scanner.kind_so_far() {
-                Some(AnswerKind::Error) if is_full || is_late => {
+                Some(AnswerKind::Error) if is_full || is_late() => {
                     Err(classify_body(&join(&mut self.held)))
                 }
                 Some(AnswerKind::Error) => Ok(false),
@@ -210,11 +210,11 @@ impl Answer {
                 Some(AnswerKind::Answer) => Ok(true),
                 None => Ok(is_full),
             },
-            Some(Reader::Count) if is_full || is_late => match join(&mut self.held.clone()) {
+            Some(Reader::Count) if is_full || is_late() => match join(&mut self.held.clone()) {
                 body if is_count(&body) => Ok(true),
                 _ => Err(UpstreamFault::broken_answer()),
             },
-            Some(Reader::Error) if is_full || is_late => {
+            Some(Reader::Error) if is_full || is_late() => {
                 let mut body = join(&mut self.held);
                 body.truncate(MOST_HELD);
                 Err(self

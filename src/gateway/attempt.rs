@@ -394,7 +394,7 @@ pub fn next_peer(exchange: &mut Exchange) -> Option<Box<HttpPeer>> {
                 attempts.made = attempts.made.saturating_add(1);
                 attempts.ticket = ticket;
                 attempts.has_content = false;
-                start_timer(exchange, &mut peer);
+                start_timer(exchange, &mut peer, began);
                 return Some(peer);
             }
             Err(Refusal::Full(full)) => {
@@ -406,8 +406,8 @@ pub fn next_peer(exchange: &mut Exchange) -> Option<Box<HttpPeer>> {
     }
 }
 
-/// Begins to count the time of the attempt with this peer.
-fn start_timer(exchange: &mut Exchange, peer: &mut HttpPeer) {
+/// Begins to count the time of the attempt with this peer, `now`.
+fn start_timer(exchange: &mut Exchange, peer: &mut HttpPeer, now: Instant) {
     let request = exchange.request.as_ref();
     let Some(candidate) = exchange.attempts.current() else {
         return;
@@ -420,7 +420,7 @@ fn start_timer(exchange: &mut Exchange, peer: &mut HttpPeer) {
     let streams = request
         .and_then(|request| request.facts.as_ref())
         .is_some_and(|facts| facts.stream);
-    let (now, ends) = (Instant::now(), exchange.request_ends());
+    let ends = exchange.request_ends();
     let deadlines = Deadlines::new(bounds, streams, now, ends);
     let timer = AttemptTimer::begin(deadlines, now, &exchange.timer);
     // Zero would be no time-out at all to some and one that has fired to others.

@@ -14,6 +14,7 @@
 use bytes::{Bytes, BytesMut};
 use http::header::{CONTENT_LENGTH, EXPECT};
 use pingora_proxy::Session;
+use std::task::Poll;
 use std::time::{Duration, Instant};
 use tollgate_types::{ConversationFacts, Format, PublicError};
 use tollgate_wire::json::Span;
@@ -277,8 +278,8 @@ impl Reader {
                     .set_read_timeout(Some(self.limits.time.min(BodyLimits::GRACE)));
                 return Ok(());
             }
-            let left = self.limits.left(self.read, begun.elapsed());
-            let Ok(chunk) = tokio::time::timeout(left, session.read_request_body()).await else {
+            let left = || self.limits.left(self.read, begun.elapsed());
+            let Some(chunk) = within(left, session.read_request_body()).await else {
                 return Err(took_too_long().into());
             };
             match chunk.map_err(|error| read_fault(session, error))? {
@@ -373,6 +374,17 @@ pub async fn leave_out(session: &mut Session) -> Result<(), BodyFault> {
         }
     }
     Ok(())
+}
+
+/// What `work` comes to, or `None` where it takes longer than is left. Most pieces are there
+/// when they are asked for; for those nobody looks at a clock.
+async fn within<T>(left: impl FnOnce() -> Duration, work: impl Future<Output = T>) -> Option<T> {
+    let mut work = std::pin::pin!(work);
+    let at_once = std::future::poll_fn(|context| Poll::Ready(work.as_mut().poll(context)));
+    if let Poll::Ready(done) = at_once.await {
+        return Some(done);
+    }
+    tokio::time::timeout(left(), work).await.ok()
 }
 
 /// What it means that a body cannot be read on.

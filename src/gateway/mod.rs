@@ -4,7 +4,8 @@
 //! 1. [`admission`]: path, key, body, model, filters; what is answered here ends here.
 //! 2. [`attempt`]: a candidate, its peer and its head; again, until one answers. [`timer`]
 //!    says for how long, [`failure`] what follows when it fails.
-//! 3. [`answer`]: what comes back is held until it is worth committing, then it passes.
+//! 3. [`answer`]: what comes back is held until it is worth committing, then it passes
+//!    ([`passing`]).
 //! 4. [`respond`]: everything that is written to the caller.
 //! 5. [`toll`]: what it costs, settled before the last bytes leave.
 //! 6. [`record`]: the request is told of, once, whatever happened.
@@ -24,6 +25,7 @@ mod learn;
 mod load;
 mod outcome;
 mod outgoing;
+mod passing;
 mod reader;
 mod reason;
 mod record;
@@ -88,45 +90,6 @@ impl Gateway {
             access_log,
         }
     }
-
-    /// Commits what is still held of an answer that has ended, or the error that it is.
-    async fn finish_held(session: &mut Session, exchange: &mut Exchange) -> Result<()> {
-        let fault = match exchange.answer.push(None, true, session.body_bytes_sent()) {
-            Next::Commit { head, body, length } => {
-                outcome::passes(exchange);
-                count::passed(exchange, &body);
-                respond::commit(session, exchange, &head, length)?;
-                toll::passed(exchange);
-                toll::settle(exchange, record::ending(exchange, None));
-                return session.write_response_body(Some(body), true).await;
-            }
-            Next::Fail(fault) => fault,
-            Next::Hold | Next::Pass(_) => UpstreamFault::broken_answer(),
-        };
-        failure::note(exchange, fault, None);
-        let answer = last_answer(exchange).await;
-        respond::write(session, exchange, answer).await
-    }
-
-    /// The last candidate has failed before anything left, and its answer is at its end:
-    /// the error is committed in its place, and the connection stays in use.
-    fn commit_error(
-        session: &mut Session,
-        exchange: &mut Exchange,
-        body: &mut Option<Bytes>,
-    ) -> Result<()> {
-        let error = failure::public_error(exchange);
-        let (head, text) = respond::compose(session, exchange, Local::error(error));
-        respond::write_now(session, head)?;
-        *body = Some(text);
-        Ok(())
-    }
-}
-
-/// What the caller gets where no provider has answered.
-async fn last_answer(exchange: &Exchange) -> Local {
-    let instead = count::instead(exchange).await;
-    instead.unwrap_or_else(|| Local::error(failure::public_error(exchange)))
 }
 
 #[async_trait]
@@ -290,7 +253,7 @@ impl ProxyHttp for Gateway {
         let now = Instant::now();
         let begun = match exchange.timer.is_over(now) {
             true => Err(UpstreamFault::response_timeout()),
-            false => exchange.answer.begin(upstream, expected),
+            false => exchange.answer.begin(upstream, expected, now),
         };
         match begun {
             Ok(()) => {
@@ -313,10 +276,11 @@ impl ProxyHttp for Gateway {
     ) -> Result<Option<Duration>> {
         let written = session.body_bytes_sent();
         exchange.answer_bytes = written;
-        match take_piece(exchange, body.take(), end, written) {
+        let now = Instant::now();
+        match passing::take_piece(exchange, body.take(), end, written, now) {
             Next::Hold => {}
             Next::Pass(piece) => {
-                outcome::passes(exchange);
+                outcome::passes(exchange, now);
                 toll::passed(exchange);
                 *body = Some(piece);
             }
@@ -325,9 +289,9 @@ impl ProxyHttp for Gateway {
                 body: first,
                 length,
             } => {
-                outcome::passes(exchange);
+                outcome::passes(exchange, now);
                 count::passed(exchange, &first);
-                respond::commit(session, exchange, &head, length)?;
+                respond::commit(session, exchange, &head, length, now)?;
                 toll::passed(exchange);
                 *body = Some(first);
             }
@@ -338,7 +302,7 @@ impl ProxyHttp for Gateway {
                 if again || committed || !end || count::can_stand_in(exchange) {
                     return Err(failure::end_attempt(again));
                 }
-                Self::commit_error(session, exchange, body)?;
+                passing::commit_error(session, exchange, body)?;
             }
         }
         Ok(None)
@@ -455,13 +419,13 @@ impl ProxyHttp for Gateway {
             return done;
         }
         let outcome = if session.response_written().is_some() {
-            finish_broken_stream(session, exchange).await
+            passing::finish_broken_stream(session, exchange).await
         } else {
             if exchange.fault.is_none() {
                 log::error!("{}: {error}", exchange.id);
             }
             session.set_keepalive(None);
-            let answer = last_answer(exchange).await;
+            let answer = passing::last_answer(exchange).await;
             respond::write(session, exchange, answer).await
         };
         if let Err(gone) = outcome {
@@ -479,7 +443,7 @@ impl ProxyHttp for Gateway {
         exchange.timer.stop();
         if exchange.told.is_none() && error.is_none() {
             // The answer's end was no piece of a body: there was none, or it had trailers.
-            if let Err(gone) = Self::finish_held(session, exchange).await {
+            if let Err(gone) = passing::finish_held(session, exchange).await {
                 log::debug!("{}: the caller is gone: {gone}", exchange.id);
             }
         }
@@ -504,28 +468,6 @@ impl ProxyHttp for Gateway {
     }
 }
 
-/// Hands a piece of the answer on, where it comes in time.
-fn take_piece(exchange: &mut Exchange, piece: Option<Bytes>, end: bool, written: usize) -> Next {
-    let now = Instant::now();
-    if exchange.timer.is_over(now) {
-        return exchange.answer.give_up(UpstreamFault::response_timeout());
-    }
-    let next = exchange.answer.push(piece, end, written);
-    match next {
-        // Where the clock has cut the connection, its end looks like that of the answer.
-        Next::Fail(_) if exchange.timer.has_fired() => {
-            Next::Fail(UpstreamFault::response_timeout())
-        }
-        next => {
-            exchange.timer.note(exchange.answer.progress(), now);
-            if end {
-                exchange.timer.stop();
-            }
-            next
-        }
-    }
-}
-
 fn prepare_connection(session: &mut Session, snapshot: &Snapshot) {
     /// How long an unread body may take to be read before a connection is used again.
     const DRAIN: Duration = Duration::from_secs(5);
@@ -538,24 +480,4 @@ fn prepare_connection(session: &mut Session, snapshot: &Snapshot) {
     downstream.set_read_timeout(Some(limits.body.time));
     downstream.set_total_drain_timeout(Some(DRAIN));
     downstream.set_pipelining_enabled(true);
-}
-
-/// Something has left and no more will come: a stream ends in an error event of the
-/// caller's format, any other answer is cut.
-async fn finish_broken_stream(session: &mut Session, exchange: &mut Exchange) -> Result<()> {
-    if exchange.answer.is_complete() {
-        // The answer is all there, and only what should close it is missing.
-        if let Some(rest) = exchange.answer.rest_of_stream(session.body_bytes_sent()) {
-            session.write_response_body(Some(rest), true).await?;
-        }
-        return Ok(());
-    }
-    let error = respond::final_word(exchange, failure::public_error(exchange));
-    toll::break_off(exchange, error.code);
-    let id = exchange.id;
-    let written = session.body_bytes_sent();
-    if let Some(last) = exchange.answer.failure_event(&error, &id, written) {
-        session.write_response_body(Some(last), true).await?;
-    }
-    Ok(())
 }

@@ -13,9 +13,9 @@ use tollgate_routing::health::Blame;
 use tollgate_types::Usage;
 use tollgate_wire::fault::{FaultClass, UpstreamFault};
 
-/// Something of the answer passes to the caller: the first time that content is in it, which a
+/// Something of the answer passes to the caller, `now`: the first time that content is in it, which a
 /// comment or a ping is not, the attempt under way has done well.
-pub fn passes(exchange: &mut Exchange) {
+pub fn passes(exchange: &mut Exchange, now: Instant) {
     if exchange.attempts.has_content() || !exchange.answer.has_content() {
         return;
     }
@@ -23,7 +23,6 @@ pub fn passes(exchange: &mut Exchange) {
     let facts = exchange.request.as_ref().and_then(|it| it.facts.as_ref());
     let is_stream = facts.is_some_and(|facts| facts.stream);
     if let Some((ticket, began)) = exchange.attempts.ticket() {
-        let now = Instant::now();
         let took = is_stream.then(|| now.saturating_duration_since(began));
         ticket.first_content(took, clock::steady_ms(now), &mut events::breaker_changed);
     }

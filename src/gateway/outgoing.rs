@@ -174,6 +174,8 @@ pub fn begin(exchange: &mut Exchange, session: &Session) -> Option<RequestHeader
     if body.is_some() || parts.method == Method::POST {
         let length = body.as_ref().map_or(0, Bytes::len);
         parts.headers.insert(CONTENT_LENGTH, length.into());
+    } else {
+        parts.headers.remove(CONTENT_LENGTH);
     }
     Some(parts.into())
 }

@@ -73,9 +73,8 @@ impl Reader {
             // A redirect would send the caller's request to who knows where.
             _ => return Err(UpstreamFault::broken_answer()),
         }
-        let is = |kind: &str| {
-            media_type(&head.headers).is_some_and(|found| found.eq_ignore_ascii_case(kind))
-        };
+        let found = media_type(&head.headers).unwrap_or_default();
+        let is = |kind: &str| found.eq_ignore_ascii_case(kind);
         if is("text/event-stream") && !expected.counts_tokens && !expected.is_stored {
             return Ok(Self::Stream(Events::new(expected)));
         }

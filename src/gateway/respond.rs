@@ -190,7 +190,7 @@ pub fn final_word(exchange: &Exchange, mut error: PublicError) -> PublicError {
     error
 }
 
-/// Commits a provider's answer: its head leaves now.
+/// Commits a provider's answer: its head leaves `now`.
 ///
 /// # Errors
 ///
@@ -201,12 +201,13 @@ pub fn commit(
     exchange: &mut Exchange,
     upstream: &UpstreamHead,
     length: Option<u64>,
+    now: Instant,
 ) -> Result<(), Box<Error>> {
     exchange.told = Some(Told {
         status: upstream.status,
         code: None,
     });
-    exchange.first_byte = Some(Instant::now());
+    exchange.first_byte = Some(now);
     exchange.toll.first_byte();
     if let Some(body) = &mut exchange.body {
         body.release();

@@ -1,0 +1,101 @@
+//! How an answer passes: piece by piece where it comes in time, and what is written at its end,
+//! when it was held until then, when it was an error, or when it broke.
+//!
+//! What of a piece may leave, `answer.rs` decides; what an error is to the caller, `failure.rs`.
+
+use super::answer::Next;
+use super::exchange::Exchange;
+use super::respond::{self, Local};
+use super::{count, failure, outcome, record, toll};
+use bytes::Bytes;
+use pingora_core::Result;
+use pingora_proxy::Session;
+use std::time::Instant;
+use tollgate_wire::fault::UpstreamFault;
+
+/// Hands a piece of the answer on, where it comes in time.
+pub fn take_piece(
+    exchange: &mut Exchange,
+    piece: Option<Bytes>,
+    end: bool,
+    written: usize,
+    now: Instant,
+) -> Next {
+    if exchange.timer.is_over(now) {
+        return exchange.answer.give_up(UpstreamFault::response_timeout());
+    }
+    let next = exchange.answer.push(piece, end, written);
+    match next {
+        // Where the clock has cut the connection, its end looks like that of the answer.
+        Next::Fail(_) if exchange.timer.has_fired() => {
+            Next::Fail(UpstreamFault::response_timeout())
+        }
+        next => {
+            exchange.timer.note(exchange.answer.progress(), now);
+            if end {
+                exchange.timer.stop();
+            }
+            next
+        }
+    }
+}
+
+/// Commits what is still held of an answer that has ended, or the error that it is.
+pub async fn finish_held(session: &mut Session, exchange: &mut Exchange) -> Result<()> {
+    let fault = match exchange.answer.push(None, true, session.body_bytes_sent()) {
+        Next::Commit { head, body, length } => {
+            let now = Instant::now();
+            outcome::passes(exchange, now);
+            count::passed(exchange, &body);
+            respond::commit(session, exchange, &head, length, now)?;
+            toll::passed(exchange);
+            toll::settle(exchange, record::ending(exchange, None));
+            return session.write_response_body(Some(body), true).await;
+        }
+        Next::Fail(fault) => fault,
+        Next::Hold | Next::Pass(_) => UpstreamFault::broken_answer(),
+    };
+    failure::note(exchange, fault, None);
+    let answer = last_answer(exchange).await;
+    respond::write(session, exchange, answer).await
+}
+
+/// The last candidate has failed before anything left, and its answer is at its end:
+/// the error is committed in its place, and the connection stays in use.
+pub fn commit_error(
+    session: &mut Session,
+    exchange: &mut Exchange,
+    body: &mut Option<Bytes>,
+) -> Result<()> {
+    let error = failure::public_error(exchange);
+    let (head, text) = respond::compose(session, exchange, Local::error(error));
+    respond::write_now(session, head)?;
+    *body = Some(text);
+    Ok(())
+}
+
+/// What the caller gets where no provider has answered.
+pub async fn last_answer(exchange: &Exchange) -> Local {
+    let instead = count::instead(exchange).await;
+    instead.unwrap_or_else(|| Local::error(failure::public_error(exchange)))
+}
+
+/// Something has left and no more will come: a stream ends in an error event of the
+/// caller's format, any other answer is cut.
+pub async fn finish_broken_stream(session: &mut Session, exchange: &mut Exchange) -> Result<()> {
+    if exchange.answer.is_complete() {
+        // The answer is all there, and only what should close it is missing.
+        if let Some(rest) = exchange.answer.rest_of_stream(session.body_bytes_sent()) {
+            session.write_response_body(Some(rest), true).await?;
+        }
+        return Ok(());
+    }
+    let error = respond::final_word(exchange, failure::public_error(exchange));
+    toll::break_off(exchange, error.code);
+    let id = exchange.id;
+    let written = session.body_bytes_sent();
+    if let Some(last) = exchange.answer.failure_event(&error, &id, written) {
+        session.write_response_body(Some(last), true).await?;
+    }
+    Ok(())
+}
