@@ -22,7 +22,7 @@ UPGRADE_ROUNDS ?= 10
 TARGET = "$${CARGO_TARGET_DIR:-target}"
 CLIENTS := tests/clients
 
-.PHONY: help setup build demo demo-clean fmt lint test test-crash test-history test-soak test-upgrade test-overload test-clients bench bench-load eval-auto eval-count translation-news deny
+.PHONY: help setup build demo demo-clean fmt lint test test-crash test-history test-soak test-upgrade test-overload test-clients bench bench-load bench-counts eval-auto eval-count translation-news deny
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -91,6 +91,10 @@ bench: setup ## Measure: micro-benchmarks, then the comparison of bench-load
 bench-load: setup ## Compare the gateway with other proxies in one run
 	$(CARGO) build --release --package tollgate --package tollgate-load
 	@exec $(TARGET)/release/tollgate-load $(BENCH_ARGS)
+
+bench-counts: setup ## Measure how long 26 token counts at once take
+	$(CARGO) build --release --package tollgate --package tollgate-load
+	@exec $(TARGET)/release/tollgate-load counts $(BENCH_ARGS)
 
 # What `eval-auto` reads, and by which configuration it chooses.
 EVAL_CONFIG ?= conf/auto.yaml

@@ -230,7 +230,7 @@ fn reader_for(expected: &Expected) -> ResponseReader {
     }
 }
 
-async fn connect(address: SocketAddr) -> Result<TcpStream> {
+pub(crate) async fn connect(address: SocketAddr) -> Result<TcpStream> {
     let stream = bounded("a connection", TcpStream::connect(address)).await?;
     stream
         .set_nodelay(true)
@@ -238,7 +238,10 @@ async fn connect(address: SocketAddr) -> Result<TcpStream> {
     Ok(stream)
 }
 
-async fn read_some<'a>(stream: &mut TcpStream, buffer: &'a mut [u8]) -> Result<&'a [u8]> {
+pub(crate) async fn read_some<'a>(
+    stream: &mut TcpStream,
+    buffer: &'a mut [u8],
+) -> Result<&'a [u8]> {
     let read = bounded("the answer", stream.read(buffer)).await?;
     match buffer.get(..read) {
         Some(piece) if !piece.is_empty() => Ok(piece),
@@ -248,7 +251,10 @@ async fn read_some<'a>(stream: &mut TcpStream, buffer: &'a mut [u8]) -> Result<&
     }
 }
 
-async fn bounded<T>(what: &str, step: impl Future<Output = std::io::Result<T>>) -> Result<T> {
+pub(crate) async fn bounded<T>(
+    what: &str,
+    step: impl Future<Output = std::io::Result<T>>,
+) -> Result<T> {
     timeout(PATIENCE, step)
         .await
         .map_err(|_| Failure::TooSlow {

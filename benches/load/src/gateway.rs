@@ -97,7 +97,7 @@ log: {{ access: stdout }}
     yaml
 }
 
-async fn create_key(binary: &Path, config: &str, more: &[&str]) -> Result<String> {
+pub(crate) async fn create_key(binary: &Path, config: &str, more: &[&str]) -> Result<String> {
     let mut command = Command::new(binary);
     command
         .args(["keys", "create", "--config", config, "load"])

@@ -9,6 +9,7 @@ mod bare;
 mod client;
 mod compare;
 mod contender;
+mod counts;
 mod failure;
 mod gateway;
 mod machine;
@@ -61,6 +62,8 @@ struct Arguments {
 enum Role {
     /// Only serve as bare Pingora, the yardstick
     Bare(bare::Options),
+    /// Measure a burst of token counts
+    Counts(counts::Options),
     /// Only serve as the canned provider
     Provider {
         /// Address to listen on
@@ -113,6 +116,7 @@ fn main() -> ExitCode {
     let outcome = match arguments.role {
         Some(Role::Bare(options)) => bare::serve(&options),
         Some(Role::Provider { listen }) => on_one_thread(provider::serve(listen)).map(|()| true),
+        Some(Role::Counts(options)) => on_one_thread(until_signal(counts::measure(&options))),
         None => compare(&arguments.comparison),
     };
     match outcome {
