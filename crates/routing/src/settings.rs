@@ -64,7 +64,7 @@ pub struct ProviderSettings {
     #[serde(default)]
     pub timeouts: TimeoutSettings,
     /// What the provider can of what its formats allow, for requests that are translated.
-    /// Default: what each format's own provider can.
+    /// Default: what each format's own provider can, without tools of its own.
     #[serde(default)]
     pub abilities: Abilities,
     /// Whether to speak HTTP/2 to the provider.

@@ -29,6 +29,7 @@ fn notes(caller: Format, provider: Format) -> Arc<TranslationNotes> {
         parallel_tool_calls: true,
         schema_name: None,
         echo: None,
+        search: None,
         backend: "north".into(),
     })
 }

@@ -19,6 +19,7 @@
 
 mod answer;
 pub mod document;
+mod fingerprint;
 pub mod names;
 mod notes;
 pub mod output;
@@ -30,7 +31,7 @@ mod target;
 mod unsealed;
 
 pub use answer::{AnswerContext, AnswerTranslator, StreamTranslator, table as answers};
-pub use notes::{AskedReasoning, Json, ResponsesEcho, TranslationNotes};
+pub use notes::{AskedReasoning, AskedSearch, Json, ResponsesEcho, TranslationNotes};
 pub use refusal::Refusal;
 pub use request::{Translated, request, valid_request};
 pub use target::{Lossy, Target};

@@ -30,6 +30,16 @@ pub struct TranslationNotes {
     pub echo: Option<Box<ResponsesEcho>>,
     /// Who answers, for what is [sealed](crate::seal) of the answer.
     pub backend: String,
+    /// The provider may search the web by itself; `None`: it was not offered to, and what it
+    /// searches for all the same nobody is told.
+    pub search: Option<AskedSearch>,
+}
+
+/// What a caller wants to see of searches of the web.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AskedSearch {
+    /// Responses: every page that was found (`include: [web_search_call.action.sources]`).
+    pub sources: bool,
 }
 
 /// What a caller wants to see of the model's reasoning.

@@ -14,7 +14,8 @@ pub(crate) mod scope;
 mod write;
 
 use crate::{
-    AskedReasoning, Refusal, Target, TranslationNotes, document::Document, names::ToolNames,
+    AskedReasoning, AskedSearch, Refusal, Target, TranslationNotes, document::Document,
+    names::ToolNames,
 };
 use bytes::Bytes;
 use conversation::{AnswerFormat, Conversation, Role, ThinkingMode};
@@ -153,6 +154,9 @@ fn notes(
         parallel_tool_calls: conversation.parallel.unwrap_or(true),
         schema_name,
         echo: conversation.echo,
+        search: conversation.search.map(|_| AskedSearch {
+            sources: conversation.search_sources,
+        }),
         backend: target.backend.to_owned(),
     }
 }

@@ -54,6 +54,16 @@ pub enum ReasoningForm {
     Shown,
     /// Chat: the same, where the caller does not want to see it: the payload is the text.
     Hidden,
+    /// Responses: a `web_search_call` item, as JSON.
+    SearchItem,
+    /// Messages: a list of the two blocks of a web search, `server_tool_use` and
+    /// `web_search_tool_result`, as JSON.
+    SearchBlocks,
+    /// Responses: one entry of `annotations`, as JSON.
+    Annotation,
+    /// Messages: what the texts of an answer cite, as a JSON object: under the fingerprint of a
+    /// text its list of `citations`.
+    Citations,
 }
 
 impl ReasoningForm {
@@ -65,6 +75,10 @@ impl ReasoningForm {
             Self::Details => 4,
             Self::Shown => 5,
             Self::Hidden => 6,
+            Self::SearchItem => 7,
+            Self::SearchBlocks => 8,
+            Self::Annotation => 9,
+            Self::Citations => 10,
         }
     }
 
@@ -76,6 +90,10 @@ impl ReasoningForm {
             4 => Some(Self::Details),
             5 => Some(Self::Shown),
             6 => Some(Self::Hidden),
+            7 => Some(Self::SearchItem),
+            8 => Some(Self::SearchBlocks),
+            9 => Some(Self::Annotation),
+            10 => Some(Self::Citations),
             _ => None,
         }
     }

@@ -12,6 +12,7 @@ use crate::{
     seal::is_sealed,
 };
 use bytes::Bytes;
+use std::{borrow::Cow, collections::HashSet};
 use tollgate_types::Format;
 
 /// A body without the reasoning that was sealed in it.
@@ -38,11 +39,11 @@ pub fn without_seals(format: Format, body: &[u8]) -> Option<Unsealed> {
     let top = document.root();
     let goes_on = format == Format::Messages && goes_on_without_thought(top);
     writer.object(top, |writer, name, value| match name {
-        name if name == list => writer.list(value, |writer, turn| match format {
-            Format::Chat => writer.chat_message(turn),
-            Format::Responses => writer.item(turn),
-            Format::Messages => writer.message(turn),
-        }),
+        name if name == list => match format {
+            Format::Chat => writer.list(value, Writer::chat_message),
+            Format::Responses => writer.items(value),
+            Format::Messages => writer.list(value, Writer::message),
+        },
         // Thinking that is enabled must go on from the thought before, which is lost.
         "thinking" if goes_on => {
             writer.drop("thinking");
@@ -97,38 +98,68 @@ impl Writer {
 
     fn message(&mut self, message: Value<'_>) {
         let content = member(message, "content");
-        let mut blocks = content.into_iter().flat_map(Value::elements);
-        let lost = blocks.clone().filter_map(sealed_block).count();
-        if lost == 0 {
+        let sealed = Sealed::of(content);
+        let blocks = || content.into_iter().flat_map(Value::elements);
+        if !blocks().any(|block| sealed.loses(block)) {
             self.out.item().raw(message.raw());
             return;
         }
-        let is_empty = blocks.all(|block| sealed_block(block).is_some());
-        for path in content.into_iter().flat_map(Value::elements) {
-            if let Some(path) = sealed_block(path) {
-                self.drop(path);
-            }
+        for path in blocks().filter_map(|block| sealed.block(block)) {
+            self.drop(path);
         }
-        if is_empty {
+        if blocks().all(|block| sealed.block(block).is_some()) {
             return;
         }
         self.out.item();
         self.object(message, |writer, name, value| match name {
             "content" => writer.list(value, |writer, block| {
-                if sealed_block(block).is_none() {
-                    writer.out.item().raw(block.raw());
+                if sealed.block(block).is_none() {
+                    writer.out.item();
+                    writer.block(block);
                 }
             }),
             _ => writer.out.raw(value.raw()),
         });
     }
 
-    fn item(&mut self, item: Value<'_>) {
-        if is_seal(item, "encrypted_content") {
-            self.drop("input[].reasoning");
-        } else {
-            self.out.item().raw(item.raw());
+    /// A block that stays, without citations that are sealed.
+    fn block(&mut self, block: Value<'_>) {
+        if !citations(block).any(is_sealed_citation) {
+            self.out.raw(block.raw());
+            return;
         }
+        self.drop("messages[].content[].citations");
+        self.object(block, |writer, name, value| match name {
+            "citations" => writer.list(value, |writer, citation| {
+                if !is_sealed_citation(citation) {
+                    writer.out.item().raw(citation.raw());
+                }
+            }),
+            _ => writer.out.raw(value.raw()),
+        });
+    }
+
+    /// A search that another provider made stands before the seal of what it found.
+    fn items(&mut self, input: Value<'_>) {
+        if input.kind() != Kind::Array {
+            self.out.raw(input.raw());
+            return;
+        }
+        self.out.begin_array();
+        let mut items = input.elements().peekable();
+        while let Some(item) = items.next() {
+            let is_followed = items
+                .peek()
+                .is_some_and(|next| is_seal(*next, "encrypted_content"));
+            if is_seal(item, "encrypted_content") {
+                self.drop("input[].reasoning");
+            } else if is_followed && is_kind(item, "web_search_call") {
+                self.drop("input[].web_search_call");
+            } else {
+                self.out.item().raw(item.raw());
+            }
+        }
+        self.out.end_array();
     }
 
     /// The text beside a seal belongs to the same stranger.
@@ -151,12 +182,60 @@ impl Writer {
     }
 }
 
-/// The path of a block of messages that is sealed.
-fn sealed_block(block: Value<'_>) -> Option<&'static str> {
-    if is_seal(block, "signature") {
-        return Some("messages[].content[].thinking");
+/// What of a message of messages is sealed.
+struct Sealed<'d> {
+    /// The calls of searches whose results are.
+    searches: HashSet<Cow<'d, str>>,
+}
+
+impl<'d> Sealed<'d> {
+    fn of(content: Option<Value<'d>>) -> Self {
+        let blocks = content.into_iter().flat_map(Value::elements);
+        let results = blocks.filter(|block| is_sealed_result(*block));
+        let ids = results.filter_map(|block| member(block, "tool_use_id")?.as_str());
+        Self {
+            searches: ids.collect(),
+        }
     }
-    is_seal(block, "data").then_some("messages[].content[].redacted_thinking")
+
+    /// Whether a block is left out, or a part of it.
+    fn loses(&self, block: Value<'_>) -> bool {
+        self.block(block).is_some() || citations(block).any(is_sealed_citation)
+    }
+
+    /// The path of a block that is left out.
+    fn block(&self, block: Value<'_>) -> Option<&'static str> {
+        if is_seal(block, "signature") {
+            return Some("messages[].content[].thinking");
+        }
+        if is_seal(block, "data") {
+            return Some("messages[].content[].redacted_thinking");
+        }
+        if is_sealed_result(block) {
+            return Some("messages[].content[].web_search_tool_result");
+        }
+        let is_call = !self.searches.is_empty() && is_kind(block, "server_tool_use");
+        let id = is_call.then(|| member(block, "id")?.as_str()).flatten()?;
+        let is_lost = self.searches.contains(&id);
+        is_lost.then_some("messages[].content[].server_tool_use")
+    }
+}
+
+/// Whether a block is the result of a search that another provider made.
+fn is_sealed_result(block: Value<'_>) -> bool {
+    let content = member(block, "content").into_iter();
+    let mut results = content.flat_map(Value::elements);
+    is_kind(block, "web_search_tool_result")
+        && results.any(|result| is_seal(result, "encrypted_content"))
+}
+
+fn citations(block: Value<'_>) -> impl Iterator<Item = Value<'_>> {
+    let citations = member(block, "citations").into_iter();
+    citations.flat_map(Value::elements)
+}
+
+fn is_sealed_citation(citation: Value<'_>) -> bool {
+    is_seal(citation, "encrypted_index")
 }
 
 fn is_seal(value: Value<'_>, field: &str) -> bool {
@@ -180,12 +259,11 @@ fn goes_on_without_thought(top: Value<'_>) -> bool {
     };
     let turns = messages.into_iter().flat_map(Value::elements);
     let last = turns.filter(is_assistant).last();
-    let mut blocks = last
-        .and_then(|it| member(it, "content"))
-        .into_iter()
-        .flat_map(Value::elements);
+    let content = last.and_then(|it| member(it, "content"));
+    let sealed = Sealed::of(content);
+    let mut blocks = content.into_iter().flat_map(Value::elements);
     let calls = blocks.clone().any(|block| is_kind(block, "tool_use"));
-    let first = blocks.find(|block| sealed_block(*block).is_none());
+    let first = blocks.find(|block| sealed.block(*block).is_none());
     let thinks =
         |block: Value<'_>| is_kind(block, "thinking") || is_kind(block, "redacted_thinking");
     calls && !first.is_some_and(thinks)
@@ -279,6 +357,48 @@ mod tests {
             body["messages"],
             json!([{"role": "assistant", "content": "x"}])
         );
+    }
+
+    #[test]
+    fn what_another_provider_searched_for_leaves_with_its_seals() {
+        let search = |id: &str, content: &str| {
+            [
+                json!({"type": "server_tool_use", "id": id, "name": "web_search", "input": {"query": "x"}}),
+                json!({"type": "web_search_tool_result", "tool_use_id": id, "content": [
+                    {"type": "web_search_result", "url": "u", "title": "t", "encrypted_content": content},
+                    {"type": "web_search_result", "url": "v", "title": "t", "encrypted_content": ""}]}),
+            ]
+        };
+        let text = |index: &str| {
+            json!({"type": "text", "text": "x", "citations": [
+                {"type": "web_search_result_location", "url": "u", "encrypted_index": index},
+                {"type": "web_search_result_location", "url": "w", "encrypted_index": "EqQB"}]})
+        };
+        let [strange_call, strange_result] = search("srvtoolu_1", &sealed());
+        let [own_call, own_result] = search("srvtoolu_2", "EqQB");
+        let body = json!({"model": "m", "max_tokens": 9, "messages": [
+            {"role": "user", "content": "a"},
+            {"role": "assistant", "content": [
+                strange_call, strange_result, own_call, own_result, text(&sealed())]},
+        ]});
+        let (body, dropped) = cleared(Format::Messages, &body);
+        let kept = json!({"type": "text", "text": "x", "citations": [
+            {"type": "web_search_result_location", "url": "w", "encrypted_index": "EqQB"}]});
+        let expected = json!([own_call, own_result, kept]);
+        assert_eq!(body["messages"][1]["content"], expected);
+        let paths = [
+            "messages[].content[].server_tool_use",
+            "messages[].content[].web_search_tool_result",
+            "messages[].content[].citations",
+        ];
+        assert_eq!(dropped, paths);
+
+        let call = |id: &str| json!({"type": "web_search_call", "id": id, "status": "completed", "action": {"type": "search"}});
+        let seal = json!({"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": sealed()});
+        let body = json!({"model": "m", "input": [call("ws_1"), seal, call("ws_2")]});
+        let (body, dropped) = cleared(Format::Responses, &body);
+        assert_eq!(body["input"], json!([call("ws_2")]));
+        assert_eq!(dropped, ["input[].web_search_call", "input[].reasoning"]);
     }
 
     #[test]

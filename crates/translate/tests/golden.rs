@@ -14,7 +14,9 @@ mod sdk;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use tollgate_translate::{Lossy, Target, request};
-use tollgate_types::{ChatAbilities, Effort, Format, MessagesAbilities, ReasoningMode};
+use tollgate_types::{
+    ChatAbilities, Effort, Format, MessagesAbilities, ReasoningMode, ResponsesAbilities,
+};
 
 fn folder(format: Format) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -43,6 +45,8 @@ struct Setting {
     plain: bool,
     /// A messages model that takes budgets, and no instructions in the middle.
     older: bool,
+    /// A provider that searches the web.
+    search: bool,
 }
 
 impl Setting {
@@ -63,6 +67,7 @@ impl Setting {
             max_output_tokens: target["max_output_tokens"].as_u64(),
             plain: target["plain"] == true,
             older: target["older"] == true,
+            search: target["search"] == true,
         }
     }
 
@@ -87,13 +92,15 @@ impl Setting {
                 },
                 false => own.chat,
             },
-            messages: match self.older {
-                true => MessagesAbilities {
-                    system_in_the_middle: false,
-                    adaptive_thinking: false,
-                    ..own.messages
-                },
-                false => own.messages,
+            responses: ResponsesAbilities {
+                web_search: self.search,
+                ..own.responses
+            },
+            messages: MessagesAbilities {
+                system_in_the_middle: !self.older,
+                adaptive_thinking: !self.older,
+                web_search: self.search,
+                ..own.messages
             },
             ..own
         }

@@ -28,6 +28,17 @@ struct Script {
     effort: Option<&'static str>,
     schema: bool,
     stream: bool,
+    /// Where both sides have it.
+    search: Option<Search>,
+}
+
+/// A search of the web that the provider is to make.
+#[derive(Clone, Debug)]
+struct Search {
+    domains: Vec<String>,
+    are_blocked: bool,
+    city: Option<String>,
+    most: Option<u8>,
 }
 
 /// What the user says, and what the assistant answers and calls until the user speaks again.
@@ -126,6 +137,21 @@ fn tool() -> impl Strategy<Value = Tool> {
     })
 }
 
+fn search() -> impl Strategy<Value = Search> {
+    (
+        prop::collection::vec("[a-z]{16}\\.org", 0..3),
+        any::<bool>(),
+        prop::option::of(words()),
+        prop::option::of(1..9_u8),
+    )
+        .prop_map(|(domains, are_blocked, city, most)| Search {
+            domains,
+            are_blocked,
+            city,
+            most,
+        })
+}
+
 fn script() -> impl Strategy<Value = Script> {
     let talk = (
         prop::collection::vec(words(), 0..3),
@@ -142,10 +168,11 @@ fn script() -> impl Strategy<Value = Script> {
         ])),
         any::<bool>(),
         any::<bool>(),
+        prop::option::weighted(0.3, search()),
     );
     (talk, settings).prop_map(|(talk, settings)| {
         let (instructions, exchanges, tools) = talk;
-        let (choice, parallel, limit, temperature, effort, schema, stream) = settings;
+        let (choice, parallel, limit, temperature, effort, schema, stream, search) = settings;
         Script {
             instructions,
             exchanges,
@@ -159,6 +186,7 @@ fn script() -> impl Strategy<Value = Script> {
             effort: effort.filter(|effort| *effort == "none" || choice < 2),
             schema,
             stream,
+            search,
         }
     })
 }
@@ -263,7 +291,14 @@ impl Script {
         let tools = self.tools.iter().map(|tool| {
             json!({"type": "function", "name": tool.name, "description": tool.description, "parameters": schema(), "strict": tool.strict})
         });
-        let chosen = json!({"type": "function", "name": self.tools.first().unwrap().name});
+        let search = self.search.as_ref().map(|search| {
+            json!({"type": "web_search", "filters": search.filters(), "user_location": search.location()})
+        });
+        let tools = tools.chain(search);
+        let chosen = match self.search {
+            Some(_) => json!({"type": "web_search"}),
+            None => json!({"type": "function", "name": self.tools.first().unwrap().name}),
+        };
         let choice = [json!("auto"), json!("none"), json!("required"), chosen];
         let format =
             json!({"type": "json_schema", "name": "answer", "schema": schema(), "strict": true});
@@ -277,6 +312,7 @@ impl Script {
             "temperature": self.degrees(),
             "reasoning": {"effort": self.effort},
             "text": {"format": self.schema.then_some(format)},
+            "max_tool_calls": self.search.as_ref().and_then(|search| search.most),
             "stream": self.stream,
         })
     }
@@ -316,7 +352,20 @@ impl Script {
         let tools = self.tools.iter().map(|tool| {
             json!({"name": tool.name, "description": tool.description, "input_schema": schema(), "strict": tool.strict})
         });
-        let chosen = json!({"type": "tool", "name": self.tools.first().unwrap().name});
+        let search = self.search.as_ref().map(|search| {
+            let mut tool = search.filters();
+            let fields = tool.as_object_mut().unwrap();
+            fields.insert("type".to_owned(), json!("web_search_20250305"));
+            fields.insert("name".to_owned(), json!("web_search"));
+            fields.insert("max_uses".to_owned(), json!(search.most));
+            fields.insert("user_location".to_owned(), search.location());
+            tool
+        });
+        let tools = tools.chain(search);
+        let chosen = match self.search {
+            Some(_) => json!({"type": "tool", "name": "web_search"}),
+            None => json!({"type": "tool", "name": self.tools.first().unwrap().name}),
+        };
         let choice = [
             json!({"type": "auto"}),
             json!({"type": "none"}),
@@ -358,6 +407,22 @@ impl Script {
 
     fn degrees(&self) -> Option<f64> {
         self.temperature.map(|tenths| f64::from(tenths) / 10.0)
+    }
+}
+
+impl Search {
+    fn filters(&self) -> Value {
+        match self.are_blocked {
+            true => json!({"blocked_domains": self.domains}),
+            false => json!({"allowed_domains": self.domains}),
+        }
+    }
+
+    fn location(&self) -> Value {
+        match &self.city {
+            Some(city) => json!({"type": "approximate", "city": city, "country": "NO"}),
+            None => Value::Null,
+        }
     }
 }
 
@@ -422,7 +487,9 @@ fn strings(value: &Value, found: &mut Vec<String>) {
 }
 
 fn translate(from: Format, to: Format, body: &Value) -> Value {
-    let target = Target::new("m", "backend");
+    let mut target = Target::new("m", "backend");
+    target.responses.web_search = true;
+    target.messages.web_search = true;
     let sent = serde_json::to_vec(body).unwrap();
     let translated = request(from, to, &sent, &target)
         .unwrap_or_else(|refusal| panic!("{from} to {to}: {refusal}\n{body:#}"));
@@ -446,7 +513,8 @@ fn assert_kept(before: &Value, after: &Value, way: &str) {
         let text = text
             .rsplit_once(";base64,")
             .map_or(text.as_str(), |(_, data)| data);
-        let is_word_of_the_format = text.chars().all(|c| c.is_ascii_lowercase() || c == '_');
+        let is_word_of_the_format = text.chars().all(|c| c.is_ascii_lowercase() || c == '_')
+            || text == "web_search_20250305";
         let is_kept = kept.iter().any(|kept| kept.contains(text));
         assert!(
             is_kept || is_word_of_the_format,
@@ -461,8 +529,10 @@ proptest! {
     #[test]
     fn what_a_request_says_survives_the_way_there_and_back(script in script()) {
         for from in Format::ALL {
-            let original = script.write(from);
             for to in Format::ALL.into_iter().filter(|to| *to != from) {
+                // Chat has no search.
+                let search = script.search.clone().filter(|_| from != Format::Chat && to != Format::Chat);
+                let original = Script { search, ..script.clone() }.write(from);
                 let there = translate(from, to, &original);
                 assert_kept(&original, &there, &format!("{from} to {to}"));
                 let back = translate(to, from, &there);

@@ -81,12 +81,16 @@ impl Default for ChatAbilities {
 pub struct ResponsesAbilities {
     /// It hands out and takes back `reasoning.encrypted_content`.
     pub encrypted_reasoning: bool,
+    /// It searches the web by itself (`web_search`), for callers of messages that offer such a
+    /// search. It costs extra there; otherwise the tool is taken out with notice.
+    pub web_search: bool,
 }
 
 impl ResponsesAbilities {
-    /// What the format's own provider can.
+    /// What the format's own provider can without being asked to do more than answer.
     pub const ALL: Self = Self {
         encrypted_reasoning: true,
+        web_search: false,
     };
 }
 
@@ -110,15 +114,19 @@ pub struct MessagesAbilities {
     pub thinking_can_be_disabled: bool,
     /// It knows `output_config.format`.
     pub structured_output: bool,
+    /// It searches the web by itself (`web_search_20250305`), for callers of responses that
+    /// offer such a search. It costs extra there; otherwise the tool is taken out with notice.
+    pub web_search: bool,
 }
 
 impl MessagesAbilities {
-    /// What the format's own provider can.
+    /// What the format's own provider can without being asked to do more than answer.
     pub const ALL: Self = Self {
         system_in_the_middle: true,
         adaptive_thinking: true,
         thinking_can_be_disabled: true,
         structured_output: true,
+        web_search: false,
     };
 }
 

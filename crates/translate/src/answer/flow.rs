@@ -5,23 +5,29 @@
 //! out in order and sources that do not are not held up. Leaves to the reader what a part is,
 //! to the writer how it is written.
 
+mod blocks;
+mod search;
+
 use crate::{
     TranslationNotes,
     answer::{
-        arguments::{Arguments, CustomInput},
         parts::{
-            AnswerContext, Blob, Broken, Citation, Ending, Head, NativeCall, Stop, ToolCall,
+            AnswerContext, Blob, Broken, Citation, Ending, Head, NativeCall, Search, Stop,
             ToolCalls,
         },
         text::RawText,
         write::{BlockEnd, Write},
     },
+    fingerprint::Fingerprint,
     output::Output,
     seal::{self, Backend, MAX_PAYLOAD_BYTES, ReasoningForm},
 };
+use blocks::{Begun, Open, OpenTool, Waiting};
 use std::{collections::VecDeque, sync::Arc};
 use tollgate_types::{Format, Usage};
 use tollgate_wire::answer::{AnswerFacts, StopReason};
+
+pub(crate) use blocks::{Key, Kind};
 
 /// Bytes of blocks that wait, at most.
 const MOST_WAITING: usize = 4 * 1024 * 1024;
@@ -29,57 +35,6 @@ const MOST_WAITING: usize = 4 * 1024 * 1024;
 const MOST_WAITING_BLOCKS: usize = 256;
 /// Citations of one block, at most; further ones are left out.
 pub(crate) const MOST_CITATIONS: usize = 256;
-
-/// What a block is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
-    Text,
-    Refusal,
-    Thinking,
-    Tool,
-}
-
-/// Where a block stands in the source: its kind and the indexes that its format gives it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Key {
-    pub(crate) kind: Kind,
-    pub(crate) item: u64,
-    pub(crate) part: u64,
-}
-
-impl Key {
-    pub(crate) const fn new(kind: Kind, item: u64, part: u64) -> Self {
-        Self { kind, item, part }
-    }
-}
-
-/// The open block.
-#[derive(Debug)]
-struct Open {
-    key: Key,
-    tool: Option<OpenTool>,
-    citations: Vec<Citation>,
-}
-
-/// What is known of the arguments of an open call.
-#[derive(Debug)]
-struct OpenTool {
-    arguments: Arguments,
-    /// The provider knows the tool as custom: there are no arguments to check.
-    is_native_custom: bool,
-    /// The caller knows the tool as custom and the provider as a function.
-    input: Option<CustomInput>,
-}
-
-/// A block that waits for its turn.
-#[derive(Debug)]
-struct Waiting {
-    key: Key,
-    call: Option<(ToolCall, bool)>,
-    contents: String,
-    end: Option<Option<Blob>>,
-    citations: Vec<Citation>,
-}
 
 /// The answer on its way from reader to writer.
 #[derive(Debug)]
@@ -105,6 +60,11 @@ pub(crate) struct Flow {
     /// Arguments ended that are not the object that the caller needs.
     has_bad_arguments: bool,
     input: String,
+    /// Searches that found something.
+    searches: u64,
+    /// What the texts cite that have left, for a caller who is given that sealed beside them:
+    /// members of a JSON object.
+    cited: String,
 }
 
 impl Flow {
@@ -131,6 +91,8 @@ impl Flow {
             has_refusal: false,
             has_bad_arguments: false,
             input: String::new(),
+            searches: 0,
+            cited: String::new(),
         }
     }
 
@@ -142,6 +104,7 @@ impl Flow {
     pub(crate) fn held_bytes(&self) -> usize {
         self.waiting_bytes
             .saturating_add(self.hidden_text.len())
+            .saturating_add(self.cited.len())
             .saturating_add(self.writer.kept_bytes())
     }
 
@@ -177,12 +140,12 @@ impl Flow {
         }
         self.has_refusal |= key.kind == Kind::Refusal;
         if self.is_open(key) {
-            return self.writer.delta(piece, &mut self.out);
+            return self.deliver(piece);
         }
         match self.find_waiting(key) {
             Some(place) => self.add_waiting(place, piece),
             None => {
-                self.begin(key, None)?;
+                self.begin(key, Begun::Plain)?;
                 self.piece(key, piece)
             }
         }
@@ -214,7 +177,7 @@ impl Flow {
             item_id: String::new(),
             payload: RawText::escaped(&text).unescape().into_owned(),
         };
-        self.begin(HIDDEN, None)?;
+        self.begin(HIDDEN, Begun::Plain)?;
         self.end(HIDDEN, Some(blob))
     }
 
@@ -234,7 +197,7 @@ impl Flow {
             // Nobody offered it: the format has no such tools.
             return Err(Broken);
         }
-        self.begin(key, Some((named, call.is_custom)))
+        self.begin(key, Begun::Call(named, call.is_custom))
     }
 
     /// A piece of the arguments of a call, or of the input of a custom one.
@@ -285,7 +248,7 @@ impl Flow {
         match blob {
             // Its text has left before, or there is none.
             Some(blob) if self.notes.reasoning.state => {
-                self.begin(key, None)?;
+                self.begin(key, Begun::Plain)?;
                 self.end(key, Some(blob))
             }
             _ => Ok(()),
@@ -304,13 +267,19 @@ impl Flow {
             self.take_turn(waiting)?;
             self.close(None)?;
         }
-        let stop = Stop::new(stop, self.calls.any(), self.has_refusal)?;
+        self.seal_cited()?;
+        let stop = Stop::new(stop, self.calls.any(), self.has_refusal, self.has_search())?;
         // A limit may cut a call anywhere, as it does with any provider.
         if self.has_bad_arguments && stop != Stop::MaxTokens {
             return Err(Broken);
         }
         self.write_start()?;
-        self.writer.finish(&Ending { stop, usage }, &mut self.out);
+        let ending = Ending {
+            stop,
+            usage,
+            searches: self.searches,
+        };
+        self.writer.finish(&ending, &mut self.out);
         Ok(())
     }
 
@@ -334,15 +303,16 @@ impl Flow {
     }
 
     /// Begins a block, now or in its turn.
-    fn begin(&mut self, key: Key, call: Option<(ToolCall, bool)>) -> Result<(), Broken> {
+    fn begin(&mut self, key: Key, begun: Begun) -> Result<(), Broken> {
         if key.kind != Kind::Thinking {
             self.seal_hidden()?;
         }
         let waiting = Waiting {
             key,
-            call,
+            begun,
             contents: String::new(),
             end: None,
+            found: None,
             citations: Vec::new(),
         };
         if self.waiting.is_empty() && self.open.as_ref().is_none_or(Open::yields) {
@@ -371,26 +341,37 @@ impl Flow {
     fn take_turn(&mut self, waiting: Waiting) -> Result<(), Broken> {
         let Waiting {
             key,
-            call,
+            begun,
             contents,
             end,
+            found,
             mut citations,
         } = waiting;
-        if key.kind == Kind::Text {
+        let is_text = key.kind == Kind::Text;
+        if is_text {
             citations.append(&mut self.early_citations);
         }
-        self.waiting_bytes = self.waiting_bytes.saturating_sub(contents.len());
+        let size = contents
+            .len()
+            .saturating_add(found.as_ref().map_or(0, Search::size));
+        self.waiting_bytes = self.waiting_bytes.saturating_sub(size);
         self.write_start()?;
-        self.writer
-            .begin(key.kind, call.as_ref().map(|(call, _)| call), &mut self.out)?;
+        if !is_text {
+            self.seal_cited()?;
+        }
+        match &begun {
+            Begun::Plain => self.writer.begin(key.kind, None, &mut self.out)?,
+            Begun::Call(call, _) => self.writer.begin(key.kind, Some(call), &mut self.out)?,
+            Begun::Search(id) => self.writer.begin_search(id, &mut self.out),
+        }
+        if let Some(found) = found {
+            return self.end_search(&found);
+        }
         self.open = Some(Open {
             key,
-            tool: call.map(|(call, is_native_custom)| OpenTool {
-                arguments: Arguments::default(),
-                is_native_custom,
-                input: (call.is_custom && !is_native_custom).then(CustomInput::default),
-            }),
+            tool: OpenTool::of(begun),
             citations,
+            fingerprint: (is_text && self.seals_citations()).then(Fingerprint::default),
         });
         if !contents.is_empty() {
             self.deliver(RawText::escaped(&contents))?;
@@ -403,7 +384,11 @@ impl Flow {
 
     /// Writes a piece of the open block.
     fn deliver(&mut self, piece: RawText<'_>) -> Result<(), Broken> {
-        let tool = self.open.as_mut().and_then(|open| open.tool.as_mut());
+        let open = self.open.as_mut().ok_or(Broken)?;
+        if let Some(fingerprint) = &mut open.fingerprint {
+            fingerprint.push(&piece.unescape());
+        }
+        let tool = open.tool.as_mut();
         let Some(tool) = tool.filter(|tool| !tool.is_native_custom) else {
             return self.writer.delta(piece, &mut self.out);
         };
@@ -426,27 +411,36 @@ impl Flow {
 
     /// Ends the open block, if there is one.
     fn close(&mut self, blob: Option<Blob>) -> Result<(), Broken> {
-        let Some(open) = self.open.take() else {
+        let Some(mut open) = self.open.take() else {
             return Ok(());
         };
+        if open.key.kind == Kind::Search {
+            return self.end_search(&Search::failed());
+        }
         let mut is_cut = false;
         if let Some(tool) = &open.tool {
             self.close_tool(tool)?;
             is_cut = tool.is_cut();
         }
         for citation in &open.citations {
-            self.writer.cite(citation, &mut self.out);
+            let sealed = self.sealed_citation(citation);
+            self.writer.cite(citation, sealed.as_deref(), &mut self.out);
         }
-        let sealed = blob
-            .or_else(|| self.unsigned(&open))
-            .filter(|_| self.notes.reasoning.state)
-            .and_then(|blob| seal::seal(self.backend, blob.form, &blob.item_id, &blob.payload));
+        self.keep_cited(&mut open);
+        let blob = blob.or_else(|| self.unsigned(&open));
+        let sealed = self.sealed(blob.as_ref());
         let end = match &sealed {
             Some(sealed) => BlockEnd::Sealed(sealed),
             None if is_cut => BlockEnd::Cut,
             None => BlockEnd::Whole,
         };
         self.writer.end(end, &mut self.out)
+    }
+
+    /// Seals what goes back to the provider, where the caller takes it.
+    fn sealed(&self, blob: Option<&Blob>) -> Option<String> {
+        blob.filter(|_| self.notes.reasoning.state)
+            .and_then(|blob| seal::seal(self.backend, blob.form, &blob.item_id, &blob.payload))
     }
 
     /// Chat providers sign little. That a text is theirs is sealed all the same, so that it goes
@@ -473,24 +467,5 @@ impl Flow {
             return self.writer.delta(RawText::escaped("{}"), &mut self.out);
         }
         Ok(())
-    }
-}
-
-impl OpenTool {
-    /// Arguments began and did not come to their end.
-    fn is_cut(&self) -> bool {
-        let arguments = &self.arguments;
-        !self.is_native_custom && !arguments.is_empty() && !arguments.is_over()
-    }
-}
-
-impl Open {
-    /// Whether the block may end when another one begins. Text may always: where more of it
-    /// comes, that is a block of its own.
-    fn yields(&self) -> bool {
-        match &self.tool {
-            Some(tool) => tool.is_native_custom || tool.arguments.is_over(),
-            None => true,
-        }
     }
 }

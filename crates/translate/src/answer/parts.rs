@@ -198,6 +198,8 @@ pub(crate) struct Citation {
     /// From where to where, in characters of the text; the whole text where the provider
     /// does not say.
     pub(crate) range: Option<(u64, u64)>,
+    /// The citation as its provider wrote it, where it searched the web: JSON.
+    pub(crate) native: Option<String>,
 }
 
 impl Citation {
@@ -216,7 +218,61 @@ impl Citation {
             url: url.as_str().to_owned(),
             title: title.as_str().to_owned(),
             range,
+            native: None,
         })
+    }
+
+    /// The same citation, with what its provider wrote.
+    #[must_use]
+    pub(crate) fn with_native(mut self, native: &str) -> Self {
+        self.native = (native.len() <= Self::LONGEST).then(|| native.to_owned());
+        self
+    }
+}
+
+/// A search of the web that the provider made by itself. Texts are contents of JSON strings.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Search {
+    /// What was searched for: words; where a page was read, its address or what was looked
+    /// for in it.
+    pub(crate) query: String,
+    /// Whether words were searched for. Reading a page costs no search.
+    pub(crate) is_search: bool,
+    pub(crate) pages: Vec<Page>,
+    /// Why there is nothing, in the words of messages.
+    pub(crate) failure: Option<&'static str>,
+    /// What goes back to the provider with the next request.
+    pub(crate) blob: Option<Blob>,
+}
+
+/// A page that a search found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Page {
+    pub(crate) url: String,
+    /// Where the provider does not say: the address once more.
+    pub(crate) title: String,
+    /// How old it is, in the provider's words.
+    pub(crate) age: Option<String>,
+}
+
+impl Search {
+    /// Pages of one search, at most; further ones are left out.
+    pub(crate) const MOST_PAGES: usize = 256;
+
+    /// About how much it holds, in bytes.
+    pub(crate) fn size(&self) -> usize {
+        let page = |page: &Page| page.url.len().saturating_add(page.title.len());
+        let pages = self.pages.iter().map(page).fold(0, usize::saturating_add);
+        let blob = self.blob.as_ref().map_or(0, |blob| blob.payload.len());
+        pages.saturating_add(blob).saturating_add(self.query.len())
+    }
+
+    /// A search of which nothing came.
+    pub(crate) fn failed() -> Self {
+        Self {
+            failure: Some("unavailable"),
+            ..Self::default()
+        }
     }
 }
 
@@ -226,6 +282,8 @@ pub(crate) struct Ending {
     pub(crate) stop: Stop,
     /// `None`: the provider reported none.
     pub(crate) usage: Option<Usage>,
+    /// How often the provider searched the web.
+    pub(crate) searches: u64,
 }
 
 /// Why an answer ended.
@@ -244,8 +302,11 @@ impl Stop {
         reported: Option<StopReason>,
         has_calls: bool,
         is_refusal: bool,
+        has_search: bool,
     ) -> Result<Self, Broken> {
         Ok(match reported {
+            // A provider pauses among its own tools. More would come if it were asked to go on.
+            Some(StopReason::Paused) if has_search => Self::MaxTokens,
             Some(StopReason::Paused) => return Err(Broken),
             Some(StopReason::MaxTokens) => Self::MaxTokens,
             Some(StopReason::Refused) => Self::Refused,

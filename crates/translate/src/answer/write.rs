@@ -10,7 +10,7 @@ use crate::{
     TranslationNotes,
     answer::{
         flow::Kind,
-        parts::{Broken, Citation, Ending, Head, ToolCall},
+        parts::{Broken, Citation, Ending, Head, Search, ToolCall},
         text::RawText,
     },
     output::Output,
@@ -58,8 +58,14 @@ pub(crate) trait Write: Debug + Send + Sync {
     /// How likely the tokens of the next piece were: entries with commas between.
     fn logprobs(&mut self, _: &str) {}
 
-    /// A page that the open text refers to.
-    fn cite(&mut self, citation: &Citation, out: &mut Output);
+    /// A page that the open text refers to; sealed, where its provider wants it back.
+    fn cite(&mut self, citation: &Citation, sealed: Option<&str>, out: &mut Output);
+
+    /// A search of the web begins, known to its provider by this id.
+    fn begin_search(&mut self, _id: &str, _: &mut Output) {}
+
+    /// The search that has begun ends; sealed, where its provider wants it back.
+    fn end_search(&mut self, _: &Search, _sealed: Option<&str>, _: &mut Output) {}
 
     /// The open block ends.
     fn end(&mut self, end: BlockEnd<'_>, out: &mut Output) -> Result<(), Broken>;
@@ -86,7 +92,10 @@ pub(crate) fn stream(notes: &TranslationNotes) -> Box<dyn Write> {
     match notes.from {
         Format::Chat => Box::new(chat::ChatStream::new(notes.include_usage)),
         Format::Messages => Box::<messages::MessagesStream>::default(),
-        Format::Responses => Box::new(responses::ResponsesWriter::stream(notes.echo.as_deref())),
+        Format::Responses => Box::new(responses::ResponsesWriter::stream(
+            notes.echo.as_deref(),
+            notes.search,
+        )),
     }
 }
 
@@ -95,7 +104,10 @@ pub(crate) fn body(notes: &TranslationNotes) -> Box<dyn Write> {
     match notes.from {
         Format::Chat => Box::<chat::ChatBody>::default(),
         Format::Messages => Box::<messages::MessagesBody>::default(),
-        Format::Responses => Box::new(responses::ResponsesWriter::body(notes.echo.as_deref())),
+        Format::Responses => Box::new(responses::ResponsesWriter::body(
+            notes.echo.as_deref(),
+            notes.search,
+        )),
     }
 }
 

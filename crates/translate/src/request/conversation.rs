@@ -22,6 +22,10 @@ pub(crate) struct Conversation<'d> {
     pub(crate) include_usage: bool,
     pub(crate) turns: Vec<Turn<'d>>,
     pub(crate) tools: Vec<Tool<'d>>,
+    /// The provider is to search the web by itself: only where it can.
+    pub(crate) search: Option<WebSearch<'d>>,
+    /// Whether the caller wants to see every page that a search found.
+    pub(crate) search_sources: bool,
     /// The provider's own tools were offered and taken out.
     pub(crate) lost_tools: bool,
     pub(crate) choice: Option<Choice<'d>>,
@@ -83,12 +87,31 @@ pub(crate) enum Block<'d> {
     Call(Call<'d>),
     Result(CallResult<'d>),
     Thought(Thought<'d>),
+    Search(Search<'d>),
 }
 
 #[derive(Debug)]
 pub(crate) struct TextBlock<'d> {
     pub(crate) words: Words<'d>,
     pub(crate) cache: Option<CacheMark<'d>>,
+    /// What it cites, as it stands in the request.
+    pub(crate) cited: Option<Value<'d>>,
+}
+
+impl<'d> TextBlock<'d> {
+    /// Words with nothing beside them.
+    pub(crate) const fn of(words: Words<'d>) -> Self {
+        Self {
+            words,
+            cache: None,
+            cited: None,
+        }
+    }
+
+    /// Whether nothing stands beside the words.
+    pub(crate) const fn is_bare(&self) -> bool {
+        self.cache.is_none() && self.cited.is_none()
+    }
 }
 
 /// Text, from the request or of the gateway's own making.
@@ -187,6 +210,41 @@ pub(crate) struct Thought<'d> {
     pub(crate) path: &'static str,
 }
 
+/// A search that an earlier answer's provider made by itself.
+#[derive(Debug)]
+pub(crate) struct Search<'d> {
+    /// By which its result names it; `None` where it stands alone.
+    pub(crate) id: Option<Text<'d>>,
+    /// A seal, or a provider's own blob. Responses has it in the reasoning that follows.
+    pub(crate) state: Option<Text<'d>>,
+    /// The paths that the table knows it by.
+    pub(crate) paths: &'static [&'static str],
+}
+
+/// The tool by which a provider searches the web.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct WebSearch<'d> {
+    /// How it was offered: twice alike is once.
+    pub(crate) offer: Option<Value<'d>>,
+    /// The only domains that may be searched.
+    pub(crate) allowed: Option<Value<'d>>,
+    /// Domains that may not be searched.
+    pub(crate) blocked: Option<Value<'d>>,
+    /// Where the user is.
+    pub(crate) location: Option<Location<'d>>,
+    /// How often it may search for one answer.
+    pub(crate) max_uses: Option<u64>,
+}
+
+/// About where somebody is.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Location<'d> {
+    pub(crate) city: Option<Text<'d>>,
+    pub(crate) country: Option<Text<'d>>,
+    pub(crate) region: Option<Text<'d>>,
+    pub(crate) timezone: Option<Text<'d>>,
+}
+
 /// A tool that the caller offers.
 #[derive(Debug)]
 pub(crate) struct Tool<'d> {
@@ -227,12 +285,14 @@ pub(crate) enum Choice<'d> {
         name: Text<'d>,
         namespace: Option<Text<'d>>,
     },
+    /// The provider's search of the web.
+    Search,
 }
 
 impl Choice<'_> {
     /// Whether the model must call a tool.
     pub(crate) const fn is_forced(self) -> bool {
-        matches!(self, Self::Required | Self::Tool { .. })
+        matches!(self, Self::Required | Self::Tool { .. } | Self::Search)
     }
 }
 

@@ -9,6 +9,7 @@ mod messages_tools;
 mod responses;
 mod responses_items;
 mod responses_tools;
+mod search;
 mod shared;
 
 use super::{conversation::Conversation, scope::Scope};

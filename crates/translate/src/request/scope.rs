@@ -116,14 +116,54 @@ impl<'t> Scope<'t> {
                 Ok(None)
             }
             Fate::Refused(why) => {
-                let allowed = field_path(kinds.path(), row.name);
-                if self.target.lossy.allows(&allowed) {
-                    self.note_dropped(allowed);
-                    return Ok(None);
-                }
-                let message = format!("of type '{}' {}", row.name, self.cannot(why));
-                Err(refuse(path, message))
+                self.refuse_kind(kinds, row.name, why, path)?;
+                Ok(None)
             }
+        }
+    }
+
+    /// Refuses an object of a kind that the table lets pass, for what it says of itself, unless
+    /// the operator lets it be dropped.
+    ///
+    /// # Errors
+    /// The refusal.
+    pub(crate) fn refuse_kind(
+        &mut self,
+        kinds: &'static Kinds,
+        name: &str,
+        why: &str,
+        path: &Path<'_>,
+    ) -> Result<(), Refusal> {
+        let allowed = field_path(kinds.path(), name);
+        if self.target.lossy.allows(&allowed) {
+            self.note_dropped(allowed);
+            return Ok(());
+        }
+        Err(refuse(
+            path,
+            format!("of type '{name}' {}", self.cannot(why)),
+        ))
+    }
+
+    /// Refuses a field of the body that the table lets pass, for what stands beside it, unless
+    /// the operator lets it be dropped.
+    ///
+    /// # Errors
+    /// The refusal.
+    pub(crate) fn refuse_field(&mut self, name: &'static str, why: &str) -> Result<(), Refusal> {
+        if self.target.lossy.allows(name) {
+            self.note_dropped(name);
+            return Ok(());
+        }
+        Err(refuse(&Path::ROOT.field(name), self.cannot(why)))
+    }
+
+    /// Whether the target searches the web by itself.
+    pub(crate) const fn has_search(&self) -> bool {
+        match self.to {
+            Format::Chat => false,
+            Format::Responses => self.target.responses.web_search,
+            Format::Messages => self.target.messages.web_search,
         }
     }
 

@@ -4,6 +4,7 @@ mod chat;
 mod messages;
 mod openai;
 mod responses;
+mod search;
 mod shared;
 mod tools;
 
@@ -13,6 +14,7 @@ use super::{
 };
 use crate::{Refusal, names::ToolNames, output::Output, seal::Backend};
 use shared::MarkBudget;
+use std::collections::HashMap;
 use tollgate_types::Format;
 
 /// A body on its way out.
@@ -27,6 +29,10 @@ struct Writer<'w, 't> {
     backend: Option<Backend>,
     /// The output limit that was written, in tokens.
     output_limit: Option<u64>,
+    /// Whether the target is offered its own search of the web.
+    offers_search: bool,
+    /// Messages: what the texts of the turn that is written cite, by their fingerprints.
+    citations: HashMap<String, String>,
 }
 
 /// A body that is written.
@@ -55,6 +61,8 @@ pub(super) fn write(
         marks,
         backend: None,
         output_limit: None,
+        offers_search: conversation.search.is_some(),
+        citations: HashMap::new(),
     };
     writer.out.begin_object();
     match writer.scope.to {

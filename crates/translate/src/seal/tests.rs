@@ -1,13 +1,17 @@
 use super::*;
 use proptest::prelude::*;
 
-const FORMS: [ReasoningForm; 6] = [
+const FORMS: [ReasoningForm; 10] = [
     ReasoningForm::Signature,
     ReasoningForm::Redacted,
     ReasoningForm::Encrypted,
     ReasoningForm::Details,
     ReasoningForm::Shown,
     ReasoningForm::Hidden,
+    ReasoningForm::SearchItem,
+    ReasoningForm::SearchBlocks,
+    ReasoningForm::Annotation,
+    ReasoningForm::Citations,
 ];
 
 fn here() -> Backend {

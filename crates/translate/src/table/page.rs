@@ -20,9 +20,26 @@ on a field that is not here.
 | mapped | It is said in another way, as described. |
 | implied | It says nothing that the translation does not say by itself, so that leaving it out loses nothing. |
 | dropped | A hint that the target has no word for: left out, and named in `x-dropped-fields`. |
-| refused | It cannot be said there: 400 `invalid_request` with its name. Under `lossy: allow` an operator may list the field by its path (a kind of object by its place and type: `input[].web_search_call`); it is then dropped with notice. |
+| refused | It cannot be said there: 400 `invalid_request` with its name. Under `lossy: allow` an operator may list the field by its path (a kind of object by its place and type: `input[].file_search_call`); it is then dropped with notice. |
 
 A field that is not in the table is refused, too. `null` always passes, and so do the values after \"unless\".
+
+## Web search
+
+Messages and responses both have a search of the web that the provider makes by itself. It is carried from one to the other where
+the provider is said to have it (`abilities.responses.web_search`, `abilities.messages.web_search`; it costs extra there), and
+taken out with notice where it has not, unless `tool_choice` demands it or nothing else is offered.
+
+- A limit on what is searched is kept, or there is no search: lists of domains and the number of searches are carried. Both lists
+  at once are refused; where `external_web_access` is `false` the tool is taken out, since messages only searches live.
+- The caller sees the searches, their pages and the citations of the text in its own format, as they come, and how many there were
+  in the usage. A page that a provider of responses opens or looks through is told as a search for its address or for what was
+  looked for. Providers of responses tell no titles of pages (the address stands there) and quote nothing (`cited_text` is empty).
+- What only the provider can read of a search goes out sealed, as reasoning does: in `encrypted_content` and `encrypted_index`
+  of messages; for callers of responses in a reasoning item behind the search or the message, where `include` asks for
+  `reasoning.encrypted_content`. When the history comes back, that provider gets its own items or blocks byte for byte. Any other
+  gets what was said, without the search and its citations, with notice.
+- Chat has no such tool: it is taken out with notice, and `web_search_options` is refused.
 ";
 
 /// The whole page.

@@ -24,13 +24,19 @@ pub(super) const SHAPES: &[&Shape] = &[
     &REASONING_ITEM,
     &SUMMARY_TEXT,
     &REASONING_TEXT,
+    &SEARCH_CALL,
     &ADDITIONAL_TOOLS,
     &FUNCTION_TOOL,
     &CUSTOM_TOOL,
     &CUSTOM_TEXT,
     &CUSTOM_GRAMMAR,
     &NAMESPACE,
+    &WEB_SEARCH,
+    &WEB_SEARCH_PREVIEW,
+    &SEARCH_FILTERS,
+    &USER_LOCATION,
     &CHOICE_NAMED,
+    &CHOICE_SEARCH,
     &CHOICE_ALLOWED,
     &TEXT_CONFIG,
     &FORMAT_OBJECT,
@@ -70,10 +76,13 @@ pub(crate) static TOP: Shape = Shape {
         )
         .whole(),
         both("image", refused("it has no options for images")).whole(),
-        both(
+        row(
             "include",
             mapped(
-                "encrypted reasoning as seals; log probabilities in chat; what belongs to the provider's own tools is dropped with notice",
+                "encrypted reasoning as seals; log probabilities; what belongs to the provider's own tools is dropped with notice",
+            ),
+            mapped(
+                "encrypted reasoning as seals; the sources of web searches; what belongs to the provider's other tools is dropped with notice; log probabilities are refused",
             ),
         ),
         row(
@@ -87,9 +96,10 @@ pub(crate) static TOP: Shape = Shape {
             mapped("`system`"),
         ),
         both("max_output_tokens", mapped("the target's output limit")),
-        both(
+        row(
             "max_tool_calls",
             refused("it does not count calls of the provider's own tools"),
+            mapped("`max_uses` of web search; refused where that is not offered"),
         ),
         row(
             "metadata",
@@ -160,9 +170,12 @@ pub(crate) static TOP: Shape = Shape {
             mapped("`output_config.format`"),
         ),
         both("tool_choice", mapped("its own spelling")),
-        both(
+        row(
             "tools",
             mapped("functions and custom tools; the provider's own are taken out with notice"),
+            mapped(
+                "functions, custom tools, and web search where the provider has it; the provider's other tools are taken out with notice",
+            ),
         ),
         row(
             "top_logprobs",

@@ -7,7 +7,7 @@
 use crate::{strict, support::*};
 use std::path::{Path, PathBuf};
 use tollgate_translate::{
-    ResponsesEcho, TranslationNotes,
+    AskedSearch, ResponsesEcho, TranslationNotes,
     names::{ToolKind, ToolName, ToolNames},
 };
 use tollgate_types::Format;
@@ -17,8 +17,9 @@ fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/answers/golden")
 }
 
-/// Notes of a caller that offered what its format can offer.
-fn golden_notes(caller: Format, provider: Format) -> TranslationNotes {
+/// Notes of a caller that offered what its format can offer; `searches`: the provider's search
+/// too.
+fn golden_notes(caller: Format, provider: Format, searches: bool) -> TranslationNotes {
     let mut tools = ToolNames::default();
     if caller == Format::Responses {
         let list = ToolName {
@@ -44,6 +45,7 @@ fn golden_notes(caller: Format, provider: Format) -> TranslationNotes {
     TranslationNotes {
         tools,
         echo: (caller == Format::Responses).then(|| Box::new(echo)),
+        search: (searches && caller != Format::Chat).then_some(AskedSearch { sources: true }),
         ..notes(caller, provider)
     }
 }
@@ -104,7 +106,8 @@ fn golden_answers_are_as_they_were_reviewed() {
             .find(|it| it.as_str() == format)
             .unwrap();
         for caller in others(provider) {
-            let notes = golden_notes(caller, provider);
+            let searches = name.contains("search") && !name.contains("unasked");
+            let notes = golden_notes(caller, provider, searches);
             let result = match kind {
                 "sse" => stream(&notes, &source),
                 _ => whole(&notes, &source),

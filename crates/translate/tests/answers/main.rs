@@ -9,6 +9,8 @@ mod hostile;
 #[cfg(test)]
 mod recorded;
 #[cfg(test)]
+mod searches;
+#[cfg(test)]
 mod strict;
 #[cfg(test)]
 mod support;

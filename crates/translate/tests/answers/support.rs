@@ -32,6 +32,7 @@ pub fn notes(caller: Format, provider: Format) -> TranslationNotes {
         schema_name: None,
         echo: None,
         backend: "north".into(),
+        search: None,
     }
 }
 

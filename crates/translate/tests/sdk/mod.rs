@@ -6,6 +6,8 @@ use tollgate_types::Format;
 
 /// What the API of messages takes and the newest SDK has no field for.
 const SAMPLING: [&str; 3] = ["temperature", "top_p", "top_k"];
+/// What the documentation of responses has of a search, and the newest SDK has no field for.
+const BLOCKED: (&str, &str) = ("tools[].filters", "blocked_domains");
 
 /// Fails on a field that the SDK does not know.
 pub fn assert_known(format: Format, body: &Value) {
@@ -38,8 +40,11 @@ fn assert_object(format: Format, sdk: &Value, at: &str, value: &Value, body: &Va
     let fields = fields.or_else(|| kinds.get("custom"));
     let fields = fields.unwrap_or_else(|| panic!("{format}: no such object at '{at}': {value}"));
     for (name, member) in members {
-        let is_extra =
-            format == Format::Messages && at.is_empty() && SAMPLING.contains(&name.as_str());
+        let is_extra = match format {
+            Format::Messages => at.is_empty() && SAMPLING.contains(&name.as_str()),
+            Format::Responses => (at, name.as_str()) == BLOCKED,
+            Format::Chat => false,
+        };
         if is_extra {
             continue;
         }

@@ -267,7 +267,7 @@ fn node(format: Format, key: &[u8]) -> Slot {
         (_, b"file_id" | b"container_id") => Slot::StoredId,
         (Format::Messages, b"source") => Slot::Source,
         // Where each format keeps what only a provider can read.
-        (Format::Messages, b"signature" | b"data")
+        (Format::Messages, b"signature" | b"data" | b"encrypted_content" | b"encrypted_index")
         | (Format::Responses, b"encrypted_content")
         | (Format::Chat, b"data") => Slot::Seal,
         // A tool call of messages, and a tool search of responses.

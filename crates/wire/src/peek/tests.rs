@@ -399,6 +399,18 @@ fn seals_are_seen_where_a_format_keeps_them_and_nowhere_else() {
         ),
         (
             Format::Messages,
+            messages(
+                r#"{"type":"web_search_tool_result","tool_use_id":"a","content":[{"type":"web_search_result","encrypted_content":"tg1.AA"}]}"#,
+            ),
+            true,
+        ),
+        (
+            Format::Messages,
+            messages(r#"{"type":"text","text":"","citations":[{"encrypted_index":"tg1.AA"}]}"#),
+            true,
+        ),
+        (
+            Format::Messages,
             messages(r#"{"type":"thinking","thinking":"","signature":"\u0074g1.AA"}"#),
             true,
         ),

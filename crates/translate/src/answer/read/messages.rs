@@ -9,14 +9,28 @@ use crate::{
         read::{as_contents, document, has_members, owned},
         text::RawText,
     },
+    output::Output,
     seal::{MAX_PAYLOAD_BYTES, ReasoningForm},
 };
 use serde::Deserialize;
-use types::{Block, StopDetails, TextCitation, blob};
+use serde_json::value::RawValue;
+use types::{Block, StopDetails, blob, cited_page};
 
 #[derive(Debug, Default)]
 pub(crate) struct MessagesReader {
     open: Option<OpenBlock>,
+    /// Searches of the web whose results have not come.
+    searches: Vec<OpenSearch>,
+}
+
+/// A search of the web that the provider makes.
+#[derive(Debug)]
+struct OpenSearch {
+    key: Key,
+    id: String,
+    /// Its input and who asked for it: JSON.
+    input: String,
+    caller: Option<String>,
 }
 
 #[derive(Debug)]
@@ -27,8 +41,10 @@ struct OpenBlock {
     signature: String,
     redacted: Option<Blob>,
     citations: Vec<Citation>,
-    /// The input, where it came with the block's start instead of in pieces.
+    /// The input, where it came with the block's start instead of in pieces; of a search all
+    /// of it. Contents of a string.
     input: String,
+    search: Option<Box<OpenSearch>>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -38,7 +54,7 @@ struct Event<'a> {
     #[serde(default)]
     index: u64,
     #[serde(borrow, default)]
-    content_block: Option<Block<'a>>,
+    content_block: Option<&'a RawValue>,
     #[serde(borrow, default)]
     delta: Option<Delta<'a>>,
 }
@@ -56,7 +72,7 @@ struct Delta<'a> {
     #[serde(borrow, default)]
     partial_json: Option<RawText<'a>>,
     #[serde(borrow, default)]
-    citation: Option<TextCitation<'a>>,
+    citation: Option<&'a RawValue>,
     #[serde(borrow, default)]
     stop_details: Option<StopDetails<'a>>,
 }
@@ -65,7 +81,7 @@ struct Delta<'a> {
 #[derive(Debug, Deserialize)]
 struct Message<'a> {
     #[serde(borrow)]
-    content: Vec<Block<'a>>,
+    content: Vec<&'a RawValue>,
     #[serde(borrow, default)]
     stop_details: Option<StopDetails<'a>>,
 }
@@ -75,7 +91,7 @@ impl MessagesReader {
         let event: Event<'_> = document(data)?;
         match (event.kind.as_str(), event.content_block, event.delta) {
             ("content_block_delta", _, Some(delta)) => self.delta(event.index, &delta, flow),
-            ("content_block_start", Some(block), _) => self.begin(event.index, &block, flow),
+            ("content_block_start", Some(block), _) => self.begin(event.index, block, flow),
             ("content_block_stop", ..) => self.end(flow),
             ("message_delta", _, Some(delta)) => explain(delta.stop_details.as_ref(), flow),
             ("content_block_delta" | "content_block_start" | "message_delta", ..) => Err(Broken),
@@ -96,12 +112,17 @@ impl MessagesReader {
         explain(answer.stop_details.as_ref(), flow)
     }
 
-    fn begin(&mut self, index: u64, block: &Block<'_>, flow: &mut Flow) -> Result<(), Broken> {
+    fn begin(&mut self, index: u64, raw: &RawValue, flow: &mut Flow) -> Result<(), Broken> {
         self.end(flow)?;
+        let block: &Block<'_> = &document(raw.get().as_bytes())?;
+        if block.kind.as_str() == "web_search_tool_result" {
+            return self.found(block, raw, flow);
+        }
         let kind = match block.kind.as_str() {
             "text" => Some(Kind::Text),
             "thinking" | "redacted_thinking" => Some(Kind::Thinking),
             "tool_use" => Some(Kind::Tool),
+            "server_tool_use" if flow.has_search() && is_search(block) => Some(Kind::Search),
             _ => None,
         };
         self.open = Some(OpenBlock {
@@ -111,13 +132,18 @@ impl MessagesReader {
             redacted: block
                 .blob()
                 .filter(|blob| blob.form == ReasoningForm::Redacted),
-            citations: pages(block.citations.iter().flatten()).collect(),
+            citations: Vec::new(),
             input: String::new(),
+            search: None,
         });
         let Some(kind) = kind else { return Ok(()) };
         let key = Key::new(kind, index, 0);
         match kind {
-            Kind::Text => flow.piece(key, block.text.unwrap_or_default()),
+            Kind::Text => {
+                self.cite(block.citations.iter().flatten(), flow);
+                flow.piece(key, block.text.unwrap_or_default())
+            }
+            Kind::Search => self.search(key, block, flow),
             Kind::Thinking => flow.piece(key, block.thinking.unwrap_or_default()),
             Kind::Tool => self.call(key, block, flow),
             Kind::Refusal => Ok(()),
@@ -137,6 +163,50 @@ impl MessagesReader {
         flow.call(key, call)
     }
 
+    /// Keeps what the open text cites.
+    fn cite<'a>(&mut self, citations: impl IntoIterator<Item = &'a &'a RawValue>, flow: &Flow) {
+        let Some(open) = &mut self.open else { return };
+        for citation in citations {
+            let page = cited_page(citation).filter(|_| open.citations.len() < MOST_CITATIONS);
+            open.citations
+                .extend(page.map(|page| match flow.has_search() {
+                    true => page.with_native(citation.get()),
+                    false => page,
+                }));
+        }
+    }
+
+    /// Begins a search of the web.
+    fn search(&mut self, key: Key, block: &Block<'_>, flow: &mut Flow) -> Result<(), Broken> {
+        /// More searches in one answer, with no results, are absurd.
+        const MOST: usize = 64;
+        if self.searches.len() >= MOST {
+            return Err(Broken);
+        }
+        let input = block.input.filter(|input| has_members(input));
+        let id = owned(block.id);
+        if let Some(open) = &mut self.open {
+            open.input = input.map(as_contents).unwrap_or_default();
+            open.search = Some(Box::new(OpenSearch {
+                key,
+                id: id.clone(),
+                input: String::new(),
+                caller: block.caller.map(|caller| caller.get().to_owned()),
+            }));
+        }
+        flow.search(key, id)
+    }
+
+    /// What a search found. A result without its search is left out.
+    fn found(&mut self, block: &Block<'_>, raw: &RawValue, flow: &mut Flow) -> Result<(), Broken> {
+        let id = owned(block.tool_use_id);
+        let place = self.searches.iter().position(|open| open.id == id);
+        match place.map(|place| self.searches.remove(place)) {
+            Some(open) => flow.found(open.key, block.search(open.query(), open.blob(raw))),
+            None => Ok(()),
+        }
+    }
+
     fn delta(&mut self, index: u64, delta: &Delta<'_>, flow: &mut Flow) -> Result<(), Broken> {
         let open = self.open.as_mut().filter(|open| open.index == index);
         let open = open.ok_or(Broken)?;
@@ -154,6 +224,14 @@ impl MessagesReader {
                 }
                 flow.arguments(key, piece)
             }
+            ("input_json_delta", Kind::Search) => {
+                let piece = delta.partial_json.unwrap_or_default();
+                open.input.push_str(piece.as_str());
+                match open.input.len() <= MOST_INPUT {
+                    true => Ok(()),
+                    false => Err(Broken),
+                }
+            }
             ("signature_delta", Kind::Thinking) => {
                 let piece = delta.signature.unwrap_or_default().unescape();
                 open.signature.push_str(&piece);
@@ -163,8 +241,7 @@ impl MessagesReader {
                 }
             }
             ("citations_delta", Kind::Text) => {
-                let room = MOST_CITATIONS.saturating_sub(open.citations.len());
-                open.citations.extend(pages(&delta.citation).take(room));
+                self.cite(&delta.citation, flow);
                 Ok(())
             }
             ("text_delta" | "thinking_delta" | "input_json_delta", _) => Err(Broken),
@@ -178,6 +255,11 @@ impl MessagesReader {
         };
         let Some(kind) = open.kind else { return Ok(()) };
         let key = Key::new(kind, open.index, 0);
+        if let Some(search) = open.search {
+            let input = RawText::escaped(&open.input).unescape().into_owned();
+            self.searches.push(OpenSearch { input, ..*search });
+            return Ok(());
+        }
         if kind == Kind::Tool {
             flow.arguments(key, RawText::escaped(&open.input))?;
         }
@@ -190,10 +272,53 @@ impl MessagesReader {
     }
 }
 
-fn pages<'a>(
-    citations: impl IntoIterator<Item = &'a TextCitation<'a>>,
-) -> impl Iterator<Item = Citation> {
-    citations.into_iter().filter_map(TextCitation::page)
+/// The longest input of a search, in bytes.
+const MOST_INPUT: usize = 64 * 1024;
+
+/// Whether a call of a tool of the provider's is a search of the web.
+fn is_search(block: &Block<'_>) -> bool {
+    block.name.is_some_and(|name| name.as_str() == "web_search")
+}
+
+/// What a search is given.
+#[derive(Debug, Deserialize)]
+struct SearchInput<'a> {
+    #[serde(borrow, default)]
+    query: Option<RawText<'a>>,
+}
+
+impl OpenSearch {
+    /// The words that are searched for: contents of a string.
+    fn query(&self) -> String {
+        let input: Option<SearchInput<'_>> = serde_json::from_str(&self.input).ok();
+        let query = input.and_then(|input| input.query);
+        query.unwrap_or_default().as_str().to_owned()
+    }
+
+    /// The search as the blocks that it was, with the one that holds its result.
+    fn blob(&self, result: &RawValue) -> Option<Blob> {
+        let input: &RawValue = serde_json::from_str(&self.input).ok()?;
+        if result.get().len() > MAX_PAYLOAD_BYTES {
+            return None;
+        }
+        let mut out = Output::default();
+        out.begin_array();
+        out.item().begin_object();
+        out.key("type").string("server_tool_use");
+        out.key("id").string(&self.id);
+        out.key("name").string("web_search");
+        out.key("input").raw(input.get().as_bytes());
+        if let Some(caller) = &self.caller {
+            out.key("caller").raw(caller.as_bytes());
+        }
+        out.end_object();
+        out.item().raw(result.get().as_bytes());
+        out.end_array();
+        blob(
+            ReasoningForm::SearchBlocks,
+            String::from_utf8(out.into_bytes()).ok()?,
+        )
+    }
 }
 
 /// What the provider says of a refusal is the refusal's text elsewhere.

@@ -6,12 +6,12 @@ use crate::answer::{
     flow::{Flow, Key, Kind},
     logprobs,
     parts::{Broken, NativeCall},
-    read::document,
+    read::{document, owned},
     text::RawText,
 };
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use types::{Annotation, Item, ItemKind};
+use types::{Item, ItemKind, cited_page};
 
 /// More items in one answer are absurd.
 const MOST_ITEMS: usize = 4096;
@@ -56,7 +56,21 @@ struct Event<'a> {
     #[serde(borrow, default)]
     item: Option<Item<'a>>,
     #[serde(borrow, default)]
-    annotation: Option<Annotation<'a>>,
+    annotation: Option<&'a RawValue>,
+}
+
+/// An event, for its item as it was written.
+#[derive(Debug, Deserialize)]
+struct RawItem<'a> {
+    #[serde(borrow)]
+    item: &'a RawValue,
+}
+
+/// A whole answer, for its items as they were written.
+#[derive(Debug, Deserialize)]
+struct RawItems<'a> {
+    #[serde(borrow)]
+    output: Vec<&'a RawValue>,
 }
 
 /// A whole answer.
@@ -94,9 +108,8 @@ impl ResponsesReader {
             "function_call_arguments.delta" => self.contents(ItemKind::Function, &event, flow),
             "custom_tool_call_input.delta" => self.contents(ItemKind::Custom, &event, flow),
             "output_text.annotation.added" => {
-                let page = event.annotation.as_ref().and_then(Annotation::page);
-                if let Some(page) = page {
-                    flow.cite(event.part_key(Kind::Text)?, page);
+                if let Some(annotation) = event.annotation {
+                    cite(event.part_key(Kind::Text)?, annotation, flow);
                 }
                 Ok(())
             }
@@ -104,6 +117,9 @@ impl ResponsesReader {
             "refusal.done" => flow.end(event.part_key(Kind::Refusal)?, None),
             "output_item.added" => self.begin(&event, flow),
             "output_item.done" => match (event.output_index, &event.item) {
+                (Some(index), Some(item)) if item.kind() == ItemKind::Search => {
+                    self.found(index, item, document::<RawItem<'_>>(data)?.item, flow)
+                }
                 (Some(index), Some(item)) => self.end(index, item, flow),
                 _ => Err(Broken),
             },
@@ -124,10 +140,33 @@ impl ResponsesReader {
         ) {
             return Err(Broken);
         }
-        for (item, index) in answer.output.iter().zip(0..) {
-            self.end(index, item, flow)?;
+        let raw: RawItems<'_> = document(data)?;
+        for ((item, raw), index) in answer.output.iter().zip(raw.output).zip(0..) {
+            match item.kind() {
+                ItemKind::Search => self.found(index, item, raw, flow)?,
+                _ => self.end(index, item, flow)?,
+            }
         }
         Ok(())
+    }
+
+    /// Ends a search of the web. What nobody asked for is left out.
+    fn found(
+        &mut self,
+        index: u64,
+        item: &Item<'_>,
+        raw: &RawValue,
+        flow: &mut Flow,
+    ) -> Result<(), Broken> {
+        let place = self.items.iter().position(|open| open.index == index);
+        match place {
+            Some(place) => drop(self.items.remove(place)),
+            None => search(index, item, flow)?,
+        }
+        match flow.has_search() {
+            true => flow.found(Key::new(Kind::Search, index, 0), item.search(raw)),
+            false => Ok(()),
+        }
     }
 
     fn begin(&mut self, event: &Event<'_>, flow: &mut Flow) -> Result<(), Broken> {
@@ -135,7 +174,10 @@ impl ResponsesReader {
             return Err(Broken);
         };
         self.open(index, item.kind())?;
-        call(index, item, flow)
+        match item.kind() {
+            ItemKind::Search => search(index, item, flow),
+            _ => call(index, item, flow),
+        }
     }
 
     /// Notes an item that begins, or that is heard of for the first time.
@@ -239,7 +281,7 @@ impl ResponsesReader {
                 }
                 flow.end(key, None)
             }
-            ItemKind::Other => Ok(()),
+            ItemKind::Search | ItemKind::Other => Ok(()),
         }
     }
 }
@@ -264,19 +306,33 @@ fn call(index: u64, item: &Item<'_>, flow: &mut Flow) -> Result<(), Broken> {
     )
 }
 
+/// Begins the search that an item is.
+fn search(index: u64, item: &Item<'_>, flow: &mut Flow) -> Result<(), Broken> {
+    match flow.has_search() {
+        true => flow.search(Key::new(Kind::Search, index, 0), owned(item.id)),
+        false => Ok(()),
+    }
+}
+
+/// Hands on what a text cites, where it cites a page.
+fn cite(key: Key, annotation: &RawValue, flow: &mut Flow) {
+    if let Some(page) = cited_page(annotation) {
+        let page = match flow.has_search() {
+            true => page.with_native(annotation.get()),
+            false => page,
+        };
+        flow.cite(key, page);
+    }
+}
+
 /// A message of which no piece has come before its end.
 fn whole_message(index: u64, item: &Item<'_>, flow: &mut Flow) -> Result<(), Broken> {
     for (part, place) in item.content.iter().flatten().zip(0..) {
         let text = Key::new(Kind::Text, index, place);
         flow.logprobs(&logprobs::entries(part.logprobs)?);
         flow.piece(text, part.text.unwrap_or_default())?;
-        for page in part
-            .annotations
-            .iter()
-            .flatten()
-            .filter_map(Annotation::page)
-        {
-            flow.cite(text, page);
+        for annotation in part.annotations.iter().flatten() {
+            cite(text, annotation, flow);
         }
         flow.end(text, None)?;
         let refusal = Key::new(Kind::Refusal, index, place);

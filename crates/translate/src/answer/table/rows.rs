@@ -55,6 +55,9 @@ const ARGUMENTS_TO_MESSAGES: AnswerFate =
     Mapped("the object; what is none fails, unless the output limit cut it");
 const ONE_CALL: AnswerFate = Mapped("a tool call");
 const PAGES: AnswerFate = LeftOut("a citation there names a place in what its provider searched");
+const CITED: AnswerFate = Mapped(
+    "a citation where the provider was to search the web, without the words that it quotes, its annotation sealed in it; else left out, since a citation there names a place in what its provider searched",
+);
 const FILES: AnswerFate = LeftOut("a file is known at the provider that stores it alone");
 const LOGPROBS: AnswerFate = LeftOut("callers cannot ask for log probabilities");
 const SEALED: AnswerFate =

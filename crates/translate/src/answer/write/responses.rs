@@ -6,7 +6,7 @@ mod writer;
 use super::escaped;
 use crate::{
     Json, ResponsesEcho,
-    answer::parts::{Citation, Stop, ToolCall},
+    answer::parts::{Citation, Search, Stop, ToolCall},
     output::Output,
 };
 use serde_json::value::RawValue;
@@ -53,6 +53,8 @@ struct Response<'a> {
     /// The items, with commas between.
     output: &'a str,
     usage: Option<Usage>,
+    /// How often the provider searched the web.
+    searches: u64,
 }
 
 /// Writes a response; `echo` is what [`echo`] made.
@@ -84,6 +86,9 @@ fn response(response: &Response<'_>, echo: &str, out: &mut Output) {
     match &response.usage {
         Some(tokens) => usage(tokens, out.key("usage")),
         None => out.key("usage").raw(b"null"),
+    }
+    if response.searches > 0 {
+        tool_usage(response.searches, out.key("tool_usage"));
     }
     out.raw(b",");
     out.raw(echo.as_bytes());
@@ -174,6 +179,51 @@ fn usage(usage: &Usage, out: &mut Output) {
     out.key("reasoning_tokens").number(usage.reasoning);
     out.end_object();
     out.key("total_tokens").number(usage.total());
+    out.end_object();
+}
+
+/// The value of `tool_usage`, with every family of tools that the format requires.
+fn tool_usage(searches: u64, out: &mut Output) {
+    out.begin_object();
+    out.key("image_gen").raw(
+        br#"{"input_tokens":0,"input_tokens_details":{"image_tokens":0,"text_tokens":0},"output_tokens":0,"total_tokens":0}"#,
+    );
+    out.key("web_search").begin_object();
+    out.key("num_requests").number(searches);
+    out.end_object();
+    out.end_object();
+}
+
+/// The item of a search of the web; `search` once it has ended.
+fn search_call(id: &str, search: Option<&Search>, with_sources: bool, out: &mut Output) {
+    let status = match search {
+        None => "in_progress",
+        Some(search) if search.failure.is_some() => "failed",
+        Some(_) => "completed",
+    };
+    out.begin_object();
+    out.key("id").string(id);
+    out.key("type").string("web_search_call");
+    out.key("status").string(status);
+    out.key("action").begin_object();
+    out.key("type").string("search");
+    if let Some(search) = search {
+        escaped(out.key("query"), &search.query);
+        out.key("queries").begin_array();
+        escaped(out.item(), &search.query);
+        out.end_array();
+        if with_sources {
+            out.key("sources").begin_array();
+            for page in &search.pages {
+                out.item().begin_object();
+                out.key("type").string("url");
+                escaped(out.key("url"), &page.url);
+                out.end_object();
+            }
+            out.end_array();
+        }
+    }
+    out.end_object();
     out.end_object();
 }
 

@@ -212,7 +212,7 @@ fn allowed_tools<'d>(
             _ => return Err(refuse(&path, "must name a function or a custom tool")),
         }
     }
-    keep_allowed(conversation, &names, mode.unwrap_or("auto"), &path)
+    keep_allowed(conversation, &names, false, mode.unwrap_or("auto"), &path)
 }
 
 /// Reads the calls of an assistant's message.

@@ -2,7 +2,7 @@
 
 use super::{
     media::{address, check_image},
-    messages_tools,
+    messages_tools, search,
     shared::{made_block, take_effort, take_mark, text_block},
 };
 use crate::{
@@ -10,7 +10,8 @@ use crate::{
     document::{Kind, Text, Value},
     request::{
         conversation::{
-            Block, Call, CallResult, Conversation, File, Image, Input, Source, Thought,
+            Block, Call, CallResult, Conversation, File, Image, Input, Source, TextBlock, Thought,
+            Words,
         },
         fields::Fields,
         path::Path,
@@ -64,6 +65,13 @@ fn read_block<'d>(
         "redacted_thinking" => redacted(scope, block, path)?,
         "tool_use" => tool_use(scope, block, path)?,
         "tool_result" => tool_result(scope, block, path)?,
+        "server_tool_use" => {
+            blocks.extend(search::server_tool_use(scope, block, path)?);
+            return Ok(());
+        }
+        "web_search_tool_result" => {
+            return search::search_tool_result(scope, block, path, blocks);
+        }
         _ => tool_reference(scope, block, path)?,
     };
     blocks.push(read);
@@ -78,8 +86,13 @@ fn text<'d>(
     let mut fields = scope.open(block, &table::TEXT, path)?;
     let text = fields.require_text("text")?;
     let cache = take_mark(scope, &mut fields, "cache_control", &table::CACHE_CONTROL)?;
+    let cited = fields.array("citations")?;
     fields.close()?;
-    Ok(text_block(text, cache))
+    Ok(Block::Text(TextBlock {
+        words: Words::Asked(text),
+        cache,
+        cited: cited.filter(|cited| cited.elements().next().is_some()),
+    }))
 }
 
 fn image<'d>(
@@ -376,6 +389,7 @@ fn tool_change<'d>(
             if kind == "tool_removal" {
                 let name = name.decode();
                 conversation.tools.retain(|tool| !tool.name.is(&name));
+                conversation.search.take_if(|_| name == search::NAME);
             }
             Ok(())
         }

@@ -1,9 +1,9 @@
 //! Reads the tools of a messages request: offered and chosen.
 
-use super::shared::take_word;
+use super::{search, shared::take_word};
 use crate::{
     Refusal,
-    document::Value,
+    document::{Text, Value},
     request::{
         conversation::{Choice, Conversation, Takes, Tool},
         path::Path,
@@ -37,9 +37,15 @@ pub(super) fn tool<'d>(
 ) -> Result<(), Refusal> {
     // A tool of the caller's own has no type, or `custom`.
     let tag = member(value, "type").filter(|tag| !tag.is_null());
-    if tag.is_some() && scope.kind(value, &table::TOOLS, path)?.is_none() {
-        conversation.lost_tools = true;
-        return Ok(());
+    if tag.is_some() {
+        match scope.kind(value, &table::TOOLS, path)? {
+            Some("custom") => {}
+            Some(kind) => return search::offered(scope, value, kind, path, conversation),
+            None => {
+                conversation.lost_tools = true;
+                return Ok(());
+            }
+        }
     }
     let mut fields = scope.open(value, &table::TOOL, path)?;
     let name = fields.require_text("name")?;
@@ -79,6 +85,9 @@ pub(super) fn choice<'d>(
         ("auto", _) => Choice::Auto,
         ("any", _) => Choice::Required,
         ("none", _) => Choice::None,
+        (_, Some(name)) if conversation.search.is_some() && is_search(name, conversation) => {
+            Choice::Search
+        }
         (_, Some(name)) => Choice::Tool {
             name,
             namespace: None,
@@ -86,4 +95,10 @@ pub(super) fn choice<'d>(
         (_, None) => return Err(refuse(&path.field("name"), "is missing")),
     });
     Ok(())
+}
+
+/// Whether a name means the provider's search: a tool of the caller's goes before it.
+fn is_search(name: Text<'_>, conversation: &Conversation<'_>) -> bool {
+    let is_own = |tool: &Tool<'_>| tool.name.is(search::NAME);
+    name.is(search::NAME) && !conversation.tools.iter().any(is_own)
 }

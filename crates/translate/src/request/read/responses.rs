@@ -57,6 +57,15 @@ pub(super) fn read<'d>(
     if let Some(value) = top.take("tool_choice") {
         choice(scope, value, &mut conversation)?;
     }
+    if let Some(most) = top.integer("max_tool_calls", 1)? {
+        match &mut conversation.search {
+            Some(search) => search.max_uses = Some(most),
+            None => {
+                let why = "it does not count calls of the provider's own tools";
+                scope.refuse_field("max_tool_calls", why)?;
+            }
+        }
+    }
     conversation.parallel = top.bool("parallel_tool_calls")?;
     conversation.limit = top.integer("max_output_tokens", 1)?;
     conversation.sampling = Sampling {
@@ -164,15 +173,16 @@ fn include(
     list: Value<'_>,
     conversation: &mut Conversation<'_>,
 ) -> Result<(), Refusal> {
-    /// What tells more about the provider's own tools, of which there are none.
+    /// What tells more about the provider's own tools, which are not offered.
     const HOSTED: [&str; 6] = [
         "file_search_call.results",
         "web_search_call.results",
-        "web_search_call.action.sources",
+        SOURCES,
         "message.input_image.image_url",
         "computer_call_output.output.image_url",
         "code_interpreter_call.outputs",
     ];
+    const SOURCES: &str = "web_search_call.action.sources";
     let path = Path::ROOT.field("include");
     for (at, entry) in list.elements().enumerate() {
         let path = path.index(at);
@@ -184,6 +194,8 @@ fn include(
                 return Err(refuse(&path, scope.cannot("it gives no log probabilities")));
             }
             conversation.logprobs = true;
+        } else if word.is(SOURCES) && conversation.search.is_some() {
+            conversation.search_sources = true;
         } else if HOSTED.iter().any(|hosted| word.is(hosted)) {
             scope.note_dropped("include");
         } else {

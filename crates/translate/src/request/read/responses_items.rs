@@ -7,7 +7,7 @@ use super::{
     chat::answer_call,
     media,
     responses::array,
-    responses_tools,
+    responses_tools, search,
     shared::{take_mark, text_block},
 };
 use crate::{
@@ -15,7 +15,8 @@ use crate::{
     document::{Kind, Text, Value},
     request::{
         conversation::{
-            Block, Call, CallResult, Conversation, File, Image, Input, Role, Source, Thought, Turn,
+            Block, Call, CallResult, Conversation, File, Image, Input, Role, Source, TextBlock,
+            Thought, Turn, Words,
         },
         fields::Fields,
         path::Path,
@@ -91,6 +92,7 @@ fn read_item<'d>(
             let input = Input::Free(fields.require_text("input")?);
             assistant_says(turns, call(fields, input)?, at);
         }
+        "web_search_call" => assistant_says(turns, search::search_call(scope, item, path)?, at),
         _ => assistant_says(turns, thought(scope, item, path)?, at),
     }
     Ok(())
@@ -196,8 +198,13 @@ fn part<'d>(
         "output_text" => {
             let mut fields = scope.open(value, &table::OUTPUT_TEXT, path)?;
             let text = fields.require_text("text")?;
+            let cited = fields.array("annotations")?;
             fields.close()?;
-            Ok(text_block(text, None))
+            Ok(Block::Text(TextBlock {
+                words: Words::Asked(text),
+                cache: None,
+                cited: cited.filter(|cited| cited.elements().next().is_some()),
+            }))
         }
         "refusal" => {
             let mut fields = scope.open(value, &table::REFUSAL, path)?;

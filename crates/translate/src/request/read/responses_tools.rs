@@ -3,6 +3,7 @@
 use super::{
     chat_tools::choice_word,
     responses::array,
+    search,
     shared::{keep_allowed, take_word},
 };
 use crate::{
@@ -40,6 +41,10 @@ pub(super) fn tools<'d>(
             }
             Some("function") => function(scope, tool, namespace, &path)?,
             Some("custom") => custom(scope, tool, namespace, &path)?,
+            Some(kind) if kind != "namespace" => {
+                search::offered(scope, tool, kind, &path, conversation)?;
+                continue;
+            }
             Some(_) if namespace.is_some() => {
                 return Err(refuse(&path, "must be a tool: namespaces do not nest"));
             }
@@ -143,12 +148,29 @@ pub(super) fn choice<'d>(
     match scope.kind(value, &table::CHOICES, &path)? {
         None => Ok(()),
         Some("allowed_tools") => allowed_tools(scope, value, conversation),
-        Some(_) => {
+        Some("function" | "custom") => {
             let (name, namespace) = named(scope, value, &path)?;
             conversation.choice = Some(Choice::Tool { name, namespace });
             Ok(())
         }
+        Some(kind) => chosen_search(scope, value, kind, &path, conversation),
     }
+}
+
+/// The choice of the provider's search.
+fn chosen_search<'d>(
+    scope: &mut Scope<'_>,
+    value: Value<'d>,
+    kind: &str,
+    path: &Path<'_>,
+    conversation: &mut Conversation<'d>,
+) -> Result<(), Refusal> {
+    if conversation.search.is_none() {
+        return scope.refuse_kind(&table::CHOICES, kind, "it has no such tool", path);
+    }
+    scope.open(value, &table::CHOICE_SEARCH, path)?.close()?;
+    conversation.choice = Some(Choice::Search);
+    Ok(())
 }
 
 fn named<'d>(
@@ -176,12 +198,23 @@ fn allowed_tools<'d>(
     let path = path.field("tools");
     let list = array(list, &path)?;
     let mut names = Vec::new();
+    let mut keeps_search = false;
     for (at, tool) in list.elements().enumerate() {
         let path = path.index(at);
         match scope.kind(tool, &table::CHOICES, &path)? {
             Some("function" | "custom") => names.push(named(scope, tool, &path)?),
+            Some(kind) if kind.starts_with("web_search") => {
+                scope.open(tool, &table::CHOICE_SEARCH, &path)?.close()?;
+                keeps_search = true;
+            }
             _ => return Err(refuse(&path, "must name a function or a custom tool")),
         }
     }
-    keep_allowed(conversation, &names, mode.unwrap_or("auto"), &path)
+    keep_allowed(
+        conversation,
+        &names,
+        keeps_search,
+        mode.unwrap_or("auto"),
+        &path,
+    )
 }

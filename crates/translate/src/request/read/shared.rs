@@ -92,15 +92,13 @@ pub(super) fn text_block<'d>(text: Text<'d>, cache: Option<CacheMark<'d>>) -> Bl
     Block::Text(TextBlock {
         words: Words::Asked(text),
         cache,
+        cited: None,
     })
 }
 
 /// A block of text of the gateway's own making.
 pub(super) fn made_block<'d>(text: String) -> Block<'d> {
-    Block::Text(TextBlock {
-        words: Words::Made(text),
-        cache: None,
-    })
+    Block::Text(TextBlock::of(Words::Made(text)))
 }
 
 /// What a list of stop sequences, or a single one, holds.
@@ -123,6 +121,7 @@ pub(super) fn stops<'d>(value: Value<'d>, path: &Path<'_>) -> Result<Vec<Text<'d
 pub(super) fn keep_allowed<'d>(
     conversation: &mut Conversation<'d>,
     names: &[(Text<'d>, Option<Text<'d>>)],
+    keeps_search: bool,
     mode: &str,
     path: &Path<'_>,
 ) -> Result<(), Refusal> {
@@ -137,12 +136,14 @@ pub(super) fn keep_allowed<'d>(
             || allowed.contains(&(name, tool.namespace.map(Text::decode)))
     };
     conversation.tools.retain(is_allowed);
-    if conversation.tools.is_empty() && mode == "required" {
+    conversation.search.take_if(|_| !keeps_search);
+    let is_empty = conversation.tools.is_empty() && conversation.search.is_none();
+    if is_empty && mode == "required" {
         return Err(refuse(path, "names none of the tools that are offered"));
     }
     conversation.choice = Some(match mode {
         "required" => Choice::Required,
-        _ if conversation.tools.is_empty() => Choice::None,
+        _ if is_empty => Choice::None,
         _ => Choice::Auto,
     });
     Ok(())

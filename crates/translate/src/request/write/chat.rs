@@ -209,7 +209,11 @@ impl Writer<'_, '_> {
         let is_content = |block: &&Block<'_>| {
             !matches!(
                 block,
-                Block::Result(_) | Block::Call(_) | Block::Thought(_) | Block::Refusal(_)
+                Block::Result(_)
+                    | Block::Call(_)
+                    | Block::Thought(_)
+                    | Block::Refusal(_)
+                    | Block::Search(_)
             )
         };
         let mut content = blocks.iter().filter(is_content);
@@ -309,6 +313,7 @@ impl Writer<'_, '_> {
                 Block::Text(_) => has_text = true,
                 Block::Refusal(words) => refusal = Some(*words),
                 Block::Call(_) | Block::Thought(_) => {}
+                Block::Search(search) => self.forget_search(search),
                 other => {
                     let message = format!("holds {}, which an answer cannot", misplaced(other));
                     return Err(self.refuse_turn(turn, message));

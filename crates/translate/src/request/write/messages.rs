@@ -9,8 +9,8 @@ use crate::{
     document::Text,
     request::{
         conversation::{
-            AnswerFormat, Block, CacheMark, CallResult, Conversation, File, Role, Source, Thought,
-            Turn, Words,
+            AnswerFormat, Block, CacheMark, CallResult, Conversation, File, Role, Source,
+            TextBlock, Thought, Turn, Words,
         },
         reasoning::{self, MessagesPlan, ThinkingSent},
     },
@@ -115,7 +115,7 @@ impl Writer<'_, '_> {
             blocks => {
                 self.out.key("system").begin_array();
                 for block in blocks {
-                    self.text_block(&block.words, block.cache);
+                    self.text_block(block);
                 }
                 self.out.end_array();
             }
@@ -123,12 +123,13 @@ impl Writer<'_, '_> {
         Ok(())
     }
 
-    fn text_block(&mut self, said: &Words<'_>, cache: Option<CacheMark<'_>>) {
+    fn text_block(&mut self, said: &TextBlock<'_>) {
         self.out.item().begin_object();
         self.out.key("type").string("text");
-        words(self.out.key("text"), said);
-        if self.is_marked(cache) {
-            self.cache_control(cache);
+        words(self.out.key("text"), &said.words);
+        self.messages_citations(&said.words, said.cited);
+        if self.is_marked(said.cache) {
+            self.cache_control(said.cache);
         }
         self.out.end_object();
     }
@@ -154,13 +155,15 @@ impl Writer<'_, '_> {
             }
         };
         if !self.has_content(turn) {
+            self.forget_searches(turn);
             return Ok(());
         }
+        self.find_citations(&turn.blocks);
         self.out.item().begin_object();
         self.out.key("role").string(role);
         self.out.key("content");
         match turn.blocks.as_slice() {
-            [Block::Text(only)] if only.cache.is_none() && !is_reminder => {
+            [Block::Text(only)] if only.is_bare() && !is_reminder => {
                 words(&mut self.out, &only.words);
             }
             blocks => {
@@ -170,7 +173,14 @@ impl Writer<'_, '_> {
                         self.tool_result(result, turn)?;
                     }
                 }
-                for block in blocks {
+                for (at, block) in blocks.iter().enumerate() {
+                    if let Block::Search(search) = block {
+                        let rest = blocks.get(at.saturating_add(1)..).unwrap_or_default();
+                        if !self.is_search_kept(rest) {
+                            self.forget_search(search);
+                        }
+                        continue;
+                    }
                     self.messages_block(block, turn, is_reminder)?;
                 }
                 self.out.end_array();
@@ -185,9 +195,18 @@ impl Writer<'_, '_> {
         turn.blocks.iter().any(|block| match block {
             Block::Text(block) => is_said(&block.words),
             Block::Refusal(text) => !text.is_empty(),
-            Block::Thought(_) => false,
+            Block::Thought(_) | Block::Search(_) => false,
             _ => true,
         })
+    }
+
+    /// Leaves out what was searched for in a turn that says nothing.
+    fn forget_searches(&mut self, turn: &Turn<'_>) {
+        for block in &turn.blocks {
+            if let Block::Search(search) = block {
+                self.forget_search(search);
+            }
+        }
     }
 
     fn messages_block(
@@ -205,11 +224,11 @@ impl Writer<'_, '_> {
                 Ok(())
             }
             Block::Text(block) => {
-                self.text_block(&block.words, block.cache);
+                self.text_block(block);
                 Ok(())
             }
             Block::Refusal(refusal) => {
-                self.text_block(&Words::Asked(*refusal), None);
+                self.text_block(&TextBlock::of(Words::Asked(*refusal)));
                 Ok(())
             }
             Block::Image(_) | Block::Document(_) if turn.role == Role::User => {
@@ -304,7 +323,7 @@ impl Writer<'_, '_> {
                 for block in blocks {
                     match block {
                         Block::Text(block) if is_said(&block.words) => {
-                            self.text_block(&block.words, block.cache);
+                            self.text_block(block);
                         }
                         Block::Text(_) => {}
                         Block::Image(_) | Block::Document(_) => self.media(block),
@@ -349,10 +368,17 @@ impl Writer<'_, '_> {
                 self.out.key("data").string(&native.payload);
                 self.out.end_object();
             }
+            ReasoningForm::SearchBlocks => {
+                self.messages_past_search(&native, thought.path);
+            }
+            // Its texts have been written with what they cite.
+            ReasoningForm::Citations => {}
             ReasoningForm::Encrypted
             | ReasoningForm::Details
             | ReasoningForm::Shown
-            | ReasoningForm::Hidden => {
+            | ReasoningForm::Hidden
+            | ReasoningForm::SearchItem
+            | ReasoningForm::Annotation => {
                 self.scope.note_dropped(thought.path);
             }
         }

@@ -48,6 +48,10 @@ impl Writer<'_, '_> {
             self.out.key("top_logprobs").raw(top.raw());
         }
         self.responses_include(conversation);
+        let most = conversation.search.and_then(|search| search.max_uses);
+        if let Some(most) = most {
+            self.out.key("max_tool_calls").number(most);
+        }
         self.openai_extras(conversation);
         // What is kept at the provider nobody could ask for again.
         self.out.key("store").bool(false);
@@ -113,6 +117,7 @@ impl Writer<'_, '_> {
     fn responses_content(&mut self, blocks: &[&Block<'_>], turn: &Turn<'_>) -> Result<(), Refusal> {
         if let [Block::Text(only)] = blocks
             && (only.cache.is_none() || !self.scope.target.cache_marks)
+            && only.cited.is_none()
         {
             self.is_marked(only.cache);
             words(&mut self.out, &only.words);
@@ -134,11 +139,18 @@ impl Writer<'_, '_> {
     ) -> Result<(), Refusal> {
         self.out.item().begin_object();
         match block {
-            Block::Text(TextBlock { words, cache }) => {
+            Block::Text(TextBlock {
+                words,
+                cache,
+                cited,
+            }) => {
                 self.out.key("type").string("input_text");
                 self.out.key("text");
                 self.result_words(words, is_error);
                 self.breakpoint(*cache);
+                if cited.is_some() {
+                    self.scope.note_dropped("messages[].content[].citations");
+                }
             }
             Block::Image(image) => self.responses_image(image),
             Block::Document(file) => {
@@ -215,13 +227,15 @@ impl Writer<'_, '_> {
             match block {
                 // An answer that says nothing has no item.
                 Block::Text(said) if said.words.is_empty() => {}
-                Block::Text(said) => self.said(&said.words),
-                Block::Refusal(refusal) => self.said(&Words::Asked(*refusal)),
+                Block::Text(said) => self.said(said),
+                Block::Refusal(refusal) => self.said(&TextBlock::of(Words::Asked(*refusal))),
                 Block::Call(call) => self.responses_call(call),
+                Block::Search(search) => self.responses_past_search(search),
                 Block::Thought(thought) => {
                     let rest = turn.blocks.get(at.saturating_add(1)..).unwrap_or_default();
                     // A reasoning item without the item that it led to is refused.
-                    let leads_on = rest.iter().any(|it| !matches!(it, Block::Thought(_)));
+                    let mut next = rest.iter().filter(|it| !matches!(it, Block::Thought(_)));
+                    let leads_on = next.next().is_some_and(|it| self.is_item(it));
                     self.reasoning_item(thought, leads_on);
                 }
                 other => {
@@ -233,11 +247,24 @@ impl Writer<'_, '_> {
         Ok(())
     }
 
-    fn said(&mut self, said: &Words<'_>) {
+    fn said(&mut self, said: &TextBlock<'_>) {
         self.out.item().begin_object();
         self.out.key("type").string("message");
         self.out.key("role").string("assistant");
-        words(self.out.key("content"), said);
+        match self.annotations(said.cited) {
+            None => words(self.out.key("content"), &said.words),
+            Some(annotations) => {
+                self.out.key("content").begin_array();
+                self.out.item().begin_object();
+                self.out.key("type").string("output_text");
+                words(self.out.key("text"), &said.words);
+                self.out.key("annotations").begin_array();
+                self.out.raw(annotations.as_bytes());
+                self.out.end_array();
+                self.out.end_object();
+                self.out.end_array();
+            }
+        }
         self.out.end_object();
     }
 
@@ -336,10 +363,15 @@ impl Writer<'_, '_> {
         let wants_state = self.scope.target.responses.encrypted_reasoning
             && self.scope.target.reasoning != tollgate_types::ReasoningMode::None
             && self.scope.from == Format::Messages;
-        if !wants_state && !conversation.logprobs {
+        // What was found is told to callers of messages.
+        let wants_sources = conversation.search.is_some() && self.scope.from == Format::Messages;
+        if !wants_state && !conversation.logprobs && !wants_sources {
             return;
         }
         self.out.key("include").begin_array();
+        if wants_sources {
+            self.out.item().string("web_search_call.action.sources");
+        }
         if wants_state {
             self.out.item().string("reasoning.encrypted_content");
         }

@@ -4,6 +4,7 @@ use super::Writer;
 use crate::{
     Refusal,
     document::{Text, Value, is_object},
+    fingerprint::fingerprint,
     names::{ToolKind, ToolName, ToolNames},
     output::Output,
     request::{
@@ -15,7 +16,6 @@ use crate::{
     },
     seal::{self, Backend, NativeReasoning},
 };
-use sha2::{Digest as _, Sha256};
 use std::borrow::Cow;
 use tollgate_types::{Effort, Format};
 
@@ -176,7 +176,7 @@ impl Writer<'_, '_> {
             text(&mut self.out, id);
         } else {
             self.out
-                .string(&format!("call_{}", fingerprint(id.decode().as_bytes())));
+                .string(&format!("call_{}", fingerprint(&id.decode())));
         }
     }
 
@@ -346,19 +346,6 @@ fn utf8(json: &[u8]) -> &str {
     std::str::from_utf8(json).unwrap_or_default()
 }
 
-/// A short fingerprint, in hexadecimal digits: 32 of them, which every target takes.
-pub(super) fn fingerprint(bytes: &[u8]) -> String {
-    const BYTES: usize = 16;
-    let digest = Sha256::digest(bytes);
-    let nibbles = digest
-        .iter()
-        .take(BYTES)
-        .flat_map(|byte| [byte >> 4, byte & 15]);
-    let mut text = String::with_capacity(2 * BYTES);
-    text.extend(nibbles.filter_map(|nibble| char::from_digit(nibble.into(), 16)));
-    text
-}
-
 /// Who asks, in a form that a provider of another format takes: never the name itself.
 pub(super) fn hashed_user(user: &User<'_>) -> Option<String> {
     let in_metadata = user
@@ -371,7 +358,7 @@ pub(super) fn hashed_user(user: &User<'_>) -> Option<String> {
         .or(user.user)
         .or(in_metadata)?;
     let name = name.decode();
-    (!name.is_empty()).then(|| fingerprint(name.as_bytes()))
+    (!name.is_empty()).then(|| fingerprint(&name))
 }
 
 /// The name of an effort on the wire.
@@ -403,6 +390,7 @@ pub(super) fn misplaced(block: &Block<'_>) -> &'static str {
         Block::Call(_) => "a call of a tool",
         Block::Result(_) => "the result of a tool",
         Block::Thought(_) => "reasoning",
+        Block::Search(_) => "a search of the web",
     }
 }
 

@@ -41,12 +41,13 @@ impl Writer<'_, '_> {
     /// Refuses a choice that cannot be made among the tools that are offered.
     fn check_choice(&self, conversation: &Conversation<'_>) -> Result<(), Refusal> {
         let may_call = !matches!(conversation.choice, Some(Choice::None));
-        if conversation.lost_tools && conversation.tools.is_empty() && may_call {
+        let is_empty = conversation.tools.is_empty() && conversation.search.is_none();
+        if conversation.lost_tools && is_empty && may_call {
             let message = "offers nothing but the provider's own tools, and this model has none";
             return Err(Refusal::new("tools", message));
         }
         match conversation.choice {
-            Some(Choice::Required) if conversation.tools.is_empty() => Err(Refusal::new(
+            Some(Choice::Required) if is_empty => Err(Refusal::new(
                 "tool_choice",
                 "demands a call, and no tool is offered",
             )),
@@ -111,6 +112,8 @@ impl Writer<'_, '_> {
             Some(Choice::Auto) => self.out.key("tool_choice").string("auto"),
             Some(Choice::None) => self.out.key("tool_choice").string("none"),
             Some(Choice::Required) => self.out.key("tool_choice").string("required"),
+            // Chat has no search that could be chosen.
+            Some(Choice::Search) => {}
             Some(Choice::Tool { name, namespace }) => {
                 let tool = Self::chosen(conversation, name);
                 let kind = tool.map(Self::kind).unwrap_or_default();
@@ -222,7 +225,7 @@ impl Writer<'_, '_> {
         conversation: &Conversation<'_>,
     ) -> Result<(), Refusal> {
         self.check_choice(conversation)?;
-        if conversation.tools.is_empty() {
+        if conversation.tools.is_empty() && conversation.search.is_none() {
             return Ok(());
         }
         self.out.key("tools").begin_array();
@@ -243,12 +246,20 @@ impl Writer<'_, '_> {
             }
             self.out.end_object();
         }
+        if let Some(search) = &conversation.search {
+            self.responses_search(search);
+        }
         self.out.end_array();
         match conversation.choice {
             None => {}
             Some(Choice::Auto) => self.out.key("tool_choice").string("auto"),
             Some(Choice::None) => self.out.key("tool_choice").string("none"),
             Some(Choice::Required) => self.out.key("tool_choice").string("required"),
+            Some(Choice::Search) => {
+                self.out.key("tool_choice").begin_object();
+                self.out.key("type").string("web_search");
+                self.out.end_object();
+            }
             Some(Choice::Tool { name, namespace }) => {
                 let tool = Self::chosen(conversation, name);
                 let kind = tool.map(Self::kind).unwrap_or_default();
@@ -287,7 +298,7 @@ impl Writer<'_, '_> {
         conversation: &Conversation<'_>,
     ) -> Result<(), Refusal> {
         self.check_choice(conversation)?;
-        if conversation.tools.is_empty() {
+        if conversation.tools.is_empty() && conversation.search.is_none() {
             self.stub_tools(conversation);
             return Ok(());
         }
@@ -299,6 +310,9 @@ impl Writer<'_, '_> {
                 self.cache_control(tool.cache);
             }
             self.out.end_object();
+        }
+        if let Some(search) = &conversation.search {
+            self.messages_search(search, conversation)?;
         }
         self.out.end_array();
         let is_single = conversation.parallel == Some(false);
@@ -312,6 +326,10 @@ impl Writer<'_, '_> {
             Choice::Auto => self.out.key("type").string("auto"),
             Choice::None => self.out.key("type").string("none"),
             Choice::Required => self.out.key("type").string("any"),
+            Choice::Search => {
+                self.out.key("type").string("tool");
+                self.out.key("name").string("web_search");
+            }
             Choice::Tool { name, namespace } => {
                 let tool = Self::chosen(conversation, name);
                 self.out.key("type").string("tool");

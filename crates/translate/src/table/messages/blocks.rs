@@ -82,8 +82,20 @@ pub(crate) static BLOCKS: Kinds = Kinds {
             mapped("a message of the role `tool`"),
             mapped("`function_call_output`"),
         ),
-        both("server_tool_use", refused(HOSTED_PAST)).whole(),
-        both("web_search_tool_result", refused(HOSTED_PAST)).whole(),
+        row(
+            "server_tool_use",
+            mapped("a search of the web is left out with notice; other tools are refused"),
+            mapped(
+                "a search of the web is restored with its result, else left out with notice; other tools are refused",
+            ),
+        ),
+        row(
+            "web_search_tool_result",
+            mapped("left out with notice: the provider searches for itself"),
+            mapped(
+                "the `web_search_call` that it was where this provider made it, else left out with notice",
+            ),
+        ),
         both("web_fetch_tool_result", refused(HOSTED_PAST)).whole(),
         both("advisor_tool_result", refused(HOSTED_PAST)).whole(),
         both("code_execution_tool_result", refused(HOSTED_PAST)).whole(),
@@ -167,9 +179,13 @@ pub(crate) static TEXT: Shape = Shape {
         tag("type"),
         both("text", CARRIED),
         CACHE_ROW,
-        both("citations", dropped("citations are output only"))
-            .whole()
-            .unless(&["[]"]),
+        row(
+            "citations",
+            dropped("citations are output only"),
+            mapped("`annotations` where this provider made them, else left out with notice"),
+        )
+        .whole()
+        .unless(&["[]"]),
     ],
 };
 
@@ -385,6 +401,47 @@ pub(crate) static TOOL_REFERENCE: Shape = Shape {
     rows: &[
         tag("type"),
         both("tool_name", mapped("text that names the tool")),
+        both(
+            "cache_control",
+            dropped("results are not marked for caching there"),
+        )
+        .whole(),
+    ],
+};
+
+/// The call of a tool that the provider has itself.
+pub(crate) static SERVER_TOOL_USE: Shape = Shape {
+    format: Messages,
+    at: &["messages[].content[]"],
+    tags: &["server_tool_use"],
+    rows: &[
+        tag("type"),
+        both("id", mapped("by which the result is found")),
+        both("name", mapped("any but `web_search` is refused")),
+        both("input", implied("the seal of the result has it")).whole(),
+        both("caller", implied("the seal of the result has it")).whole(),
+        both(
+            "cache_control",
+            dropped("calls are not marked for caching there"),
+        )
+        .whole(),
+    ],
+};
+
+/// What a search of the web found.
+pub(crate) static SEARCH_TOOL_RESULT: Shape = Shape {
+    format: Messages,
+    at: &["messages[].content[]"],
+    tags: &["web_search_tool_result"],
+    rows: &[
+        tag("type"),
+        both("tool_use_id", mapped("by which the call is found")),
+        both(
+            "content",
+            mapped("the seal in `encrypted_content` is opened where this provider made it"),
+        )
+        .whole(),
+        both("caller", implied("the seal has it")).whole(),
         both(
             "cache_control",
             dropped("results are not marked for caching there"),

@@ -1,9 +1,11 @@
 //! The fields of tools in a messages request: offered, chosen, added and taken away.
 
-use crate::table::{CARRIED, Kinds, Shape, both, dropped, mapped, refused, tag};
+use crate::table::{CARRIED, Kinds, Shape, both, dropped, implied, mapped, refused, row, tag};
 use tollgate_types::Format::Messages;
 
 const HOSTED: &str = "the provider's own tools are taken out, unless `tool_choice` demands them or nothing else is offered";
+
+const SEARCH: &str = "`web_search` where the provider has it (`abilities.responses.web_search`); else it is taken out like the provider's other tools";
 
 pub(crate) static TOOL_CHANGE: Shape = Shape {
     format: Messages,
@@ -68,9 +70,9 @@ pub(crate) static TOOLS: Kinds = Kinds {
         both("text_editor_20250124", dropped(HOSTED)).whole(),
         both("text_editor_20250429", dropped(HOSTED)).whole(),
         both("text_editor_20250728", dropped(HOSTED)).whole(),
-        both("web_search_20250305", dropped(HOSTED)).whole(),
-        both("web_search_20260209", dropped(HOSTED)).whole(),
-        both("web_search_20260318", dropped(HOSTED)).whole(),
+        row("web_search_20250305", dropped(HOSTED), mapped(SEARCH)),
+        row("web_search_20260209", dropped(HOSTED), mapped(SEARCH)),
+        row("web_search_20260318", dropped(HOSTED), mapped(SEARCH)),
         both("web_fetch_20250910", dropped(HOSTED)).whole(),
         both("web_fetch_20260209", dropped(HOSTED)).whole(),
         both("web_fetch_20260309", dropped(HOSTED)).whole(),
@@ -117,6 +119,62 @@ pub(crate) static TOOL: Shape = Shape {
     ],
 };
 
+/// A search of the web by the provider. Chat never gets to see it.
+pub(crate) static WEB_SEARCH: Shape = Shape {
+    format: Messages,
+    at: TOOLS_AT,
+    tags: &[
+        "web_search_20250305",
+        "web_search_20260209",
+        "web_search_20260318",
+    ],
+    rows: &[
+        tag("type"),
+        both("name", implied("it is `web_search`")),
+        both("allowed_domains", mapped("`filters.allowed_domains`")).whole(),
+        both("blocked_domains", mapped("`filters.blocked_domains`")).whole(),
+        both(
+            "max_uses",
+            mapped("`max_tool_calls`: no other tool of the provider's is offered"),
+        ),
+        both("user_location", CARRIED),
+        both("strict", implied("its input is the provider's own")),
+        both("defer_loading", implied("the tool is offered at once")),
+        both(
+            "allowed_callers",
+            dropped("only the model itself calls tools there"),
+        )
+        .whole()
+        .unless(&["[\"direct\"]"]),
+        both(
+            "response_inclusion",
+            dropped("what was found is always told"),
+        )
+        .unless(&["\"full\""]),
+        both(
+            "cache_control",
+            dropped("tools are not marked for caching there"),
+        )
+        .whole(),
+    ],
+};
+
+pub(crate) static USER_LOCATION: Shape = Shape {
+    format: Messages,
+    at: &[
+        "tools[].user_location",
+        "messages[].content[].tool.definition.user_location",
+    ],
+    tags: &["approximate"],
+    rows: &[
+        tag("type"),
+        both("city", CARRIED),
+        both("country", CARRIED),
+        both("region", CARRIED),
+        both("timezone", CARRIED),
+    ],
+};
+
 /// Every kind of `tool_choice` has the same fields, or fewer.
 pub(crate) static CHOICE: Shape = Shape {
     format: Messages,
@@ -124,7 +182,13 @@ pub(crate) static CHOICE: Shape = Shape {
     tags: &["auto", "any", "tool", "none"],
     rows: &[
         both("type", mapped("`any` is `required`")),
-        both("name", mapped("shortened where the target takes less")),
+        row(
+            "name",
+            mapped("shortened where the target takes less"),
+            mapped(
+                "shortened where the target takes less; `web_search` is that tool of the provider's",
+            ),
+        ),
         both("disable_parallel_tool_use", mapped("`parallel_tool_calls`")),
     ],
 };

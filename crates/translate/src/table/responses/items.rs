@@ -54,7 +54,13 @@ pub(crate) static ITEMS: Kinds = Kinds {
         both("file_search_call", refused(HOSTED_PAST)).whole(),
         both("computer_call", refused(HOSTED_PAST)).whole(),
         both("computer_call_output", refused(HOSTED_PAST)).whole(),
-        both("web_search_call", refused(HOSTED_PAST)).whole(),
+        row(
+            "web_search_call",
+            mapped("left out with notice: the provider searches for itself"),
+            mapped(
+                "the blocks that it was where this provider made it and the seal beside it came back, else left out with notice",
+            ),
+        ),
         both("tool_search_call", refused(HOSTED_PAST)).whole(),
         both("tool_search_output", refused(HOSTED_PAST)).whole(),
         both(
@@ -166,9 +172,15 @@ pub(crate) static OUTPUT_TEXT: Shape = Shape {
     rows: &[
         tag("type"),
         both("text", CARRIED),
-        both("annotations", dropped("citations are output only"))
-            .whole()
-            .unless(&["[]"]),
+        row(
+            "annotations",
+            dropped("citations are output only"),
+            mapped(
+                "`citations` where this provider made them and the seal beside the message came back, else left out with notice",
+            ),
+        )
+        .whole()
+        .unless(&["[]"]),
         both("logprobs", dropped("log probabilities are output only"))
             .whole()
             .unless(&["[]"]),
@@ -350,6 +362,19 @@ pub(crate) static REASONING_ITEM: Shape = Shape {
             mapped("the seal is opened where this provider made it"),
         ),
         STATUS,
+    ],
+};
+
+/// A search of the web. What it found is in the seal that stands beside it.
+pub(crate) static SEARCH_CALL: Shape = Shape {
+    format: Responses,
+    at: &["input[]"],
+    tags: &["web_search_call"],
+    rows: &[
+        tag("type"),
+        ITEM_ID,
+        STATUS,
+        both("action", implied("the seal beside it has it")).whole(),
     ],
 };
 

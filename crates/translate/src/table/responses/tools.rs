@@ -5,6 +5,8 @@ use tollgate_types::Format::Responses;
 
 const HOSTED: &str = "the provider's own tools are taken out, unless `tool_choice` demands them or nothing else is offered";
 
+const SEARCH: &str = "`web_search_20250305` where the provider has it (`abilities.messages.web_search`); else it is taken out like the provider's other tools";
+
 /// Wherever tools are offered.
 const TOOLS_AT: &[&str] = &[
     "tools[]",
@@ -27,10 +29,14 @@ pub(crate) static TOOLS: Kinds = Kinds {
         both("file_search", dropped(HOSTED)).whole(),
         both("computer", dropped(HOSTED)).whole(),
         both("computer_use_preview", dropped(HOSTED)).whole(),
-        both("web_search", dropped(HOSTED)).whole(),
-        both("web_search_2025_08_26", dropped(HOSTED)).whole(),
-        both("web_search_preview", dropped(HOSTED)).whole(),
-        both("web_search_preview_2025_03_11", dropped(HOSTED)).whole(),
+        row("web_search", dropped(HOSTED), mapped(SEARCH)),
+        row("web_search_2025_08_26", dropped(HOSTED), mapped(SEARCH)),
+        row("web_search_preview", dropped(HOSTED), mapped(SEARCH)),
+        row(
+            "web_search_preview_2025_03_11",
+            dropped(HOSTED),
+            mapped(SEARCH),
+        ),
         both("mcp", dropped(HOSTED)).whole(),
         both("code_interpreter", dropped(HOSTED)).whole(),
         both("programmatic_tool_calling", dropped(HOSTED)).whole(),
@@ -153,6 +159,82 @@ pub(crate) static NAMESPACE: Shape = Shape {
     ],
 };
 
+/// A search of the web by the provider. Chat never gets to see it.
+pub(crate) static WEB_SEARCH: Shape = Shape {
+    format: Responses,
+    at: TOOLS_AT,
+    tags: &["web_search", "web_search_2025_08_26"],
+    rows: &[
+        tag("type"),
+        both(
+            "external_web_access",
+            mapped("where it is `false` the tool is taken out: this provider searches live alone"),
+        ),
+        both("filters", mapped("`allowed_domains`, `blocked_domains`")),
+        CONTEXT_SIZE,
+        both("user_location", CARRIED),
+    ],
+};
+
+/// The same, as it was first.
+pub(crate) static WEB_SEARCH_PREVIEW: Shape = Shape {
+    format: Responses,
+    at: TOOLS_AT,
+    tags: &["web_search_preview", "web_search_preview_2025_03_11"],
+    rows: &[
+        tag("type"),
+        both("search_content_types", dropped("it finds text"))
+            .whole()
+            .unless(&["[\"text\"]"]),
+        CONTEXT_SIZE,
+        both("user_location", CARRIED),
+    ],
+};
+
+const CONTEXT_SIZE: Row = both(
+    "search_context_size",
+    dropped("it decides by itself how much it reads"),
+)
+.unless(&["\"medium\""]);
+
+pub(crate) static SEARCH_FILTERS: Shape = Shape {
+    format: Responses,
+    at: &[
+        "tools[].filters",
+        "tools[].tools[].filters",
+        "input[].tools[].filters",
+        "input[].tools[].tools[].filters",
+    ],
+    tags: &[],
+    rows: &[
+        both("allowed_domains", CARRIED).whole(),
+        both(
+            "blocked_domains",
+            mapped("as it is; beside `allowed_domains` it is refused"),
+        )
+        .whole()
+        .extra(),
+    ],
+};
+
+pub(crate) static USER_LOCATION: Shape = Shape {
+    format: Responses,
+    at: &[
+        "tools[].user_location",
+        "tools[].tools[].user_location",
+        "input[].tools[].user_location",
+        "input[].tools[].tools[].user_location",
+    ],
+    tags: &["approximate"],
+    rows: &[
+        tag("type"),
+        both("city", CARRIED),
+        both("country", CARRIED),
+        both("region", CARRIED),
+        both("timezone", CARRIED),
+    ],
+};
+
 pub(crate) static CHOICES: Kinds = Kinds {
     format: Responses,
     at: &["tool_choice"],
@@ -161,9 +243,23 @@ pub(crate) static CHOICES: Kinds = Kinds {
         row("custom", CARRIED, mapped("`tool`")),
         both("allowed_tools", mapped("the other tools are not offered")),
         both("file_search", refused(NO_HOSTED)).whole(),
-        both("web_search", refused(NO_HOSTED)).whole().extra(),
-        both("web_search_preview", refused(NO_HOSTED)).whole(),
-        both("web_search_preview_2025_03_11", refused(NO_HOSTED)).whole(),
+        row("web_search", refused(NO_HOSTED), mapped(SEARCH_CHOICE)).extra(),
+        row(
+            "web_search_2025_08_26",
+            refused(NO_HOSTED),
+            mapped(SEARCH_CHOICE),
+        )
+        .extra(),
+        row(
+            "web_search_preview",
+            refused(NO_HOSTED),
+            mapped(SEARCH_CHOICE),
+        ),
+        row(
+            "web_search_preview_2025_03_11",
+            refused(NO_HOSTED),
+            mapped(SEARCH_CHOICE),
+        ),
         both("computer", refused(NO_HOSTED)).whole(),
         both("computer_use_preview", refused(NO_HOSTED)).whole(),
         both("computer_use", refused(NO_HOSTED)).whole(),
@@ -177,6 +273,19 @@ pub(crate) static CHOICES: Kinds = Kinds {
 };
 
 const NO_HOSTED: &str = "it has no such tool";
+const SEARCH_CHOICE: &str = "`tool` of the name `web_search`; refused where that is not offered";
+
+pub(crate) static CHOICE_SEARCH: Shape = Shape {
+    format: Responses,
+    at: &["tool_choice"],
+    tags: &[
+        "web_search",
+        "web_search_2025_08_26",
+        "web_search_preview",
+        "web_search_preview_2025_03_11",
+    ],
+    rows: &[tag("type")],
+};
 
 pub(crate) static CHOICE_NAMED: Shape = Shape {
     format: Responses,

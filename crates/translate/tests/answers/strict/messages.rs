@@ -106,6 +106,11 @@ impl Machine {
                 ensure(block["input"] == json!({}), || "input at the start".into())?;
                 check_call(block)?;
             }
+            "server_tool_use" => {
+                ensure(block["input"] == json!({}), || "input at the start".into())?;
+                check_search(block)?;
+            }
+            "web_search_tool_result" => check_result(self.blocks.last(), block)?,
             _ => return Err("unknown block".into()),
         }
         self.open = Some(Open {
@@ -129,7 +134,17 @@ impl Machine {
                 open.is_signed = true;
                 "signature"
             }
-            ("tool_use", "input_json_delta") => {
+            ("text", "citations_delta") => {
+                check_citation(&delta["citation"])?;
+                let block = self.blocks.last_mut().ok_or("no block")?;
+                if !block["citations"].is_array() {
+                    block["citations"] = json!([]);
+                }
+                let citations = block["citations"].as_array_mut();
+                citations.ok_or("no list")?.push(delta["citation"].clone());
+                return Ok(());
+            }
+            ("tool_use" | "server_tool_use", "input_json_delta") => {
                 open.input
                     .push_str(delta["partial_json"].as_str().ok_or("no text")?);
                 return Ok(());
@@ -150,6 +165,7 @@ impl Machine {
         match open.kind.as_str() {
             "text" => ensure(block["text"] != "", || "an empty text".into()),
             "thinking" => ensure(open.is_signed, || "no signature".into()),
+            "web_search_tool_result" => Ok(()),
             _ => {
                 let input = match open.input.as_str() {
                     "" => json!({}),
@@ -179,6 +195,7 @@ impl Machine {
                 || format!("input is no object: {block}"),
             )?;
         }
+        check_searches(&self.blocks)?;
         self.told.stop = Some(stop.into());
         self.told.usage = Some(event["usage"].clone());
         Ok(())
@@ -189,8 +206,10 @@ pub fn body(message: &Value) -> Result<Told, String> {
     check_message(message)?;
     let stop = message["stop_reason"].as_str().ok_or("no stop_reason")?;
     let blocks = message["content"].as_array().ok_or("no content")?;
+    check_searches(blocks)?;
     for block in blocks {
         match text(&block["type"]) {
+            "server_tool_use" | "web_search_tool_result" => {}
             "text" => {
                 ensure(!text(&block["text"]).is_empty(), || "an empty text".into())?;
                 ensure(block.get("citations").is_some(), || "no citations".into())?;
@@ -239,6 +258,74 @@ pub fn check_call(block: &Value) -> Result<(), String> {
         format!("id {id}")
     })?;
     ensure(!text(&block["name"]).is_empty(), || "no name".into())
+}
+
+fn check_search(block: &Value) -> Result<(), String> {
+    let id = text(&block["id"]).strip_prefix("srvtoolu_");
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    ensure(
+        id.is_some_and(|id| !id.is_empty() && id.chars().all(is_plain)),
+        || format!("id of a search: {block}"),
+    )?;
+    ensure(block["name"] == "web_search", || format!("{block}"))
+}
+
+/// A result stands right after its search, and says where it is from or why there is none.
+fn check_result(call: Option<&Value>, block: &Value) -> Result<(), String> {
+    let id = call.map(|call| &call["id"]);
+    ensure(id == Some(&block["tool_use_id"]), || {
+        format!("a result without its search: {block}")
+    })?;
+    let Some(pages) = block["content"].as_array() else {
+        return ensure(
+            block["content"]["type"] == "web_search_tool_result_error"
+                && block["content"]["error_code"].is_string(),
+            || format!("{block}"),
+        );
+    };
+    for page in pages {
+        let is_page = page["type"] == "web_search_result"
+            && ["url", "title", "encrypted_content"]
+                .iter()
+                .all(|field| page[field].is_string())
+            && page.get("page_age").is_some();
+        ensure(is_page, || format!("{page}"))?;
+    }
+    Ok(())
+}
+
+/// Every search has its words and its result.
+fn check_searches(blocks: &[Value]) -> Result<(), String> {
+    let mut last = None;
+    for block in blocks {
+        let is_result = block["type"] == "web_search_tool_result";
+        if let Some(call) = last.take() {
+            ensure(is_result, || format!("a search without a result: {call}"))?;
+            check_result(Some(call), block)?;
+        } else {
+            ensure(!is_result, || {
+                format!("a result without its search: {block}")
+            })?;
+        }
+        if block["type"] == "server_tool_use" {
+            check_search(block)?;
+            ensure(block["input"]["query"].is_string(), || format!("{block}"))?;
+            last = Some(block);
+        }
+        for citation in block["citations"].as_array().into_iter().flatten() {
+            check_citation(citation)?;
+        }
+    }
+    ensure(last.is_none(), || "a search without a result".into())
+}
+
+fn check_citation(citation: &Value) -> Result<(), String> {
+    let fields = ["url", "title", "cited_text", "encrypted_index"];
+    let is_whole = fields.iter().all(|field| citation[field].is_string());
+    ensure(
+        is_whole && citation["type"] == "web_search_result_location",
+        || format!("{citation}"),
+    )
 }
 
 fn check_usage(usage: &Value) -> Result<(), String> {

@@ -117,6 +117,7 @@ impl Machine {
             "reasoning" => "rs_",
             "function_call" => "fc_",
             "custom_tool_call" => "ctc_",
+            "web_search_call" => "ws_",
             _ => return Err("unknown item".into()),
         };
         ensure(text(&item["id"]).starts_with(prefix), || {
@@ -128,7 +129,9 @@ impl Machine {
             kind == "reasoning" || item["status"] == "in_progress",
             || "status".into(),
         )?;
-        if kind.ends_with("call") {
+        if kind == "web_search_call" {
+            ensure(item["action"]["type"] == "search", || "no action".into())?;
+        } else if kind.ends_with("call") {
             ensure(!text(&item["call_id"]).is_empty(), || "no call_id".into())?;
             ensure(!text(&item["name"]).is_empty(), || "no name".into())?;
         }
@@ -149,6 +152,7 @@ impl Machine {
         let (index, shape) = match item.kind.as_str() {
             "message" => ("content_index", "content_part"),
             "reasoning" => ("summary_index", "reasoning_summary_part"),
+            "web_search_call" => return item.search(kind),
             _ => return item.call(kind, event),
         };
         ensure(event[index] == part, || "another part".into())?;
@@ -180,6 +184,12 @@ impl Machine {
             "reasoning" => ensure(done["summary"] == json!(item.parts), || {
                 "other parts".into()
             })?,
+            "web_search_call" => {
+                let has_found = done["status"] == "completed";
+                let events = if has_found { 3 } else { 2 };
+                ensure(item.parts.len() == events, || "events".into())?;
+                check_search(done)?;
+            }
             "function_call" => {
                 ensure(item.is_said && done["arguments"] == *item.text, || {
                     "arguments".into()
@@ -195,6 +205,18 @@ impl Machine {
 }
 
 impl Item {
+    fn search(&mut self, kind: &str) -> Result<(), String> {
+        const EVENTS: [&str; 3] = ["in_progress", "searching", "completed"];
+        let name = kind
+            .strip_prefix("web_search_call.")
+            .ok_or("unknown event")?;
+        ensure(EVENTS.get(self.parts.len()) == Some(&name), || {
+            "not in its place".into()
+        })?;
+        self.parts.push(json!(name));
+        Ok(())
+    }
+
     fn call(&mut self, kind: &str, event: &Value) -> Result<(), String> {
         let (name, field) = match self.kind.as_str() {
             "function_call" => ("function_call_arguments", "arguments"),
@@ -294,6 +316,10 @@ pub fn body(response: &Value) -> Result<Told, String> {
                 })?;
             }
             "reasoning" => ensure(item["summary"].is_array(), || "no summary".into())?,
+            "web_search_call" => {
+                check_search(item)?;
+                continue;
+            }
             "function_call" => ensure(item["arguments"].is_string(), || format!("{item}"))?,
             "custom_tool_call" => ensure(item["input"].is_string(), || format!("{item}"))?,
             _ => return Err(format!("unknown item {item}")),
@@ -303,6 +329,17 @@ pub fn body(response: &Value) -> Result<Told, String> {
         ensure(is_call <= is_named, || format!("{item}"))?;
     }
     Ok(of_response(response))
+}
+
+/// A search that has ended.
+fn check_search(item: &Value) -> Result<(), String> {
+    let status = text(&item["status"]);
+    ensure(matches!(status, "completed" | "failed"), || "status".into())?;
+    let action = &item["action"];
+    ensure(
+        action["type"] == "search" && action["query"].is_string() && action["queries"].is_array(),
+        || format!("{item}"),
+    )
 }
 
 /// What every response has, whole or within an event.

@@ -2,7 +2,7 @@
 
 use crate::{
     answer::{
-        parts::{Blob, Citation},
+        parts::{Blob, Citation, Page, Search},
         read::owned,
         text::RawText,
     },
@@ -31,12 +31,30 @@ pub(super) struct Block<'a> {
     #[serde(borrow, default)]
     pub(super) input: Option<&'a RawValue>,
     #[serde(borrow, default)]
-    pub(super) citations: Option<Vec<TextCitation<'a>>>,
+    pub(super) citations: Option<Vec<&'a RawValue>>,
+    #[serde(borrow, default)]
+    pub(super) caller: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    pub(super) tool_use_id: Option<RawText<'a>>,
+    /// What a tool of the provider's answered.
+    #[serde(borrow, default)]
+    content: Option<&'a RawValue>,
+}
+
+/// A page that a search of the web found.
+#[derive(Debug, Deserialize)]
+struct SearchResult<'a> {
+    #[serde(borrow, default)]
+    url: Option<RawText<'a>>,
+    #[serde(borrow, default)]
+    title: Option<RawText<'a>>,
+    #[serde(borrow, default)]
+    page_age: Option<RawText<'a>>,
 }
 
 /// A citation of a text block.
 #[derive(Debug, Deserialize)]
-pub(super) struct TextCitation<'a> {
+struct TextCitation<'a> {
     #[serde(rename = "type", borrow, default)]
     kind: RawText<'a>,
     #[serde(borrow, default)]
@@ -52,17 +70,41 @@ pub(super) struct StopDetails<'a> {
     pub(super) explanation: Option<RawText<'a>>,
 }
 
-impl TextCitation<'_> {
-    /// The page, where it is one: other formats have no word for places in documents.
-    pub(super) fn page(&self) -> Option<Citation> {
-        match self.kind.as_str() {
-            "web_search_result_location" => Citation::new(self.url?, self.title, None),
-            _ => None,
-        }
+/// The page that a citation names, where it is one: other formats have no word for places in
+/// documents.
+pub(super) fn cited_page(raw: &RawValue) -> Option<Citation> {
+    let citation: TextCitation<'_> = serde_json::from_str(raw.get()).ok()?;
+    match citation.kind.as_str() {
+        "web_search_result_location" => Citation::new(citation.url?, citation.title, None),
+        _ => None,
     }
 }
 
 impl Block<'_> {
+    /// What a search found, of the words `query`: contents of a string.
+    pub(super) fn search(&self, query: String, blob: Option<Blob>) -> Search {
+        let content = self.content.map(RawValue::get).unwrap_or_default();
+        // An error is an object, pages are a list.
+        let found: Option<Vec<SearchResult<'_>>> = serde_json::from_str(content).ok();
+        let failure = found.is_none().then_some("unavailable");
+        let pages = found.iter().flatten().filter_map(|page| {
+            let url = page.url?.as_str();
+            let title = page.title.unwrap_or_default().as_str();
+            Some(Page {
+                url: url.to_owned(),
+                title: if title.is_empty() { url } else { title }.to_owned(),
+                age: page.page_age.map(|age| age.as_str().to_owned()),
+            })
+        });
+        Search {
+            query,
+            is_search: true,
+            pages: pages.take(Search::MOST_PAGES).collect(),
+            failure,
+            blob,
+        }
+    }
+
     /// What of a thinking block only its provider can read.
     pub(super) fn blob(&self) -> Option<Blob> {
         match self.kind.as_str() {

@@ -2,11 +2,11 @@
 
 use crate::{
     answer::{
-        parts::{Blob, Citation},
+        parts::{Blob, Citation, Page, Search},
         read::owned,
         text::RawText,
     },
-    seal::ReasoningForm,
+    seal::{MAX_PAYLOAD_BYTES, ReasoningForm},
 };
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -32,6 +32,34 @@ pub(super) struct Item<'a> {
     pub(super) summary: Option<Vec<Part<'a>>>,
     #[serde(borrow, default)]
     encrypted_content: Option<RawText<'a>>,
+    #[serde(borrow, default)]
+    status: Option<RawText<'a>>,
+    #[serde(borrow, default)]
+    action: Option<&'a RawValue>,
+}
+
+/// What a search of the web did.
+#[derive(Debug, Default, Deserialize)]
+struct Action<'a> {
+    #[serde(rename = "type", borrow, default)]
+    kind: RawText<'a>,
+    #[serde(borrow, default)]
+    query: Option<RawText<'a>>,
+    #[serde(borrow, default)]
+    queries: Option<Vec<RawText<'a>>>,
+    #[serde(borrow, default)]
+    sources: Option<Vec<Source<'a>>>,
+    #[serde(borrow, default)]
+    url: Option<RawText<'a>>,
+    #[serde(borrow, default)]
+    pattern: Option<RawText<'a>>,
+}
+
+/// A page that a search found.
+#[derive(Debug, Deserialize)]
+struct Source<'a> {
+    #[serde(borrow, default)]
+    url: Option<RawText<'a>>,
 }
 
 /// What an item is, as far as other formats have it.
@@ -41,7 +69,9 @@ pub(super) enum ItemKind {
     Reasoning,
     Function,
     Custom,
-    /// Something that the provider did by itself.
+    /// The provider searched the web by itself.
+    Search,
+    /// Something else that the provider did by itself.
     Other,
 }
 
@@ -52,6 +82,7 @@ impl<'a> Item<'a> {
             "reasoning" => ItemKind::Reasoning,
             "function_call" => ItemKind::Function,
             "custom_tool_call" => ItemKind::Custom,
+            "web_search_call" => ItemKind::Search,
             _ => ItemKind::Other,
         }
     }
@@ -71,6 +102,30 @@ impl<'a> Item<'a> {
             .filter(|text| !text.is_empty())
     }
 
+    /// The search that the item tells of; `raw` is the item itself.
+    pub(super) fn search(&self, raw: &RawValue) -> Search {
+        let action = self.action.map(RawValue::get).unwrap_or("{}");
+        // A provider may tell of its searches as it likes: what is not understood is not told.
+        let action: Action<'_> = serde_json::from_str(action).unwrap_or_default();
+        let status = self.status.unwrap_or_default();
+        let queries = action.queries.as_deref().unwrap_or_default();
+        let words = action.query.or_else(|| queries.first().copied());
+        let told = words.or(action.pattern).or(action.url);
+        let sources = action.sources.iter().flatten().filter_map(|it| it.url);
+        let pages = sources.chain(action.url).take(Search::MOST_PAGES);
+        Search {
+            query: told.unwrap_or_default().as_str().to_owned(),
+            is_search: action.kind.is_empty() || action.kind.as_str() == "search",
+            pages: pages.map(page).collect(),
+            failure: matches!(status.as_str(), "failed" | "incomplete").then_some("unavailable"),
+            blob: (raw.get().len() <= MAX_PAYLOAD_BYTES).then(|| Blob {
+                form: ReasoningForm::SearchItem,
+                item_id: String::new(),
+                payload: raw.get().to_owned(),
+            }),
+        }
+    }
+
     /// What of a reasoning item only its provider can read.
     pub(super) fn blob(&self) -> Option<Blob> {
         let payload = owned(self.encrypted_content);
@@ -79,6 +134,14 @@ impl<'a> Item<'a> {
             item_id: owned(self.id),
             payload,
         })
+    }
+}
+
+fn page(url: RawText<'_>) -> Page {
+    Page {
+        url: url.as_str().to_owned(),
+        title: url.as_str().to_owned(),
+        age: None,
     }
 }
 
@@ -92,12 +155,12 @@ pub(super) struct Part<'a> {
     #[serde(borrow, default)]
     pub(super) logprobs: Option<&'a RawValue>,
     #[serde(borrow, default)]
-    pub(super) annotations: Option<Vec<Annotation<'a>>>,
+    pub(super) annotations: Option<Vec<&'a RawValue>>,
 }
 
 /// An annotation of a text.
 #[derive(Debug, Deserialize)]
-pub(super) struct Annotation<'a> {
+struct Annotation<'a> {
     #[serde(rename = "type", borrow, default)]
     kind: RawText<'a>,
     #[serde(borrow, default)]
@@ -110,13 +173,12 @@ pub(super) struct Annotation<'a> {
     end_index: Option<u64>,
 }
 
-impl Annotation<'_> {
-    /// The page that it names, where it names one: files belong to the provider.
-    pub(super) fn page(&self) -> Option<Citation> {
-        let range = self.start_index.zip(self.end_index);
-        match self.kind.as_str() {
-            "url_citation" => Citation::new(self.url?, self.title, range),
-            _ => None,
-        }
+/// The page that an annotation names, where it names one: files belong to the provider.
+pub(super) fn cited_page(raw: &RawValue) -> Option<Citation> {
+    let annotation: Annotation<'_> = serde_json::from_str(raw.get()).ok()?;
+    let range = annotation.start_index.zip(annotation.end_index);
+    match annotation.kind.as_str() {
+        "url_citation" => Citation::new(annotation.url?, annotation.title, range),
+        _ => None,
     }
 }

@@ -24,7 +24,9 @@ pub(in crate::answer::table) const ROWS: &[AnswerRow] = &[
     both("content[]<text>.citations", STRUCTURE),
     both(
         "content[]<text>.citations[]<web_search_result_location>",
-        Mapped("`url_citation` of the whole text; the quoted words are left out"),
+        Mapped(
+            "`url_citation` of the whole text; the quoted words are left out, and sealed beside the message where the provider was to search",
+        ),
     )
     .whole(),
     both(
@@ -75,14 +77,28 @@ pub(in crate::answer::table) const ROWS: &[AnswerRow] = &[
     both("content[]<mcp_tool_listing>", HOSTED).whole(),
     both("content[]<mcp_tool_result>", HOSTED).whole(),
     both("content[]<mcp_tool_use>", HOSTED).whole(),
-    both("content[]<server_tool_use>", HOSTED).whole(),
+    each(
+        "content[]<server_tool_use>",
+        HOSTED,
+        Mapped("`web_search_call`, where the provider was to search the web; other tools are left out"),
+    )
+    .whole(),
     both("content[]<text_editor_code_execution_tool_result>", HOSTED).whole(),
     both("content[]<tool_search_tool_result>", HOSTED).whole(),
     both("content[]<web_fetch_tool_result>", HOSTED).whole(),
-    both("content[]<web_search_tool_result>", HOSTED).whole(),
+    each(
+        "content[]<web_search_tool_result>",
+        HOSTED,
+        Mapped(
+            "ends the `web_search_call`; its pages are `sources` where the caller asks for them, and all of it is sealed in a reasoning item behind it",
+        ),
+    )
+    .whole(),
     both(
         "stop_reason",
-        Mapped("to the format's reasons; `pause_turn` fails"),
+        Mapped(
+            "to the format's reasons; `pause_turn` is the output limit where the provider was to search the web, else it fails",
+        ),
     ),
     both(
         "stop_sequence",
@@ -112,7 +128,12 @@ pub(in crate::answer::table) const ROWS: &[AnswerRow] = &[
     both("usage.iterations", PART).whole(),
     both("usage.fallback_credit", PROVIDER).whole(),
     both("usage.inference_geo", PROVIDER),
-    both("usage.server_tool_use", PROVIDER).whole(),
+    each(
+        "usage.server_tool_use",
+        PROVIDER,
+        Mapped("`tool_usage.web_search`, counted from the searches"),
+    )
+    .whole(),
     both("usage.service_tier", PROVIDER),
     both("usage.speed", PROVIDER),
     both("container", PROVIDER).whole(),

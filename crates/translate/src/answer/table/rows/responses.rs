@@ -1,7 +1,7 @@
 //! The fields of answers of the responses format.
 
 use super::{
-    ARGUMENTS_TO_MESSAGES, CALL_ID, FILES, HOSTED, ID, LOGPROBS, MODEL, NAME, PAGES, PART,
+    ARGUMENTS_TO_MESSAGES, CALL_ID, CITED, FILES, HOSTED, ID, LOGPROBS, MODEL, NAME, PAGES, PART,
     PROVIDER, REFUSAL, REQUEST, SEALED, SOUND, STOP, STRUCTURE, SUM, TOTAL, both, each,
 };
 use crate::answer::table::{
@@ -46,7 +46,7 @@ pub(in crate::answer::table) const ROWS: &[AnswerRow] = &[
     each(
         "output[]<message>.content[]<output_text>.annotations[]<url_citation>",
         Carried,
-        PAGES,
+        CITED,
     )
     .whole(),
     both(
@@ -163,7 +163,14 @@ pub(in crate::answer::table) const ROWS: &[AnswerRow] = &[
     both("output[]<shell_call_output>", HOSTED).whole(),
     both("output[]<tool_search_call>", HOSTED).whole(),
     both("output[]<tool_search_output>", HOSTED).whole(),
-    both("output[]<web_search_call>", HOSTED).whole(),
+    each(
+        "output[]<web_search_call>",
+        HOSTED,
+        Mapped(
+            "`server_tool_use` and `web_search_tool_result`, where the provider was to search the web; a page that is read is a search for its address. The first page holds the item, sealed",
+        ),
+    )
+    .whole(),
     both("usage", STRUCTURE),
     both("usage.input_tokens", TOTAL),
     both("usage.output_tokens", TOTAL),
@@ -201,7 +208,12 @@ pub(in crate::answer::table) const ROWS: &[AnswerRow] = &[
     both("temperature", REQUEST),
     both("text", REQUEST).whole(),
     both("tool_choice", REQUEST).whole(),
-    both("tool_usage", PROVIDER).whole(),
+    each(
+        "tool_usage",
+        PROVIDER,
+        Mapped("`usage.server_tool_use`, counted from the searches"),
+    )
+    .whole(),
     both("tools", REQUEST).whole(),
     both("top_logprobs", REQUEST),
     both("top_p", REQUEST),
@@ -221,7 +233,10 @@ pub(in crate::answer::table) const ROWS: &[AnswerRow] = &[
         "event:response.queued",
         Implied("told with the first content"),
     ),
-    both("event:response.output_item.added", Mapped("begins a call")),
+    both(
+        "event:response.output_item.added",
+        Mapped("begins a call or a search of the web"),
+    ),
     both(
         "event:response.output_item.done",
         Mapped("ends a part; what had not come in pieces comes now"),
@@ -232,7 +247,7 @@ pub(in crate::answer::table) const ROWS: &[AnswerRow] = &[
     each(
         "event:response.output_text.annotation.added",
         Mapped("when the text ends"),
-        PAGES,
+        CITED,
     ),
     both("event:response.output_text.done", STRUCTURE),
     each("event:response.refusal.delta", Carried, REFUSAL),
@@ -264,5 +279,10 @@ pub(in crate::answer::table) const ROWS: &[AnswerRow] = &[
     both("event:response.mcp_list_tools", HOSTED).whole(),
     both("event:response.shell_call_command", HOSTED).whole(),
     both("event:response.shell_call_output_content", HOSTED).whole(),
-    both("event:response.web_search_call", HOSTED).whole(),
+    each(
+        "event:response.web_search_call",
+        HOSTED,
+        Implied("the item says it"),
+    )
+    .whole(),
 ];

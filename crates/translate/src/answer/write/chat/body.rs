@@ -49,7 +49,7 @@ impl Write for ChatBody {
         self.chars_before = None;
         match (kind, call) {
             (Kind::Tool, Some(call)) => self.begin_call(call),
-            (Kind::Tool, None) => return Err(Broken),
+            (Kind::Tool | Kind::Search, _) => return Err(Broken),
             _ => {}
         }
         Ok(())
@@ -64,6 +64,7 @@ impl Write for ChatBody {
             Kind::Text => &mut self.content,
             Kind::Refusal => &mut self.refusal,
             Kind::Thinking => &mut self.reasoning,
+            Kind::Search => return Err(Broken),
         };
         text.get_or_insert_default().push_str(piece.as_str());
         Ok(())
@@ -73,7 +74,7 @@ impl Write for ChatBody {
         append(&mut self.logprobs, entries);
     }
 
-    fn cite(&mut self, citation: &Citation, _: &mut Output) {
+    fn cite(&mut self, citation: &Citation, _: Option<&str>, _: &mut Output) {
         let from = match self.chars_before {
             Some(chars) => chars,
             None => self.count_to(self.open_at),

@@ -82,7 +82,7 @@ impl Write for ChatStream {
                 let before = format!(r#""tool_calls":[{{"index":{index},"{kind}":{{"{field}":""#);
                 (before, "\"}}]")
             }
-            (Kind::Tool, None) => return Err(Broken),
+            (Kind::Tool | Kind::Search, _) => return Err(Broken),
         };
         self.chars.0 = self.chars.1;
         self.around_delta = (
@@ -115,7 +115,7 @@ impl Write for ChatStream {
         keep_logprobs(&mut self.logprobs, entries);
     }
 
-    fn cite(&mut self, citation: &Citation, out: &mut Output) {
+    fn cite(&mut self, citation: &Citation, _: Option<&str>, out: &mut Output) {
         let range = match citation.range {
             None => self.chars,
             Some((from, to)) => (

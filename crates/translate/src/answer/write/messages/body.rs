@@ -1,10 +1,10 @@
 //! Whole answers of the messages format: one list of blocks.
 
-use super::{stop_fields, usage};
+use super::{citation, search_call, search_id, search_input, search_result, stop_fields, usage};
 use crate::{
     answer::{
         flow::Kind,
-        parts::{Broken, Citation, Ending, Head, ToolCall},
+        parts::{Broken, Citation, Ending, Head, Search, ToolCall},
         text::RawText,
         write::{BlockEnd, Write, escaped},
     },
@@ -20,6 +20,11 @@ pub(crate) struct MessagesBody {
     open: Option<(Kind, Option<ToolCall>)>,
     /// Of the open block, escaped.
     contents: String,
+    /// What the open text cites, with commas between.
+    citations: Output,
+    /// The search that has begun.
+    search: String,
+    searches: u64,
     /// The blocks, with commas between.
     blocks: Output,
 }
@@ -41,9 +46,34 @@ impl Write for MessagesBody {
         Ok(())
     }
 
-    /// A citation of this format names a place in what the provider searched, which others
-    /// do not tell.
-    fn cite(&mut self, _: &Citation, _: &mut Output) {}
+    /// A citation of this format names a place in what the provider searched: without a search
+    /// there is none.
+    fn cite(&mut self, cited: &Citation, sealed: Option<&str>, _: &mut Output) {
+        if let Some(sealed) = sealed {
+            if !self.citations.as_bytes().is_empty() {
+                self.citations.raw(b",");
+            }
+            citation(cited, sealed, &mut self.citations);
+        }
+    }
+
+    fn begin_search(&mut self, id: &str, _: &mut Output) {
+        self.search = search_id(id, &self.id, self.searches);
+        self.searches = self.searches.saturating_add(1);
+    }
+
+    fn end_search(&mut self, search: &Search, sealed: Option<&str>, _: &mut Output) {
+        let blocks = &mut self.blocks;
+        if !blocks.as_bytes().is_empty() {
+            blocks.raw(b",");
+        }
+        blocks.begin_object();
+        search_call(&self.search, blocks);
+        blocks.key("input").raw(search_input(search).as_bytes());
+        blocks.end_object();
+        blocks.raw(b",");
+        search_result(&self.search, search, sealed, blocks);
+    }
 
     fn end(&mut self, end: BlockEnd<'_>, _: &mut Output) -> Result<(), Broken> {
         let Some((kind, call)) = self.open.take() else {
@@ -51,9 +81,17 @@ impl Write for MessagesBody {
         };
         match (kind, call) {
             (Kind::Text | Kind::Refusal, _) => {
+                let citations = std::mem::take(&mut self.citations);
                 let out = self.begin_block("text");
                 escaped(out.0.key("text"), out.1);
-                out.0.key("citations").raw(b"null");
+                match citations.as_bytes() {
+                    b"" => out.0.key("citations").raw(b"null"),
+                    list => {
+                        out.0.key("citations").begin_array();
+                        out.0.raw(list);
+                        out.0.end_array();
+                    }
+                }
             }
             (Kind::Thinking, _) => {
                 let out = self.begin_block("thinking");
@@ -74,7 +112,7 @@ impl Write for MessagesBody {
                 out.key("input").raw(input.as_bytes());
                 out.key("caller").raw(br#"{"type":"direct"}"#);
             }
-            (Kind::Tool, None) => return Err(Broken),
+            (Kind::Tool | Kind::Search, _) => return Err(Broken),
         }
         self.blocks.end_object();
         Ok(())
@@ -92,7 +130,7 @@ impl Write for MessagesBody {
         stop_fields(Some(ending.stop), out);
         out.key("container").raw(b"null");
         out.key("diagnostics").raw(b"null");
-        usage(&ending.usage.unwrap_or_default(), out);
+        usage(&ending.usage.unwrap_or_default(), ending.searches, out);
         out.end_object();
     }
 }

@@ -1,10 +1,12 @@
 //! Streams of the messages format: strictly one block after the other.
 
-use super::{delta_usage, stop_fields, usage};
+use super::{
+    citation, delta_usage, search_call, search_id, search_input, search_result, stop_fields, usage,
+};
 use crate::{
     answer::{
         flow::Kind,
-        parts::{Broken, Citation, Ending, Head, ToolCall},
+        parts::{Broken, Citation, Ending, Head, Search, ToolCall},
         text::RawText,
         write::{BlockEnd, COMMENT, Write},
     },
@@ -20,11 +22,15 @@ pub(crate) struct MessagesStream {
     index: u64,
     /// What stands before and behind a piece of the open block.
     around_delta: (String, &'static [u8]),
+    /// The answer's id, and the search that has begun.
+    id: String,
+    search: String,
 }
 
 impl Write for MessagesStream {
     fn start(&mut self, head: &Head, out: &mut Output) {
         self.is_started = true;
+        self.id.clone_from(&head.id);
         out.raw(b"event: message_start\ndata: ");
         out.begin_object();
         out.key("type").string("message_start");
@@ -38,7 +44,7 @@ impl Write for MessagesStream {
         out.key("container").raw(b"null");
         out.key("diagnostics").raw(b"null");
         // The totals come at the end; a client that adds up takes the last.
-        usage(&Usage::default(), out);
+        usage(&Usage::default(), 0, out);
         out.end_object();
         end_event(out);
     }
@@ -50,10 +56,7 @@ impl Write for MessagesStream {
         out: &mut Output,
     ) -> Result<(), Broken> {
         self.open = Some(kind);
-        out.raw(b"event: content_block_start\ndata: ");
-        out.begin_object();
-        out.key("type").string("content_block_start");
-        out.key("index").number(self.index);
+        self.begin_block(out);
         out.key("content_block").begin_object();
         let (delta, field) = match (kind, call) {
             (Kind::Text | Kind::Refusal, _) => {
@@ -71,7 +74,7 @@ impl Write for MessagesStream {
                 out.raw(br#","input":{},"caller":{"type":"direct"}"#);
                 ("input_json_delta", "partial_json")
             }
-            (Kind::Tool, None) => return Err(Broken),
+            (Kind::Tool | Kind::Search, _) => return Err(Broken),
         };
         out.end_object();
         end_event(out);
@@ -97,29 +100,49 @@ impl Write for MessagesStream {
         Ok(())
     }
 
-    /// A citation of this format names a place in what the provider searched, which others
-    /// do not tell.
-    fn cite(&mut self, _: &Citation, _: &mut Output) {}
+    /// A citation of this format names a place in what the provider searched: without a search
+    /// there is none.
+    fn cite(&mut self, cited: &Citation, sealed: Option<&str>, out: &mut Output) {
+        if let Some(sealed) = sealed {
+            self.begin_delta("citations_delta", out);
+            citation(cited, sealed, out.key("citation"));
+            out.end_object();
+            end_event(out);
+        }
+    }
+
+    /// The call is told at once, what is searched for when the provider says it.
+    fn begin_search(&mut self, id: &str, out: &mut Output) {
+        self.search = search_id(id, &self.id, self.index);
+        self.begin_block(out);
+        out.key("content_block").begin_object();
+        search_call(&self.search, out);
+        out.key("input").raw(b"{}");
+        out.end_object();
+        end_event(out);
+    }
+
+    fn end_search(&mut self, search: &Search, sealed: Option<&str>, out: &mut Output) {
+        self.begin_delta("input_json_delta", out);
+        out.key("partial_json").string(&search_input(search));
+        out.end_object();
+        end_event(out);
+        self.end_block(out);
+        self.begin_block(out);
+        search_result(&self.search, search, sealed, out.key("content_block"));
+        end_event(out);
+        self.end_block(out);
+    }
 
     fn end(&mut self, end: BlockEnd<'_>, out: &mut Output) -> Result<(), Broken> {
         if self.open.take() == Some(Kind::Thinking) {
-            out.raw(b"event: content_block_delta\ndata: ");
-            out.begin_object();
-            out.key("type").string("content_block_delta");
-            out.key("index").number(self.index);
-            out.key("delta").begin_object();
-            out.key("type").string("signature_delta");
+            self.begin_delta("signature_delta", out);
             out.key("signature")
                 .string(end.sealed().unwrap_or_default());
             out.end_object();
             end_event(out);
         }
-        out.raw(b"event: content_block_stop\ndata: ");
-        out.begin_object();
-        out.key("type").string("content_block_stop");
-        out.key("index").number(self.index);
-        end_event(out);
-        self.index = self.index.saturating_add(1);
+        self.end_block(out);
         Ok(())
     }
 
@@ -130,7 +153,7 @@ impl Write for MessagesStream {
         out.key("delta").begin_object();
         stop_fields(Some(ending.stop), out);
         out.end_object();
-        delta_usage(&ending.usage.unwrap_or_default(), out);
+        delta_usage(ending, out);
         end_event(out);
         out.raw(b"event: message_stop\ndata: {\"type\":\"message_stop\"}\n\n");
     }
@@ -141,6 +164,35 @@ impl Write for MessagesStream {
             true => b"event: ping\ndata: {\"type\":\"ping\"}\n\n",
             false => COMMENT,
         });
+    }
+}
+
+impl MessagesStream {
+    /// Begins the event that begins a block.
+    fn begin_block(&self, out: &mut Output) {
+        out.raw(b"event: content_block_start\ndata: ");
+        out.begin_object();
+        out.key("type").string("content_block_start");
+        out.key("index").number(self.index);
+    }
+
+    /// Begins an event that adds to the open block, and its delta.
+    fn begin_delta(&self, kind: &str, out: &mut Output) {
+        out.raw(b"event: content_block_delta\ndata: ");
+        out.begin_object();
+        out.key("type").string("content_block_delta");
+        out.key("index").number(self.index);
+        out.key("delta").begin_object();
+        out.key("type").string(kind);
+    }
+
+    fn end_block(&mut self, out: &mut Output) {
+        out.raw(b"event: content_block_stop\ndata: ");
+        out.begin_object();
+        out.key("type").string("content_block_stop");
+        out.key("index").number(self.index);
+        end_event(out);
+        self.index = self.index.saturating_add(1);
     }
 }
 

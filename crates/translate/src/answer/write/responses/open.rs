@@ -53,8 +53,8 @@ pub(super) const fn delta_event(kind: Kind, is_custom: bool) -> &'static str {
         (Kind::Text, _) => "response.output_text.delta",
         (Kind::Refusal, _) => "response.refusal.delta",
         (Kind::Thinking, _) => "response.reasoning_summary_text.delta",
-        (Kind::Tool, true) => "response.custom_tool_call_input.delta",
-        (Kind::Tool, false) => "response.function_call_arguments.delta",
+        (Kind::Tool | Kind::Search, true) => "response.custom_tool_call_input.delta",
+        (Kind::Tool | Kind::Search, false) => "response.function_call_arguments.delta",
     }
 }
 

@@ -6,15 +6,16 @@
 
 use super::open::{Message, Open, Place, begin_event, delta_event, end_event, range, text};
 use crate::{
-    ResponsesEcho,
+    AskedSearch, ResponsesEcho,
     answer::{
         flow::Kind,
-        parts::{Broken, Citation, Ending, Head, ToolCall},
+        parts::{Broken, Citation, Ending, Head, Search, ToolCall},
         text::RawText,
         write::{
             BlockEnd, COMMENT, Write, append, escaped, keep_logprobs,
             responses::{
-                self, Response, Status, annotation, content_part, echo, response, summary_part,
+                self, Response, Status, annotation, content_part, echo, response, search_call,
+                summary_part,
             },
         },
     },
@@ -47,20 +48,30 @@ pub(crate) struct ResponsesWriter {
     has_refusal: bool,
     /// Of the tokens of the next piece of text.
     logprobs: String,
+    /// Whether every page that a search found is told.
+    has_sources: bool,
+    /// The search that has begun.
+    search: Option<Place>,
 }
 
 impl ResponsesWriter {
     /// A writer of an event stream.
-    pub(in crate::answer::write) fn stream(given: Option<&ResponsesEcho>) -> Self {
-        Self::new(true, given)
+    pub(in crate::answer::write) fn stream(
+        given: Option<&ResponsesEcho>,
+        search: Option<AskedSearch>,
+    ) -> Self {
+        Self::new(true, given, search)
     }
 
     /// A writer of a whole answer.
-    pub(in crate::answer::write) fn body(given: Option<&ResponsesEcho>) -> Self {
-        Self::new(false, given)
+    pub(in crate::answer::write) fn body(
+        given: Option<&ResponsesEcho>,
+        search: Option<AskedSearch>,
+    ) -> Self {
+        Self::new(false, given, search)
     }
 
-    fn new(is_stream: bool, given: Option<&ResponsesEcho>) -> Self {
+    fn new(is_stream: bool, given: Option<&ResponsesEcho>, search: Option<AskedSearch>) -> Self {
         Self {
             is_stream,
             echo: echo(given),
@@ -75,6 +86,8 @@ impl ResponsesWriter {
             open: None,
             has_refusal: false,
             logprobs: String::new(),
+            has_sources: search.is_some_and(|search| search.sources),
+            search: None,
         }
     }
 }
@@ -87,7 +100,7 @@ impl Write for ResponsesWriter {
         self.created = head.created;
         if self.is_stream {
             for name in ["response.created", "response.in_progress"] {
-                self.response_event(name, Status::InProgress, None, out);
+                self.response_event(name, Status::InProgress, None, 0, out);
             }
         }
     }
@@ -102,7 +115,7 @@ impl Write for ResponsesWriter {
             (Kind::Text | Kind::Refusal, _) => self.begin_part(kind, out),
             (Kind::Thinking, _) => (self.begin_reasoning(out), 0),
             (Kind::Tool, Some(call)) => (self.begin_call(call, out), 0),
-            (Kind::Tool, None) => return Err(Broken),
+            (Kind::Tool | Kind::Search, _) => return Err(Broken),
         };
         let is_custom = call.is_some_and(|call| call.is_custom);
         let name = delta_event(kind, is_custom);
@@ -116,7 +129,7 @@ impl Write for ResponsesWriter {
         match kind {
             Kind::Text | Kind::Refusal => before.key("content_index").number(part),
             Kind::Thinking => before.key("summary_index").number(0),
-            Kind::Tool => {}
+            Kind::Tool | Kind::Search => {}
         }
         before.key("delta").begin_string();
         self.open = Some(Open {
@@ -175,7 +188,35 @@ impl Write for ResponsesWriter {
         keep_logprobs(&mut self.logprobs, entries);
     }
 
-    fn cite(&mut self, citation: &Citation, out: &mut Output) {
+    fn begin_search(&mut self, _: &str, out: &mut Output) {
+        self.end_message(Status::Completed, out);
+        let place = self.next_place("ws");
+        self.item_added(&place, out, |out| {
+            search_call(&place.item_id, None, false, out);
+        });
+        for name in [
+            "response.web_search_call.in_progress",
+            "response.web_search_call.searching",
+        ] {
+            self.event(name, out, |out| place.write(out));
+        }
+        self.search = Some(place);
+    }
+
+    fn end_search(&mut self, search: &Search, _: Option<&str>, out: &mut Output) {
+        let Some(place) = self.search.take() else {
+            return;
+        };
+        if search.failure.is_none() {
+            let name = "response.web_search_call.completed";
+            self.event(name, out, |out| place.write(out));
+        }
+        let mut item = Output::default();
+        search_call(&place.item_id, Some(search), self.has_sources, &mut item);
+        self.item_done(&place, item, out);
+    }
+
+    fn cite(&mut self, citation: &Citation, _: Option<&str>, out: &mut Output) {
         let Some(mut open) = self.open.take() else {
             return;
         };
@@ -204,7 +245,7 @@ impl Write for ResponsesWriter {
             (Kind::Text | Kind::Refusal, _) => self.end_part(&open, out),
             (Kind::Thinking, _) => self.end_reasoning(&open, end.sealed(), out),
             (Kind::Tool, Some(call)) => self.end_call(&open, call, end, out),
-            (Kind::Tool, None) => return Err(Broken),
+            (Kind::Tool | Kind::Search, _) => return Err(Broken),
         }
         Ok(())
     }
@@ -217,8 +258,8 @@ impl Write for ResponsesWriter {
             _ => "response.completed",
         };
         match self.is_stream {
-            true => self.response_event(name, status, ending.usage, out),
-            false => self.response(status, ending.usage, out),
+            true => self.response_event(name, status, ending.usage, ending.searches, out),
+            false => self.response(status, ending.usage, ending.searches, out),
         }
     }
 
@@ -410,15 +451,16 @@ impl ResponsesWriter {
         name: &str,
         status: Status,
         usage: Option<Usage>,
+        searches: u64,
         out: &mut Output,
     ) {
         let sequence = self.next_sequence();
         begin_event(name, out);
-        self.response(status, usage, out.key("response"));
+        self.response(status, usage, searches, out.key("response"));
         end_event(sequence, out);
     }
 
-    fn response(&self, status: Status, usage: Option<Usage>, out: &mut Output) {
+    fn response(&self, status: Status, usage: Option<Usage>, searches: u64, out: &mut Output) {
         let object = Response {
             id: &self.id,
             model: &self.model,
@@ -426,6 +468,7 @@ impl ResponsesWriter {
             status,
             output: &self.output,
             usage,
+            searches,
         };
         response(&object, &self.echo, out);
     }

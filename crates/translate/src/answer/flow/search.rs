@@ -1,0 +1,121 @@
+//! Searches of the web that the provider makes by itself, and what texts cite of them.
+//!
+//! Decides where the seal stands by which a search or a citation goes back to its provider:
+//! messages has room for it in the blocks themselves, responses has it beside them as reasoning.
+
+use super::{Begun, Flow, Key, Kind, MOST_WAITING, Open};
+use crate::{
+    answer::{
+        parts::{Blob, Broken, Citation, Search},
+        write::BlockEnd,
+    },
+    seal::{MAX_PAYLOAD_BYTES, ReasoningForm},
+};
+use tollgate_types::Format;
+
+impl Flow {
+    /// Whether searches of the web are told.
+    pub(crate) fn has_search(&self) -> bool {
+        self.notes.search.is_some()
+    }
+
+    /// The provider begins to search the web; `id` is its own.
+    pub(crate) fn search(&mut self, key: Key, id: String) -> Result<(), Broken> {
+        self.begin(key, Begun::Search(id))
+    }
+
+    /// A search has come to its end.
+    pub(crate) fn found(&mut self, key: Key, search: Search) -> Result<(), Broken> {
+        if self.is_open(key) {
+            self.open = None;
+            self.end_search(&search)?;
+            return self.advance();
+        }
+        let place = self.find_waiting(key).ok_or(Broken)?;
+        let waiting = self.waiting.get_mut(place).ok_or(Broken)?;
+        self.waiting_bytes = self.waiting_bytes.saturating_add(search.size());
+        waiting.end = Some(None);
+        waiting.found = Some(search);
+        match self.waiting_bytes <= MOST_WAITING {
+            true => Ok(()),
+            false => Err(Broken),
+        }
+    }
+
+    /// Ends the search that has begun. Messages has room for its seal; beside an item of
+    /// responses it stands as reasoning.
+    pub(super) fn end_search(&mut self, search: &Search) -> Result<(), Broken> {
+        let sealed = self.sealed(search.blob.as_ref());
+        let sealed = sealed.as_deref();
+        self.searches = self
+            .searches
+            .saturating_add(u64::from(search.is_search && search.failure.is_none()));
+        self.writer.end_search(search, sealed, &mut self.out);
+        match sealed {
+            Some(sealed) if self.notes.from == Format::Responses => self.reasoning(sealed),
+            _ => Ok(()),
+        }
+    }
+
+    /// A piece of reasoning that holds a seal and nothing else.
+    fn reasoning(&mut self, sealed: &str) -> Result<(), Broken> {
+        self.writer.begin(Kind::Thinking, None, &mut self.out)?;
+        self.writer.end(BlockEnd::Sealed(sealed), &mut self.out)
+    }
+
+    /// Hands out what the texts cite that have left, once something else begins: they are
+    /// parts of one message until then.
+    pub(super) fn seal_cited(&mut self) -> Result<(), Broken> {
+        if self.cited.is_empty() {
+            return Ok(());
+        }
+        let members = std::mem::take(&mut self.cited);
+        let blob = Blob {
+            form: ReasoningForm::Citations,
+            item_id: String::new(),
+            payload: format!("{{{members}}}"),
+        };
+        match self.sealed(Some(&blob)) {
+            Some(sealed) => self.reasoning(&sealed),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether what a text cites is sealed beside it, because its own place has no room.
+    pub(super) fn seals_citations(&self) -> bool {
+        let has_no_room = self.notes.from == Format::Responses;
+        has_no_room && self.has_search() && self.notes.reasoning.state
+    }
+
+    /// Messages has room for a seal in each citation.
+    pub(super) fn sealed_citation(&self, citation: &Citation) -> Option<String> {
+        if self.notes.from != Format::Messages || !self.has_search() {
+            return None;
+        }
+        let blob = Blob {
+            form: ReasoningForm::Annotation,
+            item_id: String::new(),
+            payload: citation.native.clone()?,
+        };
+        self.sealed(Some(&blob))
+    }
+
+    /// Keeps what a text cites until it is sealed, as far as a seal has room.
+    pub(super) fn keep_cited(&mut self, open: &mut Open) {
+        let Some(fingerprint) = open.fingerprint.take() else {
+            return;
+        };
+        let native = open.citations.iter().filter_map(|it| it.native.as_deref());
+        let list: Vec<_> = native.collect();
+        let list = list.join(",");
+        let size = self.cited.len().saturating_add(list.len());
+        if list.is_empty() || size.saturating_add(64) > MAX_PAYLOAD_BYTES {
+            return;
+        }
+        if !self.cited.is_empty() {
+            self.cited.push(',');
+        }
+        let member = format!("\"{}\":[{list}]", fingerprint.finish());
+        self.cited.push_str(&member);
+    }
+}

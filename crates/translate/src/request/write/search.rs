@@ -1,0 +1,250 @@
+//! Writes the provider's search of the web: the tool, and searches of the past that this
+//! provider made, as it made them.
+//!
+//! What comes out of a seal is checked before it is written: a caller could have made the seal
+//! itself, and must not say by it what it may not say otherwise.
+
+use super::{Writer, shared::text};
+use crate::{
+    Refusal,
+    document::{Document, Kind, Value},
+    fingerprint::Fingerprint,
+    request::{
+        conversation::{Block, Conversation, Location, Search, Thought, WebSearch, Words},
+        scope::member,
+    },
+    seal::{self, NativeReasoning, ReasoningForm},
+};
+use tollgate_types::Format;
+
+impl Writer<'_, '_> {
+    /// The tool of a responses request, and how often it may be called.
+    pub(super) fn responses_search(&mut self, search: &WebSearch<'_>) {
+        self.out.item().begin_object();
+        self.out.key("type").string("web_search");
+        if search.allowed.is_some() || search.blocked.is_some() {
+            self.out.key("filters").begin_object();
+            self.domains(search);
+            self.out.end_object();
+        }
+        self.user_location(search.location);
+        self.out.end_object();
+    }
+
+    /// The tool of a messages request, in the version that every model takes which searches.
+    pub(super) fn messages_search(
+        &mut self,
+        search: &WebSearch<'_>,
+        conversation: &Conversation<'_>,
+    ) -> Result<(), Refusal> {
+        const NAME: &str = "web_search";
+        let mut tools = conversation.tools.iter();
+        if tools.any(|tool| tool.namespace.is_none() && tool.name.is(NAME)) {
+            let message = "offers a tool of the name 'web_search' beside the provider's own, which this model knows by that name";
+            return Err(Refusal::new("tools", message));
+        }
+        self.out.item().begin_object();
+        self.out.key("type").string("web_search_20250305");
+        self.out.key("name").string(NAME);
+        if let Some(most) = search.max_uses {
+            self.out.key("max_uses").number(most);
+        }
+        self.domains(search);
+        self.user_location(search.location);
+        self.out.end_object();
+        Ok(())
+    }
+
+    fn domains(&mut self, search: &WebSearch<'_>) {
+        if let Some(allowed) = search.allowed {
+            self.out.key("allowed_domains").raw(allowed.raw());
+        }
+        if let Some(blocked) = search.blocked {
+            self.out.key("blocked_domains").raw(blocked.raw());
+        }
+    }
+
+    fn user_location(&mut self, location: Option<Location<'_>>) {
+        let Some(location) = location else { return };
+        self.out.key("user_location").begin_object();
+        self.out.key("type").string("approximate");
+        for (name, value) in [
+            ("city", location.city),
+            ("country", location.country),
+            ("region", location.region),
+            ("timezone", location.timezone),
+        ] {
+            if let Some(value) = value {
+                text(self.out.key(name), value);
+            }
+        }
+        self.out.end_object();
+    }
+
+    /// Leaves a search of the past out, with notice.
+    pub(super) fn forget_search(&mut self, search: &Search<'_>) {
+        for path in search.paths {
+            self.scope.note_dropped(*path);
+        }
+    }
+
+    /// The item that a search of the past was, where this provider made it.
+    pub(super) fn search_item(&mut self, search: &Search<'_>) -> Option<String> {
+        let state = search.state?.decode();
+        let native = seal::open(self.backend(), &state)?;
+        let is_item = native.form == ReasoningForm::SearchItem
+            && is_object_of(&native.payload, &["web_search_call"]);
+        is_item.then_some(native.payload)
+    }
+
+    /// Writes a search of the past as the item that it was.
+    pub(super) fn responses_past_search(&mut self, search: &Search<'_>) {
+        match self.search_item(search) {
+            Some(item) => self.out.item().raw(item.as_bytes()),
+            None => self.forget_search(search),
+        }
+    }
+
+    /// Writes a search of the past as the blocks that it was.
+    pub(super) fn messages_past_search(&mut self, native: &NativeReasoning, path: &'static str) {
+        let blocks = Document::parse(native.payload.as_bytes());
+        let blocks = blocks.as_ref().ok().map(Document::root);
+        match blocks.filter(|blocks| self.offers_search && is_search(*blocks)) {
+            Some(blocks) => {
+                for block in blocks.elements() {
+                    self.out.item().raw(block.raw());
+                }
+            }
+            None => self.scope.note_dropped(path),
+        }
+    }
+
+    /// Whether the reasoning that follows a search holds what it found.
+    pub(super) fn is_search_kept(&mut self, rest: &[Block<'_>]) -> bool {
+        let Some(Block::Thought(thought)) = rest.first() else {
+            return false;
+        };
+        let form = self.form_of(thought);
+        self.offers_search && form == Some(ReasoningForm::SearchBlocks)
+    }
+
+    /// What a thought is that this backend made.
+    fn form_of(&mut self, thought: &Thought<'_>) -> Option<ReasoningForm> {
+        let state = thought.state?.decode();
+        Some(seal::open(self.backend(), &state)?.form)
+    }
+
+    /// Whether anything of a block of an answer is written in responses.
+    pub(super) fn is_item(&mut self, block: &Block<'_>) -> bool {
+        match block {
+            Block::Thought(_) => false,
+            Block::Search(search) => self.search_item(search).is_some(),
+            Block::Text(said) => !said.words.is_empty(),
+            _ => true,
+        }
+    }
+
+    /// Finds what the texts of an answer cited, for the provider that it cited them for.
+    pub(super) fn find_citations(&mut self, blocks: &[Block<'_>]) {
+        self.citations.clear();
+        if !self.offers_search || self.scope.from != Format::Responses {
+            return;
+        }
+        for block in blocks {
+            let Block::Thought(Thought {
+                state: Some(state), ..
+            }) = block
+            else {
+                continue;
+            };
+            let native = seal::open(self.backend(), &state.decode());
+            let Some(native) = native.filter(|it| it.form == ReasoningForm::Citations) else {
+                continue;
+            };
+            if let Ok(document) = Document::parse(native.payload.as_bytes()) {
+                let members = document.root().members();
+                let lists = members.filter(|(_, list)| is_list_of(*list, is_place));
+                let found = lists.filter_map(|(text, list)| {
+                    let list = std::str::from_utf8(list.raw()).ok()?;
+                    Some((text.decode().into_owned(), list.to_owned()))
+                });
+                self.citations.extend(found);
+            }
+        }
+    }
+
+    /// Writes what a text cites, in messages.
+    pub(super) fn messages_citations(&mut self, words: &Words<'_>, cited: Option<Value<'_>>) {
+        let found = match self.citations.is_empty() {
+            true => None,
+            false => self.citations.get(&fingerprint_of(words)),
+        };
+        match found {
+            Some(list) => self.out.key("citations").raw(list.as_bytes()),
+            None if cited.is_some() => self.scope.note_dropped("input[].content[].annotations"),
+            None => {}
+        }
+    }
+
+    /// What a text cites, in responses: the entries of `annotations` with commas between.
+    pub(super) fn annotations(&mut self, cited: Option<Value<'_>>) -> Option<String> {
+        let mut kept = Vec::new();
+        for citation in cited.into_iter().flat_map(Value::elements) {
+            match self.annotation(citation) {
+                Some(annotation) => kept.push(annotation),
+                None => self.scope.note_dropped("messages[].content[].citations"),
+            }
+        }
+        (!kept.is_empty()).then(|| kept.join(","))
+    }
+
+    fn annotation(&mut self, citation: Value<'_>) -> Option<String> {
+        let index = member(citation, "encrypted_index").and_then(Value::text)?;
+        let native = seal::open(self.backend(), &index.decode())?;
+        let is_annotation = native.form == ReasoningForm::Annotation
+            && is_object_of(&native.payload, &["url_citation"]);
+        is_annotation.then_some(native.payload)
+    }
+}
+
+fn fingerprint_of(words: &Words<'_>) -> String {
+    let mut fingerprint = Fingerprint::default();
+    match words {
+        Words::Asked(text) => fingerprint.push(&text.decode()),
+        Words::Made(text) => fingerprint.push(text),
+    }
+    fingerprint.finish()
+}
+
+/// Whether a text is a JSON object of one of these types.
+fn is_object_of(json: &str, types: &[&str]) -> bool {
+    let document = Document::parse(json.as_bytes());
+    document.is_ok_and(|document| is_of(document.root(), types))
+}
+
+fn is_of(value: Value<'_>, types: &[&str]) -> bool {
+    let mut named = value.members().filter(|(key, _)| key.is("type"));
+    let kind = named.next().and_then(|(_, value)| value.text());
+    // Of two types the provider might read the other one.
+    named.next().is_none() && kind.is_some_and(|kind| types.iter().any(|it| kind.is(it)))
+}
+
+/// Whether a value is a list of the two blocks of a search.
+fn is_search(value: Value<'_>) -> bool {
+    let mut blocks = value.elements();
+    let call = blocks
+        .next()
+        .is_some_and(|it| is_of(it, &["server_tool_use"]));
+    let result = blocks
+        .next()
+        .is_some_and(|it| is_of(it, &["web_search_tool_result"]));
+    call && result && blocks.next().is_none()
+}
+
+fn is_place(value: Value<'_>) -> bool {
+    is_of(value, &["web_search_result_location"])
+}
+
+fn is_list_of(value: Value<'_>, is_right: fn(Value<'_>) -> bool) -> bool {
+    value.kind() == Kind::Array && value.elements().all(is_right)
+}
