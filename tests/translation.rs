@@ -2,6 +2,8 @@
 
 #![cfg(test)]
 
+#[path = "translation/searches.rs"]
+mod searches;
 mod support;
 
 use serde_json::{Value, json};

@@ -3,7 +3,7 @@
 //! Each format reads its own JSON into an [`Ask`]; [`crate::plan`] decides the answer
 //! from it and knows no format.
 
-use crate::seed::Seed;
+use crate::{search::Offer, seed::Seed};
 use serde_json::Value;
 
 /// One request, understood.
@@ -21,6 +21,10 @@ pub(crate) struct Ask {
     /// How many thoughts came back, over the whole conversation.
     pub(crate) thoughts: usize,
     pub(crate) tools: Vec<Tool>,
+    /// The provider's own search of the web, where it is offered.
+    pub(crate) search: Option<Offer>,
+    /// How many searches came back, over the whole conversation.
+    pub(crate) searches: usize,
     pub(crate) tool_choice: ToolChoice,
     /// Whether one answer may hold several calls.
     pub(crate) parallel: bool,
@@ -104,6 +108,8 @@ impl Ask {
             called: 0,
             thoughts: 0,
             tools: Vec::new(),
+            search: None,
+            searches: 0,
             tool_choice: ToolChoice::Auto,
             parallel: true,
             max_tokens: None,

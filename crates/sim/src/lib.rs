@@ -28,6 +28,7 @@ mod replay;
 mod responses;
 mod routes;
 mod schema;
+mod search;
 mod seed;
 mod server;
 mod sse;

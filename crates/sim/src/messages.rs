@@ -6,6 +6,7 @@ use crate::{
     calls::CallInput,
     format::{Answering, put},
     plan::{self, Stop},
+    search::{self, Page},
     seed::Seed,
     sse::Event,
 };
@@ -88,7 +89,17 @@ enum Block<'a> {
         text: &'a str,
         signature: String,
     },
-    Text(&'a str),
+    /// With the page that it cites.
+    Text(&'a str, Option<Value>),
+    Search {
+        id: String,
+        query: &'a str,
+    },
+    /// What a search found.
+    Found {
+        id: String,
+        pages: Value,
+    },
     ToolUse {
         id: String,
         name: &'a str,
@@ -107,8 +118,23 @@ fn blocks(answering: Answering<'_>) -> Vec<Block<'_>> {
             signature,
         });
     }
+    let mut cited = None;
+    if let Some(search) = &plan.search {
+        let id = plan.seed.fork("search", 0).id("srvtoolu_01", 22);
+        let pages = search.pages.iter().enumerate();
+        let pages = pages.map(|(number, page)| found(page, plan.seed, number));
+        cited = search.pages.first().map(|page| citation(page, plan.seed));
+        blocks.push(Block::Search {
+            id: id.clone(),
+            query: &search.query,
+        });
+        blocks.push(Block::Found {
+            id,
+            pages: pages.collect(),
+        });
+    }
     if !plan.text().is_empty() {
-        blocks.push(Block::Text(plan.text()));
+        blocks.push(Block::Text(plan.text(), cited));
     }
     for (number, call) in plan.calls.iter().enumerate() {
         let input = match &call.input {
@@ -131,7 +157,18 @@ impl Block<'_> {
             Self::Thinking { text, signature } => {
                 json!({"type": "thinking", "thinking": text, "signature": signature})
             }
-            Self::Text(text) => json!({"type": "text", "text": text, "citations": null}),
+            Self::Text(text, cited) => {
+                let cited = cited.as_ref().map(|cited| vec![cited.clone()]);
+                json!({"type": "text", "text": text, "citations": cited})
+            }
+            Self::Search { id, query } => json!({
+                "type": "server_tool_use", "id": id, "name": search::NAME,
+                "input": {"query": query}, "caller": {"type": "direct"},
+            }),
+            Self::Found { id, pages } => json!({
+                "type": "web_search_tool_result", "tool_use_id": id, "content": pages,
+                "caller": {"type": "direct"},
+            }),
             Self::ToolUse { id, name, input } => json!({
                 "type": "tool_use", "id": id, "name": name, "input": input,
                 "caller": {"type": "direct"},
@@ -142,7 +179,13 @@ impl Block<'_> {
     fn opened(&self) -> Value {
         match self {
             Self::Thinking { .. } => json!({"type": "thinking", "thinking": "", "signature": ""}),
-            Self::Text(_) => json!({"type": "text", "text": ""}),
+            Self::Text(_, None) => json!({"type": "text", "text": ""}),
+            Self::Text(_, Some(_)) => json!({"type": "text", "text": "", "citations": []}),
+            Self::Search { id, .. } => json!({
+                "type": "server_tool_use", "id": id, "name": search::NAME, "input": {},
+                "caller": {"type": "direct"},
+            }),
+            Self::Found { .. } => self.whole(),
             Self::ToolUse { id, name, .. } => json!({
                 "type": "tool_use", "id": id, "name": name, "input": {},
                 "caller": {"type": "direct"},
@@ -160,22 +203,44 @@ impl Block<'_> {
                     .chain([json!({"type": "signature_delta", "signature": signature})])
                     .collect()
             }
-            Self::Text(text) => {
+            Self::Text(text, cited) => {
+                let cited = cited.iter();
+                let cited = cited.map(|it| json!({"type": "citations_delta", "citation": it}));
                 let pieces = plan::deltas(text).into_iter();
-                pieces
-                    .map(|piece| json!({"type": "text_delta", "text": piece}))
+                cited
+                    .chain(pieces.map(|piece| json!({"type": "text_delta", "text": piece})))
                     .collect()
             }
-            Self::ToolUse { input, .. } => {
-                let input = input.to_string();
-                // The first piece is empty at the real one, too.
-                let pieces = [""].into_iter().chain(plan::deltas(&input));
-                pieces
-                    .map(|piece| json!({"type": "input_json_delta", "partial_json": piece}))
-                    .collect()
-            }
+            Self::ToolUse { input, .. } => input_deltas(input),
+            Self::Search { query, .. } => input_deltas(&json!({"query": query})),
+            Self::Found { .. } => Vec::new(),
         }
     }
+}
+
+fn input_deltas(input: &Value) -> Vec<Value> {
+    let input = input.to_string();
+    // The first piece is empty at the real one, too.
+    let pieces = [""].into_iter().chain(plan::deltas(&input));
+    pieces
+        .map(|piece| json!({"type": "input_json_delta", "partial_json": piece}))
+        .collect()
+}
+
+fn found(page: &Page, seed: Seed, number: usize) -> Value {
+    let content = seed.fork("page", number).sealed(search::CONTENT, 400);
+    json!({
+        "type": "web_search_result", "url": page.url, "title": page.title,
+        "encrypted_content": content, "page_age": "April 30, 2025",
+    })
+}
+
+fn citation(page: &Page, seed: Seed) -> Value {
+    let index = seed.fork("citation", 0).sealed(search::INDEX, 80);
+    json!({
+        "type": "web_search_result_location", "url": page.url, "title": page.title,
+        "cited_text": "It is so.", "encrypted_index": index,
+    })
 }
 
 fn frame(answering: Answering<'_>, content: &Value) -> Value {
@@ -230,7 +295,9 @@ fn usage(answering: Answering<'_>, output: u64) -> Value {
         },
         "output_tokens": output,
         "output_tokens_details": {"thinking_tokens": usage.reasoning.min(output)},
-        "server_tool_use": null,
+        "server_tool_use": answering.plan.search.as_ref().map(|_| {
+            json!({"web_search_requests": 1, "web_fetch_requests": 0})
+        }),
         "service_tier": "standard",
         "inference_geo": "not_available",
     })

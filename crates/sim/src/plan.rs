@@ -8,6 +8,7 @@ use crate::{
     calls::{self, Call},
     orders::Orders,
     schema,
+    search::{self, Search},
     seed::Seed,
     tokens,
 };
@@ -26,6 +27,8 @@ pub(crate) struct Plan {
     /// The alternative answers; always at least one.
     pub(crate) choices: Vec<Choice>,
     pub(crate) calls: Vec<Call>,
+    /// The search that is made before the text.
+    pub(crate) search: Option<Search>,
     pub(crate) usage: Usage,
 }
 
@@ -73,6 +76,7 @@ impl Plan {
         if cut_short {
             calls.clear();
         }
+        let search = search::choose(ask).filter(|_| calls.is_empty() && !orders.refusal);
         let choices: Vec<_> = (0..ask.choices.max(1))
             .map(|index| match (calls.is_empty(), cut_short) {
                 (false, _) => Choice {
@@ -83,7 +87,10 @@ impl Plan {
                     text: String::new(),
                     stop: Stop::MaxTokens,
                 },
-                (true, false) => finish(whole_text(ask, orders, index), ask, orders, left),
+                (true, false) => {
+                    let text = whole_text(ask, orders, search.as_ref(), index);
+                    finish(text, ask, orders, left)
+                }
             })
             .collect();
         let called = if calls.is_empty() { 0 } else { calling };
@@ -101,6 +108,7 @@ impl Plan {
             thinking,
             choices,
             calls,
+            search,
             usage,
         }
     }
@@ -159,7 +167,7 @@ fn thought(ask: &Ask) -> Option<String> {
     Some(tokens::truncate(&text, most).to_owned())
 }
 
-fn whole_text(ask: &Ask, orders: &Orders, index: usize) -> String {
+fn whole_text(ask: &Ask, orders: &Orders, search: Option<&Search>, index: usize) -> String {
     let text = if orders.refusal {
         "I can't help with that.".to_owned()
     } else if let Some(length) = orders.tokens {
@@ -170,7 +178,7 @@ fn whole_text(ask: &Ask, orders: &Orders, index: usize) -> String {
         match &ask.shape {
             Shape::Schema(shape) => schema::instance(shape, &gist(ask), index).to_string(),
             Shape::AnyObject => json!({"answer": gist(ask)}).to_string(),
-            Shape::Text => reply(ask),
+            Shape::Text => search.map_or_else(|| reply(ask), Search::told),
         }
     };
     match (&ask.shape, index) {
@@ -180,6 +188,9 @@ fn whole_text(ask: &Ask, orders: &Orders, index: usize) -> String {
 }
 
 fn reply(ask: &Ask) -> String {
+    if ask.said.to_lowercase().contains("count what you looked up") {
+        return format!("Searches that came back: {}.", ask.searches);
+    }
     if ask.tool_results.is_empty() {
         return match gist(ask).as_str() {
             "" => "You said nothing that I could repeat.".to_owned(),

@@ -1,15 +1,18 @@
 //! Responses: an answer as OpenAI's API writes it.
 
 mod read;
+mod resource;
 
 use crate::{
     calls::{Call, CallInput},
     format::{Answering, CREATED, Fault, put},
     orders::Orders,
     plan::{self, Plan, Stop},
+    search::{Page, Search},
     sse::Event,
 };
 pub(crate) use read::{input_items, read};
+use resource::{resource, usage};
 use serde_json::{Value, json};
 
 /// How encrypted reasoning begins.
@@ -120,6 +123,13 @@ enum Item<'a> {
         text: &'a str,
         refusal: bool,
         complete: bool,
+        /// The page that it cites.
+        cited: Option<Value>,
+    },
+    Search {
+        id: String,
+        search: &'a Search,
+        with_sources: bool,
     },
     Call {
         id: String,
@@ -157,6 +167,23 @@ fn items(answering: Answering<'_>) -> Vec<Item<'_>> {
         let call_id = plan.seed.fork("call", number).id("call_", 24);
         items.push(Item::Call { id, call_id, call });
     }
+    let mut cited = None;
+    if let Some(search) = &plan.search {
+        let wanted = answering.request.get("include").and_then(Value::as_array);
+        let with_sources = wanted.is_some_and(|all| {
+            all.iter()
+                .any(|one| one == "web_search_call.action.sources")
+        });
+        cited = search
+            .pages
+            .first()
+            .map(|page| annotation(page, plan.text()));
+        items.push(Item::Search {
+            id: plan.seed.fork("search", 0).hex_id("ws_", 48),
+            search,
+            with_sources,
+        });
+    }
     if plan.calls.is_empty() {
         let id = plan.seed.fork("message", 0).hex_id("msg_", 48);
         let refusal = plan.stop() == &Stop::Refusal;
@@ -166,6 +193,7 @@ fn items(answering: Answering<'_>) -> Vec<Item<'_>> {
             text: plan.text(),
             refusal,
             complete,
+            cited,
         });
     }
     items
@@ -186,20 +214,26 @@ impl Item<'_> {
                 text,
                 refusal,
                 complete,
+                cited,
                 ..
             } => {
                 let status = if *complete { "completed" } else { "incomplete" };
-                self.with(&json!([part(text, *refusal)]), status)
+                self.with(&json!([part(text, *refusal, cited.as_ref())]), status)
             }
+            Self::Search {
+                search,
+                with_sources,
+                ..
+            } => self.with(&action(search, *with_sources), "completed"),
             Self::Call { call, .. } => self.with(&json!(call.input_text()), "completed"),
         }
     }
 
     fn opened(&self) -> Value {
-        let empty = if matches!(self, Self::Call { .. }) {
-            json!("")
-        } else {
-            json!([])
+        let empty = match self {
+            Self::Call { .. } => json!(""),
+            Self::Search { .. } => json!({"type": "search", "query": ""}),
+            Self::Reasoning { .. } | Self::Message { .. } => json!([]),
         };
         self.with(&empty, "in_progress")
     }
@@ -218,6 +252,9 @@ impl Item<'_> {
                 "id": id, "type": "message", "status": status, "role": "assistant",
                 "content": content,
             }),
+            Self::Search { id, .. } => json!({
+                "id": id, "type": "web_search_call", "status": status, "action": content,
+            }),
             Self::Call { id, call_id, call } => {
                 let (kind, field) = call_words(call);
                 let mut item = json!({
@@ -234,7 +271,10 @@ impl Item<'_> {
 
     fn id(&self) -> &str {
         match self {
-            Self::Reasoning { id, .. } | Self::Message { id, .. } | Self::Call { id, .. } => id,
+            Self::Reasoning { id, .. }
+            | Self::Message { id, .. }
+            | Self::Search { id, .. }
+            | Self::Call { id, .. } => id,
         }
     }
 }
@@ -247,11 +287,33 @@ fn call_words(call: &Call) -> (&'static str, &'static str) {
     }
 }
 
-fn part(text: &str, refusal: bool) -> Value {
+fn part(text: &str, refusal: bool, cited: Option<&Value>) -> Value {
     if refusal {
         return json!({"type": "refusal", "refusal": text});
     }
-    json!({"type": "output_text", "annotations": [], "logprobs": [], "text": text})
+    let cited: Vec<_> = cited.into_iter().collect();
+    json!({"type": "output_text", "annotations": cited, "logprobs": [], "text": text})
+}
+
+/// What a search did; its sources only where they are asked for.
+fn action(search: &Search, with_sources: bool) -> Value {
+    let mut action = json!({"type": "search", "query": search.query, "queries": [search.query]});
+    if with_sources {
+        let pages = search.pages.iter();
+        let sources: Vec<_> = pages
+            .map(|page| json!({"type": "url", "url": page.url}))
+            .collect();
+        put(&mut action, "sources", json!(sources));
+    }
+    action
+}
+
+/// A citation of a page by the first half of a text.
+fn annotation(page: &Page, text: &str) -> Value {
+    json!({
+        "type": "url_citation", "url": page.url, "title": page.title,
+        "start_index": 0, "end_index": text.chars().count() / 2,
+    })
 }
 
 struct Stream<'a> {
@@ -276,7 +338,21 @@ impl Stream<'_> {
                     self.summary(&at, text);
                 }
             }
-            Item::Message { text, refusal, .. } => self.message(&at, text, *refusal),
+            Item::Message {
+                text,
+                refusal,
+                cited,
+                ..
+            } => self.message(&at, text, *refusal, cited.as_ref()),
+            Item::Search { .. } => {
+                for name in [
+                    "response.web_search_call.in_progress",
+                    "response.web_search_call.searching",
+                    "response.web_search_call.completed",
+                ] {
+                    self.push(name, at.clone());
+                }
+            }
             Item::Call { call, .. } => self.call(&at, call),
         }
         self.push(
@@ -306,11 +382,11 @@ impl Stream<'_> {
         );
     }
 
-    fn message(&mut self, at: &Value, text: &str, refusal: bool) {
+    fn message(&mut self, at: &Value, text: &str, refusal: bool, cited: Option<&Value>) {
         let at = joined(at, json!({"content_index": 0}));
         self.push(
             "response.content_part.added",
-            joined(&at, json!({"part": part("", refusal)})),
+            joined(&at, json!({"part": part("", refusal, None)})),
         );
         for piece in plan::deltas(text) {
             if refusal {
@@ -329,12 +405,16 @@ impl Stream<'_> {
                 joined(&at, json!({"refusal": text})),
             );
         } else {
+            if let Some(cited) = cited {
+                let added = json!({"annotation_index": 0, "annotation": cited});
+                self.push("response.output_text.annotation.added", joined(&at, added));
+            }
             let done = joined(&at, json!({"text": text, "logprobs": []}));
             self.push("response.output_text.done", done);
         }
         self.push(
             "response.content_part.done",
-            joined(&at, json!({"part": part(text, refusal)})),
+            joined(&at, json!({"part": part(text, refusal, cited)})),
         );
     }
 
@@ -381,93 +461,6 @@ impl Stream<'_> {
         let head = json!({"type": name, "sequence_number": self.events.len()});
         self.events.push(Event::named(name, joined(&head, fields)));
     }
-}
-
-/// The response object around an output.
-fn resource(answering: Answering<'_>, status: &str, output: &Value) -> Value {
-    let request = answering.request;
-    let field = |name: &str, default: Value| match request.get(name) {
-        Some(value) if !value.is_null() => value.clone(),
-        _ => default,
-    };
-    let done = matches!(status, "completed" | "incomplete");
-    let incomplete = (status == "incomplete").then(|| json!({"reason": "max_output_tokens"}));
-    json!({
-        "id": id(answering),
-        "object": "response",
-        "created_at": CREATED,
-        "status": status,
-        "background": false,
-        "billing": {"payer": "developer"},
-        "completed_at": (status == "completed").then_some(CREATED + 1),
-        "error": null,
-        "frequency_penalty": 0.0,
-        "incomplete_details": incomplete,
-        "instructions": field("instructions", Value::Null),
-        "max_output_tokens": field("max_output_tokens", Value::Null),
-        "max_tool_calls": field("max_tool_calls", Value::Null),
-        "model": answering.ask.model,
-        "output": output,
-        "parallel_tool_calls": field("parallel_tool_calls", json!(true)),
-        "presence_penalty": 0.0,
-        "previous_response_id": field("previous_response_id", Value::Null),
-        "prompt_cache_key": field("prompt_cache_key", Value::Null),
-        "prompt_cache_retention": field("prompt_cache_retention", Value::Null),
-        "reasoning": reasoning(request),
-        "safety_identifier": field("safety_identifier", Value::Null),
-        "service_tier": "default",
-        "store": field("store", json!(true)),
-        "temperature": field("temperature", json!(1.0)),
-        "text": joined(
-            &json!({"format": {"type": "text"}, "verbosity": "medium"}),
-            field("text", json!({})),
-        ),
-        "tool_choice": field("tool_choice", json!("auto")),
-        "tools": tools(request),
-        "top_logprobs": field("top_logprobs", json!(0)),
-        "top_p": field("top_p", json!(1.0)),
-        "truncation": field("truncation", json!("disabled")),
-        "usage": done.then(|| usage(answering)),
-        "user": field("user", Value::Null),
-        "metadata": field("metadata", json!({})),
-    })
-}
-
-/// The id of the response.
-pub(crate) fn id(answering: Answering<'_>) -> String {
-    answering.plan.seed.fork("response", 0).hex_id("resp_", 48)
-}
-
-fn reasoning(request: &Value) -> Value {
-    let asked = request.get("reasoning").cloned().unwrap_or(Value::Null);
-    joined(&json!({"effort": null, "summary": null}), asked)
-}
-
-/// The tools as the API repeats them, its defaults filled in.
-fn tools(request: &Value) -> Value {
-    let offered = request.get("tools").and_then(Value::as_array);
-    let filled = offered.into_iter().flatten().map(|tool| {
-        if tool.get("type").is_some_and(|kind| kind == "function") {
-            joined(&json!({"type": null, "description": null, "name": null, "parameters": null, "strict": true}), tool.clone())
-        } else {
-            tool.clone()
-        }
-    });
-    Value::Array(filled.collect())
-}
-
-fn usage(answering: Answering<'_>) -> Value {
-    let usage = answering.plan.usage;
-    json!({
-        "input_tokens": usage.input.total(),
-        "input_tokens_details": {
-            "cached_tokens": usage.input.cache_read,
-            "cache_write_tokens": usage.input.cache_write,
-        },
-        "output_tokens": usage.output,
-        "output_tokens_details": {"reasoning_tokens": usage.reasoning},
-        "total_tokens": usage.input.total() + usage.output,
-    })
 }
 
 /// The fields of both objects; the second one's win.

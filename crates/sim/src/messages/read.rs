@@ -1,12 +1,15 @@
 //! What a request for a message asks for, checked as Anthropic's API checks it.
 
+mod searched;
+
 use super::{SIGNATURE, signature};
 use crate::{
     ask::{self, Ask, InputTokens, Shape, Thinking, Tool, ToolChoice, ToolInput},
     fields::{Fields, Vendor, element},
     format::Fault,
-    seed, tokens,
+    search, seed, tokens,
 };
+use searched::{check_citations, check_search, search_offer};
 use serde_json::{Value, json};
 
 const VENDOR: Vendor = Vendor::Anthropic;
@@ -75,7 +78,8 @@ pub(crate) fn read(request: &Value) -> Result<Ask, Fault> {
         .unwrap_or_default();
     let thinking = thinking(&fields, max_tokens.unwrap_or(0))?;
     let tools = tools(&fields)?;
-    let (tool_choice, parallel) = tool_choice(&fields, &tools, thinking)?;
+    let search = search_offer(&fields)?;
+    let (tool_choice, parallel) = tool_choice(&fields, &tools, search.is_some(), thinking)?;
     let turns = Turns::read(&fields)?;
     turns.check_thought(&fields)?;
     let input = input_tokens(&fields, &turns);
@@ -87,6 +91,8 @@ pub(crate) fn read(request: &Value) -> Result<Ask, Fault> {
         called: turns.called,
         thoughts: turns.thoughts,
         tools,
+        search,
+        searches: turns.searches,
         tool_choice,
         parallel,
         max_tokens,
@@ -130,6 +136,8 @@ struct Turns {
     called: usize,
     /// Thoughts that came back.
     thoughts: usize,
+    /// Searches that came back.
+    searches: usize,
     /// How the model's last turn began.
     began_with: String,
     /// Whether the model has answered before.
@@ -223,6 +231,7 @@ impl Turns {
             return Ok(Vec::new());
         };
         let mut calls = Vec::new();
+        let mut searched = "";
         for (index, block) in blocks.iter().enumerate() {
             let path = element(VENDOR, &format!("{path}.content"), index);
             let fields = Fields::of(block, &path, VENDOR)?;
@@ -238,6 +247,11 @@ impl Turns {
                     self.thoughts += 1;
                 }
                 "tool_use" => calls.push(call(&fields, &path)?),
+                "server_tool_use" => searched = call(&fields, &path)?,
+                "web_search_tool_result" => {
+                    check_search(&fields, &path, searched)?;
+                    self.searches += 1;
+                }
                 _ => {}
             }
         }
@@ -248,6 +262,7 @@ impl Turns {
 
 fn text_block<'a>(fields: &Fields<'a>, path: &str) -> Result<&'a str, Fault> {
     fields.required("text")?;
+    check_citations(fields, path)?;
     match fields.text("text")?.unwrap_or("") {
         "" => {
             let message = format!("{path}: text content blocks must be non-empty");
@@ -357,7 +372,7 @@ fn tools(fields: &Fields<'_>) -> Result<Vec<Tool>, Fault> {
         let path = element(VENDOR, "tools", index);
         let fields = Fields::of(offer, &path, VENDOR)?;
         if fields.text("type")?.is_some_and(|kind| kind != "custom") {
-            // The provider's own tools: offered, never used here.
+            // The provider's own tools: but for the search they are never used here.
             continue;
         }
         fields.required("name")?;
@@ -380,6 +395,7 @@ fn tools(fields: &Fields<'_>) -> Result<Vec<Tool>, Fault> {
 fn tool_choice(
     fields: &Fields<'_>,
     tools: &[Tool],
+    has_search: bool,
     thinking: Thinking,
 ) -> Result<(ToolChoice, bool), Fault> {
     let Some(choice) = fields.object("tool_choice")? else {
@@ -401,7 +417,8 @@ fn tool_choice(
         "tool" => {
             inner.required("name")?;
             let name = inner.text("name")?.unwrap_or("");
-            if !tools.iter().any(|tool| tool.name == name) {
+            let is_search = has_search && name == search::NAME;
+            if !is_search && !tools.iter().any(|tool| tool.name == name) {
                 return Err(Fault::bad_request(format!(
                     "Tool '{name}' not found in provided tools"
                 )));

@@ -5,6 +5,7 @@ use crate::{
     ask::{self, Ask, Shape, Thinking, Tool, ToolChoice, ToolInput},
     fields::{Fields, Vendor, element, wrong_type},
     format::Fault,
+    search::{self, Offer},
     seed, tokens,
 };
 use serde_json::{Value, json};
@@ -68,6 +69,7 @@ pub(crate) fn read(request: &Value) -> Result<Ask, Fault> {
     for item in items.iter().filter(|item| kind(item) == "additional_tools") {
         collect_tools(item.get("tools"), None, &mut tools)?;
     }
+    let search = search_offer(request);
     let input: u64 = ["input", "instructions", "tools", "text"]
         .iter()
         .filter_map(|name| fields.get(name))
@@ -80,8 +82,10 @@ pub(crate) fn read(request: &Value) -> Result<Ask, Fault> {
         tool_results: turns.results,
         called: turns.called,
         thoughts: turns.thoughts,
-        tool_choice: tool_choice(&fields, &tools)?,
+        tool_choice: tool_choice(&fields, &tools, search.is_some())?,
         tools,
+        search,
+        searches: turns.searches,
         parallel: fields.flag("parallel_tool_calls")?.unwrap_or(true),
         max_tokens: fields.integer("max_output_tokens", 16, u64::MAX)?,
         shape: shape(&fields)?,
@@ -111,6 +115,8 @@ struct Turns {
     called: usize,
     /// Thoughts that came back.
     thoughts: usize,
+    /// Searches that came back.
+    searches: usize,
     continues: bool,
 }
 
@@ -179,6 +185,10 @@ impl Turns {
             "reasoning" => {
                 check_encrypted(item)?;
                 self.thoughts += usize::from(item.get("encrypted_content").is_some());
+            }
+            "web_search_call" => {
+                required(item, path, "id")?;
+                self.searches += 1;
             }
             _ => {}
         }
@@ -268,7 +278,7 @@ fn collect_tools(
                 collect_tools(offer.get("tools"), fields.text("name")?, tools)?;
                 continue;
             }
-            // The provider's own tools: offered, never used here.
+            // The provider's own tools: but for the search they are never used here.
             _ => continue,
         };
         fields.required("name")?;
@@ -282,7 +292,19 @@ fn collect_tools(
     Ok(())
 }
 
-fn tool_choice(fields: &Fields<'_>, tools: &[Tool]) -> Result<ToolChoice, Fault> {
+fn is_search(value: &Value) -> bool {
+    let kind = value.get("type").and_then(Value::as_str);
+    kind.is_some_and(|kind| kind.starts_with(search::NAME))
+}
+
+/// The search of the web, as it is offered.
+fn search_offer(request: &Value) -> Option<Offer> {
+    let offered = request.get("tools")?.as_array()?;
+    let tool = offered.iter().find(|tool| is_search(tool))?;
+    Some(Offer::of(tool.get("filters")))
+}
+
+fn tool_choice(fields: &Fields<'_>, tools: &[Tool], has_search: bool) -> Result<ToolChoice, Fault> {
     const KINDS: &[&str] = &["none", "auto", "required"];
     match fields.get("tool_choice") {
         None => Ok(ToolChoice::Auto),
@@ -300,6 +322,9 @@ fn tool_choice(fields: &Fields<'_>, tools: &[Tool]) -> Result<ToolChoice, Fault>
                 "Tool choice '{name}' not found in 'tools' parameter."
             ))
             .at("tool_choice")),
+            None if has_search && is_search(choice) => {
+                Ok(ToolChoice::Named(search::NAME.to_owned()))
+            }
             None if choice.is_object() => Ok(ToolChoice::Auto),
             None => Err(wrong_type(
                 VENDOR,

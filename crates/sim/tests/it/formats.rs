@@ -427,3 +427,78 @@ async fn a_stored_response_can_be_fetched_continued_and_deleted() {
     let path = format!("{RESPONSES}/{}", kept["id"].as_str().unwrap());
     assert_eq!(server.send("GET", &path, key, "").await.status(), 404);
 }
+
+/// The search of the web, as each format offers it.
+fn search(path: &str) -> Value {
+    match path {
+        RESPONSES => json!({
+            "tools": [{"type": "web_search", "filters": {"allowed_domains": ["example.net"]}}],
+            "include": ["web_search_call.action.sources"],
+        }),
+        _ => json!({"tools": [
+            {"type": "web_search_20250305", "name": "web_search", "allowed_domains": ["example.net"]},
+        ]}),
+    }
+}
+
+#[tokio::test]
+async fn the_web_is_searched_where_it_is_offered_and_asked_for() {
+    let server = Server::plain().await;
+    for path in [RESPONSES, MESSAGES] {
+        let offered = request(path, "Search the web for tolls.", search(path));
+        let body = server.post(path, &offered).await.json();
+        let said = from_json(path, &body);
+        assert_eq!(
+            said.text,
+            "Page 1 of example.net says: Search the web for tolls."
+        );
+        let text = body.to_string();
+        for word in ["https://example.net/page-1", "https://example.net/page-2"] {
+            assert!(text.contains(word), "{path}: {text}");
+        }
+        let mut streamed = offered.clone();
+        streamed["stream"] = json!(true);
+        let events = server.post(path, &streamed).await.events();
+        let events: String = events.iter().map(Value::to_string).collect();
+        assert!(events.contains("https://example.net/page-2"), "{events}");
+
+        let unasked = request(path, "Say something.", search(path));
+        let body = server.post(path, &unasked).await.json();
+        assert!(!body.to_string().contains("page-1"), "{body}");
+        let not_offered = request(path, "Search the web for tolls.", json!({}));
+        let body = server.post(path, &not_offered).await.json();
+        assert!(!body.to_string().contains("page-1"), "{body}");
+    }
+}
+
+#[tokio::test]
+async fn a_search_of_somebody_else_is_refused_when_it_comes_back() {
+    let server = Server::plain().await;
+    let offered = request(MESSAGES, "Search the web for tolls.", search(MESSAGES));
+    let answer = server.post(MESSAGES, &offered).await.json();
+    let turns = |content: &Value| {
+        json!([
+            {"role": "user", "content": "Search the web for tolls."},
+            {"role": "assistant", "content": content},
+            {"role": "user", "content": "Count what you looked up."},
+        ])
+    };
+    let mut next = offered.clone();
+    next["messages"] = turns(&answer["content"]);
+    let body = server.post(MESSAGES, &next).await.json();
+    assert_eq!(
+        from_json(MESSAGES, &body).text,
+        "Searches that came back: 1."
+    );
+    for (pointer, forged) in [
+        ("/1/content/0/encrypted_content", "tg1.AAAA"),
+        ("/1/tool_use_id", "srvtoolu_other"),
+        ("/2/citations/0/encrypted_index", "Eo8BCioIAAAA"),
+    ] {
+        let mut content = answer["content"].clone();
+        *content.pointer_mut(pointer).expect(pointer) = json!(forged);
+        next["messages"] = turns(&content);
+        let reply = server.post(MESSAGES, &next).await;
+        assert_eq!(reply.status(), 400, "{pointer}: {}", reply.text());
+    }
+}
