@@ -97,7 +97,7 @@ class Server:
 class Demo(Server):
     """`tollgate demo`, by default on free ports, with a state directory of its own."""
 
-    def __init__(self, state: Path, ports: tuple[int, int] | None = None):
+    def __init__(self, state: Path, ports: tuple[int, int] | None = None, config: Path | None = None):
         self.ports = ports or (free_port(), free_port())
         self.state = state
         port, admin_port = self.ports
@@ -106,7 +106,7 @@ class Demo(Server):
             f"--port={port}",
             f"--admin-port={admin_port}",
             f"--state-dir={state}",
-            f"--config={ROOT / 'conf' / 'demo.yaml'}",
+            f"--config={config or ROOT / 'conf' / 'demo.yaml'}",
         )
         self.base_url = f"http://127.0.0.1:{port}"
         self.wait_until(lambda: answers(f"http://127.0.0.1:{admin_port}/readyz"), "ready")
