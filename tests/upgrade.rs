@@ -419,3 +419,22 @@ fn settlement_files(folder: &Path) -> Vec<String> {
         .filter(|name| name.contains(".settlements-"))
         .collect()
 }
+
+#[tokio::test]
+async fn the_unit_is_in_good_order_as_systemd_reads_it() {
+    const INSTALLED: &str = "/usr/local/bin/tollgate";
+    let folder = TempDir::new().unwrap();
+    let unit = folder.path().join("tollgate.service");
+    let text = include_str!("../deploy/systemd/tollgate.service");
+    assert!(text.contains(INSTALLED));
+    let program = env!("CARGO_BIN_EXE_tollgate");
+    std::fs::write(&unit, text.replace(INSTALLED, program)).unwrap();
+    let mut verify = tokio::process::Command::new("systemd-analyze");
+    verify.args(["verify", "--man=no"]).arg(&unit);
+    if verify.output().await.is_err() {
+        return eprintln!("SKIPPED: there is no systemd-analyze here to read the unit");
+    }
+    let output = support::Output::of(&mut verify).await;
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!((&*output.stdout, &*output.stderr), ("", ""));
+}
