@@ -3,10 +3,11 @@
 //! The request path works in memory and leaves one record in the settlement file; it
 //! never waits for the disk. `docs/ledger.md` tells the whole story. Here are the promises
 //! that callers see; balances are in `balance` and `accounts`, rules in `charge`, what
-//! is written in `books`, when in `writer`, after a crash in `recovery`.
+//! is written in `books` and `enter`, when in `writer`, after a crash in `recovery`.
 
 mod accounts;
 mod books;
+mod enter;
 mod purge;
 mod queue;
 mod recovery;

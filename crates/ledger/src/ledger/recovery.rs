@@ -83,7 +83,7 @@ fn bury(
     for record in &remains.records {
         match Entry::from_record(record) {
             Some(entry) => {
-                let new = super::writer::enter(&transaction, peer, &entry, now)?;
+                let new = super::enter::enter(&transaction, peer, &entry, now)?;
                 entered = entered.saturating_add(usize::from(new));
             }
             None => books::quarantine(&transaction, record, "not readable", now)?,

@@ -5,6 +5,7 @@ use super::{
     Shared,
     accounts::Accounts,
     books::{self, ProcessNumber, Share},
+    enter::enter_all,
     purge,
     queue::{Next, Queue},
     recovery,
@@ -17,7 +18,7 @@ use crate::{
     journal::Slot,
     ownership::{self, Stored},
 };
-use rusqlite::{Connection, ErrorCode, Transaction, TransactionBehavior};
+use rusqlite::{Connection, Transaction, TransactionBehavior};
 use std::{
     collections::HashSet,
     sync::{Arc, atomic::Ordering},
@@ -236,14 +237,7 @@ impl Writer {
     fn commit(&mut self, batch: &Batch) -> rusqlite::Result<Vec<(KeyId, Option<Share>)>> {
         let now = self.shared.clock.now();
         let process = self.process;
-        let mut transaction = begin(&self.file)?;
-        if !enter_together(&transaction, process, batch)? {
-            transaction.rollback()?;
-            transaction = begin(&self.file)?;
-            for entry in batch.entries() {
-                enter(&transaction, process, entry, now)?;
-            }
-        }
+        let transaction = enter_all(&self.file, process, now, || batch.entries())?;
         let fenced = books::is_fenced(&transaction, process)?;
         for stored in &batch.made {
             ownership::insert(&transaction, stored, &self.shared.clock)?;
@@ -428,60 +422,6 @@ impl Writer {
         self.returns.clear();
         Ok(())
     }
-}
-
-fn begin(file: &Connection) -> rusqlite::Result<Transaction<'_>> {
-    Transaction::new_unchecked(file, TransactionBehavior::Immediate)
-}
-
-/// Enters all of a batch together; `false` where that does not go, and what was written must be
-/// rolled back.
-fn enter_together(
-    transaction: &Transaction<'_>,
-    process: ProcessNumber,
-    batch: &Batch,
-) -> rusqlite::Result<bool> {
-    match books::settle_together(transaction, process, batch.entries()) {
-        Err(fault) if is_about_the_record(&fault) => Ok(false),
-        together => together,
-    }
-}
-
-/// Enters a record, in a savepoint of its own; one that the file refuses is kept aside with the
-/// reason, so that it holds up no other and is not lost. Whether it was new.
-pub(super) fn enter(
-    transaction: &Transaction<'_>,
-    process: ProcessNumber,
-    entry: &Entry,
-    now: Timestamp,
-) -> rusqlite::Result<bool> {
-    transaction.prepare_cached("SAVEPOINT entry")?.execute([])?;
-    let entered = match books::settle(transaction, process, entry) {
-        Ok(entered) => entered,
-        Err(fault) if is_about_the_record(&fault) => {
-            log::error!("{}: the ledger refuses the record: {fault}", entry.request);
-            transaction.execute_batch("ROLLBACK TO entry")?;
-            let record = entry.to_json().unwrap_or_default();
-            books::quarantine(transaction, &record, &fault.to_string(), now)?;
-            false
-        }
-        Err(fault) => return Err(fault),
-    };
-    transaction.prepare_cached("RELEASE entry")?.execute([])?;
-    Ok(entered)
-}
-
-/// Whether trying again would fail again.
-fn is_about_the_record(fault: &rusqlite::Error) -> bool {
-    matches!(
-        fault.sqlite_error_code(),
-        Some(
-            ErrorCode::ConstraintViolation
-                | ErrorCode::TypeMismatch
-                | ErrorCode::TooBig
-                | ErrorCode::ParameterOutOfRange
-        )
-    )
 }
 
 /// Leases what is free, and asks the others where nothing is.

@@ -150,3 +150,6 @@ fn values<'a>(record: &Record<'a>) -> [ValueRef<'a>; COLUMNS.len()] {
 fn text(value: &str) -> ValueRef<'_> {
     ValueRef::Text(value.as_bytes())
 }
+
+#[cfg(test)]
+mod tests;

@@ -155,3 +155,58 @@ fn settlement_file(house: &House) -> PathBuf {
         .find(|path| path.to_string_lossy().contains(".settlements-"))
         .unwrap()
 }
+
+#[tokio::test]
+async fn a_record_that_the_file_refuses_is_kept_aside_and_holds_up_no_other() {
+    let house = House::new();
+    let (gone, key) = (house.key(1000), house.key(1000));
+    let ledger = house.ledger();
+    let orphan = house.reserve(&ledger, &gone, 10).await.unwrap();
+    let request = orphan.request();
+    let other = house.reserve(&ledger, &key, 10).await.unwrap();
+    let file = rusqlite::Connection::open(house.folder.path().join("ledger.db")).unwrap();
+    let number: i64 = file
+        .query_row(
+            "SELECT number FROM keys WHERE id = ?1",
+            [gone.as_str()],
+            |row| row.get(0),
+        )
+        .unwrap();
+    // As where an older backup was put in the place of the file.
+    file.execute_batch(&format!(
+        "PRAGMA foreign_keys = OFF; BEGIN;
+         DELETE FROM leases WHERE grant_number IN (SELECT number FROM grants WHERE key = {number});
+         DELETE FROM grants WHERE key = {number}; DELETE FROM keys WHERE number = {number}; COMMIT"
+    ))
+    .unwrap();
+    orphan.settle(&completed(10));
+    other.settle(&completed(10));
+    assert!(ledger.close(PATIENCE));
+    assert_eq!(house.used(&key), 10);
+    let kept: Vec<u8> = house.sql("SELECT record FROM quarantine");
+    let kept: serde_json::Value = serde_json::from_slice(&kept).unwrap();
+    assert_eq!(kept["request"], request.as_str());
+    assert_eq!(house.sql::<i64>("SELECT count(*) FROM usage"), 1);
+}
+
+#[tokio::test]
+async fn settlements_that_come_together_share_a_commit() {
+    const COUNT: u64 = 150;
+    let house = House::new();
+    let key = house.key(COUNT);
+    let ledger = house.ledger_with(1000);
+    drop(house.reserve(&ledger, &key, 1).await.unwrap());
+    assert!(ledger.caught_up(PATIENCE).await);
+    let before = ledger.stats().commits;
+    let mut open = Vec::new();
+    for _ in 0..COUNT {
+        open.push(house.reserve(&ledger, &key, 1).await.unwrap());
+    }
+    for reservation in open {
+        reservation.settle(&completed(1));
+    }
+    assert!(ledger.caught_up(PATIENCE).await);
+    let commits = ledger.stats().commits - before;
+    assert!((1..COUNT / 5).contains(&commits), "{commits}");
+    assert_eq!(house.used(&key), COUNT);
+}

@@ -86,8 +86,13 @@ impl Life {
             Step::Settle(place, state, reported) => self.settle(place, state, reported),
             Step::Drop(place) => {
                 if let Some(open) = self.remove(place) {
-                    let (charged, _) = self.expected.entry(open.request).or_default();
-                    *charged = open.delivered;
+                    // Nobody is told what of it nothing was left for, but it is counted.
+                    let ledger = self.processes[open.process].as_ref().unwrap();
+                    let before = ledger.stats().overdraft_tokens;
+                    drop(open.reservation);
+                    let overdraft = ledger.stats().overdraft_tokens - before;
+                    let due = (open.delivered, overdraft);
+                    assert_eq!(self.expected.insert(open.request, due), None);
                 }
             }
             Step::Crash(process) => {

@@ -1,0 +1,68 @@
+//! Entering settled requests into the file: together, and where that does not go one by one.
+
+use super::books::{self, ProcessNumber};
+use crate::{clock::Timestamp, entry::Entry};
+use rusqlite::{Connection, ErrorCode, Transaction, TransactionBehavior};
+
+/// Begins a transaction and enters all of them. What cannot be entered together (a record that
+/// is there already or that the file refuses, a lease that is gone) is rolled back as a whole:
+/// a savepoint would copy every page for it.
+pub(super) fn enter_all<'file, 'entry, I>(
+    file: &'file Connection,
+    process: ProcessNumber,
+    now: Timestamp,
+    entries: impl Fn() -> I,
+) -> rusqlite::Result<Transaction<'file>>
+where
+    I: Iterator<Item = &'entry Entry>,
+{
+    let begin = || Transaction::new_unchecked(file, TransactionBehavior::Immediate);
+    let transaction = begin()?;
+    match books::settle_together(&transaction, process, entries()) {
+        Ok(true) => return Ok(transaction),
+        Err(fault) if !is_about_the_record(&fault) => return Err(fault),
+        Ok(false) | Err(_) => transaction.rollback()?,
+    }
+    let transaction = begin()?;
+    for entry in entries() {
+        enter(&transaction, process, entry, now)?;
+    }
+    Ok(transaction)
+}
+
+/// Enters a record, in a savepoint of its own; one that the file refuses is kept aside with the
+/// reason, so that it holds up no other and is not lost. Whether it was new.
+pub(super) fn enter(
+    transaction: &Transaction<'_>,
+    process: ProcessNumber,
+    entry: &Entry,
+    now: Timestamp,
+) -> rusqlite::Result<bool> {
+    transaction.prepare_cached("SAVEPOINT entry")?.execute([])?;
+    let entered = match books::settle(transaction, process, entry) {
+        Ok(entered) => entered,
+        Err(fault) if is_about_the_record(&fault) => {
+            log::error!("{}: the ledger refuses the record: {fault}", entry.request);
+            transaction.execute_batch("ROLLBACK TO entry")?;
+            let record = entry.to_json().unwrap_or_default();
+            books::quarantine(transaction, &record, &fault.to_string(), now)?;
+            false
+        }
+        Err(fault) => return Err(fault),
+    };
+    transaction.prepare_cached("RELEASE entry")?.execute([])?;
+    Ok(entered)
+}
+
+/// Whether trying again would fail again.
+fn is_about_the_record(fault: &rusqlite::Error) -> bool {
+    matches!(
+        fault.sqlite_error_code(),
+        Some(
+            ErrorCode::ConstraintViolation
+                | ErrorCode::TypeMismatch
+                | ErrorCode::TooBig
+                | ErrorCode::ParameterOutOfRange
+        )
+    )
+}
