@@ -437,6 +437,35 @@ async fn what_no_model_can_read_is_refused_in_the_words_that_agents_know() {
     assert!(tokens(&answer) > LIMIT);
 }
 
+#[tokio::test]
+async fn a_family_that_the_operator_names_counts_whatever_the_model_is_called() {
+    let provider = Provider::start().await;
+    let mut llamas = support::provider(provider.address);
+    llamas["formats"] = json!(["chat"]);
+    llamas["tokenizer"] = json!("llama");
+    let config = counts_here(Config::of(&provider))
+        .provider("llamas", llamas)
+        .model("guessed", json!(["sim/house-model"]))
+        .model("of-provider", json!(["llamas/house-model"]))
+        .model("named", json!(["llamas/house-model"]))
+        .with("models.named.tokenizer", json!("qwen"));
+    let gateway = Gateway::start(config).await;
+    // Four tokens by OpenAI's vocabulary; Qwen takes every digit for one. What stands around the
+    // message is each family's own.
+    for (model, expected) in [
+        ("guessed", 2 + 3 + 4),
+        ("of-provider", 5 + 5 + 4),
+        ("named", 3 + 5 + 10),
+    ] {
+        let answer = count(&gateway, model, "1234567890", "").await;
+        assert_eq!(
+            (tokens(&answer), source(&answer)),
+            (expected, "local"),
+            "{model}"
+        );
+    }
+}
+
 /// The fits that the gateway tells its operator of.
 async fn learnt(gateway: &Gateway) -> Vec<Value> {
     let request = Request::get("/api/v1/counts").key(TOKEN);

@@ -44,10 +44,7 @@ pub struct How {
 impl Served {
     fn of(counts: &Counts, model: &Model, deployment: &Arc<Deployment>) -> Self {
         Self {
-            family: match &deployment.upstream_model {
-                UpstreamModel::Fixed(name) => Some(Family::of_model(name)),
-                UpstreamModel::AsRequested => None,
-            },
+            family: said_of(model, deployment),
             learnt: Format::ALL.map(|caller| counts.of(&Source::of(&model.id, deployment, caller))),
             deployment: Arc::clone(deployment),
         }
@@ -60,6 +57,16 @@ impl Served {
             Format::Responses => responses.as_ref(),
             Format::Messages => messages.as_ref(),
         }
+    }
+}
+
+/// The family of a model at a deployment: what the configuration says, else what its name tells.
+fn said_of(model: &Model, deployment: &Deployment) -> Option<Family> {
+    let said = model.tokenizer.or(deployment.provider.tokenizer);
+    match (said, &deployment.upstream_model) {
+        (Some(said), _) => Some(said.into()),
+        (None, UpstreamModel::Fixed(name)) => Some(Family::of_model(name)),
+        (None, UpstreamModel::AsRequested) => None,
     }
 }
 

@@ -115,7 +115,8 @@ pub fn count(format: Format, body: &[u8], rules: &Rules) -> Count {
         tokens: tokens_of_text,
         error,
     } = sum;
-    let text = round::nearest(tokens_of_text as f64 * f64::from(rules.text_factor));
+    let texts = reading.texts.iter().map(AsRef::as_ref);
+    let text = rules.tokens_of(texts, tokens_of_text);
     let base = text.saturating_add(reading.framing);
     let (basis, wider) = match (error > 0.0, reading.assumed) {
         (true, _) => (Basis::Sample, round::error(error)),
@@ -130,6 +131,7 @@ pub fn count(format: Format, body: &[u8], rules: &Rules) -> Count {
         .most_of(texts, counted)
         .saturating_add(reading.framing)
         .saturating_add(reading.media)
+        .saturating_add(reading.dropped)
         .saturating_add(error_tokens(rules, reading.tools).into());
     Count {
         tokens,

@@ -26,6 +26,8 @@ pub(crate) struct Reading<'j> {
     pub(crate) assumed: bool,
     /// Whether tools are offered.
     pub(crate) tools: bool,
+    /// Bytes of text that the model is taken not to read.
+    pub(crate) dropped: u64,
     /// Whether what is read belongs to the turn that goes on.
     in_turn: bool,
 }
@@ -42,6 +44,7 @@ impl<'j> Reading<'j> {
             media: 0,
             assumed: false,
             tools: false,
+            dropped: 0,
             in_turn: true,
         };
         for (key, value) in body.members() {
@@ -116,6 +119,9 @@ impl<'j> Reading<'j> {
         self.frame(self.rules.per_message);
         for (key, value) in message.members() {
             match key.as_ref() {
+                "content" if self.rules.drops_think && message.text_of("role") == "assistant" => {
+                    self.answer(value);
+                }
                 "content" | "refusal" | "name" => self.content(value, 0),
                 "tool_calls" => value.elements().iter().for_each(|it| self.call(it)),
                 "function_call" => self.call(value),
@@ -123,6 +129,19 @@ impl<'j> Reading<'j> {
                 _ => {}
             }
         }
+    }
+
+    /// An earlier answer, of which the model does not read how it came to it.
+    fn answer(&mut self, content: &'j Json<'j>) {
+        let Some(text) = content.as_text() else {
+            return self.content(content, 0);
+        };
+        let said = text
+            .rsplit_once("</think>")
+            .map_or(text, |(_, said)| said.trim_start());
+        let dropped = text.len().saturating_sub(said.len()) as u64;
+        self.dropped = self.dropped.saturating_add(dropped);
+        self.text(said);
     }
 
     /// The items of a responses request. Reasoning counts from the caller's last message on.

@@ -7,8 +7,10 @@
 use crate::{
     Vocabulary,
     media::{DocumentRule, ImageRule},
+    round,
 };
 use serde::{Deserialize, Serialize};
+use tollgate_types::Tokenizer;
 
 /// How one family of models turns a request into tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -18,6 +20,12 @@ pub struct Rules {
     pub vocabulary: Vocabulary,
     /// Tokens of this family's own vocabulary to one of that.
     pub text_factor: f32,
+    /// How the family's own vocabulary takes numbers.
+    pub digits: Digits,
+    /// Tokens that a Chinese, Japanese or Korean character has beyond what that vocabulary says.
+    pub per_cjk: f32,
+    /// Whether what stands before `</think>` in an earlier answer is taken out again.
+    pub drops_think: bool,
     /// Tokens of every request.
     pub constant: u32,
     /// Tokens around every message, its role among them.
@@ -83,6 +91,54 @@ fn rare_bytes(text: &str) -> u64 {
     text.bytes().filter(is_rare).count() as u64
 }
 
+/// How a vocabulary takes numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Digits {
+    /// Up to three digits are a token, as in OpenAI's vocabularies.
+    Grouped,
+    /// Every digit is one.
+    Single,
+}
+
+impl Rules {
+    /// Tokens of texts that `counted` tokens have by the vocabulary that they are counted with.
+    pub(crate) fn tokens_of<'t>(&self, texts: impl Iterator<Item = &'t str>, counted: u64) -> u64 {
+        let by_factor = counted as f64 * f64::from(self.text_factor);
+        let is_plain = self.digits == Digits::Grouped && self.per_cjk == 0.0;
+        if is_plain {
+            return round::nearest(by_factor);
+        }
+        let (mut digits, mut cjk) = (0_u64, 0_u64);
+        for text in texts {
+            digits = digits.saturating_add(beyond_groups(text));
+            let of_script = text.chars().filter(|it| is_cjk(*it)).count();
+            cjk = cjk.saturating_add(of_script as u64);
+        }
+        let digits = match self.digits {
+            Digits::Grouped => 0,
+            Digits::Single => digits,
+        };
+        let cjk = cjk as f64 * f64::from(self.per_cjk);
+        round::nearest((by_factor + digits as f64 + cjk).max(0.0))
+    }
+}
+
+/// How many more tokens the numbers of a text are where every digit is one.
+fn beyond_groups(text: &str) -> u64 {
+    const GROUP: u64 = 3;
+    let runs = text.split(|it: char| !it.is_ascii_digit());
+    runs.fold(0, |sum: u64, run| {
+        let digits = run.len() as u64;
+        sum.saturating_add(digits - digits.div_ceil(GROUP))
+    })
+}
+
+/// Characters of Chinese, Japanese and Korean, their punctuation among them.
+fn is_cjk(it: char) -> bool {
+    matches!(u32::from(it), 0x3000..=0x9FFF | 0xAC00..=0xD7AF | 0xF900..=0xFAFF | 0xFF00..=0xFFEF | 0x20000..=0x3FFFF)
+}
+
 /// How tools are shown to a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -128,13 +184,21 @@ pub enum Family {
     Google,
     /// Mistral's models.
     Mistral,
+    /// DeepSeek's models, and what was distilled from them.
+    Deepseek,
+    /// Qwen.
+    Qwen,
+    /// Meta's Llama 3 and 4.
+    Llama,
+    /// Zhipu's GLM.
+    Glm,
     /// All others.
     Other,
 }
 
 impl Family {
     /// Every family, in the order in which documents list them.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 16] = [
         Self::Openai,
         Self::OpenaiReasoning,
         Self::OpenaiPatches,
@@ -146,6 +210,10 @@ impl Family {
         Self::AnthropicLarge,
         Self::Google,
         Self::Mistral,
+        Self::Deepseek,
+        Self::Qwen,
+        Self::Llama,
+        Self::Glm,
         Self::Other,
     ];
 
@@ -163,6 +231,10 @@ impl Family {
             Self::AnthropicLarge => "anthropic_large",
             Self::Google => "google",
             Self::Mistral => "mistral",
+            Self::Deepseek => "deepseek",
+            Self::Qwen => "qwen",
+            Self::Llama => "llama",
+            Self::Glm => "glm",
             Self::Other => "other",
         }
     }
@@ -195,6 +267,15 @@ impl Family {
             Self::Google
         } else if MISTRALS.into_iter().any(has) {
             Self::Mistral
+        } else if has("deepseek") {
+            // Before those that it was distilled into: the frame is its own.
+            Self::Deepseek
+        } else if has("qwen") || has("qwq") {
+            Self::Qwen
+        } else if has("llama") {
+            Self::Llama
+        } else if has("glm-") {
+            Self::Glm
         } else {
             Self::Other
         }
@@ -204,8 +285,10 @@ impl Family {
     ///
     /// Sources: the OpenAI cookbook ("How to count tokens with tiktoken") for the framing of
     /// messages, and OpenAI's guide to images; Anthropic's pages on vision, on PDF and on the
-    /// prices of tool use; Google's page on tokens. What no page says (factors of vocabularies,
-    /// framing of tools) is measured on recorded traffic: docs/counting.md.
+    /// prices of tool use; Google's page on tokens; of open models the templates of chats that
+    /// are published with them, the reports on Qwen and Llama 3 for their vocabularies, and
+    /// DeepSeek's page on tokens. What no page says (factors of vocabularies, framing of tools)
+    /// is measured on recorded traffic: docs/counting.md.
     pub const fn rules(self) -> Rules {
         match self {
             Self::Openai => OPENAI,
@@ -265,8 +348,10 @@ impl Family {
             },
             Self::Google => Rules {
                 text_factor: 1.0,
+                digits: Digits::Single,
                 constant: 0,
                 per_message: 1,
+                tools_constant: 0,
                 image: ImageRule::Crops,
                 document: DocumentRule {
                     bytes_per_page: 60_000,
@@ -275,11 +360,77 @@ impl Family {
                 ..OTHER
             },
             Self::Mistral => Rules {
-                text_factor: 1.15,
+                text_factor: 1.0,
+                digits: Digits::Single,
+                // The beginning of the text; [INST] and [/INST].
+                constant: 1,
+                per_message: 2,
                 tools_constant: 10,
                 ..OTHER
             },
+            Self::Deepseek => Rules {
+                text_factor: 1.0,
+                per_cjk: PER_CJK_OF_CHINESE,
+                drops_think: true,
+                // The beginning of the text, and whose turn it is.
+                constant: 2,
+                per_message: 1,
+                ..OTHER
+            },
+            Self::Qwen => Rules {
+                text_factor: 1.0,
+                digits: Digits::Single,
+                per_cjk: PER_CJK_OF_CHINESE,
+                drops_think: true,
+                // <|im_start|>, the role and a line; <|im_end|> and a line behind a message.
+                constant: 3,
+                per_message: 5,
+                ..OTHER
+            },
+            Self::Llama => Rules {
+                text_factor: 1.0,
+                // The beginning of the text and the answer's header; header and end of each.
+                constant: 5,
+                per_message: 5,
+                ..OTHER
+            },
+            Self::Glm => Rules {
+                text_factor: 1.0,
+                per_cjk: PER_CJK_OF_CHINESE,
+                drops_think: true,
+                // [gMASK]<sop>, whose turn it is, and that it thinks or not.
+                constant: 4,
+                per_message: 1,
+                ..OTHER
+            },
             Self::Other => OTHER,
+        }
+    }
+}
+
+/// A Chinese character is 0.6 tokens by DeepSeek's page and 0.55 to 0.67 by Alibaba's on Qwen,
+/// where `o200k_base` makes some 0.7 of one.
+const PER_CJK_OF_CHINESE: f32 = -0.1;
+
+impl From<Tokenizer> for Family {
+    fn from(named: Tokenizer) -> Self {
+        match named {
+            Tokenizer::Openai => Self::Openai,
+            Tokenizer::OpenaiReasoning => Self::OpenaiReasoning,
+            Tokenizer::OpenaiPatches => Self::OpenaiPatches,
+            Tokenizer::OpenaiNano => Self::OpenaiNano,
+            Tokenizer::OpenaiCl100k => Self::OpenaiCl100k,
+            Tokenizer::OpenaiOpen => Self::OpenaiOpen,
+            Tokenizer::AnthropicEarly => Self::AnthropicEarly,
+            Tokenizer::Anthropic => Self::Anthropic,
+            Tokenizer::AnthropicLarge => Self::AnthropicLarge,
+            Tokenizer::Google => Self::Google,
+            Tokenizer::Mistral => Self::Mistral,
+            Tokenizer::Deepseek => Self::Deepseek,
+            Tokenizer::Qwen => Self::Qwen,
+            Tokenizer::Llama => Self::Llama,
+            Tokenizer::Glm => Self::Glm,
+            Tokenizer::Other => Self::Other,
         }
     }
 }
@@ -315,6 +466,9 @@ const MISTRALS: [&str; 5] = ["mistral", "magistral", "mixtral", "pixtral", "code
 const OPENAI: Rules = Rules {
     vocabulary: Vocabulary::O200k,
     text_factor: 1.0,
+    digits: Digits::Grouped,
+    per_cjk: 0.0,
+    drops_think: false,
     // The answer's own header.
     constant: 3,
     per_message: 4,
@@ -344,6 +498,9 @@ const OPENAI: Rules = Rules {
 const ANTHROPIC: Rules = Rules {
     vocabulary: Vocabulary::O200k,
     text_factor: 1.0,
+    digits: Digits::Grouped,
+    per_cjk: 0.0,
+    drops_think: false,
     constant: 3,
     per_message: 4,
     tool_style: ToolStyle::Json,
@@ -373,6 +530,9 @@ const ANTHROPIC: Rules = Rules {
 const OTHER: Rules = Rules {
     vocabulary: Vocabulary::O200k,
     text_factor: 1.1,
+    digits: Digits::Grouped,
+    per_cjk: 0.0,
+    drops_think: false,
     constant: 2,
     per_message: 3,
     tool_style: ToolStyle::Json,

@@ -240,6 +240,7 @@ fn auto_entry(name: &str, family: &str, group: &str) -> Model {
         unsupported: Vec::new(),
         efforts: Vec::new(),
         sampling: true,
+        tokenizer: None,
         weights: Weights::default(),
         tier: None,
         price: None,

@@ -5,7 +5,7 @@ use crate::{Candidates, Deployment, FormatSet, Price, Tier, settings::ModelTimeo
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::{fmt, sync::Arc};
-use tollgate_types::{Effort, Format, ReasoningMode, RequestNeeds, Weights};
+use tollgate_types::{Effort, Format, ReasoningMode, RequestNeeds, Tokenizer, Weights};
 
 /// Something that a model may be unable to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize, Serialize, JsonSchema)]
@@ -110,6 +110,8 @@ pub struct Model {
     pub efforts: Vec<Effort>,
     /// Whether it takes `temperature`, `top_p` and `top_k`.
     pub sampling: bool,
+    /// How its tokens are counted, where that was said.
+    pub tokenizer: Option<Tokenizer>,
     /// What its tokens count for when they are charged.
     pub weights: Weights,
     /// How long its providers may take, where that is not what they usually may.

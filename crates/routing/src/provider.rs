@@ -4,7 +4,7 @@ use crate::health::{BreakerPolicy, Limits};
 use crate::{FormatSet, settings::ModelTimeoutSettings};
 use http::{HeaderName, HeaderValue};
 use std::{path::PathBuf, sync::Arc, time::Duration};
-use tollgate_types::{Abilities, Format};
+use tollgate_types::{Abilities, Format, Tokenizer};
 
 /// A service that answers.
 #[derive(Clone, Debug)]
@@ -31,6 +31,8 @@ pub struct Provider {
     pub timeouts: Timeouts,
     /// What it can, for requests that are translated.
     pub abilities: Abilities,
+    /// How the tokens of its models are counted, where that was said.
+    pub tokenizer: Option<Tokenizer>,
     /// When it, its deployments and its credentials are benched; `None`: never.
     pub health: Option<BreakerPolicy>,
     /// How it is looked after beside the requests.

@@ -20,7 +20,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use tollgate_settings::{Duration, SecretSource, TokenCount};
-use tollgate_types::{Abilities, Effort, Format, ReasoningMode, Weight, Weights};
+use tollgate_types::{Abilities, Effort, Format, ReasoningMode, Tokenizer, Weight, Weights};
 
 /// Everything that a catalog is built from.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
@@ -67,6 +67,9 @@ pub struct ProviderSettings {
     /// Default: what each format's own provider can, without tools of its own.
     #[serde(default)]
     pub abilities: Abilities,
+    /// The family by whose rules the tokens of its models are counted, where a model does not
+    /// say. Default: the one that its name for the model tells.
+    pub tokenizer: Option<Tokenizer>,
     /// Whether to speak HTTP/2 to the provider.
     #[serde(default)]
     pub http2: Http2Setting,
@@ -345,6 +348,9 @@ pub struct ModelSettings {
     /// Whether it takes `temperature`, `top_p` and `top_k`; if not, requests that are
     /// translated go without, with notice. Default: yes.
     pub sampling: Option<bool>,
+    /// The family by whose rules its tokens are counted, wherever it is served. Default: the
+    /// provider's `tokenizer`, else the one that the provider's name for the model tells.
+    pub tokenizer: Option<Tokenizer>,
     /// What its tokens count for when they are charged. Default: the family's.
     #[serde(default)]
     pub weights: WeightSettings,

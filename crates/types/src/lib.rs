@@ -16,6 +16,7 @@ mod input;
 mod limits;
 mod model;
 mod request;
+mod tokenizer;
 mod usage;
 mod weight;
 
@@ -29,5 +30,6 @@ pub use input::{InputCount, InputRates};
 pub use limits::Limits;
 pub use model::{Effort, ReasoningMode, Thinking};
 pub use request::{MediaFacts, RequestFacts, RequestNeeds};
+pub use tokenizer::Tokenizer;
 pub use usage::Usage;
 pub use weight::{Weight, Weights};

@@ -354,3 +354,25 @@ fn digits_and_rare_letters_are_held_for_byte_by_byte_where_the_vocabulary_is_not
     assert!(hold(Family::Anthropic) >= 500);
     assert!(hold(Family::Openai) < 220);
 }
+
+#[test]
+fn how_an_earlier_answer_was_come_by_is_not_read_again_but_may_have_to_be_paid() {
+    let body = |answer: &str| {
+        json!({"messages": [
+            {"role": "user", "content": "How do I cross the street?"},
+            {"role": "assistant", "content": answer},
+            {"role": "user", "content": "And back?"},
+        ]})
+        .to_string()
+    };
+    let thought = format!("<think>\n{}\n</think>\n\nLook left.", "hmm ".repeat(500));
+    let (long, short) = (body(&thought), body("Look left."));
+    let of = |family: Family, body: &str| count(Format::Chat, body.as_bytes(), &family.rules());
+    for family in [Family::Deepseek, Family::Qwen, Family::Glm] {
+        let (long, short) = (of(family, &long), of(family, &short));
+        assert_eq!(long.tokens, short.tokens, "{family:?}");
+        assert!(long.to_hold() >= short.tokens + 2_000, "{long:?}");
+    }
+    let (long, short) = (of(Family::Llama, &long), of(Family::Llama, &short));
+    assert!(long.tokens > short.tokens + 400, "{long:?}");
+}

@@ -22,8 +22,12 @@ fn the_names_of_providers_tell_the_family() {
         ("claude-opus-4-8", Family::AnthropicLarge),
         ("google/gemini-2.5-flash", Family::Google),
         ("magistral-medium-latest", Family::Mistral),
-        ("qwen/qwen3-32b", Family::Other),
-        ("deepseek-v4-flash", Family::Other),
+        ("qwen/qwen3-32b", Family::Qwen),
+        ("deepseek-v4-flash", Family::Deepseek),
+        ("deepseek-r1-distill-llama-70b", Family::Deepseek),
+        ("meta-llama/llama-4-scout-17b-16e-instruct", Family::Llama),
+        ("zai/GLM-5.2", Family::Glm),
+        ("kimi-k2", Family::Other),
         ("", Family::Other),
     ] {
         assert_eq!(Family::of_model(name), family, "{name}");
@@ -53,4 +57,32 @@ fn every_family_survives_being_written_and_read() {
         let name = serde_json::to_string(&family).unwrap();
         assert_eq!(name, format!("\"{}\"", family.as_str()));
     }
+}
+
+#[test]
+fn a_configuration_can_name_every_family_by_its_name() {
+    for family in Family::ALL {
+        let name = format!("\"{}\"", family.as_str());
+        let named: Tokenizer = serde_json::from_str(&name).unwrap();
+        assert_eq!(Family::from(named), family);
+    }
+}
+
+#[test]
+fn numbers_and_scripts_count_as_the_familys_vocabulary_takes_them() {
+    let tokens = |family: Family, text: &str| {
+        let counted = Vocabulary::O200k.count(text);
+        family.rules().tokens_of(std::iter::once(text), counted)
+    };
+    let number = "1234567 is 20";
+    let grouped = tokens(Family::Llama, number);
+    assert_eq!(grouped, Vocabulary::O200k.count(number));
+    // Seven digits are three groups, two are one.
+    assert_eq!(tokens(Family::Qwen, number), grouped + 4 + 1);
+    let chinese = "天地玄黄宇宙洪荒日月盈昃辰宿列张";
+    assert_eq!(
+        tokens(Family::Deepseek, chinese) + 2,
+        tokens(Family::Llama, chinese),
+        "a tenth of sixteen, rounded"
+    );
 }

@@ -97,6 +97,7 @@ impl<'a> Builder<'a> {
             max_output_tokens: settings.max_output_tokens.map(|tokens| tokens.get()),
             efforts: settings.efforts.clone(),
             sampling: settings.sampling.unwrap_or(true),
+            tokenizer: settings.tokenizer,
             weights: settings.weights.over(&family.weights),
             timeouts: settings.timeouts,
             unsupported: settings.unsupported.clone(),
@@ -304,6 +305,7 @@ fn set_for_nothing(settings: &ModelSettings) -> impl Iterator<Item = &'static st
         ("max_output_tokens", settings.max_output_tokens.is_some()),
         ("efforts", !settings.efforts.is_empty()),
         ("sampling", settings.sampling.is_some()),
+        ("tokenizer", settings.tokenizer.is_some()),
         ("weights", settings.weights != WeightSettings::default()),
         (
             "timeouts",

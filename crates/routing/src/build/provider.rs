@@ -102,6 +102,7 @@ impl<'a> Builder<'a> {
             pass_headers,
             timeouts: timeouts(&settings.timeouts),
             abilities: settings.abilities,
+            tokenizer: settings.tokenizer,
             health: self.build_health(settings.health.as_ref(), path),
             check: self.build_check(settings.check.as_ref(), path),
             endpoints,

@@ -1,0 +1,42 @@
+//! Which models count alike, as an operator names them.
+
+use serde::{Deserialize, Serialize};
+
+/// A family of models that turn a request into tokens in the same way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub enum Tokenizer {
+    /// OpenAI's gpt-4o and gpt-4.1 (`o200k_base`).
+    Openai,
+    /// OpenAI's models that reason: the o series, gpt-5 and later.
+    OpenaiReasoning,
+    /// OpenAI's models that see images in patches: the small ones, and those since gpt-5.4.
+    OpenaiPatches,
+    /// The smallest of these.
+    OpenaiNano,
+    /// OpenAI's gpt-4 and gpt-3.5 (`cl100k_base`).
+    OpenaiCl100k,
+    /// OpenAI's open models (gpt-oss).
+    OpenaiOpen,
+    /// Anthropic's models up to 4.1.
+    AnthropicEarly,
+    /// Anthropic's models 4.5 and 4.6.
+    Anthropic,
+    /// Anthropic's models since Opus 4.7.
+    AnthropicLarge,
+    /// Google's Gemini and Gemma.
+    Google,
+    /// Mistral's models.
+    Mistral,
+    /// DeepSeek's models, and what was distilled from them.
+    Deepseek,
+    /// Qwen.
+    Qwen,
+    /// Meta's Llama 3 and 4.
+    Llama,
+    /// Zhipu's GLM.
+    Glm,
+    /// Any other.
+    Other,
+}
