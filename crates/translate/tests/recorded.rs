@@ -43,13 +43,17 @@ fn every_recorded_request_is_translated_or_refused_by_name() {
             return;
         };
         for to in Format::ALL.into_iter().filter(|to| *to != from) {
-            sweep(from, to, &requests);
+            for searches in [false, true] {
+                sweep(from, to, searches, &requests);
+            }
         }
     }
 }
 
-fn sweep(from: Format, to: Format, requests: &[Vec<u8>]) {
-    let target = Target::new("upstream-model", "backend");
+fn sweep(from: Format, to: Format, searches: bool, requests: &[Vec<u8>]) {
+    let mut target = Target::new("upstream-model", "backend");
+    target.responses.web_search = searches;
+    target.messages.web_search = searches;
     let mut refusals = BTreeMap::<String, usize>::new();
     let mut dropped = BTreeMap::<String, usize>::new();
     let mut translated = 0;

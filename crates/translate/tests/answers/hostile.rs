@@ -3,7 +3,7 @@
 
 use crate::{strict, support::*};
 use std::{path::Path, sync::Arc};
-use tollgate_translate::StreamTranslator;
+use tollgate_translate::{AskedSearch, StreamTranslator};
 use tollgate_types::Format;
 use tollgate_wire::{
     fault::FaultClass,
@@ -310,6 +310,37 @@ fn calls_that_wait_are_bounded() {
     });
     assert!(most < 5_000_000, "{most}");
     assert!(matches!(translator.phase(), Phase::Failed(_)));
+}
+
+/// Searches that never find anything, and such that find too much while another one is open.
+#[test]
+fn searches_that_wait_are_bounded() {
+    let translator = || {
+        let mut notes = notes(Format::Responses, Format::Messages);
+        notes.search = Some(AskedSearch::default());
+        StreamTranslator::new(Arc::new(notes), context())
+    };
+    let call = |number: usize| {
+        format!(
+            "data: {{\"type\":\"content_block_start\",\"index\":{number},\"content_block\":{{\"type\":\"server_tool_use\",\"id\":\"s{number}\",\"name\":\"web_search\",\"input\":{{}}}}}}\n\ndata: {{\"type\":\"content_block_stop\",\"index\":{number}}}\n\n"
+        )
+    };
+    let mut endless = translator();
+    hold(&mut endless, 100, call);
+    assert!(matches!(endless.phase(), Phase::Failed(_)));
+
+    let filler = "x".repeat(100_000);
+    let mut full = translator();
+    full.push(call(0).as_bytes(), &mut Vec::new());
+    let most = hold(&mut full, 100, |number| {
+        let number = number + 1;
+        let found = format!(
+            "data: {{\"type\":\"content_block_start\",\"index\":{number},\"content_block\":{{\"type\":\"web_search_tool_result\",\"tool_use_id\":\"s{number}\",\"content\":[{{\"type\":\"web_search_result\",\"url\":\"{filler}\",\"title\":\"t\"}}]}}}}\n\n"
+        );
+        call(number) + &found
+    });
+    assert!(most < 5_000_000, "{most}");
+    assert!(matches!(full.phase(), Phase::Failed(_)));
 }
 
 #[test]

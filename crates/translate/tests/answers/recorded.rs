@@ -5,6 +5,7 @@ use crate::{strict, support::*, told};
 use bytes::Bytes;
 use serde_json::Value;
 use std::collections::BTreeMap;
+use tollgate_translate::AskedSearch;
 use tollgate_types::Format;
 use tollgate_wire::{
     answer::{AnswerKind, AnswerScanner, StopReason},
@@ -164,6 +165,43 @@ fn scan_body(format: Format, body: &str) -> AnswerScanner {
     scanner.push(body.as_bytes());
     assert_eq!(scanner.finish(), AnswerKind::Answer);
     scanner
+}
+
+/// How often an answer tells of a search that has ended.
+fn searches(format: Format, answer: &str) -> usize {
+    let ended = match format {
+        Format::Messages => "\"type\":\"web_search_tool_result\"",
+        _ => "\"type\":\"response.web_search_call.searching\"",
+    };
+    answer.replace(": ", ":").matches(ended).count()
+}
+
+#[test]
+fn a_recorded_search_is_told_in_the_callers_format() {
+    let mut counts: BTreeMap<String, usize> = BTreeMap::new();
+    for (name, format, stream) in streams() {
+        let number = searches(format, &stream);
+        if format == Format::Chat || number == 0 {
+            continue;
+        }
+        let caller = others(format).find(|it| *it != Format::Chat).unwrap();
+        let mut notes = notes(caller, format);
+        notes.search = Some(AskedSearch { sources: true });
+        let seen = translate(&notes, [stream.as_bytes()]);
+        assert_eq!(translate(&notes, stream.as_bytes().chunks(1)), seen);
+        assert_eq!(seen.end, StreamEnd::Finished, "{name}: {}", seen.out);
+        let found = strict::stream(caller, &seen.out)
+            .unwrap_or_else(|complaint| panic!("{name}: {complaint}\n{}", seen.out));
+        let expected = told::of_stream(format, &events(&stream));
+        assert_eq!(
+            (&found.text, &found.pages),
+            (&expected.text, &expected.pages),
+            "{name}"
+        );
+        assert_eq!(searches(caller, &seen.out), number, "{name}: {}", seen.out);
+        *counts.entry(format!("{format} -> {caller}")).or_default() += number;
+    }
+    eprintln!("recorded searches: {counts:#?}");
 }
 
 #[test]
