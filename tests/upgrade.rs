@@ -427,6 +427,8 @@ async fn the_unit_is_in_good_order_as_systemd_reads_it() {
     let unit = folder.path().join("tollgate.service");
     let text = include_str!("../deploy/systemd/tollgate.service");
     assert!(text.contains(INSTALLED));
+    // With any other a stop after an upgrade cuts all streams.
+    assert!(text.contains("\nKillMode=control-group\n"));
     let program = env!("CARGO_BIN_EXE_tollgate");
     std::fs::write(&unit, text.replace(INSTALLED, program)).unwrap();
     let mut verify = tokio::process::Command::new("systemd-analyze");
