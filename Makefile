@@ -19,6 +19,8 @@ SOAK_SECONDS ?= 1800
 # How often `make test-upgrade` reloads and upgrades.
 RELOAD_ROUNDS ?= 100
 UPGRADE_ROUNDS ?= 10
+# How many rounds `make test-overload` measures, of two pairs each.
+OVERLOAD_ROUNDS ?= 5
 TARGET = "$${CARGO_TARGET_DIR:-target}"
 CLIENTS := tests/clients
 
@@ -64,9 +66,9 @@ test-soak: setup ## Mixed load with faults for half an hour: nothing grows, ever
 test-upgrade: setup ## Reload and upgrade under load, a hundred and ten times over
 	TOLLGATE_RELOADS=$(RELOAD_ROUNDS) TOLLGATE_UPGRADES=$(UPGRADE_ROUNDS) $(CARGO) test --workspace --test reload --test upgrade -- --nocapture no_request_notices
 
-test-overload: setup ## slowhttptest with 1,000 connections, and what that does to everybody else
+test-overload: setup ## A thousand slow callers, slowhttptest's too: what they cost everybody else, measured
 	@scripts/setup overload
-	$(CARGO) test --workspace --test overload -- --ignored --nocapture --test-threads 1
+	TOLLGATE_OVERLOAD_ROUNDS=$(OVERLOAD_ROUNDS) $(CARGO) test --workspace --test slow -- --ignored --nocapture --test-threads 1
 
 test-clients: build $(CLIENTS)/.venv/installed $(CLIENTS)/node_modules/.installed ## Drive the official SDKs and agents
 	@$(CLIENTS)/.venv/bin/pytest $(CLIENTS) $(PYTEST_ARGS)

@@ -6,14 +6,16 @@
 mod support;
 
 use serde_json::{Value, json};
-use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
+use support::slow::{Slowness, from};
 use support::{
-    Authority, CHAT, Config, Connection, Ending, Gateway, MESSAGES, Provider, Request, bounded,
-    eventually, prompt,
+    Authority, CHAT, Config, Connection, Crowd, Ending, Gateway, MESSAGES, Provider, Request,
+    bounded, eventually, prompt,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpSocket, TcpStream};
+use tokio::net::TcpStream;
 
 async fn gateway(limits: Value) -> (Provider, Gateway) {
     let provider = Provider::start().await;
@@ -25,23 +27,6 @@ async fn gateway(limits: Value) -> (Provider, Gateway) {
 fn ask(key: &str) -> Request {
     let body = prompt(CHAT, "test-model", "Hi", Value::Null);
     Request::post(CHAT, &body).key(key)
-}
-
-/// A connection from a certain loopback address.
-async fn from(address: [u8; 4], to: SocketAddr) -> TcpStream {
-    connect(TcpSocket::new_v4().unwrap(), address, to).await
-}
-
-/// One that takes little before it is full.
-async fn narrow(address: [u8; 4], to: SocketAddr) -> TcpStream {
-    let socket = TcpSocket::new_v4().unwrap();
-    socket.set_recv_buffer_size(4096).unwrap();
-    connect(socket, address, to).await
-}
-
-async fn connect(socket: TcpSocket, address: [u8; 4], to: SocketAddr) -> TcpStream {
-    socket.bind((address, 0).into()).unwrap();
-    bounded("a connection", socket.connect(to)).await.unwrap()
 }
 
 /// Whether the other side has closed without a word.
@@ -265,149 +250,65 @@ async fn a_reader_is_cut_for_its_own_slowness_and_never_for_a_providers() {
     gateway.sample_is("tollgate_connections", 0.0).await;
 }
 
-/// How long requests take over connections of their own, the slowest hundredth of them.
-async fn p99(gateway: &Gateway, requests: usize) -> Duration {
-    const CALLERS: usize = 4;
-    let request = ask(&gateway.key);
-    let mut callers = Vec::new();
-    for _ in 0..CALLERS {
-        // Not where slow callers come from.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn slow_callers_in_hundreds_are_cut_and_everybody_else_is_served_meanwhile() {
+    const EACH: usize = 40;
+    const OTHERS: usize = 4;
+    let (provider, gateway) = gateway(json!({
+        "head_timeout": "2s",
+        "body_timeout": "2s",
+        "downstream_write_timeout": "1s",
+        "min_send_rate": "1MiB",
+    }))
+    .await;
+    let over = Arc::new(AtomicBool::new(false));
+    let served = Arc::new(AtomicU64::new(0));
+    let mut others = tokio::task::JoinSet::new();
+    for _ in 0..OTHERS {
+        let (over, served) = (Arc::clone(&over), Arc::clone(&served));
         let mut connection = Connection::over(from([127, 0, 0, 2], gateway.address).await);
-        let request = request.clone();
-        callers.push(tokio::spawn(async move {
-            let mut times = Vec::new();
-            for _ in 0..requests / CALLERS {
-                let begun = Instant::now();
+        let request = ask(&gateway.key);
+        others.spawn(async move {
+            while !over.load(Ordering::Acquire) {
                 connection.send(&request).await.assert_ok();
-                times.push(begun.elapsed());
+                served.fetch_add(1, Ordering::AcqRel);
             }
-            times
-        }));
+        });
     }
-    let mut times = Vec::new();
-    for caller in callers {
-        times.extend(caller.await.unwrap());
-    }
-    times.sort_unstable();
-    times[times.len() * 99 / 100]
-}
-
-/// Connections that trickle heads, trickle bodies, and do not read; each keeps at it.
-async fn slow_callers(gateway: &Gateway, each: usize) -> Vec<tokio::task::JoinHandle<()>> {
-    const TRICKLE: Duration = Duration::from_millis(200);
-    let head = b"GET /v1 HTTP/1.1\r\nhost: gateway\r\nx: ".to_vec();
-    let body = ask(&gateway.key).head();
-    let stream = prompt(CHAT, "test-model", "Hi", json!({"stream": true}));
-    let huge = Request::post(CHAT, &stream)
-        .key(&gateway.key)
-        .orders("huge-1mb");
-    let mut tasks = Vec::new();
-    for number in 0..each * 3 {
-        let address = [127, 0, 1, u8::try_from(number % 200 + 1).unwrap()];
-        let mut connection = narrow(address, gateway.address).await;
-        let start = match number % 3 {
-            0 => head.clone(),
-            1 => body.clone(),
-            _ => huge.bytes(),
-        };
-        connection.write_all(&start).await.unwrap();
-        let reads = number % 3 == 2;
-        tasks.push(tokio::spawn(async move {
-            loop {
-                tokio::time::sleep(TRICKLE).await;
-                let goes_on = match reads {
-                    true => connection.read_u8().await.is_ok(),
-                    false => connection.write_all(b" ").await.is_ok(),
-                };
-                if !goes_on {
-                    return;
-                }
-            }
-        }));
-    }
-    tasks
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn slow_callers_in_hundreds_cost_the_others_no_time() {
-    const EACH: usize = 100;
-    const REQUESTS: usize = 600;
-    let (_provider, gateway) = gateway(json!({"head_timeout": "60s"})).await;
-    p99(&gateway, REQUESTS / 4).await;
-    let mut ratios = Vec::new();
-    for _ in 0..TRIES {
-        let undisturbed = p99(&gateway, REQUESTS).await;
-        let slow = slow_callers(&gateway, EACH).await;
-        // What fits their sockets is sent first; that is work, and no slowness.
-        p99(&gateway, REQUESTS).await;
-        let disturbed = p99(&gateway, REQUESTS).await;
-        for task in &slow {
-            task.abort();
+    let mut slow = Crowd::gather(&gateway, EACH).await;
+    let before = served.load(Ordering::Acquire);
+    for how in [Slowness::Head, Slowness::Body] {
+        let told = slow.cut(how).await;
+        // Who writes on after the refusal may lose it to the reset that answers that.
+        let (late, lost): (Vec<_>, Vec<_>) = told.iter().partition(|it| !it.is_empty());
+        for told in &late {
+            assert!(told.starts_with("HTTP/1.1 408 "), "{how:?}: {told:?}");
         }
-        let ratio = disturbed.as_secs_f64() / undisturbed.max(NOISE).as_secs_f64();
-        println!(
-            "p99 {undisturbed:?} alone, {disturbed:?} beside {} slow callers",
-            slow.len()
-        );
-        ratios.push(ratio);
-        if ratio <= 2.0 {
-            return;
-        }
+        assert!(late.len() > lost.len(), "{how:?}: {} were told", late.len());
     }
-    panic!("p99 beside slow callers is {ratios:?} times what it is without them");
-}
-
-/// How often a comparison is made: others may use the machine, and a gateway that is
-/// disturbed is so every time.
-const TRIES: usize = 4;
-/// Below this the machine's own noise is larger than what is measured.
-const NOISE: Duration = Duration::from_millis(20);
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "a minute and more, and slowhttptest: make test-overload"]
-async fn slowhttptest_with_a_thousand_connections_costs_the_others_no_time() {
-    let (_provider, gateway) = gateway(json!({})).await;
-    let read = ["-w", "512", "-y", "1024", "-n", "5", "-z", "32", "-k", "3"];
-    for (mode, more) in [
-        ("-H", &["-x", "24"][..]),
-        ("-B", &["-s", "8192", "-t", "POST"]),
-        ("-X", &read),
-    ] {
-        let mut ratios = Vec::new();
-        while ratios.last().is_none_or(|ratio| *ratio > 2.0) {
-            assert!(ratios.len() < TRIES, "slowhttptest {mode}: {ratios:?}");
-            ratios.push(beside_slowhttptest(&gateway, mode, more).await);
-        }
-    }
-}
-
-/// How much longer others wait beside slowhttptest in a mode of its.
-async fn beside_slowhttptest(gateway: &Gateway, mode: &str, more: &[&str]) -> f64 {
-    const REQUESTS: usize = 2000;
-    const OPENING: Duration = Duration::from_secs(4);
-    let url = format!("http://{}{CHAT}", gateway.address);
-    let undisturbed = p99(gateway, REQUESTS).await;
-    let mut attack = tokio::process::Command::new("slowhttptest")
-        .args([mode, "-c", "1000", "-r", "400", "-i", "2", "-l", "60"])
-        .args(["-p", "3", "-u", &url])
-        .args(more)
-        .stdout(std::process::Stdio::null())
-        .stderr(std::process::Stdio::null())
-        .kill_on_drop(true)
-        .spawn()
-        .expect("slowhttptest is installed: scripts/setup overload");
-    // It opens 400 a second, as it was told, and says nothing of where it is.
-    tokio::time::sleep(OPENING).await;
-    let held = gateway.sample("tollgate_connections").await.unwrap_or(0.0);
-    let disturbed = p99(gateway, REQUESTS).await;
-    let ratio = disturbed.as_secs_f64() / undisturbed.max(NOISE).as_secs_f64();
-    println!(
-        "slowhttptest {mode}: {held} connections held; p99 {undisturbed:?} alone, \
-         {disturbed:?} beside it: {ratio:.2}"
+    // Readers are still there on their side, and nobody else is on the gateway's.
+    let others_alone = u32::try_from(OTHERS).unwrap().into();
+    gateway
+        .sample_is("tollgate_connections", others_alone)
+        .await;
+    let cut = gateway.sample("tollgate_slow_readers_total").await;
+    assert!(
+        cut > Some(0.0),
+        "{cut:?} readers were cut for their slowness"
     );
-    attack.kill().await.unwrap();
-    gateway.sample_is("tollgate_connections", 0.0).await;
-    ratio
+    let meanwhile = served.load(Ordering::Acquire) - before;
+    assert!(meanwhile > 0, "nobody else was served");
+    over.store(true, Ordering::Release);
+    while let Some(ended) = others.join_next().await {
+        ended.unwrap();
+    }
+    println!(
+        "{meanwhile} requests of others were served beside {} slow callers",
+        slow.len()
+    );
+    provider
+        .when("all answers are let go", |it| it.open_answers == 0)
+        .await;
 }
 
 #[tokio::test]
