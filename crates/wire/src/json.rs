@@ -47,6 +47,7 @@ mod scan;
 mod string;
 #[cfg(test)]
 mod tests;
+mod utf8;
 
 pub use error::{JsonError, JsonErrorKind};
 pub use lexer::Lexer;
@@ -150,7 +151,7 @@ impl<'a> Text<'a> {
 pub(crate) fn string_to_its_end(bytes: &[u8]) -> Option<(usize, usize)> {
     let passage = scan::passage(bytes);
     let (contents, after) = bytes.split_at_checked(passage.len)?;
-    let is_text = passage.ascii || std::str::from_utf8(contents).is_ok();
+    let is_text = passage.ascii || utf8::is_utf8(contents);
     (is_text && after.starts_with(b"\"")).then(|| (passage.len, passage.unescaped_len()))
 }
 

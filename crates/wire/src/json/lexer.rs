@@ -6,6 +6,7 @@ use super::{
     number::Stage,
     scan,
     string::{StringState, prefix},
+    utf8::is_utf8,
 };
 
 /// An incremental JSON lexer. See the [module](super) for its use.
@@ -338,7 +339,7 @@ impl Lexer {
         let passage = scan::passage(rest);
         if let Some((contents, [b'"', ..])) = rest.split_at_checked(passage.len)
             && (as_written || limit == 0 || !passage.has_escapes())
-            && (passage.ascii || std::str::from_utf8(contents).is_ok())
+            && (passage.ascii || is_utf8(contents))
         {
             let end = at + passage.len + 2;
             // Of a source more is handed over, so that it means at least as much as is wanted.

@@ -4,6 +4,7 @@
 use super::{
     JsonError, JsonErrorKind,
     scan::{self, Passage},
+    utf8::is_utf8,
 };
 use std::ops::ControlFlow;
 
@@ -166,6 +167,7 @@ impl StringState {
         self.settle_surrogate();
         let mut whole = source;
         if !passage.ascii
+            && !is_utf8(source)
             && let Err(error) = std::str::from_utf8(source)
         {
             let valid = error.valid_up_to();
