@@ -206,7 +206,8 @@ async fn await_head(wire: &mut Wire, limits: &Limits, may_be_http2: bool) -> Beg
         Err(fault) => fault,
     };
     let path = reader.path(wire.ahead()).map(str::to_owned);
-    refusal::refuse(wire, &fault, path.as_deref()).await;
+    // What only bad heads need takes no room in every connection's future.
+    Box::pin(refusal::refuse(wire, &fault, path.as_deref())).await;
     Begun::Nothing
 }
 
