@@ -24,7 +24,7 @@ OVERLOAD_ROUNDS ?= 5
 TARGET = "$${CARGO_TARGET_DIR:-target}"
 CLIENTS := tests/clients
 
-.PHONY: help setup build demo demo-clean fmt lint test test-crash test-history test-soak test-upgrade test-overload test-clients bench bench-load bench-counts eval-auto eval-count translation-news deny
+.PHONY: help setup build demo demo-clean fmt lint test test-crash test-history test-soak test-upgrade test-overload test-clients bench bench-load bench-counts text-layout eval-auto eval-count translation-news deny
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -97,6 +97,12 @@ bench-load: setup ## Compare the gateway with other proxies in one run
 bench-counts: setup ## Measure how long 26 token counts at once take
 	$(CARGO) build --release --package tollgate --package tollgate-load
 	@exec $(TARGET)/release/tollgate-load counts $(BENCH_ARGS)
+
+# The second build is laid out by what the first has run.
+text-layout: setup ## List anew which functions of a release are to stand together (needs valgrind)
+	$(CARGO) build --release --package tollgate
+	@list=$$(mktemp) && trap 'rm -f "$$list"' EXIT && scripts/text-layout $(TARGET)/release/tollgate > "$$list" && cp "$$list" build/text-layout.ld
+	$(CARGO) build --release --package tollgate
 
 # What `eval-auto` reads, and by which configuration it chooses.
 EVAL_CONFIG ?= conf/auto.yaml
