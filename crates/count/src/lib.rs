@@ -30,5 +30,5 @@ pub use count::{Basis, Count, count};
 pub use delivered::Delivered;
 pub use fit::{Fit, FitError};
 pub use media::{Detail, DocumentRule, ImageRule, Size};
-pub use rules::{Family, Rules, ToolStyle};
+pub use rules::{Digits, Family, Rules, ToolStyle};
 pub use vocabulary::Vocabulary;
