@@ -11,8 +11,8 @@ use crate::events;
 use parking_lot::{Condvar, Mutex};
 use std::io::Write;
 use std::sync::Arc;
-use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::time::Duration;
 
 /// Bytes of lines that wait at most.
 const MOST_WAITING: usize = 4 * 1024 * 1024;
@@ -39,7 +39,8 @@ struct Waiting {
 /// The writing thread; dropping it writes what waits and ends it.
 pub struct Writer {
     shared: Arc<Shared>,
-    thread: Option<JoinHandle<()>>,
+    /// Closed by the thread's end.
+    end: Receiver<()>,
 }
 
 impl AccessLog {
@@ -59,16 +60,14 @@ impl AccessLog {
             wake: Condvar::new(),
         });
         let writing = Arc::clone(&shared);
-        let thread = std::thread::Builder::new()
+        let (at_its_end, end) = mpsc::channel();
+        std::thread::Builder::new()
             .name("access-log".to_owned())
-            .spawn(move || write_out(&writing, out))?;
-        Ok((
-            Self(Some(Arc::clone(&shared))),
-            Writer {
-                shared,
-                thread: Some(thread),
-            },
-        ))
+            .spawn(move || {
+                write_out(&writing, out);
+                drop::<Sender<()>>(at_its_end);
+            })?;
+        Ok((Self(Some(Arc::clone(&shared))), Writer { shared, end }))
     }
 
     /// Leaves a line, written only when someone reads it.
@@ -114,18 +113,10 @@ impl Drop for Writer {
     /// Waits until every line is written, and for a reader that is stuck not for ever.
     fn drop(&mut self) {
         const PATIENCE: Duration = Duration::from_secs(2);
-        const LOOK: Duration = Duration::from_millis(2);
         self.shared.waiting.lock().closed = true;
         self.shared.wake.notify_one();
-        let Some(thread) = self.thread.take() else {
-            return;
-        };
-        let begun = Instant::now();
-        while !thread.is_finished() {
-            if begun.elapsed() >= PATIENCE {
-                return log::warn!("nobody reads the access log: its last lines are lost");
-            }
-            std::thread::sleep(LOOK);
+        if self.end.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout) {
+            log::warn!("nobody reads the access log: its last lines are lost");
         }
     }
 }
