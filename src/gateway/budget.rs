@@ -1,9 +1,7 @@
 //! How many attempts beyond the first all requests may have together, so that a provider in
 //! trouble is not asked twice as often for it.
 //!
-//! Requests and retries of the last ten seconds are counted by the second. What a count
-//! misses at the turn of a second, when several threads turn it, is a request or two: that is
-//! the price of having no lock.
+//! Requests and retries of the last ten seconds are counted by the second, without a lock.
 
 use crate::snapshot::Failover;
 use once_cell::sync::Lazy;
@@ -23,10 +21,38 @@ pub struct RetryBudget {
 
 #[derive(Default)]
 struct Second {
-    /// The second that is counted here.
-    number: AtomicU64,
-    requests: AtomicU64,
-    retries: AtomicU64,
+    requests: Counter,
+    retries: Counter,
+}
+
+/// A count, and the second that it is of in the upper half: both change in one step, so that
+/// no count is lost where a second turns.
+#[derive(Default)]
+struct Counter(AtomicU64);
+
+impl Counter {
+    const COUNT: u64 = u32::MAX as u64;
+
+    fn add(&self, now: u64) {
+        // Never refuses, so it never fails.
+        let _ = self.0.fetch_update(Relaxed, Relaxed, |counted| {
+            Some(match counted >> 32 < now {
+                true => now << 32 | 1,
+                // Full, it stays so.
+                false if counted & Self::COUNT == Self::COUNT => counted,
+                false => counted.saturating_add(1),
+            })
+        });
+    }
+
+    /// The count, where it is of a second within the window.
+    fn recent(&self, now: u64) -> u64 {
+        let counted = self.0.load(Relaxed);
+        match now.saturating_sub(counted >> 32) < WINDOW {
+            true => counted & Self::COUNT,
+            false => 0,
+        }
+    }
 }
 
 impl RetryBudget {
@@ -42,17 +68,15 @@ impl RetryBudget {
 
     fn note_request_at(&self, now: u64) {
         if let Some(second) = self.second(now) {
-            second.requests.fetch_add(1, Relaxed);
+            second.requests.add(now);
         }
     }
 
     fn take_at(&self, now: u64, allowed: &Failover) -> bool {
         let (mut requests, mut retries) = (0_u64, 0_u64);
         for second in &self.seconds {
-            if now.saturating_sub(second.number.load(Relaxed)) < WINDOW {
-                requests = requests.saturating_add(second.requests.load(Relaxed));
-                retries = retries.saturating_add(second.retries.load(Relaxed));
-            }
+            requests = requests.saturating_add(second.requests.recent(now));
+            retries = retries.saturating_add(second.retries.recent(now));
         }
         let share = requests.saturating_mul(allowed.percent) / 100;
         let most = allowed
@@ -63,25 +87,13 @@ impl RetryBudget {
             return false;
         }
         if let Some(second) = self.second(now) {
-            second.retries.fetch_add(1, Relaxed);
+            second.retries.add(now);
         }
         true
     }
 
-    /// The counts of this second, from zero where it has just begun.
     fn second(&self, now: u64) -> Option<&Second> {
-        let second = self.seconds.get(usize::try_from(now % WINDOW).ok()?)?;
-        let counted = second.number.load(Relaxed);
-        let turns = counted != now
-            && second
-                .number
-                .compare_exchange(counted, now, Relaxed, Relaxed)
-                .is_ok();
-        if turns {
-            second.requests.store(0, Relaxed);
-            second.retries.store(0, Relaxed);
-        }
-        Some(second)
+        self.seconds.get(usize::try_from(now % WINDOW).ok()?)
     }
 }
 
