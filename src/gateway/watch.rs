@@ -38,8 +38,8 @@ impl Watch {
     /// Watches the attempt that this socket carries. `None` where there is no thread to.
     pub fn begin(socket: Socket, silence_ends: Instant, request_ends: Instant) -> Option<Self> {
         let watched = Arc::new(Watched {
-            silence_ends: AtomicU64::new(millis(silence_ends)),
-            request_ends: millis(request_ends),
+            silence_ends: AtomicU64::new(full_millis(silence_ends)),
+            request_ends: full_millis(request_ends),
             is_over: AtomicBool::new(false),
             has_fired: AtomicBool::new(false),
             socket: Mutex::new(Some(socket)),
@@ -52,7 +52,7 @@ impl Watch {
 
     /// Moves the moment at which the silence is too long.
     pub fn set(&self, silence_ends: Instant) {
-        let silence_ends = millis(silence_ends);
+        let silence_ends = full_millis(silence_ends);
         self.0.silence_ends.store(silence_ends, Ordering::Relaxed);
     }
 
@@ -140,6 +140,11 @@ impl Keeper {
     fn rest(&self) {
         std::thread::sleep(TICK);
     }
+}
+
+/// The millisecond at which a moment has come for sure.
+fn full_millis(moment: Instant) -> u64 {
+    millis(moment).saturating_add(1)
 }
 
 fn millis(moment: Instant) -> u64 {
