@@ -324,25 +324,29 @@ async fn a_large_chunked_body_whose_last_chunk_never_comes_is_answered_in_time()
 #[tokio::test]
 async fn a_provider_that_waits_for_the_end_of_a_body_is_not_to_blame() {
     let provider = Provider::start().await;
-    let config = Config::of(&provider)
-        .with("server.limits.body_timeout", json!("3s"))
-        .with("providers.sim.timeouts.first_byte", json!("200ms"));
-    let gateway = Gateway::start(config).await;
-    let request = Request::new("POST", CHAT)
-        .header("content-type", "application/json")
-        .key(&gateway.key)
-        .body(body("test-model", 100_000))
-        .in_chunks_of(10_000);
-    let whole = request.bytes();
-    for _ in 0..6 {
-        let mut connection = gateway.connect().await;
-        connection.write(&whole[..whole.len() - 5]).await;
-        let answer = connection.answer(&request).await;
-        answer.assert_error(408, "invalid_request");
+    // The clock of an attempt sees the first, the time-out of a read the second.
+    for timeout in ["first_byte", "read"] {
+        let config = Config::of(&provider)
+            .with("server.limits.body_timeout", json!("3s"))
+            .with(&format!("providers.sim.timeouts.{timeout}"), json!("200ms"));
+        let gateway = Gateway::start(config).await;
+        let request = Request::new("POST", CHAT)
+            .header("content-type", "application/json")
+            .key(&gateway.key)
+            .body(body("test-model", 100_000))
+            .in_chunks_of(10_000);
+        let whole = request.bytes();
+        for _ in 0..6 {
+            let mut connection = gateway.connect().await;
+            connection.write(&whole[..whole.len() - 5]).await;
+            let answer = connection.answer(&request).await;
+            answer.assert_error(408, "invalid_request");
+        }
+        let page = gateway.operator("/metrics").await.text();
+        let open =
+            |line: &&str| line.starts_with("tollgate_breaker_state") && !line.ends_with(" 0");
+        assert_eq!(page.lines().find(open), None, "{timeout}");
     }
-    let page = gateway.operator("/metrics").await.text();
-    let open = |line: &&str| line.starts_with("tollgate_breaker_state") && !line.ends_with(" 0");
-    assert_eq!(page.lines().find(open), None);
 }
 
 #[tokio::test]

@@ -43,6 +43,7 @@ async fn who_holds_back_the_last_chunk_pays_like_who_hangs_up() {
     answer.assert_error(408, "invalid_request");
     let line = gateway.line_of(&answer).await;
     assert_eq!(line["outcome"], "client_closed", "{line}");
+    assert_eq!(line["status"], 408, "{line}");
     assert!(line["charged"].as_u64().unwrap() > 10_000, "{line}");
 }
 

@@ -52,7 +52,7 @@ use async_trait::async_trait;
 use attempt::Attempts;
 pub use budget::RetryBudget;
 use bytes::Bytes;
-use exchange::Exchange;
+use exchange::{Exchange, Told};
 use pingora_core::protocols::Digest;
 use pingora_core::upstreams::peer::HttpPeer;
 use pingora_core::{Error, ErrorSource, ErrorType, Result, RetryType};
@@ -358,7 +358,10 @@ impl ProxyHttp for Gateway {
         let was_not_taken = match error.retry {
             RetryType::ReusedOnly => reused,
             // Over HTTP/2 a provider says so: GOAWAY, REFUSED_STREAM, or HTTP/1.1 required.
-            RetryType::Decided(again) => again && exchange.attempts.may_be_refused(),
+            // Frames that make no sense say nothing of what was done with the request.
+            RetryType::Decided(again) => {
+                again && error.etype != ErrorType::InvalidH2 && exchange.attempts.may_be_refused()
+            }
         };
         let was_stale = was_not_taken && !exchange.timer.has_fired();
         let can_be_sent = exchange
@@ -379,9 +382,12 @@ impl ProxyHttp for Gateway {
             return error;
         }
         let is_awaited = exchange.body.as_ref().is_some_and(|it| it.is_awaited());
-        if is_awaited && exchange.timer.has_fired() {
-            // The provider was silent because the caller was.
+        if is_awaited {
+            // Whatever the provider makes of a body that does not end is no fault of its own.
             outcome::over(exchange);
+        }
+        if is_awaited && (exchange.timer.has_fired() || error.etype == ErrorType::ReadTimedout) {
+            // It was silent because the caller was.
             let mut error = Error::explain(ErrorType::ReadTimedout, "the body does not end");
             error.retry = RetryType::Decided(false);
             return error.into_down();
@@ -408,11 +414,16 @@ impl ProxyHttp for Gateway {
             if body_stalled && session.response_written().is_none() {
                 session.set_keepalive(None);
                 let is_sent = |it: &body::RequestBody| !it.can_be_sent();
+                let refusal = body::took_too_long();
                 if exchange.body.as_ref().is_some_and(is_sent) {
                     // Its provider has the whole of it, and works: the caller pays for that.
+                    exchange.told = Some(Told {
+                        status: refusal.status,
+                        code: Some(refusal.code),
+                    });
                     toll::settle(exchange, record::ending(exchange, Some(error)));
                 }
-                let answer = Local::error(body::took_too_long());
+                let answer = Local::error(refusal);
                 // Who sends no more may still read.
                 let _ = respond::write(session, exchange, answer).await;
             }
