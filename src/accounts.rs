@@ -287,6 +287,7 @@ impl PricedBalances {
 pub const fn upper(bound: Bound) -> UpperBound {
     UpperBound {
         input: bound.input,
+        unseen_input: bound.unseen_input,
         output: bound.output,
         useful_output: bound.useful_output,
     }

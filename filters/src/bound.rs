@@ -33,6 +33,16 @@ pub(crate) fn likely_input(request: &RequestContext, counting: &dyn Counting) ->
     }
 }
 
+/// What providers may have stored or find: no conversation of theirs is longer, and searches
+/// are bounded by what models can read.
+const MOST_UNSEEN: u64 = 2_000_000;
+
+/// Input tokens that the body does not show.
+fn unseen_input(facts: &RequestFacts) -> u64 {
+    let may_be_more = !facts.stored_ids.is_empty() || facts.needs.tools;
+    if may_be_more { MOST_UNSEEN } else { 0 }
+}
+
 /// The bound of a request whose balance must be enough for `minimum` output tokens of each
 /// answer, unless it asks for less. `default_output` where nobody knows the limit. The input is
 /// what was counted, or else what its length cannot exceed.
@@ -46,6 +56,7 @@ pub(crate) fn of(
     let Some(facts) = &request.facts else {
         return Bound {
             input: 0,
+            unseen_input: 0,
             output: default_output,
             useful_output: minimum,
         };
@@ -61,6 +72,7 @@ pub(crate) fn of(
             Some(counted) => counted.at_most.min(facts.most_input(rates)),
             None => facts.most_input(rates),
         },
+        unseen_input: unseen_input(facts),
         output,
         useful_output: of_each.saturating_mul(choices).min(output),
     }
@@ -94,6 +106,7 @@ mod tests {
         };
         let expected = Bound {
             input: 21 + 128,
+            unseen_input: 0,
             output: 700,
             useful_output: 112,
         };
@@ -131,6 +144,19 @@ mod tests {
             ..RequestFacts::default()
         };
         assert_eq!(bound(facts, Some("opus-1")).useful_output, 2_016);
+    }
+
+    #[test]
+    fn what_is_stored_or_found_elsewhere_is_input_that_the_body_does_not_show() {
+        let stored = RequestFacts {
+            stored_ids: vec!["resp_1".to_owned()],
+            ..RequestFacts::default()
+        };
+        let mut tools = RequestFacts::default();
+        tools.needs.tools = true;
+        for facts in [stored, tools] {
+            assert_eq!(bound(facts, Some("opus-1")).unseen_input, MOST_UNSEEN);
+        }
     }
 
     #[test]

@@ -238,6 +238,9 @@ pub enum Counted {
 pub struct Bound {
     /// Input tokens that it does not exceed.
     pub input: u64,
+    /// Input tokens beyond them that its body does not show: what its provider has stored, or
+    /// finds with tools of its own. They are not held, and believed when they are reported.
+    pub unseen_input: u64,
     /// Output tokens over all answers asked for.
     pub output: u64,
     /// The smallest output for which sending the request is worth anything.

@@ -181,6 +181,7 @@ fn settle_one(house: &House, ledger: &Ledger, number: u128, ending: &Ending) -> 
             streamed: true,
         };
         let bound = UpperBound {
+            unseen_input: 0,
             input: 100,
             output: 1000,
             useful_output: 16,

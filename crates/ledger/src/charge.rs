@@ -12,6 +12,9 @@ use tollgate_types::{Usage, Weights};
 pub struct UpperBound {
     /// Input tokens, estimated.
     pub input: u64,
+    /// Input tokens beyond them that nobody could see: not reserved, and believed when they
+    /// are reported.
+    pub unseen_input: u64,
     /// Output tokens over all answers asked for: the output limit (or the model's
     /// maximum where the request gives none), thinking budget included, times `n`.
     pub output: u64,
@@ -205,7 +208,7 @@ fn believe(reported: Usage, bound: &UpperBound, weights: &Weights) -> Charge {
             .saturating_add(BELIEVABLE_EXTRA)
     };
     let mut usage = reported;
-    if reported.total_input() > most(bound.input) {
+    if reported.total_input() > most(bound.input).saturating_add(bound.unseen_input) {
         usage.input = bound.input;
         usage.cache_read = 0;
         usage.cache_write = 0;

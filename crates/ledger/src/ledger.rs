@@ -97,6 +97,10 @@ pub struct RequestInfo {
 
 /// What came of a reservation.
 #[derive(Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "it is taken apart at once, and boxed by who keeps it"
+)]
 pub enum Reserve {
     /// The tokens are held.
     Held(Reservation),

@@ -76,6 +76,7 @@ async fn serve(ledger: Ledger, keys: Arc<Vec<KeyId>>, worker: usize) {
         };
         let id = request.id;
         let bound = UpperBound {
+            unseen_input: 0,
             input: 100,
             output: 100,
             useful_output: 1,

@@ -3,6 +3,7 @@ use proptest::prelude::*;
 use tollgate_types::Weight;
 
 const BOUND: UpperBound = UpperBound {
+    unseen_input: 0,
     input: 1000,
     output: 500,
     useful_output: 16,
@@ -119,6 +120,20 @@ fn an_absurd_report_is_cut_down_to_the_bound() {
 }
 
 #[test]
+fn input_that_nobody_could_see_is_believed_when_it_is_reported() {
+    let unseen = UpperBound {
+        unseen_input: 2_000_000,
+        ..BOUND
+    };
+    let believed = |input| {
+        let charge = believe(usage(input, 80), &unseen, &Weights::default());
+        (charge.usage.input, charge.clamped)
+    };
+    assert_eq!(believed(300_000), (300_000, false));
+    assert_eq!(believed(u64::MAX), (1000, true));
+}
+
+#[test]
 fn the_output_that_fits_fits() {
     let weights = weights(1000, 100, 1250, 3000);
     // Input at the heaviest weight: 1250. Output: 500 × 3.
@@ -145,7 +160,7 @@ proptest! {
         w in proptest::array::uniform4(0..=1_000_000_u32),
     ) {
         let weights = weights(w[0], w[1], w[2], w[3]);
-        let bound = UpperBound { input, output, useful_output: 1 };
+        let bound = UpperBound { input, unseen_input: 0, output, useful_output: 1 };
         let read = input / 100 * cached;
         let within = Usage {
             input: input - read,

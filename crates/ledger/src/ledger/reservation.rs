@@ -213,7 +213,7 @@ impl Reservation {
     }
 
     /// A record that cannot be written ahead is still entered, only not proof against a
-    /// crash in the next milliseconds.
+    /// crash until it is committed, some 200 ms later.
     fn write_ahead(&self, slot: &Slot, entry: &Entry) {
         let shared = &self.ledger.shared;
         let written = shared.journal.write(slot, |out| entry.write_record(out));

@@ -146,6 +146,7 @@ impl House {
 
 fn bound(output: u64) -> UpperBound {
     UpperBound {
+        unseen_input: 0,
         input: 0,
         output,
         useful_output: output,
@@ -220,6 +221,7 @@ async fn a_balance_caps_a_request_and_says_what_fits() {
     let key = house.key(100);
     let ledger = house.ledger();
     let bound = UpperBound {
+        unseen_input: 0,
         input: 30,
         output: 1000,
         useful_output: 16,

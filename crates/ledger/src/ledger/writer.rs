@@ -102,6 +102,11 @@ impl Batch {
         !self.loads.is_empty() || !self.sharing.is_empty() || self.close.is_some()
     }
 
+    /// Somebody reads, or another process may be asked for what was made.
+    fn is_waited_for(&self) -> bool {
+        !self.readers.is_empty() || !self.made.is_empty()
+    }
+
     /// There is nothing to commit.
     fn is_empty(&self) -> bool {
         let nothing = self.settled.is_empty() && self.made.is_empty() && self.loads.is_empty();
@@ -180,7 +185,7 @@ impl Writer {
             come.take(room).for_each(|command| batch.add(command));
             if batch.is_urgent() || batch.len() >= most {
                 None
-            } else if !batch.readers.is_empty() || self.shared.journal.is_scarce() {
+            } else if batch.is_waited_for() || self.shared.journal.is_scarce() {
                 Some(soon)
             } else {
                 Some(soon.max(next_tick))
