@@ -1,7 +1,7 @@
 //! The state of one exchange: a request, its attempts and its answer.
 //!
-//! The phases in `mod.rs` hand it from one to the next; each part of the work owns its
-//! own field and none reaches into another's.
+//! The phases in `mod.rs` hand it from one to the next. Each part of the work has a field; what
+//! the caller was told stands in `told`, which whoever ends the exchange sets.
 
 use super::{
     answer::Answer, attempt::Attempts, body::RequestBody, budget::RetryBudget, learn::Lesson,

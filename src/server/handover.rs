@@ -10,8 +10,8 @@
 //! | new | `serving PID` | I serve |
 //! | old | `over` | I take no connection any more |
 //!
-//! Until `serving` the old process loses nothing by a failure of the new one, which says
-//! `failed TEXT` where it can. `upgrade` in the place of `take 1` asks the old process to
+//! Until `go` the old process loses nothing by a failure of the new one, which says
+//! `failed TEXT` where it can; behind it both may serve until one is stopped. `upgrade` in the place of `take 1` asks the old process to
 //! start the new one by itself; it answers `done PID` or `failed TEXT`.
 
 use rustix::net::{
