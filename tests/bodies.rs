@@ -302,16 +302,21 @@ async fn a_body_that_never_ends_is_answered_in_time() {
     assert_eq!(provider.handle.counters().requests, 0);
 }
 
+/// A body above what is kept for another attempt, of no known length.
+fn chunked(gateway: &Gateway) -> Request {
+    Request::new("POST", CHAT)
+        .header("content-type", "application/json")
+        .key(&gateway.key)
+        .body(body("test-model", 100_000))
+        .in_chunks_of(10_000)
+}
+
 #[tokio::test]
 async fn a_large_chunked_body_whose_last_chunk_never_comes_is_answered_in_time() {
     let provider = Provider::start().await;
     let config = Config::of(&provider).with("server.limits.body_timeout", json!("300ms"));
     let gateway = Gateway::start(config).await;
-    let request = Request::new("POST", CHAT)
-        .header("content-type", "application/json")
-        .key(&gateway.key)
-        .body(body("test-model", 100_000))
-        .in_chunks_of(10_000);
+    let request = chunked(&gateway);
     let whole = request.bytes();
     let mut connection = gateway.connect().await;
     connection.write(&whole[..whole.len() - 5]).await;
@@ -330,11 +335,7 @@ async fn a_provider_that_waits_for_the_end_of_a_body_is_not_to_blame() {
             .with("server.limits.body_timeout", json!("3s"))
             .with(&format!("providers.sim.timeouts.{timeout}"), json!("200ms"));
         let gateway = Gateway::start(config).await;
-        let request = Request::new("POST", CHAT)
-            .header("content-type", "application/json")
-            .key(&gateway.key)
-            .body(body("test-model", 100_000))
-            .in_chunks_of(10_000);
+        let request = chunked(&gateway);
         let whole = request.bytes();
         for _ in 0..6 {
             let mut connection = gateway.connect().await;

@@ -54,7 +54,8 @@ async fn a_reload_tells_what_is_different_and_a_rollback_brings_it_back() {
         .config()
         .model("new-model", json!(["sim/upstream-model"]))
         .with("server.limits.body_bytes", json!("1MiB"))
-        .with("server.threads", json!(2));
+        .with("server.threads", json!(2))
+        .with("server.limits.keepalive_timeout", json!("5s"));
     gateway.rewrite(changed);
 
     let dry = api(&gateway, "POST", "/api/v1/reload?dry_run=true").await;
@@ -76,7 +77,10 @@ async fn a_reload_tells_what_is_different_and_a_rollback_brings_it_back() {
     ] {
         assert!(told.iter().any(|it| it == wanted), "{wanted}: {told:?}");
     }
-    assert_eq!(done["needs_restart"], json!(["server.threads"]));
+    assert_eq!(
+        done["needs_restart"],
+        json!(["server.threads", "server.limits.keepalive_timeout"])
+    );
     let threads = done["changes"].as_array().unwrap().iter();
     let threads = threads.clone().find(|it| it["path"] == "server.threads");
     let threads = threads.unwrap();
