@@ -120,6 +120,11 @@ impl Answer {
         Ok(())
     }
 
+    /// Whether the head announces events.
+    pub const fn is_stream(&self) -> bool {
+        matches!(self.reader, Some(Reader::Stream(_)))
+    }
+
     /// Takes a piece of the body; `written` bytes of what has passed have left so far.
     pub fn push(&mut self, chunk: Option<Bytes>, end: bool, written: usize) -> Next {
         self.unwritten.forget(written);
@@ -235,7 +240,7 @@ impl Answer {
         };
         let body = join(&mut self.held);
         self.held = Vec::new();
-        let is_stream = matches!(self.reader, Some(Reader::Stream(_)));
+        let is_stream = self.is_stream();
         let length = match () {
             () if is_stream => None,
             () if end => u64::try_from(body.len()).ok(),

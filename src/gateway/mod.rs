@@ -258,6 +258,9 @@ impl ProxyHttp for Gateway {
         match begun {
             Ok(()) => {
                 exchange.timer.note(exchange.answer.progress(), now);
+                if exchange.answer.is_stream() {
+                    exchange.timer.expect_events();
+                }
                 Ok(())
             }
             Err(fault) => {

@@ -74,6 +74,13 @@ impl AttemptTimer {
         }
     }
 
+    /// The answer is a stream of events.
+    pub fn expect_events(&self) {
+        if let Some(watch) = &self.watch {
+            watch.expect_events();
+        }
+    }
+
     /// The attempt is over: its connection is no longer its own.
     pub fn stop(&mut self) {
         self.has_fired = self.has_fired();

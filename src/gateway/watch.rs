@@ -56,6 +56,13 @@ impl Watch {
         self.0.silence_ends.store(silence_ends, Ordering::Relaxed);
     }
 
+    /// The answer comes in small pieces, and nothing goes the other way.
+    pub fn expect_events(&self) {
+        if let Some(socket) = self.0.socket.lock().as_ref() {
+            socket.acknowledge_in_pairs();
+        }
+    }
+
     /// Whether the clock has ended the attempt.
     pub fn has_fired(&self) -> bool {
         self.0.has_fired.load(Ordering::Acquire)

@@ -38,6 +38,16 @@ impl Socket {
         !matches!(looked, Err(fault) if fault.kind() == ErrorKind::WouldBlock)
     }
 
+    /// Acknowledges what comes in pairs of segments, not one by one, until a pause of 40 ms.
+    ///
+    /// Somebody who only listens acknowledges each small segment as he reads it, which in a
+    /// stream is a packet sent for every event: an eighth of what the event costs. Linux does
+    /// the same by itself on connections whose requests and answers take turns.
+    pub fn acknowledge_in_pairs(&self) {
+        // Where it cannot be had, packets are all that is lost.
+        let _ = rustix::net::sockopt::set_tcp_quickack(&self.0, false);
+    }
+
     /// Ends the connection for whoever reads or writes it.
     pub fn shut_down(self) {
         // One that the provider has closed meanwhile has nothing to end.

@@ -87,3 +87,13 @@ async fn a_connection_that_is_watched_no_more_goes_on() {
 fn a_number_that_is_no_descriptor_gives_no_socket() {
     assert!(Socket::of(-1).is_none());
 }
+
+#[tokio::test]
+async fn what_comes_in_small_pieces_is_not_acknowledged_piece_by_piece() {
+    let (ours, _theirs) = connection().await;
+    let watch = watch(&ours, LATE, LATE);
+    let answers_at_once = || rustix::net::sockopt::tcp_quickack(&ours).unwrap();
+    assert!(answers_at_once());
+    watch.expect_events();
+    assert!(!answers_at_once());
+}
