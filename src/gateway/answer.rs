@@ -29,7 +29,7 @@ const LONGEST_HELD: Duration = Duration::from_secs(10);
 pub struct Answer {
     stage: Stage,
     /// The provider's head, until it is committed.
-    head: Option<UpstreamHead>,
+    head: Option<Box<UpstreamHead>>,
     reader: Option<Reader>,
     /// For a provider that compresses although it was asked not to.
     decoder: Option<Decoder>,
@@ -74,8 +74,8 @@ pub enum Next {
     Hold,
     /// The head leaves, with these first bytes of the body.
     Commit {
-        /// The provider's head.
-        head: UpstreamHead,
+        /// The provider's head. It is large, and most of what passes has none.
+        head: Box<UpstreamHead>,
         /// What of the body may leave.
         body: Bytes,
         /// The length of the whole body, where it is known.
@@ -114,7 +114,7 @@ impl Answer {
         self.decoder = Decoder::for_encoding(head.headers.get(CONTENT_ENCODING))
             .ok_or_else(UpstreamFault::broken_answer)?;
         self.reader = Some(reader);
-        self.head = Some(head);
+        self.head = Some(Box::new(head));
         self.began = Some(now);
         self.stage = Stage::Held;
         Ok(())

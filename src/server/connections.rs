@@ -150,7 +150,7 @@ impl Doorkeeper {
             if *shutdown.borrow() {
                 session.set_keepalive(None);
             }
-            let served = HttpServerApp::process_new_http(&self.app, session, shutdown).await;
+            let served = self.app.serve(session, shutdown).await;
             let Some((stream, kept)) = served.map(|it| it.consume()) else {
                 return;
             };

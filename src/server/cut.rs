@@ -9,12 +9,16 @@ use super::stop::{Ending, Sessions, idle_is_over};
 use crate::gateway::Gateway;
 use crate::snapshot::Current;
 use async_trait::async_trait;
+use futures::FutureExt as _;
 use pingora_core::apps::{HttpServerApp, HttpServerOptions, ReusedHttpStream};
 use pingora_core::protocols::http::ServerSession;
 use pingora_core::protocols::http::v2::server::H2Options;
 use pingora_core::server::ShutdownWatch;
 use pingora_proxy::HttpProxy;
+use std::future::poll_fn;
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::{Poll, Waker};
 use tokio::sync::watch;
 
 /// A proxy whose requests end at once when they are told to.
@@ -46,6 +50,44 @@ impl Cuttable {
     }
 }
 
+impl Cuttable {
+    /// Serves one request; `None` where its connection cannot be used again.
+    pub(super) async fn serve(
+        &self,
+        session: ServerSession,
+        shutdown: &ShutdownWatch,
+    ) -> Option<ReusedHttpStream> {
+        let _session = self.end.sessions.begin();
+        let mut cut = self.end.cut.clone();
+        let mut cut = pin!(cut.wait_for(|cut| *cut).fuse());
+        let mut served = self.proxy.process_new_http(session, shutdown);
+        let mut waiting: Option<Waker> = None;
+        poll_fn(|context| {
+            if let Poll::Ready(reusable) = served.as_mut().poll(context) {
+                return Poll::Ready(reusable);
+            }
+            // Who waits already is woken by the cut: waiting anew with every piece of a
+            // stream would cost more than the piece's way through some filters.
+            let waits = waiting.as_ref();
+            if waits.is_some_and(|it| it.will_wake(context.waker())) && !self.may_be_cut() {
+                return Poll::Pending;
+            }
+            waiting = Some(context.waker().clone());
+            match cut.as_mut().poll(context) {
+                Poll::Ready(Ok(_)) => Poll::Ready(None),
+                // A sender that is gone has nothing to cut any more.
+                Poll::Ready(Err(_)) | Poll::Pending => Poll::Pending,
+            }
+        })
+        .await
+    }
+
+    /// Whether anything was said of a cut.
+    fn may_be_cut(&self) -> bool {
+        self.end.cut.has_changed().unwrap_or(false)
+    }
+}
+
 #[async_trait]
 impl HttpServerApp for Cuttable {
     async fn process_new_http(
@@ -53,14 +95,7 @@ impl HttpServerApp for Cuttable {
         session: ServerSession,
         shutdown: &ShutdownWatch,
     ) -> Option<ReusedHttpStream> {
-        let _session = self.end.sessions.begin();
-        let mut cut = self.end.cut.clone();
-        tokio::select! {
-            biased;
-            reusable = self.proxy.process_new_http(session, shutdown) => reusable,
-            // A sender that is gone has nothing to cut any more.
-            Ok(_) = cut.wait_for(|cut| *cut) => None,
-        }
+        self.serve(session, shutdown).await
     }
 
     fn h2_options(&self) -> Option<H2Options> {
