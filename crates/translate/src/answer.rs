@@ -8,6 +8,7 @@
 
 mod arguments;
 mod flow;
+mod json;
 mod logprobs;
 mod parts;
 mod read;

@@ -18,6 +18,7 @@ mod valid;
 
 pub use text::Text;
 pub(crate) use text::{is_object, is_word};
+pub(crate) use valid::short_string;
 
 use std::borrow::Cow;
 use tollgate_wire::json::{

@@ -183,11 +183,34 @@ fn letter(byte: u8) -> u8 {
     ESCAPES.get(usize::from(byte)).copied().unwrap_or_default()
 }
 
+/// Where the first byte stands that must be escaped. Most texts that are written here are
+/// short and have none, so they are looked at eight bytes at a time.
+fn first_escaped(text: &[u8]) -> Option<usize> {
+    let (words, _) = text.as_chunks::<8>();
+    let plain = words.iter().take_while(|word| !has_escaped(**word)).count();
+    let start = plain.saturating_mul(8);
+    let rest = text.get(start..).unwrap_or_default();
+    let at = rest.iter().position(|byte| letter(*byte) != 0)?;
+    Some(start.saturating_add(at))
+}
+
+/// Whether one of eight bytes must be escaped: a control character, a quote or a backslash.
+const fn has_escaped(word: [u8; 8]) -> bool {
+    const ONES: u64 = u64::from_le_bytes([1; 8]);
+    let word = u64::from_le_bytes(word);
+    let quotes = word ^ (ONES * b'"' as u64);
+    let backslashes = word ^ (ONES * b'\\' as u64);
+    // A byte that is less than what is taken from it gets its highest bit, and so may the one
+    // behind it, which changes nothing. Bytes that had it are of letters of other scripts.
+    let controls = word.wrapping_sub(ONES * 0x20);
+    let zeros = quotes.wrapping_sub(ONES) | backslashes.wrapping_sub(ONES);
+    (controls | zeros) & !word & (ONES * 0x80) != 0
+}
+
 /// Appends the contents of a string as JSON writes them.
 fn escape(text: &[u8], out: &mut Vec<u8>) {
-    out.reserve(text.len());
     let mut rest = text;
-    while let Some(at) = rest.iter().position(|byte| letter(*byte) != 0) {
+    while let Some(at) = first_escaped(rest) {
         let Some((plain, [byte, after @ ..])) = rest.split_at_checked(at) else {
             break;
         };
@@ -216,6 +239,21 @@ mod tests {
         out.string(&text);
         let read: String = serde_json::from_slice(out.as_bytes()).unwrap();
         assert_eq!(read, text);
+    }
+
+    #[test]
+    fn what_must_be_escaped_is_found_wherever_it_stands() {
+        for escaped in ["\"", "\\", "\n", "\u{1f}", "\0"] {
+            for beside in ["a", " ", "!", "~", "é", "\u{80}", "😀"] {
+                for before in 0..18 {
+                    let text = [&beside.repeat(before), escaped, &beside.repeat(9)].concat();
+                    let mut out = Output::default();
+                    out.string(&text);
+                    let read: Result<String, _> = serde_json::from_slice(out.as_bytes());
+                    assert_eq!(read.ok(), Some(text));
+                }
+            }
+        }
     }
 
     #[test]

@@ -41,7 +41,6 @@ pub(crate) const MOST_CITATIONS: usize = 256;
 pub(crate) struct Flow {
     notes: Arc<TranslationNotes>,
     context: AnswerContext,
-    backend: Backend,
     head: Option<Head>,
     is_started: bool,
     writer: Box<dyn Write>,
@@ -74,7 +73,6 @@ impl Flow {
         writer: Box<dyn Write>,
     ) -> Self {
         Self {
-            backend: Backend::new(&notes.backend),
             writer,
             calls: ToolCalls::new(notes.from),
             notes,
@@ -439,8 +437,9 @@ impl Flow {
 
     /// Seals what goes back to the provider, where the caller takes it.
     fn sealed(&self, blob: Option<&Blob>) -> Option<String> {
-        blob.filter(|_| self.notes.reasoning.state)
-            .and_then(|blob| seal::seal(self.backend, blob.form, &blob.item_id, &blob.payload))
+        let blob = blob.filter(|_| self.notes.reasoning.state)?;
+        let backend = Backend::new(&self.notes.backend);
+        seal::seal(backend, blob.form, &blob.item_id, &blob.payload)
     }
 
     /// Chat providers sign little. That a text is theirs is sealed all the same, so that it goes

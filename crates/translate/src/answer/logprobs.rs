@@ -4,11 +4,15 @@
 //! for it, and a caller of messages cannot ask.
 
 use crate::{
-    answer::{parts::Broken, text::RawText, write::escaped},
+    answer::{
+        json::{self, Raw},
+        parts::Broken,
+        text::RawText,
+        write::escaped,
+    },
     output::Output,
 };
 use serde::Deserialize;
-use serde_json::value::RawValue;
 
 /// What is told of one token.
 #[derive(Debug, Deserialize)]
@@ -16,19 +20,19 @@ struct Entry<'a> {
     #[serde(borrow)]
     token: RawText<'a>,
     #[serde(borrow)]
-    logprob: &'a RawValue,
+    logprob: Raw<'a>,
     #[serde(borrow, default)]
-    bytes: Option<&'a RawValue>,
+    bytes: Option<Raw<'a>>,
     #[serde(borrow, default)]
     top_logprobs: Option<Vec<Entry<'a>>>,
 }
 
 /// The entries of a list, with commas between; empty where there is none.
-pub(super) fn entries(list: Option<&RawValue>) -> Result<String, Broken> {
+pub(super) fn entries(list: Option<Raw<'_>>) -> Result<String, Broken> {
     let Some(list) = list.filter(|list| list.get() != "[]") else {
         return Ok(String::new());
     };
-    let list: Vec<Entry<'_>> = serde_json::from_str(list.get()).map_err(|_| Broken)?;
+    let list: Vec<Entry<'_>> = json::read(list.get()).map_err(|_| Broken)?;
     let mut out = Output::default();
     out.begin_array();
     for entry in &list {

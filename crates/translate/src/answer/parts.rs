@@ -73,12 +73,14 @@ fn plain_id(id: &str) -> String {
     let bare = prefixes
         .find_map(|prefix| id.strip_prefix(prefix))
         .unwrap_or(id);
-    let mut plain = String::with_capacity(bare.len().min(LONGEST));
-    plain.extend(bare.chars().filter(is_plain).take(LONGEST));
-    plain
+    let is_plain_byte = |byte| is_plain(&char::from(byte));
+    if bare.len() <= LONGEST && bare.bytes().all(is_plain_byte) {
+        return bare.to_owned();
+    }
+    bare.chars().filter(is_plain).take(LONGEST).collect()
 }
 
-fn is_plain(c: &char) -> bool {
+const fn is_plain(c: &char) -> bool {
     c.is_ascii_alphanumeric() || matches!(c, '_' | '-')
 }
 

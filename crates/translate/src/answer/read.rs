@@ -7,9 +7,13 @@ mod chat;
 mod messages;
 mod responses;
 
-use crate::answer::{flow::Flow, parts::Broken, text::RawText};
+use crate::answer::{
+    flow::Flow,
+    json::{self, Raw},
+    parts::Broken,
+    text::RawText,
+};
 use serde::Deserialize;
-use serde_json::value::RawValue;
 use tollgate_types::Format;
 
 /// A reader of one answer.
@@ -29,8 +33,9 @@ impl Reader {
         }
     }
 
-    /// Reads one event.
+    /// Reads one event, which its stream's reader has found to be JSON.
     pub(crate) fn event(&mut self, data: &[u8], flow: &mut Flow) -> Result<(), Broken> {
+        let data = std::str::from_utf8(data).map_err(|_| Broken)?;
         match self {
             Self::Chat(reader) => reader.event(data, flow),
             Self::Messages(reader) => reader.event(data, flow),
@@ -38,8 +43,9 @@ impl Reader {
         }
     }
 
-    /// Reads a whole answer.
+    /// Reads a whole answer, which a scanner has found to be JSON.
     pub(crate) fn body(&mut self, data: &[u8], flow: &mut Flow) -> Result<(), Broken> {
+        let data = std::str::from_utf8(data).map_err(|_| Broken)?;
         match self {
             Self::Chat(reader) => reader.body(data, flow),
             Self::Messages(reader) => reader.body(data, flow),
@@ -49,12 +55,12 @@ impl Reader {
 }
 
 /// Reads one JSON document, borrowing from it.
-fn document<'a, T: Deserialize<'a>>(data: &'a [u8]) -> Result<T, Broken> {
-    serde_json::from_slice(data).map_err(|_| Broken)
+fn document<'a, T: Deserialize<'a>>(data: &'a str) -> Result<T, Broken> {
+    json::read(data).map_err(|_| Broken)
 }
 
 /// A JSON value as the contents of a string that holds it.
-fn as_contents(value: &RawValue) -> String {
+fn as_contents(value: Raw<'_>) -> String {
     let quoted = serde_json::to_string(value.get()).unwrap_or_default();
     match quoted.get(1..quoted.len().saturating_sub(1)) {
         Some(contents) => contents.to_owned(),
@@ -63,7 +69,7 @@ fn as_contents(value: &RawValue) -> String {
 }
 
 /// Whether a value is an object with members.
-fn has_members(value: &RawValue) -> bool {
+fn has_members(value: Raw<'_>) -> bool {
     let inner = value.get().strip_prefix('{');
     inner.is_some_and(|inner| !inner.trim_start().starts_with('}'))
 }

@@ -3,8 +3,8 @@
 //! Decides nothing. All three formats write strings by the same rules, so that what a provider
 //! wrote can be copied as it is; only names and sealed blobs are ever unescaped.
 
+use crate::answer::json::Raw;
 use serde::{Deserialize, Deserializer, de::Error};
-use serde_json::value::RawValue;
 use std::borrow::Cow;
 
 /// The contents of a JSON string as they were written. It holds no line end, so it can stand
@@ -14,7 +14,7 @@ pub(crate) struct RawText<'a>(&'a str);
 
 impl<'a> RawText<'a> {
     /// The contents of a value, where it is a string.
-    pub(crate) fn of(value: &'a RawValue) -> Option<Self> {
+    pub(crate) fn of(value: Raw<'a>) -> Option<Self> {
         let inner = value.get().strip_prefix('"')?.strip_suffix('"')?;
         Some(Self(inner))
     }
@@ -52,7 +52,7 @@ impl<'a> RawText<'a> {
 
 impl<'de: 'a, 'a> Deserialize<'de> for RawText<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let value = <&'a RawValue>::deserialize(deserializer)?;
+        let value = Raw::deserialize(deserializer)?;
         Self::of(value).ok_or_else(|| D::Error::custom("expected a string"))
     }
 }
@@ -109,6 +109,7 @@ fn hex(digits: &str) -> Option<(u32, &str)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::answer::json;
     use proptest::prelude::*;
 
     #[test]
@@ -134,7 +135,7 @@ mod tests {
                     _ => c.encode_utf16(&mut units).iter().map(|unit| format!("\\u{unit:04x}")).collect(),
                 }).collect();
             }
-            let raw: RawText<'_> = serde_json::from_str(&written).unwrap();
+            let raw: RawText<'_> = json::read(&written).unwrap();
             prop_assert_eq!(raw.unescape(), text.as_str());
             prop_assert_eq!(raw.chars(), text.chars().count() as u64);
         }

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     Refusal,
-    document::{Kind, Text, Value},
+    document::{Kind, Text, Value, is_word},
     table::Shape,
 };
 
@@ -29,7 +29,9 @@ pub(crate) struct Fields<'d, 'p> {
     places: [u32; MAX_FIELDS],
     /// Fields that stand in the object, one bit each.
     seen: u64,
-    /// Fields that are still to be taken.
+    /// Fields whose values are kept.
+    kept: u64,
+    /// Those of them that are still to be taken.
     left: u64,
 }
 
@@ -41,6 +43,7 @@ impl<'d, 'p> Fields<'d, 'p> {
             object,
             places: [0; MAX_FIELDS],
             seen: 0,
+            kept: 0,
             left: 0,
         }
     }
@@ -56,18 +59,31 @@ impl<'d, 'p> Fields<'d, 'p> {
     pub(super) fn keep(&mut self, at: usize, value: Value<'d>) {
         if let Some(place) = self.places.get_mut(at) {
             *place = value.place();
+            self.kept |= bit(at);
             self.left |= bit(at);
         }
     }
 
     /// Takes a field; `None`: it is not there, is `null`, or the table has dealt with it.
+    /// Objects have few of the fields that they could have, so only those are looked at.
     pub(crate) fn take(&mut self, name: &str) -> Option<Value<'d>> {
-        let row = self.shape.row(name);
-        debug_assert!(row.is_some(), "{} has no {name}", self.shape.path());
-        let (at, _) = row?;
-        self.left &= !bit(at);
-        let place = self.places.get(at).filter(|place| **place != 0)?;
-        Some(self.object.at_place(*place))
+        debug_assert!(
+            self.shape.row(name).is_some(),
+            "{} has no {name}",
+            self.shape.path()
+        );
+        let mut kept = self.kept;
+        while kept != 0 {
+            let at = kept.trailing_zeros() as usize;
+            let row = self.shape.rows.get(at)?;
+            if is_word(name.as_bytes(), row.name) {
+                self.left &= !bit(at);
+                let place = self.places.get(at)?;
+                return Some(self.object.at_place(*place));
+            }
+            kept &= !bit(at);
+        }
+        None
     }
 
     /// Takes a field that must be there.
@@ -157,10 +173,9 @@ impl<'d, 'p> Fields<'d, 'p> {
     /// # Errors
     /// A field was not taken: the table promises what the reader does not keep.
     pub(crate) fn close(self) -> Result<(), Refusal> {
-        let mut rows = self.shape.rows.iter().enumerate();
-        match rows.find(|(at, _)| self.left & bit(*at) != 0) {
+        match self.shape.rows.get(self.left.trailing_zeros() as usize) {
             None => Ok(()),
-            Some((_, row)) => {
+            Some(row) => {
                 debug_assert!(false, "nobody reads {}.{}", self.shape.path(), row.name);
                 let message = "cannot be carried to this model by the gateway";
                 Err(refuse(&self.path.field(row.name), message))

@@ -4,13 +4,13 @@ mod types;
 
 use crate::answer::{
     flow::{Flow, Key, Kind},
+    json::Raw,
     logprobs,
     parts::{Broken, NativeCall},
     read::{as_contents, document, has_members},
     text::RawText,
 };
 use serde::Deserialize;
-use serde_json::value::RawValue;
 use types::{Annotation, Call, Content, Function, Message};
 
 /// More calls in one answer are absurd.
@@ -59,7 +59,7 @@ struct Choice<'a> {
 #[derive(Debug, Deserialize)]
 struct Logprobs<'a> {
     #[serde(borrow, default)]
-    content: Option<&'a RawValue>,
+    content: Option<Raw<'a>>,
 }
 
 impl Choice<'_> {
@@ -71,7 +71,7 @@ impl Choice<'_> {
 }
 
 impl ChatReader {
-    pub(super) fn event(&mut self, data: &[u8], flow: &mut Flow) -> Result<(), Broken> {
+    pub(super) fn event(&mut self, data: &str, flow: &mut Flow) -> Result<(), Broken> {
         let chunk: Chunk<'_> = document(data)?;
         for choice in &chunk.choices {
             // Other formats have one answer; nobody asked for more.
@@ -86,7 +86,7 @@ impl ChatReader {
         Ok(())
     }
 
-    pub(super) fn body(&mut self, data: &[u8], flow: &mut Flow) -> Result<(), Broken> {
+    pub(super) fn body(&mut self, data: &str, flow: &mut Flow) -> Result<(), Broken> {
         let answer: Chunk<'_> = document(data)?;
         let [choice] = answer.choices.as_slice() else {
             return Err(Broken);
@@ -203,7 +203,7 @@ impl ChatReader {
     fn arguments(
         &self,
         place: usize,
-        arguments: Option<&RawValue>,
+        arguments: Option<Raw<'_>>,
         flow: &mut Flow,
     ) -> Result<(), Broken> {
         let Some(arguments) = arguments else {

@@ -5,6 +5,7 @@ mod types;
 use crate::{
     answer::{
         flow::{Flow, Key, Kind, MOST_CITATIONS},
+        json::{self, Raw},
         parts::{Blob, Broken, Citation, NativeCall},
         read::{as_contents, document, has_members, owned},
         text::RawText,
@@ -54,7 +55,7 @@ struct Event<'a> {
     #[serde(default)]
     index: u64,
     #[serde(borrow, default)]
-    content_block: Option<&'a RawValue>,
+    content_block: Option<Raw<'a>>,
     #[serde(borrow, default)]
     delta: Option<Delta<'a>>,
 }
@@ -72,7 +73,7 @@ struct Delta<'a> {
     #[serde(borrow, default)]
     partial_json: Option<RawText<'a>>,
     #[serde(borrow, default)]
-    citation: Option<&'a RawValue>,
+    citation: Option<Raw<'a>>,
     #[serde(borrow, default)]
     stop_details: Option<StopDetails<'a>>,
 }
@@ -81,13 +82,13 @@ struct Delta<'a> {
 #[derive(Debug, Deserialize)]
 struct Message<'a> {
     #[serde(borrow)]
-    content: Vec<&'a RawValue>,
+    content: Vec<Raw<'a>>,
     #[serde(borrow, default)]
     stop_details: Option<StopDetails<'a>>,
 }
 
 impl MessagesReader {
-    pub(super) fn event(&mut self, data: &[u8], flow: &mut Flow) -> Result<(), Broken> {
+    pub(super) fn event(&mut self, data: &str, flow: &mut Flow) -> Result<(), Broken> {
         let event: Event<'_> = document(data)?;
         match (event.kind.as_str(), event.content_block, event.delta) {
             ("content_block_delta", _, Some(delta)) => self.delta(event.index, &delta, flow),
@@ -103,18 +104,18 @@ impl MessagesReader {
         }
     }
 
-    pub(super) fn body(&mut self, data: &[u8], flow: &mut Flow) -> Result<(), Broken> {
+    pub(super) fn body(&mut self, data: &str, flow: &mut Flow) -> Result<(), Broken> {
         let answer: Message<'_> = document(data)?;
         for (block, index) in answer.content.iter().zip(0..) {
-            self.begin(index, block, flow)?;
+            self.begin(index, *block, flow)?;
         }
         self.end(flow)?;
         explain(answer.stop_details.as_ref(), flow)
     }
 
-    fn begin(&mut self, index: u64, raw: &RawValue, flow: &mut Flow) -> Result<(), Broken> {
+    fn begin(&mut self, index: u64, raw: Raw<'_>, flow: &mut Flow) -> Result<(), Broken> {
         self.end(flow)?;
-        let block: &Block<'_> = &document(raw.get().as_bytes())?;
+        let block: &Block<'_> = &document(raw.get())?;
         if block.kind.as_str() == "web_search_tool_result" {
             return self.found(block, raw, flow);
         }
@@ -151,7 +152,7 @@ impl MessagesReader {
     }
 
     fn call(&mut self, key: Key, block: &Block<'_>, flow: &mut Flow) -> Result<(), Broken> {
-        let input = block.input.filter(|input| has_members(input));
+        let input = block.input.filter(|input| has_members(*input));
         if let (Some(open), Some(input)) = (&mut self.open, input) {
             open.input = as_contents(input);
         }
@@ -164,10 +165,10 @@ impl MessagesReader {
     }
 
     /// Keeps what the open text cites.
-    fn cite<'a>(&mut self, citations: impl IntoIterator<Item = &'a &'a RawValue>, flow: &Flow) {
+    fn cite<'a>(&mut self, citations: impl IntoIterator<Item = &'a Raw<'a>>, flow: &Flow) {
         let Some(open) = &mut self.open else { return };
         for citation in citations {
-            let page = cited_page(citation).filter(|_| open.citations.len() < MOST_CITATIONS);
+            let page = cited_page(*citation).filter(|_| open.citations.len() < MOST_CITATIONS);
             open.citations
                 .extend(page.map(|page| match flow.has_search() {
                     true => page.with_native(citation.get()),
@@ -183,7 +184,7 @@ impl MessagesReader {
         if self.searches.len() >= MOST {
             return Err(Broken);
         }
-        let input = block.input.filter(|input| has_members(input));
+        let input = block.input.filter(|input| has_members(*input));
         let id = owned(block.id);
         if let Some(open) = &mut self.open {
             open.input = input.map(as_contents).unwrap_or_default();
@@ -198,7 +199,7 @@ impl MessagesReader {
     }
 
     /// What a search found. A result without its search is left out.
-    fn found(&mut self, block: &Block<'_>, raw: &RawValue, flow: &mut Flow) -> Result<(), Broken> {
+    fn found(&mut self, block: &Block<'_>, raw: Raw<'_>, flow: &mut Flow) -> Result<(), Broken> {
         let id = owned(block.tool_use_id);
         let place = self.searches.iter().position(|open| open.id == id);
         match place.map(|place| self.searches.remove(place)) {
@@ -288,16 +289,21 @@ struct SearchInput<'a> {
 }
 
 impl OpenSearch {
+    /// Its input, where the pieces in which it came make JSON.
+    fn input(&self) -> Option<&str> {
+        serde_json::from_str(&self.input).ok().map(RawValue::get)
+    }
+
     /// The words that are searched for: contents of a string.
     fn query(&self) -> String {
-        let input: Option<SearchInput<'_>> = serde_json::from_str(&self.input).ok();
+        let input: Option<SearchInput<'_>> = self.input().and_then(|input| json::read(input).ok());
         let query = input.and_then(|input| input.query);
         query.unwrap_or_default().as_str().to_owned()
     }
 
     /// The search as the blocks that it was, with the one that holds its result.
-    fn blob(&self, result: &RawValue) -> Option<Blob> {
-        let input: &RawValue = serde_json::from_str(&self.input).ok()?;
+    fn blob(&self, result: Raw<'_>) -> Option<Blob> {
+        let input = self.input()?;
         if result.get().len() > MAX_PAYLOAD_BYTES {
             return None;
         }
@@ -307,7 +313,7 @@ impl OpenSearch {
         out.key("type").string("server_tool_use");
         out.key("id").string(&self.id);
         out.key("name").string("web_search");
-        out.key("input").raw(input.get().as_bytes());
+        out.key("input").raw(input.as_bytes());
         if let Some(caller) = &self.caller {
             out.key("caller").raw(caller.as_bytes());
         }

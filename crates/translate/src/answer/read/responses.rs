@@ -4,13 +4,13 @@ mod types;
 
 use crate::answer::{
     flow::{Flow, Key, Kind},
+    json::Raw,
     logprobs,
     parts::{Broken, NativeCall},
     read::{document, owned},
     text::RawText,
 };
 use serde::Deserialize;
-use serde_json::value::RawValue;
 use types::{Item, ItemKind, cited_page};
 
 /// More items in one answer are absurd.
@@ -50,27 +50,27 @@ struct Event<'a> {
     #[serde(default)]
     summary_index: Option<u64>,
     #[serde(borrow, default)]
-    delta: Option<&'a RawValue>,
+    delta: Option<Raw<'a>>,
     #[serde(borrow, default)]
-    logprobs: Option<&'a RawValue>,
+    logprobs: Option<Raw<'a>>,
     #[serde(borrow, default)]
     item: Option<Item<'a>>,
     #[serde(borrow, default)]
-    annotation: Option<&'a RawValue>,
+    annotation: Option<Raw<'a>>,
 }
 
 /// An event, for its item as it was written.
 #[derive(Debug, Deserialize)]
 struct RawItem<'a> {
     #[serde(borrow)]
-    item: &'a RawValue,
+    item: Raw<'a>,
 }
 
 /// A whole answer, for its items as they were written.
 #[derive(Debug, Deserialize)]
 struct RawItems<'a> {
     #[serde(borrow)]
-    output: Vec<&'a RawValue>,
+    output: Vec<Raw<'a>>,
 }
 
 /// A whole answer.
@@ -95,7 +95,7 @@ impl<'a> Event<'a> {
 }
 
 impl ResponsesReader {
-    pub(super) fn event(&mut self, data: &[u8], flow: &mut Flow) -> Result<(), Broken> {
+    pub(super) fn event(&mut self, data: &str, flow: &mut Flow) -> Result<(), Broken> {
         /// The part of the name that all events have.
         const PREFIX: &str = "response.";
         let event: Event<'_> = document(data)?;
@@ -131,7 +131,7 @@ impl ResponsesReader {
         }
     }
 
-    pub(super) fn body(&mut self, data: &[u8], flow: &mut Flow) -> Result<(), Broken> {
+    pub(super) fn body(&mut self, data: &str, flow: &mut Flow) -> Result<(), Broken> {
         let answer: Response<'_> = document(data)?;
         // One that is still running has no answer yet, a cancelled one never will.
         if matches!(
@@ -155,7 +155,7 @@ impl ResponsesReader {
         &mut self,
         index: u64,
         item: &Item<'_>,
-        raw: &RawValue,
+        raw: Raw<'_>,
         flow: &mut Flow,
     ) -> Result<(), Broken> {
         let place = self.items.iter().position(|open| open.index == index);
@@ -315,7 +315,7 @@ fn search(index: u64, item: &Item<'_>, flow: &mut Flow) -> Result<(), Broken> {
 }
 
 /// Hands on what a text cites, where it cites a page.
-fn cite(key: Key, annotation: &RawValue, flow: &mut Flow) {
+fn cite(key: Key, annotation: Raw<'_>, flow: &mut Flow) {
     if let Some(page) = cited_page(annotation) {
         let page = match flow.has_search() {
             true => page.with_native(annotation.get()),
@@ -332,7 +332,7 @@ fn whole_message(index: u64, item: &Item<'_>, flow: &mut Flow) -> Result<(), Bro
         flow.logprobs(&logprobs::entries(part.logprobs)?);
         flow.piece(text, part.text.unwrap_or_default())?;
         for annotation in part.annotations.iter().flatten() {
-            cite(text, annotation, flow);
+            cite(text, *annotation, flow);
         }
         flow.end(text, None)?;
         let refusal = Key::new(Kind::Refusal, index, place);

@@ -3,6 +3,7 @@
 
 use crate::{
     answer::{
+        json::{self, Raw},
         parts::{Blob, Broken, Citation},
         read::owned,
         text::RawText,
@@ -12,13 +13,12 @@ use crate::{
     seal::ReasoningForm,
 };
 use serde::Deserialize;
-use serde_json::value::RawValue;
 
 /// A message, whole, or what a chunk adds to it.
 #[derive(Debug, Default, Deserialize)]
 pub(super) struct Message<'a> {
     #[serde(borrow, default)]
-    content: Option<&'a RawValue>,
+    content: Option<Raw<'a>>,
     #[serde(borrow, default)]
     pub(super) refusal: Option<RawText<'a>>,
     /// DeepSeek, Qwen, xAI, z.ai.
@@ -55,7 +55,7 @@ impl<'a> Message<'a> {
         if let Some(text) = RawText::of(content) {
             return Ok(vec![Content::Text(text)]);
         }
-        let parts: Vec<Part<'a>> = serde_json::from_str(content.get()).map_err(|_| Broken)?;
+        let parts: Vec<Part<'a>> = json::read(content.get()).map_err(|_| Broken)?;
         Ok(parts.iter().flat_map(Part::content).collect())
     }
 
@@ -163,7 +163,7 @@ pub(super) struct Function<'a> {
     pub(super) name: Option<RawText<'a>>,
     /// A string; some providers write the object itself.
     #[serde(borrow, default)]
-    pub(super) arguments: Option<&'a RawValue>,
+    pub(super) arguments: Option<Raw<'a>>,
 }
 
 #[derive(Debug, Deserialize)]

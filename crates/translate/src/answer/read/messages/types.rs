@@ -2,6 +2,7 @@
 
 use crate::{
     answer::{
+        json::{self, Raw},
         parts::{Blob, Citation, Page, Search},
         read::owned,
         text::RawText,
@@ -9,7 +10,6 @@ use crate::{
     seal::ReasoningForm,
 };
 use serde::Deserialize;
-use serde_json::value::RawValue;
 
 /// A content block, whole or as it begins in a stream.
 #[derive(Debug, Deserialize)]
@@ -29,16 +29,16 @@ pub(super) struct Block<'a> {
     #[serde(borrow, default)]
     pub(super) name: Option<RawText<'a>>,
     #[serde(borrow, default)]
-    pub(super) input: Option<&'a RawValue>,
+    pub(super) input: Option<Raw<'a>>,
     #[serde(borrow, default)]
-    pub(super) citations: Option<Vec<&'a RawValue>>,
+    pub(super) citations: Option<Vec<Raw<'a>>>,
     #[serde(borrow, default)]
-    pub(super) caller: Option<&'a RawValue>,
+    pub(super) caller: Option<Raw<'a>>,
     #[serde(borrow, default)]
     pub(super) tool_use_id: Option<RawText<'a>>,
     /// What a tool of the provider's answered.
     #[serde(borrow, default)]
-    content: Option<&'a RawValue>,
+    content: Option<Raw<'a>>,
 }
 
 /// A page that a search of the web found.
@@ -72,8 +72,8 @@ pub(super) struct StopDetails<'a> {
 
 /// The page that a citation names, where it is one: other formats have no word for places in
 /// documents.
-pub(super) fn cited_page(raw: &RawValue) -> Option<Citation> {
-    let citation: TextCitation<'_> = serde_json::from_str(raw.get()).ok()?;
+pub(super) fn cited_page(raw: Raw<'_>) -> Option<Citation> {
+    let citation: TextCitation<'_> = json::read(raw.get()).ok()?;
     match citation.kind.as_str() {
         "web_search_result_location" => Citation::new(citation.url?, citation.title, None),
         _ => None,
@@ -83,9 +83,9 @@ pub(super) fn cited_page(raw: &RawValue) -> Option<Citation> {
 impl Block<'_> {
     /// What a search found, of the words `query`: contents of a string.
     pub(super) fn search(&self, query: String, blob: Option<Blob>) -> Search {
-        let content = self.content.map(RawValue::get).unwrap_or_default();
+        let content = self.content.map(Raw::get).unwrap_or_default();
         // An error is an object, pages are a list.
-        let found: Option<Vec<SearchResult<'_>>> = serde_json::from_str(content).ok();
+        let found: Option<Vec<SearchResult<'_>>> = json::read(content).ok();
         let failure = found.is_none().then_some("unavailable");
         let pages = found.iter().flatten().filter_map(|page| {
             let url = page.url?.as_str();

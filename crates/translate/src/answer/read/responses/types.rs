@@ -2,6 +2,7 @@
 
 use crate::{
     answer::{
+        json::{self, Raw},
         parts::{Blob, Citation, Page, Search},
         read::owned,
         text::RawText,
@@ -9,7 +10,6 @@ use crate::{
     seal::{MAX_PAYLOAD_BYTES, ReasoningForm},
 };
 use serde::Deserialize;
-use serde_json::value::RawValue;
 
 /// An output item, whole or as it begins in a stream.
 #[derive(Debug, Default, Deserialize)]
@@ -23,9 +23,9 @@ pub(super) struct Item<'a> {
     #[serde(borrow, default)]
     pub(super) name: Option<RawText<'a>>,
     #[serde(borrow, default)]
-    arguments: Option<&'a RawValue>,
+    arguments: Option<Raw<'a>>,
     #[serde(borrow, default)]
-    input: Option<&'a RawValue>,
+    input: Option<Raw<'a>>,
     #[serde(borrow, default)]
     pub(super) content: Option<Vec<Part<'a>>>,
     #[serde(borrow, default)]
@@ -35,7 +35,7 @@ pub(super) struct Item<'a> {
     #[serde(borrow, default)]
     status: Option<RawText<'a>>,
     #[serde(borrow, default)]
-    action: Option<&'a RawValue>,
+    action: Option<Raw<'a>>,
 }
 
 /// What a search of the web did.
@@ -103,10 +103,10 @@ impl<'a> Item<'a> {
     }
 
     /// The search that the item tells of; `raw` is the item itself.
-    pub(super) fn search(&self, raw: &RawValue) -> Search {
-        let action = self.action.map(RawValue::get).unwrap_or("{}");
+    pub(super) fn search(&self, raw: Raw<'_>) -> Search {
+        let action = self.action.map(Raw::get).unwrap_or("{}");
         // A provider may tell of its searches as it likes: what is not understood is not told.
-        let action: Action<'_> = serde_json::from_str(action).unwrap_or_default();
+        let action: Action<'_> = json::read(action).unwrap_or_default();
         let status = self.status.unwrap_or_default();
         let queries = action.queries.as_deref().unwrap_or_default();
         let words = action.query.or_else(|| queries.first().copied());
@@ -153,9 +153,9 @@ pub(super) struct Part<'a> {
     #[serde(borrow, default)]
     pub(super) refusal: Option<RawText<'a>>,
     #[serde(borrow, default)]
-    pub(super) logprobs: Option<&'a RawValue>,
+    pub(super) logprobs: Option<Raw<'a>>,
     #[serde(borrow, default)]
-    pub(super) annotations: Option<Vec<&'a RawValue>>,
+    pub(super) annotations: Option<Vec<Raw<'a>>>,
 }
 
 /// An annotation of a text.
@@ -174,8 +174,8 @@ struct Annotation<'a> {
 }
 
 /// The page that an annotation names, where it names one: files belong to the provider.
-pub(super) fn cited_page(raw: &RawValue) -> Option<Citation> {
-    let annotation: Annotation<'_> = serde_json::from_str(raw.get()).ok()?;
+pub(super) fn cited_page(raw: Raw<'_>) -> Option<Citation> {
+    let annotation: Annotation<'_> = json::read(raw.get()).ok()?;
     let range = annotation.start_index.zip(annotation.end_index);
     match annotation.kind.as_str() {
         "url_citation" => Citation::new(annotation.url?, annotation.title, range),
