@@ -28,9 +28,10 @@ use tollgate_types::{Format, Usage};
 use tollgate_wire::answer::{AnswerFacts, StopReason};
 
 pub(crate) use blocks::{Key, Kind};
+pub(crate) use search::LONGEST_ID;
 
-/// Bytes of blocks that wait, at most.
-const MOST_WAITING: usize = 4 * 1024 * 1024;
+/// Bytes of blocks that wait and of what texts cite, at most.
+pub(crate) const MOST_WAITING: usize = 4 * 1024 * 1024;
 /// Blocks that wait, at most.
 const MOST_WAITING_BLOCKS: usize = 256;
 /// Citations of one block, at most; further ones are left out.
@@ -47,6 +48,7 @@ pub(crate) struct Flow {
     pub(crate) out: Output,
     open: Option<Open>,
     waiting: VecDeque<Waiting>,
+    /// Bytes that they hold, and citations of texts that have not ended.
     waiting_bytes: usize,
     /// Of a text that has not begun.
     early_citations: Vec<Citation>,
@@ -216,7 +218,8 @@ impl Flow {
     }
 
     /// A page that the text at `key` refers to. Some providers name it before the text.
-    pub(crate) fn cite(&mut self, key: Key, citation: Citation) {
+    pub(crate) fn cite(&mut self, key: Key, citation: Citation) -> Result<(), Broken> {
+        let size = citation.size();
         let open = self.open.iter_mut().find(|open| open.key == key);
         let mut waiting = self.waiting.iter_mut();
         let citations = match open {
@@ -226,9 +229,11 @@ impl Flow {
                 None => &mut self.early_citations,
             },
         };
-        if citations.len() < MOST_CITATIONS {
-            citations.push(citation);
+        if citations.len() >= MOST_CITATIONS {
+            return Ok(());
         }
+        citations.push(citation);
+        self.hold(size)
     }
 
     /// The block at `key` ends; reasoning with what only its provider can read.
@@ -238,10 +243,11 @@ impl Flow {
             return self.advance();
         }
         if let Some(place) = self.find_waiting(key) {
+            let size = blob.as_ref().map_or(0, Blob::size);
             if let Some(waiting) = self.waiting.get_mut(place) {
                 waiting.end = Some(blob);
             }
-            return Ok(());
+            return self.hold(size);
         }
         match blob {
             // Its text has left before, or there is none.
@@ -292,12 +298,22 @@ impl Flow {
 
     fn add_waiting(&mut self, place: usize, piece: RawText<'_>) -> Result<(), Broken> {
         let waiting = self.waiting.get_mut(place).ok_or(Broken)?;
-        self.waiting_bytes = self.waiting_bytes.saturating_add(piece.as_str().len());
         waiting.contents.push_str(piece.as_str());
+        self.hold(piece.as_str().len())
+    }
+
+    /// Counts what is held from now on.
+    fn hold(&mut self, bytes: usize) -> Result<(), Broken> {
+        self.waiting_bytes = self.waiting_bytes.saturating_add(bytes);
         match self.waiting_bytes <= MOST_WAITING {
             true => Ok(()),
             false => Err(Broken),
         }
+    }
+
+    /// Counts what is held no more.
+    const fn release(&mut self, bytes: usize) {
+        self.waiting_bytes = self.waiting_bytes.saturating_sub(bytes);
     }
 
     /// Begins a block, now or in its turn.
@@ -305,23 +321,17 @@ impl Flow {
         if key.kind != Kind::Thinking {
             self.seal_hidden()?;
         }
-        let waiting = Waiting {
-            key,
-            begun,
-            contents: String::new(),
-            end: None,
-            found: None,
-            citations: Vec::new(),
-        };
+        let waiting = Waiting::new(key, begun);
+        let size = waiting.size();
         if self.waiting.is_empty() && self.open.as_ref().is_none_or(Open::yields) {
             self.close(None)?;
-            return self.take_turn(waiting);
+            return self.write_block(waiting);
         }
         if self.waiting.len() >= MOST_WAITING_BLOCKS {
             return Err(Broken);
         }
         self.waiting.push_back(waiting);
-        Ok(())
+        self.hold(size)
     }
 
     /// Lets waiting blocks follow while the open one is complete.
@@ -335,8 +345,14 @@ impl Flow {
         Ok(())
     }
 
-    /// Opens a block and lets out what of it has come.
+    /// Opens a block that has waited.
     fn take_turn(&mut self, waiting: Waiting) -> Result<(), Broken> {
+        self.release(waiting.size());
+        self.write_block(waiting)
+    }
+
+    /// Opens a block and lets out what of it has come.
+    fn write_block(&mut self, waiting: Waiting) -> Result<(), Broken> {
         let Waiting {
             key,
             begun,
@@ -349,10 +365,6 @@ impl Flow {
         if is_text {
             citations.append(&mut self.early_citations);
         }
-        let size = contents
-            .len()
-            .saturating_add(found.as_ref().map_or(0, Search::size));
-        self.waiting_bytes = self.waiting_bytes.saturating_sub(size);
         self.write_start()?;
         if !is_text {
             self.seal_cited()?;
@@ -424,6 +436,8 @@ impl Flow {
             let sealed = self.sealed_citation(citation);
             self.writer.cite(citation, sealed.as_deref(), &mut self.out);
         }
+        let sizes = open.citations.iter().map(Citation::size);
+        self.release(sizes.fold(0, usize::saturating_add));
         self.keep_cited(&mut open);
         let blob = blob.or_else(|| self.unsigned(&open));
         let sealed = self.sealed(blob.as_ref());

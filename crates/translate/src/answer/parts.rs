@@ -192,6 +192,13 @@ pub(crate) struct Blob {
     pub(crate) payload: String,
 }
 
+impl Blob {
+    /// How much it holds, in bytes.
+    pub(crate) fn size(&self) -> usize {
+        self.payload.len().saturating_add(self.item_id.len())
+    }
+}
+
 /// A web page that a text refers to. Texts are contents of JSON strings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Citation {
@@ -222,6 +229,13 @@ impl Citation {
             range,
             native: None,
         })
+    }
+
+    /// How much it holds, in bytes.
+    pub(crate) fn size(&self) -> usize {
+        let native = self.native.as_ref().map_or(0, String::len);
+        let page = self.url.len().saturating_add(self.title.len());
+        page.saturating_add(native)
     }
 
     /// The same citation, with what its provider wrote.
@@ -263,7 +277,13 @@ impl Search {
 
     /// About how much it holds, in bytes.
     pub(crate) fn size(&self) -> usize {
-        let page = |page: &Page| page.url.len().saturating_add(page.title.len());
+        let page = |page: &Page| {
+            let age = page.age.as_ref().map_or(0, String::len);
+            page.url
+                .len()
+                .saturating_add(page.title.len())
+                .saturating_add(age)
+        };
         let pages = self.pages.iter().map(page).fold(0, usize::saturating_add);
         let blob = self.blob.as_ref().map_or(0, |blob| blob.payload.len());
         pages.saturating_add(blob).saturating_add(self.query.len())

@@ -65,7 +65,14 @@ pub(crate) trait Write: Debug + Send + Sync {
     fn begin_search(&mut self, _id: &str, _: &mut Output) {}
 
     /// The search that has begun ends; sealed, where its provider wants it back.
-    fn end_search(&mut self, _: &Search, _sealed: Option<&str>, _: &mut Output) {}
+    fn end_search(
+        &mut self,
+        _: &Search,
+        _sealed: Option<&str>,
+        _: &mut Output,
+    ) -> Result<(), Broken> {
+        Ok(())
+    }
 
     /// The open block ends.
     fn end(&mut self, end: BlockEnd<'_>, out: &mut Output) -> Result<(), Broken>;

@@ -2,8 +2,7 @@
 //! and what looks finished is in order.
 
 use crate::{strict, support::*};
-use std::{path::Path, sync::Arc};
-use tollgate_translate::{AskedSearch, StreamTranslator};
+use std::path::Path;
 use tollgate_types::Format;
 use tollgate_wire::{
     fault::FaultClass,
@@ -11,7 +10,7 @@ use tollgate_wire::{
 };
 
 /// A stream whose only event with anything in it is this, in its format's frame.
-fn around(format: Format, event: &str) -> String {
+pub fn around(format: Format, event: &str) -> String {
     match format {
         Format::Chat => format!("data: {event}\n\ndata: [DONE]\n\n"),
         Format::Messages => format!(
@@ -285,124 +284,6 @@ fn a_garbled_stream_ends_in_an_error_or_in_order() {
     assert!(ends.iter().all(|count| *count > 0), "{ends:?}");
 }
 
-/// Pushes this many pieces and returns what was held at most.
-fn hold(translator: &mut StreamTranslator, count: usize, piece: impl Fn(usize) -> String) -> usize {
-    let (mut most, mut out) = (0, Vec::new());
-    for number in 0..count {
-        translator.push(piece(number).as_bytes(), &mut out);
-        out.clear();
-        most = most.max(translator.held_bytes());
-    }
-    most
-}
-
-#[test]
-fn calls_that_wait_are_bounded() {
-    let mut translator =
-        StreamTranslator::new(Arc::new(notes(Format::Messages, Format::Chat)), context());
-    let begin = "data: {\"choices\":[{\"delta\":{\"tool_calls\":[{\"index\":0,\"id\":\"a\",\"function\":{\"name\":\"one\",\"arguments\":\"{\"}},{\"index\":1,\"id\":\"b\",\"function\":{\"name\":\"two\",\"arguments\":\"\"}}]}}]}\n\n";
-    translator.push(begin.as_bytes(), &mut Vec::new());
-    let filler = "x".repeat(100_000);
-    let most = hold(&mut translator, 100, |_| {
-        format!(
-            "data: {{\"choices\":[{{\"delta\":{{\"tool_calls\":[{{\"index\":1,\"function\":{{\"arguments\":\"{filler}\"}}}}]}}}}]}}\n\n"
-        )
-    });
-    assert!(most < 5_000_000, "{most}");
-    assert!(matches!(translator.phase(), Phase::Failed(_)));
-}
-
-/// Searches that never find anything, and such that find too much while another one is open.
-#[test]
-fn searches_that_wait_are_bounded() {
-    let translator = || {
-        let mut notes = notes(Format::Responses, Format::Messages);
-        notes.search = Some(AskedSearch::default());
-        StreamTranslator::new(Arc::new(notes), context())
-    };
-    let call = |number: usize| {
-        format!(
-            "data: {{\"type\":\"content_block_start\",\"index\":{number},\"content_block\":{{\"type\":\"server_tool_use\",\"id\":\"s{number}\",\"name\":\"web_search\",\"input\":{{}}}}}}\n\ndata: {{\"type\":\"content_block_stop\",\"index\":{number}}}\n\n"
-        )
-    };
-    let mut endless = translator();
-    hold(&mut endless, 100, call);
-    assert!(matches!(endless.phase(), Phase::Failed(_)));
-
-    let filler = "x".repeat(100_000);
-    let mut full = translator();
-    full.push(call(0).as_bytes(), &mut Vec::new());
-    let most = hold(&mut full, 100, |number| {
-        let number = number + 1;
-        let found = format!(
-            "data: {{\"type\":\"content_block_start\",\"index\":{number},\"content_block\":{{\"type\":\"web_search_tool_result\",\"tool_use_id\":\"s{number}\",\"content\":[{{\"type\":\"web_search_result\",\"url\":\"{filler}\",\"title\":\"t\"}}]}}}}\n\n"
-        );
-        call(number) + &found
-    });
-    assert!(most < 5_000_000, "{most}");
-    assert!(matches!(full.phase(), Phase::Failed(_)));
-}
-
-#[test]
-fn more_calls_than_anybody_makes_are_an_error() {
-    let mut translator =
-        StreamTranslator::new(Arc::new(notes(Format::Responses, Format::Chat)), context());
-    hold(&mut translator, 3000, |number| {
-        format!(
-            "data: {{\"choices\":[{{\"delta\":{{\"tool_calls\":[{{\"index\":{number},\"id\":\"c{number}\",\"function\":{{\"name\":\"one\",\"arguments\":\"{{}}\"}}}}]}}}}]}}\n\n"
-        )
-    });
-    assert!(matches!(translator.phase(), Phase::Failed(_)));
-}
-
-#[test]
-fn a_stream_is_translated_in_constant_memory() {
-    let text = |piece: &str| {
-        format!("data: {{\"choices\":[{{\"delta\":{{\"content\":\"{piece}\"}}}}]}}\n\n")
-    };
-    let notes = notes(Format::Messages, Format::Chat);
-    let mut translator = StreamTranslator::new(Arc::new(notes), context());
-    assert_eq!(
-        hold(&mut translator, 20_000, |_| text(
-            "some words and some more"
-        )),
-        0
-    );
-    let delta = "data: {\"type\":\"content_block_delta\",\"index\":0,\"delta\":{\"type\":\"text_delta\",\"text\":\"some words\"}}\n\n";
-    let begin = "data: {\"type\":\"content_block_start\",\"index\":0,\"content_block\":{\"type\":\"text\",\"text\":\"\"}}\n\n";
-    let notes = crate::support::notes(Format::Chat, Format::Messages);
-    let mut translator = StreamTranslator::new(Arc::new(notes), context());
-    translator.push(begin.as_bytes(), &mut Vec::new());
-    assert_eq!(hold(&mut translator, 20_000, |_| delta.into()), 0);
-}
-
-#[test]
-fn what_a_responses_stream_repeats_is_bounded() {
-    let filler = "x".repeat(100_000);
-    let text = format!("data: {{\"choices\":[{{\"delta\":{{\"content\":\"{filler}\"}}}}]}}\n\n");
-    let notes = notes(Format::Responses, Format::Chat);
-    let mut translator = StreamTranslator::new(Arc::new(notes), context());
-    let most = hold(&mut translator, 400, |_| text.clone());
-    assert!(most <= 16 * 1024 * 1024, "{most}");
-    assert!(matches!(translator.phase(), Phase::Failed(_)));
-}
-
-#[test]
-fn log_probabilities_without_text_are_bounded() {
-    let entry = "{\"token\":\"a\",\"logprob\":-1,\"bytes\":null,\"top_logprobs\":[]}";
-    let event = format!(
-        "data: {{\"choices\":[{{\"delta\":{{\"content\":\"\"}},\"logprobs\":{{\"content\":[{}]}}}}]}}\n\n",
-        [entry; 100].join(",")
-    );
-    let end = "data: {\"choices\":[{\"delta\":{\"content\":\"a\"}}]}\n\n";
-    let notes = notes(Format::Responses, Format::Chat);
-    let mut translator = StreamTranslator::new(Arc::new(notes), context());
-    hold(&mut translator, 1000, |_| event.clone());
-    let mut out = Vec::new();
-    translator.push(end.as_bytes(), &mut out);
-    assert!(out.concat().len() < 300_000, "{}", out.concat().len());
-}
-
 #[test]
 fn a_garbled_answer_is_an_error_or_in_order() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/answers/golden");
@@ -462,71 +343,4 @@ fn garble_answer(answer: &str, dice: &mut Dice) -> String {
         }
     }
     lines.join("\n")
-}
-
-#[test]
-fn reasoning_that_a_responses_stream_repeats_is_bounded() {
-    let data = "A".repeat(900_000);
-    let notes = notes(Format::Responses, Format::Messages);
-    let mut translator = StreamTranslator::new(Arc::new(notes), context());
-    let most = hold(&mut translator, 100, |number| {
-        format!(
-            "data: {{\"type\":\"content_block_start\",\"index\":{number},\"content_block\":{{\"type\":\"redacted_thinking\",\"data\":\"{data}\"}}}}\n\ndata: {{\"type\":\"content_block_stop\",\"index\":{number}}}\n\n"
-        )
-    });
-    assert!(most < 20 * 1024 * 1024, "{most}");
-    assert!(matches!(translator.phase(), Phase::Failed(_)));
-}
-
-#[test]
-fn names_ids_signatures_and_pages_are_bounded() {
-    let long = "x".repeat(2_000_000);
-    for (format, event) in [
-        (
-            Format::Chat,
-            format!(
-                "{{\"choices\":[{{\"delta\":{{\"tool_calls\":[{{\"index\":0,\"id\":\"{long}\",\"function\":{{\"name\":\"a\"}}}}]}}}}]}}"
-            ),
-        ),
-        (
-            Format::Chat,
-            format!(
-                "{{\"choices\":[{{\"delta\":{{\"tool_calls\":[{{\"index\":0,\"id\":\"a\",\"function\":{{\"name\":\"{long}\"}}}}]}}}}]}}"
-            ),
-        ),
-        (
-            Format::Messages,
-            format!(
-                "{{\"type\":\"content_block_start\",\"index\":0,\"content_block\":{{\"type\":\"tool_use\",\"id\":\"a\",\"name\":\"{long}\"}}}}"
-            ),
-        ),
-    ] {
-        for caller in others(format) {
-            let seen = translate(&notes(caller, format), [around(format, &event).as_bytes()]);
-            assert_eq!(seen.end, StreamEnd::Failed, "{caller}");
-        }
-    }
-    let page = format!(
-        "{{\"choices\":[{{\"delta\":{{\"content\":\"a\",\"annotations\":[{{\"url_citation\":{{\"url\":\"{long}\"}}}}]}}}}]}}"
-    );
-    let seen = translate(
-        &notes(Format::Responses, Format::Chat),
-        [around(Format::Chat, &page).as_bytes()],
-    );
-    assert_eq!(seen.end, StreamEnd::Finished);
-    assert!(
-        strict::stream(Format::Responses, &seen.out)
-            .unwrap()
-            .pages
-            .is_empty()
-    );
-    let begin = "data: {\"type\":\"content_block_start\",\"index\":0,\"content_block\":{\"type\":\"thinking\"}}\n\n";
-    let piece = format!(
-        "data: {{\"type\":\"content_block_delta\",\"index\":0,\"delta\":{{\"type\":\"signature_delta\",\"signature\":\"{long}\"}}}}\n\n"
-    );
-    let notes = notes(Format::Chat, Format::Messages);
-    let mut translator = StreamTranslator::new(Arc::new(notes), context());
-    translator.push(begin.as_bytes(), &mut Vec::new());
-    translator.push(piece.as_bytes(), &mut Vec::new());
-    assert!(matches!(translator.phase(), Phase::Failed(_)));
 }

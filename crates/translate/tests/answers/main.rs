@@ -3,6 +3,8 @@
 #[cfg(test)]
 mod behaviour;
 #[cfg(test)]
+mod bounded;
+#[cfg(test)]
 mod golden;
 #[cfg(test)]
 mod hostile;

@@ -75,6 +75,43 @@ pub(super) enum Begun {
     Search(String),
 }
 
+impl Begun {
+    /// How much it holds, in bytes.
+    pub(super) fn size(&self) -> usize {
+        match self {
+            Self::Plain => 0,
+            Self::Call(call, _) => {
+                let namespace = call.namespace.as_ref().map_or(0, String::len);
+                let name = call.id.len().saturating_add(call.name.len());
+                name.saturating_add(namespace)
+            }
+            Self::Search(id) => id.len(),
+        }
+    }
+}
+
+impl Waiting {
+    /// A block of which nothing but its beginning has come.
+    pub(super) const fn new(key: Key, begun: Begun) -> Self {
+        Self {
+            key,
+            begun,
+            contents: String::new(),
+            end: None,
+            found: None,
+            citations: Vec::new(),
+        }
+    }
+
+    /// How much it holds beside its citations, in bytes.
+    pub(super) fn size(&self) -> usize {
+        let found = self.found.as_ref().map_or(0, Search::size);
+        let blob = self.end.iter().flatten().map(Blob::size);
+        let contents = self.contents.len().saturating_add(self.begun.size());
+        blob.fold(contents.saturating_add(found), usize::saturating_add)
+    }
+}
+
 impl OpenTool {
     /// What is to be known of a block that is a call.
     pub(super) fn of(begun: Begun) -> Option<Self> {

@@ -3,7 +3,7 @@
 //! Decides where the seal stands by which a search or a citation goes back to its provider:
 //! messages has room for it in the blocks themselves, responses has it beside them as reasoning.
 
-use super::{Begun, Flow, Key, Kind, MOST_WAITING, Open};
+use super::{Begun, Flow, Key, Kind, Open};
 use crate::{
     answer::{
         parts::{Blob, Broken, Citation, Search},
@@ -13,6 +13,9 @@ use crate::{
 };
 use tollgate_types::Format;
 
+/// No provider's id is so long, in bytes.
+pub(crate) const LONGEST_ID: usize = 4096;
+
 impl Flow {
     /// Whether searches of the web are told.
     pub(crate) fn has_search(&self) -> bool {
@@ -21,7 +24,10 @@ impl Flow {
 
     /// The provider begins to search the web; `id` is its own.
     pub(crate) fn search(&mut self, key: Key, id: String) -> Result<(), Broken> {
-        self.begin(key, Begun::Search(id))
+        match id.len() <= LONGEST_ID {
+            true => self.begin(key, Begun::Search(id)),
+            false => Err(Broken),
+        }
     }
 
     /// A search has come to its end.
@@ -33,13 +39,10 @@ impl Flow {
         }
         let place = self.find_waiting(key).ok_or(Broken)?;
         let waiting = self.waiting.get_mut(place).ok_or(Broken)?;
-        self.waiting_bytes = self.waiting_bytes.saturating_add(search.size());
+        let size = search.size();
         waiting.end = Some(None);
         waiting.found = Some(search);
-        match self.waiting_bytes <= MOST_WAITING {
-            true => Ok(()),
-            false => Err(Broken),
-        }
+        self.hold(size)
     }
 
     /// Ends the search that has begun. Messages has room for its seal; beside an item of
@@ -50,7 +53,7 @@ impl Flow {
         self.searches = self
             .searches
             .saturating_add(u64::from(search.is_search && search.failure.is_none()));
-        self.writer.end_search(search, sealed, &mut self.out);
+        self.writer.end_search(search, sealed, &mut self.out)?;
         match sealed {
             Some(sealed) if self.notes.from == Format::Responses => self.reasoning(sealed),
             _ => Ok(()),

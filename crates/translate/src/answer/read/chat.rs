@@ -3,7 +3,7 @@
 mod types;
 
 use crate::answer::{
-    flow::{Flow, Key, Kind},
+    flow::{Flow, Key, Kind, LONGEST_ID},
     json::Raw,
     logprobs,
     parts::{Broken, NativeCall},
@@ -15,8 +15,6 @@ use types::{Annotation, Call, Content, Function, Message};
 
 /// More calls in one answer are absurd.
 const MOST_CALLS: usize = 1024;
-/// No provider's id is so long, in bytes.
-const LONGEST_ID: usize = 4096;
 
 const TEXT: Key = Key::new(Kind::Text, 0, 0);
 const REFUSAL: Key = Key::new(Kind::Refusal, 0, 0);
@@ -119,7 +117,7 @@ impl ChatReader {
             .flatten()
             .filter_map(Annotation::page)
         {
-            flow.cite(TEXT, page);
+            flow.cite(TEXT, page)?;
         }
         for call in delta.tool_calls.iter().flatten() {
             self.call(call, flow)?;

@@ -4,7 +4,7 @@ mod types;
 
 use crate::{
     answer::{
-        flow::{Flow, Key, Kind, MOST_CITATIONS},
+        flow::{Flow, Key, Kind, LONGEST_ID, MOST_CITATIONS, MOST_WAITING},
         json::{self, Raw},
         parts::{Blob, Broken, Citation, NativeCall},
         read::{as_contents, document, has_members, owned},
@@ -42,6 +42,8 @@ struct OpenBlock {
     signature: String,
     redacted: Option<Blob>,
     citations: Vec<Citation>,
+    /// Bytes that they hold.
+    cited: usize,
     /// The input, where it came with the block's start instead of in pieces; of a search all
     /// of it. Contents of a string.
     input: String,
@@ -134,6 +136,7 @@ impl MessagesReader {
                 .blob()
                 .filter(|blob| blob.form == ReasoningForm::Redacted),
             citations: Vec::new(),
+            cited: 0,
             input: String::new(),
             search: None,
         });
@@ -141,7 +144,7 @@ impl MessagesReader {
         let key = Key::new(kind, index, 0);
         match kind {
             Kind::Text => {
-                self.cite(block.citations.iter().flatten(), flow);
+                self.cite(block.citations.iter().flatten(), flow)?;
                 flow.piece(key, block.text.unwrap_or_default())
             }
             Kind::Search => self.search(key, block, flow),
@@ -165,16 +168,32 @@ impl MessagesReader {
     }
 
     /// Keeps what the open text cites.
-    fn cite<'a>(&mut self, citations: impl IntoIterator<Item = &'a Raw<'a>>, flow: &Flow) {
-        let Some(open) = &mut self.open else { return };
+    fn cite<'a>(
+        &mut self,
+        citations: impl IntoIterator<Item = &'a Raw<'a>>,
+        flow: &Flow,
+    ) -> Result<(), Broken> {
+        let Some(open) = &mut self.open else {
+            return Ok(());
+        };
         for citation in citations {
-            let page = cited_page(*citation).filter(|_| open.citations.len() < MOST_CITATIONS);
-            open.citations
-                .extend(page.map(|page| match flow.has_search() {
-                    true => page.with_native(citation.get()),
-                    false => page,
-                }));
+            let Some(page) = cited_page(*citation) else {
+                continue;
+            };
+            if open.citations.len() >= MOST_CITATIONS {
+                return Ok(());
+            }
+            let page = match flow.has_search() {
+                true => page.with_native(citation.get()),
+                false => page,
+            };
+            open.cited = open.cited.saturating_add(page.size());
+            if open.cited > MOST_WAITING {
+                return Err(Broken);
+            }
+            open.citations.push(page);
         }
+        Ok(())
     }
 
     /// Begins a search of the web.
@@ -186,8 +205,13 @@ impl MessagesReader {
         }
         let input = block.input.filter(|input| has_members(*input));
         let id = owned(block.id);
+        let caller = block.caller.map_or(0, |caller| caller.get().len());
+        let input = input.map(as_contents).unwrap_or_default();
+        if id.len() > LONGEST_ID || caller > LONGEST_ID || input.len() > MOST_INPUT {
+            return Err(Broken);
+        }
         if let Some(open) = &mut self.open {
-            open.input = input.map(as_contents).unwrap_or_default();
+            open.input = input;
             open.search = Some(Box::new(OpenSearch {
                 key,
                 id: id.clone(),
@@ -241,10 +265,7 @@ impl MessagesReader {
                     false => Err(Broken),
                 }
             }
-            ("citations_delta", Kind::Text) => {
-                self.cite(&delta.citation, flow);
-                Ok(())
-            }
+            ("citations_delta", Kind::Text) => self.cite(&delta.citation, flow),
             ("text_delta" | "thinking_delta" | "input_json_delta", _) => Err(Broken),
             _ => Ok(()),
         }
@@ -265,7 +286,7 @@ impl MessagesReader {
             flow.arguments(key, RawText::escaped(&open.input))?;
         }
         for citation in open.citations {
-            flow.cite(key, citation);
+            flow.cite(key, citation)?;
         }
         let signature = blob(ReasoningForm::Signature, open.signature);
         let blob = open.redacted.or(signature);

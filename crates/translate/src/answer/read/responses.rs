@@ -109,7 +109,7 @@ impl ResponsesReader {
             "custom_tool_call_input.delta" => self.contents(ItemKind::Custom, &event, flow),
             "output_text.annotation.added" => {
                 if let Some(annotation) = event.annotation {
-                    cite(event.part_key(Kind::Text)?, annotation, flow);
+                    cite(event.part_key(Kind::Text)?, annotation, flow)?;
                 }
                 Ok(())
             }
@@ -315,14 +315,15 @@ fn search(index: u64, item: &Item<'_>, flow: &mut Flow) -> Result<(), Broken> {
 }
 
 /// Hands on what a text cites, where it cites a page.
-fn cite(key: Key, annotation: Raw<'_>, flow: &mut Flow) {
+fn cite(key: Key, annotation: Raw<'_>, flow: &mut Flow) -> Result<(), Broken> {
     if let Some(page) = cited_page(annotation) {
         let page = match flow.has_search() {
             true => page.with_native(annotation.get()),
             false => page,
         };
-        flow.cite(key, page);
+        flow.cite(key, page)?;
     }
+    Ok(())
 }
 
 /// A message of which no piece has come before its end.
@@ -332,7 +333,7 @@ fn whole_message(index: u64, item: &Item<'_>, flow: &mut Flow) -> Result<(), Bro
         flow.logprobs(&logprobs::entries(part.logprobs)?);
         flow.piece(text, part.text.unwrap_or_default())?;
         for annotation in part.annotations.iter().flatten() {
-            cite(text, *annotation, flow);
+            cite(text, *annotation, flow)?;
         }
         flow.end(text, None)?;
         let refusal = Key::new(Kind::Refusal, index, place);

@@ -62,7 +62,12 @@ impl Write for MessagesBody {
         self.searches = self.searches.saturating_add(1);
     }
 
-    fn end_search(&mut self, search: &Search, sealed: Option<&str>, _: &mut Output) {
+    fn end_search(
+        &mut self,
+        search: &Search,
+        sealed: Option<&str>,
+        _: &mut Output,
+    ) -> Result<(), Broken> {
         let blocks = &mut self.blocks;
         if !blocks.as_bytes().is_empty() {
             blocks.raw(b",");
@@ -73,6 +78,7 @@ impl Write for MessagesBody {
         blocks.end_object();
         blocks.raw(b",");
         search_result(&self.search, search, sealed, blocks);
+        Ok(())
     }
 
     fn end(&mut self, end: BlockEnd<'_>, _: &mut Output) -> Result<(), Broken> {

@@ -122,7 +122,12 @@ impl Write for MessagesStream {
         end_event(out);
     }
 
-    fn end_search(&mut self, search: &Search, sealed: Option<&str>, out: &mut Output) {
+    fn end_search(
+        &mut self,
+        search: &Search,
+        sealed: Option<&str>,
+        out: &mut Output,
+    ) -> Result<(), Broken> {
         self.begin_delta("input_json_delta", out);
         out.key("partial_json").string(&search_input(search));
         out.end_object();
@@ -132,6 +137,7 @@ impl Write for MessagesStream {
         search_result(&self.search, search, sealed, out.key("content_block"));
         end_event(out);
         self.end_block(out);
+        Ok(())
     }
 
     fn end(&mut self, end: BlockEnd<'_>, out: &mut Output) -> Result<(), Broken> {

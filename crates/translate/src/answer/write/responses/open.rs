@@ -5,6 +5,7 @@ use crate::{
         flow::Kind,
         parts::{Citation, ToolCall},
         text::RawText,
+        write::responses::annotation,
     },
     output::Output,
 };
@@ -37,8 +38,30 @@ pub(super) struct Open {
     pub(super) text: String,
     pub(super) logprobs: String,
     pub(super) annotations: Vec<Citation>,
+    /// Bytes that they hold.
+    pub(super) cited: usize,
     /// What stands before a delta.
     pub(super) before_delta: String,
+}
+
+impl Open {
+    /// Bytes of it that are kept.
+    pub(super) fn size(&self) -> usize {
+        let text = self.text.len().saturating_add(self.logprobs.len());
+        text.saturating_add(self.cited)
+    }
+
+    /// The entries of `annotations`, with commas between.
+    pub(super) fn entries(&self) -> String {
+        let mut entries = Output::default();
+        for citation in &self.annotations {
+            if !entries.as_bytes().is_empty() {
+                entries.raw(b",");
+            }
+            annotation(citation, range(citation, &self.text), &mut entries);
+        }
+        text(entries)
+    }
 }
 
 impl Place {

@@ -140,6 +140,7 @@ impl Write for ResponsesWriter {
             text: String::new(),
             logprobs: String::new(),
             annotations: Vec::new(),
+            cited: 0,
             before_delta: text(before),
         });
         Ok(())
@@ -203,10 +204,18 @@ impl Write for ResponsesWriter {
         self.search = Some(place);
     }
 
-    fn end_search(&mut self, search: &Search, _: Option<&str>, out: &mut Output) {
+    fn end_search(
+        &mut self,
+        search: &Search,
+        _: Option<&str>,
+        out: &mut Output,
+    ) -> Result<(), Broken> {
         let Some(place) = self.search.take() else {
-            return;
+            return Ok(());
         };
+        if self.kept_bytes().saturating_add(search.size()) > MOST_KEPT {
+            return Err(Broken);
+        }
         if search.failure.is_none() {
             let name = "response.web_search_call.completed";
             self.event(name, out, |out| place.write(out));
@@ -214,6 +223,7 @@ impl Write for ResponsesWriter {
         let mut item = Output::default();
         search_call(&place.item_id, Some(search), self.has_sources, &mut item);
         self.item_done(&place, item, out);
+        Ok(())
     }
 
     fn cite(&mut self, citation: &Citation, _: Option<&str>, out: &mut Output) {
@@ -229,6 +239,7 @@ impl Write for ResponsesWriter {
                     .number(u64::try_from(index).unwrap_or(u64::MAX));
                 annotation(citation, range(citation, &open.text), out.key("annotation"));
             });
+            open.cited = open.cited.saturating_add(citation.size());
             open.annotations.push(citation.clone());
         }
         self.open = Some(open);
@@ -278,10 +289,7 @@ impl Write for ResponsesWriter {
     }
 
     fn kept_bytes(&self) -> usize {
-        let open = self.open.as_ref();
-        let open = open.map_or(0, |open| {
-            open.text.len().saturating_add(open.logprobs.len())
-        });
+        let open = self.open.as_ref().map_or(0, Open::size);
         let message = self.message.as_ref().map_or(0, |it| it.content.len());
         self.output
             .len()
@@ -358,14 +366,7 @@ impl ResponsesWriter {
                 out.end_array();
             }
         });
-        let mut annotations = Output::default();
-        for citation in &open.annotations {
-            if !annotations.as_bytes().is_empty() {
-                annotations.raw(b",");
-            }
-            annotation(citation, range(citation, &open.text), &mut annotations);
-        }
-        let annotations = text(annotations);
+        let annotations = open.entries();
         let mut part = Output::default();
         let is_text = open.kind == Kind::Text;
         let about = is_text.then_some((annotations.as_str(), open.logprobs.as_str()));
