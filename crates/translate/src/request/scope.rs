@@ -145,19 +145,6 @@ impl<'t> Scope<'t> {
         ))
     }
 
-    /// Refuses a field of the body that the table lets pass, for what stands beside it, unless
-    /// the operator lets it be dropped.
-    ///
-    /// # Errors
-    /// The refusal.
-    pub(crate) fn refuse_field(&mut self, name: &'static str, why: &str) -> Result<(), Refusal> {
-        if self.target.lossy.allows(name) {
-            self.note_dropped(name);
-            return Ok(());
-        }
-        Err(refuse(&Path::ROOT.field(name), self.cannot(why)))
-    }
-
     /// Whether the target searches the web by itself.
     pub(crate) const fn has_search(&self) -> bool {
         match self.to {

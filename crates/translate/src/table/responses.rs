@@ -98,8 +98,10 @@ pub(crate) static TOP: Shape = Shape {
         both("max_output_tokens", mapped("the target's output limit")),
         row(
             "max_tool_calls",
-            refused("it does not count calls of the provider's own tools"),
-            mapped("`max_uses` of web search; refused where that is not offered"),
+            implied("no tool of the provider's is offered there, so that none is called"),
+            mapped(
+                "`max_uses` of web search, the only one of the provider's tools that is offered there",
+            ),
         ),
         row(
             "metadata",

@@ -58,12 +58,9 @@ pub(super) fn read<'d>(
         choice(scope, value, &mut conversation)?;
     }
     if let Some(most) = top.integer("max_tool_calls", 1)? {
-        match &mut conversation.search {
-            Some(search) => search.max_uses = Some(most),
-            None => {
-                let why = "it does not count calls of the provider's own tools";
-                scope.refuse_field("max_tool_calls", why)?;
-            }
+        // Where no tool of the provider's is offered, none is called too often.
+        if let Some(search) = &mut conversation.search {
+            search.max_uses = Some(most);
         }
     }
     conversation.parallel = top.bool("parallel_tool_calls")?;
