@@ -233,6 +233,15 @@ const fn tag(name: &'static str) -> Row {
 
 const CARRIED: Fate = Fate::Carried;
 
+/// About where the user is, for a search of the web: both formats that have one say it alike.
+const LOCATION: &[Row] = &[
+    tag("type"),
+    both("city", CARRIED),
+    both("country", CARRIED),
+    both("region", CARRIED),
+    both("timezone", CARRIED),
+];
+
 const fn mapped(how: &'static str) -> Fate {
     Fate::Mapped(how)
 }

@@ -1,6 +1,8 @@
 //! The fields of tools in a messages request: offered, chosen, added and taken away.
 
-use crate::table::{CARRIED, Kinds, Shape, both, dropped, implied, mapped, refused, row, tag};
+use crate::table::{
+    CARRIED, Kinds, LOCATION, Row, Shape, both, dropped, implied, mapped, refused, row, tag,
+};
 use tollgate_types::Format::Messages;
 
 const HOSTED: &str = "the provider's own tools are taken out, unless `tool_choice` demands them or nothing else is offered";
@@ -86,6 +88,19 @@ pub(crate) static TOOLS: Kinds = Kinds {
     ],
 };
 
+const CACHE_CONTROL: Row = both(
+    "cache_control",
+    dropped("tools are not marked for caching there"),
+)
+.whole();
+
+const ALLOWED_CALLERS: Row = both(
+    "allowed_callers",
+    dropped("only the model itself calls tools there"),
+)
+.whole()
+.unless(&["[\"direct\"]"]);
+
 pub(crate) static TOOL: Shape = Shape {
     format: Messages,
     at: TOOLS_AT,
@@ -97,17 +112,8 @@ pub(crate) static TOOL: Shape = Shape {
         both("description", CARRIED),
         both("strict", CARRIED),
         both("defer_loading", mapped("the tool is offered at once")),
-        both(
-            "allowed_callers",
-            dropped("only the model itself calls tools there"),
-        )
-        .whole()
-        .unless(&["[\"direct\"]"]),
-        both(
-            "cache_control",
-            dropped("tools are not marked for caching there"),
-        )
-        .whole(),
+        ALLOWED_CALLERS,
+        CACHE_CONTROL,
         both(
             "eager_input_streaming",
             dropped("arguments are streamed as the provider does"),
@@ -140,22 +146,13 @@ pub(crate) static WEB_SEARCH: Shape = Shape {
         both("user_location", CARRIED),
         both("strict", implied("its input is the provider's own")),
         both("defer_loading", implied("the tool is offered at once")),
-        both(
-            "allowed_callers",
-            dropped("only the model itself calls tools there"),
-        )
-        .whole()
-        .unless(&["[\"direct\"]"]),
+        ALLOWED_CALLERS,
         both(
             "response_inclusion",
             dropped("what was found is always told"),
         )
         .unless(&["\"full\""]),
-        both(
-            "cache_control",
-            dropped("tools are not marked for caching there"),
-        )
-        .whole(),
+        CACHE_CONTROL,
     ],
 };
 
@@ -166,13 +163,7 @@ pub(crate) static USER_LOCATION: Shape = Shape {
         "messages[].content[].tool.definition.user_location",
     ],
     tags: &["approximate"],
-    rows: &[
-        tag("type"),
-        both("city", CARRIED),
-        both("country", CARRIED),
-        both("region", CARRIED),
-        both("timezone", CARRIED),
-    ],
+    rows: LOCATION,
 };
 
 /// Every kind of `tool_choice` has the same fields, or fewer.

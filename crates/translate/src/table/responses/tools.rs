@@ -1,6 +1,8 @@
 //! The fields of tools in a responses request: offered and chosen.
 
-use crate::table::{CARRIED, Kinds, Row, Shape, both, dropped, mapped, refused, row, tag};
+use crate::table::{
+    CARRIED, Kinds, LOCATION, Row, Shape, both, dropped, mapped, refused, row, tag,
+};
 use tollgate_types::Format::Responses;
 
 const HOSTED: &str = "the provider's own tools are taken out, unless `tool_choice` demands them or nothing else is offered";
@@ -226,13 +228,7 @@ pub(crate) static USER_LOCATION: Shape = Shape {
         "input[].tools[].tools[].user_location",
     ],
     tags: &["approximate"],
-    rows: &[
-        tag("type"),
-        both("city", CARRIED),
-        both("country", CARRIED),
-        both("region", CARRIED),
-        both("timezone", CARRIED),
-    ],
+    rows: LOCATION,
 };
 
 pub(crate) static CHOICES: Kinds = Kinds {
