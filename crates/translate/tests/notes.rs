@@ -10,7 +10,7 @@ use tollgate_translate::{
     request,
     seal::{Backend, ReasoningForm, seal},
 };
-use tollgate_types::Format;
+use tollgate_types::{Format, ResponsesAbilities};
 
 fn translate(from: Format, to: Format, body: &Value) -> Translated {
     let body = serde_json::to_vec(body).unwrap();
@@ -233,4 +233,74 @@ fn the_output_limit_that_is_sent_is_told() {
     let sent = serde_json::to_vec(&request).unwrap();
     let translated = tollgate_translate::request(Format::Chat, Format::Messages, &sent, &target);
     assert_eq!(translated.unwrap().output_limit, Some(32_000));
+}
+
+/// A messages request with an answer that thought, searched, said nothing and called a tool.
+fn messages_with(thought: &str, search: &str) -> Value {
+    json!({"model": "m", "max_tokens": 1000, "messages": [
+        {"role": "user", "content": "Go."},
+        {"role": "assistant", "content": [
+            {"type": "thinking", "thinking": "First.", "signature": thought},
+            {"type": "text", "text": ""},
+            {"type": "server_tool_use", "id": "s1", "name": "web_search", "input": {}},
+            {"type": "web_search_tool_result", "tool_use_id": "s1", "content": [
+                {"type": "web_search_result", "url": "u", "title": "t", "encrypted_content": search},
+            ]},
+            {"type": "tool_use", "id": "c1", "name": "look", "input": {}},
+        ]},
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c1"}]},
+    ], "tools": [
+        {"name": "look", "input_schema": {"type": "object"}},
+        {"type": "web_search_20250305", "name": "web_search"},
+    ]})
+}
+
+/// The items of the answer in a request that holds `messages_with`, and what was left out.
+fn items_of(thought: &str, search: &str) -> (Vec<Value>, Vec<String>) {
+    let target = Target {
+        responses: ResponsesAbilities {
+            web_search: true,
+            ..ResponsesAbilities::ALL
+        },
+        ..Target::new("upstream-model", "backend")
+    };
+    let asked = serde_json::to_vec(&messages_with(thought, search)).unwrap();
+    let sent = request(Format::Messages, Format::Responses, &asked, &target).unwrap();
+    let sent_body = body(&sent);
+    let items = sent_body.get("input").and_then(Value::as_array).unwrap();
+    let kinds = items.iter().filter_map(|item| item.get("type").cloned());
+    let kinds = kinds.collect();
+    (kinds, sent.dropped)
+}
+
+#[test]
+fn a_search_returns_with_the_reasoning_that_led_to_it_or_not_at_all() {
+    let item = r#"{"type":"web_search_call","id":"ws_1"}"#;
+    let search = sealed("backend", ReasoningForm::SearchItem, "", item);
+    let thought = sealed("backend", ReasoningForm::Encrypted, "rs_1", "opaque");
+    let foreign = sealed("another", ReasoningForm::Encrypted, "rs_1", "opaque");
+    let all = [
+        "message",
+        "reasoning",
+        "web_search_call",
+        "function_call",
+        "function_call_output",
+    ];
+    assert_eq!(
+        items_of(&thought, &search),
+        (all.map(Value::from).to_vec(), Vec::new())
+    );
+    let without = ["message", "function_call", "function_call_output"];
+    let left_out = [
+        "messages[].content[].thinking",
+        "messages[].content[].server_tool_use",
+        "messages[].content[].web_search_tool_result",
+    ];
+    assert_eq!(
+        items_of(&foreign, &search),
+        (
+            without.map(Value::from).to_vec(),
+            left_out.map(str::to_owned).to_vec()
+        )
+    );
 }

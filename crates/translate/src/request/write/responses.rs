@@ -223,6 +223,8 @@ impl Writer<'_, '_> {
     }
 
     fn responses_assistant(&mut self, turn: &Turn<'_>) -> Result<(), Refusal> {
+        // Reasoning is not there any more that led to what follows.
+        let mut is_lost = false;
         for (at, block) in turn.blocks.iter().enumerate() {
             match block {
                 // An answer that says nothing has no item.
@@ -230,13 +232,15 @@ impl Writer<'_, '_> {
                 Block::Text(said) => self.said(said),
                 Block::Refusal(refusal) => self.said(&TextBlock::of(Words::Asked(*refusal))),
                 Block::Call(call) => self.responses_call(call),
+                // A search without the reasoning that led to it is refused.
+                Block::Search(search) if is_lost => self.forget_search(search),
                 Block::Search(search) => self.responses_past_search(search),
                 Block::Thought(thought) => {
                     let rest = turn.blocks.get(at.saturating_add(1)..).unwrap_or_default();
                     // A reasoning item without the item that it led to is refused.
-                    let mut next = rest.iter().filter(|it| !matches!(it, Block::Thought(_)));
+                    let mut next = rest.iter().filter(|it| !says_nothing(it));
                     let leads_on = next.next().is_some_and(|it| self.is_item(it));
-                    self.reasoning_item(thought, leads_on);
+                    is_lost = !self.reasoning_item(thought, leads_on);
                 }
                 other => {
                     let message = format!("holds {}, which an answer cannot", misplaced(other));
@@ -289,17 +293,14 @@ impl Writer<'_, '_> {
         self.out.end_object();
     }
 
-    /// Reasoning that this provider made, as the item that it was.
-    fn reasoning_item(&mut self, thought: &Thought<'_>, leads_on: bool) {
+    /// Reasoning that this provider made, as the item that it was; `false`: it is left out.
+    fn reasoning_item(&mut self, thought: &Thought<'_>, leads_on: bool) -> bool {
         let native = self.restore(thought);
-        let Some(native) = native.filter(|it| it.form == ReasoningForm::Encrypted) else {
+        let native = native.filter(|it| leads_on && it.form == ReasoningForm::Encrypted);
+        let Some(native) = native else {
             self.scope.note_dropped(thought.path);
-            return;
+            return false;
         };
-        if !leads_on {
-            self.scope.note_dropped(thought.path);
-            return;
-        }
         self.out.item().begin_object();
         self.out.key("type").string("reasoning");
         if !native.item_id.is_empty() {
@@ -315,6 +316,7 @@ impl Writer<'_, '_> {
         self.out.end_array();
         self.out.key("encrypted_content").string(&native.payload);
         self.out.end_object();
+        true
     }
 
     fn responses_reasoning(
@@ -379,6 +381,15 @@ impl Writer<'_, '_> {
             self.out.item().string("message.output_text.logprobs");
         }
         self.out.end_array();
+    }
+}
+
+/// Whether a block of an answer becomes no item, or only one that stands before another.
+const fn says_nothing(block: &Block<'_>) -> bool {
+    match block {
+        Block::Thought(_) => true,
+        Block::Text(said) => said.words.is_empty(),
+        _ => false,
     }
 }
 
