@@ -191,7 +191,8 @@ impl Question<'_> {
         let spliced = spliced.map_or_else(|_| vec![self.body.clone()], |spliced| spliced.chunks);
         let upstream_model = self.upstream_model(deployment);
         let lossy = &self.ground.config.lossy;
-        let target = target(deployment, self.model, upstream_model, lossy);
+        let most = self.request.output_limit;
+        let target = target(deployment, self.model, upstream_model, most, lossy);
         let done = tollgate_translate::request(self.format, to, &spliced.concat(), &target)?;
         Ok(done.dropped)
     }

@@ -112,16 +112,18 @@ fn limited(request: &RequestContext, body: &RequestBody) -> Option<Bytes> {
     body.assemble(edits.into_splice())
 }
 
-/// What a request is translated for.
+/// What a request is translated for. `most_output`: the output limit that its balance is enough
+/// for, where that is less than it asks for.
 pub fn target<'a>(
     deployment: &'a Deployment,
     model: &'a Model,
     upstream_model: &'a str,
+    most_output: Option<u64>,
     lossy: &'a [String],
 ) -> Target<'a> {
     let provider = &deployment.provider;
     Target {
-        max_output_tokens: model.max_output_tokens,
+        max_output_tokens: most_output.or(model.max_output_tokens),
         reasoning: model.reasoning,
         efforts: &model.efforts,
         sampling: model.sampling,
@@ -147,7 +149,9 @@ fn translated(
     let upstream_model = candidate
         .deployment
         .upstream_model(asked_for.unwrap_or(&model.id));
-    let target = target(&candidate.deployment, model, upstream_model, lossy);
+    let deployment = &candidate.deployment;
+    let most_output = request.output_limit;
+    let target = target(deployment, model, upstream_model, most_output, lossy);
     // What was peeked is JSON, and so is what was spliced into it.
     let translated = tollgate_translate::valid_request(format, candidate.format, body, &target)?;
     Ok(Outgoing {

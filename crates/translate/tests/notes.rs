@@ -10,7 +10,9 @@ use tollgate_translate::{
     request,
     seal::{Backend, ReasoningForm, seal},
 };
-use tollgate_types::{Format, ResponsesAbilities};
+use tollgate_types::{
+    Effort, Format, MessagesAbilities, ReasoningMode, RequestFacts, ResponsesAbilities,
+};
 
 fn translate(from: Format, to: Format, body: &Value) -> Translated {
     let body = serde_json::to_vec(body).unwrap();
@@ -233,6 +235,63 @@ fn the_output_limit_that_is_sent_is_told() {
     let sent = serde_json::to_vec(&request).unwrap();
     let translated = tollgate_translate::request(Format::Chat, Format::Messages, &sent, &target);
     assert_eq!(translated.unwrap().output_limit, Some(32_000));
+}
+
+#[test]
+fn the_output_limit_is_within_what_is_reserved_for_it() {
+    let efforts = [
+        None,
+        Some(("minimal", Effort::Minimal)),
+        Some(("low", Effort::Low)),
+        Some(("medium", Effort::Medium)),
+        Some(("max", Effort::Max)),
+    ];
+    let modes = [
+        ReasoningMode::Adaptive,
+        ReasoningMode::Extended,
+        ReasoningMode::ProviderDefault,
+        ReasoningMode::None,
+    ];
+    for mode in modes {
+        for adaptive_thinking in [true, false] {
+            for effort in efforts {
+                for limit in [1, 64, 1023, 1024, 1366, 2048, 4096, 40_000] {
+                    let facts = RequestFacts {
+                        output_limit: Some(limit),
+                        effort: effort.map(|(_, effort)| effort),
+                        ..RequestFacts::default()
+                    };
+                    let added = facts.thinking_to_add(mode);
+                    let reserved = added.map_or(limit, |budget| {
+                        RequestFacts::limit_with_thinking(limit, budget)
+                    });
+                    let target = Target {
+                        reasoning: mode,
+                        messages: MessagesAbilities {
+                            adaptive_thinking,
+                            ..MessagesAbilities::ALL
+                        },
+                        ..Target::new("upstream-model", "backend")
+                    };
+                    let asked = json!({
+                        "model": "m",
+                        "messages": [{"role": "user", "content": "Think."}],
+                        "max_completion_tokens": limit,
+                        "reasoning_effort": effort.map(|(name, _)| name),
+                    });
+                    let asked = serde_json::to_vec(&asked).unwrap();
+                    let sent = request(Format::Chat, Format::Messages, &asked, &target).unwrap();
+                    let what = format!("{mode:?} {effort:?} {limit}: {}", body(&sent));
+                    let written = body(&sent).get("max_tokens").and_then(Value::as_u64);
+                    assert_eq!(written, sent.output_limit, "{what}");
+                    assert!(written.unwrap() <= reserved, "{reserved}: {what}");
+                    let thinks = body(&sent).get("thinking").is_some();
+                    let is_told = sent.dropped == ["reasoning_effort"];
+                    assert_eq!(effort.is_some() && !thinks, is_told, "{what}");
+                }
+            }
+        }
+    }
 }
 
 /// A messages request with an answer that thought, searched, said nothing and called a tool.

@@ -139,9 +139,12 @@ pub(super) fn messages(
         plan.effort = at_least_low.and_then(|effort| fit(effort, asked, scope));
         return Ok(plan);
     }
-    let budget = budget_of_effort(asked.effort.unwrap_or(DEFAULT_EFFORT));
+    let wanted = asked.effort.unwrap_or(DEFAULT_EFFORT);
+    let budget = wanted.thinking_budget().unwrap_or(MIN_BUDGET);
+    // More than the caller's limit is reserved for a model alone that thinks unasked.
+    let ceiling = if is_extended { most } else { Some(max_tokens) };
     // An answer that goes on after tools must repeat its thinking, which is lost here.
-    let fitted = fit_budget(budget, max_tokens, most).filter(|_| !lost_thought);
+    let fitted = fit_budget(budget, max_tokens, ceiling).filter(|_| !lost_thought);
     match fitted {
         Some((budget, max_tokens)) => {
             plan.thinking = Some(ThinkingSent::Enabled(budget));
@@ -189,17 +192,6 @@ fn fit(wanted: Effort, asked: &Reasoning, scope: &mut Scope<'_>) -> Option<Effor
     below.filter(reasons).max().or(above.min()).copied()
 }
 
-/// Tokens to think with, for models that take no effort.
-const fn budget_of_effort(effort: Effort) -> u64 {
-    match effort {
-        Effort::None | Effort::Minimal => MIN_BUDGET,
-        Effort::Low => 2048,
-        Effort::Medium => 8192,
-        Effort::High => 16_384,
-        Effort::Xhigh | Effort::Max => 31_999,
-    }
-}
-
 /// The effort that thinks about as much.
 const fn effort_of_budget(budget: u64) -> Effort {
     match budget {
@@ -211,7 +203,8 @@ const fn effort_of_budget(budget: u64) -> Effort {
 }
 
 /// A budget and an output limit that holds it and an answer. The caller's limit covers its
-/// reasoning, so the budget gives way first; `most` is what the model can put out.
+/// reasoning, so the budget gives way first; `most` is the limit beyond which the request must
+/// not go.
 fn fit_budget(budget: u64, limit: u64, most: Option<u64>) -> Option<(u64, u64)> {
     let within = limit.saturating_sub(limit / 4);
     if within >= MIN_BUDGET {
@@ -244,10 +237,9 @@ mod tests {
         ] {
             assert_eq!(effort_of_budget(budget), effort, "{budget}");
         }
-        let mut last = 0;
         for effort in [Effort::Low, Effort::Medium, Effort::High, Effort::Xhigh] {
-            assert!(budget_of_effort(effort) > last);
-            last = budget_of_effort(effort);
+            let budget = effort.thinking_budget().unwrap();
+            assert!(effort_of_budget(budget) >= effort, "{effort:?}: {budget}");
         }
     }
 }
