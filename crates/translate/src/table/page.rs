@@ -39,7 +39,25 @@ taken out with notice where it has not, unless `tool_choice` demands it or nothi
   of messages; for callers of responses in a reasoning item behind the search or the message, where `include` asks for
   `reasoning.encrypted_content`. When the history comes back, that provider gets its own items or blocks byte for byte. Any other
   gets what was said, without the search and its citations, with notice.
+- A turn that a provider of messages pauses among its searches ends for callers of responses as `incomplete`, with the reason
+  `max_output_tokens`. The format has no other word for an answer that would go on and has nothing wrong with it: `completed`
+  would hide that something is missing, and an error would take away what was said and paid for. Whoever sends its items back
+  with a word of the user's, such as `Go on.`, has the searches with them.
 - Chat has no such tool: it is taken out with notice, and `web_search_options` is refused.
+
+## What a provider of messages cannot be told
+
+- **JSON without a schema** (`json_object`) is refused. Messages keeps to a schema alone, and to none that allows any object; an
+  instruction to answer in JSON would be a wish where the caller was promised JSON. Whoever asks for it has to say so in the
+  conversation anyway, so an operator for whom that is enough lists `response_format.json_object` and `text.format.json_object`
+  under `lossy: allow`.
+- **Instructions alone.** A request must hold something that is said. Where nobody but the system or the developer speaks, the
+  last of these messages is sent as what the user's side says, marked as the system's (`<system-reminder>`), and those before it
+  as `system`. `instructions` of responses without any input are refused.
+- **An output limit too small to think under.** Models that think with a budget take 1,024 tokens of it at least, and want the
+  limit to be larger. Where the caller's limit leaves no room, the effort is left out with notice: the limit is not raised, since
+  that much is reserved of the balance and no more. For models that think unasked (`reasoning: extended`) room is reserved, and
+  the limit is raised within that. Responses takes no limit below 16 tokens: a smaller one becomes 16, with notice.
 ";
 
 /// The whole page.

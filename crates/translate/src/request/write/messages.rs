@@ -1,18 +1,19 @@
-//! Writes a messages request.
+//! Writes a messages request: who says what. Its settings are written by `options`.
+
+mod options;
 
 use super::{
     Writer,
-    shared::{effort_name, hashed_user, is_said, misplaced, pieces, text, words},
+    shared::{is_said, misplaced, pieces, text, words},
 };
 use crate::{
     Refusal,
-    document::Text,
     request::{
         conversation::{
-            AnswerFormat, Block, CacheMark, CallResult, Conversation, File, Role, Source,
-            TextBlock, Thought, Turn, Words,
+            Block, CacheMark, CallResult, Conversation, File, Role, Source, TextBlock, Thought,
+            Turn, Words,
         },
-        reasoning::{self, MessagesPlan, ThinkingSent},
+        reasoning,
     },
     seal::ReasoningForm,
 };
@@ -26,21 +27,14 @@ impl Writer<'_, '_> {
         self.out.key("model").string(self.scope.target.model);
         self.limit("max_tokens", plan.max_tokens);
         self.automatic_caching(conversation);
-        let leading = conversation
-            .turns
-            .iter()
-            .take_while(|turn| turn.role.instructs())
-            .count();
-        let (system, turns) = conversation
-            .turns
-            .split_at_checked(leading)
-            .unwrap_or_default();
+        let (system, turns) = split(&conversation.turns);
+        let is_said_by_nobody_else = turns.iter().all(|turn| turn.role.instructs());
         self.system(system)?;
         self.messages_tools(conversation)?;
         self.out.key("messages").begin_array();
         let before = self.out.as_bytes().len();
         for turn in turns {
-            self.messages_turn(turn)?;
+            self.messages_turn(turn, is_said_by_nobody_else)?;
         }
         if self.out.as_bytes().len() == before {
             let field = match self.scope.from {
@@ -145,12 +139,13 @@ impl Writer<'_, '_> {
         self.out.end_object();
     }
 
-    fn messages_turn(&mut self, turn: &Turn<'_>) -> Result<(), Refusal> {
+    /// `is_only`: instructions are all that is said.
+    fn messages_turn(&mut self, turn: &Turn<'_>, is_only: bool) -> Result<(), Refusal> {
         let (role, is_reminder) = match turn.role {
             Role::User => ("user", false),
             Role::Assistant => ("assistant", false),
             Role::System | Role::Developer => {
-                let knows = self.scope.target.messages.system_in_the_middle;
+                let knows = self.scope.target.messages.system_in_the_middle && !is_only;
                 (if knows { "system" } else { "user" }, !knows)
             }
         };
@@ -220,7 +215,7 @@ impl Writer<'_, '_> {
             Block::Result(_) => Ok(()),
             Block::Text(block) if !is_said(&block.words) => Ok(()),
             Block::Text(block) if is_reminder => {
-                self.reminder(&block.words);
+                self.reminder(block);
                 Ok(())
             }
             Block::Text(block) => {
@@ -259,14 +254,17 @@ impl Writer<'_, '_> {
     }
 
     /// An instruction in the middle, for models that take them from the user alone.
-    fn reminder(&mut self, said: &Words<'_>) {
+    fn reminder(&mut self, said: &TextBlock<'_>) {
         self.out.item().begin_object();
         self.out.key("type").string("text");
         self.out.key("text").begin_string();
         self.out.text("<system-reminder>\n");
-        pieces(&mut self.out, said);
+        pieces(&mut self.out, &said.words);
         self.out.text("\n</system-reminder>");
         self.out.end_string();
+        if self.is_marked(said.cache) {
+            self.cache_control(said.cache);
+        }
         self.out.end_object();
     }
 
@@ -383,134 +381,18 @@ impl Writer<'_, '_> {
             }
         }
     }
+}
 
-    fn messages_sampling(
-        &mut self,
-        conversation: &Conversation<'_>,
-        plan: &MessagesPlan,
-    ) -> Result<(), Refusal> {
-        let sampling = &conversation.sampling;
-        let takes = self.scope.target.sampling;
-        if let Some(temperature) = sampling.temperature {
-            let degree = temperature.as_f64().unwrap_or_default();
-            if !takes || (plan.thinks() && degree < 1.0) {
-                self.scope.note_dropped("temperature");
-            } else if degree > 1.0 {
-                let message = "must be at most 1 for this model";
-                return Err(Refusal::new("temperature", message));
-            } else {
-                self.out.key("temperature").raw(temperature.raw());
-            }
-        }
-        if let Some(top_p) = sampling.top_p {
-            let share = top_p.as_f64().unwrap_or_default();
-            if !takes || (plan.thinks() && share < 0.95) {
-                self.scope.note_dropped("top_p");
-            } else {
-                self.out.key("top_p").raw(top_p.raw());
-            }
-        }
-        if let Some(top_k) = sampling.top_k {
-            if !takes || plan.thinks() {
-                self.scope.note_dropped("top_k");
-            } else {
-                self.out.key("top_k").raw(top_k.raw());
-            }
-        }
-        if !conversation.stop.is_empty() {
-            self.out.key("stop_sequences").begin_array();
-            for entry in &conversation.stop {
-                text(self.out.item(), *entry);
-            }
-            self.out.end_array();
-        }
-        Ok(())
+/// What instructs the model before anybody speaks, and the conversation. A request must hold one:
+/// where nobody but the system speaks, its last message is that, as far as it stands there.
+fn split<'c, 'd>(turns: &'c [Turn<'d>]) -> (&'c [Turn<'d>], &'c [Turn<'d>]) {
+    let mut leading = turns
+        .iter()
+        .take_while(|turn| turn.role.instructs())
+        .count();
+    let is_message = turns.last().is_some_and(|last| last.at.is_some());
+    if leading == turns.len() && is_message {
+        leading = leading.saturating_sub(1);
     }
-
-    fn thinking(&mut self, conversation: &Conversation<'_>, plan: &MessagesPlan) {
-        let Some(thinking) = plan.thinking else {
-            return;
-        };
-        self.out.key("thinking").begin_object();
-        match thinking {
-            ThinkingSent::Adaptive => {
-                self.out.key("type").string("adaptive");
-                // Models differ in what they do when they are not told.
-                let is_hidden = conversation.reasoning.shown == Some(false);
-                let display = if is_hidden { "omitted" } else { "summarized" };
-                self.out.key("display").string(display);
-            }
-            ThinkingSent::Enabled(budget) => {
-                self.out.key("type").string("enabled");
-                self.out.key("budget_tokens").number(budget);
-            }
-            ThinkingSent::Disabled => self.out.key("type").string("disabled"),
-        }
-        self.out.end_object();
-    }
-
-    fn output_config(
-        &mut self,
-        conversation: &Conversation<'_>,
-        plan: &MessagesPlan,
-    ) -> Result<(), Refusal> {
-        let schema = match conversation.format {
-            Some(AnswerFormat::Schema { schema, .. }) => schema,
-            _ => None,
-        };
-        let is_shaped = conversation.format.is_some();
-        let field = match self.scope.from {
-            Format::Chat => "response_format",
-            Format::Responses | Format::Messages => "text.format",
-        };
-        if is_shaped && !self.scope.target.messages.structured_output {
-            let message = "cannot be kept to by this model: it takes no schemas";
-            return Err(Refusal::new(field, message));
-        }
-        if is_shaped && schema.is_none() {
-            return Err(Refusal::new(field, "must have a schema for this model"));
-        }
-        if schema.is_none() && plan.effort.is_none() {
-            return Ok(());
-        }
-        self.out.key("output_config").begin_object();
-        if let Some(effort) = plan.effort {
-            self.out.key("effort").string(effort_name(effort));
-        }
-        if let Some(schema) = schema {
-            self.out.key("format").begin_object();
-            self.out.key("type").string("json_schema");
-            self.out.key("schema").raw(schema.raw());
-            self.out.end_object();
-        }
-        self.out.end_object();
-        Ok(())
-    }
-
-    fn messages_extras(&mut self, conversation: &Conversation<'_>) -> Result<(), Refusal> {
-        let user = &conversation.user;
-        if let Some(user) = hashed_user(user) {
-            self.out.key("metadata").begin_object();
-            self.out.key("user_id").string(&user);
-            self.out.end_object();
-        }
-        let others = user.metadata.into_iter().flat_map(|it| it.members());
-        if others.into_iter().any(|(key, _)| !key.is("user_id")) {
-            self.scope.note_dropped("metadata");
-        }
-        if let Some(tier) = conversation.service_tier {
-            self.messages_tier(tier);
-        }
-        Ok(())
-    }
-
-    fn messages_tier(&mut self, tier: Text<'_>) {
-        if tier.is("default") {
-            self.out.key("service_tier").string("standard_only");
-        } else if tier.is("auto") {
-            self.out.key("service_tier").string("auto");
-        } else {
-            self.scope.note_dropped("service_tier");
-        }
-    }
+    turns.split_at_checked(leading).unwrap_or_default()
 }
