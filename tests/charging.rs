@@ -4,6 +4,8 @@
 #![cfg(test)]
 
 mod support;
+#[path = "charging/unseen.rs"]
+mod unseen;
 
 use http_body_util::BodyExt;
 use serde_json::{Value, json};

@@ -37,9 +37,9 @@ pub(crate) fn likely_input(request: &RequestContext, counting: &dyn Counting) ->
 /// are bounded by what models can read.
 const MOST_UNSEEN: u64 = 2_000_000;
 
-/// Input tokens that the body does not show.
+/// Input tokens that the body does not show. What a caller's own tools find is in a later body.
 fn unseen_input(facts: &RequestFacts) -> u64 {
-    let may_be_more = !facts.stored_ids.is_empty() || facts.needs.tools;
+    let may_be_more = !facts.stored_ids.is_empty() || facts.hosted_tools;
     if may_be_more { MOST_UNSEEN } else { 0 }
 }
 
@@ -152,10 +152,14 @@ mod tests {
             stored_ids: vec!["resp_1".to_owned()],
             ..RequestFacts::default()
         };
-        let mut tools = RequestFacts::default();
-        tools.needs.tools = true;
-        for facts in [stored, tools] {
-            assert_eq!(bound(facts, Some("opus-1")).unseen_input, MOST_UNSEEN);
+        let mut functions = RequestFacts::default();
+        functions.needs.tools = true;
+        let hosted = RequestFacts {
+            hosted_tools: true,
+            ..functions.clone()
+        };
+        for (facts, unseen) in [(stored, MOST_UNSEEN), (hosted, MOST_UNSEEN), (functions, 0)] {
+            assert_eq!(bound(facts, Some("opus-1")).unseen_input, unseen);
         }
     }
 

@@ -32,6 +32,9 @@ pub struct RequestFacts {
     pub store: Option<bool>,
     /// Messages only: `thread`, a conversation that the provider keeps.
     pub thread: bool,
+    /// A tool is offered that the provider runs itself (a search, an interpreter, a server of
+    /// tools): what it finds is input that no body shows.
+    pub hosted_tools: bool,
     /// What the model must be able to do to answer.
     pub needs: RequestNeeds,
     /// Bytes of text in the body, unescaped: what the model reads, apart from media.

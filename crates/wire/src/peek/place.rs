@@ -18,7 +18,9 @@ pub(super) enum Place {
     Payload,
     /// Messages: the `source` of an image or a document.
     Source,
-    /// A tool, or a part of one.
+    /// A tool that is offered: its `type` says who runs it.
+    Offered,
+    /// A part of one.
     Tool,
     StreamOptions,
     Reasoning,
@@ -74,10 +76,14 @@ pub(super) enum Slot {
     Container,
     Skills,
     Prompt,
-    /// Tools, a tool or a part of one.
+    /// A part of a tool.
     Tool,
     /// The list of the tools that are offered.
     Tools,
+    /// The `type` of one of them.
+    ToolType,
+    /// What has the provider run tools of its own, where it is not `null`.
+    HostedTools,
     Model,
     Stream,
     Limit(Limit),
@@ -173,6 +179,12 @@ impl Place {
             },
             Self::Payload => payload(key),
             Self::Source => source(key),
+            Self::Offered => match key {
+                b"type" => Slot::ToolType,
+                // A namespace of tools.
+                b"tools" => Slot::Tools,
+                _ => tool(key),
+            },
             Self::Tool => tool(key),
             Self::StreamOptions => match (format, key) {
                 (Format::Chat, b"include_usage") => Slot::IncludeUsage,
@@ -224,6 +236,10 @@ fn top(format: Format, key: &[u8]) -> Slot {
         (_, b"model") => Slot::Model,
         (_, b"stream") => Slot::Stream,
         (_, b"tools") | (Format::Chat, b"functions") => Slot::Tools,
+
+        (Format::Chat, b"web_search_options") | (Format::Messages, b"mcp_servers") => {
+            Slot::HostedTools
+        }
 
         (Format::Chat, b"messages") => Slot::Messages,
         (Format::Chat, b"max_tokens") => Slot::Limit(Limit::Tokens),

@@ -279,6 +279,100 @@ fn tools_in_the_history_count_as_tools() {
 }
 
 #[test]
+fn tools_that_the_provider_runs_are_told_from_the_callers_own() {
+    let of = |result: Result<Peeked, PeekError>| result.unwrap().facts.hosted_tools;
+    let cached =
+        r#"{"name":"f","input_schema":{"type":"object"},"cache_control":{"type":"ephemeral"}}"#;
+    for (members, hosted) in [
+        (r#""tools":[]"#.to_owned(), false),
+        (format!(r#""tools":[{cached}]"#), false),
+        (
+            r#""tools":[{"type":"custom","name":"f"}]"#.to_owned(),
+            false,
+        ),
+        (
+            r#""tools":[{"type":"bash_20250124","name":"bash"}]"#.to_owned(),
+            false,
+        ),
+        (
+            format!(r#""tools":[{cached},{{"type":"web_search_20250305","name":"s"}}]"#),
+            true,
+        ),
+        (
+            r#""tools":[{"name":"s","type":"web_fetch_20250910"}]"#.to_owned(),
+            true,
+        ),
+        (
+            r#""tools":[{"type":"code_execution_20250825"}]"#.to_owned(),
+            true,
+        ),
+        (r#""tools":[{"type":"mcp_toolset"}]"#.to_owned(), true),
+        (
+            r#""mcp_servers":[{"type":"url","url":"https://x"}]"#.to_owned(),
+            true,
+        ),
+        (r#""mcp_servers":null"#.to_owned(), false),
+        (
+            r#""system":[{"type":"web_search_tool_result"}]"#.to_owned(),
+            false,
+        ),
+    ] {
+        assert_eq!(of(messages(&members)), hosted, "{members}");
+    }
+    let function = r#"{"type":"function","name":"f","parameters":{"type":"mcp"}}"#;
+    for (tools, hosted) in [
+        (function, false),
+        (
+            r#"{"type":"custom","name":"f","format":{"type":"grammar"}}"#,
+            false,
+        ),
+        (r#"{"type":"local_shell"}"#, false),
+        (
+            r#"{"type":"namespace","name":"n","tools":[{"type":"function"}]}"#,
+            false,
+        ),
+        (
+            r#"{"type":"namespace","name":"n","tools":[{"type":"mcp"}]}"#,
+            true,
+        ),
+        (r#"{"type":"web_search"}"#, true),
+        (
+            r#"{"type":"file_search","vector_store_ids":["vs_1"]}"#,
+            true,
+        ),
+        (
+            r#"{"type":"code_interpreter","container":{"type":"auto"}}"#,
+            true,
+        ),
+        (r#"{"type":"computer_use_preview"}"#, true),
+        (r#"{"server_url":"https://x","\u0074ype":"mcp"}"#, true),
+        (
+            r#"{"type":"a_type_that_is_longer_than_any_that_decides_anything"}"#,
+            true,
+        ),
+    ] {
+        let members = format!(r#""tools":[{function},{tools}]"#);
+        assert_eq!(of(responses(&members)), hosted, "{members}");
+        // Where newer agents put them.
+        let body =
+            format!(r#"{{"model":"m","input":[{{"type":"additional_tools","tools":[{tools}]}}]}}"#);
+        assert_eq!(of(peek(Format::Responses, &body)), hosted, "{body}");
+    }
+    for (members, hosted) in [
+        (
+            r#""tools":[{"type":"function","function":{"name":"f","type":"x"}}]"#,
+            false,
+        ),
+        (r#""functions":[{"name":"f","parameters":{}}]"#, false),
+        (r#""web_search_options":{}"#, true),
+        (r#""web_search_options":null"#, false),
+        (r#""tools":[{"type":"openrouter:web_search"}]"#, true),
+    ] {
+        assert_eq!(of(chat(members)), hosted, "{members}");
+    }
+}
+
+#[test]
 fn sound_that_is_asked_for_counts_as_sound() {
     for members in [
         r#""modalities":["text","audio"]"#,

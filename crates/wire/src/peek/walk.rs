@@ -208,6 +208,10 @@ impl Walk {
                 self.found.facts.thread = !matches!(value, Value::Null);
                 self.opaque(Slot::Ignored, value, span);
             }
+            Slot::HostedTools => {
+                self.found.facts.hosted_tools |= !matches!(value, Value::Null);
+                self.opaque(Slot::Ignored, value, span);
+            }
             Slot::CacheKey => {
                 if let Value::Text(_) = value {
                     self.found.spans.cache_key = Some(span);
@@ -222,7 +226,9 @@ impl Walk {
                 self.content(Slot::Content, value, span.start);
             }
             Slot::Messages | Slot::Input => return self.input(slot, value, span),
-            Slot::Type | Slot::Role | Slot::ItemId => self.word(slot, value, span.start),
+            Slot::Type | Slot::Role | Slot::ItemId | Slot::ToolType => {
+                self.word(slot, value, span.start)
+            }
             Slot::ToolCalls | Slot::Tools => self.tools(slot, value, span.start),
             Slot::Payload(_) | Slot::Link(_) | Slot::MaybePayload | Slot::Source => {
                 self.payload(slot, value, span.start);
@@ -376,6 +382,7 @@ impl Sink for Walk {
             Some(Slot::Seal) => Want::Prefix(SEAL_TAG.len()),
             Some(
                 Slot::Type
+                | Slot::ToolType
                 | Slot::Role
                 | Slot::Effort(_)
                 | Slot::ThinkingType

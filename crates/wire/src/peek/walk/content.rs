@@ -34,6 +34,7 @@ impl Walk {
             Value::Open(Container::Object) => {
                 let place = match slot {
                     Slot::Tool => Place::Tool,
+                    Slot::Tools => Place::Offered,
                     Slot::Item => Place::Item,
                     _ => Place::Node,
                 };
@@ -93,6 +94,10 @@ impl Walk {
                 self.found.facts.needs.tools |= matches!(text.bytes, b"tool" | b"function");
                 self.note_role(text.bytes);
             }
+            Slot::ToolType => {
+                let is_callers = text.is_whole() && is_run_by_caller(text.bytes);
+                self.found.facts.hosted_tools |= !is_callers;
+            }
             _ => self.item_id = Some(ItemId::of(text)),
         }
     }
@@ -105,7 +110,7 @@ impl Walk {
                 self.found.facts.needs.tools = true;
                 self.note_tool(slot);
                 let inside = if slot == Slot::Tools {
-                    Slot::Tool
+                    Slot::Tools
                 } else {
                     Slot::Content
                 };
@@ -200,4 +205,23 @@ impl Walk {
         ids.push(id);
         Ok(())
     }
+}
+
+/// Whether tools of this `type` are run by the caller, so that what they find stands in a later
+/// body. A type that is not known is taken for one of the provider's: new ones mostly are.
+///
+/// Chat and responses: functions, free-form tools, their namespaces and what an agent does on
+/// its own machine. Messages: tools without a `type` or `custom`, and those of which the
+/// provider has written the description alone.
+fn is_run_by_caller(kind: &[u8]) -> bool {
+    const OF_CALLERS: [&[u8]; 5] = [
+        b"function",
+        b"custom",
+        b"namespace",
+        b"local_shell",
+        b"apply_patch",
+    ];
+    /// Followed by a date.
+    const DESCRIBED: [&[u8]; 3] = [b"bash_", b"text_editor_", b"memory_"];
+    OF_CALLERS.contains(&kind) || DESCRIBED.iter().any(|begin| kind.starts_with(begin))
 }
