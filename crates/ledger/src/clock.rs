@@ -1,6 +1,10 @@
 //! Time as the ledger sees it: milliseconds since 1970, never running backwards
 //! within one process, so that what has expired stays expired when an operator or
-//! a time service steps the system's clock back.
+//! a time service steps the system's clock back; and never leaping ahead at one word of
+//! the system's clock, so that a moment's mistake of it expires nothing. What counts as a
+//! mistake is decided in `trust`.
+
+mod trust;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Serialize, Serializer};
@@ -14,6 +18,7 @@ use std::{
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 use time::{OffsetDateTime, format_description::well_known::Rfc3339};
+use trust::Trust;
 
 /// A point in time: milliseconds since 1970 in UTC, at most [`Timestamp::MAX`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -109,56 +114,120 @@ pub struct Clock(Arc<Source>);
 struct Source {
     /// The latest time that was ever told.
     latest_ms: AtomicU64,
-    manual: bool,
-    begun: Instant,
+    hands: Hands,
+}
+
+#[derive(Debug)]
+enum Hands {
+    /// Of the system, as far as they are believed.
+    System { begun: Instant, trust: Trust },
+    /// Moved by a test.
+    Manual,
+    /// Of a system that a test plays: its clock, and the time that has passed.
+    #[cfg(test)]
+    Played {
+        wall_ms: AtomicU64,
+        steady_ms: AtomicU64,
+        trust: Trust,
+    },
+}
+
+/// What the system's clock says, in milliseconds since 1970.
+fn wall_ms() -> u64 {
+    let since_1970 = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    u64::try_from(since_1970.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn millis(span: Duration) -> u64 {
+    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
 }
 
 impl Clock {
-    /// The system's clock, held still while it is behind what it told before.
+    /// The system's clock, held still while it is behind what it told before, and not
+    /// followed at once where it leaps ahead.
     pub fn system() -> Self {
-        Self(Arc::new(Source {
-            latest_ms: AtomicU64::new(0),
-            manual: false,
+        let hands = Hands::System {
             begun: Instant::now(),
-        }))
+            trust: Trust::beginning_at(wall_ms()),
+        };
+        Self::new(0, hands)
     }
 
     /// A clock that moves only by [`Clock::advance`].
     pub fn manual(start: Timestamp) -> Self {
-        Self(Arc::new(Source {
-            latest_ms: AtomicU64::new(start.0),
-            manual: true,
-            begun: Instant::now(),
-        }))
+        Self::new(start.0, Hands::Manual)
+    }
+
+    fn new(latest_ms: u64, hands: Hands) -> Self {
+        let latest_ms = AtomicU64::new(latest_ms);
+        Self(Arc::new(Source { latest_ms, hands }))
     }
 
     /// The time.
     pub fn now(&self) -> Timestamp {
-        if self.0.manual {
-            return Timestamp::from_unix_ms(self.0.latest_ms.load(Ordering::Relaxed));
-        }
-        let since_1970 = SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .unwrap_or_default();
-        let ms = u64::try_from(since_1970.as_millis()).unwrap_or(u64::MAX);
-        Timestamp::from_unix_ms(self.not_before(ms))
+        let ms = match &self.0.hands {
+            Hands::System { begun, trust } => {
+                let steady = millis(begun.elapsed());
+                self.not_before(trust.believe(wall_ms(), steady))
+            }
+            Hands::Manual => self.0.latest_ms.load(Ordering::Relaxed),
+            #[cfg(test)]
+            Hands::Played {
+                wall_ms,
+                steady_ms,
+                trust,
+            } => {
+                let wall = wall_ms.load(Ordering::Relaxed);
+                self.not_before(trust.believe(wall, steady_ms.load(Ordering::Relaxed)))
+            }
+        };
+        Timestamp::from_unix_ms(ms)
     }
 
     /// Milliseconds since some moment, for what flows with time: they pass however the
     /// system's clock is set.
     pub(crate) fn elapsed_ms(&self) -> u64 {
-        if self.0.manual {
-            return self.0.latest_ms.load(Ordering::Relaxed);
+        match &self.0.hands {
+            Hands::System { begun, .. } => millis(begun.elapsed()),
+            Hands::Manual => self.0.latest_ms.load(Ordering::Relaxed),
+            #[cfg(test)]
+            Hands::Played { steady_ms, .. } => steady_ms.load(Ordering::Relaxed),
         }
-        u64::try_from(self.0.begun.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 
     /// Moves a manual clock; the system's clock moves by itself.
     pub fn advance(&self, span: Duration) {
-        let ms = u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
-        if self.0.manual {
-            self.0.latest_ms.fetch_add(ms, Ordering::Relaxed);
+        if matches!(self.0.hands, Hands::Manual) {
+            self.0.latest_ms.fetch_add(millis(span), Ordering::Relaxed);
         }
+    }
+
+    /// A system's clock that a test plays.
+    #[cfg(test)]
+    pub(crate) fn played(start: Timestamp) -> Self {
+        let hands = Hands::Played {
+            wall_ms: AtomicU64::new(start.0),
+            steady_ms: AtomicU64::new(0),
+            trust: Trust::beginning_at(start.0),
+        };
+        Self::new(0, hands)
+    }
+
+    /// Lets time pass for a clock that a test plays, and then sets it so far ahead or back.
+    #[cfg(test)]
+    pub(crate) fn play(&self, passes: Duration, step_ms: i64) {
+        let Hands::Played {
+            wall_ms, steady_ms, ..
+        } = &self.0.hands
+        else {
+            panic!("not played");
+        };
+        steady_ms.fetch_add(millis(passes), Ordering::Relaxed);
+        wall_ms.fetch_add(millis(passes), Ordering::Relaxed);
+        let wall = wall_ms.load(Ordering::Relaxed);
+        wall_ms.store(wall.saturating_add_signed(step_ms), Ordering::Relaxed);
     }
 
     /// The later of `ms` and the latest time told. Reads far more often than it
@@ -192,17 +261,87 @@ mod tests {
         }
     }
 
+    const HOUR: i64 = 3_600_000;
+
+    fn played() -> Clock {
+        let clock = Clock::played(Timestamp::from_unix_ms(1_790_000_000_000));
+        clock.now();
+        clock
+    }
+
+    /// How far the time has come since the beginning of [`played`].
+    fn since(clock: &Clock) -> u64 {
+        clock.now().unix_ms() - 1_790_000_000_000
+    }
+
     #[test]
     fn a_clock_that_steps_back_is_held_still() {
-        let clock = Clock::system();
-        let ahead = clock.now().unix_ms() + 3_600_000;
-        assert_eq!(clock.not_before(ahead), ahead);
-        assert_eq!(clock.now().unix_ms(), ahead);
+        let clock = played();
+        clock.play(Duration::from_secs(1), 0);
+        assert_eq!(since(&clock), 1000);
+        clock.play(Duration::from_secs(1), -HOUR);
+        assert_eq!(since(&clock), 2000, "a moment's mistake");
+        for _ in 1..60 {
+            clock.play(Duration::from_secs(60), 0);
+            assert_eq!(since(&clock), 2000);
+        }
         // Time itself passes all the same.
-        let begun = (Instant::now(), clock.elapsed_ms());
-        while clock.elapsed_ms() == begun.1 {
+        assert_eq!(clock.elapsed_ms(), 2000 + 59 * 60_000);
+        clock.play(Duration::from_secs(61), 0);
+        assert_eq!(since(&clock), 3000, "as soon as it is where it was");
+    }
+
+    #[test]
+    fn a_leap_ahead_of_a_moment_is_never_told() {
+        for leap in [3_000, HOUR, 24 * HOUR, 365 * 24 * HOUR] {
+            let clock = played();
+            clock.play(Duration::from_secs(10), leap);
+            for second in 0..50 {
+                assert_eq!(since(&clock), 10_000 + second * 1000, "{leap}");
+                clock.play(Duration::from_secs(1), 0);
+            }
+            clock.play(Duration::ZERO, -leap);
+            assert_eq!(since(&clock), 60_000, "{leap}");
+            // Another one, although it comes when the first would have been believed.
+            clock.play(Duration::from_secs(30), leap);
+            assert_eq!(since(&clock), 90_000, "{leap}");
+            clock.play(Duration::from_secs(5), -leap);
+            assert_eq!(since(&clock), 95_000, "{leap}");
+        }
+    }
+
+    #[test]
+    fn a_leap_ahead_that_lasts_is_believed_after_a_minute() {
+        // As after a machine has slept.
+        let clock = played();
+        clock.play(Duration::from_secs(10), HOUR);
+        assert_eq!(since(&clock), 10_000);
+        clock.play(Duration::from_secs(59), 0);
+        assert_eq!(since(&clock), 69_000);
+        clock.play(Duration::from_secs(2), 0);
+        assert_eq!(since(&clock), 71_000 + HOUR.unsigned_abs());
+        clock.play(Duration::from_secs(1), 0);
+        assert_eq!(since(&clock), 72_000 + HOUR.unsigned_abs());
+    }
+
+    #[test]
+    fn small_corrections_are_followed_at_once() {
+        let clock = played();
+        let mut expected = 0;
+        for _ in 0..100 {
+            clock.play(Duration::from_secs(60), 500);
+            expected += 60_500;
+            assert_eq!(since(&clock), expected);
+        }
+    }
+
+    #[test]
+    fn the_systems_clock_goes_with_the_system() {
+        let clock = Clock::system();
+        let begun = (Instant::now(), clock.now(), clock.elapsed_ms());
+        while clock.elapsed_ms() == begun.2 {
             assert!(begun.0.elapsed() < Duration::from_secs(10));
         }
-        assert_eq!(clock.now().unix_ms(), ahead);
+        assert!(clock.now() > begun.1);
     }
 }
