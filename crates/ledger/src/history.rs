@@ -66,9 +66,9 @@ pub struct HistoryQuery {
     pub state: Option<BillingState>,
     /// That were answered with this HTTP status.
     pub status: Option<u16>,
-    /// Settled at this time or later.
+    /// Of this time or later.
     pub from: Option<Timestamp>,
-    /// Settled before this time.
+    /// Of a time before this.
     pub to: Option<Timestamp>,
 }
 
@@ -84,7 +84,8 @@ impl HistoryQuery {
 pub struct UsageRecord {
     /// The request id.
     pub id: String,
-    /// When it was settled.
+    /// When it came on record, mostly the moment at which it was settled: never before a time
+    /// that was on record already.
     pub time: Timestamp,
     /// The model asked for.
     pub model_asked: String,

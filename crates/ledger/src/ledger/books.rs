@@ -4,6 +4,7 @@
 //! `writer`.
 
 mod records;
+mod times;
 
 use crate::{
     balance::{Grant, GrantNumber, Piece},
@@ -14,6 +15,7 @@ use crate::{
 use records::Record;
 use rusqlite::{Connection, OptionalExtension, params};
 use std::{collections::BTreeMap, time::Duration};
+use times::Times;
 use tollgate_types::{KeyId, Usage};
 
 /// The most grants of one key that a process looks at; those that can be spent come
@@ -169,6 +171,16 @@ fn read_share(
     })
 }
 
+/// What is left of a key's valid grants, whoever holds it.
+fn left_of(file: &Connection, key: i64, now: Timestamp) -> rusqlite::Result<u64> {
+    file.prepare_cached(
+        "SELECT coalesce(sum(tokens - spent), 0) FROM grants
+         WHERE key = ?1 AND spent < tokens AND coalesce(expires_at > ?2, TRUE)",
+    )?
+    .query_row(params![key, storable_time(now)], |row| row.get(0))
+    .map(amount)
+}
+
 /// Asks the other processes for a share of a key's grants, or no longer.
 pub(crate) fn want(
     file: &Connection,
@@ -224,16 +236,20 @@ pub(crate) fn settle(
     file: &Connection,
     process: ProcessNumber,
     entry: &Entry,
+    now: Timestamp,
 ) -> rusqlite::Result<bool> {
+    let mut times = Times::read(file, now)?;
     // Who pays is found out piece by piece, and written down so.
     let record = Record {
         entry,
+        at: times.of(entry.at),
         paid_by: None,
     };
     if !records::insert(file, &record)? {
         return Ok(false);
     }
     let usage = file.last_insert_rowid();
+    times.write(file)?;
     let mut uncovered: u64 = 0;
     for piece in entry.pieces().filter(|piece| piece.tokens > 0) {
         let paid = pay(file, process, piece)?;
@@ -265,13 +281,16 @@ pub(crate) fn settle_together<'a>(
     file: &Connection,
     process: ProcessNumber,
     entries: impl Iterator<Item = &'a Entry>,
+    now: Timestamp,
 ) -> rusqlite::Result<bool> {
+    let mut times = Times::read(file, now)?;
     let mut paid: BTreeMap<i64, Paid> = BTreeMap::new();
     let mut totals: BTreeMap<(i64, &str), Totals> = BTreeMap::new();
     let mut records = Vec::new();
     for entry in entries {
         let record = Record {
             entry,
+            at: times.of(entry.at),
             paid_by: entry.paid_by_one(),
         };
         for piece in entry.pieces().filter(|piece| piece.tokens > 0) {
@@ -291,6 +310,7 @@ pub(crate) fn settle_together<'a>(
     if !records::insert_all(file, &records)? {
         return Ok(false);
     }
+    times.write(file)?;
     for (grant, Paid { tokens, first_at }) in paid {
         let piece = Piece {
             grant: GrantNumber(grant),

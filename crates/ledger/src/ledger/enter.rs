@@ -18,7 +18,7 @@ where
 {
     let begin = || Transaction::new_unchecked(file, TransactionBehavior::Immediate);
     let transaction = begin()?;
-    match books::settle_together(&transaction, process, entries()) {
+    match books::settle_together(&transaction, process, entries(), now) {
         Ok(true) => return Ok(transaction),
         Err(fault) if !is_about_the_record(&fault) => return Err(fault),
         Ok(false) | Err(_) => transaction.rollback()?,
@@ -39,7 +39,7 @@ pub(super) fn enter(
     now: Timestamp,
 ) -> rusqlite::Result<bool> {
     transaction.prepare_cached("SAVEPOINT entry")?.execute([])?;
-    let entered = match books::settle(transaction, process, entry) {
+    let entered = match books::settle(transaction, process, entry, now) {
         Ok(entered) => entered,
         Err(fault) if is_about_the_record(&fault) => {
             log::error!("{}: the ledger refuses the record: {fault}", entry.request);

@@ -15,6 +15,7 @@ use std::{
 use tempfile::TempDir;
 use tollgate_types::{ErrorCode, Usage, Weights};
 
+mod late;
 mod processes;
 mod properties;
 
@@ -501,6 +502,7 @@ async fn old_records_go_and_everything_still_adds_up() {
             .unwrap()
             .settle(&completed(2));
     }
+    assert!(ledger.caught_up(PATIENCE).await);
     house.clock.advance(DAY / 2);
     house
         .reserve(&ledger, &key, 2)

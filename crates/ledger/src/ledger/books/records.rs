@@ -44,6 +44,8 @@ const COLUMNS: [&str; 23] = [
 /// A request that has ended.
 pub(super) struct Record<'a> {
     pub(super) entry: &'a Entry,
+    /// Its time, milliseconds since 1970.
+    pub(super) at: u64,
     /// The grant that has paid all of it but the overdraft, where it was one.
     pub(super) paid_by: Option<GrantNumber>,
 }
@@ -110,7 +112,7 @@ impl<'file, 'entry> Statement<'file, 'entry> {
 
 /// The values of a row, in the order of [`COLUMNS`].
 fn values<'a>(record: &Record<'a>) -> [ValueRef<'a>; COLUMNS.len()] {
-    let Record { entry, paid_by } = record;
+    let Record { entry, at, paid_by } = record;
     let number = |value: u64| ValueRef::Integer(storable(value));
     let flag = |value: bool| ValueRef::Integer(value.into());
     let paid = entry.paid.iter().fold(entry.overdraft, |sum, (_, tokens)| {
@@ -119,7 +121,7 @@ fn values<'a>(record: &Record<'a>) -> [ValueRef<'a>; COLUMNS.len()] {
     [
         text(&entry.request),
         ValueRef::Integer(entry.key),
-        number(entry.at),
+        number(*at),
         text(&entry.asked),
         text(&entry.served),
         text(entry.format.as_str()),

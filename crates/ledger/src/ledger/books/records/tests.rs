@@ -81,6 +81,7 @@ fn entry(number: u64) -> Entry {
 fn records(entries: &[Entry]) -> Vec<Record<'_>> {
     let records = entries.iter().map(|entry| Record {
         entry,
+        at: entry.at,
         paid_by: entry.paid_by_one(),
     });
     records.collect()

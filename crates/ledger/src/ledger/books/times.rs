@@ -1,0 +1,78 @@
+//! When a record stands in the history.
+//!
+//! Pages of a history follow the time of records, so that what is entered later must stand behind
+//! all that was entered before: then a cursor stays right, and what lies in a period that has
+//! been read is not added to. A record has the time at which its request was settled, or, where
+//! others that were settled later have been entered before it, theirs; where it was entered long
+//! afterwards (its process had died, or the file could not be written), the time at which it was
+//! entered.
+
+use super::storable;
+use crate::clock::Timestamp;
+use rusqlite::{Connection, OptionalExtension};
+
+/// How much later a record may be entered and still have the time of its settlement, in
+/// milliseconds. Settlements gather for a tenth of that.
+pub(super) const LATE_MS: u64 = 2_000;
+
+/// The times of the records that one step enters.
+pub(super) struct Times {
+    now_ms: u64,
+    /// The latest time that a record had before.
+    floor_ms: u64,
+    /// The latest time that one has now.
+    latest_ms: u64,
+}
+
+impl Times {
+    /// Of records that are entered at `now`.
+    pub(super) fn read(file: &Connection, now: Timestamp) -> rusqlite::Result<Self> {
+        let known: Option<Vec<u8>> = file
+            .prepare_cached("SELECT value FROM settings WHERE name = 'latest_record'")?
+            .query_row([], |row| row.get(0))
+            .optional()?;
+        let known = known.and_then(|bytes| bytes.try_into().ok());
+        let floor_ms = match known {
+            Some(bytes) => u64::from_le_bytes(bytes),
+            // The file is new, or an older program has written it, at most so many at once.
+            None => file
+                .prepare_cached(
+                    "SELECT coalesce(max(at), 0)
+                     FROM (SELECT at FROM usage ORDER BY number DESC LIMIT 1000)",
+                )?
+                .query_row([], |row| row.get::<_, i64>(0))?
+                .unsigned_abs(),
+        };
+        Ok(Self {
+            now_ms: now.unix_ms(),
+            floor_ms,
+            latest_ms: floor_ms,
+        })
+    }
+
+    /// The time of a record whose request was settled at `settled_ms`.
+    pub(super) fn of(&mut self, settled_ms: u64) -> u64 {
+        let in_time = self.now_ms.saturating_sub(LATE_MS)..=self.now_ms;
+        let at = if in_time.contains(&settled_ms) {
+            settled_ms
+        } else {
+            self.now_ms
+        };
+        // As the file has it.
+        let at = storable(at.max(self.floor_ms)).unsigned_abs();
+        self.latest_ms = self.latest_ms.max(at);
+        at
+    }
+
+    /// Remembers the latest of them.
+    pub(super) fn write(&self, file: &Connection) -> rusqlite::Result<()> {
+        if self.latest_ms > self.floor_ms {
+            file.prepare_cached(
+                "INSERT INTO settings (name, value) VALUES ('latest_record', ?1)
+                 ON CONFLICT DO UPDATE SET value = excluded.value",
+            )?
+            .execute([self.latest_ms.to_le_bytes()])?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,186 @@
+//! Records that are entered later than others that were settled after them.
+
+use super::*;
+use crate::{
+    entry::{Entry, tests::largest},
+    history::{HistoryPage, UsageRecord},
+    ledger::{books::ProcessNumber, enter::enter_all},
+};
+use rusqlite::Connection;
+use std::collections::BTreeSet;
+
+/// The record of a request that was settled at this millisecond after the beginning.
+fn settled(key: i64, number: u64, at: u64) -> Entry {
+    Entry {
+        request: RequestId::from_parts(0, number.into()).as_str().to_owned(),
+        key,
+        at: BEGIN + at,
+        paid: Vec::new(),
+        overdraft: 0,
+        usage: output(1),
+        ..largest()
+    }
+}
+
+const BEGIN: u64 = 1_790_000_000_000;
+
+struct Desk {
+    house: House,
+    file: Connection,
+    history: History,
+    key: KeyId,
+}
+
+impl Desk {
+    fn new() -> Self {
+        let house = House::new();
+        let key = house.key(1000);
+        Self {
+            file: Connection::open(house.folder.path().join("ledger.db")).unwrap(),
+            history: History::new(&house.store()),
+            house,
+            key,
+        }
+    }
+
+    /// Enters records in one commit, at this millisecond after the beginning.
+    fn enter(&self, now: u64, entries: &[Entry]) {
+        let now = Timestamp::from_unix_ms(BEGIN + now);
+        let transaction = enter_all(&self.file, ProcessNumber(1), now, || entries.iter()).unwrap();
+        transaction.commit().unwrap();
+    }
+
+    fn page(&self, query: &HistoryQuery) -> HistoryPage {
+        self.history.page(&self.key, query).unwrap()
+    }
+
+    fn since(&self, cursor: Option<&str>) -> HistoryPage {
+        self.page(&HistoryQuery {
+            before: cursor.map(str::to_owned),
+            ..HistoryQuery::default()
+        })
+    }
+}
+
+fn ids(records: &[UsageRecord]) -> Vec<String> {
+    records.iter().map(|record| record.id.clone()).collect()
+}
+
+fn times(records: &[UsageRecord]) -> Vec<u64> {
+    let times = records.iter().map(|record| record.time.unix_ms() - BEGIN);
+    times.collect()
+}
+
+#[test]
+fn what_was_settled_before_others_and_entered_after_them_is_newer_than_they() {
+    let desk = Desk::new();
+    desk.enter(1000, &[settled(1, 1, 900), settled(1, 2, 1000)]);
+    let seen = desk.since(None);
+    assert_eq!(times(&seen.data), [1000, 900]);
+    // By another process, 200 ms later; one that died an hour ago; one whose clock is ahead.
+    desk.enter(1150, &[settled(1, 3, 950)]);
+    let hour = 3_600_000;
+    desk.enter(hour, &[settled(1, 4, 960)]);
+    desk.enter(
+        hour + 10,
+        &[settled(1, 5, hour + 5000), settled(1, 6, hour + 9)],
+    );
+    let more = desk.since(seen.first_cursor.as_deref());
+    assert_eq!(times(&more.data), [hour + 10, hour + 9, hour, 1000]);
+    let expected = [5, 6, 4, 3].map(|number| settled(1, number, 0).request);
+    assert_eq!(ids(&more.data), expected);
+    // What lay in a time that was over has stayed as it was.
+    let over = HistoryQuery {
+        to: Some(Timestamp::from_unix_ms(BEGIN + 1000)),
+        ..HistoryQuery::default()
+    };
+    assert_eq!(ids(&desk.page(&over).data), ids(&seen.data[1..]));
+    // When the use of a grant began is no matter of the record.
+    let mut paying = settled(1, 7, 970);
+    paying.paid = vec![(1, 5)];
+    desk.enter(hour + 20, &[paying]);
+    let first: i64 = desk.house.sql("SELECT first_used_at FROM grants");
+    assert_eq!(first.unsigned_abs(), BEGIN + 970);
+}
+
+/// SplitMix64: the same seed throws the same.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, end: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        (mixed ^ (mixed >> 31)) % end
+    }
+}
+
+#[test]
+fn who_follows_the_newest_and_who_walks_back_see_each_record_once_whatever_comes_between() {
+    let seed = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap();
+    let seed = u64::try_from(seed.as_nanos()).unwrap();
+    println!("seed {seed}");
+    let mut dice = Dice(seed);
+    let desk = Desk::new();
+    let mut entered = BTreeSet::new();
+    let (mut number, mut now) = (0, 10_000_u64);
+    let mut commit = |entered: &mut BTreeSet<String>, dice: &mut Dice| {
+        now += dice.below(300);
+        let mut batch = Vec::new();
+        for _ in 0..(1 + dice.below(7)) {
+            number += 1;
+            // Mostly a moment ago; now and then much longer.
+            let most = if dice.below(16) == 0 { 9000 } else { 400 };
+            let ago = dice.below(most);
+            batch.push(settled(1, number, now.saturating_sub(ago)));
+        }
+        entered.extend(batch.iter().map(|entry| entry.request.clone()));
+        desk.enter(now, &batch);
+    };
+    commit(&mut entered, &mut dice);
+    let first = desk.since(None);
+    let mut followed = ids(&first.data);
+    let mut cursor = first.first_cursor;
+    for _ in 0..60 {
+        commit(&mut entered, &mut dice);
+        // A walk back sees what there was when it began, and what comes in the meantime not.
+        let (known, mut walked) = (entered.clone(), Vec::new());
+        let mut query = HistoryQuery {
+            limit: 1 + u32::try_from(dice.below(40)).unwrap(),
+            ..HistoryQuery::default()
+        };
+        loop {
+            let page = desk.page(&query);
+            walked.extend(ids(&page.data));
+            query.after = page.last_cursor;
+            if !page.has_more {
+                break;
+            }
+            if dice.below(2) == 0 {
+                commit(&mut entered, &mut dice);
+            }
+        }
+        let apart: BTreeSet<_> = walked.iter().cloned().collect();
+        assert_eq!((walked.len(), &apart), (known.len(), &known));
+
+        let query = HistoryQuery {
+            limit: 1 + u32::try_from(dice.below(20)).unwrap(),
+            before: cursor.take(),
+            ..HistoryQuery::default()
+        };
+        let page = desk.page(&query);
+        followed.extend(ids(&page.data));
+        cursor = page.first_cursor.or(query.before);
+    }
+    loop {
+        let page = desk.since(cursor.as_deref());
+        followed.extend(ids(&page.data));
+        if page.data.is_empty() {
+            break;
+        }
+        cursor = page.first_cursor;
+    }
+    let apart: BTreeSet<_> = followed.iter().cloned().collect();
+    assert_eq!((followed.len(), apart), (entered.len(), entered));
+}
