@@ -45,7 +45,9 @@ impl From<Refusal> for Failed {
             | StoreError::Ambiguous { .. } => {
                 return PublicError::invalid_request(message).into();
             }
-            StoreError::OtherOrder { .. } | StoreError::KeyMade { .. } => {
+            StoreError::OtherOrder { .. }
+            | StoreError::KeyMade { .. }
+            | StoreError::TooManyGrants => {
                 let conflict = PublicError::invalid_request(message);
                 return conflict.with_status(StatusCode::CONFLICT.as_u16()).into();
             }

@@ -20,8 +20,9 @@ pub(crate) struct Piece {
     pub(crate) tokens: u64,
 }
 
-/// The most grants that one request is paid from, so that its record has a bounded size.
-pub(crate) const MAX_PIECES: usize = 8;
+/// The most grants that one request is paid from, so that its record has a bounded size; so
+/// many of a key can be spendable at once.
+pub(crate) const MAX_PIECES: usize = 64;
 
 /// One grant as far as it is leased to this process.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -152,8 +153,15 @@ impl Balance {
 
     /// Ends a reservation: pays `charge`, from what was held first and then from what is
     /// left, and lets the rest go. What was reserved in time is paid with although its
-    /// grant has expired since; what is let go into an expired grant is lost with it.
-    pub(crate) fn settle(&mut self, held: &[Piece], charge: u64, now: Timestamp) -> Payment {
+    /// grant has expired since; what is let go into an expired grant is lost with it. At most
+    /// `most` grants pay, which there is room for in the record, or as many as were held of.
+    pub(crate) fn settle(
+        &mut self,
+        held: &[Piece],
+        charge: u64,
+        most: usize,
+        now: Timestamp,
+    ) -> Payment {
         let mut missing = charge;
         let mut payment = Payment::default();
         for piece in held {
@@ -166,7 +174,7 @@ impl Balance {
             }
         }
         for grant in self.grants.iter_mut().filter(|grant| grant.valid(now)) {
-            let room = payment.pieces.len() < MAX_PIECES || payment.has(grant.number);
+            let room = payment.pieces.len() < most || payment.has(grant.number);
             if missing > 0 && grant.free > 0 && room {
                 let used = missing.min(grant.free);
                 grant.free = grant.free.saturating_sub(used);
@@ -177,6 +185,15 @@ impl Balance {
         payment.overdraft = missing;
         self.grants.sort_unstable_by_key(Grant::order);
         payment
+    }
+
+    /// Forgets grants of which nothing is left here, where they have become many.
+    pub(crate) fn forget_spent(&mut self) {
+        const MANY: usize = 2 * MAX_PIECES;
+        if self.grants.len() > MANY {
+            self.grants
+                .retain(|grant| grant.free > 0 || grant.reserved > 0);
+        }
     }
 
     /// Gives up a share of what no request holds: `of_free` says how much of each.

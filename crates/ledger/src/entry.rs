@@ -3,8 +3,9 @@
 mod layout;
 
 use crate::{
-    balance::{GrantNumber, Piece},
+    balance::{GrantNumber, MAX_PIECES, Piece},
     charge::{BillingState, CountSource},
+    journal,
 };
 use serde::{Deserialize, Serialize};
 use std::{io, sync::Arc};
@@ -15,6 +16,27 @@ const MAX_MODEL_LEN: usize = 96;
 
 /// Reasons for a choice are cut likewise.
 const MAX_REASON_LEN: usize = 160;
+
+/// What the longest record takes without its pieces and its reason, in bytes.
+const MOST_BYTES: usize = 340;
+/// What a piece takes.
+const PIECE_BYTES: usize = 16;
+
+/// How many slots a record with so many pieces may need.
+pub(crate) const fn slots_for(pieces: usize) -> usize {
+    journal::slots_for(MOST_BYTES.saturating_add(pieces.saturating_mul(PIECE_BYTES)))
+}
+
+/// The pieces for which there is room in so many slots.
+pub(crate) const fn pieces_in(slots: usize) -> usize {
+    let room = journal::room_in(slots);
+    let pieces = room.saturating_sub(MOST_BYTES) / PIECE_BYTES;
+    if pieces < MAX_PIECES {
+        pieces
+    } else {
+        MAX_PIECES
+    }
+}
 
 /// One settled request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -132,7 +154,6 @@ fn kept(text: &str, most: usize, is_legal: impl Fn(u8) -> bool) -> Option<String
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::balance::MAX_PIECES;
     use crate::journal::MAX_RECORD;
 
     pub(crate) fn largest() -> Entry {
@@ -158,7 +179,7 @@ pub(crate) mod tests {
             source: CountSource::Estimated,
             clamped: false,
             // Numbers of ten billion grants, amounts of a quadrillion tokens.
-            paid: vec![(9_999_999_999, 999_999_999_999_999); MAX_PIECES],
+            paid: vec![(9_999_999_999, 999_999_999_999_999); pieces_in(1)],
             overdraft: u64::MAX,
             first_byte_ms: Some(u32::MAX),
             duration_ms: u32::MAX,
@@ -185,6 +206,22 @@ pub(crate) mod tests {
             ..largest()
         };
         assert_eq!(there_and_back(&largest()), Some(entry));
+    }
+
+    #[test]
+    fn there_is_room_for_all_pieces_in_the_slots_that_are_taken_for_them() {
+        for pieces in 0..=MAX_PIECES {
+            let entry = Entry {
+                paid: vec![(i64::MAX, u64::MAX); pieces],
+                reason: None,
+                ..largest()
+            };
+            let slots = slots_for(pieces);
+            let mut room = vec![0; crate::journal::room_in(slots)];
+            assert!(entry.write_record(&mut &mut room[..]).is_ok(), "{pieces}");
+            assert!(pieces_in(slots) >= pieces, "{pieces} in {slots}");
+        }
+        assert_eq!((slots_for(8), slots_for(MAX_PIECES)), (1, 3));
     }
 
     #[test]

@@ -9,6 +9,8 @@
 //! The process holds an exclusive lock on its file for as long as it lives. The lock is
 //! the proof of life: the kernel lets go of it however the process ends.
 
+mod chain;
+
 use crate::directory::spawn;
 use crate::store::StoreError;
 use parking_lot::Mutex;
@@ -33,8 +35,7 @@ const OLD_SLOT_LEN: usize = 1024;
 const HEADER_LEN: usize = 12;
 /// Slots that are emptied by one write at most.
 const MOST_WIPED: usize = 128;
-/// The longest record.
-#[cfg(test)]
+/// The longest record in one slot.
 pub(crate) const MAX_RECORD: usize = SLOT_LEN - HEADER_LEN;
 /// How a slot begins that holds something.
 const MARK: [u8; 4] = *b"TOL2";
@@ -43,9 +44,44 @@ const OLD_MARK: [u8; 4] = *b"TOLS";
 /// How long what was written may stay unsynced.
 const SYNC_AFTER: Duration = Duration::from_millis(25);
 
-/// A slot that somebody owns. Not copied, so that it has one owner.
+/// A slot that somebody owns, with further ones where a record may not fit into one. Not
+/// copied, so that it has one owner.
 #[derive(Debug)]
-pub(crate) struct Slot(u32);
+pub(crate) struct Slot(u32, Vec<u32>);
+
+impl Slot {
+    const fn one(number: u32) -> Self {
+        Self(number, Vec::new())
+    }
+
+    /// How many slots they are.
+    pub(crate) fn count(&self) -> usize {
+        self.1.len().saturating_add(1)
+    }
+
+    /// Each by itself.
+    fn apart(self) -> impl Iterator<Item = Self> {
+        std::iter::once(self.0).chain(self.1).map(Self::one)
+    }
+}
+
+/// The longest record that so many slots hold, in bytes.
+pub(crate) const fn room_in(slots: usize) -> usize {
+    if slots <= 1 {
+        MAX_RECORD
+    } else {
+        chain::room_in(slots)
+    }
+}
+
+/// How many slots a record of at most so many bytes needs.
+pub(crate) const fn slots_for(bytes: usize) -> usize {
+    if bytes <= MAX_RECORD {
+        1
+    } else {
+        chain::parts(bytes)
+    }
+}
 
 /// The settlement file of this process.
 pub(crate) struct Journal {
@@ -69,7 +105,7 @@ impl Journal {
         let (nudge, nudges) = sync_channel(1);
         let journal = Arc::new(Self {
             file,
-            free: Mutex::new((0..slots).rev().map(Slot).collect()),
+            free: Mutex::new((0..slots).rev().map(Slot::one).collect()),
             slots,
             dirty: AtomicBool::new(false),
             nudge,
@@ -92,9 +128,24 @@ impl Journal {
         self.free.lock().pop()
     }
 
+    /// Adds slots to one until they are `count`; `false`: so many are not free, and nothing
+    /// was added.
+    pub(crate) fn widen(&self, slot: &mut Slot, count: usize) -> bool {
+        let missing = count.saturating_sub(slot.count());
+        if missing == 0 {
+            return true;
+        }
+        let mut free = self.free.lock();
+        let Some(rest) = free.len().checked_sub(missing) else {
+            return false;
+        };
+        slot.1.extend(free.drain(rest..).map(|more| more.0));
+        true
+    }
+
     /// Gives back a slot into which nothing was written.
     pub(crate) fn give_back(&self, slot: Slot) {
-        self.free.lock().push(slot);
+        self.free.lock().extend(slot.apart());
     }
 
     /// Writes a record, which `record` puts together and which is no longer than the slot.
@@ -104,14 +155,46 @@ impl Journal {
         slot: &Slot,
         record: impl FnOnce(&mut &mut [u8]) -> io::Result<()>,
     ) -> io::Result<()> {
-        let mut frame = [0; SLOT_LEN];
-        let frame = framed(&mut frame, record)?;
-        self.file.write_all_at(frame, offset(slot.0))?;
+        if slot.1.is_empty() {
+            let mut frame = [0; SLOT_LEN];
+            let frame = framed(&mut frame, MARK, record)?;
+            self.file.write_all_at(frame, offset(slot.0))?;
+        } else {
+            self.write_long(slot, record)?;
+        }
         if !self.dirty.swap(true, Ordering::AcqRel) {
             // Full: the thread has been told already.
             let _ = self.nudge.try_send(());
         }
         Ok(())
+    }
+
+    /// Writes a record for which a slot may be too short.
+    fn write_long(
+        &self,
+        slot: &Slot,
+        record: impl FnOnce(&mut &mut [u8]) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let mut room = [0; chain::MOST_BYTES];
+        let mut left = &mut room[..];
+        record(&mut left)?;
+        let unused = left.len();
+        let record = room.get(..room.len().saturating_sub(unused));
+        let record = record.unwrap_or_default();
+        let mut numbers = std::iter::once(slot.0).chain(slot.1.iter().copied());
+        let mut put = |mark, bytes: &[u8]| {
+            let mut frame = [0; SLOT_LEN];
+            let frame = framed(&mut frame, mark, |out| io::Write::write_all(out, bytes))?;
+            let number = numbers.next().ok_or(io::ErrorKind::InvalidInput)?;
+            self.file.write_all_at(frame, offset(number))
+        };
+        if record.len() <= MAX_RECORD {
+            return put(MARK, record);
+        }
+        if chain::parts(record.len()) > slot.count() {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        chain::cut(slot.0, record)?.try_for_each(|part| put(chain::MARK, &part))
     }
 
     /// Empties slots whose records are in the database, and frees them. Slots that cannot be
@@ -120,7 +203,7 @@ impl Journal {
     /// Neighbours are emptied by one write: a batch under load has hundreds of them.
     pub(crate) fn wipe(&self, slots: impl IntoIterator<Item = Slot>) {
         const ZEROS: &[u8] = &[0; MOST_WIPED * SLOT_LEN];
-        let mut slots: Vec<Slot> = slots.into_iter().collect();
+        let mut slots: Vec<Slot> = slots.into_iter().flat_map(Slot::apart).collect();
         slots.sort_unstable_by_key(|slot| slot.0);
         let mut wiped = Vec::with_capacity(slots.len());
         let runs = slots.chunk_by(|one, next| next.0 == one.0.saturating_add(1));
@@ -130,7 +213,7 @@ impl Journal {
             };
             let zeros = ZEROS.get(..length).unwrap_or(ZEROS);
             match self.file.write_all_at(zeros, offset(first.0)) {
-                Ok(()) => wiped.extend(run.iter().map(|slot| Slot(slot.0))),
+                Ok(()) => wiped.extend(run.iter().map(|slot| Slot::one(slot.0))),
                 Err(fault) => log::error!("{}: cannot empty slots: {fault}", self.path.display()),
             }
         }
@@ -225,9 +308,9 @@ pub(crate) struct Remains {
     path: PathBuf,
     /// The records, each whole.
     pub(crate) records: Vec<Vec<u8>>,
-    /// How many slots held something that is no whole record: written while the power
-    /// failed.
-    pub(crate) torn: usize,
+    /// The slots that held something that is no whole record: written while the power
+    /// failed, or by another program.
+    pub(crate) torn: Vec<Vec<u8>>,
 }
 
 impl Remains {
@@ -260,39 +343,54 @@ pub(crate) fn examine(path: &Path) -> io::Result<Other> {
     }))
 }
 
-fn read_all(mut file: &File) -> io::Result<(Vec<Vec<u8>>, usize)> {
-    let mut records = Vec::new();
-    let mut torn = 0;
+/// Bytes, one after the other.
+type ByteStrings = Vec<Vec<u8>>;
+
+/// The records, and the slots that hold something else.
+fn read_all(mut file: &File) -> io::Result<(ByteStrings, ByteStrings)> {
+    let (mut records, mut torn) = (Vec::new(), Vec::new());
+    let mut parts = chain::Parts::default();
     let mut slots = io::BufReader::with_capacity(64 * SLOT_LEN, &mut file);
     let mut room = [0; OLD_SLOT_LEN];
     while let Some(slot) = read_slot(&mut slots, &mut room)? {
         match unframe(slot) {
             Contents::Nothing => {}
             Contents::Record(record) => records.push(record.to_vec()),
-            Contents::Torn => torn = usize::saturating_add(torn, 1),
+            Contents::Part(part) if parts.take(part, slot) => {}
+            Contents::Part(_) | Contents::Torn => torn.push(slot.to_vec()),
         }
     }
+    let (whole, missing) = parts.join();
+    records.extend(whole);
+    torn.extend(missing);
     Ok((records, torn))
 }
 
-/// The next slot, in whichever form; `None` at the end of the file.
+/// The next slot, in whichever form, or what there is of it; `None` at the end of the file.
 fn read_slot<'a>(
     slots: &mut impl io::Read,
     room: &'a mut [u8; OLD_SLOT_LEN],
 ) -> io::Result<Option<&'a [u8]>> {
     let (slot, rest) = room.split_at_mut(SLOT_LEN);
-    let mut fill = |part: &mut [u8]| match slots.read_exact(part) {
-        Ok(()) => Ok(true),
-        Err(fault) if fault.kind() == io::ErrorKind::UnexpectedEof => Ok(false),
-        Err(fault) => Err(fault),
-    };
-    if !fill(slot)? {
-        return Ok(None);
+    let mut len = fill(slots, slot)?;
+    if len == SLOT_LEN && slot.starts_with(&OLD_MARK) {
+        len = len.saturating_add(fill(slots, rest)?);
     }
-    if !slot.starts_with(&OLD_MARK) {
-        return Ok(room.get(..SLOT_LEN));
+    Ok(room.get(..len).filter(|slot| !slot.is_empty()))
+}
+
+/// Reads until `room` is full or the file at its end. How much.
+fn fill(from: &mut impl io::Read, room: &mut [u8]) -> io::Result<usize> {
+    let mut len = 0_usize;
+    while let Some(rest) = room.get_mut(len..).filter(|rest| !rest.is_empty()) {
+        match from.read(rest) {
+            Ok(0) => break,
+            Ok(more) => len = len.saturating_add(more),
+            Err(fault) if fault.kind() == io::ErrorKind::Interrupted => {}
+            Err(fault) => return Err(fault),
+        }
     }
-    Ok(if fill(rest)? { Some(&room[..]) } else { None })
+    Ok(len)
 }
 
 fn offset(slot: u32) -> u64 {
@@ -302,6 +400,7 @@ fn offset(slot: u32) -> u64 {
 /// Mark, length, CRC-32 of the record, the record: as much of `frame` as that takes.
 fn framed(
     frame: &mut [u8; SLOT_LEN],
+    mark: [u8; 4],
     record: impl FnOnce(&mut &mut [u8]) -> io::Result<()>,
 ) -> io::Result<&[u8]> {
     let (header, room) = frame
@@ -314,7 +413,7 @@ fn framed(
     let written = room.get(..used).unwrap_or_default();
     let len = u32::try_from(used).map_err(|_| io::ErrorKind::InvalidInput)?;
     let crc = crc32fast::hash(written);
-    let [m0, m1, m2, m3] = MARK;
+    let [m0, m1, m2, m3] = mark;
     let [l0, l1, l2, l3] = len.to_le_bytes();
     let [c0, c1, c2, c3] = crc.to_le_bytes();
     *header = [m0, m1, m2, m3, l0, l1, l2, l3, c0, c1, c2, c3];
@@ -326,15 +425,23 @@ fn framed(
 enum Contents<'a> {
     Nothing,
     Record(&'a [u8]),
+    /// Of a record that is longer than a slot.
+    Part(&'a [u8]),
     Torn,
 }
 
 fn unframe(slot: &[u8]) -> Contents<'_> {
     let Some((header, rest)) = slot.split_first_chunk::<HEADER_LEN>() else {
-        return Contents::Torn;
+        let is_blank = slot.iter().all(|byte| *byte == 0);
+        return if is_blank {
+            Contents::Nothing
+        } else {
+            Contents::Torn
+        };
     };
     let [m0, m1, m2, m3, l0, l1, l2, l3, c0, c1, c2, c3] = *header;
-    if ![MARK, OLD_MARK].contains(&[m0, m1, m2, m3]) {
+    let mark = [m0, m1, m2, m3];
+    if ![MARK, OLD_MARK, chain::MARK].contains(&mark) {
         return if *header == [0; HEADER_LEN] {
             Contents::Nothing
         } else {
@@ -344,7 +451,11 @@ fn unframe(slot: &[u8]) -> Contents<'_> {
     let len = usize::try_from(u32::from_le_bytes([l0, l1, l2, l3])).unwrap_or(usize::MAX);
     match rest.get(..len) {
         Some(record) if crc32fast::hash(record).to_le_bytes() == [c0, c1, c2, c3] => {
-            Contents::Record(record)
+            if mark == chain::MARK {
+                Contents::Part(record)
+            } else {
+                Contents::Record(record)
+            }
         }
         _ => Contents::Torn,
     }

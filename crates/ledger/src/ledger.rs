@@ -24,6 +24,7 @@ use crate::{
     charge::UpperBound,
     clock::Clock,
     directory::{Unavailable, spawn},
+    entry::slots_for,
     journal::Journal,
     key,
     ownership::Stored,
@@ -231,13 +232,18 @@ impl Ledger {
         let Some(account) = shared.accounts.get(key) else {
             return self.load(key);
         };
-        let Some(slot) = shared.journal.take() else {
+        let Some(mut slot) = shared.journal.take() else {
             shared.stats.shed.fetch_add(1, Ordering::Relaxed);
             return Reserve::Refused(Unavailable::Overloaded.into());
         };
         let now = shared.clock.now();
         let useful = bound.useful_tokens(&weights);
         let refused = match account.reserve(bound.tokens(&weights), useful, now) {
+            Held::Pieces(pieces) if !shared.journal.widen(&mut slot, slots_for(pieces.len())) => {
+                account.settle(&pieces, 0, 0, now);
+                shared.stats.shed.fetch_add(1, Ordering::Relaxed);
+                Unavailable::Overloaded.into()
+            }
             Held::Pieces(pieces) => {
                 shared.stats.reservations.fetch_add(1, Ordering::Relaxed);
                 let terms = reservation::Terms { bound, weights };

@@ -46,13 +46,13 @@ fn what_expires_first_is_spent_first_and_what_has_not_begun_last() {
 fn a_grants_time_starts_when_its_first_token_is_spent() {
     let mut balance = balance([grant(1, 10, None)]);
     let held = balance.reserve(5, 1, at(0)).unwrap();
-    balance.settle(&held, 0, at(1));
+    balance.settle(&held, 0, MAX_PIECES, at(1));
     assert_eq!(
         balance.grants[0].expires_at, None,
         "a free request began it"
     );
     let held = balance.reserve(5, 1, at(2)).unwrap();
-    balance.settle(&held, 1, at(3));
+    balance.settle(&held, 1, MAX_PIECES, at(3));
     assert_eq!(balance.grants[0].expires_at, Some(at(3).plus(DAY)));
 }
 
@@ -64,7 +64,7 @@ fn a_balance_for_ten_admits_ten() {
         .collect();
     assert_eq!(balance.reserve(10, 10, at(0)), Err(Short::Busy));
     for held in &held {
-        balance.settle(held, 10, at(0));
+        balance.settle(held, 10, MAX_PIECES, at(0));
     }
     assert_eq!(balance.reserve(10, 10, at(0)), Err(Short::Exhausted));
 }
@@ -91,7 +91,7 @@ fn a_key_whose_grants_are_all_over_is_expired() {
 fn a_request_that_outlives_its_grant_pays_with_what_it_held() {
     let mut balance = balance([grant(1, 10, Some(at(100))), grant(2, 10, Some(at(900)))]);
     let held = balance.reserve(10, 1, at(99)).unwrap();
-    let payment = balance.settle(&held, 8, at(500));
+    let payment = balance.settle(&held, 8, MAX_PIECES, at(500));
     assert_eq!(payment.pieces, [piece(1, 8)]);
     // The two that were let go are lost with the grant.
     assert_eq!(balance.holdings(at(500)).free, 10);
@@ -101,7 +101,7 @@ fn a_request_that_outlives_its_grant_pays_with_what_it_held() {
 fn what_costs_more_than_was_held_takes_what_is_left_and_then_overdraws() {
     let mut balance = balance([grant(1, 10, None), grant(2, 10, None)]);
     let held = balance.reserve(5, 1, at(0)).unwrap();
-    let payment = balance.settle(&held, 27, at(0));
+    let payment = balance.settle(&held, 27, MAX_PIECES, at(0));
     assert_eq!(payment.pieces, [piece(1, 10), piece(2, 10)]);
     assert_eq!((payment.paid(), payment.overdraft), (20, 7));
     assert_eq!(balance.holdings(at(0)), Holdings::default());
@@ -115,11 +115,34 @@ fn an_empty_balance_admits_nothing_not_even_what_costs_nothing() {
 
 #[test]
 fn a_request_is_paid_from_a_bounded_number_of_grants() {
-    let mut balance = balance((0..20).map(|number| grant(number, 1, None)));
-    let held = balance.reserve(20, 1, at(0)).unwrap();
+    const MANY: i64 = 2 * MAX_PIECES as i64;
+    let mut balance = balance((0..MANY).map(|number| grant(number, 1, None)));
+    let held = balance.reserve(1000, 1, at(0)).unwrap();
     assert_eq!(held.len(), MAX_PIECES);
-    let payment = balance.settle(&held, 20, at(0));
-    assert_eq!((payment.pieces.len(), payment.overdraft), (MAX_PIECES, 12));
+    let payment = balance.settle(&held, 70, MAX_PIECES, at(0));
+    assert_eq!((payment.pieces.len(), payment.overdraft), (MAX_PIECES, 6));
+    // What was not held pays as far as the record has room.
+    let held = balance.reserve(2, 1, at(0)).unwrap();
+    let payment = balance.settle(&held, 20, 10, at(0));
+    assert_eq!((payment.pieces.len(), payment.overdraft), (10, 10));
+}
+
+#[test]
+fn grants_of_which_nothing_is_left_are_forgotten_where_they_are_many() {
+    const MANY: i64 = 2 * MAX_PIECES as i64;
+    let mut balance = balance((0..MANY).map(|number| grant(number, 1, None)));
+    for _ in 0..MANY {
+        let held = balance.reserve(1, 1, at(0)).unwrap();
+        balance.settle(&held, 1, 1, at(0));
+    }
+    let held = balance.reserve(1, 1, at(0));
+    assert_eq!(held, Err(Short::Exhausted));
+    balance.forget_spent();
+    assert_eq!(balance.reserve(1, 1, at(0)), Err(Short::Exhausted));
+    balance.lease(grant(MANY, 1, None));
+    balance.forget_spent();
+    assert_eq!(balance.grants.len(), 1);
+    assert_eq!(balance.reserve(1, 1, at(0)), Ok(vec![piece(MANY, 1)]));
 }
 
 /// What can happen to a balance.
@@ -206,7 +229,7 @@ proptest! {
                 }
                 Step::Settle(which, charge) if !held.is_empty() => {
                     let pieces = held.swap_remove(which % held.len());
-                    let payment = balance.settle(&pieces, charge, now);
+                    let payment = balance.settle(&pieces, charge, MAX_PIECES, now);
                     prop_assert_eq!(payment.paid() + payment.overdraft, charge);
                     books.gone(&payment.pieces);
                 }

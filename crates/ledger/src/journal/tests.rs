@@ -42,7 +42,7 @@ fn what_was_written_is_there_after_its_process_is_gone() {
     journal.die();
     let remains = desk.remains();
     assert_eq!(remains.records, [b"first".to_vec(), vec![b'x'; MAX_RECORD]]);
-    assert_eq!(remains.torn, 0);
+    assert!(remains.torn.is_empty());
     remains.remove();
     assert!(matches!(examine(&desk.path()).unwrap(), Other::Missing));
 }
@@ -99,7 +99,14 @@ fn a_torn_record_is_counted_and_not_believed() {
         .unwrap();
     journal.die();
     let remains = desk.remains();
-    assert_eq!((remains.records.len(), remains.torn), (0, 1));
+    assert!(remains.records.is_empty());
+    let [kept] = &remains.torn[..] else {
+        panic!("{:?}", remains.torn);
+    };
+    assert!(
+        kept.windows(8).any(|bytes| bytes == b"half of "),
+        "{kept:?}"
+    );
 }
 
 #[test]
@@ -121,12 +128,15 @@ fn a_file_of_garbage_gives_no_record_and_no_panic() {
     let desk = Desk::new();
     for len in [0, 1, 11, 511, 512, 1023, 1024, 5000] {
         std::fs::write(desk.path(), vec![0xA5; len]).unwrap();
-        assert!(desk.remains().records.is_empty(), "{len}");
+        let remains = desk.remains();
+        assert!(remains.records.is_empty(), "{len}");
+        let kept: usize = remains.torn.iter().map(Vec::len).sum();
+        assert_eq!(kept, len, "nothing vanishes");
     }
     let mut endless = MARK.to_vec();
     endless.extend([0xFF; SLOT_LEN]);
     std::fs::write(desk.path(), &endless[..SLOT_LEN]).unwrap();
-    assert_eq!(desk.remains().torn, 1);
+    assert_eq!(desk.remains().torn.len(), 1);
 }
 
 #[test]
@@ -148,5 +158,69 @@ fn what_a_process_of_an_older_program_left_is_read() {
     std::fs::write(desk.path(), &slots).unwrap();
     let remains = desk.remains();
     assert_eq!(remains.records, [record.to_vec(), b"{}".to_vec()]);
-    assert_eq!(remains.torn, 0);
+    assert!(remains.torn.is_empty());
+}
+
+#[test]
+fn a_record_that_is_longer_than_a_slot_is_there_as_a_whole_or_not_at_all() {
+    let long: Vec<u8> = (0..1400_u16)
+        .map(|number| number.to_le_bytes()[0])
+        .collect();
+    let write = |desk: &Desk| {
+        let journal = desk.journal();
+        let mut slot = journal.take().unwrap();
+        assert!(journal.widen(&mut slot, slots_for(long.len())));
+        assert_eq!((slot.count(), journal.in_use()), (3, 3));
+        journal.write(&slot, |out| out.write_all(&long)).unwrap();
+        (journal, slot)
+    };
+    let desk = Desk::new();
+    let (journal, mut slot) = write(&desk);
+    assert!(!journal.widen(&mut slot, 5), "there are four");
+    assert_eq!(slot.count(), 3);
+    let other = journal.take().unwrap();
+    journal
+        .write(&other, |out| out.write_all(b"other"))
+        .unwrap();
+    journal.die();
+    let remains = desk.remains();
+    assert_eq!(remains.records, [b"other".to_vec(), long.clone()]);
+    assert!(remains.torn.is_empty());
+
+    // Each of its slots in turn is lost.
+    for lost in [slot.0].iter().chain(&slot.1) {
+        let desk = Desk::new();
+        let (journal, slot) = write(&desk);
+        journal
+            .file
+            .write_all_at(&[0; SLOT_LEN], offset(*lost))
+            .unwrap();
+        journal.die();
+        let remains = desk.remains();
+        assert_eq!(
+            (remains.records.len(), remains.torn.len()),
+            (0, 2),
+            "{slot:?}"
+        );
+    }
+
+    let desk = Desk::new();
+    let (journal, slot) = write(&desk);
+    // What turns out to be short takes one of them.
+    journal.wipe([slot]);
+    let mut slot = journal.take().unwrap();
+    assert!(journal.widen(&mut slot, 2));
+    journal.write(&slot, |out| out.write_all(b"short")).unwrap();
+    assert_eq!(journal.in_use(), 2);
+    let too_long = [1; 4000];
+    assert!(
+        journal
+            .write(&slot, |out| out.write_all(&too_long))
+            .is_err()
+    );
+    assert!(journal.write(&slot, |out| out.write_all(&long)).is_err());
+    journal.give_back(slot);
+    assert_eq!(journal.in_use(), 0);
+    journal.die();
+    assert_eq!(desk.remains().records, [b"short".to_vec()]);
 }

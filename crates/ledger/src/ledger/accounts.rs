@@ -65,7 +65,8 @@ impl Account {
     /// Takes in what was newly leased. Whether others must be asked for more.
     pub(super) fn take_in(&self, share: Share) {
         let mut state = self.state.lock();
-        let gained = share.grants.iter().any(|grant| grant.free > 0);
+        let gained = share.gains();
+        state.balance.forget_spent();
         for grant in share.grants {
             state.balance.lease(grant);
         }
@@ -89,10 +90,16 @@ impl Account {
         }
     }
 
-    pub(super) fn settle(&self, held: &[Piece], charge: u64, now: Timestamp) -> Payment {
+    pub(super) fn settle(
+        &self,
+        held: &[Piece],
+        charge: u64,
+        most: usize,
+        now: Timestamp,
+    ) -> Payment {
         let mut state = self.state.lock();
         state.used_at = now;
-        state.balance.settle(held, charge, now)
+        state.balance.settle(held, charge, most, now)
     }
 
     /// Gives up half of what nothing holds, the last token included.

@@ -7,7 +7,7 @@ mod records;
 mod times;
 
 use crate::{
-    balance::{Grant, GrantNumber, Piece},
+    balance::{Grant, GrantNumber, MAX_PIECES, Piece},
     clock::Timestamp,
     entry::Entry,
     store::{storable_time, stored_time},
@@ -20,7 +20,7 @@ use tollgate_types::{KeyId, Usage};
 
 /// The most grants of one key that a process looks at; those that can be spent come
 /// first.
-const MAX_GRANTS: u32 = 64;
+const MAX_GRANTS: usize = MAX_PIECES;
 
 /// A process's number in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,8 +33,18 @@ pub(crate) struct Share {
     pub(crate) key: i64,
     /// The key's grants; `free` is what was newly leased.
     pub(crate) grants: Vec<Grant>,
-    /// What other processes hold of them.
+    /// What other processes hold of them, and what is left in grants beyond those that are
+    /// looked at.
     pub(crate) elsewhere: u64,
+    /// Whether there are such grants.
+    pub(crate) has_more: bool,
+}
+
+impl Share {
+    /// Whether anything was newly leased.
+    pub(crate) fn gains(&self) -> bool {
+        self.grants.iter().any(|grant| grant.free > 0)
+    }
 }
 
 /// Enters a new process.
@@ -124,11 +134,12 @@ fn read_share(
     key: i64,
     now: Timestamp,
 ) -> rusqlite::Result<Share> {
-    let mut elsewhere: u64 = 0;
+    let (mut elsewhere, mut seen): (u64, u64) = (0, 0);
+    let most = i64::try_from(MAX_GRANTS).unwrap_or(i64::MAX);
     let grants = file
         .prepare_cached(
             "SELECT number, validity_ms, expires_at, tokens - spent - coalesce(held, 0),
-                    coalesce(others, 0)
+                    coalesce(others, 0), tokens - spent
              FROM grants LEFT JOIN (
                  SELECT grant_number, sum(tokens) AS held,
                         sum(tokens) FILTER (WHERE process <> ?2) AS others
@@ -141,33 +152,37 @@ fn read_share(
                       expires_at, validity_ms, number
              LIMIT ?4",
         )?
-        .query_map(
-            params![key, process.0, storable_time(now), MAX_GRANTS],
-            |row| {
-                let validity_ms: i64 = row.get(1)?;
-                let expires_at: Option<i64> = row.get(2)?;
-                let grant = Grant {
-                    number: GrantNumber(row.get(0)?),
-                    validity: Duration::from_millis(validity_ms.unsigned_abs()),
-                    expires_at: expires_at.and_then(stored_time),
-                    free: amount(row.get(3)?),
-                    reserved: 0,
-                };
-                Ok((grant, amount(row.get(4)?)))
-            },
-        )?
+        .query_map(params![key, process.0, storable_time(now), most], |row| {
+            let validity_ms: i64 = row.get(1)?;
+            let expires_at: Option<i64> = row.get(2)?;
+            let grant = Grant {
+                number: GrantNumber(row.get(0)?),
+                validity: Duration::from_millis(validity_ms.unsigned_abs()),
+                expires_at: expires_at.and_then(stored_time),
+                free: amount(row.get(3)?),
+                reserved: 0,
+            };
+            Ok((grant, amount(row.get(4)?), amount(row.get(5)?)))
+        })?
         .map(|row| {
-            let (grant, others) = row?;
+            let (grant, others, left) = row?;
             if grant.expires_at.is_none_or(|end| now < end) {
                 elsewhere = elsewhere.saturating_add(others);
+                seen = seen.saturating_add(left);
             }
             Ok(grant)
         })
         .collect::<rusqlite::Result<Vec<_>>>()?;
+    let beyond = if grants.len() < MAX_GRANTS {
+        0
+    } else {
+        left_of(file, key, now)?.saturating_sub(seen)
+    };
     Ok(Share {
         key,
         grants,
-        elsewhere,
+        elsewhere: elsewhere.saturating_add(beyond),
+        has_more: beyond > 0,
     })
 }
 

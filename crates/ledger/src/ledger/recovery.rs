@@ -80,6 +80,10 @@ fn bury(
 ) -> rusqlite::Result<()> {
     let transaction = file.transaction_with_behavior(TransactionBehavior::Immediate)?;
     let mut entered = 0_usize;
+    // A charge may stand in them; nobody can tell.
+    for slot in &remains.torn {
+        books::quarantine(&transaction, slot, "torn in the settlement file", now)?;
+    }
     for record in &remains.records {
         match Entry::from_record(record) {
             Some(entry) => {
@@ -91,10 +95,14 @@ fn bury(
     }
     books::end(&transaction, peer, now)?;
     transaction.commit()?;
-    log::warn!(
-        "a process had ended without finishing: {entered} settlements were entered, {} were torn",
-        remains.torn
-    );
+    log::warn!("a process had ended without finishing: {entered} settlements were entered");
+    if !remains.torn.is_empty() {
+        log::error!(
+            "{} slots of its settlement file could not be read and are kept in quarantine: \
+             what they charged is not entered",
+            remains.torn.len()
+        );
+    }
     remains.remove();
     Ok(())
 }

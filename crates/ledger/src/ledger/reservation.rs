@@ -5,7 +5,7 @@ use super::{Inner, RequestInfo, accounts::Account, writer::Command};
 use crate::{
     balance::{Payment, Piece},
     charge::{BillingState, Charge, CountSource, Counts, UpperBound},
-    entry::{Entry, kept_name, kept_reason},
+    entry::{Entry, kept_name, kept_reason, pieces_in},
     journal::Slot,
 };
 use std::{
@@ -146,7 +146,8 @@ impl Reservation {
         let mut charge = Charge::by_rule(ending.state, &counts, bound, weights);
         charge.clamped |= ending.absurd;
         let now = self.ledger.shared.clock.now();
-        let payment = self.account.settle(&self.held, charge.tokens, now);
+        let most = pieces_in(slot.count());
+        let payment = self.account.settle(&self.held, charge.tokens, most, now);
         let settled = Settled {
             charged: payment.paid(),
             overdraft: payment.overdraft,

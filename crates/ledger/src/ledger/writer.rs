@@ -275,7 +275,12 @@ impl Writer {
         }
     }
 
-    fn hand_out(&self, shares: Vec<(KeyId, Option<Share>)>) {
+    fn hand_out(&mut self, shares: Vec<(KeyId, Option<Share>)>) {
+        // What is spent here makes room for grants that were not looked at; no other process
+        // tells of that.
+        let waits = |share: &Share| share.has_more && !share.gains();
+        let mut leased = shares.iter().filter_map(|(_, share)| share.as_ref());
+        self.seen.look_again |= leased.any(waits);
         let Shared {
             accounts, clock, ..
         } = &*self.shared;
@@ -438,13 +443,8 @@ fn lease(
 ) -> rusqlite::Result<Option<Share>> {
     let share = books::lease(transaction, process, key, now)?;
     if let Some(share) = &share {
-        let gained = share.grants.iter().any(|grant| grant.free > 0);
-        books::want(
-            transaction,
-            process,
-            share.key,
-            share.elsewhere > 0 && !gained,
-        )?;
+        let wanted = share.elsewhere > 0 && !share.gains();
+        books::want(transaction, process, share.key, wanted)?;
     }
     Ok(share)
 }

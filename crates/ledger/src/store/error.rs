@@ -1,6 +1,12 @@
 //! What can go wrong with the file, in words that tell an operator what to do.
 
-use crate::{clock::Timestamp, key::PepperError, record::InvalidKey, store::open::BUSY_TIMEOUT};
+use crate::{
+    balance::MAX_PIECES,
+    clock::Timestamp,
+    key::PepperError,
+    record::{InvalidKey, KeyState},
+    store::open::BUSY_TIMEOUT,
+};
 use rusqlite::ErrorCode as Sqlite;
 use std::path::{Path, PathBuf};
 
@@ -103,6 +109,12 @@ pub enum StoreError {
     /// The grant cannot be made as asked.
     #[error("a grant needs between 1 and {} tokens and a validity between a second and 100 years", 1_u64 << 52)]
     InvalidGrant,
+    /// The key has as many grants as one request can be paid from.
+    #[error(
+        "the key has {MAX_PIECES} grants with tokens left already, and a request is paid from no \
+         more: give one larger grant when one of them is spent or over"
+    )]
+    TooManyGrants,
     /// The name of an order is none.
     #[error("an order is named by 1 to 255 visible ASCII characters")]
     OrderName,

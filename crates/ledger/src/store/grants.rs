@@ -4,8 +4,8 @@ use super::{
     KeySelector, OrderName, Store,
     error::{StoreError, storable_time, stored_time},
 };
-use crate::{clock::Timestamp, key};
-use rusqlite::{Transaction, params};
+use crate::{balance::MAX_PIECES, clock::Timestamp, key};
+use rusqlite::{Row, ToSql, Transaction, params};
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::time::Duration;
@@ -114,7 +114,8 @@ impl Store {
     /// second.
     ///
     /// # Errors
-    /// As [`Store::find_key`]; the terms cannot be meant; or the file cannot be written.
+    /// As [`Store::find_key`]; the terms cannot be meant; the key has as many grants with
+    /// something left as one request can be paid from; or the file cannot be written.
     pub fn top_up(
         &self,
         selector: &KeySelector,
@@ -141,7 +142,12 @@ impl Store {
         let terms = grant.terms;
         let key = self.find_key(selector)?;
         let now = self.clock().now();
-        if self.write(|transaction| grant.insert(transaction, key.id(), now))? {
+        let mut has_room = true;
+        let is_new = self.write(|transaction| {
+            has_room = spendable(transaction, key.id(), now)? < MAX_PIECES;
+            Ok(has_room && grant.insert(transaction, key.id(), now)?)
+        })?;
+        if is_new {
             return Ok(GrantView {
                 id: grant.id.clone(),
                 plan: terms.plan.clone(),
@@ -153,47 +159,85 @@ impl Store {
                 valid_until: None,
             });
         }
+        let known = self.select_grants(
+            "keys.id = ?1 AND grants.id = ?2 LIMIT 1",
+            &[&key.id().as_str(), &grant.id],
+        )?;
+        // The key may have been extended since, and its grants with it.
         let is_same = |it: &GrantView| {
-            it.id == grant.id
-                && it.plan == terms.plan
+            it.plan == terms.plan
                 && it.tokens == terms.tokens
-                && it.validity_seconds == terms.validity.as_secs()
+                && it.validity_seconds >= terms.validity.as_secs()
         };
-        let known = self.grants(key.id())?.into_iter().find(is_same);
-        known.ok_or_else(|| StoreError::OtherOrder {
-            id: grant.id.clone(),
-        })
+        match known.into_iter().next() {
+            Some(known) if is_same(&known) => Ok(known),
+            None if !has_room => Err(StoreError::TooManyGrants),
+            _ => Err(StoreError::OtherOrder {
+                id: grant.id.clone(),
+            }),
+        }
     }
 
-    /// The grants of a key, oldest first, at most a thousand.
+    /// The grants of a key, oldest first; of more than a thousand the newest.
     ///
     /// # Errors
     /// The file cannot be read.
     pub fn grants(&self, key: &KeyId) -> Result<Vec<GrantView>, StoreError> {
+        let mut newest = self.select_grants(
+            "keys.id = ?1 ORDER BY grants.number DESC LIMIT 1000",
+            &[&key.as_str()],
+        )?;
+        newest.reverse();
+        Ok(newest)
+    }
+
+    fn select_grants(
+        &self,
+        which: &str,
+        values: &[&dyn ToSql],
+    ) -> Result<Vec<GrantView>, StoreError> {
+        let sql = format!(
+            "SELECT grants.id, grants.plan, tokens, spent, validity_ms,
+                    grants.created_at, first_used_at, grants.expires_at
+             FROM grants JOIN keys ON keys.number = grants.key WHERE {which}"
+        );
         self.read(|connection| {
             connection
-                .prepare_cached(
-                    "SELECT grants.id, grants.plan, tokens, spent, validity_ms,
-                            grants.created_at, first_used_at, grants.expires_at
-                     FROM grants JOIN keys ON keys.number = grants.key
-                     WHERE keys.id = ?1 ORDER BY grants.number LIMIT 1000",
-                )?
-                .query_map([key.as_str()], |row| {
-                    let time = |ms: Option<i64>| ms.and_then(stored_time);
-                    let validity_ms: i64 = row.get(4)?;
-                    let created_at: i64 = row.get(5)?;
-                    Ok(GrantView {
-                        id: row.get(0)?,
-                        plan: row.get(1)?,
-                        tokens: row.get::<_, i64>(2)?.unsigned_abs(),
-                        used: row.get::<_, i64>(3)?.unsigned_abs(),
-                        validity_seconds: validity_ms.unsigned_abs() / 1000,
-                        created_at: stored_time(created_at).unwrap_or_default(),
-                        valid_from: time(row.get(6)?),
-                        valid_until: time(row.get(7)?),
-                    })
-                })?
+                .prepare_cached(&sql)?
+                .query_map(values, read_grant)?
                 .collect()
         })
     }
+}
+
+/// How many grants of a key have something left and are not over.
+fn spendable(
+    transaction: &Transaction<'_>,
+    key: &KeyId,
+    now: Timestamp,
+) -> rusqlite::Result<usize> {
+    transaction
+        .query_row(
+            "SELECT count(*) FROM grants WHERE key = (SELECT number FROM keys WHERE id = ?1)
+             AND spent < tokens AND coalesce(expires_at > ?2, TRUE)",
+            params![key.as_str(), storable_time(now)],
+            |row| row.get(0),
+        )
+        .map(|count: i64| usize::try_from(count).unwrap_or(usize::MAX))
+}
+
+fn read_grant(row: &Row<'_>) -> rusqlite::Result<GrantView> {
+    let time = |ms: Option<i64>| ms.and_then(stored_time);
+    let validity_ms: i64 = row.get(4)?;
+    let created_at: i64 = row.get(5)?;
+    Ok(GrantView {
+        id: row.get(0)?,
+        plan: row.get(1)?,
+        tokens: row.get::<_, i64>(2)?.unsigned_abs(),
+        used: row.get::<_, i64>(3)?.unsigned_abs(),
+        validity_seconds: validity_ms.unsigned_abs() / 1000,
+        created_at: stored_time(created_at).unwrap_or_default(),
+        valid_from: time(row.get(6)?),
+        valid_until: time(row.get(7)?),
+    })
 }

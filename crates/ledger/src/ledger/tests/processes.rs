@@ -157,6 +157,35 @@ fn settlement_file(house: &House) -> PathBuf {
 }
 
 #[tokio::test]
+async fn what_cannot_be_read_of_a_settlement_file_is_kept_and_named() {
+    let house = House::new();
+    let key = house.key(1000);
+    let ledger = house.ledger();
+    house
+        .reserve(&ledger, &key, 10)
+        .await
+        .unwrap()
+        .settle(&completed(3));
+    ledger.crash();
+    // As a program of another layout would have left it.
+    let left = settlement_file(&house);
+    let mut bytes = std::fs::read(&left).unwrap();
+    let slot = bytes.len() - 512;
+    bytes[slot..slot + 13].copy_from_slice(b"TOL9 a charge");
+    std::fs::write(&left, &bytes).unwrap();
+    house.ledger().close(PATIENCE);
+    assert_eq!((house.used(&key), house.settlement_files()), (3, 0));
+    let kept: Vec<u8> = house.sql("SELECT record FROM quarantine");
+    assert_eq!(kept, bytes[slot..]);
+    let found = house.store().verify().unwrap();
+    assert_eq!(found.faults.len(), 1, "{found:?}");
+    assert!(
+        found.faults[0].contains("torn in the settlement file"),
+        "{found:?}"
+    );
+}
+
+#[tokio::test]
 async fn a_record_that_the_file_refuses_is_kept_aside_and_holds_up_no_other() {
     let house = House::new();
     let (gone, key) = (house.key(1000), house.key(1000));

@@ -61,6 +61,62 @@ fn extending_a_key_extends_its_grants_begun_or_not() {
 }
 
 #[test]
+fn a_key_has_no_more_grants_to_spend_than_a_request_is_paid_from() {
+    let home = Home::new();
+    let store = home.store();
+    let made = store.create_key(&NewKey::named("ci")).unwrap();
+    let key = KeySelector::Id(made.record.id().clone());
+    let order = OrderName::new("order-1").unwrap();
+    let first = store.top_up_once(&key, &terms(10, 60), &order).unwrap();
+    for _ in 1..64 {
+        store.top_up(&key, &terms(10, 60)).unwrap();
+    }
+    let refused = || store.top_up(&key, &terms(10, 60)).unwrap_err().to_string();
+    assert!(
+        refused().contains("64 grants with tokens left"),
+        "{}",
+        refused()
+    );
+    // What an order has made is shown, however many there are and however they were extended.
+    assert_eq!(
+        store.top_up_once(&key, &terms(10, 60), &order).unwrap(),
+        first
+    );
+    store.extend_key(&key, Duration::from_secs(60)).unwrap();
+    let again = store.top_up_once(&key, &terms(10, 60), &order).unwrap();
+    assert_eq!((again.id, again.validity_seconds), (first.id, 120));
+    // What is spent or over makes room.
+    home.sql("UPDATE grants SET spent = tokens WHERE number = 5");
+    store.top_up(&key, &terms(10, 60)).unwrap();
+    refused();
+    home.sql("UPDATE grants SET first_used_at = 1, expires_at = 2 WHERE number = 7");
+    store.top_up(&key, &terms(10, 60)).unwrap();
+    refused();
+}
+
+#[test]
+fn of_more_than_a_thousand_grants_the_newest_are_shown_and_an_order_is_known_still() {
+    let home = Home::new();
+    let store = home.store();
+    let made = store.create_key(&NewKey::named("ci")).unwrap();
+    let id = made.record.id();
+    let key = KeySelector::Id(id.clone());
+    let fill = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 1100)
+        INSERT INTO grants (id, key, tokens, spent, validity_ms, created_at)
+        SELECT 'g' || i || '-' || (SELECT count(*) FROM grants), 1, 10, 10, 1000, 1 FROM n";
+    home.sql(fill);
+    let order = OrderName::new("order-1").unwrap();
+    let ordered = store.top_up_once(&key, &terms(10, 60), &order).unwrap();
+    let shown = store.grants(id).unwrap();
+    assert_eq!((shown.len(), shown.last()), (1000, Some(&ordered)));
+    home.sql(fill);
+    assert_eq!(
+        store.top_up_once(&key, &terms(10, 60), &order).unwrap(),
+        ordered
+    );
+}
+
+#[test]
 fn a_keys_own_limits_are_kept_and_taken_back() {
     let home = Home::new();
     let store = home.store();

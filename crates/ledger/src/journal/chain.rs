@@ -1,0 +1,120 @@
+//! Records that are longer than a slot: cut into parts, each in a slot of its own, and put
+//! together again. A record of which a part is missing is none.
+
+use super::{ByteStrings, HEADER_LEN, SLOT_LEN};
+use std::{collections::BTreeMap, io};
+
+/// How a slot begins that holds a part.
+pub(super) const MARK: [u8; 4] = *b"TOL3";
+/// What stands before the bytes of a part: which record, how long that is, which part of how many.
+const PART_LEN: usize = 12;
+/// The bytes of a record in one slot.
+const ROOM: usize = SLOT_LEN - HEADER_LEN - PART_LEN;
+/// The longest record.
+pub(super) const MOST_BYTES: usize = MOST_PARTS * ROOM;
+const MOST_PARTS: usize = 8;
+
+/// How many slots a record of so many bytes needs that does not fit into one.
+pub(super) const fn parts(bytes: usize) -> usize {
+    bytes.div_ceil(ROOM)
+}
+
+/// The longest record that is cut into so many parts.
+pub(super) const fn room_in(parts: usize) -> usize {
+    let parts = if parts < MOST_PARTS {
+        parts
+    } else {
+        MOST_PARTS
+    };
+    parts.saturating_mul(ROOM)
+}
+
+/// What tells the parts of one record from those of others: the first slot, the checksum and
+/// the length of the whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Record {
+    first: [u8; 4],
+    crc: [u8; 4],
+    len: [u8; 2],
+}
+
+/// The parts of a record whose first slot is this one.
+///
+/// # Errors
+/// There is more than can be said.
+pub(super) fn cut(first: u32, record: &[u8]) -> io::Result<impl Iterator<Item = Vec<u8>>> {
+    let too_long = |_| io::Error::from(io::ErrorKind::InvalidInput);
+    let count = u8::try_from(parts(record.len())).map_err(too_long)?;
+    let of = Record {
+        first: first.to_le_bytes(),
+        crc: crc32fast::hash(record).to_le_bytes(),
+        len: u16::try_from(record.len()).map_err(too_long)?.to_le_bytes(),
+    };
+    Ok((0..count)
+        .zip(record.chunks(ROOM))
+        .map(move |(place, bytes)| {
+            let mut part = Vec::with_capacity(PART_LEN.saturating_add(bytes.len()));
+            part.extend(of.first);
+            part.extend(of.crc);
+            part.extend(of.len);
+            part.extend([place, count]);
+            part.extend(bytes);
+            part
+        }))
+}
+
+/// Parts that were found, with the slots that they were found in.
+#[derive(Default)]
+pub(super) struct Parts(BTreeMap<Record, Vec<Part>>);
+
+struct Part {
+    place: u8,
+    count: u8,
+    bytes: Vec<u8>,
+    slot: Vec<u8>,
+}
+
+impl Parts {
+    /// Takes a part; `false` where it is none.
+    pub(super) fn take(&mut self, part: &[u8], slot: &[u8]) -> bool {
+        let Some((header, bytes)) = part.split_first_chunk::<PART_LEN>() else {
+            return false;
+        };
+        let [f0, f1, f2, f3, c0, c1, c2, c3, l0, l1, place, count] = *header;
+        let of = Record {
+            first: [f0, f1, f2, f3],
+            crc: [c0, c1, c2, c3],
+            len: [l0, l1],
+        };
+        self.0.entry(of).or_default().push(Part {
+            place,
+            count,
+            bytes: bytes.to_vec(),
+            slot: slot.to_vec(),
+        });
+        true
+    }
+
+    /// The records that are whole, and the slots of those that are not.
+    pub(super) fn join(self) -> (ByteStrings, ByteStrings) {
+        let (mut whole, mut torn) = (Vec::new(), Vec::new());
+        for (of, mut parts) in self.0 {
+            parts.sort_unstable_by_key(|part| part.place);
+            let places = parts.iter().map(|part| usize::from(part.place));
+            let is_whole = places.eq(0..parts.len())
+                && parts
+                    .iter()
+                    .all(|part| usize::from(part.count) == parts.len());
+            let record: Vec<u8> = parts.iter().flat_map(|part| &part.bytes).copied().collect();
+            if is_whole
+                && record.len() == usize::from(u16::from_le_bytes(of.len))
+                && crc32fast::hash(&record).to_le_bytes() == of.crc
+            {
+                whole.push(record);
+            } else {
+                torn.extend(parts.into_iter().map(|part| part.slot));
+            }
+        }
+        (whole, torn)
+    }
+}
