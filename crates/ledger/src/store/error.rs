@@ -126,12 +126,15 @@ pub enum StoreError {
     },
     /// The key was made when the order came first; its text was shown then.
     #[error(
-        "{id} was made of this order before, and its text was shown then: \
-         revoke it and send the order under another name where the text was lost"
+        "{id} was made of this order before, and its text was shown then; it is {state}: \
+         where the text was lost, {advice}send the order under another name",
+        advice = if *state == KeyState::Active { "revoke it and " } else { "" }
     )]
     KeyMade {
         /// The id of the key.
         id: String,
+        /// Whether it works still.
+        state: KeyState,
     },
     /// The system has no randomness to give.
     #[error("the system gives no randomness: {0}")]

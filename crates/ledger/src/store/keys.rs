@@ -8,7 +8,7 @@ use super::{
 use crate::{
     clock::Timestamp,
     key::{self, ApiKey, KeyHash},
-    record::{KeyRecord, KeyState, NewKey, allowance},
+    record::{InvalidKey, KeyRecord, KeyState, NewKey, allowance},
 };
 use rusqlite::{Row, ToSql, Transaction, params};
 use std::{num::NonZeroU32, sync::Arc, time::Duration};
@@ -110,13 +110,38 @@ impl Store {
     ///
     /// # Errors
     /// As [`Store::create_key`]; or an order of this name has made a key before, whose text
-    /// cannot be shown again.
+    /// cannot be shown again ([`StoreError::KeyMade`], although the order could not be carried
+    /// out any more: its expiry may have passed), or it was another order
+    /// ([`StoreError::OtherOrder`]).
     pub fn create_key_once(
         &self,
         new: &NewKey,
         order: &OrderName,
     ) -> Result<CreatedKey, StoreError> {
-        self.create(new, order.id(ID_MARK, ID_CHARS))
+        let id = order.id(ID_MARK, ID_CHARS);
+        match self.create(new, id.clone()) {
+            Err(StoreError::InvalidKey(InvalidKey::ExpiryPassed(end))) => {
+                match self.find_key(&KeySelector::Id(KeyId::new(id))) {
+                    Ok(record) => Err(self.made_before(&record, new)),
+                    Err(StoreError::NoSuchKey) => Err(InvalidKey::ExpiryPassed(end).into()),
+                    Err(fault) => Err(fault),
+                }
+            }
+            outcome => outcome,
+        }
+    }
+
+    /// What the sender of an order is told whose name has made this key before.
+    fn made_before(&self, record: &KeyRecord, new: &NewKey) -> StoreError {
+        let id = record.id().to_string();
+        // What never changes of a key and is in every order as it was sent.
+        let is_same = record.identity.name == new.name && record.identity.plan == new.plan;
+        if is_same {
+            let state = record.state(self.clock.now());
+            StoreError::KeyMade { id, state }
+        } else {
+            StoreError::OtherOrder { id }
+        }
     }
 
     fn create(&self, new: &NewKey, id: String) -> Result<CreatedKey, StoreError> {
@@ -151,9 +176,8 @@ impl Store {
         if is_new {
             Ok(CreatedKey { key, record })
         } else {
-            Err(StoreError::KeyMade {
-                id: record.id().to_string(),
-            })
+            let first = self.find_key(&KeySelector::Id(record.id().clone()))?;
+            Err(self.made_before(&first, new))
         }
     }
 

@@ -118,11 +118,49 @@ fn of_orders_of_one_name_that_come_together_one_makes_a_key_and_the_others_are_t
         let made = made.into_iter().next().unwrap().unwrap().record;
         for answer in refused {
             let told =
-                matches!(&answer, Err(StoreError::KeyMade { id }) if id == made.id().as_str());
+                matches!(&answer, Err(StoreError::KeyMade { id, .. }) if id == made.id().as_str());
             assert!(told, "round {round}: {answer:?}");
         }
     }
     assert_eq!(store.list_keys(None, 1000).unwrap().len(), 20);
+}
+
+#[test]
+fn an_order_that_is_sent_again_after_its_key_has_expired_is_told_of_the_key() {
+    let home = Home::new();
+    let store = home.store();
+    let order = OrderName::new("order-1").unwrap();
+    let mut new = NewKey::named("ci");
+    new.expires_at = Some(home.clock.now().plus(Duration::from_secs(60)));
+    let made = store.create_key_once(&new, &order).unwrap().record;
+    let again = |new: &NewKey| store.create_key_once(new, &order).unwrap_err().to_string();
+    let told = again(&new);
+    assert!(
+        told.contains(made.id().as_str()) && told.contains("it is active"),
+        "{told}"
+    );
+    home.clock.advance(Duration::from_secs(60));
+    let told = again(&new);
+    assert!(
+        told.contains(made.id().as_str()) && told.contains("it is expired"),
+        "{told}"
+    );
+    assert!(!told.contains("revoke"), "{told}");
+
+    // Another order of that name is told so, and one that never was that it comes too late.
+    let other = NewKey {
+        name: "cd".to_owned(),
+        ..new.clone()
+    };
+    let told = again(&other);
+    assert!(
+        told.contains("another order") && told.contains(made.id().as_str()),
+        "{told}"
+    );
+    let late = store.create_key_once(&new, &OrderName::new("order-2").unwrap());
+    let late = late.unwrap_err().to_string();
+    assert!(late.contains("has already passed"), "{late}");
+    assert_eq!(store.list_keys(None, 9).unwrap().len(), 1);
 }
 
 #[test]
