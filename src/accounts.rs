@@ -12,6 +12,7 @@ use crate::snapshot::IndexedCatalog;
 use http::{HeaderName, HeaderValue};
 use std::net::IpAddr;
 use std::num::NonZeroU32;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 use tollgate_filter::{
@@ -272,6 +273,12 @@ impl Balances for PricedBalances {
         let left = key.and_then(|key| self.ledger.holdings(key));
         let wanted = upper(bound).useful_tokens(&self.weights(request));
         left.is_some_and(|left| left.free >= wanted)
+    }
+
+    fn more(&self, request: &RequestContext) -> Option<Pin<Box<dyn Future<Output = ()> + Send>>> {
+        let identity = request.identity.as_ref()?;
+        let coming = self.ledger.more(&identity.key)?;
+        Some(Box::pin(coming))
     }
 }
 

@@ -460,3 +460,28 @@ async fn no_translation_and_no_thinking_goes_beyond_what_the_balance_is_enough_f
     let output = gateway.output();
     assert!(!output.contains("beyond the balance"), "{output}");
 }
+
+#[tokio::test]
+async fn of_two_gateways_on_one_ledger_neither_is_short_of_what_the_other_does_not_use() {
+    let provider = Provider::start().await;
+    let one = Gateway::start(Config::of(&provider)).await;
+    let ledger = one.folder.path().join("tollgate.db");
+    let config = Config::of(&provider)
+        .with("store.path", json!(ledger))
+        .with("server.upgrade.socket", json!("second.sock"));
+    let two = Gateway::start(config).await;
+    for path in FORMATS {
+        let key = one.key_with(100_000, LONG);
+        // The first who is asked has all of it.
+        let first = one.send(&ask(path, &key, json!({}))).await;
+        first.assert_ok();
+        let mut connection = two.connect().await;
+        for _ in 0..5 {
+            let answer = connection.send(&ask(path, &key, json!({}))).await;
+            answer.assert_ok();
+        }
+        let again = one.send(&ask(path, &key, json!({}))).await;
+        again.assert_ok();
+    }
+    one.verify().await;
+}

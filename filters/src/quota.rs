@@ -164,6 +164,17 @@ impl Quota {
         waits: u8,
     ) -> Verdict {
         let outcome = self.balances.reserve(request, bound);
+        if let (Reserving::Short(Shortage::Busy), Some(left)) = (&outcome, waits.checked_sub(1))
+            && let Some(coming) = self.balances.more(request)
+        {
+            let quota = self.clone();
+            return Verdict::Wait(Box::pin(async move {
+                coming.await;
+                Box::new(move |request: &mut RequestContext| {
+                    quota.reserve_what_is_left(request, bound, left)
+                }) as _
+            }));
+        }
         self.take(request, outcome, waits)
     }
 

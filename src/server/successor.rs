@@ -170,6 +170,7 @@ impl Succession {
         }
         say(peer, GO).await.map_err(|fault| fault.to_string())?;
         let serving = expect(peer, SERVING).await?;
+        self.ledger.retire();
         serving.trim().parse().map_err(|_| failure(&serving))
     }
 

@@ -211,6 +211,12 @@ pub trait Balances: Send + Sync {
     /// Whether what is left could pay for a useful answer under this bound. Holds nothing, so
     /// that it can be otherwise a moment later.
     fn affords(&self, request: &RequestContext, bound: Bound) -> bool;
+
+    /// What may still come of the key's tokens that others on the same ledger hold, where a
+    /// request was refused as [`Shortage::Busy`]: when this is over, ask again. `None`: nothing.
+    fn more(&self, _: &RequestContext) -> Option<Pin<Box<dyn Future<Output = ()> + Send>>> {
+        None
+    }
 }
 
 /// Counts the input tokens of requests.

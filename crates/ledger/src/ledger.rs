@@ -211,6 +211,7 @@ impl Ledger {
             commands: queue,
             seen: writer::Seen::default(),
             returns: Vec::new(),
+            retired: false,
         };
         spawn("ledger-writer", path, move || writer.run())?;
         Ok(Self(Arc::new(Inner { shared, commands })))
@@ -312,6 +313,30 @@ impl Ledger {
         let (done, answer) = tokio::sync::oneshot::channel();
         self.0.tell(Command::ShareOut(done));
         answer.await.is_ok()
+    }
+
+    /// Leaves the keys to another process that serves them from now on: what nothing holds here is
+    /// there for it to take, and so is what requests let go.
+    pub fn retire(&self) {
+        self.0.tell(Command::Retire);
+    }
+
+    /// Waits for what other processes give of a key's tokens, half a second at most: after a
+    /// refusal as [`Refused::Busy`], where they were asked. `None`: nobody was. Whether something
+    /// has come is told by asking again. To be waited for on a tokio runtime.
+    pub fn more(&self, key: &KeyId) -> Option<impl Future<Output = ()> + Send + 'static> {
+        // Another process looks five times a second what is wanted of it, as this one does what
+        // it was given.
+        const PATIENCE: Duration = Duration::from_millis(500);
+        let accounts = &self.0.shared.accounts;
+        if !accounts.get(key)?.is_asking() {
+            return None;
+        }
+        let waiting = accounts.wait_for_gain(key)?;
+        Some(async move {
+            // Whatever came of it, whoever waits looks again.
+            let _ = tokio::time::timeout(PATIENCE, waiting).await;
+        })
     }
 
     /// What this process holds of a key's valid grants; `None` where its account is not in

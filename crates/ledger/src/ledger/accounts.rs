@@ -104,8 +104,17 @@ impl Account {
 
     /// Gives up half of what nothing holds, the last token included.
     pub(super) fn give_up_half(&self) -> Vec<Piece> {
+        self.give_up(|free| free.div_ceil(2))
+    }
+
+    /// Gives up all that nothing holds.
+    pub(super) fn give_up_all(&self) -> Vec<Piece> {
+        self.give_up(|free| free)
+    }
+
+    fn give_up(&self, of_free: impl Fn(u64) -> u64) -> Vec<Piece> {
         let mut state = self.state.lock();
-        let given = state.balance.give_up(|free| free.div_ceil(2));
+        let given = state.balance.give_up(of_free);
         // The other process now holds it, and may have to be asked in turn.
         state.elsewhere |= !given.is_empty();
         given
@@ -135,6 +144,8 @@ pub(super) struct Accounts {
     shards: [RwLock<HashMap<KeyId, Arc<Account>, Hasher>>; SHARDS],
     hasher: Hasher,
     loads: Mutex<Loads>,
+    /// Those who wait for what other processes give.
+    gains: Mutex<Loads>,
     most_waiting: usize,
 }
 
@@ -142,6 +153,26 @@ pub(super) struct Accounts {
 struct Loads {
     callers: HashMap<KeyId, Vec<oneshot::Sender<Result<bool, Unavailable>>>, Hasher>,
     waiting: usize,
+}
+
+impl Loads {
+    /// Enters a caller among those who wait for `id`; whether it is the first of them.
+    fn enter(&mut self, id: &KeyId, most: usize) -> Result<(Waiting, bool), Unavailable> {
+        if self.waiting >= most {
+            return Err(Unavailable::Overloaded);
+        }
+        self.waiting = self.waiting.saturating_add(1);
+        let (sender, receiver) = oneshot::channel();
+        let callers = self.callers.entry(id.clone()).or_default();
+        callers.push(sender);
+        Ok((receiver, callers.len() == 1))
+    }
+
+    fn leave(&mut self, id: &KeyId) -> Vec<oneshot::Sender<Result<bool, Unavailable>>> {
+        let callers = self.callers.remove(id).unwrap_or_default();
+        self.waiting = self.waiting.saturating_sub(callers.len());
+        callers
+    }
 }
 
 type Hasher = foldhash::fast::RandomState;
@@ -152,6 +183,7 @@ impl Accounts {
             shards: Default::default(),
             hasher: Hasher::default(),
             loads: Mutex::default(),
+            gains: Mutex::default(),
             most_waiting,
         }
     }
@@ -180,28 +212,38 @@ impl Accounts {
 
     /// Waits for a load of `id`. `true`: nobody has started one yet, the caller must.
     pub(super) fn wait(&self, id: &KeyId) -> Result<(Waiting, bool), Unavailable> {
-        let mut loads = self.loads.lock();
-        if loads.waiting >= self.most_waiting {
-            return Err(Unavailable::Overloaded);
+        self.loads.lock().enter(id, self.most_waiting)
+    }
+
+    /// Waits for what other processes give of `id`, where they were asked for something.
+    pub(super) fn wait_for_gain(&self, id: &KeyId) -> Option<Waiting> {
+        let account = self.get(id)?;
+        let (waiting, _) = self.gains.lock().enter(id, self.most_waiting).ok()?;
+        if !account.is_asking() {
+            // It has come meanwhile, or there is none.
+            self.gained(id);
         }
-        loads.waiting = loads.waiting.saturating_add(1);
-        let (sender, receiver) = oneshot::channel();
-        let callers = loads.callers.entry(id.clone()).or_default();
-        callers.push(sender);
-        Ok((receiver, callers.len() == 1))
+        Some(waiting)
     }
 
     /// Answers those who wait for `id`.
     pub(super) fn answer(&self, id: &KeyId, result: &Result<bool, Unavailable>) {
-        let callers = {
-            let mut loads = self.loads.lock();
-            let callers = loads.callers.remove(id).unwrap_or_default();
-            loads.waiting = loads.waiting.saturating_sub(callers.len());
-            callers
-        };
+        let callers = self.loads.lock().leave(id);
         for caller in callers {
             // A caller that has left is no fault.
             let _ = caller.send(result.clone());
+        }
+        let is_asking = self.get(id).is_some_and(|account| account.is_asking());
+        if !is_asking {
+            self.gained(id);
+        }
+    }
+
+    /// Nothing more is to come: who waits for it looks again.
+    fn gained(&self, id: &KeyId) {
+        let callers = self.gains.lock().leave(id);
+        for caller in callers {
+            let _ = caller.send(Ok(true));
         }
     }
 

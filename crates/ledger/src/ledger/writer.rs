@@ -59,6 +59,8 @@ pub(super) enum Command {
     /// Another process is about to serve the same keys: give it half of what nothing holds.
     /// Answered when it is there to be taken.
     ShareOut(tokio::sync::oneshot::Sender<()>),
+    /// Another process serves the keys from now on: leave it what nothing holds.
+    Retire,
     /// Commit what there is and give everything back. Answered when done.
     Close(std::sync::mpsc::SyncSender<bool>),
 }
@@ -77,6 +79,7 @@ struct Batch {
     loads: HashSet<KeyId>,
     readers: Vec<tokio::sync::oneshot::Sender<()>>,
     sharing: Vec<tokio::sync::oneshot::Sender<()>>,
+    retire: bool,
     close: Option<std::sync::mpsc::SyncSender<bool>>,
 }
 
@@ -90,6 +93,7 @@ impl Batch {
             }
             Command::CatchUp(done) => self.readers.push(done),
             Command::ShareOut(done) => self.sharing.push(done),
+            Command::Retire => self.retire = true,
             Command::Close(done) => self.close = Some(done),
         }
     }
@@ -128,6 +132,8 @@ pub(super) struct Writer {
     pub(super) seen: Seen,
     /// What memory has given up and the file does not know yet.
     pub(super) returns: Vec<Piece>,
+    /// Another process serves the keys.
+    pub(super) retired: bool,
 }
 
 #[derive(Default)]
@@ -229,6 +235,7 @@ impl Writer {
             let _ = reader.send(());
         }
         self.share_out(batch.sharing);
+        self.retired |= batch.retire;
         match batch.close {
             Some(done) => {
                 // Nobody waits any more: no fault.
@@ -317,6 +324,12 @@ impl Writer {
 
     fn tick(&mut self) -> rusqlite::Result<()> {
         self.seen.ticks = self.seen.ticks.wrapping_add(1);
+        // First: what comes in now is for requests that wait for it.
+        if self.retired {
+            for account in self.shared.accounts.filter(|_| true) {
+                self.returns.extend(account.give_up_all());
+            }
+        }
         let version = self
             .file
             .pragma_query_value(None, "data_version", |row| row.get(0))?;

@@ -87,6 +87,69 @@ async fn what_was_shared_out_is_left_to_the_one_it_is_for() {
 }
 
 #[tokio::test]
+async fn who_is_short_of_what_another_holds_unused_has_it_after_a_moment() {
+    let house = House::new();
+    let key = house.key(1000);
+    let (one, two) = (house.ledger(), house.ledger());
+    drop(house.reserve(&one, &key, 1).await.unwrap());
+    assert!(two.more(&key).is_none(), "nobody has asked");
+    // Each asking brings half of what is left there.
+    for wanted in [400, 300] {
+        let mut waits = 0;
+        let held = loop {
+            match house.reserve(&two, &key, wanted).await {
+                Ok(held) => break held,
+                Err(refused) => assert_eq!(refused, Refused::Busy),
+            }
+            waits += 1;
+            assert!(waits <= 2, "{wanted}");
+            two.more(&key).expect("it is asked for").await;
+        };
+        held.settle(&completed(wanted));
+    }
+    // What one holds in earnest does not come, and nobody waits for long.
+    let _held = house.reserve(&one, &key, 100).await.unwrap();
+    let start = Instant::now();
+    for _ in 0..3 {
+        let refused = house.reserve(&two, &key, 280).await.unwrap_err();
+        assert_eq!(refused, Refused::Busy);
+        if let Some(more) = two.more(&key) {
+            more.await;
+        }
+    }
+    assert!(
+        start.elapsed() < Duration::from_secs(5),
+        "{:?}",
+        start.elapsed()
+    );
+}
+
+#[tokio::test]
+async fn who_has_retired_leaves_everything_to_the_other() {
+    let house = House::new();
+    let key = house.key(1000);
+    let (old, new) = (house.ledger(), house.ledger());
+    let open = house.reserve(&old, &key, 600).await.unwrap();
+    old.retire();
+    drop(house.eventually(&new, &key, 400).await);
+    // What its last requests let go comes as well, without being asked for.
+    open.settle(&completed(100));
+    let leased = |process: u32| {
+        house.sql::<i64>(&format!(
+            "SELECT coalesce(sum(tokens), 0) FROM leases WHERE process = {process}"
+        ))
+    };
+    let start = Instant::now();
+    while leased(1) > 0 {
+        assert!(start.elapsed() < PATIENCE);
+        tokio::task::yield_now().await;
+    }
+    drop(house.eventually(&new, &key, 900).await);
+    // Who still comes to the old one is served.
+    drop(house.eventually(&old, &key, 300).await);
+}
+
+#[tokio::test]
 async fn what_a_dead_peer_held_is_spent_by_the_living() {
     let house = House::new();
     let key = house.key(1000);
