@@ -5,6 +5,8 @@ use crate::config::{self, Config, Loader, Sources};
 use crate::server::{self, Predecessor, Program, Start};
 use clap::{Args, ValueEnum};
 use std::ffi::OsString;
+use std::io;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use tollgate_settings::ProcessEnvironment;
 
@@ -46,22 +48,26 @@ pub(super) struct UpgradeArguments {
 
 pub(super) fn run(arguments: &Arguments) -> Outcome {
     let parent = match arguments.upgrade {
-        Some(From::Parent) => Some(Predecessor::at_standard_input()?),
+        Some(From::Parent) => Some(Predecessor::at_standard_input()),
         Some(From::Socket) | None => None,
     };
     let config = match config::load(&arguments.config) {
         Ok(config) => config,
         Err(faults) => {
-            if let Some(parent) = parent {
+            if let Some(Ok(parent)) = parent {
                 parent.fail(&faults.to_string());
             }
             return Err(faults.into());
         }
     };
     init_log(config.log.level);
-    let predecessor = match arguments.upgrade {
-        Some(From::Socket) => Some(predecessor(&config)?),
+    let asked = match arguments.upgrade {
+        Some(From::Socket) => Some(Predecessor::behind(&config.upgrade_socket())),
         Some(From::Parent) | None => parent,
+    };
+    let predecessor = match asked {
+        Some(asked) => predecessor(asked, &config)?,
+        None => None,
     };
     let file = arguments.config.clone();
     let start = Start {
@@ -76,14 +82,34 @@ pub(super) fn run(arguments: &Arguments) -> Outcome {
     Ok(())
 }
 
-fn predecessor(config: &Config) -> Result<Predecessor, String> {
+/// The process to take over from, by what came of asking it; `None` where it has died over that, and
+/// nobody holds the addresses.
+fn predecessor(
+    asked: io::Result<Predecessor>,
+    config: &Config,
+) -> Result<Option<Predecessor>, String> {
     let socket = config.upgrade_socket();
-    Predecessor::behind(&socket).map_err(|fault| {
-        let socket = socket.display();
-        format!(
-            "no gateway hands over at {socket}: {fault}; is it running with this configuration?"
-        )
-    })
+    match asked {
+        Ok(predecessor) => Ok(Some(predecessor)),
+        Err(fault) if has_died(&fault) && UnixStream::connect(&socket).is_err() => {
+            log::warn!(
+                "the gateway that was asked to hand over has died: this one takes its place"
+            );
+            Ok(None)
+        }
+        Err(fault) => {
+            let socket = socket.display();
+            Err(format!(
+                "no gateway hands over at {socket}: {fault}; is it running with this configuration?"
+            ))
+        }
+    }
+}
+
+/// Whether the other end of a stream was there and is no more.
+fn has_died(fault: &io::Error) -> bool {
+    use io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
+    matches!(fault.kind(), BrokenPipe | ConnectionReset | UnexpectedEof)
 }
 
 /// This program as it was started, for whoever takes over from it: by its name and not by the

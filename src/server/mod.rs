@@ -29,6 +29,7 @@ use crate::snapshot::{Current, Snapshot};
 use connections::{BeforeTls, Connections, Doorkeeper};
 use cut::{Cuttable, Ends};
 use listeners::{Certificates, OnSockets, Sockets};
+use once_cell::sync::OnceCell;
 use operator::Operator;
 use pingora_core::apps::HttpServerOptions;
 use pingora_core::listeners::{ListenerConfig, PreTlsCallback};
@@ -255,8 +256,10 @@ impl Assembled {
                 admin: (config.admin.listen.get(), self.admin.try_clone()?),
                 callers: self.sockets,
                 ledger: self.accounts.ledger().clone(),
+                grace: settings.shutdown.grace.get(),
             }),
         };
+        let refused = Arc::new(OnceCell::new());
         let operator = Operator {
             current: self.current,
             accounts: Arc::clone(&self.accounts),
@@ -266,6 +269,7 @@ impl Assembled {
             accepting: self.server.watch_execution_phase(),
             predecessor: start.predecessor,
             succession,
+            refused: Arc::clone(&refused),
             grace: settings.shutdown.grace.get(),
             idle: settings.upgrade.idle.get(),
             stop: self.stop,
@@ -287,7 +291,11 @@ impl Assembled {
             })?;
         let end = wait_for_the_end(&end, &self.ends.ending, &self.ends.sessions, &self.cut);
         self.accounts.close();
-        Ok(end?)
+        end?;
+        match refused.get() {
+            Some(cause) => Err(RunError::Predecessor(io::Error::other(cause.clone()))),
+            None => Ok(()),
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 //! and the signals that end the program.
 
 use super::notify;
-use super::predecessor::Predecessor;
+use super::predecessor::{PATIENCE, Predecessor, Verdict};
 use super::reload::{RESOLVE_LIMIT, Reloader};
 use super::stop::{End, Ending, Signals, begin_end};
 use super::successor::{Succeeded, Succession};
@@ -10,6 +10,7 @@ use crate::accounts::Accounts;
 use crate::admin::{self, Api, Control, Readiness};
 use crate::snapshot::Current;
 use crate::upstreams::Checks;
+use once_cell::sync::OnceCell;
 use pingora_core::server::ExecutionPhase;
 use std::net::TcpListener;
 use std::sync::Arc;
@@ -34,6 +35,8 @@ pub(super) struct Operator {
     pub(super) predecessor: Option<Predecessor>,
     /// What the process gets that takes over from this one.
     pub(super) succession: Option<Succession>,
+    /// Why the process before goes on, where it does and this one ends.
+    pub(super) refused: Arc<OnceCell<String>>,
     /// How long requests under way may take to end.
     pub(super) grace: Duration,
     /// How long unused connections are kept once another process serves.
@@ -58,6 +61,7 @@ impl Operator {
             accepting,
             predecessor,
             succession,
+            refused,
             grace,
             idle,
             stop,
@@ -99,11 +103,29 @@ impl Operator {
             }
         };
         let work = async {
-            serve_now(accepting, predecessor).await;
+            let leave_it = |cause: String| {
+                log::error!("the process before serves, and this one ends: {cause}");
+                readiness.set(false);
+                // Set once: there is one verdict.
+                let _ = refused.set(cause);
+                begin_end(&stop, End::within(grace, Duration::ZERO));
+            };
+            let late = match serve_now(accepting, predecessor).await {
+                Begun::Serving => None,
+                Begun::Undecided(verdict) => Some(verdict),
+                Begun::Refused(cause) => return leave_it(cause),
+            };
             if stop.borrow().is_none() {
                 readiness.set(true);
             }
             announce();
+            let late = async {
+                if let Some(verdict) = late
+                    && let Ok(Verdict::Theirs(cause)) = verdict.await
+                {
+                    leave_it(cause);
+                }
+            };
             let upgrade = async {
                 let succeeded = hand_over(succession, quit, &stop).await;
                 readiness.set(false);
@@ -120,6 +142,7 @@ impl Operator {
                 keep_names_resolved(&current),
                 reloader.serve(hangup, ordered),
                 upgrade,
+                late,
                 keep_checked(&current),
             );
         };
@@ -127,11 +150,21 @@ impl Operator {
     }
 }
 
+/// How this process begins.
+enum Begun {
+    /// It serves.
+    Serving,
+    /// It serves, and the process before does not say whether it is to: that comes.
+    Undecided(oneshot::Receiver<Verdict>),
+    /// It is not to: why.
+    Refused(String),
+}
+
 /// Waits until callers are served, and tells everybody who waits for it.
 async fn serve_now(
     mut accepting: broadcast::Receiver<ExecutionPhase>,
     predecessor: Option<Predecessor>,
-) {
+) -> Begun {
     loop {
         match accepting.recv().await {
             Ok(ExecutionPhase::Running) | Err(broadcast::error::RecvError::Closed) => break,
@@ -139,15 +172,32 @@ async fn serve_now(
         }
     }
     let pid = std::process::id();
+    let mut begun = Begun::Serving;
     if let Some(predecessor) = predecessor {
-        let told = tokio::task::spawn_blocking(move || predecessor.serving(pid)).await;
-        match told {
-            Ok(Ok(())) => log::info!("this process has taken over"),
-            Ok(Err(fault)) => log::warn!("the process before does not say that it ends: {fault}"),
-            Err(fault) => log::error!("the process before cannot be told: {fault}"),
+        let (tell, mut verdict) = oneshot::channel();
+        tokio::task::spawn_blocking(move || {
+            // Nobody waits for it where this process has ended meanwhile.
+            let _ = tell.send(predecessor.serving(pid));
+        });
+        begun = match tokio::time::timeout(PATIENCE, &mut verdict).await {
+            Ok(Ok(Verdict::Ours)) => Begun::Serving,
+            Ok(Ok(Verdict::Theirs(cause))) => Begun::Refused(cause),
+            Ok(Err(fault)) => {
+                log::error!("the process before cannot be told: {fault}");
+                Begun::Serving
+            }
+            Err(_) => {
+                log::warn!("the process before does not say that it ends");
+                Begun::Undecided(verdict)
+            }
+        };
+        match begun {
+            Begun::Refused(_) => return begun,
+            Begun::Serving | Begun::Undecided(_) => log::info!("this process has taken over"),
         }
     }
     notify::serving(pid);
+    begun
 }
 
 /// Waits until another process serves; `None`: this one ends without. Either way it has let

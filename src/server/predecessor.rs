@@ -1,6 +1,8 @@
 //! The process from which this one takes over: its side of the hand-over is in `successor`.
 
-use super::handover::{self, FAILED, GO, MOST_LINE_BYTES, OVER, READY, SERVING, TAKE};
+use super::handover::{
+    self, CONFIRMS, FAILED, GO, MINE, MOST_LINE_BYTES, OVER, READY, SERVING, TAKE, YOURS,
+};
 use super::listeners::Sockets;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener};
@@ -10,15 +12,28 @@ use std::path::Path;
 use std::time::Duration;
 
 /// How long the other process may take for an answer.
-const PATIENCE: Duration = Duration::from_secs(20);
+pub(super) const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A gateway that runs, and has given its listening sockets to this process.
 pub struct Predecessor {
     stream: BufReader<UnixStream>,
+    /// What has come of a line.
+    line: Vec<u8>,
+    /// It ends the stream without a verdict only by dying.
+    tells: bool,
     /// The operator's socket and where it listens.
     pub(super) admin: Option<(SocketAddr, TcpListener)>,
     /// Those of callers.
     pub(super) callers: Sockets,
+}
+
+/// Who serves from now on.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// This process.
+    Ours,
+    /// The one before, and why.
+    Theirs(String),
 }
 
 impl Predecessor {
@@ -53,27 +68,52 @@ impl Predecessor {
             admin: admin.map(|listener| (addresses.admin, listener)),
             callers: Sockets::inherited(addresses.callers.into_iter().zip(sockets)),
             stream: BufReader::new(stream),
+            line: Vec::new(),
+            tells: addresses.tells,
         })
     }
 
-    /// Says that this process could serve, and waits for the word to do so.
+    /// Says that this process could serve, and waits for the word to do so. It serves as well
+    /// where the other process has died: it has the sockets, and nobody else has.
     ///
     /// # Errors
     ///
-    /// The word does not come.
+    /// The word does not come, or the other process has thought better of it.
     pub(super) fn ready(&mut self) -> io::Result<()> {
-        self.say(READY)?;
-        self.hear(GO)
+        // Whether it is heard shows by the answer.
+        let _ = self.say(&format!("{READY} {CONFIRMS}"));
+        match self.hear() {
+            Ok(line) if line == GO => Ok(()),
+            Ok(line) => Err(handover::refused(line.as_bytes())),
+            Err(fault) if self.tells && is_the_end(&fault) => {
+                log::warn!("the process before has died: this one takes over all the same");
+                Ok(())
+            }
+            Err(fault) => Err(fault),
+        }
     }
 
-    /// Says that this process serves, and waits until the other does not.
-    ///
-    /// # Errors
-    ///
-    /// It does not say so.
-    pub(super) fn serving(mut self, pid: u32) -> io::Result<()> {
-        self.say(&format!("{SERVING} {pid}"))?;
-        self.hear(OVER)
+    /// Says that this process serves, and waits for as long as it takes until the other has
+    /// decided who does: an earlier version [`PATIENCE`] and no longer.
+    pub(super) fn serving(mut self, pid: u32) -> Verdict {
+        // What the other one said before it ended the stream counts, heard or not.
+        let _ = self.say(&format!("{SERVING} {pid}"));
+        loop {
+            match self.hear() {
+                Ok(line) if line == YOURS => {
+                    // One that has died meanwhile does not wait for it.
+                    let _ = self.say(MINE);
+                    return Verdict::Ours;
+                }
+                Ok(line) if line == OVER => return Verdict::Ours,
+                Ok(line) => return Verdict::Theirs(handover::refused(line.as_bytes()).to_string()),
+                Err(fault) if self.tells && is_late(&fault) => {}
+                Err(fault) => {
+                    log::warn!("the process before does not say that it ends: {fault}");
+                    return Verdict::Ours;
+                }
+            }
+        }
     }
 
     /// Says why this process cannot serve.
@@ -87,15 +127,29 @@ impl Predecessor {
         writeln!(self.stream.get_mut(), "{line}")
     }
 
-    fn hear(&mut self, wanted: &str) -> io::Result<()> {
-        let mut line = Vec::new();
-        let most = u64::try_from(MOST_LINE_BYTES).unwrap_or(u64::MAX);
+    /// The next line. What of it has come before an error is kept for the next call.
+    fn hear(&mut self) -> io::Result<String> {
+        let left = MOST_LINE_BYTES.saturating_sub(self.line.len());
+        let most = u64::try_from(left).unwrap_or(u64::MAX);
         let mut stream = (&mut self.stream).take(most);
-        stream.read_until(b'\n', &mut line)?;
+        stream.read_until(b'\n', &mut self.line)?;
+        let line = std::mem::take(&mut self.line);
         match line.strip_suffix(b"\n") {
-            Some(text) if text == wanted.as_bytes() => Ok(()),
-            Some(_) => Err(handover::refused(&line)),
+            Some(text) => Ok(String::from_utf8_lossy(text).into_owned()),
             None => Err(io::ErrorKind::UnexpectedEof.into()),
         }
     }
+}
+
+/// Nothing has come in time.
+fn is_late(fault: &io::Error) -> bool {
+    matches!(
+        fault.kind(),
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut
+    )
+}
+
+/// Nothing more comes.
+fn is_the_end(fault: &io::Error) -> bool {
+    !is_late(fault)
 }

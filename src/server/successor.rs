@@ -1,9 +1,10 @@
-//! The process that takes over from this one: who may ask, how it is started, and that this
-//! one goes on as if nothing had been where it fails. What is said is in `handover`, the other
-//! side in `predecessor`.
+//! The process that takes over from this one: who may ask, how it is started, who of the two
+//! serves in the end, and that this one goes on as if nothing had been where the other fails.
+//! What is said is in `handover`, the other side in `predecessor`.
 
 use super::handover::{
-    self, Addresses, DONE, FAILED, GO, MOST_LINE_BYTES, OVER, READY, SERVING, TAKE, UPGRADE,
+    self, Addresses, CONFIRMS, DONE, FAILED, GO, MINE, MOST_LINE_BYTES, OVER, READY, SERVING, TAKE,
+    UPGRADE, YOURS,
 };
 use super::listeners::Sockets;
 use super::notify;
@@ -28,6 +29,10 @@ use tollgate_ledger::Ledger;
 const FIRST_WORD: Duration = Duration::from_secs(5);
 /// How long the ledger may take to learn that there is another process.
 const SHARING: Duration = Duration::from_secs(2);
+/// How long a process that serves may take to hear that it does.
+const CONFIRMING: Duration = Duration::from_secs(10);
+/// How long one may take to hear that it does not.
+const REFUSING: Duration = Duration::from_secs(1);
 
 /// How to start this program again.
 #[derive(Clone, Debug)]
@@ -48,6 +53,17 @@ pub(super) struct Succession {
     pub(super) admin: (SocketAddr, TcpListener),
     pub(super) callers: Sockets,
     pub(super) ledger: Ledger,
+    /// How long a process that had begun to serve, and is not to, may take to end what it has begun.
+    pub(super) grace: Duration,
+}
+
+/// How far a new process has come.
+#[derive(Clone, Copy, Default)]
+struct Progress {
+    /// It waits for the verdict of this one.
+    confirms: bool,
+    /// It was told to go, and may have callers.
+    may_serve: bool,
 }
 
 /// Another process serves.
@@ -86,10 +102,10 @@ impl Succession {
         match first.map_err(|fault| fault.to_string())?.as_str() {
             TAKE => {
                 notify::upgrading();
-                let given = timeout(self.timeout, self.give(&mut peer)).await;
-                let pid = given.unwrap_or_else(|_| Err(self.too_slow()))?;
+                let mut progress = Progress::default();
+                let given = self.hand_over(&mut peer, &mut progress, async |_| Ok(()));
                 Ok(Succeeded {
-                    pid,
+                    pid: given.await?,
                     successor: peer,
                     client: None,
                 })
@@ -125,27 +141,55 @@ impl Succession {
                 "this is process 1: with its end a container ends, and its successor too".into(),
             );
         }
-        let (mut child, mut peer) = self.spawn().map_err(|fault| {
+        let (child, mut peer) = self.spawn().map_err(|fault| {
             let file = self.program.file.to_string_lossy();
             format!("{file} cannot be started: {fault}")
         })?;
-        let given = async {
-            match hear(&mut peer).await {
-                Ok(first) if first == TAKE => self.give(&mut peer).await,
-                Ok(other) => Err(failure(&other)),
-                Err(fault) => Err(format!("the new process has ended: {fault}")),
-            }
+        let mut progress = Progress::default();
+        let asked = async |peer: &mut Peer| match hear(peer).await {
+            Ok(first) if first == TAKE => Ok(()),
+            Ok(other) => Err(failure(&other)),
+            Err(fault) => Err(format!("the new process has ended: {fault}")),
         };
-        let given = timeout(self.timeout, given).await;
-        match given.unwrap_or_else(|_| Err(self.too_slow())) {
+        let given = self.hand_over(&mut peer, &mut progress, asked).await;
+        match given {
             Ok(pid) => Ok((pid, peer)),
             Err(cause) => {
-                // It may have ended by itself.
-                let _ = child.start_kill();
-                let _ = child.wait().await;
+                if progress.confirms && progress.may_serve {
+                    // It ends by itself, behind the callers that it has.
+                    tokio::spawn(end(child, self.grace));
+                } else {
+                    end(child, Duration::ZERO).await;
+                }
                 Err(cause)
             }
         }
+    }
+
+    /// Gives a process everything once it has `asked`, and decides who of the two serves: its
+    /// number, where it does. Where it does not, it was told so.
+    async fn hand_over(
+        &self,
+        peer: &mut Peer,
+        progress: &mut Progress,
+        asked: impl AsyncFnOnce(&mut Peer) -> Result<(), String>,
+    ) -> Result<u32, String> {
+        let given = async {
+            asked(peer).await?;
+            self.give(peer, progress).await
+        };
+        let given = timeout(self.timeout, given).await;
+        let given = given.unwrap_or_else(|_| Err(self.too_slow()));
+        let given = match given {
+            Ok(pid) if progress.confirms => confirm(peer).await.map(|()| pid),
+            given => given,
+        };
+        if let Err(cause) = &given {
+            let line = format!("{FAILED} {}", cause.replace('\n', "; "));
+            // One that is dead serves nobody.
+            let _ = timeout(REFUSING, say(peer, &line)).await;
+        }
+        given
     }
 
     fn spawn(&self) -> io::Result<(Child, Peer)> {
@@ -159,15 +203,16 @@ impl Succession {
     }
 
     /// Gives a process that has asked everything, and waits until it serves: its number.
-    async fn give(&self, peer: &mut Peer) -> Result<u32, String> {
+    async fn give(&self, peer: &mut Peer, progress: &mut Progress) -> Result<u32, String> {
         self.offer(peer)
             .await
             .map_err(|fault| format!("the listeners cannot be handed over: {fault}"))?;
-        expect(peer, READY).await?;
+        progress.confirms = expect(peer, READY).await?.trim() == CONFIRMS;
         // Each of the two has a part of every balance from now on.
         if timeout(SHARING, self.ledger.share_out()).await != Ok(true) {
             log::warn!("the ledger could not make room for another process in time");
         }
+        progress.may_serve = true;
         say(peer, GO).await.map_err(|fault| fault.to_string())?;
         let serving = expect(peer, SERVING).await?;
         self.ledger.retire();
@@ -184,6 +229,7 @@ impl Succession {
         let addresses = Addresses {
             admin: *admin,
             callers,
+            tells: true,
         };
         let stream = peer.get_ref();
         let send = || handover::send(stream, &addresses, &sockets);
@@ -291,6 +337,34 @@ pub fn ask_for_upgrade(socket: &Path, patience: Duration) -> io::Result<u32> {
         .strip_prefix(DONE)
         .and_then(|pid| pid.trim().parse().ok());
     pid.ok_or_else(|| handover::refused(line.as_bytes()))
+}
+
+/// Leaves the service to a process that serves. From `yours` on it is that one's, unless it dies
+/// before it has answered.
+async fn confirm(peer: &mut Peer) -> Result<(), String> {
+    let dead = |fault: io::Error| format!("the new process has ended: {fault}");
+    let said = timeout(CONFIRMING, say(peer, YOURS)).await;
+    said.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+        .map_err(dead)?;
+    match timeout(CONFIRMING, hear(peer)).await {
+        Ok(Ok(line)) if line == MINE => Ok(()),
+        Ok(Ok(line)) => Err(failure(&line)),
+        Ok(Err(fault)) => Err(dead(fault)),
+        Err(_) => {
+            // It has the word, lives, and serves as soon as it runs.
+            log::warn!("the new process does not say that it has taken over");
+            Ok(())
+        }
+    }
+}
+
+/// Waits for the end of a process that is not to serve, and brings it about after `patience`.
+async fn end(mut child: Child, patience: Duration) {
+    if patience.is_zero() || timeout(patience, child.wait()).await.is_err() {
+        // It may have ended by itself.
+        let _ = child.start_kill();
+        let _ = child.wait().await;
+    }
 }
 
 /// The rest of the line that must come next, and begins with `word`.
