@@ -9,8 +9,8 @@ use futures::future::join_all;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 use support::{
-    Act, Answer, CHAT, Config, Ending, FORMATS, Gateway, MESSAGES, Provider, Request, Upstream,
-    prompt,
+    Act, Answer, CHAT, Config, Ending, FORMATS, Gateway, Http2, MESSAGES, Provider, Request,
+    Upstream, prompt,
 };
 use tokio::net::TcpListener;
 
@@ -268,32 +268,96 @@ async fn a_connection_that_is_never_made_is_given_up_as_unreachable() {
     ask(&gateway, CHAT, "two", true).await.assert_ok();
 }
 
-#[tokio::test]
-async fn a_caller_that_reads_slowly_is_not_the_providers_fault() {
-    let provider = Provider::start().await;
-    let config = Config::of(&provider)
+/// A gateway whose provider's answers are larger than what all sockets hold together, and must not
+/// pause. Callers have a time to take a piece.
+async fn gateway_for_large_answers(provider: &Provider, http2: &str, write: &str) -> Gateway {
+    let config = Config::of(provider)
         .with(
             "providers.sim.timeouts",
             json!({"read": LATE, "between_events": SOON}),
         )
+        .with("providers.sim.http2", json!(http2))
+        .with(
+            "server.limits",
+            json!({"downstream_write_timeout": write, "min_send_rate": null}),
+        )
         .model("test-model", json!(["sim/sim-huge-16mb"]));
-    let gateway = Gateway::start(config).await;
+    Gateway::start(config).await
+}
+
+fn large(gateway: &Gateway) -> Request {
     let body = prompt(CHAT, "test-model", "Hi", json!({"stream": true}));
-    let request = Request::post(CHAT, &body).key(&gateway.key);
-    let mut connection = gateway.connect().await;
-    connection.write(&request.bytes()).await;
-    let mut answer = connection.head().await;
-    // Both sockets fill while nobody reads.
-    tokio::time::sleep(3 * SOON_MS).await;
-    connection.read_body(&mut answer).await;
-    answer.assert_ok();
-    let text = answer.text();
-    let end = text.len().saturating_sub(300);
-    assert!(
-        text.ends_with("data: [DONE]\n\n"),
-        "{} bytes, {}",
-        text.len(),
-        &text[end..]
-    );
-    assert_eq!(gateway.line_of(&answer).await["outcome"], "completed");
+    Request::post(CHAT, &body).key(&gateway.key)
+}
+
+/// No failure of the provider was counted.
+async fn nobody_is_blamed(gateway: &Gateway) {
+    let page = gateway.operator("/metrics").await.text();
+    let faults = "tollgate_upstream_faults_total{";
+    assert!(!page.contains(faults), "{}", gateway.output());
+}
+
+#[tokio::test]
+async fn a_caller_that_reads_slowly_is_not_the_providers_fault() {
+    let provider = Provider::start().await;
+    let all = HTTP.into_iter().flat_map(|to| [(to, false), (to, true)]);
+    // One after the other: the provider shares its processor with whoever reads.
+    for (to, from) in all {
+        let gateway = gateway_for_large_answers(&provider, to, LATE).await;
+        let request = large(&gateway);
+        // All sockets and windows fill while nobody reads.
+        let answer = if from {
+            let mut connection = Http2::open(gateway.address).await;
+            let answer = connection.begin(&request).await.unwrap();
+            tokio::time::sleep(4 * SOON_MS).await;
+            Http2::rest(answer).await
+        } else {
+            let mut connection = gateway.connect().await;
+            connection.write(&request.bytes()).await;
+            let mut answer = connection.head().await;
+            tokio::time::sleep(4 * SOON_MS).await;
+            connection.read_body(&mut answer).await;
+            answer
+        };
+        answer.assert_ok();
+        let text = answer.text();
+        let end = text.len().saturating_sub(300);
+        assert!(
+            text.ends_with("data: [DONE]\n\n"),
+            "provider's HTTP/2 {to}, caller's {from}: {} bytes, {}",
+            text.len(),
+            &text[end..]
+        );
+        assert_eq!(gateway.line_of(&answer).await["outcome"], "completed");
+        nobody_is_blamed(&gateway).await;
+    }
+}
+
+#[tokio::test]
+async fn a_caller_that_reads_no_more_ends_its_stream_and_blames_nobody() {
+    let provider = Provider::start().await;
+    let all = HTTP.into_iter().flat_map(|to| [(to, false), (to, true)]);
+    // One after the other: the provider shares its processor with whoever reads.
+    for (to, from) in all {
+        let gateway = gateway_for_large_answers(&provider, to, "1s").await;
+        let request = large(&gateway);
+        // Both are held, and read by nobody.
+        let mut streams = (None, None);
+        if from {
+            let mut connection = Http2::open(gateway.address).await;
+            let answer = connection.begin(&request).await.unwrap();
+            streams.0 = Some((connection, answer));
+        } else {
+            let mut connection = gateway.connect().await;
+            connection.write(&request.bytes()).await;
+            connection.head().await;
+            streams.1 = Some(connection);
+        }
+        let line = gateway
+            .access_line(|line| line["model_asked"] == "test-model")
+            .await;
+        assert_eq!(line["outcome"], "client_closed", "{to} {from}: {line}");
+        nobody_is_blamed(&gateway).await;
+        drop(streams);
+    }
 }

@@ -33,6 +33,7 @@ mod respond;
 mod stored;
 mod timer;
 mod toll;
+mod untaken;
 mod unwritten;
 mod watch;
 
@@ -41,6 +42,7 @@ pub use body::BodyLimits;
 pub use conversation::named as named_conversation;
 pub use load::LoadLimits;
 pub use outgoing::target;
+pub use untaken::Untaken;
 
 use crate::access_log::AccessLog;
 use crate::clock;
@@ -54,6 +56,7 @@ pub use budget::RetryBudget;
 use bytes::Bytes;
 use exchange::{Exchange, Told};
 use pingora_core::protocols::Digest;
+use pingora_core::protocols::http::ServerSession;
 use pingora_core::upstreams::peer::HttpPeer;
 use pingora_core::{Error, ErrorSource, ErrorType, Result, RetryType};
 use pingora_http::{RequestHeader, ResponseHeader};
@@ -61,6 +64,7 @@ use pingora_proxy::{FailToProxy, ProxyHttp, Session};
 use respond::Local;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use timer::Reader;
 use tollgate_types::RequestId;
 use tollgate_wire::fault::UpstreamFault;
 
@@ -69,7 +73,11 @@ pub struct Gateway {
     current: Arc<Current>,
     retries: Arc<RetryBudget>,
     access_log: AccessLog,
+    untaken: UntakenOf,
 }
+
+/// What tells of a caller's connection of HTTP/1.1 whether it reads; `None` for any other.
+pub type UntakenOf = fn(&ServerSession) -> Option<Untaken>;
 
 /// A status of which Pingora writes nothing: so a final head waits until it is committed.
 const NOT_YET: u16 = 103;
@@ -83,11 +91,13 @@ impl Gateway {
         current: Arc<Current>,
         retries: Arc<RetryBudget>,
         access_log: AccessLog,
+        untaken: UntakenOf,
     ) -> Self {
         Self {
             current,
             retries,
             access_log,
+            untaken,
         }
     }
 }
@@ -196,11 +206,18 @@ impl ProxyHttp for Gateway {
         })?;
         // Which HTTP the connection speaks was settled with it: Pingora panics on a head of
         // HTTP/1.1 for a connection of HTTP/2.
-        if upstream.version == http::Version::HTTP_2 {
+        let is_http2 = upstream.version == http::Version::HTTP_2;
+        if is_http2 {
             head.set_version(upstream.version);
         }
         *upstream = head;
-        if !exchange.timer.watch() {
+        let reader = match is_http2 {
+            false => Reader::Unasked,
+            true => {
+                (self.untaken)(session.as_downstream()).map_or(Reader::Stream, Reader::Connection)
+            }
+        };
+        if !exchange.timer.watch(reader) {
             outcome::over(exchange);
             exchange.attempts.step_back();
             return Err(failure::end_attempt(exchange.attempts.may_go_on()));
@@ -285,7 +302,7 @@ impl ProxyHttp for Gateway {
             Next::Pass(piece) => {
                 outcome::passes(exchange, now);
                 toll::passed(exchange);
-                *body = Some(piece);
+                *body = Some(exchange.timer.hand_over(piece));
             }
             Next::Commit {
                 head,
@@ -296,7 +313,7 @@ impl ProxyHttp for Gateway {
                 count::passed(exchange, &first);
                 respond::commit(session, exchange, &head, length, now)?;
                 toll::passed(exchange);
-                *body = Some(first);
+                *body = Some(exchange.timer.hand_over(first));
             }
             Next::Fail(fault) => {
                 let committed = session.response_written().is_some();

@@ -1,7 +1,9 @@
 //! The timer of the attempt under way: its deadlines, and the watch over its connection.
 
 use super::deadlines::{Deadlines, Progress};
+use super::untaken::Untaken;
 use super::watch::{Socket, Watch};
+use bytes::Bytes;
 use std::os::fd::RawFd;
 use std::time::{Duration, Instant};
 
@@ -12,11 +14,23 @@ pub struct AttemptTimer {
     /// The number of the connection, from when it is made until it is watched.
     connection: Option<RawFd>,
     watch: Option<Watch>,
+    /// What notes that a caller has taken a piece, where the pieces have to tell.
+    pieces: Option<Untaken>,
     has_fired: bool,
     /// Nothing but the watch ends a silence.
     relies_on_watch: bool,
     /// An attempt of this request could not be watched.
     is_unwatched: bool,
+}
+
+/// What tells that a caller does not read, where a provider must not be blamed for that.
+pub enum Reader {
+    /// Nothing has to: the provider's own connection shows that more has come.
+    Unasked,
+    /// The caller's connection.
+    Connection(Untaken),
+    /// The pieces that the caller's stream is handed.
+    Stream,
 }
 
 impl AttemptTimer {
@@ -37,11 +51,11 @@ impl AttemptTimer {
     }
 
     /// The request is about to be sent over that connection: from here on its silence is
-    /// counted, and watched.
+    /// counted, and watched. What its caller has yet to take tells `reader`, where that must be known.
     ///
     /// `false` where it cannot be, for want of a descriptor, and relies on it: the attempt is to
     /// be made anew, and the time-out of a single read must do.
-    pub fn watch(&mut self) -> bool {
+    pub fn watch(&mut self, reader: Reader) -> bool {
         let now = Instant::now();
         let Some(deadlines) = &mut self.deadlines else {
             return true;
@@ -51,8 +65,16 @@ impl AttemptTimer {
             return true;
         }
         let socket = self.connection.take().and_then(Socket::of);
-        self.watch =
-            socket.and_then(|it| Watch::begin(it, deadlines.end(), deadlines.request_ends()));
+        let untaken = match reader {
+            Reader::Unasked => None,
+            Reader::Connection(untaken) => Some(untaken),
+            Reader::Stream => {
+                self.pieces = Some(Untaken::default());
+                self.pieces.clone()
+            }
+        };
+        let (silence, request) = (deadlines.end(), deadlines.request_ends());
+        self.watch = socket.and_then(|it| Watch::begin(it, untaken, silence, request));
         self.is_unwatched = self.watch.is_none();
         !(self.is_unwatched && self.relies_on_watch)
     }
@@ -78,6 +100,14 @@ impl AttemptTimer {
     pub fn expect_events(&self) {
         if let Some(watch) = &self.watch {
             watch.expect_events();
+        }
+    }
+
+    /// A piece of the answer that is handed to the caller.
+    pub fn hand_over(&self, piece: Bytes) -> Bytes {
+        match &self.pieces {
+            Some(pieces) => pieces.wait_for(piece),
+            None => piece,
         }
     }
 
@@ -125,11 +155,11 @@ mod tests {
         let mut timer = AttemptTimer::begin(stream(now), now, &AttemptTimer::default());
         assert_eq!(timer.read_timeout(now), None);
         timer.connected(NONE);
-        assert!(!timer.watch());
+        assert!(!timer.watch(Reader::Unasked));
         timer.stop();
         let mut again = AttemptTimer::begin(stream(now), now, &timer);
         assert_eq!(again.read_timeout(now), Some(2 * SECOND));
         again.connected(NONE);
-        assert!(again.watch());
+        assert!(again.watch(Reader::Unasked));
     }
 }

@@ -11,6 +11,7 @@
 
 mod socket;
 
+use super::untaken::Untaken;
 use once_cell::sync::Lazy;
 use parking_lot::{Condvar, Mutex};
 pub use socket::Socket;
@@ -20,6 +21,10 @@ use std::time::{Duration, Instant};
 
 /// How often is looked.
 const TICK: Duration = Duration::from_millis(50);
+
+/// How long what has come over HTTP/2 meanwhile may take to be read, once a caller that held it up
+/// reads again, in milliseconds.
+const CATCHING_UP: u64 = 1000;
 
 /// One attempt under watch, until it is dropped.
 pub struct Watch(Arc<Watched>);
@@ -32,17 +37,30 @@ struct Watched {
     is_over: AtomicBool,
     has_fired: AtomicBool,
     socket: Mutex<Option<Socket>>,
+    /// What its caller has yet to take, where its socket does not tell what has come.
+    untaken: Option<Untaken>,
+    /// Its time was over while its caller held it up.
+    was_held_up: AtomicBool,
 }
 
 impl Watch {
-    /// Watches the attempt that this socket carries. `None` where there is no thread to.
-    pub fn begin(socket: Socket, silence_ends: Instant, request_ends: Instant) -> Option<Self> {
+    /// Watches the attempt that this socket carries. While its caller has not taken what is
+    /// `untaken`, over HTTP/2, the provider is not taken for silent. `None` where there is no
+    /// thread to watch.
+    pub fn begin(
+        socket: Socket,
+        untaken: Option<Untaken>,
+        silence_ends: Instant,
+        request_ends: Instant,
+    ) -> Option<Self> {
         let watched = Arc::new(Watched {
             silence_ends: AtomicU64::new(full_millis(silence_ends)),
             request_ends: full_millis(request_ends),
             is_over: AtomicBool::new(false),
             has_fired: AtomicBool::new(false),
             socket: Mutex::new(Some(socket)),
+            untaken,
+            was_held_up: AtomicBool::new(false),
         });
         let keeper = (*KEEPER)?;
         keeper.arriving.lock().push(Arc::clone(&watched));
@@ -90,7 +108,7 @@ impl Watched {
         }
         let mut socket = self.socket.lock();
         // What has come and was not read yet waits for the caller, not for the provider.
-        if !is_late && socket.as_ref().is_some_and(Socket::has_more) {
+        if !is_late && (socket.as_ref().is_some_and(Socket::has_more) || self.is_held_up(now)) {
             return true;
         }
         if let Some(socket) = socket.take() {
@@ -98,6 +116,22 @@ impl Watched {
             socket.shut_down();
         }
         false
+    }
+}
+
+impl Watched {
+    /// Whether its caller holds it up, or did so a moment ago.
+    fn is_held_up(&self, now: u64) -> bool {
+        let Some(untaken) = &self.untaken else {
+            return false;
+        };
+        let holds = untaken.is_any();
+        let held = self.was_held_up.swap(holds, Ordering::Relaxed);
+        if held && !holds {
+            let again = now.saturating_add(CATCHING_UP);
+            self.silence_ends.fetch_max(again, Ordering::Relaxed);
+        }
+        held || holds
     }
 }
 

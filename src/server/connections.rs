@@ -17,6 +17,7 @@ pub(super) use places::{BeforeTls, Connections};
 
 use super::cut::{Cuttable, Ends};
 use crate::events;
+use crate::gateway::Untaken;
 use crate::snapshot::{Current, Limits};
 use async_trait::async_trait;
 use bytes::BytesMut;
@@ -45,6 +46,13 @@ pub(super) struct Doorkeeper {
     ends: Ends,
     /// Whether HTTP/2 is spoken besides HTTP/1.1.
     http2: bool,
+}
+
+/// What tells whether a write waits for a caller of HTTP/1.1; `None` for any other.
+pub(super) fn untaken(session: &ServerSession) -> Option<Untaken> {
+    let stream = session.as_http1()?.stream();
+    let wire = (**stream).as_any().downcast_ref::<Wire>();
+    wire.map(Wire::untaken)
 }
 
 /// What a caller has begun with.

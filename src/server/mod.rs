@@ -173,6 +173,7 @@ impl Start {
                 Arc::clone(&current),
                 Arc::clone(&retries),
                 access_log.clone(),
+                connections::untaken,
             );
             let mut proxy = HttpProxy::new(gateway, Arc::clone(conf));
             proxy.handle_init_modules();

@@ -10,8 +10,10 @@ use super::head::Head;
 use super::pace::Pace;
 use super::places::Place;
 use crate::events;
+use crate::gateway::Untaken;
 use async_trait::async_trait;
 use bytes::{Buf, BytesMut};
+use once_cell::sync::OnceCell;
 use pingora_core::protocols::raw_connect::ProxyDigest;
 use pingora_core::protocols::tls::{SslDigest, TlsRef};
 use pingora_core::protocols::{
@@ -42,6 +44,8 @@ pub(super) struct Wire {
     ahead: BytesMut,
     stage: Stage,
     pace: Pace,
+    /// Tells whether a write waits, where somebody wants to know.
+    untaken: OnceCell<Untaken>,
     /// Its place among all connections, where TLS has not taken it before.
     _place: Option<Place>,
 }
@@ -67,8 +71,14 @@ impl Wire {
             ahead: BytesMut::new(),
             stage: Stage::Between,
             pace,
+            untaken: OnceCell::new(),
             _place: place,
         }
+    }
+
+    /// What tells from now on whether a write waits for the caller.
+    pub(super) fn untaken(&self) -> Untaken {
+        self.untaken.get_or_init(Untaken::default).clone()
     }
 
     /// What has come and was not handed on.
@@ -228,6 +238,9 @@ impl Wire {
         context: &mut Context<'_>,
         size: impl FnOnce(&T) -> usize,
     ) -> Poll<io::Result<T>> {
+        if let Some(untaken) = self.untaken.get() {
+            untaken.note_write(outcome.is_pending());
+        }
         match &outcome {
             Poll::Ready(Ok(written)) => {
                 let written = size(written);
