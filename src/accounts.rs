@@ -221,6 +221,15 @@ impl Limiter for PlannedLimits {
         let standing = self.pace.standing(&identity.key, &limits);
         headers(&standing, self.clock.now())
     }
+
+    fn take_count(&self, identity: &Identity, a_minute: NonZeroU32) -> bool {
+        let limits = Limits {
+            requests: Some(a_minute),
+            ..Limits::default()
+        };
+        let admitted = self.counting.admit(&identity.key, &limits, 0, 0);
+        admitted.map(|it| it.finish(0, 0)).is_ok()
+    }
 }
 
 fn headers(standing: &tollgate_ledger::Standing, now: tollgate_ledger::Timestamp) -> Standing {

@@ -2,12 +2,14 @@
 //!
 //! Before anybody is asked, and only where even a count that errs on the low side is too many:
 //! what is near the limit is for the provider to decide. Models whose `context_window` is not
-//! configured are let through.
+//! configured are let through, and so is what a key has counted beyond its rate of counts: a
+//! refusal costs nothing, and so must not be work without a bound.
 
 use serde_json::Value;
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use tollgate_filter::{
-    Built, Catalog, Counted, Counting, Endpoint, Filter, FilterKind, Head, RequestContext,
+    Built, Catalog, Counted, Counting, Endpoint, Filter, FilterKind, Head, Limiter, RequestContext,
     Services, Verdict, Wants, no_settings,
 };
 use tollgate_types::{InputCount, InputRates, PublicError};
@@ -29,13 +31,18 @@ pub(crate) const KIND: FilterKind = FilterKind {
 struct Context {
     catalog: Arc<dyn Catalog>,
     counting: Arc<dyn Counting>,
+    limiter: Arc<dyn Limiter>,
 }
+
+/// Counts that a key may cause in a minute, those that it asks for among them.
+const COUNTS_A_MINUTE: NonZeroU32 = NonZeroU32::new(600).unwrap();
 
 fn build(value: &Value, services: &Services) -> Built {
     no_settings(value)?;
     Ok(Box::new(Context {
         catalog: Arc::clone(&services.catalog),
         counting: Arc::clone(&services.counting),
+        limiter: Arc::clone(&services.limits),
     }))
 }
 
@@ -44,6 +51,9 @@ impl Filter for Context {
         let Some(limit) = self.limit_in_question(request) else {
             return Verdict::Continue;
         };
+        if !self.may_be_counted(request) {
+            return Verdict::Continue;
+        }
         match self.counting.count(request) {
             Counted::Known(input) => judge(request, input, limit),
             Counted::Later(pending) => Verdict::Wait(Box::pin(async move {
@@ -58,6 +68,15 @@ impl Filter for Context {
 }
 
 impl Context {
+    /// Whether its key is within its rate of counts; takes one of them.
+    fn may_be_counted(&self, request: &RequestContext) -> bool {
+        let Some(identity) = &request.identity else {
+            return false;
+        };
+        // It is gone whatever becomes of the request: the count is made.
+        self.limiter.take_count(identity, COUNTS_A_MINUTE)
+    }
+
     /// The model's limit, where the length of the text leaves open whether it is within.
     fn limit_in_question(&self, request: &RequestContext) -> Option<u64> {
         if request.endpoint == Endpoint::CountTokens {
@@ -93,14 +112,15 @@ fn judge(request: &mut RequestContext, input: InputCount, limit: u64) -> Verdict
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{Scene, refusal};
+    use crate::testing::{Scene, identity, refusal};
     use tollgate_filter::{ModelHandle, Route};
-    use tollgate_types::{ErrorCode, RequestFacts};
+    use tollgate_types::{Allowance, ErrorCode, Identity, RequestFacts};
 
     /// `opus-1` reads 200,000 tokens; the scripted count finds four bytes in a token and is
     /// off by a tenth at most. `codex-1` has no known limit.
     fn scene(model: u32, text_bytes: u64) -> Scene {
         let mut scene = Scene::new(Endpoint::Messages, &[]);
+        scene.request.identity = Some(Arc::new(identity(Allowance::All)));
         scene.request.facts = Some(RequestFacts {
             text_bytes,
             ..RequestFacts::default()
@@ -144,6 +164,18 @@ mod tests {
     #[test]
     fn a_model_without_a_known_limit_takes_anything() {
         let mut scene = scene(1, 100_000_000);
+        assert!(matches!(scene.run(&KIND, "null"), Verdict::Continue));
+        assert_eq!(scene.request.input, None);
+    }
+
+    #[test]
+    fn a_key_whose_counts_are_used_up_has_nothing_counted_for_free() {
+        let mut scene = scene(0, 1_000_000);
+        let name = "counted".to_owned();
+        scene.request.identity = Some(Arc::new(Identity {
+            name,
+            ..identity(Allowance::All)
+        }));
         assert!(matches!(scene.run(&KIND, "null"), Verdict::Continue));
         assert_eq!(scene.request.input, None);
     }

@@ -209,6 +209,10 @@ impl Limiter for Limits {
         let name = HeaderName::from_static("x-load");
         vec![(name, HeaderValue::from_static("nothing"))]
     }
+
+    fn take_count(&self, identity: &Identity, _: std::num::NonZeroU32) -> bool {
+        identity.name != "counted"
+    }
 }
 
 /// Every key has 10,000 tokens, but those that are named after what they lack.

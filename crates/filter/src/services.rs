@@ -170,6 +170,13 @@ pub trait Limiter: Send + Sync {
     fn standing(&self, _: &Identity) -> Standing {
         Standing::new()
     }
+
+    /// Takes one of the counts of tokens that a key may cause in a minute, for good: the work is
+    /// done whatever becomes of the request. `false`: it has none left. A limiter that keeps no
+    /// rate of counts lets all be made.
+    fn take_count(&self, _: &Identity, _a_minute: std::num::NonZeroU32) -> bool {
+        true
+    }
 }
 
 /// What a request takes of its key's limits; corrected when it ends.
