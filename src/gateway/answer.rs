@@ -141,6 +141,13 @@ impl Answer {
         next
     }
 
+    /// The failure that its head and what is held tell of, where the rest does not come.
+    pub fn told_failure(&self) -> Option<UpstreamFault> {
+        let head = self.head.as_ref()?;
+        let is_error = matches!(self.reader, Some(Reader::Error)) && self.stage == Stage::Held;
+        is_error.then(|| classify_answer(head, &join(&mut self.held.clone())))
+    }
+
     /// Gives the attempt up, whatever comes.
     pub fn give_up(&mut self, fault: UpstreamFault) -> Next {
         match self.stage {

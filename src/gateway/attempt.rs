@@ -8,14 +8,14 @@ use super::timer::AttemptTimer;
 use crate::clock;
 use crate::upstreams::Pool;
 use bytes::Bytes;
-use pingora_core::upstreams::peer::HttpPeer;
+use pingora_core::upstreams::peer::{ALPN, HttpPeer};
 use std::borrow::Cow;
 use std::ops::Deref;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tollgate_routing::Credential;
 use tollgate_routing::health::{Blame, Full, Place, Refusal, Seat, Ticket};
 use tollgate_routing::plan::Why;
+use tollgate_routing::{Credential, Http2, Provider};
 use tollgate_translate::TranslationNotes;
 use tollgate_types::{Format, PublicError, RequestFacts};
 use tollgate_wire::fault::{FaultClass, UpstreamFault};
@@ -394,6 +394,10 @@ pub fn next_peer(exchange: &mut Exchange) -> Option<Box<HttpPeer>> {
                 attempts.made = attempts.made.saturating_add(1);
                 attempts.ticket = ticket;
                 attempts.has_content = false;
+                let body = attempts.sent.body.as_ref();
+                if let Some(candidate) = attempts.current() {
+                    choose_http(&mut peer, &candidate.deployment.provider, body);
+                }
                 start_timer(exchange, &mut peer, began);
                 return Some(peer);
             }
@@ -403,6 +407,18 @@ pub fn next_peer(exchange: &mut Exchange) -> Option<Box<HttpPeer>> {
             }
             Err(Refusal::Benched) => attempts.pass_over(),
         }
+    }
+}
+
+/// Speaks HTTP/1.1 where the body is more than HTTP/2 takes at once and the provider is free to
+/// choose. Pingora hands a body of HTTP/2 over whole before it looks for an answer, and what a provider
+/// says in the middle of it, that it is too large or comes too often, would be lost.
+fn choose_http(peer: &mut HttpPeer, provider: &Provider, body: Option<&Bytes>) {
+    /// What a stream takes before its peer has taken any of it (RFC 9113, section 6.9.2).
+    const FIRST_WINDOW: usize = 65_535;
+    let is_large = body.is_some_and(|body| body.len() > FIRST_WINDOW);
+    if is_large && provider.http2 == Http2::Auto {
+        peer.options.alpn = ALPN::H1;
     }
 }
 

@@ -116,6 +116,10 @@ pub fn of_connection(exchange: &Exchange, error: &Error) -> UpstreamFault {
     if exchange.timer.has_fired() {
         return UpstreamFault::response_timeout();
     }
+    // What has said why it fails need not end in good order: it may not want the whole body.
+    if let Some(told) = exchange.answer.told_failure() {
+        return told;
+    }
     match error.etype {
         ErrorType::ReadTimedout => UpstreamFault::response_timeout(),
         ErrorType::InvalidHTTPHeader | ErrorType::InvalidH2 => UpstreamFault::broken_answer(),

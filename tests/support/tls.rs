@@ -99,12 +99,18 @@ impl Identity {
 
     /// What answers a TLS handshake with this certificate.
     pub fn acceptor(&self) -> TlsAcceptor {
+        self.acceptor_for(&[])
+    }
+
+    /// The same for one that speaks these protocols.
+    pub fn acceptor_for(&self, alpn: &[&str]) -> TlsAcceptor {
         let certificate = CertificateDer::from_pem_slice(self.certificate.as_bytes()).unwrap();
         let key = PrivateKeyDer::from_pem_slice(self.key.as_bytes()).unwrap();
-        let config = ServerConfig::builder()
+        let mut config = ServerConfig::builder()
             .with_no_client_auth()
             .with_single_cert(vec![certificate], key)
             .unwrap();
+        config.alpn_protocols = alpn.iter().map(|it| it.as_bytes().to_vec()).collect();
         TlsAcceptor::from(Arc::new(config))
     }
 }
