@@ -389,7 +389,7 @@ pub fn next_peer(exchange: &mut Exchange) -> Option<Box<HttpPeer>> {
                 attempts.has_resorted |= is_last_resort;
                 if attempts.made == 0 {
                     attempts.began = Some(began);
-                    exchange.retries.note_request();
+                    exchange.retries.of(is_aside).note_request();
                 }
                 attempts.made = attempts.made.saturating_add(1);
                 attempts.ticket = ticket;

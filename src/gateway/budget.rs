@@ -12,6 +12,24 @@ use std::time::Instant;
 const SECONDS: usize = 10;
 const WINDOW: u64 = SECONDS as u64;
 
+/// One budget for what callers pay for, and one for what they do not: whoever looks up what is
+/// stored can neither use up nor add to what requests may be tried again.
+#[derive(Default)]
+pub struct RetryBudgets {
+    models: RetryBudget,
+    aside: RetryBudget,
+}
+
+impl RetryBudgets {
+    /// The one of a request.
+    pub const fn of(&self, is_aside: bool) -> &RetryBudget {
+        match is_aside {
+            true => &self.aside,
+            false => &self.models,
+        }
+    }
+}
+
 /// Counts of the last seconds.
 #[derive(Default)]
 pub struct RetryBudget {

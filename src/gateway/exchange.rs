@@ -4,7 +4,7 @@
 //! the caller was told stands in `told`, which whoever ends the exchange sets.
 
 use super::{
-    answer::Answer, attempt::Attempts, body::RequestBody, budget::RetryBudget, learn::Lesson,
+    answer::Answer, attempt::Attempts, body::RequestBody, budget::RetryBudgets, learn::Lesson,
     record, stored::Noted, timer::AttemptTimer, toll::Toll,
 };
 use crate::counts::CountKey;
@@ -37,7 +37,7 @@ pub struct Exchange {
     /// Who was and who can be asked.
     pub attempts: Attempts,
     /// What all requests may try again.
-    pub retries: Arc<RetryBudget>,
+    pub retries: Arc<RetryBudgets>,
     /// How long the attempt under way may take.
     pub timer: AttemptTimer,
     /// The caller wants to know why it was asked where it was.
@@ -84,7 +84,7 @@ impl Exchange {
     pub fn new(
         id: RequestId,
         snapshot: Arc<Snapshot>,
-        retries: Arc<RetryBudget>,
+        retries: Arc<RetryBudgets>,
         log: AccessLog,
         in_flight: InFlight,
     ) -> Self {

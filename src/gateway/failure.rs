@@ -76,7 +76,8 @@ fn follows(exchange: &mut Exchange, fault: &UpstreamFault) -> bool {
     };
     // Who was not reached was not burdened either.
     let is_free = fault.class == FaultClass::Unreachable;
-    if !is_free && !exchange.retries.take(&failover) {
+    let budget = exchange.retries.of(exchange.is_aside());
+    if !is_free && !budget.take(&failover) {
         events::retry_refused();
         return false;
     }

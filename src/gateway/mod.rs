@@ -52,7 +52,7 @@ use admission::Admission;
 use answer::{Next, UpstreamHead};
 use async_trait::async_trait;
 use attempt::Attempts;
-pub use budget::RetryBudget;
+pub use budget::RetryBudgets;
 use bytes::Bytes;
 use exchange::{Exchange, Told};
 use pingora_core::protocols::Digest;
@@ -71,7 +71,7 @@ use tollgate_wire::fault::UpstreamFault;
 /// The proxy that serves callers.
 pub struct Gateway {
     current: Arc<Current>,
-    retries: Arc<RetryBudget>,
+    retries: Arc<RetryBudgets>,
     access_log: AccessLog,
     untaken: UntakenOf,
 }
@@ -89,7 +89,7 @@ impl Gateway {
     /// A gateway that serves whatever `current` holds when a request begins.
     pub const fn new(
         current: Arc<Current>,
-        retries: Arc<RetryBudget>,
+        retries: Arc<RetryBudgets>,
         access_log: AccessLog,
         untaken: UntakenOf,
     ) -> Self {

@@ -23,7 +23,7 @@ use crate::accounts::Accounts;
 use crate::admin::{self, Api, Offer, Operations, Readiness};
 use crate::config::{self, AccessLog as AccessLogTarget, Config, Faults, ListenSettings, Sources};
 use crate::events;
-use crate::gateway::{Gateway, RetryBudget};
+use crate::gateway::{Gateway, RetryBudgets};
 use crate::machine;
 use crate::snapshot::{Current, Snapshot};
 use connections::{BeforeTls, Connections, Doorkeeper};
@@ -167,7 +167,7 @@ impl Start {
         };
         let mut server = Server::new_with_opt_and_conf(None, server_conf(settings));
         server.bootstrap();
-        let retries = Arc::new(RetryBudget::default());
+        let retries = Arc::new(RetryBudgets::default());
         let proxy = |conf: &Arc<ServerConf>, http2| {
             let gateway = Gateway::new(
                 Arc::clone(&current),
