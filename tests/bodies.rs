@@ -327,6 +327,42 @@ async fn a_large_chunked_body_whose_last_chunk_never_comes_is_answered_in_time()
 }
 
 #[tokio::test]
+async fn what_follows_a_large_chunked_body_is_refused_like_what_follows_any_other() {
+    let provider = Provider::start().await;
+    let config = Config::of(&provider).with("server.limits.body_bytes", json!("200kB"));
+    let gateway = Gateway::start(config).await;
+    let request = chunked(&gateway);
+    let whole = request.bytes();
+    let chunk = |piece: &str| format!("{:x}\r\n{piece}\r\n", piece.len());
+    let spaces = " ".repeat(50_000);
+    for (behind, status, code) in [
+        (vec![" \r\n", "\t"], 200, ""),
+        (vec!["x"], 400, "invalid_request"),
+        (vec![" ", "{}"], 400, "invalid_request"),
+        (vec!["\u{0}"], 400, "invalid_request"),
+        (vec![&spaces, &spaces, &spaces], 413, "request_too_large"),
+    ] {
+        let mut connection = gateway.connect().await;
+        connection.write(&whole[..whole.len() - 5]).await;
+        for piece in &behind {
+            // It may be refused before the last of it.
+            let _ = connection.try_write(chunk(piece).as_bytes()).await;
+        }
+        let _ = connection.try_write(b"0\r\n\r\n").await;
+        let answer = connection.answer(&request).await;
+        match status {
+            200 => answer.assert_ok(),
+            _ => answer.assert_error(status, code),
+        }
+    }
+    let received = provider.received();
+    let bodies = received.iter().filter(|it| !it.body.is_empty());
+    assert_eq!(bodies.count(), 1, "one of them was sent");
+    let page = gateway.operator("/metrics").await.text();
+    assert!(!page.contains("tollgate_upstream_faults_total{"), "{page}");
+}
+
+#[tokio::test]
 async fn a_provider_that_waits_for_the_end_of_a_body_is_not_to_blame() {
     let provider = Provider::start().await;
     // The clock of an attempt sees the first, the time-out of a read the second.

@@ -15,8 +15,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use support::{
-    Answer, CHAT, Config, Connection, Ending, FORMATS, Gateway, MESSAGES, Provider, RESPONSES,
-    Request, closed_port, prompt,
+    Answer, CHAT, COUNT_TOKENS, Config, Connection, Ending, FORMATS, Gateway, Http2, MESSAGES,
+    Provider, RESPONSES, Request, closed_port, prompt,
 };
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
@@ -464,6 +464,81 @@ async fn an_empty_budget_lets_the_first_failure_be_told() {
     gateway
         .sample_is("tollgate_retries_refused_total", f64::from(refused))
         .await;
+}
+
+#[tokio::test]
+async fn what_costs_nothing_takes_nothing_from_what_may_be_tried_again() {
+    let provider = Provider::start().await;
+    let config = Config::of(&provider)
+        .with("failover.budget", json!({"percent": 0, "per_second": 1}))
+        .with("routing.health", json!({"enabled": false}))
+        .provider("other", support::provider(provider.address))
+        .model(
+            "fails",
+            json!(["sim/sim-status-500", {"provider": "other", "priority": 1}]),
+        );
+    let gateway = Gateway::start(config).await;
+    for n in 0..30 {
+        let body = prompt(COUNT_TOKENS, "fails", &format!("count {n}"), json!({}));
+        gateway.post(COUNT_TOKENS, &body).await.assert_ok();
+    }
+    let refused = gateway.sample("tollgate_retries_refused_total").await;
+    assert!(
+        refused > Some(0.0),
+        "what costs nothing has no end: {refused:?}"
+    );
+    let answer = gateway.ask(CHAT, "fails", "", json!({})).await;
+    answer.assert_ok();
+    assert_eq!(answer.header("x-attempts"), Some("2"), "{answer:?}");
+}
+
+#[tokio::test]
+async fn a_caller_that_leaves_in_the_pause_between_two_attempts_is_noticed_at_once() {
+    let provider = Provider::start().await;
+    let config = Config::of(&provider)
+        .with("failover", json!({"pause": "4s", "again": 1}))
+        .model("fails", json!(["sim/sim-status-503"]));
+    let gateway = Gateway::start(config).await;
+    let body = prompt(CHAT, "fails", "Hi", json!({}));
+    let request = Request::post(CHAT, &body).key(&gateway.key);
+    for (asked, http2) in [(1, false), (2, true)] {
+        let mut first = None;
+        let mut second = None;
+        if http2 {
+            let mut connection = Http2::open(gateway.address).await;
+            let request = request.clone();
+            second = Some(tokio::spawn(async move {
+                connection.begin(&request).await.map(drop)
+            }));
+        } else {
+            let mut connection = gateway.connect().await;
+            connection.write(&request.bytes()).await;
+            first = Some(connection);
+        }
+        provider.when("an attempt", |it| it.requests == asked).await;
+        gateway
+            .sample_is(
+                "tollgate_upstream_faults_total{class=\"busy\",provider=\"sim\"}",
+                f64::from(u32::try_from(asked).unwrap()),
+            )
+            .await;
+        let left = Instant::now();
+        drop(first);
+        if let Some(asking) = second {
+            asking.abort();
+        }
+        gateway.sample_is("tollgate_requests_in_flight", 0.0).await;
+        assert!(
+            left.elapsed() < Duration::from_secs(1),
+            "{:?}",
+            left.elapsed()
+        );
+        let line = gateway
+            .access_line(|line| line["outcome"] == "client_closed")
+            .await;
+        assert_eq!(line["status"], 499, "{line}");
+        assert_eq!(provider.handle.counters().requests, asked);
+    }
 }
 
 #[tokio::test]

@@ -8,11 +8,12 @@
 //! - length known, at most 64 KiB: buffered from the start;
 //! - length known, more: unbuffered until at most 64 KiB remain, buffered from there;
 //! - length unknown: buffered from the start. If it turns out longer than the buffer, an
-//!   HTTP/1.1 body is left unread at its very end, and can be sent once only; an HTTP/2
-//!   body is refused, since neither way works for it.
+//!   HTTP/1.1 body is left unread at its very end, and can be sent once only, when what follows
+//!   was found to be nothing; an HTTP/2 body is refused, since neither way works for it.
 
 use bytes::{Bytes, BytesMut};
 use http::header::{CONTENT_LENGTH, EXPECT};
+use pingora_core::Error;
 use pingora_proxy::Session;
 use std::task::Poll;
 use std::time::{Duration, Instant};
@@ -34,8 +35,19 @@ pub struct RequestBody {
     length: u64,
     peeked: Peeked,
     replay: Replay,
+    /// How much more may follow what was read, in bytes, and until when.
+    rest: Rest,
+    /// Why it is not sent after all.
+    refusal: Option<PublicError>,
     /// What of the process's memory for bodies this one holds.
     share: Option<BodyShare>,
+}
+
+/// What may follow the JSON of a body whose end was left unread.
+#[derive(Clone, Copy, Debug)]
+struct Rest {
+    bytes: u64,
+    ends: Instant,
 }
 
 /// Whether the body can be sent another time.
@@ -88,7 +100,7 @@ pub enum BodyFault {
     /// The caller is told.
     Refused(PublicError),
     /// The caller is gone.
-    Gone(Box<pingora_core::Error>),
+    Gone(Box<Error>),
 }
 
 impl From<PublicError> for BodyFault {
@@ -175,6 +187,35 @@ impl RequestBody {
     /// Whether the caller has not ended it yet, so that it cannot be sent.
     pub const fn is_awaited(&self) -> bool {
         matches!(self.replay, Replay::Once { sent: false })
+    }
+
+    /// Looks at a piece that follows the JSON of a body whose end was left unread.
+    ///
+    /// # Errors
+    ///
+    /// It is more than white space, too much or too late: then the body is not to be sent.
+    pub fn look_behind(&mut self, piece: &[u8], now: Instant) -> Result<(), ()> {
+        if !self.is_awaited() {
+            return Ok(());
+        }
+        let size = u64::try_from(piece.len()).unwrap_or(u64::MAX);
+        let left = self.rest.bytes.checked_sub(size);
+        let is_white = |byte: &u8| matches!(byte, b' ' | b'\t' | b'\r' | b'\n');
+        self.refusal = match left {
+            _ if !piece.iter().all(is_white) => Some(PublicError::invalid_request(
+                "the request body is not JSON: something follows its end",
+            )),
+            _ if now > self.rest.ends => Some(took_too_long()),
+            None => Some(too_large(self.length.saturating_add(self.rest.bytes))),
+            Some(_) => None,
+        };
+        self.rest.bytes = left.unwrap_or(0);
+        self.refusal.as_ref().map_or(Ok(()), |_| Err(()))
+    }
+
+    /// Why it was not sent after all.
+    pub const fn take_refusal(&mut self) -> Option<PublicError> {
+        self.refusal.take()
     }
 
     /// Notes that an attempt has begun to send it.
@@ -344,6 +385,11 @@ impl Reader {
             length: self.read,
             peeked,
             replay: self.replay,
+            rest: Rest {
+                bytes: self.limits.size.saturating_sub(self.read),
+                ends: Instant::now() + self.limits.time.min(BodyLimits::GRACE),
+            },
+            refusal: None,
             share: Some(self.share),
         })
     }
@@ -376,6 +422,27 @@ pub async fn leave_out(session: &mut Session) -> Result<(), BodyFault> {
     Ok(())
 }
 
+/// Lets a pause go by between two attempts, unless the caller leaves.
+///
+/// # Errors
+///
+/// It has left.
+pub async fn wait_with(session: &mut Session, pause: Duration) -> Result<(), Box<Error>> {
+    if !session.is_body_done() {
+        // What is left of it belongs to the attempt.
+        tokio::time::sleep(pause).await;
+        return Ok(());
+    }
+    let leaving = session.as_downstream_mut().read_body_or_idle(true);
+    match tokio::time::timeout(pause, leaving).await {
+        Ok(Err(mut gone)) => {
+            gone.set_retry(false);
+            Err(gone.into_down())
+        }
+        Ok(Ok(_)) | Err(_) => Ok(()),
+    }
+}
+
 /// What `work` comes to, or `None` where it takes longer than is left. Most pieces are there
 /// when they are asked for; for those nobody looks at a clock.
 async fn within<T>(left: impl FnOnce() -> Duration, work: impl Future<Output = T>) -> Option<T> {
@@ -388,7 +455,7 @@ async fn within<T>(left: impl FnOnce() -> Duration, work: impl Future<Output = T
 }
 
 /// What it means that a body cannot be read on.
-fn read_fault(session: &mut Session, error: Box<pingora_core::Error>) -> BodyFault {
+fn read_fault(session: &mut Session, error: Box<Error>) -> BodyFault {
     // The type itself is private to Pingora.
     if matches!(error.etype.as_str(), "InvalidChunk" | "InvalidTrailerEnd") {
         // Nobody knows where the next request begins.

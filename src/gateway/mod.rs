@@ -54,7 +54,7 @@ use async_trait::async_trait;
 use attempt::Attempts;
 pub use budget::RetryBudgets;
 use bytes::Bytes;
-use exchange::{Exchange, Told};
+use exchange::Exchange;
 use pingora_core::protocols::Digest;
 use pingora_core::protocols::http::ServerSession;
 use pingora_core::upstreams::peer::HttpPeer;
@@ -144,14 +144,14 @@ impl ProxyHttp for Gateway {
 
     async fn upstream_peer(
         &self,
-        _: &mut Session,
+        session: &mut Session,
         exchange: &mut Self::CTX,
     ) -> Result<Box<HttpPeer>> {
         // What an earlier attempt said is no part of this one's answer.
         exchange.answer = answer::Answer::default();
         exchange.timer.stop();
         if let Some(pause) = exchange.attempts.take_pause() {
-            tokio::time::sleep(pause).await;
+            body::wait_with(session, pause).await?;
         }
         match attempt::next_peer(exchange).and_then(|peer| count::hurry(exchange, peer)) {
             Some(peer) => Ok(peer),
@@ -232,9 +232,21 @@ impl ProxyHttp for Gateway {
         &self,
         _: &mut Session,
         body: &mut Option<Bytes>,
-        _: bool,
+        end: bool,
         exchange: &mut Self::CTX,
     ) -> Result<()> {
+        if let Some(read) = &mut exchange.body {
+            let piece = body.as_deref().unwrap_or_default();
+            if read.look_behind(piece, Instant::now()).is_err() {
+                let error = Error::explain(ErrorType::InvalidHTTPHeader, "no body follows");
+                return Err(error.into_down());
+            }
+            if read.is_awaited() && !end {
+                // Nothing, and more to come.
+                *body = Some(Bytes::new());
+                return Ok(());
+            }
+        }
         // Whatever Pingora has read or replays stands for the whole, which is put in once.
         *body = exchange.attempts.take_body();
         learn::begin(exchange, body.as_ref());
@@ -430,19 +442,15 @@ impl ProxyHttp for Gateway {
             can_reuse_downstream: false,
         };
         if *error.esource() == ErrorSource::Downstream {
-            let body_stalled = error.etype == ErrorType::ReadTimedout;
-            if body_stalled && session.response_written().is_none() {
+            let is_stalled = error.etype == ErrorType::ReadTimedout;
+            let body = exchange.body.as_mut();
+            let refusal = body
+                .and_then(body::RequestBody::take_refusal)
+                .or_else(|| is_stalled.then(body::took_too_long));
+            if let Some(refusal) = refusal
+                && session.response_written().is_none()
+            {
                 session.set_keepalive(None);
-                let is_sent = |it: &body::RequestBody| !it.can_be_sent();
-                let refusal = body::took_too_long();
-                if exchange.body.as_ref().is_some_and(is_sent) {
-                    // Its provider has the whole of it, and works: the caller pays for that.
-                    exchange.told = Some(Told {
-                        status: refusal.status,
-                        code: Some(refusal.code),
-                    });
-                    toll::settle(exchange, record::ending(exchange, Some(error)));
-                }
                 let answer = Local::error(refusal);
                 // Who sends no more may still read.
                 let _ = respond::write(session, exchange, answer).await;
