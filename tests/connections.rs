@@ -412,3 +412,60 @@ async fn what_is_no_request_is_refused_and_the_gateway_goes_on() {
     assert_eq!(provider.handle.counters().requests, 0);
     gateway.get("/v1").await.assert_ok();
 }
+
+#[tokio::test]
+async fn handshakes_that_fail_are_counted_and_do_not_fill_the_log() {
+    const FAILURES: u32 = 60;
+    let provider = Provider::start().await;
+    let folder = tempfile::TempDir::new().unwrap();
+    Authority::new()
+        .issue("gateway.test")
+        .write(folder.path(), "tls");
+    let tls = json!({"certificate": "tls.crt", "key": "tls.key"});
+    let config = Config::of(&provider).with("server.listen", json!([{"tls": tls}]));
+    let gateway = Gateway::start_in(folder, config).await;
+    for _ in 0..FAILURES {
+        let mut caller = gateway.connect().await;
+        caller.write(b"GET / HTTP/1.1\r\n\r\n").await;
+        caller.rest().await;
+    }
+    let counted = "tollgate_tls_handshakes_failed_total";
+    gateway.sample_is(counted, f64::from(FAILURES)).await;
+    let told = gateway.output().matches("Downstream handshake").count();
+    // Ten in ten seconds, and a machine may take longer than that.
+    assert!((1..=30).contains(&told), "{told} lines");
+}
+
+#[tokio::test]
+async fn connections_under_an_authority_that_a_reload_took_out_are_not_used_again() {
+    let provider = Provider::start().await;
+    let (own, other) = (Authority::new(), Authority::new());
+    let address = in_front_of(provider.address, &own.issue("provider.test")).await;
+    let folder = tempfile::TempDir::new().unwrap();
+    std::fs::write(folder.path().join("own.pem"), own.pem()).unwrap();
+    std::fs::write(folder.path().join("other.pem"), other.pem()).unwrap();
+    let mut settings = provider_at(&format!("https://{address}"));
+    settings["tls"] = json!({"ca": "own.pem", "server_name": "provider.test"});
+    let config = Config::new()
+        .provider("sim", settings)
+        .with("failover", json!({"again": 0}))
+        .with("routing.health", json!({"enabled": false}))
+        .model("test-model", json!(["sim"]));
+    let gateway = Gateway::start_in(folder, config.clone()).await;
+    let ask = async || gateway.ask(CHAT, "test-model", "", json!({})).await;
+    for _ in 0..3 {
+        ask().await.assert_ok();
+    }
+    let used = provider.handle.counters().connections;
+    assert_eq!(used, 1, "a connection is kept");
+    let next = config.with("providers.sim.tls.ca", json!("other.pem"));
+    gateway.rewrite(next);
+    gateway.signal("HUP").await;
+    let refused = async || (ask().await.status == 503).then_some(());
+    support::eventually("the other authority", refused).await;
+    let asked = provider.handle.counters().requests;
+    for _ in 0..3 {
+        ask().await.assert_error(503, "service_unavailable");
+    }
+    assert_eq!(provider.handle.counters().requests, asked);
+}

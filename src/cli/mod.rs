@@ -5,6 +5,7 @@
     reason = "printing is what a command line is for"
 )]
 
+mod bounded_log;
 mod check;
 mod demo;
 mod eval_auto;
@@ -16,6 +17,7 @@ mod serve;
 mod sim;
 
 use crate::config;
+use bounded_log::Bounded;
 use clap::{Parser, Subcommand};
 use std::fmt::Display;
 use std::process::ExitCode;
@@ -91,7 +93,7 @@ type Outcome = Result<(), Failure>;
 
 /// Sends diagnostics to standard error, at `level` unless `RUST_LOG` says otherwise.
 fn init_log(level: config::LogLevel) {
-    env_logger::Builder::new()
+    let log = env_logger::Builder::new()
         .filter_level(match level {
             config::LogLevel::Error => log::LevelFilter::Error,
             config::LogLevel::Warn => log::LevelFilter::Warn,
@@ -104,5 +106,10 @@ fn init_log(level: config::LogLevel) {
         .filter_module("pingora_core", log::LevelFilter::Error)
         .filter_module("pingora_proxy", log::LevelFilter::Error)
         .parse_default_env()
-        .init();
+        .build();
+    // What is counted is counted however little is told.
+    let most = log.filter().max(log::LevelFilter::Error);
+    if log::set_boxed_logger(Box::new(Bounded::new(log))).is_ok() {
+        log::set_max_level(most);
+    }
 }

@@ -10,6 +10,7 @@ struct Edge {
     registry: Registry,
     connections: IntGauge,
     connections_refused: IntCounterVec,
+    handshakes_failed: IntCounter,
     heads_refused: IntCounterVec,
     requests_shed: IntCounterVec,
     http2_floods: IntCounter,
@@ -69,6 +70,10 @@ impl Edge {
                 "tollgate_connections_refused_total",
                 "Connections closed as they came: there were too many.",
             ),
+            handshakes_failed: counter(
+                "tollgate_tls_handshakes_failed_total",
+                "Connections that came to no session of TLS, those without a place among them.",
+            ),
             heads_refused: counters(
                 "tollgate_heads_refused_total",
                 "Request heads of HTTP/1.1 that were no requests, or came too slowly.",
@@ -112,6 +117,11 @@ pub fn connection_closed() {
 /// A connection was closed as it came.
 pub fn connection_refused(reason: &'static str) {
     EDGE.connections_refused.with_label_values(&[reason]).inc();
+}
+
+/// A handshake of TLS came to nothing. The proxy writes the line, as far as there is room.
+pub fn handshake_failed() {
+    EDGE.handshakes_failed.inc();
 }
 
 /// A head was refused.
