@@ -188,6 +188,8 @@ impl Succession {
             let line = format!("{FAILED} {}", cause.replace('\n', "; "));
             // One that is dead serves nobody.
             let _ = timeout(REFUSING, say(peer, &line)).await;
+        } else {
+            self.ledger.retire();
         }
         given
     }
@@ -215,7 +217,6 @@ impl Succession {
         progress.may_serve = true;
         say(peer, GO).await.map_err(|fault| fault.to_string())?;
         let serving = expect(peer, SERVING).await?;
-        self.ledger.retire();
         serving.trim().parse().map_err(|_| failure(&serving))
     }
 
