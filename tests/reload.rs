@@ -263,7 +263,8 @@ async fn a_check_tells_the_difference_to_a_file_and_to_what_is_served() {
     let next = gateway
         .config()
         .model("new-model", json!(["sim/upstream-model"]))
-        .with("store.path", json!("elsewhere.db"));
+        .with("store.path", json!("elsewhere.db"))
+        .with("server.limits", json!({"body_bytes": "1MiB"}));
     let file = gateway.folder.path().join("next.yaml");
     std::fs::write(&file, next.0.to_string()).unwrap();
     let running = gateway.folder.path().join("tollgate.yaml");
@@ -277,11 +278,13 @@ async fn a_check_tells_the_difference_to_a_file_and_to_what_is_served() {
         for line in [
             "models.new-model: added",
             "store.path: changed",
-            "takes a restart or an upgrade",
+            "server.limits",
         ] {
             assert!(output.stdout.contains(line), "{line}: {output:?}");
         }
-        assert!(!output.stdout.contains("server"), "{output:?}");
+        let lines = output.stdout.lines();
+        let restarts: Vec<_> = lines.filter(|line| line.contains("restart")).collect();
+        assert_eq!(restarts, ["store.path: takes a restart or an upgrade"]);
     }
     let mut same = tollgate();
     same.arg("check").arg(running).args(["--against", &served]);

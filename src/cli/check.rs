@@ -68,10 +68,14 @@ impl Difference {
         let settings = page.get("settings");
         let settings = settings.ok_or("the gateway does not say what it serves")?;
         let changes = config.changes_since_shown(settings);
-        let paths = changes.iter().map(|change| &change.path);
-        let needs_restart = paths.filter(|path| server::takes_restart(path));
+        let shown = config.shown();
+        let parts = changes.iter().flat_map(|change| {
+            let parts = server::takes_restart(&change.path).into_iter();
+            // Of what has come or gone as a whole not everything need be new.
+            parts.filter(|part| *part == change.path || at(settings, part) != at(&shown, part))
+        });
         Ok(Self {
-            needs_restart: needs_restart.cloned().collect(),
+            needs_restart: parts.map(str::to_owned).collect(),
             changes,
         })
     }
@@ -89,6 +93,11 @@ impl Difference {
         }
         text
     }
+}
+
+/// The setting at a key path without places in lists.
+fn at<'a>(settings: &'a Value, path: &str) -> Option<&'a Value> {
+    path.split('.').try_fold(settings, |it, key| it.get(key))
 }
 
 /// What there is, for the operator to compare with what was meant.

@@ -334,9 +334,9 @@ pub fn needs_restart(running: &Config, next: &Config) -> Vec<&'static str> {
     Started::with(running).differs_from(&Started::with(next))
 }
 
-/// Of changed key paths those that take a restart or an upgrade.
-pub fn takes_restart(path: &str) -> bool {
-    Started::has(path)
+/// Of a changed key path what takes a restart or an upgrade: itself, or settings that stand in it.
+pub fn takes_restart(path: &str) -> Vec<&str> {
+    Started::parts_of(path)
 }
 
 /// Pingora's 64 KiB read buffer is cleared for each connection and half of what an open

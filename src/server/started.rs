@@ -60,8 +60,9 @@ impl Started {
         }
     }
 
-    /// Whether something at or above or below a key path cannot be changed.
-    pub(super) fn has(path: &str) -> bool {
+    /// What cannot be changed of something at a key path: itself, where it is such a setting or
+    /// stands in one, else the settings of that kind that stand in it.
+    pub(super) fn parts_of(path: &str) -> Vec<&str> {
         const PATHS: [&str; 12] = [
             "server.listen",
             "server.threads",
@@ -80,9 +81,15 @@ impl Started {
             let rest = path.strip_prefix(above);
             rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
         };
-        let is_certificate = path.ends_with(".tls.certificate") || path.ends_with(".tls.key");
-        let mut all = PATHS.iter();
-        !is_certificate && all.any(|it| is_below(path, it) || is_below(it, path))
+        if path.ends_with(".tls.certificate") || path.ends_with(".tls.key") {
+            return Vec::new();
+        }
+        if PATHS.iter().any(|it| is_below(path, it)) {
+            return vec![path];
+        }
+        let mut parts = PATHS.to_vec();
+        parts.retain(|it| is_below(it, path));
+        parts
     }
 
     /// The key paths of what another configuration wants otherwise.
