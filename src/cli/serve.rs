@@ -139,10 +139,16 @@ pub(super) fn upgrade(arguments: &UpgradeArguments) -> Outcome {
     let socket = config.upgrade_socket();
     let patience = config.server.upgrade.timeout.get();
     let pid = server::ask_for_upgrade(&socket, patience).map_err(|fault| {
-        format!(
-            "the gateway at {} goes on as it was: {fault}",
-            socket.display()
-        )
+        let socket = socket.display();
+        match fault.kind() {
+            io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => format!(
+                "no gateway hands over at {socket}: {fault}; is it running with this configuration?"
+            ),
+            _ if has_died(&fault) => format!(
+                "the gateway at {socket} has ended: by another upgrade, or of something that its log tells"
+            ),
+            _ => format!("the gateway at {socket} goes on as it was: {fault}"),
+        }
     })?;
     println!("process {pid} has taken over");
     Ok(())
