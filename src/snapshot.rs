@@ -333,6 +333,9 @@ fn priority_plans(config: &Config) -> HashSet<String> {
 }
 
 impl Limits {
+    /// Headers in one request: no client sends half as many, and Pingora's parser ends at 256.
+    pub const MOST_HEADERS: usize = 128;
+
     fn of(settings: &LimitSettings) -> Self {
         Self {
             head_bytes: usize::try_from(settings.head_bytes.get()).unwrap_or(usize::MAX),

@@ -346,6 +346,26 @@ async fn a_websocket_is_told_to_fall_back() {
     assert_shape(RESPONSES, &answer, 426, "invalid_request");
 }
 
+#[tokio::test]
+async fn who_offers_http2_is_content_without_it() {
+    let (_provider, gateway) = gateway().await;
+    let offer = |request: Request| {
+        request
+            .key(&gateway.key)
+            .header("connection", "Upgrade, HTTP2-Settings")
+            .header("upgrade", "h2c")
+            .header("http2-settings", "AAMAAABkAAQCAAAAAAIAAAAA")
+    };
+    let models = gateway.send(&offer(Request::get("/v1/models"))).await;
+    assert_eq!(models.status, 200, "{models:?}");
+    let chat = offer(Request::post(
+        CHAT,
+        &prompt(CHAT, "test-model", "Hello!", Value::Null),
+    ));
+    let answer = gateway.send(&chat).await;
+    assert_eq!(answer.status, 200, "{answer:?}");
+}
+
 /// The sentence in a vendor's error.
 fn sentence(body: &str) -> String {
     let body: Value = serde_json::from_str(body).unwrap();

@@ -13,8 +13,9 @@ use super::stored;
 use super::toll::Toll;
 use crate::clock;
 use crate::endpoints;
+use crate::events;
 use crate::pipeline::{Part, Step};
-use crate::snapshot::Snapshot;
+use crate::snapshot::{Limits, Snapshot};
 use bytes::Bytes;
 use http::header::{ALLOW, CONTENT_LENGTH, CONTENT_TYPE, HOST, HeaderValue, UPGRADE};
 use http::{HeaderMap, Version};
@@ -60,6 +61,7 @@ pub async fn admit(session: &mut Session, exchange: &mut Exchange) -> Admission 
 /// The way itself; what ends it early is its error.
 async fn try_admit(session: &mut Session, exchange: &mut Exchange) -> Result<Admission, Admission> {
     let snapshot = Arc::clone(&exchange.snapshot);
+    let wants_websocket = take_offer(session);
     let matched = endpoints::match_path(session.req_header().uri.path())?;
     let peer = session
         .client_addr()
@@ -73,7 +75,7 @@ async fn try_admit(session: &mut Session, exchange: &mut Exchange) -> Result<Adm
 
     run_filters(Part::Head, session, exchange).await?;
     load::check(exchange)?;
-    check_method(session, matched.endpoint)?;
+    check_method(session, matched.endpoint, wants_websocket)?;
 
     if matched.endpoint.is_model_endpoint() {
         check_media_type(session)?;
@@ -211,31 +213,46 @@ fn check_head_size(session: &Session, snapshot: &Snapshot) -> Result<(), PublicE
         .iter()
         .map(|(name, value)| name.as_str().len() + value.len() + 4);
     let size = head.raw_path().len().saturating_add(headers.sum());
-    if size <= snapshot.limits.head_bytes {
+    let most = snapshot.limits.head_bytes;
+    let message = if size > most {
+        format!("the request head is larger than {most} bytes")
+    } else if head.headers.len() > Limits::MOST_HEADERS {
+        // Over HTTP/1.1 that is found out before.
+        format!("the request has more than {} headers", Limits::MOST_HEADERS)
+    } else {
         return Ok(());
-    }
-    Err(PublicError::new(
-        ErrorCode::RequestTooLarge,
-        format!(
-            "the request head is larger than {} bytes",
-            snapshot.limits.head_bytes
-        ),
-    )
-    .with_status(HEADERS_TOO_LARGE))
+    };
+    events::head_refused("too_large");
+    Err(PublicError::new(ErrorCode::RequestTooLarge, message).with_status(HEADERS_TOO_LARGE))
 }
 
-fn check_method(session: &Session, endpoint: Endpoint) -> Result<(), Admission> {
+/// Takes away the offer of another protocol; whether a WebSocket is what is wanted. Whoever offers
+/// anything else, such as HTTP/2, is content without it (RFC 9110, section 7.8).
+fn take_offer(session: &mut Session) -> bool {
+    let offers = session.req_header_mut().remove_header(&UPGRADE);
+    offers.is_some_and(|offers| is_websocket(&offers))
+}
+
+fn check_method(
+    session: &Session,
+    endpoint: Endpoint,
+    wants_websocket: bool,
+) -> Result<(), Admission> {
     let head = session.req_header();
-    let wants_upgrade = head.headers.contains_key(UPGRADE) && session.is_upgrade_req();
-    endpoints::check_method(endpoint, &head.method, wants_upgrade).map_err(|error| {
+    endpoints::check_method(endpoint, &head.method, wants_websocket).map_err(|error| {
         let mut answer = Local::error(error);
-        if wants_upgrade {
+        if wants_websocket {
             answer.add(UPGRADE, HeaderValue::from_static("HTTP/1.1"));
         } else if let Ok(allowed) = HeaderValue::from_str(&endpoints::allow(endpoint)) {
             answer.add(ALLOW, allowed);
         }
         Admission::Answer(answer)
     })
+}
+
+fn is_websocket(offers: &HeaderValue) -> bool {
+    let mut offers = offers.as_bytes().split(|byte| *byte == b',');
+    offers.any(|offer| offer.trim_ascii().eq_ignore_ascii_case(b"websocket"))
 }
 
 fn check_media_type(session: &Session) -> Result<(), PublicError> {

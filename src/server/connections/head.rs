@@ -7,13 +7,11 @@
 mod class;
 
 use super::framing::Framing;
+use crate::snapshot::Limits;
 use class::{AUTHORITY, TARGET, TOKEN, VALUE, all_are};
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HOST, TRANSFER_ENCODING};
 use std::borrow::Cow;
 use tollgate_types::{ErrorCode, PublicError};
-
-/// Headers in one request: no client sends half as many, and Pingora's parser ends at 256.
-const MOST_HEADERS: u32 = 128;
 
 /// What is wrong with a head, and what its sender is told.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -105,7 +103,7 @@ pub(super) struct HeadReader {
     /// How far the end of that line was looked for.
     looked: usize,
     request: Option<RequestLine>,
-    headers: u32,
+    headers: usize,
     host: Option<Vec<u8>>,
     length: Option<u64>,
     chunked: bool,
@@ -195,10 +193,11 @@ impl HeadReader {
 
     fn header(&mut self, line: &[u8]) -> Result<(), Fault> {
         self.headers = self.headers.saturating_add(1);
-        if self.headers > MOST_HEADERS {
+        if self.headers > Limits::MOST_HEADERS {
             return Err(Fault {
                 reason: Reason::TooLarge,
-                message: format!("the request has more than {MOST_HEADERS} headers").into(),
+                message: format!("the request has more than {} headers", Limits::MOST_HEADERS)
+                    .into(),
             });
         }
         if line.first().is_some_and(|first| is_space(*first)) {
