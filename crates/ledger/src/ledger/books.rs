@@ -196,7 +196,8 @@ fn left_of(file: &Connection, key: i64, now: Timestamp) -> rusqlite::Result<u64>
     .map(amount)
 }
 
-/// Asks the other processes for a share of a key's grants, or no longer.
+/// Asks the other processes for a share of a key's grants, or no longer. Asking again is a change
+/// of the file as well: they look when it has changed.
 pub(crate) fn want(
     file: &Connection,
     process: ProcessNumber,
@@ -204,7 +205,8 @@ pub(crate) fn want(
     wanted: bool,
 ) -> rusqlite::Result<()> {
     let sql = if wanted {
-        "INSERT INTO wants (key, process) VALUES (?1, ?2) ON CONFLICT DO NOTHING"
+        "INSERT INTO wants (key, process) VALUES (?1, ?2)
+         ON CONFLICT DO UPDATE SET key = excluded.key"
     } else {
         "DELETE FROM wants WHERE key = ?1 AND process = ?2"
     };

@@ -256,7 +256,7 @@ impl Writer {
         }
         let mut shares = Vec::new();
         for key in batch.loads.iter().filter(|_| !fenced) {
-            shares.push((key.clone(), lease(&transaction, process, key, now)?));
+            shares.push((key.clone(), lease(&transaction, process, key, now, true)?));
         }
         transaction.commit()?;
         if fenced && !self.shared.fenced.swap(true, Ordering::AcqRel) {
@@ -356,11 +356,12 @@ impl Writer {
             .transaction_with_behavior(TransactionBehavior::Immediate)?;
         let (newest, topped_up) = changed_accounts(&transaction, self.seen.change, accounts)?;
         let asking = accounts.filter(|account| account.is_asking());
-        let waiting = asking.iter().map(|account| account.id.clone());
+        let asking: HashSet<_> = asking.iter().map(|account| account.id.clone()).collect();
         let mut shares = Vec::new();
-        for key in waiting.chain(topped_up).collect::<HashSet<_>>() {
-            let share = lease(&transaction, process, &key, now)?;
-            shares.push((key, share));
+        for key in topped_up.into_iter().collect::<HashSet<_>>().union(&asking) {
+            let asks = asking.contains(key);
+            let share = lease(&transaction, process, key, now, asks)?;
+            shares.push((key.clone(), share));
         }
         let wanted = books::wanted_by_others(&transaction, process)?;
         transaction.commit()?;
@@ -447,17 +448,20 @@ impl Writer {
     }
 }
 
-/// Leases what is free, and asks the others where nothing is.
+/// Leases what is free, and asks the others where nothing is and somebody needs it.
 fn lease(
     transaction: &Transaction<'_>,
     process: ProcessNumber,
     key: &KeyId,
     now: Timestamp,
+    is_needed: bool,
 ) -> rusqlite::Result<Option<Share>> {
     let share = books::lease(transaction, process, key, now)?;
     if let Some(share) = &share {
         let wanted = share.elsewhere > 0 && !share.gains();
-        books::want(transaction, process, share.key, wanted)?;
+        if is_needed || !wanted {
+            books::want(transaction, process, share.key, wanted)?;
+        }
     }
     Ok(share)
 }
