@@ -1,0 +1,198 @@
+//! What providers fail at or refuse, and what the gateway itself cuts: free before any content, paid as far as it
+//! was delivered.
+
+use super::*;
+
+#[tokio::test]
+async fn what_failed_before_any_content_is_free() {
+    let (_provider, gateway) = start().await;
+    for path in FORMATS {
+        for stream in [false, true] {
+            for orders in [
+                "status-500",
+                "status-429",
+                "error-first",
+                "reset",
+                "cut-20",
+                "not-json,empty",
+            ] {
+                let request = Request::post(path, &ask(path, stream, json!({})))
+                    .key(&gateway.key)
+                    .orders(orders);
+                let answer = gateway.send(&request).await;
+                assert!(answer.status >= 429, "{orders}: {answer:?}");
+                let line = gateway.line_of(&answer).await;
+                assert_eq!(money(&line), ("upstream_failed", 0, "reported"), "{line}");
+            }
+        }
+    }
+    gateway.has_spent(&gateway.key, 0).await;
+}
+
+#[tokio::test]
+async fn what_a_provider_refuses_is_free() {
+    let (_provider, gateway) = start().await;
+    for path in FORMATS {
+        for orders in [
+            "vendor-anthropic-context",
+            "vendor-openai-content",
+            "status-422",
+        ] {
+            let request = Request::post(path, &ask(path, true, json!({})))
+                .key(&gateway.key)
+                .orders(orders);
+            let answer = gateway.send(&request).await;
+            assert_eq!(answer.status / 100, 4, "{orders}: {answer:?}");
+            let line = gateway.line_of(&answer).await;
+            assert_eq!(money(&line), ("rejected", 0, "reported"), "{line}");
+        }
+    }
+    gateway.has_spent(&gateway.key, 0).await;
+}
+
+#[tokio::test]
+async fn what_failed_within_the_content_costs_what_was_delivered() {
+    let (provider, gateway) = start().await;
+    let mut spent = 0;
+    for path in FORMATS {
+        let whole = direct(&provider, path, &ask(path, false, json!({}))).await;
+        let streamed = direct(&provider, path, &ask(path, true, json!({}))).await;
+        let events = streamed.events();
+        let deltas = |event: &Value| match path {
+            CHAT => event["choices"][0]["delta"]["content"]
+                .as_str()
+                .map(str::to_owned),
+            RESPONSES if event["type"] != "response.output_text.delta" => None,
+            RESPONSES => event["delta"].as_str().map(str::to_owned),
+            _ => event["delta"]["text"].as_str().map(str::to_owned),
+        };
+        let delivered: String = events.iter().take(12).filter_map(deltas).collect();
+        let bytes: usize = streamed
+            .text()
+            .split_inclusive("\n\n")
+            .take(12)
+            .map(str::len)
+            .sum();
+        let cost = estimated(path, &whole, &delivered);
+        for orders in ["error-after-12".to_owned(), format!("cut-{}", bytes + 10)] {
+            let request = Request::post(path, &ask(path, true, json!({})))
+                .key(&gateway.key)
+                .orders(&orders);
+            let answer = gateway.send(&request).await;
+            assert_eq!(answer.status, 200, "{answer:?}");
+            let line = gateway.line_of(&answer).await;
+            assert_eq!(
+                money(&line),
+                ("upstream_failed", cost, "estimated"),
+                "{orders}: {line}"
+            );
+            spent += cost;
+        }
+    }
+    gateway.has_spent(&gateway.key, spent).await;
+    gateway.verify().await;
+}
+
+#[tokio::test]
+async fn a_failover_is_one_charge() {
+    let provider = Provider::start().await;
+    let deployments = json!([
+        "sim/sim-error-first",
+        {"provider": "sim", "upstream_model": "sim-status-503", "priority": 1},
+        {"provider": "sim", "upstream_model": "upstream-model", "priority": 2},
+    ]);
+    let gateway = Gateway::start(Config::of(&provider).model("test-model", deployments)).await;
+    let mut spent = 0;
+    for path in FORMATS {
+        let body = ask(path, true, json!({}));
+        let cost = direct(&provider, path, &body).await.reported();
+        let answer = gateway.post(path, &body).await;
+        answer.assert_ok();
+        assert_eq!(answer.header("x-attempts"), Some("3"));
+        let line = gateway.line_of(&answer).await;
+        assert_eq!(money(&line), ("completed", cost, "reported"), "{line}");
+        spent += cost;
+    }
+    gateway.has_spent(&gateway.key, spent).await;
+}
+
+#[tokio::test]
+async fn what_the_end_of_the_grace_period_cuts_is_settled_and_told() {
+    let provider = Provider::start().await;
+    let config = Config::of(&provider).with("server.shutdown.grace", json!("300ms"));
+    let mut gateway = Gateway::start(config).await;
+    let mut spent = 0;
+    let (mut streams, mut costs) = (Vec::new(), Vec::new());
+    for path in FORMATS {
+        let whole = direct(&provider, path, &ask(path, false, json!({}))).await;
+        let cost = estimated(path, &whole, &text_of(path, &whole));
+        let (orders, last) = all_but_the_usage(&provider, path).await;
+        let request = Request::post(path, &ask(path, true, json!({})))
+            .key(&gateway.key)
+            .orders(&orders);
+        let mut connection = gateway.connect().await;
+        connection.write(&request.bytes()).await;
+        let answer = connection.head().await;
+        connection.read_until(last.as_bytes()).await;
+        let id = answer.header("x-request-id").unwrap().to_owned();
+        let mut http2 = Http2::open(gateway.address).await;
+        let head = bounded("a head", http2.begin(&request)).await.unwrap();
+        let id_of_http2 = head.headers()["x-request-id"].to_str().unwrap().to_owned();
+        let mut body = head.into_body();
+        let mut read = String::new();
+        while !read.contains(last) {
+            let frame = bounded(last, body.frame()).await.expect(last).unwrap();
+            read.push_str(&String::from_utf8_lossy(&frame.into_data().unwrap()));
+        }
+        costs.extend([(id, cost), (id_of_http2, cost)]);
+        spent += 2 * cost;
+        streams.push((connection, http2, body));
+    }
+    // One of which nothing has come yet, and one that is still being sent.
+    let mut waiting = gateway.connect().await;
+    let request = Request::post(CHAT, &ask(CHAT, true, json!({}))).key(&gateway.key);
+    let asked = provider.handle.counters().requests;
+    waiting.write(&request.clone().orders("hang").bytes()).await;
+    provider
+        .when("it is asked", |it| it.requests == asked + 1)
+        .await;
+    let mut sending = gateway.connect().await;
+    let bytes = request.bytes();
+    sending.write(&bytes[..bytes.len() - 1]).await;
+
+    gateway.signal("TERM").await;
+    assert_eq!(gateway.ended().await.code(), Some(0));
+    gateway.log_line("8 requests were cut").await;
+    for (id, cost) in costs {
+        let line = gateway.access_line(|line| line["id"] == *id).await;
+        assert_eq!(
+            money(&line),
+            ("upstream_failed", cost, "estimated"),
+            "{line}"
+        );
+        assert_eq!(line["code"], "service_unavailable", "{line}");
+    }
+    let line = gateway
+        .access_line(|line| line["status"] == 503 && line["attempts"] == 1)
+        .await;
+    assert_eq!(money(&line), ("upstream_failed", 0, "reported"), "{line}");
+    let line = gateway
+        .access_line(|line| line["status"] == 503 && line["attempts"] == 0)
+        .await;
+    assert_eq!(line["outcome"], "rejected", "{line}");
+    assert_eq!(gateway.spent(&gateway.key).await, spent);
+    assert!(
+        !gateway.output().contains("have not been settled"),
+        "{}",
+        gateway.output()
+    );
+    gateway.verify().await;
+    for (mut connection, _, mut body) in streams {
+        assert_ne!(connection.rest().await.1, Ending::Complete);
+        let over = bounded("the end", body.frame()).await;
+        assert!(
+            over.is_some_and(|frame| frame.is_err()),
+            "a cut stream is reset"
+        );
+    }
+}

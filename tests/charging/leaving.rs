@@ -1,0 +1,187 @@
+//! Callers who leave before the end pay for what was produced.
+
+use super::*;
+
+/// The provider has the whole request and works, while its caller holds back the end of it.
+#[tokio::test]
+async fn who_holds_back_the_last_chunk_pays_like_who_hangs_up() {
+    let provider = Provider::start().await;
+    let config = Config::of(&provider).with("server.limits.body_timeout", json!("500ms"));
+    let gateway = Gateway::start(config).await;
+    let said = "word ".repeat(20_000);
+    let request = Request::post(CHAT, &prompt(CHAT, "test-model", &said, json!({})))
+        .key(&gateway.key)
+        .orders("hang")
+        .in_chunks_of(10_000);
+    let whole = request.bytes();
+    let mut connection = gateway.connect().await;
+    connection.write(&whole[..whole.len() - 5]).await;
+    provider
+        .when("the head has come", |it| it.requests == 1)
+        .await;
+    connection.write(b"1\r\n \r\n").await;
+    let answer = connection.answer(&request).await;
+    answer.assert_error(408, "invalid_request");
+    let line = gateway.line_of(&answer).await;
+    assert_eq!(line["outcome"], "client_closed", "{line}");
+    assert_eq!(line["status"], 408, "{line}");
+    assert!(line["charged"].as_u64().unwrap() > 10_000, "{line}");
+}
+
+#[tokio::test]
+async fn whoever_hangs_up_just_before_the_usage_pays_for_the_whole_text() {
+    let (provider, gateway) = start().await;
+    let mut spent = 0;
+    for path in FORMATS {
+        let whole = direct(&provider, path, &ask(path, false, json!({}))).await;
+        let cost = estimated(path, &whole, &text_of(path, &whole));
+        let (orders, last) = all_but_the_usage(&provider, path).await;
+        let mut options = vec![json!({})];
+        if path == CHAT {
+            // Who asks for no usage does not see it, and that is all.
+            options.push(json!({"stream_options": {"include_usage": false}}));
+        }
+        for more in options {
+            let request = Request::post(path, &ask(path, true, more))
+                .key(&gateway.key)
+                .orders(&orders);
+            let mut connection = gateway.connect().await;
+            connection.write(&request.bytes()).await;
+            let answer = connection.head().await;
+            connection.read_until(last.as_bytes()).await;
+            drop(connection);
+            let line = gateway.line_of(&answer).await;
+            assert_eq!(money(&line), ("client_closed", cost, "estimated"), "{line}");
+            spent += cost;
+        }
+    }
+    gateway.has_spent(&gateway.key, spent).await;
+    gateway.verify().await;
+}
+
+#[tokio::test]
+async fn whoever_hangs_up_within_a_whole_answer_pays_for_what_has_come() {
+    let (provider, gateway) = start().await;
+    for path in FORMATS {
+        const PIECE: usize = 256;
+        let long = "seven letters a word ".repeat(2000);
+        let body = prompt(path, "test-model", &long, json!({}));
+        let orders = "tokens-9000";
+        let request = Request::post(path, &body).key("any").orders(orders);
+        let whole = Connection::open(provider.address)
+            .await
+            .send(&request)
+            .await;
+        let usage = whole.text().rfind("\"usage\"").unwrap();
+        let orders = format!("{orders},chunks-{PIECE},stall-after-{}", usage / PIECE);
+        let request = Request::post(path, &body).key(&gateway.key).orders(&orders);
+        let mut connection = gateway.connect().await;
+        connection.write(&request.bytes()).await;
+        let answer = connection.head().await;
+        let mut had = Vec::new();
+        while had.len() < usage / 2 {
+            had.extend(connection.read_until(b" ").await);
+        }
+        drop(connection);
+        let line = gateway.line_of(&answer).await;
+        let (outcome, charged, count) = money(&line);
+        assert_eq!((outcome, count), ("client_closed", "estimated"), "{line}");
+        let input = counted(&format!("user{long}"));
+        let least = input + (had.len() as u64 - 1000) / 4;
+        let most = input + counted(&text_of(path, &whole));
+        assert!(
+            (least..=most).contains(&charged),
+            "{least} to {most}: {line}"
+        );
+    }
+    gateway.verify().await;
+}
+
+#[tokio::test]
+async fn whoever_hangs_up_after_the_usage_pays_what_was_reported() {
+    let (provider, gateway) = start().await;
+    let mut spent = 0;
+    for (path, last) in [(CHAT, "\"choices\":[]"), (MESSAGES, "message_delta")] {
+        let body = ask(path, true, json!({}));
+        let expected = direct(&provider, path, &body).await;
+        let events = expected.events().len();
+        let orders = format!("stall-after-{}", events - 1);
+        let request = Request::post(path, &body).key(&gateway.key).orders(&orders);
+        let mut connection = gateway.connect().await;
+        connection.write(&request.bytes()).await;
+        let answer = connection.head().await;
+        connection.read_until(last.as_bytes()).await;
+        drop(connection);
+        let line = gateway.line_of(&answer).await;
+        let cost = expected.reported();
+        assert_eq!(money(&line), ("client_closed", cost, "reported"), "{line}");
+        spent += cost;
+    }
+    gateway.has_spent(&gateway.key, spent).await;
+}
+
+/// Reads an answer up to some text, and leaves.
+async fn read_until(answer: hyper::Response<hyper::body::Incoming>, text: &str) {
+    let mut body = answer.into_body();
+    let mut read = String::new();
+    while !read.contains(text) {
+        let frame = bounded(text, body.frame()).await.expect(text).unwrap();
+        read.push_str(&String::from_utf8_lossy(
+            &frame.into_data().unwrap_or_default(),
+        ));
+    }
+}
+
+#[tokio::test]
+async fn whoever_cancels_over_http2_pays_for_what_was_produced() {
+    let (provider, gateway) = start().await;
+    for path in FORMATS {
+        let whole = direct(&provider, path, &ask(path, false, json!({}))).await;
+        let (orders, last) = all_but_the_usage(&provider, path).await;
+        let request = Request::post(path, &ask(path, true, json!({})))
+            .key(&gateway.key)
+            .orders(&orders);
+        let mut http2 = Http2::open(gateway.address).await;
+        let answer = bounded("a head", http2.begin(&request)).await.unwrap();
+        let id = answer.headers()["x-request-id"]
+            .to_str()
+            .unwrap()
+            .to_owned();
+        read_until(answer, last).await;
+        let line = gateway.access_line(|line| line["id"] == *id).await;
+        let cost = estimated(path, &whole, &text_of(path, &whole));
+        assert_eq!(money(&line), ("client_closed", cost, "estimated"), "{line}");
+    }
+}
+
+#[tokio::test]
+async fn whoever_leaves_before_any_content_pays_for_the_input() {
+    let (provider, gateway) = start().await;
+    let mut left = 0;
+    for (path, orders) in [
+        (CHAT, "hang"),
+        (RESPONSES, "hang"),
+        (MESSAGES, "hang"),
+        // The first event says nothing yet, and is held back.
+        (CHAT, "stall-after-1"),
+        (RESPONSES, "stall-after-2"),
+    ] {
+        let request = Request::post(path, &ask(path, true, json!({})))
+            .key(&gateway.key)
+            .orders(orders);
+        let mut connection = gateway.connect().await;
+        connection.write(&request.bytes()).await;
+        left += 1;
+        provider
+            .when("the provider is asked", |it| it.requests == left)
+            .await;
+        drop(connection);
+        gateway.has_spent(&gateway.key, left * input()).await;
+    }
+    let line = gateway.access_line(|line| line["status"] == 499).await;
+    assert_eq!(
+        money(&line),
+        ("client_closed", input(), "estimated"),
+        "{line}"
+    );
+}

@@ -1,0 +1,149 @@
+//! Reports that make no sense, come late or come in odd places.
+
+use super::*;
+
+#[tokio::test]
+async fn a_usage_that_makes_no_sense_is_never_believed() {
+    let (provider, gateway) = start().await;
+    for path in FORMATS {
+        let whole = direct(&provider, path, &ask(path, false, json!({}))).await;
+        let right = whole.reported();
+        for stream in [false, true] {
+            for orders in ["no-usage", "usage-negative", "usage-twice"] {
+                let request = Request::post(path, &ask(path, stream, json!({})))
+                    .key(&gateway.key)
+                    .orders(orders);
+                let answer = gateway.send(&request).await;
+                answer.assert_ok();
+                let line = gateway.line_of(&answer).await;
+                let counted = input() + counted(&text_of(path, &whole));
+                let expected = match orders {
+                    "usage-twice" => ("completed", right, "reported"),
+                    _ => ("completed", counted, "estimated"),
+                };
+                assert_eq!(money(&line), expected, "{orders}: {line}");
+                if orders == "usage-negative" {
+                    let id = answer.header("x-request-id").unwrap();
+                    gateway
+                        .log_line(&format!("{id}: the reported usage was not believed"))
+                        .await;
+                }
+            }
+        }
+    }
+    gateway.verify().await;
+}
+
+/// A stream of chat that says "Hello" and reports a usage, and what comes after.
+fn stream_with(usage: &Value, behind: &str) -> Vec<u8> {
+    let chunk = |choices: Value, usage: &Value| json!({"id": "c", "object": "chat.completion.chunk", "choices": choices, "usage": usage});
+    let delta = json!([{"index": 0, "delta": {"content": "Hello"}, "finish_reason": null}]);
+    let stop = json!([{"index": 0, "delta": {}, "finish_reason": "stop"}]);
+    let events = [
+        chunk(delta, &Value::Null),
+        chunk(stop, &Value::Null),
+        chunk(json!([]), usage),
+    ];
+    let events: String = events.iter().map(|it| format!("data: {it}\n\n")).collect();
+    let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n";
+    format!("{head}{events}data: [DONE]\n\n{behind}").into_bytes()
+}
+
+#[tokio::test]
+async fn an_absurd_usage_is_cut_down_to_what_was_agreed() {
+    let limit = json!({"max_completion_tokens": 100});
+    let body = ask(CHAT, true, limit);
+    // A token a byte, and the frame.
+    let bound = format!("user{SAID}").len() as u64 + 128;
+    let unbelieved = input() + counted("Hello");
+    for (usage, charged, count) in [
+        (
+            json!({"prompt_tokens": 7, "completion_tokens": 1u64 << 50}),
+            7 + 100,
+            "reported",
+        ),
+        (
+            json!({"prompt_tokens": 1u64 << 50, "completion_tokens": 3}),
+            bound + 3,
+            "reported",
+        ),
+        (
+            json!({"prompt_tokens": 0, "completion_tokens": 0}),
+            unbelieved,
+            "estimated",
+        ),
+        (
+            json!({"prompt_tokens": 7, "completion_tokens": 1.5}),
+            unbelieved,
+            "estimated",
+        ),
+        (
+            json!({"prompt_tokens": 7, "completion_tokens": "3"}),
+            unbelieved,
+            "estimated",
+        ),
+        (
+            json!({"prompt_tokens": 7, "completion_tokens": u64::MAX}),
+            unbelieved,
+            "estimated",
+        ),
+        (
+            json!({"prompt_tokens": -7, "completion_tokens": -3}),
+            unbelieved,
+            "estimated",
+        ),
+    ] {
+        let gateway = before(stream_with(&usage, "")).await;
+        let answer = gateway.post(CHAT, &body).await;
+        answer.assert_ok();
+        let line = gateway.line_of(&answer).await;
+        assert_eq!(
+            money(&line),
+            ("completed", charged, count),
+            "{usage}: {line}"
+        );
+        let id = answer.header("x-request-id").unwrap();
+        let words = format!("{id}: the reported usage was not believed");
+        gateway.log_line(&words).await;
+        gateway.has_spent(&gateway.key, charged).await;
+    }
+}
+
+#[tokio::test]
+async fn what_a_provider_sends_behind_its_end_changes_nothing() {
+    let usage = json!({"prompt_tokens": 7, "completion_tokens": 3});
+    let more = json!({"choices": [], "usage": {"prompt_tokens": 7, "completion_tokens": 90}});
+    let error = json!({"error": {"message": "late", "code": "server_error"}});
+    for behind in [&more, &error] {
+        let behind = format!("data: {behind}\n\n").repeat(3);
+        let gateway = before(stream_with(&usage, &behind)).await;
+        let answer = gateway.post(CHAT, &ask(CHAT, true, json!({}))).await;
+        answer.assert_ok();
+        assert!(answer.text().ends_with("data: [DONE]\n\n"), "{answer:?}");
+        let line = gateway.line_of(&answer).await;
+        assert_eq!(money(&line), ("completed", 10, "reported"), "{line}");
+        gateway.has_spent(&gateway.key, 10).await;
+    }
+}
+
+#[tokio::test]
+async fn an_answer_that_ends_in_trailers_costs_what_it_reports() {
+    let body = json!({
+        "id": "c", "object": "chat.completion",
+        "choices": [{"index": 0, "message": {"role": "assistant", "content": "Hello"}, "finish_reason": "stop"}],
+        "usage": {"prompt_tokens": 7, "completion_tokens": 3},
+    })
+    .to_string();
+    let head =
+        "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n";
+    let bytes = format!(
+        "{head}{:x}\r\n{body}\r\n0\r\nx-trailer: 1\r\n\r\n",
+        body.len()
+    );
+    let gateway = before(bytes.into_bytes()).await;
+    let answer = gateway.post(CHAT, &ask(CHAT, false, json!({}))).await;
+    answer.assert_ok();
+    let line = gateway.line_of(&answer).await;
+    assert_eq!(money(&line), ("completed", 10, "reported"), "{line}");
+    gateway.has_spent(&gateway.key, 10).await;
+}
