@@ -12,6 +12,7 @@ use crate::accounts::Accounts;
 use crate::admin::Refusal;
 use crate::config::Config;
 use crate::endpoints;
+use crate::gateway;
 use crate::pipeline::{Part, Pipeline};
 use crate::snapshot::{IndexedCatalog, Snapshot};
 use crate::{accounts, clock};
@@ -23,6 +24,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
+use tokio::runtime::Handle;
 use tollgate_filter::{Endpoint, Head, Pending, RequestContext, Resume, Verdict};
 use tollgate_ledger::{KeyRecord, KeySelector, KeyState, Store};
 use tollgate_types::{Format, PublicError, RequestId};
@@ -177,7 +179,8 @@ pub struct BoundShown {
 /// A key's balance.
 #[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 pub struct BalanceShown {
-    /// Tokens of valid grants that are not spent.
+    /// Tokens of valid grants that are not spent; in a running gateway, those of them that no other
+    /// process has leased.
     pub left: u64,
     /// Of these, what requests under way hold in this process.
     pub held: u64,
@@ -285,6 +288,9 @@ impl Walk<'_> {
         if let Some(outcome) = self.pass(Part::Head)? {
             return Ok(outcome);
         }
+        if self.request.endpoint.is_stored() {
+            return self.stored();
+        }
         let Some(format) = self
             .request
             .format()
@@ -322,6 +328,24 @@ impl Walk<'_> {
             session: self.order.session.as_deref(),
         };
         let (candidates, outcome) = question.answer();
+        self.candidates = candidates;
+        outcome
+    }
+
+    /// What becomes of a request for what a provider has stored.
+    fn stored(&mut self) -> Result<Outcome, PublicError> {
+        if let Some(outcome) = self.pass(Part::Stored)? {
+            return Ok(outcome);
+        }
+        let matched = endpoints::match_path(&self.order.path)?;
+        let (Some(snapshot), Ok(runtime)) = (self.ground.snapshot, Handle::try_current()) else {
+            return Err(unknown_here());
+        };
+        let (Some(identity), Some(id)) = (&self.request.identity, matched.id) else {
+            return Ok(Outcome::AnsweredHere);
+        };
+        let holder = runtime.block_on(gateway::holder(snapshot, identity, id))?;
+        let (candidates, outcome) = candidates::of_holder(&holder);
         self.candidates = candidates;
         outcome
     }
@@ -461,14 +485,17 @@ fn headers(config: &Config, session: Option<&str>) -> Result<HeaderMap, Refusal>
 
 /// Waits for what a filter waits for, on this thread.
 fn wait(pending: Pending) -> Result<Resume, PublicError> {
-    let runtime = tokio::runtime::Handle::try_current();
-    match runtime {
+    match Handle::try_current() {
         Ok(runtime) => Ok(runtime.block_on(pending)),
-        Err(_) => Err(PublicError::new(
-            tollgate_types::ErrorCode::ServiceUnavailable,
-            "only the running gateway can say: ask its admin API",
-        )),
+        Err(_) => Err(unknown_here()),
     }
+}
+
+fn unknown_here() -> PublicError {
+    PublicError::new(
+        tollgate_types::ErrorCode::ServiceUnavailable,
+        "only the running gateway can say: ask its admin API",
+    )
 }
 
 impl From<PublicError> for ErrorShown {

@@ -313,3 +313,211 @@ async fn what_staying_with_its_model_does_for_a_conversation_is_told_and_changes
     let here = explain_here(&gateway, &["--key", &gateway.key], &body).await;
     assert!(here.stdout.contains("so far      unknown here"), "{here:?}");
 }
+
+/// What a real request came to, in the words of an explanation.
+async fn reality(gateway: &Gateway, providers: &[(&str, &Provider)], request: &Request) -> Value {
+    let asked = |provider: &Provider| provider.handle.counters().requests;
+    let before: Vec<_> = providers.iter().map(|(_, it)| asked(it)).collect();
+    let answer = gateway.send(request).await;
+    if answer.status >= 400 {
+        let (status, code) = answer.error();
+        let message = answer.message();
+        return json!({"status": status, "code": code, "message": message});
+    }
+    let mut all = providers.iter().zip(before);
+    let first = all.find(|((_, it), before)| asked(it) > *before);
+    let dropped = answer.header("x-dropped-fields").unwrap_or_default();
+    let dropped = dropped
+        .split(',')
+        .map(str::trim)
+        .filter(|it| !it.is_empty());
+    json!({
+        "provider": first.map(|((name, _), _)| name),
+        "model": answer.header("x-model"),
+        "dropped": dropped.collect::<Vec<_>>(),
+    })
+}
+
+/// The same of an explanation.
+fn said(told: &Value) -> Value {
+    let outcome = &told["outcome"];
+    match outcome["kind"].as_str() {
+        Some("refused") => json!({
+            "status": outcome["status"],
+            "code": outcome["code"],
+            "message": outcome["message"],
+        }),
+        Some("sent") => json!({
+            "provider": outcome["provider"],
+            "model": told["model"]["id"],
+            "dropped": told["candidates"][0]["dropped"],
+        }),
+        _ => json!({"provider": null, "model": told["model"]["id"], "dropped": []}),
+    }
+}
+
+/// Requests in every format, some of which lose something on their way.
+fn requests() -> Vec<(&'static str, Value)> {
+    let mut requests = Vec::new();
+    for path in FORMATS {
+        for model in [
+            "both",
+            "short",
+            "wide",
+            "thinks-never",
+            "narrow-only",
+            "nothing",
+        ] {
+            requests.push((path, prompt(path, model, "Hello!", json!({}))));
+        }
+    }
+    let with = |path, model, more| (path, prompt(path, model, "Hello!", more));
+    requests.push(with(MESSAGES, "both", json!({"top_k": 5})));
+    requests.push(with(MESSAGES, "wide", json!({"top_k": 5})));
+    requests.push(with(
+        MESSAGES,
+        "thinks-never",
+        json!({"output_config": {"effort": "high"}}),
+    ));
+    requests.push(with(
+        CHAT,
+        "thinks-never",
+        json!({"reasoning_effort": "high"}),
+    ));
+    requests.push(with(RESPONSES, "both", json!({"background": true})));
+    // Reasoning that another provider has sealed, by way of a translation.
+    let sealed = json!({"model": "wide", "max_tokens": 100, "messages": [
+        {"role": "user", "content": "Hello!"},
+        {"role": "assistant", "content": [
+            {"type": "thinking", "thinking": "hm", "signature": SEAL},
+            {"type": "text", "text": "Hi."},
+        ]},
+        {"role": "user", "content": "And now?"},
+    ]});
+    requests.push((MESSAGES, sealed));
+    requests
+}
+
+/// What a translation has sealed for a provider that is not asked here.
+const SEAL: &str = "tg1.AAAA";
+
+#[tokio::test]
+async fn what_is_told_is_what_then_happens() {
+    let (narrow, wide) = (Provider::start().await, Provider::start().await);
+    let mut chat_only = support::provider(narrow.address);
+    chat_only["formats"] = json!(["chat"]);
+    let mut config = Config::new()
+        .provider("narrow", chat_only)
+        .provider("wide", support::provider(wide.address))
+        .model(
+            "both",
+            json!(["narrow", {"provider": "wide", "priority": 1}]),
+        )
+        .model("wide", json!(["wide"]))
+        .model("narrow-only", json!(["narrow"]))
+        .model("thinks-never", json!(["wide"]))
+        .with("models.thinks-never.reasoning", json!("none"))
+        .with("aliases", json!({"short": "both"}))
+        .with("families.hidden", json!({"group": "hidden"}))
+        .with(
+            "models.hidden",
+            json!({"family": "hidden", "deployments": ["wide"]}),
+        )
+        .with("failover", json!({"again": 0}));
+    config.0["providers"]["narrow"]["health"] = json!({"consecutive_failures": 1});
+    let gateway = gateway_of(config).await;
+    let providers = [("narrow", &narrow), ("wide", &wide)];
+    let poor = gateway.key_with(10, LONG);
+    let few = gateway.key_with(300, LONG);
+    let limited = gateway.create_key(&["--requests", "3"]).await;
+    let other = gateway.create_key(&["--group", "hidden"]).await;
+    let compare = async |key: &str, path: &str, body: &Value| {
+        let told = explain(&gateway, key, path, body).await;
+        told.assert_ok();
+        let told = told.json();
+        let real = reality(&gateway, &providers, &Request::post(path, body).key(key)).await;
+        assert_eq!(said(&told), real, "{path} {body}: {told}");
+        real
+    };
+    let mut dropped = 0;
+    for benched in [false, true] {
+        if benched {
+            // From its next failure on nobody asks it.
+            let mut body = prompt(CHAT, "narrow-only", "Hello!", json!({}));
+            body["stream"] = json!(false);
+            let request = Request::post(CHAT, &body)
+                .key(&gateway.key)
+                .orders("status-500");
+            assert_eq!(gateway.send(&request).await.status, 502);
+        }
+        for key in [&gateway.key, &poor, &few, &limited, &other] {
+            for (path, body) in requests() {
+                let real = compare(key, path, &body).await;
+                dropped += real["dropped"].as_array().map_or(0, Vec::len);
+            }
+        }
+    }
+    assert!(dropped > 0, "nothing was left out of any of them");
+}
+
+#[tokio::test]
+async fn who_comes_behind_eight_others_is_told_to_be_asked_by_nobody() {
+    let provider = Provider::start().await;
+    let many: Vec<_> = (0..10)
+        .map(|n| json!({"provider": "sim", "upstream_model": format!("m{n}"), "priority": n}))
+        .collect();
+    let gateway = gateway_of(Config::of(&provider).model("many", json!(many))).await;
+    let body = prompt(CHAT, "many", "Hello!", json!({}));
+    let told = explain(&gateway, &gateway.key, CHAT, &body).await.json();
+    let candidates = told["candidates"].as_array().unwrap();
+    let asked = candidates.iter().filter(|it| it["asked"] == true);
+    assert_eq!((asked.count(), candidates.len()), (8, 10), "{told}");
+    assert!(
+        candidates[9]["reason"]
+            .as_str()
+            .unwrap()
+            .contains("8 others"),
+        "{told}"
+    );
+}
+
+#[tokio::test]
+async fn what_is_stored_is_told_to_be_asked_for_where_it_is() {
+    let (one, two) = (Provider::start().await, Provider::start().await);
+    let config = Config::new()
+        .provider("one", support::provider(one.address))
+        .provider("two", support::provider(two.address))
+        .model("on-one", json!(["one"]))
+        .model("on-two", json!(["two"]));
+    let gateway = gateway_of(config).await;
+    let providers = [("one", &one), ("two", &two)];
+    let stranger = gateway.create_key(&[]).await;
+    for (model, name) in [("on-one", "one"), ("on-two", "two")] {
+        let made = gateway.ask(RESPONSES, model, "", json!({})).await;
+        made.assert_ok();
+        let id = made.json()["id"].as_str().unwrap().to_owned();
+        for (target, key) in [
+            (format!("{RESPONSES}/{id}"), &gateway.key),
+            (format!("{RESPONSES}/{id}/input_items"), &gateway.key),
+            (format!("{RESPONSES}/{id}"), &stranger),
+            (format!("{RESPONSES}/resp_of_nobody"), &gateway.key),
+        ] {
+            let told = explain(&gateway, key, &target, &Value::Null).await.json();
+            let real = reality(&gateway, &providers, &Request::get(&target).key(key)).await;
+            assert_eq!(said(&told), real, "{target}: {told}");
+            if key == &gateway.key && target.contains(&id) {
+                assert_eq!(real["provider"], name);
+            }
+        }
+    }
+    let here = explain_here(
+        &gateway,
+        &["--key", &gateway.key, "--path", "/v1/responses/resp_1"],
+        &Value::Null,
+    )
+    .await;
+    assert!(
+        here.stdout.contains("only the running gateway can say"),
+        "{here:?}"
+    );
+}

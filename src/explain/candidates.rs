@@ -3,7 +3,7 @@
 
 use super::{CandidateShown, Ground, Outcome};
 use crate::clock;
-use crate::gateway::{full_fault, named_conversation, target};
+use crate::gateway::{Gateway, Holder, full_fault, named_conversation, target};
 use crate::snapshot::IndexedCatalog;
 use bytes::Bytes;
 use std::sync::Arc;
@@ -52,11 +52,19 @@ impl Question<'_> {
         };
         let (mut candidates, mut unable) = (Vec::new(), Vec::new());
         let mut refusal = None;
+        let mut room = Gateway::MOST_CANDIDATES;
         let left_out = plan(&places, &self.model.balancing, &asked, |choice| {
             let Some((place, seat)) = find(&places, choice.place, choice.seat) else {
                 return;
             };
             let mut shown = self.shown(place, seat);
+            let Some(rest) = room.checked_sub(1) else {
+                let most = Gateway::MOST_CANDIDATES;
+                shown.reason = format!("{most} others come before it, and no more are asked");
+                unable.push(shown);
+                return;
+            };
+            room = rest;
             match self.judge(place, choice, &mut shown) {
                 Ok(()) => candidates.push(shown),
                 Err((reason, error)) => {
@@ -177,7 +185,12 @@ impl Question<'_> {
         let mut edits = BodyEdits::new(self.format, self.peeked);
         let most = self.request.output_limit.or(model.max_output_tokens);
         let facts = &self.peeked.facts;
-        let dropped = reasoning::fit(model.reasoning, self.format, facts, most, &mut edits);
+        let mut dropped = reasoning::fit(model.reasoning, self.format, facts, most, &mut edits);
+        if self.peeked.has_seals
+            && let Some(unsealed) = tollgate_translate::without_seals(self.format, self.body)
+        {
+            dropped.extend(unsealed.dropped);
+        }
         dropped.into_iter().map(str::to_owned).collect()
     }
 
@@ -196,6 +209,35 @@ impl Question<'_> {
         let done = tollgate_translate::request(self.format, to, &spliced.concat(), &target)?;
         Ok(done.dropped)
     }
+}
+
+/// Who is asked for a stored thing, and what becomes of the request.
+pub(super) fn of_holder(holder: &Holder) -> (Vec<CandidateShown>, Result<Outcome, PublicError>) {
+    let deployment = &holder.place.deployment;
+    let seat = holder.place.seats.get(holder.seat);
+    let credential = seat.and_then(|seat| seat.credential.as_ref());
+    let has_address = holder.pool.peer().is_some();
+    let provider = deployment.provider.name.to_string();
+    let shown = CandidateShown {
+        asked: has_address,
+        reason: match has_address {
+            true => "what is asked for is stored there".to_owned(),
+            false => "its name has no address".to_owned(),
+        },
+        provider: provider.clone(),
+        credential: credential.map(|it| it.name.to_string()),
+        model: deployment.upstream_model("*").to_owned(),
+        priority: deployment.priority.into(),
+        weight: deployment.weight.into(),
+        format: Some(Format::Responses.as_str().to_owned()),
+        translated: false,
+        dropped: Vec::new(),
+    };
+    let outcome = match has_address {
+        true => Ok(Outcome::Sent { provider }),
+        false => Err(UpstreamFault::unreachable().public()),
+    };
+    (vec![shown], outcome)
 }
 
 impl CandidateShown {

@@ -14,7 +14,7 @@ use tollgate_filter::{
     Limiter, Load, ModelHandle, ModelView, RequestContext, Reserving, Services, Shortage, Standing,
     StoredThings,
 };
-use tollgate_ledger::{GrantView, KeyRecord, KeyState, Ledger, Store};
+use tollgate_ledger::{GrantView, Holdings, KeyRecord, KeyState, Ledger, Store};
 use tollgate_types::{Identity, Limits, Weights};
 
 /// All of it, for one request of one key.
@@ -29,8 +29,8 @@ pub(super) struct Dry {
 struct Book {
     record: KeyRecord,
     grants: Vec<GrantView>,
-    /// What requests under way hold, where there can be any.
-    held: u64,
+    /// What this process can spend of them, where it is one that serves.
+    here: Option<Holdings>,
     limits: Limits,
     pace: Option<tollgate_ledger::Limiter>,
     catalog: Arc<IndexedCatalog>,
@@ -57,7 +57,7 @@ impl Dry {
         Self {
             book: Arc::new(Book {
                 grants: grants(ground.store, record),
-                held: held(ledger, record),
+                here: ledger.map(|ledger| here(ledger, ground.store, record)),
                 limits: plans.of(&record.identity),
                 record: record.clone(),
                 pace: ground.accounts.map(|accounts| accounts.pace().clone()),
@@ -152,9 +152,20 @@ fn grants(store: &Store, record: &KeyRecord) -> Vec<GrantView> {
     })
 }
 
-fn held(ledger: Option<&Ledger>, record: &KeyRecord) -> u64 {
-    let holdings = ledger.and_then(|ledger| ledger.holdings(record.id()));
-    holdings.map_or(0, |holdings| holdings.reserved)
+/// What a serving process has of the key's grants and can have at once. What it has settled and not
+/// entered yet is known to it alone, and what others have leased is theirs.
+fn here(ledger: &Ledger, store: &Store, record: &KeyRecord) -> Holdings {
+    // Looked at first: what is leased meanwhile counts as if it were not there, and never twice.
+    let holdings = ledger.holdings(record.id()).unwrap_or_default();
+    let unleased = store.unleased(record.id(), accounts::now());
+    let unleased = unleased.unwrap_or_else(|fault| {
+        log::warn!("grants cannot be read for an explanation: {fault}");
+        0
+    });
+    Holdings {
+        free: holdings.free.saturating_add(unleased),
+        ..holdings
+    }
 }
 
 impl KeyDirectory for Book {
@@ -208,8 +219,16 @@ impl Limiter for Book {
 }
 
 impl Book {
-    /// What is left of the grants that are valid, requests under way included.
-    fn left(&self) -> u64 {
+    /// What is free for a request, and what requests hold.
+    fn holdings(&self) -> Holdings {
+        self.here.unwrap_or_else(|| Holdings {
+            free: self.left_on_record(),
+            reserved: 0,
+        })
+    }
+
+    /// What the store says is left of the grants that are valid.
+    fn left_on_record(&self) -> u64 {
         self.valid().fold(0_u64, |sum, grant| {
             sum.saturating_add(grant.tokens.saturating_sub(grant.used))
         })
@@ -231,14 +250,15 @@ impl Book {
 impl Balances for Book {
     fn affords(&self, request: &RequestContext, bound: Bound) -> bool {
         let wanted = accounts::upper(bound).useful_tokens(&self.weights(request));
-        self.left().saturating_sub(self.held) >= wanted
+        self.holdings().free >= wanted
     }
 
     fn reserve(&self, request: &RequestContext, bound: Bound) -> Reserving {
         let weights = self.weights(request);
         let bound = accounts::upper(bound);
         let (tokens, useful) = (bound.tokens(&weights), bound.useful_tokens(&weights));
-        let left = self.left();
+        let Holdings { free, reserved } = self.holdings();
+        let left = free.saturating_add(reserved);
         let mut seen = self.seen.lock();
         seen.bound = Some(BoundShown {
             input: bound.input,
@@ -248,11 +268,10 @@ impl Balances for Book {
         });
         seen.balance = Some(BalanceShown {
             left,
-            held: self.held,
+            held: reserved,
             output_limit: None,
         });
         drop(seen);
-        let free = left.saturating_sub(self.held);
         let needed = useful.max(1);
         match () {
             () if !self.grants.is_empty() && self.valid().next().is_none() => {

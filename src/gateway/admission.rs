@@ -102,7 +102,7 @@ async fn try_admit(session: &mut Session, exchange: &mut Exchange) -> Result<Adm
         let passed = run_filters(Part::Stored, session, exchange).await;
         take_toll(exchange);
         passed?;
-        exchange.attempts = stored::holder(&snapshot, &identity, &id).await?;
+        exchange.attempts = stored::attempts(&snapshot, &identity, &id).await?;
         return Ok(Admission::Forward);
     }
     let body = answer_here(session, &snapshot, matched, &identity).await?;

@@ -140,7 +140,7 @@ impl LogIn<'_> {
 
 impl Attempts {
     /// How many candidates are tried at most.
-    const MOST_CANDIDATES: usize = 8;
+    pub const MOST_CANDIDATES: usize = 8;
     /// How many attempts are made at most: each candidate may meet a connection or two
     /// that its provider has just closed.
     pub const MOST: usize = 16;

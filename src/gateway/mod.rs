@@ -42,6 +42,7 @@ pub use body::BodyLimits;
 pub use conversation::named as named_conversation;
 pub use load::LoadLimits;
 pub use outgoing::target;
+pub use stored::{Holder, holder};
 pub use untaken::Untaken;
 
 use crate::access_log::AccessLog;
@@ -85,6 +86,8 @@ const NOT_YET: u16 = 103;
 impl Gateway {
     /// How many attempts Pingora is to allow for; the exchange bounds them further.
     pub const MOST_ATTEMPTS: usize = Attempts::MOST;
+    /// How many candidates of a request are asked at most.
+    pub const MOST_CANDIDATES: usize = Attempts::MOST_CANDIDATES;
 
     /// A gateway that serves whatever `current` holds when a request begins.
     pub const fn new(

@@ -6,6 +6,7 @@ use super::attempt::{Attempts, Candidate};
 use super::exchange::Exchange;
 use super::respond;
 use crate::snapshot::Snapshot;
+use crate::upstreams::Pool;
 use pingora_proxy::Session;
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -18,7 +19,40 @@ use tollgate_types::{ErrorCode, Format, Identity, PublicError};
 /// which part of it is wanted. A stored stream is not played again: `stream` is none of them.
 const PASSED: [&str; 6] = ["include", "include[]", "limit", "order", "after", "before"];
 
-/// The one provider that can be asked for a stored thing, where the key made it.
+/// Who has stored a thing.
+pub struct Holder {
+    /// A deployment of its provider.
+    pub place: Arc<Place>,
+    /// The credential under which it was made, among those of the deployment.
+    pub seat: usize,
+    /// The connections to its provider.
+    pub pool: Arc<Pool>,
+}
+
+/// The one provider that can be asked for a stored thing.
+///
+/// # Errors
+///
+/// As [`holder`].
+pub async fn attempts(
+    snapshot: &Snapshot,
+    identity: &Identity,
+    id: &str,
+) -> Result<Attempts, PublicError> {
+    let Holder { place, seat, pool } = holder(snapshot, identity, id).await?;
+    let mut attempts = Attempts::default();
+    attempts.add(Candidate {
+        place,
+        seat,
+        // There is nobody else to ask.
+        why: Why::LastResort,
+        pool,
+        format: Format::Responses,
+    });
+    Ok(attempts)
+}
+
+/// The provider that has stored a thing which the key made.
 ///
 /// # Errors
 ///
@@ -28,7 +62,7 @@ pub async fn holder(
     snapshot: &Snapshot,
     identity: &Identity,
     id: &str,
-) -> Result<Attempts, PublicError> {
+) -> Result<Holder, PublicError> {
     let Some(owned) = &snapshot.owned else {
         return Err(respond::internal_error());
     };
@@ -55,16 +89,11 @@ pub async fn holder(
     let seat = seats.position(|it| *it.name() == *at.credential);
     let pool = snapshot.upstreams.pool(&at.provider);
     let (seat, pool) = seat.zip(pool).ok_or_else(unknown)?;
-    let mut attempts = Attempts::default();
-    attempts.add(Candidate {
+    Ok(Holder {
         place: Arc::clone(place),
         seat,
-        // There is nobody else to ask.
-        why: Why::LastResort,
         pool: Arc::clone(pool),
-        format: Format::Responses,
-    });
-    Ok(attempts)
+    })
 }
 
 /// The error for a thing that another key made, nobody made, or its provider has no more.

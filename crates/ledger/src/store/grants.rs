@@ -178,6 +178,26 @@ impl Store {
         }
     }
 
+    /// Tokens of a key's grants that are valid at `now` which nothing has used and no process has
+    /// leased.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn unleased(&self, key: &KeyId, now: Timestamp) -> Result<u64, StoreError> {
+        let now = storable_time(now);
+        self.read(|connection| {
+            let mut sum = connection.prepare_cached(
+                "SELECT coalesce(sum(max(0, grants.tokens - grants.spent - coalesce(
+                     (SELECT sum(leases.tokens) FROM leases
+                      WHERE leases.grant_number = grants.number), 0))), 0)
+                 FROM grants JOIN keys ON keys.number = grants.key
+                 WHERE keys.id = ?1 AND coalesce(grants.expires_at > ?2, TRUE)",
+            )?;
+            let tokens: i64 = sum.query_row(params![key.as_str(), now], |row| row.get(0))?;
+            Ok(tokens.unsigned_abs())
+        })
+    }
+
     /// The grants of a key, oldest first; of more than a thousand the newest.
     ///
     /// # Errors
