@@ -108,7 +108,7 @@ impl Drop for Waiting<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tollgate_count::Family;
+    use tollgate_count::{Family as _, Tokenizer};
 
     fn body(text: &str) -> Bytes {
         Bytes::from(format!(
@@ -119,7 +119,7 @@ mod tests {
     #[tokio::test]
     async fn whoever_comes_when_too_many_wait_is_turned_away() {
         let desk = Desk::default();
-        let rules = Family::Openai.rules();
+        let rules = Tokenizer::Openai.rules();
         let taken: Vec<_> = (0..MOST_WAITING)
             .map(|_| Waiting::among(&desk.waiting))
             .collect();
@@ -134,7 +134,7 @@ mod tests {
     #[test]
     fn only_a_short_body_is_counted_where_it_came() {
         let desk = Desk::default();
-        let rules = Family::Openai.rules();
+        let rules = Tokenizer::Openai.rules();
         rules.vocabulary.load();
         let short = desk.at_once(Format::Chat, &body("hello"), &rules);
         assert_eq!(short.map(|it| it.tokens), Some(8));

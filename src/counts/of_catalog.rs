@@ -5,7 +5,7 @@ use super::{Counts, Learnt, Source};
 use crate::snapshot::IndexedCatalog;
 use bytes::Bytes;
 use std::sync::Arc;
-use tollgate_count::{Basis, Count, Family, Rules};
+use tollgate_count::{Basis, Count, Family as _, Rules, Tokenizer};
 use tollgate_filter::{Counted, Counting, ModelHandle, RequestContext};
 use tollgate_routing::{Deployment, Model, UpstreamModel};
 use tollgate_types::{Format, InputCount, InputRates};
@@ -26,7 +26,7 @@ pub struct CatalogCounts {
 struct Served {
     deployment: Arc<Deployment>,
     /// `None`: the name that the caller asks for says it.
-    family: Option<Family>,
+    family: Option<Tokenizer>,
     /// What was learnt of it, for callers of each format, in the order of [`Format::ALL`].
     learnt: [Option<Arc<Learnt>>; 3],
 }
@@ -61,11 +61,11 @@ impl Served {
 }
 
 /// The family of a model at a deployment: what the configuration says, else what its name tells.
-fn said_of(model: &Model, deployment: &Deployment) -> Option<Family> {
+fn said_of(model: &Model, deployment: &Deployment) -> Option<Tokenizer> {
     let said = model.tokenizer.or(deployment.provider.tokenizer);
     match (said, &deployment.upstream_model) {
-        (Some(said), _) => Some(said.into()),
-        (None, UpstreamModel::Fixed(name)) => Some(Family::of_model(name)),
+        (Some(said), _) => Some(said),
+        (None, UpstreamModel::Fixed(name)) => Some(Tokenizer::of_model(name)),
         (None, UpstreamModel::AsRequested) => None,
     }
 }
@@ -111,7 +111,7 @@ impl CatalogCounts {
         let asked = || request.facts.as_ref()?.model.as_deref();
         let family = match served.family {
             Some(family) => family,
-            None => Family::of_model(asked().unwrap_or_default()),
+            None => Tokenizer::of_model(asked().unwrap_or_default()),
         };
         let format = request.format()?;
         Some(How {

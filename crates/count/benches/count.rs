@@ -4,7 +4,7 @@
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use std::hint::black_box;
-use tollgate_count::{Delivered, Family, Rules, Vocabulary, count};
+use tollgate_count::{Delivered, Family as _, Rules, Tokenizer, Vocabulary, count};
 use tollgate_types::Format;
 
 const PROSE: &str = "The gateway counts the tokens of a request before it leaves, by the same \
@@ -40,7 +40,7 @@ fn random() -> String {
 
 fn bench(criterion: &mut Criterion) {
     const MEGABYTE: usize = 1_000_000;
-    let rules = Family::Openai.rules();
+    let rules = Tokenizer::Openai.rules();
     Vocabulary::O200k.load();
 
     let mut group = criterion.benchmark_group("count");

@@ -6,11 +6,11 @@
 //! the caller to decide.
 //!
 //! ```
-//! use tollgate_count::{Family, count};
+//! use tollgate_count::{Family as _, Tokenizer, count};
 //! use tollgate_types::Format;
 //!
 //! let body = br#"{"model":"m","messages":[{"role":"user","content":"hello"}]}"#;
-//! let count = count(Format::Chat, body, &Family::Openai.rules());
+//! let count = count(Format::Chat, body, &Tokenizer::Openai.rules());
 //! assert_eq!(count.tokens, 8);
 //! ```
 
@@ -31,4 +31,5 @@ pub use delivered::Delivered;
 pub use fit::{Fit, FitError};
 pub use media::{Detail, DocumentRule, ImageRule, Size};
 pub use rules::{Digits, Family, Rules, ToolStyle};
+pub use tollgate_types::Tokenizer;
 pub use vocabulary::Vocabulary;

@@ -109,94 +109,29 @@ const EXACT_BYTES: u64 = 256 * 1024;
 
 impl Default for Rules {
     fn default() -> Self {
-        Family::Other.rules()
+        Tokenizer::Other.rules()
     }
 }
 
-/// Models that count alike.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Family {
-    /// OpenAI's gpt-4o and gpt-4.1.
-    Openai,
-    /// OpenAI's models that reason: the o series, gpt-5 and later.
-    OpenaiReasoning,
-    /// OpenAI's models that see images in patches: the small ones, and those since gpt-5.4.
-    OpenaiPatches,
-    /// The smallest of these.
-    OpenaiNano,
-    /// OpenAI's gpt-4 and gpt-3.5.
-    OpenaiCl100k,
-    /// OpenAI's open models (gpt-oss).
-    OpenaiOpen,
-    /// Anthropic's models up to 4.1.
-    AnthropicEarly,
-    /// Anthropic's models 4.5 and 4.6.
-    Anthropic,
-    /// Anthropic's models since Opus 4.7, which have another vocabulary and see larger images.
-    AnthropicLarge,
-    /// Google's models.
-    Google,
-    /// Mistral's models.
-    Mistral,
-    /// DeepSeek's models, and what was distilled from them.
-    Deepseek,
-    /// Qwen.
-    Qwen,
-    /// Meta's Llama 3 and 4.
-    Llama,
-    /// Zhipu's GLM.
-    Glm,
-    /// All others.
-    Other,
-}
-
-impl Family {
-    /// Every family, in the order in which documents list them.
-    pub const ALL: [Self; 16] = [
-        Self::Openai,
-        Self::OpenaiReasoning,
-        Self::OpenaiPatches,
-        Self::OpenaiNano,
-        Self::OpenaiCl100k,
-        Self::OpenaiOpen,
-        Self::AnthropicEarly,
-        Self::Anthropic,
-        Self::AnthropicLarge,
-        Self::Google,
-        Self::Mistral,
-        Self::Deepseek,
-        Self::Qwen,
-        Self::Llama,
-        Self::Glm,
-        Self::Other,
-    ];
-
-    /// The name used in configuration and documents.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Openai => "openai",
-            Self::OpenaiReasoning => "openai_reasoning",
-            Self::OpenaiPatches => "openai_patches",
-            Self::OpenaiNano => "openai_nano",
-            Self::OpenaiCl100k => "openai_cl100k",
-            Self::OpenaiOpen => "openai_open",
-            Self::AnthropicEarly => "anthropic_early",
-            Self::Anthropic => "anthropic",
-            Self::AnthropicLarge => "anthropic_large",
-            Self::Google => "google",
-            Self::Mistral => "mistral",
-            Self::Deepseek => "deepseek",
-            Self::Qwen => "qwen",
-            Self::Llama => "llama",
-            Self::Glm => "glm",
-            Self::Other => "other",
-        }
-    }
-
+/// What is known of the families of models.
+pub trait Family: Sized {
     /// The family of a model, by the name that its provider gives it. A guess: a name says
     /// nothing where the operator chose it.
-    pub fn of_model(name: &str) -> Self {
+    fn of_model(name: &str) -> Self;
+
+    /// What is known of a family.
+    ///
+    /// Sources: the OpenAI cookbook ("How to count tokens with tiktoken") for the framing of
+    /// messages, and OpenAI's guide to images; Anthropic's pages on vision, on PDF and on the
+    /// prices of tool use; Google's page on tokens; of open models the templates of chats that
+    /// are published with them, the reports on Qwen and Llama 3 for their vocabularies, and
+    /// DeepSeek's page on tokens. What no page says (factors of vocabularies, framing of tools)
+    /// is measured on recorded traffic: docs/counting.md.
+    fn rules(self) -> Rules;
+}
+
+impl Family for Tokenizer {
+    fn of_model(name: &str) -> Self {
         let name = name.to_ascii_lowercase();
         let has = |part: &str| name.contains(part);
         let is_claude = has("claude") || has("anthropic");
@@ -236,15 +171,7 @@ impl Family {
         }
     }
 
-    /// What is known of a family.
-    ///
-    /// Sources: the OpenAI cookbook ("How to count tokens with tiktoken") for the framing of
-    /// messages, and OpenAI's guide to images; Anthropic's pages on vision, on PDF and on the
-    /// prices of tool use; Google's page on tokens; of open models the templates of chats that
-    /// are published with them, the reports on Qwen and Llama 3 for their vocabularies, and
-    /// DeepSeek's page on tokens. What no page says (factors of vocabularies, framing of tools)
-    /// is measured on recorded traffic: docs/counting.md.
-    pub const fn rules(self) -> Rules {
+    fn rules(self) -> Rules {
         match self {
             Self::Openai => OPENAI,
             Self::OpenaiReasoning => Rules {
@@ -366,29 +293,6 @@ impl Family {
 /// A Chinese character is 0.6 tokens by DeepSeek's page and 0.55 to 0.67 by Alibaba's on Qwen,
 /// where `o200k_base` makes some 0.7 of one.
 const PER_CJK_OF_CHINESE: f32 = -0.1;
-
-impl From<Tokenizer> for Family {
-    fn from(named: Tokenizer) -> Self {
-        match named {
-            Tokenizer::Openai => Self::Openai,
-            Tokenizer::OpenaiReasoning => Self::OpenaiReasoning,
-            Tokenizer::OpenaiPatches => Self::OpenaiPatches,
-            Tokenizer::OpenaiNano => Self::OpenaiNano,
-            Tokenizer::OpenaiCl100k => Self::OpenaiCl100k,
-            Tokenizer::OpenaiOpen => Self::OpenaiOpen,
-            Tokenizer::AnthropicEarly => Self::AnthropicEarly,
-            Tokenizer::Anthropic => Self::Anthropic,
-            Tokenizer::AnthropicLarge => Self::AnthropicLarge,
-            Tokenizer::Google => Self::Google,
-            Tokenizer::Mistral => Self::Mistral,
-            Tokenizer::Deepseek => Self::Deepseek,
-            Tokenizer::Qwen => Self::Qwen,
-            Tokenizer::Llama => Self::Llama,
-            Tokenizer::Glm => Self::Glm,
-            Tokenizer::Other => Self::Other,
-        }
-    }
-}
 
 /// Parts of the names of Anthropic's models since Opus 4.7.
 const LARGE_CLAUDES: [&str; 7] = [

@@ -6,7 +6,7 @@
 mod recorded;
 
 use recorded::Case;
-use tollgate_count::Family;
+use tollgate_count::Tokenizer;
 
 fn cases() -> Vec<Case> {
     let folder = recorded::folder();
@@ -48,7 +48,11 @@ fn plain_text_to_models_of_the_o200k_vocabulary_is_counted_to_the_token() {
 #[test]
 fn half_of_the_requests_to_the_large_families_are_counted_within_a_tenth() {
     let cases = cases();
-    for family in [Family::Openai, Family::OpenaiReasoning, Family::Anthropic] {
+    for family in [
+        Tokenizer::Openai,
+        Tokenizer::OpenaiReasoning,
+        Tokenizer::Anthropic,
+    ] {
         let mut errors: Vec<f64> = cases
             .iter()
             .filter(|case| case.family == family && case.is_self_contained())
@@ -61,13 +65,13 @@ fn half_of_the_requests_to_the_large_families_are_counted_within_a_tenth() {
 }
 
 /// Of the other families there are too few requests to too many models.
-const STATED: [Family; 6] = [
-    Family::Openai,
-    Family::OpenaiReasoning,
-    Family::OpenaiPatches,
-    Family::AnthropicEarly,
-    Family::Anthropic,
-    Family::AnthropicLarge,
+const STATED: [Tokenizer; 6] = [
+    Tokenizer::Openai,
+    Tokenizer::OpenaiReasoning,
+    Tokenizer::OpenaiPatches,
+    Tokenizer::AnthropicEarly,
+    Tokenizer::Anthropic,
+    Tokenizer::AnthropicLarge,
 ];
 
 #[test]

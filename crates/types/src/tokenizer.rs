@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 /// A family of models that turn a request into tokens in the same way.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub enum Tokenizer {
@@ -39,4 +39,48 @@ pub enum Tokenizer {
     Glm,
     /// Any other.
     Other,
+}
+
+impl Tokenizer {
+    /// Every family, in the order in which documents list them.
+    pub const ALL: [Self; 16] = [
+        Self::Openai,
+        Self::OpenaiReasoning,
+        Self::OpenaiPatches,
+        Self::OpenaiNano,
+        Self::OpenaiCl100k,
+        Self::OpenaiOpen,
+        Self::AnthropicEarly,
+        Self::Anthropic,
+        Self::AnthropicLarge,
+        Self::Google,
+        Self::Mistral,
+        Self::Deepseek,
+        Self::Qwen,
+        Self::Llama,
+        Self::Glm,
+        Self::Other,
+    ];
+
+    /// The name used in configuration and documents.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Openai => "openai",
+            Self::OpenaiReasoning => "openai_reasoning",
+            Self::OpenaiPatches => "openai_patches",
+            Self::OpenaiNano => "openai_nano",
+            Self::OpenaiCl100k => "openai_cl100k",
+            Self::OpenaiOpen => "openai_open",
+            Self::AnthropicEarly => "anthropic_early",
+            Self::Anthropic => "anthropic",
+            Self::AnthropicLarge => "anthropic_large",
+            Self::Google => "google",
+            Self::Mistral => "mistral",
+            Self::Deepseek => "deepseek",
+            Self::Qwen => "qwen",
+            Self::Llama => "llama",
+            Self::Glm => "glm",
+            Self::Other => "other",
+        }
+    }
 }

@@ -18,7 +18,7 @@ mod speed;
 
 use recorded::Case;
 use std::{collections::BTreeMap, process::ExitCode};
-use tollgate_count::{Family, Fit};
+use tollgate_count::{Fit, Tokenizer};
 use tollgate_types::Format;
 
 fn main() -> ExitCode {
@@ -119,7 +119,7 @@ fn print_table(title: &str, judged: &[&Judged<'_>]) {
     println!("\n{title}\n");
     println!("| family | requests | median | p95 | median, fitted | p95, fitted |");
     println!("|---|---|---|---|---|---|");
-    for family in Family::ALL {
+    for family in Tokenizer::ALL {
         let of_family = || judged.iter().filter(move |it| it.case.family == family);
         let requests = of_family().count();
         if requests == 0 {

@@ -6,7 +6,7 @@ use std::{
     io,
     path::{Path, PathBuf},
 };
-use tollgate_count::{Basis, Count, Family, count};
+use tollgate_count::{Basis, Count, Family as _, Tokenizer, count};
 use tollgate_types::Format;
 use tollgate_wire::{
     answer::AnswerScanner,
@@ -16,7 +16,7 @@ use tollgate_wire::{
 
 /// A request that a provider counted, and so did we.
 pub struct Case {
-    pub family: Family,
+    pub family: Tokenizer,
     pub model: String,
     pub format: Format,
     pub body: String,
@@ -66,7 +66,7 @@ pub fn cases(folder: &Path) -> io::Result<Vec<Case>> {
 fn case(format: Format, record: &Value) -> Option<Case> {
     let reported = usage(format, record)?.believed()?.total_input();
     let model = record.pointer("/request/model")?.as_str()?.to_owned();
-    let family = Family::of_model(&model);
+    let family = Tokenizer::of_model(&model);
     let body = record.get("request")?.to_string();
     let count = count(format, body.as_bytes(), &family.rules());
     (record.get("status")? == 200 && reported > 0).then_some(Case {
@@ -100,7 +100,7 @@ fn usage(format: Format, record: &Value) -> Option<ReportedUsage> {
 /// Whether a request is plain text to a model of OpenAI's whose vocabulary is `o200k_base`:
 /// nothing in it but what the published rules speak of.
 pub fn is_plain_o200k(case: &Case) -> bool {
-    matches!(case.family, Family::Openai | Family::OpenaiReasoning)
+    matches!(case.family, Tokenizer::Openai | Tokenizer::OpenaiReasoning)
         && case.is_self_contained()
         && !case.count.tools
         && !["encrypted_content\":\"", "schema", "call_id"]

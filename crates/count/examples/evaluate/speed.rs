@@ -2,7 +2,7 @@
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
-use tollgate_count::{Family, Rules, Vocabulary, count};
+use tollgate_count::{Family as _, Rules, Tokenizer, Vocabulary, count};
 use tollgate_types::Format;
 
 /// What this thread has had of a processor, which tells more than a clock where others work too;
@@ -23,7 +23,7 @@ fn body(text: &str, bytes: usize) -> String {
 
 /// Prints what a user waits for.
 pub fn print() {
-    let rules = Family::Openai.rules();
+    let rules = Tokenizer::Openai.rules();
     Vocabulary::O200k.load();
     println!("\nTime of one core, every byte counted, best of five:\n");
     println!("| body | MB/s |\n|---|---|");

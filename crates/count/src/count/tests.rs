@@ -1,13 +1,17 @@
 //! What a count is made of, in each format, and what it never does.
 
 use super::*;
-use crate::{Family, Vocabulary};
+use crate::{Family as _, Tokenizer, Vocabulary};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
 fn openai(format: Format, body: &Value) -> Count {
-    count(format, body.to_string().as_bytes(), &Family::Openai.rules())
+    count(
+        format,
+        body.to_string().as_bytes(),
+        &Tokenizer::Openai.rules(),
+    )
 }
 
 fn tokens(format: Format, body: &Value) -> u64 {
@@ -34,7 +38,7 @@ fn the_same_question_is_the_same_count_in_every_format() {
     ] {
         let count = openai(format, &body);
         assert_eq!((count.tokens, count.basis), (14, Basis::Whole), "{body}");
-        let anthropic = Family::Anthropic.rules();
+        let anthropic = Tokenizer::Anthropic.rules();
         let claude = super::count(format, body.to_string().as_bytes(), &anthropic);
         assert_eq!(claude.tokens, 14, "{body}");
     }
@@ -185,7 +189,7 @@ fn what_the_provider_adds_itself_widens_the_error() {
 fn a_body_that_cannot_be_read_is_estimated_by_its_length() {
     let dense = format!("{{\"input\":[{}1]}}", "1,".repeat(400_000));
     for body in ["", "no json", "{\"messages\":[", dense.as_str()] {
-        let count = count(Format::Chat, body.as_bytes(), &Family::Openai.rules());
+        let count = count(Format::Chat, body.as_bytes(), &Tokenizer::Openai.rules());
         assert_eq!((count.basis, count.error_p95), (Basis::Length, 1.0));
         assert!(count.tokens >= body.len() as u64 / 2);
     }
@@ -199,7 +203,7 @@ fn a_large_body_is_sampled_near_the_truth() {
     let body = json!({"messages":[{"role":"user","content":story}]});
     let all = Rules {
         exact_bytes: u64::MAX,
-        ..Family::Openai.rules()
+        ..Tokenizer::Openai.rules()
     };
     let exact = count(Format::Chat, body.to_string().as_bytes(), &all);
     let sampled = openai(Format::Chat, &body);
@@ -237,7 +241,7 @@ fn hostile_text_takes_no_longer_than_its_length() {
         for exact_bytes in [EXACT, u64::MAX] {
             let rules = Rules {
                 exact_bytes,
-                ..Family::Openai.rules()
+                ..Tokenizer::Openai.rules()
             };
             let start = Instant::now();
             let count = count(Format::Chat, body.as_bytes(), &rules);
@@ -262,7 +266,11 @@ fn a_hostile_schema_takes_no_longer_than_its_length() {
         required.join(",")
     );
     let start = Instant::now();
-    let count = count(Format::Responses, body.as_bytes(), &Family::Openai.rules());
+    let count = count(
+        Format::Responses,
+        body.as_bytes(),
+        &Tokenizer::Openai.rules(),
+    );
     assert!(
         start.elapsed() < Duration::from_secs(5),
         "{:?}",
@@ -297,7 +305,7 @@ proptest! {
             };
         }
         for format in Format::ALL {
-            for family in Family::ALL {
+            for family in Tokenizer::ALL {
                 let count = count(format, body.as_bytes(), &family.rules());
                 prop_assert!(count.basis != Basis::Length, "{}", body);
             }
@@ -321,7 +329,7 @@ fn no_text_has_more_tokens_than_are_held_for_it() {
     for text in TEXTS {
         let text = text.repeat(40);
         let body = json!({"messages":[{"role":"user","content":text}]}).to_string();
-        for family in Family::ALL {
+        for family in Tokenizer::ALL {
             let count = count(Format::Chat, body.as_bytes(), &family.rules());
             let tokens = Vocabulary::O200k.count(&text);
             assert!(count.to_hold() >= tokens, "{family:?}: {count:?}");
@@ -337,7 +345,11 @@ fn no_text_has_more_tokens_than_are_held_for_it() {
 #[test]
 fn what_is_held_for_ordinary_text_is_near_its_count() {
     let body = json!({"messages":[{"role":"user","content":TEXTS[0].repeat(80)}]}).to_string();
-    for family in [Family::Openai, Family::Anthropic, Family::AnthropicLarge] {
+    for family in [
+        Tokenizer::Openai,
+        Tokenizer::Anthropic,
+        Tokenizer::AnthropicLarge,
+    ] {
         let count = count(Format::Chat, body.as_bytes(), &family.rules());
         assert!(
             count.to_hold() * 10 <= count.tokens * 16,
@@ -350,9 +362,9 @@ fn what_is_held_for_ordinary_text_is_near_its_count() {
 fn digits_and_rare_letters_are_held_for_byte_by_byte_where_the_vocabulary_is_not_public() {
     let text = "8472910365".repeat(50);
     let body = json!({"messages":[{"role":"user","content":text}]}).to_string();
-    let hold = |family: Family| count(Format::Chat, body.as_bytes(), &family.rules()).to_hold();
-    assert!(hold(Family::Anthropic) >= 500);
-    assert!(hold(Family::Openai) < 220);
+    let hold = |family: Tokenizer| count(Format::Chat, body.as_bytes(), &family.rules()).to_hold();
+    assert!(hold(Tokenizer::Anthropic) >= 500);
+    assert!(hold(Tokenizer::Openai) < 220);
 }
 
 #[test]
@@ -367,12 +379,12 @@ fn how_an_earlier_answer_was_come_by_is_not_read_again_but_may_have_to_be_paid()
     };
     let thought = format!("<think>\n{}\n</think>\n\nLook left.", "hmm ".repeat(500));
     let (long, short) = (body(&thought), body("Look left."));
-    let of = |family: Family, body: &str| count(Format::Chat, body.as_bytes(), &family.rules());
-    for family in [Family::Deepseek, Family::Qwen, Family::Glm] {
+    let of = |family: Tokenizer, body: &str| count(Format::Chat, body.as_bytes(), &family.rules());
+    for family in [Tokenizer::Deepseek, Tokenizer::Qwen, Tokenizer::Glm] {
         let (long, short) = (of(family, &long), of(family, &short));
         assert_eq!(long.tokens, short.tokens, "{family:?}");
         assert!(long.to_hold() >= short.tokens + 2_000, "{long:?}");
     }
-    let (long, short) = (of(Family::Llama, &long), of(Family::Llama, &short));
+    let (long, short) = (of(Tokenizer::Llama, &long), of(Tokenizer::Llama, &short));
     assert!(long.tokens > short.tokens + 400, "{long:?}");
 }

@@ -1,11 +1,11 @@
 //! The count of an answer piece by piece, beside that of the whole.
 
 use super::*;
-use crate::Family;
+use crate::{Family as _, Tokenizer};
 use proptest::prelude::*;
 
 fn delivered<'t>(pieces: impl IntoIterator<Item = &'t str>) -> u64 {
-    let mut delivered = Delivered::new(&Family::Openai.rules());
+    let mut delivered = Delivered::new(&Tokenizer::Openai.rules());
     pieces.into_iter().for_each(|piece| delivered.push(piece));
     delivered.tokens()
 }
@@ -25,7 +25,7 @@ fn an_answer_in_pieces_has_the_tokens_of_the_whole() {
 
 #[test]
 fn a_word_without_end_is_counted_in_constant_memory() {
-    let mut delivered = Delivered::new(&Family::Openai.rules());
+    let mut delivered = Delivered::new(&Tokenizer::Openai.rules());
     for _ in 0..10_000 {
         delivered.push("abcdefghij");
     }
@@ -40,7 +40,7 @@ fn a_word_without_end_is_counted_in_constant_memory() {
 
 #[test]
 fn an_answer_of_which_the_beginning_is_known_goes_on_like_it() {
-    let rules = Family::Openai.rules();
+    let rules = Tokenizer::Openai.rules();
     let text = "one two three four ".repeat(500);
     let whole = Vocabulary::O200k.count(&text);
     let tokens = Delivered::of_beginning(&text[..950], text.len() as u64, &rules, None);
@@ -57,7 +57,7 @@ fn what_a_provider_has_reported_counts_for_answers_too() {
         let count = crate::Count::by_bytes(base * 4, 0, false);
         fit.learn(&count, base + base / 2);
     }
-    let rules = Family::Openai.rules();
+    let rules = Tokenizer::Openai.rules();
     let text = "one two three four ".repeat(50);
     let plain = Delivered::of_beginning(&text, text.len() as u64, &rules, None);
     let learnt = Delivered::of_beginning(&text, text.len() as u64, &rules, Some(&fit));

@@ -1,6 +1,7 @@
 //! Sizes out of headers, and the published examples of each rule.
 
 use super::*;
+use crate::{Family as _, Tokenizer};
 use proptest::prelude::*;
 
 /// Base64, the plain way.
@@ -92,7 +93,7 @@ proptest! {
     #[test]
     fn every_rule_has_a_bound_for_any_size(width in any::<u32>(), height in any::<u32>()) {
         let size = Some(Size { width, height });
-        for family in crate::Family::ALL {
+        for family in Tokenizer::ALL {
             let rule = family.rules().image;
             for detail in [Detail::Low, Detail::Full] {
                 let tokens = rule.tokens(size, detail);
