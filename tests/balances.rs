@@ -423,18 +423,34 @@ async fn no_translation_and_no_thinking_goes_beyond_what_the_balance_is_enough_f
             config.0["models"][&model]["reasoning"] = json!(mode);
         }
     }
+    // One that thinks with a budget, which wants a limit of its own.
+    let mut older = support::provider(simulated.address);
+    older["formats"] = json!(["messages"]);
+    older["abilities"] = json!({"messages": {"adaptive_thinking": false}});
+    config = config.provider("p-older", older);
+    for mode in ["provider_default", "adaptive", "extended"] {
+        let model = format!("older-{mode}");
+        config = config.model(&model, json!(["p-older"]));
+        config.0["models"][&model]["reasoning"] = json!(mode);
+    }
     let gateway = Gateway::start(config).await;
     for path in FORMATS {
         for (format, at) in [
             ("chat", CHAT),
             ("responses", RESPONSES),
             ("messages", MESSAGES),
+            ("older", MESSAGES),
         ] {
             for mode in ["provider_default", "adaptive", "extended"] {
                 // Too little for a thinking budget, and enough for one.
                 for (stream, room) in [(false, 500), (true, 1500)] {
                     let key = gateway.key_with(CAUTIOUS_INPUT + room, LONG);
-                    let more = json!({limit_field(path): 30_000, "stream": stream});
+                    let mut more = json!({limit_field(path): 30_000, "stream": stream});
+                    match path {
+                        CHAT => more["reasoning_effort"] = json!("high"),
+                        RESPONSES => more["reasoning"] = json!({"effort": "high"}),
+                        _ => {}
+                    }
                     let model = format!("{format}-{mode}");
                     let body = prompt(path, &model, SAID, more);
                     let request = Request::post(path, &body).key(&key).orders("tokens-20000");
