@@ -8,9 +8,11 @@ mod support;
 
 use serde_json::{Value, json};
 use support::{
-    CHAT, Config, FORMATS, Gateway, MESSAGES, Provider, RESPONSES, Request, eventually, prompt,
-    provider,
+    CHAT, Config, FORMATS, Gateway, MESSAGES, Provider, RESPONSES, Request, bounded, eventually,
+    prompt, provider,
 };
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
 
 /// The models that are served in one format alone, with its path.
 const MODELS: [(&str, &str); 3] = [
@@ -103,6 +105,34 @@ async fn each_caller_reaches_each_model_and_is_answered_in_its_own_format() {
         assert_eq!(line["outcome"], "completed", "{line}");
         assert!(line["charged"].as_u64().unwrap() > 0, "{line}");
         assert_eq!(line["count"], "reported", "{line}");
+    }
+}
+
+#[tokio::test]
+async fn an_answer_of_usual_length_is_sent_together_with_its_head() {
+    /// Two sends may arrive as one, but not again and again.
+    const TIMES: usize = 50;
+    let (_simulated, gateway) = gateway().await;
+    let mut wire = TcpStream::connect(gateway.address).await.unwrap();
+    for model in ["by-chat", "by-messages"] {
+        let body = prompt(CHAT, model, "Go on.", json!({}));
+        let request = Request::post(CHAT, &body).key(&gateway.key);
+        let request = request.orders("tokens-300").bytes();
+        for _ in 0..TIMES {
+            wire.write_all(&request).await.unwrap();
+            let mut answer = vec![0; 64 * 1024];
+            let read = bounded("an answer", wire.read(&mut answer)).await.unwrap();
+            let answer = String::from_utf8_lossy(&answer[..read]);
+            let (head, body) = answer.split_once("\r\n\r\n").expect("a head");
+            assert!(head.starts_with("HTTP/1.1 200"), "{model}: {answer}");
+            assert!(
+                (1500..3500).contains(&read),
+                "{model}: {read} bytes: {answer}"
+            );
+            let length = format!("content-length: {}", body.len());
+            let head = head.to_ascii_lowercase();
+            assert!(head.contains(&length), "{model}: {answer}");
+        }
     }
 }
 

@@ -340,10 +340,12 @@ pub fn takes_restart(path: &str) -> Vec<&str> {
 }
 
 /// Pingora's 64 KiB read buffer is cleared for each connection and half of what an open
-/// stream holds, and saves no read: heads and bodies are read in large pieces.
+/// stream holds, and saves no read: heads and bodies are read in large pieces. In its write
+/// buffer of 1,460 bytes the head of most answers has no room beside the body, and is sent by
+/// itself.
 const CALLER_BUFFER: L4BufferSettings = L4BufferSettings {
     read: Some(0),
-    write: None,
+    write: Some(4096),
 };
 
 fn access_log(target: AccessLogTarget) -> io::Result<(AccessLog, Option<access_log::Writer>)> {
