@@ -28,7 +28,7 @@ use crate::{
     journal::Journal,
     key,
     ownership::Stored,
-    store::{Store, StoreError, open_writer},
+    store::{Store, StoreError, open_settling_writer},
 };
 use accounts::{Accounts, Held};
 use stats::Stats;
@@ -175,7 +175,7 @@ impl Ledger {
     pub fn open(store: &Store, settings: LedgerSettings) -> Result<Self, StoreError> {
         let path = store.path();
         let clock = store.clock().clone();
-        let mut file = open_writer(path)?;
+        let mut file = open_settling_writer(path)?;
         let folder = match path.parent() {
             Some(folder) if !folder.as_os_str().is_empty() => folder.to_owned(),
             _ => PathBuf::from("."),

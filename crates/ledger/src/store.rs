@@ -23,7 +23,7 @@ pub use grants::{GrantTerms, GrantView};
 pub use keys::{CreatedKey, KeyFilter, KeySelector, Revocation};
 pub(crate) use keys::{lookup_sql, read_key};
 pub use once::OrderName;
-pub(crate) use open::{open_reader, open_writer};
+pub(crate) use open::{data_version, open_reader, open_settling_writer, open_writer};
 pub use verify::Verification;
 
 use crate::{clock::Clock, key::KeyHasher};

@@ -7,7 +7,7 @@
 use super::{Shared, flight::spawn};
 use crate::{
     key::KeyHash,
-    store::{StoreError, open_reader},
+    store::{StoreError, data_version, open_reader},
 };
 use rusqlite::Connection;
 use std::sync::{
@@ -72,9 +72,7 @@ impl Watch {
     }
 
     fn look(&mut self) -> rusqlite::Result<()> {
-        let version = self
-            .connection
-            .pragma_query_value(None, "data_version", |row| row.get(0))?;
+        let version = data_version(&self.connection)?;
         if self.version == Some(version) {
             return Ok(());
         }

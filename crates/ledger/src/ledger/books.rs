@@ -1,7 +1,8 @@
 //! The statements by which the ledger's one writer changes the file.
 //!
 //! Each function is one step inside a transaction; which steps share one is decided in
-//! `writer`.
+//! `writer`. That keys and grants are there which rows refer to is seen to here: on the writer's
+//! connection SQLite does not check it.
 
 mod records;
 mod times;
@@ -13,7 +14,7 @@ use crate::{
     store::{storable_time, stored_time},
 };
 use records::Record;
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, OptionalExtension, ffi, params};
 use std::{collections::BTreeMap, time::Duration};
 use times::Times;
 use tollgate_types::{KeyId, Usage};
@@ -255,6 +256,7 @@ pub(crate) fn settle(
     entry: &Entry,
     now: Timestamp,
 ) -> rusqlite::Result<bool> {
+    refuse_missing_key(file, entry.key)?;
     let mut times = Times::read(file, now)?;
     // Who pays is found out piece by piece, and written down so.
     let record = Record {
@@ -338,10 +340,33 @@ pub(crate) fn settle_together<'a>(
         }
         spend(file, piece, first_at)?;
     }
+    let mut seen = None;
     for ((key, model), totals) in totals {
+        if seen.replace(key) != Some(key) {
+            refuse_missing_key(file, key)?;
+        }
         add_totals(file, key, model, &totals)?;
     }
     Ok(true)
+}
+
+/// Refuses what refers to a key that is gone, as where an older backup was put in the place of
+/// the file.
+fn refuse_missing_key(file: &Connection, key: i64) -> rusqlite::Result<()> {
+    let is_there = file
+        .prepare_cached("SELECT 1 FROM keys WHERE number = ?1")?
+        .exists([key])?;
+    if is_there {
+        Ok(())
+    } else {
+        Err(missing("key"))
+    }
+}
+
+/// What SQLite says of a row that refers to nothing.
+fn missing(what: &str) -> rusqlite::Error {
+    let fault = ffi::Error::new(ffi::SQLITE_CONSTRAINT_FOREIGNKEY);
+    rusqlite::Error::SqliteFailure(fault, Some(format!("its {what} is not in the file")))
 }
 
 /// What a grant pays for several requests.
@@ -435,8 +460,9 @@ fn take_from_lease(
 
 /// Spends a piece of a grant, whose validity begins with its first use.
 fn spend(file: &Connection, piece: Piece, at: u64) -> rusqlite::Result<()> {
-    file.prepare_cached(
-        "UPDATE grants SET spent = spent + ?2,
+    let rows = file
+        .prepare_cached(
+            "UPDATE grants SET spent = spent + ?2,
              first_used_at = min(coalesce(first_used_at, ?3), ?3),
              expires_at = CASE
                  WHEN expires_at IS NULL THEN ?3 + validity_ms
@@ -444,9 +470,13 @@ fn spend(file: &Connection, piece: Piece, at: u64) -> rusqlite::Result<()> {
                  ELSE expires_at
              END
          WHERE number = ?1",
-    )?
-    .execute(params![piece.grant.0, storable(piece.tokens), storable(at)])?;
-    Ok(())
+        )?
+        .execute(params![piece.grant.0, storable(piece.tokens), storable(at)])?;
+    if rows == 1 {
+        Ok(())
+    } else {
+        Err(missing("grant"))
+    }
 }
 
 fn note_charge(file: &Connection, usage: i64, piece: Piece) -> rusqlite::Result<()> {

@@ -17,6 +17,7 @@ use crate::{
     entry::Entry,
     journal::Slot,
     ownership::{self, Stored},
+    store::data_version,
 };
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 use std::{
@@ -33,7 +34,7 @@ use tollgate_types::KeyId;
 const GATHER: Duration = Duration::from_millis(20);
 /// The most that one transaction holds, so that no lock is held for long; of a small settlement
 /// file a quarter of its slots.
-const MAX_BATCH: usize = 1000;
+const MAX_BATCH: usize = 2000;
 /// How often the file is asked what others changed, and what was settled is committed.
 const TICK: Duration = Duration::from_millis(200);
 /// Every so many ticks: dead peers, idle accounts, old records.
@@ -330,9 +331,7 @@ impl Writer {
                 self.returns.extend(account.give_up_all());
             }
         }
-        let version = self
-            .file
-            .pragma_query_value(None, "data_version", |row| row.get(0))?;
+        let version = data_version(&self.file)?;
         if self.seen.version != Some(version) || self.seen.look_again {
             // Should it fail, the version is still the old one, and it is tried again.
             self.seen.version = None;

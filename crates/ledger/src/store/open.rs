@@ -22,6 +22,11 @@ const READER_BUSY_TIMEOUT: Duration = Duration::from_millis(500);
 /// Statements that a writer keeps prepared: more than it has.
 const KEPT_STATEMENTS: usize = 64;
 
+/// Pages that the writer of settlements keeps, in KiB, where it has that much to do: those that
+/// a transaction of a thousand requests of as many keys touches. SQLite's own 2 MB are written
+/// and read again before such a one is over.
+const SETTLING_CACHE_KIB: i32 = 16 * 1024;
+
 /// Opens the file for reading and writing, makes or migrates it.
 pub(crate) fn open_writer(path: &Path) -> Result<Connection, StoreError> {
     let _gate = enter_gate(path)?;
@@ -40,6 +45,19 @@ pub(crate) fn open_writer(path: &Path) -> Result<Connection, StoreError> {
     Ok(connection)
 }
 
+/// The same for who enters settlements, by the thousand: `ledger::books` looks up once for a
+/// transaction that the keys and grants are there which its rows refer to. SQLite would do it
+/// for each row and each reference.
+pub(crate) fn open_settling_writer(path: &Path) -> Result<Connection, StoreError> {
+    let connection = open_writer(path)?;
+    let prepare = || {
+        connection.pragma_update(None, "foreign_keys", false)?;
+        connection.pragma_update(None, "cache_size", -SETTLING_CACHE_KIB)
+    };
+    prepare().described(path)?;
+    Ok(connection)
+}
+
 /// Opens a file that [`open_writer`] has prepared, for reading alone.
 pub(crate) fn open_reader(path: &Path) -> Result<Connection, StoreError> {
     let connection = connect(path, READER_BUSY_TIMEOUT).described(path)?;
@@ -47,6 +65,13 @@ pub(crate) fn open_reader(path: &Path) -> Result<Connection, StoreError> {
         .pragma_update(None, "query_only", true)
         .described(path)?;
     Ok(connection)
+}
+
+/// A number that is another one as soon as another connection has committed. Asked several times
+/// a second for as long as a process lives.
+pub(crate) fn data_version(file: &Connection) -> rusqlite::Result<i64> {
+    file.prepare_cached("PRAGMA data_version")?
+        .query_row([], |row| row.get(0))
 }
 
 /// A reader too has to write the WAL's index, so every connection opens for writing.
