@@ -1,6 +1,9 @@
 //! The record of one request: what is written ahead, what is kept as its history.
 
 mod layout;
+mod payments;
+
+pub(crate) use payments::Payments;
 
 use crate::{
     balance::{GrantNumber, MAX_PIECES, Piece},
@@ -9,7 +12,7 @@ use crate::{
 };
 use serde::{Deserialize, Serialize};
 use std::{io, sync::Arc};
-use tollgate_types::{ErrorCode, Format, Usage};
+use tollgate_types::{ErrorCode, Format, RequestId, Usage};
 
 /// Names longer than this are cut, so that every record fits into its slot.
 const MAX_MODEL_LEN: usize = 96;
@@ -42,7 +45,8 @@ pub(crate) const fn pieces_in(slots: usize) -> usize {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Entry {
     /// The request id: what makes a second settlement of one request nothing.
-    pub(crate) request: String,
+    #[serde(with = "request_id")]
+    pub(crate) request: RequestId,
     /// The key's number in the file.
     pub(crate) key: i64,
     /// When it was settled, milliseconds since 1970.
@@ -61,7 +65,7 @@ pub(crate) struct Entry {
     pub(crate) source: CountSource,
     pub(crate) clamped: bool,
     /// What was paid, by grant.
-    pub(crate) paid: Vec<(i64, u64)>,
+    pub(crate) paid: Payments,
     pub(crate) overdraft: u64,
     pub(crate) first_byte_ms: Option<u32>,
     pub(crate) duration_ms: u32,
@@ -123,6 +127,22 @@ impl Entry {
     }
 }
 
+/// A request id in JSON.
+mod request_id {
+    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+    use std::borrow::Cow;
+    use tollgate_types::RequestId;
+
+    pub(super) fn serialize<S: Serializer>(id: &RequestId, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(id.as_str())
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<RequestId, D::Error> {
+        let text = Cow::<str>::deserialize(from)?;
+        RequestId::from_text(&text).ok_or_else(|| D::Error::custom("not a request id"))
+    }
+}
+
 /// A model's name as it is kept: plain characters, of bounded length.
 pub(crate) fn kept_name(model: &Arc<str>) -> Arc<str> {
     let is_legal = |byte: u8| byte.is_ascii_graphic();
@@ -158,7 +178,7 @@ pub(crate) mod tests {
 
     pub(crate) fn largest() -> Entry {
         Entry {
-            request: "r".repeat(30),
+            request: RequestId::from_text(&"r".repeat(30)).expect("an id"),
             key: i64::MAX,
             at: u64::MAX,
             asked: kept_name(&"\"\u{1}é".repeat(100).into()),
@@ -179,7 +199,7 @@ pub(crate) mod tests {
             source: CountSource::Estimated,
             clamped: false,
             // Numbers of ten billion grants, amounts of a quadrillion tokens.
-            paid: vec![(9_999_999_999, 999_999_999_999_999); pieces_in(1)],
+            paid: vec![(9_999_999_999, 999_999_999_999_999); pieces_in(1)].into(),
             overdraft: u64::MAX,
             first_byte_ms: Some(u32::MAX),
             duration_ms: u32::MAX,
@@ -230,13 +250,13 @@ pub(crate) mod tests {
             asked: "auto".into(),
             served: "m".repeat(32).into(),
             error: None,
-            paid: largest().paid[1..].to_vec(),
+            paid: largest().paid.iter().skip(1).copied().collect(),
             ..largest()
         };
         assert_eq!(there_and_back(&many).as_ref(), Some(&many));
         let long = Entry {
             asked: "auto".into(),
-            paid: largest().paid[..4].to_vec(),
+            paid: largest().paid.iter().take(4).copied().collect(),
             error: None,
             ..largest()
         };
@@ -258,7 +278,7 @@ pub(crate) mod tests {
                         state,
                         source: [CountSource::Reported, CountSource::Estimated][place % 2],
                         clamped: place % 2 == 1,
-                        paid: vec![(1, 2); place],
+                        paid: vec![(1, 2); place].into(),
                         first_byte_ms: error.map(|_| 0),
                         ..largest()
                     };

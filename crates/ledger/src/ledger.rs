@@ -212,6 +212,7 @@ impl Ledger {
             seen: writer::Seen::default(),
             returns: Vec::new(),
             retired: false,
+            room: Vec::new(),
         };
         spawn("ledger-writer", path, move || writer.run())?;
         Ok(Self(Arc::new(Inner { shared, commands })))

@@ -55,6 +55,12 @@ impl RequestId {
         Self(text)
     }
 
+    /// From text that was an identifier once; `None` where it has not its length.
+    pub fn from_text(text: &str) -> Option<Self> {
+        let text = text.is_ascii().then_some(text)?;
+        text.as_bytes().try_into().ok().map(Self)
+    }
+
     /// The identifier as text.
     pub fn as_str(&self) -> &str {
         // Only ASCII is ever put in.

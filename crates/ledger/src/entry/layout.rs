@@ -7,7 +7,7 @@
 use super::Entry;
 use crate::charge::{BillingState, CountSource};
 use std::io::{self, Write};
-use tollgate_types::{ErrorCode, Format, Usage};
+use tollgate_types::{ErrorCode, Format, RequestId, Usage};
 
 /// The number of this layout.
 pub(super) const LAYOUT: u8 = 1;
@@ -59,7 +59,7 @@ pub(super) fn write(entry: &Entry, reason: Option<&str>, out: &mut &mut [u8]) ->
     for number in numbers.into_iter().chain([output, reasoning]) {
         out.write_all(&number.to_le_bytes())?;
     }
-    for (grant, tokens) in &entry.paid {
+    for (grant, tokens) in entry.paid.iter() {
         out.write_all(&grant.to_le_bytes())?;
         out.write_all(&tokens.to_le_bytes())?;
     }
@@ -73,7 +73,7 @@ pub(super) fn write(entry: &Entry, reason: Option<&str>, out: &mut &mut [u8]) ->
     } else {
         &entry.served
     };
-    for text in [&*entry.request, &entry.asked, served, error] {
+    for text in [entry.request.as_str(), &entry.asked, served, error] {
         write_text(text, out)?;
     }
     write_text(reason.unwrap_or(""), out)
@@ -109,10 +109,8 @@ pub(super) fn read(record: &[u8]) -> Option<Entry> {
         output: rest.number()?,
         reasoning: rest.number()?,
     };
-    let mut paid = Vec::new();
-    for _ in 0..pieces {
-        paid.push((i64::from_le_bytes(rest.take()?), rest.number()?));
-    }
+    let paid = (0..pieces).map(|_| Some((i64::from_le_bytes(rest.take()?), rest.number()?)));
+    let paid = paid.collect::<Option<_>>()?;
     let first_byte_ms = u32::from_le_bytes(rest.take()?);
     let duration_ms = u32::from_le_bytes(rest.take()?);
     let status = u16::from_le_bytes(rest.take()?);
@@ -126,7 +124,7 @@ pub(super) fn read(record: &[u8]) -> Option<Entry> {
         return None;
     }
     Some(Entry {
-        request: request.to_owned(),
+        request: RequestId::from_text(request)?,
         key,
         at,
         asked: asked.into(),

@@ -2,14 +2,16 @@
 //!
 //! A channel whose receiver sleeps in it is woken by every message, which costs a settlement
 //! more than all else. Here the writer is woken by the first message after it has found
-//! nothing, and by those that cannot wait.
+//! nothing, and by those that cannot wait. Messages lie one behind the other in memory that is
+//! used again, so that none is allocated by one thread and freed by another.
 
 use super::writer::Command;
+use parking_lot::Mutex;
 use std::{
+    collections::VecDeque,
     sync::{
-        Arc, OnceLock,
+        Arc, OnceLock, Weak,
         atomic::{AtomicBool, Ordering},
-        mpsc::{Receiver, Sender, TryRecvError, channel},
     },
     thread::{self, Thread},
     time::{Duration, Instant},
@@ -18,24 +20,36 @@ use std::{
 /// The senders' end. Cheap to clone.
 #[derive(Clone)]
 pub(super) struct Commands {
-    queue: Sender<Command>,
-    sleeper: Arc<Sleeper>,
+    inbox: Arc<Inbox>,
+    /// By it the writer knows whether there is anybody left who sends.
+    _sender: Arc<()>,
 }
 
 /// The writer's end.
 pub(super) struct Queue {
-    queue: Receiver<Command>,
-    sleeper: Arc<Sleeper>,
+    inbox: Arc<Inbox>,
+    senders: Weak<()>,
+    /// What was fetched from the inbox and has not been handed over.
+    fetched: VecDeque<Command>,
 }
 
 #[derive(Default)]
-struct Sleeper {
-    thread: OnceLock<Thread>,
+struct Inbox {
+    letters: Mutex<Letters>,
+    writer: OnceLock<Thread>,
     /// The writer has found nothing, and the next message must wake it.
     is_idle: AtomicBool,
 }
 
+#[derive(Default)]
+struct Letters {
+    waiting: VecDeque<Command>,
+    /// Nobody will fetch them any more.
+    refused: bool,
+}
+
 /// What came while the writer waited.
+#[expect(clippy::large_enum_variant, reason = "it is taken apart at once")]
 pub(super) enum Next {
     /// A message.
     Command(Command),
@@ -45,17 +59,21 @@ pub(super) enum Next {
     Ended,
 }
 
+/// Room for so many messages is kept when a burst is over.
+const KEPT: usize = 4096;
+
 /// Both ends. Unbounded by itself: settlements are bounded by slots, loads by waiting callers.
 pub(super) fn commands() -> (Commands, Queue) {
-    let (sender, receiver) = channel();
-    let sleeper = Arc::new(Sleeper::default());
-    let commands = Commands {
-        queue: sender,
-        sleeper: Arc::clone(&sleeper),
-    };
+    let inbox = Arc::new(Inbox::default());
+    let sender = Arc::new(());
     let queue = Queue {
-        queue: receiver,
-        sleeper,
+        inbox: Arc::clone(&inbox),
+        senders: Arc::downgrade(&sender),
+        fetched: VecDeque::new(),
+    };
+    let commands = Commands {
+        inbox,
+        _sender: sender,
     };
     (commands, queue)
 }
@@ -64,11 +82,15 @@ impl Commands {
     /// Leaves a message; `false` when the writer has ended.
     pub(super) fn send(&self, command: Command) -> bool {
         let is_urgent = command.is_urgent();
-        if self.queue.send(command).is_err() {
-            return false;
+        {
+            let mut letters = self.inbox.letters.lock();
+            if letters.refused {
+                return false;
+            }
+            letters.waiting.push_back(command);
         }
-        if self.sleeper.is_idle.swap(false, Ordering::AcqRel) || is_urgent {
-            self.sleeper.wake();
+        if self.inbox.is_idle.swap(false, Ordering::AcqRel) || is_urgent {
+            self.inbox.wake();
         }
         true
     }
@@ -78,13 +100,13 @@ impl Drop for Commands {
     fn drop(&mut self) {
         // The writer finds out by looking; the last sender may be gone by then, or it looks
         // again at its next tick.
-        self.sleeper.wake();
+        self.inbox.wake();
     }
 }
 
-impl Sleeper {
+impl Inbox {
     fn wake(&self) {
-        if let Some(thread) = self.thread.get() {
+        if let Some(thread) = self.writer.get() {
             thread.unpark();
         }
     }
@@ -92,13 +114,15 @@ impl Sleeper {
 
 impl Queue {
     /// Waits for a message until then. To be called by one thread alone.
-    pub(super) fn wait(&self, until: Instant) -> Next {
-        let _ = self.sleeper.thread.set(thread::current());
+    pub(super) fn wait(&mut self, until: Instant) -> Next {
+        let _ = self.inbox.writer.set(thread::current());
         loop {
-            match self.queue.try_recv() {
-                Ok(command) => return Next::Command(command),
-                Err(TryRecvError::Disconnected) => return Next::Ended,
-                Err(TryRecvError::Empty) => {}
+            // Who sends does so before it goes.
+            let is_last_look = self.senders.strong_count() == 0;
+            match self.next() {
+                Some(command) => return Next::Command(command),
+                None if is_last_look => return Next::Ended,
+                None => {}
             }
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
@@ -106,7 +130,7 @@ impl Queue {
             }
             // Who has sent before this was said is found by one more look; who sends after it
             // wakes this thread.
-            if self.sleeper.is_idle.swap(true, Ordering::AcqRel) {
+            if self.inbox.is_idle.swap(true, Ordering::AcqRel) {
                 thread::park_timeout(left);
             }
         }
@@ -115,10 +139,10 @@ impl Queue {
     /// Hands over what has come, and sleeps for what more comes until the moment that `take`
     /// names; none: it has enough. `take` may leave what it is handed.
     pub(super) fn gather(
-        &self,
+        &mut self,
         mut take: impl FnMut(&mut dyn Iterator<Item = Command>) -> Option<Instant>,
     ) {
-        while let Some(until) = take(&mut self.queue.try_iter()) {
+        while let Some(until) = take(self) {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 return;
@@ -126,6 +150,32 @@ impl Queue {
             // Nobody but the urgent wakes it: it is known to come back.
             thread::park_timeout(left.min(LONGEST_NAP));
         }
+    }
+}
+
+/// What has come, without a wait for more.
+impl Iterator for Queue {
+    type Item = Command;
+
+    fn next(&mut self) -> Option<Command> {
+        if self.fetched.is_empty() {
+            self.fetched.shrink_to(KEPT);
+            let mut letters = self.inbox.letters.lock();
+            std::mem::swap(&mut letters.waiting, &mut self.fetched);
+        }
+        self.fetched.pop_front()
+    }
+}
+
+impl Drop for Queue {
+    fn drop(&mut self) {
+        // Who waits for an answer to one that is left learns that there will be none.
+        let left = {
+            let mut letters = self.inbox.letters.lock();
+            letters.refused = true;
+            std::mem::take(&mut letters.waiting)
+        };
+        drop(left);
     }
 }
 

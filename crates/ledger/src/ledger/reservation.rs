@@ -157,8 +157,7 @@ impl Reservation {
         self.note(&settled);
         let entry = self.entry(ending, &charge, &payment, now.unix_ms());
         self.write_ahead(&slot, &entry);
-        self.ledger
-            .tell(Command::Settle(Some(slot), Box::new(entry)));
+        self.ledger.tell(Command::Settle(Some(slot), entry));
         settled
     }
 
@@ -192,7 +191,7 @@ impl Reservation {
         let served = ending.model_served.as_ref().unwrap_or(&self.request.model);
         let pieces = payment.pieces.iter();
         Entry {
-            request: self.request.id.as_str().to_owned(),
+            request: self.request.id,
             key: self.account.key,
             at,
             asked: kept_name(&self.request.model),

@@ -47,10 +47,14 @@ const RETRY_AFTER: Duration = Duration::from_millis(100);
 const LAST_TRIES: u32 = 20;
 
 /// What the writer is told.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "nearly all are the large one, and a box would be freed by another thread"
+)]
 pub(super) enum Command {
     /// A request has ended. Its record is in the slot; a request that was refused before it
     /// held anything has none.
-    Settle(Option<Slot>, Box<Entry>),
+    Settle(Option<Slot>, Entry),
     /// Something was stored at a provider.
     Remember(Arc<Stored>),
     /// Somebody needs this key's account, or more of its tokens.
@@ -75,7 +79,7 @@ impl Command {
 
 #[derive(Default)]
 struct Batch {
-    settled: Vec<(Option<Slot>, Box<Entry>)>,
+    settled: Vec<(Option<Slot>, Entry)>,
     made: Vec<Arc<Stored>>,
     loads: HashSet<KeyId>,
     readers: Vec<tokio::sync::oneshot::Sender<()>>,
@@ -100,7 +104,7 @@ impl Batch {
     }
 
     fn entries(&self) -> impl Iterator<Item = &Entry> {
-        self.settled.iter().map(|(_, entry)| &**entry)
+        self.settled.iter().map(|(_, entry)| entry)
     }
 
     fn is_urgent(&self) -> bool {
@@ -135,6 +139,8 @@ pub(super) struct Writer {
     pub(super) returns: Vec<Piece>,
     /// Another process serves the keys.
     pub(super) retired: bool,
+    /// Room for the settlements of the next batch, that of the last one.
+    pub(super) room: Vec<(Option<Slot>, Entry)>,
 }
 
 #[derive(Default)]
@@ -181,8 +187,11 @@ impl Writer {
         self.shared.abandoned.load(Ordering::Acquire)
     }
 
-    fn gather(&self, first: Command, next_tick: Instant) -> Batch {
-        let mut batch = Batch::default();
+    fn gather(&mut self, first: Command, next_tick: Instant) -> Batch {
+        let mut batch = Batch {
+            settled: std::mem::take(&mut self.room),
+            ..Batch::default()
+        };
         batch.add(first);
         let most = MAX_BATCH.min(self.shared.journal.slots() / 4);
         let soon = Instant::now();
@@ -226,10 +235,11 @@ impl Writer {
         };
         let made = batch.made.len();
         self.shared.unwritten.fetch_sub(made, Ordering::Relaxed);
-        let settled = batch.settled.into_iter();
+        let settled = batch.settled.drain(..);
         self.shared
             .journal
             .wipe(settled.filter_map(|(slot, _)| slot));
+        self.room = batch.settled;
         self.hand_out(shares);
         for reader in batch.readers {
             // A reader that has left is no fault.

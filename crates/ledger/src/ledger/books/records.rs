@@ -123,7 +123,7 @@ fn values<'a>(record: &Record<'a>) -> [ValueRef<'a>; COLUMNS.len()] {
         sum.saturating_add(*tokens)
     });
     [
-        text(&entry.request),
+        text(entry.request.as_str()),
         ValueRef::Integer(entry.key),
         number(*at),
         text(&entry.asked),

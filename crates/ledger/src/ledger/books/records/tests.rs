@@ -10,7 +10,7 @@ use crate::{
 };
 use std::time::Duration;
 use tempfile::TempDir;
-use tollgate_types::{ErrorCode, Format, KeyId, Usage};
+use tollgate_types::{ErrorCode, Format, KeyId, RequestId, Usage};
 
 struct Shelf {
     _folder: TempDir,
@@ -51,7 +51,7 @@ fn entry(number: u64) -> Entry {
     let nth = |of: u64| usize::try_from(number / of).unwrap();
     let errors = ErrorCode::ALL;
     Entry {
-        request: format!("req_{number:026}"),
+        request: RequestId::from_text(&format!("req_{number:026}")).unwrap(),
         key: 1,
         at: 1_000_000 - number,
         asked: format!("asked-{}", number / 7).into(),
@@ -71,11 +71,15 @@ fn entry(number: u64) -> Entry {
         },
         source: [CountSource::Reported, CountSource::Estimated][nth(10) % 2],
         clamped: number.is_multiple_of(13),
-        paid: vec![(1, number % 8)],
+        paid: vec![(1, number % 8)].into(),
         overdraft: number % 3,
         first_byte_ms: (number % 7 != 3).then_some(5),
         duration_ms: 9,
     }
+}
+
+fn paid(entry: &Entry) -> (i64, u64) {
+    *entry.paid.iter().next().unwrap()
 }
 
 fn records(entries: &[Entry]) -> Vec<Record<'_>> {
@@ -100,8 +104,8 @@ fn of_many_records_each_says_what_its_request_was() {
     let page = History::new(&shelf.store).page(&shelf.key, &query).unwrap();
     assert_eq!(page.data.len(), entries.len());
     for (found, entry) in page.data.iter().zip(&entries) {
-        let (_, paid) = entry.paid[0];
-        assert_eq!(found.id, entry.request);
+        let (_, paid) = paid(entry);
+        assert_eq!(found.id, entry.request.as_str());
         assert_eq!(found.time.unix_ms(), entry.at);
         assert_eq!(*found.model_asked, *entry.asked);
         assert_eq!(*found.model_served, *entry.served);
@@ -122,8 +126,8 @@ fn of_many_records_each_says_what_its_request_was() {
     let mut odd = shelf.file.prepare(sql).unwrap();
     let odd = odd.query_map([], |row| row.get::<_, String>(0)).unwrap();
     let odd: Vec<String> = odd.map(Result::unwrap).collect();
-    let expected = entries.iter().filter(|it| it.clamped || it.paid[0].1 == 0);
-    let expected: Vec<_> = expected.map(|it| it.request.clone()).collect();
+    let expected = entries.iter().filter(|it| it.clamped || paid(it).1 == 0);
+    let expected: Vec<_> = expected.map(|it| it.request.to_string()).collect();
     assert_eq!(odd, expected);
 }
 
