@@ -232,7 +232,7 @@ pub(crate) mod tests {
     fn there_is_room_for_all_pieces_in_the_slots_that_are_taken_for_them() {
         for pieces in 0..=MAX_PIECES {
             let entry = Entry {
-                paid: vec![(i64::MAX, u64::MAX); pieces],
+                paid: vec![(i64::MAX, u64::MAX); pieces].into(),
                 reason: None,
                 ..largest()
             };

@@ -10,9 +10,11 @@
 //! the proof of life: the kernel lets go of it however the process ends.
 
 mod chain;
+mod marks;
 
 use crate::directory::spawn;
 use crate::store::StoreError;
+use marks::{Holds, Marks};
 use parking_lot::Mutex;
 use std::{
     fs::{File, OpenOptions, TryLockError},
@@ -89,6 +91,7 @@ pub(crate) struct Journal {
     path: PathBuf,
     /// Last in, first out: a few pages stay warm.
     free: Mutex<Vec<Slot>>,
+    marks: Marks,
     slots: u32,
     dirty: AtomicBool,
     nudge: SyncSender<()>,
@@ -106,6 +109,7 @@ impl Journal {
         let journal = Arc::new(Self {
             file,
             free: Mutex::new((0..slots).rev().map(Slot::one).collect()),
+            marks: Marks::of_empty(slots),
             slots,
             dirty: AtomicBool::new(false),
             nudge,
@@ -155,6 +159,7 @@ impl Journal {
         slot: &Slot,
         record: impl FnOnce(&mut &mut [u8]) -> io::Result<()>,
     ) -> io::Result<()> {
+        self.mark(slot, Holds::Open);
         if slot.1.is_empty() {
             let mut frame = [0; SLOT_LEN];
             let frame = framed(&mut frame, MARK, record)?;
@@ -197,29 +202,58 @@ impl Journal {
         chain::cut(slot.0, record)?.try_for_each(|part| put(chain::MARK, &part))
     }
 
-    /// Empties slots whose records are in the database, and frees them. Slots that cannot be
-    /// emptied are not used again: their records would come twice.
-    ///
-    /// Neighbours are emptied by one write: a batch under load has hundreds of them.
-    pub(crate) fn wipe(&self, slots: impl IntoIterator<Item = Slot>) {
-        const ZEROS: &[u8] = &[0; MOST_WIPED * SLOT_LEN];
-        let mut slots: Vec<Slot> = slots.into_iter().flat_map(Slot::apart).collect();
-        slots.sort_unstable_by_key(|slot| slot.0);
-        let mut wiped = Vec::with_capacity(slots.len());
-        let runs = slots.chunk_by(|one, next| next.0 == one.0.saturating_add(1));
-        for run in runs.flat_map(|run| run.chunks(MOST_WIPED)) {
-            let (Some(first), length) = (run.first(), run.len().saturating_mul(SLOT_LEN)) else {
-                continue;
-            };
-            let zeros = ZEROS.get(..length).unwrap_or(ZEROS);
-            match self.file.write_all_at(zeros, offset(first.0)) {
-                Ok(()) => wiped.extend(run.iter().map(|slot| Slot::one(slot.0))),
-                Err(fault) => log::error!("{}: cannot empty slots: {fault}", self.path.display()),
+    /// Frees slots whose records are in the database. What stands in one stays there until it is
+    /// written over, as under load it is in a moment, or [`Journal::tidy`] empties them: should
+    /// the process die before, it is entered again, and its request id makes it nothing.
+    pub(crate) fn release(&self, slots: impl IntoIterator<Item = Slot>) {
+        let mut free: Vec<Slot> = Vec::new();
+        for slot in slots {
+            if slot.1.is_empty() {
+                self.mark(&slot, Holds::Spent);
+                free.push(slot);
+            } else {
+                free.extend(slot.apart().filter(|slot| self.empty(slot)));
             }
         }
+        free.sort_unstable_by_key(|slot| std::cmp::Reverse(slot.0));
         // The lowest is taken next, so that neighbours stay together.
-        wiped.reverse();
-        self.free.lock().append(&mut wiped);
+        self.free.lock().append(&mut free);
+    }
+
+    /// Empties a slot of several, since the next owners may not write over all of them together:
+    /// a part that is left alone would be told as torn. One that cannot be emptied is not used
+    /// again.
+    fn empty(&self, slot: &Slot) -> bool {
+        self.mark(slot, Holds::Nothing);
+        let emptied = self.file.write_all_at(&[0; SLOT_LEN], offset(slot.0));
+        if let Err(fault) = &emptied {
+            log::error!("{}: cannot empty a slot: {fault}", self.path.display());
+        }
+        emptied.is_ok()
+    }
+
+    /// Empties the slots, whoever owns them, whose records were in the database at the last call
+    /// already and have not been written over. To be called once in a while, by one thread: an
+    /// old record must not outlive the memory of its request id.
+    pub(crate) fn tidy(&self) {
+        const ZEROS: &[u8] = &[0; MOST_WIPED * SLOT_LEN];
+        self.marks.tidy(MOST_WIPED, |run| {
+            let zeros = ZEROS.get(..run.len().saturating_mul(SLOT_LEN));
+            let first = u32::try_from(run.start).unwrap_or(u32::MAX);
+            let wiped = self
+                .file
+                .write_all_at(zeros.unwrap_or_default(), offset(first));
+            if let Err(fault) = &wiped {
+                log::error!("{}: cannot empty slots: {fault}", self.path.display());
+            }
+            wiped.is_ok()
+        });
+    }
+
+    fn mark(&self, slot: &Slot, holds: Holds) {
+        for number in std::iter::once(slot.0).chain(slot.1.iter().copied()) {
+            self.marks.set(number, holds);
+        }
     }
 
     /// How many slots there are.

@@ -1,5 +1,5 @@
 use super::*;
-use std::io::Write;
+use std::io::{Seek, SeekFrom, Write};
 use tempfile::TempDir;
 
 struct Desk {
@@ -57,17 +57,90 @@ fn remains_are_taken_up_by_one_alone() {
     desk.remains();
 }
 
+fn all(journal: &Journal) -> Vec<Slot> {
+    std::iter::from_fn(|| journal.take()).collect()
+}
+
+fn write(journal: &Journal, slot: &Slot, text: &[u8]) {
+    journal.write(slot, |out| out.write_all(text)).unwrap();
+}
+
 #[test]
-fn a_wiped_slot_is_empty_and_free_again() {
+fn a_released_slot_is_free_again_and_empty_when_the_file_has_been_tidied_twice() {
+    for (times, left) in [(0, 4), (1, 4), (2, 0)] {
+        let desk = Desk::new();
+        let journal = desk.journal();
+        let slots = all(&journal);
+        assert_eq!((slots.len(), journal.in_use()), (4, 4));
+        for slot in &slots {
+            write(&journal, slot, b"spent");
+        }
+        journal.release(slots);
+        assert_eq!(journal.in_use(), 0);
+        for _ in 0..times {
+            journal.tidy();
+        }
+        journal.die();
+        assert_eq!(desk.remains().records.len(), left, "{times}");
+    }
+}
+
+#[test]
+fn what_a_slot_held_before_goes_although_it_has_a_new_owner_and_what_that_one_writes_stays() {
     let desk = Desk::new();
     let journal = desk.journal();
-    let slots: Vec<Slot> = std::iter::from_fn(|| journal.take()).collect();
-    assert_eq!((slots.len(), journal.in_use()), (4, 4));
+    let slots = all(&journal);
     for slot in &slots {
-        journal.write(slot, |out| out.write_all(b"spent")).unwrap();
+        write(&journal, slot, b"of the first owner");
     }
-    journal.wipe(slots);
-    assert_eq!(journal.in_use(), 0);
+    journal.release(slots);
+    let slots = all(&journal);
+    write(&journal, &slots[1], b"of the second");
+    journal.tidy();
+    write(&journal, &slots[2], b"of the second");
+    journal.tidy();
+    write(&journal, &slots[3], b"of the second, late");
+    journal.tidy();
+    journal.tidy();
+    journal.die();
+    let mut records = desk.remains().records;
+    records.sort();
+    let second = b"of the second".to_vec();
+    let expected = [second.clone(), second, b"of the second, late".to_vec()];
+    assert_eq!(records, expected);
+}
+
+#[test]
+fn a_file_that_is_tidied_while_it_is_written_loses_no_record_and_keeps_no_old_one() {
+    const TURNS: u32 = 2000;
+    let desk = Desk::new();
+    let journal = desk.journal();
+    let done = AtomicBool::new(false);
+    let mut lost = Vec::new();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(Ordering::Acquire) {
+                journal.tidy();
+            }
+        });
+        for turn in 0..TURNS {
+            let Some(slot) = journal.take() else { continue };
+            let written = journal.write(&slot, |out| out.write_all(&turn.to_le_bytes()));
+            let mut file = &journal.file;
+            let found = file.seek(SeekFrom::Start(0)).and_then(|_| read_all(file));
+            let is_there = found.is_ok_and(|(records, torn)| {
+                records.contains(&turn.to_le_bytes().to_vec()) && torn.is_empty()
+            });
+            if !is_there || written.is_err() {
+                lost.push(turn);
+            }
+            journal.release([slot]);
+        }
+        done.store(true, Ordering::Release);
+    });
+    assert_eq!(lost, [0; 0]);
+    journal.tidy();
+    journal.tidy();
     journal.die();
     assert!(desk.remains().records.is_empty());
 }
@@ -207,7 +280,7 @@ fn a_record_that_is_longer_than_a_slot_is_there_as_a_whole_or_not_at_all() {
     let desk = Desk::new();
     let (journal, slot) = write(&desk);
     // What turns out to be short takes one of them.
-    journal.wipe([slot]);
+    journal.release([slot]);
     let mut slot = journal.take().unwrap();
     assert!(journal.widen(&mut slot, 2));
     journal.write(&slot, |out| out.write_all(b"short")).unwrap();

@@ -238,7 +238,7 @@ impl Writer {
         let settled = batch.settled.drain(..);
         self.shared
             .journal
-            .wipe(settled.filter_map(|(slot, _)| slot));
+            .release(settled.filter_map(|(slot, _)| slot));
         self.room = batch.settled;
         self.hand_out(shares);
         for reader in batch.readers {
@@ -417,6 +417,7 @@ impl Writer {
 
     /// What time changes.
     fn round(&mut self) -> rusqlite::Result<()> {
+        self.shared.journal.tidy();
         let now = self.shared.clock.now();
         let idle = self.shared.idle_after();
         self.returns

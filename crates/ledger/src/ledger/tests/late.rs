@@ -12,10 +12,10 @@ use std::collections::BTreeSet;
 /// The record of a request that was settled at this millisecond after the beginning.
 fn settled(key: i64, number: u64, at: u64) -> Entry {
     Entry {
-        request: RequestId::from_parts(0, number.into()).as_str().to_owned(),
+        request: RequestId::from_parts(0, number.into()),
         key,
         at: BEGIN + at,
-        paid: Vec::new(),
+        paid: Vec::new().into(),
         overdraft: 0,
         usage: output(1),
         ..largest()
@@ -90,7 +90,7 @@ fn what_was_settled_before_others_and_entered_after_them_is_newer_than_they() {
     );
     let more = desk.since(seen.first_cursor.as_deref());
     assert_eq!(times(&more.data), [hour + 10, hour + 9, hour, 1000]);
-    let expected = [5, 6, 4, 3].map(|number| settled(1, number, 0).request);
+    let expected = [5, 6, 4, 3].map(|number| settled(1, number, 0).request.to_string());
     assert_eq!(ids(&more.data), expected);
     // What lay in a time that was over has stayed as it was.
     let over = HistoryQuery {
@@ -100,7 +100,7 @@ fn what_was_settled_before_others_and_entered_after_them_is_newer_than_they() {
     assert_eq!(ids(&desk.page(&over).data), ids(&seen.data[1..]));
     // When the use of a grant began is no matter of the record.
     let mut paying = settled(1, 7, 970);
-    paying.paid = vec![(1, 5)];
+    paying.paid = vec![(1, 5)].into();
     desk.enter(hour + 20, &[paying]);
     let first: i64 = desk.house.sql("SELECT first_used_at FROM grants");
     assert_eq!(first.unsigned_abs(), BEGIN + 970);
@@ -138,7 +138,7 @@ fn who_follows_the_newest_and_who_walks_back_see_each_record_once_whatever_comes
             let ago = dice.below(most);
             batch.push(settled(1, number, now.saturating_sub(ago)));
         }
-        entered.extend(batch.iter().map(|entry| entry.request.clone()));
+        entered.extend(batch.iter().map(|entry| entry.request.to_string()));
         desk.enter(now, &batch);
     };
     commit(&mut entered, &mut dice);
