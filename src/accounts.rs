@@ -198,10 +198,9 @@ impl Limiter for PlannedLimits {
                 (&self.counting, limits, 0, 0)
             }
         };
-        let now = self.clock.now();
         match limiter.admit(&identity.key, &limits, input, output) {
             Ok(admission) => {
-                let standing = headers(&admission.standing(), now);
+                let standing = headers(&admission.standing(), &self.clock);
                 holds.put(admission);
                 Ok(standing)
             }
@@ -211,7 +210,7 @@ impl Limiter for PlannedLimits {
                     Denied::Wait(wait) => Some(wait),
                     Denied::NeverFits => None,
                 },
-                standing: headers(&limiter.standing(&identity.key, &limits), now),
+                standing: headers(&limiter.standing(&identity.key, &limits), &self.clock),
             }),
         }
     }
@@ -219,7 +218,7 @@ impl Limiter for PlannedLimits {
     fn standing(&self, identity: &Identity) -> Standing {
         let limits = self.plans.of(identity);
         let standing = self.pace.standing(&identity.key, &limits);
-        headers(&standing, self.clock.now())
+        headers(&standing, &self.clock)
     }
 
     fn take_count(&self, identity: &Identity, a_minute: NonZeroU32) -> bool {
@@ -232,8 +231,12 @@ impl Limiter for PlannedLimits {
     }
 }
 
-fn headers(standing: &tollgate_ledger::Standing, now: tollgate_ledger::Timestamp) -> Standing {
-    let headers = standing.headers(now).into_iter();
+/// In headers; where nothing is limited there are none, and nobody looks at the clock.
+fn headers(standing: &tollgate_ledger::Standing, clock: &Clock) -> Standing {
+    if standing.is_empty() {
+        return Standing::default();
+    }
+    let headers = standing.headers(clock.now()).into_iter();
     headers
         .filter_map(|(name, value)| {
             let value = HeaderValue::from_maybe_shared(bytes::Bytes::from(value)).ok()?;

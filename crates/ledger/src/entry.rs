@@ -161,7 +161,9 @@ pub(crate) fn kept_reason(reason: &str) -> String {
 /// What is kept of a text that cannot be kept as it is.
 fn kept(text: &str, most: usize, is_legal: impl Fn(u8) -> bool) -> Option<String> {
     let is_plain = |byte: u8| is_legal(byte) && byte != b'"' && byte != b'\\';
-    if text.len() <= most && text.bytes().all(is_plain) {
+    // All of them, although the first that is not plain would do: so they are looked at together.
+    let is_kept = |all: bool, byte| all & is_plain(byte);
+    if text.len() <= most && text.bytes().fold(true, is_kept) {
         return None;
     }
     let plain = |c: char| match u8::try_from(c) {

@@ -120,11 +120,14 @@ impl Limiter {
         input: u64,
         output: u64,
     ) -> Result<Admission, Limited> {
-        let now_ms = self.now_ms();
-        let meter = self.meter(key, limits, now_ms);
+        let meter = self.meter(key, limits);
         // From here on dropping the admission gives back what was taken.
         let mut admission = Admission::begin(meter, self.clone())?;
         let Admission { meter, taken, .. } = &mut admission;
+        if !meter.is_paced() {
+            return Ok(admission);
+        }
+        let now_ms = self.now_ms();
         take(
             &meter.requests,
             Dimension::Requests,
@@ -157,22 +160,21 @@ impl Limiter {
 
     /// How the key stands.
     pub fn standing(&self, key: &KeyId, limits: &Limits) -> Standing {
-        let now_ms = self.now_ms();
-        self.meter(key, limits, now_ms).standing(now_ms)
+        self.meter(key, limits).standing(|| self.now_ms())
     }
 
     fn now_ms(&self) -> u64 {
         self.clock.elapsed_ms().saturating_sub(self.since_ms)
     }
 
-    fn meter(&self, key: &KeyId, limits: &Limits, now_ms: u64) -> Arc<Meter> {
+    fn meter(&self, key: &KeyId, limits: &Limits) -> Arc<Meter> {
         match self.keys.get(key) {
             Some(meter) if meter.limits == *limits => meter,
             Some(old) => {
                 let _exchange = old.exchange.lock();
                 match self.keys.get(key) {
                     Some(meter) if meter.limits == *limits => meter,
-                    _ => self.keep(key, old.with_limits(limits, now_ms)),
+                    _ => self.keep(key, old.with_limits(limits, self.now_ms())),
                 }
             }
             None => {
@@ -245,7 +247,16 @@ impl Meter {
         }
     }
 
-    fn standing(&self, now_ms: u64) -> Standing {
+    /// Whether anything here goes by the clock.
+    const fn is_paced(&self) -> bool {
+        self.requests.is_some() || self.input.is_some() || self.output.is_some()
+    }
+
+    fn standing(&self, now_ms: impl FnOnce() -> u64) -> Standing {
+        if !self.is_paced() {
+            return Standing::default();
+        }
+        let now_ms = now_ms();
         let level = |bucket: &Option<Bucket>| bucket.as_ref().map(|bucket| bucket.level(now_ms));
         Standing {
             requests: level(&self.requests),
@@ -297,6 +308,9 @@ impl Admission {
     /// Ends the request, which used so many tokens: what was taken too much goes back,
     /// what was taken too little is a debt.
     pub fn finish(mut self, input: u64, output: u64) {
+        if !self.meter.is_paced() {
+            return;
+        }
         let now_ms = self.limiter.now_ms();
         let taken = std::mem::take(&mut self.taken);
         correct(&self.meter.input, taken.input, input, now_ms);
@@ -305,7 +319,7 @@ impl Admission {
 
     /// How the key stands with this request counted.
     pub fn standing(&self) -> Standing {
-        self.meter.standing(self.limiter.now_ms())
+        self.meter.standing(|| self.limiter.now_ms())
     }
 }
 

@@ -190,12 +190,18 @@ impl Reservation {
     fn entry(&self, ending: &Ending, charge: &Charge, payment: &Payment, at: u64) -> Entry {
         let served = ending.model_served.as_ref().unwrap_or(&self.request.model);
         let pieces = payment.pieces.iter();
+        let asked = kept_name(&self.request.model);
+        let served = if Arc::ptr_eq(served, &self.request.model) {
+            Arc::clone(&asked)
+        } else {
+            kept_name(served)
+        };
         Entry {
             request: self.request.id,
             key: self.account.key,
             at,
-            asked: kept_name(&self.request.model),
-            served: kept_name(served),
+            asked,
+            served,
             reason: self.request.reason.as_deref().map(kept_reason),
             format: self.request.format,
             streamed: self.request.streamed,

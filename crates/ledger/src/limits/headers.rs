@@ -11,6 +11,9 @@ use std::time::Duration;
 impl Standing {
     /// Names and values, for an answer that leaves at `now`. Empty where nothing is limited.
     pub fn headers(&self, now: Timestamp) -> Vec<(&'static str, String)> {
+        if self.is_empty() {
+            return Vec::new();
+        }
         let mut headers = Vec::with_capacity(18);
         let mut durations = |names: [&'static str; 3], level: Option<Level>| {
             let reset = |level: &Level| duration(level.reset_after);
@@ -61,6 +64,11 @@ impl Standing {
             self.output_tokens,
         );
         headers
+    }
+
+    /// Whether nothing is limited.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
     }
 
     /// The limit on tokens of which the smaller share is left.
