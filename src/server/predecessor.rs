@@ -103,6 +103,8 @@ impl Predecessor {
                 Ok(line) if line == YOURS => {
                     // One that has died meanwhile does not wait for it.
                     let _ = self.say(MINE);
+                    // Once it takes no connection any more, this one is told of.
+                    let _ = self.hear();
                     return Verdict::Ours;
                 }
                 Ok(line) if line == OVER => return Verdict::Ours,
