@@ -564,8 +564,8 @@ async fn raw_misbehaviour_is_answered_and_bounded() {
         (
             "an error cut short",
             format!("{head}content-length: 500\r\n\r\n{secret}"),
-            503,
-            "service_unavailable",
+            502,
+            "upstream_error",
         ),
         (
             "a success without a body",

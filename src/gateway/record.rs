@@ -154,7 +154,8 @@ pub fn ending(exchange: &Exchange, error: Option<&Error>) -> BillingState {
     let is_error = exchange.told.is_none_or(|told| told.code.is_some());
     // What the caller must mend is no failure of the provider's.
     let fault = exchange.fault.as_ref();
-    let was_refused = is_error && fault.is_some_and(|fault| !fault.try_elsewhere());
+    let was_not_sent = || exchange.body.as_ref().is_some_and(|it| it.is_awaited());
+    let was_refused = is_error && fault.map_or_else(was_not_sent, |it| !it.try_elsewhere());
     let stop = exchange.answer.facts().and_then(|facts| facts.stop);
     match stop {
         _ if exchange.broken.is_some() => BillingState::UpstreamFailed,

@@ -18,7 +18,7 @@ fn answer_with(input: u64) -> Vec<u8> {
         .into_bytes()
 }
 
-fn with_tools(tools: Value) -> Value {
+fn with_tools(tools: &Value) -> Value {
     ask(
         CHAT,
         false,
@@ -30,7 +30,7 @@ fn with_tools(tools: Value) -> Value {
 async fn what_a_hosted_tool_finds_is_believed_and_overspends_a_balance_once() {
     let gateway = before(answer_with(REPORTED)).await;
     let key = gateway.key_with(BALANCE, LONG);
-    let body = with_tools(json!([{"type": "web_search"}]));
+    let body = with_tools(&json!([{"type": "web_search"}]));
     let request = Request::post(CHAT, &body).key(&key);
     let answer = gateway.send(&request).await;
     answer.assert_ok();
@@ -52,7 +52,7 @@ async fn what_a_hosted_tool_finds_is_believed_and_overspends_a_balance_once() {
 async fn callers_own_tools_make_nothing_believed_beyond_what_was_agreed() {
     let function = json!({"name": "look", "parameters": {"type": "object"}});
     for body in [
-        with_tools(json!([{"type": "function", "function": function}])),
+        with_tools(&json!([{"type": "function", "function": function}])),
         ask(
             CHAT,
             false,
