@@ -8,6 +8,7 @@
 use serde::Deserialize;
 use serde_json::Value;
 use std::num::NonZeroU32;
+use std::pin::Pin;
 use std::sync::Arc;
 use tollgate_filter::{
     Balances, Bound, Built, Catalog, Counted, Counting, Endpoint, Filter, FilterKind, Head, Holds,
@@ -48,6 +49,9 @@ impl Default for Settings {
         }
     }
 }
+
+/// What another process may give.
+type Coming = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 #[derive(Clone)]
 struct Quota {
@@ -102,11 +106,33 @@ impl Quota {
             ..bound
         };
         match self.balances.reserve(request, all) {
+            // Before an answer is limited to what is left here, others are asked, once.
+            Reserving::Short(Shortage::Busy) if waits == MOST_WAITS => {
+                match self.balances.more(request) {
+                    Some(coming) => self.wait(coming, move |quota, request| {
+                        quota.reserve(request, waits.saturating_sub(1))
+                    }),
+                    None => self.count(request, bound, waits),
+                }
+            }
             Reserving::Short(Shortage::Exhausted | Shortage::Busy) => {
                 self.count(request, bound, waits)
             }
             outcome => self.take(request, outcome, waits),
         }
+    }
+
+    /// Goes on with `then` when what is coming from another process has come.
+    fn wait(
+        &self,
+        coming: Coming,
+        then: impl FnOnce(Self, &mut RequestContext) -> Verdict + Send + 'static,
+    ) -> Verdict {
+        let quota = self.clone();
+        Verdict::Wait(Box::pin(async move {
+            coming.await;
+            Box::new(move |request: &mut RequestContext| then(quota, request)) as _
+        }))
     }
 
     /// Counts the input of a request that a balance may just be enough for.
@@ -167,13 +193,9 @@ impl Quota {
         if let (Reserving::Short(Shortage::Busy), Some(left)) = (&outcome, waits.checked_sub(1))
             && let Some(coming) = self.balances.more(request)
         {
-            let quota = self.clone();
-            return Verdict::Wait(Box::pin(async move {
-                coming.await;
-                Box::new(move |request: &mut RequestContext| {
-                    quota.reserve_what_is_left(request, bound, left)
-                }) as _
-            }));
+            return self.wait(coming, move |quota, request| {
+                quota.reserve_what_is_left(request, bound, left)
+            });
         }
         self.take(request, outcome, waits)
     }

@@ -316,8 +316,9 @@ impl Ledger {
         answer.await.is_ok()
     }
 
-    /// Leaves the keys to another process that serves them from now on: what nothing holds here is
-    /// there for it to take, and so is what requests let go.
+    /// Leaves the keys to another process that serves them from now on: it is given all that nothing
+    /// holds here as soon as it is short of it, and not half as others are. Until then what is
+    /// here is for callers who have kept their connections.
     pub fn retire(&self) {
         self.0.tell(Command::Retire);
     }

@@ -335,12 +335,6 @@ impl Writer {
 
     fn tick(&mut self) -> rusqlite::Result<()> {
         self.seen.ticks = self.seen.ticks.wrapping_add(1);
-        // First: what comes in now is for requests that wait for it.
-        if self.retired {
-            for account in self.shared.accounts.filter(|_| true) {
-                self.returns.extend(account.give_up_all());
-            }
-        }
         let version = data_version(&self.file)?;
         if self.seen.version != Some(version) || self.seen.look_again {
             // Should it fail, the version is still the old one, and it is tried again.
@@ -376,16 +370,20 @@ impl Writer {
         transaction.commit()?;
         self.seen.change = newest;
         self.hand_out(shares);
-        self.yield_half(&wanted);
+        self.give_way(&wanted);
         Ok(())
     }
 
-    /// Gives other processes half of what nothing here holds. A wish that finds nothing now
-    /// stands until something is let go.
-    fn yield_half(&mut self, wanted: &[KeyId]) {
+    /// Gives other processes half of what nothing here holds, or all of it where one of them
+    /// serves the keys from now on. A wish that finds nothing now stands until something is let go.
+    fn give_way(&mut self, wanted: &[KeyId]) {
         for key in wanted {
             if let Some(account) = self.shared.accounts.get(key) {
-                let given = account.give_up_half();
+                let given = if self.retired {
+                    account.give_up_all()
+                } else {
+                    account.give_up_half()
+                };
                 self.seen.look_again |= given.is_empty();
                 self.returns.extend(given);
             }
