@@ -324,6 +324,45 @@ impl<'d> Value<'d> {
         self.text().map(Text::decode)
     }
 
+    /// Whether it says the same as `json`, a small document: white space, the order of members,
+    /// escapes and the way in which a number is written aside.
+    pub(crate) fn says(self, json: &str) -> bool {
+        self.raw() == json.as_bytes()
+            || Document::parse(json.as_bytes()).is_ok_and(|wanted| self.is_equal(wanted.root()))
+    }
+
+    /// Whether both have the same value. As many steps as `wanted` has values, with all members
+    /// of an object for each of its own.
+    fn is_equal(self, wanted: Value<'_>) -> bool {
+        match wanted.kind() {
+            kind if kind != self.kind() => false,
+            Kind::Null => true,
+            Kind::Bool => self.as_bool() == wanted.as_bool(),
+            Kind::Number => self.as_f64() == wanted.as_f64(),
+            Kind::String => {
+                let texts = self.text().zip(wanted.text());
+                texts.is_some_and(|(text, wanted)| text.is_same(wanted))
+            }
+            Kind::Array => {
+                let mut left = self.elements();
+                let mut same = wanted.elements().map(|wanted| {
+                    let found = left.next();
+                    found.is_some_and(|found| found.is_equal(wanted))
+                });
+                same.all(|is_same| is_same) && left.next().is_none()
+            }
+            Kind::Object => {
+                let has = |(key, wanted): (Text<'_>, Value<'_>)| {
+                    let mut members = self.members();
+                    members.any(|(found, value)| found.is_same(key) && value.is_equal(wanted))
+                };
+                let many = wanted.members().count();
+                let is_as_many = self.members().take(many.saturating_add(1)).count() == many;
+                is_as_many && wanted.members().all(has)
+            }
+        }
+    }
+
     /// The elements of an array; none of anything else.
     pub fn elements(self) -> Elements<'d> {
         Elements(self.children(NodeKind::Array))

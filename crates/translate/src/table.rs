@@ -12,7 +12,7 @@ pub(crate) mod responses;
 
 pub use page::page;
 
-use crate::document::is_word;
+use crate::document::{Value, is_word};
 use std::collections::BTreeSet;
 use tollgate_types::Format;
 
@@ -70,7 +70,7 @@ pub struct Row {
     /// What becomes of it in the two other formats, in the order of [`Format::ALL`].
     fates: [Fate; 2],
     /// Values (as JSON) that ask for nothing: they pass where the field is refused or
-    /// dropped. `null` always does.
+    /// dropped, however they are written. `null` always does.
     pub neutral: &'static [&'static str],
     /// Whether the value is passed on or judged as a whole, so that no table describes
     /// what is in it.
@@ -111,11 +111,9 @@ impl Row {
         }
     }
 
-    /// Whether a value asks for nothing.
-    pub(crate) fn is_neutral(&self, value: &[u8]) -> bool {
-        self.neutral
-            .iter()
-            .any(|neutral| neutral.as_bytes() == value)
+    /// Whether a value asks for nothing, however it is written.
+    pub(crate) fn is_neutral(&self, value: Value<'_>) -> bool {
+        self.neutral.iter().any(|neutral| value.says(neutral))
     }
 }
 

@@ -73,7 +73,7 @@ impl<'t> Scope<'t> {
             match row.fate(self.from, self.to) {
                 Fate::Carried | Fate::Mapped(_) => fields.keep(at, value),
                 Fate::Implied(_) => {}
-                Fate::Dropped(_) if row.is_neutral(value.raw()) => {}
+                Fate::Dropped(_) if row.is_neutral(value) => {}
                 Fate::Dropped(_) => self.note_dropped(field_path(shape.path(), row.name)),
                 Fate::Refused(why) => self.refuse_or_drop(shape.path(), row, value, why, path)?,
             }
@@ -162,7 +162,7 @@ impl<'t> Scope<'t> {
         why: &str,
         path: &Path<'_>,
     ) -> Result<(), Refusal> {
-        if row.is_neutral(value.raw()) {
+        if row.is_neutral(value) {
             return Ok(());
         }
         let allowed = field_path(parent, row.name);

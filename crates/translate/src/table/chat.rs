@@ -70,7 +70,7 @@ pub(crate) static TOP: Shape = Shape {
             refused("it has no penalties"),
             refused("it has no penalties"),
         )
-        .unless(&["0", "0.0"]),
+        .unless(&["0"]),
         both("function_call", refused("use `tool_choice`")),
         both("functions", refused("use `tools`")).unless(&["[]"]),
         both("logit_bias", refused("it has no logit bias"))
@@ -102,7 +102,7 @@ pub(crate) static TOP: Shape = Shape {
             mapped("`tool_choice.disable_parallel_tool_use`"),
         ),
         both("prediction", refused("it takes no predicted output")).whole(),
-        both("presence_penalty", refused("it has no penalties")).unless(&["0", "0.0"]),
+        both("presence_penalty", refused("it has no penalties")).unless(&["0"]),
         row(
             "prompt_cache_key",
             CARRIED,

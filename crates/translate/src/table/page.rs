@@ -22,7 +22,7 @@ on a field that is not here.
 | dropped | A hint that the target has no word for: left out, and named in `x-dropped-fields`. |
 | refused | It cannot be said there: 400 `invalid_request` with its name. Under `lossy: allow` an operator may list the field by its path (a kind of object by its place and type: `input[].file_search_call`); it is then dropped with notice. |
 
-A field that is not in the table is refused, too. `null` always passes, and so do the values after \"unless\".
+A field that is not in the table is refused, too. `null` always passes, and so do the values after \"unless\", however they are written.
 
 ## Web search
 
