@@ -44,6 +44,34 @@ async fn gateway() -> (Provider, Gateway) {
     (provider, gateway_of(config).await)
 }
 
+#[tokio::test]
+async fn a_candidate_is_shown_in_the_format_that_carries_the_request() {
+    let provider = Provider::start().await;
+    let mut two = support::provider(provider.address);
+    two["formats"] = json!(["chat", "responses"]);
+    let config = Config::of(&provider)
+        .provider("two", two)
+        .model("in-two", json!(["two"]));
+    let gateway = gateway_of(config).await;
+    for (more, format) in [
+        (json!({}), "responses"),
+        (json!({"stop_sequences": ["END"]}), "chat"),
+    ] {
+        let body = prompt(MESSAGES, "in-two", "Hello!", more);
+        let told = explain(&gateway, &gateway.key, MESSAGES, &body).await;
+        told.assert_ok();
+        let told = told.json();
+        assert_eq!(told["outcome"]["kind"], "sent", "{told}");
+        let first = &told["candidates"][0];
+        assert_eq!(first["format"], format, "{told}");
+        let reason = first["reason"].as_str().unwrap();
+        assert!(
+            reason.ends_with(&format!("translated to {format}")),
+            "{reason}"
+        );
+    }
+}
+
 async fn explain(gateway: &Gateway, key: &str, path: &str, request: &Value) -> Answer {
     explain_order(
         gateway,

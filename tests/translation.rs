@@ -2,6 +2,8 @@
 
 #![cfg(test)]
 
+#[path = "translation/formats.rs"]
+mod formats;
 #[path = "translation/searches.rs"]
 mod searches;
 mod support;

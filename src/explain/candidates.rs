@@ -3,7 +3,7 @@
 
 use super::{CandidateShown, Ground, Outcome};
 use crate::clock;
-use crate::gateway::{Gateway, Holder, full_fault, named_conversation, target};
+use crate::gateway::{Gateway, Holder, first_that_carries, full_fault, named_conversation, target};
 use crate::snapshot::IndexedCatalog;
 use bytes::Bytes;
 use std::sync::Arc;
@@ -162,13 +162,19 @@ impl Question<'_> {
                 return Err(("its name has no address".to_owned(), None));
             }
         }
-        let dropped = match shown.translated {
-            false => Ok(self.fitted()),
-            true => self.translated(deployment, choice.format),
+        let sent = match shown.translated {
+            false => Ok((choice.format, self.fitted())),
+            true => {
+                let translate = |to| self.translated(deployment, to);
+                first_that_carries(deployment, self.format, translate)
+            }
         };
-        shown.dropped = dropped.map_err(|error| (error.message.to_string(), Some(error)))?;
+        let (format, dropped) = sent.map_err(|error| (error.message.to_string(), Some(error)))?;
+        let format = format.as_str();
+        shown.format = Some(format.to_owned());
+        shown.dropped = dropped;
         shown.asked = true;
-        let (priority, why, format) = (shown.priority, choice.why, choice.format.as_str());
+        let (priority, why) = (shown.priority, choice.why);
         shown.reason = match shown.translated {
             false => format!("priority {priority}, {why}; speaks {format}"),
             true => format!("priority {priority}, {why}; the request is translated to {format}"),

@@ -67,7 +67,7 @@ pub struct Candidate {
     /// The connections to its provider.
     pub pool: Arc<Pool>,
     /// The format in which it is asked: the caller's, or the one that its request is
-    /// translated to.
+    /// translated to. Settled when it is made ready what it is sent.
     pub format: Format,
 }
 
@@ -269,9 +269,12 @@ impl Attempts {
         }
     }
 
-    /// Keeps what the candidate that comes next is sent.
-    pub fn make_ready(&mut self, outgoing: Outgoing) {
-        self.ready = Some(outgoing);
+    /// Keeps what the candidate that comes next is sent, and in which format.
+    pub fn make_ready(&mut self, format: Format, outgoing: Outgoing) {
+        if let Some(coming) = self.candidates.get_mut(self.begun) {
+            coming.format = format;
+            self.ready = Some(outgoing);
+        }
     }
 
     /// Whether it is known what the candidate that comes next is sent.
@@ -343,8 +346,8 @@ pub fn make_ready(exchange: &mut Exchange) -> Result<(), PublicError> {
     let mut refusal = None;
     while let Some(candidate) = exchange.attempts.coming() {
         match outgoing::prepare(exchange, candidate) {
-            Ok(outgoing) => {
-                exchange.attempts.make_ready(outgoing);
+            Ok((format, outgoing)) => {
+                exchange.attempts.make_ready(format, outgoing);
                 return Ok(());
             }
             Err(error) => {

@@ -35,14 +35,19 @@ pub struct Outgoing {
     pub notes: Option<Arc<TranslationNotes>>,
 }
 
-/// Makes the body that a candidate is sent.
+/// Makes the body that a candidate is sent, in the caller's format where it speaks it, else in
+/// the first of its formats that carries the request.
 ///
 /// # Errors
 ///
-/// The request holds what the candidate's format cannot carry.
-pub fn prepare(exchange: &Exchange, candidate: &Candidate) -> Result<Outgoing, PublicError> {
+/// The request holds what none of the candidate's formats can carry: what is said of the one that
+/// carries most.
+pub fn prepare(
+    exchange: &Exchange,
+    candidate: &Candidate,
+) -> Result<(Format, Outgoing), PublicError> {
     let Some(body) = &exchange.body else {
-        return Ok(Outgoing::default());
+        return Ok((candidate.format, Outgoing::default()));
     };
     let fault = || {
         log::error!("{}: no body can be made for the provider", exchange.id);
@@ -57,12 +62,35 @@ pub fn prepare(exchange: &Exchange, candidate: &Candidate) -> Result<Outgoing, P
         .model(route.model)
         .ok_or_else(fault)?;
     if candidate.format == format {
-        same_format(request, body, candidate, model).ok_or_else(fault)
-    } else {
-        let asked = limited(request, body).ok_or_else(fault)?;
-        let lossy = &exchange.snapshot.lossy;
-        translated(request, format, &asked, candidate, model, lossy)
+        let same = same_format(request, body, candidate, model).ok_or_else(fault)?;
+        return Ok((format, same));
     }
+    let asked = limited(request, body).ok_or_else(fault)?;
+    let lossy = &exchange.snapshot.lossy;
+    first_that_carries(&candidate.deployment, format, |to| {
+        let way = (format, to);
+        translated(request, way, &asked, &candidate.deployment, model, lossy)
+    })
+}
+
+/// Translates into the first format of a deployment that carries the request.
+///
+/// # Errors
+///
+/// None does: the refusal of the one that carries most.
+pub fn first_that_carries<T>(
+    deployment: &Deployment,
+    from: Format,
+    translate: impl Fn(Format) -> Result<T, PublicError>,
+) -> Result<(Format, T), PublicError> {
+    let mut refusal = None;
+    for to in deployment.formats_for(from) {
+        match translate(to) {
+            Ok(translated) => return Ok((to, translated)),
+            Err(error) => drop(refusal.get_or_insert(error)),
+        }
+    }
+    Err(refusal.unwrap_or_else(respond::internal_error))
 }
 
 /// The caller's bytes, with what must differ spliced in.
@@ -138,22 +166,19 @@ pub fn target<'a>(
 
 fn translated(
     request: &RequestContext,
-    format: Format,
+    (from, to): (Format, Format),
     body: &[u8],
-    candidate: &Candidate,
+    deployment: &Deployment,
     model: &Model,
     lossy: &[String],
 ) -> Result<Outgoing, PublicError> {
     let facts = request.facts.as_ref();
     let asked_for = facts.and_then(|facts| facts.model.as_deref());
-    let upstream_model = candidate
-        .deployment
-        .upstream_model(asked_for.unwrap_or(&model.id));
-    let deployment = &candidate.deployment;
+    let upstream_model = deployment.upstream_model(asked_for.unwrap_or(&model.id));
     let most_output = request.output_limit;
     let target = target(deployment, model, upstream_model, most_output, lossy);
     // What was peeked is JSON, and so is what was spliced into it.
-    let translated = tollgate_translate::valid_request(format, candidate.format, body, &target)?;
+    let translated = tollgate_translate::valid_request(from, to, body, &target)?;
     Ok(Outgoing {
         body: Some(translated.body),
         dropped: translated.dropped.into_iter().map(Cow::Owned).collect(),

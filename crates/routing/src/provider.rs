@@ -215,6 +215,12 @@ impl Deployment {
     /// The format in which it is asked by a caller of `format`: the caller's own where it is
     /// spoken here, else the one that carries most of it.
     pub fn format_for(&self, format: Format) -> Option<Format> {
+        self.formats_for(format).next()
+    }
+
+    /// The formats in which a caller of `format` can be served here: the caller's own first, then
+    /// those that carry most of it.
+    pub fn formats_for(&self, format: Format) -> impl Iterator<Item = Format> + use<> {
         use Format::{Chat, Messages, Responses};
         let in_order = match format {
             Chat => [Chat, Responses, Messages],
@@ -222,7 +228,8 @@ impl Deployment {
             Responses => [Responses, Messages, Chat],
             Messages => [Messages, Responses, Chat],
         };
-        in_order.into_iter().find(|it| self.formats.contains(*it))
+        let spoken = self.formats;
+        in_order.into_iter().filter(move |it| spoken.contains(*it))
     }
 
     /// The model name to send upstream, where the caller asked for `requested`.

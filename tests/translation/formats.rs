@@ -1,0 +1,73 @@
+//! Deployments that speak several formats, and not the caller's: which one is asked in.
+
+use super::support::{CHAT, Config, Gateway, MESSAGES, Provider, RESPONSES, provider};
+use serde_json::json;
+
+/// A provider that is asked in two formats by the model of their names.
+async fn gateway() -> (Provider, Gateway) {
+    let simulated = Provider::start().await;
+    let pairs = [
+        ("chat", "responses"),
+        ("responses", "messages"),
+        ("chat", "messages"),
+    ];
+    let config = pairs
+        .into_iter()
+        .fold(Config::new(), |config, (one, other)| {
+            let mut settings = provider(simulated.address);
+            settings["formats"] = json!([one, other]);
+            let name = format!("{one}-{other}");
+            config.provider(&name, settings).model(&name, json!([name]))
+        });
+    (simulated, Gateway::start(config).await)
+}
+
+#[tokio::test]
+async fn the_format_is_asked_in_that_carries_the_request() {
+    let (simulated, gateway) = gateway().await;
+    let cases = [
+        (MESSAGES, "chat-responses", json!({}), RESPONSES),
+        (
+            MESSAGES,
+            "chat-responses",
+            json!({"stop_sequences": ["END"]}),
+            CHAT,
+        ),
+        (
+            MESSAGES,
+            "chat-responses",
+            json!({"stop_sequences": ["END"], "stream": true}),
+            CHAT,
+        ),
+        (CHAT, "responses-messages", json!({}), RESPONSES),
+        (CHAT, "responses-messages", json!({"stop": "END"}), MESSAGES),
+        (CHAT, "responses-messages", json!({"top_k": 5}), MESSAGES),
+        (RESPONSES, "chat-messages", json!({}), MESSAGES),
+        (
+            RESPONSES,
+            "chat-messages",
+            json!({"text": {"format": {"type": "json_object"}}}),
+            CHAT,
+        ),
+        (CHAT, "chat-messages", json!({"stop": "END"}), CHAT),
+    ];
+    for (path, model, more, at) in cases {
+        let answer = gateway.ask(path, model, "", more.clone()).await;
+        answer.assert_ok();
+        assert_eq!(simulated.last().uri.path(), at, "{path} {model} {more}");
+        assert_eq!(answer.header("x-dropped-fields"), None, "{path} {more}");
+        assert_eq!(answer.header("x-attempts"), None, "{path} {more}");
+    }
+}
+
+#[tokio::test]
+async fn what_no_format_carries_is_refused_with_what_the_best_says_of_it() {
+    let (simulated, gateway) = gateway().await;
+    let more = json!({"logit_bias": {"50256": -100}});
+    let refused = gateway.ask(CHAT, "responses-messages", "", more).await;
+    refused.assert_error(400, "invalid_request");
+    let message = refused.message();
+    assert!(message.contains("'logit_bias'"), "{message}");
+    assert!(message.contains("the responses format"), "{message}");
+    assert_eq!(simulated.handle.counters().requests, 0);
+}
