@@ -52,8 +52,9 @@ pub struct AskedReasoning {
     /// Whether sealed state is handed out, to come back with the next request. Responses:
     /// `include` has `reasoning.encrypted_content`; messages: always; chat: never.
     pub state: bool,
-    /// Whether text that is not shown is sealed for the caller where its provider signs nothing
-    /// and wants it back: chat. Only for callers who asked their model to reason.
+    /// Whether text that is not shown is sealed for the caller where its provider signs nothing:
+    /// chat. For callers who take seals, and who asked their model to reason or have one whose
+    /// provider wants its reasoning back.
     pub hidden: bool,
 }
 

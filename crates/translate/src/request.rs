@@ -123,6 +123,8 @@ fn notes(
         Some(AnswerFormat::Schema { name, .. }) => name.map(|name| name.decode().into_owned()),
         _ => None,
     };
+    // Such a provider refuses the next turn without what it thought, whoever asked for that.
+    let is_wanted_back = to == Format::Chat && target.chat.reasoning_content;
     let reasoning = match from {
         Format::Chat => AskedReasoning {
             text: true,
@@ -137,10 +139,11 @@ fn notes(
         Format::Messages => AskedReasoning {
             text: conversation.reasoning.shown == Some(true),
             state: true,
-            hidden: conversation
-                .reasoning
-                .mode
-                .is_some_and(|mode| mode != ThinkingMode::Disabled),
+            hidden: is_wanted_back
+                || conversation
+                    .reasoning
+                    .mode
+                    .is_some_and(|mode| mode != ThinkingMode::Disabled),
         },
     };
     TranslationNotes {

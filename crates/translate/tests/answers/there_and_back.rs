@@ -200,6 +200,37 @@ fn a_chat_provider_finds_its_own_reasoning_again() {
 }
 
 #[test]
+fn a_chat_provider_that_wants_its_reasoning_back_finds_it_whoever_asked_for_it() {
+    let first = json!([{"role": "user", "content": "The weather in Paris?"}]);
+    for thinking in [Value::Null, json!({"type": "disabled"})] {
+        let mut question = ask(Format::Messages, &first);
+        question["thinking"] = thinking;
+        let notes = send(Format::Messages, Format::Chat, "north", &question).notes;
+        let answer = translate_body(&notes, &native(Format::Chat).to_string(), 100).unwrap();
+        assert!(!answer.contains("Hm."), "{answer}");
+        let answer: Value = serde_json::from_str(&answer).unwrap();
+        let mut next = ask(Format::Messages, &next_turns(Format::Messages, &answer));
+        next["thinking"] = question["thinking"].clone();
+        let sent = send(Format::Messages, Format::Chat, "north", &next);
+        let body: Value = serde_json::from_slice(&sent.body).unwrap();
+        assert_eq!(body["messages"][1]["reasoning_content"], "Hm.", "{body}");
+    }
+    // One that does not want it back is asked for nothing.
+    let mut question = ask(Format::Messages, &first);
+    question["thinking"] = Value::Null;
+    let target = Target::new("upstream-model", "north");
+    let body = question.to_string();
+    let notes = request(Format::Messages, Format::Chat, body.as_bytes(), &target);
+    let answer = translate_body(
+        &notes.unwrap().notes,
+        &native(Format::Chat).to_string(),
+        100,
+    );
+    let answer: Value = serde_json::from_str(&answer.unwrap()).unwrap();
+    assert_eq!(answer["content"][0]["type"], "text", "{answer}");
+}
+
+#[test]
 fn a_chat_provider_finds_reasoning_again_that_its_caller_never_saw() {
     for caller in others(Format::Chat) {
         let first = json!([{"role": "user", "content": "The weather in Paris?"}]);
