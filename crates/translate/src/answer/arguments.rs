@@ -65,7 +65,7 @@ impl Arguments {
 }
 
 /// Takes the input of a custom tool out of the arguments of the function that stands for it:
-/// `{"input":"…"}`.
+/// `{"input":"…"}`. Nothing at all, and an object without members, are a call without input.
 #[derive(Debug, Default)]
 pub(crate) struct CustomInput {
     place: Place,
@@ -103,9 +103,9 @@ impl CustomInput {
         self.scratch = scratch;
     }
 
-    /// The input has come to its end.
+    /// The input has come to its end, or there is none.
     pub(crate) fn is_whole(&self) -> bool {
-        self.place == Place::After
+        matches!(self.place, Place::After | Place::Start | Place::Before(0))
     }
 
     fn step(&mut self, c: char, input: &mut String) {
@@ -116,6 +116,8 @@ impl CustomInput {
             }
             // Within the key white space counts.
             Place::Before(read) if c.is_ascii_whitespace() && !(2..8).contains(&read) => self.place,
+            // No member: no input.
+            Place::Before(1) if c == '}' => Place::After,
             Place::Before(read) => match BEFORE.get(read) {
                 Some(&byte) if c == char::from(byte) => match read + 1 {
                     all if all == BEFORE.len() => Place::Input,

@@ -473,7 +473,8 @@ impl Flow {
             return Ok(());
         }
         if let Some(input) = &tool.input {
-            self.has_bad_arguments |= !(input.is_whole() && tool.arguments.is_object());
+            let is_said = tool.arguments.is_object() || tool.arguments.is_empty();
+            self.has_bad_arguments |= !(input.is_whole() && is_said);
         } else if !tool.arguments.is_empty() {
             self.has_bad_arguments |= needs_object && !tool.arguments.is_object();
         } else if !needs_object {

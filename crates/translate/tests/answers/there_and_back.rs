@@ -253,3 +253,46 @@ fn a_chat_provider_finds_reasoning_again_that_its_caller_never_saw() {
         }
     }
 }
+
+#[test]
+fn a_custom_tool_that_is_called_without_arguments_is_called_without_input() {
+    let question = json!({
+        "model": "m", "input": "Go on.", "store": false,
+        "tools": [{"type": "custom", "name": "proceed"}],
+    });
+    let mut target = Target::new("upstream-model", "north");
+    target.chat.custom_tools = false;
+    let chat = |arguments: &str| {
+        json!({"id": "c", "choices": [{"index": 0, "finish_reason": "tool_calls", "message": {
+            "role": "assistant", "content": null,
+            "tool_calls": [{"id": "call_a", "type": "function", "function": {"name": "proceed", "arguments": arguments}}],
+        }}], "usage": {"prompt_tokens": 3, "completion_tokens": 2}})
+    };
+    let messages = json!({"id": "msg_1", "type": "message", "role": "assistant", "content": [
+        {"type": "tool_use", "id": "toolu_a", "name": "proceed", "input": {}},
+    ], "stop_reason": "tool_use", "usage": {"input_tokens": 3, "output_tokens": 2}});
+    for (provider, native) in [
+        (Format::Chat, chat("")),
+        (Format::Chat, chat("{}")),
+        (Format::Chat, chat(" { } ")),
+        (Format::Messages, messages),
+    ] {
+        let body = question.to_string();
+        let sent = request(Format::Responses, provider, body.as_bytes(), &target).unwrap();
+        let answer = translate_body(&sent.notes, &native.to_string(), 100).unwrap();
+        let answer: Value = serde_json::from_str(&answer).unwrap();
+        let call = &answer["output"][0];
+        assert_eq!(call["type"], "custom_tool_call", "{answer}");
+        assert_eq!(
+            (&call["name"], &call["input"]),
+            (&json!("proceed"), &json!("")),
+            "{answer}"
+        );
+    }
+    for arguments in ["[]", "{\"text\":\"a\"}", "{"] {
+        let body = question.to_string();
+        let sent = request(Format::Responses, Format::Chat, body.as_bytes(), &target).unwrap();
+        let answer = translate_body(&sent.notes, &chat(arguments).to_string(), 100);
+        assert!(answer.is_err(), "{arguments}: {answer:?}");
+    }
+}

@@ -100,12 +100,18 @@ fn raw_input(piece: &str) -> (String, bool) {
 }
 
 #[test]
+fn no_arguments_are_a_call_without_input() {
+    for arguments in ["", " ", "{}", " { \\n } "] {
+        assert_eq!(raw_input(arguments), (String::new(), true), "{arguments}");
+    }
+}
+
+#[test]
 fn other_arguments_have_no_input() {
     for arguments in [
-        "{}",
+        "{",
         "{\\\"in\\\":1}",
         "[]",
-        "",
         "{\\\"input\\\":\\\"a\\\"",
         "{\\\"input\\\":\\\"a\\\",\\\"b\\\":1}",
     ] {
