@@ -208,6 +208,12 @@ async fn every_refusal_has_the_one_shape_in_every_format() {
                 "invalid_request",
             ),
             (
+                "a packed body",
+                plain.clone().header("content-encoding", "gzip"),
+                415,
+                "invalid_request",
+            ),
+            (
                 "a large body",
                 text(&" ".repeat(100_001)),
                 413,

@@ -17,7 +17,10 @@ use crate::events;
 use crate::pipeline::{Part, Step};
 use crate::snapshot::{Limits, Snapshot};
 use bytes::Bytes;
-use http::header::{ALLOW, CONTENT_LENGTH, CONTENT_TYPE, HOST, HeaderValue, UPGRADE};
+use http::header::{
+    ACCEPT_ENCODING, ALLOW, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HOST, HeaderValue,
+    UPGRADE,
+};
 use http::{HeaderMap, Version};
 use pingora_proxy::Session;
 use std::sync::Arc;
@@ -79,6 +82,7 @@ async fn try_admit(session: &mut Session, exchange: &mut Exchange) -> Result<Adm
 
     if matched.endpoint.is_model_endpoint() {
         check_media_type(session)?;
+        check_coding(session)?;
         read_body(session, exchange).await?;
         let passed = run_filters(Part::Body, session, exchange).await;
         take_toll(exchange);
@@ -268,6 +272,29 @@ fn check_media_type(session: &Session) -> Result<(), PublicError> {
         PublicError::invalid_request("the content type must be application/json")
             .with_status(UNSUPPORTED_MEDIA_TYPE),
     )
+}
+
+/// Bodies are read as they come: what a caller has packed is refused by the name of its coding,
+/// not as JSON that is none (RFC 9110, sections 8.4 and 15.5.16).
+fn check_coding(session: &Session) -> Result<(), Admission> {
+    const UNSUPPORTED_MEDIA_TYPE: u16 = 415;
+    let codings = session.req_header().headers.get_all(CONTENT_ENCODING);
+    let is_identity = |coding: &str| {
+        let coding = coding.trim();
+        coding.is_empty() || coding.eq_ignore_ascii_case("identity")
+    };
+    let is_plain = |value: &HeaderValue| {
+        let codings = value.to_str();
+        codings.is_ok_and(|codings| codings.split(',').all(is_identity))
+    };
+    if codings.iter().all(is_plain) {
+        return Ok(());
+    }
+    let message = "the content-encoding is not supported: send the body as it is, without one";
+    let error = PublicError::invalid_request(message).with_status(UNSUPPORTED_MEDIA_TYPE);
+    let mut answer = Local::error(error);
+    answer.add(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+    Err(Admission::Answer(answer))
 }
 
 async fn read_body(session: &mut Session, exchange: &mut Exchange) -> Result<(), Admission> {
