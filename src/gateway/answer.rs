@@ -211,8 +211,11 @@ impl Answer {
             Some(Reader::Stream(events)) => {
                 Ok(is_full || *events.phase() != Phase::Preamble || is_late())
             }
-            // It is not written before it was read to its end.
-            Some(Reader::TranslatedWhole(_)) => Ok(end),
+            // It is not written before it was read to its end, but no longer read than it is JSON.
+            Some(Reader::TranslatedWhole(translator)) => match translator.kind_so_far() {
+                Some(AnswerKind::Broken) => Err(UpstreamFault::broken_answer()),
+                _ => Ok(end),
+            },
             Some(Reader::Whole(scanner)) => match scanner.kind_so_far() {
                 Some(AnswerKind::Error) if is_full || is_late() => {
                     Err(classify_body(&join(&mut self.held)))

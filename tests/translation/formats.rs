@@ -1,6 +1,8 @@
 //! Deployments that speak several formats, and not the caller's: which one is asked in.
 
-use super::support::{CHAT, Config, Gateway, MESSAGES, Provider, RESPONSES, provider};
+use super::support::{
+    Act, CHAT, Config, Gateway, MESSAGES, Provider, RESPONSES, Upstream, prompt, provider,
+};
 use serde_json::json;
 
 /// A provider that is asked in two formats by the model of their names.
@@ -70,4 +72,28 @@ async fn what_no_format_carries_is_refused_with_what_the_best_says_of_it() {
     assert!(message.contains("'logit_bias'"), "{message}");
     assert!(message.contains("the responses format"), "{message}");
     assert_eq!(simulated.handle.counters().requests, 0);
+}
+
+#[tokio::test]
+async fn a_body_that_is_no_json_is_given_up_before_its_end() {
+    let simulated = Provider::start().await;
+    let head =
+        "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n";
+    let ping = "8\r\n: ping\n\n\r\n";
+    for format in ["responses", "messages"] {
+        let script = [Act::send(format!("{head}{ping}")), Act::Hang];
+        let upstream = Upstream::playing(script).await;
+        let mut pinging = provider(upstream.address);
+        pinging["formats"] = json!([format]);
+        let config = Config::of(&simulated).provider("pinging", pinging).model(
+            "both",
+            json!(["pinging", {"provider": "sim", "priority": 1}]),
+        );
+        let gateway = Gateway::start(config).await;
+        let body = prompt(CHAT, "both", "Hello!", json!({}));
+        let answer = gateway.post(CHAT, &body).await;
+        answer.assert_ok();
+        assert_eq!(answer.header("x-attempts"), Some("2"), "{answer:?}");
+        assert_eq!(upstream.requests(), 1);
+    }
 }
