@@ -16,15 +16,16 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 use tollgate_filter::{
-    Balances, Bound, Catalog, Counted, Counting, Holds, KeyDirectory, KeyLookup, Limited, Limiter,
-    Load, RequestContext, Reserving, Services, Shortage, Standing, Stored, StoredAt, StoredThings,
+    Balances, Bound, Catalog, Checked, Counted, Counting, Holds, KeyDirectory, KeyLookup, Limited,
+    Limiter, Load, RequestContext, Reserving, Services, Shortage, Standing, Stored, StoredAt,
+    StoredThings,
 };
 use tollgate_ledger::{
-    Clock, Denied, Dimension, Ledger, LedgerSettings, Owner, OwnerFailure, Ownership, Refused,
-    RequestInfo, Reserve, Store, UpperBound,
+    Claim, Clock, Denied, Dimension, Ledger, LedgerSettings, Owner, OwnerFailure, Ownership,
+    Refused, RequestInfo, Reserve, Store, UpperBound,
 };
 use tollgate_routing::Conversations;
-use tollgate_types::{Identity, InputRates, KeyId, Limits, Weights};
+use tollgate_types::{Identity, InputRates, KeyId, Limits, NamedItem, Weights};
 
 /// Everything that outlives a configuration: keys, balances, and how fast keys have gone.
 pub struct Accounts {
@@ -374,6 +375,24 @@ impl StoredThings for Owned {
             })),
         }
     }
+
+    fn check(&self, key: &KeyId, items: Vec<NamedItem>) -> Checked {
+        match self.0.check(key, items) {
+            Ok(claim) => checked(claim),
+            Err(answer) => Checked::Miss(Box::pin(async { checked(answer.await) })),
+        }
+    }
+}
+
+fn checked(claim: Claim) -> Checked {
+    match claim {
+        Claim::Fine => Checked::Fine,
+        Claim::NotYours(id) => Checked::NotYours(id),
+        Claim::Unavailable(cause) => {
+            log::error!("it cannot be found out whose items are: {cause}");
+            Checked::Unavailable
+        }
+    }
 }
 
 fn yours(thing: &tollgate_ledger::Stored) -> Stored {
@@ -415,6 +434,14 @@ impl Limiter for NoAccounts {
 impl StoredThings for NoAccounts {
     fn find(&self, _: &KeyId, _: &str) -> Stored {
         Stored::Unavailable
+    }
+
+    fn check(&self, _: &KeyId, items: Vec<NamedItem>) -> Checked {
+        // What is all there passes unless another key is known to have made it.
+        match items.iter().all(|item| item.has_contents) {
+            true => Checked::Fine,
+            false => Checked::Unavailable,
+        }
     }
 }
 

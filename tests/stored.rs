@@ -296,6 +296,75 @@ async fn items_of_a_response_are_its_makers_where_they_are_and_nobody_elses() {
     }
 }
 
+/// Every kind of item that an answer can hold, with contents where it `holds` them.
+fn typed_items(id: &str, holds: bool) -> Vec<Value> {
+    let contents = [
+        (
+            "reasoning",
+            json!({"summary": [], "encrypted_content": "gAAA"}),
+        ),
+        ("compaction", json!({"encrypted_content": "gAAA"})),
+        (
+            "web_search_call",
+            json!({"action": {"type": "search", "query": "tolls"}}),
+        ),
+        (
+            "file_search_call",
+            json!({"queries": ["tolls"], "results": []}),
+        ),
+        (
+            "message",
+            json!({"role": "assistant", "content": [{"type": "output_text", "text": "Hi.", "annotations": []}]}),
+        ),
+        (
+            "function_call",
+            json!({"call_id": "c", "name": "f", "arguments": "{}"}),
+        ),
+    ];
+    let item = |(kind, more): (&str, Value)| {
+        let mut item = json!({"type": kind, "id": id, "status": "completed"});
+        if let (true, Value::Object(more)) = (holds, more) {
+            item.as_object_mut().unwrap().extend(more);
+        }
+        item
+    };
+    contents.into_iter().map(item).collect()
+}
+
+#[tokio::test]
+async fn an_item_of_another_keys_does_not_exist_in_whatever_item_it_is_named() {
+    let (provider, gateway) = one_provider().await;
+    let other = gateway.create_key(&[]).await;
+    let thinking = json!({"reasoning": {"effort": "high", "summary": "auto"}});
+    let answer = gateway.ask(RESPONSES, "test-model", "", thinking).await;
+    answer.assert_ok();
+    let id = items(&answer.json()).remove(0);
+    let body = |item: &Value| {
+        let user = json!({"role": "user", "content": "Go on."});
+        json!({"model": "test-model", "input": [user, item]})
+    };
+    let before = provider.received().len();
+    for holds in [true, false] {
+        for item in typed_items(&id, holds) {
+            let theirs = Request::post(RESPONSES, &body(&item)).key(&other);
+            let refused = gateway.send(&theirs).await;
+            assert_eq!(refused.error(), (404, "not_found".to_owned()), "{item}");
+        }
+    }
+    for item in typed_items("rs_unheard_of", false) {
+        let refused = gateway.post(RESPONSES, &body(&item)).await;
+        assert_eq!(refused.error(), (404, "not_found".to_owned()), "{item}");
+    }
+    assert_eq!(provider.received().len(), before);
+    // The maker's own, and what nobody is known to have made and is all there.
+    let [own, whole] = [typed_items(&id, true), typed_items("rs_unheard_of", true)];
+    for item in own.iter().chain(&whole).chain(&typed_items(&id, false)) {
+        let passed = gateway.post(RESPONSES, &body(item)).await;
+        assert_ne!(passed.header("x-model"), None, "{item}: {passed:?}");
+    }
+    assert!(provider.received().len() > before);
+}
+
 #[tokio::test]
 async fn items_of_what_is_not_stored_are_nobodys() {
     let (_provider, gateway) = one_provider().await;

@@ -6,8 +6,8 @@
 use serde_json::Value;
 use std::sync::Arc;
 use tollgate_filter::{
-    Built, Filter, FilterKind, Head, RequestContext, Services, Stored, StoredThings, Verdict,
-    Wants, no_settings,
+    Built, Checked, Filter, FilterKind, Head, RequestContext, Services, Stored, StoredThings,
+    Verdict, Wants, no_settings,
 };
 use tollgate_types::{ErrorCode, PublicError};
 
@@ -62,7 +62,13 @@ impl StoredFilter {
             }
             place = place.saturating_add(1);
         }
-        Verdict::Continue
+        // Nobody asks for them again.
+        let facts = request.facts.as_mut();
+        let items = facts.map(|facts| std::mem::take(&mut facts.items));
+        match items.filter(|items| !items.is_empty()) {
+            None => Verdict::Continue,
+            Some(items) => judge(self.things.check(&identity.key, items)),
+        }
     }
 
     fn wait(
@@ -103,11 +109,32 @@ fn take(known: Stored, id: &str, request: &mut RequestContext) -> Result<(), Pub
         },
         Stored::NotYours => Err(not_yours(id)),
         // Asked for once, it is known or not; a second wait is the store's trouble.
-        Stored::Unavailable | Stored::Miss(_) => Err(PublicError::new(
-            ErrorCode::ServiceUnavailable,
-            "it cannot be checked at the moment whose the stored things are: try again shortly",
-        )),
+        Stored::Unavailable | Stored::Miss(_) => Err(unavailable()),
     }
+}
+
+/// What is known of the items that say more than which they are.
+fn judge(known: Checked) -> Verdict {
+    match known {
+        Checked::Fine => Verdict::Continue,
+        Checked::NotYours(id) => not_yours(&id).into(),
+        Checked::Unavailable => unavailable().into(),
+        Checked::Miss(pending) => Verdict::Wait(Box::pin(async {
+            let known = match pending.await {
+                // Asked for once, they are known or not; a second wait is the store's trouble.
+                Checked::Miss(_) => Checked::Unavailable,
+                known => known,
+            };
+            Box::new(|_: &mut RequestContext| judge(known)) as _
+        })),
+    }
+}
+
+fn unavailable() -> PublicError {
+    PublicError::new(
+        ErrorCode::ServiceUnavailable,
+        "it cannot be checked at the moment whose the stored things are: try again shortly",
+    )
 }
 
 fn not_yours(id: &str) -> PublicError {
@@ -125,7 +152,7 @@ mod tests {
     use super::*;
     use crate::testing::{Scene, identity, refusal};
     use tollgate_filter::Endpoint;
-    use tollgate_types::{Allowance, RequestFacts};
+    use tollgate_types::{Allowance, NamedItem, RequestFacts};
 
     /// The scripted store has `resp_1` and `resp_2` at one provider, `resp_3` at another, and
     /// `slow_…` only for those who wait.
@@ -170,6 +197,37 @@ mod tests {
             let error = refusal(scene(ids).run_all_waits(&KIND));
             assert_eq!((error.code, error.status), (ErrorCode::NotFound, 404));
         }
+    }
+
+    #[test]
+    fn an_item_of_anothers_does_not_exist_whatever_it_holds() {
+        let run = |id: &str, has_contents| {
+            let mut scene = scene(&["resp_1"]);
+            let items = vec![NamedItem {
+                id: id.to_owned(),
+                has_contents,
+            }];
+            scene.request.facts.as_mut().unwrap().items = items;
+            scene.run_all_waits(&KIND)
+        };
+        for (id, has_contents) in [
+            ("theirs", true),
+            ("theirs", false),
+            ("slow_theirs", true),
+            ("unknown", false),
+        ] {
+            let error = refusal(run(id, has_contents));
+            assert_eq!(
+                (error.code, error.status),
+                (ErrorCode::NotFound, 404),
+                "{id}"
+            );
+        }
+        for (id, has_contents) in [("mine", false), ("unknown", true), ("slow_mine", true)] {
+            assert!(matches!(run(id, has_contents), Verdict::Continue), "{id}");
+        }
+        let error = refusal(run("down", true));
+        assert_eq!(error.code, ErrorCode::ServiceUnavailable);
     }
 
     #[test]

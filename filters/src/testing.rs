@@ -7,13 +7,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 use tollgate_filter::{
-    Asked, Balances, Bound, Catalog, Chosen, Counted, Counting, Endpoint, FilterKind, Head, Holds,
-    KeyDirectory, KeyLookup, Limited, Limiter, Load, ModelHandle, ModelView, RequestContext,
-    Reserving, Services, SettingsFault, Shortage, Standing, Stored, StoredAt, StoredThings,
-    Verdict,
+    Asked, Balances, Bound, Catalog, Checked, Chosen, Counted, Counting, Endpoint, FilterKind,
+    Head, Holds, KeyDirectory, KeyLookup, Limited, Limiter, Load, ModelHandle, ModelView,
+    RequestContext, Reserving, Services, SettingsFault, Shortage, Standing, Stored, StoredAt,
+    StoredThings, Verdict,
 };
 use tollgate_types::{
-    Allowance, Identity, InputCount, InputRates, KeyId, PublicError, ReasoningMode, RequestId,
+    Allowance, Identity, InputCount, InputRates, KeyId, NamedItem, PublicError, ReasoningMode,
+    RequestId,
 };
 
 pub(crate) struct Scene {
@@ -275,6 +276,26 @@ impl StoredThings for Shelves {
                 Stored::Miss(Box::pin(async { at }))
             }
             _ => Stored::NotYours,
+        }
+    }
+
+    fn check(&self, _: &KeyId, items: Vec<NamedItem>) -> Checked {
+        let judge = |items: Vec<NamedItem>| {
+            let mut refused = items.into_iter().filter(|it| match &*it.id {
+                "theirs" | "slow_theirs" => true,
+                "unknown" => !it.has_contents,
+                _ => false,
+            });
+            refused
+                .next()
+                .map_or(Checked::Fine, |it| Checked::NotYours(it.id))
+        };
+        match () {
+            () if items.iter().any(|it| it.id == "down") => Checked::Unavailable,
+            () if items.iter().any(|it| it.id.starts_with("slow_")) => {
+                Checked::Miss(Box::pin(async move { judge(items) }))
+            }
+            () => judge(items),
         }
     }
 }

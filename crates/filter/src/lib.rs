@@ -19,7 +19,7 @@ pub use filter::{Filter, Pending, Resume, Verdict};
 pub use holds::Holds;
 pub use kind::{Built, FilterKind, SettingsFault, Wants, no_settings, settings};
 pub use services::{
-    Asked, Balances, Bound, Catalog, Chosen, Counted, Counting, KeyDirectory, KeyLookup, Limited,
-    Limiter, Load, ModelHandle, ModelView, Reserving, Services, Shadow, Shortage, Standing, Stored,
-    StoredAt, StoredThings,
+    Asked, Balances, Bound, Catalog, Checked, Chosen, Counted, Counting, KeyDirectory, KeyLookup,
+    Limited, Limiter, Load, ModelHandle, ModelView, Reserving, Services, Shadow, Shortage,
+    Standing, Stored, StoredAt, StoredThings,
 };

@@ -4,7 +4,9 @@
 use crate::{RequestContext, holds::Holds};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use std::{future::Future, net::IpAddr, pin::Pin, sync::Arc, time::Duration};
-use tollgate_types::{Identity, InputCount, InputRates, KeyId, ReasoningMode, RequestFacts};
+use tollgate_types::{
+    Identity, InputCount, InputRates, KeyId, NamedItem, ReasoningMode, RequestFacts,
+};
 
 /// What a filter may hold on to when it is built.
 #[derive(Clone)]
@@ -127,6 +129,22 @@ pub struct Shadow {
 pub trait StoredThings: Send + Sync {
     /// Whether the thing was made with this key, and where it is.
     fn find(&self, key: &KeyId, id: &str) -> Stored;
+
+    /// Whether a key may send items of these names. What was made with another key is never its
+    /// own; what nobody is known to have made is where the item has contents of its own.
+    fn check(&self, key: &KeyId, items: Vec<NamedItem>) -> Checked;
+}
+
+/// What is known of several items.
+pub enum Checked {
+    /// None of them is another key's.
+    Fine,
+    /// This one is, or has to be somebody's and is not known.
+    NotYours(String),
+    /// Nobody can say at the moment.
+    Unavailable,
+    /// Some are not in memory; the future asks the store for all of them at once.
+    Miss(Pin<Box<dyn Future<Output = Checked> + Send>>),
 }
 
 /// What is known of a stored thing.

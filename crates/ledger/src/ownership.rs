@@ -17,7 +17,7 @@ use quick_cache::{UnitWeighter, sync::Cache};
 use rusqlite::{Connection, OptionalExtension, params};
 use std::{future::Future, path::PathBuf, sync::Arc, time::Duration};
 use tokio::sync::Semaphore;
-use tollgate_types::KeyId;
+use tollgate_types::{KeyId, NamedItem};
 
 /// Something stored at a provider.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -52,6 +52,17 @@ pub enum OwnerFailure {
     /// Nothing could be learned: 503.
     #[error(transparent)]
     Unavailable(#[from] Unavailable),
+}
+
+/// Whether a key may send items of certain names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Claim {
+    /// None of them is another key's.
+    Fine,
+    /// This one is another key's, or nobody's and must be somebody's.
+    NotYours(String),
+    /// Nothing could be learned.
+    Unavailable(Unavailable),
 }
 
 /// Longest id that is remembered or looked up, in bytes.
@@ -126,6 +137,63 @@ impl Ownership {
         }
     }
 
+    /// Whether `items` can be sent with the key: none may be another key's, and nobody's only
+    /// where they have contents of their own.
+    ///
+    /// # Errors
+    /// Not all are in memory: the future asks the file for the rest of them, in one go.
+    pub fn check(
+        &self,
+        key: &KeyId,
+        items: Vec<NamedItem>,
+    ) -> Result<Claim, impl Future<Output = Claim> + Send + 'static> {
+        let mut left = Vec::new();
+        for item in items {
+            match self.0.known.get(&*item.id) {
+                Some(stored) if stored.key == *key => {}
+                Some(_) => return Ok(Claim::NotYours(item.id)),
+                None => left.push(item),
+            }
+        }
+        if left.is_empty() {
+            return Ok(Claim::Fine);
+        }
+        let (this, key) = (Self::clone(self), key.clone());
+        Err(async move {
+            let all = tokio::time::timeout(LOOKUP_TIMEOUT, this.check_in_file(key, left)).await;
+            match all.unwrap_or(Err(Unavailable::TimedOut)) {
+                Ok(None) => Claim::Fine,
+                Ok(Some(id)) => Claim::NotYours(id),
+                Err(cause) => Claim::Unavailable(cause),
+            }
+        })
+    }
+
+    /// The first of the items that the key may not send.
+    async fn check_in_file(
+        self,
+        key: KeyId,
+        items: Vec<NamedItem>,
+    ) -> Result<Option<String>, Unavailable> {
+        self.read(move |inner, file| {
+            for item in items {
+                let may_be = match find_in(file, &item.id)? {
+                    None => item.has_contents,
+                    Some(stored) => {
+                        let is_own = stored.key == key;
+                        inner.known.insert(Arc::clone(&stored.id), Arc::new(stored));
+                        is_own
+                    }
+                };
+                if !may_be {
+                    return Ok(Some(item.id));
+                }
+            }
+            Ok(None)
+        })
+        .await
+    }
+
     async fn look_up(self, key: KeyId, id: Arc<str>) -> Result<Arc<Stored>, OwnerFailure> {
         let found = tokio::time::timeout(LOOKUP_TIMEOUT, self.find(id))
             .await
@@ -137,19 +205,32 @@ impl Ownership {
     }
 
     async fn find(self, id: Arc<str>) -> Result<Option<Arc<Stored>>, Unavailable> {
+        self.read(move |inner, file| {
+            let found = find_in(file, &id)?.map(Arc::new);
+            if let Some(stored) = &found {
+                inner
+                    .known
+                    .insert(Arc::clone(&stored.id), Arc::clone(stored));
+            }
+            Ok(found)
+        })
+        .await
+    }
+
+    /// Reads in the file, on a thread that may wait.
+    async fn read<T: Send + 'static>(
+        self,
+        read: impl FnOnce(&Inner, &Connection) -> rusqlite::Result<T> + Send + 'static,
+    ) -> Result<T, Unavailable> {
         let permit = Arc::clone(&self.0.lookups)
             .acquire_owned()
             .await
             .map_err(|_| Unavailable::Closed)?;
         let read = move || {
             let _permit = permit;
-            let found = read_from(&self.0.path, &id).map(|found| found.map(Arc::new));
-            if let Ok(Some(stored)) = &found {
-                self.0
-                    .known
-                    .insert(Arc::clone(&stored.id), Arc::clone(stored));
-            }
-            found
+            let path = &self.0.path;
+            let file = open_reader(path)?;
+            read(&self.0, &file).map_err(|fault| StoreError::from_sqlite(&fault, path))
         };
         tokio::task::spawn_blocking(read)
             .await
@@ -164,10 +245,10 @@ impl std::fmt::Debug for Ownership {
     }
 }
 
-fn read_from(path: &std::path::Path, id: &str) -> Result<Option<Stored>, StoreError> {
-    let file = open_reader(path)?;
+fn find_in(file: &Connection, id: &str) -> rusqlite::Result<Option<Stored>> {
     let find = "SELECT id, key, provider, credential FROM owned WHERE id = ?1";
-    file.query_row(find, [id], |row| {
+    let mut find = file.prepare_cached(find)?;
+    find.query_row([id], |row| {
         let text = |column| row.get::<_, String>(column);
         Ok(Stored {
             id: text(0)?.into(),
@@ -177,7 +258,6 @@ fn read_from(path: &std::path::Path, id: &str) -> Result<Option<Stored>, StoreEr
         })
     })
     .optional()
-    .map_err(|fault| StoreError::from_sqlite(&fault, path))
 }
 
 /// Writes a row, unless the id has an owner already.
@@ -268,6 +348,39 @@ mod tests {
             let answer = ask(&ownership, "key_b", id).await;
             assert_eq!(answer, Err(OwnerFailure::NotYours), "{id:.40}");
         }
+    }
+
+    #[tokio::test]
+    async fn items_are_their_makers_and_nobodys_only_with_contents() {
+        let house = House::new();
+        let (ledger, ownership) = house.open();
+        ownership.remember(stored("key_a", "rs_1"));
+        let ask = async |ownership: &Ownership, key: &str, ids: &[(&str, bool)]| {
+            let items = ids.iter().map(|(id, has_contents)| NamedItem {
+                id: (*id).to_owned(),
+                has_contents: *has_contents,
+            });
+            match ownership.check(&KeyId::new(key), items.collect()) {
+                Ok(claim) => (claim, false),
+                Err(answer) => (answer.await, true),
+            }
+        };
+        let not_yours = |id: &str| Claim::NotYours(id.to_owned());
+        let own = [("rs_1", false), ("rs_1", true)];
+        assert_eq!(ask(&ownership, "key_a", &own).await, (Claim::Fine, false));
+        let theirs = [("nobodys", true), ("rs_1", true)];
+        let found = ask(&ownership, "key_b", &theirs).await;
+        assert_eq!(found, (not_yours("rs_1"), false));
+        assert!(ledger.close(Duration::from_secs(20)));
+
+        let (_ledger, again) = house.open();
+        let found = ask(&again, "key_b", &theirs).await;
+        assert_eq!(found, (not_yours("rs_1"), true));
+        let found = ask(&again, "key_b", &[("nobodys", true)]).await;
+        assert_eq!(found, (Claim::Fine, true));
+        let found = ask(&again, "key_b", &[("nobodys", false)]).await;
+        assert_eq!(found, (not_yours("nobodys"), true));
+        assert_eq!(ask(&again, "key_a", &own).await, (Claim::Fine, false));
     }
 
     #[tokio::test]

@@ -45,9 +45,21 @@ pub struct RequestFacts {
     /// (`previous_response_id`, `conversation`, item references, files, containers,
     /// vector stores, prompts, skills), unescaped, each once.
     pub stored_ids: Vec<String>,
+    /// Responses only: the other items of the input that have an `id`, in their order.
+    pub items: Vec<NamedItem>,
     /// What the conversation looks like; `None` where nobody asks, which is whenever the
     /// caller names the model.
     pub conversation: Option<Box<ConversationFacts>>,
+}
+
+/// An item of the input that names itself, as it came with an answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamedItem {
+    /// Its `id`, unescaped.
+    pub id: String,
+    /// Whether it holds more than what it is and which: without that it stands for what the
+    /// provider has stored.
+    pub has_contents: bool,
 }
 
 impl RequestFacts {

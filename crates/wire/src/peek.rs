@@ -44,6 +44,8 @@ pub struct PeekLimits {
     pub model_bytes: usize,
     /// Identifiers of stored things.
     pub stored_ids: usize,
+    /// Further items of the input with an identifier.
+    pub items: usize,
     /// Bytes of each of them, unescaped.
     pub stored_id_bytes: usize,
     /// Whether a body without `model` is refused. Off where the operator has set a
@@ -59,6 +61,7 @@ impl Default for PeekLimits {
             key_bytes: 256,
             model_bytes: 256,
             stored_ids: 256,
+            items: 8192,
             stored_id_bytes: 256,
             model_required: true,
         }

@@ -76,7 +76,7 @@ impl Kind {
 
 /// What a node was seen to hold.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Marks(u8);
+pub(super) struct Marks(u16);
 
 impl Marks {
     pub(super) const IMAGE: Self = Self(1);
@@ -93,6 +93,8 @@ impl Marks {
     pub(super) const ROLE: Self = Self(1 << 6);
     /// The identifier of a stored file.
     pub(super) const FILE: Self = Self(1 << 7);
+    /// Of an item: more than what it is and which.
+    pub(super) const CONTENTS: Self = Self(1 << 8);
 
     pub(super) fn insert(&mut self, other: Self) {
         self.0 |= other.0;

@@ -47,6 +47,8 @@ pub(super) enum Slot {
     Content,
     /// The same, in the list of a responses request's items.
     Item,
+    /// The same, of an item's `status`: how far it has come, and nothing of what it holds.
+    Status,
     /// Text that may be a seal of the gateway's.
     Seal,
     /// The list of messages.
@@ -175,6 +177,7 @@ impl Place {
             Self::Node => node(format, key),
             Self::Item => match key {
                 b"id" | b"skill_id" => Slot::ItemId,
+                b"status" => Slot::Status,
                 _ => node(format, key),
             },
             Self::Payload => payload(key),

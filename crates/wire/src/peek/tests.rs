@@ -205,6 +205,39 @@ fn every_way_to_attach_a_file_is_media_and_not_text() {
 }
 
 #[test]
+fn an_item_that_says_nothing_but_which_it_is_stands_for_what_is_stored() {
+    let held = |item: &str| {
+        let body = format!(r#"{{"model":"m","input":[{item}]}}"#);
+        let facts = peek(Format::Responses, &body).unwrap().facts;
+        assert!(facts.stored_ids.is_empty(), "{item}");
+        let [item] = facts.items.as_slice() else {
+            panic!("{item}: {:?}", facts.items);
+        };
+        assert_eq!(item.id, "x");
+        item.has_contents
+    };
+    for nothing in [
+        r#"{"type":"reasoning","id":"x","summary":[]}"#,
+        r#"{"id":"x","summary":[],"content":null,"encrypted_content":"","type":"reasoning"}"#,
+        r#"{"type":"web_search_call","id":"x","status":"completed"}"#,
+        r#"{"type":"message","role":"assistant","id":"x","content":[ ]}"#,
+    ] {
+        assert!(!held(nothing), "{nothing}");
+    }
+    for something in [
+        r#"{"type":"reasoning","id":"x","summary":[],"encrypted_content":"a"}"#,
+        r#"{"type":"reasoning","id":"x","summary":[{"type":"summary_text","text":"a"}]}"#,
+        r#"{"type":"function_call","id":"x","call_id":"c","name":"f","arguments":"{}"}"#,
+        r#"{"type":"tool_search_call","id":"x","arguments":["a"]}"#,
+        r#"{"type":"web_search_call","id":"x","action":{"type":"search"}}"#,
+        r#"{"type":"file_search_call","id":"x","queries":["a"]}"#,
+        r#"{"role":"assistant","id":"x","content":"a"}"#,
+    ] {
+        assert!(held(something), "{something}");
+    }
+}
+
+#[test]
 fn every_name_of_a_stored_thing_is_found_once() {
     let body = r#"{"model":"m","previous_response_id":"resp_1","conversation":{"id":"conv_1"},
         "prompt":{"id":"pmpt_1","variables":{"a":"b"}},
@@ -219,6 +252,9 @@ fn every_name_of_a_stored_thing_is_found_once() {
     let facts = peek(Format::Responses, body).unwrap().facts;
     let expected = "resp_1 conv_1 pmpt_1 msg_1 msg_2 msg_3 file_1 ig_1 cntr_0 cntr_1 file_2 vs_1";
     assert_eq!(facts.stored_ids.join(" "), expected);
+    let items = facts.items.iter().map(|it| (&*it.id, it.has_contents));
+    let expected = [("not", true), ("not", false), ("not", true)];
+    assert_eq!(items.collect::<Vec<_>>(), expected);
 
     let body = r#""container":{"id":"cont_1","skills":[{"type":"anthropic","skill_id":"pptx"},
         {"skill_id":"skill_1","type":"custom"}]},"system":[{"type":"document",

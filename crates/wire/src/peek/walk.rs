@@ -202,6 +202,7 @@ impl Walk {
                 _ => Err(PeekError::NotAnObject),
             };
         };
+        self.note_contents(slot, value);
         match slot {
             Slot::Ignored | Slot::Json => self.opaque(slot, value, span),
             Slot::Thread => {
@@ -218,7 +219,9 @@ impl Walk {
                 }
                 self.opaque(Slot::Ignored, value, span);
             }
-            Slot::Content | Slot::Tool | Slot::Item => self.content(slot, value, span.start),
+            Slot::Content | Slot::Tool | Slot::Item | Slot::Status => {
+                self.content(slot, value, span.start);
+            }
             Slot::Seal => {
                 let is_seal =
                     matches!(value, Value::Text(text) if text.bytes == SEAL_TAG.as_bytes());
@@ -313,9 +316,8 @@ impl Walk {
             Place::Node => self.close_node(frame),
             Place::Item => {
                 self.close_node(frame);
-                let id = self.item_id.take();
-                if let Some(id) = id.filter(|_| frame.kind.is_known_by_id(frame.marks)) {
-                    return self.keep_stored_id(id);
+                if let Some(id) = self.item_id.take() {
+                    return self.keep_item(id, frame);
                 }
             }
             _ => {}

@@ -7,10 +7,10 @@ use super::{
         node::{Kind, Marks},
         place::{Place, Slot},
     },
-    ItemId, SCHEME, Value, Walk, fault,
+    Frame, ItemId, SCHEME, Value, Walk, fault,
 };
 use crate::json::{Container, Span};
-use tollgate_types::Format;
+use tollgate_types::{Format, NamedItem};
 
 impl Walk {
     /// A value that is not looked into.
@@ -185,6 +185,58 @@ impl Walk {
             _ => return Ok(()),
         };
         self.push(place, Slot::Ignored, span.start);
+        Ok(())
+    }
+
+    /// Notes that an item holds more than what it is and which. Lists that are read hold
+    /// something once they have an element.
+    #[inline]
+    pub(super) fn note_contents(&mut self, slot: Slot, value: Value<'_>) {
+        let is_opaque = matches!(slot, Slot::Ignored | Slot::Json);
+        let is_something = match value {
+            Value::Text(text) => text.len > 0,
+            Value::Number(_) | Value::Bool(_) | Value::Open(Container::Object) => true,
+            Value::Open(Container::Array) => is_opaque,
+            Value::Null => false,
+        };
+        let names_it = matches!(slot, Slot::Type | Slot::Role | Slot::ItemId | Slot::Status);
+        match self.frames.as_mut_slice() {
+            [.., item] if item.place == Place::Item && is_something && !names_it => {
+                item.marks.insert(Marks::CONTENTS);
+            }
+            [.., item, list]
+                if list.place == Place::Array && item.place == Place::Item && is_something =>
+            {
+                item.marks.insert(Marks::CONTENTS);
+            }
+            _ => {}
+        }
+    }
+
+    /// Keeps the identifier of an item: that of a stored thing where it says nothing else.
+    pub(super) fn keep_item(&mut self, found: ItemId, item: Frame) -> Result<(), PeekError> {
+        if item.kind.is_known_by_id(item.marks) {
+            return self.keep_stored_id(found);
+        }
+        let ItemId { id, at, is_whole } = found;
+        let has_contents = item.marks.contains(Marks::CONTENTS);
+        if self.format != Format::Responses || id.is_empty() {
+            return Ok(());
+        }
+        if !is_whole {
+            // So long a one is nowhere known.
+            let limit = self.limits.stored_id_bytes;
+            return match has_contents {
+                true => Ok(()),
+                false => Err(PeekError::StoredIdTooLong { limit, at }),
+            };
+        }
+        let limit = self.limits.items;
+        let items = &mut self.found.facts.items;
+        if items.len() >= limit {
+            return Err(PeekError::TooManyStoredIds { limit });
+        }
+        items.push(NamedItem { id, has_contents });
         Ok(())
     }
 
