@@ -102,7 +102,7 @@ impl<'t> Scope<'t> {
             let expected: Vec<_> = kinds
                 .rows
                 .iter()
-                .filter(|row| row.fate(self.from, self.to).is_read())
+                .filter(|row| !matches!(row.fate(self.from, self.to), Fate::Refused(_)))
                 .map(|row| row.name)
                 .collect();
             let message = format!("is '{tag}'; expected one of: {}", expected.join(", "));
