@@ -308,6 +308,12 @@ impl Attempts {
         &self.sent.dropped
     }
 
+    /// The output limit that the attempt under way gives, where the caller's is below what its
+    /// format takes.
+    pub const fn raised_limit(&self) -> Option<u64> {
+        self.sent.raised_limit
+    }
+
     /// What is remembered of a request that was translated, until its answer is.
     pub const fn notes(&self) -> Option<&Arc<TranslationNotes>> {
         self.sent.notes.as_ref()

@@ -31,6 +31,8 @@ pub struct Outgoing {
     pub body: Option<Bytes>,
     /// The caller's fields that are left out.
     pub dropped: Vec<Cow<'static, str>>,
+    /// The output limit, in tokens, that is sent for one that the provider's format does not take.
+    pub raised_limit: Option<u64>,
     /// What must be remembered of a request that was translated.
     pub notes: Option<Arc<TranslationNotes>>,
 }
@@ -127,6 +129,7 @@ fn same_format(
     Some(Outgoing {
         body: Some(sent),
         dropped: dropped.into_iter().map(Cow::Borrowed).collect(),
+        raised_limit: None,
         notes: None,
     })
 }
@@ -182,6 +185,7 @@ fn translated(
     Ok(Outgoing {
         body: Some(translated.body),
         dropped: translated.dropped.into_iter().map(Cow::Owned).collect(),
+        raised_limit: translated.raised_limit,
         notes: Some(Arc::new(translated.notes)),
     })
 }

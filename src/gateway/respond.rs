@@ -22,6 +22,7 @@ const MESSAGES_REQUEST_ID: HeaderName = HeaderName::from_static("request-id");
 const MODEL: HeaderName = HeaderName::from_static("x-model");
 const ROUTE_REASON: HeaderName = HeaderName::from_static("x-route-reason");
 const DROPPED_FIELDS: HeaderName = HeaderName::from_static("x-dropped-fields");
+const OUTPUT_LIMIT: HeaderName = HeaderName::from_static("x-output-limit");
 const ATTEMPTS: HeaderName = HeaderName::from_static("x-attempts");
 const COUNT_SOURCE: HeaderName = HeaderName::from_static("x-token-count-source");
 
@@ -290,6 +291,9 @@ fn own_headers(exchange: &Exchange, upstream: Option<&HeaderMap>) -> HeaderMap {
         headers.insert(COUNT_SOURCE, HeaderValue::from_static("upstream"));
     }
     headers.extend(request.answer_headers.iter().cloned());
+    if let Some(limit) = exchange.attempts.raised_limit() {
+        headers.insert(OUTPUT_LIMIT, HeaderValue::from(limit));
+    }
     headers
 }
 

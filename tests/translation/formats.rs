@@ -3,7 +3,7 @@
 use super::support::{
     Act, CHAT, Config, Gateway, MESSAGES, Provider, RESPONSES, Upstream, prompt, provider,
 };
-use serde_json::json;
+use serde_json::{Value, json};
 
 /// A provider that is asked in two formats by the model of their names.
 async fn gateway() -> (Provider, Gateway) {
@@ -72,6 +72,18 @@ async fn what_no_format_carries_is_refused_with_what_the_best_says_of_it() {
     assert!(message.contains("'logit_bias'"), "{message}");
     assert!(message.contains("the responses format"), "{message}");
     assert_eq!(simulated.handle.counters().requests, 0);
+}
+
+#[tokio::test]
+async fn a_limit_below_what_the_format_takes_is_told_as_raised() {
+    let (simulated, gateway) = gateway().await;
+    let more = json!({"max_tokens": 1});
+    let answer = gateway.ask(MESSAGES, "chat-responses", "", more).await;
+    answer.assert_ok();
+    let sent: Value = serde_json::from_slice(&simulated.last().body).unwrap();
+    assert_eq!(sent["max_output_tokens"], 16, "{sent}");
+    assert_eq!(answer.header("x-dropped-fields"), None);
+    assert_eq!(answer.header("x-output-limit"), Some("16"));
 }
 
 #[tokio::test]

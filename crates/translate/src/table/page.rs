@@ -57,7 +57,7 @@ taken out with notice where it has not, unless `tool_choice` demands it or nothi
 - **An output limit too small to think under.** Models that think with a budget take 1,024 tokens of it at least, and want the
   limit to be larger. Where the caller's limit leaves no room, the effort is left out with notice: the limit is not raised, since
   that much is reserved of the balance and no more. For models that think unasked (`reasoning: extended`) room is reserved, and
-  the limit is raised within that. Responses takes no limit below 16 tokens: a smaller one becomes 16, with notice.
+  the limit is raised within that. Responses takes no limit below 16 tokens: a smaller one becomes 16, which `x-output-limit` tells.
 ";
 
 /// The whole page.

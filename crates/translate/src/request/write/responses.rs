@@ -37,7 +37,7 @@ impl Writer<'_, '_> {
         self.responses_tools(conversation)?;
         if let Some(limit) = conversation.limit {
             if limit < MIN_LIMIT {
-                self.scope.note_dropped(conversation.limit_field);
+                self.scope.note_raised_limit(MIN_LIMIT);
             }
             self.limit("max_output_tokens", limit.max(MIN_LIMIT));
         }
