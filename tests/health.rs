@@ -76,6 +76,28 @@ async fn a_bad_request_benches_nobody() {
 }
 
 #[tokio::test]
+async fn words_of_a_caller_that_its_provider_repeats_bench_nobody() {
+    let [a, b] = [Provider::start().await, Provider::start().await];
+    let gateway = Gateway::start(Config::first_and_second(a.address, b.address)).await;
+    let words = [
+        "exceeded your current quota",
+        "incorrect api key",
+        "unknown model",
+    ];
+    for path in FORMATS {
+        for words in words {
+            let asked = json!({words: 1});
+            let answer = gateway.ask(path, "m", "", asked).await;
+            assert_eq!(answer.status, 400, "{path} {words}: {answer:?}");
+            assert_eq!(answer.header("x-attempts"), None, "{path} {words}");
+        }
+    }
+    let page = gateway.operator("/metrics").await.text();
+    assert!(!page.contains("tollgate_benched_total{"), "{page}");
+    assert_eq!((a.received().len(), b.received().len()), (9, 0));
+}
+
+#[tokio::test]
 async fn names_that_are_made_up_under_a_wildcard_bench_nobody_and_are_not_kept() {
     let provider = Provider::start().await;
     let gateway = Gateway::start(Config::of(&provider).model("vendor/*", json!(["sim"]))).await;

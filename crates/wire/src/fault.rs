@@ -8,6 +8,7 @@
 
 mod body;
 mod classify;
+mod forms;
 #[cfg(test)]
 mod tests;
 mod text;

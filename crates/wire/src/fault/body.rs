@@ -9,8 +9,12 @@ use serde_json::Value;
 pub(super) struct ErrorFields {
     /// Codes and types, the most telling first, folded by [`fold`].
     pub(super) names: Vec<String>,
-    /// The message, and that of a provider behind the provider; lower case.
+    /// The message; lower case, with plain apostrophes.
+    pub(super) message: String,
+    /// The message, and that of a provider behind the provider; the same.
     pub(super) text: String,
+    /// The error is a string, not an object (xAI).
+    pub(super) is_bare: bool,
     /// A numeric code in the range of HTTP statuses (OpenRouter, Google, vLLM).
     pub(super) status: Option<u16>,
     /// The code or type as the provider wrote it, cut to what is safe to log.
@@ -28,7 +32,10 @@ impl ErrorFields {
         // Google wraps the object in a list.
         let outer = value.get(0).unwrap_or(&value);
         let error = error_object(outer);
-        let mut fields = Self::default();
+        let mut fields = Self {
+            is_bare: error.is_string(),
+            ..Self::default()
+        };
         fields.read_text(outer, error);
         fields.read_names(outer, error);
         fields.param = string(error.get("param")).map(str::to_owned);
@@ -37,6 +44,10 @@ impl ErrorFields {
 
     /// Adds a name from outside the body (`x-amzn-ErrorType`).
     pub(super) fn add_name(&mut self, name: &str) {
+        // Some write a sentence there, and sentences may repeat what was asked.
+        if name.contains(char::is_whitespace) {
+            return;
+        }
         // Amazon's names come as `namespace#Name:address`.
         let name = name.rsplit('#').next().unwrap_or(name);
         let name = name.split(':').next().unwrap_or(name);
@@ -61,9 +72,9 @@ impl ErrorFields {
         .find_map(string)
         .unwrap_or_default();
         let behind = string(error.pointer("/metadata/raw")).unwrap_or_default();
-        self.text = format!("{message}\n{behind}")
-            .to_lowercase()
-            .replace('\u{2019}', "'");
+        let plain = |text: &str| text.to_lowercase().replace('\u{2019}', "'");
+        self.message = plain(message).trim().to_owned();
+        self.text = plain(&format!("{message}\n{behind}"));
     }
 
     fn read_names(&mut self, outer: &Value, error: &Value) {

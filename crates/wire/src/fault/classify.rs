@@ -2,14 +2,19 @@
 //!
 //! Codes come before phrases, phrases before statuses, since providers agree least on
 //! statuses. The same tables serve an error event in the middle of a stream, which has none.
+//!
+//! A phrase that would keep others from a key, a model or a provider counts only under a
+//! status that cannot mean the request, or as the whole of a documented message (see `forms`):
+//! providers repeat the caller's words, and what a request says is no evidence.
 
 use super::{
     FaultClass, MAX_ERROR_BODY_BYTES, UpstreamFault,
     body::ErrorFields,
+    forms,
     text::{context_numbers, wait, wait_in_text},
 };
 use http::HeaderMap;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 /// An upstream's answer that is not a success.
 #[derive(Clone, Copy, Debug)]
@@ -31,10 +36,11 @@ pub fn classify(answer: &UpstreamAnswer<'_>) -> UpstreamFault {
     if let Some(name) = amazon.and_then(|name| name.to_str().ok()) {
         fields.add_name(name);
     }
+    let class = class_of(&fields, Some(answer.status));
     UpstreamFault {
-        class: class_of(&fields, Some(answer.status)),
+        class,
         status: Some(answer.status),
-        retry_after: wait(answer.headers, &fields.text, answer.now),
+        retry_after: wait(answer.headers, answer.now).or_else(|| told_wait(class, &fields)),
         provider_code: fields.code,
     }
 }
@@ -44,11 +50,21 @@ pub fn classify(answer: &UpstreamAnswer<'_>) -> UpstreamFault {
 pub fn classify_body(body: &[u8]) -> UpstreamFault {
     let fields = ErrorFields::read(capped(body));
     let status = fields.status.or_else(|| status_of_type(&fields.names));
+    let class = class_of(&fields, status);
     UpstreamFault {
-        class: class_of(&fields, status),
+        class,
         status: None,
-        retry_after: wait_in_text(&fields.text),
+        retry_after: told_wait(class, &fields),
         provider_code: fields.code,
+    }
+}
+
+/// The wait that a message asks for; elsewhere than under pressure it is somebody else's words.
+fn told_wait(class: FaultClass, fields: &ErrorFields) -> Option<Duration> {
+    use FaultClass as C;
+    match class {
+        C::RateLimit | C::RequestOverRateLimit | C::Busy | C::Quota => wait_in_text(&fields.text),
+        _ => None,
     }
 }
 
@@ -76,7 +92,8 @@ fn class_of(fields: &ErrorFields, status: Option<u16>) -> FaultClass {
         .or_else(|| by_pressure(fields, status))
         .or_else(|| by_context_phrase(fields, status))
         .or_else(|| by_content_phrase(fields, status))
-        .or_else(|| by_model_phrase(fields, status))
+        .or_else(|| by_key_form(fields, status))
+        .or_else(|| by_model_form(fields, status))
         .or_else(|| by_reasoning_phrase(fields, status))
         .unwrap_or(match status {
             Some(401 | 403) => FaultClass::Credential,
@@ -89,6 +106,8 @@ fn class_of(fields: &ErrorFields, status: Option<u16>) -> FaultClass {
 fn by_name(fields: &ErrorFields) -> Option<FaultClass> {
     let class = fields.names.iter().find_map(|name| named(name))?;
     Some(match class {
+        // A tool's model, or one of several, is the caller's choice.
+        FaultClass::InvalidModel if is_about_another_field(fields) => FaultClass::InvalidRequest,
         FaultClass::RateLimit => by_quota_phrase(fields, Some(429)).unwrap_or(rate(fields)),
         FaultClass::ContextLength(_) => FaultClass::ContextLength(context_numbers(&fields.text)),
         other => other,
@@ -140,8 +159,16 @@ fn by_quota_phrase(fields: &ErrorFields, status: Option<u16>) -> Option<FaultCla
         "free allocated quota",
         "account is in good standing",
     ];
-    let refused = status.is_none_or(|status| status < 500);
-    (status == Some(402) || (refused && says(fields, PHRASES))).then_some(FaultClass::Quota)
+    let says_so = match status {
+        Some(402) => true,
+        Some(403 | 429) => {
+            let own = forms::own_words(&fields.text);
+            PHRASES.iter().any(|phrase| own.contains(phrase))
+        }
+        None | Some(400) => forms::is_empty_account(fields),
+        _ => false,
+    };
+    says_so.then_some(FaultClass::Quota)
 }
 
 /// Statuses that tell pressure, not a fault of the request.
@@ -194,30 +221,28 @@ fn by_content_phrase(fields: &ErrorFields, status: Option<u16>) -> Option<FaultC
         "safety system",
         "inappropriate content",
     ];
-    const KEY: &[&str] = &["incorrect api key", "api key not valid"];
-    match status {
-        None | Some(400 | 403) if says(fields, CONTENT) => Some(FaultClass::ContentPolicy),
-        None | Some(400) if says(fields, KEY) => Some(FaultClass::Credential),
-        _ => None,
-    }
+    (matches!(status, None | Some(400 | 403)) && says(fields, CONTENT))
+        .then_some(FaultClass::ContentPolicy)
 }
 
-fn by_model_phrase(fields: &ErrorFields, status: Option<u16>) -> Option<FaultClass> {
-    const PHRASES: &[&str] = &[
-        "model identifier is invalid",
-        "model not exist",
-        "not a valid model",
-        "unknown model",
-    ];
-    let model = fields.text.contains("model");
+fn by_key_form(fields: &ErrorFields, status: Option<u16>) -> Option<FaultClass> {
+    (matches!(status, None | Some(400)) && forms::is_wrong_key(fields))
+        .then_some(FaultClass::Credential)
+}
+
+fn by_model_form(fields: &ErrorFields, status: Option<u16>) -> Option<FaultClass> {
     let unknown = match status {
-        Some(404) => model,
-        None | Some(400) => {
-            says(fields, PHRASES) || (model && fields.text.contains("does not exist"))
-        }
+        _ if is_about_another_field(fields) => false,
+        Some(404) => forms::is_about_the_model(fields),
+        None | Some(400) => forms::is_unknown_model(fields),
         _ => false,
     };
     unknown.then_some(FaultClass::InvalidModel)
+}
+
+fn is_about_another_field(fields: &ErrorFields) -> bool {
+    let param = fields.param.as_deref().unwrap_or_default();
+    !matches!(param, "" | "model")
 }
 
 fn by_reasoning_phrase(fields: &ErrorFields, status: Option<u16>) -> Option<FaultClass> {

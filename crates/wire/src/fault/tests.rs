@@ -1,5 +1,6 @@
 //! What holds for every failure: waits, public errors, bounds, recorded errors.
 
+mod echoes;
 mod vendors;
 
 use super::{FaultClass as C, *};

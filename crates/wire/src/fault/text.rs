@@ -94,14 +94,13 @@ fn integer_before(text: &str, phrase: &str) -> Option<u64> {
     head.get(head.len().saturating_sub(digits)..)?.parse().ok()
 }
 
-/// How long the provider asks to wait: `retry-after-ms`, then `retry-after` (seconds or a
-/// date, RFC 9110 section 10.2.3), then its text (lower case).
-pub(super) fn wait(headers: &HeaderMap, text: &str, now: SystemTime) -> Option<Duration> {
+/// How long the provider's headers ask to wait: `retry-after-ms`, then `retry-after` (seconds
+/// or a date, RFC 9110 section 10.2.3).
+pub(super) fn wait(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
     let header = |name: &str| headers.get(name)?.to_str().ok().map(str::trim);
     header("retry-after-ms")
         .and_then(|ms| scaled(ms, 0.001))
         .or_else(|| header(RETRY_AFTER.as_str()).and_then(|value| retry_after(value, now)))
-        .or_else(|| wait_in_text(text))
         .map(|wait| wait.min(MAX_WAIT))
 }
 
