@@ -42,6 +42,10 @@ impl Checks {
         for (name, pool) in &snapshot.upstreams.pools {
             let Some(check) = &pool.provider.check else {
                 self.begun.remove(name);
+                self.failed.remove(name);
+                if let Some(health) = snapshot.fleet.provider(name) {
+                    health.breaker.hold(false);
+                }
                 continue;
             };
             let begun = self.begun.get(name);
@@ -89,6 +93,7 @@ impl Checks {
         let failed = self.failed.entry(Arc::clone(name)).or_default();
         let change = if is_well {
             *failed = 0;
+            health.breaker.hold(false);
             health.breaker.succeeded(&mut pass, now)
         } else {
             *failed = failed.saturating_add(1);
@@ -96,6 +101,8 @@ impl Checks {
                 true => Severity::Counts,
                 false => Severity::Opens,
             };
+            // As long as checks fail no request has to find that out.
+            health.breaker.hold(*failed >= MOST_FAILED);
             let random = fastrand::u64(..);
             health.breaker.note(LastFailure {
                 class: "check",

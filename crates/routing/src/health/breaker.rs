@@ -40,7 +40,7 @@ pub enum Standing {
     /// One attempt, and it is free.
     HalfOpen,
     /// Nothing: until a moment, in milliseconds, or (where that has passed) until the attempt
-    /// has ended that is under way.
+    /// has ended that is under way, or until what holds it open lets go.
     Open {
         /// The end of the cooldown.
         until: u64,
@@ -96,6 +96,8 @@ pub struct Breaker {
     is_probing: AtomicBool,
     /// It was opened for a wait that a provider has asked for.
     is_resting: AtomicBool,
+    /// Somebody else finds out when it may close: nothing is let through for that.
+    is_held: AtomicBool,
     record: Mutex<Record>,
 }
 
@@ -121,7 +123,11 @@ impl Breaker {
     pub fn standing(&self, now: u64) -> Standing {
         match self.until.load(Ordering::Acquire) {
             0 => Standing::Closed,
-            until if now < until || self.is_probing.load(Ordering::Relaxed) => {
+            until
+                if now < until
+                    || self.is_probing.load(Ordering::Relaxed)
+                    || self.is_held.load(Ordering::Relaxed) =>
+            {
                 Standing::Open { until }
             }
             _ => Standing::HalfOpen,
@@ -132,6 +138,12 @@ impl Breaker {
     pub fn rests_until(&self, now: u64) -> Option<u64> {
         let until = self.until.load(Ordering::Acquire);
         (now < until && self.is_resting.load(Ordering::Relaxed)).then_some(until)
+    }
+
+    /// While it is held, what is open stays so past its cooldown, until a success is told. What
+    /// is closed is not opened by it.
+    pub fn hold(&self, is_held: bool) {
+        self.is_held.store(is_held, Ordering::Relaxed);
     }
 
     /// When it last opened or closed; `None`: it never has.

@@ -204,6 +204,31 @@ fn a_last_resort_that_succeeds_closes_it_and_one_that_fails_changes_nothing() {
 }
 
 #[test]
+fn what_is_held_open_lets_nothing_through_until_a_success_is_told() {
+    let breaker = Breaker::default();
+    breaker.hold(true);
+    assert_eq!(breaker.standing(SECOND), Standing::Closed);
+    open(&breaker, SECOND);
+    let until = 6 * SECOND;
+    assert_eq!(breaker.standing(9 * SECOND), Standing::Open { until });
+    assert_eq!(breaker.enter(9 * SECOND), None);
+    let again = breaker.failed(
+        &mut breaker.force(),
+        Severity::Opens,
+        &policy(),
+        9 * SECOND,
+        MIDDLE,
+    );
+    assert_eq!(again, Some(Change::Opened(Duration::from_secs(10))));
+    breaker.hold(false);
+    assert_eq!(breaker.standing(20 * SECOND), Standing::HalfOpen);
+    breaker.hold(true);
+    let closed = breaker.succeeded(&mut breaker.force(), 20 * SECOND);
+    assert_eq!(closed, Some(Change::Closed));
+    assert_eq!(breaker.standing(20 * SECOND), Standing::Closed);
+}
+
+#[test]
 fn cooldowns_are_spread_by_a_quarter_to_both_sides() {
     let span = |random| cooldown(&policy(), 0, random).as_millis();
     assert_eq!([span(0), span(MIDDLE), span(u64::MAX)], [3750, 5000, 6250]);
