@@ -116,6 +116,33 @@ async fn names_that_are_made_up_under_a_wildcard_bench_nobody_and_are_not_kept()
 }
 
 #[tokio::test]
+async fn where_all_are_benched_each_is_asked_once_and_none_of_them_is_left_out() {
+    let [a, b] = [Provider::start().await, Provider::start().await];
+    let cooldown = |span| json!({"cooldown": span, "max_cooldown": span});
+    let config = Config::first_and_second(a.address, b.address)
+        .with("providers.a.health", cooldown("1m"))
+        .with("providers.b.health", cooldown("1h"))
+        .model("refused", json!(["a/sim-status-401", "b/sim-status-401"]));
+    let gateway = Gateway::start(config).await;
+    let refused = ask(&gateway, "refused").await;
+    assert_eq!(refused.header("x-attempts"), Some("2"), "{refused:?}");
+    let explained = async |orders| {
+        let body = prompt(CHAT, "m", "Hello!", Value::Null);
+        let request = Request::post(CHAT, &body).key(&gateway.key);
+        let request = request.orders(orders).header("x-explain", "1");
+        let answer = gateway.send(&request).await;
+        answer.assert_ok();
+        let header = |name| answer.header(name).map(str::to_owned);
+        (header("x-attempts"), header("x-route-reason").unwrap())
+    };
+    // The credential of the first is benched for less long, so it is the first to be asked.
+    let (attempts, reason) = explained("status-500").await;
+    assert_eq!(attempts.as_deref(), Some("2"), "the other is well");
+    assert_eq!(reason, "deployment 2 credential 1: last resort");
+    assert_eq!((a.received().len(), b.received().len()), (2, 2));
+}
+
+#[tokio::test]
 async fn a_deployment_that_fails_is_passed_over_and_let_back_by_one_request() {
     let [a, b] = [Provider::start().await, Provider::start().await];
     let health = json!({"consecutive_failures": 2, "cooldown": "300ms", "max_cooldown": "300ms"});

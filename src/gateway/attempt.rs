@@ -47,10 +47,8 @@ pub struct Attempts {
     ticket: Option<(Ticket, Instant)>,
     /// The attempt under way has brought content.
     has_content: bool,
-    /// The first candidate that was benched when its turn came.
-    spare: Option<Candidate>,
-    /// Somebody was asked who is benched, for want of others: that is done once.
-    has_resorted: bool,
+    /// Those that were benched when their turn came.
+    spares: Vec<Candidate>,
     /// What kept a candidate from being asked that had room a moment before: the shortest wait.
     full: Option<Full>,
 }
@@ -158,17 +156,15 @@ impl Attempts {
         if self.begun >= self.candidates.len() {
             return;
         }
-        let (begun, waiting) = self.candidates.split_at_mut(self.begun);
-        let Some(failed) = begun.last() else {
-            return;
-        };
-        // Stable: `false` comes first.
-        waiting.sort_by_key(|it| it.shares(failed, blame));
-        if blame == Blame::Model {
-            let apart = waiting.partition_point(|it| !it.shares(failed, blame));
-            let most = self.begun.saturating_add(apart);
-            self.candidates.truncate(most);
+        let mut waiting = self.candidates.split_off(self.begun);
+        if let Some(failed) = self.candidates.last() {
+            if blame == Blame::Model {
+                waiting.retain(|it| !it.shares(failed, blame));
+            }
+            // Stable: `false` comes first. Who is benched stays behind all others.
+            waiting.sort_by_key(|it| (it.why == Why::LastResort, it.shares(failed, blame)));
         }
+        self.candidates.append(&mut waiting);
     }
 
     /// Goes on to the next candidate, with what was made ready for it.
@@ -206,27 +202,31 @@ impl Attempts {
 
     /// Keeps the candidate at hand for a last resort: since it became one, it was benched.
     fn pass_over(&mut self) {
-        if self.spare.is_none() {
-            self.spare = self.current().cloned();
-        }
+        self.spares.extend(self.current().cloned());
     }
 
-    /// Nobody is left: whoever was passed over is the last resort, once.
+    /// Nobody is left: those that were passed over are the last resort, each once.
     fn resort(&mut self) -> bool {
-        let Some(spare) = self.spare.take().filter(|_| !self.has_resorted) else {
-            return false;
-        };
+        let spares = std::mem::take(&mut self.spares);
+        let has_some = !spares.is_empty();
         self.candidates.truncate(self.begun);
-        self.candidates.push(Candidate {
-            why: Why::LastResort,
-            ..spare
-        });
-        true
+        self.candidates
+            .extend(spares.into_iter().map(|spare| Candidate {
+                why: Why::LastResort,
+                ..spare
+            }));
+        has_some
     }
 
     /// The candidate that is being asked.
     pub fn current(&self) -> Option<&Candidate> {
         self.candidates.get(self.begun.checked_sub(1)?)
+    }
+
+    /// Whether the turn of this credential at this place has come.
+    pub fn has_begun(&self, place: &Arc<Place>, seat: usize) -> bool {
+        let mut begun = self.candidates.iter().take(self.begun);
+        begun.any(|it| Arc::ptr_eq(&it.place, place) && it.seat == seat)
     }
 
     /// Goes back to the candidate that is being asked, to ask it again: it was not reached.
@@ -253,8 +253,8 @@ impl Attempts {
     }
 
     /// Whether there is nobody else to ask.
-    pub const fn has_only_one(&self) -> bool {
-        self.candidates.len() == 1
+    pub fn has_only_one(&self) -> bool {
+        self.candidates.len() == 1 && self.spares.is_empty()
     }
 
     /// The candidate that comes next.
@@ -338,7 +338,8 @@ impl Attempts {
 
     /// Whether there is another candidate to ask.
     pub fn has_next(&self) -> bool {
-        self.begun < self.candidates.len() && self.may_go_on()
+        let has_more = self.begun < self.candidates.len() || !self.spares.is_empty();
+        has_more && self.may_go_on()
     }
 }
 
@@ -395,7 +396,6 @@ pub fn next_peer(exchange: &mut Exchange) -> Option<Box<HttpPeer>> {
         };
         match entered {
             Ok(ticket) => {
-                attempts.has_resorted |= is_last_resort;
                 if attempts.made == 0 {
                     attempts.began = Some(began);
                     exchange.retries.of(is_aside).note_request();
@@ -414,7 +414,9 @@ pub fn next_peer(exchange: &mut Exchange) -> Option<Box<HttpPeer>> {
                 let known = attempts.full.get_or_insert(full);
                 known.wait = known.wait.min(full.wait);
             }
-            Err(Refusal::Benched) => attempts.pass_over(),
+            // A last resort passes every breaker: whoever cannot now is asked once more at most.
+            Err(Refusal::Benched) if !is_last_resort => attempts.pass_over(),
+            Err(Refusal::Benched) => {}
         }
     }
 }

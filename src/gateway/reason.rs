@@ -25,8 +25,15 @@ pub fn text(exchange: &Exchange) -> Option<String> {
     let mut places = served.places.iter();
     let number = places.position(|it| std::sync::Arc::ptr_eq(it, &candidate.place))?;
     let mut text = format!("{}: {}", label(number, candidate.seat), candidate.why);
-    for (place, out) in exchange.left_out.0.iter().take(MOST_TOLD).enumerate() {
-        text.push_str(if place == 0 { "; left out: " } else { ", " });
+    // Whoever is asked as a last resort is not left out.
+    let is_asked = |place: usize, seat: usize| {
+        let place = served.places.get(place);
+        place.is_some_and(|place| exchange.attempts.has_begun(place, seat))
+    };
+    let left_out = exchange.left_out.0.iter();
+    let left_out = left_out.filter(|out| !is_asked(out.place, out.seat));
+    for (number, out) in left_out.take(MOST_TOLD).enumerate() {
+        text.push_str(if number == 0 { "; left out: " } else { ", " });
         // Writing to a string cannot fail.
         let _ = write!(
             text,

@@ -4,8 +4,8 @@
 //! what a conversation's prompt cache belongs to. Priorities come first, among one priority
 //! those that speak the caller's format, and among those the balancing decides, or the
 //! conversation (see `order`). What is benched or full stands aside; where nothing else is
-//! left, the one whose cooldown ends first is asked all the same, because a request that
-//! fails upstream is no worse than one that is refused here. Two things are never overruled:
+//! left, those that are benched are asked all the same, first the one whose cooldown ends
+//! first, because a request that fails upstream is no worse than one that is refused here. Two things are never overruled:
 //! a limit, and a wait that a provider has asked for with a 429.
 
 mod order;
@@ -193,17 +193,15 @@ pub fn plan(
         return left_out;
     }
     let mut ready = Vec::with_capacity(places.len());
-    let mut last_resort: Option<(u64, usize, usize)> = None;
+    let mut last_resorts: Vec<(u64, usize, usize)> = Vec::new();
     for (number, place) in places.iter().enumerate() {
         for (seat_number, seat) in place.seats.iter().enumerate() {
             match stand(place, seat, asked) {
                 Ok(()) => ready.push(Entry::new(number, place, seat_number, seat, asked)),
                 Err(obstacle) => {
                     left_out.push(number, seat_number, obstacle);
-                    if let Obstacle::Open { until, .. } = obstacle
-                        && last_resort.is_none_or(|(soonest, ..)| until < soonest)
-                    {
-                        last_resort = Some((until, number, seat_number));
+                    if let Obstacle::Open { until, .. } = obstacle {
+                        last_resorts.push((until, number, seat_number));
                     }
                 }
             }
@@ -214,10 +212,11 @@ pub fn plan(
             take(choice(place, entry.place, entry.seat, asked, why));
         }
     });
-    if let Some((_, number, seat)) = last_resort
-        && let Some(place) = places.get(number)
-    {
-        take(choice(place, number, seat, asked, Why::LastResort));
+    last_resorts.sort_unstable();
+    for (_, number, seat) in last_resorts {
+        if let Some(place) = places.get(number) {
+            take(choice(place, number, seat, asked, Why::LastResort));
+        }
     }
     left_out
 }
