@@ -143,6 +143,21 @@ async fn where_all_are_benched_each_is_asked_once_and_none_of_them_is_left_out()
 }
 
 #[tokio::test]
+async fn a_caller_is_told_to_wait_no_longer_than_the_gateway_itself_does() {
+    let provider = Provider::start().await;
+    let config = Config::of(&provider).with("routing.health.max_retry_after", json!("20s"));
+    let gateway = Gateway::start(config).await;
+    let orders = "status-429+retry-after-50000";
+    let answer = gateway.ask(CHAT, "test-model", orders, json!({})).await;
+    answer.assert_error(429, "rate_limit_exceeded");
+    assert_eq!(answer.header("retry-after"), Some("20"));
+    let answer = ask(&gateway, "test-model").await;
+    answer.assert_error(429, "rate_limit_exceeded");
+    let wait: u64 = answer.header("retry-after").unwrap().parse().unwrap();
+    assert!((1..=20).contains(&wait), "{answer:?}");
+}
+
+#[tokio::test]
 async fn a_deployment_that_fails_is_passed_over_and_let_back_by_one_request() {
     let [a, b] = [Provider::start().await, Provider::start().await];
     let health = json!({"consecutive_failures": 2, "cooldown": "300ms", "max_cooldown": "300ms"});

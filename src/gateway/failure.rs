@@ -19,7 +19,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
 /// Takes down an attempt's failure, and says whether another follows. The cause is for the
 /// operator's log alone.
-pub fn note(exchange: &mut Exchange, fault: UpstreamFault, cause: Option<&Error>) -> bool {
+pub fn note(exchange: &mut Exchange, mut fault: UpstreamFault, cause: Option<&Error>) -> bool {
     let provider = exchange
         .attempts
         .current()
@@ -30,6 +30,12 @@ pub fn note(exchange: &mut Exchange, fault: UpstreamFault, cause: Option<&Error>
         &fault,
         cause.map(|it| it as _),
     );
+    // Nobody is left alone for longer, so no caller has to wait for longer.
+    if let Some((ticket, _)) = exchange.attempts.ticket()
+        && let Some(policy) = ticket.place().policy()
+    {
+        fault.retry_after = fault.retry_after.map(|it| it.min(policy.max_retry_after));
+    }
     // A count that another gives is not this one's.
     exchange.count_key = None;
     let is_late = Instant::now() >= exchange.request_ends();
