@@ -5,8 +5,8 @@ mod edge;
 mod health;
 
 pub use edge::{
-    Shed, connection_closed, connection_opened, connection_refused, handshake_failed, head_refused,
-    http2_flood, request_shed, resident_memory, slow_reader_cut,
+    Shed, connection_closed, connection_opened, connection_refused, connections, handshake_failed,
+    head_refused, http2_flood, request_shed, resident_memory, slow_reader_cut,
 };
 
 use arc_swap::ArcSwapOption;

@@ -2,6 +2,7 @@
 //! tells them under `/proc` and `/sys`. Where they are not told, nothing is bounded by them.
 
 use crate::events;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::fs;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -44,25 +45,57 @@ pub fn usual_memory() -> u64 {
     all.map_or(u64::MAX, |all| all.div_euclid(4).saturating_mul(3))
 }
 
-/// How many connections of callers the system's bound on open files allows: each request
-/// may need one to a provider besides, and some files are needed whatever happens.
-pub fn most_connections() -> u32 {
-    const OWN_FILES: u64 = 128;
-    let files = fs::read_to_string("/proc/self/limits")
-        .ok()
-        .and_then(|text| open_files(&text));
-    let most = files.map_or(u64::MAX, |files| {
-        files.saturating_sub(OWN_FILES).div_euclid(2).max(1)
-    });
-    u32::try_from(most).unwrap_or(u32::MAX)
+/// Files that the program needs whatever happens: the ledger, operators, what it listens to.
+const OWN_FILES: u64 = 128;
+
+/// How many files the program may have open; `u64::MAX` without a bound.
+fn most_files() -> u64 {
+    getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
 }
 
-/// The soft bound in a table of bounds.
-fn open_files(limits: &str) -> Option<u64> {
-    let line = limits
-        .lines()
-        .find_map(|line| line.strip_prefix("Max open files"))?;
-    line.split_whitespace().next()?.parse().ok()
+/// Raises the bound on open files to the highest that the system grants the program without
+/// asking anybody. Tells from what to what; `None` where it stands there already.
+pub fn raise_open_files() -> Option<(u64, u64)> {
+    let found = getrlimit(Resource::Nofile);
+    let most = Rlimit {
+        current: found.maximum,
+        maximum: found.maximum,
+    };
+    let before = found.current?;
+    let is_higher = found.maximum.is_none_or(|maximum| before < maximum);
+    // Where it is refused nothing has changed, and what there is is reckoned with.
+    (is_higher && setrlimit(Resource::Nofile, most).is_ok()).then(|| (before, most_files()))
+}
+
+/// How many files the connections of callers and those to providers for their requests may
+/// take together.
+pub fn files_for_callers() -> u64 {
+    callers_share(most_files())
+}
+
+/// How many connections of callers that allows: a request on each may take two files more,
+/// one for the connection to its provider and one for the watch over that.
+pub fn most_connections() -> u32 {
+    u32::try_from(files_for_callers().div_euclid(3).max(1)).unwrap_or(u32::MAX)
+}
+
+/// How many connections to providers may be kept unused.
+pub fn most_kept() -> usize {
+    usize::try_from(kept_share(most_files()).max(1)).unwrap_or(usize::MAX)
+}
+
+/// What is left of so many files for callers.
+fn callers_share(files: u64) -> u64 {
+    match files {
+        u64::MAX => u64::MAX,
+        files => files
+            .saturating_sub(OWN_FILES)
+            .saturating_sub(kept_share(files)),
+    }
+}
+
+const fn kept_share(files: u64) -> u64 {
+    files.div_euclid(8)
 }
 
 /// The value of a line in kibibytes, in bytes.
@@ -81,11 +114,13 @@ mod tests {
         let status = "Name:\ttollgate\nVmHWM:\t   9 kB\nVmRSS:\t    1024 kB\nThreads:\t4\n";
         assert_eq!(kilobytes(status, "VmRSS:"), Some(1 << 20));
         assert_eq!(kilobytes(status, "VmSwap:"), None);
-        let limits = "Limit                     Soft Limit           Hard Limit           Units\n\
-                      Max open files            1024                 1048576              files\n";
-        assert_eq!(open_files(limits), Some(1024));
-        let none = "Max open files            unlimited            unlimited            files\n";
-        assert_eq!(open_files(none), None);
+    }
+
+    #[test]
+    fn some_files_are_left_for_what_is_no_callers() {
+        assert_eq!(callers_share(1024), 1024 - 128 - 128);
+        assert_eq!(callers_share(64), 0);
+        assert_eq!(callers_share(u64::MAX), u64::MAX);
     }
 
     #[test]
@@ -93,5 +128,6 @@ mod tests {
         assert!(look_up_resident().unwrap() > 1 << 20);
         assert!(usual_memory() > 1 << 20);
         assert!(most_connections() >= 1);
+        assert!(most_kept() >= 1);
     }
 }

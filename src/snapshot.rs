@@ -363,6 +363,7 @@ impl Limits {
                 memory: settings
                     .memory
                     .map_or_else(machine::usual_memory, |memory| memory.get()),
+                files: machine::files_for_callers(),
                 reserved: settings.reserved_for_priority,
             },
         }

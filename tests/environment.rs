@@ -69,6 +69,78 @@ async fn without_files_the_gateway_waits_and_serves_again_once_there_are_some() 
     }
 }
 
+#[tokio::test]
+async fn without_files_the_gateway_blames_no_provider() {
+    let [a, b] = [Provider::start().await, Provider::start().await];
+    let health = json!({"consecutive_failures": 1});
+    let config = Config::first_and_second(a.address, b.address).with("routing.health", health);
+    let gateway = Gateway::start(config).await;
+    // One for each, for a failure closes the connection of HTTP/1.1 that it is told on.
+    let mut kept = Vec::new();
+    for path in FORMATS {
+        for stream in [false, true] {
+            let mut connection = gateway.connect().await;
+            let known = Request::get("/v1").key(&gateway.key);
+            connection.send(&known).await.assert_ok();
+            kept.push((path, stream, connection));
+        }
+    }
+    // Below the numbers of those that it has.
+    bound(&gateway, "nofile", "3").await;
+    for (path, stream, mut connection) in kept {
+        let body = prompt(path, "m", "Hi", json!({"stream": stream}));
+        let request = Request::post(path, &body).key(&gateway.key);
+        let answer = connection.send(&request).await;
+        answer.assert_error(503, "service_unavailable");
+        assert!(answer.header("retry-after").is_some(), "{answer:?}");
+    }
+    bound(&gateway, "nofile", "1024").await;
+    let page = gateway.operator("/metrics").await.text();
+    assert!(!page.contains("tollgate_benched_total{"), "{page}");
+    let answer = gateway.ask(CHAT, "m", "", json!({})).await;
+    answer.assert_ok();
+    assert_eq!(answer.header("x-attempts"), None);
+    assert_eq!((a.received().len(), b.received().len()), (1, 0));
+}
+
+#[tokio::test]
+async fn streams_over_one_connection_leave_files_for_operators_and_others() {
+    let provider = Provider::start().await;
+    let config = Config::of(&provider).with("server.limits.reserved_for_priority", json!(0));
+    let gateway = Gateway::start(config.clone()).await;
+    // Of them 128 are the gateway's own, and an eighth is for what is kept.
+    bound(&gateway, "nofile", "300").await;
+    gateway.rewrite(config.model("another", json!(["sim"])));
+    gateway.signal("HUP").await;
+    gateway.log_line("the configuration was reloaded").await;
+    let mut connection = Http2::open(gateway.address).await;
+    let body = prompt(CHAT, "test-model", "Hi", json!({"stream": true}));
+    let request = Request::post(CHAT, &body).key(&gateway.key);
+    let request = request.orders("stall-after-8");
+    let mut open = Vec::new();
+    let refused = loop {
+        let answer = connection.begin(&request).await.unwrap();
+        if answer.status() != 200 {
+            break Http2::rest(answer).await;
+        }
+        open.push(answer);
+        assert!(open.len() < 200, "there is no bound");
+    };
+    refused.assert_error(503, "service_unavailable");
+    assert!(refused.header("retry-after").is_some(), "{refused:?}");
+    let most = (300 - 128 - 37) / 2;
+    assert!((most - 5..=most).contains(&open.len()), "{}", open.len());
+    let page = gateway.operator("/metrics").await.text();
+    assert!(!page.contains("tollgate_benched_total{"), "{page}");
+    assert!(page.contains("tollgate_requests_shed_total{reason=\"files\"} 1"));
+    drop((open, connection));
+    eventually("a place is free", async || {
+        let answer = gateway.ask(CHAT, "test-model", "", json!({})).await;
+        (answer.status == 200).then_some(())
+    })
+    .await;
+}
+
 /// Every format is told that the provider cannot be had, and nothing of why.
 async fn assert_unavailable(gateway: &Gateway, secret: &str) {
     for path in FORMATS {

@@ -29,6 +29,8 @@ pub enum Shed {
     Bodies,
     /// The program has as much memory as it may have.
     Memory,
+    /// It has as many files open as it may have.
+    Files,
 }
 
 impl Shed {
@@ -37,6 +39,7 @@ impl Shed {
             Self::Requests => "requests",
             Self::Bodies => "bodies",
             Self::Memory => "memory",
+            Self::Files => "files",
         }
     }
 }
@@ -107,6 +110,11 @@ pub(super) fn gather() -> Vec<MetricFamily> {
 /// A caller has a connection.
 pub fn connection_opened() {
     EDGE.connections.inc();
+}
+
+/// How many connections callers have.
+pub fn connections() -> i64 {
+    EDGE.connections.get()
 }
 
 /// It has it no more.

@@ -7,6 +7,8 @@ use super::exchange::Exchange;
 use super::{count, outcome, respond, stored};
 use crate::events;
 use pingora_core::{Error, ErrorType};
+use rustix::io::Errno;
+use std::io;
 use std::time::{Duration, Instant};
 use tollgate_types::PublicError;
 use tollgate_wire::fault::{FaultClass, UpstreamFault};
@@ -42,6 +44,7 @@ pub fn note(exchange: &mut Exchange, mut fault: UpstreamFault, cause: Option<&Er
     match fault.class {
         // What the request as a whole may take is nobody's fault.
         FaultClass::ResponseTimeout if is_late => outcome::over(exchange),
+        FaultClass::OutOfFiles => outcome::asked_nobody(exchange),
         _ => outcome::failed(exchange, &fault),
     }
     let again = follows(exchange, &fault);
@@ -116,6 +119,31 @@ pub fn end_attempt(again: bool) -> Box<Error> {
     let mut error = Error::new_up(ATTEMPT_FAILED);
     error.set_retry(again);
     error
+}
+
+/// What it means that no connection to a provider came about, and whether its address is to
+/// blame.
+pub fn of_connecting(cause: &Error) -> (UpstreamFault, bool) {
+    match is_out_of_files(cause) {
+        true => (UpstreamFault::out_of_files(), false),
+        false => (UpstreamFault::unreachable(), true),
+    }
+}
+
+/// Whether it was the program, or the system, that had no descriptor left.
+fn is_out_of_files(error: &Error) -> bool {
+    let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error.root_cause());
+    while let Some(it) = cause {
+        let fault = it.downcast_ref::<io::Error>();
+        let number = fault.and_then(io::Error::raw_os_error);
+        if number.is_some_and(|it| {
+            it == Errno::MFILE.raw_os_error() || it == Errno::NFILE.raw_os_error()
+        }) {
+            return true;
+        }
+        cause = it.source();
+    }
+    false
 }
 
 /// What an error of the connection to a provider means.

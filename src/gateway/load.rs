@@ -16,6 +16,8 @@ pub struct LoadLimits {
     pub bodies: u64,
     /// Bytes of memory of the whole program.
     pub memory: u64,
+    /// Open files, for callers and for those that are asked for them.
+    pub files: u64,
     /// Per cent of each that only keys with priority may use.
     pub reserved: u8,
 }
@@ -45,9 +47,16 @@ impl LoadLimits {
     /// # Errors
     ///
     /// 503 `service_unavailable`.
-    fn check(&self, rank: Rank, under_way: u64, memory: u64) -> Result<(), Shed> {
+    fn check(&self, rank: Rank, under_way: u64, connections: u64, memory: u64) -> Result<(), Shed> {
+        /// The connection to the provider, and the watch over it.
+        const FILES_OF_A_REQUEST: u64 = 2;
         if under_way > self.share(u64::from(self.requests), rank) {
             return Err(Shed::Requests);
+        }
+        // Of HTTP/2 one connection brings many requests.
+        let files = under_way.saturating_mul(FILES_OF_A_REQUEST);
+        if files.saturating_add(connections) > self.share(self.files, rank) {
+            return Err(Shed::Files);
         }
         if memory > self.share(self.memory, rank) {
             return Err(Shed::Memory);
@@ -85,7 +94,9 @@ pub fn rank(exchange: &Exchange) -> Rank {
 pub fn check(exchange: &Exchange) -> Result<(), PublicError> {
     let limits = exchange.snapshot.limits.load;
     let under_way = u64::try_from(InFlight::count()).unwrap_or(0);
-    let checked = limits.check(rank(exchange), under_way, machine::resident());
+    let connections = u64::try_from(events::connections()).unwrap_or(0);
+    let memory = machine::resident();
+    let checked = limits.check(rank(exchange), under_way, connections, memory);
     checked.map_err(|shed| {
         events::request_shed(shed);
         overloaded()
@@ -111,17 +122,22 @@ mod tests {
         requests: 10,
         bodies: 1000,
         memory: 1000,
+        files: 30,
         reserved: 10,
     };
 
     #[test]
     fn the_last_share_is_for_keys_with_priority() {
-        assert_eq!(LIMITS.check(Rank::Standard, 9, 900), Ok(()));
-        assert_eq!(LIMITS.check(Rank::Standard, 10, 0), Err(Shed::Requests));
-        assert_eq!(LIMITS.check(Rank::Whole, 10, 1000), Ok(()));
-        assert_eq!(LIMITS.check(Rank::Whole, 11, 0), Err(Shed::Requests));
-        assert_eq!(LIMITS.check(Rank::Standard, 1, 901), Err(Shed::Memory));
-        assert_eq!(LIMITS.check(Rank::Whole, 1, 1001), Err(Shed::Memory));
+        let (standard, whole) = (Rank::Standard, Rank::Whole);
+        assert_eq!(LIMITS.check(standard, 9, 9, 900), Ok(()));
+        assert_eq!(LIMITS.check(standard, 10, 0, 0), Err(Shed::Requests));
+        assert_eq!(LIMITS.check(whole, 10, 10, 1000), Ok(()));
+        assert_eq!(LIMITS.check(whole, 11, 0, 0), Err(Shed::Requests));
+        assert_eq!(LIMITS.check(standard, 1, 1, 901), Err(Shed::Memory));
+        assert_eq!(LIMITS.check(whole, 1, 1, 1001), Err(Shed::Memory));
+        // Two files for each request, and one for each connection.
+        assert_eq!(LIMITS.check(standard, 9, 10, 0), Err(Shed::Files));
+        assert_eq!(LIMITS.check(whole, 10, 11, 0), Err(Shed::Files));
     }
 
     #[test]
@@ -129,8 +145,9 @@ mod tests {
         let limits = LoadLimits {
             reserved: 0,
             memory: u64::MAX,
+            files: u64::MAX,
             ..LIMITS
         };
-        assert_eq!(limits.check(Rank::Standard, 10, u64::MAX), Ok(()));
+        assert_eq!(limits.check(Rank::Standard, 10, 1, u64::MAX), Ok(()));
     }
 }

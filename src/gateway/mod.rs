@@ -176,8 +176,11 @@ impl ProxyHttp for Gateway {
         exchange: &mut Self::CTX,
         cause: Box<Error>,
     ) -> Box<Error> {
-        outcome::unreachable(exchange, peer);
-        let again = failure::note(exchange, UpstreamFault::unreachable(), Some(&*cause));
+        let (fault, is_its_address) = failure::of_connecting(&cause);
+        if is_its_address {
+            outcome::unreachable(exchange, peer);
+        }
+        let again = failure::note(exchange, fault, Some(&*cause));
         failure::end_attempt(again)
     }
 

@@ -75,6 +75,12 @@ pub fn over(exchange: &mut Exchange) {
     exchange.attempts.drop_ticket();
 }
 
+/// The attempt under way has asked nobody: it says nothing of anybody, and has used no tokens.
+pub fn asked_nobody(exchange: &mut Exchange) {
+    used(exchange, &Usage::default());
+    over(exchange);
+}
+
 /// Whom a failure counts against.
 const fn blame(fault: &UpstreamFault) -> Blame {
     use FaultClass as C;
@@ -83,6 +89,7 @@ const fn blame(fault: &UpstreamFault) -> Blame {
         | C::ContentPolicy
         | C::UnreadableReasoning
         | C::InvalidRequest
+        | C::OutOfFiles
         | C::RequestOverRateLimit => Blame::Nobody,
         // What is forbidden may be the model alone.
         C::Credential if matches!(fault.status, Some(403)) => Blame::Seat,

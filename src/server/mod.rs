@@ -112,6 +112,19 @@ impl Start {
     ///
     /// When it cannot begin to serve. A predecessor is told so, and goes on.
     pub fn run(mut self, announce: impl FnOnce() + Send + 'static) -> Result<(), RunError> {
+        if let Some((before, now)) = machine::raise_open_files() {
+            log::info!("the bound on open files was raised from {before} to {now}");
+        }
+        let (asked, most) = (
+            self.config.server.limits.connections,
+            machine::most_connections(),
+        );
+        if most < asked {
+            log::warn!(
+                "server.limits.connections is {asked}, and the system's bound on open files \
+                 allows {most}: raise it (ulimit -n, LimitNOFILE)"
+            );
+        }
         let begun = self.begin();
         match begun {
             Ok(gateway) => gateway.serve(self, announce),
@@ -363,7 +376,8 @@ fn server_conf(settings: &config::ServerSettings) -> ServerConf {
     ServerConf {
         threads: threads.unwrap_or_else(cores),
         upstream_keepalive_pool_size: usize::try_from(settings.upstream_keepalive_pool)
-            .unwrap_or(usize::MAX),
+            .unwrap_or(usize::MAX)
+            .min(machine::most_kept()),
         max_retries: Gateway::MOST_ATTEMPTS,
         // This program ends by itself before: what was cut is told then.
         grace_period_seconds: Some(settings.shutdown.grace.get().as_secs().saturating_add(5)),

@@ -49,6 +49,8 @@ pub enum FaultClass {
     ServerError,
     /// No connection: refused, timed out, no address, or no TLS session.
     Unreachable,
+    /// Nobody was asked: the gateway itself had no descriptor left for a connection.
+    OutOfFiles,
     /// The connection broke before the answer was complete.
     ConnectionBroken,
     /// The gateway's own response time-out fired.
@@ -73,6 +75,7 @@ impl FaultClass {
             Self::InvalidRequest => "invalid_request",
             Self::ServerError => "server_error",
             Self::Unreachable => "unreachable",
+            Self::OutOfFiles => "out_of_files",
             Self::ConnectionBroken => "connection_broken",
             Self::ResponseTimeout => "response_timeout",
             Self::BrokenAnswer => "broken_answer",
@@ -141,6 +144,11 @@ impl UpstreamFault {
         Self::without_answer(FaultClass::Unreachable)
     }
 
+    /// The gateway had no descriptor left for a connection.
+    pub const fn out_of_files() -> Self {
+        Self::without_answer(FaultClass::OutOfFiles)
+    }
+
     /// The connection broke before the answer was complete.
     pub const fn connection_broken() -> Self {
         Self::without_answer(FaultClass::ConnectionBroken)
@@ -160,9 +168,12 @@ impl UpstreamFault {
     pub const fn try_elsewhere(&self) -> bool {
         use FaultClass as C;
         match self.class {
-            C::ContextLength(_) | C::ContentPolicy | C::UnreadableReasoning | C::InvalidRequest => {
-                false
-            }
+            // What the gateway lacks for one provider it lacks for all of them.
+            C::ContextLength(_)
+            | C::ContentPolicy
+            | C::UnreadableReasoning
+            | C::InvalidRequest
+            | C::OutOfFiles => false,
             C::InvalidModel
             | C::Quota
             | C::RateLimit
@@ -209,7 +220,7 @@ impl UpstreamFault {
                 0
             }
             C::RateLimit => 1,
-            C::Busy | C::Unreachable | C::ConnectionBroken => 2,
+            C::Busy | C::Unreachable | C::OutOfFiles | C::ConnectionBroken => 2,
             C::ServerError | C::BrokenAnswer | C::ResponseTimeout => 3,
             C::RequestOverRateLimit => 4,
             C::Quota => 5,
@@ -278,6 +289,10 @@ impl UpstreamFault {
             C::Unreachable => PublicError::new(
                 E::ServiceUnavailable,
                 "the model's provider cannot be reached: try again soon",
+            ),
+            C::OutOfFiles => PublicError::new(
+                E::ServiceUnavailable,
+                "the gateway has too much to do: try again shortly",
             ),
             C::ConnectionBroken => PublicError::new(
                 E::ServiceUnavailable,
