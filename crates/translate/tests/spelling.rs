@@ -1,12 +1,6 @@
 //! What asks for nothing passes, however it is written: JSON has many spellings of one value,
 //! and what a gateway hands out comes back in those of the caller's language.
 
-#![expect(
-    clippy::unwrap_used,
-    clippy::panic,
-    reason = "a test fails by panicking"
-)]
-
 use tollgate_translate::{Target, request};
 use tollgate_types::Format::{self, Chat, Messages, Responses};
 
