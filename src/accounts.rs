@@ -21,8 +21,8 @@ use tollgate_filter::{
     StoredThings,
 };
 use tollgate_ledger::{
-    Claim, Clock, Denied, Dimension, Ledger, LedgerSettings, Owner, OwnerFailure, Ownership,
-    Refused, RequestInfo, Reserve, Store, UpperBound,
+    Claim, Claims, Clock, Denied, Dimension, Ledger, LedgerSettings, Owner, OwnerFailure,
+    Ownership, Refused, RequestInfo, Reserve, Store, UpperBound,
 };
 use tollgate_routing::Conversations;
 use tollgate_types::{Identity, InputRates, KeyId, Limits, NamedItem, Weights};
@@ -378,8 +378,8 @@ impl StoredThings for Owned {
 
     fn check(&self, key: &KeyId, items: Vec<NamedItem>) -> Checked {
         match self.0.check(key, items) {
-            Ok(claim) => checked(claim),
-            Err(answer) => Checked::Miss(Box::pin(async { checked(answer.await) })),
+            Claims::Known(claim) => checked(claim),
+            Claims::Wait(answer) => Checked::Miss(Box::pin(async { checked(answer.await) })),
         }
     }
 }

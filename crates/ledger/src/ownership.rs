@@ -65,6 +65,15 @@ pub enum Claim {
     Unavailable(Unavailable),
 }
 
+/// The same, as far as it is in memory.
+#[derive(Debug)]
+pub enum Claims<F> {
+    /// All of it.
+    Known(Claim),
+    /// Not in memory: wait.
+    Wait(F),
+}
+
 /// Longest id that is remembered or looked up, in bytes.
 const MAX_ID_LEN: usize = 256;
 /// Most look-ups in the file at once.
@@ -138,28 +147,26 @@ impl Ownership {
     }
 
     /// Whether `items` can be sent with the key: none may be another key's, and nobody's only
-    /// where they have contents of their own.
-    ///
-    /// # Errors
-    /// Not all are in memory: the future asks the file for the rest of them, in one go.
+    /// where they have contents of their own. What is not in memory is waited for on a tokio
+    /// runtime, all of it in one go.
     pub fn check(
         &self,
         key: &KeyId,
         items: Vec<NamedItem>,
-    ) -> Result<Claim, impl Future<Output = Claim> + Send + 'static> {
+    ) -> Claims<impl Future<Output = Claim> + Send + 'static> {
         let mut left = Vec::new();
         for item in items {
             match self.0.known.get(&*item.id) {
                 Some(stored) if stored.key == *key => {}
-                Some(_) => return Ok(Claim::NotYours(item.id)),
+                Some(_) => return Claims::Known(Claim::NotYours(item.id)),
                 None => left.push(item),
             }
         }
         if left.is_empty() {
-            return Ok(Claim::Fine);
+            return Claims::Known(Claim::Fine);
         }
         let (this, key) = (Self::clone(self), key.clone());
-        Err(async move {
+        Claims::Wait(async move {
             let all = tokio::time::timeout(LOOKUP_TIMEOUT, this.check_in_file(key, left)).await;
             match all.unwrap_or(Err(Unavailable::TimedOut)) {
                 Ok(None) => Claim::Fine,
@@ -361,8 +368,8 @@ mod tests {
                 has_contents: *has_contents,
             });
             match ownership.check(&KeyId::new(key), items.collect()) {
-                Ok(claim) => (claim, false),
-                Err(answer) => (answer.await, true),
+                Claims::Known(claim) => (claim, false),
+                Claims::Wait(answer) => (answer.await, true),
             }
         };
         let not_yours = |id: &str| Claim::NotYours(id.to_owned());
