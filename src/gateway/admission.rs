@@ -77,7 +77,7 @@ async fn try_admit(session: &mut Session, exchange: &mut Exchange) -> Result<Adm
     load::check(exchange)?;
 
     run_filters(Part::Head, session, exchange).await?;
-    load::check(exchange)?;
+    load::check_key(exchange)?;
     check_method(session, matched.endpoint, wants_websocket)?;
 
     if matched.endpoint.is_model_endpoint() {

@@ -5,7 +5,7 @@
 
 use super::{
     answer::Answer, attempt::Attempts, body::RequestBody, budget::RetryBudgets, learn::Lesson,
-    record, stored::Noted, timer::AttemptTimer, toll::Toll,
+    load::OfKey, record, stored::Noted, timer::AttemptTimer, toll::Toll,
 };
 use crate::counts::CountKey;
 use crate::{access_log::AccessLog, events::InFlight, snapshot::Snapshot};
@@ -66,6 +66,8 @@ pub struct Exchange {
     pub answer_bytes: usize,
     /// Where it is told of; taken by whoever does so.
     pub log: Option<AccessLog>,
+    /// Counts it among those of its key, once that is known.
+    pub of_key: Option<OfKey>,
     /// Counts the request among those under way for as long as it lives.
     _in_flight: InFlight,
 }
@@ -111,6 +113,7 @@ impl Exchange {
             first_byte: None,
             answer_bytes: 0,
             log: Some(log),
+            of_key: None,
             _in_flight: in_flight,
         }
     }

@@ -4,8 +4,43 @@
 use super::exchange::Exchange;
 use crate::events::{self, BodyShare, InFlight, Shed};
 use crate::machine;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
+use tollgate_routing::plan::hash_of;
 use tollgate_types::{ErrorCode, PublicError};
+
+/// The connection to the provider, and the watch over it.
+const FILES_OF_A_REQUEST: u64 = 2;
+
+/// Requests under way by key. Keys that share a place by chance share what one may have.
+static OF_KEYS: [AtomicU32; 256] = [const { AtomicU32::new(0) }; 256];
+
+/// Counts a request among those of its key for as long as it lives.
+pub struct OfKey(u8);
+
+impl OfKey {
+    /// One more; tells how many there are with it.
+    fn begin(key: &str) -> (Self, u64) {
+        let [place, ..] = hash_of(&[key.as_bytes()]).to_le_bytes();
+        let it = Self(place);
+        let before = it
+            .count()
+            .map_or(0, |it| it.fetch_add(1, Ordering::Relaxed));
+        (it, u64::from(before).saturating_add(1))
+    }
+
+    fn count(&self) -> Option<&'static AtomicU32> {
+        OF_KEYS.get(usize::from(self.0))
+    }
+}
+
+impl Drop for OfKey {
+    fn drop(&mut self) {
+        if let Some(count) = self.count() {
+            count.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+}
 
 /// How much there may be at one time.
 #[derive(Clone, Copy, Debug)]
@@ -48,8 +83,6 @@ impl LoadLimits {
     ///
     /// 503 `service_unavailable`.
     fn check(&self, rank: Rank, under_way: u64, connections: u64, memory: u64) -> Result<(), Shed> {
-        /// The connection to the provider, and the watch over it.
-        const FILES_OF_A_REQUEST: u64 = 2;
         if under_way > self.share(u64::from(self.requests), rank) {
             return Err(Shed::Requests);
         }
@@ -62,6 +95,20 @@ impl LoadLimits {
             return Err(Shed::Memory);
         }
         Ok(())
+    }
+
+    /// Whether a key may have so many requests under way: it takes no more than half of the
+    /// files, so that others find some where there are few.
+    ///
+    /// # Errors
+    ///
+    /// 503 `service_unavailable`.
+    fn check_key(&self, rank: Rank, under_way: u64) -> Result<(), Shed> {
+        let most = self.share(self.files, rank).div_euclid(2);
+        match under_way.saturating_mul(FILES_OF_A_REQUEST) > most {
+            true => Err(Shed::Files),
+            false => Ok(()),
+        }
     }
 
     /// Nothing yet of what the bodies of this rank may take.
@@ -103,6 +150,31 @@ pub fn check(exchange: &Exchange) -> Result<(), PublicError> {
     })
 }
 
+/// Refuses a request whose key is known and has too much under way, or for which there is no
+/// room.
+///
+/// # Errors
+///
+/// 503 `service_unavailable`.
+pub fn check_key(exchange: &mut Exchange) -> Result<(), PublicError> {
+    check(exchange)?;
+    let request = exchange.request.as_ref();
+    let Some(identity) = request.and_then(|request| request.identity.as_ref()) else {
+        return Ok(());
+    };
+    let (of_key, under_way) = OfKey::begin(identity.key.as_str());
+    let checked = exchange
+        .snapshot
+        .limits
+        .load
+        .check_key(rank(exchange), under_way);
+    exchange.of_key = Some(of_key);
+    checked.map_err(|shed| {
+        events::request_shed(shed);
+        overloaded()
+    })
+}
+
 /// The error for a request that comes at a bad time.
 pub fn overloaded() -> PublicError {
     /// Short: what is in the way ends within seconds, or others are refused then.
@@ -138,6 +210,11 @@ mod tests {
         // Two files for each request, and one for each connection.
         assert_eq!(LIMITS.check(standard, 9, 10, 0), Err(Shed::Files));
         assert_eq!(LIMITS.check(whole, 10, 11, 0), Err(Shed::Files));
+        // Half of them for one key.
+        assert_eq!(LIMITS.check_key(standard, 6), Ok(()));
+        assert_eq!(LIMITS.check_key(standard, 7), Err(Shed::Files));
+        assert_eq!(LIMITS.check_key(whole, 7), Ok(()));
+        assert_eq!(LIMITS.check_key(whole, 8), Err(Shed::Files));
     }
 
     #[test]
