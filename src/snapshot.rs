@@ -20,6 +20,7 @@ use tollgate_count::Vocabulary;
 use tollgate_filter::{Asked, Chosen, ModelHandle, ModelView};
 use tollgate_routing::health::{Fleet, Place};
 use tollgate_routing::{Catalog, Conversations, Model};
+use tollgate_types::Format;
 
 /// Everything that a request needs of the configuration.
 pub struct Snapshot {
@@ -120,6 +121,7 @@ pub struct IndexedCatalog {
 struct Indexed {
     model: Arc<Model>,
     providers: Vec<Arc<str>>,
+    responses_for: Vec<Format>,
 }
 
 impl IndexedCatalog {
@@ -206,6 +208,7 @@ impl IndexedCatalog {
             id: &indexed.model.id,
             group: &indexed.model.group,
             providers: &indexed.providers,
+            responses_for: &indexed.responses_for,
             reasoning: indexed.model.reasoning,
             max_output_tokens: indexed.model.max_output_tokens,
             context_window: indexed.model.context_window,
@@ -221,6 +224,15 @@ impl Indexed {
                 .deployments
                 .iter()
                 .map(|deployment| Arc::clone(&deployment.provider.name))
+                .collect(),
+            responses_for: [Format::Chat, Format::Messages]
+                .into_iter()
+                .filter(|format| {
+                    let mut asked = model.deployments.iter();
+                    asked.any(|it| {
+                        !it.formats.contains(*format) && it.formats.contains(Format::Responses)
+                    })
+                })
                 .collect(),
         }
     }

@@ -494,12 +494,13 @@ async fn each_way_of_reasoning_is_behaviour() {
     let answer = gateway.ask(MESSAGES, "thinks-always", "", effort).await;
     answer.assert_ok();
     assert_eq!(answer.header("x-dropped-fields"), None);
+    assert_eq!(answer.header("x-output-limit"), Some("1924"));
     let body = sent(&provider);
     assert_eq!(
         body["thinking"],
-        json!({"type": "enabled", "budget_tokens": 2048})
+        json!({"type": "enabled", "budget_tokens": 1024})
     );
-    assert_eq!(body["max_tokens"], 2948);
+    assert_eq!(body["max_tokens"], 1924);
     gateway
         .ask(MESSAGES, "thinks-always", "", budget.clone())
         .await

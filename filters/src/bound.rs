@@ -1,10 +1,11 @@
 //! The most that a request can use, from what it asks for and what its model can do.
 
 use tollgate_filter::{Bound, Catalog, Counting, RequestContext};
-use tollgate_types::{InputRates, RequestFacts};
+use tollgate_types::{InputRates, LEAST_RESPONSES_OUTPUT, RequestFacts};
 
-/// The output tokens over all answers that the request asks for: its own limit, or the
-/// model's. `None` where neither says.
+/// The output tokens over all answers that the request can be sent with: its own limit, raised
+/// where its model thinks unasked or a provider takes none so small, or the model's. `None`
+/// where neither says.
 pub(crate) fn output(request: &RequestContext, catalog: &dyn Catalog) -> Option<u64> {
     let facts = request.facts.as_ref()?;
     let route = request.route.as_ref();
@@ -12,9 +13,10 @@ pub(crate) fn output(request: &RequestContext, catalog: &dyn Catalog) -> Option<
     let most = model.and_then(|model| model.max_output_tokens);
     let thinking = model.and_then(|model| facts.thinking_to_add(model.reasoning));
     let asked = facts.output_limit.map(|limit| {
-        thinking.map_or(limit, |budget| {
+        let limit = thinking.map_or(limit, |budget| {
             RequestFacts::limit_with_thinking(limit, budget)
-        })
+        });
+        limit.max(least_output(request, catalog))
     });
     // A limit beyond what the model can do is not reached.
     let of_each = match (asked, most) {
@@ -22,6 +24,20 @@ pub(crate) fn output(request: &RequestContext, catalog: &dyn Catalog) -> Option<
         (asked, most) => asked.or(most)?,
     };
     Some(of_each.saturating_mul(facts.choices.max(1)))
+}
+
+/// The least output limit that the request can be sent with.
+fn least_output(request: &RequestContext, catalog: &dyn Catalog) -> u64 {
+    let route = request.route.as_ref();
+    let model = route.and_then(|route| catalog.model(route.model));
+    let is_translated = model
+        .zip(request.format())
+        .is_some_and(|(model, format)| model.responses_for.contains(&format));
+    if is_translated {
+        LEAST_RESPONSES_OUTPUT
+    } else {
+        1
+    }
 }
 
 /// The input tokens that the request has most likely.
@@ -66,7 +82,8 @@ pub(crate) fn of(
     // Providers refuse an output limit that leaves nothing beyond the thinking.
     let of_each = facts
         .thinking_budget
-        .map_or(minimum, |budget| budget.saturating_add(minimum));
+        .map_or(minimum, |budget| budget.saturating_add(minimum))
+        .max(least_output(request, catalog));
     Bound {
         input: match request.input {
             Some(counted) => counted.at_most.min(facts.most_input(rates)),
@@ -85,7 +102,11 @@ mod tests {
     use tollgate_filter::{Endpoint, Route};
 
     fn bound(facts: RequestFacts, model: Option<&str>) -> Bound {
-        let mut scene = Scene::new(Endpoint::ChatCompletions, &[]);
+        bound_at(Endpoint::ChatCompletions, facts, model)
+    }
+
+    fn bound_at(endpoint: Endpoint, facts: RequestFacts, model: Option<&str>) -> Bound {
+        let mut scene = Scene::new(endpoint, &[]);
         let catalog = crate::testing::catalog();
         scene.request.route = model.and_then(|id| catalog.resolve(id)).map(|model| Route {
             model: model.handle,
@@ -161,6 +182,16 @@ mod tests {
         for (facts, unseen) in [(stored, MOST_UNSEEN), (hosted, MOST_UNSEEN), (functions, 0)] {
             assert_eq!(bound(facts, Some("opus-1")).unseen_input, unseen);
         }
+    }
+
+    #[test]
+    fn a_limit_that_a_provider_takes_none_so_small_as_is_held_as_it_is_sent() {
+        let facts = RequestFacts {
+            output_limit: Some(1),
+            ..RequestFacts::default()
+        };
+        let bound = bound_at(Endpoint::Messages, facts, Some("codex-1"));
+        assert_eq!((bound.output, bound.useful_output), (16, 16));
     }
 
     #[test]

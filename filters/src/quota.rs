@@ -204,9 +204,8 @@ impl Quota {
         match outcome {
             Reserving::Held { hold, output_limit } => {
                 request.holds.put_boxed(hold);
-                if let Some(limit) = output_limit {
-                    limit_output(request, limit);
-                }
+                let held = output_limit.unwrap_or_else(|| self.bound(request).output);
+                limit_output(request, held, output_limit.is_some());
                 Verdict::Continue
             }
             Reserving::Short(shortage) => self.refuse(shortage, request),
@@ -244,14 +243,20 @@ impl Quota {
     }
 }
 
-/// The balance is enough for so many output tokens over all answers: the caller is told, and
-/// the provider gets no other limit.
-fn limit_output(request: &mut RequestContext, all_answers: u64) {
+/// So many output tokens are held over all answers. Where that is all that the balance is enough
+/// for, and less than the caller asks for, the caller is told, and the provider gets no other
+/// limit.
+fn limit_output(request: &mut RequestContext, all_answers: u64, is_all_there_is: bool) {
     const OUTPUT_LIMIT: http::HeaderName = http::HeaderName::from_static("x-output-limit");
-    let answers = request.facts.as_ref().map_or(1, |facts| facts.choices);
+    let facts = request.facts.as_ref();
+    let answers = facts.map_or(1, |facts| facts.choices);
     let of_each = all_answers.checked_div(answers).unwrap_or(all_answers);
-    request.output_limit = Some(of_each);
-    request.answer_headers.push((OUTPUT_LIMIT, of_each.into()));
+    request.held_output = Some(of_each);
+    let asked = facts.and_then(|facts| facts.output_limit);
+    if is_all_there_is && asked.is_none_or(|asked| of_each < asked) {
+        request.output_limit = Some(of_each);
+        request.answer_headers.push((OUTPUT_LIMIT, of_each.into()));
+    }
 }
 
 fn error(shortage: Shortage) -> PublicError {

@@ -13,8 +13,8 @@ use tollgate_filter::{
     StoredThings, Verdict,
 };
 use tollgate_types::{
-    Allowance, Identity, InputCount, InputRates, KeyId, NamedItem, PublicError, ReasoningMode,
-    RequestId,
+    Allowance, Format, Identity, InputCount, InputRates, KeyId, NamedItem, PublicError,
+    ReasoningMode, RequestId,
 };
 
 pub(crate) struct Scene {
@@ -329,6 +329,10 @@ impl TwoModels {
             max_output_tokens,
             context_window,
             providers: &[],
+            responses_for: match place {
+                0 => &[],
+                _ => &[Format::Messages],
+            },
         }
     }
 }

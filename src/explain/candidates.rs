@@ -3,7 +3,9 @@
 
 use super::{CandidateShown, Ground, Outcome};
 use crate::clock;
-use crate::gateway::{Gateway, Holder, first_that_carries, full_fault, named_conversation, target};
+use crate::gateway::{
+    Gateway, Holder, first_that_carries, fit_reasoning, full_fault, named_conversation, target,
+};
 use crate::snapshot::IndexedCatalog;
 use bytes::Bytes;
 use std::sync::Arc;
@@ -16,7 +18,6 @@ use tollgate_types::{Format, PublicError, RequestFacts};
 use tollgate_wire::body::BodyEdits;
 use tollgate_wire::fault::UpstreamFault;
 use tollgate_wire::peek::Peeked;
-use tollgate_wire::reasoning;
 
 /// A request whose model is known.
 pub(super) struct Question<'a> {
@@ -189,9 +190,10 @@ impl Question<'_> {
         }
         let model = self.model;
         let mut edits = BodyEdits::new(self.format, self.peeked);
-        let most = self.request.output_limit.or(model.max_output_tokens);
-        let facts = &self.peeked.facts;
-        let mut dropped = reasoning::fit(model.reasoning, self.format, facts, most, &mut edits);
+        let whole = || Some(self.body.clone());
+        let fitted = fit_reasoning(self.request, model, self.peeked, &mut edits, whole);
+        let mut dropped = fitted.dropped;
+        dropped.extend(fitted.sampling);
         if self.peeked.has_seals
             && let Some(unsealed) = tollgate_translate::without_seals(self.format, self.body)
         {
@@ -210,8 +212,7 @@ impl Question<'_> {
         let spliced = spliced.map_or_else(|_| vec![self.body.clone()], |spliced| spliced.chunks);
         let upstream_model = self.upstream_model(deployment);
         let lossy = &self.ground.config.lossy;
-        let most = self.request.output_limit;
-        let target = target(deployment, self.model, upstream_model, most, lossy);
+        let target = target(deployment, self.model, upstream_model, self.request, lossy);
         let done = tollgate_translate::request(self.format, to, &spliced.concat(), &target)?;
         Ok(done.dropped)
     }

@@ -308,8 +308,7 @@ impl Attempts {
         &self.sent.dropped
     }
 
-    /// The output limit that the attempt under way gives, where the caller's is below what its
-    /// format takes.
+    /// The output limit of the attempt under way, where that is more than its caller's.
     pub const fn raised_limit(&self) -> Option<u64> {
         self.sent.raised_limit
     }

@@ -41,7 +41,7 @@ pub use attempt::full_fault;
 pub use body::BodyLimits;
 pub use conversation::named as named_conversation;
 pub use load::LoadLimits;
-pub use outgoing::{first_that_carries, target};
+pub use outgoing::{first_that_carries, fit_reasoning, target};
 pub use stored::{Holder, holder};
 pub use untaken::Untaken;
 

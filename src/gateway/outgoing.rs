@@ -19,10 +19,12 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use tollgate_filter::{Endpoint, RequestContext};
 use tollgate_routing::{Deployment, Model};
-use tollgate_translate::{AnswerContext, Lossy, Target, TranslationNotes};
+use tollgate_translate::{AnswerContext, Lossy, Target, ThinkingObstacles, TranslationNotes};
 use tollgate_types::{Format, PublicError};
 use tollgate_wire::body::BodyEdits;
+use tollgate_wire::peek::Peeked;
 use tollgate_wire::reasoning;
+use tollgate_wire::splice::Splice;
 
 /// What one attempt sends.
 #[derive(Default)]
@@ -31,7 +33,7 @@ pub struct Outgoing {
     pub body: Option<Bytes>,
     /// The caller's fields that are left out.
     pub dropped: Vec<Cow<'static, str>>,
-    /// The output limit, in tokens, that is sent for one that the provider's format does not take.
+    /// The output limit, in tokens, that it is sent with, where that is more than its caller's.
     pub raised_limit: Option<u64>,
     /// What must be remembered of a request that was translated.
     pub notes: Option<Arc<TranslationNotes>>,
@@ -116,10 +118,18 @@ fn same_format(
     if let Some(tokens) = request.output_limit {
         edits.set_output_limit(tokens);
     }
-    let most_output = request.output_limit.or(model.max_output_tokens);
-    let mode = model.reasoning;
-    let mut dropped = reasoning::fit(mode, candidate.format, facts, most_output, &mut edits);
+    let Fitted {
+        mut dropped,
+        sampling,
+    } = fit_reasoning(request, model, peeked, &mut edits, || {
+        body.assemble(Splice::default())
+    });
+    let raised_limit = raised(facts.output_limit, edits.output_limit());
     let mut sent = body.assemble(edits.into_splice())?;
+    if !sampling.is_empty() {
+        sent = tollgate_translate::without_members(&sent, &sampling)?;
+        dropped.extend(sampling);
+    }
     if peeked.has_seals
         && let Some(unsealed) = tollgate_translate::without_seals(candidate.format, &sent)
     {
@@ -129,9 +139,55 @@ fn same_format(
     Some(Outgoing {
         body: Some(sent),
         dropped: dropped.into_iter().map(Cow::Borrowed).collect(),
-        raised_limit: None,
+        raised_limit,
         notes: None,
     })
+}
+
+/// What a request that is sent in its own format loses to its model's mode of reasoning.
+#[derive(Default)]
+pub struct Fitted {
+    /// What the edits leave out.
+    pub dropped: Vec<&'static str>,
+    /// Settings to be left out besides.
+    pub sampling: Vec<&'static str>,
+}
+
+/// Makes a request that is sent in its own format fit its model's mode of reasoning, within
+/// what is held for it. `whole`: its body.
+pub fn fit_reasoning(
+    request: &RequestContext,
+    model: &Model,
+    peeked: &Peeked,
+    edits: &mut BodyEdits<'_>,
+    whole: impl FnOnce() -> Option<Bytes>,
+) -> Fitted {
+    let (mode, facts) = (model.reasoning, &peeked.facts);
+    let Some(format) = request.format() else {
+        return Fitted::default();
+    };
+    let adds = format == Format::Messages && facts.thinking_to_add(mode).is_some();
+    let obstacles = match adds.then(whole).flatten() {
+        Some(body) => ThinkingObstacles::of(&body),
+        None => ThinkingObstacles::default(),
+    };
+    let bounds = reasoning::Bounds {
+        output_limit: request.output_limit,
+        most_output: request.held_output.or(model.max_output_tokens),
+        excluded: obstacles.excluded,
+    };
+    let dropped = reasoning::fit(mode, format, facts, &bounds, edits);
+    let thinks = adds && edits.says_how_to_think();
+    let sampling = obstacles.sampling.into_iter().filter(|_| thinks);
+    Fitted {
+        dropped,
+        sampling: sampling.collect(),
+    }
+}
+
+/// The output limit that is sent, where it is more than the caller's.
+fn raised(asked: Option<u64>, sent: Option<u64>) -> Option<u64> {
+    sent.filter(|sent| asked.is_some_and(|asked| asked < *sent))
 }
 
 /// The caller's body under the output limit that its balance is enough for.
@@ -143,18 +199,18 @@ fn limited(request: &RequestContext, body: &RequestBody) -> Option<Bytes> {
     body.assemble(edits.into_splice())
 }
 
-/// What a request is translated for. `most_output`: the output limit that its balance is enough
-/// for, where that is less than it asks for.
+/// What a request is translated for.
 pub fn target<'a>(
     deployment: &'a Deployment,
     model: &'a Model,
     upstream_model: &'a str,
-    most_output: Option<u64>,
+    request: &RequestContext,
     lossy: &'a [String],
 ) -> Target<'a> {
     let provider = &deployment.provider;
     Target {
-        max_output_tokens: most_output.or(model.max_output_tokens),
+        max_output_tokens: request.output_limit.or(model.max_output_tokens),
+        held_output: request.held_output,
         reasoning: model.reasoning,
         efforts: &model.efforts,
         sampling: model.sampling,
@@ -178,14 +234,16 @@ fn translated(
     let facts = request.facts.as_ref();
     let asked_for = facts.and_then(|facts| facts.model.as_deref());
     let upstream_model = deployment.upstream_model(asked_for.unwrap_or(&model.id));
-    let most_output = request.output_limit;
-    let target = target(deployment, model, upstream_model, most_output, lossy);
+    let target = target(deployment, model, upstream_model, request, lossy);
     // What was peeked is JSON, and so is what was spliced into it.
     let translated = tollgate_translate::valid_request(from, to, body, &target)?;
     Ok(Outgoing {
         body: Some(translated.body),
         dropped: translated.dropped.into_iter().map(Cow::Owned).collect(),
-        raised_limit: translated.raised_limit,
+        raised_limit: raised(
+            facts.and_then(|facts| facts.output_limit),
+            translated.output_limit,
+        ),
         notes: Some(Arc::new(translated.notes)),
     })
 }

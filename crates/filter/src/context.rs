@@ -46,6 +46,9 @@ pub struct RequestContext {
     pub answer_headers: Vec<(HeaderName, HeaderValue)>,
     /// The output limit that goes upstream instead of the caller's, in tokens of each answer.
     pub output_limit: Option<u64>,
+    /// Tokens of output that are held for each answer, where they are: no request is sent with
+    /// a greater output limit.
+    pub held_output: Option<u64>,
     /// What filters hold for the request until it is over.
     pub holds: Holds,
 }
@@ -67,6 +70,7 @@ impl RequestContext {
             upstream_headers: Vec::new(),
             answer_headers: Vec::new(),
             output_limit: None,
+            held_output: None,
             holds: Holds::default(),
         }
     }

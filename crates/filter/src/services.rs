@@ -5,7 +5,7 @@ use crate::{RequestContext, holds::Holds};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use std::{future::Future, net::IpAddr, pin::Pin, sync::Arc, time::Duration};
 use tollgate_types::{
-    Identity, InputCount, InputRates, KeyId, NamedItem, ReasoningMode, RequestFacts,
+    Format, Identity, InputCount, InputRates, KeyId, NamedItem, ReasoningMode, RequestFacts,
 };
 
 /// What a filter may hold on to when it is built.
@@ -61,6 +61,8 @@ pub struct ModelView<'a> {
     pub group: &'a str,
     /// The providers of its deployments, by name.
     pub providers: &'a [Arc<str>],
+    /// The formats of those callers whose requests one of its deployments is sent as responses.
+    pub responses_for: &'a [Format],
     /// How it reasons.
     pub reasoning: ReasoningMode,
     /// Tokens that an answer may have, where known.

@@ -12,6 +12,7 @@
 //! - [`StreamTranslator`] and [`AnswerTranslator`] make the caller's answer of the target's, as
 //!   it comes or whole.
 //! - [`without_seals`] takes sealed reasoning out of a body that needs no translation.
+//! - [`ThinkingObstacles`] are what of such a body is in the way of thinking.
 //! - [`names`] maps names of tools that the target cannot take; [`seal`] carries reasoning
 //!   through a caller that belongs to another provider.
 
@@ -28,6 +29,7 @@ pub mod request;
 pub mod seal;
 pub mod table;
 mod target;
+mod thinking;
 mod unsealed;
 
 pub use answer::{AnswerContext, AnswerTranslator, StreamTranslator, table as answers};
@@ -35,4 +37,5 @@ pub use notes::{AskedReasoning, AskedSearch, Json, ResponsesEcho, TranslationNot
 pub use refusal::Refusal;
 pub use request::{Translated, request, valid_request};
 pub use target::{Lossy, Target};
+pub use thinking::{ThinkingObstacles, without_members};
 pub use unsealed::{Unsealed, without_seals};

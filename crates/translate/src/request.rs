@@ -30,9 +30,6 @@ pub struct Translated {
     /// The output limit that the body gives, in tokens: the caller's own unless the target
     /// needs one or another. What a reservation must cover.
     pub output_limit: Option<u64>,
-    /// The output limit that the body gives, where the caller's own is below what the format
-    /// takes.
-    pub raised_limit: Option<u64>,
     /// The fields that were left out or weakened with notice, by their paths in the table,
     /// each once: what goes into `x-dropped-fields`.
     pub dropped: Vec<String>,
@@ -97,7 +94,6 @@ fn translate(
     Ok(Translated {
         body: written.body.into(),
         output_limit: written.output_limit,
-        raised_limit: scope.raised_limit(),
         dropped: scope.into_dropped(),
         notes,
     })

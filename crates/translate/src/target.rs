@@ -11,6 +11,9 @@ pub struct Target<'a> {
     pub backend: &'a str,
     /// The most tokens that the model can put out, where known.
     pub max_output_tokens: Option<u64>,
+    /// The most tokens of output that are held for an answer, where that is known: no limit
+    /// that the translation makes up or raises goes beyond.
+    pub held_output: Option<u64>,
     /// How the model reasons.
     pub reasoning: ReasoningMode,
     /// The efforts that the model takes, from least to most; empty: all of the format.
@@ -49,6 +52,7 @@ impl<'a> Target<'a> {
             model,
             backend,
             max_output_tokens: None,
+            held_output: None,
             reasoning: ReasoningMode::ProviderDefault,
             efforts: &[],
             sampling: true,

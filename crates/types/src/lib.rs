@@ -29,7 +29,9 @@ pub use identity::{Allowance, Identity};
 pub use input::{InputCount, InputRates};
 pub use limits::Limits;
 pub use model::{Effort, ReasoningMode, Thinking};
-pub use request::{MediaFacts, NamedItem, RequestFacts, RequestNeeds};
+pub use request::{
+    LEAST_RESPONSES_OUTPUT, MediaFacts, NamedItem, RequestFacts, RequestNeeds, ThinkingRoom,
+};
 pub use tokenizer::Tokenizer;
 pub use usage::Usage;
 pub use weight::{Weight, Weights};

@@ -5,6 +5,9 @@
 
 use crate::{ConversationFacts, Effort, ReasoningMode, Thinking};
 
+/// The least output limit that the responses format takes, in tokens.
+pub const LEAST_RESPONSES_OUTPUT: u64 = 16;
+
 /// What one pass over a request body found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RequestFacts {
@@ -74,14 +77,10 @@ impl RequestFacts {
         self.effort.unwrap_or(Effort::Medium).thinking_budget()
     }
 
-    /// An output limit under which a model can think for `budget` tokens and still say as much
-    /// as the caller's limit allows: providers count both, and want the limit to be larger.
-    pub const fn limit_with_thinking(limit: u64, budget: u64) -> u64 {
-        if limit > budget {
-            limit
-        } else {
-            limit.saturating_add(budget)
-        }
+    /// The output limit, in tokens, that an answer may come to be sent with where thinking is
+    /// added to it: the caller's own, or as much more as [`ThinkingRoom`] raises it.
+    pub fn limit_with_thinking(limit: u64, budget: u64) -> u64 {
+        ThinkingRoom::within(budget, limit, None).map_or(limit, |room| room.limit)
     }
 
     /// Tokens that the input has most likely, where nothing has counted them: four bytes of
@@ -116,6 +115,38 @@ impl RequestFacts {
     }
 }
 
+/// A thinking budget and the output limit that holds it and an answer, both in tokens:
+/// providers of messages count both, and want the limit to be larger.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ThinkingRoom {
+    /// Tokens to think with.
+    pub budget: u64,
+    /// Tokens to think and to answer with.
+    pub limit: u64,
+}
+
+impl ThinkingRoom {
+    /// The least budget that providers take.
+    pub const LEAST_BUDGET: u64 = 1024;
+
+    /// Makes room for `budget` under a caller's output limit, which covers its thinking: the
+    /// budget gives way first, and a quarter of the limit at least is for what is said. Only
+    /// a limit that has no room for the least budget is raised, by that budget. `None`: the
+    /// raised limit would be beyond `most`.
+    pub fn within(budget: u64, limit: u64, most: Option<u64>) -> Option<Self> {
+        let within = limit.saturating_sub(limit / 4);
+        if within >= Self::LEAST_BUDGET {
+            let budget = budget.min(within);
+            return Some(Self { budget, limit });
+        }
+        let raised = limit.saturating_add(Self::LEAST_BUDGET);
+        most.is_none_or(|most| raised <= most).then_some(Self {
+            budget: Self::LEAST_BUDGET,
+            limit: raised,
+        })
+    }
+}
+
 /// What a model must be able to do to answer a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RequestNeeds {
@@ -141,4 +172,22 @@ pub struct MediaFacts {
     pub parts: u64,
     /// Bytes of base64 text in them.
     pub bytes: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ThinkingRoom;
+
+    #[test]
+    fn a_budget_leaves_room_for_the_answer() {
+        let room = |budget, limit, most| {
+            ThinkingRoom::within(budget, limit, most).map(|room| (room.budget, room.limit))
+        };
+        assert_eq!(room(2048, 100_000, None), Some((2048, 100_000)));
+        assert_eq!(room(31_999, 8000, None), Some((6000, 8000)));
+        assert_eq!(room(8192, 100, None), Some((1024, 1124)));
+        assert_eq!(room(8192, 100, Some(1124)), Some((1024, 1124)));
+        assert_eq!(room(8192, 100, Some(1123)), None);
+        assert_eq!(room(2048, u64::MAX, None), Some((2048, u64::MAX)));
+    }
 }

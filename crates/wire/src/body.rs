@@ -41,6 +41,7 @@ pub struct BodyEdits<'a> {
     /// Members to be put into the top-level object, as JSON.
     members: Vec<String>,
     output_limit: Option<u64>,
+    says_how_to_think: bool,
 }
 
 impl<'a> BodyEdits<'a> {
@@ -52,6 +53,7 @@ impl<'a> BodyEdits<'a> {
             splice: Splice::default(),
             members: Vec::new(),
             output_limit: None,
+            says_how_to_think: false,
         }
     }
 
@@ -69,6 +71,11 @@ impl<'a> BodyEdits<'a> {
     /// caller gave two, both are set. The last word counts.
     pub const fn set_output_limit(&mut self, tokens: u64) {
         self.output_limit = Some(tokens);
+    }
+
+    /// The limit that was set, if one was.
+    pub const fn output_limit(&self) -> Option<u64> {
+        self.output_limit
     }
 
     fn limit_output(&mut self, tokens: u64) {
@@ -109,10 +116,16 @@ impl<'a> BodyEdits<'a> {
     /// Says how the model is to think, in the words of the messages format. At most once per
     /// body.
     pub fn set_thinking(&mut self, thinking: &str) {
+        self.says_how_to_think = true;
         match self.peeked.spans.thinking {
             Some(span) => self.splice.replace(span, thinking.to_owned()),
             None => self.members.push(format!("\"thinking\":{thinking}")),
         }
+    }
+
+    /// Whether it was said here how the model is to think.
+    pub const fn says_how_to_think(&self) -> bool {
+        self.says_how_to_think
     }
 
     /// Asks a chat stream to report its usage; the other members of `stream_options`

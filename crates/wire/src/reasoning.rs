@@ -3,27 +3,37 @@
 //! An explicit budget for a model that does not think is refused elsewhere.
 
 use crate::body::BodyEdits;
-use tollgate_types::{Effort, Format, ReasoningMode, RequestFacts, Thinking};
+use tollgate_types::{Effort, Format, ReasoningMode, RequestFacts, Thinking, ThinkingRoom};
 
-/// The least that providers take for a budget, in tokens.
-const LEAST_BUDGET: u64 = 1024;
+/// What of a request and its balance bounds the thinking that is added.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Bounds {
+    /// The output limit that the request is sent with before anything is added, where the
+    /// caller's own does not stand.
+    pub output_limit: Option<u64>,
+    /// The output limit beyond which the request must not go, where there is one.
+    pub most_output: Option<u64>,
+    /// The rest of the request excludes thinking.
+    pub excluded: bool,
+}
 
-/// Makes the request fit the mode. `most_output`: the output limit beyond which this request
-/// must not go, where there is one. Returns the names of the fields that were left out.
+/// Makes the request fit the mode. Returns the names of the fields that were left out, and
+/// `thinking` where a model that thinks unasked is not made to.
 pub fn fit(
     mode: ReasoningMode,
     format: Format,
     facts: &RequestFacts,
-    most_output: Option<u64>,
+    bounds: &Bounds,
     edits: &mut BodyEdits<'_>,
 ) -> Vec<&'static str> {
     match mode {
         ReasoningMode::None => leave_out(format, facts, edits),
         ReasoningMode::Extended if format == Format::Messages => {
-            if let Some(budget) = facts.thinking_to_add(mode) {
-                think(budget, facts, most_output, edits);
+            let budget = facts.thinking_to_add(mode);
+            match budget.is_none_or(|budget| think(budget, facts, bounds, edits)) {
+                true => Vec::new(),
+                false => vec!["thinking"],
             }
-            Vec::new()
         }
         ReasoningMode::Extended | ReasoningMode::Adaptive | ReasoningMode::ProviderDefault => {
             Vec::new()
@@ -48,23 +58,24 @@ fn leave_out(format: Format, facts: &RequestFacts, edits: &mut BodyEdits<'_>) ->
     dropped
 }
 
-/// Has the model think for `budget` tokens, or for as many as the output limit leaves room for.
-fn think(budget: u64, facts: &RequestFacts, most_output: Option<u64>, edits: &mut BodyEdits<'_>) {
-    let Some(asked) = facts.output_limit else {
+/// Has the model think for `budget` tokens, or for as many as the output limit leaves room
+/// for; `false`: it cannot be made to.
+fn think(budget: u64, facts: &RequestFacts, bounds: &Bounds, edits: &mut BodyEdits<'_>) -> bool {
+    let Some(asked) = bounds.output_limit.or(facts.output_limit) else {
         // The provider asks for a limit, and says so itself.
-        return;
+        return true;
     };
-    let limit = RequestFacts::limit_with_thinking(asked, budget);
-    let limit = most_output.map_or(limit, |most| limit.min(most));
-    // Half of what is left at least is for what is said.
-    let budget = if limit > budget { budget } else { limit / 2 };
-    if budget < LEAST_BUDGET {
-        return;
-    }
+    let room = ThinkingRoom::within(budget, asked, bounds.most_output);
+    let Some(room) = room.filter(|_| !bounds.excluded) else {
+        // Whoever asks for thinking in so many words is sent what was written.
+        return facts.thinking.is_some();
+    };
+    let ThinkingRoom { budget, limit } = room;
     edits.set_thinking(&format!(r#"{{"type":"enabled","budget_tokens":{budget}}}"#));
     if limit != asked {
         edits.set_output_limit(limit);
     }
+    true
 }
 
 #[cfg(test)]
@@ -90,7 +101,11 @@ mod tests {
         peeker.push(&body).unwrap();
         let peeked = peeker.finish().unwrap();
         let mut edits = BodyEdits::new(format, &peeked);
-        let dropped = fit(mode, format, &peeked.facts, most_output, &mut edits);
+        let bounds = Bounds {
+            most_output,
+            ..Bounds::default()
+        };
+        let dropped = fit(mode, format, &peeked.facts, &bounds, &mut edits);
         let spliced = edits.into_splice().apply(&[body]).unwrap();
         let text = String::from_utf8(spliced.chunks.concat()).unwrap();
         (text.strip_suffix(more).unwrap().to_owned() + "}", dropped)
@@ -143,10 +158,14 @@ mod tests {
             extended(r#"{"model":"m","max_tokens":20000}"#, None),
             r#"{"thinking":{"type":"enabled","budget_tokens":8192},"model":"m","max_tokens":20000}"#
         );
-        // The limit must be larger than the budget, and what is said has the caller's limit.
+        // The caller's limit covers the thinking, and is raised only where none has room in it.
+        assert_eq!(
+            extended(r#"{"model":"m","max_tokens":8000}"#, None),
+            r#"{"thinking":{"type":"enabled","budget_tokens":6000},"model":"m","max_tokens":8000}"#
+        );
         assert_eq!(
             extended(r#"{"model":"m","max_tokens":100}"#, None),
-            r#"{"thinking":{"type":"enabled","budget_tokens":8192},"model":"m","max_tokens":8292}"#
+            r#"{"thinking":{"type":"enabled","budget_tokens":1024},"model":"m","max_tokens":1124}"#
         );
         // As hard as it is asked to.
         assert_eq!(
@@ -154,7 +173,7 @@ mod tests {
                 r#"{"model":"m","max_tokens":20000,"thinking":{"type":"adaptive"},"output_config":{"effort":"high"}}"#,
                 None
             ),
-            r#"{"model":"m","max_tokens":20000,"thinking":{"type":"enabled","budget_tokens":16384},"output_config":{"effort":"high"}}"#
+            r#"{"model":"m","max_tokens":20000,"thinking":{"type":"enabled","budget_tokens":15000},"output_config":{"effort":"high"}}"#
         );
     }
 
@@ -172,10 +191,12 @@ mod tests {
     #[test]
     fn thinking_stays_within_what_the_balance_or_the_model_allows() {
         assert_eq!(
-            extended(r#"{"model":"m","max_tokens":100}"#, Some(4000)),
-            r#"{"thinking":{"type":"enabled","budget_tokens":2000},"model":"m","max_tokens":4000}"#
+            extended(r#"{"model":"m","max_tokens":100}"#, Some(1124)),
+            r#"{"thinking":{"type":"enabled","budget_tokens":1024},"model":"m","max_tokens":1124}"#
         );
         let body = r#"{"model":"m","max_tokens":100}"#;
-        assert_eq!(extended(body, Some(2000)), body, "too little to think");
+        let mode = ReasoningMode::Extended;
+        let (sent, left_out) = fitted(mode, Format::Messages, body, Some(1123));
+        assert_eq!((&*sent, left_out), (body, vec!["thinking"]), "no room");
     }
 }

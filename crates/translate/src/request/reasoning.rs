@@ -9,10 +9,8 @@ use super::{
     scope::Scope,
 };
 use crate::Refusal;
-use tollgate_types::{Effort, Format, ReasoningMode};
+use tollgate_types::{Effort, Format, ReasoningMode, ThinkingRoom};
 
-/// The least budget that messages takes, in tokens.
-pub(super) const MIN_BUDGET: u64 = 1024;
 /// What `extended` thinks with when nobody says how much.
 const DEFAULT_EFFORT: Effort = Effort::Medium;
 /// The output limit where neither caller nor catalog gives one: every current model takes it.
@@ -99,10 +97,11 @@ pub(super) fn messages(
 ) -> Result<MessagesPlan, Refusal> {
     let most = scope.target.max_output_tokens;
     let asked_limit = conversation.limit;
+    let held = scope.target.held_output.unwrap_or(u64::MAX);
     let max_tokens = match (asked_limit, most) {
         (Some(asked), Some(most)) => asked.min(most),
         (Some(asked), None) => asked,
-        (None, most) => most.unwrap_or(FALLBACK_LIMIT),
+        (None, most) => most.unwrap_or(FALLBACK_LIMIT).min(held),
     };
     let mut plan = MessagesPlan {
         max_tokens,
@@ -128,9 +127,7 @@ pub(super) fn messages(
     }
     if conversation.choice.is_some_and(Choice::is_forced) {
         // Messages refuses to think where a tool must be called.
-        if asked.effort.is_some() {
-            scope.note_dropped(effort_field(asked, scope.from));
-        }
+        not_thought(asked, scope);
         return Ok(plan);
     }
     if scope.target.messages.adaptive_thinking {
@@ -140,20 +137,34 @@ pub(super) fn messages(
         return Ok(plan);
     }
     let wanted = asked.effort.unwrap_or(DEFAULT_EFFORT);
-    let budget = wanted.thinking_budget().unwrap_or(MIN_BUDGET);
+    let budget = wanted
+        .thinking_budget()
+        .unwrap_or(ThinkingRoom::LEAST_BUDGET);
     // More than the caller's limit is reserved for a model alone that thinks unasked.
-    let ceiling = if is_extended { most } else { Some(max_tokens) };
+    let ceiling = if is_extended {
+        most.unwrap_or(u64::MAX).min(held)
+    } else {
+        max_tokens
+    };
     // An answer that goes on after tools must repeat its thinking, which is lost here.
-    let fitted = fit_budget(budget, max_tokens, ceiling).filter(|_| !lost_thought);
-    match fitted {
-        Some((budget, max_tokens)) => {
-            plan.thinking = Some(ThinkingSent::Enabled(budget));
-            plan.max_tokens = max_tokens;
+    let room = ThinkingRoom::within(budget, max_tokens, Some(ceiling)).filter(|_| !lost_thought);
+    match room {
+        Some(room) => {
+            plan.thinking = Some(ThinkingSent::Enabled(room.budget));
+            plan.max_tokens = room.limit;
         }
-        None if asked.effort.is_some() => scope.note_dropped(effort_field(asked, scope.from)),
-        None => {}
+        None => not_thought(asked, scope),
     }
     Ok(plan)
+}
+
+/// A model that would think does not: what asked it to is named, or else that it does not.
+fn not_thought(asked: &Reasoning, scope: &mut Scope<'_>) {
+    let field = match asked.effort {
+        Some(_) => effort_field(asked, scope.from),
+        None => "thinking",
+    };
+    scope.note_dropped(field);
 }
 
 /// What is asked of a model that does not reason: habits are dropped, budgets refused.
@@ -202,30 +213,9 @@ const fn effort_of_budget(budget: u64) -> Effort {
     }
 }
 
-/// A budget and an output limit that holds it and an answer. The caller's limit covers its
-/// reasoning, so the budget gives way first; `most` is the limit beyond which the request must
-/// not go.
-fn fit_budget(budget: u64, limit: u64, most: Option<u64>) -> Option<(u64, u64)> {
-    let within = limit.saturating_sub(limit / 4);
-    if within >= MIN_BUDGET {
-        return Some((budget.min(within), limit));
-    }
-    let raised = limit.saturating_add(MIN_BUDGET);
-    most.is_none_or(|most| raised <= most)
-        .then_some((MIN_BUDGET, raised))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_budget_leaves_room_for_the_answer() {
-        assert_eq!(fit_budget(2048, 100_000, None), Some((2048, 100_000)));
-        assert_eq!(fit_budget(31_999, 8000, None), Some((6000, 8000)));
-        assert_eq!(fit_budget(2048, 100, None), Some((1024, 1124)));
-        assert_eq!(fit_budget(2048, 1000, Some(1000)), None);
-    }
 
     #[test]
     fn budgets_and_efforts_agree_on_how_much_is_much() {

@@ -18,7 +18,6 @@ pub(crate) struct Scope<'t> {
     pub(crate) to: Format,
     pub(crate) target: &'t Target<'t>,
     dropped: Vec<String>,
-    raised_limit: Option<u64>,
 }
 
 /// How much of a caller's own word a message repeats, in characters.
@@ -31,18 +30,7 @@ impl<'t> Scope<'t> {
             to,
             target,
             dropped: Vec::new(),
-            raised_limit: None,
         }
-    }
-
-    /// Notes that the caller's output limit is below what the format takes.
-    pub(crate) const fn note_raised_limit(&mut self, tokens: u64) {
-        self.raised_limit = Some(tokens);
-    }
-
-    /// The output limit that stands for one that is too small for the format.
-    pub(crate) const fn raised_limit(&self) -> Option<u64> {
-        self.raised_limit
     }
 
     /// What was left out with notice, each path once, in the order in which it was met.

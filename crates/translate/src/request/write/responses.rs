@@ -17,10 +17,10 @@ use crate::{
     seal::ReasoningForm,
 };
 use std::{borrow::Cow, collections::HashSet};
-use tollgate_types::Format;
+use tollgate_types::{Format, LEAST_RESPONSES_OUTPUT};
 
 /// The least output limit of the format, in tokens.
-const MIN_LIMIT: u64 = 16;
+const MIN_LIMIT: u64 = LEAST_RESPONSES_OUTPUT;
 
 impl Writer<'_, '_> {
     /// Writes the members of the body.
@@ -36,8 +36,10 @@ impl Writer<'_, '_> {
         self.out.end_array();
         self.responses_tools(conversation)?;
         if let Some(limit) = conversation.limit {
-            if limit < MIN_LIMIT {
-                self.scope.note_raised_limit(MIN_LIMIT);
+            let held = self.scope.target.held_output;
+            if held.is_some_and(|held| held < MIN_LIMIT) {
+                let message = format!("must be at least {MIN_LIMIT} for this model");
+                return Err(Refusal::new(conversation.limit_field, message));
             }
             self.limit("max_output_tokens", limit.max(MIN_LIMIT));
         }
