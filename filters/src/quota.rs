@@ -270,8 +270,8 @@ fn error(shortage: Shortage) -> PublicError {
         Shortage::Expired => PublicError::new(ErrorCode::InvalidApiKey, "the API key is not valid"),
         Shortage::Busy => PublicError::new(
             ErrorCode::RateLimitExceeded,
-            "the API key's remaining tokens are held by its other requests: \
-             try again when they have ended",
+            "the API key's remaining tokens are held for the moment, by its other requests or \
+             by another process of the gateway: try again shortly",
         ),
         Shortage::Unavailable => PublicError::new(
             ErrorCode::ServiceUnavailable,

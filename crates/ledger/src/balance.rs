@@ -80,6 +80,13 @@ pub struct Holdings {
     pub reserved: u64,
 }
 
+impl Holdings {
+    /// Both together.
+    pub(crate) const fn all(&self) -> u64 {
+        self.free.saturating_add(self.reserved)
+    }
+}
+
 /// All grants of a key.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Balance {

@@ -28,11 +28,21 @@ struct State {
     balance: Balance,
     /// Other processes hold tokens of this key.
     elsewhere: bool,
+    /// The most that they can hold of them.
+    most_elsewhere: u64,
     /// A share of them has been asked for.
     asked: bool,
     /// Its leases have been given back; whoever still has it must load anew.
     closed: bool,
     used_at: Timestamp,
+}
+
+impl State {
+    /// Whether so much is left, wherever it is.
+    fn could_have(&self, tokens: u64, now: Timestamp) -> bool {
+        let here = self.balance.holdings(now).all();
+        here.saturating_add(self.most_elsewhere) >= tokens.max(1)
+    }
 }
 
 /// What came of asking an account for a reservation.
@@ -53,17 +63,18 @@ impl Account {
             state: Mutex::new(State {
                 balance: Balance::default(),
                 elsewhere: false,
+                most_elsewhere: 0,
                 asked: false,
                 closed: false,
                 used_at: now,
             }),
         };
-        account.take_in(share);
+        account.take_in(share, now);
         account
     }
 
     /// Takes in what was newly leased. Whether others must be asked for more.
-    pub(super) fn take_in(&self, share: Share) {
+    pub(super) fn take_in(&self, share: Share, now: Timestamp) {
         let mut state = self.state.lock();
         let gained = share.gains();
         state.balance.forget_spent();
@@ -71,6 +82,9 @@ impl Account {
             state.balance.lease(grant);
         }
         state.elsewhere = share.elsewhere > 0;
+        // What was given up and is not written down yet is another's already.
+        let here = state.balance.holdings(now).all();
+        state.most_elsewhere = share.left.saturating_sub(here);
         // Until something came the question stands.
         state.asked &= state.elsewhere && !gained;
     }
@@ -83,7 +97,8 @@ impl Account {
         state.used_at = now;
         match state.balance.reserve(wanted, useful, now) {
             Ok(pieces) => Held::Pieces(pieces),
-            Err(_) if state.elsewhere => {
+            // All there is together may be too little: then nothing is worth waiting for.
+            Err(_) if state.elsewhere && state.could_have(useful, now) => {
                 Held::Elsewhere(!std::mem::replace(&mut state.asked, true))
             }
             Err(short) => Held::Short(short),
@@ -117,6 +132,8 @@ impl Account {
         let given = state.balance.give_up(of_free);
         // The other process now holds it, and may have to be asked in turn.
         state.elsewhere |= !given.is_empty();
+        let tokens = given.iter().map(|piece| piece.tokens);
+        state.most_elsewhere = tokens.fold(state.most_elsewhere, u64::saturating_add);
         given
     }
 
@@ -202,7 +219,7 @@ impl Accounts {
         let Some(shard) = self.shard(id) else { return };
         let mut shard = shard.write();
         match shard.get(id) {
-            Some(account) if !account.state.lock().closed => account.take_in(share),
+            Some(account) if !account.state.lock().closed => account.take_in(share, now),
             _ => {
                 let account = Arc::new(Account::new(id.clone(), share, now));
                 shard.insert(id.clone(), account);

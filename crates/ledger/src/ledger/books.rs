@@ -37,6 +37,9 @@ pub(crate) struct Share {
     /// What other processes hold of them, and what is left in grants beyond those that are
     /// looked at.
     pub(crate) elsewhere: u64,
+    /// What is left of the valid grants, whoever holds it; what was settled and is not
+    /// written down yet is still counted.
+    pub(crate) left: u64,
     /// Whether there are such grants.
     pub(crate) has_more: bool,
 }
@@ -183,6 +186,7 @@ fn read_share(
         key,
         grants,
         elsewhere: elsewhere.saturating_add(beyond),
+        left: seen.saturating_add(beyond),
         has_more: beyond > 0,
     })
 }

@@ -124,6 +124,46 @@ async fn who_is_short_of_what_another_holds_unused_has_it_after_a_moment() {
     );
 }
 
+/// Both are asked by turns, so that each gives what it has to the other again and again.
+#[tokio::test]
+async fn what_all_processes_hold_together_being_too_little_is_exhausted_in_each() {
+    let house = House::new();
+    let key = house.key(1000);
+    let (one, two) = (house.ledger(), house.ledger());
+    let mut start = Instant::now();
+    let mut last = [None, None];
+    // Some is left at the end, and too little for any request, wherever it is.
+    while last != [Some(Refused::Exhausted), Some(Refused::Exhausted)] {
+        for (ledger, last) in [&one, &two].into_iter().zip(&mut last) {
+            *last = match house.reserve(ledger, &key, 30).await {
+                Ok(reservation) => {
+                    reservation.settle(&completed(30));
+                    start = Instant::now();
+                    None
+                }
+                Err(refused) => Some(refused),
+            };
+            tokio::task::yield_now().await;
+        }
+        assert!(start.elapsed() < PATIENCE, "{last:?}");
+    }
+    // So it stays, however often each looks into the file meanwhile.
+    let start = Instant::now();
+    while start.elapsed() < Duration::from_millis(500) {
+        for ledger in [&one, &two] {
+            let refused = house.reserve(ledger, &key, 30).await.unwrap_err();
+            assert_eq!(refused, Refused::Exhausted);
+        }
+        tokio::task::yield_now().await;
+    }
+    // What comes afterwards is found, in whichever it is looked for.
+    house.top_up(&key, 100);
+    drop(house.eventually(&two, &key, 60).await);
+    drop(house.eventually(&one, &key, 60).await);
+    assert!(one.close(PATIENCE) && two.close(PATIENCE));
+    assert_eq!(house.used(&key), 990);
+}
+
 #[tokio::test]
 async fn who_has_retired_leaves_everything_to_the_other() {
     let house = House::new();
