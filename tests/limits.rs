@@ -261,6 +261,36 @@ async fn a_place_is_free_again_however_a_request_ends() {
     is_free("after a stream of HTTP/2 was cancelled").await;
 }
 
+/// Enough for one request of its kind and no second one.
+#[tokio::test]
+async fn what_is_charged_nothing_uses_nothing_of_a_limit_on_tokens() {
+    let (_provider, gateway) = start().await;
+    let said = "word ".repeat(1200);
+    for path in FORMATS {
+        for (orders, stream) in [
+            ("status-503", false),
+            ("status-500", true),
+            ("error-after-0", true),
+        ] {
+            let key = limited(
+                &gateway,
+                &["--input-tokens", "2000", "--output-tokens", "1500"],
+            )
+            .await;
+            let body = prompt(path, "test-model", &said, json!({"stream": stream}));
+            let request = Request::post(path, &body).key(&key);
+            for _ in 0..2 {
+                let answer = gateway.send(&request.clone().orders(orders)).await;
+                assert!(answer.status >= 500, "{path} {orders}: {answer:?}");
+                assert_eq!(gateway.line_of(&answer).await["charged"], 0, "{answer:?}");
+            }
+            gateway.send(&request).await.assert_ok();
+            // What was had is used.
+            wait(&gateway.send(&request).await);
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_plan_has_limits_and_a_key_may_have_others() {
     let provider = Provider::start().await;

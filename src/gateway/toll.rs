@@ -55,7 +55,11 @@ impl Toll {
             // What was refused here takes nothing of any limit: dropping it gives everything
             // back.
             if how.was_done {
-                let usage = used.reported.unwrap_or(used.delivered);
+                // What is charged nothing has used nothing, whatever of it was sent.
+                let usage = match how.state.is_free(used.delivered.output) {
+                    true => Usage::default(),
+                    false => used.reported.unwrap_or(used.delivered),
+                };
                 admission.finish(usage.total_input(), usage.output);
             }
         }

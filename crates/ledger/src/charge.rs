@@ -77,6 +77,16 @@ impl BillingState {
         Self::Rejected,
     ];
 
+    /// Whether a request that ended so costs nothing: it was refused, or its provider failed
+    /// before so much as a token of `output` was delivered.
+    pub const fn is_free(self, output: u64) -> bool {
+        match self {
+            Self::Rejected => true,
+            Self::UpstreamFailed => output == 0,
+            Self::Completed | Self::Incomplete | Self::ClientClosed => false,
+        }
+    }
+
     /// The name on the wire, in filters and in logs.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -164,12 +174,7 @@ impl Charge {
         bound: &UpperBound,
         weights: &Weights,
     ) -> Self {
-        let free = match state {
-            BillingState::Rejected => true,
-            BillingState::UpstreamFailed => counts.delivered.output == 0,
-            _ => false,
-        };
-        if free {
+        if state.is_free(counts.delivered.output) {
             return Self::nothing();
         }
         let missing = |usage: &Usage| usage.total() == 0 && counts.delivered.output > 0;
