@@ -60,12 +60,12 @@ async fn an_absurd_usage_is_cut_down_to_what_was_agreed() {
         (
             json!({"prompt_tokens": 7, "completion_tokens": 1u64 << 50}),
             7 + 100,
-            "reported",
+            "estimated",
         ),
         (
             json!({"prompt_tokens": 1u64 << 50, "completion_tokens": 3}),
             bound + 3,
-            "reported",
+            "estimated",
         ),
         (
             json!({"prompt_tokens": 0, "completion_tokens": 0}),
@@ -106,7 +106,19 @@ async fn an_absurd_usage_is_cut_down_to_what_was_agreed() {
         let words = format!("{id}: the reported usage was not believed");
         gateway.log_line(&words).await;
         gateway.has_spent(&gateway.key, charged).await;
+        let record = last_record(&gateway).await;
+        assert_eq!(
+            (&record["source"], &record["clamped"]),
+            (&json!(count), &json!(true))
+        );
     }
+}
+
+/// What the history says of the request that came last.
+async fn last_record(gateway: &Gateway) -> Value {
+    let history = gateway.get("/v1/usage/history?limit=1").await;
+    history.assert_ok();
+    history.json()["data"][0].clone()
 }
 
 #[tokio::test]

@@ -66,7 +66,7 @@ async fn callers_own_tools_make_nothing_believed_beyond_what_was_agreed() {
         answer.assert_ok();
         let line = gateway.line_of(&answer).await;
         let (outcome, charged, count) = money(&line);
-        assert_eq!((outcome, count), ("completed", "reported"), "{line}");
+        assert_eq!((outcome, count), ("completed", "estimated"), "{line}");
         // A token a byte at most, the frame, and what providers put around tools.
         let most = body.to_string().len() as u64 + 1000;
         assert!(charged <= most, "{most}: {line}");

@@ -222,11 +222,16 @@ fn believe(reported: Usage, bound: &UpperBound, weights: &Weights) -> Charge {
         usage.output = bound.output;
     }
     usage.reasoning = usage.reasoning.min(usage.output);
+    let clamped = usage != reported;
     Charge {
         tokens: weights.charge(&usage),
         usage,
-        source: CountSource::Reported,
-        clamped: usage != reported,
+        // What nobody reported is not told as if somebody had.
+        source: match clamped {
+            true => CountSource::Estimated,
+            false => CountSource::Reported,
+        },
+        clamped,
     }
 }
 

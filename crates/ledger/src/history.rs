@@ -111,6 +111,9 @@ pub struct UsageRecord {
     pub overdraft: u64,
     /// Where the count comes from: `reported` or `estimated`.
     pub source: String,
+    /// The provider's report could not be believed: it was cut down, replaced, or chosen from
+    /// several that contradict each other.
+    pub clamped: bool,
     /// Milliseconds to the first byte.
     pub first_byte_ms: Option<u32>,
     /// Milliseconds to the end.
@@ -414,7 +417,7 @@ fn is_wanted(row: &Row<'_>, state: Option<&str>, status: Option<u16>) -> rusqlit
 /// In the order of [`read_record`].
 const RECORD: &str = "SELECT at, request, model_asked, model_served, format, streamed, status,
         error, state, input, cache_read, cache_write, output, reasoning, charged, overdraft,
-        source, first_byte_ms, duration_ms, route_reason
+        source, first_byte_ms, duration_ms, route_reason, clamped
     FROM usage WHERE number = ?1";
 
 fn read_record(row: &Row<'_>) -> rusqlite::Result<UsageRecord> {
@@ -442,6 +445,7 @@ fn read_record(row: &Row<'_>) -> rusqlite::Result<UsageRecord> {
         first_byte_ms: row.get(17)?,
         duration_ms: row.get(18)?,
         route_reason: row.get(19)?,
+        clamped: row.get(20)?,
     })
 }
 

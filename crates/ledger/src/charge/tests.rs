@@ -110,6 +110,7 @@ fn an_absurd_report_is_cut_down_to_the_bound() {
     };
     let charge = charge(BillingState::Completed, Some(absurd), usage(1000, 80));
     assert_eq!((charge.tokens, charge.clamped), (1500, true));
+    assert_eq!(charge.source, CountSource::Estimated);
     assert_eq!(
         charge.usage,
         Usage {
