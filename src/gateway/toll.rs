@@ -93,7 +93,7 @@ struct Outcome {
 struct Used {
     /// What the provider reported at the end of its answer.
     reported: Option<Usage>,
-    /// It reported what is no count of tokens.
+    /// It reported what is no count of tokens, or two that contradict each other.
     absurd: bool,
     /// What was sent and delivered: by the gateway's own count, or by what the provider
     /// reported on the way where that is more.
@@ -134,7 +134,10 @@ pub fn settle(exchange: &mut Exchange, state: BillingState) {
     learn::end(exchange, reported);
     let used = Used {
         reported: reported.filter(|_| !free),
-        absurd: exchange.answer.usage().is_some_and(|report| report.absurd),
+        absurd: exchange
+            .answer
+            .usage()
+            .is_some_and(|report| report.absurd || report.conflicting),
         delivered: if free {
             Usage::default()
         } else {

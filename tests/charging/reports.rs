@@ -122,6 +122,54 @@ async fn last_record(gateway: &Gateway) -> Value {
 }
 
 #[tokio::test]
+async fn of_two_usages_that_contradict_each_other_the_greater_is_charged_and_marked() {
+    let first = json!({"prompt_tokens": 7, "completion_tokens": 5, "total_tokens": 12});
+    for (second, charged, clamped) in [
+        (
+            json!({"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}),
+            12,
+            true,
+        ),
+        (
+            json!({"prompt_tokens": 1, "completion_tokens": 1}),
+            12,
+            true,
+        ),
+        (
+            json!({"prompt_tokens": 6, "completion_tokens": 30}),
+            36,
+            true,
+        ),
+        (
+            json!({"prompt_tokens": 7, "completion_tokens": 9, "total_tokens": 16}),
+            16,
+            false,
+        ),
+        (first.clone(), 12, false),
+    ] {
+        let chunk =
+            json!({"id": "c", "object": "chat.completion.chunk", "choices": [], "usage": second});
+        let stream = String::from_utf8(stream_with(&first, "")).unwrap();
+        let twice = stream.replacen("data: [DONE]", &format!("data: {chunk}\n\ndata: [DONE]"), 1);
+        let gateway = before(twice.into_bytes()).await;
+        let answer = gateway.post(CHAT, &ask(CHAT, true, json!({}))).await;
+        answer.assert_ok();
+        let line = gateway.line_of(&answer).await;
+        assert_eq!(
+            money(&line),
+            ("completed", charged, "reported"),
+            "{second}: {line}"
+        );
+        let record = last_record(&gateway).await;
+        assert_eq!(record["clamped"], clamped, "{second}: {record}");
+        let id = answer.header("x-request-id").unwrap();
+        let words = format!("{id}: the reported usage was not believed");
+        assert_eq!(gateway.output().contains(&words), clamped, "{second}");
+        gateway.has_spent(&gateway.key, charged).await;
+    }
+}
+
+#[tokio::test]
 async fn what_a_provider_sends_behind_its_end_changes_nothing() {
     let usage = json!({"prompt_tokens": 7, "completion_tokens": 3});
     let more = json!({"choices": [], "usage": {"prompt_tokens": 7, "completion_tokens": 90}});

@@ -22,6 +22,9 @@ pub struct ReportedUsage {
     /// A number was no count of tokens: negative, fractional, not a number, above 2^53.
     /// It was passed over.
     pub absurd: bool,
+    /// A later report said less than an earlier one, which no running total does: the greater
+    /// of the two stands.
+    pub conflicting: bool,
 }
 
 impl ReportedUsage {
@@ -48,24 +51,68 @@ pub(crate) enum UsageField {
     Reasoning,
 }
 
-/// The numbers reported so far. Streams report running totals, so that a later number takes
+/// What was reported so far. Streams report running totals, so that a later number takes
 /// the place of an earlier one and never adds to it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct UsageReport {
+    /// The report that is being read.
+    last: Numbers,
+    /// It held what is no count of tokens.
+    absurd: bool,
+    /// What the ones before it came to.
+    before: Whole,
+}
+
+/// What several reports come to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Whole {
+    numbers: Numbers,
+    conflicting: bool,
+    absurd: bool,
+}
+
+/// One report, as it was written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Numbers {
     input: Option<u64>,
     output: Option<u64>,
     total: Option<u64>,
     cache_read: Option<u64>,
     cache_write: Option<u64>,
     reasoning: Option<u64>,
-    absurd: bool,
 }
 
 impl UsageReport {
+    /// A report begins that stands by itself. Only formats whose reports are whole say so: what
+    /// is not told apart is taken together.
+    pub(crate) fn begin(&mut self) {
+        self.before = self.whole();
+        self.last = Numbers::default();
+        self.absurd = false;
+    }
+
+    /// What all reports come to. Of one that makes sense and one that makes none, the first.
+    fn whole(&self) -> Whole {
+        let before = &self.before;
+        let (numbers, conflicting, absurd) = match (before.absurd, self.absurd) {
+            (false, true) if before.numbers.are_whole() => (before.numbers, true, false),
+            (true, false) if self.last.are_whole() => (self.last, true, false),
+            (before_was, last_is) => {
+                let (numbers, conflicting) = self.last.after(&before.numbers);
+                (numbers, conflicting, before_was || last_is)
+            }
+        };
+        Whole {
+            numbers,
+            conflicting: conflicting || before.conflicting,
+            absurd,
+        }
+    }
+
     /// Takes a number; one that cannot be a count of tokens is marked and passed over.
     pub(crate) fn set(&mut self, field: UsageField, number: Number<'_>) {
         match tokens(number) {
-            Some(tokens) => *self.place(field) = Some(tokens),
+            Some(tokens) => *self.last.place(field) = Some(tokens),
             None => self.absurd = true,
         }
     }
@@ -76,6 +123,27 @@ impl UsageReport {
         self.absurd = true;
     }
 
+    /// The report in canonical form.
+    pub(crate) fn reported(&self, format: Format) -> ReportedUsage {
+        let Whole {
+            numbers,
+            conflicting,
+            absurd,
+        } = self.whole();
+        ReportedUsage {
+            usage: match format {
+                Format::Chat | Format::Responses => numbers.inclusive(),
+                Format::Messages => numbers.exclusive(),
+            },
+            has_input: numbers.input.is_some(),
+            has_output: numbers.output.is_some(),
+            absurd,
+            conflicting,
+        }
+    }
+}
+
+impl Numbers {
     const fn place(&mut self, field: UsageField) -> &mut Option<u64> {
         match field {
             UsageField::Input => &mut self.input,
@@ -87,17 +155,62 @@ impl UsageReport {
         }
     }
 
-    /// The report in canonical form.
-    pub(crate) fn reported(&self, format: Format) -> ReportedUsage {
-        ReportedUsage {
-            usage: match format {
-                Format::Chat | Format::Responses => self.inclusive(),
-                Format::Messages => self.exclusive(),
-            },
-            has_input: self.input.is_some(),
-            has_output: self.output.is_some(),
-            absurd: self.absurd,
+    const fn fields(&self) -> [Option<u64>; 6] {
+        [
+            self.input,
+            self.output,
+            self.total,
+            self.cache_read,
+            self.cache_write,
+            self.reasoning,
+        ]
+    }
+
+    /// What this report and those before it come to, and whether they contradict each other.
+    /// Totals grow. Of two of which the later says less, one is wrong, and nobody knows which:
+    /// the greater stands as it was written, since mixing them would make a third that nobody
+    /// reported.
+    fn after(&self, before: &Self) -> (Self, bool) {
+        let pairs = || self.fields().into_iter().zip(before.fields());
+        let shrinks = |(later, earlier): (Option<u64>, Option<u64>)| {
+            later
+                .zip(earlier)
+                .is_some_and(|(later, earlier)| later < earlier)
+        };
+        if pairs().any(shrinks) {
+            let greater = if self.all() > before.all() {
+                self
+            } else {
+                before
+            };
+            return (*greater, true);
         }
+        if self.are_whole() {
+            return (*self, false);
+        }
+        // A report of a part says nothing of the rest.
+        let whole = Self {
+            input: self.input.or(before.input),
+            output: self.output.or(before.output),
+            total: self.total.or(before.total),
+            cache_read: self.cache_read.or(before.cache_read),
+            cache_write: self.cache_write.or(before.cache_write),
+            reasoning: self.reasoning.or(before.reasoning),
+        };
+        (whole, false)
+    }
+
+    const fn are_whole(&self) -> bool {
+        self.input.is_some() && self.output.is_some()
+    }
+
+    /// Input and output together.
+    fn all(&self) -> u64 {
+        let parts = self
+            .input
+            .unwrap_or(0)
+            .saturating_add(self.output.unwrap_or(0));
+        parts.max(self.total.unwrap_or(0))
     }
 
     /// Of a report that already counts each token once.

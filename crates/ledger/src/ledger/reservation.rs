@@ -31,7 +31,8 @@ pub struct Ending {
     pub error: Option<ErrorCode>,
     /// What the upstream reported, if it did; the last report where it gave several.
     pub reported: Option<Usage>,
-    /// What it reported held numbers that count nothing: negative, fractional, unreadable.
+    /// What it reported held numbers that count nothing (negative, fractional, unreadable), or
+    /// it reported less after more.
     pub absurd: bool,
     /// What was sent and delivered by the gateway's own count.
     pub delivered: Usage,

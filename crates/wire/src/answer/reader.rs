@@ -501,7 +501,14 @@ impl Sink for Reader {
             match here {
                 at::ROOT => self.event.object |= is_object,
                 at::ERROR | at::CHOICE_ERROR => self.event.error = true,
-                at::USAGE => self.event.usage |= is_object,
+                at::USAGE => {
+                    self.event.usage |= is_object;
+                    // Each of them is whole; those of messages are spread over events, and
+                    // responses have one.
+                    if is_object && self.mode.format() == Format::Chat {
+                        self.usage.begin();
+                    }
+                }
                 at::DELTA => self.in_delta = true,
                 _ if self.is_main_list(here) => self.event.main_list |= !is_object,
                 _ if self.is_main_item(here) => self.event.main_item = true,

@@ -1,5 +1,6 @@
 use super::*;
 use crate::answer::AnswerScanner;
+use crate::stream::{StreamOptions, StreamScanner};
 
 /// Scans a body that says nothing but its usage.
 fn reported(format: Format, usage: &str) -> ReportedUsage {
@@ -133,5 +134,97 @@ fn a_partial_or_missing_report_is_not_believed() {
         assert_eq!((seen.has_input, seen.has_output), (has_input, has_output));
         assert!(!seen.absurd, "{partial}");
         assert_eq!(seen.believed(), None, "{partial}");
+    }
+}
+
+/// Scans a chat stream that reports its usage so often.
+fn streamed(reports: &[&str]) -> ReportedUsage {
+    let mut scanner = StreamScanner::new(Format::Chat, StreamOptions::default());
+    for report in reports {
+        let event = format!("data: {{\"choices\":[],\"usage\":{report}}}\n\n");
+        scanner.push(&event.into(), &mut Vec::new());
+    }
+    scanner.push(&"data: [DONE]\n\n".into(), &mut Vec::new());
+    scanner.usage()
+}
+
+#[test]
+fn of_two_reports_that_contradict_each_other_the_greater_stands_and_is_marked() {
+    const WHOLE: &str = r#"{"prompt_tokens":7,"completion_tokens":5,"total_tokens":12}"#;
+    for (reports, sum, conflicting) in [
+        (&[WHOLE][..], usage(7, 0, 0, 5, 0), false),
+        (&[WHOLE, WHOLE], usage(7, 0, 0, 5, 0), false),
+        (&[WHOLE, "{}"], usage(7, 0, 0, 5, 0), false),
+        (
+            &[WHOLE, r#"{"prompt_tokens":null,"completion_tokens":null}"#],
+            usage(7, 0, 0, 5, 0),
+            false,
+        ),
+        (
+            &[
+                WHOLE,
+                r#"{"prompt_tokens":1,"completion_tokens":1,"total_tokens":2}"#,
+            ],
+            usage(7, 0, 0, 5, 0),
+            true,
+        ),
+        // Nothing of the two is mixed: no total of the one hides output of the other.
+        (
+            &[WHOLE, r#"{"prompt_tokens":1,"completion_tokens":1}"#],
+            usage(7, 0, 0, 5, 0),
+            true,
+        ),
+        (
+            &[
+                WHOLE,
+                r#"{"prompt_tokens":0,"completion_tokens":0,"total_tokens":0}"#,
+            ],
+            usage(7, 0, 0, 5, 0),
+            true,
+        ),
+        (
+            &[
+                WHOLE,
+                r#"{"prompt_tokens":3,"completion_tokens":90}"#,
+                WHOLE,
+            ],
+            usage(3, 0, 0, 90, 0),
+            true,
+        ),
+        // What makes no sense takes nothing away from what does.
+        (
+            &[WHOLE, r#"{"prompt_tokens":-7,"completion_tokens":-5}"#],
+            usage(7, 0, 0, 5, 0),
+            true,
+        ),
+        (
+            &[r#"{"prompt_tokens":-7,"completion_tokens":90}"#, WHOLE],
+            usage(7, 0, 0, 5, 0),
+            true,
+        ),
+        // Totals that run along with the stream grow.
+        (
+            &[
+                r#"{"prompt_tokens":7,"completion_tokens":0,"total_tokens":7}"#,
+                r#"{"prompt_tokens":7,"completion_tokens":1,"total_tokens":8}"#,
+                r#"{"prompt_tokens":7,"completion_tokens":5}"#,
+            ],
+            usage(7, 0, 0, 5, 0),
+            false,
+        ),
+        // Parts are put together.
+        (
+            &[r#"{"prompt_tokens":7}"#, r#"{"completion_tokens":5}"#],
+            usage(7, 0, 0, 5, 0),
+            false,
+        ),
+    ] {
+        let seen = streamed(reports);
+        assert_eq!(
+            (seen.usage, seen.conflicting),
+            (sum, conflicting),
+            "{reports:?}"
+        );
+        assert_eq!(seen.believed(), Some(sum), "{reports:?}");
     }
 }
