@@ -130,8 +130,8 @@ async fn tokens_are_taken_as_expected_and_corrected_by_what_was_used() {
     assert_eq!(number(&first, remaining), 6000 - 1024);
     assert_eq!(
         number(&first, "x-ratelimit-limit-tokens"),
-        6000,
-        "the scarcer one"
+        60000,
+        "the input, whichever is scarcer"
     );
     let used = first.json()["usage"]["completion_tokens"].as_u64().unwrap();
     let look = async || {

@@ -1,7 +1,8 @@
 //! How a key stands with its limits, in the headers of both families of clients.
 //!
 //! `x-ratelimit-*` tells resets as durations (`1m30s`) and knows one kind of tokens: the
-//! input or output limit of which less is left. `anthropic-ratelimit-*` tells them as
+//! input limit, or the output limit where there is no other, so that what is read from one
+//! answer to the next is the same thing. `anthropic-ratelimit-*` tells them as
 //! times (RFC 3339) and knows both.
 
 use super::{Level, Standing};
@@ -33,7 +34,7 @@ impl Standing {
                 "x-ratelimit-remaining-tokens",
                 "x-ratelimit-reset-tokens",
             ],
-            self.scarcer_tokens(),
+            self.input_tokens.or(self.output_tokens),
         );
         let mut times = |names: [&'static str; 3], level: Option<Level>| {
             let reset = |level: &Level| time(now.plus(level.reset_after));
@@ -69,17 +70,6 @@ impl Standing {
     /// Whether nothing is limited.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
-    }
-
-    /// The limit on tokens of which the smaller share is left.
-    fn scarcer_tokens(&self) -> Option<Level> {
-        let (Some(input), Some(output)) = (self.input_tokens, self.output_tokens) else {
-            return self.input_tokens.or(self.output_tokens);
-        };
-        let share = |part: u64, whole: u64| u128::from(part).saturating_mul(u128::from(whole));
-        let input_is_scarcer =
-            share(input.remaining, output.limit) <= share(output.remaining, input.limit);
-        Some(if input_is_scarcer { input } else { output })
     }
 }
 
@@ -152,9 +142,9 @@ mod tests {
                 "x-ratelimit-limit-requests: 60",
                 "x-ratelimit-remaining-requests: 59",
                 "x-ratelimit-reset-requests: 1s",
-                "x-ratelimit-limit-tokens: 100",
-                "x-ratelimit-remaining-tokens: 50",
-                "x-ratelimit-reset-tokens: 30.5s",
+                "x-ratelimit-limit-tokens: 1000",
+                "x-ratelimit-remaining-tokens: 900",
+                "x-ratelimit-reset-tokens: 6s",
                 "anthropic-ratelimit-requests-limit: 60",
                 "anthropic-ratelimit-requests-remaining: 59",
                 "anthropic-ratelimit-requests-reset: 2026-09-21T14:13:21Z",
@@ -166,6 +156,16 @@ mod tests {
                 "anthropic-ratelimit-output-tokens-reset: 2026-09-21T14:13:51Z",
             ]
         );
+    }
+
+    #[test]
+    fn who_has_a_limit_of_output_alone_is_told_that() {
+        let standing = Standing {
+            output_tokens: level(100, 50, 1000),
+            ..Standing::default()
+        };
+        let headers = standing.headers(Timestamp::from_unix_ms(0));
+        assert_eq!(headers[0], ("x-ratelimit-limit-tokens", "100".to_owned()));
     }
 
     #[test]
