@@ -8,7 +8,7 @@ use super::{
     },
     Value, Walk, fault,
 };
-use crate::json::{Container, Span};
+use crate::json::{Container, Number, Span};
 use tollgate_types::{Effort, Format, Thinking};
 
 /// The largest output limit and thinking budget; beyond it, no model is.
@@ -16,6 +16,7 @@ const MAX_TOKENS: u64 = i32::MAX as u64;
 /// The most answers that one chat request may ask for.
 const MAX_CHOICES: u64 = 128;
 pub(super) const POSITIVE_INTEGER: &str = "a positive integer";
+const AT_MOST: &str = "at most 2147483647";
 const OBJECT: &str = "an object";
 
 /// Whether `null` stands for an absent field.
@@ -214,7 +215,11 @@ fn tokens(
     null: Null,
     span: Span,
 ) -> Result<Option<u64>, PeekError> {
-    integer(field, POSITIVE_INTEGER, MAX_TOKENS, value, null, span)
+    let is_greater = |number: Number<'_>| number.as_u64().is_some_and(|n| n > MAX_TOKENS);
+    match value {
+        Value::Number(number) if is_greater(number) => fault(field, AT_MOST, span),
+        _ => integer(field, POSITIVE_INTEGER, MAX_TOKENS, value, null, span),
+    }
 }
 
 /// An integer from 1 to `max`.
