@@ -47,6 +47,7 @@ impl From<Refusal> for Failed {
             }
             StoreError::OtherOrder { .. }
             | StoreError::KeyMade { .. }
+            | StoreError::KeyRevoked { .. }
             | StoreError::TooManyGrants => {
                 let conflict = PublicError::invalid_request(message);
                 return conflict.with_status(StatusCode::CONFLICT.as_u16()).into();

@@ -115,6 +115,12 @@ pub enum StoreError {
          more: give one larger grant when one of them is spent or over"
     )]
     TooManyGrants,
+    /// A key that works no more gets nothing more.
+    #[error("{id} is revoked, for good: nothing given to it could be spent")]
+    KeyRevoked {
+        /// The id of the key.
+        id: String,
+    },
     /// The name of an order is none.
     #[error("an order is named by 1 to 255 visible ASCII characters")]
     OrderName,

@@ -142,10 +142,11 @@ impl Store {
         let terms = grant.terms;
         let key = self.find_key(selector)?;
         let now = self.clock().now();
+        let works = key.revoked_at.is_none();
         let mut has_room = true;
         let is_new = self.write(|transaction| {
             has_room = spendable(transaction, key.id(), now)? < MAX_PIECES;
-            Ok(has_room && grant.insert(transaction, key.id(), now)?)
+            Ok(works && has_room && grant.insert(transaction, key.id(), now)?)
         })?;
         if is_new {
             return Ok(GrantView {
@@ -171,6 +172,9 @@ impl Store {
         };
         match known.into_iter().next() {
             Some(known) if is_same(&known) => Ok(known),
+            None if !works => Err(StoreError::KeyRevoked {
+                id: key.id().to_string(),
+            }),
             None if !has_room => Err(StoreError::TooManyGrants),
             _ => Err(StoreError::OtherOrder {
                 id: grant.id.clone(),

@@ -330,13 +330,17 @@ impl Store {
     /// is left of them can be spent again.
     ///
     /// # Errors
-    /// As [`Store::find_key`]; or the file cannot be written.
+    /// As [`Store::find_key`]; it is revoked; or the file cannot be written.
     pub fn extend_key(
         &self,
         selector: &KeySelector,
         span: Duration,
     ) -> Result<KeyRecord, StoreError> {
-        let id = self.find_key(selector)?.id().clone();
+        let key = self.find_key(selector)?;
+        let id = key.id().clone();
+        if key.revoked_at.is_some() {
+            return Err(StoreError::KeyRevoked { id: id.to_string() });
+        }
         let latest = storable_time(Timestamp::MAX);
         let more = i64::try_from(span.as_millis())
             .unwrap_or(i64::MAX)

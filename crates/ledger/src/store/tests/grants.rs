@@ -36,6 +36,30 @@ fn a_key_and_its_first_grant_are_made_together_or_not_at_all() {
 }
 
 #[test]
+fn a_revoked_key_is_given_nothing_more() {
+    let home = Home::new();
+    let store = home.store();
+    let made = store.create_key(&NewKey::named("ci")).unwrap();
+    let key = KeySelector::Id(made.record.id().clone());
+    let order = OrderName::new("first").unwrap();
+    let given = store.top_up_once(&key, &terms(1000, 60), &order).unwrap();
+    store.revoke_key(&key).unwrap();
+    let more = store.top_up(&key, &terms(1000, 60));
+    assert!(
+        matches!(more, Err(StoreError::KeyRevoked { .. })),
+        "{more:?}"
+    );
+    let longer = store.extend_key(&key, Duration::from_secs(30));
+    assert!(
+        matches!(longer, Err(StoreError::KeyRevoked { .. })),
+        "{longer:?}"
+    );
+    // Whoever asks again after an order that was carried out in time is told what it made.
+    let again = store.top_up_once(&key, &terms(1000, 60), &order).unwrap();
+    assert_eq!(again, given);
+}
+
+#[test]
 fn extending_a_key_extends_its_grants_begun_or_not() {
     let home = Home::new();
     let store = home.store();
