@@ -537,6 +537,7 @@ async fn a_caller_that_leaves_in_the_pause_between_two_attempts_is_noticed_at_on
             .access_line(|line| line["outcome"] == "client_closed")
             .await;
         assert_eq!(line["status"], 499, "{line}");
+        assert_eq!(line["charged"], 0, "nobody works for it any more: {line}");
         assert_eq!(provider.handle.counters().requests, asked);
     }
 }

@@ -48,6 +48,8 @@ pub struct RequestBody {
 struct Rest {
     bytes: u64,
     ends: Instant,
+    /// The most bytes of the whole.
+    limit: u64,
 }
 
 /// Whether the body can be sent another time.
@@ -206,7 +208,7 @@ impl RequestBody {
                 "the request body is not JSON: something follows its end",
             )),
             _ if now > self.rest.ends => Some(took_too_long()),
-            None => Some(too_large(self.length.saturating_add(self.rest.bytes))),
+            None => Some(too_large(self.rest.limit)),
             Some(_) => None,
         };
         self.rest.bytes = left.unwrap_or(0);
@@ -388,6 +390,7 @@ impl Reader {
             rest: Rest {
                 bytes: self.limits.size.saturating_sub(self.read),
                 ends: Instant::now() + self.limits.time.min(BodyLimits::GRACE),
+                limit: self.limits.size,
             },
             refusal: None,
             share: Some(self.share),

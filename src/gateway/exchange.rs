@@ -60,6 +60,8 @@ pub struct Exchange {
     pub told: Option<Told>,
     /// The code of the error event that ended a stream after its head had left.
     pub broken: Option<ErrorCode>,
+    /// An attempt has failed, and the next has not begun.
+    pub is_in_pause: bool,
     /// When the first byte of an answer left.
     pub first_byte: Option<Instant>,
     /// Bytes of an answer's body that have left.
@@ -110,6 +112,7 @@ impl Exchange {
             fault: None,
             told: None,
             broken: None,
+            is_in_pause: false,
             first_byte: None,
             answer_bytes: 0,
             log: Some(log),

@@ -154,7 +154,9 @@ impl ProxyHttp for Gateway {
         exchange.answer = answer::Answer::default();
         exchange.timer.stop();
         if let Some(pause) = exchange.attempts.take_pause() {
+            exchange.is_in_pause = true;
             body::wait_with(session, pause).await?;
+            exchange.is_in_pause = false;
         }
         match attempt::next_peer(exchange).and_then(|peer| count::hurry(exchange, peer)) {
             Some(peer) => Ok(peer),

@@ -131,13 +131,12 @@ pub fn settle(exchange: &mut Exchange, state: BillingState) {
     }
     let free = matches!(state, BillingState::Rejected);
     let reported = reported(&exchange.answer);
-    learn::end(exchange, reported);
+    let report = exchange.answer.usage();
+    let is_doubtful = report.is_some_and(|report| report.absurd || report.conflicting);
+    learn::end(exchange, reported.filter(|_| !is_doubtful));
     let used = Used {
         reported: reported.filter(|_| !free),
-        absurd: exchange
-            .answer
-            .usage()
-            .is_some_and(|report| report.absurd || report.conflicting),
+        absurd: is_doubtful,
         delivered: if free {
             Usage::default()
         } else {
@@ -181,7 +180,9 @@ fn reported(answer: &Answer) -> Option<Usage> {
 /// What was sent and delivered so far; `output` says how much of it is in the text of the
 /// answer.
 fn delivered(exchange: &Exchange, output: fn(&Exchange) -> u64) -> Usage {
-    if exchange.attempts.made() == 0 {
+    let is_unsent = exchange.body.as_ref().is_some_and(|it| it.is_awaited());
+    if exchange.attempts.made() == 0 || is_unsent || exchange.is_in_pause {
+        // Nobody works for it.
         return Usage::default();
     }
     // What is still held back was delivered to nobody.

@@ -69,5 +69,5 @@ pub struct AnswerFacts {
 
 impl AnswerFacts {
     /// How many ids are kept of what is stored with an answer.
-    pub const MOST_STORED: usize = 32;
+    pub const MOST_STORED: usize = 128;
 }
