@@ -181,7 +181,9 @@ impl Journal {
         record: impl FnOnce(&mut &mut [u8]) -> io::Result<()>,
     ) -> io::Result<()> {
         let mut room = [0; chain::MOST_BYTES];
-        let mut left = &mut room[..];
+        // No more than there are slots for: it is then written without what can be left out.
+        let room = room.get_mut(..room_in(slot.count())).unwrap_or_default();
+        let mut left = &mut *room;
         record(&mut left)?;
         let unused = left.len();
         let record = room.get(..room.len().saturating_sub(unused));

@@ -297,3 +297,20 @@ fn a_record_that_is_longer_than_a_slot_is_there_as_a_whole_or_not_at_all() {
     journal.die();
     assert_eq!(desk.remains().records, [b"short".to_vec()]);
 }
+
+#[test]
+fn a_record_is_lent_as_much_room_as_its_slots_have() {
+    let desk = Desk::new();
+    let journal = desk.journal();
+    let mut slot = journal.take().unwrap();
+    assert!(journal.widen(&mut slot, 2));
+    let mut lent = 0;
+    let all_of_it = |out: &mut &mut [u8]| {
+        lent = out.len();
+        out.write_all(&vec![7; lent])
+    };
+    journal.write(&slot, all_of_it).unwrap();
+    assert_eq!(lent, room_in(2));
+    journal.die();
+    assert_eq!(desk.remains().records, [vec![7; lent]]);
+}

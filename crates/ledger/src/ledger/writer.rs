@@ -361,7 +361,12 @@ impl Writer {
         let asking = accounts.filter(|account| account.is_asking());
         let asking: HashSet<_> = asking.iter().map(|account| account.id.clone()).collect();
         let mut shares = Vec::new();
-        for key in topped_up.into_iter().collect::<HashSet<_>>().union(&asking) {
+        let mut wanting: HashSet<_> = topped_up.into_iter().collect();
+        if self.retired {
+            // What is new is for the process that serves.
+            wanting.clear();
+        }
+        for key in wanting.union(&asking) {
             let asks = asking.contains(key);
             let share = lease(&transaction, process, key, now, asks)?;
             shares.push((key.clone(), share));

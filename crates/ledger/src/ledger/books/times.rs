@@ -14,6 +14,9 @@ use rusqlite::{Connection, OptionalExtension};
 /// How much later a record may be entered and still have the time of its settlement, in
 /// milliseconds. Settlements gather for a tenth of that.
 pub(super) const LATE_MS: u64 = 2_000;
+/// How far behind the latest time on record the clock may be, in milliseconds: as far as those of two
+/// processes may differ. A time further ahead was that of a clock that was wrong.
+const WRONG_MS: u64 = 60_000;
 
 /// The times of the records that one step enters.
 pub(super) struct Times {
@@ -43,8 +46,15 @@ impl Times {
                 .query_row([], |row| row.get::<_, i64>(0))?
                 .unsigned_abs(),
         };
+        let now_ms = now.unix_ms();
+        let floor_ms = if floor_ms > now_ms.saturating_add(WRONG_MS) {
+            log::warn!("a record has a time that has not come yet: new ones stand before it");
+            0
+        } else {
+            floor_ms
+        };
         Ok(Self {
-            now_ms: now.unix_ms(),
+            now_ms,
             floor_ms,
             latest_ms: floor_ms,
         })

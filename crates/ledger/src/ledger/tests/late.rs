@@ -188,3 +188,13 @@ fn who_follows_the_newest_and_who_walks_back_see_each_record_once_whatever_comes
     let apart: BTreeSet<_> = followed.iter().cloned().collect();
     assert_eq!((followed.len(), apart), (entered.len(), entered));
 }
+
+#[test]
+fn a_clock_that_was_wrong_dates_no_record_behind_its_own() {
+    const YEAR: u64 = 365 * 86_400_000;
+    let desk = Desk::new();
+    desk.enter(YEAR, &[settled(1, 1, YEAR)]);
+    desk.enter(1000, &[settled(1, 2, 990)]);
+    desk.enter(1200, &[settled(1, 3, 980)]);
+    assert_eq!(times(&desk.since(None).data), [YEAR, 990, 990]);
+}
