@@ -68,9 +68,6 @@ impl<L: Log> Bounded<L> {
             true => &self.handshakes,
             false => &self.others,
         };
-        if is_handshake {
-            events::handshake_failed();
-        }
         let fate = allowance.lock().take(Instant::now());
         match fate {
             Fate::Untold => false,
@@ -109,8 +106,14 @@ impl<L: Log> Log for Bounded<L> {
     }
 
     fn log(&self, record: &Record<'_>) {
-        if is_pingoras(record.metadata()) && !self.may_tell(record) {
-            return;
+        if is_pingoras(record.metadata()) {
+            if is_handshake(record) {
+                events::handshake_failed();
+            }
+            // What is not told anyway takes nobody's place.
+            if !self.log.enabled(record.metadata()) || !self.may_tell(record) {
+                return;
+            }
         }
         self.log.log(record);
     }

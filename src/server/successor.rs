@@ -329,7 +329,11 @@ fn bind(path: &Path) -> io::Result<UnixListener> {
 pub fn ask_for_upgrade(socket: &Path, patience: Duration) -> io::Result<u32> {
     use std::io::{BufRead, Write};
     let mut stream = StdUnixStream::connect(socket)?;
-    stream.set_read_timeout(Some(patience.saturating_add(FIRST_WORD)))?;
+    let confirming = CONFIRMING.saturating_mul(2);
+    let longest = patience
+        .saturating_add(FIRST_WORD)
+        .saturating_add(confirming);
+    stream.set_read_timeout(Some(longest))?;
     writeln!(stream, "{UPGRADE}")?;
     let mut line = String::new();
     let most = u64::try_from(MOST_LINE_BYTES).unwrap_or(u64::MAX);
