@@ -21,6 +21,8 @@ pub(super) struct ErrorFields {
     pub(super) code: Option<Box<str>>,
     /// The parameter at fault.
     pub(super) param: Option<String>,
+    /// What a moderation found is told beside the message (OpenRouter).
+    pub(super) is_flagged: bool,
 }
 
 impl ErrorFields {
@@ -39,6 +41,8 @@ impl ErrorFields {
         fields.read_text(outer, error);
         fields.read_names(outer, error);
         fields.param = string(error.get("param")).map(str::to_owned);
+        let has = |place: &str| error.pointer(place).is_some_and(|value| !value.is_null());
+        fields.is_flagged = has("/metadata/reasons") || has("/metadata/flagged_input");
         fields
     }
 

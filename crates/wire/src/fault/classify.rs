@@ -220,9 +220,11 @@ fn by_content_phrase(fields: &ErrorFields, status: Option<u16>) -> Option<FaultC
         "content filtering policy",
         "safety system",
         "inappropriate content",
+        "content violates usage guidelines",
+        "your input was flagged",
     ];
-    (matches!(status, None | Some(400 | 403)) && says(fields, CONTENT))
-        .then_some(FaultClass::ContentPolicy)
+    let says_so = fields.is_flagged || says(fields, CONTENT);
+    (matches!(status, None | Some(400 | 403)) && says_so).then_some(FaultClass::ContentPolicy)
 }
 
 fn by_key_form(fields: &ErrorFields, status: Option<u16>) -> Option<FaultClass> {

@@ -139,8 +139,26 @@ fn content_blocks_are_recognised() {
             ("output", 400, anthropic("invalid_request_error", "Output blocked by content filtering policy")),
             ("inspection", 400, openai("<400> InternalError.Algo.DataInspectionFailed: Input data may contain inappropriate content.", "data_inspection_failed", "data_inspection_failed")),
             ("safety", 403, openai("Rejected by our safety system", "", "")),
+            ("check", 403, r#"{"code":"permission-denied","error":"Content violates usage guidelines. Team: t, API key ID: k, Model: m, Failed check: SAFETY_CHECK_TYPE_BIO"}"#.to_owned()),
+            ("check, code a sentence", 403, r#"{"code":"The caller does not have permission to execute the specified operation","error":"Content violates usage guidelines. Failed check: SAFETY_CHECK_TYPE_CYBER"}"#.to_owned()),
+            ("moderation", 403, r#"{"error":{"code":403,"message":"openai/m requires moderation on OpenAI. Your input was flagged for \"violence\".","metadata":{"reasons":["violence"],"flagged_input":"x","provider_name":"OpenAI"}},"user_id":"u"}"#.to_owned()),
+            ("moderation, in words", 403, r#"{"error":{"code":403,"message":"Your input was flagged"}}"#.to_owned()),
+            ("moderation, in fields", 403, r#"{"error":{"code":403,"message":"x","metadata":{"reasons":["violence"]}}}"#.to_owned()),
         ],
     );
+}
+
+#[test]
+fn what_a_request_says_benches_no_key_under_403_either() {
+    for body in [
+        r#"{"code":"permission-denied","error":"Content violates usage guidelines. Failed check: SAFETY_CHECK_TYPE_BIO"}"#,
+        r#"{"error":{"code":403,"message":"x","metadata":{"flagged_input":"x"}}}"#,
+    ] {
+        for fault in [upstream(403, body), classify_body(body.as_bytes())] {
+            assert_eq!(fault.class, C::ContentPolicy, "{body}");
+            assert!(!fault.benches_credential() && !fault.benches_deployment());
+        }
+    }
 }
 
 #[test]
