@@ -23,6 +23,8 @@ pub(super) struct ErrorFields {
     pub(super) param: Option<String>,
     /// What a moderation found is told beside the message (OpenRouter).
     pub(super) is_flagged: bool,
+    /// The caller said which providers behind the provider may serve it (OpenRouter).
+    pub(super) names_providers: bool,
 }
 
 impl ErrorFields {
@@ -42,6 +44,7 @@ impl ErrorFields {
         fields.read_names(outer, error);
         fields.param = string(error.get("param")).map(str::to_owned);
         let has = |place: &str| error.pointer(place).is_some_and(|value| !value.is_null());
+        fields.names_providers = has("/metadata/requested_providers");
         fields.is_flagged = has("/metadata/reasons") || has("/metadata/flagged_input");
         fields
     }

@@ -233,18 +233,14 @@ fn by_key_form(fields: &ErrorFields, status: Option<u16>) -> Option<FaultClass> 
 }
 
 fn by_model_form(fields: &ErrorFields, status: Option<u16>) -> Option<FaultClass> {
-    let unknown = match status {
-        _ if is_about_another_field(fields) => false,
-        Some(404) => forms::is_about_the_model(fields),
-        None | Some(400) => forms::is_unknown_model(fields),
-        _ => false,
-    };
-    unknown.then_some(FaultClass::InvalidModel)
+    let applies = matches!(status, None | Some(400 | 404)) && !is_about_another_field(fields);
+    (applies && forms::is_unknown_model(fields)).then_some(FaultClass::InvalidModel)
 }
 
+/// About what the caller chose beside the model: another field, or who may serve it.
 fn is_about_another_field(fields: &ErrorFields) -> bool {
     let param = fields.param.as_deref().unwrap_or_default();
-    !matches!(param, "" | "model")
+    !matches!(param, "" | "model") || fields.names_providers
 }
 
 fn by_reasoning_phrase(fields: &ErrorFields, status: Option<u16>) -> Option<FaultClass> {

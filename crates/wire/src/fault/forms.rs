@@ -38,36 +38,80 @@ pub(super) fn is_wrong_key(fields: &ErrorFields) -> bool {
     (fields.is_bare && of_xai().unwrap_or(false)) || of_google.contains(&&*fields.message)
 }
 
-/// The model is unknown: Bedrock, DeepSeek, Z.ai, OpenRouter, and those that follow OpenAI.
+/// What providers write of a model that they do not know or do not serve; a star is one word,
+/// such as a name with its quotes. Without the full stop at the end.
+const UNKNOWN_MODEL: &[&str] = &[
+    // OpenAI, Groq, vLLM.
+    "the model * does not exist",
+    "the requested model * does not exist",
+    "the model * does not exist or you do not have access to it",
+    "the requested model * does not exist or you do not have access to it",
+    // Cerebras.
+    "model * does not exist or you do not have access to it",
+    // xAI.
+    "the model * does not exist or your team does not have access to it",
+    "the model * does not exist or your team * does not have access to it",
+    "the model * does not exist or your team * does not have access to it. if you believe this \
+     is a mistake, please contact support and quote your team id and the model name",
+    "model not found: *",
+    // Bedrock.
+    "the provided model identifier is invalid",
+    "this model version has reached the end of its life. please refer to the aws documentation \
+     for more details",
+    "model use case details have not been submitted for this account. fill out the anthropic use \
+     case details form before using the model. if you have already filled out the form, try again \
+     in 15 minutes",
+    // Google.
+    "models/* is not found for api version *",
+    "models/* is not found for api version * or is not supported for *",
+    "models/* is not found for api version * or is not supported for * call * to see the list of \
+     available models and their supported methods",
+    "publisher model * was not found or your project does not have access to it",
+    "publisher model * was not found or your project does not have access to it. please ensure \
+     you are using a valid model version. for more information, see: *",
+    "publisher model * was not found or your project does not have access to it. ensure you are \
+     using a valid model name and that the model is available in the specified region. for more \
+     information, see: *",
+    // DeepSeek, Z.ai, SiliconFlow, MiniMax, DashScope, Fireworks, Together.
+    "model not exist",
+    "unknown model, please check the model code",
+    "model does not exist. please check it carefully",
+    "invalid params, unknown model *",
+    "invalid params, unknown model * (2013)",
+    "model not found",
+    "model not found, inaccessible, and/or not deployed",
+    "unable to access model * please visit https://api.together.ai/models to view the list of \
+     supported models",
+    // OpenRouter.
+    "* is not a valid model id",
+    "no endpoints found for this model",
+    // Ollama.
+    "model '* not found",
+    "model \"* not found",
+    "model '* not found, try pulling it first",
+    "model \"* not found, try pulling it first",
+];
+
+/// The model is unknown.
 pub(super) fn is_unknown_model(fields: &ErrorFields) -> bool {
-    const WHOLE: &[&str] = &[
-        "the provided model identifier is invalid.",
-        "model not exist",
-        "unknown model, please check the model code.",
-    ];
-    let message = &*fields.message;
-    let named = |name: &str| !name.is_empty() && !name.contains(char::is_whitespace);
-    let of_openrouter = || {
-        let name = message.trim_end_matches('.');
-        name.strip_suffix(" is not a valid model id")
-            .is_some_and(named)
-    };
-    let of_openai = || {
-        let rest = ["the requested model ", "the model "];
-        let rest = rest.iter().find_map(|it| message.strip_prefix(it))?;
-        let rest = rest
-            .strip_suffix(" or you do not have access to it.")
-            .unwrap_or_else(|| rest.trim_end_matches('.'));
-        rest.strip_suffix(" does not exist").map(named)
-    };
-    WHOLE.contains(&message) || of_openrouter() || of_openai().unwrap_or(false)
+    // Anthropic says no more than the name, so that its type must say the rest.
+    let of_anthropic =
+        || fields.names.iter().any(|it| it == "notfounderror") && fits(&fields.message, "model: *");
+    let message = fields.message.trim_end_matches('.');
+    UNKNOWN_MODEL.iter().any(|form| fits(message, form)) || of_anthropic()
 }
 
-/// A 404 is about the model where the provider's own words say so.
-pub(super) fn is_about_the_model(fields: &ErrorFields) -> bool {
-    own_words(&fields.text)
-        .split(|c: char| !c.is_alphanumeric() && c != '_' && c != '-')
-        .any(|word| word == "model" || word == "models")
+/// Whether the text is the form from its first word to its last.
+fn fits(text: &str, form: &str) -> bool {
+    let Some((before, after)) = form.split_once('*') else {
+        return text == form;
+    };
+    let Some(rest) = text.strip_prefix(before) else {
+        return false;
+    };
+    let end = rest.find(char::is_whitespace).unwrap_or(rest.len());
+    rest.split_at_checked(end)
+        .is_some_and(|(word, rest)| !word.is_empty() && fits(rest, after))
 }
 
 /// What stands before the first quote or bracket: words of the provider's own. Behind it

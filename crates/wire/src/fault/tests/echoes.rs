@@ -33,6 +33,12 @@ const WORDS: &[&str] = &[
     "unknown model",
     "Unknown Model, please check the model code.",
     "The model x does not exist",
+    "model: x",
+    "models/x is not found for API version v1beta",
+    "Model does not exist. Please check it carefully.",
+    "invalid params, unknown model 'x' (2013)",
+    "model 'x' not found",
+    "Publisher Model `x` was not found or your project does not have access to it.",
     "model",
 ];
 
@@ -104,7 +110,7 @@ fn words_of_the_request_without_quotes_bench_nobody() {
             let message = format!("{before}{words}{after}");
             // Where a sentence is the code as well it is no code.
             for body in bodies(&message) {
-                for status in [400, 413, 422] {
+                for status in [400, 404, 413, 422] {
                     benches_nobody(status, &body);
                 }
             }
@@ -120,6 +126,21 @@ fn another_fields_model_is_the_callers_choice() {
             "param": "tools[0].model", "code": "model_not_found",
         }});
         benches_nobody(status, &body.to_string());
+    }
+}
+
+#[test]
+fn who_may_serve_the_model_is_the_callers_choice() {
+    let metadata = serde_json::json!({"requested_providers": ["p"], "available_providers": ["q"]});
+    let message = "No allowed providers are available for the selected model.";
+    for (message, metadata) in [
+        (message, serde_json::Value::Null),
+        (message, metadata.clone()),
+        ("No endpoints found for this model.", metadata),
+    ] {
+        let body =
+            serde_json::json!({"error": {"message": message, "code": 404, "metadata": metadata}});
+        benches_nobody(404, &body.to_string());
     }
 }
 

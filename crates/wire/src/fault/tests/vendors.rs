@@ -174,6 +174,12 @@ fn unknown_models_are_recognised_under_400_and_404() {
             ("deployment", 404, r#"{"error":{"code":"DeploymentNotFound","message":"The API deployment for this resource does not exist."}}"#.to_owned()),
             ("native", 404, r#"{"code":"ModelNotFound","message":"Model not found","request_id":"r"}"#.to_owned()),
             ("server", 404, r#"{"object":"error","message":"The model `x` does not exist.","type":"NotFoundError","param":null,"code":404}"#.to_owned()),
+            ("missing", 400, r#"{"code":20012,"message":"Model does not exist. Please check it carefully.","data":null}"#.to_owned()),
+            ("parameters", 400, r#"{"type":"error","error":{"type":"bad_request_error","message":"invalid params, unknown model 'x' (2013)","http_code":"400"}}"#.to_owned()),
+            ("with a team", 404, r#"{"code":"not-found","error":"The model x does not exist or your team t does not have access to it. If you believe this is a mistake, please contact support and quote your team ID and the model name."}"#.to_owned()),
+            ("with advice", 404, r#"{"error":{"code":404,"message":"models/x is not found for API version v1beta, or is not supported for generateContent. Call ListModels to see the list of available models and their supported methods.","status":"NOT_FOUND"}}"#.to_owned()),
+            ("publisher", 404, r#"[{"error":{"code":404,"message":"Publisher Model `projects/p/models/x` was not found or your project does not have access to it. Please ensure you are using a valid model version. For more information, see: https://cloud.google.com/vertex-ai/generative-ai/docs/learn/model-versions","status":"NOT_FOUND"}}]"#.to_owned()),
+            ("local", 404, openai("model \"x\" not found, try pulling it first", "api_error", "")),
             ("forbidden", 403, openai("Project `p` does not have access to model `x`", "invalid_request_error", "model_not_found")),
         ],
     );
