@@ -34,7 +34,8 @@ pub enum FaultClass {
     Quota,
     /// Too many requests or tokens a minute for the gateway's credential.
     RateLimit,
-    /// This one request is larger than the credential's tokens a minute: waiting cannot help.
+    /// This one request is larger than the credential's tokens a minute, or than its account
+    /// may send at once: waiting cannot help.
     RequestOverRateLimit,
     /// The provider is overloaded or starting up.
     Busy,

@@ -155,7 +155,6 @@ fn by_quota_phrase(fields: &ErrorFields, status: Option<u16>) -> Option<FaultCla
         "monthly spending limit",
         "doesn't have any credits",
         "requires more credits",
-        "credits are required",
         "free allocated quota",
         "account is in good standing",
     ];
@@ -181,7 +180,12 @@ fn by_pressure(fields: &ErrorFields, status: Option<u16>) -> Option<FaultClass> 
 }
 
 fn rate(fields: &ErrorFields) -> FaultClass {
-    if fields.text.contains("request too large for") {
+    // The second is of a tier that an account has or has not: shorter requests are served.
+    const OVER: &[&str] = &[
+        "request too large for",
+        "credits are required for long context requests",
+    ];
+    if says(fields, OVER) {
         FaultClass::RequestOverRateLimit
     } else {
         FaultClass::RateLimit

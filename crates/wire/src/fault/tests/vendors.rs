@@ -213,7 +213,6 @@ fn an_account_without_credit_is_not_a_rate_limit() {
             ("billing", 402, anthropic("billing_error", "Payment required")),
             ("spend limit", 429, r#"{"type":"error","error":{"type":"rate_limit_error","message":"x","details":{"error_code":"enforced_spend_limit_reached"}}}"#.to_owned()),
             ("contract", 429, r#"{"type":"error","error":{"type":"rate_limit_error","message":"x","details":{"error_code":"contract_spend_limit_reached"}}}"#.to_owned()),
-            ("long context", 429, anthropic("rate_limit_error", "Usage credits are required for long context requests.")),
             ("no credits", 403, r#"{"code":"The caller does not have permission to execute the specified operation","error":"Your newly created team doesn’t have any credits yet."}"#.to_owned()),
             ("all used, 429", 429, r#"{"code":"Some resource has been exhausted","error":"Your team has either used all available credits or reached its monthly spending limit."}"#.to_owned()),
             ("all used, 403", 403, r#"{"code":"x y","error":"Your team has either used all available credits or reached its monthly spending limit."}"#.to_owned()),
@@ -252,17 +251,25 @@ fn rate_limits_are_recognised_and_are_not_context_errors() {
 
 #[test]
 fn a_request_over_the_rate_is_never_to_be_sent_again() {
-    let body = openai(
+    let rate = openai(
         "Request too large for m in organization o on tokens per min (TPM): Limit 10000, Requested 24000.",
         "tokens",
         "rate_limit_exceeded",
     );
-    let fault = upstream(429, &body);
-    assert_eq!(fault.class, C::RequestOverRateLimit);
-    assert!(fault.try_elsewhere() && !fault.benches_credential());
-    let public = fault.public();
-    assert_eq!(public.status, 429);
-    assert_eq!(public.should_retry, Some(false));
+    // Of the same account shorter requests are served.
+    let long_context = anthropic(
+        "rate_limit_error",
+        "Usage credits are required for long context requests.",
+    );
+    for body in [rate, long_context] {
+        let fault = upstream(429, &body);
+        assert_eq!(fault.class, C::RequestOverRateLimit, "{body}");
+        assert!(fault.try_elsewhere());
+        assert!(!fault.benches_credential() && !fault.benches_deployment());
+        let public = fault.public();
+        assert_eq!(public.status, 429);
+        assert_eq!(public.should_retry, Some(false));
+    }
 }
 
 #[test]
