@@ -8,6 +8,7 @@
 mod accounts;
 mod books;
 mod enter;
+mod gains;
 mod purge;
 mod queue;
 mod recovery;
@@ -334,10 +335,10 @@ impl Ledger {
         if !accounts.get(key)?.is_asking() {
             return None;
         }
-        let waiting = accounts.wait_for_gain(key)?;
+        let gain = accounts.wait_for_gain(key)?;
         Some(async move {
             // Whatever came of it, whoever waits looks again.
-            let _ = tokio::time::timeout(PATIENCE, waiting).await;
+            let _ = tokio::time::timeout(PATIENCE, gain.wait()).await;
         })
     }
 

@@ -4,7 +4,10 @@ use crate::{
     balance::{Balance, Holdings, Payment, Piece, Short},
     clock::Timestamp,
     directory::Unavailable,
-    ledger::books::Share,
+    ledger::{
+        books::Share,
+        gains::{Gain, Gains},
+    },
 };
 use parking_lot::{Mutex, RwLock};
 use std::{collections::HashMap, hash::BuildHasher, sync::Arc, time::Duration};
@@ -152,6 +155,7 @@ impl Account {
             return None;
         }
         state.closed = true;
+        state.asked = false;
         Some(state.balance.give_up(|free| free))
     }
 }
@@ -162,7 +166,7 @@ pub(super) struct Accounts {
     hasher: Hasher,
     loads: Mutex<Loads>,
     /// Those who wait for what other processes give.
-    gains: Mutex<Loads>,
+    gains: Gains,
     most_waiting: usize,
 }
 
@@ -200,7 +204,7 @@ impl Accounts {
             shards: Default::default(),
             hasher: Hasher::default(),
             loads: Mutex::default(),
-            gains: Mutex::default(),
+            gains: Gains::new(most_waiting),
             most_waiting,
         }
     }
@@ -233,14 +237,14 @@ impl Accounts {
     }
 
     /// Waits for what other processes give of `id`, where they were asked for something.
-    pub(super) fn wait_for_gain(&self, id: &KeyId) -> Option<Waiting> {
+    pub(super) fn wait_for_gain(&self, id: &KeyId) -> Option<Gain> {
         let account = self.get(id)?;
-        let (waiting, _) = self.gains.lock().enter(id, self.most_waiting).ok()?;
+        let gain = self.gains.enter(id)?;
         if !account.is_asking() {
             // It has come meanwhile, or there is none.
-            self.gained(id);
+            self.gains.came(id);
         }
-        Some(waiting)
+        Some(gain)
     }
 
     /// Answers those who wait for `id`.
@@ -252,15 +256,7 @@ impl Accounts {
         }
         let is_asking = self.get(id).is_some_and(|account| account.is_asking());
         if !is_asking {
-            self.gained(id);
-        }
-    }
-
-    /// Nothing more is to come: who waits for it looks again.
-    fn gained(&self, id: &KeyId) {
-        let callers = self.gains.lock().leave(id);
-        for caller in callers {
-            let _ = caller.send(Ok(true));
+            self.gains.came(id);
         }
     }
 
@@ -301,9 +297,11 @@ impl Accounts {
         for shard in &self.shards {
             shard
                 .write()
-                .retain(|_, account| match account.close_if_idle(before) {
+                .retain(|id, account| match account.close_if_idle(before) {
                     Some(pieces) => {
                         given.extend(pieces);
+                        // Nothing comes to an account that is gone.
+                        self.gains.came(id);
                         false
                     }
                     None => true,

@@ -124,6 +124,28 @@ async fn who_is_short_of_what_another_holds_unused_has_it_after_a_moment() {
     );
 }
 
+#[tokio::test]
+async fn who_waits_in_vain_for_another_process_takes_the_place_of_nobody_after_it() {
+    let house = House::new();
+    let key = house.key(1000);
+    let one = house.ledger();
+    let settings = LedgerSettings {
+        waiting_callers: 1,
+        ..LedgerSettings::default()
+    };
+    let two = Ledger::open(&house.store(), settings).unwrap();
+    // Nothing comes of what one holds in earnest.
+    let _held = house.reserve(&one, &key, 1000).await.unwrap();
+    let refused = house.reserve(&two, &key, 500).await.unwrap_err();
+    assert_eq!(refused, Refused::Busy);
+    for _ in 0..2 {
+        two.more(&key).expect("it is asked for").await;
+        let waiting = two.more(&key).expect("who waited has gone");
+        assert!(two.more(&key).is_none(), "one may wait");
+        drop(waiting);
+    }
+}
+
 /// Both are asked by turns, so that each gives what it has to the other again and again.
 #[tokio::test]
 async fn what_all_processes_hold_together_being_too_little_is_exhausted_in_each() {
