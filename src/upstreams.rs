@@ -5,8 +5,10 @@
 
 mod address;
 mod check;
+mod files;
 
 pub use check::Checks;
+pub use files::is_out_of_files;
 
 use crate::clock;
 use address::Address;

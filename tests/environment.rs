@@ -104,6 +104,33 @@ async fn without_files_the_gateway_blames_no_provider() {
 }
 
 #[tokio::test]
+async fn without_files_checks_bench_no_provider() {
+    let [a, b] = [Provider::start().await, Provider::start().await];
+    let fetching = json!({"path": "/v1/models", "every": "50ms"});
+    let config = Config::first_and_second(a.address, b.address)
+        .with("routing.health", json!({"consecutive_failures": 1}))
+        .with("providers.a.check", fetching)
+        .with("providers.b.check", json!({"every": "50ms"}));
+    let gateway = Gateway::start(config).await;
+    let checked = async |what: &str| {
+        let before = a.received().len();
+        let again = async || (a.received().len() > before + 1).then_some(());
+        eventually(what, again).await;
+    };
+    checked("checks are made").await;
+    bound(&gateway, "nofile", "3").await;
+    // Six looks at what is due, of which two would do.
+    let benched = gateway.log_line("benched");
+    tokio::time::timeout(std::time::Duration::from_millis(1500), benched)
+        .await
+        .expect_err("no provider is to blame");
+    bound(&gateway, "nofile", "1024").await;
+    checked("checks are made again").await;
+    let page = gateway.operator("/metrics").await.text();
+    assert!(!page.contains("tollgate_benched_total{"), "{page}");
+}
+
+#[tokio::test]
 async fn streams_over_one_connection_leave_files_for_operators_and_others() {
     let provider = Provider::start().await;
     let config = Config::of(&provider).with("server.limits.reserved_for_priority", json!(0));

@@ -6,9 +6,8 @@
 use super::exchange::Exchange;
 use super::{count, outcome, respond, stored};
 use crate::events;
+use crate::upstreams::is_out_of_files;
 use pingora_core::{Error, ErrorType};
-use rustix::io::Errno;
-use std::io;
 use std::time::{Duration, Instant};
 use tollgate_types::PublicError;
 use tollgate_wire::fault::{FaultClass, UpstreamFault};
@@ -128,22 +127,6 @@ pub fn of_connecting(cause: &Error) -> (UpstreamFault, bool) {
         true => (UpstreamFault::out_of_files(), false),
         false => (UpstreamFault::unreachable(), true),
     }
-}
-
-/// Whether it was the program, or the system, that had no descriptor left.
-fn is_out_of_files(error: &Error) -> bool {
-    let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error.root_cause());
-    while let Some(it) = cause {
-        let fault = it.downcast_ref::<io::Error>();
-        let number = fault.and_then(io::Error::raw_os_error);
-        if number.is_some_and(|it| {
-            it == Errno::MFILE.raw_os_error() || it == Errno::NFILE.raw_os_error()
-        }) {
-            return true;
-        }
-        cause = it.source();
-    }
-    false
 }
 
 /// What an error of the connection to a provider means.

@@ -1,11 +1,13 @@
 //! Active checks: providers that ask for it are looked after beside the requests, so that one
 //! that is down is known before a request meets it, and one that is back as well.
 
-use super::{Pool, Upstreams};
+use super::{Pool, Upstreams, is_out_of_files};
 use crate::snapshot::Snapshot;
 use crate::{clock, events};
+use pingora_core::Error;
 use pingora_core::connectors::TransportConnector;
 use pingora_core::connectors::http::Connector;
+use pingora_core::protocols::http::client::HttpSession;
 use pingora_core::upstreams::peer::HttpPeer;
 use pingora_http::RequestHeader;
 use std::collections::HashMap;
@@ -20,6 +22,24 @@ const LOOK_EVERY: Duration = Duration::from_millis(250);
 /// Failed checks in a row that bench a provider: one can be chance.
 const MOST_FAILED: u32 = 2;
 
+/// What a check has found of a provider.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Found {
+    Well,
+    NotWell,
+    /// The program itself had no file for a connection, which says nothing of the provider.
+    Nothing,
+}
+
+impl Found {
+    fn of_connecting(fault: &Error) -> Self {
+        match is_out_of_files(fault) {
+            true => Self::Nothing,
+            false => Self::NotWell,
+        }
+    }
+}
+
 /// The checks of all providers, as they were and as they are to be.
 #[derive(Default)]
 pub struct Checks {
@@ -27,15 +47,15 @@ pub struct Checks {
     connectors: Option<(Arc<Connector>, Arc<TransportConnector>)>,
     begun: HashMap<Arc<str>, Instant>,
     failed: HashMap<Arc<str>, u32>,
-    under_way: JoinSet<(Arc<str>, bool)>,
+    under_way: JoinSet<(Arc<str>, Found)>,
 }
 
 impl Checks {
     /// Makes the checks that are due and takes in those that have ended, then waits a little.
     pub async fn step(&mut self, snapshot: &Snapshot) {
         while let Some(ended) = self.under_way.try_join_next() {
-            if let Ok((provider, is_well)) = ended {
-                self.take_in(&snapshot.fleet, &snapshot.upstreams, &provider, is_well);
+            if let Ok((provider, found)) = ended {
+                self.take_in(&snapshot.fleet, &snapshot.upstreams, &provider, found);
             }
         }
         let now = Instant::now();
@@ -67,20 +87,25 @@ impl Checks {
         let (http, transport) = connectors.clone();
         self.under_way.spawn(async move {
             let looking = async {
-                let peer = pool.peer()?;
+                let Some(peer) = pool.peer() else {
+                    return Found::NotWell;
+                };
                 match &check.path {
-                    None => transport.new_stream(&*peer).await.ok().map(drop),
+                    None => connect(&transport, &peer).await,
                     Some(path) => fetch(&http, &peer, &pool, path).await,
                 }
             };
             let found = tokio::time::timeout(check.timeout, looking).await;
-            let is_well = matches!(found, Ok(Some(())));
-            (Arc::clone(&pool.provider.name), is_well)
+            let found = found.unwrap_or(Found::NotWell);
+            (Arc::clone(&pool.provider.name), found)
         });
     }
 
     /// Tells the provider's breaker what a check has found.
-    fn take_in(&mut self, fleet: &Fleet, upstreams: &Upstreams, name: &Arc<str>, is_well: bool) {
+    fn take_in(&mut self, fleet: &Fleet, upstreams: &Upstreams, name: &Arc<str>, found: Found) {
+        if found == Found::Nothing {
+            return;
+        }
         let (Some(health), Some(pool)) = (fleet.provider(name), upstreams.pool(name)) else {
             self.failed.remove(name);
             return;
@@ -91,7 +116,7 @@ impl Checks {
             .enter(now)
             .unwrap_or_else(|| health.breaker.force());
         let failed = self.failed.entry(Arc::clone(name)).or_default();
-        let change = if is_well {
+        let change = if found == Found::Well {
             *failed = 0;
             health.breaker.hold(false);
             health.breaker.succeeded(&mut pass, now)
@@ -120,9 +145,27 @@ impl Checks {
     }
 }
 
+/// Opens a connection, with TLS where the provider has any.
+async fn connect(transport: &TransportConnector, peer: &HttpPeer) -> Found {
+    match transport.new_stream(peer).await {
+        Ok(_) => Found::Well,
+        Err(fault) => Found::of_connecting(&fault),
+    }
+}
+
 /// Fetches a path: any answer below 500 shows that somebody is there.
-async fn fetch(http: &Connector, peer: &HttpPeer, pool: &Pool, path: &str) -> Option<()> {
-    let (mut session, _) = http.get_http_session(peer).await.ok()?;
+async fn fetch(http: &Connector, peer: &HttpPeer, pool: &Pool, path: &str) -> Found {
+    let session = match http.get_http_session(peer).await {
+        Ok((session, _)) => session,
+        Err(fault) => return Found::of_connecting(&fault),
+    };
+    match status(session, pool, path).await {
+        Some(status) if status < 500 => Found::Well,
+        _ => Found::NotWell,
+    }
+}
+
+async fn status(mut session: HttpSession, pool: &Pool, path: &str) -> Option<u16> {
     let mut head = RequestHeader::build("GET", path.as_bytes(), Some(2)).ok()?;
     let host = &pool.provider.authority;
     head.insert_header(http::header::HOST, host).ok()?;
@@ -133,5 +176,5 @@ async fn fetch(http: &Connector, peer: &HttpPeer, pool: &Pool, path: &str) -> Op
     session.read_response_header().await.ok()?;
     let status = session.response_header()?.status.as_u16();
     session.shutdown().await;
-    (status < 500).then_some(())
+    Some(status)
 }
