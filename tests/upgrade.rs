@@ -218,6 +218,8 @@ async fn the_service_manager_is_told_which_process_it_is() {
         failed.contains("READY=1") && failed.contains("upgrade failed"),
         "{failed}"
     );
+    // The other one may have said that it is the service.
+    assert!(failed.contains(&format!("MAINPID={old}\n")), "{failed}");
 
     gateway.rewrite(gateway.config());
     let new = gateway.upgrade().await;

@@ -22,9 +22,13 @@ pub(super) fn upgrading() {
     tell("RELOADING=1\nSTATUS=another process takes over");
 }
 
-/// It did not, and this one goes on.
+/// It did not, and this one goes on, as the service that it was: where the manager listens to all
+/// processes, the other one may have called itself that before it failed.
 pub(super) fn upgrade_failed() {
-    tell("READY=1\nSTATUS=serving; the last upgrade failed: the log says why");
+    let pid = std::process::id();
+    tell(&format!(
+        "MAINPID={pid}\nREADY=1\nSTATUS=serving; the last upgrade failed: the log says why"
+    ));
 }
 
 /// It ends.
