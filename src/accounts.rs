@@ -34,13 +34,32 @@ pub struct Accounts {
     ledger: Ledger,
     owned: Arc<Owned>,
     usage: Arc<UsageSource>,
-    /// How fast keys have gone.
-    pace: tollgate_ledger::Limiter,
-    /// How often they had tokens counted.
-    counting: tollgate_ledger::Limiter,
+    paces: Paces,
     counts: Arc<Counts>,
     /// Which models have answered which conversations.
     conversations: Arc<Conversations>,
+}
+
+/// How fast keys have gone. Cheap to clone.
+#[derive(Clone)]
+struct Paces {
+    generation: tollgate_ledger::Limiter,
+    /// How often they asked for a count of tokens.
+    counting: tollgate_ledger::Limiter,
+    /// How often they had something counted beside another request: of a limit of its own, and a
+    /// meter of two limits would change what is owed with every request.
+    aside: tollgate_ledger::Limiter,
+}
+
+impl Paces {
+    fn new(clock: &Clock) -> Self {
+        let pace = || tollgate_ledger::Limiter::new(PACED_KEYS, clock.clone());
+        Self {
+            generation: pace(),
+            counting: pace(),
+            aside: pace(),
+        }
+    }
 }
 
 /// Keys whose pace is remembered; of more, the least used begin anew.
@@ -58,16 +77,13 @@ impl Accounts {
         let store = keys::open_store(config)?;
         let directory = keys::Directory::open(&store, config.failed_keys_per_minute)?;
         let ledger = Ledger::open(&store, LedgerSettings::default())?;
-        let pace = |clock: &Clock| tollgate_ledger::Limiter::new(PACED_KEYS, clock.clone());
-        let counting = pace(store.clock());
-        let pace = pace(store.clock());
-        let usage = UsageSource::new(&store, ledger.clone(), pace.clone());
+        let paces = Paces::new(store.clock());
+        let usage = UsageSource::new(&store, ledger.clone(), paces.generation.clone());
         Ok(Self {
             directory: Arc::new(directory),
             owned: Arc::new(Owned(Ownership::new(&store, ledger.clone(), KNOWN_OWNED))),
             usage: Arc::new(usage),
-            pace,
-            counting,
+            paces,
             counts: Counts::open(&config.store.path),
             conversations: Arc::default(),
             ledger,
@@ -87,7 +103,7 @@ impl Accounts {
 
     /// How fast keys have gone.
     pub const fn pace(&self) -> &tollgate_ledger::Limiter {
-        &self.pace
+        &self.paces.generation
     }
 
     /// What was learnt of counts.
@@ -131,8 +147,7 @@ impl Accounts {
             keys: Arc::clone(&self.directory) as _,
             catalog: Arc::clone(catalog) as _,
             limits: Arc::new(PlannedLimits {
-                pace: self.pace.clone(),
-                counting: self.counting.clone(),
+                paces: self.paces.clone(),
                 clock: self.store.clock().clone(),
                 plans: limits_of_plans(config),
             }),
@@ -173,8 +188,7 @@ fn limits(plan: &config::PlanLimits) -> Limits {
 
 /// The limits of keys under the plans of one configuration.
 struct PlannedLimits {
-    pace: tollgate_ledger::Limiter,
-    counting: tollgate_ledger::Limiter,
+    paces: Paces,
     clock: Clock,
     plans: PlanLimits,
 }
@@ -188,7 +202,8 @@ impl Limiter for PlannedLimits {
     ) -> Result<Standing, Limited> {
         let (limiter, limits, input, output) = match load {
             Load::Generation { input, output } => {
-                (&self.pace, self.plans.of(identity), input, output)
+                let limits = self.plans.of(identity);
+                (&self.paces.generation, limits, input, output)
             }
             Load::Count { limit } => {
                 let requests = Some(limit);
@@ -196,7 +211,7 @@ impl Limiter for PlannedLimits {
                     requests,
                     ..Limits::default()
                 };
-                (&self.counting, limits, 0, 0)
+                (&self.paces.counting, limits, 0, 0)
             }
         };
         match limiter.admit(&identity.key, &limits, input, output) {
@@ -218,7 +233,7 @@ impl Limiter for PlannedLimits {
 
     fn standing(&self, identity: &Identity) -> Standing {
         let limits = self.plans.of(identity);
-        let standing = self.pace.standing(&identity.key, &limits);
+        let standing = self.paces.generation.standing(&identity.key, &limits);
         headers(&standing, &self.clock)
     }
 
@@ -227,7 +242,7 @@ impl Limiter for PlannedLimits {
             requests: Some(a_minute),
             ..Limits::default()
         };
-        let admitted = self.counting.admit(&identity.key, &limits, 0, 0);
+        let admitted = self.paces.aside.admit(&identity.key, &limits, 0, 0);
         admitted.map(|it| it.finish(0, 0)).is_ok()
     }
 }
@@ -464,3 +479,6 @@ impl Counting for NoAccounts {
         Counted::Unknown
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,39 @@
+use super::*;
+use tollgate_types::Allowance;
+
+fn one() -> NonZeroU32 {
+    NonZeroU32::MIN
+}
+
+#[test]
+fn counts_asked_for_and_counts_made_aside_have_limits_of_their_own() {
+    let clock = Clock::manual(now());
+    let limits = PlannedLimits {
+        paces: Paces::new(&clock),
+        clock,
+        plans: PlanLimits::default(),
+    };
+    let identity = Identity {
+        key: KeyId::new("k"),
+        name: String::new(),
+        plan: None,
+        groups: Allowance::All,
+        endpoints: Allowance::All,
+        limits: Limits::default(),
+    };
+    let mut holds = Holds::default();
+    let mut ask = |a_minute| {
+        let load = Load::Count { limit: a_minute };
+        limits.admit(load, &identity, &mut holds).is_ok()
+    };
+    let many = NonZeroU32::new(600).unwrap();
+    assert!(limits.take_count(&identity, many));
+    // The whole minute of the one is not the other's, by turns neither.
+    assert!(ask(one()));
+    assert!(!ask(one()));
+    for _ in 1..600 {
+        assert!(limits.take_count(&identity, many));
+        assert!(!ask(one()));
+    }
+    assert!(!limits.take_count(&identity, many));
+}
