@@ -473,6 +473,7 @@ pub fn full_fault(full: Full) -> UpstreamFault {
             None => FaultClass::Busy,
         },
         status: None,
+        told_status: None,
         retry_after: full.wait,
         provider_code: None,
     }

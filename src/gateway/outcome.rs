@@ -92,13 +92,46 @@ const fn blame(fault: &UpstreamFault) -> Blame {
         | C::OutOfFiles
         | C::RequestOverRateLimit => Blame::Nobody,
         // What is forbidden may be the model alone.
-        C::Credential if matches!(fault.status, Some(403)) => Blame::Seat,
+        C::Credential if is_forbidden(fault) => Blame::Seat,
         C::Credential | C::Quota => Blame::Credential,
         C::RateLimit => Blame::Seat,
         C::InvalidModel => Blame::Model,
         C::Unreachable => Blame::Provider,
         C::Busy | C::ServerError | C::ConnectionBroken | C::ResponseTimeout | C::BrokenAnswer => {
             Blame::Deployment
+        }
+    }
+}
+
+/// Whether the status is 403: that of the answer, or what an error within a success tells.
+const fn is_forbidden(fault: &UpstreamFault) -> bool {
+    matches!(
+        (fault.status, fault.told_status),
+        (Some(403), _) | (None, Some(403))
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tollgate_wire::fault::classify_body;
+
+    #[test]
+    fn what_is_forbidden_within_a_success_counts_against_the_seat() {
+        let examples = [
+            (r#"{"error":{"code":403,"message":"x"}}"#, Blame::Seat),
+            (
+                r#"{"type":"error","error":{"type":"permission_error","message":"x"}}"#,
+                Blame::Seat,
+            ),
+            (r#"{"error":{"code":401,"message":"x"}}"#, Blame::Credential),
+            (
+                r#"{"type":"error","error":{"type":"authentication_error","message":"x"}}"#,
+                Blame::Credential,
+            ),
+        ];
+        for (body, expected) in examples {
+            assert_eq!(blame(&classify_body(body.as_bytes())), expected, "{body}");
         }
     }
 }

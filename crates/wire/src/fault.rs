@@ -123,6 +123,9 @@ pub struct UpstreamFault {
     /// The HTTP status of the upstream's answer. `None`: there was no answer, or the failure
     /// came in the body of a success.
     pub status: Option<u16>,
+    /// The status that the error has where it comes as an answer, if it came in the body of a
+    /// success and its code or type tells one. For judging alone: nobody was sent it.
+    pub told_status: Option<u16>,
     /// How long the provider asks to wait; at most a day.
     pub retry_after: Option<Duration>,
     /// The provider's own code or type for the error: for the operator's log, never for the
@@ -135,6 +138,7 @@ impl UpstreamFault {
         Self {
             class,
             status: None,
+            told_status: None,
             retry_after: None,
             provider_code: None,
         }

@@ -40,6 +40,7 @@ pub fn classify(answer: &UpstreamAnswer<'_>) -> UpstreamFault {
     UpstreamFault {
         class,
         status: Some(answer.status),
+        told_status: None,
         retry_after: wait(answer.headers, answer.now).or_else(|| told_wait(class, &fields)),
         provider_code: fields.code,
     }
@@ -54,6 +55,7 @@ pub fn classify_body(body: &[u8]) -> UpstreamFault {
     UpstreamFault {
         class,
         status: None,
+        told_status: status,
         retry_after: told_wait(class, &fields),
         provider_code: fields.code,
     }

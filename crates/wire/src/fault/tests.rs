@@ -104,6 +104,25 @@ fn events_and_bodies_of_a_success_are_classified_without_a_status() {
 }
 
 #[test]
+fn an_error_within_a_success_tells_the_status_that_it_stands_for() {
+    let examples = [
+        (r#"{"error":{"code":403,"message":"x"}}"#, Some(403)),
+        (
+            r#"{"type":"error","error":{"type":"permission_error","message":"x"}}"#,
+            Some(403),
+        ),
+        (r#"{"error":{"code":401,"message":"x"}}"#, Some(401)),
+        (r#"{"error":{"code":"unheard_of","message":"x"}}"#, None),
+    ];
+    for (body, told) in examples {
+        let fault = classify_body(body.as_bytes());
+        assert_eq!((fault.status, fault.told_status), (None, told), "{body}");
+        // An answer has its own.
+        assert_eq!(upstream(400, body).told_status, None);
+    }
+}
+
+#[test]
 fn the_providers_wait_is_read_from_headers_then_from_its_text() {
     let date = |value: &'static str| vec![("retry-after", value)];
     let examples = [
