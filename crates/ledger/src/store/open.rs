@@ -25,7 +25,7 @@ const KEPT_STATEMENTS: usize = 64;
 /// Pages that the writer of settlements keeps, in KiB, where it has that much to do: those that
 /// a transaction of a thousand requests of as many keys touches. SQLite's own 2 MB are written
 /// and read again before such a one is over.
-const SETTLING_CACHE_KIB: i32 = 16 * 1024;
+const SETTLING_CACHE_KIB: i32 = 4 * 1024;
 
 /// Opens the file for reading and writing, makes or migrates it.
 pub(crate) fn open_writer(path: &Path) -> Result<Connection, StoreError> {
