@@ -34,7 +34,7 @@ struct Context {
     limiter: Arc<dyn Limiter>,
 }
 
-/// Counts that a key may cause in a minute, those that it asks for among them.
+/// Counts that a key may cause in a minute, besides those that it asks for.
 const COUNTS_A_MINUTE: NonZeroU32 = NonZeroU32::new(600).unwrap();
 
 fn build(value: &Value, services: &Services) -> Built {

@@ -246,13 +246,7 @@ async fn a_process_that_was_closed_by_another_admits_nothing_more_and_charges_wh
 async fn a_settlement_file_that_no_row_names_is_taken_up_once() {
     let house = House::new();
     let key = house.key(1000);
-    let ledger = house.ledger();
-    house
-        .reserve(&ledger, &key, 10)
-        .await
-        .unwrap()
-        .settle(&completed(3));
-    ledger.crash();
+    die_after_a_settlement(&house, &key).await;
     // The crash came between the commit and the removal: the row says that it is over.
     let left = settlement_file(&house);
     let kept = std::fs::read(&left).unwrap();
@@ -261,6 +255,17 @@ async fn a_settlement_file_that_no_row_names_is_taken_up_once() {
     assert!(house.ledger().close(PATIENCE));
     assert_eq!((house.used(&key), house.settlement_files()), (3, 0));
     house.check(1);
+}
+
+/// A process that has settled a request for three tokens, and dies before it enters it.
+async fn die_after_a_settlement(house: &House, key: &KeyId) {
+    let ledger = house.ledger();
+    house
+        .reserve(&ledger, key, 10)
+        .await
+        .unwrap()
+        .settle(&completed(3));
+    ledger.crash();
 }
 
 fn settlement_file(house: &House) -> PathBuf {
@@ -275,13 +280,7 @@ fn settlement_file(house: &House) -> PathBuf {
 async fn what_cannot_be_read_of_a_settlement_file_is_kept_and_named() {
     let house = House::new();
     let key = house.key(1000);
-    let ledger = house.ledger();
-    house
-        .reserve(&ledger, &key, 10)
-        .await
-        .unwrap()
-        .settle(&completed(3));
-    ledger.crash();
+    die_after_a_settlement(&house, &key).await;
     // As a program of another layout would have left it.
     let left = settlement_file(&house);
     let mut bytes = std::fs::read(&left).unwrap();

@@ -70,6 +70,21 @@ fn bodies(message: &str) -> [String; 5] {
     ]
 }
 
+/// Each of the words between each pair of what a provider may say before and after them.
+fn no_echo_benches_anybody(frames: &[(&str, &str)]) {
+    for words in WORDS.iter().copied().flat_map(variants) {
+        for (before, after) in frames {
+            let message = format!("{before}{words}{after}");
+            // Where a sentence is the code as well it is no code.
+            for body in bodies(&message) {
+                for status in [400, 404, 413, 422] {
+                    benches_nobody(status, &body);
+                }
+            }
+        }
+    }
+}
+
 #[test]
 fn words_of_the_request_in_quotes_bench_nobody() {
     let frames = [
@@ -82,16 +97,7 @@ fn words_of_the_request_in_quotes_bench_nobody() {
         ("Item with id '", "' not found."),
         ("'", "' is not one of ['low', 'high'] - 'reasoning_effort'"),
     ];
-    for words in WORDS.iter().copied().flat_map(variants) {
-        for (before, after) in frames {
-            let message = format!("{before}{words}{after}");
-            for body in bodies(&message) {
-                for status in [400, 404, 413, 422] {
-                    benches_nobody(status, &body);
-                }
-            }
-        }
-    }
+    no_echo_benches_anybody(&frames);
 }
 
 #[test]
@@ -105,17 +111,7 @@ fn words_of_the_request_without_quotes_bench_nobody() {
         ("Failed to deserialize the JSON body: ", " at line 1"),
         ("Invalid\n", "\nvalue"),
     ];
-    for words in WORDS.iter().copied().flat_map(variants) {
-        for (before, after) in frames {
-            let message = format!("{before}{words}{after}");
-            // Where a sentence is the code as well it is no code.
-            for body in bodies(&message) {
-                for status in [400, 404, 413, 422] {
-                    benches_nobody(status, &body);
-                }
-            }
-        }
-    }
+    no_echo_benches_anybody(&frames);
 }
 
 #[test]
