@@ -113,7 +113,7 @@ pub type Current = ArcSwap<Snapshot>;
 pub struct IndexedCatalog {
     catalog: Catalog,
     models: Vec<Indexed>,
-    handles: HashMap<Arc<str>, ModelHandle>,
+    handles: HashMap<Arc<str>, ModelHandle, foldhash::fast::RandomState>,
     conversations: Arc<Conversations>,
     fleet: Option<Arc<Fleet>>,
 }
@@ -128,7 +128,7 @@ impl IndexedCatalog {
     /// Numbers the models of a catalog.
     pub fn new(catalog: Catalog) -> Self {
         let mut models: Vec<Indexed> = Vec::new();
-        let mut handles = HashMap::new();
+        let mut handles = HashMap::default();
         for model in catalog.all() {
             if let Ok(place) = u32::try_from(models.len()) {
                 handles.insert(Arc::clone(&model.id), ModelHandle(place));
@@ -180,9 +180,11 @@ impl IndexedCatalog {
 
     /// A model by its number.
     pub fn model(&self, handle: ModelHandle) -> Option<&Arc<Model>> {
-        self.models
-            .get(usize::try_from(handle.0).ok()?)
-            .map(|indexed| &indexed.model)
+        self.indexed(handle).map(|indexed| &indexed.model)
+    }
+
+    fn indexed(&self, handle: ModelHandle) -> Option<&Indexed> {
+        self.models.get(usize::try_from(handle.0).ok()?)
     }
 
     /// Where each is served, by its number.
@@ -201,8 +203,11 @@ impl IndexedCatalog {
 
     /// A model as filters see it.
     pub fn view(&self, model: &Model) -> Option<ModelView<'_>> {
-        let handle = *self.handles.get(&model.id)?;
-        let indexed = self.models.get(usize::try_from(handle.0).ok()?)?;
+        self.view_of(*self.handles.get(&model.id)?)
+    }
+
+    fn view_of(&self, handle: ModelHandle) -> Option<ModelView<'_>> {
+        let indexed = self.indexed(handle)?;
         Some(ModelView {
             handle,
             id: &indexed.model.id,
@@ -244,7 +249,7 @@ impl tollgate_filter::Catalog for IndexedCatalog {
     }
 
     fn model(&self, handle: ModelHandle) -> Option<ModelView<'_>> {
-        self.view(self.model(handle)?)
+        self.view_of(handle)
     }
 
     fn is_auto(&self, name: &str) -> bool {

@@ -55,7 +55,7 @@ impl UsageSource {
 
 /// What plans give as limits, by the names of the plans.
 #[derive(Default)]
-pub struct PlanLimits(pub HashMap<String, Limits>);
+pub struct PlanLimits(pub HashMap<String, Limits, foldhash::fast::RandomState>);
 
 impl PlanLimits {
     /// A key's own limits, and its plan's where it has none.

@@ -11,7 +11,7 @@ pub struct Catalog {
     /// In the order of the file: models, listed aliases, then the profiles.
     pub(crate) listed: Vec<Arc<Model>>,
     /// Every name that resolves, but for dotted forms and wildcards.
-    pub(crate) by_name: HashMap<Arc<str>, Arc<Model>>,
+    pub(crate) by_name: HashMap<Arc<str>, Arc<Model>, foldhash::fast::RandomState>,
     /// Longest prefix first.
     pub(crate) wildcards: Vec<(Arc<str>, Arc<Model>)>,
     /// `auto` and the further names that let the service choose.
