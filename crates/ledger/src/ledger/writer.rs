@@ -39,8 +39,6 @@ const MAX_BATCH: usize = 2000;
 const TICK: Duration = Duration::from_millis(200);
 /// Every so many ticks: dead peers, idle accounts, old records.
 const TICKS_PER_ROUND: u32 = 5;
-/// Records younger than this are never purged.
-const SHORTEST_HISTORY: Duration = Duration::from_secs(3600);
 /// How long a failed commit waits before it is tried again.
 const RETRY_AFTER: Duration = Duration::from_millis(100);
 /// How often a last commit is tried. What stays is in the settlement file.
@@ -434,8 +432,7 @@ impl Writer {
     fn purge(&mut self, now: Timestamp) -> rusqlite::Result<()> {
         let settings = &self.shared.settings;
         if let Some(age) = settings.keep_history {
-            // The ids of recent requests are what makes a second record of one nothing.
-            purge::usage(&mut self.file, now.minus(age.max(SHORTEST_HISTORY)))?;
+            purge::usage(&mut self.file, now, age)?;
         }
         purge::owned(
             &self.file,

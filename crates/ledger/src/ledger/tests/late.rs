@@ -4,7 +4,7 @@ use super::*;
 use crate::{
     entry::{Entry, tests::largest},
     history::{HistoryPage, UsageRecord},
-    ledger::{books::ProcessNumber, enter::enter_all},
+    ledger::{books::ProcessNumber, enter::enter_all, purge},
 };
 use rusqlite::Connection;
 use std::collections::BTreeSet;
@@ -23,6 +23,7 @@ fn settled(key: i64, number: u64, at: u64) -> Entry {
 }
 
 const BEGIN: u64 = 1_790_000_000_000;
+const DAY_MS: u64 = 86_400_000;
 
 struct Desk {
     house: House,
@@ -51,6 +52,23 @@ impl Desk {
         let now = Timestamp::from_unix_ms(BEGIN + now);
         let transaction = enter_all(&self.file, ProcessNumber(1), now, || entries.iter()).unwrap();
         transaction.commit().unwrap();
+    }
+
+    /// Enters so many records with a commit, whose clock says that it is this day.
+    fn enter_on(&self, day: u64, first: u64, count: u64) {
+        let now = day * DAY_MS;
+        let numbers = first..first + count;
+        let entries: Vec<_> = numbers.map(|number| settled(1, number, now)).collect();
+        self.enter(now, &entries);
+    }
+
+    /// Takes away what is older than 90 days on this day, as often as it takes. What is left.
+    fn purge_on(&mut self, day: u64) -> u64 {
+        let now = Timestamp::from_unix_ms(BEGIN + day * DAY_MS);
+        while purge::usage(&mut self.file, now, 90 * DAY).unwrap() > 0 {}
+        let found = self.house.store().verify().unwrap();
+        assert_eq!(found.faults, [""; 0]);
+        found.requests
     }
 
     fn page(&self, query: &HistoryQuery) -> HistoryPage {
@@ -197,4 +215,39 @@ fn a_clock_that_was_wrong_dates_no_record_behind_its_own() {
     desk.enter(1000, &[settled(1, 2, 990)]);
     desk.enter(1200, &[settled(1, 3, 980)]);
     assert_eq!(times(&desk.since(None).data), [YEAR, 990, 990]);
+}
+
+#[test]
+fn records_of_a_clock_that_was_ahead_go_when_they_are_old_and_hold_back_no_others() {
+    // By years, and by less than records are kept.
+    for ahead in [5000, 40] {
+        for (wrong, right) in [(1, 5), (40, 120), (700, 2100)] {
+            let mut desk = Desk::new();
+            desk.enter_on(0, 0, 3);
+            desk.enter_on(ahead, 10_000, wrong);
+            desk.enter_on(1, 20_000, right);
+            desk.enter_on(2, 30_000, 7);
+            let all = 3 + wrong + right + 7;
+            assert_eq!(desk.purge_on(89), all, "{ahead} {wrong}");
+            assert_eq!(desk.purge_on(91), all - 3, "{ahead} {wrong}");
+            assert_eq!(desk.purge_on(92), 7, "{ahead} {wrong}");
+            assert_eq!(desk.purge_on(93), 0, "{ahead} {wrong}");
+        }
+    }
+}
+
+#[test]
+fn a_few_records_of_a_clock_that_was_behind_take_no_others_with_them() {
+    let mut desk = Desk::new();
+    desk.enter_on(1000, 0, 5);
+    desk.enter_on(3, 10, 5);
+    desk.enter_on(1000, 20, 5);
+    assert_eq!(desk.purge_on(1001), 15);
+    assert_eq!(desk.purge_on(1091), 0);
+
+    // Those of the last hour stay however many there are.
+    let mut desk = Desk::new();
+    desk.enter_on(1000, 0, 1);
+    desk.enter_on(3, 10, 50);
+    assert_eq!(desk.purge_on(1000), 51);
 }
