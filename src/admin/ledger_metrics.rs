@@ -75,6 +75,15 @@ pub(super) fn exposition(stats: &LedgerStats) -> String {
     ] {
         counter(&mut page, name, help, value);
     }
+    page.gauges(
+        "quarantined_records",
+        "What could not be entered and waits for a person, of all processes; a thousand at most.",
+        &[
+            ("cause=\"torn\"", stats.quarantined_torn),
+            ("cause=\"unreadable\"", stats.quarantined_unreadable),
+            ("cause=\"refused\"", stats.quarantined_refused),
+        ],
+    );
     page.commit_times(stats);
     page.0
 }
@@ -144,6 +153,7 @@ mod tests {
         let mut stats = LedgerStats {
             settlements: 10,
             estimated: 3,
+            quarantined_torn: 2,
             commits: 6,
             commit_micros: 1_500_000,
             ..LedgerStats::default()
@@ -168,6 +178,8 @@ mod tests {
             "tollgate_ledger_commit_seconds_count 6",
             "tollgate_ledger_settlements_total{source=\"reported\"} 7",
             "tollgate_ledger_settlements_total{source=\"estimated\"} 3",
+            "tollgate_ledger_quarantined_records{cause=\"torn\"} 2",
+            "tollgate_ledger_quarantined_records{cause=\"refused\"} 0",
         ] {
             assert!(page.lines().any(|it| it == line), "{line}:\n{page}");
         }

@@ -28,6 +28,7 @@ use std::{
     },
     time::Duration,
 };
+use tollgate_types::RequestId;
 
 /// Bytes of a slot: an eighth of a page, so that no record crosses one and a sync has few pages
 /// to write.
@@ -152,11 +153,12 @@ impl Journal {
         self.free.lock().extend(slot.apart());
     }
 
-    /// Writes a record, which `record` puts together and which is no longer than the slot.
-    /// From here on it survives the process.
+    /// Writes the record of a request, which `record` puts together and which is no longer than
+    /// the slot. From here on it survives the process.
     pub(crate) fn write(
         &self,
         slot: &Slot,
+        request: RequestId,
         record: impl FnOnce(&mut &mut [u8]) -> io::Result<()>,
     ) -> io::Result<()> {
         self.mark(slot, Holds::Open);
@@ -165,7 +167,7 @@ impl Journal {
             let frame = framed(&mut frame, MARK, record)?;
             self.file.write_all_at(frame, offset(slot.0))?;
         } else {
-            self.write_long(slot, record)?;
+            self.write_long(slot, request, record)?;
         }
         if !self.dirty.swap(true, Ordering::AcqRel) {
             // Full: the thread has been told already.
@@ -178,6 +180,7 @@ impl Journal {
     fn write_long(
         &self,
         slot: &Slot,
+        request: RequestId,
         record: impl FnOnce(&mut &mut [u8]) -> io::Result<()>,
     ) -> io::Result<()> {
         let mut room = [0; chain::MOST_BYTES];
@@ -189,19 +192,19 @@ impl Journal {
         let record = room.get(..room.len().saturating_sub(unused));
         let record = record.unwrap_or_default();
         let mut numbers = std::iter::once(slot.0).chain(slot.1.iter().copied());
-        let mut put = |mark, bytes: &[u8]| {
-            let mut frame = [0; SLOT_LEN];
-            let frame = framed(&mut frame, mark, |out| io::Write::write_all(out, bytes))?;
+        let mut frame = [0; SLOT_LEN];
+        let mut put = |mark, bytes: &dyn Fn(&mut &mut [u8]) -> io::Result<()>| {
+            let frame = framed(&mut frame, mark, bytes)?;
             let number = numbers.next().ok_or(io::ErrorKind::InvalidInput)?;
             self.file.write_all_at(frame, offset(number))
         };
         if record.len() <= MAX_RECORD {
-            return put(MARK, record);
+            return put(MARK, &|out| io::Write::write_all(out, record));
         }
         if chain::parts(record.len()) > slot.count() {
             return Err(io::ErrorKind::InvalidInput.into());
         }
-        chain::cut(slot.0, record)?.try_for_each(|part| put(chain::MARK, &part))
+        chain::cut(slot.0, request, record, |part| put(chain::MARK, part))
     }
 
     /// Frees slots whose records are in the database. What stands in one stays there until it is
@@ -346,7 +349,25 @@ pub(crate) struct Remains {
     pub(crate) records: Vec<Vec<u8>>,
     /// The slots that held something that is no whole record: written while the power
     /// failed, or by another program.
-    pub(crate) torn: Vec<Vec<u8>>,
+    pub(crate) torn: Vec<Remnant>,
+}
+
+/// What a slot held that is no whole record.
+#[derive(Debug)]
+pub(crate) struct Remnant {
+    pub(crate) bytes: Vec<u8>,
+    /// The request of which it is a part, where it says so. The rest of its record was not written
+    /// before the crash; or it was emptied already, because the record had been entered.
+    pub(crate) request: Option<RequestId>,
+}
+
+impl Remnant {
+    fn unknown(slot: &[u8]) -> Self {
+        Self {
+            bytes: slot.to_vec(),
+            request: None,
+        }
+    }
 }
 
 impl Remains {
@@ -383,7 +404,7 @@ pub(crate) fn examine(path: &Path) -> io::Result<Other> {
 type ByteStrings = Vec<Vec<u8>>;
 
 /// The records, and the slots that hold something else.
-fn read_all(mut file: &File) -> io::Result<(ByteStrings, ByteStrings)> {
+fn read_all(mut file: &File) -> io::Result<(ByteStrings, Vec<Remnant>)> {
     let (mut records, mut torn) = (Vec::new(), Vec::new());
     let mut parts = chain::Parts::default();
     let mut slots = io::BufReader::with_capacity(64 * SLOT_LEN, &mut file);
@@ -392,8 +413,8 @@ fn read_all(mut file: &File) -> io::Result<(ByteStrings, ByteStrings)> {
         match unframe(slot) {
             Contents::Nothing => {}
             Contents::Record(record) => records.push(record.to_vec()),
-            Contents::Part(part) if parts.take(part, slot) => {}
-            Contents::Part(_) | Contents::Torn => torn.push(slot.to_vec()),
+            Contents::Part { bytes, is_named } if parts.take(bytes, is_named, slot) => {}
+            Contents::Part { .. } | Contents::Torn => torn.push(Remnant::unknown(slot)),
         }
     }
     let (whole, missing) = parts.join();
@@ -462,7 +483,11 @@ enum Contents<'a> {
     Nothing,
     Record(&'a [u8]),
     /// Of a record that is longer than a slot.
-    Part(&'a [u8]),
+    Part {
+        bytes: &'a [u8],
+        /// It says of which request it is.
+        is_named: bool,
+    },
     Torn,
 }
 
@@ -477,7 +502,7 @@ fn unframe(slot: &[u8]) -> Contents<'_> {
     };
     let [m0, m1, m2, m3, l0, l1, l2, l3, c0, c1, c2, c3] = *header;
     let mark = [m0, m1, m2, m3];
-    if ![MARK, OLD_MARK, chain::MARK].contains(&mark) {
+    if ![MARK, OLD_MARK, chain::MARK, chain::NAMELESS_MARK].contains(&mark) {
         return if *header == [0; HEADER_LEN] {
             Contents::Nothing
         } else {
@@ -486,13 +511,13 @@ fn unframe(slot: &[u8]) -> Contents<'_> {
     }
     let len = usize::try_from(u32::from_le_bytes([l0, l1, l2, l3])).unwrap_or(usize::MAX);
     match rest.get(..len) {
-        Some(record) if crc32fast::hash(record).to_le_bytes() == [c0, c1, c2, c3] => {
-            if mark == chain::MARK {
-                Contents::Part(record)
-            } else {
-                Contents::Record(record)
-            }
-        }
+        Some(record) if crc32fast::hash(record).to_le_bytes() == [c0, c1, c2, c3] => match mark {
+            chain::MARK | chain::NAMELESS_MARK => Contents::Part {
+                bytes: record,
+                is_named: mark == chain::MARK,
+            },
+            _ => Contents::Record(record),
+        },
         _ => Contents::Torn,
     }
 }

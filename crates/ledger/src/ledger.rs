@@ -10,6 +10,7 @@ mod books;
 mod enter;
 mod gains;
 mod purge;
+mod quarantine;
 mod queue;
 mod recovery;
 mod reservation;
@@ -32,6 +33,7 @@ use crate::{
     store::{Store, StoreError, open_settling_writer},
 };
 use accounts::{Accounts, Held};
+use quarantine::Quarantined;
 use stats::Stats;
 use std::{
     path::PathBuf,
@@ -193,11 +195,13 @@ impl Ledger {
             books::begin(&file, &name.to_string_lossy(), clock.now()).map_err(described)?;
         recovery::bury_dead_peers(&mut file, &folder, process, clock.now()).map_err(described)?;
         recovery::sweep(&mut file, &folder, &prefix, process, clock.now()).map_err(described)?;
+        let stats = Stats::default();
+        stats.saw_quarantined(Quarantined::count(&file).map_err(described)?);
         let shared = Arc::new(Shared {
             folder,
             accounts: Accounts::new(settings.waiting_callers),
             journal,
-            stats: Stats::default(),
+            stats,
             unwritten: AtomicUsize::new(0),
             fenced: AtomicBool::new(false),
             abandoned: AtomicBool::new(false),

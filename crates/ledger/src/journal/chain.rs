@@ -1,15 +1,24 @@
 //! Records that are longer than a slot: cut into parts, each in a slot of its own, and put
-//! together again. A record of which a part is missing is none.
+//! together again. A record of which a part is missing is none; each part says of which request
+//! it is, so that what is left of a record can be told that has been entered.
 
-use super::{ByteStrings, HEADER_LEN, SLOT_LEN};
-use std::{collections::BTreeMap, io};
+use super::{ByteStrings, HEADER_LEN, Remnant, SLOT_LEN};
+use std::{
+    collections::BTreeMap,
+    io::{self, Write},
+};
+use tollgate_types::RequestId;
 
 /// How a slot begins that holds a part.
-pub(super) const MARK: [u8; 4] = *b"TOL3";
+pub(super) const MARK: [u8; 4] = *b"TOL4";
+/// How one does of programs whose parts do not name their request.
+pub(super) const NAMELESS_MARK: [u8; 4] = *b"TOL3";
 /// What stands before the bytes of a part: which record, how long that is, which part of how many.
 const PART_LEN: usize = 12;
+/// After it, the request.
+const NAME_LEN: usize = 30;
 /// The bytes of a record in one slot.
-const ROOM: usize = SLOT_LEN - HEADER_LEN - PART_LEN;
+const ROOM: usize = SLOT_LEN - HEADER_LEN - PART_LEN - NAME_LEN;
 /// The longest record.
 pub(super) const MOST_BYTES: usize = MOST_PARTS * ROOM;
 const MOST_PARTS: usize = 8;
@@ -38,29 +47,32 @@ struct Record {
     len: [u8; 2],
 }
 
-/// The parts of a record whose first slot is this one.
+/// Has the parts of the record of a request, whose first slot is this one, written one after the
+/// other.
 ///
 /// # Errors
-/// There is more than can be said.
-pub(super) fn cut(first: u32, record: &[u8]) -> io::Result<impl Iterator<Item = Vec<u8>>> {
+/// There is more than can be said, or a part cannot be written.
+pub(super) fn cut(
+    first: u32,
+    request: RequestId,
+    record: &[u8],
+    mut put: impl FnMut(&dyn Fn(&mut &mut [u8]) -> io::Result<()>) -> io::Result<()>,
+) -> io::Result<()> {
     let too_long = |_| io::Error::from(io::ErrorKind::InvalidInput);
     let count = u8::try_from(parts(record.len())).map_err(too_long)?;
-    let of = Record {
-        first: first.to_le_bytes(),
-        crc: crc32fast::hash(record).to_le_bytes(),
-        len: u16::try_from(record.len()).map_err(too_long)?.to_le_bytes(),
-    };
-    Ok((0..count)
-        .zip(record.chunks(ROOM))
-        .map(move |(place, bytes)| {
-            let mut part = Vec::with_capacity(PART_LEN.saturating_add(bytes.len()));
-            part.extend(of.first);
-            part.extend(of.crc);
-            part.extend(of.len);
-            part.extend([place, count]);
-            part.extend(bytes);
-            part
-        }))
+    let crc = crc32fast::hash(record).to_le_bytes();
+    let len = u16::try_from(record.len()).map_err(too_long)?;
+    for (place, bytes) in (0..count).zip(record.chunks(ROOM)) {
+        put(&|out| {
+            out.write_all(&first.to_le_bytes())?;
+            out.write_all(&crc)?;
+            out.write_all(&len.to_le_bytes())?;
+            out.write_all(&[place, count])?;
+            out.write_all(request.as_str().as_bytes())?;
+            out.write_all(bytes)
+        })?;
+    }
+    Ok(())
 }
 
 /// Parts that were found, with the slots that they were found in.
@@ -71,14 +83,23 @@ struct Part {
     place: u8,
     count: u8,
     bytes: Vec<u8>,
-    slot: Vec<u8>,
+    slot: Remnant,
 }
 
 impl Parts {
     /// Takes a part; `false` where it is none.
-    pub(super) fn take(&mut self, part: &[u8], slot: &[u8]) -> bool {
-        let Some((header, bytes)) = part.split_first_chunk::<PART_LEN>() else {
+    pub(super) fn take(&mut self, part: &[u8], is_named: bool, slot: &[u8]) -> bool {
+        let Some((header, rest)) = part.split_first_chunk::<PART_LEN>() else {
             return false;
+        };
+        let (request, bytes) = if is_named {
+            let Some((name, bytes)) = rest.split_first_chunk::<NAME_LEN>() else {
+                return false;
+            };
+            let name = std::str::from_utf8(name).ok();
+            (name.and_then(RequestId::from_text), bytes)
+        } else {
+            (None, rest)
         };
         let [f0, f1, f2, f3, c0, c1, c2, c3, l0, l1, place, count] = *header;
         let of = Record {
@@ -90,13 +111,16 @@ impl Parts {
             place,
             count,
             bytes: bytes.to_vec(),
-            slot: slot.to_vec(),
+            slot: Remnant {
+                bytes: slot.to_vec(),
+                request,
+            },
         });
         true
     }
 
     /// The records that are whole, and the slots of those that are not.
-    pub(super) fn join(self) -> (ByteStrings, ByteStrings) {
+    pub(super) fn join(self) -> (ByteStrings, Vec<Remnant>) {
         let (mut whole, mut torn) = (Vec::new(), Vec::new());
         for (of, mut parts) in self.0 {
             parts.sort_unstable_by_key(|part| part.place);

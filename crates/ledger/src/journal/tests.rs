@@ -2,6 +2,10 @@ use super::*;
 use std::io::{Seek, SeekFrom, Write};
 use tempfile::TempDir;
 
+fn request() -> RequestId {
+    RequestId::from_parts(1, 1)
+}
+
 struct Desk {
     folder: TempDir,
 }
@@ -34,9 +38,11 @@ fn what_was_written_is_there_after_its_process_is_gone() {
     let desk = Desk::new();
     let journal = desk.journal();
     let (a, b) = (journal.take().unwrap(), journal.take().unwrap());
-    journal.write(&a, |out| out.write_all(b"first")).unwrap();
     journal
-        .write(&b, |out| out.write_all(&[b'x'; MAX_RECORD]))
+        .write(&a, request(), |out| out.write_all(b"first"))
+        .unwrap();
+    journal
+        .write(&b, request(), |out| out.write_all(&[b'x'; MAX_RECORD]))
         .unwrap();
     assert!(matches!(examine(&desk.path()).unwrap(), Other::Alive));
     journal.die();
@@ -62,7 +68,9 @@ fn all(journal: &Journal) -> Vec<Slot> {
 }
 
 fn write(journal: &Journal, slot: &Slot, text: &[u8]) {
-    journal.write(slot, |out| out.write_all(text)).unwrap();
+    journal
+        .write(slot, request(), |out| out.write_all(text))
+        .unwrap();
 }
 
 #[test]
@@ -125,7 +133,7 @@ fn a_file_that_is_tidied_while_it_is_written_loses_no_record_and_keeps_no_old_on
         });
         for turn in 0..TURNS {
             let Some(slot) = journal.take() else { continue };
-            let written = journal.write(&slot, |out| out.write_all(&turn.to_le_bytes()));
+            let written = journal.write(&slot, request(), |out| out.write_all(&turn.to_le_bytes()));
             let mut file = &journal.file;
             let found = file.seek(SeekFrom::Start(0)).and_then(|_| read_all(file));
             let is_there = found.is_ok_and(|(records, torn)| {
@@ -151,9 +159,11 @@ fn a_shorter_record_hides_the_longer_one_before_it() {
     let journal = desk.journal();
     let slot = journal.take().unwrap();
     journal
-        .write(&slot, |out| out.write_all(b"a long record"))
+        .write(&slot, request(), |out| out.write_all(b"a long record"))
         .unwrap();
-    journal.write(&slot, |out| out.write_all(b"short")).unwrap();
+    journal
+        .write(&slot, request(), |out| out.write_all(b"short"))
+        .unwrap();
     journal.die();
     assert_eq!(desk.remains().records, [b"short"]);
 }
@@ -164,7 +174,9 @@ fn a_torn_record_is_counted_and_not_believed() {
     let journal = desk.journal();
     let slot = journal.take().unwrap();
     journal
-        .write(&slot, |out| out.write_all(b"half of it is missing"))
+        .write(&slot, request(), |out| {
+            out.write_all(b"half of it is missing")
+        })
         .unwrap();
     journal
         .file
@@ -176,10 +188,8 @@ fn a_torn_record_is_counted_and_not_believed() {
     let [kept] = &remains.torn[..] else {
         panic!("{:?}", remains.torn);
     };
-    assert!(
-        kept.windows(8).any(|bytes| bytes == b"half of "),
-        "{kept:?}"
-    );
+    let kept_bytes = kept.bytes.windows(8).any(|bytes| bytes == b"half of ");
+    assert!(kept_bytes && kept.request.is_none(), "{kept:?}");
 }
 
 #[test]
@@ -189,7 +199,7 @@ fn a_record_that_is_too_long_is_refused_and_nothing_is_written() {
     let slot = journal.take().unwrap();
     assert!(
         journal
-            .write(&slot, |out| out.write_all(&[1; MAX_RECORD + 1]))
+            .write(&slot, request(), |out| out.write_all(&[1; MAX_RECORD + 1]))
             .is_err()
     );
     journal.die();
@@ -203,7 +213,7 @@ fn a_file_of_garbage_gives_no_record_and_no_panic() {
         std::fs::write(desk.path(), vec![0xA5; len]).unwrap();
         let remains = desk.remains();
         assert!(remains.records.is_empty(), "{len}");
-        let kept: usize = remains.torn.iter().map(Vec::len).sum();
+        let kept: usize = remains.torn.iter().map(|it| it.bytes.len()).sum();
         assert_eq!(kept, len, "nothing vanishes");
     }
     let mut endless = MARK.to_vec();
@@ -236,7 +246,7 @@ fn what_a_process_of_an_older_program_left_is_read() {
 
 #[test]
 fn a_record_that_is_longer_than_a_slot_is_there_as_a_whole_or_not_at_all() {
-    let long: Vec<u8> = (0..1400_u16)
+    let long: Vec<u8> = (0..1360_u16)
         .map(|number| number.to_le_bytes()[0])
         .collect();
     let write = |desk: &Desk| {
@@ -244,7 +254,9 @@ fn a_record_that_is_longer_than_a_slot_is_there_as_a_whole_or_not_at_all() {
         let mut slot = journal.take().unwrap();
         assert!(journal.widen(&mut slot, slots_for(long.len())));
         assert_eq!((slot.count(), journal.in_use()), (3, 3));
-        journal.write(&slot, |out| out.write_all(&long)).unwrap();
+        journal
+            .write(&slot, request(), |out| out.write_all(&long))
+            .unwrap();
         (journal, slot)
     };
     let desk = Desk::new();
@@ -253,7 +265,7 @@ fn a_record_that_is_longer_than_a_slot_is_there_as_a_whole_or_not_at_all() {
     assert_eq!(slot.count(), 3);
     let other = journal.take().unwrap();
     journal
-        .write(&other, |out| out.write_all(b"other"))
+        .write(&other, request(), |out| out.write_all(b"other"))
         .unwrap();
     journal.die();
     let remains = desk.remains();
@@ -270,11 +282,9 @@ fn a_record_that_is_longer_than_a_slot_is_there_as_a_whole_or_not_at_all() {
             .unwrap();
         journal.die();
         let remains = desk.remains();
-        assert_eq!(
-            (remains.records.len(), remains.torn.len()),
-            (0, 2),
-            "{slot:?}"
-        );
+        assert!(remains.records.is_empty(), "{slot:?}");
+        let of: Vec<_> = remains.torn.iter().map(|it| it.request).collect();
+        assert_eq!(of, [Some(request()); 2], "{slot:?}");
     }
 
     let desk = Desk::new();
@@ -283,15 +293,21 @@ fn a_record_that_is_longer_than_a_slot_is_there_as_a_whole_or_not_at_all() {
     journal.release([slot]);
     let mut slot = journal.take().unwrap();
     assert!(journal.widen(&mut slot, 2));
-    journal.write(&slot, |out| out.write_all(b"short")).unwrap();
+    journal
+        .write(&slot, request(), |out| out.write_all(b"short"))
+        .unwrap();
     assert_eq!(journal.in_use(), 2);
     let too_long = [1; 4000];
     assert!(
         journal
-            .write(&slot, |out| out.write_all(&too_long))
+            .write(&slot, request(), |out| out.write_all(&too_long))
             .is_err()
     );
-    assert!(journal.write(&slot, |out| out.write_all(&long)).is_err());
+    assert!(
+        journal
+            .write(&slot, request(), |out| out.write_all(&long))
+            .is_err()
+    );
     journal.give_back(slot);
     assert_eq!(journal.in_use(), 0);
     journal.die();
@@ -309,8 +325,37 @@ fn a_record_is_lent_as_much_room_as_its_slots_have() {
         lent = out.len();
         out.write_all(&vec![7; lent])
     };
-    journal.write(&slot, all_of_it).unwrap();
+    journal.write(&slot, request(), all_of_it).unwrap();
     assert_eq!(lent, room_in(2));
     journal.die();
     assert_eq!(desk.remains().records, [vec![7; lent]]);
+}
+
+#[test]
+fn a_long_record_of_an_older_program_is_read_and_its_parts_say_nothing_of_their_request() {
+    let desk = Desk::new();
+    let record: Vec<u8> = (0..=255).cycle().take(700).collect();
+    let mut slots = Vec::new();
+    for (place, bytes) in (0..).zip(record.chunks(488)) {
+        let mut part = Vec::new();
+        part.extend(0_u32.to_le_bytes());
+        part.extend(crc32fast::hash(&record).to_le_bytes());
+        part.extend(700_u16.to_le_bytes());
+        part.extend([place, 2]);
+        part.extend(bytes);
+        let mut slot = b"TOL3".to_vec();
+        slot.extend(u32::try_from(part.len()).unwrap().to_le_bytes());
+        slot.extend(crc32fast::hash(&part).to_le_bytes());
+        slot.extend(part);
+        slot.resize(SLOT_LEN, 0);
+        slots.extend(slot);
+    }
+    std::fs::write(desk.path(), &slots).unwrap();
+    let remains = desk.remains();
+    assert_eq!((remains.records.len(), remains.torn.len()), (1, 0));
+    assert_eq!(remains.records, [record]);
+    drop(remains);
+    std::fs::write(desk.path(), &slots[SLOT_LEN..]).unwrap();
+    let torn = desk.remains().torn;
+    assert_eq!((torn.len(), torn[0].request), (1, None));
 }

@@ -17,7 +17,7 @@ use records::Record;
 use rusqlite::{Connection, OptionalExtension, ffi, params};
 use std::{collections::BTreeMap, time::Duration};
 use times::Times;
-use tollgate_types::{KeyId, Usage};
+use tollgate_types::{KeyId, RequestId, Usage};
 
 /// The most grants of one key that a process looks at; those that can be spent come
 /// first.
@@ -515,6 +515,12 @@ fn add_totals(file: &Connection, key: i64, model: &str, totals: &Totals) -> rusq
         storable(totals.overdraft),
     ])?;
     Ok(())
+}
+
+/// Whether a request has a record.
+pub(crate) fn is_on_record(file: &Connection, request: &RequestId) -> rusqlite::Result<bool> {
+    file.prepare_cached("SELECT 1 FROM usage WHERE request = ?1")?
+        .exists([request.as_str()])
 }
 
 /// Keeps a record that could not be entered.

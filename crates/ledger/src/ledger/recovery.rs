@@ -2,13 +2,16 @@
 //! back. The rule for what was reserved and not settled at a crash: it is released, since
 //! nobody can have received the end of an answer that was not settled.
 
-use super::books::{self, ProcessNumber};
+use super::{
+    books::{self, ProcessNumber},
+    quarantine,
+};
 use crate::{
     clock::Timestamp,
     entry::Entry,
-    journal::{self, Other, Remains},
+    journal::{self, Other, Remains, Remnant},
 };
-use rusqlite::{Connection, TransactionBehavior};
+use rusqlite::{Connection, Transaction, TransactionBehavior};
 use std::path::Path;
 
 /// Looks at every other process that has not ended, and buries those that are dead. How
@@ -80,29 +83,45 @@ fn bury(
 ) -> rusqlite::Result<()> {
     let transaction = file.transaction_with_behavior(TransactionBehavior::Immediate)?;
     let mut entered = 0_usize;
-    // A charge may stand in them; nobody can tell.
-    for slot in &remains.torn {
-        books::quarantine(&transaction, slot, "torn in the settlement file", now)?;
-    }
     for record in &remains.records {
         match Entry::from_record(record) {
             Some(entry) => {
                 let new = super::enter::enter(&transaction, peer, &entry, now)?;
                 entered = entered.saturating_add(usize::from(new));
             }
-            None => books::quarantine(&transaction, record, "not readable", now)?,
+            None => books::quarantine(&transaction, record, quarantine::UNREADABLE, now)?,
         }
     }
+    let torn = keep_torn(&transaction, &remains.torn, now)?;
     books::end(&transaction, peer, now)?;
     transaction.commit()?;
     log::warn!("a process had ended without finishing: {entered} settlements were entered");
-    if !remains.torn.is_empty() {
+    if torn > 0 {
         log::error!(
-            "{} slots of its settlement file could not be read and are kept in quarantine: \
-             what they charged is not entered",
-            remains.torn.len()
+            "{torn} slots of its settlement file could not be read and are kept in quarantine: \
+             what they charged may not have been entered"
         );
     }
     remains.remove();
     Ok(())
+}
+
+/// Keeps what is no whole record, since a charge may stand in it. Not what is left of one that
+/// has been entered: its slots were being emptied. How many were kept.
+fn keep_torn(
+    transaction: &Transaction<'_>,
+    torn: &[Remnant],
+    now: Timestamp,
+) -> rusqlite::Result<usize> {
+    let mut kept = 0_usize;
+    for slot in torn {
+        let cause = match &slot.request {
+            Some(request) if books::is_on_record(transaction, request)? => continue,
+            Some(request) => format!("{}: {request} is not on record", quarantine::TORN),
+            None => quarantine::TORN.to_owned(),
+        };
+        books::quarantine(transaction, &slot.bytes, &cause, now)?;
+        kept = kept.saturating_add(1);
+    }
+    Ok(kept)
 }

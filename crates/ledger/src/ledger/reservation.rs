@@ -223,7 +223,9 @@ impl Reservation {
     /// crash until it is committed, some 200 ms later.
     fn write_ahead(&self, slot: &Slot, entry: &Entry) {
         let shared = &self.ledger.shared;
-        let written = shared.journal.write(slot, |out| entry.write_record(out));
+        let written = shared
+            .journal
+            .write(slot, entry.request, |out| entry.write_record(out));
         if let Err(fault) = written {
             shared.stats.failed_writes.fetch_add(1, Ordering::Relaxed);
             log::error!("{}: cannot be written ahead: {fault}", entry.request);

@@ -1,6 +1,8 @@
 //! What the ledger counts of itself, for metrics.
 
+use super::quarantine::Quarantined;
 use crate::balance::Holdings;
+use parking_lot::Mutex;
 use std::{
     sync::atomic::{AtomicU64, Ordering},
     time::Duration,
@@ -36,6 +38,13 @@ pub struct LedgerStats {
     pub overdraft_tokens: u64,
     /// Settlements that could not be written ahead.
     pub failed_writes: u64,
+    /// Slots in quarantine that held no whole record: of all processes, until a person has looked,
+    /// as are the next two. Of all three together no more than a thousand are counted.
+    pub quarantined_torn: u64,
+    /// Records in quarantine that this program does not know.
+    pub quarantined_unreadable: u64,
+    /// Records in quarantine that the file has refused.
+    pub quarantined_refused: u64,
     /// Commits to the database.
     pub commits: u64,
     /// Commits that failed and were tried again.
@@ -70,12 +79,18 @@ pub(super) struct Stats {
     pub(super) overdraft_tokens: AtomicU64,
     pub(super) failed_writes: AtomicU64,
     pub(super) failed_commits: AtomicU64,
+    quarantined: Mutex<Quarantined>,
     commit_classes: [AtomicU64; CLASSES],
     commit_micros: AtomicU64,
     longest_commit_micros: AtomicU64,
 }
 
 impl Stats {
+    /// What the file has in quarantine.
+    pub(super) fn saw_quarantined(&self, seen: Quarantined) {
+        *self.quarantined.lock() = seen;
+    }
+
     pub(super) fn committed(&self, took: Duration) {
         let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
         let class = LedgerStats::COMMIT_BOUNDS.partition_point(|bound| *bound < micros);
@@ -96,6 +111,7 @@ impl Stats {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let count = |number: usize| u64::try_from(number).unwrap_or(u64::MAX);
         let commit_classes = self.commit_classes.each_ref().map(read);
+        let quarantined = *self.quarantined.lock();
         LedgerStats {
             accounts: count(accounts),
             free_tokens: holdings.free,
@@ -109,6 +125,9 @@ impl Stats {
             charged_tokens: read(&self.charged_tokens),
             overdraft_tokens: read(&self.overdraft_tokens),
             failed_writes: read(&self.failed_writes),
+            quarantined_torn: quarantined.torn,
+            quarantined_unreadable: quarantined.unreadable,
+            quarantined_refused: quarantined.refused,
             commits: commit_classes.iter().sum(),
             commit_classes,
             failed_commits: read(&self.failed_commits),

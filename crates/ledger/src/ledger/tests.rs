@@ -19,6 +19,7 @@ mod grants;
 mod late;
 mod processes;
 mod properties;
+mod remains;
 
 const DAY: Duration = Duration::from_secs(86_400);
 /// Longest wait for anything that happens in the background.

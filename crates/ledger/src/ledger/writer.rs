@@ -7,6 +7,7 @@ use super::{
     books::{self, ProcessNumber, Share},
     enter::enter_all,
     purge,
+    quarantine::Quarantined,
     queue::{Next, Queue},
     recovery,
 };
@@ -426,6 +427,8 @@ impl Writer {
         let shared = Arc::clone(&self.shared);
         let buried = recovery::bury_dead_peers(&mut self.file, &shared.folder, self.process, now)?;
         self.seen.look_again |= buried > 0;
+        let quarantined = Quarantined::count(&self.file)?;
+        self.shared.stats.saw_quarantined(quarantined);
         self.purge(now)
     }
 
