@@ -12,6 +12,8 @@ use support::{
     Act, Answer, CHAT, Config, Connection, FORMATS, Gateway, LONG, MESSAGES, Provider, RESPONSES,
     Request, Upstream, eventually, prompt,
 };
+use tollgate_ledger::{KeySelector, Ledger, LedgerSettings, RequestInfo, Reserve, UpperBound};
+use tollgate_types::{Format, RequestId, Weights};
 
 async fn start() -> (Provider, Gateway) {
     let provider = Provider::start().await;
@@ -500,4 +502,60 @@ async fn of_two_gateways_on_one_ledger_neither_is_short_of_what_the_other_does_n
         again.assert_ok();
     }
     one.verify().await;
+}
+
+/// Another process on the gateway's ledger, which has leased all of a key's tokens and leaves
+/// what the key is given from now on to the gateway.
+async fn another_process_with_all_of(gateway: &Gateway, key: &str) -> Ledger {
+    let store = gateway.store();
+    let ledger = Ledger::open(&store, LedgerSettings::default()).unwrap();
+    let record = store.find_key(&KeySelector::parse(key).unwrap()).unwrap();
+    let request = RequestInfo {
+        id: RequestId::from_parts(0, 0),
+        model: "test-model".into(),
+        reason: None,
+        format: Format::Chat,
+        streamed: false,
+    };
+    let one = UpperBound {
+        input: 1,
+        unseen_input: 0,
+        output: 1,
+        useful_output: 1,
+    };
+    let key = record.id();
+    match ledger.reserve(key, request, one, Weights::default()) {
+        Reserve::Wait(pending) => pending.wait().await.unwrap(),
+        _ => panic!("it has been used before"),
+    }
+    assert!(ledger.holdings(key).unwrap().free > 0);
+    ledger.retire();
+    assert!(ledger.caught_up(LONG).await);
+    ledger
+}
+
+#[tokio::test]
+async fn an_answer_is_not_limited_to_what_is_here_before_another_process_was_asked() {
+    let (provider, gateway) = start().await;
+    for path in FORMATS {
+        for known in [false, true] {
+            let key = gateway.key_with(5000, LONG);
+            let other = another_process_with_all_of(&gateway, &key).await;
+            // So much is here: enough for an answer, and not for all of it.
+            gateway.top_up(&key, UNCOUNTED_INPUT + 100);
+            let mut asking = vec![ask(path, &key, json!({limit_field(path): 1000}))];
+            if known {
+                let little = ask(path, &key, json!({limit_field(path): 20}));
+                asking.insert(0, little);
+            }
+            for request in &asking {
+                let answer = gateway.send(request).await;
+                answer.assert_ok();
+                assert_eq!(answer.header("x-output-limit"), None, "{path} {known}");
+            }
+            assert_eq!(sent(&provider)[limit_field(path)], 1000);
+            assert!(other.close(LONG));
+        }
+    }
+    gateway.verify().await;
 }

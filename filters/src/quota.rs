@@ -72,15 +72,38 @@ fn build(value: &Value, services: &Services) -> Built {
     }))
 }
 
-/// How often a balance may turn out not to be in memory after all, and the input be counted.
-const MOST_WAITS: u8 = 4;
+/// What a request has waited for so far.
+#[derive(Clone, Copy)]
+struct Waits {
+    /// How often a balance may still turn out not to be in memory after all, the input be counted,
+    /// or another process be asked for more.
+    left: u8,
+    /// Whether another process was asked before the answer is limited: it is once.
+    asked: bool,
+}
+
+impl Waits {
+    const fn new() -> Self {
+        const MOST: u8 = 4;
+        Self {
+            left: MOST,
+            asked: false,
+        }
+    }
+
+    /// After another wait; `None`: it is one too many.
+    fn less(self) -> Option<Self> {
+        let left = self.left.checked_sub(1)?;
+        Some(Self { left, ..self })
+    }
+}
 
 impl Filter for Quota {
     fn on_request(&self, _: Head<'_>, request: &mut RequestContext) -> Verdict {
         if request.endpoint == Endpoint::CountTokens {
             return Verdict::Continue;
         }
-        self.reserve(request, MOST_WAITS)
+        self.reserve(request, Waits::new())
     }
 }
 
@@ -95,30 +118,37 @@ impl Quota {
         )
     }
 
-    /// Holds all that the request can cost, or has its input counted where that is not left.
-    fn reserve(&self, request: &mut RequestContext, waits: u8) -> Verdict {
+    /// Holds all that the request can cost. Where that is not here, others are asked for it, once,
+    /// before the input is counted and the answer limited to what is left.
+    fn reserve(&self, request: &mut RequestContext, waits: Waits) -> Verdict {
         let bound = self.bound(request);
-        if request.input.is_some() {
-            return self.reserve_what_is_left(request, bound, waits);
-        }
         let all = Bound {
             useful_output: bound.output,
             ..bound
         };
         match self.balances.reserve(request, all) {
-            // Before an answer is limited to what is left here, others are asked, once.
-            Reserving::Short(Shortage::Busy) if waits == MOST_WAITS => {
-                match self.balances.more(request) {
-                    Some(coming) => self.wait(coming, move |quota, request| {
-                        quota.reserve(request, waits.saturating_sub(1))
+            Reserving::Short(Shortage::Busy) if !waits.asked => {
+                match waits.less().zip(self.balances.more(request)) {
+                    Some((waits, coming)) => self.wait(coming, move |quota, request| {
+                        let asked = true;
+                        quota.reserve(request, Waits { asked, ..waits })
                     }),
-                    None => self.count(request, bound, waits),
+                    None => self.reserve_less(request, bound, waits),
                 }
             }
             Reserving::Short(Shortage::Exhausted | Shortage::Busy) => {
-                self.count(request, bound, waits)
+                self.reserve_less(request, bound, waits)
             }
             outcome => self.take(request, outcome, waits),
+        }
+    }
+
+    /// Holds what is left, once it is known how long the input is.
+    fn reserve_less(&self, request: &mut RequestContext, bound: Bound, waits: Waits) -> Verdict {
+        if request.input.is_some() {
+            self.reserve_what_is_left(request, bound, waits)
+        } else {
+            self.count(request, bound, waits)
         }
     }
 
@@ -136,7 +166,7 @@ impl Quota {
     }
 
     /// Counts the input of a request that a balance may just be enough for.
-    fn count(&self, request: &mut RequestContext, bound: Bound, waits: u8) -> Verdict {
+    fn count(&self, request: &mut RequestContext, bound: Bound, waits: Waits) -> Verdict {
         /// What no ordinary text falls short of, of what its length says.
         const AT_LEAST: u64 = 4;
         let likely = crate::bound::likely_input(request, &*self.counting);
@@ -155,7 +185,7 @@ impl Quota {
         match self.counting.count(request) {
             Counted::Known(input) => self.counted(request, Some(input), waits),
             Counted::Later(pending) => {
-                let Some(waits) = waits.checked_sub(1) else {
+                let Some(waits) = waits.less() else {
                     return self.refuse(Shortage::Unavailable, request);
                 };
                 let again = self.clone();
@@ -175,9 +205,12 @@ impl Quota {
         &self,
         request: &mut RequestContext,
         input: Option<InputCount>,
-        waits: u8,
+        waits: Waits,
     ) -> Verdict {
         request.input = input;
+        if input.is_some() {
+            return self.reserve(request, waits);
+        }
         let bound = self.bound(request);
         self.reserve_what_is_left(request, bound, waits)
     }
@@ -187,10 +220,10 @@ impl Quota {
         &self,
         request: &mut RequestContext,
         bound: Bound,
-        waits: u8,
+        waits: Waits,
     ) -> Verdict {
         let outcome = self.balances.reserve(request, bound);
-        if let (Reserving::Short(Shortage::Busy), Some(left)) = (&outcome, waits.checked_sub(1))
+        if let (Reserving::Short(Shortage::Busy), Some(left)) = (&outcome, waits.less())
             && let Some(coming) = self.balances.more(request)
         {
             return self.wait(coming, move |quota, request| {
@@ -200,7 +233,7 @@ impl Quota {
         self.take(request, outcome, waits)
     }
 
-    fn take(&self, request: &mut RequestContext, outcome: Reserving, waits: u8) -> Verdict {
+    fn take(&self, request: &mut RequestContext, outcome: Reserving, waits: Waits) -> Verdict {
         match outcome {
             Reserving::Held { hold, output_limit } => {
                 request.holds.put_boxed(hold);
@@ -210,7 +243,7 @@ impl Quota {
             }
             Reserving::Short(shortage) => self.refuse(shortage, request),
             Reserving::Miss(pending) => {
-                let Some(waits) = waits.checked_sub(1) else {
+                let Some(waits) = waits.less() else {
                     return self.refuse(Shortage::Unavailable, request);
                 };
                 let quota = self.clone();
