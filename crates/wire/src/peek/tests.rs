@@ -331,6 +331,16 @@ fn tools_that_the_provider_runs_are_told_from_the_callers_own() {
             false,
         ),
         (
+            r#""tools":[{"type":"computer_20251124","name":"computer"}]"#.to_owned(),
+            false,
+        ),
+        (
+            r#""tools":[{"type":"computer_toolset_20260801"},{"type":"browser_toolset_20260801"}]"#
+                .to_owned(),
+            false,
+        ),
+        (r#""tools":[{"type":"computer_fetch_1"}]"#.to_owned(), true),
+        (
             format!(r#""tools":[{cached},{{"type":"web_search_20250305","name":"s"}}]"#),
             true,
         ),
@@ -380,7 +390,9 @@ fn tools_that_the_provider_runs_are_told_from_the_callers_own() {
             r#"{"type":"code_interpreter","container":{"type":"auto"}}"#,
             true,
         ),
-        (r#"{"type":"computer_use_preview"}"#, true),
+        (r#"{"type":"computer_use_preview"}"#, false),
+        (r#"{"type":"computer"}"#, false),
+        (r#"{"type":"computer_farm"}"#, true),
         (r#"{"server_url":"https://x","\u0074ype":"mcp"}"#, true),
         (
             r#"{"type":"a_type_that_is_longer_than_any_that_decides_anything"}"#,

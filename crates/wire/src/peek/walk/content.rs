@@ -263,17 +263,26 @@ impl Walk {
 /// body. A type that is not known is taken for one of the provider's: new ones mostly are.
 ///
 /// Chat and responses: functions, free-form tools, their namespaces and what an agent does on
-/// its own machine. Messages: tools without a `type` or `custom`, and those of which the
-/// provider has written the description alone.
+/// its own machine, its screen included. Messages: tools without a `type` or `custom`, and those
+/// of which the provider has written the description alone.
 fn is_run_by_caller(kind: &[u8]) -> bool {
-    const OF_CALLERS: [&[u8]; 5] = [
+    const OF_CALLERS: [&[u8]; 7] = [
         b"function",
         b"custom",
         b"namespace",
         b"local_shell",
         b"apply_patch",
+        b"computer",
+        b"computer_use_preview",
     ];
     /// Followed by a date.
-    const DESCRIBED: [&[u8]; 3] = [b"bash_", b"text_editor_", b"memory_"];
+    const DESCRIBED: [&[u8]; 6] = [
+        b"bash_",
+        b"text_editor_",
+        b"memory_",
+        b"computer_20",
+        b"computer_toolset_",
+        b"browser_toolset_",
+    ];
     OF_CALLERS.contains(&kind) || DESCRIBED.iter().any(|begin| kind.starts_with(begin))
 }
