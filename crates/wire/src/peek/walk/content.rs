@@ -203,6 +203,9 @@ impl Walk {
         match self.frames.as_mut_slice() {
             [.., item] if item.place == Place::Item && is_something && !names_it => {
                 item.marks.insert(Marks::CONTENTS);
+                if slot == Slot::Seal && matches!(value, Value::Text(_)) {
+                    item.marks.insert(Marks::SEALED);
+                }
             }
             [.., item, list]
                 if list.place == Place::Array && item.place == Place::Item && is_something =>
@@ -219,7 +222,7 @@ impl Walk {
             return self.keep_stored_id(found);
         }
         let ItemId { id, at, is_whole } = found;
-        let has_contents = item.marks.contains(Marks::CONTENTS);
+        let has_contents = item.kind.has_contents(item.marks);
         if self.format != Format::Responses || id.is_empty() {
             return Ok(());
         }
