@@ -6,6 +6,13 @@
 //! What was made is in memory at once and in the file within moments. It is not proof
 //! against a crash in between: then the id is not known, and its maker gets the answer
 //! of a stranger, which is safe.
+//!
+//! What is not in memory is looked up in the file. That comes before limits are taken from a
+//! key, so that look-ups are bounded for each key, and what was not found is not looked for
+//! again for a moment.
+
+mod misses;
+mod turns;
 
 use crate::{
     clock::Clock,
@@ -13,11 +20,13 @@ use crate::{
     ledger::Ledger,
     store::{Store, StoreError, open_reader, storable_time},
 };
+use misses::Misses;
 use quick_cache::{UnitWeighter, sync::Cache};
 use rusqlite::{Connection, OptionalExtension, params};
 use std::{future::Future, path::PathBuf, sync::Arc, time::Duration};
 use tokio::sync::Semaphore;
 use tollgate_types::{KeyId, NamedItem};
+use turns::Turns;
 
 /// Something stored at a provider.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -88,8 +97,22 @@ struct Inner {
     ledger: Ledger,
     path: PathBuf,
     known: Cache<Arc<str>, Arc<Stored>, UnitWeighter, foldhash::fast::RandomState>,
+    /// Ids that were looked for a moment ago and not found.
+    misses: Misses,
     /// Bounds the blocking threads.
     lookups: Arc<Semaphore>,
+    /// Bounds those of one key.
+    turns: Turns,
+}
+
+impl Inner {
+    /// Ids are not in the file. One that was made since the file was read is known by now.
+    fn note_miss(&self, id: &str) {
+        self.misses.note(id);
+        if self.known.get(id).is_some() {
+            self.misses.forget(id);
+        }
+    }
 }
 
 impl Ownership {
@@ -108,7 +131,9 @@ impl Ownership {
                 foldhash::fast::RandomState::default(),
                 Default::default(),
             ),
+            misses: Misses::default(),
             lookups: Arc::new(Semaphore::new(LOOKUPS_AT_ONCE)),
+            turns: Turns::default(),
         }))
     }
 
@@ -121,7 +146,11 @@ impl Ownership {
         let stored = Arc::new(stored);
         let mine = || Ok::<_, std::convert::Infallible>(Arc::clone(&stored));
         match self.0.known.get_or_insert_with(&stored.id, mine) {
-            Ok(_) => self.0.ledger.remember(stored),
+            Ok(_) => {
+                // After it is known: see `note_miss`.
+                self.0.misses.forget(&stored.id);
+                self.0.ledger.remember(stored);
+            }
             Err(never) => match never {},
         }
     }
@@ -139,6 +168,7 @@ impl Ownership {
         match self.0.known.get(id) {
             Some(stored) if stored.key == *key => Owner::Yours(stored),
             Some(_) => Owner::NotYours,
+            None if self.0.misses.has(id) => Owner::NotYours,
             None => {
                 let (this, key, id) = (Self::clone(self), key.clone(), Arc::from(id));
                 Owner::Wait(async move { this.look_up(key, id).await })
@@ -147,8 +177,8 @@ impl Ownership {
     }
 
     /// Whether `items` can be sent with the key: none may be another key's, and nobody's only
-    /// where they have contents of their own. What is not in memory is waited for on a tokio
-    /// runtime, all of it in one go.
+    /// where they have contents of their own. Of these, memory alone is asked. What is not in
+    /// memory of the others is waited for on a tokio runtime, all of it in one go.
     pub fn check(
         &self,
         key: &KeyId,
@@ -159,7 +189,11 @@ impl Ownership {
             match self.0.known.get(&*item.id) {
                 Some(stored) if stored.key == *key => {}
                 Some(_) => return Claims::Known(Claim::NotYours(item.id)),
-                None => left.push(item),
+                None if item.has_contents => {}
+                None if self.0.misses.has(&item.id) => {
+                    return Claims::Known(Claim::NotYours(item.id));
+                }
+                None => left.push(item.id),
             }
         }
         if left.is_empty() {
@@ -176,24 +210,28 @@ impl Ownership {
         })
     }
 
-    /// The first of the items that the key may not send.
+    /// The first of the ids that are not the key's.
     async fn check_in_file(
         self,
         key: KeyId,
-        items: Vec<NamedItem>,
+        ids: Vec<String>,
     ) -> Result<Option<String>, Unavailable> {
-        self.read(move |inner, file| {
-            for item in items {
-                let may_be = match find_in(file, &item.id)? {
-                    None => item.has_contents,
+        let asking = key.clone();
+        self.read(&asking, move |inner, file| {
+            for id in ids {
+                let is_own = match find_in(file, &id)? {
+                    None => {
+                        inner.note_miss(&id);
+                        false
+                    }
                     Some(stored) => {
                         let is_own = stored.key == key;
                         inner.known.insert(Arc::clone(&stored.id), Arc::new(stored));
                         is_own
                     }
                 };
-                if !may_be {
-                    return Ok(Some(item.id));
+                if !is_own {
+                    return Ok(Some(id));
                 }
             }
             Ok(None)
@@ -202,7 +240,7 @@ impl Ownership {
     }
 
     async fn look_up(self, key: KeyId, id: Arc<str>) -> Result<Arc<Stored>, OwnerFailure> {
-        let found = tokio::time::timeout(LOOKUP_TIMEOUT, self.find(id))
+        let found = tokio::time::timeout(LOOKUP_TIMEOUT, self.find(&key, id))
             .await
             .map_err(|_| Unavailable::TimedOut)??;
         match found {
@@ -211,30 +249,34 @@ impl Ownership {
         }
     }
 
-    async fn find(self, id: Arc<str>) -> Result<Option<Arc<Stored>>, Unavailable> {
-        self.read(move |inner, file| {
+    async fn find(self, key: &KeyId, id: Arc<str>) -> Result<Option<Arc<Stored>>, Unavailable> {
+        self.read(key, move |inner, file| {
             let found = find_in(file, &id)?.map(Arc::new);
-            if let Some(stored) = &found {
-                inner
-                    .known
-                    .insert(Arc::clone(&stored.id), Arc::clone(stored));
+            match &found {
+                Some(stored) => {
+                    let id = Arc::clone(&stored.id);
+                    inner.known.insert(id, Arc::clone(stored));
+                }
+                None => inner.note_miss(&id),
             }
             Ok(found)
         })
         .await
     }
 
-    /// Reads in the file, on a thread that may wait.
+    /// Reads in the file for a key, on a thread that may wait.
     async fn read<T: Send + 'static>(
         self,
+        key: &KeyId,
         read: impl FnOnce(&Inner, &Connection) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<T, Unavailable> {
+        let turn = self.0.turns.take(key).await?;
         let permit = Arc::clone(&self.0.lookups)
             .acquire_owned()
             .await
             .map_err(|_| Unavailable::Closed)?;
         let read = move || {
-            let _permit = permit;
+            let _held = (permit, turn);
             let path = &self.0.path;
             let file = open_reader(path)?;
             read(&self.0, &file).map_err(|fault| StoreError::from_sqlite(&fault, path))
@@ -284,123 +326,4 @@ pub(crate) fn insert(file: &Connection, stored: &Stored, clock: &Clock) -> rusql
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::{clock::Timestamp, key::KeyHasher, ledger::LedgerSettings};
-    use tempfile::TempDir;
-
-    struct House {
-        _folder: TempDir,
-        store: Store,
-    }
-
-    impl House {
-        fn new() -> Self {
-            let folder = TempDir::new().unwrap();
-            let hasher = KeyHasher::new(b"a pepper for tests").unwrap();
-            let clock = Clock::manual(Timestamp::from_unix_ms(1_790_000_000_000));
-            let store = Store::open(folder.path().join("ledger.db"), hasher, clock).unwrap();
-            Self {
-                _folder: folder,
-                store,
-            }
-        }
-
-        fn open(&self) -> (Ledger, Ownership) {
-            let ledger = Ledger::open(&self.store, LedgerSettings::default()).unwrap();
-            (ledger.clone(), Ownership::new(&self.store, ledger, 100))
-        }
-    }
-
-    fn stored(key: &str, id: &str) -> Stored {
-        Stored {
-            id: id.into(),
-            key: KeyId::new(key),
-            provider: "east".into(),
-            credential: "first".into(),
-        }
-    }
-
-    async fn ask(ownership: &Ownership, key: &str, id: &str) -> Result<Arc<Stored>, OwnerFailure> {
-        match ownership.owner(&KeyId::new(key), id) {
-            Owner::Yours(stored) => Ok(stored),
-            Owner::NotYours => Err(OwnerFailure::NotYours),
-            Owner::Wait(answer) => answer.await,
-        }
-    }
-
-    #[tokio::test]
-    async fn what_a_key_made_is_its_own_at_once_and_after_a_restart() {
-        let house = House::new();
-        let (ledger, ownership) = house.open();
-        let made = stored("key_a", "resp_1");
-        ownership.remember(made.clone());
-        assert_eq!(*ask(&ownership, "key_a", "resp_1").await.unwrap(), made);
-        drop(ownership);
-        assert!(ledger.close(Duration::from_secs(20)));
-
-        let (_ledger, again) = house.open();
-        assert_eq!(*ask(&again, "key_a", "resp_1").await.unwrap(), made);
-        let second = again.owner(&KeyId::new("key_a"), "resp_1");
-        assert!(matches!(second, Owner::Yours(_)), "not kept in memory");
-    }
-
-    #[tokio::test]
-    async fn anothers_and_nobodys_get_the_same_answer() {
-        let house = House::new();
-        let (_ledger, ownership) = house.open();
-        ownership.remember(stored("key_a", "resp_1"));
-        let long = "r".repeat(MAX_ID_LEN + 1);
-        for id in ["resp_1", "resp_2", "resp_%", "' OR 1=1 --", "", &long] {
-            let answer = ask(&ownership, "key_b", id).await;
-            assert_eq!(answer, Err(OwnerFailure::NotYours), "{id:.40}");
-        }
-    }
-
-    #[tokio::test]
-    async fn items_are_their_makers_and_nobodys_only_with_contents() {
-        let house = House::new();
-        let (ledger, ownership) = house.open();
-        ownership.remember(stored("key_a", "rs_1"));
-        let ask = async |ownership: &Ownership, key: &str, ids: &[(&str, bool)]| {
-            let items = ids.iter().map(|(id, has_contents)| NamedItem {
-                id: (*id).to_owned(),
-                has_contents: *has_contents,
-            });
-            match ownership.check(&KeyId::new(key), items.collect()) {
-                Claims::Known(claim) => (claim, false),
-                Claims::Wait(answer) => (answer.await, true),
-            }
-        };
-        let not_yours = |id: &str| Claim::NotYours(id.to_owned());
-        let own = [("rs_1", false), ("rs_1", true)];
-        assert_eq!(ask(&ownership, "key_a", &own).await, (Claim::Fine, false));
-        let theirs = [("nobodys", true), ("rs_1", true)];
-        let found = ask(&ownership, "key_b", &theirs).await;
-        assert_eq!(found, (not_yours("rs_1"), false));
-        assert!(ledger.close(Duration::from_secs(20)));
-
-        let (_ledger, again) = house.open();
-        let found = ask(&again, "key_b", &theirs).await;
-        assert_eq!(found, (not_yours("rs_1"), true));
-        let found = ask(&again, "key_b", &[("nobodys", true)]).await;
-        assert_eq!(found, (Claim::Fine, true));
-        let found = ask(&again, "key_b", &[("nobodys", false)]).await;
-        assert_eq!(found, (not_yours("nobodys"), true));
-        assert_eq!(ask(&again, "key_a", &own).await, (Claim::Fine, false));
-    }
-
-    #[tokio::test]
-    async fn an_id_cannot_be_taken_over() {
-        let house = House::new();
-        let (ledger, ownership) = house.open();
-        ownership.remember(stored("key_a", "resp_1"));
-        ownership.remember(stored("key_b", "resp_1"));
-        assert!(ask(&ownership, "key_a", "resp_1").await.is_ok());
-        drop(ownership);
-        assert!(ledger.close(Duration::from_secs(20)));
-        let (_ledger, again) = house.open();
-        assert!(ask(&again, "key_a", "resp_1").await.is_ok());
-        assert!(ask(&again, "key_b", "resp_1").await.is_err());
-    }
-}
+mod tests;

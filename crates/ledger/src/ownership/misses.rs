@@ -1,0 +1,43 @@
+//! Ids that are not in the file, for the moment in which a caller asks again.
+//!
+//! For a moment, since another process may write the id down; what this process makes is
+//! forgotten here at once.
+
+use quick_cache::{UnitWeighter, sync::Cache};
+use std::time::{Duration, Instant};
+
+/// How long a miss is believed.
+pub(super) const BELIEVED: Duration = Duration::from_secs(1);
+/// How many are remembered; of more, the least used are looked up again.
+const MOST: usize = 4096;
+
+pub(super) struct Misses(Cache<Box<str>, Instant, UnitWeighter, foldhash::fast::RandomState>);
+
+impl Default for Misses {
+    fn default() -> Self {
+        const AT_START: usize = 64;
+        Self(Cache::with(
+            AT_START,
+            MOST as u64,
+            UnitWeighter,
+            foldhash::fast::RandomState::default(),
+            Default::default(),
+        ))
+    }
+}
+
+impl Misses {
+    pub(super) fn note(&self, id: &str) {
+        self.0.insert(id.into(), Instant::now());
+    }
+
+    pub(super) fn forget(&self, id: &str) {
+        self.0.remove(id);
+    }
+
+    /// Whether the id was not found a moment ago.
+    pub(super) fn has(&self, id: &str) -> bool {
+        let since = self.0.get(id);
+        since.is_some_and(|since| since.elapsed() < BELIEVED)
+    }
+}

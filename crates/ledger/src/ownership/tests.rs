@@ -1,0 +1,186 @@
+use super::*;
+use crate::{clock::Timestamp, key::KeyHasher, ledger::LedgerSettings};
+use tempfile::TempDir;
+
+struct House {
+    _folder: TempDir,
+    store: Store,
+}
+
+impl House {
+    fn new() -> Self {
+        let folder = TempDir::new().unwrap();
+        let hasher = KeyHasher::new(b"a pepper for tests").unwrap();
+        let clock = Clock::manual(Timestamp::from_unix_ms(1_790_000_000_000));
+        let store = Store::open(folder.path().join("ledger.db"), hasher, clock).unwrap();
+        Self {
+            _folder: folder,
+            store,
+        }
+    }
+
+    fn open(&self) -> (Ledger, Ownership) {
+        let ledger = Ledger::open(&self.store, LedgerSettings::default()).unwrap();
+        (ledger.clone(), Ownership::new(&self.store, ledger, 100))
+    }
+}
+
+fn stored(key: &str, id: &str) -> Stored {
+    Stored {
+        id: id.into(),
+        key: KeyId::new(key),
+        provider: "east".into(),
+        credential: "first".into(),
+    }
+}
+
+async fn ask(ownership: &Ownership, key: &str, id: &str) -> Result<Arc<Stored>, OwnerFailure> {
+    match ownership.owner(&KeyId::new(key), id) {
+        Owner::Yours(stored) => Ok(stored),
+        Owner::NotYours => Err(OwnerFailure::NotYours),
+        Owner::Wait(answer) => answer.await,
+    }
+}
+
+#[tokio::test]
+async fn what_a_key_made_is_its_own_at_once_and_after_a_restart() {
+    let house = House::new();
+    let (ledger, ownership) = house.open();
+    let made = stored("key_a", "resp_1");
+    ownership.remember(made.clone());
+    assert_eq!(*ask(&ownership, "key_a", "resp_1").await.unwrap(), made);
+    drop(ownership);
+    assert!(ledger.close(Duration::from_secs(20)));
+
+    let (_ledger, again) = house.open();
+    assert_eq!(*ask(&again, "key_a", "resp_1").await.unwrap(), made);
+    let second = again.owner(&KeyId::new("key_a"), "resp_1");
+    assert!(matches!(second, Owner::Yours(_)), "not kept in memory");
+}
+
+#[tokio::test]
+async fn anothers_and_nobodys_get_the_same_answer() {
+    let house = House::new();
+    let (_ledger, ownership) = house.open();
+    ownership.remember(stored("key_a", "resp_1"));
+    let long = "r".repeat(MAX_ID_LEN + 1);
+    for id in ["resp_1", "resp_2", "resp_%", "' OR 1=1 --", "", &long] {
+        let answer = ask(&ownership, "key_b", id).await;
+        assert_eq!(answer, Err(OwnerFailure::NotYours), "{id:.40}");
+    }
+}
+
+#[tokio::test]
+async fn items_are_their_makers_and_nobodys_only_with_contents() {
+    let house = House::new();
+    let (ledger, ownership) = house.open();
+    ownership.remember(stored("key_a", "rs_1"));
+    let ask = async |ownership: &Ownership, key: &str, ids: &[(&str, bool)]| {
+        let items = ids.iter().map(|(id, has_contents)| NamedItem {
+            id: (*id).to_owned(),
+            has_contents: *has_contents,
+        });
+        match ownership.check(&KeyId::new(key), items.collect()) {
+            Claims::Known(claim) => (claim, false),
+            Claims::Wait(answer) => (answer.await, true),
+        }
+    };
+    let not_yours = |id: &str| Claim::NotYours(id.to_owned());
+    let own = [("rs_1", false), ("rs_1", true)];
+    assert_eq!(ask(&ownership, "key_a", &own).await, (Claim::Fine, false));
+    let theirs = [("nobodys", true), ("rs_1", true)];
+    let found = ask(&ownership, "key_b", &theirs).await;
+    assert_eq!(found, (not_yours("rs_1"), false));
+    assert!(ledger.close(Duration::from_secs(20)));
+
+    let (_ledger, again) = house.open();
+    let found = ask(&again, "key_b", &[("nobodys", true), ("rs_1", false)]).await;
+    assert_eq!(found, (not_yours("rs_1"), true));
+    // Now it is in memory.
+    let found = ask(&again, "key_b", &theirs).await;
+    assert_eq!(found, (not_yours("rs_1"), false));
+    let found = ask(&again, "key_b", &[("nobodys", false)]).await;
+    assert_eq!(found, (not_yours("nobodys"), true));
+    assert_eq!(ask(&again, "key_a", &own).await, (Claim::Fine, false));
+    // For what is all there nobody looks into the file.
+    let found = ask(&again, "key_b", &[("whoevers", true)]).await;
+    assert_eq!(found, (Claim::Fine, false));
+}
+
+#[tokio::test]
+async fn an_id_cannot_be_taken_over() {
+    let house = House::new();
+    let (ledger, ownership) = house.open();
+    ownership.remember(stored("key_a", "resp_1"));
+    ownership.remember(stored("key_b", "resp_1"));
+    assert!(ask(&ownership, "key_a", "resp_1").await.is_ok());
+    drop(ownership);
+    assert!(ledger.close(Duration::from_secs(20)));
+    let (_ledger, again) = house.open();
+    assert!(ask(&again, "key_a", "resp_1").await.is_ok());
+    assert!(ask(&again, "key_b", "resp_1").await.is_err());
+}
+
+/// Whether somebody would have to look into the file for an id, in either way of asking.
+fn is_looked_up(ownership: &Ownership, id: &str) -> bool {
+    let key = KeyId::new("key_a");
+    let one = matches!(ownership.owner(&key, id), Owner::Wait(_));
+    let item = NamedItem {
+        id: id.to_owned(),
+        has_contents: false,
+    };
+    let of_several = matches!(ownership.check(&key, vec![item]), Claims::Wait(_));
+    assert_eq!(one, of_several);
+    one
+}
+
+#[tokio::test]
+async fn what_was_not_found_is_not_looked_for_again_for_a_moment() {
+    let house = House::new();
+    let (_ledger, ownership) = house.open();
+    assert!(is_looked_up(&ownership, "resp_1"));
+    let start = std::time::Instant::now();
+    assert!(ask(&ownership, "key_a", "resp_1").await.is_err());
+    let again = is_looked_up(&ownership, "resp_1");
+    assert!(!again || start.elapsed() >= misses::BELIEVED);
+    while !is_looked_up(&ownership, "resp_1") {
+        assert!(start.elapsed() < Duration::from_secs(20));
+        tokio::task::yield_now().await;
+    }
+    assert!(start.elapsed() >= misses::BELIEVED);
+}
+
+#[tokio::test]
+async fn what_is_made_after_it_was_not_found_is_its_makers_at_once() {
+    let house = House::new();
+    let (_ledger, ownership) = house.open();
+    assert!(ask(&ownership, "key_a", "resp_1").await.is_err());
+    ownership.remember(stored("key_a", "resp_1"));
+    assert!(ask(&ownership, "key_a", "resp_1").await.is_ok());
+    // Whoever had read the file before that tells of it only now.
+    ownership.0.note_miss("resp_1");
+    assert!(!ownership.0.misses.has("resp_1"));
+    assert!(ask(&ownership, "key_a", "resp_1").await.is_ok());
+}
+
+#[tokio::test]
+async fn a_key_whose_look_ups_take_long_leaves_room_for_the_others() {
+    let house = House::new();
+    let (_ledger, ownership) = house.open();
+    let key = KeyId::new("key_a");
+    let mut held = Vec::new();
+    for _ in 0..LOOKUPS_AT_ONCE / 4 {
+        held.push(ownership.0.turns.take(&key).await.unwrap());
+    }
+    let mut waiting = std::pin::pin!(ask(&ownership, "key_a", "resp_1"));
+    tokio::select! {
+        biased;
+        answer = &mut waiting => panic!("it had no turn: {answer:?}"),
+        answer = ask(&ownership, "key_b", "resp_2") => {
+            assert_eq!(answer, Err(OwnerFailure::NotYours));
+        }
+    }
+    drop(held);
+    assert_eq!(waiting.await, Err(OwnerFailure::NotYours));
+    assert_eq!(ownership.0.turns.keys(), 0);
+}
