@@ -3,17 +3,19 @@
 
 #![expect(clippy::unwrap_used, reason = "a benchmark fails by panicking")]
 
+#[path = "../tests/setup/mod.rs"]
+mod setup;
+
 use criterion::{Criterion, criterion_group, criterion_main};
 use std::{
     hint::black_box,
     time::{Duration, Instant},
 };
 use tollgate_ledger::{
-    ApiKey, BillingState, Clock, DirectorySettings, Ending, GrantTerms, KeyDirectory, KeyHasher,
-    Ledger, LedgerSettings, LedgerStats, Limiter, Lookup, NewKey, RequestInfo, Reserve, Store,
-    UpperBound,
+    ApiKey, Clock, DirectorySettings, Ending, KeyDirectory, Ledger, LedgerSettings, LedgerStats,
+    Limiter, Lookup, Reserve, Store, UpperBound,
 };
-use tollgate_types::{Format, KeyId, Limits, RequestId, Usage, Weights};
+use tollgate_types::{KeyId, Limits, RequestId, Usage, Weights};
 
 struct House {
     _folder: tempfile::TempDir,
@@ -26,16 +28,8 @@ struct House {
 impl House {
     fn new() -> Self {
         let folder = tempfile::TempDir::new().unwrap();
-        let hasher = KeyHasher::new(b"a pepper for benchmarks").unwrap();
-        let path = folder.path().join("ledger.db");
-        let store = Store::open(path, hasher, Clock::system()).unwrap();
-        let mut new = NewKey::named("bench");
-        new.grant = Some(GrantTerms {
-            plan: None,
-            tokens: 1 << 50,
-            validity: Duration::from_secs(86_400),
-        });
-        let made = store.create_key(&new).unwrap();
+        let store = setup::open(&folder.path().join("ledger.db"));
+        let made = setup::make_key(&store);
         Self {
             _folder: folder,
             store,
@@ -127,20 +121,11 @@ fn steady_load(_: &mut Criterion) {
 }
 
 fn ending() -> Ending {
-    let usage = Usage {
+    setup::completed(Usage {
         input: 100,
         output: 50,
         ..Usage::default()
-    };
-    Ending {
-        state: BillingState::Completed,
-        status: 200,
-        error: None,
-        reported: Some(usage),
-        absurd: false,
-        delivered: usage,
-        model_served: None,
-    }
+    })
 }
 
 /// What the writer did meanwhile. Commit times are known by class: told is the bound of the
@@ -173,13 +158,7 @@ fn report(stats: &LedgerStats) {
 /// One request; the wait for a free slot, when the disk is behind, is not counted.
 fn settle_one(house: &House, ledger: &Ledger, number: u128, ending: &Ending) -> Duration {
     loop {
-        let request = RequestInfo {
-            id: RequestId::from_parts(1, number),
-            model: "alpha-sonnet-5".into(),
-            reason: None,
-            format: Format::Chat,
-            streamed: true,
-        };
+        let request = setup::request(RequestId::from_parts(1, number));
         let bound = UpperBound {
             unseen_input: 0,
             input: 100,

@@ -8,16 +8,18 @@
 
 #![expect(clippy::unwrap_used, reason = "a benchmark fails by panicking")]
 
+#[path = "../tests/setup/mod.rs"]
+mod setup;
+
 use std::{
     collections::{BTreeMap, VecDeque},
     fs,
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 use tollgate_ledger::{
-    BillingState, Clock, Ending, GrantTerms, KeyHasher, Ledger, LedgerSettings, NewKey,
-    RequestInfo, Reservation, Reserve, Store, UpperBound,
+    Ending, Ledger, LedgerSettings, RequestInfo, Reservation, Reserve, UpperBound,
 };
-use tollgate_types::{Format, KeyId, RequestId, Usage, Weights};
+use tollgate_types::{KeyId, RequestId, Usage, Weights};
 
 /// Requests under way at once.
 const OPEN: usize = 32;
@@ -30,10 +32,9 @@ fn main() {
     let number = |place: usize, default| numbers.get(place).copied().unwrap_or(default);
     let (pace, seconds, keys) = (number(0, 15_000), number(1, 5), number(2, 1));
     let folder = tempfile::TempDir::new().unwrap();
-    let hasher = KeyHasher::new(b"a pepper for benchmarks").unwrap();
-    let path = folder.path().join("ledger.db");
-    let store = Store::open(path, hasher, Clock::system()).unwrap();
-    let keys: Vec<KeyId> = (0..keys).map(|_| make_key(&store)).collect();
+    let store = setup::open(&folder.path().join("ledger.db"));
+    let keys = (0..keys).map(|_| setup::make_key(&store).record.id().clone());
+    let keys: Vec<KeyId> = keys.collect();
     let ledger = Ledger::open(&store, LedgerSettings::default()).unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -75,16 +76,6 @@ fn main() {
         (now.commit_micros - stats.commit_micros) / commits,
         now.longest_commit_micros,
     );
-}
-
-fn make_key(store: &Store) -> KeyId {
-    let mut new = NewKey::named("bench");
-    new.grant = Some(GrantTerms {
-        plan: None,
-        tokens: 1 << 50,
-        validity: Duration::from_secs(86_400),
-    });
-    store.create_key(&new).unwrap().record.id().clone()
 }
 
 struct Caller<'a> {
@@ -149,30 +140,16 @@ fn request(number: u32) -> RequestInfo {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
     // Spread over all that a random number can be, as in the gateway.
     let random = u128::from(number).wrapping_mul(0x9E37_79B9_7F4A_7C15_F39C_C060_5CED_C835);
-    RequestInfo {
-        id: RequestId::from_parts(u64::try_from(now.as_millis()).unwrap(), random),
-        model: "alpha-sonnet-5".into(),
-        reason: None,
-        format: Format::Chat,
-        streamed: false,
-    }
+    let now = u64::try_from(now.as_millis()).unwrap();
+    setup::request(RequestId::from_parts(now, random))
 }
 
 fn ending() -> Ending {
-    let usage = Usage {
+    setup::completed(Usage {
         input: 290,
         output: 57,
         ..Usage::default()
-    };
-    Ending {
-        state: BillingState::Completed,
-        status: 200,
-        error: None,
-        reported: Some(usage),
-        absurd: false,
-        delivered: usage,
-        model_served: None,
-    }
+    })
 }
 
 /// Nanoseconds on a processor, by the names of threads.

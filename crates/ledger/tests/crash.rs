@@ -7,6 +7,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod setup;
+
 use std::{
     collections::BTreeSet,
     io::{BufRead, BufReader, Write},
@@ -15,21 +17,13 @@ use std::{
     sync::Arc,
     time::{Duration, Instant},
 };
-use tollgate_ledger::{
-    BillingState, Clock, Ending, GrantTerms, KeyHasher, KeySelector, Ledger, LedgerSettings,
-    NewKey, RequestInfo, Reserve, Store, UpperBound,
-};
-use tollgate_types::{Format, KeyId, RequestId, Usage, Weights};
+use tollgate_ledger::{Ledger, LedgerSettings, Reserve, Store, UpperBound};
+use tollgate_types::{KeyId, RequestId, Usage, Weights};
 
 const FILE: &str = "TOLLGATE_TEST_LEDGER";
 const KEYS: &str = "TOLLGATE_TEST_KEYS";
 const WORKERS: usize = 2;
 const TOKENS_PER_REQUEST: u64 = 7;
-
-fn open(path: &Path) -> Store {
-    let hasher = KeyHasher::new(b"a pepper for tests").unwrap();
-    Store::open(path, hasher, Clock::system()).unwrap()
-}
 
 fn random() -> u64 {
     let mut bytes = [0; 8];
@@ -41,7 +35,7 @@ fn random() -> u64 {
 #[test]
 #[ignore = "run by the other test as a process of its own"]
 fn under_load() {
-    let store = open(&PathBuf::from(std::env::var_os(FILE).unwrap()));
+    let store = setup::open(&PathBuf::from(std::env::var_os(FILE).unwrap()));
     let ledger = Ledger::open(&store, LedgerSettings::default()).unwrap();
     let keys: Vec<KeyId> = std::env::var(KEYS)
         .unwrap()
@@ -67,14 +61,8 @@ fn under_load() {
 async fn serve(ledger: Ledger, keys: Arc<Vec<KeyId>>, worker: usize) {
     let mut stdout = std::io::stdout();
     for key in keys.iter().cycle().skip(worker) {
-        let request = RequestInfo {
-            id: RequestId::from_parts(random() >> 20, u128::from(random())),
-            model: "alpha-sonnet-5".into(),
-            reason: None,
-            format: Format::Messages,
-            streamed: true,
-        };
-        let id = request.id;
+        let id = RequestId::from_parts(random() >> 20, u128::from(random()));
+        let request = setup::request(id);
         let bound = UpperBound {
             unseen_input: 0,
             input: 100,
@@ -83,7 +71,10 @@ async fn serve(ledger: Ledger, keys: Arc<Vec<KeyId>>, worker: usize) {
         };
         match ledger.reserve(key, request, bound, Weights::default()) {
             Reserve::Held(reservation) => {
-                reservation.settle(&ending());
+                reservation.settle(&setup::completed(Usage {
+                    output: TOKENS_PER_REQUEST,
+                    ..Usage::default()
+                }));
                 // One write of one line: the pipe takes it whole or not at all.
                 let line = format!("{id}\n");
                 stdout.write_all(line.as_bytes()).unwrap();
@@ -93,22 +84,6 @@ async fn serve(ledger: Ledger, keys: Arc<Vec<KeyId>>, worker: usize) {
             Reserve::Refused(refused) => assert!(refused.to_string().contains("too many")),
         }
         tokio::task::yield_now().await;
-    }
-}
-
-fn ending() -> Ending {
-    let usage = Usage {
-        output: TOKENS_PER_REQUEST,
-        ..Usage::default()
-    };
-    Ending {
-        state: BillingState::Completed,
-        status: 200,
-        error: None,
-        reported: Some(usage),
-        absurd: false,
-        delivered: usage,
-        model_served: None,
     }
 }
 
@@ -152,8 +127,9 @@ fn what_callers_received_before_kill_9_is_in_the_ledger_once() {
     let rounds: u32 = rounds.map_or(3, |rounds| rounds.parse().unwrap());
     let folder = tempfile::TempDir::new().unwrap();
     let path = folder.path().join("ledger.db");
-    let store = open(&path);
-    let keys: Vec<String> = (0..3).map(|_| key(&store)).collect();
+    let store = setup::open(&path);
+    let keys = (0..3).map(|_| setup::make_key(&store).record.id().to_string());
+    let keys: Vec<String> = keys.collect();
     let mut received = BTreeSet::new();
     for round in 0..rounds {
         let span = Duration::from_millis(20 + random() % 300);
@@ -168,18 +144,6 @@ fn what_callers_received_before_kill_9_is_in_the_ledger_once() {
         received.extend(new);
         check(&path, &store, &received, (round as usize + 1) * WORKERS);
     }
-}
-
-fn key(store: &Store) -> String {
-    let made = store.create_key(&NewKey::named("ci")).unwrap();
-    let terms = GrantTerms {
-        plan: None,
-        tokens: 1 << 40,
-        validity: Duration::from_secs(86_400),
-    };
-    let selector = KeySelector::Id(made.record.id().clone());
-    store.top_up(&selector, &terms).unwrap();
-    made.record.id().to_string()
 }
 
 /// Recovers, and compares what is there with what must be: all that was received, and at
