@@ -15,12 +15,17 @@ use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::process::Stdio;
 use support::{
-    Config, Connection, Gateway, Ports, Provider, Request, bounded, eventually, tollgate,
+    Config, Connection, Gateway, LONG, MESSAGES, Ports, Provider, Request, bounded, eventually,
+    prompt, tollgate,
 };
 use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Interest};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::process::Child;
+use tollgate_ledger::{
+    KeySelector, Ledger, LedgerSettings, Refused, RequestInfo, Reserve, Store, UpperBound,
+};
+use tollgate_types::{Format, KeyId, RequestId, Weights};
 
 /// The other end of a hand-over.
 struct Peer(BufReader<UnixStream>);
@@ -142,6 +147,90 @@ async fn the_old_process_leaves_once_the_new_one_has_the_service() {
         };
         assert_eq!(new.hear().await, "");
         assert_eq!(gateway.ended().await.code(), Some(0));
+    }
+}
+
+/// The new process's share of a ledger.
+struct Share {
+    ledger: Ledger,
+    key: KeyId,
+}
+
+impl Share {
+    fn of(store: &Store, key: &str) -> Self {
+        let key = store.find_key(&KeySelector::parse(key).unwrap()).unwrap();
+        Self {
+            ledger: Ledger::open(store, LedgerSettings::default()).unwrap(),
+            key: key.id().clone(),
+        }
+    }
+
+    async fn reserve(&self, tokens: u64) -> Result<(), Refused> {
+        let request = RequestInfo {
+            id: RequestId::from_parts(1, u128::from(tokens)),
+            model: "test-model".into(),
+            reason: None,
+            format: Format::Chat,
+            streamed: false,
+        };
+        let bound = UpperBound {
+            input: 0,
+            unseen_input: 0,
+            output: tokens,
+            useful_output: tokens,
+        };
+        let held = self
+            .ledger
+            .reserve(&self.key, request.clone(), bound, Weights::default());
+        match held {
+            Reserve::Held(_) => Ok(()),
+            Reserve::Refused(refused) => Err(refused),
+            Reserve::Wait(account) => {
+                bounded("an account", account.wait()).await?;
+                Err(Refused::Busy)
+            }
+        }
+    }
+
+    /// Waits until it can spend all of it, and says in how many portions that has come.
+    async fn gets(&self, tokens: u64) -> usize {
+        let (mut before, mut portions) = (0, 0);
+        let spends = async || {
+            let held = self.reserve(tokens).await;
+            let free = self.ledger.holdings(&self.key).map_or(0, |it| it.free);
+            portions += usize::from(free > before);
+            before = free;
+            held.ok()
+        };
+        eventually(&format!("{tokens} tokens"), spends).await;
+        portions
+    }
+}
+
+#[tokio::test]
+async fn whenever_the_old_process_is_told_to_end_the_new_one_has_all_that_nothing_holds() {
+    const TOKENS: u64 = 1_000_000;
+    for steps in 0..NEW.len() {
+        let (_provider, gateway) = gateway("30s").await;
+        let key = gateway.key_with(TOKENS, LONG);
+        let body = prompt(MESSAGES, "test-model", "Hello!", json!({}));
+        let ask = |key: &str| Request::post(MESSAGES, &body).key(key);
+        let spent = gateway.send(&ask(&key)).await.reported();
+        gateway.has_spent(&key, spent).await;
+        // For this one it stays.
+        let mut open = gateway.connect().await;
+        open.write(&ask(&gateway.key).orders("hang").bytes()).await;
+        gateway
+            .sample_is("tollgate_ledger_open_requests", 1.0)
+            .await;
+        let share = Share::of(&gateway.store(), &key);
+        let _new = new_process(&gateway, steps).await;
+        gateway.signal("TERM").await;
+        let ending = async || (gateway.operator("/readyz").await.status != 200).then_some(());
+        eventually("the gateway's end begins", ending).await;
+        let portions = share.gets(TOKENS - spent).await;
+        // Half of it may have been given before; by halves alone it would take twenty.
+        assert!(portions <= 4, "after {steps} steps: {portions} portions");
     }
 }
 

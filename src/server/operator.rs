@@ -94,21 +94,26 @@ impl Operator {
                 log::error!("the admin listener has ended: {fault}");
             }
         };
+        // Whatever ends this process, and however far a hand-over has come by then: what it holds
+        // unused is for those that go on.
+        let leave_with = |how: End| {
+            readiness.set(false);
+            accounts.ledger().retire();
+            begin_end(&stop, how);
+        };
         let end = async {
             loop {
                 let grace = end.recv(grace).await;
                 notify::stopping();
-                readiness.set(false);
-                begin_end(&stop, End::within(grace, Duration::ZERO));
+                leave_with(End::within(grace, Duration::ZERO));
             }
         };
         let work = async {
             let leave_it = |cause: String| {
                 log::error!("the process before serves, and this one ends: {cause}");
-                readiness.set(false);
                 // Set once: there is one verdict.
                 let _ = refused.set(cause);
-                begin_end(&stop, End::within(grace, Duration::ZERO));
+                leave_with(End::within(grace, Duration::ZERO));
             };
             let late = match serve_now(accepting, predecessor).await {
                 Begun::Serving => None,
@@ -128,9 +133,8 @@ impl Operator {
             };
             let upgrade = async {
                 let succeeded = hand_over(succession, quit, &stop).await;
-                readiness.set(false);
                 let idle = succeeded.as_ref().map_or(Duration::ZERO, |_| idle);
-                begin_end(&stop, End::within(grace, idle));
+                leave_with(End::within(grace, idle));
                 if let Some(succeeded) = succeeded {
                     log::info!("process {} has taken over", succeeded.pid());
                     // Who listens to the operator is the other process now.

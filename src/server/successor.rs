@@ -188,8 +188,6 @@ impl Succession {
             let line = format!("{FAILED} {}", cause.replace('\n', "; "));
             // One that is dead serves nobody.
             let _ = timeout(REFUSING, say(peer, &line)).await;
-        } else {
-            self.ledger.retire();
         }
         given
     }

@@ -321,8 +321,8 @@ impl Ledger {
         answer.await.is_ok()
     }
 
-    /// Leaves the keys to another process that serves them from now on: it is given all that nothing
-    /// holds here as soon as it is short of it, and not half as others are. Until then what is
+    /// Leaves the keys to the other processes, for this one ends: who is short of something is given
+    /// all that nothing holds here, and not half as otherwise. Until then what is
     /// here is for callers who have kept their connections.
     pub fn retire(&self) {
         self.0.tell(Command::Retire);

@@ -63,7 +63,7 @@ pub(super) enum Command {
     /// Another process is about to serve the same keys: give it half of what nothing holds.
     /// Answered when it is there to be taken.
     ShareOut(tokio::sync::oneshot::Sender<()>),
-    /// Another process serves the keys from now on: leave it what nothing holds.
+    /// This process ends: leave the others what nothing holds.
     Retire,
     /// Commit what there is and give everything back. Answered when done.
     Close(std::sync::mpsc::SyncSender<bool>),
@@ -136,7 +136,7 @@ pub(super) struct Writer {
     pub(super) seen: Seen,
     /// What memory has given up and the file does not know yet.
     pub(super) returns: Vec<Piece>,
-    /// Another process serves the keys.
+    /// This process ends, and others serve the keys.
     pub(super) retired: bool,
     /// Room for the settlements of the next batch, that of the last one.
     pub(super) room: Vec<(Option<Slot>, Entry)>,
@@ -378,8 +378,8 @@ impl Writer {
         Ok(())
     }
 
-    /// Gives other processes half of what nothing here holds, or all of it where one of them
-    /// serves the keys from now on. A wish that finds nothing now stands until something is let go.
+    /// Gives other processes half of what nothing here holds, or all of it where this one
+    /// ends. A wish that finds nothing now stands until something is let go.
     fn give_way(&mut self, wanted: &[KeyId]) {
         for key in wanted {
             if let Some(account) = self.shared.accounts.get(key) {
