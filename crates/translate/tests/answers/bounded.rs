@@ -2,7 +2,10 @@
 //! passed the answer ends as a broken one.
 
 use crate::{hostile::around, strict, support::*};
-use std::sync::Arc;
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 use tollgate_translate::{AskedSearch, StreamTranslator};
 use tollgate_types::Format;
 use tollgate_wire::stream::{Phase, StreamEnd};
@@ -116,6 +119,37 @@ fn citations_that_wait_are_bounded() {
     let mut chat = StreamTranslator::new(Arc::new(chat), context());
     let most = hold(&mut chat, 400, |_| early.clone());
     assert!((3_000_000..5_000_000).contains(&most), "{most}");
+}
+
+/// How long a text takes of which these many pages are named, and not what of it they are about.
+fn time_of_a_text_with(citations: usize) -> Duration {
+    let piece = "\\n".repeat(50_000);
+    let text = format!("data: {{\"choices\":[{{\"delta\":{{\"content\":\"{piece}\"}}}}]}}\n\n");
+    let page = "data: {\"choices\":[{\"delta\":{\"annotations\":[{\"url_citation\":{\"url\":\"u\"}}]}}]}\n\n";
+    let end = "data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n";
+    let begun = Instant::now();
+    let mut translator =
+        StreamTranslator::new(Arc::new(notes(Format::Responses, Format::Chat)), context());
+    hold(&mut translator, 20, |_| text.clone());
+    hold(&mut translator, citations, |_| page.to_owned());
+    let mut out = Vec::new();
+    translator.push(end.as_bytes(), &mut out);
+    let took = begun.elapsed();
+    let out = String::from_utf8(out.concat()).unwrap();
+    let told = out
+        .matches("\"start_index\":0,\"end_index\":1000000,")
+        .count();
+    assert!(told > citations, "{told} ranges of {citations}");
+    took
+}
+
+/// The whole text is what each of them is about, and it is counted for all of them at once.
+#[test]
+fn citations_without_a_range_cost_no_time_by_the_length_of_the_text() {
+    let best = |citations| (0..3).map(|_| time_of_a_text_with(citations)).min();
+    let (one, many) = (best(1).unwrap(), best(256).unwrap());
+    println!("1 citation: {one:?}, 256: {many:?}");
+    assert!(many < one * 16, "1 citation: {one:?}, 256: {many:?}");
 }
 
 /// Searches, of which each finds much, one after the other: the last event repeats them all.

@@ -40,6 +40,9 @@ pub(super) struct Open {
     pub(super) annotations: Vec<Citation>,
     /// Bytes that they hold.
     pub(super) cited: usize,
+    /// Bytes of the text of which the characters are counted, and how many these are: most
+    /// texts cite nothing, and are not counted.
+    pub(super) counted: (usize, u64),
     /// What stands before a delta.
     pub(super) before_delta: String,
 }
@@ -52,15 +55,29 @@ impl Open {
     }
 
     /// The entries of `annotations`, with commas between.
-    pub(super) fn entries(&self) -> String {
+    pub(super) fn entries(&mut self) -> String {
         let mut entries = Output::default();
-        for citation in &self.annotations {
+        for citation in std::mem::take(&mut self.annotations) {
             if !entries.as_bytes().is_empty() {
                 entries.raw(b",");
             }
-            annotation(citation, range(citation, &self.text), &mut entries);
+            annotation(&citation, self.range(&citation), &mut entries);
         }
         text(entries)
+    }
+
+    /// The characters that a citation is about: the whole text so far where its provider does not
+    /// say. However many ask, each piece of the text is counted once.
+    pub(super) fn range(&mut self, citation: &Citation) -> (u64, u64) {
+        citation.range.unwrap_or_else(|| (0, self.chars()))
+    }
+
+    fn chars(&mut self) -> u64 {
+        let (done, chars) = self.counted;
+        let more = self.text.get(done..).unwrap_or_default();
+        let chars = chars.saturating_add(RawText::escaped(more).chars());
+        self.counted = (self.text.len(), chars);
+        chars
     }
 }
 
@@ -98,11 +115,4 @@ pub(super) fn end_event(sequence: u64, out: &mut Output) {
 /// What was written: always UTF-8.
 pub(super) fn text(written: Output) -> String {
     String::from_utf8(written.into_bytes()).unwrap_or_default()
-}
-
-/// The characters that a citation is about: the whole text where its provider does not say.
-pub(super) fn range(citation: &Citation, text: &str) -> (u64, u64) {
-    citation
-        .range
-        .unwrap_or_else(|| (0, RawText::escaped(text).chars()))
 }

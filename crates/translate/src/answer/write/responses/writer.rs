@@ -4,7 +4,7 @@
 //! A stream repeats each text when it ends, in its item, and in the last event. So the
 //! answer is kept, up to a bound; nothing waits for it.
 
-use super::open::{Message, Open, Place, begin_event, delta_event, end_event, range, text};
+use super::open::{Message, Open, Place, begin_event, delta_event, end_event, text};
 use crate::{
     AskedSearch, ResponsesEcho,
     answer::{
@@ -141,6 +141,7 @@ impl Write for ResponsesWriter {
             logprobs: String::new(),
             annotations: Vec::new(),
             cited: 0,
+            counted: (0, 0),
             before_delta: text(before),
         });
         Ok(())
@@ -232,12 +233,13 @@ impl Write for ResponsesWriter {
         };
         if open.kind == Kind::Text {
             let index = open.annotations.len();
+            let range = open.range(citation);
             self.event("response.output_text.annotation.added", out, |out| {
                 open.place.write(out);
                 out.key("content_index").number(open.part);
                 out.key("annotation_index")
                     .number(u64::try_from(index).unwrap_or(u64::MAX));
-                annotation(citation, range(citation, &open.text), out.key("annotation"));
+                annotation(citation, range, out.key("annotation"));
             });
             open.cited = open.cited.saturating_add(citation.size());
             open.annotations.push(citation.clone());
@@ -246,14 +248,14 @@ impl Write for ResponsesWriter {
     }
 
     fn end(&mut self, end: BlockEnd<'_>, out: &mut Output) -> Result<(), Broken> {
-        let Some(open) = self.open.take() else {
+        let Some(mut open) = self.open.take() else {
             return Err(Broken);
         };
         if self.kept_bytes() > MOST_KEPT {
             return Err(Broken);
         }
         match (open.kind, &open.call) {
-            (Kind::Text | Kind::Refusal, _) => self.end_part(&open, out),
+            (Kind::Text | Kind::Refusal, _) => self.end_part(&mut open, out),
             (Kind::Thinking, _) => self.end_reasoning(&open, end.sealed(), out),
             (Kind::Tool, Some(call)) => self.end_call(&open, call, end, out),
             (Kind::Tool | Kind::Search, _) => return Err(Broken),
@@ -351,7 +353,7 @@ impl ResponsesWriter {
         place
     }
 
-    fn end_part(&mut self, open: &Open, out: &mut Output) {
+    fn end_part(&mut self, open: &mut Open, out: &mut Output) {
         let (name, field) = match open.kind {
             Kind::Text => ("response.output_text.done", "text"),
             _ => ("response.refusal.done", "refusal"),
