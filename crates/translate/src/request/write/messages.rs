@@ -28,7 +28,8 @@ impl Writer<'_, '_> {
         self.limit("max_tokens", plan.max_tokens);
         self.automatic_caching(conversation);
         let (system, turns) = split(&conversation.turns);
-        let is_said_by_nobody_else = turns.iter().all(|turn| turn.role.instructs());
+        let mut said = turns.iter().filter(|turn| has_content(turn));
+        let is_said_by_nobody_else = said.all(|turn| turn.role.instructs());
         self.system(system)?;
         self.messages_tools(conversation)?;
         self.out.key("messages").begin_array();
@@ -149,7 +150,7 @@ impl Writer<'_, '_> {
                 (if knows { "system" } else { "user" }, !knows)
             }
         };
-        if !self.has_content(turn) {
+        if !has_content(turn) {
             self.forget_searches(turn);
             return Ok(());
         }
@@ -183,16 +184,6 @@ impl Writer<'_, '_> {
         }
         self.out.end_object();
         Ok(())
-    }
-
-    /// Whether anything of a turn is written: the format refuses empty texts and messages.
-    fn has_content(&mut self, turn: &Turn<'_>) -> bool {
-        turn.blocks.iter().any(|block| match block {
-            Block::Text(block) => is_said(&block.words),
-            Block::Refusal(text) => !text.is_empty(),
-            Block::Thought(_) | Block::Search(_) => false,
-            _ => true,
-        })
     }
 
     /// Leaves out what was searched for in a turn that says nothing.
@@ -383,16 +374,29 @@ impl Writer<'_, '_> {
     }
 }
 
+/// Whether anything of a turn is written: the format refuses empty texts and messages.
+fn has_content(turn: &Turn<'_>) -> bool {
+    turn.blocks.iter().any(|block| match block {
+        Block::Text(block) => is_said(&block.words),
+        Block::Refusal(text) => !text.is_empty(),
+        Block::Thought(_) | Block::Search(_) => false,
+        _ => true,
+    })
+}
+
 /// What instructs the model before anybody speaks, and the conversation. A request must hold one:
-/// where nobody but the system speaks, its last message is that, as far as it stands there.
+/// where nobody but the system speaks, the last message in which it says something is that, as far
+/// as it stands there.
 fn split<'c, 'd>(turns: &'c [Turn<'d>]) -> (&'c [Turn<'d>], &'c [Turn<'d>]) {
     let mut leading = turns
         .iter()
         .take_while(|turn| turn.role.instructs())
         .count();
-    let is_message = turns.last().is_some_and(|last| last.at.is_some());
-    if leading == turns.len() && is_message {
-        leading = leading.saturating_sub(1);
+    if leading == turns.len()
+        && let Some(last) = turns.iter().rposition(has_content)
+        && turns.get(last).is_some_and(|it| it.at.is_some())
+    {
+        leading = last;
     }
     turns.split_at_checked(leading).unwrap_or_default()
 }
