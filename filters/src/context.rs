@@ -5,12 +5,13 @@
 //! configured are let through, and so is what a key has counted beyond its rate of counts: a
 //! refusal costs nothing, and so must not be work without a bound.
 
+use serde::Deserialize;
 use serde_json::Value;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use tollgate_filter::{
     Built, Catalog, Counted, Counting, Endpoint, Filter, FilterKind, Head, Limiter, RequestContext,
-    Services, Verdict, Wants, no_settings,
+    Services, Verdict, Wants, settings,
 };
 use tollgate_types::{InputCount, InputRates, PublicError};
 
@@ -28,18 +29,32 @@ pub(crate) const KIND: FilterKind = FilterKind {
     build,
 };
 
+/// The settings of an entry in the configuration.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Settings {
+    /// Requests of a key that are counted in a minute, besides the counts that it asks for.
+    counts_per_minute: NonZeroU32,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            counts_per_minute: const { NonZeroU32::new(600).unwrap() },
+        }
+    }
+}
+
 struct Context {
     catalog: Arc<dyn Catalog>,
     counting: Arc<dyn Counting>,
     limiter: Arc<dyn Limiter>,
+    settings: Settings,
 }
 
-/// Counts that a key may cause in a minute, besides those that it asks for.
-const COUNTS_A_MINUTE: NonZeroU32 = NonZeroU32::new(600).unwrap();
-
 fn build(value: &Value, services: &Services) -> Built {
-    no_settings(value)?;
     Ok(Box::new(Context {
+        settings: settings(value)?,
         catalog: Arc::clone(&services.catalog),
         counting: Arc::clone(&services.counting),
         limiter: Arc::clone(&services.limits),
@@ -74,7 +89,8 @@ impl Context {
             return false;
         };
         // It is gone whatever becomes of the request: the count is made.
-        self.limiter.take_count(identity, COUNTS_A_MINUTE)
+        let most = self.settings.counts_per_minute;
+        self.limiter.take_count(identity, most)
     }
 
     /// The model's limit, where the length of the text leaves open whether it is within.
@@ -112,7 +128,7 @@ fn judge(request: &mut RequestContext, input: InputCount, limit: u64) -> Verdict
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{Scene, identity, refusal};
+    use crate::testing::{Scene, faults, identity, refusal};
     use tollgate_filter::{ModelHandle, Route};
     use tollgate_types::{Allowance, ErrorCode, Identity, RequestFacts};
 
@@ -168,16 +184,30 @@ mod tests {
         assert_eq!(scene.request.input, None);
     }
 
+    /// The key has caused 600 counts in this minute.
     #[test]
     fn a_key_whose_counts_are_used_up_has_nothing_counted_for_free() {
-        let mut scene = scene(0, 1_000_000);
-        let name = "counted".to_owned();
-        scene.request.identity = Some(Arc::new(Identity {
-            name,
-            ..identity(Allowance::All)
-        }));
-        assert!(matches!(scene.run(&KIND, "null"), Verdict::Continue));
-        assert_eq!(scene.request.input, None);
+        let counted = || {
+            let mut scene = scene(0, 1_000_000);
+            let name = "counted".to_owned();
+            scene.request.identity = Some(Arc::new(Identity {
+                name,
+                ..identity(Allowance::All)
+            }));
+            scene
+        };
+        for settings in ["null", r#"{"counts_per_minute": 600}"#] {
+            let mut scene = counted();
+            assert!(matches!(scene.run(&KIND, settings), Verdict::Continue));
+            assert_eq!(scene.request.input, None);
+        }
+        refusal(counted().run(&KIND, r#"{"counts_per_minute": 601}"#));
+    }
+
+    #[test]
+    fn a_limit_of_nothing_is_a_fault_in_the_settings() {
+        let found = faults(&KIND, r#"{"counts_per_minute": 0}"#);
+        assert_eq!(found[0].path, "counts_per_minute");
     }
 
     #[test]
