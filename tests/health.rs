@@ -54,6 +54,50 @@ async fn a_bad_key_benches_the_key_and_not_the_provider() {
     assert!(!gateway.output().contains("credential-of-the-provider"));
 }
 
+/// A credential is not let use one model; what another may is asked with that one.
+#[tokio::test]
+async fn a_model_that_one_credential_may_not_use_is_benched_for_that_one_alone() {
+    let refusal = json_answer(
+        "403 Forbidden",
+        "",
+        r#"{"error":{"message":"Project `p` does not have access to model `m`","type":"invalid_request_error","param":null,"code":"model_not_found"}}"#,
+    );
+    let allowed = |head: &str| head.contains("bearer credential-of-the-provider");
+    let doorman = Doorman::start(allowed, refusal.leak()).await;
+    let keys = json!(["env:TEST_PROVIDER_KEY", "env:TEST_OTHER_KEY"]);
+    let config = Config::new()
+        .provider("door", provider(doorman.address))
+        .with("providers.door.credentials", keys)
+        .model("m", json!(["door"]));
+    let gateway = Gateway::start(config).await;
+    for _ in 0..20 {
+        ask(&gateway, "m").await.assert_ok();
+    }
+    assert_eq!(doorman.counts(), (1, 20), "one refusal is enough");
+    let refused = breaker("seat", "door", "door/m", "TEST_PROVIDER_KEY");
+    gateway.sample_is(&refused, 2.0).await;
+    for well in [
+        breaker("seat", "door", "door/m", "TEST_OTHER_KEY"),
+        breaker("credential", "door", "", "TEST_PROVIDER_KEY"),
+        breaker("deployment", "door", "door/m", ""),
+    ] {
+        gateway.sample_is(&well, 0.0).await;
+    }
+}
+
+#[tokio::test]
+async fn a_request_that_a_firewall_before_the_provider_blocks_benches_nobody() {
+    let provider = Provider::start().await;
+    let gateway = Gateway::start(Config::of(&provider)).await;
+    for path in FORMATS {
+        let blocked = gateway.ask(path, "test-model", "html-403", json!({})).await;
+        blocked.assert_error(502, "upstream_error");
+        ask(&gateway, "test-model").await.assert_ok();
+    }
+    let page = gateway.operator("/metrics").await.text();
+    assert!(!page.contains("tollgate_benched_total{"), "{page}");
+}
+
 #[tokio::test]
 async fn a_bad_request_benches_nobody() {
     let provider = Provider::start().await;
@@ -101,9 +145,13 @@ async fn words_of_a_caller_that_its_provider_repeats_bench_nobody() {
 async fn names_that_are_made_up_under_a_wildcard_bench_nobody_and_are_not_kept() {
     let provider = Provider::start().await;
     let gateway = Gateway::start(Config::of(&provider).model("vendor/*", json!(["sim"]))).await;
-    for nonsense in ["vendor/a", "vendor/b"] {
-        let answer = gateway.ask(CHAT, nonsense, "status-404", json!({})).await;
-        answer.assert_error(404, "invalid_model");
+    for (nonsense, fault, status, code) in [
+        ("vendor/a", "status-404", 404, "invalid_model"),
+        ("vendor/b", "status-404", 404, "invalid_model"),
+        ("vendor/forbidden", "status-403", 502, "upstream_error"),
+    ] {
+        let answer = gateway.ask(CHAT, nonsense, fault, json!({})).await;
+        answer.assert_error(status, code);
     }
     let page = gateway.operator("/metrics").await.text();
     let open = |line: &&str| line.starts_with("tollgate_breaker_state") && !line.ends_with(" 0");

@@ -112,7 +112,7 @@ impl Candidate {
             Blame::Provider => provider,
             Blame::Deployment | Blame::Model => deployment,
             Blame::Credential => account(),
-            Blame::Seat => deployment && account(),
+            Blame::Seat | Blame::SeatInDoubt => deployment && account(),
         }
     }
 }

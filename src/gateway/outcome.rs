@@ -34,10 +34,11 @@ pub fn failed(exchange: &mut Exchange, fault: &UpstreamFault) {
     let blame = blame(fault);
     if let Some((ticket, _)) = exchange.attempts.ticket() {
         let (wait, now) = (fault.retry_after, clock::steady_ms(Instant::now()));
-        // Under a wildcard the caller chose the name that its provider does not know.
+        // Under a wildcard the caller chose the name that its provider does not know or serve.
         let is_made_up = ticket.place().deployment.upstream_model == UpstreamModel::AsRequested;
-        let counted = match blame {
-            Blame::Model if is_made_up => Blame::Nobody,
+        let counted = match fault.class {
+            FaultClass::InvalidModel if is_made_up => Blame::Nobody,
+            FaultClass::Forbidden if is_made_up => Blame::SeatInDoubt,
             _ => blame,
         };
         let tell = &mut events::breaker_changed;
@@ -91,11 +92,12 @@ const fn blame(fault: &UpstreamFault) -> Blame {
         | C::InvalidRequest
         | C::OutOfFiles
         | C::RequestOverRateLimit => Blame::Nobody,
-        // What is forbidden may be the model alone.
-        C::Credential if is_forbidden(fault) => Blame::Seat,
         C::Credential | C::Quota => Blame::Credential,
-        C::RateLimit => Blame::Seat,
+        // What is forbidden may be the model alone, and to this credential alone.
+        C::Forbidden | C::RateLimit => Blame::Seat,
+        C::InvalidModel if fault.is_403() => Blame::Seat,
         C::InvalidModel => Blame::Model,
+        C::Blocked => Blame::SeatInDoubt,
         C::Unreachable => Blame::Provider,
         C::Busy | C::ServerError | C::ConnectionBroken | C::ResponseTimeout | C::BrokenAnswer => {
             Blame::Deployment
@@ -103,18 +105,50 @@ const fn blame(fault: &UpstreamFault) -> Blame {
     }
 }
 
-/// Whether the status is 403: that of the answer, or what an error within a success tells.
-const fn is_forbidden(fault: &UpstreamFault) -> bool {
-    matches!(
-        (fault.status, fault.told_status),
-        (Some(403), _) | (None, Some(403))
-    )
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tollgate_wire::fault::classify_body;
+    use http::HeaderMap;
+    use tollgate_wire::fault::{UpstreamAnswer, classify, classify_body};
+
+    #[test]
+    fn what_one_credential_may_not_do_at_one_model_counts_against_no_other() {
+        let examples = [
+            (
+                r#"{"error":{"message":"Project `p` does not have access to model `x`","type":"invalid_request_error","param":null,"code":"model_not_found"}}"#,
+                Blame::Seat,
+            ),
+            (
+                r#"{"__type":"AccessDeniedException","message":"You don't have access to the model with the specified model ID."}"#,
+                Blame::Seat,
+            ),
+            (
+                r#"{"type":"error","error":{"type":"permission_error","message":"x"}}"#,
+                Blame::Seat,
+            ),
+            (
+                r#"{"__type":"UnrecognizedClientException","message":"The security token included in the request is invalid."}"#,
+                Blame::Credential,
+            ),
+            (
+                "<html>Sorry, you have been blocked</html>",
+                Blame::SeatInDoubt,
+            ),
+            (
+                r#"{"error":{"message":"You are not allowed to request logprobs from this model","type":"invalid_request_error","param":null,"code":null}}"#,
+                Blame::Nobody,
+            ),
+        ];
+        for (body, expected) in examples {
+            let fault = classify(&UpstreamAnswer {
+                status: 403,
+                headers: &HeaderMap::new(),
+                body: body.as_bytes(),
+                now: std::time::SystemTime::now(),
+            });
+            assert_eq!(blame(&fault), expected, "{body}");
+        }
+    }
 
     #[test]
     fn what_is_forbidden_within_a_success_counts_against_the_seat() {

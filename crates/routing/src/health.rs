@@ -38,4 +38,6 @@ pub enum Blame {
     Credential,
     /// The credential at this deployment: it has asked too much of it, or may not use it.
     Seat,
+    /// The same, unless it was the request alone: one such failure says too little.
+    SeatInDoubt,
 }

@@ -41,6 +41,11 @@ pub enum FaultClass {
     Busy,
     /// The provider refuses the gateway's own credential.
     Credential,
+    /// The credential may not do what was asked of it: perhaps it may not use the model.
+    Forbidden,
+    /// Something before the provider's API forbids it and does not say why, such as a firewall that
+    /// dislikes the words of this one request.
+    Blocked,
     /// The request carries reasoning that this provider cannot verify (encrypted content or a
     /// signature made elsewhere): it can succeed once without it.
     UnreadableReasoning,
@@ -72,6 +77,8 @@ impl FaultClass {
             Self::RequestOverRateLimit => "request_over_rate_limit",
             Self::Busy => "busy",
             Self::Credential => "credential",
+            Self::Forbidden => "forbidden",
+            Self::Blocked => "blocked",
             Self::UnreadableReasoning => "unreadable_reasoning",
             Self::InvalidRequest => "invalid_request",
             Self::ServerError => "server_error",
@@ -185,6 +192,8 @@ impl UpstreamFault {
             | C::RequestOverRateLimit
             | C::Busy
             | C::Credential
+            | C::Forbidden
+            | C::Blocked
             | C::ServerError
             | C::Unreachable
             | C::ConnectionBroken
@@ -229,7 +238,7 @@ impl UpstreamFault {
             C::ServerError | C::BrokenAnswer | C::ResponseTimeout => 3,
             C::RequestOverRateLimit => 4,
             C::Quota => 5,
-            C::Credential => 6,
+            C::Credential | C::Forbidden | C::Blocked => 6,
             C::InvalidModel => 7,
         }
     }
@@ -239,7 +248,18 @@ impl UpstreamFault {
     pub const fn benches_credential(&self) -> bool {
         matches!(
             self.class,
-            FaultClass::Quota | FaultClass::RateLimit | FaultClass::Credential
+            FaultClass::Quota
+                | FaultClass::RateLimit
+                | FaultClass::Credential
+                | FaultClass::Forbidden
+        )
+    }
+
+    /// Whether the status is 403: that of the answer, or what an error within a success tells.
+    pub const fn is_403(&self) -> bool {
+        matches!(
+            (self.status, self.told_status),
+            (Some(403), _) | (None, Some(403))
         )
     }
 
@@ -303,7 +323,7 @@ impl UpstreamFault {
                 E::ServiceUnavailable,
                 "the connection to the model's provider broke: try again soon",
             ),
-            C::Credential => unmendable(PublicError::new(
+            C::Credential | C::Forbidden | C::Blocked => unmendable(PublicError::new(
                 E::UpstreamError,
                 "the model's provider refused to serve the gateway",
             )),
@@ -338,7 +358,11 @@ impl UpstreamFault {
     fn refused_request(&self) -> PublicError {
         const CONFLICT: u16 = 409;
         const TOO_EARLY: u16 = 425;
-        let status = self.status.unwrap_or(400);
+        let status = match self.status {
+            // Of the caller's own key these would say something else.
+            None | Some(401 | 403) => 400,
+            Some(status) => status,
+        };
         let message = match status {
             404 => "the model's provider does not know what the request refers to",
             413 => "the request is too large for the model's provider",

@@ -221,6 +221,8 @@ impl Ticket {
             Blame::Model => (Whose::Deployment, opens, &[Whose::Provider]),
             Blame::Credential => (Whose::Credential, opens, &[Whose::Provider]),
             Blame::Seat => (Whose::Seat, opens, &[Whose::Provider]),
+            // Nor is a wait that is told with it one for everybody.
+            Blame::SeatInDoubt => (Whose::Seat, Severity::Counts, &[Whose::Provider]),
         };
         self.well(well, now, tell);
         let place = &self.place;

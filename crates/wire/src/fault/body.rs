@@ -49,6 +49,11 @@ impl ErrorFields {
         fields
     }
 
+    /// There is nothing in it: no code, and no message.
+    pub(super) const fn tells_nothing(&self) -> bool {
+        self.names.is_empty() && self.message.is_empty()
+    }
+
     /// Adds a name from outside the body (`x-amzn-ErrorType`).
     pub(super) fn add_name(&mut self, name: &str) {
         // Some write a sentence there, and sentences may repeat what was asked.

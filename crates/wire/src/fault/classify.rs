@@ -89,27 +89,31 @@ fn status_of_type(names: &[String]) -> Option<u16> {
 
 /// The class; `status` is `None` where nothing tells one.
 fn class_of(fields: &ErrorFields, status: Option<u16>) -> FaultClass {
-    by_name(fields)
+    by_name(fields, status)
         .or_else(|| by_quota_phrase(fields, status))
         .or_else(|| by_pressure(fields, status))
         .or_else(|| by_context_phrase(fields, status))
         .or_else(|| by_content_phrase(fields, status))
+        .or_else(|| by_request_form(fields, status))
         .or_else(|| by_key_form(fields, status))
         .or_else(|| by_model_form(fields, status))
         .or_else(|| by_reasoning_phrase(fields, status))
         .unwrap_or(match status {
-            Some(401 | 403) => FaultClass::Credential,
+            Some(401) => FaultClass::Credential,
+            Some(403) if fields.tells_nothing() => FaultClass::Blocked,
+            Some(403) => FaultClass::Forbidden,
             Some(400..=499) => FaultClass::InvalidRequest,
             _ => FaultClass::ServerError,
         })
 }
 
 /// What a code or type says by itself. Folded names; the second table holds prefixes.
-fn by_name(fields: &ErrorFields) -> Option<FaultClass> {
+fn by_name(fields: &ErrorFields, status: Option<u16>) -> Option<FaultClass> {
     let class = fields.names.iter().find_map(|name| named(name))?;
     Some(match class {
         // A tool's model, or one of several, is the caller's choice.
         FaultClass::InvalidModel if is_about_another_field(fields) => FaultClass::InvalidRequest,
+        FaultClass::Forbidden if status == Some(401) => FaultClass::Credential,
         FaultClass::RateLimit => by_quota_phrase(fields, Some(429)).unwrap_or(rate(fields)),
         FaultClass::ContextLength(_) => FaultClass::ContextLength(context_numbers(&fields.text)),
         other => other,
@@ -142,9 +146,8 @@ fn named(name: &str) -> Option<FaultClass> {
         _ if name.starts_with("serviceunavailable") || name.starts_with("modelnotready") => {
             FaultClass::Busy
         }
-        _ if name.starts_with("accessdenied") || name.starts_with("unrecognizedclient") => {
-            FaultClass::Credential
-        }
+        _ if name.starts_with("unrecognizedclient") => FaultClass::Credential,
+        _ if name.starts_with("accessdenied") => FaultClass::Forbidden,
         _ => return None,
     })
 }
@@ -231,6 +234,11 @@ fn by_content_phrase(fields: &ErrorFields, status: Option<u16>) -> Option<FaultC
     ];
     let says_so = fields.is_flagged || says(fields, CONTENT);
     (matches!(status, None | Some(400 | 403)) && says_so).then_some(FaultClass::ContentPolicy)
+}
+
+fn by_request_form(fields: &ErrorFields, status: Option<u16>) -> Option<FaultClass> {
+    (status == Some(403) && forms::is_about_the_request(fields))
+        .then_some(FaultClass::InvalidRequest)
 }
 
 fn by_key_form(fields: &ErrorFields, status: Option<u16>) -> Option<FaultClass> {

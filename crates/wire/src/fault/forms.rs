@@ -38,6 +38,21 @@ pub(super) fn is_wrong_key(fields: &ErrorFields) -> bool {
     (fields.is_bare && of_xai().unwrap_or(false)) || of_google.contains(&&*fields.message)
 }
 
+/// What a request asked for that nobody may have, or not of this model, under 403: without the full
+/// stop at the end.
+const FORBIDDEN_WISH: &[&str] = &[
+    // OpenAI.
+    "you are not allowed to request logprobs from this model",
+    // Google.
+    "you do not have permission to access the file * or it may not exist",
+];
+
+/// The request is what is forbidden, whoever sends it.
+pub(super) fn is_about_the_request(fields: &ErrorFields) -> bool {
+    let message = fields.message.trim_end_matches('.');
+    FORBIDDEN_WISH.iter().any(|form| fits(message, form))
+}
+
 /// What providers write of a model that they do not know or do not serve; a star is one word,
 /// such as a name with its quotes. Without the full stop at the end.
 const UNKNOWN_MODEL: &[&str] = &[

@@ -296,14 +296,23 @@ fn trouble_with_our_own_key_never_looks_like_the_callers() {
     let examples = [
         ("bearer", 401, openai("Incorrect API key provided: sk-secret.", "invalid_request_error", "invalid_api_key")),
         ("x-api-key", 401, anthropic("authentication_error", "invalid x-api-key")),
-        ("forbidden", 403, anthropic("permission_error", "x")),
+        ("under 403", 403, r#"{"__type":"com.amazon.coral.service#UnrecognizedClientException","message":"The security token included in the request is invalid."}"#.to_owned()),
         ("on hold", 400, r#"{"type":"error","error":{"type":"invalid_request_error","message":"x","details":{"error_code":"organization_on_hold"}}}"#.to_owned()),
         ("under 400", 400, r#"{"code":"Client specified an invalid argument","error":"Incorrect API key provided: xa***."}"#.to_owned()),
         ("subscription", 401, openai("Access denied due to invalid subscription key or wrong API endpoint.", "", "401")),
-        ("page", 403, "<html>forbidden</html>".to_owned()),
     ];
     all_are(C::Credential, &examples);
-    for (name, status, body) in examples {
+    let forbidden = [
+        ("anthropic", 403, anthropic("permission_error", "Your API key does not have permission to use the specified resource.")),
+        ("country", 403, openai("Country, region, or territory not supported", "request_forbidden", "unsupported_country_region_territory")),
+        ("google", 403, r#"{"error":{"code":403,"message":"The caller does not have permission","status":"PERMISSION_DENIED"}}"#.to_owned()),
+        ("blocked", 403, openai("The model `x` is blocked at the project level.", "permissions_error", "model_permission_blocked_project")),
+        ("denied", 403, r#"{"code":"Model.AccessDenied","message":"Model access denied.","request_id":"r"}"#.to_owned()),
+        ("not enabled", 403, r#"{"__type":"AccessDeniedException","message":"You don't have access to the model with the specified model ID."}"#.to_owned()),
+        ("dashscope", 403, r#"{"code":"AccessDenied.Unpurchased","message":"Access to model denied.","request_id":"r"}"#.to_owned()),
+    ];
+    all_are(C::Forbidden, &forbidden);
+    for (name, status, body) in examples.into_iter().chain(forbidden) {
         let fault = upstream(status, &body);
         assert!(
             fault.benches_credential() && fault.try_elsewhere(),
@@ -315,9 +324,43 @@ fn trouble_with_our_own_key_never_looks_like_the_callers() {
             (502, ErrorCode::UpstreamError)
         );
     }
-    for name in ["AccessDeniedException", "UnrecognizedClientException"] {
+    for (name, class) in [
+        ("AccessDeniedException", C::Forbidden),
+        ("UnrecognizedClientException", C::Credential),
+    ] {
         let fault = with_headers(400, &[("x-amzn-errortype", name)], r#"{"message":"x"}"#);
-        assert_eq!(fault.class, C::Credential, "{name}");
+        assert_eq!(fault.class, class, "{name}");
+    }
+}
+
+#[test]
+fn a_page_before_the_api_says_too_little_to_rest_a_key_for_it() {
+    for body in ["<html>Sorry, you have been blocked</html>", "", "{}"] {
+        let fault = upstream(403, body);
+        assert_eq!(fault.class, C::Blocked, "{body}");
+        assert!(fault.try_elsewhere() && !fault.benches_credential());
+        let public = fault.public();
+        assert_eq!(
+            (public.status, public.code),
+            (502, ErrorCode::UpstreamError)
+        );
+    }
+}
+
+#[test]
+fn what_no_key_may_ask_for_is_the_callers_to_mend_under_403() {
+    for body in [
+        openai("You are not allowed to request logprobs from this model", "invalid_request_error", ""),
+        r#"[{"error":{"code":403,"message":"You do not have permission to access the File abc or it may not exist.","status":"PERMISSION_DENIED"}}]"#.to_owned(),
+    ] {
+        let fault = upstream(403, &body);
+        assert_eq!(fault.class, C::InvalidRequest, "{body}");
+        assert!(!fault.benches_credential() && !fault.benches_deployment());
+        let public = fault.public();
+        assert_eq!(
+            (public.status, public.code),
+            (400, ErrorCode::UpstreamError)
+        );
     }
 }
 
