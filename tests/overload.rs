@@ -9,10 +9,11 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
-use support::slow::{Slowness, from};
+use support::frames::{self, DATA, END_HEADERS, END_STREAM, Frames, HEADERS};
+use support::slow::{Slowness, from, narrow};
 use support::{
-    Authority, CHAT, Config, Connection, Crowd, Ending, Gateway, MESSAGES, Provider, Request,
-    bounded, eventually, prompt,
+    Act, Authority, CHAT, Config, Connection, Crowd, Ending, Gateway, MESSAGES, Provider, Request,
+    Upstream, bounded, eventually, json_answer, prompt,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -248,6 +249,108 @@ async fn a_reader_is_cut_for_its_own_slowness_and_never_for_a_providers() {
         .await;
     drop(reader);
     gateway.sample_is("tollgate_connections", 0.0).await;
+}
+
+/// With a rate and by the time-out alone.
+fn write_limits() -> [Value; 2] {
+    let limits = |rate: Value| json!({"downstream_write_timeout": "1s", "min_send_rate": rate, "http2_streams": 1000});
+    [limits(json!("1MiB")), limits(Value::Null)]
+}
+
+/// Waits until nothing is left of a caller that has been cut.
+async fn nothing_is_left(gateway: &Gateway) {
+    for sample in ["tollgate_connections", "tollgate_requests_in_flight"] {
+        gateway.sample_is(sample, 0.0).await;
+    }
+}
+
+#[tokio::test]
+async fn a_caller_that_takes_no_heads_is_cut() {
+    for limits in write_limits() {
+        let (_provider, gateway) = gateway(limits).await;
+        let request = Request::get("/v1").key(&gateway.key).bytes();
+        let request = String::from_utf8(request).unwrap();
+        let heads = request.replacen("GET", "HEAD", 1).repeat(100);
+        let mut caller = narrow([127, 0, 0, 1], gateway.address).await;
+        let asking = async { while caller.write_all(heads.as_bytes()).await.is_ok() {} };
+        bounded("the end of a caller that reads nothing", asking).await;
+        nothing_is_left(&gateway).await;
+        gateway.sample_is("tollgate_slow_readers_total", 1.0).await;
+    }
+}
+
+/// A provider whose heads are as large as those of few, and all passed on.
+async fn gateway_with_large_heads(limits: Value) -> (Upstream, Gateway) {
+    let large = format!("x-large: {}\r\n", "+".repeat(30_000));
+    let body = json!({"id": "c", "object": "chat.completion", "created": 1, "model": "m",
+        "choices": [{"index": 0, "message": {"role": "assistant", "content": "Hi"}, "finish_reason": "stop"}],
+        "usage": {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}});
+    let answer = json_answer("200 OK", &large, &body.to_string());
+    let provider = Upstream::playing([Act::send(answer), Act::Again]).await;
+    let config = Config::new()
+        .provider("large", support::provider(provider.address))
+        .model("test-model", json!(["large"]))
+        .with("server.limits", limits)
+        .with(
+            "filters",
+            json!([
+                {"name": "headers", "pass_to_caller": ["x-large"]},
+                "key", "stored", "model", "context", "limits", "quota", "errors",
+            ]),
+        );
+    (provider, Gateway::start(config).await)
+}
+
+#[tokio::test]
+async fn a_caller_that_takes_no_heads_of_a_providers_is_cut() {
+    for limits in write_limits() {
+        let (_provider, gateway) = gateway_with_large_heads(limits).await;
+        let whole = gateway.send(&ask(&gateway.key)).await;
+        assert_eq!(whole.header("x-large").map(str::len), Some(30_000));
+        let request = ask(&gateway.key).bytes();
+        let mut caller = narrow([127, 0, 0, 1], gateway.address).await;
+        let asking = async { while caller.write_all(&request).await.is_ok() {} };
+        bounded("the end of a caller that reads nothing", asking).await;
+        nothing_is_left(&gateway).await;
+    }
+}
+
+#[tokio::test]
+async fn a_caller_of_http2_that_takes_no_heads_is_cut() {
+    /// More than the sockets between here and there hold.
+    const REQUESTS: usize = 400;
+    for limits in write_limits() {
+        let (provider, gateway) = gateway_with_large_heads(limits).await;
+        let body = prompt(CHAT, "test-model", "Hi", Value::Null).to_string();
+        let (key, length) = (format!("Bearer {}", gateway.key), body.len().to_string());
+        let head = frames::block(&[
+            (":method", "POST"),
+            (":scheme", "http"),
+            (":authority", "gateway"),
+            (":path", CHAT),
+            ("content-type", "application/json"),
+            ("content-length", &length),
+            ("authorization", &key),
+        ]);
+        let caller = narrow([127, 0, 0, 1], gateway.address).await;
+        // Of the answers only heads may come: the windows of the streams are closed.
+        let mut caller = Frames::over(caller, &[(4, 0)]).await;
+        for _ in 0..REQUESTS {
+            let stream = caller.next_stream();
+            let request = [
+                frames::frame(HEADERS, END_HEADERS, stream, &head),
+                frames::frame(DATA, END_STREAM, stream, body.as_bytes()),
+            ];
+            if !caller.send(&request.concat()).await {
+                break;
+            }
+        }
+        let asked = async || (provider.requests() > 0).then_some(());
+        eventually("a request at the provider", asked).await;
+        nothing_is_left(&gateway).await;
+        gateway.sample_is("tollgate_slow_readers_total", 1.0).await;
+        drop(caller);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -56,7 +56,11 @@ impl Frames {
     /// With settings: identifiers and values.
     pub async fn with_settings(address: SocketAddr, settings: &[(u16, u32)]) -> Self {
         let stream = bounded("a connection", TcpStream::connect(address)).await;
-        let stream = stream.unwrap();
+        Self::over(stream.unwrap(), settings).await
+    }
+
+    /// Over a connection that stands, with settings.
+    pub async fn over(stream: TcpStream, settings: &[(u16, u32)]) -> Self {
         stream.set_nodelay(true).unwrap();
         let (reader, mut writer) = stream.into_split();
         let payload: Vec<u8> = settings

@@ -2,7 +2,9 @@
 //! forgiven and a provider's own slowness is nobody's fault but its.
 //!
 //! Only time in which the caller's side is full counts. It becomes a debt, and what the
-//! caller takes pays it off; a debt beyond the patience ends the connection.
+//! caller takes pays it off; a debt beyond the patience ends the connection. Where no rate is
+//! asked for, nothing adds up: one stall as long as the patience ends it, whatever waits. Pingora bounds
+//! the writes of bodies alone, and by themselves those of heads would wait for ever.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -13,7 +15,7 @@ use tokio::time::{Sleep, sleep_until};
 /// The account of one connection.
 #[derive(Debug)]
 pub(super) struct Pace {
-    /// Bytes a second that pay a second; `None`: nothing is counted.
+    /// Bytes a second that pay a second; `None`: any byte pays all.
     rate: Option<u64>,
     patience: Duration,
     debt: Duration,
@@ -44,19 +46,20 @@ impl Pace {
             self.debt = self.debt.saturating_add(stalled);
             self.timer = None;
         }
+        let Some(rate) = self.rate else {
+            self.debt = Duration::ZERO;
+            return;
+        };
         if self.debt.is_zero() {
             return;
         }
-        let rate = self.rate.unwrap_or(u64::MAX).max(1);
+        let rate = rate.max(1);
         let paid = (bytes as u64).saturating_mul(1_000_000).div_euclid(rate);
         self.debt = self.debt.saturating_sub(Duration::from_micros(paid));
     }
 
     /// The caller's side is full. Wakes whoever waits once that has been so for too long.
     pub(super) fn is_full(&mut self, context: &mut Context<'_>) -> Result<(), TooSlow> {
-        if self.rate.is_none() {
-            return Ok(());
-        }
         let since = *self.full_since.get_or_insert_with(Instant::now);
         let Some(left) = self.left(since, Instant::now()) else {
             return Err(TooSlow);
@@ -90,9 +93,9 @@ mod tests {
 
     /// Lets a reader stall for `stall` before it takes `bytes`, again and again; how often
     /// it may do so.
-    fn rounds(stall: Duration, bytes: usize) -> usize {
+    fn rounds(rate: Option<u64>, stall: Duration, bytes: usize) -> usize {
         let mut now = Instant::now();
-        let mut pace = Pace::new(Some(1000), PATIENCE);
+        let mut pace = Pace::new(rate, PATIENCE);
         (0..1000)
             .take_while(|_| {
                 pace.full_since = Some(now);
@@ -106,15 +109,26 @@ mod tests {
 
     #[test]
     fn a_reader_is_judged_by_its_rate_and_not_by_one_stall() {
-        let second = Duration::from_secs(1);
-        assert_eq!(rounds(second, 1000), 1000, "as slow as it may be");
-        assert_eq!(rounds(59 * second, 60_000), 1000, "long stalls, well paid");
-        assert_eq!(rounds(61 * second, 1 << 20), 0, "one stall too long");
-        assert_eq!(rounds(59 * second, 1), 1, "a byte is no payment");
+        let (rate, second) = (Some(1000), Duration::from_secs(1));
+        assert_eq!(rounds(rate, second, 1000), 1000, "as slow as it may be");
         assert_eq!(
-            rounds(second, 500),
+            rounds(rate, 59 * second, 60_000),
+            1000,
+            "long stalls, well paid"
+        );
+        assert_eq!(rounds(rate, 61 * second, 1 << 20), 0, "one stall too long");
+        assert_eq!(rounds(rate, 59 * second, 1), 1, "a byte is no payment");
+        assert_eq!(
+            rounds(rate, second, 500),
             118,
             "half the rate: twice the patience"
         );
+    }
+
+    #[test]
+    fn where_no_rate_is_asked_for_only_one_stall_is_judged() {
+        let second = Duration::from_secs(1);
+        assert_eq!(rounds(None, 59 * second, 1), 1000, "any byte pays");
+        assert_eq!(rounds(None, 61 * second, 1 << 20), 0, "one stall too long");
     }
 }
