@@ -124,6 +124,21 @@ fn estimated(path: &str, whole: &Answer, delivered: &str) -> u64 {
     input + counted(delivered)
 }
 
+/// What a whole answer is charged where no usage was reported.
+async fn cost_unreported(provider: &Provider, path: &str) -> u64 {
+    let whole = direct(provider, path, &ask(path, false, json!({}))).await;
+    estimated(path, &whole, &text_of(path, &whole))
+}
+
+/// Asks, and reads the answer up to some text: its head, and the connection to read on or to leave.
+async fn begin(gateway: &Gateway, request: &Request, text: &str) -> (Connection, Answer) {
+    let mut connection = gateway.connect().await;
+    connection.write(&request.bytes()).await;
+    let answer = connection.head().await;
+    connection.read_until(text.as_bytes()).await;
+    (connection, answer)
+}
+
 /// Orders that send a stream without the event that reports its usage and what comes
 /// behind it, and what of that comes last.
 async fn all_but_the_usage(provider: &Provider, path: &str) -> (String, &'static str) {
@@ -201,10 +216,7 @@ async fn a_translated_answer_costs_what_its_provider_reports_and_a_part_of_it_wh
             let mut body = ask(path, true, json!({}));
             body["model"] = json!(model);
             let request = Request::post(path, &body).key(&gateway.key).orders(&orders);
-            let mut connection = gateway.connect().await;
-            connection.write(&request.bytes()).await;
-            let answer = connection.head().await;
-            connection.read_until("nine…".as_bytes()).await;
+            let (connection, answer) = begin(&gateway, &request, "nine…").await;
             drop(connection);
             let line = gateway.line_of(&answer).await;
             let (outcome, charged, count) = money(&line);

@@ -6,11 +6,13 @@
 mod support;
 
 use serde_json::json;
+use std::net::SocketAddr;
 use std::time::Duration;
 use support::{
     Act, Authority, CHAT, Config, Connection, Ending, FORMATS, Gateway, Http2, MESSAGES, Provider,
     Request, Upstream, bounded, closed_port, in_front_of, prompt, provider_at,
 };
+use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -230,7 +232,7 @@ async fn http2_without_tls_is_spoken_with_prior_knowledge() {
 async fn tls_is_served_and_alpn_chooses_the_protocol() {
     let provider = Provider::start().await;
     let authority = Authority::new();
-    let folder = tempfile::TempDir::new().unwrap();
+    let folder = TempDir::new().unwrap();
     authority.issue("gateway.test").write(folder.path(), "tls");
     let tls = json!([{"tls": {"certificate": "tls.crt", "key": "tls.key"}}]);
     let config = Config::of(&provider).with("server.listen", tls);
@@ -264,14 +266,21 @@ async fn tls_is_served_and_alpn_chooses_the_protocol() {
     connection.rest().await;
 }
 
-#[tokio::test]
-async fn a_provider_behind_its_own_authority_is_trusted_and_no_other() {
+/// A provider that is `provider.test` by the authority in `own.pem`, the address at which it is that, and a
+/// folder with this and another authority.
+async fn provider_under_its_own_authority() -> (Provider, SocketAddr, TempDir) {
     let provider = Provider::start().await;
     let (own, other) = (Authority::new(), Authority::new());
     let address = in_front_of(provider.address, &own.issue("provider.test")).await;
-    let folder = tempfile::TempDir::new().unwrap();
+    let folder = TempDir::new().unwrap();
     std::fs::write(folder.path().join("own.pem"), own.pem()).unwrap();
     std::fs::write(folder.path().join("other.pem"), other.pem()).unwrap();
+    (provider, address, folder)
+}
+
+#[tokio::test]
+async fn a_provider_behind_its_own_authority_is_trusted_and_no_other() {
+    let (provider, address, folder) = provider_under_its_own_authority().await;
     let mut config = Config::new();
     for (name, tls) in [
         (
@@ -417,7 +426,7 @@ async fn what_is_no_request_is_refused_and_the_gateway_goes_on() {
 async fn handshakes_that_fail_are_counted_and_do_not_fill_the_log() {
     const FAILURES: u32 = 60;
     let provider = Provider::start().await;
-    let folder = tempfile::TempDir::new().unwrap();
+    let folder = TempDir::new().unwrap();
     Authority::new()
         .issue("gateway.test")
         .write(folder.path(), "tls");
@@ -438,12 +447,7 @@ async fn handshakes_that_fail_are_counted_and_do_not_fill_the_log() {
 
 #[tokio::test]
 async fn connections_under_an_authority_that_a_reload_took_out_are_not_used_again() {
-    let provider = Provider::start().await;
-    let (own, other) = (Authority::new(), Authority::new());
-    let address = in_front_of(provider.address, &own.issue("provider.test")).await;
-    let folder = tempfile::TempDir::new().unwrap();
-    std::fs::write(folder.path().join("own.pem"), own.pem()).unwrap();
-    std::fs::write(folder.path().join("other.pem"), other.pem()).unwrap();
+    let (provider, address, folder) = provider_under_its_own_authority().await;
     let mut settings = provider_at(&format!("https://{address}"));
     settings["tls"] = json!({"ca": "own.pem", "server_name": "provider.test"});
     let config = Config::new()

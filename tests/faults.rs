@@ -436,8 +436,8 @@ fn seen_once(answer: &Answer) -> String {
     seen.split(" ×").next().unwrap_or_default().to_owned()
 }
 
-#[tokio::test]
-async fn an_empty_budget_lets_the_first_failure_be_told() {
+/// A model whose first provider always fails, and a gateway that may try again once a second.
+async fn with_one_retry_a_second() -> (Provider, Gateway) {
     let provider = Provider::start().await;
     let config = Config::of(&provider)
         .with("failover.budget", json!({"percent": 0, "per_second": 1}))
@@ -448,6 +448,12 @@ async fn an_empty_budget_lets_the_first_failure_be_told() {
             json!(["sim/sim-status-500", {"provider": "other", "priority": 1}]),
         );
     let gateway = Gateway::start(config).await;
+    (provider, gateway)
+}
+
+#[tokio::test]
+async fn an_empty_budget_lets_the_first_failure_be_told() {
+    let (_provider, gateway) = with_one_retry_a_second().await;
     let mut refused = 0;
     for _ in 0..30 {
         let answer = gateway.ask(CHAT, "fails", "", json!({})).await;
@@ -468,16 +474,7 @@ async fn an_empty_budget_lets_the_first_failure_be_told() {
 
 #[tokio::test]
 async fn what_costs_nothing_takes_nothing_from_what_may_be_tried_again() {
-    let provider = Provider::start().await;
-    let config = Config::of(&provider)
-        .with("failover.budget", json!({"percent": 0, "per_second": 1}))
-        .with("routing.health", json!({"enabled": false}))
-        .provider("other", support::provider(provider.address))
-        .model(
-            "fails",
-            json!(["sim/sim-status-500", {"provider": "other", "priority": 1}]),
-        );
-    let gateway = Gateway::start(config).await;
+    let (_provider, gateway) = with_one_retry_a_second().await;
     for n in 0..30 {
         let body = prompt(COUNT_TOKENS, "fails", &format!("count {n}"), json!({}));
         gateway.post(COUNT_TOKENS, &body).await.assert_ok();

@@ -124,16 +124,12 @@ async fn what_the_end_of_the_grace_period_cuts_is_settled_and_told() {
     let mut spent = 0;
     let (mut streams, mut costs) = (Vec::new(), Vec::new());
     for path in FORMATS {
-        let whole = direct(&provider, path, &ask(path, false, json!({}))).await;
-        let cost = estimated(path, &whole, &text_of(path, &whole));
+        let cost = cost_unreported(&provider, path).await;
         let (orders, last) = all_but_the_usage(&provider, path).await;
         let request = Request::post(path, &ask(path, true, json!({})))
             .key(&gateway.key)
             .orders(&orders);
-        let mut connection = gateway.connect().await;
-        connection.write(&request.bytes()).await;
-        let answer = connection.head().await;
-        connection.read_until(last.as_bytes()).await;
+        let (connection, answer) = begin(&gateway, &request, last).await;
         let id = answer.header("x-request-id").unwrap().to_owned();
         let mut http2 = Http2::open(gateway.address).await;
         let head = bounded("a head", http2.begin(&request)).await.unwrap();

@@ -33,8 +33,7 @@ async fn whoever_hangs_up_just_before_the_usage_pays_for_the_whole_text() {
     let (provider, gateway) = start().await;
     let mut spent = 0;
     for path in FORMATS {
-        let whole = direct(&provider, path, &ask(path, false, json!({}))).await;
-        let cost = estimated(path, &whole, &text_of(path, &whole));
+        let cost = cost_unreported(&provider, path).await;
         let (orders, last) = all_but_the_usage(&provider, path).await;
         let mut options = vec![json!({})];
         if path == CHAT {
@@ -45,10 +44,7 @@ async fn whoever_hangs_up_just_before_the_usage_pays_for_the_whole_text() {
             let request = Request::post(path, &ask(path, true, more))
                 .key(&gateway.key)
                 .orders(&orders);
-            let mut connection = gateway.connect().await;
-            connection.write(&request.bytes()).await;
-            let answer = connection.head().await;
-            connection.read_until(last.as_bytes()).await;
+            let (connection, answer) = begin(&gateway, &request, last).await;
             drop(connection);
             let line = gateway.line_of(&answer).await;
             assert_eq!(money(&line), ("client_closed", cost, "estimated"), "{line}");
@@ -107,10 +103,7 @@ async fn whoever_hangs_up_after_the_usage_pays_what_was_reported() {
         let events = expected.events().len();
         let orders = format!("stall-after-{}", events - 1);
         let request = Request::post(path, &body).key(&gateway.key).orders(&orders);
-        let mut connection = gateway.connect().await;
-        connection.write(&request.bytes()).await;
-        let answer = connection.head().await;
-        connection.read_until(last.as_bytes()).await;
+        let (connection, answer) = begin(&gateway, &request, last).await;
         drop(connection);
         let line = gateway.line_of(&answer).await;
         let cost = expected.reported();
