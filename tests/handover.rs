@@ -16,7 +16,7 @@ use std::path::PathBuf;
 use std::process::Stdio;
 use support::{
     Config, Connection, Gateway, LONG, MESSAGES, Ports, Provider, Request, bounded, eventually,
-    prompt, tollgate,
+    prompt, store_in, tollgate,
 };
 use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Interest};
@@ -247,7 +247,7 @@ struct Succession {
     log: tokio::io::Lines<BufReader<tokio::process::ChildStderr>>,
     callers: SocketAddr,
     key: String,
-    _folder: TempDir,
+    folder: TempDir,
     _provider: Provider,
 }
 
@@ -284,7 +284,7 @@ impl Succession {
             log: BufReader::new(stderr).lines(),
             callers: ports.callers,
             key,
-            _folder: folder,
+            folder,
             _provider: provider,
         }
     }
@@ -420,4 +420,32 @@ async fn a_new_process_that_is_refused_leaves_however_late_that_is() {
             succession.new_leaves(&when).await;
         }
     }
+}
+
+/// It is refused once it has callers, and stays for one of them.
+#[tokio::test]
+async fn a_new_process_that_is_refused_late_leaves_all_that_nothing_holds() {
+    let mut succession = Succession::begin().await;
+    succession.go(3).await;
+    let store = store_in(succession.folder.path());
+    let file = succession.folder.path().join("tollgate.yaml");
+    let (key, other) = (succession.key.clone(), key(&file).await);
+    let body = prompt(MESSAGES, "test-model", "Hello!", json!({}));
+    let ask = |key: &str| Request::post(MESSAGES, &body).key(key);
+    let mut caller = Connection::open(succession.callers).await;
+    let answer = caller.send(&ask(&key)).await;
+    answer.assert_ok();
+    caller.write(&ask(&other).orders("hang").bytes()).await;
+    let share = Share::of(&store, &key);
+    let settled = async || {
+        let grants = store.grants(&share.key).unwrap();
+        let used: u64 = grants.iter().map(|it| it.used).sum();
+        let all: u64 = grants.iter().map(|it| it.tokens).sum();
+        (used == answer.reported()).then_some(all - used)
+    };
+    let left = eventually("the settlement of what was asked", settled).await;
+    let old = succession.old.as_mut().unwrap();
+    old.say("failed not now").await;
+    let portions = share.gets(left).await;
+    assert!(portions <= 4, "{portions} portions");
 }

@@ -3,18 +3,23 @@
 use super::config::PEPPER;
 use super::{Answer, Gateway, Output, eventually, tollgate};
 use serde_json::{Value, json};
+use std::path::Path;
 use std::time::Duration;
 use tollgate_ledger::{Clock, GrantTerms, KeyHasher, KeySelector, NewKey, Store};
 
 /// How long a grant lives that no test outlives.
 pub const LONG: Duration = Duration::from_secs(86_400);
 
+/// The store of a gateway whose configuration is in this folder.
+pub fn store_in(folder: &Path) -> Store {
+    let hasher = KeyHasher::new(PEPPER.1.as_bytes()).unwrap();
+    Store::open(&folder.join("tollgate.db"), hasher, Clock::system()).unwrap()
+}
+
 impl Gateway {
     /// The gateway's store, as another process opens it.
     pub fn store(&self) -> Store {
-        let file = self.folder.path().join("tollgate.db");
-        let hasher = KeyHasher::new(PEPPER.1.as_bytes()).unwrap();
-        Store::open(&file, hasher, Clock::system()).unwrap()
+        store_in(self.folder.path())
     }
 
     /// A key that was given so many tokens for so long, which can be shorter than the

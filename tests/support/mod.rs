@@ -31,7 +31,7 @@ mod tiers;
 mod tls;
 mod upstream;
 
-pub use accounts::LONG;
+pub use accounts::{LONG, store_in};
 pub use answer::{Answer, Ending};
 pub use caller::{Caller, Way};
 pub use config::{Config, Ports, provider, provider_at};
