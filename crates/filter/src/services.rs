@@ -132,9 +132,8 @@ pub trait StoredThings: Send + Sync {
     /// Whether the thing was made with this key, and where it is.
     fn find(&self, key: &KeyId, id: &str) -> Stored;
 
-    /// Whether a key may send items of these names. What is known to have been made with another
-    /// key is never its own; what nobody is known to have made is where the item has contents of
-    /// its own. For such items the store need not be asked.
+    /// Whether a key may send items of these names. What was made with another key is never its
+    /// own; what nobody is known to have made is where the item has contents of its own.
     fn check(&self, key: &KeyId, items: Vec<NamedItem>) -> Checked;
 }
 

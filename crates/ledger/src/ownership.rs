@@ -177,8 +177,8 @@ impl Ownership {
     }
 
     /// Whether `items` can be sent with the key: none may be another key's, and nobody's only
-    /// where they have contents of their own. Of these, memory alone is asked. What is not in
-    /// memory of the others is waited for on a tokio runtime, all of it in one go.
+    /// where they have contents of their own. What is not in memory is waited for on a tokio
+    /// runtime, all of it in one go.
     pub fn check(
         &self,
         key: &KeyId,
@@ -189,11 +189,12 @@ impl Ownership {
             match self.0.known.get(&*item.id) {
                 Some(stored) if stored.key == *key => {}
                 Some(_) => return Claims::Known(Claim::NotYours(item.id)),
-                None if item.has_contents => {}
                 None if self.0.misses.has(&item.id) => {
-                    return Claims::Known(Claim::NotYours(item.id));
+                    if !item.has_contents {
+                        return Claims::Known(Claim::NotYours(item.id));
+                    }
                 }
-                None => left.push(item.id),
+                None => left.push(item),
             }
         }
         if left.is_empty() {
@@ -210,19 +211,19 @@ impl Ownership {
         })
     }
 
-    /// The first of the ids that are not the key's.
+    /// The first of the items that the key may not send.
     async fn check_in_file(
         self,
         key: KeyId,
-        ids: Vec<String>,
+        items: Vec<NamedItem>,
     ) -> Result<Option<String>, Unavailable> {
         let asking = key.clone();
         self.read(&asking, move |inner, file| {
-            for id in ids {
-                let is_own = match find_in(file, &id)? {
+            for item in items {
+                let may_be = match find_in(file, &item.id)? {
                     None => {
-                        inner.note_miss(&id);
-                        false
+                        inner.note_miss(&item.id);
+                        item.has_contents
                     }
                     Some(stored) => {
                         let is_own = stored.key == key;
@@ -230,8 +231,8 @@ impl Ownership {
                         is_own
                     }
                 };
-                if !is_own {
-                    return Ok(Some(id));
+                if !may_be {
+                    return Ok(Some(item.id));
                 }
             }
             Ok(None)

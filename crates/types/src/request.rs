@@ -61,7 +61,8 @@ pub struct NamedItem {
     /// Its `id`, unescaped.
     pub id: String,
     /// Whether it holds what it is, and not only says so: without that it stands for what the
-    /// provider has stored. Of reasoning that is what is sealed in it.
+    /// provider has stored. Of reasoning that is its text or what is sealed in it, not its
+    /// summary.
     pub has_contents: bool,
 }
 

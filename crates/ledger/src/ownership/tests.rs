@@ -94,17 +94,16 @@ async fn items_are_their_makers_and_nobodys_only_with_contents() {
     assert!(ledger.close(Duration::from_secs(20)));
 
     let (_ledger, again) = house.open();
-    let found = ask(&again, "key_b", &[("nobodys", true), ("rs_1", false)]).await;
+    let found = ask(&again, "key_b", &theirs).await;
     assert_eq!(found, (not_yours("rs_1"), true));
     // Now it is in memory.
     let found = ask(&again, "key_b", &theirs).await;
     assert_eq!(found, (not_yours("rs_1"), false));
-    let found = ask(&again, "key_b", &[("nobodys", false)]).await;
-    assert_eq!(found, (not_yours("nobodys"), true));
+    let found = ask(&again, "key_b", &[("whose", false)]).await;
+    assert_eq!(found, (not_yours("whose"), true));
     assert_eq!(ask(&again, "key_a", &own).await, (Claim::Fine, false));
-    // For what is all there nobody looks into the file.
-    let found = ask(&again, "key_b", &[("whoevers", true)]).await;
-    assert_eq!(found, (Claim::Fine, false));
+    let whoevers = [("whoevers", true)];
+    assert_eq!(ask(&again, "key_b", &whoevers).await, (Claim::Fine, true));
 }
 
 #[tokio::test]

@@ -219,7 +219,7 @@ impl Walk {
                 }
                 self.opaque(Slot::Ignored, value, span);
             }
-            Slot::Content | Slot::Tool | Slot::Item | Slot::Status => {
+            Slot::Content | Slot::Tool | Slot::Item | Slot::Status | Slot::Words => {
                 self.content(slot, value, span.start);
             }
             Slot::Seal => {

@@ -203,14 +203,17 @@ impl Walk {
         match self.frames.as_mut_slice() {
             [.., item] if item.place == Place::Item && is_something && !names_it => {
                 item.marks.insert(Marks::CONTENTS);
-                if slot == Slot::Seal && matches!(value, Value::Text(_)) {
-                    item.marks.insert(Marks::SEALED);
+                if let (Slot::Seal | Slot::Words, Value::Text(_)) = (slot, value) {
+                    item.marks.insert(Marks::READ);
                 }
             }
             [.., item, list]
                 if list.place == Place::Array && item.place == Place::Item && is_something =>
             {
                 item.marks.insert(Marks::CONTENTS);
+                if list.slot == Slot::Words {
+                    item.marks.insert(Marks::READ);
+                }
             }
             _ => {}
         }
