@@ -299,12 +299,13 @@ pub(crate) fn settle(
 /// Enters settled requests as [`settle`] does, with few statements for all of them and one for
 /// each grant, lease and total that they touch. `false`: a request is on record already, or a
 /// lease does not cover them, since this process was fenced; what was written must be rolled
-/// back, and each be settled by itself.
+/// back, and each be settled by itself. `pause` is called every few records.
 pub(crate) fn settle_together<'a>(
     file: &Connection,
     process: ProcessNumber,
     entries: impl Iterator<Item = &'a Entry>,
     now: Timestamp,
+    pause: impl Fn(),
 ) -> rusqlite::Result<bool> {
     let mut times = Times::read(file, now)?;
     let mut paid: BTreeMap<i64, Paid> = BTreeMap::new();
@@ -330,7 +331,7 @@ pub(crate) fn settle_together<'a>(
     }
     // Neighbours in an index together: with many keys its pages are each looked up once.
     records.sort_by_key(|record| record.entry.key);
-    if !records::insert_all(file, &records)? {
+    if !records::insert_all(file, &records, pause)? {
         return Ok(false);
     }
     times.write(file)?;

@@ -6,19 +6,20 @@ use rusqlite::{Connection, ErrorCode, Transaction, TransactionBehavior};
 
 /// Begins a transaction and enters all of them. What cannot be entered together (a record that
 /// is there already or that the file refuses, a lease that is gone) is rolled back as a whole:
-/// a savepoint would copy every page for it.
+/// a savepoint would copy every page for it. `pause` is called every few records.
 pub(super) fn enter_all<'file, 'entry, I>(
     file: &'file Connection,
     process: ProcessNumber,
     now: Timestamp,
     entries: impl Fn() -> I,
+    pause: impl Fn(),
 ) -> rusqlite::Result<Transaction<'file>>
 where
     I: Iterator<Item = &'entry Entry>,
 {
     let begin = || Transaction::new_unchecked(file, TransactionBehavior::Immediate);
     let transaction = begin()?;
-    match books::settle_together(&transaction, process, entries(), now) {
+    match books::settle_together(&transaction, process, entries(), now, pause) {
         Ok(true) => return Ok(transaction),
         Err(fault) if !is_about_the_record(&fault) => return Err(fault),
         Ok(false) | Err(_) => transaction.rollback()?,

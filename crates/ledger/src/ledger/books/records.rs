@@ -57,8 +57,13 @@ pub(super) fn insert(file: &Connection, record: &Record<'_>) -> rusqlite::Result
     statement.insert(std::slice::from_ref(record))
 }
 
-/// Enters records. `false`: a request has one already; what was written must be rolled back.
-pub(super) fn insert_all(file: &Connection, records: &[Record<'_>]) -> rusqlite::Result<bool> {
+/// Enters records, and calls `pause` after every statement of many. `false`: a request has one
+/// already; what was written must be rolled back.
+pub(super) fn insert_all(
+    file: &Connection,
+    records: &[Record<'_>],
+    pause: impl Fn(),
+) -> rusqlite::Result<bool> {
     let groups = records.chunks_exact(ROWS);
     let rest = groups.remainder().chunks_exact(1);
     let mut are_new = true;
@@ -66,6 +71,7 @@ pub(super) fn insert_all(file: &Connection, records: &[Record<'_>]) -> rusqlite:
         let mut many = Statement::of(file, ROWS)?;
         for group in groups {
             are_new &= many.insert(group)?;
+            pause();
         }
     }
     let mut one = Statement::of(file, 1)?;

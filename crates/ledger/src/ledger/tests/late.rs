@@ -50,7 +50,8 @@ impl Desk {
     /// Enters records in one commit, at this millisecond after the beginning.
     fn enter(&self, now: u64, entries: &[Entry]) {
         let now = Timestamp::from_unix_ms(BEGIN + now);
-        let transaction = enter_all(&self.file, ProcessNumber(1), now, || entries.iter()).unwrap();
+        let transaction =
+            enter_all(&self.file, ProcessNumber(1), now, || entries.iter(), || ()).unwrap();
         transaction.commit().unwrap();
     }
 

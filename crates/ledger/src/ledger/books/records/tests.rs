@@ -96,7 +96,7 @@ fn of_many_records_each_says_what_its_request_was() {
     const COUNT: u64 = 3 * ROWS as u64 + 7;
     let shelf = Shelf::new();
     let entries: Vec<Entry> = (0..COUNT).map(entry).collect();
-    assert!(insert_all(&shelf.file, &records(&entries)).unwrap());
+    assert!(insert_all(&shelf.file, &records(&entries), || ()).unwrap());
     let query = HistoryQuery {
         limit: HistoryQuery::MAX_LIMIT,
         ..HistoryQuery::default()
@@ -138,7 +138,7 @@ fn a_record_that_is_there_already_is_noticed_among_many_and_alone() {
     let records = records(&entries);
     assert!(insert(&shelf.file, &records[3]).unwrap());
     assert!(!insert(&shelf.file, &records[3]).unwrap());
-    assert!(!insert_all(&shelf.file, &records).unwrap());
+    assert!(!insert_all(&shelf.file, &records, || ()).unwrap());
     assert_eq!(shelf.count(), i64::try_from(entries.len()).unwrap());
 }
 
@@ -147,6 +147,6 @@ fn what_the_file_refuses_is_a_fault() {
     let shelf = Shelf::new();
     let mut entries: Vec<Entry> = (0..ROWS as u64).map(entry).collect();
     entries[5].key = largest().key;
-    assert!(insert_all(&shelf.file, &records(&entries)).is_err());
+    assert!(insert_all(&shelf.file, &records(&entries), || ()).is_err());
     assert_eq!(shelf.count(), 0);
 }
