@@ -76,17 +76,30 @@ pub struct Limiter {
     since_ms: u64,
 }
 
-/// The state of one key.
-#[derive(Debug)]
+/// The state of one key. There is one of it to a key, whatever becomes of the limits: requests that
+/// are under way when they change end in the same one.
+#[derive(Debug, Default)]
 struct Meter {
+    running: AtomicU32,
+    paces: Mutex<Paces>,
+}
+
+/// What goes by the clock.
+#[derive(Debug, Default)]
+struct Paces {
     limits: Limits,
-    requests: Option<Bucket>,
-    input: Option<Bucket>,
-    output: Option<Bucket>,
-    /// Shared with the meter before it, so that a change of limits forgets no request.
-    running: Arc<AtomicU32>,
-    /// Serialises the exchange for a meter of other limits.
-    exchange: Mutex<()>,
+    requests: Pace,
+    input: Pace,
+    output: Pace,
+}
+
+/// One limit, and what is taken of it.
+#[derive(Debug, Default)]
+struct Pace {
+    /// Whether it holds. A bucket without a limit is one that was lifted: requests that took from
+    /// it give back to it still, and what was taken flows off as before.
+    is_limited: bool,
+    bucket: Option<Bucket>,
 }
 
 impl Limiter {
@@ -120,35 +133,15 @@ impl Limiter {
         input: u64,
         output: u64,
     ) -> Result<Admission, Limited> {
-        let meter = self.meter(key, limits);
+        let meter = self.meter(key);
         // From here on dropping the admission gives back what was taken.
-        let mut admission = Admission::begin(meter, self.clone())?;
-        let Admission { meter, taken, .. } = &mut admission;
-        if !meter.is_paced() {
-            return Ok(admission);
-        }
-        let now_ms = self.now_ms();
-        take(
-            &meter.requests,
-            Dimension::Requests,
-            1,
-            now_ms,
-            &mut taken.requests,
-        )?;
-        take(
-            &meter.input,
-            Dimension::InputTokens,
+        let mut admission = Admission::begin(meter, limits, self.clone())?;
+        let wanted = Taken {
+            requests: 1,
             input,
-            now_ms,
-            &mut taken.input,
-        )?;
-        take(
-            &meter.output,
-            Dimension::OutputTokens,
             output,
-            now_ms,
-            &mut taken.output,
-        )?;
+        };
+        admission.taken = admission.meter.take(limits, wanted, || self.now_ms())?;
         Ok(admission)
     }
 
@@ -160,38 +153,26 @@ impl Limiter {
 
     /// How the key stands.
     pub fn standing(&self, key: &KeyId, limits: &Limits) -> Standing {
-        self.meter(key, limits).standing(|| self.now_ms())
+        let meter = self.meter(key);
+        let mut paces = meter.paces.lock();
+        paces.go_by(limits, || self.now_ms());
+        paces.standing(|| self.now_ms())
     }
 
     fn now_ms(&self) -> u64 {
         self.clock.elapsed_ms().saturating_sub(self.since_ms)
     }
 
-    fn meter(&self, key: &KeyId, limits: &Limits) -> Arc<Meter> {
-        match self.keys.get(key) {
-            Some(meter) if meter.limits == *limits => meter,
-            Some(old) => {
-                let _exchange = old.exchange.lock();
-                match self.keys.get(key) {
-                    Some(meter) if meter.limits == *limits => meter,
-                    _ => self.keep(key, old.with_limits(limits, self.now_ms())),
-                }
-            }
-            None => {
-                let fresh = || Ok::<_, std::convert::Infallible>(Arc::new(Meter::new(limits)));
-                // Of two requests that come first, one makes the meter and both use it.
-                match self.keys.get_or_insert_with(key, fresh) {
-                    Ok(meter) => meter,
-                    Err(never) => match never {},
-                }
-            }
+    fn meter(&self, key: &KeyId) -> Arc<Meter> {
+        if let Some(meter) = self.keys.get(key) {
+            return meter;
         }
-    }
-
-    fn keep(&self, key: &KeyId, meter: Meter) -> Arc<Meter> {
-        let meter = Arc::new(meter);
-        self.keys.insert(key.clone(), Arc::clone(&meter));
-        meter
+        let fresh = || Ok::<_, std::convert::Infallible>(Arc::default());
+        // Of two requests that come first, one makes the meter and both use it.
+        match self.keys.get_or_insert_with(key, fresh) {
+            Ok(meter) => meter,
+            Err(never) => match never {},
+        }
     }
 }
 
@@ -201,55 +182,74 @@ impl std::fmt::Debug for Limiter {
     }
 }
 
-/// Takes from a bucket, where there is one, and remembers how much.
-fn take(
-    bucket: &Option<Bucket>,
-    dimension: Dimension,
-    count: u64,
-    now_ms: u64,
-    taken: &mut u64,
-) -> Result<(), Limited> {
-    if let Some(bucket) = bucket {
-        bucket
-            .take(count, now_ms)
-            .map_err(|denied| Limited { dimension, denied })?;
-        *taken = count;
+impl Meter {
+    /// Takes what is wanted of each limit there is, or nothing of any.
+    fn take(
+        &self,
+        limits: &Limits,
+        wanted: Taken,
+        now_ms: impl Fn() -> u64,
+    ) -> Result<Taken, Limited> {
+        let mut paces = self.paces.lock();
+        paces.go_by(limits, &now_ms);
+        if !paces.is_paced() {
+            return Ok(Taken::default());
+        }
+        paces.take(wanted, now_ms())
     }
-    Ok(())
 }
 
-impl Meter {
-    fn new(limits: &Limits) -> Self {
-        Self {
-            limits: *limits,
-            requests: limits.requests.map(Bucket::new),
-            input: limits.input_tokens.map(Bucket::new),
-            output: limits.output_tokens.map(Bucket::new),
-            running: Arc::default(),
-            exchange: Mutex::new(()),
+impl Paces {
+    /// Goes by these limits from now on.
+    fn go_by(&mut self, limits: &Limits, now_ms: impl Fn() -> u64) {
+        if self.limits == *limits {
+            return;
         }
-    }
-
-    fn with_limits(&self, limits: &Limits, now_ms: u64) -> Self {
-        let resize = |old: &Option<Bucket>, limit: Option<NonZeroU32>| {
-            limit.map(|limit| match old {
-                Some(old) => old.resized(limit, now_ms),
-                None => Bucket::new(limit),
-            })
-        };
-        Self {
-            limits: *limits,
-            requests: resize(&self.requests, limits.requests),
-            input: resize(&self.input, limits.input_tokens),
-            output: resize(&self.output, limits.output_tokens),
-            running: Arc::clone(&self.running),
-            exchange: Mutex::new(()),
-        }
+        let now_ms = now_ms();
+        self.limits = *limits;
+        self.requests.go_by(limits.requests, now_ms);
+        self.input.go_by(limits.input_tokens, now_ms);
+        self.output.go_by(limits.output_tokens, now_ms);
     }
 
     /// Whether anything here goes by the clock.
     const fn is_paced(&self) -> bool {
-        self.requests.is_some() || self.input.is_some() || self.output.is_some()
+        self.requests.is_limited || self.input.is_limited || self.output.is_limited
+    }
+
+    fn take(&mut self, wanted: Taken, now_ms: u64) -> Result<Taken, Limited> {
+        let mut taken = Taken::default();
+        let outcome = self.take_each(wanted, now_ms, &mut taken);
+        if outcome.is_err() {
+            self.give_back(&taken);
+        }
+        outcome.map(|()| taken)
+    }
+
+    fn take_each(&mut self, wanted: Taken, now_ms: u64, taken: &mut Taken) -> Result<(), Limited> {
+        let refused = |dimension| move |denied| Limited { dimension, denied };
+        let Self {
+            requests,
+            input,
+            output,
+            ..
+        } = self;
+        taken.requests = requests
+            .take(wanted.requests, now_ms)
+            .map_err(refused(Dimension::Requests))?;
+        taken.input = input
+            .take(wanted.input, now_ms)
+            .map_err(refused(Dimension::InputTokens))?;
+        taken.output = output
+            .take(wanted.output, now_ms)
+            .map_err(refused(Dimension::OutputTokens))?;
+        Ok(())
+    }
+
+    fn give_back(&mut self, taken: &Taken) {
+        self.requests.give_back(taken.requests);
+        self.input.give_back(taken.input);
+        self.output.give_back(taken.output);
     }
 
     fn standing(&self, now_ms: impl FnOnce() -> u64) -> Standing {
@@ -257,12 +257,62 @@ impl Meter {
             return Standing::default();
         }
         let now_ms = now_ms();
-        let level = |bucket: &Option<Bucket>| bucket.as_ref().map(|bucket| bucket.level(now_ms));
         Standing {
-            requests: level(&self.requests),
-            input_tokens: level(&self.input),
-            output_tokens: level(&self.output),
+            requests: self.requests.level(now_ms),
+            input_tokens: self.input.level(now_ms),
+            output_tokens: self.output.level(now_ms),
         }
+    }
+}
+
+impl Pace {
+    fn go_by(&mut self, limit: Option<NonZeroU32>, now_ms: u64) {
+        self.is_limited = limit.is_some();
+        match (&mut self.bucket, limit) {
+            (Some(bucket), Some(limit)) => bucket.resize(limit, now_ms),
+            (None, Some(limit)) => self.bucket = Some(Bucket::new(limit)),
+            (_, None) => {}
+        }
+    }
+
+    /// The bucket that holds requests up, where there is one.
+    const fn limited(&mut self) -> Option<&mut Bucket> {
+        if self.is_limited {
+            self.bucket.as_mut()
+        } else {
+            None
+        }
+    }
+
+    /// Takes `count`, or nothing. What was taken: nothing, where there is no limit.
+    fn take(&mut self, count: u64, now_ms: u64) -> Result<u64, Denied> {
+        match self.limited() {
+            Some(bucket) => bucket.take(count, now_ms).map(|()| count),
+            None => Ok(0),
+        }
+    }
+
+    fn give_back(&mut self, count: u64) {
+        if let (Some(bucket), 1..) = (&mut self.bucket, count) {
+            bucket.refund(count);
+        }
+    }
+
+    /// Where `taken` was taken, `used` were used.
+    fn correct(&mut self, taken: u64, used: u64, now_ms: u64) {
+        match used.checked_sub(taken) {
+            Some(more) => {
+                if let Some(bucket) = self.limited() {
+                    bucket.force(more, now_ms);
+                }
+            }
+            None => self.give_back(taken.saturating_sub(used)),
+        }
+    }
+
+    fn level(&self, now_ms: u64) -> Option<Level> {
+        let bucket = self.bucket.as_ref().filter(|_| self.is_limited)?;
+        Some(bucket.level(now_ms))
     }
 }
 
@@ -276,7 +326,8 @@ pub struct Admission {
     taken: Taken,
 }
 
-#[derive(Debug, Default)]
+/// So much of each limit.
+#[derive(Clone, Copy, Debug, Default)]
 struct Taken {
     requests: u64,
     input: u64,
@@ -284,8 +335,8 @@ struct Taken {
 }
 
 impl Admission {
-    fn begin(meter: Arc<Meter>, limiter: Limiter) -> Result<Self, Limited> {
-        let most = meter.limits.concurrent.map_or(u32::MAX, NonZeroU32::get);
+    fn begin(meter: Arc<Meter>, limits: &Limits, limiter: Limiter) -> Result<Self, Limited> {
+        let most = limits.concurrent.map_or(u32::MAX, NonZeroU32::get);
         let entered = meter
             .running
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |running| {
@@ -308,39 +359,34 @@ impl Admission {
     /// Ends the request, which used so many tokens: what was taken too much goes back,
     /// what was taken too little is a debt.
     pub fn finish(mut self, input: u64, output: u64) {
-        if !self.meter.is_paced() {
-            return;
-        }
-        let now_ms = self.limiter.now_ms();
         let taken = std::mem::take(&mut self.taken);
-        correct(&self.meter.input, taken.input, input, now_ms);
-        correct(&self.meter.output, taken.output, output, now_ms);
+        let mut paces = self.meter.paces.lock();
+        // Where the last limit was lifted meanwhile, there may be something to give back.
+        if paces.is_paced() || !taken.is_nothing() {
+            let now_ms = self.limiter.now_ms();
+            paces.input.correct(taken.input, input, now_ms);
+            paces.output.correct(taken.output, output, now_ms);
+        }
     }
 
     /// How the key stands with this request counted.
     pub fn standing(&self) -> Standing {
-        self.meter.standing(|| self.limiter.now_ms())
+        let paces = self.meter.paces.lock();
+        paces.standing(|| self.limiter.now_ms())
     }
 }
 
-fn correct(bucket: &Option<Bucket>, taken: u64, used: u64, now_ms: u64) {
-    let Some(bucket) = bucket else { return };
-    match used.checked_sub(taken) {
-        Some(more) => bucket.force(more, now_ms),
-        None => bucket.refund(taken.saturating_sub(used)),
+impl Taken {
+    const fn is_nothing(&self) -> bool {
+        self.requests == 0 && self.input == 0 && self.output == 0
     }
 }
 
 impl Drop for Admission {
     fn drop(&mut self) {
-        let give_back = |bucket: &Option<Bucket>, count| {
-            if let (Some(bucket), 1..) = (bucket, count) {
-                bucket.refund(count);
-            }
-        };
-        give_back(&self.meter.requests, self.taken.requests);
-        give_back(&self.meter.input, self.taken.input);
-        give_back(&self.meter.output, self.taken.output);
+        if !self.taken.is_nothing() {
+            self.meter.paces.lock().give_back(&self.taken);
+        }
         self.meter.running.fetch_sub(1, Ordering::Relaxed);
     }
 }

@@ -1,18 +1,16 @@
-//! One limit: the generic cell rate algorithm (GCRA) in one atomic.
+//! One limit: the generic cell rate algorithm (GCRA) in one number.
 //!
 //! The state is the theoretical arrival time: the moment at which everything taken so
 //! far will have flowed off. A limit of `n` a minute lets `n` be taken at once and then
 //! flows back evenly. Counted in units of 1/n millisecond, so that one token is exactly
-//! 60,000 units, nothing is ever rounded, and `remaining` is exact.
+//! 60,000 units whatever the limit is, nothing is ever rounded, and `remaining` is exact.
 
-use std::{
-    num::NonZeroU32,
-    sync::atomic::{AtomicU64, Ordering},
-    time::Duration,
-};
+use std::{num::NonZeroU32, time::Duration};
 
 /// Milliseconds in the window of every limit.
 const WINDOW_MS: u64 = 60_000;
+/// The most that is owed, in windows: one absurd count does not shut a key out for ever.
+const MOST_WINDOWS: u64 = 10;
 
 /// How full a bucket is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,65 +37,52 @@ pub enum Denied {
 pub(super) struct Bucket {
     limit: NonZeroU32,
     /// In units of 1/limit millisecond since the limiter's beginning.
-    arrival: AtomicU64,
+    arrival: u64,
 }
 
 impl Bucket {
-    pub(super) fn new(limit: NonZeroU32) -> Self {
-        Self {
-            limit,
-            arrival: AtomicU64::new(0),
-        }
+    pub(super) const fn new(limit: NonZeroU32) -> Self {
+        Self { limit, arrival: 0 }
     }
 
-    /// A bucket of another limit, as full in proportion as this one.
-    pub(super) fn resized(&self, limit: NonZeroU32, now_ms: u64) -> Self {
-        let debt = u128::from(self.debt(now_ms)).saturating_mul(u128::from(limit.get()));
-        let debt = debt.div_ceil(u128::from(self.limit.get()));
-        let debt = u64::try_from(debt).unwrap_or(u64::MAX);
-        let resized = Self::new(limit);
-        let arrival = resized.units(now_ms).saturating_add(debt);
-        resized.arrival.store(arrival, Ordering::Relaxed);
-        resized
+    /// Goes by another limit from now on. What was taken and is owed stays, token for token, as
+    /// far as anything can be owed.
+    pub(super) fn resize(&mut self, limit: NonZeroU32, now_ms: u64) {
+        let debt = self.debt(now_ms);
+        self.limit = limit;
+        let debt = debt.min(self.most_debt());
+        self.arrival = self.units(now_ms).saturating_add(debt);
     }
 
     /// Takes `count`, or nothing.
-    pub(super) fn take(&self, count: u64, now_ms: u64) -> Result<(), Denied> {
+    pub(super) fn take(&mut self, count: u64, now_ms: u64) -> Result<(), Denied> {
         if count > u64::from(self.limit.get()) {
             return Err(Denied::NeverFits);
         }
         let now = self.units(now_ms);
         let full = now.saturating_add(self.capacity());
-        let cost = cost(count);
-        let taken = self
-            .arrival
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |arrival| {
-                let next = arrival.max(now).saturating_add(cost);
-                (next <= full).then_some(next)
-            });
-        taken.map(|_| ()).map_err(|arrival| {
-            let over = arrival.max(now).saturating_add(cost).saturating_sub(full);
-            Denied::Wait(self.duration(over))
-        })
+        let next = self.arrival.max(now).saturating_add(cost(count));
+        if next > full {
+            let over = next.saturating_sub(full);
+            return Err(Denied::Wait(self.duration(over)));
+        }
+        self.arrival = next;
+        Ok(())
     }
 
     /// Takes `count` even where it does not fit: for what turned out to be more than was
-    /// taken before. Later takers wait until it has flowed off. A debt is never more than
-    /// ten windows, so that one absurd count does not shut a key out for ever.
-    pub(super) fn force(&self, count: u64, now_ms: u64) {
-        const MOST_WINDOWS: u64 = 10;
+    /// taken before. Later takers wait until it has flowed off.
+    pub(super) fn force(&mut self, count: u64, now_ms: u64) {
         let now = self.units(now_ms);
-        let most = now.saturating_add(self.capacity().saturating_mul(MOST_WINDOWS));
-        self.update(|arrival| {
-            let next = arrival.max(now).saturating_add(cost(count));
-            next.min(most.max(arrival))
-        });
+        let most = now.saturating_add(self.most_debt());
+        let next = self.arrival.max(now).saturating_add(cost(count));
+        self.arrival = next.min(most.max(self.arrival));
     }
 
     /// Gives `count` back. What has flowed off meanwhile is not given twice: a bucket is
     /// never fuller than full.
-    pub(super) fn refund(&self, count: u64) {
-        self.update(|arrival| arrival.saturating_sub(cost(count)));
+    pub(super) const fn refund(&mut self, count: u64) {
+        self.arrival = self.arrival.saturating_sub(cost(count));
     }
 
     pub(super) fn level(&self, now_ms: u64) -> Level {
@@ -109,23 +94,17 @@ impl Bucket {
         }
     }
 
-    fn update(&self, next: impl Fn(u64) -> u64) {
-        // Never refuses, so it never fails.
-        let _ = self
-            .arrival
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |arrival| {
-                Some(next(arrival))
-            });
-    }
-
     fn debt(&self, now_ms: u64) -> u64 {
-        let arrival = self.arrival.load(Ordering::Relaxed);
-        arrival.saturating_sub(self.units(now_ms))
+        self.arrival.saturating_sub(self.units(now_ms))
     }
 
     /// The units that a whole bucket holds: a window's worth.
     fn capacity(&self) -> u64 {
         self.units(WINDOW_MS)
+    }
+
+    fn most_debt(&self) -> u64 {
+        self.capacity().saturating_mul(MOST_WINDOWS)
     }
 
     fn units(&self, ms: u64) -> u64 {
@@ -138,7 +117,7 @@ impl Bucket {
     }
 }
 
-fn cost(count: u64) -> u64 {
+const fn cost(count: u64) -> u64 {
     count.saturating_mul(WINDOW_MS)
 }
 
@@ -153,7 +132,7 @@ mod tests {
 
     #[test]
     fn a_whole_minutes_worth_may_come_at_once_and_then_it_flows_back_evenly() {
-        let bucket = bucket(3);
+        let mut bucket = bucket(3);
         for left in [2, 1, 0] {
             bucket.take(1, 1000).unwrap();
             assert_eq!(bucket.level(1000).remaining, left);
@@ -170,7 +149,7 @@ mod tests {
 
     #[test]
     fn a_limit_that_does_not_divide_the_minute_loses_nothing() {
-        let bucket = bucket(7);
+        let mut bucket = bucket(7);
         for _ in 0..7 {
             bucket.take(1, 0).unwrap();
         }
@@ -183,7 +162,7 @@ mod tests {
 
     #[test]
     fn what_is_given_back_can_be_taken_again_and_no_more() {
-        let bucket = bucket(10);
+        let mut bucket = bucket(10);
         bucket.take(10, 0).unwrap();
         bucket.refund(4);
         assert_eq!(bucket.level(0).remaining, 4);
@@ -194,12 +173,13 @@ mod tests {
 
     #[test]
     fn what_is_more_than_the_limit_never_fits() {
-        assert_eq!(bucket(10).take(11, 0), Err(Denied::NeverFits));
+        let mut bucket = bucket(10);
+        assert_eq!(bucket.take(11, 0), Err(Denied::NeverFits));
     }
 
     #[test]
     fn a_debt_is_paid_off_before_anything_is_taken_and_it_is_bounded() {
-        let bucket = bucket(60);
+        let mut bucket = bucket(60);
         bucket.force(90, 0);
         assert_eq!(bucket.level(0).remaining, 0);
         assert_eq!(
@@ -211,11 +191,28 @@ mod tests {
     }
 
     #[test]
-    fn a_new_limit_keeps_the_share_that_was_used() {
-        let used = bucket(100);
-        used.take(50, 0).unwrap();
-        let resized = used.resized(NonZeroU32::new(10).unwrap(), 0);
-        assert_eq!(resized.level(0).remaining, 5);
+    fn another_limit_keeps_what_was_taken_token_for_token() {
+        let mut used = bucket(10);
+        used.take(10, 0).unwrap();
+        used.resize(limit(20), 0);
+        assert_eq!(used.level(0).remaining, 10);
+        assert_eq!(used.level(3_000).remaining, 11);
+        used.resize(limit(10), 3_000);
+        assert_eq!(used.level(3_000).remaining, 1);
+    }
+
+    #[test]
+    fn another_limit_keeps_what_is_owed_and_bounds_it() {
+        let mut owing = bucket(10);
+        owing.force(30, 0);
+        owing.resize(limit(60), 0);
+        assert_eq!(owing.level(0).remaining, 30);
+        owing.resize(limit(1), 0);
+        assert_eq!(owing.level(0).reset_after, Duration::from_secs(600));
+    }
+
+    fn limit(limit: u32) -> NonZeroU32 {
+        NonZeroU32::new(limit).unwrap()
     }
 
     proptest! {
@@ -225,7 +222,7 @@ mod tests {
             limit in 1..5000_u32,
             steps in proptest::collection::vec((0..5000_u64, 0..2000_u64), 1..100),
         ) {
-            let bucket = bucket(limit);
+            let mut bucket = bucket(limit);
             let (mut now, mut left) = (0, u128::from(limit) * 60_000);
             for (wait, count) in steps {
                 now += wait;
@@ -241,12 +238,13 @@ mod tests {
 
         #[test]
         fn nothing_overflows(limit in 1..=u32::MAX, count: u64, now: u64) {
-            let bucket = bucket(limit);
+            let mut bucket = bucket(limit);
             let _ = bucket.take(count, now);
             bucket.force(count, now);
             let _ = bucket.level(now);
             bucket.refund(count);
-            let _ = bucket.resized(NonZeroU32::MIN, now);
+            bucket.resize(NonZeroU32::MIN, now);
+            let _ = bucket.level(now);
         }
     }
 }

@@ -121,6 +121,51 @@ fn a_changed_limit_keeps_what_was_used_and_who_is_running() {
     assert_eq!(after.standing().requests.unwrap().remaining, 0);
 }
 
+fn output_left(gate: &Gate, limits: &Limits) -> u64 {
+    let standing = gate.limiter.standing(&gate.key, limits);
+    standing.output_tokens.unwrap().remaining
+}
+
+#[test]
+fn a_request_that_ends_under_other_limits_owes_and_gets_back_what_it_would_have() {
+    let gate = Gate::new();
+    let (before, after) = (limits(0, 0, 6000, 0), limits(30, 0, 6000, 0));
+    let longer = gate.admit(&before, 0, 100).unwrap();
+    let shorter = gate.admit(&before, 0, 3000).unwrap();
+    assert_eq!(output_left(&gate, &after), 2900);
+    shorter.finish(0, 500);
+    assert_eq!(output_left(&gate, &after), 5400);
+    longer.finish(0, 4500);
+    assert_eq!(output_left(&gate, &after), 1000);
+}
+
+#[test]
+fn a_limit_that_is_raised_admits_what_the_new_one_has_room_for() {
+    let gate = Gate::new();
+    let (lower, higher) = (limits(10, 0, 0, 0), limits(20, 0, 0, 0));
+    let admitted = |limits| {
+        let all = std::iter::from_fn(|| gate.admit(limits, 0, 0).ok());
+        all.map(|admission| admission.finish(0, 0)).count()
+    };
+    assert_eq!(admitted(&lower), 10);
+    assert_eq!(admitted(&higher), 10);
+    assert_eq!(admitted(&lower), 0);
+}
+
+#[test]
+fn a_limit_that_is_lifted_and_set_again_knows_what_was_taken_before() {
+    let gate = Gate::new();
+    let (limited, free) = (limits(0, 0, 1000, 0), Limits::default());
+    let first = gate.admit(&limited, 0, 1000).unwrap();
+    let unlimited = gate.admit(&free, 0, 5000).unwrap();
+    assert_eq!(unlimited.standing(), Standing::default());
+    first.finish(0, 200);
+    gate.admit(&free, 0, 5000).unwrap().finish(0, 5000);
+    assert_eq!(output_left(&gate, &limited), 800);
+    unlimited.finish(0, 300);
+    assert_eq!(output_left(&gate, &limited), 500);
+}
+
 #[test]
 fn the_wait_that_is_told_is_long_enough() {
     let gate = Gate::new();
