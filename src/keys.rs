@@ -57,7 +57,8 @@ impl KeyDirectory for Directory {
             Lookup::Miss(pending) => {
                 let attempts = attempts();
                 let over = attempts.as_ref().and_then(|(it, from)| it.over(from));
-                if let Some(wait) = over {
+                // A key that has changed is looked up again, whatever its neighbours do.
+                if let Some(wait) = over.filter(|_| !pending.is_familiar()) {
                     return KeyLookup::TooManyAttempts(wait);
                 }
                 KeyLookup::Miss(Box::pin(async move {
@@ -77,8 +78,8 @@ impl KeyDirectory for Directory {
 
 /// How many credentials of each address were refused.
 ///
-/// Keys in memory are admitted whatever their neighbours do; only what would have to be
-/// looked up in the file is turned away with them.
+/// Keys that are known are admitted whatever their neighbours do, also when they have changed;
+/// only what would have to be looked up for the first time is turned away with them.
 struct Attempts {
     limiter: Limiter,
     limits: Limits,

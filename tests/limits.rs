@@ -368,4 +368,12 @@ async fn an_address_may_be_wrong_so_often_and_known_keys_pass_all_the_same() {
             .await;
         answer.assert_ok();
     }
+    // A key that has changed has to be read again, and is no guess for that.
+    set_limits(&gateway, &gateway.key, &["--requests", "77"]).await;
+    eventually("the change is seen", async || {
+        let answer = gateway.get("/v1/usage").await;
+        answer.assert_ok();
+        (answer.json()["limits"]["requests_per_minute"]["limit"] == 77).then_some(())
+    })
+    .await;
 }

@@ -202,6 +202,7 @@ impl KeyDirectory {
                 Err(refusal) => Lookup::Refused(refusal),
             },
             None => Lookup::Miss(PendingLookup {
+                is_familiar: shared.cache.is_familiar(&hash),
                 answer: flights.join(hash),
                 shared: Arc::clone(shared),
             }),
@@ -239,10 +240,17 @@ impl Shared {
 #[must_use = "a look-up that nobody waits for tells nothing"]
 pub struct PendingLookup {
     answer: Result<flight::Waiting, Unavailable>,
+    is_familiar: bool,
     shared: Arc<Shared>,
 }
 
 impl PendingLookup {
+    /// Whether the credential was a key's when it was looked up last: the key has changed since, or
+    /// made room for others.
+    pub const fn is_familiar(&self) -> bool {
+        self.is_familiar
+    }
+
     /// Waits for the store, at most [`DirectorySettings::load_timeout`]. Must run on a
     /// tokio runtime. Dropping it costs nothing; the load goes on for the next caller.
     ///
@@ -251,7 +259,7 @@ impl PendingLookup {
     pub fn wait(
         self,
     ) -> impl Future<Output = Result<Arc<KeyRecord>, LookupFailure>> + Send + 'static {
-        let Self { answer, shared } = self;
+        let Self { answer, shared, .. } = self;
         async move {
             let answer = tokio::time::timeout(shared.settings.load_timeout, answer?)
                 .await

@@ -11,6 +11,9 @@
 //! publishes the sequence that it has reached *before* it forgets, and whoever
 //! remembers looks at that sequence *after* it has remembered: if it is newer than the
 //! snapshot, what was remembered is forgotten again.
+//!
+//! That a hash is some key's is kept when its record is forgotten: a key that changed is looked
+//! up anew, and is no stranger for that.
 
 use crate::{key::KeyHash, record::KeyRecord};
 use quick_cache::{UnitWeighter, sync::Cache};
@@ -31,6 +34,8 @@ pub(super) enum Cached {
 pub(super) struct KeyCache {
     known: Shards<Arc<KeyRecord>>,
     unknown: Shards<()>,
+    /// Hashes that were some key's when they were looked up last.
+    familiar: Shards<()>,
     /// The change sequence up to which everything stale has been forgotten, or is
     /// about to be.
     reached: AtomicI64,
@@ -43,6 +48,7 @@ impl KeyCache {
         Self {
             known: shards(known),
             unknown: shards(unknown),
+            familiar: shards(known),
             reached: AtomicI64::new(0),
         }
     }
@@ -54,12 +60,23 @@ impl KeyCache {
         self.unknown.get(hash).map(|()| Cached::Unknown)
     }
 
+    /// Whether it was some key's when it was looked up last.
+    pub(super) fn is_familiar(&self, hash: &KeyHash) -> bool {
+        self.familiar.get(hash).is_some()
+    }
+
     /// Remembers what a snapshot at change sequence `seq` said. `false`: something has
     /// changed since, nothing was kept, and the answer may be out of date.
     pub(super) fn remember(&self, hash: KeyHash, seq: i64, cached: &Cached) -> bool {
         match cached {
-            Cached::Known(record) => self.known.insert(hash, Arc::clone(record)),
-            Cached::Unknown => self.unknown.insert(hash, ()),
+            Cached::Known(record) => {
+                self.known.insert(hash, Arc::clone(record));
+                self.familiar.insert(hash, ());
+            }
+            Cached::Unknown => {
+                self.unknown.insert(hash, ());
+                self.familiar.remove(&hash);
+            }
         }
         let current = self.reached.load(Ordering::SeqCst) <= seq;
         if !current {

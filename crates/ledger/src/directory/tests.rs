@@ -254,6 +254,7 @@ async fn a_store_that_does_not_answer_is_waited_for_no_longer_than_allowed() {
     let (_store_that_hangs, answer) = tokio::sync::oneshot::channel();
     let pending = PendingLookup {
         answer: Ok(answer),
+        is_familiar: false,
         shared: Arc::clone(&directory.0.shared),
     };
     assert_eq!(
@@ -279,6 +280,37 @@ async fn changes_that_were_pruned_unseen_empty_the_memory() {
         refused(answer) == Some("revoked")
     })
     .await;
+}
+
+#[tokio::test]
+async fn a_key_that_changed_is_no_stranger_and_one_that_was_taken_out_is() {
+    let house = House::new();
+    let made = house.key();
+    let directory = house.directory();
+    let forgotten = async || {
+        let start = Instant::now();
+        loop {
+            if let Lookup::Miss(pending) = directory.lookup(made.key.expose()) {
+                return pending;
+            }
+            assert!(start.elapsed() < PROMISE, "still in memory");
+            tokio::task::yield_now().await;
+        }
+    };
+    let first = forgotten().await;
+    assert!(!first.is_familiar());
+    first.wait().await.unwrap();
+    let file = rusqlite::Connection::open(house.folder.path().join("ledger.db")).unwrap();
+    file.execute("UPDATE keys SET name = 'other'", []).unwrap();
+    let changed = forgotten().await;
+    assert!(changed.is_familiar());
+    changed.wait().await.unwrap();
+
+    file.execute("DELETE FROM keys", []).unwrap();
+    assert!(forgotten().await.wait().await.is_err());
+    file.execute("INSERT INTO changes (hash) SELECT hash FROM changes", [])
+        .unwrap();
+    assert!(!forgotten().await.is_familiar());
 }
 
 #[test]
