@@ -411,6 +411,39 @@ async fn a_key_whose_grants_are_all_over_is_answered_as_an_unknown_one() {
     refused.assert_error(401, "invalid_api_key");
     let unknown = shop.of("sk-short", HISTORY).await;
     assert_eq!(refused.message(), unknown.message());
+    for path in ["/v1", "/v1/models"] {
+        eventually("everything to answer so", async || {
+            let answer = shop.get(path).await;
+            (answer.status != 200).then(|| answer.assert_error(401, "invalid_api_key"))
+        })
+        .await;
+    }
     // What was never given a grant has none that is over.
     shop.of(&unused, USAGE).await.assert_ok();
+
+    // Those who look after keys are told the same.
+    let gateway = &shop.gateway;
+    let shown = async |arguments: &[&str]| -> Value {
+        let output = gateway.keys(&[arguments, &["--json"]].concat()).await;
+        assert!(output.status.success(), "{output:?}");
+        serde_json::from_str(&output.stdout).unwrap()
+    };
+    let over = shown(&["show", &shop.key]).await;
+    assert_eq!(over["state"], "expired", "{over}");
+    let listed = async |state: &str| {
+        let list = shown(&["list", "--state", state]).await;
+        let ids = list.as_array().unwrap().iter().map(|it| it["id"].clone());
+        ids.collect::<Vec<_>>()
+    };
+    assert_eq!(listed("expired").await, [over["id"].clone()]);
+    assert!(!listed("active").await.contains(&over["id"]));
+
+    // A longer life brings it back.
+    let longer = shown(&["extend", &shop.key, "--days", "1"]).await;
+    assert_eq!(longer["state"], "active", "{longer}");
+    eventually("the key to work again", async || {
+        (shop.get("/v1").await.status == 200).then_some(())
+    })
+    .await;
+    shop.ask(CHAT, "test-model", "").await.assert_ok();
 }

@@ -159,7 +159,7 @@ enum State {
     Active,
     /// Somebody took it back.
     Revoked,
-    /// Its time is over.
+    /// Its time is over, or that of everything it was given.
     Expired,
 }
 

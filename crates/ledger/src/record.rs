@@ -19,6 +19,8 @@ pub struct KeyRecord {
     pub expires_at: Option<Timestamp>,
     /// When it was revoked.
     pub revoked_at: Option<Timestamp>,
+    /// When the last of its grants is over; `None`: it has none, or one that has not begun.
+    pub granted_until: Option<Timestamp>,
 }
 
 impl KeyRecord {
@@ -28,11 +30,15 @@ impl KeyRecord {
     }
 
     /// The state at `now`. Revoked wins over expired; the moment of expiry itself
-    /// is expired.
+    /// is expired. A key is expired as well when all of its grants are.
     pub fn state(&self, now: Timestamp) -> KeyState {
         if self.revoked_at.is_some() {
             KeyState::Revoked
-        } else if self.expires_at.is_some_and(|end| end <= now) {
+        } else if [self.expires_at, self.granted_until]
+            .into_iter()
+            .flatten()
+            .any(|end| end <= now)
+        {
             KeyState::Expired
         } else {
             KeyState::Active
@@ -48,7 +54,7 @@ pub enum KeyState {
     Active,
     /// Somebody took it back.
     Revoked,
-    /// Its time is over.
+    /// Its time is over, or that of everything it was given.
     Expired,
 }
 

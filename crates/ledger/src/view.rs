@@ -37,7 +37,7 @@ pub struct KeyView<'a> {
     pub limits: LimitsView,
     /// When it was made.
     pub created_at: Timestamp,
-    /// When it stops working.
+    /// When it stops working, whatever it was given.
     pub expires_at: Option<Timestamp>,
     /// When it was revoked.
     pub revoked_at: Option<Timestamp>,
@@ -207,6 +207,7 @@ mod tests {
             created_at: Timestamp::from_unix_ms(1_790_000_000_000),
             expires_at: None,
             revoked_at: Some(Timestamp::from_unix_ms(1_790_000_001_000)),
+            granted_until: None,
         }
     }
 

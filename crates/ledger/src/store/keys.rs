@@ -19,6 +19,10 @@ const COLUMNS: &str = "id, prefix, name, plan, model_groups, endpoints, \
      created_at, expires_at, revoked_at, requests_per_minute, input_tokens_per_minute, \
      output_tokens_per_minute, concurrent_requests";
 
+/// When the last of a key's grants is over; NULL where it has none, or one that has not begun.
+const GRANTED_UNTIL: &str = "(SELECT iif(count(*) = count(grants.expires_at), max(grants.expires_at), NULL) \
+     FROM grants WHERE grants.key = keys.number)";
+
 const ID_MARK: &str = "key_";
 /// 20 base62 characters, 119 bits: no two ids are ever alike, and none can be guessed.
 const ID_CHARS: usize = 20;
@@ -170,6 +174,7 @@ impl Store {
             let is_new = insert(transaction, &record, &hash)?;
             if let Some(grant) = grant.filter(|_| is_new) {
                 grant.insert(transaction, record.id(), now)?;
+            granted_until: None,
             }
             Ok(is_new)
         })?;
@@ -207,15 +212,18 @@ impl Store {
         if let Some(id) = after {
             self.find_key(&KeySelector::Id(id.clone()))?;
         }
-        // As in `KeyRecord::state`.
-        let rest = "WHERE number > coalesce((SELECT number FROM keys WHERE id = ?1), 0)
-                AND (?3 IS NULL OR ?3 = CASE WHEN revoked_at IS NOT NULL THEN 'revoked'
-                    WHEN expires_at <= ?4 THEN 'expired' ELSE 'active' END)
+        // The state as in `KeyRecord::state`; last, for it alone looks at the grants.
+        let rest = format!(
+            "WHERE number > coalesce((SELECT number FROM keys WHERE id = ?1), 0)
                 AND (?5 IS NULL OR plan = ?5)
                 AND (?6 IS NULL OR instr(name, ?6) > 0)
-            ORDER BY number LIMIT ?2";
+                AND (?3 IS NULL OR ?3 = CASE WHEN revoked_at IS NOT NULL THEN 'revoked'
+                    WHEN expires_at <= ?4 THEN 'expired'
+                    WHEN {GRANTED_UNTIL} <= ?4 THEN 'expired' ELSE 'active' END)
+            ORDER BY number LIMIT ?2"
+        );
         self.select(
-            rest,
+            &rest,
             &[
                 &after.map(KeyId::as_str),
                 &limit,
@@ -267,7 +275,7 @@ impl Store {
     }
 
     fn select(&self, rest: &str, values: &[&dyn ToSql]) -> Result<Vec<KeyRecord>, StoreError> {
-        let sql = format!("SELECT {COLUMNS} FROM keys {rest}");
+        let sql = format!("SELECT {COLUMNS}, {GRANTED_UNTIL} FROM keys {rest}");
         let rows = self.read(|connection| {
             connection
                 .prepare_cached(&sql)?
@@ -405,6 +413,7 @@ pub(crate) fn read_key(
     let at = |offset: usize| first.saturating_add(offset);
     let id: String = row.get(at(0))?;
     let prefix: Box<str> = row.get(at(1))?;
+    let granted_until: Option<i64> = row.get(at(13))?;
     let name: String = row.get(at(2))?;
     let plan: Option<String> = row.get(at(3))?;
     let groups: Option<String> = row.get(at(4))?;
@@ -425,6 +434,7 @@ pub(crate) fn read_key(
         concurrent: limit(12)?,
     };
 
+            granted_until: optional_time(granted_until).ok_or_else(|| bad("a grant's end"))?,
     let bad = |what| StoreError::BadRecord {
         id: id.clone(),
         what,
@@ -481,7 +491,7 @@ fn names_from_json(json: Option<&str>) -> Option<Allowance> {
 /// change sequence of the same snapshot first.
 pub(crate) fn lookup_sql() -> String {
     format!(
-        "SELECT (SELECT coalesce(max(seq), 0) FROM changes), {COLUMNS} \
+        "SELECT (SELECT coalesce(max(seq), 0) FROM changes), {COLUMNS}, {GRANTED_UNTIL} \
          FROM (SELECT ?1 AS wanted) LEFT JOIN keys ON keys.hash = wanted"
     )
 }

@@ -9,6 +9,7 @@ use tempfile::TempDir;
 use tollgate_types::Allowance;
 
 mod grants;
+mod states;
 
 fn hasher() -> KeyHasher {
     KeyHasher::new(b"a pepper for tests").unwrap()
