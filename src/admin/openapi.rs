@@ -109,7 +109,8 @@ fn order_parameter(route: &Route) -> Option<Value> {
             "in": "header",
             "required": false,
             "description": "A name of the caller's own for this order, which is carried out \
-                            once under it: tokens are given once, and a key is made once.",
+                            once under it: tokens are given once, a key is made once, and lives longer \
+                            once. Another order of whatever kind gets 409 under it.",
             "schema": {
                 "type": "string", "pattern": "^[!-~]+$", "minLength": 1,
                 "maxLength": OrderName::MAX_LEN,

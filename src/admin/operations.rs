@@ -365,13 +365,22 @@ impl Operations {
         Ok(self.store.revoke_key(key)?)
     }
 
-    /// Lets a key and what it was given live longer.
+    /// Lets a key and what it was given live longer; under a name once.
     ///
     /// # Errors
     ///
-    /// As [`Store::extend_key`].
-    pub fn extend(&self, key: &KeySelector, extension: &Extension) -> Done<KeyRecord> {
-        Ok(self.store.extend_key(key, extension.by.get())?)
+    /// As [`Store::extend_key_once`].
+    pub fn extend(
+        &self,
+        key: &KeySelector,
+        extension: &Extension,
+        name: Option<&OrderName>,
+    ) -> Done<KeyRecord> {
+        let span = extension.by.get();
+        Ok(match name {
+            Some(name) => self.store.extend_key_once(key, span, name)?,
+            None => self.store.extend_key(key, span)?,
+        })
     }
 
     /// Gives tokens to a key; under a name once.

@@ -119,7 +119,12 @@ pub(super) const ROUTES: &[Route] = &[
         id: "extendKey",
         summary: "Let a key and what it was given live longer.",
         body: Some(of::<Extension>),
-        run: |operations, call| shown(operations, &operations.extend(&call.key()?, &call.body()?)?),
+        once: true,
+        run: |operations, call| {
+            let order = call.order()?;
+            let record = operations.extend(&call.key()?, &call.body()?, order.as_ref())?;
+            shown(operations, &record)
+        },
         ..SHOW
     },
     Route {

@@ -264,7 +264,7 @@ impl Desk {
             }
             Command::Extend { key, days } => {
                 let by = span(*days);
-                self.show(&operations.extend(&key.selector()?, &Extension { by })?)
+                self.show(&operations.extend(&key.selector()?, &Extension { by }, None)?)
             }
             Command::SetLimits { key, limits } => {
                 self.show(&operations.set_limits(&key.selector()?, limits.view())?)

@@ -199,6 +199,41 @@ async fn an_order_with_a_name_is_carried_out_once() {
     assert_eq!(send(&grants, &tokens, "invoice-8").await.status, 201);
     let given = office.get(&grants).await.json();
     assert_eq!(given["data"].as_array().unwrap().len(), 2, "{given}");
+
+    let extend = format!("/api/v1/keys/{}/extend", id(&record));
+    let longer = json!({"by": "2h"});
+    for _ in 0..3 {
+        send(&extend, &longer, "extend-1").await.assert_ok();
+    }
+    let given = office.get(&grants).await.json();
+    assert_eq!(given["data"][0]["validity_seconds"], 14 * 3600, "{given}");
+    send(&extend, &longer, "extend-2").await.assert_ok();
+    let given = office.get(&grants).await.json();
+    assert_eq!(given["data"][0]["validity_seconds"], 16 * 3600, "{given}");
+
+    // A name is one order's, whatever the order is for.
+    let (_, somebody_else) = office.create(&json!({"name": "tablet"})).await;
+    let theirs = format!("/api/v1/keys/{}", id(&somebody_else));
+    for (target, order, name) in [
+        (&extend, &json!({"by": "3h"}), "extend-1"),
+        (&format!("{theirs}/extend"), &longer, "extend-1"),
+        (&extend, &longer, "invoice-7"),
+        (&extend, &longer, "new-laptop"),
+        (&grants, &tokens, "extend-1"),
+        (&grants, &tokens, "new-laptop"),
+        (&format!("{theirs}/grants"), &tokens, "invoice-7"),
+        (&"/api/v1/keys".to_owned(), &order, "invoice-7"),
+        (&"/api/v1/keys".to_owned(), &order, "extend-1"),
+    ] {
+        let refused = send(target, order, name).await;
+        refused.assert_error(409, "invalid_request");
+        assert!(refused.message().contains("another order"), "{refused:?}");
+    }
+    let all = office.get("/api/v1/keys?limit=1000").await.json();
+    assert_eq!(all["data"].as_array().unwrap().len(), 3, "{all}");
+    let given = office.get(&grants).await.json();
+    assert_eq!(given["data"].as_array().unwrap().len(), 2, "{given}");
+    assert_eq!(given["data"][0]["validity_seconds"], 16 * 3600, "{given}");
     for name in ["", "a b", &"x".repeat(256)] {
         let refused = send(&grants, &tokens, name).await;
         refused.assert_error(400, "invalid_request");

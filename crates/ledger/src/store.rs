@@ -10,6 +10,7 @@
 
 mod backup;
 mod error;
+mod extensions;
 mod grants;
 mod keys;
 mod once;

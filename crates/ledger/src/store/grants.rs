@@ -3,6 +3,7 @@
 use super::{
     KeySelector, OrderName, Store,
     error::{StoreError, storable_time, stored_time},
+    once::{ID_CHARS, Made},
 };
 use crate::{balance::MAX_PIECES, clock::Timestamp, key};
 use rusqlite::{Row, ToSql, Transaction, params};
@@ -63,21 +64,29 @@ impl GrantTerms {
 pub(super) struct NewGrant<'a> {
     id: String,
     terms: &'a GrantTerms,
+    order: Option<&'a OrderName>,
 }
 
 impl<'a> NewGrant<'a> {
     pub(super) fn new(terms: &'a GrantTerms) -> Result<Self, StoreError> {
         terms.check()?;
-        let mut id = MARK.to_owned();
+        let mut id = Made::Grant.mark().to_owned();
         key::push_random(&mut id, ID_CHARS)?;
-        Ok(Self { id, terms })
+        Ok(Self {
+            id,
+            terms,
+            order: None,
+        })
     }
 
     /// The grant that an order of this name makes, once.
-    fn of_order(terms: &'a GrantTerms, order: &OrderName) -> Result<Self, StoreError> {
+    fn of_order(terms: &'a GrantTerms, order: &'a OrderName) -> Result<Self, StoreError> {
         terms.check()?;
-        let id = order.id(MARK, ID_CHARS);
-        Ok(Self { id, terms })
+        Ok(Self {
+            id: order.id(Made::Grant),
+            terms,
+            order: Some(order),
+        })
     }
 
     /// Whether it was made now: one of this id may be there.
@@ -105,10 +114,6 @@ impl<'a> NewGrant<'a> {
     }
 }
 
-/// How the id of a grant begins, and how many letters and digits follow.
-const MARK: &str = "grant_";
-const ID_CHARS: usize = 20;
-
 impl Store {
     /// Gives tokens to the key that `selector` names. Running gateways spend them within a
     /// second.
@@ -128,7 +133,7 @@ impl Store {
     /// shown as it is then.
     ///
     /// # Errors
-    /// As [`Store::top_up`]; or an order of this name gave something else.
+    /// As [`Store::top_up`]; or an order of this name gave or made something else.
     pub fn top_up_once(
         &self,
         selector: &KeySelector,
@@ -144,7 +149,14 @@ impl Store {
         let now = self.clock().now();
         let works = key.revoked_at.is_none();
         let mut has_room = true;
+        let mut otherwise = None;
         let is_new = self.write(|transaction| {
+            if let Some(order) = grant.order {
+                otherwise = order.made_otherwise(transaction, Made::Grant)?;
+            }
+            if otherwise.is_some() {
+                return Ok(false);
+            }
             has_room = spendable(transaction, key.id(), now)? < MAX_PIECES;
             Ok(works && has_room && grant.insert(transaction, key.id(), now)?)
         })?;
@@ -159,6 +171,9 @@ impl Store {
                 valid_from: None,
                 valid_until: None,
             });
+        }
+        if let Some(id) = otherwise {
+            return Err(StoreError::OtherOrder { id });
         }
         let known = self.select_grants(
             "keys.id = ?1 AND grants.id = ?2 LIMIT 1",

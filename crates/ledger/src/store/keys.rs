@@ -4,6 +4,7 @@ use super::{
     OrderName, Store,
     error::{StoreError, storable_time, stored_time},
     grants::NewGrant,
+    once::{ID_CHARS, Made},
 };
 use crate::{
     clock::Timestamp,
@@ -11,10 +12,11 @@ use crate::{
     record::{InvalidKey, KeyRecord, KeyState, NewKey, allowance},
 };
 use rusqlite::{Row, ToSql, Transaction, params};
-use std::{num::NonZeroU32, sync::Arc, time::Duration};
+use std::{num::NonZeroU32, sync::Arc};
 use tollgate_types::{Allowance, Identity, KeyId, Limits};
 
-/// The columns that [`read_key`] reads, in its order.
+/// The columns that stand in the row of a key; [`read_key`] reads them in this order, and then
+/// [`GRANTED_UNTIL`].
 const COLUMNS: &str = "id, prefix, name, plan, model_groups, endpoints, \
      created_at, expires_at, revoked_at, requests_per_minute, input_tokens_per_minute, \
      output_tokens_per_minute, concurrent_requests";
@@ -23,9 +25,6 @@ const COLUMNS: &str = "id, prefix, name, plan, model_groups, endpoints, \
 const GRANTED_UNTIL: &str = "(SELECT iif(count(*) = count(grants.expires_at), max(grants.expires_at), NULL) \
      FROM grants WHERE grants.key = keys.number)";
 
-const ID_MARK: &str = "key_";
-/// 20 base62 characters, 119 bits: no two ids are ever alike, and none can be guessed.
-const ID_CHARS: usize = 20;
 /// How many of the keys that share a beginning are named.
 const CANDIDATES: u32 = 10;
 
@@ -78,7 +77,7 @@ impl KeySelector {
     /// it: it may be a key with a typo.
     pub fn parse(text: &str) -> Result<Self, StoreError> {
         let plain = |rest: &str| rest.bytes().all(|byte| byte.is_ascii_alphanumeric());
-        if let Some(rest) = text.strip_prefix(ID_MARK) {
+        if let Some(rest) = text.strip_prefix(Made::Key.mark()) {
             let fits = rest.len() == ID_CHARS && plain(rest);
             return if fits {
                 Ok(Self::Id(KeyId::new(text)))
@@ -105,9 +104,9 @@ impl Store {
     /// # Errors
     /// The key cannot be made as asked, or the file cannot be written.
     pub fn create_key(&self, new: &NewKey) -> Result<CreatedKey, StoreError> {
-        let mut id = ID_MARK.to_owned();
+        let mut id = Made::Key.mark().to_owned();
         key::push_random(&mut id, ID_CHARS)?;
-        self.create(new, id)
+        self.create(new, id, None)
     }
 
     /// As [`Store::create_key`], however often the order is sent.
@@ -122,8 +121,8 @@ impl Store {
         new: &NewKey,
         order: &OrderName,
     ) -> Result<CreatedKey, StoreError> {
-        let id = order.id(ID_MARK, ID_CHARS);
-        match self.create(new, id.clone()) {
+        let id = order.id(Made::Key);
+        match self.create(new, id.clone(), Some(order)) {
             Err(StoreError::InvalidKey(InvalidKey::ExpiryPassed(end))) => {
                 match self.find_key(&KeySelector::Id(KeyId::new(id))) {
                     Ok(record) => Err(self.made_before(&record, new)),
@@ -148,7 +147,12 @@ impl Store {
         }
     }
 
-    fn create(&self, new: &NewKey, id: String) -> Result<CreatedKey, StoreError> {
+    fn create(
+        &self,
+        new: &NewKey,
+        id: String,
+        order: Option<&OrderName>,
+    ) -> Result<CreatedKey, StoreError> {
         let now = self.clock.now();
         new.validate(now)?;
         let key = ApiKey::generate()?;
@@ -166,19 +170,28 @@ impl Store {
             created_at: now,
             expires_at: new.expires_at,
             revoked_at: None,
+            granted_until: None,
         };
         let hash = self.hasher.hash(&key);
         let grant = new.grant.as_ref().map(NewGrant::new).transpose()?;
         // Two orders of one name may come at once: the file alone knows which was first.
+        let mut otherwise = None;
         let is_new = self.write(|transaction| {
+            if let Some(order) = order {
+                otherwise = order.made_otherwise(transaction, Made::Key)?;
+            }
+            if otherwise.is_some() {
+                return Ok(false);
+            }
             let is_new = insert(transaction, &record, &hash)?;
             if let Some(grant) = grant.filter(|_| is_new) {
                 grant.insert(transaction, record.id(), now)?;
-            granted_until: None,
             }
             Ok(is_new)
         })?;
-        if is_new {
+        if let Some(id) = otherwise {
+            Err(StoreError::OtherOrder { id })
+        } else if is_new {
             Ok(CreatedKey { key, record })
         } else {
             let first = self.find_key(&KeySelector::Id(record.id().clone()))?;
@@ -333,42 +346,6 @@ impl Store {
         })?;
         self.find_key(&KeySelector::Id(id))
     }
-
-    /// Lets the key and its grants live longer by `span`, those that are over included: what
-    /// is left of them can be spent again.
-    ///
-    /// # Errors
-    /// As [`Store::find_key`]; it is revoked; or the file cannot be written.
-    pub fn extend_key(
-        &self,
-        selector: &KeySelector,
-        span: Duration,
-    ) -> Result<KeyRecord, StoreError> {
-        let key = self.find_key(selector)?;
-        let id = key.id().clone();
-        if key.revoked_at.is_some() {
-            return Err(StoreError::KeyRevoked { id: id.to_string() });
-        }
-        let latest = storable_time(Timestamp::MAX);
-        let more = i64::try_from(span.as_millis())
-            .unwrap_or(i64::MAX)
-            .min(latest);
-        self.write(|transaction| {
-            transaction.execute(
-                "UPDATE keys SET expires_at = min(expires_at + ?2, ?3)
-                 WHERE id = ?1 AND expires_at IS NOT NULL",
-                params![id.as_str(), more, latest],
-            )?;
-            transaction.execute(
-                "UPDATE grants SET
-                     validity_ms = min(validity_ms + ?2, ?3),
-                     expires_at = min(expires_at + ?2, ?3)
-                 WHERE key = (SELECT number FROM keys WHERE id = ?1)",
-                params![id.as_str(), more, latest],
-            )
-        })?;
-        self.find_key(&KeySelector::Id(id))
-    }
 }
 
 /// Whether it was made now: one of this id may be there.
@@ -404,7 +381,7 @@ fn insert(
     Ok(made > 0)
 }
 
-/// Reads [`COLUMNS`] from column `first` on. The inner error is a row that SQLite
+/// Reads [`COLUMNS`] and [`GRANTED_UNTIL`] from column `first` on. The inner error is a row that SQLite
 /// gave and that makes no sense.
 pub(crate) fn read_key(
     row: &Row<'_>,
@@ -413,7 +390,6 @@ pub(crate) fn read_key(
     let at = |offset: usize| first.saturating_add(offset);
     let id: String = row.get(at(0))?;
     let prefix: Box<str> = row.get(at(1))?;
-    let granted_until: Option<i64> = row.get(at(13))?;
     let name: String = row.get(at(2))?;
     let plan: Option<String> = row.get(at(3))?;
     let groups: Option<String> = row.get(at(4))?;
@@ -433,8 +409,8 @@ pub(crate) fn read_key(
         output_tokens: limit(11)?,
         concurrent: limit(12)?,
     };
+    let granted_until: Option<i64> = row.get(at(13))?;
 
-            granted_until: optional_time(granted_until).ok_or_else(|| bad("a grant's end"))?,
     let bad = |what| StoreError::BadRecord {
         id: id.clone(),
         what,
@@ -454,6 +430,7 @@ pub(crate) fn read_key(
             created_at: stored_time(created_at).ok_or_else(|| bad("its creation time"))?,
             expires_at: optional_time(expires_at).ok_or_else(|| bad("its expiry"))?,
             revoked_at: optional_time(revoked_at).ok_or_else(|| bad("its revocation time"))?,
+            granted_until: optional_time(granted_until).ok_or_else(|| bad("a grant's end"))?,
         })
     };
     Ok(read())

@@ -1,12 +1,37 @@
 //! Orders that are carried out once, however often they are sent.
 //!
-//! It decides what an order is known by: the id of what it makes is made of the sender's word
-//! for it. That id is unique in the file already, so that no table of orders has to be kept,
-//! bounded or purged. What is done about a second order is for those who make things.
+//! It decides what an order is known by: the id of what it makes (a key, a grant, an extension) is
+//! made of the sender's word for it. That id is unique in the file already, so that no table of
+//! orders has to be kept, bounded or purged, and what a word has made is found whatever it was. What
+//! is done about a second order is for those who make things.
 
 use super::error::StoreError;
 use crate::key;
+use rusqlite::{OptionalExtension, Transaction, params};
 use sha2::{Digest as _, Sha256};
+
+/// How many letters and digits an id has behind its mark: 119 bits, so that no two are ever alike,
+/// and none can be guessed.
+pub(super) const ID_CHARS: usize = 20;
+
+/// What an order can make.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Made {
+    Key,
+    Grant,
+    Extension,
+}
+
+impl Made {
+    /// How its id begins.
+    pub(super) const fn mark(self) -> &'static str {
+        match self {
+            Self::Key => "key_",
+            Self::Grant => "grant_",
+            Self::Extension => "extension_",
+        }
+    }
+}
 
 /// The sender's word for an order, as `Idempotency-Key` gives it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,16 +54,37 @@ impl OrderName {
         }
     }
 
-    /// `mark` and as many letters and digits as asked, at most 32: always the same ones.
-    pub(super) fn id(&self, mark: &str, count: usize) -> String {
+    /// The id of what an order of this name makes: always the same one.
+    pub(super) fn id(&self, made: Made) -> String {
+        let mark = made.mark();
         let mut hash = Sha256::new();
         // What is made by one kind of order says nothing of the others.
         hash.update(mark);
         hash.update([0]);
         hash.update(&self.0);
         let digits = hash.finalize();
-        let digits = digits.iter().take(count).map(|byte| key::digit_of(*byte));
+        let digits = digits.iter().take(ID_CHARS);
+        let digits = digits.map(|byte| key::digit_of(*byte));
         mark.chars().chain(digits).collect()
+    }
+
+    /// What an order of this name has made that is something else than `made`, by its id.
+    pub(super) fn made_otherwise(
+        &self,
+        transaction: &Transaction<'_>,
+        made: Made,
+    ) -> rusqlite::Result<Option<String>> {
+        let id = |other| (other != made).then(|| self.id(other));
+        transaction
+            .query_row(
+                "SELECT id FROM keys WHERE id = ?1
+                 UNION ALL SELECT id FROM grants WHERE id = ?2
+                 UNION ALL SELECT id FROM extensions WHERE id = ?3
+                 LIMIT 1",
+                params![id(Made::Key), id(Made::Grant), id(Made::Extension)],
+                |row| row.get(0),
+            )
+            .optional()
     }
 }
 
@@ -49,12 +95,12 @@ mod tests {
     #[test]
     fn a_name_gives_the_same_id_for_ever_and_another_one_another() {
         let name = OrderName::new("order-1").unwrap();
-        let id = name.id("grant_", 20);
-        assert_eq!(id, OrderName::new("order-1").unwrap().id("grant_", 20));
+        let id = name.id(Made::Grant);
+        assert_eq!(id, OrderName::new("order-1").unwrap().id(Made::Grant));
         assert_eq!(id.len(), "grant_".len() + 20);
         assert!(id.bytes().skip(6).all(|it| it.is_ascii_alphanumeric()));
-        assert_ne!(id, OrderName::new("order-2").unwrap().id("grant_", 20));
-        assert_ne!(id[6..], name.id("key_", 20)[4..]);
+        assert_ne!(id, OrderName::new("order-2").unwrap().id(Made::Grant));
+        assert_ne!(id[6..], name.id(Made::Key)[4..]);
     }
 
     #[test]

@@ -18,6 +18,7 @@ const STEPS: &[&str] = &[
     include_str!("schema/0003_limits_and_owned.sql"),
     include_str!("schema/0004_fewer_entries.sql"),
     include_str!("schema/0005_route_reason.sql"),
+    include_str!("schema/0006_named_extensions.sql"),
 ];
 
 /// The newest format of this program.

@@ -9,6 +9,7 @@ use tempfile::TempDir;
 use tollgate_types::Allowance;
 
 mod grants;
+mod orders;
 mod states;
 
 fn hasher() -> KeyHasher {
