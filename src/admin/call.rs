@@ -49,7 +49,7 @@ impl Call {
         let order = order_name(&head.headers)?;
         let body = Request::from_parts(head, body);
         let body = read_body(body, route.most_body_bytes).await?;
-        if route.body.is_none() && !body.is_empty() {
+        if route.body.is_none() && !says_nothing(&body) {
             return Err(PublicError::invalid_request("this operation takes no body"));
         }
         Ok(Self {
@@ -111,6 +111,12 @@ impl Call {
             None => Ok(value),
         }
     }
+}
+
+/// Whether a body is none, or an empty object: what programs send where they have nothing to say.
+fn says_nothing(body: &[u8]) -> bool {
+    type Object = serde_json::Map<String, serde_json::Value>;
+    body.is_empty() || serde_json::from_slice(body).is_ok_and(|object: Object| object.is_empty())
 }
 
 fn order_name(headers: &HeaderMap) -> Result<Option<String>, PublicError> {

@@ -99,6 +99,7 @@ async fn what_is_not_understood_is_refused_with_its_name() {
             "'tokens'",
         ),
         (at("/revoke"), json!({"why": "?"}), 400, "takes no body"),
+        (at("/revoke"), json!([]), 400, "takes no body"),
         (
             "/api/v1/keys/key_%/revoke".to_owned(),
             Value::Null,
