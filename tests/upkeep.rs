@@ -81,8 +81,9 @@ async fn what_does_not_add_up_is_named_and_fails_the_command() {
         assert_eq!(output.status.code(), Some(1), "{output:?}");
         assert!(output.stdout.contains(&grant), "{output:?}");
         assert!(output.stdout.contains("0 charged, 7 spent"), "{output:?}");
+        assert!(output.stdout.contains("0 by model, 7 spent"), "{output:?}");
         assert!(
-            output.stderr.contains("1 thing does not add up"),
+            output.stderr.contains("2 things do not add up"),
             "{output:?}"
         );
     }

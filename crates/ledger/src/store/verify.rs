@@ -76,6 +76,21 @@ const RULES: &[(&str, &str)] = &[
                  + iif(paid_by IS NULL, 0, charged - overdraft)",
     ),
     (
+        "what a key's totals by model say it was charged is not what is spent of its grants",
+        "SELECT id, (charged - overdraft) || ' by model, ' || coalesce(spent, 0) || ' spent'
+         FROM keys
+         JOIN (
+             SELECT key AS charged_key, sum(charged) AS charged, sum(overdraft) AS overdraft
+             FROM (SELECT key, charged, overdraft FROM totals
+                   UNION ALL SELECT key, 0, 0 FROM grants)
+             GROUP BY key
+         ) ON charged_key = number
+         LEFT JOIN (
+             SELECT key AS spent_key, sum(spent) AS spent FROM grants GROUP BY key
+         ) ON spent_key = number
+         WHERE charged - overdraft <> coalesce(spent, 0)",
+    ),
+    (
         "a grant's time is set without its first use, or the other way round",
         "SELECT id, coalesce(first_used_at, 0) || ' to ' || coalesce(expires_at, 0) FROM grants
          WHERE (first_used_at IS NULL) <> (expires_at IS NULL)",

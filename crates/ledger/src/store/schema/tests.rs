@@ -27,7 +27,8 @@ const LEFT_BY_FORMAT_3: &str = "
                 'estimated', 0, 1),
             (3, 'req_3', 1, 7, 'm', 'm', 'chat', 0, 400, 'rejected', 0, 0, 0, 0, 0, 0, 0,
                 'reported', 0, 1);
-    INSERT INTO charges (usage, grant_number, tokens) VALUES (1, 1, 8), (2, 1, 2), (2, 2, 5);";
+    INSERT INTO charges (usage, grant_number, tokens) VALUES (1, 1, 8), (2, 1, 2), (2, 2, 5);
+    INSERT INTO totals VALUES (1, 'm', 3, 8, 0, 0, 8, 16, 1);";
 
 /// What a program of format 1 has left: a key.
 const LEFT_BY_FORMAT_1: &str = "
@@ -80,7 +81,8 @@ fn a_file_of_the_format_before_keeps_its_charges_beside_new_ones() {
     let new = "INSERT INTO usage SELECT 4, 'req_4', key, 8, model_asked, model_served, format,
             streamed, status, error, state, input, cache_read, cache_write, output, reasoning,
             9, 2, source, clamped, first_byte_ms, duration_ms, 2, NULL FROM usage WHERE number = 1;
-        UPDATE grants SET spent = spent + 7 WHERE number = 2";
+        UPDATE grants SET spent = spent + 7 WHERE number = 2;
+        UPDATE totals SET charged = charged + 9, overdraft = overdraft + 2";
     old.file().execute_batch(new).unwrap();
     let found = store.verify().unwrap();
     assert!(found.holds(), "{}", faults(&found));
@@ -153,6 +155,12 @@ fn a_charge_that_stands_twice_or_nowhere_is_found() {
             "UPDATE usage SET overdraft = 9, paid_by = 1 WHERE number = 1",
             "a request's charges do not add up",
         ),
+        (
+            "UPDATE totals SET charged = charged + 1",
+            "a key's totals by model say it was charged is not what is spent of its grants: \
+             key_old (16 by model, 15 spent)",
+        ),
+        ("DELETE FROM totals", "key_old (0 by model, 15 spent)"),
     ] {
         let old = Old::left(3, LEFT_BY_FORMAT_3);
         let store = old.open();

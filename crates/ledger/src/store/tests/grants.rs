@@ -213,9 +213,10 @@ fn a_verification_names_what_does_not_add_up() {
     assert_eq!(store.verify().unwrap().faults, [""; 0]);
     home.sql("UPDATE grants SET spent = 5");
     let faults = store.verify().unwrap().faults;
-    assert_eq!(faults.len(), 1, "{faults:?}");
+    assert_eq!(faults.len(), 2, "{faults:?}");
     assert!(faults[0].contains(&grant.id), "{faults:?}");
     assert!(faults[0].contains("0 charged, 5 spent"), "{faults:?}");
+    assert!(faults[1].contains("0 by model, 5 spent"), "{faults:?}");
 }
 
 #[test]
