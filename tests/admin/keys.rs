@@ -161,6 +161,9 @@ async fn a_plan_of_a_reload_can_be_given() {
     office.gateway.signal("HUP").await;
     office.gateway.log_line("was reloaded").await;
     office.create(&order).await;
+    // As programs send it that have nothing to say.
+    let again = office.post("/api/v1/reload", &json!({})).await;
+    again.assert_ok();
 }
 
 #[tokio::test]
