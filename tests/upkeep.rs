@@ -7,7 +7,9 @@ mod support;
 use serde_json::{Value, json};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use support::{CHAT, Config, Gateway, Output, Provider, eventually, tollgate};
+use support::{
+    CHAT, Config, Gateway, LONG, Output, Provider, Request, bounded, eventually, prompt, tollgate,
+};
 
 async fn gateway() -> (Provider, Gateway) {
     let provider = Provider::start().await;
@@ -87,6 +89,64 @@ async fn what_does_not_add_up_is_named_and_fails_the_command() {
             "{output:?}"
         );
     }
+}
+
+#[tokio::test]
+async fn a_process_that_another_one_has_closed_says_so_and_ends_when_its_requests_have() {
+    let (provider, mut one) = gateway().await;
+    let settlements = settlement_file(&one);
+    let config = Config::of(&provider)
+        .with("store.path", json!(file(&one)))
+        .with("server.upgrade.socket", json!("second.sock"));
+    let two = Gateway::start(config).await;
+    assert_eq!(one.sample("tollgate_ledger_fenced").await, Some(0.0));
+    let key = one.key_with(1_000_000, LONG);
+    let body = prompt(CHAT, "test-model", "Hi", json!({"stream": true}));
+    let stream = Request::post(CHAT, &body).key(&key);
+    let mut connection = one.connect().await;
+    let under_way = tokio::spawn(async move {
+        let slow = stream.orders("tokens-200,chunk-delay-50ms");
+        connection.send(&slow).await
+    });
+    eventually("the stream has begun", async || {
+        let open = one.sample("tollgate_ledger_open_requests").await;
+        (open == Some(1.0)).then_some(())
+    })
+    .await;
+
+    std::fs::remove_file(settlements).unwrap();
+    let told = eventually("the process says that it is not ready", async || {
+        let answer = one.operator("/readyz").await;
+        (answer.status == 503).then_some(answer)
+    })
+    .await;
+    let told = told.text();
+    assert!(told.contains("closed this one in the ledger"), "{told}");
+    one.sample_is("tollgate_ledger_fenced", 1.0).await;
+    two.operator("/readyz").await.assert_ok();
+
+    // What was under way is finished and paid, and the other one serves on.
+    let answer = bounded("the stream's end", under_way).await.unwrap();
+    answer.assert_ok();
+    let line = one.line_of(&answer).await;
+    assert_eq!(line["outcome"], "completed", "{line}");
+    assert_eq!(one.ended().await.code(), Some(1));
+    one.log_line("start it again").await;
+    one.has_spent(&key, line["charged"].as_u64().unwrap()).await;
+    let body = prompt(CHAT, "test-model", "Hi", json!({}));
+    let again = Request::post(CHAT, &body).key(&key);
+    two.send(&again).await.assert_ok();
+    two.verify().await;
+}
+
+/// The settlement file of a gateway that is alone on its ledger.
+fn settlement_file(gateway: &Gateway) -> PathBuf {
+    let entries = std::fs::read_dir(gateway.folder.path()).unwrap();
+    let paths = entries.map(|entry| entry.unwrap().path());
+    let mut found = paths.filter(|path| path.to_string_lossy().contains(".settlements-"));
+    let only = found.next().expect("a settlement file");
+    assert_eq!(found.next(), None);
+    only
 }
 
 #[tokio::test]

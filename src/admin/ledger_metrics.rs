@@ -9,6 +9,11 @@ use tollgate_ledger::LedgerStats;
 /// The page's part about the ledger.
 pub(super) fn exposition(stats: &LedgerStats) -> String {
     let mut page = Page(String::with_capacity(4 * 1024));
+    page.gauges(
+        "fenced",
+        "1: another process has closed this one, which admits nothing more and ends.",
+        &[("", stats.fenced)],
+    );
     page.gauges("accounts", "Accounts in memory.", &[("", stats.accounts)]);
     page.gauges(
         "tokens",

@@ -54,6 +54,7 @@ pub async fn serve(
     counts: Arc<Counts>,
     shutdown: impl Future<Output = ()> + Send + 'static,
 ) -> io::Result<()> {
+    let fenced = ledger.clone();
     let app = Router::new()
         .route(
             "/metrics",
@@ -61,7 +62,10 @@ pub async fn serve(
         )
         // Alive: it answers. Ready: it takes requests, and is not on its way out.
         .route("/healthz", get(|| async { "ok\n" }))
-        .route("/readyz", get(move || async move { ready(&readiness) }))
+        .route(
+            "/readyz",
+            get(move || async move { ready(&readiness, fenced.is_fenced()) }),
+        )
         .merge(api::router(api));
     let listener = tokio::net::TcpListener::from_std(listener)?;
     axum::serve(Bounded::new(listener), app)
@@ -76,8 +80,13 @@ fn metrics(ledger: &Ledger, counts: &Counts) -> impl IntoResponse + use<> {
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], page)
 }
 
-fn ready(readiness: &Readiness) -> (StatusCode, &'static str) {
-    if readiness.get() {
+fn ready(readiness: &Readiness, is_fenced: bool) -> (StatusCode, &'static str) {
+    if is_fenced {
+        (
+            StatusCode::SERVICE_UNAVAILABLE,
+            "not ready: another process has closed this one in the ledger, and it ends\n",
+        )
+    } else if readiness.get() {
         (StatusCode::OK, "ready\n")
     } else {
         (StatusCode::SERVICE_UNAVAILABLE, "not ready\n")

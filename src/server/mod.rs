@@ -85,6 +85,9 @@ pub enum RunError {
     /// The gateway that runs does not hand over.
     #[error("the gateway that runs does not hand over: {0}")]
     Predecessor(io::Error),
+    /// Somebody has removed the settlement file of this process, and another one has closed it.
+    #[error("another process has closed this one in the ledger: start it again")]
+    Fenced,
     /// The system gives no thread or runtime.
     #[error("cannot start: {0}")]
     System(#[from] io::Error),
@@ -308,6 +311,7 @@ impl Assembled {
         end?;
         match refused.get() {
             Some(cause) => Err(RunError::Predecessor(io::Error::other(cause.clone()))),
+            None if self.accounts.ledger().is_fenced() => Err(RunError::Fenced),
             None => Ok(()),
         }
     }

@@ -108,6 +108,15 @@ impl Operator {
                 leave_with(End::within(grace, Duration::ZERO));
             }
         };
+        let fenced = async {
+            accounts.ledger().fenced().await;
+            log::error!("this process ends, so that another one can be started in its place");
+            // One that was succeeded is the service no more.
+            if stop.borrow().is_none() {
+                notify::stopping();
+            }
+            leave_with(End::within(grace, Duration::ZERO));
+        };
         let work = async {
             let leave_it = |cause: String| {
                 log::error!("the process before serves, and this one ends: {cause}");
@@ -150,7 +159,7 @@ impl Operator {
                 keep_checked(&current),
             );
         };
-        tokio::join!(admin, end, work);
+        tokio::join!(admin, end, fenced, work);
     }
 }
 

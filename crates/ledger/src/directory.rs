@@ -125,6 +125,9 @@ pub enum Unavailable {
     /// The directory is shutting down.
     #[error("the key store is closed")]
     Closed,
+    /// Another process has closed this one in the ledger.
+    #[error("another process has closed this one in the ledger")]
+    Fenced,
 }
 
 /// What an operator wants to know about a directory.

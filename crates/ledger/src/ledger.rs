@@ -44,6 +44,7 @@ use std::{
     },
     time::Duration,
 };
+use tokio::sync::watch;
 use tollgate_types::{Format, KeyId, RequestId, Weights};
 use writer::{Command, Writer};
 
@@ -152,12 +153,34 @@ struct Shared {
     /// Stored things on their way into the file.
     unwritten: AtomicUsize,
     /// This process admits nothing more.
-    fenced: AtomicBool,
+    shut: AtomicBool,
+    /// Another process has closed this one.
+    fenced: watch::Sender<bool>,
     /// A test plays a crash.
     abandoned: AtomicBool,
 }
 
 impl Shared {
+    /// Another process has closed this one in the file.
+    fn fence(&self) {
+        self.shut.store(true, Ordering::Release);
+        if !self.fenced.send_replace(true) {
+            log::error!(
+                "another process has closed this one in the ledger, as one whose settlement file is \
+                 gone: it admits nothing more"
+            );
+        }
+    }
+
+    /// Why nothing is admitted.
+    fn why_shut(&self) -> Unavailable {
+        if *self.fenced.borrow() {
+            Unavailable::Fenced
+        } else {
+            Unavailable::Closed
+        }
+    }
+
     /// With many accounts in memory, seconds of idleness are enough to go.
     fn idle_after(&self) -> Duration {
         const CROWDED: Duration = Duration::from_secs(5);
@@ -203,7 +226,8 @@ impl Ledger {
             journal,
             stats,
             unwritten: AtomicUsize::new(0),
-            fenced: AtomicBool::new(false),
+            shut: AtomicBool::new(false),
+            fenced: watch::Sender::new(false),
             abandoned: AtomicBool::new(false),
             clock,
             settings,
@@ -233,8 +257,8 @@ impl Ledger {
         weights: Weights,
     ) -> Reserve {
         let Inner { shared, .. } = &*self.0;
-        if shared.fenced.load(Ordering::Acquire) {
-            return Reserve::Refused(Unavailable::Closed.into());
+        if shared.shut.load(Ordering::Acquire) {
+            return Reserve::Refused(shared.why_shut().into());
         }
         let Some(account) = shared.accounts.get(key) else {
             return self.load(key);
@@ -354,20 +378,36 @@ impl Ledger {
         Some(account.holdings(shared.clock.now()))
     }
 
+    /// Whether another process has closed this one in the file: it admits nothing more, and never will.
+    /// What is under way is settled.
+    pub fn is_fenced(&self) -> bool {
+        *self.0.shared.fenced.borrow()
+    }
+
+    /// Waits until another process has closed this one.
+    pub async fn fenced(&self) {
+        let mut fenced = self.0.shared.fenced.subscribe();
+        // The sender lives as long as this does.
+        let _ = fenced.wait_for(|it| *it).await;
+    }
+
     /// What is going on.
     pub fn stats(&self) -> LedgerStats {
         let shared = &self.0.shared;
         let (accounts, holdings) = shared.accounts.holdings(shared.clock.now());
-        shared
-            .stats
-            .snapshot(accounts, holdings, shared.journal.in_use())
+        LedgerStats {
+            fenced: u64::from(self.is_fenced()),
+            ..shared
+                .stats
+                .snapshot(accounts, holdings, shared.journal.in_use())
+        }
     }
 
     /// Commits what has been settled and gives everything back. `true`: all is done and the
     /// settlement file is gone; `false`: requests were still open, or the file could not be
     /// written in time, and the next process finishes the work. Blocks.
     pub fn close(self, patience: Duration) -> bool {
-        self.0.shared.fenced.store(true, Ordering::Release);
+        self.0.shared.shut.store(true, Ordering::Release);
         let (done, answer) = sync_channel(1);
         self.0.tell(Command::Close(done));
         answer.recv_timeout(patience).unwrap_or(false)

@@ -14,6 +14,8 @@ const CLASSES: usize = LedgerStats::COMMIT_BOUNDS.len() + 1;
 /// A snapshot for metrics. Counters begin at zero with the process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LedgerStats {
+    /// 1 where another process has closed this one, else 0.
+    pub fenced: u64,
     /// Accounts in memory.
     pub accounts: u64,
     /// Tokens that those accounts can spend.
@@ -113,6 +115,7 @@ impl Stats {
         let commit_classes = self.commit_classes.each_ref().map(read);
         let quarantined = *self.quarantined.lock();
         LedgerStats {
+            fenced: 0,
             accounts: count(accounts),
             free_tokens: holdings.free,
             reserved_tokens: holdings.reserved,

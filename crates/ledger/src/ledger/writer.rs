@@ -223,6 +223,7 @@ impl Writer {
             match self.commit(&batch) {
                 Ok(shares) => {
                     self.shared.stats.committed(start.elapsed());
+                    self.refuse_if_fenced(&mut batch);
                     break shares;
                 }
                 Err(fault) => {
@@ -278,10 +279,8 @@ impl Writer {
             shares.push((key.clone(), lease(&transaction, process, key, now, true)?));
         }
         transaction.commit()?;
-        if fenced && !self.shared.fenced.swap(true, Ordering::AcqRel) {
-            log::error!(
-                "another process has closed this one in the ledger: it admits nothing more"
-            );
+        if fenced {
+            self.shared.fence();
         }
         Ok(shares)
     }
@@ -292,6 +291,16 @@ impl Writer {
     fn pause(&self) {
         if !self.shared.journal.is_scarce() {
             std::thread::park_timeout(PAUSE);
+        }
+    }
+
+    /// Who waits for an account of a process that has been closed waits in vain.
+    fn refuse_if_fenced(&self, batch: &mut Batch) {
+        let shared = &self.shared;
+        if *shared.fenced.borrow() {
+            for key in batch.loads.drain() {
+                shared.accounts.answer(&key, &Err(Unavailable::Fenced));
+            }
         }
     }
 
@@ -339,7 +348,7 @@ impl Writer {
         let now = self.shared.clock.now();
         match books::end(&self.file, self.process, now) {
             Ok(()) => {
-                self.shared.fenced.store(true, Ordering::Release);
+                self.shared.shut.store(true, Ordering::Release);
                 self.shared.journal.remove();
                 true
             }
@@ -374,6 +383,11 @@ impl Writer {
         let transaction = self
             .file
             .transaction_with_behavior(TransactionBehavior::Immediate)?;
+        if books::is_fenced(&transaction, process)? {
+            // A lease that it took would be nobody's.
+            self.shared.fence();
+            return Ok(());
+        }
         let (newest, topped_up) = changed_accounts(&transaction, self.seen.change, accounts)?;
         let asking = accounts.filter(|account| account.is_asking());
         let asking: HashSet<_> = asking.iter().map(|account| account.id.clone()).collect();
@@ -438,6 +452,10 @@ impl Writer {
     /// What time changes.
     fn round(&mut self) -> rusqlite::Result<()> {
         self.shared.journal.tidy();
+        // One that has nothing to enter would not notice otherwise.
+        if books::is_fenced(&self.file, self.process)? {
+            self.shared.fence();
+        }
         let now = self.shared.clock.now();
         let idle = self.shared.idle_after();
         self.returns

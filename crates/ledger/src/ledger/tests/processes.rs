@@ -243,6 +243,34 @@ async fn a_process_that_was_closed_by_another_admits_nothing_more_and_charges_wh
 }
 
 #[tokio::test]
+async fn a_closed_process_that_has_nothing_to_enter_notices_and_leases_nothing_more() {
+    let house = House::new();
+    let key = house.key(1000);
+    let ledger = house.ledger();
+    drop(house.reserve(&ledger, &key, 10).await.unwrap());
+    while ledger.stats().open_requests > 0 {
+        tokio::task::yield_now().await;
+    }
+    assert!(!ledger.is_fenced());
+    assert_eq!(ledger.stats().fenced, 0);
+    rusqlite::Connection::open(house.folder.path().join("ledger.db"))
+        .unwrap()
+        .execute_batch(
+            "BEGIN; DELETE FROM leases; UPDATE processes SET ended_at = 1;
+             UPDATE grants SET validity_ms = validity_ms + 1; COMMIT",
+        )
+        .unwrap();
+    tokio::time::timeout(PATIENCE, ledger.fenced())
+        .await
+        .unwrap();
+    assert_eq!(ledger.stats().fenced, 1);
+    let refused = house.reserve(&ledger, &key, 1).await.unwrap_err();
+    assert_eq!(refused, Refused::Unavailable(Unavailable::Fenced));
+    assert_eq!(house.sql::<i64>("SELECT count(*) FROM leases"), 0);
+    ledger.close(PATIENCE);
+}
+
+#[tokio::test]
 async fn a_settlement_file_that_no_row_names_is_taken_up_once() {
     let house = House::new();
     let key = house.key(1000);
