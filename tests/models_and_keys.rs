@@ -423,6 +423,54 @@ async fn a_key_can_be_limited_to_endpoints() {
         .assert_error(403, "permission_denied");
 }
 
+/// A provider that is a gateway itself would ask the models that are named besides.
+#[tokio::test]
+async fn a_request_that_has_other_models_asked_is_refused_and_names_the_field() {
+    let (provider, gateway) = gateway().await;
+    let others = json!(["vendor/expensive"]);
+    for (path, more, field) in [
+        (CHAT, json!({"models": others}), "'models'"),
+        (
+            CHAT,
+            json!({"fallbacks": [{"any-model": others}]}),
+            "'fallbacks'",
+        ),
+        (RESPONSES, json!({"models": others}), "'models'"),
+        (
+            MESSAGES,
+            json!({"fallbacks": [{"model": "x"}]}),
+            "'fallbacks'",
+        ),
+        (
+            CHAT,
+            json!({"plugins": [{"id": "fusion", "analysis_models": others}]}),
+            "'plugins[].id'",
+        ),
+        (
+            MESSAGES,
+            json!({"tools": [{"type": "advisor_20260301", "name": "advisor", "model": "x"}]}),
+            "'tools[].type'",
+        ),
+        (CHAT, json!({"extra_body": {"model": "x"}}), "'extra_body'"),
+    ] {
+        let answer = gateway
+            .post(path, &prompt(path, "any-model", "Hi", more))
+            .await;
+        answer.assert_error(400, "invalid_request");
+        assert!(answer.message().contains(field), "{field}: {answer:?}");
+    }
+    assert_eq!(provider.handle.counters().requests, 0);
+    for (path, none) in [
+        (CHAT, json!({"models": null, "provider": {"order": ["x"]}})),
+        (MESSAGES, json!({"fallbacks": []})),
+    ] {
+        // It is the provider's to say what it makes of a field that it does not know.
+        let body = prompt(path, "any-model", "Hi", none);
+        gateway.post(path, &body).await;
+    }
+    assert_eq!(provider.handle.counters().requests, 2);
+}
+
 #[tokio::test]
 async fn both_forms_of_credential_are_accepted_and_must_agree() {
     let (_provider, gateway) = gateway().await;

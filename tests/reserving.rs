@@ -268,3 +268,57 @@ async fn a_limit_is_raised_only_where_thinking_is_sent() {
     assert_eq!(told_limit(&answer), None);
     assert_eq!(answer.header("x-dropped-fields"), Some("thinking"));
 }
+
+/// As some servers let another name win, and others know the format's own alone.
+#[tokio::test]
+async fn a_limit_by_another_name_is_held_and_says_no_more_than_the_balance_is_enough_for() {
+    let provider = Provider::start().await;
+    let gateway = Gateway::start(Config::of(&provider)).await;
+    let ask = |path: &str, key: &str, more: Value| {
+        Request::post(path, &prompt(path, "test-model", SAID, more)).key(key)
+    };
+    let asked_for_more = |path: &str, field: &str| match field {
+        "best_of" => json!({field: 4, limit_field(path): 5000}),
+        _ => json!({field: 60_000, limit_field(path): 1}),
+    };
+    for (path, field) in [
+        (CHAT, "n_predict"),
+        (CHAT, "max_new_tokens"),
+        (CHAT, "max_length"),
+        (CHAT, "max_tokens"),
+        (CHAT, "best_of"),
+        (RESPONSES, "n_predict"),
+        (MESSAGES, "n_predict"),
+    ] {
+        let key = gateway.key_with(62 + 400, LONG);
+        let request = ask(path, &key, asked_for_more(path, field));
+        // A strict provider refuses what is not its format's own, as this one does; it was sent.
+        let answer = gateway.send(&request).await;
+        let sent = sent(&provider);
+        let told = told_limit(&answer);
+        if field == "best_of" {
+            assert_eq!(told, Some(100), "{answer:?}");
+            assert_eq!(
+                (&sent[field], &sent[limit_field(path)]),
+                (&json!(4), &json!(100))
+            );
+        } else {
+            assert_eq!(told, Some(400), "{answer:?}");
+            assert_eq!(
+                (&sent[field], &sent[limit_field(path)]),
+                (&json!(400), &json!(1))
+            );
+        }
+    }
+    // None at all is what the model can do, and whoever knows the format's own name alone is
+    // given that.
+    for none in [json!({"n_predict": -1}), json!({"n_predict": 9})] {
+        let key = gateway.key_with(62 + 400, LONG);
+        let answer = gateway.send(&ask(CHAT, &key, none.clone())).await;
+        assert_eq!(told_limit(&answer), Some(400), "{answer:?}");
+        let sent = sent(&provider);
+        let kept = none["n_predict"].as_i64().filter(|limit| *limit > 0);
+        assert_eq!(sent["n_predict"], kept.unwrap_or(400), "{sent}");
+        assert_eq!(sent["max_completion_tokens"], 400, "{sent}");
+    }
+}

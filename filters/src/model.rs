@@ -204,6 +204,14 @@ fn refuse_what_is_not_served(facts: &RequestFacts) -> Result<(), PublicError> {
             "'background' is not supported: send it as false",
         ));
     }
+    if let Some(field) = facts.further_models {
+        // Neither the key's groups nor the weights of what is named would hold.
+        return Err(PublicError::invalid_request(format!(
+            "'{field}' is not supported, for it has other models asked than the one in 'model': \
+             leave it out, and name the model that is to answer; \
+             if one of its providers fails, the next is asked"
+        )));
+    }
     if facts.thread {
         // A thread is kept at the provider, and no key owns one that the gateway knows of.
         // The SDKs send the whole conversation instead when they are told in this way.

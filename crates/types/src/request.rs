@@ -18,9 +18,11 @@ pub struct RequestFacts {
     /// Chat only: `stream_options.include_usage`, where given.
     pub include_usage: Option<bool>,
     /// The output limit in tokens: `max_tokens`, `max_completion_tokens` or
-    /// `max_output_tokens`. Where a chat request gives two, the larger.
+    /// `max_output_tokens`. Where several are given, whatever their names, the largest; `None`
+    /// where one of them says that there is none.
     pub output_limit: Option<u64>,
-    /// Chat only: `n`, how many answers are asked for; 1 where not given.
+    /// How many answers are made: `n`, or what servers take besides (`best_of`, `n_cmpl`),
+    /// the largest; 1 where not given.
     pub choices: u64,
     /// The effort asked for: `reasoning_effort`, `reasoning.effort`, `output_config.effort`.
     /// Where two of them are given, the greater; `None` also for a level that is not known.
@@ -38,6 +40,9 @@ pub struct RequestFacts {
     /// A tool is offered that the provider runs itself (a search, an interpreter, a server of
     /// tools): what it finds is input that no body shows.
     pub hosted_tools: bool,
+    /// The field that names models besides `model`, or has others asked (`models`,
+    /// `fallbacks`, an adviser): where the provider is a gateway itself, it would ask them.
+    pub further_models: Option<&'static str>,
     /// What the model must be able to do to answer.
     pub needs: RequestNeeds,
     /// Bytes of text in the body, unescaped: what the model reads, apart from media.

@@ -68,7 +68,8 @@ impl<'a> BodyEdits<'a> {
 
     /// Limits the output to so many tokens, in the field that the caller used; where
     /// there is none, in the format's own (chat: `max_completion_tokens`). Where the
-    /// caller gave two, both are set. The last word counts.
+    /// caller gave several, of whatever name, none stays that says more. The last word
+    /// counts.
     pub const fn set_output_limit(&mut self, tokens: u64) {
         self.output_limit = Some(tokens);
     }
@@ -98,8 +99,13 @@ impl<'a> BodyEdits<'a> {
         if places == [None, None] {
             self.members.push(format!("\"{field}\":{tokens}"));
         }
-        for place in places.into_iter().flatten() {
-            self.splice.replace(place.span, tokens.to_string());
+        let asked = self.peeked.facts.output_limit;
+        let raises = asked.is_some_and(|asked| asked < tokens);
+        let others = self.peeked.other_limits.iter();
+        for place in places.into_iter().flatten().chain(others.copied()) {
+            if raises || place.tokens.is_none_or(|asked| asked > tokens) {
+                self.splice.replace(place.span, tokens.to_string());
+            }
         }
     }
 

@@ -84,6 +84,8 @@ pub struct Peeked {
     pub facts: RequestFacts,
     /// Where the parts stand that may be edited.
     pub spans: Spans,
+    /// Output limits by names that are not the format's own, `null` left out.
+    pub other_limits: Vec<LimitSpan>,
     /// Where the conversation's text stands; `None` unless it was asked for.
     pub texts: Option<Box<Texts>>,
     /// Whether reasoning that was sealed for a translation stands in the conversation: no
@@ -135,7 +137,7 @@ pub struct Spans {
 pub struct LimitSpan {
     /// Where its value stands.
     pub span: Span,
-    /// The limit in tokens; `None` where the value is `null`.
+    /// The limit in tokens; `None` where the value is `null`, or a number that limits nothing.
     pub tokens: Option<u64>,
 }
 

@@ -90,6 +90,17 @@ fn the_output_limit_goes_where_the_caller_had_it() {
         r#"{"messages":[],"max_tokens":7}"#
     );
 
+    // What is less stays, and no other name of a limit says more.
+    assert_eq!(
+        chat(r#","max_tokens":5,"n_predict":60000,"max_new_tokens":-1,"max_length":6"#),
+        r#"{"messages":[],"max_tokens":5,"n_predict":7,"max_new_tokens":7,"max_length":6}"#
+    );
+    // Who does not know that name has a limit as well.
+    assert_eq!(
+        chat(r#","n_predict":60000,"num_predict":null"#),
+        r#"{"max_completion_tokens":7,"messages":[],"n_predict":7,"num_predict":null}"#
+    );
+
     let limit = |format, body: &str| edited(format, body, |edits| edits.set_output_limit(7));
     assert_eq!(
         limit(Format::Responses, r#"{"input":""}"#),
@@ -105,6 +116,14 @@ fn the_output_limit_goes_where_the_caller_had_it() {
     assert_eq!(
         limit(Format::Messages, r#"{"messages":[],"max_tokens":32000}"#),
         r#"{"messages":[],"max_tokens":7}"#
+    );
+    // More than was asked for, as thinking wants it, is said everywhere.
+    assert_eq!(
+        limit(
+            Format::Messages,
+            r#"{"messages":[],"max_tokens":5,"n_predict":6}"#
+        ),
+        r#"{"messages":[],"max_tokens":7,"n_predict":7}"#
     );
 }
 

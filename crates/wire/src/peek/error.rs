@@ -53,6 +53,16 @@ pub enum PeekError {
         /// Where its value stands.
         at: u64,
     },
+    /// A field that is acted on stands in `extra_body`.
+    #[error(
+        "'{key}' is not taken from 'extra_body' (at byte {at}): put it into the request itself"
+    )]
+    Extra {
+        /// The field.
+        key: String,
+        /// Where it stands.
+        at: u64,
+    },
     /// A field is absent that must be there.
     #[error("'{field}' is required: {wanted}")]
     Missing {

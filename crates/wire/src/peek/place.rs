@@ -34,6 +34,14 @@ pub(super) enum Place {
     Container,
     /// Responses: a prompt template stored at the provider.
     Prompt,
+    /// What an SDK should have put into the body itself (`extra_body`).
+    Extra,
+    /// Settings for the layers of a provider that is a gateway itself (`providerOptions`).
+    ProviderOptions,
+    /// Those of the gateway.
+    GatewayOptions,
+    /// What a provider that is a gateway itself does besides.
+    Plugin,
 }
 
 /// What a value means.
@@ -91,7 +99,18 @@ pub(super) enum Slot {
     Model,
     Stream,
     Limit(Limit),
-    Choices,
+    /// An output limit by a name that is not the format's own.
+    OtherLimit(&'static str),
+    /// How many answers are made.
+    Choices(&'static str),
+    /// What names models besides `model`; the path of the field.
+    FurtherModels(&'static str),
+    /// What a provider does besides: tools of its own.
+    Plugins,
+    /// The name of one of them.
+    PluginId,
+    /// An object that is looked into for a few keys.
+    Within(Place),
     StreamOptions,
     IncludeUsage,
     Reasoning,
@@ -233,6 +252,22 @@ impl Place {
                 b"variables" => Slot::Content,
                 _ => Slot::Ignored,
             },
+            Self::Extra => top(format, key),
+            Self::ProviderOptions => match key {
+                b"gateway" => Slot::Within(Self::GatewayOptions),
+                _ => Slot::Ignored,
+            },
+            Self::GatewayOptions => match key {
+                b"models" => Slot::FurtherModels("providerOptions.gateway.models"),
+                _ => Slot::Ignored,
+            },
+            Self::Plugin => match key {
+                b"model" | b"models" | b"analysis_models" | b"allowed_models" => {
+                    Slot::FurtherModels("plugins[].model")
+                }
+                b"id" => Slot::PluginId,
+                _ => Slot::Ignored,
+            },
         }
     }
 }
@@ -243,14 +278,12 @@ fn top(format: Format, key: &[u8]) -> Slot {
         (_, b"stream") => Slot::Stream,
         (_, b"tools") | (Format::Chat, b"functions") => Slot::Tools,
 
-        (Format::Chat, b"web_search_options") | (Format::Messages, b"mcp_servers") => {
-            Slot::HostedTools
-        }
+        (Format::Messages, b"mcp_servers") => Slot::HostedTools,
 
         (Format::Chat, b"messages") => Slot::Messages,
         (Format::Chat, b"max_tokens") => Slot::Limit(Limit::Tokens),
         (Format::Chat, b"max_completion_tokens") => Slot::Limit(Limit::CompletionTokens),
-        (Format::Chat, b"n") => Slot::Choices,
+        (Format::Chat, b"n") => Slot::Choices("n"),
         (Format::Chat, b"reasoning_effort") => Slot::Effort(EffortField::ReasoningEffort),
         (Format::Chat, b"response_format") => Slot::AnswerFormat,
         (Format::Chat, b"modalities") => Slot::Modalities,
@@ -277,6 +310,49 @@ fn top(format: Format, key: &[u8]) -> Slot {
         (Format::Messages, b"output_format") => Slot::AnswerFormat,
         (Format::Messages, b"container") => Slot::Container,
         (Format::Messages, b"thread") => Slot::Thread,
+        _ => of_servers(key),
+    }
+}
+
+/// Fields of no format's, that servers which speak one take besides, in any of them: several
+/// make a chat request of whatever they are sent, and pass on what they do not know.
+///
+/// Output limits and numbers of answers: llama.cpp (`n_predict` and `n_cmpl`, whose aliases are
+/// the names of chat), Ollama, text-generation-inference and its like, `KoboldCpp` and
+/// `TabbyAPI` (`max_length`), vLLM (`best_of`), and the names that the formats have from each
+/// other. Models: OpenRouter, `LiteLLM`, NanoGPT, the messages format, and Vercel's gateway. Input
+/// from elsewhere: OpenRouter, xAI, Azure, `DashScope`.
+fn of_servers(key: &[u8]) -> Slot {
+    match key {
+        b"max_tokens" => Slot::OtherLimit("max_tokens"),
+        b"max_completion_tokens" => Slot::OtherLimit("max_completion_tokens"),
+        b"max_output_tokens" => Slot::OtherLimit("max_output_tokens"),
+        b"n_predict" => Slot::OtherLimit("n_predict"),
+        b"num_predict" => Slot::OtherLimit("num_predict"),
+        b"max_new_tokens" => Slot::OtherLimit("max_new_tokens"),
+        b"max_length" => Slot::OtherLimit("max_length"),
+        b"max_tokens_to_sample" => Slot::OtherLimit("max_tokens_to_sample"),
+        b"maxTokens" => Slot::OtherLimit("maxTokens"),
+
+        b"n" => Slot::Choices("n"),
+        b"n_cmpl" => Slot::Choices("n_cmpl"),
+        b"best_of" => Slot::Choices("best_of"),
+
+        b"models" => Slot::FurtherModels("models"),
+        b"route" => Slot::FurtherModels("route"),
+        b"preset" => Slot::FurtherModels("preset"),
+        b"fallbacks" => Slot::FurtherModels("fallbacks"),
+        b"context_window_fallbacks" => Slot::FurtherModels("context_window_fallbacks"),
+        b"content_policy_fallbacks" => Slot::FurtherModels("content_policy_fallbacks"),
+        b"user_config" => Slot::FurtherModels("user_config"),
+        b"advisor" => Slot::FurtherModels("advisor"),
+        b"providerOptions" => Slot::Within(Place::ProviderOptions),
+        b"extra_body" => Slot::Within(Place::Extra),
+
+        b"plugins" => Slot::Plugins,
+        b"web_search_options" | b"search_parameters" | b"data_sources" | b"enable_search" => {
+            Slot::HostedTools
+        }
         _ => Slot::Ignored,
     }
 }

@@ -1,6 +1,7 @@
 //! What a peek finds in requests of each format, whole and byte by byte.
 
 mod fixtures;
+mod others;
 mod refusals;
 
 use super::*;

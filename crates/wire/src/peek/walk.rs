@@ -1,6 +1,7 @@
 //! The walk over a body: keeps the way down to the current value and fills in
 //! facts and spans. What a key means stands in [`place`](super::place).
 
+mod beyond;
 mod content;
 mod settings;
 mod speech;
@@ -25,6 +26,8 @@ pub(super) struct Walk {
     format: Format,
     limits: PeekLimits,
     pub(super) output_limit_required: bool,
+    /// The greatest output limit in the format's own fields.
+    own_limit: Option<u64>,
     found: Peeked,
     frames: Vec<Frame>,
     keys: KeyStack,
@@ -108,6 +111,7 @@ impl Walk {
             format,
             limits: limits.clone(),
             output_limit_required: format == Format::Messages,
+            own_limit: None,
             found,
             frames: Vec::with_capacity(16),
             keys: KeyStack::new(),
@@ -126,7 +130,7 @@ impl Walk {
     }
 
     /// Checks that what must be there was there.
-    pub(super) fn finish(self) -> Result<Peeked, PeekError> {
+    pub(super) fn finish(mut self) -> Result<Peeked, PeekError> {
         if self.limits.model_required && self.found.facts.model.is_none() {
             return Err(PeekError::Model(ModelFault::Missing));
         }
@@ -137,11 +141,12 @@ impl Walk {
             };
             return Err(PeekError::Missing { field, wanted });
         }
-        if self.output_limit_required && self.found.facts.output_limit.is_none() {
+        if self.output_limit_required && self.own_limit.is_none() {
             let field = Limit::Tokens.field();
             let wanted = settings::POSITIVE_INTEGER;
             return Err(PeekError::Missing { field, wanted });
         }
+        self.found.facts.output_limit = self.greatest_limit();
         Ok(self.found)
     }
 
@@ -210,8 +215,12 @@ impl Walk {
                 self.opaque(Slot::Ignored, value, span);
             }
             Slot::HostedTools => {
-                self.found.facts.hosted_tools |= !matches!(value, Value::Null);
+                let is_asked_for = !matches!(value, Value::Null | Value::Bool(false));
+                self.found.facts.hosted_tools |= is_asked_for;
                 self.opaque(Slot::Ignored, value, span);
+            }
+            Slot::FurtherModels(_) | Slot::Plugins | Slot::PluginId | Slot::Within(_) => {
+                self.beyond(slot, value, span);
             }
             Slot::CacheKey => {
                 if let Value::Text(_) = value {
@@ -282,6 +291,10 @@ impl Walk {
             return Err(PeekError::duplicate(key.as_str(), at));
         }
         frame.slot = frame.place.slot(self.format, key.bytes);
+        if frame.place == Place::Extra && frame.slot != Slot::Ignored {
+            let key = key.as_str().to_owned();
+            return Err(PeekError::Extra { key, at });
+        }
         if self.found.texts.is_some() {
             frame.begin_value(key.bytes);
         }
@@ -388,6 +401,7 @@ impl Sink for Walk {
                 | Slot::Role
                 | Slot::Effort(_)
                 | Slot::ThinkingType
+                | Slot::PluginId
                 | Slot::AnswerFormatType
                 | Slot::Modalities,
             ) => Want::Prefix(WORD_BYTES),

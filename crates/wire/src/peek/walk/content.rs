@@ -7,7 +7,9 @@ use super::{
         node::{Kind, Marks},
         place::{Place, Slot},
     },
-    Frame, ItemId, SCHEME, Value, Walk, fault,
+    Frame, ItemId, SCHEME, Value, Walk,
+    beyond::asks_models,
+    fault,
 };
 use crate::json::{Container, Span};
 use tollgate_types::{Format, NamedItem};
@@ -97,6 +99,9 @@ impl Walk {
             Slot::ToolType => {
                 let is_callers = text.is_whole() && is_run_by_caller(text.bytes);
                 self.found.facts.hosted_tools |= !is_callers;
+                if asks_models(text.bytes) {
+                    self.asks_others("tools[].type");
+                }
             }
             _ => self.item_id = Some(ItemId::of(text)),
         }

@@ -54,10 +54,12 @@ impl Walk {
                 self.found.spans.include_usage = Some(span);
             }
             Slot::Limit(limit) => self.output_limit(limit, value, span)?,
-            Slot::Choices => {
+            Slot::OtherLimit(field) => self.other_limit(field, value, span)?,
+            Slot::Choices(field) => {
                 let wanted = "an integer from 1 to 128";
-                let choices = integer("n", wanted, MAX_CHOICES, value, Null::IsAbsent, span)?;
-                self.found.facts.choices = choices.unwrap_or(1);
+                let choices = integer(field, wanted, MAX_CHOICES, value, Null::IsAbsent, span)?;
+                let most = &mut self.found.facts.choices;
+                *most = choices.map_or(*most, |choices| choices.max(*most));
             }
             Slot::ThinkingBudget => {
                 let field = "thinking.budget_tokens";
@@ -152,8 +154,7 @@ impl Walk {
         span: Span,
     ) -> Result<(), PeekError> {
         let tokens = tokens(limit.field(), value, self.null(), span)?;
-        let known = &mut self.found.facts.output_limit;
-        *known = (*known).max(tokens);
+        self.own_limit = self.own_limit.max(tokens);
         let spans = &mut self.found.spans;
         let place = match limit {
             Limit::Tokens => &mut spans.max_tokens,
@@ -162,6 +163,34 @@ impl Walk {
         };
         *place = Some(LimitSpan { span, tokens });
         Ok(())
+    }
+
+    /// An output limit by another name. Some servers let it win over the format's own, others
+    /// pass over it, so that it can raise the limit and never lower it. A number that is no
+    /// limit (`-1`, and whatever no model reaches) is taken for none.
+    fn other_limit(
+        &mut self,
+        field: &'static str,
+        value: Value<'_>,
+        span: Span,
+    ) -> Result<(), PeekError> {
+        let tokens = match value {
+            Value::Null => return Ok(()),
+            Value::Number(number) => number.as_u64(),
+            _ => return fault(field, "an integer", span),
+        };
+        let tokens = tokens.filter(|tokens| (1..=MAX_TOKENS).contains(tokens));
+        self.found.other_limits.push(LimitSpan { span, tokens });
+        Ok(())
+    }
+
+    /// The greatest output limit that a server can go by; `None` where one of them may go by
+    /// none: it passes over what is not the format's own, or is told that there is none.
+    pub(super) fn greatest_limit(&self) -> Option<u64> {
+        let others = self.found.other_limits.iter();
+        others.fold(self.own_limit, |greatest, other| {
+            Some(greatest?.max(other.tokens?))
+        })
     }
 
     /// Where two fields ask for an effort, the greater counts.

@@ -1,0 +1,164 @@
+//! Fields of no format's that servers take besides: other names of the output limit, more
+//! models than one, what a provider finds by itself.
+
+use super::{chat, messages, peek, refusal, responses};
+use tollgate_types::Format;
+
+#[test]
+fn another_name_of_the_output_limit_raises_it_and_never_lowers_it() {
+    let limit = |members: &str| chat(members).unwrap().facts.output_limit;
+    for name in [
+        "n_predict",
+        "num_predict",
+        "max_new_tokens",
+        "max_length",
+        "max_output_tokens",
+        "max_tokens_to_sample",
+        "maxTokens",
+    ] {
+        let with = |value: &str| limit(&format!(r#""max_tokens":100,"{name}":{value}"#));
+        assert_eq!(with("60000"), Some(60_000), "{name}");
+        assert_eq!(with("60"), Some(100), "{name}");
+        assert_eq!(with("null"), Some(100), "{name}");
+        // No limit at all.
+        for none in ["-1", "0", "2147483648", "1e9", "6.5"] {
+            assert_eq!(with(none), None, "{name}: {none}");
+        }
+        // A server that does not know the name has no limit.
+        assert_eq!(limit(&format!(r#""{name}":60"#)), None, "{name}");
+        for no_number in [r#""60000""#, "true", "[1]", "{}"] {
+            let members = format!(r#""max_tokens":100,"{name}":{no_number}"#);
+            let told = refusal(chat(&members)).message;
+            assert!(
+                told.contains(&format!("'{name}' must be an integer")),
+                "{told}"
+            );
+        }
+    }
+    let facts = chat(r#""n_predict":7,"max_tokens":5,"max_completion_tokens":6"#);
+    assert_eq!(facts.unwrap().facts.output_limit, Some(7));
+}
+
+#[test]
+fn the_names_of_the_other_formats_are_read_in_each() {
+    let facts = responses(r#""max_output_tokens":5,"max_tokens":9"#);
+    assert_eq!(facts.unwrap().facts.output_limit, Some(9));
+    let facts = peek(
+        Format::Messages,
+        r#"{"model":"m","messages":[],"max_tokens":5,"max_completion_tokens":9}"#,
+    );
+    assert_eq!(facts.unwrap().facts.output_limit, Some(9));
+    let error = refusal(peek(
+        Format::Messages,
+        r#"{"model":"m","messages":[],"max_completion_tokens":9}"#,
+    ));
+    assert!(
+        error.message.contains("'max_tokens' is required"),
+        "{error}"
+    );
+}
+
+#[test]
+fn the_most_answers_that_any_field_asks_for_are_what_is_made() {
+    let choices = |members: &str| chat(members).unwrap().facts.choices;
+    assert_eq!(choices(r#""best_of":50"#), 50);
+    assert_eq!(choices(r#""n":3,"best_of":50"#), 50);
+    assert_eq!(choices(r#""best_of":2,"n_cmpl":null,"n":3"#), 3);
+    assert_eq!(responses(r#""n_cmpl":4"#).unwrap().facts.choices, 4);
+    let told = refusal(chat(r#""best_of":500"#)).message;
+    assert!(
+        told.contains("'best_of' must be an integer from 1 to 128"),
+        "{told}"
+    );
+}
+
+#[test]
+fn whatever_names_further_models_is_told() {
+    let named = |members: &str| chat(members).unwrap().facts.further_models;
+    for (members, field) in [
+        (r#""models":["a"]"#, "models"),
+        (r#""models":"a""#, "models"),
+        (r#""fallbacks":[{"a":["b"]}]"#, "fallbacks"),
+        (
+            r#""context_window_fallbacks":[{"a":["b"]}]"#,
+            "context_window_fallbacks",
+        ),
+        (
+            r#""content_policy_fallbacks":[["b"]]"#,
+            "content_policy_fallbacks",
+        ),
+        (r#""route":"fallback""#, "route"),
+        (r#""preset":"p""#, "preset"),
+        (r#""user_config":{"model_list":[]}"#, "user_config"),
+        (r#""advisor":{"model":"a"}"#, "advisor"),
+        (
+            r#""providerOptions":{"anthropic":{"models":1},"gateway":{"models":["a"]}}"#,
+            "providerOptions.gateway.models",
+        ),
+        (
+            r#""plugins":[{"id":"web"},{"id":"fusion"}]"#,
+            "plugins[].id",
+        ),
+        (
+            r#""plugins":[{"id":"auto-router","allowed_models":["a"]}]"#,
+            "plugins[].model",
+        ),
+        (r#""tools":[{"type":"openrouter:advisor"}]"#, "tools[].type"),
+    ] {
+        assert_eq!(named(members), Some(field), "{members}");
+    }
+    for none in [
+        r#""models":null,"fallbacks":[],"route":null"#,
+        r#""provider":{"order":["x"]},"plugins":[{"id":"web","engine":"exa"}]"#,
+        r#""providerOptions":{"gateway":{"order":["x"],"models":[]}}"#,
+        r#""metadata":{"models":"a"},"tools":[{"type":"openrouter:web_search"}]"#,
+        r#""tools":[{"type":"function","function":{"name":"advisor"}}]"#,
+    ] {
+        assert_eq!(named(none), None, "{none}");
+    }
+    let facts = messages(r#""tools":[{"type":"advisor_20260301","model":"a"}]"#);
+    assert_eq!(facts.unwrap().facts.further_models, Some("tools[].type"));
+    let facts = messages(r#""fallbacks":[{"model":"a"}]"#);
+    assert_eq!(facts.unwrap().facts.further_models, Some("fallbacks"));
+}
+
+#[test]
+fn what_a_provider_looks_up_by_itself_is_told() {
+    let hosted = |members: &str| chat(members).unwrap().facts.hosted_tools;
+    for asked in [
+        r#""plugins":[{"id":"web"}]"#,
+        r#""web_search_options":{}"#,
+        r#""search_parameters":{"mode":"on"}"#,
+        r#""data_sources":[{"type":"azure_search"}]"#,
+        r#""enable_search":true"#,
+    ] {
+        assert!(hosted(asked), "{asked}");
+    }
+    for none in [
+        r#""plugins":[]"#,
+        r#""web_search_options":null"#,
+        r#""enable_search":false"#,
+    ] {
+        assert!(!hosted(none), "{none}");
+    }
+}
+
+#[test]
+fn what_is_acted_on_is_not_taken_from_an_extra_body() {
+    for (members, key) in [
+        (r#""extra_body":{"model":"b"}"#, "model"),
+        (r#""extra_body":{"max_tokens":9}"#, "max_tokens"),
+        (r#""extra_body":{"x":1,"n_predict":9}"#, "n_predict"),
+        (r#""extra_body":{"fallbacks":["b"]}"#, "fallbacks"),
+    ] {
+        let told = refusal(chat(members)).message;
+        assert!(
+            told.starts_with(&format!("'{key}' is not taken from 'extra_body'")),
+            "{told}"
+        );
+    }
+    let other =
+        r#""extra_body":{"google":{"thinking_config":{"model":1}}},"x":{"extra_body":{"model":1}}"#;
+    assert!(chat(other).is_ok());
+    assert!(chat(r#""extra_body":null"#).is_ok());
+}
