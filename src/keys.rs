@@ -4,11 +4,13 @@ use crate::config::Config;
 use crate::server::RunError;
 use std::net::{IpAddr, Ipv6Addr};
 use std::num::NonZeroU32;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use tollgate_filter::{KeyDirectory, KeyLookup};
 use tollgate_ledger::{
-    Clock, Denied, DirectorySettings, KeyHasher, Limiter, Lookup, LookupFailure, Store, StoreError,
+    Clock, Denied, DirectorySettings, KeyHasher, Limiter, Lookup, LookupFailure, PlanInUse, Store,
+    StoreError, plans_beyond,
 };
 use tollgate_types::{KeyId, Limits};
 
@@ -20,6 +22,27 @@ use tollgate_types::{KeyId, Limits};
 pub fn open_store(config: &Config) -> Result<Store, RunError> {
     let hasher = KeyHasher::new(config.pepper.expose().as_bytes()).map_err(|_| RunError::Pepper)?;
     Ok(Store::open(&config.store.path, hasher, Clock::system())?)
+}
+
+/// Sees that a configuration has every plan that the keys of a file have: a key without its plan would go on
+/// without limits, and nobody would hear of it. Reads every key; blocks.
+///
+/// # Errors
+///
+/// Keys have plans that the configuration does not have, or the store cannot be read.
+pub fn check_plans(config: &Config, store: &Path) -> Result<(), RunError> {
+    /// So many are told; whoever has lost more has most likely lost the section.
+    const TOLD: u32 = 8;
+    let known: Vec<_> = config.plans.keys().map(String::as_str).collect();
+    let lost = plans_beyond(store, &known, TOLD)?;
+    if lost.is_empty() {
+        return Ok(());
+    }
+    let lines = lost.into_iter().map(|PlanInUse { plan, keys }| {
+        let have = if keys == 1 { "key has" } else { "keys have" };
+        format!("\n  {}: {keys} {have} it", plan.escape_debug())
+    });
+    Err(RunError::PlansInUse(lines.collect()))
 }
 
 /// The keys of a ledger file, for the `key` filter.

@@ -144,6 +144,69 @@ async fn a_configuration_at_fault_changes_nothing_and_the_operator_is_told_every
     assert_eq!(gateway.sample(failed).await, Some(1.0));
 }
 
+/// Without its plan a key would be limited by nothing, and nobody would hear of it.
+#[tokio::test]
+async fn a_plan_that_keys_have_is_not_lost_by_a_reload_or_a_start() {
+    let (_provider, mut gateway) = gateway(|config| {
+        let limits = json!({"requests_per_minute": 1});
+        let plan = json!({"tokens": "1M", "validity": "1d", "limits": limits});
+        config.with("plans.small", plan)
+    })
+    .await;
+    let key = gateway.create_key(&["--plan", "small"]).await;
+    let request = prompt(CHAT, "test-model", "Hi", json!({}));
+    let request = Request::post(CHAT, &request).key(&key);
+    gateway.send(&request).await.assert_ok();
+    let with = gateway.config();
+    let plan = with.0["plans"]["small"].clone();
+    let mut without = with.clone();
+    without.0["plans"].as_object_mut().unwrap().remove("small");
+    let without = without.with("plans.tiny", plan);
+    gateway.rewrite(without.clone());
+
+    let told = "\n  small: 1 key has it\n";
+    for how in ["?dry_run=true", ""] {
+        let refused = api(&gateway, "POST", &format!("/api/v1/reload{how}")).await;
+        refused.assert_error(400, "invalid_request");
+        assert!(refused.message().contains(told), "{refused:?}");
+    }
+    // As it was.
+    let limited = gateway.send(&request).await;
+    limited.assert_error(429, "rate_limit_exceeded");
+    let file = gateway.folder.path().join("tollgate.yaml");
+    let check = async || Output::of(tollgate().arg("check").arg(&file)).await;
+    let checked = check().await;
+    assert_eq!(checked.status.code(), Some(1), "{checked:?}");
+    assert!(checked.stderr.contains(told), "{checked:?}");
+    let upgraded = gateway.try_upgrade().await;
+    assert!(!upgraded.status.success(), "{upgraded:?}");
+    let limited = gateway.send(&request).await;
+    limited.assert_error(429, "rate_limit_exceeded");
+
+    // A revoked key needs no plan.
+    let revoked = gateway.keys(&["revoke", &key]).await;
+    assert!(revoked.status.success(), "{revoked:?}");
+    assert!(check().await.status.success());
+    api(&gateway, "POST", "/api/v1/reload").await.assert_ok();
+    // Nor does the plan come back by itself for keys that were made since.
+    gateway.create_key(&["--plan", "tiny"]).await;
+    let refused = api(&gateway, "POST", "/api/v1/reload/rollback").await;
+    refused.assert_error(400, "invalid_request");
+    assert!(
+        refused.message().contains("tiny: 1 key has it"),
+        "{refused:?}"
+    );
+
+    gateway.rewrite(with);
+    gateway.signal("TERM").await;
+    gateway.ended().await;
+    let mut again = tollgate();
+    again.args(["serve", "--config"]).arg(&file);
+    let started = Output::of(&mut again).await;
+    assert_eq!(started.status.code(), Some(1), "{started:?}");
+    assert!(started.stderr.contains("tiny: 1 key has it"), "{started:?}");
+}
+
 #[tokio::test]
 async fn secrets_are_told_as_changed_and_never_shown() {
     let (_provider, gateway) = gateway(|config| {

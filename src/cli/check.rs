@@ -2,7 +2,8 @@
 
 use super::{Failure, Outcome, http};
 use crate::config::{self, Change, Config};
-use crate::server;
+use crate::keys;
+use crate::server::{self, RunError};
 use clap::Args;
 use serde_json::Value;
 use std::fmt::Write;
@@ -30,6 +31,7 @@ pub(super) struct Arguments {
 pub(super) fn run(arguments: &Arguments) -> Outcome {
     let config = config::load(&arguments.file)?;
     server::check(&config)?;
+    check_store(&config)?;
     print!("{}", summary(&arguments.file, &config));
     if let Some(against) = &arguments.against {
         let difference = match against.strip_prefix("http://") {
@@ -42,6 +44,21 @@ pub(super) fn run(arguments: &Arguments) -> Outcome {
         print!("{}", difference.told());
     }
     Ok(())
+}
+
+/// Where the store is at hand, it is asked which plans keys have. It may be another machine's,
+/// or another user's: what cannot be read is no fault of the configuration.
+fn check_store(config: &Config) -> Outcome {
+    if !config.store.path.exists() {
+        return Ok(());
+    }
+    match keys::check_plans(config, &config.store.path) {
+        Err(RunError::Store(fault)) => {
+            println!("not checked: whether keys have plans that are not there ({fault})");
+            Ok(())
+        }
+        checked => Ok(checked?),
+    }
 }
 
 /// What is different, and what of it a reload does not do.

@@ -24,6 +24,7 @@ use crate::admin::{self, Api, Offer, Operations, Readiness};
 use crate::config::{self, AccessLog as AccessLogTarget, Config, Faults, ListenSettings, Sources};
 use crate::events;
 use crate::gateway::{Gateway, RetryBudgets};
+use crate::keys;
 use crate::machine;
 use crate::snapshot::{Current, Snapshot};
 use connections::{BeforeTls, Connections, Doorkeeper};
@@ -61,6 +62,13 @@ pub enum RunError {
     /// A file that is read while it is written is empty for a moment.
     #[error("the configuration serves no model")]
     NoModel,
+    /// Keys have plans that the configuration does not have.
+    #[error(
+        "keys that are not revoked have plans that the configuration does not have; they would \
+         be limited by nothing:{0}\nkeep these plans under 'plans', or revoke the keys first \
+         ('tollgate keys list --plan NAME' shows them)"
+    )]
+    PlansInUse(String),
     /// The pepper is empty.
     #[error("keys.pepper is empty: API keys would be hashed without a secret")]
     Pepper,
@@ -152,6 +160,7 @@ impl Start {
         };
         let (access_log, writer) = access_log(config.log.access)?;
         let accounts = Arc::new(Accounts::open(config)?);
+        keys::check_plans(config, accounts.store().path())?;
         let settings = &config.server;
         let (inherited_admin, mut inherited) = match &mut self.predecessor {
             Some(predecessor) => (

@@ -16,6 +16,7 @@ use crate::clock;
 use crate::config::{Change, Config, Sources};
 use crate::events::{self, ReloadOutcome};
 use crate::explain::{Ground, explain};
+use crate::keys;
 use crate::snapshot::{Current, Snapshot};
 use arc_swap::ArcSwap;
 use std::sync::Arc;
@@ -26,6 +27,9 @@ use tollgate_settings::ProcessEnvironment;
 
 /// How long names of providers may take to be resolved.
 pub(super) const RESOLVE_LIMIT: Duration = Duration::from_secs(5);
+
+/// How long it may take to see which plans keys have.
+const PLANS_LIMIT: Duration = Duration::from_secs(10);
 
 /// The most differences that are told one by one.
 const MOST_CHANGES: usize = 200;
@@ -144,6 +148,9 @@ impl Reloader {
         };
         let changes = next.config.changes_since(&self.held.config);
         let same = changes.is_empty() && next.config.hash() == self.held.config.hash();
+        if !same && let Err(fault) = self.plans_are_there(&next.config).await {
+            return Err(self.failed(cause, how, &fault));
+        }
         if how.dry_run || same {
             if let Err(fault) = Snapshot::build(&next.config, None, None) {
                 return Err(self.failed(cause, how, &fault.into()));
@@ -163,6 +170,9 @@ impl Reloader {
             return Err("there is no configuration before this one".to_owned());
         };
         let changes = previous.config.changes_since(&self.held.config);
+        if let Err(fault) = self.plans_are_there(&previous.config).await {
+            return Err(self.failed(Cause::Rollback, ReloadQuery::default(), &fault));
+        }
         self.take(Cause::Rollback, previous, changes).await
     }
 
@@ -204,6 +214,17 @@ impl Reloader {
         self.serving.store(Arc::new(self.held.serving(view)));
         self.watch.settings(&self.held.config);
         Ok(self.told(true, &changes, &self.held))
+    }
+
+    /// Whether every plan is there that keys have. The file is read on another thread, and not
+    /// waited for without end: the operator's runtime has more to do.
+    async fn plans_are_there(&self, config: &Arc<Config>) -> Result<(), RunError> {
+        let config = Arc::clone(config);
+        let store = self.places.accounts.store().path().to_owned();
+        let reading = tokio::task::spawn_blocking(move || keys::check_plans(&config, &store));
+        let late = || std::io::Error::other("the plans of the keys could not be looked up in time");
+        let read = tokio::time::timeout(PLANS_LIMIT, reading).await;
+        read.map_err(|_| late())?.map_err(std::io::Error::other)?
     }
 
     fn told(&self, applied: bool, changes: &[Change], compared: &Held) -> ReloadView {

@@ -42,7 +42,7 @@ pub use limits::{Admission, Denied, Dimension, Level, Limited, Limiter, Standing
 pub use ownership::{Claim, Claims, Owner, OwnerFailure, Ownership, Stored};
 pub use record::{InvalidKey, KeyRecord, KeyState, NewKey, allowance};
 pub use store::{
-    CreatedKey, GrantTerms, GrantView, KeyFilter, KeySelector, OrderName, Revocation, Store,
-    StoreError, Verification,
+    CreatedKey, GrantTerms, GrantView, KeyFilter, KeySelector, OrderName, PlanInUse, Revocation,
+    Store, StoreError, Verification, plans_beyond,
 };
 pub use view::{KeyView, LimitsView, grants_table, keys_table};

@@ -15,6 +15,7 @@ mod grants;
 mod keys;
 mod once;
 mod open;
+mod plans;
 mod schema;
 mod verify;
 
@@ -25,6 +26,7 @@ pub use keys::{CreatedKey, KeyFilter, KeySelector, Revocation};
 pub(crate) use keys::{lookup_sql, read_key};
 pub use once::OrderName;
 pub(crate) use open::{data_version, open_reader, open_settling_writer, open_writer};
+pub use plans::{PlanInUse, plans_beyond};
 pub use verify::Verification;
 
 use crate::{clock::Clock, key::KeyHasher};
