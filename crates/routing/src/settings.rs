@@ -240,7 +240,7 @@ pub struct FamilySettings {
 }
 
 /// What one token of each kind counts for when it is charged: `0.1` makes ten of them one.
-/// Three decimal places count.
+/// Three decimal places count, and more are refused.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct WeightSettings {
@@ -259,6 +259,27 @@ pub struct WeightSettings {
 }
 
 impl WeightSettings {
+    /// What cannot be counted as it is written, by field: a weight is in thousandths.
+    pub(crate) fn faults(&self) -> impl Iterator<Item = (&'static str, String)> {
+        /// Room for how binary fractions stand for decimal ones.
+        const EXACT: f64 = 1e-6;
+        let fields = [
+            ("input", self.input),
+            ("cache_read", self.cache_read),
+            ("cache_write", self.cache_write),
+            ("output", self.output),
+        ];
+        fields.into_iter().filter_map(|(field, weight)| {
+            let (weight, thousandths) = weight.map(|weight| (weight, weight * 1000.0))?;
+            let is_exact = (thousandths - thousandths.round()).abs() < EXACT;
+            let message = || {
+                let counted = thousandths.round() / 1000.0;
+                format!("three decimal places count: {weight} would be {counted}")
+            };
+            (!is_exact).then(|| (field, message()))
+        })
+    }
+
     /// These, and the family's where one of these is not set.
     pub(crate) fn over(&self, family: &Self) -> Weights {
         let weight = |own: Option<f64>, family: Option<f64>| {

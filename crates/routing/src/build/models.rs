@@ -24,6 +24,7 @@ impl<'a> Builder<'a> {
             }
         }
         self.check_family_deployments();
+        self.check_weights();
         let section = KeyPath::root().key("models");
         self.settings
             .models
@@ -34,6 +35,20 @@ impl<'a> Builder<'a> {
                 (id.as_str(), model)
             })
             .collect()
+    }
+
+    fn check_weights(&mut self) {
+        let settings = self.settings;
+        let families = settings.families.iter();
+        let families = families.map(|(name, family)| ("families", name, &family.weights));
+        let models = settings.models.iter();
+        let models = models.map(|(id, model)| ("models", id, &model.weights));
+        for (section, name, weights) in families.chain(models) {
+            let path = KeyPath::root().key(section).key(name).key("weights");
+            for (field, message) in weights.faults() {
+                self.fault(&path.key(field), message);
+            }
+        }
     }
 
     /// Told once for the family, not once for each of its models.

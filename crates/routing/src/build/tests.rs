@@ -366,3 +366,29 @@ fn candidates_come_by_priority_and_among_equals_by_weight_each_once() {
     assert!((7283..7717).contains(&first_a), "{first_a} of {rounds}");
     assert_eq!(order(Format::Chat, 42), order(Format::Chat, 42));
 }
+
+#[test]
+fn a_weight_that_would_be_another_is_refused() {
+    let faults = build(base(&json!({
+        "families": {"f": {"group": "g", "deployments": ["a"],
+                           "weights": {"input": 0.0004, "output": 1.0001}}},
+        "models": {"m": {"family": "f", "weights": {"cache_read": 0.0005, "cache_write": 999.9999}}},
+    })));
+    assert_eq!(
+        faults.unwrap_err(),
+        [
+            "families.f.weights.input: three decimal places count: 0.0004 would be 0",
+            "families.f.weights.output: three decimal places count: 1.0001 would be 1",
+            "models.m.weights.cache_read: three decimal places count: 0.0005 would be 0.001",
+            "models.m.weights.cache_write: three decimal places count: 999.9999 would be 1000",
+        ]
+    );
+    // However binary fractions stand for them.
+    for thousandths in (0..1200_u32).chain([12_345, 999_999, 1_000_000]) {
+        let weight = f64::from(thousandths) / 1000.0;
+        let settings = json!({"m": {"family": "f", "weights": {"input": weight}}});
+        let model = with_models(&settings);
+        let model = model.resolve("m").unwrap();
+        assert_eq!(model.weights.input.thousandths(), thousandths);
+    }
+}
