@@ -6,7 +6,7 @@
 
 use super::control::{Ask, Control, ReloadQuery, ReloadView, SettingsView};
 use super::health::HealthView;
-use crate::config::{ALL_GROUPS, Config, PlanSettings};
+use crate::config::{ALL_GROUPS, Config, PlanSettings, a_minute};
 use crate::counts::{CountView, Counts};
 use crate::explain::{ExplainOrder, Explanation};
 use arc_swap::ArcSwap;
@@ -14,15 +14,15 @@ use indexmap::IndexMap;
 use once_cell::sync::OnceCell;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use tollgate_filter::Endpoint;
 use tollgate_ledger::{
     CreatedKey, GrantTerms, GrantView, KeyFilter, KeyRecord, KeySelector, KeyState, KeyView,
-    LimitsView, NewKey, OrderName, Revocation, Store, StoreError, Timestamp, Verification,
-    allowance,
+    NewKey, OrderName, Revocation, Store, StoreError, Timestamp, Verification, allowance,
 };
 use tollgate_settings::{Duration, TokenCount, unknown_name};
-use tollgate_types::Allowance;
+use tollgate_types::{Allowance, Limits};
 
 /// What keys can be made of: the plans and model groups of a configuration.
 pub struct Offer {
@@ -106,10 +106,42 @@ pub struct CreateKey {
     pub endpoints: Option<Vec<String>>,
     /// Limits of its own. Where one is absent, its plan's holds.
     #[serde(default)]
-    pub limits: LimitsView,
+    pub limits: KeyLimits,
     /// How long it works. Default: until it is revoked.
     #[serde(default)]
     pub expires_after: Option<Duration>,
+}
+
+/// Limits of a key's own; where one is absent or null, its plan's holds.
+#[derive(Clone, Copy, Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct KeyLimits {
+    /// Requests a minute.
+    pub requests: Option<NonZeroU32>,
+    /// Input tokens a minute: at most 4294967295.
+    pub input_tokens: Option<TokenCount>,
+    /// Output tokens a minute: at most 4294967295.
+    pub output_tokens: Option<TokenCount>,
+    /// Requests at once.
+    pub concurrent: Option<NonZeroU32>,
+}
+
+impl KeyLimits {
+    fn meant(&self) -> Done<Limits> {
+        let tokens = |name: &str, count: Option<TokenCount>| {
+            let limit = count.map(|count| {
+                let message = || format!("'{name}' must be from 1 to {}", NonZeroU32::MAX);
+                a_minute(count).ok_or_else(|| Refusal::Order(message()))
+            });
+            limit.transpose()
+        };
+        Ok(Limits {
+            requests: self.requests,
+            input_tokens: tokens("input_tokens", self.input_tokens)?,
+            output_tokens: tokens("output_tokens", self.output_tokens)?,
+            concurrent: self.concurrent,
+        })
+    }
 }
 
 /// Tokens for a key: those of `plan`, or as many as `tokens` says, for `validity`.
@@ -306,7 +338,7 @@ impl Operations {
             plan: order.plan.clone(),
             groups: groups.unwrap_or(Allowance::All),
             endpoints: endpoints.unwrap_or(Allowance::All),
-            limits: order.limits.into(),
+            limits: order.limits.meant()?,
             expires_at: order.expires_after.map(|span| self.now().plus(span.get())),
             grant: plan.map(|name| offer.terms(name)).transpose()?,
             name: order.name.clone(),
@@ -426,9 +458,9 @@ impl Operations {
     ///
     /// # Errors
     ///
-    /// As [`Store::set_limits`].
-    pub fn set_limits(&self, key: &KeySelector, limits: LimitsView) -> Done<KeyRecord> {
-        Ok(self.store.set_limits(key, &limits.into())?)
+    /// More than a limit has room for; or as [`Store::set_limits`].
+    pub fn set_limits(&self, key: &KeySelector, limits: &KeyLimits) -> Done<KeyRecord> {
+        Ok(self.store.set_limits(key, &limits.meant()?)?)
     }
 
     /// Whether everything adds up. Reads the whole file.

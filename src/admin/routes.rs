@@ -7,13 +7,15 @@ use super::call::{Call, MOST_BODY_BYTES};
 use super::control::{ReloadQuery, ReloadView, SettingsView};
 use super::failure::Failed;
 use super::health::HealthView;
-use super::operations::{CreateKey, CreatedView, Extension, KeyQuery, Operations, TopUp};
+use super::operations::{
+    CreateKey, CreatedView, Extension, KeyLimits, KeyQuery, Operations, TopUp,
+};
 use crate::counts::CountView;
 use crate::explain::{ExplainOrder, Explanation};
 use axum::http::{Method, StatusCode};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Serialize;
-use tollgate_ledger::{GrantView, KeyRecord, KeyView, LimitsView, Timestamp, Verification};
+use tollgate_ledger::{GrantView, KeyRecord, KeyView, Timestamp, Verification};
 use tollgate_types::KeyId;
 
 /// One operation of the API.
@@ -133,9 +135,9 @@ pub(super) const ROUTES: &[Route] = &[
         id: "setKeyLimits",
         summary: "Give a key limits of its own; those that are absent or null are its plan's \
                   again.",
-        body: Some(of::<LimitsView>),
+        body: Some(of::<KeyLimits>),
         run: |operations, call| {
-            let record = operations.set_limits(&call.key()?, call.body()?)?;
+            let record = operations.set_limits(&call.key()?, &call.body()?)?;
             shown(operations, &record)
         },
         ..SHOW

@@ -3,7 +3,7 @@
 
 use super::{Failure, Outcome};
 use crate::admin::operations::{
-    CreateKey, CreatedView, Extension, KeyQuery, Offer, Operations, TopUp,
+    CreateKey, CreatedView, Extension, KeyLimits, KeyQuery, Offer, Operations, TopUp,
 };
 use crate::{config, keys};
 use clap::{Args, Subcommand, ValueEnum};
@@ -12,7 +12,7 @@ use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::sync::Arc;
 use tollgate_ledger::{
-    GrantView, KeyRecord, KeySelector, KeyState, KeyView, LimitsView, grants_table, keys_table,
+    GrantView, KeyRecord, KeySelector, KeyState, KeyView, grants_table, keys_table,
 };
 use tollgate_settings::{Duration, TokenCount};
 
@@ -130,20 +130,20 @@ struct LimitArguments {
     /// Requests a minute.
     #[arg(long, value_name = "NUMBER")]
     requests: Option<NonZeroU32>,
-    /// Input tokens a minute.
-    #[arg(long, value_name = "NUMBER")]
-    input_tokens: Option<NonZeroU32>,
+    /// Input tokens a minute, for example 50000 or 10M.
+    #[arg(long, value_name = "TOKENS", value_parser = tokens)]
+    input_tokens: Option<TokenCount>,
     /// Output tokens a minute.
-    #[arg(long, value_name = "NUMBER")]
-    output_tokens: Option<NonZeroU32>,
+    #[arg(long, value_name = "TOKENS", value_parser = tokens)]
+    output_tokens: Option<TokenCount>,
     /// Requests at one time.
     #[arg(long, value_name = "NUMBER")]
     concurrent: Option<NonZeroU32>,
 }
 
 impl LimitArguments {
-    const fn view(&self) -> LimitsView {
-        LimitsView {
+    const fn order(&self) -> KeyLimits {
+        KeyLimits {
             requests: self.requests,
             input_tokens: self.input_tokens,
             output_tokens: self.output_tokens,
@@ -224,7 +224,7 @@ impl Desk {
                 plan: plan.clone(),
                 groups: given(groups),
                 endpoints: given(endpoints),
-                limits: limits.view(),
+                limits: limits.order(),
                 expires_after: days.map(span),
             }),
             Command::List {
@@ -267,7 +267,7 @@ impl Desk {
                 self.show(&operations.extend(&key.selector()?, &Extension { by }, None)?)
             }
             Command::SetLimits { key, limits } => {
-                self.show(&operations.set_limits(&key.selector()?, limits.view())?)
+                self.show(&operations.set_limits(&key.selector()?, &limits.order())?)
             }
         }
     }

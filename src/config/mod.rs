@@ -25,7 +25,7 @@ pub use failover::{FailoverSettings, RetryBudgetSettings};
 pub use faults::{Faults, Located};
 pub use files::Override;
 pub use filters::FilterEntry;
-pub use plans::{ALL_GROUPS, Decimal, PlanLimits, PlanSettings, Price, Support};
+pub use plans::{ALL_GROUPS, Decimal, PlanLimits, PlanSettings, Price, Support, a_minute};
 pub use reference::reference;
 pub use schema::{schema, schema_text};
 pub use sections::{

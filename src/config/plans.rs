@@ -7,6 +7,8 @@ use indexmap::IndexMap;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, de};
 use std::borrow::Cow;
+use std::num::NonZeroU32;
+use tollgate_ledger::{GrantTerms, NewKey};
 use tollgate_routing::Catalog;
 use tollgate_settings::{Duration, Fault, KeyPath, TokenCount, unknown_name};
 
@@ -17,13 +19,13 @@ pub const ALL_GROUPS: &str = "all";
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PlanSettings {
-    /// Tokens that it gives.
+    /// Tokens that it gives: at most 4503599627370496.
     pub tokens: TokenCount,
-    /// How long they are valid, from the first use.
+    /// How long they are valid, from the first use: from a second to a hundred years.
     pub validity: Duration,
     /// The model groups that it admits; `all` means every configured one.
     #[serde(default = "all_groups")]
-    #[schemars(length(min = 1))]
+    #[schemars(length(min = 1, max = 64))]
     pub groups: Vec<String>,
     /// How much may be asked for in which time. Default: no limit.
     #[serde(default)]
@@ -50,9 +52,9 @@ pub struct PlanLimits {
     /// Requests a minute.
     #[schemars(range(min = 1))]
     pub requests_per_minute: Option<u32>,
-    /// Input tokens a minute.
+    /// Input tokens a minute: at most 4294967295.
     pub input_tokens_per_minute: Option<TokenCount>,
-    /// Output tokens a minute.
+    /// Output tokens a minute: at most 4294967295.
     pub output_tokens_per_minute: Option<TokenCount>,
     /// Requests at one time.
     #[schemars(range(min = 1))]
@@ -134,18 +136,63 @@ impl JsonSchema for Decimal {
     }
 }
 
+/// What the ledger would refuse of a plan, once a key is to be given it.
+fn what_no_key_can_have(plan: &PlanSettings, path: &KeyPath) -> Vec<Fault> {
+    let mut faults = Vec::new();
+    match plan.tokens.get() {
+        0 => faults.push(
+            path.key("tokens")
+                .fault("a plan without tokens admits nothing"),
+        ),
+        tokens if tokens > GrantTerms::MAX_TOKENS => {
+            let message = format!("a key can be given at most {}", GrantTerms::MAX_TOKENS);
+            faults.push(path.key("tokens").fault(message));
+        }
+        _ => {}
+    }
+    let valid = GrantTerms::MIN_VALIDITY..=GrantTerms::MAX_VALIDITY;
+    if !valid.contains(&plan.validity.get()) {
+        let message = "what a key is given is valid for a second at least and for a hundred years \
+                       at most";
+        faults.push(path.key("validity").fault(message));
+    }
+    let limits = [
+        (
+            "input_tokens_per_minute",
+            plan.limits.input_tokens_per_minute,
+        ),
+        (
+            "output_tokens_per_minute",
+            plan.limits.output_tokens_per_minute,
+        ),
+    ];
+    for (name, limit) in limits {
+        if limit.is_some_and(|limit| a_minute(limit).is_none()) {
+            let message = format!(
+                "must be from 1 to {}; leave it out for no limit",
+                NonZeroU32::MAX
+            );
+            faults.push(path.key("limits").key(name).fault(message));
+        }
+    }
+    faults
+}
+
+/// A limit as keys have it; `None` where they have room for none such.
+pub fn a_minute(tokens: TokenCount) -> Option<NonZeroU32> {
+    u32::try_from(tokens.get()).ok().and_then(NonZeroU32::new)
+}
+
 /// What is wrong with the plans, given the catalog.
 pub(super) fn check(plans: &IndexMap<String, PlanSettings>, catalog: &Catalog) -> Vec<Fault> {
     let section = KeyPath::root().key("plans");
     let mut faults = Vec::new();
     for (name, plan) in plans {
         let path = section.key(name);
-        if plan.tokens.get() == 0 {
-            faults.push(
-                path.key("tokens")
-                    .fault("a plan without tokens admits nothing"),
-            );
+        if let Err(fault) = NewKey::check_plan(name) {
+            faults.push(path.fault(fault.to_string()));
         }
+        faults.extend(what_no_key_can_have(plan, &path));
         for (place, group) in plan.groups.iter().enumerate() {
             let known = catalog.groups().iter().map(|known| &**known);
             if group != ALL_GROUPS && !known.clone().any(|known| known == group) {
@@ -162,4 +209,60 @@ pub(super) fn check(plans: &IndexMap<String, PlanSettings>, catalog: &Catalog) -
         }
     }
     faults
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::config::Loader;
+    use std::path::Path;
+    use tollgate_settings::ProcessEnvironment;
+
+    const CATALOG: &str = "\
+providers: {a: {address: 'http://localhost:1', formats: [chat]}}
+families: {f: {group: g, deployments: [a]}}
+models: {m: {family: f}}
+";
+
+    /// What is told of the plans in a file.
+    fn told(plans: &str) -> Vec<String> {
+        let text = format!("{CATALOG}plans:\n{plans}");
+        let loader = Loader::new(&ProcessEnvironment);
+        let Err(faults) = loader.parse(&text, Path::new("x.yaml")) else {
+            return Vec::new();
+        };
+        let faults = faults.to_string();
+        let lines = faults.lines().filter(|line| !line.contains("pepper"));
+        lines.map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn what_no_key_can_be_given_is_a_fault() {
+        let plans = "  p: {tokens: 4503599627370497, validity: 1ms}
+  q: {tokens: 5, validity: 999999d, limits: {input_tokens_per_minute: 5G, output_tokens_per_minute: 0}}
+  'no name': {tokens: 5, validity: 1d}
+";
+        let long =
+            "what a key is given is valid for a second at least and for a hundred years at most";
+        assert_eq!(
+            told(plans),
+            [
+                "x.yaml:5:15: plans.p.tokens: a key can be given at most 4503599627370496".to_owned(),
+                format!("x.yaml:5:43: plans.p.validity: {long}"),
+                format!("x.yaml:6:28: plans.q.validity: {long}"),
+                "x.yaml:6:71: plans.q.limits.input_tokens_per_minute: must be from 1 to 4294967295; \
+                 leave it out for no limit"
+                    .to_owned(),
+                "x.yaml:6:101: plans.q.limits.output_tokens_per_minute: must be from 1 to 4294967295; \
+                 leave it out for no limit"
+                    .to_owned(),
+                "x.yaml:7:3: plans.\"no name\": plan \"no name\" is no name: 1 to 64 letters, digits and \
+                 any of . _ - / { } are allowed"
+                    .to_owned(),
+            ]
+        );
+        let most = "  p: {tokens: 4503599627370496, validity: 1s, limits: {input_tokens_per_minute: 4294967295}}
+  q: {tokens: 1, validity: 36600d}
+";
+        assert_eq!(told(most), Vec::<String>::new());
+    }
 }

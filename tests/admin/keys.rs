@@ -32,7 +32,7 @@ async fn a_key_lives_its_whole_life_over_http() {
         record
     );
 
-    let limits = json!({"requests": 60, "output_tokens": 20000});
+    let limits = json!({"requests": 60, "output_tokens": "20k"});
     let put = Request::post(&at("/limits"), &limits).key(TOKEN);
     let put = Request {
         method: "PUT".to_owned(),

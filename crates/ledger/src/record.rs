@@ -164,6 +164,14 @@ impl NewKey {
         }
     }
 
+    /// Whether a key can have a plan of this name.
+    ///
+    /// # Errors
+    /// What is wrong with the name.
+    pub fn check_plan(name: &str) -> Result<(), InvalidKey> {
+        check_term("plan", name)
+    }
+
     pub(crate) fn validate(&self, now: Timestamp) -> Result<(), InvalidKey> {
         let chars = self.name.chars().count();
         let blank = self.name.trim().is_empty();

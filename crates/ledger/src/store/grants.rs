@@ -46,12 +46,16 @@ pub struct GrantView {
 }
 
 impl GrantTerms {
-    const MAX_TOKENS: u64 = 1 << 52;
-    const MAX_VALIDITY: Duration = Duration::from_secs(100 * 366 * 86_400);
+    /// The most tokens that a grant can have.
+    pub const MAX_TOKENS: u64 = 1 << 52;
+    /// The least time for which it can be valid.
+    pub const MIN_VALIDITY: Duration = Duration::from_secs(1);
+    /// The longest: a hundred years.
+    pub const MAX_VALIDITY: Duration = Duration::from_secs(100 * 366 * 86_400);
 
     fn check(&self) -> Result<(), StoreError> {
         let tokens = (1..=Self::MAX_TOKENS).contains(&self.tokens);
-        let validity = (Duration::from_secs(1)..=Self::MAX_VALIDITY).contains(&self.validity);
+        let validity = (Self::MIN_VALIDITY..=Self::MAX_VALIDITY).contains(&self.validity);
         if tokens && validity {
             Ok(())
         } else {
