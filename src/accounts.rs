@@ -25,6 +25,7 @@ use tollgate_ledger::{
     Ownership, Refused, RequestInfo, Reserve, Store, UpperBound,
 };
 use tollgate_routing::Conversations;
+use tollgate_settings::TokenCount;
 use tollgate_types::{Identity, InputRates, KeyId, Limits, NamedItem, Weights};
 
 /// Everything that outlives a configuration: keys, balances, and how fast keys have gone.
@@ -174,16 +175,21 @@ pub fn limits_of_plans(config: &Config) -> PlanLimits {
 }
 
 fn limits(plan: &config::PlanLimits) -> Limits {
-    // More than four billion a minute is no limit that anybody reaches.
-    let tokens = |count: Option<tollgate_settings::TokenCount>| {
-        count.and_then(|count| NonZeroU32::new(u32::try_from(count.get()).unwrap_or(u32::MAX)))
-    };
+    let tokens = |count: Option<TokenCount>| count.and_then(config::a_minute);
     Limits {
         requests: plan.requests_per_minute.and_then(NonZeroU32::new),
         input_tokens: tokens(plan.input_tokens_per_minute),
         output_tokens: tokens(plan.output_tokens_per_minute),
         concurrent: plan.concurrent_requests.and_then(NonZeroU32::new),
     }
+}
+
+/// What is taken in advance of a key's limit on output: what is expected of a request is a guess,
+/// and no reason to refuse one for ever that may need less than the whole limit. What it needs
+/// beyond is a debt.
+pub fn expected_output(expected: u64, limits: &Limits) -> u64 {
+    let limit = limits.output_tokens.map(|limit| u64::from(limit.get()));
+    limit.map_or(expected, |limit| expected.min(limit))
 }
 
 /// The limits of keys under the plans of one configuration.
@@ -203,6 +209,7 @@ impl Limiter for PlannedLimits {
         let (limiter, limits, input, output) = match load {
             Load::Generation { input, output } => {
                 let limits = self.plans.of(identity);
+                let output = expected_output(output, &limits);
                 (&self.paces.generation, limits, input, output)
             }
             Load::Count { limit } => {

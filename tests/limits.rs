@@ -181,6 +181,43 @@ async fn what_never_fits_is_not_worth_another_try() {
     assert_eq!(provider.handle.counters().requests, 0);
 }
 
+/// Nobody says how much output there will be, and the gateway's own guess is more than that.
+#[tokio::test]
+async fn a_limit_below_what_is_expected_refuses_nothing_for_a_guess() {
+    let (_provider, gateway) = start().await;
+    let key = limited(&gateway, &["--output-tokens", "500"]).await;
+    for more in [json!({}), json!({"max_completion_tokens": 600})] {
+        let answer = gateway.send(&ask(CHAT, &key, more)).await;
+        answer.assert_ok();
+        assert_eq!(number(&answer, "x-ratelimit-limit-tokens"), 500);
+        // What it did not need is there again.
+        let path = "/v1/usage";
+        let whole = async || {
+            let usage = gateway.send(&Request::get(path).key(&key)).await.json();
+            let left = usage["limits"]["output_tokens_per_minute"]["remaining"].as_u64()?;
+            (left == 500).then_some(())
+        };
+        eventually("the limit is whole again", whole).await;
+    }
+}
+
+/// In the words of the configuration.
+#[tokio::test]
+async fn limits_on_tokens_are_taken_in_thousands_and_millions() {
+    let (_provider, gateway) = start().await;
+    let words = ["--input-tokens", "50k", "--output-tokens", "10M"];
+    let key = limited(&gateway, &words).await;
+    let answer = gateway.send(&ask(CHAT, &key, json!({}))).await;
+    answer.assert_ok();
+    let limit = |kind: &str| number(&answer, &format!("anthropic-ratelimit-{kind}-tokens-limit"));
+    assert_eq!((limit("input"), limit("output")), (50_000, 10_000_000));
+    let refused = gateway
+        .keys(&["set-limits", &key, "--output-tokens", "5G"])
+        .await;
+    let told = "'output_tokens' must be from 1 to 4294967295";
+    assert!(refused.stderr.contains(told), "{refused:?}");
+}
+
 #[tokio::test]
 async fn what_a_later_check_refuses_takes_nothing() {
     let (_provider, gateway) = start().await;

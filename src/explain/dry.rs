@@ -183,6 +183,7 @@ impl Limiter for Book {
         let Load::Generation { input, output } = load else {
             return Ok(Standing::new());
         };
+        let output = accounts::expected_output(output, &self.limits);
         let standing = self.pace.as_ref();
         let standing = standing.map(|pace| pace.standing(&identity.key, &self.limits));
         let wanted = [
