@@ -69,6 +69,8 @@ async fn a_stream_that_outlasts_an_upgrade_ends_as_if_nothing_had_been() {
     open.read_body(&mut answer).await;
     assert_eq!(answer.ending, Ending::Complete);
     assert!(answer.text().contains("message_stop"), "{answer:?}");
+    // It counts on no more of that caller, which has not been told to connect anew.
+    drop(open);
     let over = Instant::now();
     assert_eq!(gateway.ended().await.code(), Some(0));
     assert!(

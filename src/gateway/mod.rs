@@ -75,10 +75,14 @@ pub struct Gateway {
     retries: Arc<RetryBudgets>,
     access_log: AccessLog,
     untaken: UntakenOf,
+    leaves: Leaves,
 }
 
 /// What tells of a caller's connection of HTTP/1.1 whether it reads; `None` for any other.
 pub type UntakenOf = fn(&ServerSession) -> Option<Untaken>;
+
+/// Whether this process has begun to leave, so that no caller is to count on its connection.
+pub type Leaves = Box<dyn Fn() -> bool + Send + Sync>;
 
 /// A status of which Pingora writes nothing: so a final head waits until it is committed.
 const NOT_YET: u16 = 103;
@@ -95,12 +99,23 @@ impl Gateway {
         retries: Arc<RetryBudgets>,
         access_log: AccessLog,
         untaken: UntakenOf,
+        leaves: Leaves,
     ) -> Self {
         Self {
             current,
             retries,
             access_log,
             untaken,
+            leaves,
+        }
+    }
+
+    /// Before a head is written: it says `connection: close` where this process leaves, however
+    /// long before that the request came.
+    fn may_leave(&self, session: &mut Session) {
+        let written = session.response_written();
+        if (self.leaves)() && written.is_none_or(|head| head.status.is_informational()) {
+            session.set_keepalive(None);
         }
     }
 }
@@ -136,6 +151,7 @@ impl ProxyHttp for Gateway {
         match admission::admit(session, exchange).await {
             Admission::Forward => Ok(false),
             Admission::Answer(answer) => {
+                self.may_leave(session);
                 respond::write(session, exchange, answer)
                     .await
                     .map_err(|e| e.into_down())?;
@@ -314,6 +330,7 @@ impl ProxyHttp for Gateway {
         end: bool,
         exchange: &mut Self::CTX,
     ) -> Result<Option<Duration>> {
+        self.may_leave(session);
         let written = session.body_bytes_sent();
         exchange.answer_bytes = written;
         let now = Instant::now();
@@ -490,6 +507,7 @@ impl ProxyHttp for Gateway {
         exchange.timer.stop();
         if exchange.told.is_none() && error.is_none() {
             // The answer's end was no piece of a body: there was none, or it had trailers.
+            self.may_leave(session);
             if let Err(gone) = passing::finish_held(session, exchange).await {
                 log::debug!("{}: the caller is gone: {gone}", exchange.id);
             }

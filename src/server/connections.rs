@@ -193,7 +193,7 @@ async fn has_begun(wire: &mut Wire, idle: &mut Idle, wait: Duration) -> bool {
     poll_fn(|context| match wire.poll_more(context) {
         Poll::Ready(read) => Poll::Ready(matches!(read, Ok(true))),
         // Nothing is under way, and nothing more is begun.
-        Poll::Pending => idle.poll(deadline, context).map(|()| false),
+        Poll::Pending => idle.poll(now, deadline, context).map(|()| false),
     })
     .await
 }

@@ -18,6 +18,7 @@ use pingora_proxy::HttpProxy;
 use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc;
+use std::time::Instant;
 use std::task::{Poll, Waker};
 use tokio::sync::watch;
 
@@ -109,7 +110,8 @@ impl HttpServerApp for Cuttable {
 
     async fn http_cleanup(&self) {
         // Until then who comes with another request is answered, and told to connect anew.
-        idle_is_over(self.end.ending.clone()).await;
+        // All that were used later are told by their answers.
+        idle_is_over(self.end.ending.clone(), Instant::now()).await;
         self.proxy.http_cleanup().await;
     }
 }

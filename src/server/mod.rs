@@ -199,6 +199,7 @@ impl Start {
                 Arc::clone(&retries),
                 access_log.clone(),
                 connections::untaken,
+                stop::begun(&ends.ending),
             );
             let mut proxy = HttpProxy::new(gateway, Arc::clone(conf));
             proxy.handle_init_modules();

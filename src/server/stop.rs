@@ -1,6 +1,7 @@
 //! How the program ends: which signals end it, and when nobody needs to be waited for.
 
 use crate::events::InFlight;
+use crate::gateway::Leaves;
 use async_trait::async_trait;
 use pingora_core::server::{ShutdownSignal, ShutdownSignalWatch};
 use std::io;
@@ -21,9 +22,9 @@ const CUT_PATIENCE: Duration = Duration::from_secs(2);
 pub(super) struct End {
     /// When it ends at the latest.
     pub(super) deadline: Instant,
-    /// Until when callers' unused connections are kept for one more request.
+    /// Until when callers' connections that are unused at its beginning are kept for one more request.
     pub(super) idle_until: Instant,
-    /// How long that was from the beginning of the end.
+    /// How long that was from the beginning of the end; others are kept as long from their last use.
     idle_for: Duration,
 }
 
@@ -37,6 +38,12 @@ impl End {
             idle_until: now + idle.min(grace),
             idle_for: idle.min(grace),
         }
+    }
+
+    /// Until when a connection is kept that was last used then, and whose caller was not told yet.
+    fn idle_until_since(&self, last_used: Instant) -> Instant {
+        let own = last_used.checked_add(self.idle_for).unwrap_or(last_used);
+        self.idle_until.max(own.min(self.deadline))
     }
 
     /// Both: a later one can bring the end forward, and never puts it off.
@@ -57,10 +64,22 @@ pub(super) fn begin_end(ending: &watch::Sender<Ending>, end: End) {
     ending.send_modify(|known| *known = Some(known.map_or(end, |known| known.and(end))));
 }
 
-/// Waits until unused connections are to be closed; for ever, where the program does not end.
-pub(super) async fn idle_is_over(mut ending: watch::Receiver<Ending>) {
+/// Tells whether the end has begun.
+pub(super) fn begun(ending: &watch::Receiver<Ending>) -> Leaves {
+    let ending = ending.clone();
+    // Looked at with each piece of an answer, and never marked as seen: an atomic, no lock. A sender
+    // that is gone has ended already.
+    Box::new(move || ending.has_changed().unwrap_or(true))
+}
+
+/// Waits until a connection is to be closed that is unused since `last_used`: as long after that as
+/// after the beginning of the end, since nobody has told its caller before that this program
+/// leaves. For ever, where it does not.
+pub(super) async fn idle_is_over(mut ending: watch::Receiver<Ending>, last_used: Instant) {
     loop {
-        let until = ending.borrow_and_update().map(|end| end.idle_until);
+        let until = ending
+            .borrow_and_update()
+            .map(|end| end.idle_until_since(last_used));
         let over = async {
             match until {
                 Some(until) => tokio::time::sleep_until(until.into()).await,
@@ -113,6 +132,7 @@ pub(super) fn wait_for_the_end(
 ) -> io::Result<()> {
     /// How often requests under way are counted while the program ends.
     const LOOK: Duration = Duration::from_millis(20);
+    let mut last_busy = Instant::now();
     loop {
         let look = pingora.recv_timeout(LOOK);
         let Some(end) = *ending.borrow() else {
@@ -123,7 +143,10 @@ pub(super) fn wait_for_the_end(
         };
         let under_way = InFlight::count();
         let now = Instant::now();
-        if under_way == 0 && is_left(end, sessions, now) {
+        if under_way > 0 {
+            last_busy = now;
+        }
+        if under_way == 0 && is_left(end, sessions, last_busy, now) {
             return Ok(());
         }
         let late = now.checked_duration_since(end.deadline);
@@ -137,15 +160,15 @@ pub(super) fn wait_for_the_end(
     }
 }
 
-/// Whether no caller counts on a connection any more.
-fn is_left(end: End, sessions: &Sessions, now: Instant) -> bool {
+/// Whether no caller counts on a connection any more, where requests were under way until `last_busy`.
+fn is_left(end: End, sessions: &Sessions, last_busy: Instant, now: Instant) -> bool {
     /// How long closing the unused ones may take; and how long a connection that was just
     /// taken may need until it counts, where there is time.
     const MOMENT: Duration = Duration::from_secs(1);
     let until_idle = end.idle_until.saturating_duration_since(now);
     match sessions.count() {
         0 => until_idle.is_zero() || until_idle + MOMENT < end.idle_for,
-        _ => now.saturating_duration_since(end.idle_until) >= MOMENT,
+        _ => now.saturating_duration_since(end.idle_until_since(last_busy)) >= MOMENT,
     }
 }
 

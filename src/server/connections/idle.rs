@@ -15,7 +15,10 @@ use tokio::time::{Instant, Sleep, sleep_until};
 pub(super) struct Idle {
     /// Set to the deadline of a wait that may be over by now: it is put off when it ends.
     timer: Option<Pin<Box<Sleep>>>,
-    ending: Pin<Box<dyn Future<Output = ()> + Send>>,
+    ending: watch::Receiver<Ending>,
+    /// Over when the program wants no connection any more that was last used at the time it was
+    /// begun, or before.
+    is_over: Pin<Box<dyn Future<Output = ()> + Send>>,
 }
 
 impl Idle {
@@ -23,15 +26,25 @@ impl Idle {
     pub(super) fn until(ending: watch::Receiver<Ending>) -> Self {
         Self {
             timer: None,
-            ending: Box::pin(idle_is_over(ending)),
+            is_over: over(&ending, Instant::now()),
+            ending,
         }
     }
 
-    /// Ready when the connection was unused until `deadline`, or unused ones are not kept any
-    /// more. It must not be asked again then.
-    pub(super) fn poll(&mut self, deadline: Instant, context: &mut Context<'_>) -> Poll<()> {
-        if self.ending.as_mut().poll(context).is_ready() {
-            return Poll::Ready(());
+    /// Ready when the connection, last used at `last_used`, was unused until `deadline`, or those
+    /// that are unused since are not kept any more. It must not be asked again then.
+    pub(super) fn poll(
+        &mut self,
+        last_used: Instant,
+        deadline: Instant,
+        context: &mut Context<'_>,
+    ) -> Poll<()> {
+        if self.is_over.as_mut().poll(context).is_ready() {
+            // For whoever was last used when this wait began: it may have been used since.
+            self.is_over = over(&self.ending, last_used);
+            if self.is_over.as_mut().poll(context).is_ready() {
+                return Poll::Ready(());
+            }
         }
         let timer = self
             .timer
@@ -47,6 +60,13 @@ impl Idle {
         }
         Poll::Pending
     }
+}
+
+fn over(
+    ending: &watch::Receiver<Ending>,
+    last_used: Instant,
+) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+    Box::pin(idle_is_over(ending.clone(), last_used.into_std()))
 }
 
 impl fmt::Debug for Idle {
@@ -69,7 +89,7 @@ mod tests {
     async fn kept(idle: &mut Idle, time: Duration) -> Duration {
         let begun = Instant::now();
         let deadline = begun + time;
-        let over = poll_fn(|context| idle.poll(deadline, context));
+        let over = poll_fn(|context| idle.poll(begun, deadline, context));
         let over = tokio::time::timeout(PATIENCE, over).await;
         over.expect("it is kept for ever");
         begun.elapsed()
@@ -77,9 +97,9 @@ mod tests {
 
     /// A wait that is given up, since a request has come.
     async fn is_used_within(idle: &mut Idle, time: Duration) {
-        let deadline = Instant::now() + time;
+        let now = Instant::now();
         poll_fn(|context| {
-            let _ = idle.poll(deadline, context);
+            let _ = idle.poll(now, now + time, context);
             Poll::Ready(())
         })
         .await;
@@ -101,6 +121,28 @@ mod tests {
     async fn no_connection_is_kept_longer_than_the_program_wants_any() {
         let (ending, ended) = watch::channel(None);
         let mut idle = Idle::until(ended);
+        is_used_within(&mut idle, LONG).await;
+        begin_end(&ending, End::within(LONG, Duration::ZERO));
+        kept(&mut idle, LONG).await;
+    }
+
+    #[tokio::test]
+    async fn a_connection_that_is_used_while_the_program_ends_is_kept_from_then_on() {
+        let (ending, ended) = watch::channel(None);
+        let mut idle = Idle::until(ended);
+        is_used_within(&mut idle, LONG).await;
+        let time = Duration::from_millis(200);
+        begin_end(&ending, End::within(LONG, time));
+        tokio::time::sleep(2 * time).await;
+        let kept_for = kept(&mut idle, LONG).await;
+        assert!(kept_for >= time, "{kept_for:?}");
+    }
+
+    #[tokio::test]
+    async fn a_later_end_brings_the_wait_of_such_a_connection_forward() {
+        let (ending, ended) = watch::channel(None);
+        let mut idle = Idle::until(ended);
+        begin_end(&ending, End::within(LONG, LONG));
         is_used_within(&mut idle, LONG).await;
         begin_end(&ending, End::within(LONG, Duration::ZERO));
         kept(&mut idle, LONG).await;
