@@ -12,7 +12,8 @@ use support::{
     Act, Answer, CHAT, Config, Ending, FORMATS, Gateway, Http2, MESSAGES, Provider, Request,
     Upstream, prompt,
 };
-use tokio::net::TcpListener;
+use tokio::io::AsyncWriteExt;
+use tokio::net::{TcpListener, TcpSocket};
 
 /// A bound that is due.
 const SOON: &str = "300ms";
@@ -359,5 +360,76 @@ async fn a_caller_that_reads_no_more_ends_its_stream_and_blames_nobody() {
         assert_eq!(line["outcome"], "client_closed", "{to} {from}: {line}");
         nobody_is_blamed(&gateway).await;
         drop(streams);
+    }
+}
+
+/// A provider that says this on every connection, and takes no more than its system does by itself.
+async fn deaf(says: String) -> std::net::SocketAddr {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.set_recv_buffer_size(4096).unwrap();
+    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let listener = socket.listen(64).unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        let mut open = Vec::new();
+        while let Ok((mut stream, _)) = listener.accept().await {
+            stream.write_all(says.as_bytes()).await.unwrap();
+            open.push(stream);
+        }
+    });
+    address
+}
+
+#[tokio::test]
+async fn a_provider_that_takes_nothing_of_a_body_is_left_by_the_time_of_a_write() {
+    let healthy = Provider::start().await;
+    let deaf = deaf(String::new()).await;
+    let config = Config::first_and_second(deaf, healthy.address)
+        .with("providers.a.timeouts", all_but("write"))
+        .with("providers.a.health", json!({"enabled": false}))
+        .with("failover", json!({"again": 0}))
+        .model("alone", json!(["a"]));
+    let gateway = Gateway::start(config).await;
+    // More than any system takes in the place of one who does not read.
+    let said = "word ".repeat(12 << 20 >> 2);
+    for stream in [false, true] {
+        let begun = Instant::now();
+        let body = prompt(CHAT, "alone", &said, json!({"stream": stream}));
+        let answer = gateway.post(CHAT, &body).await;
+        let took = begun.elapsed();
+        let told = (503, "service_unavailable".to_owned());
+        assert_eq!(answer.error(), told, "{stream}: {answer:?}");
+        assert!((SOON_MS..SOON_MS + SLACK).contains(&took), "{took:?}");
+
+        let begun = Instant::now();
+        let body = prompt(CHAT, "m", &said, json!({"stream": stream, "max_tokens": 5}));
+        let answer = gateway.post(CHAT, &body).await;
+        answer.assert_ok();
+        assert_eq!(answer.header("x-attempts"), Some("2"), "{answer:?}");
+        let took = begun.elapsed();
+        assert!((SOON_MS..SOON_MS + 2 * SLACK).contains(&took), "{took:?}");
+    }
+}
+
+#[tokio::test]
+async fn what_a_provider_says_is_told_although_it_takes_nothing_of_the_body() {
+    const REFUSAL: &str = r#"{"error":{"message":"no","type":"invalid_request_error"}}"#;
+    let length = REFUSAL.len();
+    let says = format!(
+        "HTTP/1.1 422 No\r\ncontent-type: application/json\r\n\
+         content-length: {length}\r\n\r\n{REFUSAL}"
+    );
+    let address = deaf(says).await;
+    let config = Config::new()
+        .provider("a", support::provider(address))
+        .with("providers.a.timeouts", all_but("write"))
+        .model("alone", json!(["a"]));
+    let gateway = Gateway::start(config).await;
+    let said = "word ".repeat(12 << 20 >> 2);
+    for stream in [false, true] {
+        let body = prompt(CHAT, "alone", &said, json!({"stream": stream}));
+        let answer = gateway.post(CHAT, &body).await;
+        let told = (422, "upstream_error".to_owned());
+        assert_eq!(answer.error(), told, "{stream}: {answer:?}");
     }
 }

@@ -459,6 +459,17 @@ fn start_timer(exchange: &mut Exchange, peer: &mut HttpPeer, now: Instant) {
     exchange.timer = timer;
 }
 
+/// The body of the attempt under way, about to be sent.
+pub fn send(exchange: &mut Exchange, body: Bytes) -> Bytes {
+    match exchange.attempts.current() {
+        Some(candidate) => {
+            let longest = candidate.deployment.provider.timeouts.write;
+            exchange.timer.send(body, longest)
+        }
+        None => body,
+    }
+}
+
 /// Why nobody was asked, where candidates were there.
 pub fn nobody(exchange: &Exchange) -> UpstreamFault {
     let full = exchange.attempts.full;

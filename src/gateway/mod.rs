@@ -30,6 +30,7 @@ mod reader;
 mod reason;
 mod record;
 mod respond;
+mod sending;
 mod stored;
 mod timer;
 mod toll;
@@ -272,8 +273,9 @@ impl ProxyHttp for Gateway {
             }
         }
         // Whatever Pingora has read or replays stands for the whole, which is put in once.
-        *body = exchange.attempts.take_body();
-        learn::begin(exchange, body.as_ref());
+        let whole = exchange.attempts.take_body();
+        learn::begin(exchange, whole.as_ref());
+        *body = whole.map(|whole| attempt::send(exchange, whole));
         if let Some(read) = &mut exchange.body {
             read.note_sent();
         }

@@ -1,6 +1,7 @@
 //! The timer of the attempt under way: its deadlines, and the watch over its connection.
 
 use super::deadlines::{Deadlines, Progress};
+use super::sending::{self, Answered};
 use super::untaken::Untaken;
 use super::watch::{Socket, Watch};
 use bytes::Bytes;
@@ -13,6 +14,10 @@ pub struct AttemptTimer {
     deadlines: Option<Deadlines>,
     /// The number of the connection, from when it is made until it is watched.
     connection: Option<RawFd>,
+    /// The number of a connection of HTTP/1.1 over which a body is yet to be sent.
+    sends_over: Option<RawFd>,
+    /// Whether something of an answer has come, where that matters to the body's sending.
+    is_answered: Option<Answered>,
     watch: Option<Watch>,
     /// What notes that a caller has taken a piece, where the pieces have to tell.
     pieces: Option<Untaken>,
@@ -57,6 +62,11 @@ impl AttemptTimer {
     /// be made anew, and the time-out of a single read must do.
     pub fn watch(&mut self, reader: Reader) -> bool {
         let now = Instant::now();
+        self.sends_over = match reader {
+            Reader::Unasked => self.connection,
+            // Over HTTP/2 a write that takes too long ends the attempt by itself.
+            Reader::Connection(_) | Reader::Stream => None,
+        };
         let Some(deadlines) = &mut self.deadlines else {
             return true;
         };
@@ -79,6 +89,18 @@ impl AttemptTimer {
         !(self.is_unwatched && self.relies_on_watch)
     }
 
+    /// The whole body, about to be sent: an attempt of which nothing is taken for `longest` ends then.
+    pub fn send(&mut self, body: Bytes, longest: Duration) -> Bytes {
+        match self.sends_over.take() {
+            Some(connection) => {
+                let is_answered = Answered::default();
+                self.is_answered = Some(is_answered.clone());
+                sending::bounded(body, connection, longest, is_answered)
+            }
+            None => body,
+        }
+    }
+
     /// Whether what is handed on now has come too late. What was read before the watch has
     /// fired is not: the broken connection comes behind it.
     pub fn is_over(&self, now: Instant) -> bool {
@@ -91,6 +113,9 @@ impl AttemptTimer {
             return;
         };
         deadlines.note(progress, now);
+        if let Some(is_answered) = &self.is_answered {
+            is_answered.note();
+        }
         if let Some(watch) = &self.watch {
             watch.set(deadlines.end());
         }
@@ -116,6 +141,7 @@ impl AttemptTimer {
         self.has_fired = self.has_fired();
         self.watch = None;
         self.connection = None;
+        self.sends_over = None;
     }
 
     /// Whether the clock has ended the attempt.

@@ -18,8 +18,8 @@ use pingora_proxy::HttpProxy;
 use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc;
-use std::time::Instant;
 use std::task::{Poll, Waker};
+use std::time::Instant;
 use tokio::sync::watch;
 
 /// A proxy whose requests end at once when they are told to.
