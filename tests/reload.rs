@@ -423,3 +423,72 @@ async fn no_request_notices_any_of_many_reloads() {
     gateway.has_spent(&gateway.key, tokens).await;
     bounded("the ledger", gateway.verify()).await;
 }
+
+/// A gateway whose provider's credential is in a pipe from now on.
+fn name_a_pipe(gateway: &Gateway, name: &str) -> std::path::PathBuf {
+    let path = gateway.folder.path().join(name);
+    let made = std::process::Command::new("mkfifo").arg(&path).status();
+    assert!(made.unwrap().success());
+    let credentials = json!([format!("file:{name}")]);
+    gateway.rewrite(
+        gateway
+            .config()
+            .with("providers.sim.credentials", credentials),
+    );
+    path
+}
+
+#[tokio::test]
+async fn a_file_that_does_not_answer_stops_neither_the_operator_nor_the_end() {
+    let (_provider, mut gateway) = gateway(|config| config).await;
+    name_a_pipe(&gateway, "silent");
+    let answer = {
+        let mut reload = std::pin::pin!(api(&gateway, "POST", "/api/v1/reload"));
+        let mut answered = 0;
+        let answer = loop {
+            let health = async {
+                tokio::time::sleep(Duration::from_millis(50)).await;
+                gateway.operator("/healthz").await.status
+            };
+            tokio::select! {
+                answer = &mut reload => break answer,
+                status = health => {
+                    assert_eq!(status, 200);
+                    answered += 1;
+                }
+            }
+        };
+        assert!(answered > 1, "nobody asked in between");
+        answer
+    };
+    answer.assert_error(400, "invalid_request");
+    let text = answer.text();
+    for words in ["silent cannot be read", "has not answered for 5s"] {
+        assert!(text.contains(words), "{words}: {text}");
+    }
+    // It is not waited for again.
+    let again = api(&gateway, "POST", "/api/v1/reload").await.text();
+    assert!(again.contains("since an earlier time"), "{again}");
+    gateway.get("/v1").await.assert_ok();
+
+    name_a_pipe(&gateway, "another");
+    gateway.signal("HUP").await;
+    assert_eq!(gateway.operator("/healthz").await.status, 200);
+    gateway.signal("TERM").await;
+    assert_eq!(gateway.ended().await.code(), Some(0));
+}
+
+#[tokio::test]
+async fn a_secret_may_come_through_a_pipe() {
+    let (provider, gateway) = gateway(|config| config).await;
+    let pipe = name_a_pipe(&gateway, "pipe");
+    let writer = std::thread::spawn(move || std::fs::write(pipe, "through-a-pipe\n"));
+    api(&gateway, "POST", "/api/v1/reload").await.assert_ok();
+    writer.join().unwrap().unwrap();
+    gateway
+        .ask(CHAT, "test-model", "", json!({}))
+        .await
+        .assert_ok();
+    let sent = provider.last();
+    assert_eq!(sent.headers["authorization"], "Bearer through-a-pipe");
+}

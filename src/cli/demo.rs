@@ -1,7 +1,7 @@
 //! `tollgate demo`: the whole catalog on a simulated provider within this process.
 
 use super::{Failure, Outcome, init_log};
-use crate::config::{Config, Faults, Loader, Sources};
+use crate::config::{Answering, Config, Faults, Loader, Sources};
 use crate::keys;
 use crate::server::Start;
 use clap::Args;
@@ -10,9 +10,10 @@ use std::io::Write;
 use std::net::SocketAddr;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 use tollgate_ledger::{GrantTerms, KeySelector, NewKey};
-use tollgate_settings::{KeyPath, ProcessEnvironment};
+use tollgate_settings::KeyPath;
 use tollgate_sim::{Sim, SimOptions};
 
 /// What `demo` takes.
@@ -43,7 +44,7 @@ pub(super) fn run(arguments: &Arguments) -> Outcome {
     let admin_port = arguments.admin_port;
     let start = Start {
         config,
-        reload: Box::new(load),
+        reload: Arc::new(load),
         predecessor: None,
         program: None,
     };
@@ -72,7 +73,7 @@ fn start_provider() -> Result<SocketAddr, Failure> {
 fn loader(
     arguments: &Arguments,
     provider: SocketAddr,
-) -> Result<impl Fn(&mut Sources) -> Result<Config, Faults> + Send + use<>, Failure> {
+) -> Result<impl Fn(&mut Sources) -> Result<Config, Faults> + Send + Sync + use<>, Failure> {
     let store = std::path::absolute(&arguments.state_dir)?.join("tollgate.db");
     let file = arguments.config.clone();
     let listen = |port: u16| SocketAddr::from(([127, 0, 0, 1], port)).to_string();
@@ -90,7 +91,7 @@ fn loader(
         .map(|(path, value)| Ok((path.parse::<KeyPath>()?, value)))
         .collect::<Result<Vec<(KeyPath, serde_json::Value)>, Failure>>()?;
     Ok(move |sources: &mut Sources| {
-        let loader = Loader::new(&ProcessEnvironment);
+        let loader = Loader::new(&Answering);
         let with = |loader: Loader<'static>, (path, value): &(KeyPath, serde_json::Value)| {
             loader.with(path.clone(), value.clone())
         };

@@ -1,14 +1,14 @@
 //! `tollgate serve` and `tollgate upgrade`: a gateway, and the one that takes over from it.
 
 use super::{Outcome, init_log};
-use crate::config::{self, Config, Loader, Sources};
+use crate::config::{self, Answering, Config, Loader, Sources};
 use crate::server::{self, Predecessor, Program, Start};
 use clap::{Args, ValueEnum};
 use std::ffi::OsString;
 use std::io;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use tollgate_settings::ProcessEnvironment;
+use std::sync::Arc;
 
 /// What `serve` takes.
 #[derive(Args)]
@@ -72,8 +72,8 @@ pub(super) fn run(arguments: &Arguments) -> Outcome {
     let file = arguments.config.clone();
     let start = Start {
         program: Some(program(&file)),
-        reload: Box::new(move |sources: &mut Sources| {
-            Loader::new(&ProcessEnvironment).load_noting(&file, sources)
+        reload: Arc::new(move |sources: &mut Sources| {
+            Loader::new(&Answering).load_noting(&file, sources)
         }),
         config,
         predecessor,

@@ -8,6 +8,7 @@ use super::{
 };
 use serde_json::Value;
 use std::{
+    io,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -35,6 +36,12 @@ pub(super) fn read(path: &Path, environment: &dyn Environment) -> Result<Node, F
         read: 0,
     };
     files.read(path)
+}
+
+/// That a file cannot be read.
+pub(super) fn unreadable(path: &Path, cause: &io::Error) -> Located {
+    let position = whole(path.display().to_string());
+    located(position, format!("the file cannot be read: {cause}"))
 }
 
 /// Takes `text` for the file `path`; what it includes is read.
@@ -79,8 +86,9 @@ impl Files<'_> {
             .environment
             .read(path, MAX_FILE_BYTES)
             .map_err(|cause| {
-                let position = whole(path.display().to_string());
-                one(position, format!("the file cannot be read: {cause}"))
+                let mut faults = Faults::default();
+                faults.push(unreadable(path, &cause));
+                faults
             })?;
         self.parse(&text, path)
     }

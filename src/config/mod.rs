@@ -6,6 +6,7 @@
 //! (`sections`, `plans`, `filters`, and the sections that other crates own), then the
 //! rules that cross sections. What a section means is left to those who own it.
 
+mod answering;
 mod check;
 mod diff;
 mod failover;
@@ -20,6 +21,7 @@ mod sources;
 mod tree;
 mod yaml;
 
+pub use answering::Answering;
 pub use diff::{Change, ChangeKind};
 pub use failover::{FailoverSettings, RetryBudgetSettings};
 pub use faults::{Faults, Located};
@@ -41,6 +43,7 @@ use schemars::JsonSchema;
 use sections::{KeysSettings, TranslationSettings};
 use serde::Deserialize;
 use sources::Recording;
+use std::io;
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use tollgate_routing::{
@@ -163,15 +166,26 @@ impl Config {
 
     /// Reads the certificates that are named, for nothing but to have them among the sources:
     /// who serves with them reads them itself, and tells what is wrong with them.
-    fn look_at_certificates(&self, environment: &dyn Environment) {
+    ///
+    /// # Errors
+    ///
+    /// Those that do not answer: whoever read them would wait for ever.
+    fn look_at_certificates(&self, environment: &dyn Environment) -> Result<(), Faults> {
         const MOST_BYTES: u64 = 1 << 20;
         let own = self.server.listen.iter().filter_map(|it| it.tls.as_ref());
         let own = own.flat_map(|tls| [&tls.certificate, &tls.key]);
         let providers = self.catalog.providers().iter();
         let theirs = providers.filter_map(|provider| provider.tls.as_ref()?.ca.as_ref());
+        let mut faults = Faults::default();
         for path in own.chain(theirs) {
-            let _ = environment.read(path, MOST_BYTES);
+            match environment.read(path, MOST_BYTES) {
+                Err(cause) if cause.kind() == io::ErrorKind::TimedOut => {
+                    faults.push(files::unreadable(path, &cause));
+                }
+                _ => {}
+            }
         }
+        faults.none()
     }
 }
 
@@ -227,10 +241,9 @@ impl<'a> Loader<'a> {
             environment: &recording,
             overrides: self.overrides.clone(),
         };
-        let loaded = files::read(path, &recording).and_then(|tree| noted.build(tree, path));
-        if let Ok(config) = &loaded {
-            config.look_at_certificates(&recording);
-        }
+        let loaded = files::read(path, &recording)
+            .and_then(|tree| noted.build(tree, path))
+            .and_then(|config| config.look_at_certificates(&recording).map(|()| config));
         *sources = recording.into_sources();
         loaded.map(|config| Config {
             sources: sources.clone(),

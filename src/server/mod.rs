@@ -102,7 +102,7 @@ pub enum RunError {
 }
 
 /// How to load the configuration again; what was looked at is noted.
-pub type Reload = Box<dyn Fn(&mut Sources) -> Result<Config, Faults> + Send>;
+pub type Reload = Arc<dyn Fn(&mut Sources) -> Result<Config, Faults> + Send + Sync>;
 
 /// How a gateway begins.
 pub struct Start {

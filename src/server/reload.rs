@@ -2,7 +2,8 @@
 //! compared, and swapped in one step, or not at all.
 //!
 //! Asked by `SIGHUP`, by a changed file, and by the admin API. One at a time: whoever asks
-//! meanwhile waits. What a configuration means is decided in `config` and `snapshot`.
+//! meanwhile waits. Files are read where nobody else waits for them. What a configuration means is
+//! decided in `config` and `snapshot`.
 
 use super::listeners::{self, Certificates};
 use super::started::Started;
@@ -13,17 +14,19 @@ use crate::admin::{
     ReloadQuery, ReloadView, Serving,
 };
 use crate::clock;
-use crate::config::{Change, Config, Sources};
+use crate::config::{Answering, Change, Config, Sources};
 use crate::events::{self, ReloadOutcome};
 use crate::explain::{Ground, explain};
 use crate::keys;
 use crate::snapshot::{Current, Snapshot};
 use arc_swap::ArcSwap;
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::signal::unix::Signal;
-use tokio::sync::mpsc;
-use tollgate_settings::ProcessEnvironment;
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
 
 /// How long names of providers may take to be resolved.
 pub(super) const RESOLVE_LIMIT: Duration = Duration::from_secs(5);
@@ -54,6 +57,8 @@ pub(super) struct Reloader {
     previous: Option<Held>,
     last_number: u64,
     watch: Watch,
+    /// Work that was given up before, and has not ended.
+    stuck: Option<JoinHandle<()>>,
 }
 
 /// A configuration with all that belongs to it.
@@ -86,6 +91,7 @@ impl Reloader {
             held,
             previous: None,
             last_number: 1,
+            stuck: None,
         })
     }
 
@@ -137,12 +143,22 @@ impl Reloader {
 
     /// Reads the files again.
     async fn reload(&mut self, cause: Cause, how: ReloadQuery) -> Result<ReloadView, String> {
-        let mut sources = Sources::default();
-        let loaded = (self.load)(&mut sources);
+        let load = Arc::clone(&self.load);
+        let read = self.aside(move || {
+            let mut sources = Sources::default();
+            let loaded = load(&mut sources);
+            let is_whole = loaded.is_ok();
+            let next = loaded.map_err(RunError::from).and_then(checked);
+            (sources, is_whole, next)
+        });
+        let (sources, is_whole, next) = match read.await {
+            Ok(read) => read,
+            Err(fault) => return Err(self.failed(cause, how, &fault)),
+        };
         if !how.dry_run {
-            self.watch.note(&sources, loaded.is_ok());
+            self.watch.note(&sources, is_whole);
         }
-        let next = match loaded.map_err(RunError::from).and_then(checked) {
+        let next = match next {
             Ok(next) => next,
             Err(fault) => return Err(self.failed(cause, how, &fault)),
         };
@@ -152,8 +168,12 @@ impl Reloader {
             return Err(self.failed(cause, how, &fault));
         }
         if how.dry_run || same {
-            if let Err(fault) = Snapshot::build(&next.config, None, None) {
-                return Err(self.failed(cause, how, &fault.into()));
+            let config = Arc::clone(&next.config);
+            let built = self.aside(move || Snapshot::build(&config, None, None).map(drop));
+            match built.await {
+                Ok(Ok(())) => {}
+                Ok(Err(fault)) => return Err(self.failed(cause, how, &fault)),
+                Err(fault) => return Err(self.failed(cause, how, &fault)),
             }
             if !how.dry_run {
                 events::reloaded(ReloadOutcome::Unchanged);
@@ -183,13 +203,19 @@ impl Reloader {
         next: Held,
         changes: Vec<Change>,
     ) -> Result<ReloadView, String> {
-        let places = &self.places;
-        let earlier = places.current.load_full();
-        let built = Snapshot::build(&next.config, Some(&places.accounts), Some(&earlier));
-        let snapshot = match built {
-            Ok(snapshot) => snapshot,
-            Err(fault) => return Err(self.failed(cause, ReloadQuery::default(), &fault.into())),
+        let earlier = self.places.current.load_full();
+        let built = {
+            let (config, earlier) = (Arc::clone(&next.config), Arc::clone(&earlier));
+            let accounts = Arc::clone(&self.places.accounts);
+            self.aside(move || Snapshot::build(&config, Some(&accounts), Some(&earlier)))
         };
+        let how = ReloadQuery::default();
+        let snapshot = match built.await {
+            Ok(Ok(snapshot)) => snapshot,
+            Ok(Err(fault)) => return Err(self.failed(cause, how, &fault)),
+            Err(fault) => return Err(self.failed(cause, how, &fault)),
+        };
+        let places = &self.places;
         snapshot.upstreams.take_over(&earlier.upstreams);
         snapshot.upstreams.resolve(RESOLVE_LIMIT).await;
         events::watch(&snapshot.fleet);
@@ -237,8 +263,33 @@ impl Reloader {
         }
     }
 
+    /// Does work that may wait for files, while the operator and the signals are served.
+    async fn aside<T: Send + 'static>(
+        &mut self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, &'static str> {
+        /// Each file has a bound of its own; this is for all of them, and for those that others read.
+        const PATIENCE: Duration = Duration::from_secs(30);
+        if self.stuck.as_ref().is_some_and(|it| !it.is_finished()) {
+            return Err("the files of an earlier reload are still being read");
+        }
+        let (tell, told) = oneshot::channel();
+        let working = tokio::task::spawn_blocking(move || {
+            // Nobody waits for it where it took too long.
+            let _ = tell.send(work());
+        });
+        match timeout(PATIENCE, told).await {
+            Ok(Ok(done)) => Ok(done),
+            Ok(Err(_)) => Err("the gateway failed on it"),
+            Err(_) => {
+                self.stuck = Some(working);
+                Err("its files take too long to be read")
+            }
+        }
+    }
+
     /// Tells of a configuration that is not taken.
-    fn failed(&self, cause: Cause, how: ReloadQuery, fault: &RunError) -> String {
+    fn failed(&self, cause: Cause, how: ReloadQuery, fault: &dyn fmt::Display) -> String {
         let message = fault.to_string();
         if how.dry_run {
             return message;
@@ -338,6 +389,8 @@ struct Watch {
     /// What is in them since the last look, where that is something else: it is taken when the
     /// next look finds it unchanged, since a file can be looked at while it is written.
     pending: Option<Sources>,
+    /// A look under way.
+    looking: Option<JoinHandle<Sources>>,
 }
 
 impl Watch {
@@ -346,6 +399,7 @@ impl Watch {
             every: None,
             seen: config.sources().files(),
             pending: None,
+            looking: None,
         };
         watch.settings(config);
         watch
@@ -364,6 +418,8 @@ impl Watch {
             self.seen.add(&earlier);
         }
         self.pending = None;
+        // It was at other files.
+        self.looking = None;
     }
 
     /// Waits for a change. May be dropped and called again.
@@ -372,8 +428,20 @@ impl Watch {
             return std::future::pending().await;
         };
         loop {
-            tokio::time::sleep(every).await;
-            let now = self.seen.look_again(&ProcessEnvironment);
+            if self.looking.is_none() {
+                tokio::time::sleep(every).await;
+                let seen = self.seen.clone();
+                let look = tokio::task::spawn_blocking(move || seen.look_again(&Answering));
+                self.looking = Some(look);
+            }
+            let Some(look) = &mut self.looking else {
+                continue;
+            };
+            let looked = look.await;
+            self.looking = None;
+            let Ok(now) = looked else {
+                continue;
+            };
             if now == self.seen {
                 self.pending = None;
             } else if self.pending.as_ref() == Some(&now) {
