@@ -6,8 +6,8 @@ mod support;
 
 use serde_json::{Value, json};
 use support::{
-    Answer, CHAT, Config, Connection, Doorman, FORMATS, Gateway, Provider, Request, bounded,
-    breaker, closed_port, eventually, json_answer, prompt, provider, provider_at,
+    Act, Answer, CHAT, Config, Connection, Doorman, FORMATS, Gateway, Provider, Request, Upstream,
+    bounded, breaker, closed_port, eventually, json_answer, prompt, provider, provider_at,
 };
 
 const REFUSED_KEY: &str = "HTTP/1.1 401 Unauthorized\r\ncontent-type: application/json\r\n\
@@ -365,6 +365,23 @@ async fn what_is_known_of_health_survives_a_reload() {
     answer.assert_ok();
     assert_eq!(answer.header("x-attempts"), None, "{answer:?}");
     assert_eq!(a.received().len(), 1);
+}
+
+#[tokio::test]
+async fn a_check_goes_by_the_answer_and_not_by_what_comes_before_it() {
+    let said = "HTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 500 No\r\ncontent-length: 0\r\n\r\n";
+    let upstream = Upstream::playing([Act::send(said)]).await;
+    let config = Config::new()
+        .provider("a", provider(upstream.address))
+        .with(
+            "providers.a.check",
+            json!({"path": "/health", "every": "100ms"}),
+        )
+        .model("m", json!(["a"]));
+    let gateway = Gateway::start(config).await;
+    gateway
+        .sample_is(&breaker("provider", "a", "", ""), 2.0)
+        .await;
 }
 
 #[tokio::test]

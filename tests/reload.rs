@@ -492,3 +492,29 @@ async fn a_secret_may_come_through_a_pipe() {
     let sent = provider.last();
     assert_eq!(sent.headers["authorization"], "Bearer through-a-pipe");
 }
+
+#[tokio::test]
+async fn what_was_benched_is_asked_again_once_nothing_is_to_be_benched() {
+    let provider = Provider::start().await;
+    let folder = tempfile::TempDir::new().unwrap();
+    std::fs::write(folder.path().join("token"), TOKEN).unwrap();
+    let health = json!({"consecutive_failures": 1, "cooldown": "60s", "max_cooldown": "60s"});
+    let config = Config::first_and_second(provider.address, provider.address)
+        .with("admin.token", json!("file:token"))
+        .with("providers.a.health", health);
+    let gateway = Gateway::start_in(folder, config).await;
+    // Who fails is the first one alone.
+    let attempts = async || {
+        let answer = gateway.ask(CHAT, "m", "status-500", json!({})).await;
+        answer.assert_ok();
+        answer.header("x-attempts").map(str::to_owned)
+    };
+    assert_eq!(attempts().await.as_deref(), Some("2"));
+    assert_eq!(attempts().await, None, "it is benched");
+    let off = json!({"enabled": false});
+    gateway.rewrite(gateway.config().with("providers.a.health", off));
+    api(&gateway, "POST", "/api/v1/reload").await.assert_ok();
+    for _ in 0..2 {
+        assert_eq!(attempts().await.as_deref(), Some("2"));
+    }
+}

@@ -22,7 +22,7 @@ use crate::snapshot::{Current, Snapshot};
 use arc_swap::ArcSwap;
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::signal::unix::Signal;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
@@ -219,6 +219,7 @@ impl Reloader {
         snapshot.upstreams.take_over(&earlier.upstreams);
         snapshot.upstreams.resolve(RESOLVE_LIMIT).await;
         events::watch(&snapshot.fleet);
+        snapshot.fleet.release(clock::steady_ms(Instant::now()));
         places.current.store(Arc::new(snapshot));
         places.certificates.replace(&next.certificates);
         places.api.operations().set_offer(Offer::of(&next.config));

@@ -59,6 +59,8 @@ impl Checks {
             }
         }
         let now = Instant::now();
+        // Requests that began under an earlier configuration bench by that one.
+        snapshot.fleet.release(clock::steady_ms(now));
         for (name, pool) in &snapshot.upstreams.pools {
             let Some(check) = &pool.provider.check else {
                 self.begun.remove(name);
@@ -166,6 +168,8 @@ async fn fetch(http: &Connector, peer: &HttpPeer, pool: &Pool, path: &str) -> Fo
 }
 
 async fn status(mut session: HttpSession, pool: &Pool, path: &str) -> Option<u16> {
+    /// Heads of 1xx that may come before the one that answers (RFC 9110, section 15.2), and that one.
+    const MOST_HEADS: usize = 8;
     let mut head = RequestHeader::build("GET", path.as_bytes(), Some(2)).ok()?;
     let host = &pool.provider.authority;
     head.insert_header(http::header::HOST, host).ok()?;
@@ -173,8 +177,15 @@ async fn status(mut session: HttpSession, pool: &Pool, path: &str) -> Option<u16
         .ok()?;
     session.write_request_header(Box::new(head)).await.ok()?;
     session.finish_request_body().await.ok()?;
-    session.read_response_header().await.ok()?;
-    let status = session.response_header()?.status.as_u16();
+    let mut status = None;
+    for _ in 0..MOST_HEADS {
+        session.read_response_header().await.ok()?;
+        let said = session.response_header()?.status;
+        if !said.is_informational() {
+            status = Some(said.as_u16());
+            break;
+        }
+    }
     session.shutdown().await;
-    Some(status)
+    status
 }

@@ -197,21 +197,41 @@ impl Breaker {
         let mut record = self.record.lock();
         let is_news = self.epoch.load(Ordering::Acquire) == pass.epoch;
         let change = (is_news && self.until.load(Ordering::Acquire) != 0).then(|| {
-            *record = Record {
-                openings: record.openings,
-                closed_at: now,
-                changed_at: now,
-                last_failure: record.last_failure,
-                ..Record::default()
-            };
-            self.successes.store(0, Ordering::Relaxed);
-            pass.epoch = self.epoch.fetch_add(1, Ordering::AcqRel).wrapping_add(1);
-            self.until.store(0, Ordering::Release);
-            self.is_resting.store(false, Ordering::Relaxed);
+            pass.epoch = self.close(&mut record, now);
             Change::Closed
         });
         self.end_probe(pass);
         change
+    }
+
+    /// Closes it, whatever is still under way finds: nothing is to be benched any more.
+    pub fn release(&self, now: u64) -> Option<Change> {
+        self.hold(false);
+        if self.until.load(Ordering::Acquire) == 0 {
+            return None;
+        }
+        let mut record = self.record.lock();
+        (self.until.load(Ordering::Acquire) != 0).then(|| {
+            record.openings = 0;
+            self.close(&mut record, now);
+            Change::Closed
+        })
+    }
+
+    /// Closes what is open: the number of the state that begins.
+    fn close(&self, record: &mut Record, now: u64) -> u32 {
+        *record = Record {
+            openings: record.openings,
+            closed_at: now,
+            changed_at: now,
+            last_failure: record.last_failure,
+            ..Record::default()
+        };
+        self.successes.store(0, Ordering::Relaxed);
+        let epoch = self.epoch.fetch_add(1, Ordering::AcqRel).wrapping_add(1);
+        self.until.store(0, Ordering::Release);
+        self.is_resting.store(false, Ordering::Relaxed);
+        epoch
     }
 
     /// What was let in has failed. `random` spreads the cooldown.

@@ -168,6 +168,18 @@ impl Fleet {
         self.providers.get(name)
     }
 
+    /// Closes what is benched at providers whose `health` is off: an earlier configuration has benched
+    /// it, or a request that began under one.
+    pub fn release(&self, now: u64) {
+        for place in self.all().filter(|place| place.policy().is_none()) {
+            let seats = place.seats.iter();
+            let seats = seats.flat_map(|seat| [&seat.account.breaker, &seat.health.breaker]);
+            for breaker in seats.chain([&place.provider.breaker, &place.health.breaker]) {
+                breaker.release(now);
+            }
+        }
+    }
+
     fn add_provider(&mut self, provider: &Provider, earlier: &Self) {
         let known = earlier.providers.get(&provider.name);
         let known = known.filter(|it| it.host == provider.host && it.port == provider.port);
