@@ -168,6 +168,39 @@ async fn a_process_that_is_started_by_hand_takes_over() {
 }
 
 #[tokio::test]
+async fn a_gateway_is_found_by_its_own_socket_when_the_file_names_another() {
+    for (path, value) in [
+        ("server.upgrade.socket", "another.sock"),
+        ("store.path", "another.db"),
+    ] {
+        let (_provider, mut gateway) = gateway().await;
+        let config = gateway.config();
+        gateway.rewrite(config.with(path, json!(value)));
+        let output = gateway.try_upgrade().await;
+        assert_eq!(output.status.code(), Some(1), "{path}: {output:?}");
+        for words in ["no gateway hands over", value, "--socket", "SIGQUIT"] {
+            assert!(output.stderr.contains(words), "{path}, {words}: {output:?}");
+        }
+        let file = gateway.folder.path().join("tollgate.yaml");
+        let mut upgrade = tollgate();
+        upgrade.args(["upgrade", "--config"]).arg(file);
+        let socket = gateway.folder.path().join("tollgate.db.upgrade.sock");
+        upgrade.arg("--socket").arg(socket);
+        let output = support::Output::of(&mut upgrade).await;
+        assert!(output.status.success(), "{path}: {output:?}");
+        assert_eq!(gateway.ended().await.code(), Some(0), "{path}");
+        // What serves now listens where the file says.
+        let id = output
+            .stdout
+            .split_whitespace()
+            .find_map(|it| it.parse().ok());
+        gateway.taken_over_by(id.expect(&output.stdout));
+        gateway.upgrade().await;
+        assert_eq!(gateway.operator("/readyz").await.status, 200, "{path}");
+    }
+}
+
+#[tokio::test]
 async fn an_upgrade_takes_other_addresses_and_lets_go_of_the_old_ones() {
     let (_provider, mut gateway) = gateway().await;
     let more = Ports::free().callers;

@@ -1,7 +1,7 @@
 //! `tollgate serve` and `tollgate upgrade`: a gateway, and the one that takes over from it.
 
 use super::{Outcome, init_log};
-use crate::config::{self, Answering, Config, Loader, Sources};
+use crate::config::{self, Answering, Loader, Sources};
 use crate::server::{self, Predecessor, Program, Start};
 use clap::{Args, ValueEnum};
 use std::ffi::OsString;
@@ -27,6 +27,10 @@ pub(super) struct Arguments {
         hide_possible_values = true
     )]
     upgrade: Option<From>,
+    /// The Unix socket of the gateway that runs, where the configuration does not name that one any
+    /// more: `server.upgrade.socket` or `store.path` have changed.
+    #[arg(long, value_name = "PATH", requires = "upgrade")]
+    socket: Option<PathBuf>,
 }
 
 /// Where the gateway is found that runs.
@@ -44,7 +48,15 @@ pub(super) struct UpgradeArguments {
     /// The configuration file of the gateway that runs.
     #[arg(long, value_name = "FILE")]
     config: PathBuf,
+    /// The Unix socket of the gateway that runs, where the file does not name that one any more:
+    /// `server.upgrade.socket` or `store.path` have changed.
+    #[arg(long, value_name = "PATH")]
+    socket: Option<PathBuf>,
 }
+
+/// How to find a gateway that runs by other settings than those of the file.
+const ELSEWHERE: &str = "where server.upgrade.socket or store.path have changed, name the socket of \
+                         the one that runs with --socket, or send it SIGQUIT";
 
 pub(super) fn run(arguments: &Arguments) -> Outcome {
     let parent = match arguments.upgrade {
@@ -61,12 +73,14 @@ pub(super) fn run(arguments: &Arguments) -> Outcome {
         }
     };
     init_log(config.log.level);
+    let socket = arguments.socket.clone();
+    let socket = socket.unwrap_or_else(|| config.upgrade_socket());
     let asked = match arguments.upgrade {
-        Some(From::Socket) => Some(Predecessor::behind(&config.upgrade_socket())),
+        Some(From::Socket) => Some(Predecessor::behind(&socket)),
         Some(From::Parent) | None => parent,
     };
     let predecessor = match asked {
-        Some(asked) => predecessor(asked, &config)?,
+        Some(asked) => predecessor(asked, &socket)?,
         None => None,
     };
     let file = arguments.config.clone();
@@ -86,12 +100,11 @@ pub(super) fn run(arguments: &Arguments) -> Outcome {
 /// nobody holds the addresses.
 fn predecessor(
     asked: io::Result<Predecessor>,
-    config: &Config,
+    socket: &Path,
 ) -> Result<Option<Predecessor>, String> {
-    let socket = config.upgrade_socket();
     match asked {
         Ok(predecessor) => Ok(Some(predecessor)),
-        Err(fault) if has_died(&fault) && UnixStream::connect(&socket).is_err() => {
+        Err(fault) if has_died(&fault) && UnixStream::connect(socket).is_err() => {
             log::warn!(
                 "the gateway that was asked to hand over has died: this one takes its place"
             );
@@ -100,7 +113,7 @@ fn predecessor(
         Err(fault) => {
             let socket = socket.display();
             Err(format!(
-                "no gateway hands over at {socket}: {fault}; is it running with this configuration?"
+                "no gateway hands over at {socket}: {fault}; is it running with this configuration? ({ELSEWHERE})"
             ))
         }
     }
@@ -136,13 +149,14 @@ fn program(config: &Path) -> Program {
 /// Has the gateway that runs start this program anew and hand over to it.
 pub(super) fn upgrade(arguments: &UpgradeArguments) -> Outcome {
     let config = config::load(&arguments.config)?;
-    let socket = config.upgrade_socket();
+    let socket = arguments.socket.clone();
+    let socket = socket.unwrap_or_else(|| config.upgrade_socket());
     let patience = config.server.upgrade.timeout.get();
     let pid = server::ask_for_upgrade(&socket, patience).map_err(|fault| {
         let socket = socket.display();
         match fault.kind() {
             io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => format!(
-                "no gateway hands over at {socket}: {fault}; is it running with this configuration?"
+                "no gateway hands over at {socket}: {fault}; is it running with this configuration? ({ELSEWHERE})"
             ),
             _ if has_died(&fault) => format!(
                 "the gateway at {socket} has ended: by another upgrade, or of something that its log tells"
