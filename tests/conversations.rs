@@ -104,6 +104,22 @@ async fn a_session_that_a_client_names_stays_whatever_it_says() {
 }
 
 #[tokio::test]
+async fn an_empty_name_names_no_session() {
+    let [a, b] = [Provider::start().await, Provider::start().await];
+    let config = Config::side_by_side(a.address, b.address);
+    let gateway = Gateway::start(config).await;
+    let (both, mut seen) = ([&a, &b], [0, 0]);
+    let mut homes = [0, 0];
+    for conversation in 0..24 {
+        let mut body = turn(RESPONSES, conversation, &[]);
+        body["prompt_cache_key"] = json!("");
+        gateway.post(RESPONSES, &body).await.assert_ok();
+        homes[who(&both, &mut seen)] += 1;
+    }
+    assert!(homes.iter().all(|it| *it > 0), "{homes:?}");
+}
+
+#[tokio::test]
 async fn a_conversation_moves_when_its_place_is_down_and_comes_back_with_it() {
     let [a, b] = [Provider::start().await, Provider::start().await];
     let health = json!({"consecutive_failures": 1, "cooldown": "200ms", "max_cooldown": "200ms"});

@@ -112,7 +112,7 @@ pub struct LimitSettings {
     /// takes. `null`: the time-out alone.
     pub min_send_rate: Option<ByteSize>,
     /// Connections of callers at one time; further ones are closed as they come. Never more
-    /// than half of the files that the system lets the program open.
+    /// than a third of the files that the system lets the program open.
     #[schemars(range(min = 1))]
     pub connections: u32,
     /// Connections from one address, or from one /64 network of IPv6; further ones are closed

@@ -13,6 +13,9 @@ use tollgate_routing::plan::hash_of;
 /// tells conversations apart, so the end of the beginning counts as well.
 const BYTES: u64 = 4 * 1024;
 
+/// Bytes of an empty name with its quotes: no name, as an empty header is none.
+const EMPTY_NAME: u64 = 2;
+
 /// The hash of a conversation of a key that the client gives a name.
 pub fn named(key: &[u8], name: &[u8]) -> u64 {
     hash_of(&[key, b"header", name])
@@ -37,7 +40,8 @@ pub fn of(exchange: &Exchange, headers: &HeaderMap) -> Option<u64> {
         let parts = [key, what].into_iter().chain(body.part(span));
         hash_of(&[&parts.collect::<Vec<_>>().concat()])
     };
-    if let Some(span) = spans.cache_key.filter(|span| span.len() <= BYTES) {
+    let is_name = |length| length > EMPTY_NAME && length <= BYTES;
+    if let Some(span) = spans.cache_key.filter(|span| is_name(span.len())) {
         return Some(hash(b"cache", span));
     }
     let whole = spans.beginning.filter(|span| !span.is_empty())?;
