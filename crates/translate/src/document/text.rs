@@ -54,13 +54,18 @@ impl<'d> Text<'d> {
     pub fn is_blank(self) -> bool {
         let mut rest = self.json;
         loop {
-            rest = match rest.trim_ascii_start() {
+            let (letter, after) = match rest.trim_ascii_start() {
                 [] => return true,
-                [b'\\', b'n' | b'r' | b't', rest @ ..] => rest,
+                [b'\\', b'n' | b'r' | b't', after @ ..] => (Some(' '), after),
                 // White space of other scripts, and escapes that may stand for any.
-                [b'\\', b'u', ..] | [0x80..=0xff, ..] => return self.decode().trim().is_empty(),
+                [b'\\', b'u', after @ ..] => numbered(after),
+                [0x80..=0xff, ..] => first_letter(rest.trim_ascii_start()),
                 _ => return false,
             };
+            if !letter.is_some_and(char::is_whitespace) {
+                return false;
+            }
+            rest = after;
         }
     }
 
@@ -79,6 +84,26 @@ impl<'d> Text<'d> {
         }
         is_word(self.json, word)
     }
+}
+
+/// The letter that four hexadecimal digits stand for, and what follows them. `None` for half of
+/// a surrogate, which is no white space.
+fn numbered(json: &[u8]) -> (Option<char>, &[u8]) {
+    let (digits, after) = json.split_at_checked(4).unwrap_or((json, &[]));
+    let digits = std::str::from_utf8(digits).unwrap_or_default();
+    let number = u32::from_str_radix(digits, 16).ok();
+    (number.and_then(char::from_u32), after)
+}
+
+/// The first letter of a text, and what follows it.
+fn first_letter(json: &[u8]) -> (Option<char>, &[u8]) {
+    /// Bytes of a letter in UTF-8.
+    const LONGEST: usize = 4;
+    let head = json.get(..LONGEST).unwrap_or(json);
+    let letter = head.utf8_chunks().next();
+    let letter = letter.and_then(|chunk| chunk.valid().chars().next());
+    let length = letter.map_or(json.len(), char::len_utf8);
+    (letter, json.get(length..).unwrap_or_default())
 }
 
 /// Whether the bytes are the word. Fields of one object seldom begin alike, so the first byte
