@@ -123,7 +123,7 @@ impl Metrics {
             streams: gauge("tollgate_streams_open", "Answers that are being streamed."),
             bodies: gauge(
                 "tollgate_request_body_bytes",
-                "Bytes of request bodies in memory.",
+                "Bytes that request bodies and what is made of them take in memory.",
             ),
             upstream_faults: counters(
                 "tollgate_upstream_faults_total",
@@ -420,34 +420,20 @@ impl Drop for OpenStream {
     }
 }
 
-/// A request body's share of the memory that all bodies may take.
-pub struct BodyShare {
-    held: i64,
-    most: i64,
+/// Requests hold so many bytes of memory more. Tells how many it is now.
+pub fn hold_more(bytes: u64) -> u64 {
+    METRICS.bodies.add(i64::try_from(bytes).unwrap_or(i64::MAX));
+    held()
 }
 
-impl BodyShare {
-    /// Nothing yet, of `most` bytes over all requests.
-    pub fn begin(most: u64) -> Self {
-        Self {
-            held: 0,
-            most: i64::try_from(most).unwrap_or(i64::MAX),
-        }
-    }
-
-    /// Takes more; `false` when there is not as much left.
-    pub fn grow(&mut self, bytes: u64) -> bool {
-        let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
-        self.held = self.held.saturating_add(bytes);
-        METRICS.bodies.add(bytes);
-        METRICS.bodies.get() <= self.most
-    }
+/// Requests hold so many bytes less.
+pub fn hold_less(bytes: u64) {
+    METRICS.bodies.sub(i64::try_from(bytes).unwrap_or(i64::MAX));
 }
 
-impl Drop for BodyShare {
-    fn drop(&mut self) {
-        METRICS.bodies.sub(self.held);
-    }
+/// How many bytes requests hold.
+pub fn held() -> u64 {
+    u64::try_from(METRICS.bodies.get()).unwrap_or(0)
 }
 
 /// What came of reading the configuration again.

@@ -4,11 +4,15 @@
 use crate::events;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::fs;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// Bytes of memory that the program has, as of a moment ago; 0 where nobody knows.
 static RESIDENT: AtomicU64 = AtomicU64::new(0);
+
+/// Bytes that requests held when that was looked up.
+static HELD: AtomicU64 = AtomicU64::new(0);
 
 /// How often that is looked up. A body of 32 MiB takes a tenth of a second over the fastest
 /// links there are.
@@ -19,11 +23,25 @@ pub fn resident() -> u64 {
     RESIDENT.load(Ordering::Relaxed)
 }
 
+/// Bytes of memory that the program has, where requests hold `held` of it by now.
+pub fn resident_beside(held: u64) -> u64 {
+    let grown = held.saturating_sub(HELD.load(Ordering::Relaxed));
+    resident().saturating_add(grown)
+}
+
+/// Notes what was looked up, and what requests held then.
+pub fn tell_resident(bytes: u64, held: u64) {
+    HELD.store(held, Ordering::Relaxed);
+    RESIDENT.store(bytes, Ordering::Relaxed);
+}
+
 /// Keeps [`resident`] and its metric up to date, for as long as it is polled.
 pub async fn watch_memory() {
     loop {
+        // Before the look: what is counted in between is counted twice rather than not at all.
+        let held = events::held();
         let bytes = look_up_resident().unwrap_or(0);
-        RESIDENT.store(bytes, Ordering::Relaxed);
+        tell_resident(bytes, held);
         events::resident_memory(bytes);
         tokio::time::sleep(LOOK).await;
     }
@@ -36,13 +54,38 @@ fn look_up_resident() -> Option<u64> {
 /// The memory that the program may use where its configuration says nothing: three quarters
 /// of the container's, else of the machine's; without a bound where nobody knows.
 pub fn usual_memory() -> u64 {
-    let container = || {
-        let text = fs::read_to_string("/sys/fs/cgroup/memory.max").ok()?;
-        text.trim().parse::<u64>().ok()
-    };
     let machine = || kilobytes(&fs::read_to_string("/proc/meminfo").ok()?, "MemTotal:");
-    let all = container().into_iter().chain(machine()).min();
-    all.map_or(u64::MAX, |all| all.div_euclid(4).saturating_mul(3))
+    let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let containers = memory_files(&groups).into_iter();
+    let containers =
+        containers.filter_map(|file| fs::read_to_string(file).ok()?.trim().parse().ok());
+    let all = containers.chain(machine()).min();
+    all.map_or(u64::MAX, |all: u64| all.div_euclid(4).saturating_mul(3))
+}
+
+/// Where the bounds on the memory of the program's control groups stand, `groups` being its
+/// `/proc/self/cgroup`: those of its own group and of all that it is in (cgroups(7)). Within a container
+/// the path is often that outside, and the container's own group stands at the root.
+fn memory_files(groups: &str) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    for line in groups.lines() {
+        let mut parts = line.splitn(3, ':').skip(1);
+        let (Some(controllers), Some(path)) = (parts.next(), parts.next()) else {
+            continue;
+        };
+        let (root, names): (_, &[&str]) = match controllers {
+            "" => ("/sys/fs/cgroup", &["memory.max", "memory.high"]),
+            _ if controllers.split(',').any(|it| it == "memory") => {
+                ("/sys/fs/cgroup/memory", &["memory.limit_in_bytes"])
+            }
+            _ => continue,
+        };
+        for group in Path::new(path.trim_start_matches('/')).ancestors() {
+            let folder = Path::new(root).join(group);
+            files.extend(names.iter().map(|name| folder.join(name)));
+        }
+    }
+    files
 }
 
 /// Files that the program needs whatever happens: the ledger, operators, what it listens to.
@@ -114,6 +157,32 @@ mod tests {
         let status = "Name:\ttollgate\nVmHWM:\t   9 kB\nVmRSS:\t    1024 kB\nThreads:\t4\n";
         assert_eq!(kilobytes(status, "VmRSS:"), Some(1 << 20));
         assert_eq!(kilobytes(status, "VmSwap:"), None);
+    }
+
+    #[test]
+    fn the_groups_of_either_version_are_looked_through_up_to_their_root() {
+        let told = |groups: &str| -> Vec<String> {
+            let files = memory_files(groups);
+            files.iter().map(|it| it.display().to_string()).collect()
+        };
+        assert_eq!(
+            told("5:cpu,cpuacct:/a\n4:memory:/docker/b\n"),
+            [
+                "/sys/fs/cgroup/memory/docker/b/memory.limit_in_bytes",
+                "/sys/fs/cgroup/memory/docker/memory.limit_in_bytes",
+                "/sys/fs/cgroup/memory/memory.limit_in_bytes",
+            ]
+        );
+        assert_eq!(
+            told("0::/system.slice\n"),
+            [
+                "/sys/fs/cgroup/system.slice/memory.max",
+                "/sys/fs/cgroup/system.slice/memory.high",
+                "/sys/fs/cgroup/memory.max",
+                "/sys/fs/cgroup/memory.high",
+            ]
+        );
+        assert!(told("nonsense\n3:cpu:/\n").is_empty());
     }
 
     #[test]

@@ -354,10 +354,20 @@ impl Limits {
     pub const MOST_HEADERS: usize = 128;
 
     fn of(settings: &LimitSettings) -> Self {
+        let memory = settings.memory.map(|memory| memory.get());
+        let memory = memory.unwrap_or_else(machine::usual_memory);
+        let load = LoadLimits {
+            requests: settings.requests_in_flight,
+            bodies: settings.bodies_within(memory).get(),
+            largest: settings.body_bytes.get(),
+            memory,
+            files: machine::files_for_callers(),
+            reserved: settings.reserved_for_priority,
+        };
         Self {
             head_bytes: usize::try_from(settings.head_bytes.get()).unwrap_or(usize::MAX),
             body: BodyLimits {
-                size: settings.body_bytes.get(),
+                size: load.largest_body(),
                 time: settings.body_timeout.get(),
                 rate: settings
                     .min_body_rate
@@ -374,15 +384,7 @@ impl Limits {
             connections: settings.connections.min(machine::most_connections()),
             connections_per_address: settings.connections_per_address,
             http2_streams: settings.http2_streams,
-            load: LoadLimits {
-                requests: settings.requests_in_flight,
-                bodies: settings.bodies_in_memory.get(),
-                memory: settings
-                    .memory
-                    .map_or_else(machine::usual_memory, |memory| memory.get()),
-                files: machine::files_for_callers(),
-                reserved: settings.reserved_for_priority,
-            },
+            load,
         }
     }
 }

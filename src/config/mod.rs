@@ -426,22 +426,43 @@ fn check_server(server: &ServerSettings, admin: &AdminSettings) -> Vec<Fault> {
         }
         seen.push(listen.address);
     }
-    let limits = &server.limits;
-    if limits.bodies_in_memory < limits.body_bytes {
-        let path = section.key("limits").key("bodies_in_memory");
+    faults.extend(check_bodies(&server.limits, &section.key("limits")));
+    faults
+}
+
+/// Whether what bodies may take fits what else is said, where that does not depend on the machine.
+fn check_bodies(limits: &LimitSettings, section: &KeyPath) -> Vec<Fault> {
+    let mut faults = Vec::new();
+    let path = section.key("bodies_in_memory");
+    if let (Some(bodies), Some(memory)) = (limits.bodies_in_memory, limits.memory)
+        && bodies > memory
+    {
         faults.push(path.fault(format!(
-            "{} is less than one body may have ({})",
-            limits.bodies_in_memory, limits.body_bytes
+            "{bodies} is more than the program may have (memory: {memory})"
         )));
+        return faults;
     }
-    let all = u128::from(limits.bodies_in_memory.get());
-    let rest = 100_u128.saturating_sub(limits.reserved_for_priority.into());
-    let standard = all.saturating_mul(rest).div_euclid(100);
-    if limits.bodies_in_memory >= limits.body_bytes && standard < limits.body_bytes.get().into() {
-        let path = section.key("limits").key("reserved_for_priority");
+    if limits.bodies_in_memory.is_none() && limits.memory.is_some() {
+        // Half of it, whatever that is: bodies are refused that are larger.
+        return faults;
+    }
+    let bodies = limits.bodies_within(u64::MAX);
+    if bodies < limits.body_bytes {
         faults.push(path.fault(format!(
-            "{}% of bodies_in_memory ({}) leave other keys less than one body may have ({})",
-            limits.reserved_for_priority, limits.bodies_in_memory, limits.body_bytes
+            "{bodies} is less than one body may have ({})",
+            limits.body_bytes
+        )));
+        return faults;
+    }
+    let rest = 100_u128.saturating_sub(limits.reserved_for_priority.into());
+    let standard = u128::from(bodies.get())
+        .saturating_mul(rest)
+        .div_euclid(100);
+    if standard < limits.body_bytes.get().into() {
+        let path = section.key("reserved_for_priority");
+        faults.push(path.fault(format!(
+            "{}% of bodies_in_memory ({bodies}) leave other keys less than one body may have ({})",
+            limits.reserved_for_priority, limits.body_bytes
         )));
     }
     faults

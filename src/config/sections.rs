@@ -93,8 +93,10 @@ pub struct LimitSettings {
     pub head_bytes: ByteSize,
     /// The body of one request. Over it: 413.
     pub body_bytes: ByteSize,
-    /// The bodies of all requests in memory at one time. Over it: 503.
-    pub bodies_in_memory: ByteSize,
+    /// What the bodies of all requests take in memory at one time, what is made of them for their
+    /// providers, and answers that are kept to be translated. Over it: 503. Never more than
+    /// `memory`. Default: half of `memory`, and 4GiB at most.
+    pub bodies_in_memory: Option<ByteSize>,
     /// How long the whole body may take to arrive. Over it: 408.
     pub body_timeout: Duration,
     /// Bytes a second that a body must bring, beyond ten seconds' grace. Below it: 408. `null`:
@@ -125,8 +127,8 @@ pub struct LimitSettings {
     /// Requests under way at one time. Over it: 503.
     #[schemars(range(min = 1))]
     pub requests_in_flight: u32,
-    /// The memory that the program may have before it refuses further requests with 503.
-    /// Default: three quarters of what the machine or the container has.
+    /// The memory that the program may have before it refuses further requests, and bodies that
+    /// are being read, with 503. Default: three quarters of what the machine or the container has.
     pub memory: Option<ByteSize>,
     /// Per cent of `requests_in_flight`, `bodies_in_memory` and `memory` that only keys of plans
     /// with `support: priority` may use, so that they are the last to be refused.
@@ -134,12 +136,24 @@ pub struct LimitSettings {
     pub reserved_for_priority: u8,
 }
 
+impl LimitSettings {
+    /// What bodies take in memory at most, where nothing is said of them.
+    const USUAL_BODIES: u64 = 4 << 30;
+
+    /// What bodies may take at most in a program that may have `memory` bytes.
+    pub fn bodies_within(&self, memory: u64) -> ByteSize {
+        let usual = || Self::USUAL_BODIES.min(memory.div_euclid(2));
+        let bodies = self.bodies_in_memory.map_or_else(usual, ByteSize::get);
+        ByteSize::new(bodies.min(memory))
+    }
+}
+
 impl Default for LimitSettings {
     fn default() -> Self {
         Self {
             head_bytes: ByteSize::new(64 << 10),
             body_bytes: ByteSize::new(32 << 20),
-            bodies_in_memory: ByteSize::new(1 << 30),
+            bodies_in_memory: None,
             body_timeout: Duration::from_secs(60),
             min_body_rate: Some(ByteSize::new(1 << 10)),
             head_timeout: Duration::from_secs(10),

@@ -117,6 +117,7 @@ fn the_limits_example_shows_the_defaults() {
     let usual = load("minimal.yaml").unwrap().server;
     let without_extra = LimitSettings {
         memory: None,
+        bodies_in_memory: None,
         ..shown.limits
     };
     assert_eq!(without_extra, usual.limits);
@@ -370,12 +371,28 @@ fn a_reservation_that_leaves_no_room_for_a_body_of_others_is_a_fault() {
 }
 
 #[test]
+fn bodies_that_may_take_more_than_the_program_are_a_fault() {
+    let told = |limits: &str| faults(&format!("{GOOD}server: {{limits: {{{limits}}}}}\n"));
+    let faults = told("memory: 600MiB, bodies_in_memory: 1GiB");
+    assert!(
+        faults[0].ends_with(
+            "server.limits.bodies_in_memory: 1GiB is more than the program may have (memory: 600MiB)"
+        ),
+        "{faults:?}"
+    );
+    let fine = format!("{GOOD}server: {{limits: {{memory: 600MiB}}}}\n");
+    let limits = parse(&fine).unwrap().server.limits;
+    assert_eq!(limits.bodies_within(600 << 20).get(), 300 << 20);
+    assert_eq!(limits.bodies_within(u64::MAX).get(), 4 << 30);
+}
+
+#[test]
 fn every_fault_of_meaning_is_told_at_once_with_its_place() {
     let text = "\
 server:
   listen:
     - address: 127.0.0.1:9080
-  limits: {body_bytes: 2GiB}
+  limits: {body_bytes: 8GiB}
 keys: {pepper: env:UNSET}
 providers:
   a: {address: 'https://u:hunter2@host/', formats: [chat]}
@@ -400,7 +417,7 @@ filters: [key, headers, errors]
         told,
         [
             "x.yaml:3:16: server.listen[0].address: something else listens on 127.0.0.1:9080 too",
-            "x.yaml:4:3: server.limits.bodies_in_memory: 1GiB is less than one body may have (2GiB)",
+            "x.yaml:4:3: server.limits.bodies_in_memory: 4GiB is less than one body may have (8GiB)",
             "x.yaml:5:16: keys.pepper: the environment variable UNSET is not set",
             "x.yaml:7:16: providers.a.address: an address holds no user or password: put a secret under `credentials`",
             "x.yaml:8:49: providers.b.formats[0]: the usual path /v1/messages would follow the /v1 at the end of the address: leave that out",

@@ -7,6 +7,7 @@ use super::conversation;
 use super::count;
 use super::exchange::Exchange;
 use super::load;
+use super::outgoing;
 use super::reason;
 use super::respond::{self, Local};
 use super::stored;
@@ -92,6 +93,7 @@ async fn try_admit(session: &mut Session, exchange: &mut Exchange) -> Result<Adm
         if let Some(count) = count::without_asking(session, exchange).await? {
             return Ok(Admission::Answer(count));
         }
+        outgoing::wait_for_room(exchange).await;
         attempt::make_ready(exchange)?;
         return Ok(Admission::Forward);
     }
@@ -299,17 +301,16 @@ fn check_coding(session: &Session) -> Result<(), Admission> {
 
 async fn read_body(session: &mut Session, exchange: &mut Exchange) -> Result<(), Admission> {
     let limits = exchange.snapshot.limits;
-    let rank = load::rank(exchange);
+    let bounds = load::bounds(exchange);
     let (Some(format), Some(request)) = (exchange.format(), &mut exchange.request) else {
         return Err(internal("a model endpoint has no format").into());
     };
-    let share = limits.load.body_share(rank);
     let catalog = exchange.snapshot.catalog.catalog();
     let reading = Reading {
         counts_tokens: request.endpoint == Endpoint::CountTokens,
         notes_texts: catalog.has_profiles(),
     };
-    match RequestBody::read(session, format, reading, limits.body, share).await {
+    match RequestBody::read(session, format, reading, limits.body, bounds).await {
         Ok(body) => {
             let mut facts = body.peeked().facts.clone();
             let named = facts.model.as_deref();

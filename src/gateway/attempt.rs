@@ -3,7 +3,8 @@
 
 use super::deadlines::Deadlines;
 use super::exchange::Exchange;
-use super::outgoing::{self, Outgoing};
+use super::load;
+use super::outgoing::{self, NotReady, Outgoing};
 use super::timer::AttemptTimer;
 use crate::clock;
 use crate::upstreams::Pool;
@@ -349,19 +350,20 @@ impl Attempts {
 ///
 /// Why none can take it.
 pub fn make_ready(exchange: &mut Exchange) -> Result<(), PublicError> {
-    let mut refusal = None;
+    let (mut refusal, mut shed) = (None, None);
     while let Some(candidate) = exchange.attempts.coming() {
         match outgoing::prepare(exchange, candidate) {
             Ok((format, outgoing)) => {
                 exchange.attempts.make_ready(format, outgoing);
                 return Ok(());
             }
-            Err(error) => {
-                refusal.get_or_insert(error);
-                exchange.attempts.leave_out();
-            }
+            Err(NotReady::Refused(error)) => drop(refusal.get_or_insert(error)),
+            Err(NotReady::Shed(why)) => shed = Some(why),
         }
+        exchange.attempts.leave_out();
     }
+    // What passes by itself comes before what the others cannot carry.
+    let refusal = shed.map(load::shed).or(refusal);
     refusal.map_or(Ok(()), Err)
 }
 

@@ -23,8 +23,9 @@ use tollgate_wire::peek::{PeekLimits, Peeked, Peeker, Progress};
 use tollgate_wire::sample;
 use tollgate_wire::splice::Splice;
 
+use super::hold::{Bounds, Hold, SMALL};
 use super::load;
-use crate::events::{self, BodyShare, Shed};
+use crate::events::Shed;
 
 /// What fits Pingora's retry buffer (`BODY_BUF_LIMIT`, 64 KiB).
 const RETRY_BUFFER: u64 = 65_536;
@@ -39,8 +40,9 @@ pub struct RequestBody {
     rest: Rest,
     /// Why it is not sent after all.
     refusal: Option<PublicError>,
-    /// What of the process's memory for bodies this one holds.
-    share: Option<BodyShare>,
+    /// What a small one holds of the memory. That of a large one is held by its bytes, for they
+    /// may be on their way to a provider after it was let go here.
+    hold: Option<Hold>,
 }
 
 /// What may follow the JSON of a body whose end was left unread.
@@ -123,7 +125,7 @@ impl RequestBody {
         format: Format,
         reading: Reading,
         limits: BodyLimits,
-        share: BodyShare,
+        bounds: Bounds,
     ) -> Result<Self, BodyFault> {
         let length = declared_length(session)?;
         if length.is_some_and(|length| length > limits.size) {
@@ -140,7 +142,7 @@ impl RequestBody {
             // From here on it is a caller that sends, and may have to be heard out.
             session.req_header_mut().remove_header(&EXPECT);
         }
-        let mut reader = Reader::new(format, reading, length, limits, share);
+        let mut reader = Reader::new(format, reading, length, limits, bounds);
         reader.read(session).await?;
         reader.finish()
     }
@@ -162,6 +164,11 @@ impl RequestBody {
     pub fn look(&self) -> Option<ConversationFacts> {
         let texts = self.peeked.texts.as_ref()?;
         Some(sample::look(texts, &self.chunks))
+    }
+
+    /// Whether this is the body itself, and no copy of it.
+    pub fn is_itself(&self, bytes: &Bytes) -> bool {
+        matches!(self.chunks.as_slice(), [whole] if whole.as_ptr() == bytes.as_ptr())
     }
 
     /// Bytes of the body.
@@ -231,7 +238,7 @@ impl RequestBody {
     /// A stream runs for minutes, and would hold on to a body of megabytes.
     pub fn release(&mut self) {
         self.chunks = Vec::new();
-        drop(self.share.take());
+        drop(self.hold.take());
     }
 
     /// The body as one attempt sends it. Without edits to a body that came in one piece,
@@ -261,13 +268,14 @@ struct Reader {
     peeker: Peeker,
     chunks: Vec<Bytes>,
     /// A body that comes in pieces, as the one piece that it is counted and sent in.
-    whole: BytesMut,
+    whole: Vec<u8>,
     read: u64,
     length: Option<u64>,
     limits: BodyLimits,
     complete: bool,
     replay: Replay,
-    share: BodyShare,
+    hold: Hold,
+    bounds: Bounds,
 }
 
 impl Reader {
@@ -276,7 +284,7 @@ impl Reader {
         reading: Reading,
         length: Option<u64>,
         body_limits: BodyLimits,
-        share: BodyShare,
+        bounds: Bounds,
     ) -> Self {
         // What a request without a model gets is decided by the `model` filter.
         let limits = PeekLimits {
@@ -294,13 +302,14 @@ impl Reader {
         Self {
             peeker,
             chunks: Vec::new(),
-            whole: BytesMut::new(),
+            whole: Vec::new(),
             read: 0,
             length,
             limits: body_limits,
             complete: false,
             replay: Replay::Always,
-            share,
+            hold: Hold::new(bounds.for_reading()),
+            bounds,
         }
     }
 
@@ -346,44 +355,68 @@ impl Reader {
         if self.read > self.limits.size {
             return Err(too_large(self.limits.size).into());
         }
-        if !self.share.grow(size) {
-            events::request_shed(Shed::Bodies);
-            return Err(load::overloaded().into());
-        }
+        self.hold.grow(size).map_err(load::shed)?;
         let progress = self.peeker.push(&chunk).map_err(|fault| fault.public())?;
         self.complete = matches!(progress, Progress::Complete);
-        self.keep(chunk);
+        self.keep(chunk).map_err(load::shed)?;
         Ok(())
     }
 
     /// Keeps a piece: by itself where it is or may be the whole body, else copied behind the
     /// earlier ones while it is still in the processor's cache. Pieces may be of one byte each:
     /// kept apart, they would take many times the memory that they have a share of.
-    fn keep(&mut self, chunk: Bytes) {
-        /// What is set aside for a body before its bytes have come.
-        const MOST_AHEAD: u64 = 1024 * 1024;
+    fn keep(&mut self, chunk: Bytes) -> Result<(), Shed> {
         let is_first = self.chunks.is_empty() && self.whole.is_empty();
         if is_first && self.length.is_none_or(|length| self.read >= length) {
             self.chunks.push(chunk);
-            return;
+            return Ok(());
         }
         let first = self.chunks.pop().unwrap_or_default();
-        let ahead = self.length.unwrap_or(0).min(MOST_AHEAD);
-        let ahead = usize::try_from(ahead).unwrap_or(0);
-        let coming = first.len().saturating_add(chunk.len());
-        self.whole
-            .reserve(coming.max(ahead.saturating_sub(self.whole.len())));
+        self.make_room(first.len().saturating_add(chunk.len()))?;
         self.whole.extend_from_slice(&first);
         self.whole.extend_from_slice(&chunk);
+        Ok(())
+    }
+
+    /// Makes room for `coming` bytes more: twice what there is, so that few bytes are moved often,
+    /// and no more than the body has.
+    fn make_room(&mut self, coming: usize) -> Result<(), Shed> {
+        /// What is set aside for a body before its bytes have come.
+        const MOST_AHEAD: u64 = 1024 * 1024;
+        let there = self.whole.len();
+        let needed = there.saturating_add(coming);
+        if needed <= self.whole.capacity() {
+            return Ok(());
+        }
+        let of_body = |most: u64| usize::try_from(self.length.unwrap_or(0).min(most)).unwrap_or(0);
+        let doubled = match self.length {
+            Some(_) => there.saturating_mul(2).min(of_body(u64::MAX)),
+            None => there.saturating_mul(2),
+        };
+        let wanted = needed.max(doubled).max(of_body(MOST_AHEAD));
+        // While it is moved, what is there is there twice.
+        let mut moved = Hold::new(self.bounds);
+        moved.grow(u64::try_from(there).unwrap_or(u64::MAX))?;
+        self.whole.reserve_exact(wanted.saturating_sub(there));
+        Ok(())
     }
 
     fn finish(mut self) -> Result<RequestBody, BodyFault> {
         if !self.whole.is_empty() {
-            self.chunks.push(self.whole.freeze());
+            let unused = self.whole.capacity().saturating_sub(self.whole.len());
+            if unused > self.whole.len() / 4 {
+                self.whole.shrink_to_fit();
+            }
+            self.chunks.push(self.whole.into());
         }
         let peeked = self.peeker.finish().map_err(|fault| fault.public())?;
+        let (chunks, hold) = match <[Bytes; 1]>::try_from(self.chunks) {
+            Ok([whole]) if self.read > SMALL => (vec![self.hold.keep(whole)], None),
+            Ok([whole]) => (vec![whole], Some(self.hold)),
+            Err(chunks) => (chunks, Some(self.hold)),
+        };
         Ok(RequestBody {
-            chunks: self.chunks,
+            chunks,
             length: self.read,
             peeked,
             replay: self.replay,
@@ -393,7 +426,7 @@ impl Reader {
                 limit: self.limits.size,
             },
             refusal: None,
-            share: Some(self.share),
+            hold,
         })
     }
 }

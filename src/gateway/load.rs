@@ -2,7 +2,8 @@
 //! priority last. Nothing waits for its turn: what cannot be served now is told so at once.
 
 use super::exchange::Exchange;
-use crate::events::{self, BodyShare, InFlight, Shed};
+use super::hold::Bounds;
+use crate::events::{self, InFlight, Shed};
 use crate::machine;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -47,8 +48,10 @@ impl Drop for OfKey {
 pub struct LoadLimits {
     /// Requests under way.
     pub requests: u32,
-    /// Bytes of request bodies.
+    /// Bytes of request bodies, of what is made of them, and of answers that are translated whole.
     pub bodies: u64,
+    /// Bytes of the largest body there may be.
+    pub largest: u64,
     /// Bytes of memory of the whole program.
     pub memory: u64,
     /// Open files, for callers and for those that are asked for them.
@@ -111,10 +114,40 @@ impl LoadLimits {
         }
     }
 
-    /// Nothing yet of what the bodies of this rank may take.
-    pub fn body_share(&self, rank: Rank) -> BodyShare {
-        BodyShare::begin(self.share(self.bodies, rank))
+    /// How much memory requests of this rank may hold. An eighth of it is for small ones, so that
+    /// a few large ones leave room for everybody else, and half of the rest for what is made of bodies
+    /// that were read; but one of the largest can always be read.
+    pub fn bounds(&self, rank: Rank) -> Bounds {
+        let held = self.share(self.bodies, rank);
+        let memory = self.share(self.memory, rank);
+        let eighth = held.div_euclid(8);
+        let for_small = eighth.min(held.saturating_sub(self.largest));
+        let held_by_large = held.saturating_sub(for_small);
+        let half = held_by_large.div_euclid(2);
+        Bounds {
+            held,
+            held_by_large,
+            read_by_large: half.max(self.largest.min(held_by_large)),
+            memory,
+            memory_by_large: memory.saturating_sub(memory.div_euclid(8)),
+        }
     }
+
+    /// Bytes of the largest body that any key can send.
+    pub fn largest_body(&self) -> u64 {
+        self.largest.min(self.share(self.bodies, Rank::Standard))
+    }
+}
+
+/// How much memory a request may hold.
+pub fn bounds(exchange: &Exchange) -> Bounds {
+    exchange.snapshot.limits.load.bounds(rank(exchange))
+}
+
+/// Refuses a request for which there is no memory.
+pub fn shed(why: Shed) -> PublicError {
+    events::request_shed(why);
+    overloaded()
 }
 
 /// The rank of a request.
@@ -144,10 +177,7 @@ pub fn check(exchange: &Exchange) -> Result<(), PublicError> {
     let connections = u64::try_from(events::connections()).unwrap_or(0);
     let memory = machine::resident();
     let checked = limits.check(rank(exchange), under_way, connections, memory);
-    checked.map_err(|shed| {
-        events::request_shed(shed);
-        overloaded()
-    })
+    checked.map_err(shed)
 }
 
 /// Refuses a request whose key is known and has too much under way, or for which there is no
@@ -169,10 +199,7 @@ pub fn check_key(exchange: &mut Exchange) -> Result<(), PublicError> {
         .load
         .check_key(rank(exchange), under_way);
     exchange.of_key = Some(of_key);
-    checked.map_err(|shed| {
-        events::request_shed(shed);
-        overloaded()
-    })
+    checked.map_err(shed)
 }
 
 /// The error for a request that comes at a bad time.
@@ -193,6 +220,7 @@ mod tests {
     const LIMITS: LoadLimits = LoadLimits {
         requests: 10,
         bodies: 1000,
+        largest: 500,
         memory: 1000,
         files: 30,
         reserved: 10,
@@ -215,6 +243,30 @@ mod tests {
         assert_eq!(LIMITS.check_key(standard, 7), Err(Shed::Files));
         assert_eq!(LIMITS.check_key(whole, 7), Ok(()));
         assert_eq!(LIMITS.check_key(whole, 8), Err(Shed::Files));
+    }
+
+    #[test]
+    fn large_requests_leave_an_eighth_to_small_ones_where_the_largest_fits_all_the_same() {
+        let whole = Bounds {
+            held: 1000,
+            held_by_large: 875,
+            read_by_large: 500,
+            memory: 1000,
+            memory_by_large: 875,
+        };
+        assert_eq!(LIMITS.bounds(Rank::Whole), whole);
+        let standard = LIMITS.bounds(Rank::Standard);
+        assert_eq!((standard.held, standard.held_by_large), (900, 788));
+        assert_eq!(standard.read_by_large, 500);
+        let with = |largest| LoadLimits { largest, ..LIMITS };
+        assert_eq!(with(100).bounds(Rank::Whole).read_by_large, 437);
+        let bounds = with(890).bounds(Rank::Standard);
+        assert_eq!((bounds.held_by_large, with(890).largest_body()), (890, 890));
+        let bounds = with(5000).bounds(Rank::Standard);
+        assert_eq!(
+            (bounds.held_by_large, with(5000).largest_body()),
+            (900, 900)
+        );
     }
 
     #[test]

@@ -21,6 +21,7 @@ mod deadlines;
 mod decode;
 mod exchange;
 mod failure;
+mod hold;
 mod learn;
 mod load;
 mod outcome;

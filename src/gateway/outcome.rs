@@ -91,6 +91,7 @@ const fn blame(fault: &UpstreamFault) -> Blame {
         | C::UnreadableReasoning
         | C::InvalidRequest
         | C::OutOfFiles
+        | C::OutOfMemory
         | C::RequestOverRateLimit => Blame::Nobody,
         C::Credential | C::Quota => Blame::Credential,
         // What is forbidden may be the model alone, and to this credential alone.

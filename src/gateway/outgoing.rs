@@ -6,10 +6,13 @@
 use super::attempt::{Candidate, LogIn};
 use super::body::RequestBody;
 use super::exchange::Exchange;
+use super::hold::{Bounds, Hold, SMALL};
+use super::load;
 use super::reader::{Expectation, Translation};
 use super::respond;
 use super::stored;
 use crate::clock;
+use crate::events::Shed;
 use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
@@ -17,10 +20,11 @@ use pingora_http::RequestHeader;
 use pingora_proxy::Session;
 use std::borrow::Cow;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 use tollgate_filter::{Endpoint, RequestContext};
 use tollgate_routing::{Deployment, Model};
 use tollgate_translate::{AnswerContext, Lossy, Target, ThinkingObstacles, TranslationNotes};
-use tollgate_types::{Format, PublicError};
+use tollgate_types::{ErrorCode, Format, PublicError};
 use tollgate_wire::body::BodyEdits;
 use tollgate_wire::peek::Peeked;
 use tollgate_wire::reasoning;
@@ -39,17 +43,34 @@ pub struct Outgoing {
     pub notes: Option<Arc<TranslationNotes>>,
 }
 
+/// Why a candidate cannot be sent a request.
+pub enum NotReady {
+    /// What it holds cannot be carried there.
+    Refused(PublicError),
+    /// There is no memory to make of it what the candidate takes.
+    Shed(Shed),
+}
+
+impl From<PublicError> for NotReady {
+    fn from(error: PublicError) -> Self {
+        Self::Refused(error)
+    }
+}
+
+impl From<Shed> for NotReady {
+    fn from(shed: Shed) -> Self {
+        Self::Shed(shed)
+    }
+}
+
 /// Makes the body that a candidate is sent, in the caller's format where it speaks it, else in
 /// the first of its formats that carries the request.
 ///
 /// # Errors
 ///
 /// The request holds what none of the candidate's formats can carry: what is said of the one that
-/// carries most.
-pub fn prepare(
-    exchange: &Exchange,
-    candidate: &Candidate,
-) -> Result<(Format, Outgoing), PublicError> {
+/// carries most. Or there is no memory for that now.
+pub fn prepare(exchange: &Exchange, candidate: &Candidate) -> Result<(Format, Outgoing), NotReady> {
     let Some(body) = &exchange.body else {
         return Ok((candidate.format, Outgoing::default()));
     };
@@ -65,16 +86,93 @@ pub fn prepare(
         .catalog
         .model(route.model)
         .ok_or_else(fault)?;
+    let bounds = load::bounds(exchange);
+    let hold = room(body, takes(exchange, candidate), bounds)?;
     if candidate.format == format {
-        let same = same_format(request, body, candidate, model).ok_or_else(fault)?;
-        return Ok((format, same));
+        let same = same_format(request, body, candidate, model, hold)?;
+        return Ok((format, same.ok_or_else(fault)?));
     }
     let asked = limited(request, body).ok_or_else(fault)?;
     let lossy = &exchange.snapshot.lossy;
-    first_that_carries(&candidate.deployment, format, |to| {
+    let (to, mut sent) = first_that_carries(&candidate.deployment, format, |to| {
         let way = (format, to);
         translated(request, way, &asked, &candidate.deployment, model, lossy)
-    })
+    })?;
+    sent.body = sent.body.map(|made| held(hold, body, made));
+    Ok((to, sent))
+}
+
+/// Takes the memory that is needed to make something of a large body.
+///
+/// # Errors
+///
+/// There is not as much: now, or ever.
+fn room(body: &RequestBody, bytes: u64, bounds: Bounds) -> Result<Hold, NotReady> {
+    let mut hold = Hold::new(bounds);
+    if body.len() <= SMALL {
+        return Ok(hold);
+    }
+    if !bounds.can_ever_hold(body.len().saturating_add(bytes)) {
+        let message = "the request is larger than can be made fit for this model: \
+                       send less, or fewer small parts, at a time";
+        return Err(PublicError::new(ErrorCode::RequestTooLarge, message).into());
+    }
+    hold.grow(bytes)?;
+    Ok(hold)
+}
+
+/// What was made of a body holds its memory for as long as it is there.
+fn held(hold: Hold, body: &RequestBody, made: Bytes) -> Bytes {
+    match body.len() <= SMALL || body.is_itself(&made) {
+        true => made,
+        false => hold.keep(made),
+    }
+}
+
+/// Bytes of memory that it takes to make of a large body what a candidate is sent, without those of
+/// an edited copy: a bound, most of which is given back once it is made.
+fn takes(exchange: &Exchange, candidate: &Candidate) -> u64 {
+    /// A node of the document, while its list grows.
+    const OF_A_VALUE: u64 = 32;
+    let Some((body, request)) = exchange.body.as_ref().zip(exchange.request.as_ref()) else {
+        return 0;
+    };
+    let (length, peeked) = (body.len(), body.peeked());
+    if request.format() != Some(candidate.format) {
+        let copy = request.output_limit.map_or(0, |_| length);
+        return tollgate_translate::most_memory(length, peeked.values).saturating_add(copy);
+    }
+    let route = request.route.as_ref();
+    let model = route.and_then(|route| exchange.snapshot.catalog.model(route.model));
+    let adds_thinking = candidate.format == Format::Messages
+        && model.is_some_and(|it| peeked.facts.thinking_to_add(it.reasoning).is_some());
+    match peeked.has_seals || adds_thinking {
+        true => length
+            .saturating_mul(2)
+            .saturating_add(peeked.values.saturating_mul(OF_A_VALUE)),
+        false => 0,
+    }
+}
+
+/// Waits a moment for the memory that it takes to make of a large body what the first candidate is
+/// sent: it is all there, and others may be done, or refused, before long. Who has waited in vain is
+/// refused after that. Not all for the same time: of many that wait for one another some go on.
+pub async fn wait_for_room(exchange: &Exchange) {
+    const LOOK: Duration = Duration::from_millis(10);
+    const PATIENCE: Duration = Duration::from_secs(1);
+    let (Some(body), Some(candidate)) = (&exchange.body, exchange.attempts.coming()) else {
+        return;
+    };
+    if body.len() <= SMALL {
+        return;
+    }
+    let bounds = load::bounds(exchange);
+    let needed = takes(exchange, candidate);
+    let can_ever = bounds.can_ever_hold(body.len().saturating_add(needed));
+    let ends = Instant::now() + PATIENCE.mul_f64(0.1 + 0.9 * fastrand::f64());
+    while can_ever && !bounds.have_room_for(needed) && Instant::now() < ends {
+        tokio::time::sleep(LOOK).await;
+    }
 }
 
 /// Translates into the first format of a deployment that carries the request.
@@ -103,7 +201,8 @@ fn same_format(
     body: &RequestBody,
     candidate: &Candidate,
     model: &Model,
-) -> Option<Outgoing> {
+    mut hold: Hold,
+) -> Result<Option<Outgoing>, Shed> {
     let peeked = body.peeked();
     let mut edits = BodyEdits::new(candidate.format, peeked);
     let facts = &peeked.facts;
@@ -125,9 +224,18 @@ fn same_format(
         body.assemble(Splice::default())
     });
     let raised_limit = raised(facts.output_limit, edits.output_limit());
-    let mut sent = body.assemble(edits.into_splice())?;
+    let splice = edits.into_splice();
+    if !splice.is_empty() && body.len() > SMALL {
+        hold.grow(body.len())?;
+    }
+    let Some(mut sent) = body.assemble(splice) else {
+        return Ok(None);
+    };
     if !sampling.is_empty() {
-        sent = tollgate_translate::without_members(&sent, &sampling)?;
+        let Some(without) = tollgate_translate::without_members(&sent, &sampling) else {
+            return Ok(None);
+        };
+        sent = without;
         dropped.extend(sampling);
     }
     if peeked.has_seals
@@ -136,12 +244,12 @@ fn same_format(
         sent = unsealed.body;
         dropped.extend(unsealed.dropped);
     }
-    Some(Outgoing {
-        body: Some(sent),
+    Ok(Some(Outgoing {
+        body: Some(held(hold, body, sent)),
         dropped: dropped.into_iter().map(Cow::Borrowed).collect(),
         raised_limit,
         notes: None,
-    })
+    }))
 }
 
 /// What a request that is sent in its own format loses to its model's mode of reasoning.
@@ -347,6 +455,7 @@ pub fn expectation(exchange: &Exchange) -> Option<Expectation> {
     let request = exchange.request.as_ref()?;
     let translation = exchange.attempts.notes().map(|notes| Translation {
         notes: Arc::clone(notes),
+        hold: Hold::new(load::bounds(exchange)),
         context: AnswerContext {
             request: exchange.id,
             created: clock::unix_ms() / 1000,

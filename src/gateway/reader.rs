@@ -3,6 +3,8 @@
 
 use super::answer::UpstreamHead;
 use super::deadlines::Progress;
+use super::hold::Hold;
+use crate::events;
 use bytes::Bytes;
 use http::HeaderMap;
 use http::header::CONTENT_TYPE;
@@ -34,6 +36,8 @@ pub struct Translation {
     pub notes: Arc<TranslationNotes>,
     /// What the provider does not say.
     pub context: AnswerContext,
+    /// What the answer holds of the memory, where it is kept until it is whole.
+    pub hold: Hold,
 }
 
 /// Reads an answer as its kind wants to be read.
@@ -43,13 +47,43 @@ pub enum Reader {
     /// A body in one piece, that passes as it came.
     Whole(Box<AnswerScanner>),
     /// A body in one piece, that is written anew when it is whole.
-    TranslatedWhole(Box<AnswerTranslator>),
+    TranslatedWhole(Box<WholeAnswer>),
     /// A count of tokens: small, and looked at as a whole.
     Count,
     /// Something that was stored: passed on as it is.
     Stored,
     /// An error, whose body says what it is.
     Error,
+}
+
+/// An answer that is kept until it is whole, and then written anew.
+pub struct WholeAnswer {
+    translator: AnswerTranslator,
+    hold: Hold,
+}
+
+impl WholeAnswer {
+    /// Takes a piece, and gives the answer once that was the last one.
+    fn push(&mut self, chunk: &[u8], end: bool) -> Result<Option<Bytes>, UpstreamFault> {
+        /// What a byte takes: it is kept in a list that doubles as it grows, and written anew.
+        const OF_A_BYTE: u64 = 4;
+        let size = u64::try_from(chunk.len()).unwrap_or(u64::MAX);
+        let room = self.hold.grow(size.saturating_mul(OF_A_BYTE));
+        room.map_err(|shed| {
+            events::request_shed(shed);
+            UpstreamFault::out_of_memory()
+        })?;
+        self.translator.push(chunk);
+        match end {
+            true => self.translator.finish().map(Some),
+            false => Ok(None),
+        }
+    }
+
+    /// What the body is, as soon as that is certain.
+    pub const fn kind_so_far(&self) -> Option<AnswerKind> {
+        self.translator.kind_so_far()
+    }
 }
 
 /// An event stream that passes, or is written anew as it comes.
@@ -90,9 +124,12 @@ impl Reader {
                 is_stored: true, ..
             } => Self::Stored,
             Expectation {
-                translation: Some(Translation { notes, context }),
+                translation: Some(translation),
                 ..
-            } => Self::TranslatedWhole(Box::new(AnswerTranslator::new(notes, context))),
+            } => Self::TranslatedWhole(Box::new(WholeAnswer {
+                translator: AnswerTranslator::new(translation.notes, translation.context),
+                hold: translation.hold,
+            })),
             Expectation { format, .. } => Self::Whole(Box::new(AnswerScanner::new(format))),
         })
     }
@@ -123,11 +160,8 @@ impl Reader {
                     _ => Ok(()),
                 }
             }
-            Self::TranslatedWhole(translator) => {
-                translator.push(&chunk);
-                if end {
-                    out.push(translator.finish()?);
-                }
+            Self::TranslatedWhole(answer) => {
+                out.extend(answer.push(&chunk, end)?);
                 Ok(())
             }
             Self::Count | Self::Stored | Self::Error => {
@@ -143,7 +177,7 @@ impl Reader {
             Self::Stream(Events::Passing(scanner)) => scanner.usage(),
             Self::Stream(Events::Translated(translator)) => translator.usage(),
             Self::Whole(scanner) => scanner.usage(),
-            Self::TranslatedWhole(translator) => translator.usage(),
+            Self::TranslatedWhole(answer) => answer.translator.usage(),
             Self::Count | Self::Stored | Self::Error => return None,
         })
     }
@@ -154,7 +188,7 @@ impl Reader {
             Self::Stream(Events::Passing(scanner)) => scanner.facts(),
             Self::Stream(Events::Translated(translator)) => translator.facts(),
             Self::Whole(scanner) => scanner.facts(),
-            Self::TranslatedWhole(translator) => translator.facts(),
+            Self::TranslatedWhole(answer) => answer.translator.facts(),
             Self::Count | Self::Stored | Self::Error => return None,
         })
     }
@@ -165,7 +199,7 @@ impl Reader {
             Self::Stream(Events::Passing(scanner)) => scanner.text_bytes(),
             Self::Stream(Events::Translated(translator)) => translator.text_bytes(),
             Self::Whole(scanner) => scanner.text_bytes(),
-            Self::TranslatedWhole(translator) => translator.text_bytes(),
+            Self::TranslatedWhole(answer) => answer.translator.text_bytes(),
             Self::Count | Self::Stored | Self::Error => 0,
         }
     }
@@ -176,7 +210,7 @@ impl Reader {
             Self::Stream(Events::Passing(scanner)) => scanner.text_beginning(),
             Self::Stream(Events::Translated(translator)) => translator.text_beginning(),
             Self::Whole(scanner) => scanner.text_beginning(),
-            Self::TranslatedWhole(translator) => translator.text_beginning(),
+            Self::TranslatedWhole(answer) => answer.translator.text_beginning(),
             Self::Count | Self::Stored | Self::Error => String::new(),
         }
     }
@@ -193,7 +227,7 @@ impl Reader {
 
 impl Events {
     fn new(expected: Expectation) -> Self {
-        if let Some(Translation { notes, context }) = expected.translation {
+        if let Some(Translation { notes, context, .. }) = expected.translation {
             return Self::Translated(Box::new(StreamTranslator::new(notes, context)));
         }
         let options = StreamOptions {

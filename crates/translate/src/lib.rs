@@ -35,7 +35,7 @@ mod unsealed;
 pub use answer::{AnswerContext, AnswerTranslator, StreamTranslator, table as answers};
 pub use notes::{AskedReasoning, AskedSearch, Json, ResponsesEcho, TranslationNotes};
 pub use refusal::Refusal;
-pub use request::{Translated, request, valid_request};
+pub use request::{Translated, most_memory, request, valid_request};
 pub use target::{Lossy, Target};
 pub use thinking::{ThinkingObstacles, without_members};
 pub use unsealed::{Unsealed, without_seals};

@@ -40,6 +40,22 @@ pub struct Translated {
 /// What a translated body may have more than the original: quotes, names, a few fields.
 const SLACK: usize = 1024;
 
+/// Bytes of memory that the translation of a body takes at most while it is made, its result
+/// included: `length` bytes, with so many keys and values.
+///
+/// Of a text in one piece that is what is written and what was unescaped for a look at it; a body
+/// of many small values takes many times its bytes, for what is known of each. Measured over dense
+/// bodies of every kind in all directions; `tests/memory.rs` holds the whole program to it.
+pub const fn most_memory(length: u64, values: u64) -> u64 {
+    /// A node of the document, while its list grows, and its part of the conversation.
+    const OF_A_VALUE: u64 = 128;
+    let of_values = values.saturating_mul(OF_A_VALUE);
+    length
+        .saturating_mul(2)
+        .saturating_add(of_values)
+        .saturating_add(SLACK as u64)
+}
+
 /// Translates a whole request body into another format.
 ///
 /// # Errors
@@ -91,8 +107,13 @@ fn translate(
     let capacity = length.saturating_add(length / 8).saturating_add(SLACK);
     let written = write::write(&conversation, &mut scope, capacity)?;
     let notes = notes(conversation, written.names, from, to, target);
+    let mut body = written.body;
+    if body.capacity().saturating_sub(body.len()) > body.len() / 4 {
+        // It is kept until its provider has it: what it does not need is others'.
+        body.shrink_to_fit();
+    }
     Ok(Translated {
-        body: written.body.into(),
+        body: body.into(),
         output_limit: written.output_limit,
         dropped: scope.into_dropped(),
         notes,

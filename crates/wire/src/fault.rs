@@ -57,6 +57,8 @@ pub enum FaultClass {
     Unreachable,
     /// Nobody was asked: the gateway itself had no descriptor left for a connection.
     OutOfFiles,
+    /// The gateway itself had no memory left to take the answer in.
+    OutOfMemory,
     /// The connection broke before the answer was complete.
     ConnectionBroken,
     /// The gateway's own response time-out fired.
@@ -84,6 +86,7 @@ impl FaultClass {
             Self::ServerError => "server_error",
             Self::Unreachable => "unreachable",
             Self::OutOfFiles => "out_of_files",
+            Self::OutOfMemory => "out_of_memory",
             Self::ConnectionBroken => "connection_broken",
             Self::ResponseTimeout => "response_timeout",
             Self::BrokenAnswer => "broken_answer",
@@ -161,6 +164,11 @@ impl UpstreamFault {
         Self::without_answer(FaultClass::OutOfFiles)
     }
 
+    /// The gateway had no memory left to take the answer in.
+    pub const fn out_of_memory() -> Self {
+        Self::without_answer(FaultClass::OutOfMemory)
+    }
+
     /// The connection broke before the answer was complete.
     pub const fn connection_broken() -> Self {
         Self::without_answer(FaultClass::ConnectionBroken)
@@ -185,7 +193,8 @@ impl UpstreamFault {
             | C::ContentPolicy
             | C::UnreadableReasoning
             | C::InvalidRequest
-            | C::OutOfFiles => false,
+            | C::OutOfFiles
+            | C::OutOfMemory => false,
             C::InvalidModel
             | C::Quota
             | C::RateLimit
@@ -234,7 +243,7 @@ impl UpstreamFault {
                 0
             }
             C::RateLimit => 1,
-            C::Busy | C::Unreachable | C::OutOfFiles | C::ConnectionBroken => 2,
+            C::Busy | C::Unreachable | C::OutOfFiles | C::OutOfMemory | C::ConnectionBroken => 2,
             C::ServerError | C::BrokenAnswer | C::ResponseTimeout => 3,
             C::RequestOverRateLimit => 4,
             C::Quota => 5,
@@ -315,7 +324,7 @@ impl UpstreamFault {
                 E::ServiceUnavailable,
                 "the model's provider cannot be reached: try again soon",
             ),
-            C::OutOfFiles => PublicError::new(
+            C::OutOfFiles | C::OutOfMemory => PublicError::new(
                 E::ServiceUnavailable,
                 "the gateway has too much to do: try again shortly",
             ),

@@ -91,6 +91,9 @@ pub struct Peeked {
     /// Whether reasoning that was sealed for a translation stands in the conversation: no
     /// provider can read it.
     pub has_seals: bool,
+    /// Keys and values of the whole body: what it takes to look at it closer is by these, not by
+    /// its bytes alone.
+    pub values: u64,
 }
 
 /// What every seal begins with that the translation makes.

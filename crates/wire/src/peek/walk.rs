@@ -190,6 +190,7 @@ impl Walk {
     /// body are in JSON that is not looked into, so that way is kept short.
     #[inline]
     fn value(&mut self, value: Value<'_>, span: Span) -> Result<(), PeekError> {
+        self.found.values = self.found.values.saturating_add(1);
         if self.unread > 0 {
             self.unread_value(value, span);
             return Ok(());
@@ -411,6 +412,7 @@ impl Sink for Walk {
 
     #[inline]
     fn key(&mut self, key: Text<'_>) -> Result<(), PeekError> {
+        self.found.values = self.found.values.saturating_add(1);
         if self.unread > 0 {
             if self.unread_is_text {
                 self.add_text(key.len);

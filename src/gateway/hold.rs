@@ -1,0 +1,180 @@
+//! What requests hold of the program's memory: bodies as they are read, what is made of them,
+//! and answers that are kept to be translated. Each byte is counted before it is taken, so that
+//! what is refused was never there.
+//!
+//! How much there may be is decided in `load.rs`; what small things take besides is left to the
+//! look at the whole program's memory in `machine.rs`.
+
+use crate::events::{self, Shed};
+use crate::machine;
+use bytes::Bytes;
+
+/// Up to so many bytes a request is a small one: it finds room where large ones have taken theirs,
+/// and what is made of it is not counted a second time.
+pub const SMALL: u64 = 64 * 1024;
+
+/// How many bytes there may be at one time, of all requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bounds {
+    /// Held by requests, where a small one asks.
+    pub held: u64,
+    /// The same, where a large one asks.
+    pub held_by_large: u64,
+    /// The same, where a large one is still being read: the rest is for what is made of those
+    /// that were.
+    pub read_by_large: u64,
+    /// Of the whole program, where a small one asks.
+    pub memory: u64,
+    /// The same, where a large one asks.
+    pub memory_by_large: u64,
+}
+
+impl Bounds {
+    /// What bodies are read within.
+    pub const fn for_reading(self) -> Self {
+        Self {
+            held_by_large: self.read_by_large,
+            ..self
+        }
+    }
+
+    /// Whether there is room for so many bytes more.
+    pub fn have_room_for(&self, bytes: u64) -> bool {
+        let all = events::held().saturating_add(bytes);
+        all <= self.held_by_large && machine::resident_beside(all) <= self.memory_by_large
+    }
+
+    /// Whether so many bytes can be held at all, when nobody else holds any.
+    pub const fn can_ever_hold(&self, bytes: u64) -> bool {
+        bytes <= self.held_by_large
+    }
+}
+
+/// What one request holds, or a part of it; given back when it is dropped.
+pub struct Hold {
+    bytes: u64,
+    bounds: Bounds,
+}
+
+impl Hold {
+    /// Nothing yet.
+    pub const fn new(bounds: Bounds) -> Self {
+        Self { bytes: 0, bounds }
+    }
+
+    /// Takes more bytes of memory, before they are filled.
+    ///
+    /// # Errors
+    ///
+    /// There are not as many left: nothing was taken.
+    pub fn grow(&mut self, bytes: u64) -> Result<(), Shed> {
+        let held = self.bytes.saturating_add(bytes);
+        let (most_held, most_memory) = match held <= SMALL {
+            true => (self.bounds.held, self.bounds.memory),
+            false => (self.bounds.held_by_large, self.bounds.memory_by_large),
+        };
+        let all = events::hold_more(bytes);
+        // What others hold by now may not be in what the system has told yet.
+        let shed = if all > most_held {
+            Shed::Bodies
+        } else if machine::resident_beside(all) > most_memory {
+            Shed::Memory
+        } else {
+            self.bytes = held;
+            return Ok(());
+        };
+        events::hold_less(bytes);
+        Err(shed)
+    }
+
+    /// Keeps so many bytes, and gives the others back.
+    pub fn shrink_to(&mut self, bytes: u64) {
+        let freed = self.bytes.saturating_sub(bytes);
+        self.bytes = self.bytes.saturating_sub(freed);
+        events::hold_less(freed);
+    }
+
+    /// The same bytes, for which this stands until the last of their copies is let go.
+    pub fn keep(mut self, bytes: Bytes) -> Bytes {
+        self.shrink_to(u64::try_from(bytes.len()).unwrap_or(u64::MAX));
+        Bytes::from_owner(Held { bytes, _hold: self })
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        events::hold_less(self.bytes);
+    }
+}
+
+struct Held {
+    bytes: Bytes,
+    _hold: Hold,
+}
+
+impl AsRef<[u8]> for Held {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BOUNDS: Bounds = Bounds {
+        held: 10 << 20,
+        held_by_large: 8 << 20,
+        read_by_large: 4 << 20,
+        memory: u64::MAX,
+        memory_by_large: u64::MAX,
+    };
+
+    /// One test, for what is held is counted once for the whole program.
+    #[test]
+    fn what_is_held_is_counted_before_it_is_there_and_until_the_last_copy_is_gone() {
+        let before = events::held();
+        let mut large = Hold::new(BOUNDS);
+        assert_eq!(large.grow(8 << 20), Ok(()));
+        assert_eq!(large.grow(1), Err(Shed::Bodies));
+        assert_eq!(
+            events::held(),
+            before + (8 << 20),
+            "what is refused is not held"
+        );
+        let mut small = Hold::new(BOUNDS);
+        assert_eq!(small.grow(SMALL), Ok(()), "a small one finds room");
+        assert_eq!(
+            small.grow(1),
+            Err(Shed::Bodies),
+            "which makes it a large one"
+        );
+        drop(small);
+        assert!(!BOUNDS.have_room_for(1));
+        let mut reads = Hold::new(BOUNDS.for_reading());
+        large.shrink_to(4 << 20);
+        assert_eq!(
+            reads.grow(SMALL + 1),
+            Err(Shed::Bodies),
+            "the rest is for what is made"
+        );
+        assert!(BOUNDS.have_room_for(4 << 20));
+        large.shrink_to(5);
+        let bytes = large.keep(Bytes::from_static(b"body"));
+        let copy = bytes.slice(1..2);
+        drop(bytes);
+        assert_eq!(events::held(), before + 4);
+        drop(copy);
+        assert_eq!(events::held(), before);
+
+        let tight = Bounds {
+            memory_by_large: 1 << 20,
+            ..BOUNDS
+        };
+        machine::tell_resident(1 << 20, events::held());
+        let mut hold = Hold::new(tight);
+        assert_eq!(hold.grow(1 << 20), Err(Shed::Memory));
+        assert_eq!(hold.grow(SMALL), Ok(()));
+        assert!(tight.can_ever_hold(8 << 20) && !tight.can_ever_hold(9 << 20));
+    }
+}

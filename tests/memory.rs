@@ -1,0 +1,280 @@
+//! The memory of the whole program stays under its bound, whatever callers send at once: what
+//! there is no room for is told 503, and everybody else is served. Reads `/proc`, so it takes
+//! Linux.
+
+#![cfg(test)]
+
+mod support;
+
+use serde_json::json;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use support::{
+    Answer, CHAT, Config, Connection, Gateway, MESSAGES, Mounts, PATIENCE, Provider, Request,
+    bounded, eventually,
+};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+
+const MIB: u64 = 1 << 20;
+/// Callers that send at once.
+const CALLERS: usize = 24;
+/// What the program may have beyond its bound: what is no body and comes between two looks.
+const SLACK: u64 = 32 * MIB;
+
+/// A provider of chat that takes any request and answers once it is told to.
+struct Patient {
+    address: SocketAddr,
+    held: Arc<AtomicUsize>,
+    told: watch::Sender<bool>,
+}
+
+impl Patient {
+    async fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let (told, wait) = watch::channel(false);
+        let it = Self {
+            address: listener.local_addr().unwrap(),
+            held: Arc::default(),
+            told,
+        };
+        let held = Arc::clone(&it.held);
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                tokio::spawn(hold(stream, Arc::clone(&held), wait.clone()));
+            }
+        });
+        it
+    }
+}
+
+/// Reads a request and keeps none of it.
+async fn hold(mut stream: TcpStream, held: Arc<AtomicUsize>, mut wait: watch::Receiver<bool>) {
+    const ANSWER: &str = r#"{"id":"c","object":"chat.completion","created":1,"model":"m","choices":[{"index":0,"message":{"role":"assistant","content":"Hi"},"finish_reason":"stop"}],"usage":{"prompt_tokens":1,"completion_tokens":1,"total_tokens":2}}"#;
+    let mut buffer = vec![0; 64 * 1024];
+    let mut filled = 0;
+    let (end, length) = loop {
+        match stream.read(&mut buffer[filled..]).await {
+            Ok(read @ 1..) => filled += read,
+            _ => return,
+        }
+        let text = String::from_utf8_lossy(&buffer[..filled]).to_ascii_lowercase();
+        let Some((head, _)) = text.split_once("\r\n\r\n") else {
+            continue;
+        };
+        let line = head
+            .lines()
+            .find_map(|it| it.strip_prefix("content-length: "));
+        break (head.len() + 4, line.unwrap().parse::<usize>().unwrap());
+    };
+    let mut left = length - (filled - end);
+    while left > 0 {
+        match stream.read(&mut buffer).await {
+            Ok(read @ 1..) => left -= read,
+            _ => return,
+        }
+    }
+    held.fetch_add(1, Ordering::SeqCst);
+    wait.wait_for(|told| *told).await.unwrap();
+    held.fetch_sub(1, Ordering::SeqCst);
+    let head = format!(
+        "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {}\r\nconnection: close\r\n\r\n",
+        ANSWER.len()
+    );
+    stream.write_all((head + ANSWER).as_bytes()).await.ok();
+}
+
+/// A gateway whose large requests go to the one provider, and small ones to the other.
+fn config(limits: serde_json::Value, patient: &Patient, provider: &Provider) -> Config {
+    let large = json!({"address": format!("http://{}", patient.address), "formats": ["chat"]});
+    Config::of(provider)
+        .with("server.limits", limits)
+        .with("server.threads", json!(2))
+        .provider("patient", large)
+        .model("large-model", json!(["patient"]))
+}
+
+/// One long text, of 26 million bytes.
+fn long_text() -> String {
+    let text = "word ".repeat(5_200_000);
+    format!(
+        r#"{{"model":"large-model","max_tokens":9,"messages":[{{"role":"user","content":"{text}"}}]}}"#
+    )
+}
+
+/// As many messages as three million bytes hold: each takes many times its bytes to translate.
+fn many_messages() -> String {
+    let messages = vec![r#"{"role":"user","content":"a"}"#; 100_000].join(",");
+    format!(r#"{{"model":"large-model","max_tokens":9,"messages":[{messages}]}}"#)
+}
+
+fn post(path: &str, body: &str, key: &str) -> Request {
+    Request::new("POST", path)
+        .header("content-type", "application/json")
+        .key(key)
+        .body(body)
+}
+
+/// Sends a request whose body may not be wanted; `None` where the answer was lost with the connection.
+async fn send(address: SocketAddr, request: &Request) -> Option<Answer> {
+    let mut connection = Connection::open(address).await;
+    let written = connection.try_write(&request.bytes()).await;
+    if written.is_err() {
+        return None;
+    }
+    Some(connection.answer(request).await)
+}
+
+/// The most memory that a process has had, in bytes.
+fn peak(process: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap();
+    let line = status.lines().find_map(|it| it.strip_prefix("VmHWM:"));
+    let kilobytes = line.and_then(|it| it.split_whitespace().next()).unwrap();
+    kilobytes.parse::<u64>().unwrap() * 1024
+}
+
+/// What became of callers that all sent the same at once.
+#[derive(Debug, Default)]
+struct Outcome {
+    served: usize,
+    refused: usize,
+    lost: usize,
+}
+
+/// Has all callers send at once, small ones beside them, and the provider answer once it holds all
+/// that were let through.
+async fn crowd(gateway: &Gateway, patient: &Patient, path: &str, body: &str) -> Outcome {
+    patient.told.send_replace(false);
+    let over = Arc::new(AtomicUsize::new(0));
+    let request = Arc::new(post(path, body, &gateway.key));
+    let callers: Vec<_> = (0..CALLERS)
+        .map(|_| {
+            let (request, over) = (Arc::clone(&request), Arc::clone(&over));
+            let address = gateway.address;
+            tokio::spawn(async move {
+                let answer = send(address, &request).await;
+                over.fetch_add(1, Ordering::SeqCst);
+                answer
+            })
+        })
+        .collect();
+    eventually("all callers are refused or held", async || {
+        let small = gateway.ask(CHAT, "test-model", "", json!({})).await;
+        small.assert_ok();
+        let known = over.load(Ordering::SeqCst) + patient.held.load(Ordering::SeqCst);
+        (known == CALLERS).then_some(())
+    })
+    .await;
+    patient.told.send_replace(true);
+    let mut outcome = Outcome::default();
+    for caller in callers {
+        match bounded("a caller's answer", caller).await.unwrap() {
+            None => outcome.lost += 1,
+            Some(answer) if answer.status == 200 => outcome.served += 1,
+            Some(answer) => {
+                answer.assert_error(503, "service_unavailable");
+                assert!(answer.header("retry-after").is_some(), "{answer:?}");
+                outcome.refused += 1;
+            }
+        }
+    }
+    outcome
+}
+
+async fn shed(gateway: &Gateway) -> f64 {
+    let mut all = 0.0;
+    for reason in ["bodies", "memory"] {
+        let sample = format!("tollgate_requests_shed_total{{reason=\"{reason}\"}}");
+        all += gateway.sample(&sample).await.unwrap_or(0.0);
+    }
+    all
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_large_bodies_at_once_leave_the_program_under_its_bound() {
+    let (patient, provider) = (Patient::start().await, Provider::start().await);
+    let config = config(json!({"memory": "200MiB"}), &patient, &provider);
+    let gateway = Gateway::start(config).await;
+    let (long, many) = (long_text(), many_messages());
+    for (path, body) in [(CHAT, &long), (MESSAGES, &long), (MESSAGES, &many)] {
+        let before = shed(&gateway).await;
+        let outcome = crowd(&gateway, &patient, path, body).await;
+        let peak = peak(gateway.id());
+        println!(
+            "{path}, {} bytes: {outcome:?}, peak {} MiB",
+            body.len(),
+            peak / MIB
+        );
+        assert!(peak <= 200 * MIB + SLACK, "{peak} bytes at {path}");
+        assert!(outcome.served > 0, "{outcome:?}");
+        let refused = outcome.refused + outcome.lost;
+        assert_eq!(shed(&gateway).await - before, refused as f64, "{outcome:?}");
+        // Nothing is left of it.
+        gateway.sample_is("tollgate_request_body_bytes", 0.0).await;
+        patient.told.send_replace(true);
+        let again = send(gateway.address, &post(path, body, &gateway.key)).await;
+        again.expect("room for one").assert_ok();
+    }
+}
+
+/// A control group with a bound on its memory, of either version.
+struct Group(PathBuf);
+
+impl Group {
+    fn of(bytes: u64) -> Option<Self> {
+        let name = format!("tollgate-test-{}", std::process::id());
+        let kinds = [
+            ("/sys/fs/cgroup", "memory.max"),
+            ("/sys/fs/cgroup/memory", "memory.limit_in_bytes"),
+        ];
+        kinds.into_iter().find_map(|(root, limit)| {
+            let group = Self(Path::new(root).join(&name));
+            std::fs::create_dir(&group.0).ok()?;
+            // Making it of nothing would make a plain file of it where this is no control group.
+            let limit = group.0.join(limit);
+            let is_bound = limit.exists() && std::fs::write(&limit, bytes.to_string()).is_ok();
+            is_bound.then_some(group)
+        })
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        // Once the gateway in it has ended.
+        let ends = std::time::Instant::now() + PATIENCE;
+        while std::fs::remove_dir(&self.0).is_err() && std::time::Instant::now() < ends {
+            std::thread::yield_now();
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn in_a_container_of_half_a_gibibyte_large_bodies_kill_nobody_by_default() {
+    let name = "in_a_container_of_half_a_gibibyte_large_bodies_kill_nobody_by_default";
+    let Some(mut mounts) = Mounts::new(name).await else {
+        return;
+    };
+    let Some(group) = Group::of(512 * MIB) else {
+        eprintln!("SKIPPED: {name}: this system gives us no control group");
+        return;
+    };
+    let line = format!("\necho $$ > '{}/cgroup.procs'", group.0.display());
+    mounts.script.push_str(&line);
+    let (patient, provider) = (Patient::start().await, Provider::start().await);
+    let config = config(json!({}), &patient, &provider);
+    let folder = tempfile::TempDir::new().unwrap();
+    let gateway = Gateway::start_on(folder, config, &mounts).await;
+    let outcome = crowd(&gateway, &patient, MESSAGES, &long_text()).await;
+    let peak = peak(gateway.id());
+    println!("{outcome:?}, peak {} MiB", peak / MIB);
+    assert!(peak <= 384 * MIB + SLACK, "{peak} bytes");
+    assert!(
+        outcome.served > 0 && outcome.served < CALLERS,
+        "{outcome:?}"
+    );
+    drop(gateway);
+    drop(group);
+}
