@@ -474,7 +474,7 @@ async fn the_memory_for_all_bodies_is_bounded() {
     let provider = Provider::start().await;
     let config = Config::of(&provider)
         .with("server.limits.body_bytes", json!("100kB"))
-        .with("server.limits.bodies_in_memory", json!("150kB"));
+        .with("server.limits.bodies_in_memory", json!("250kB"));
     let gateway = Gateway::start(config).await;
     let request = Request::new("POST", CHAT)
         .header("content-type", "application/json")

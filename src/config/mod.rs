@@ -446,10 +446,12 @@ fn check_bodies(limits: &LimitSettings, section: &KeyPath) -> Vec<Fault> {
         // Half of it, whatever that is: bodies are refused that are larger.
         return faults;
     }
+    // Another model's name in it is enough for a copy.
+    let two = u128::from(limits.body_bytes.get()).saturating_mul(2);
     let bodies = limits.bodies_within(u64::MAX);
-    if bodies < limits.body_bytes {
+    if u128::from(bodies.get()) < two {
         faults.push(path.fault(format!(
-            "{bodies} is less than one body may have ({})",
+            "{bodies} is less than one body may have ({}) and a copy of it",
             limits.body_bytes
         )));
         return faults;
@@ -458,10 +460,11 @@ fn check_bodies(limits: &LimitSettings, section: &KeyPath) -> Vec<Fault> {
     let standard = u128::from(bodies.get())
         .saturating_mul(rest)
         .div_euclid(100);
-    if standard < limits.body_bytes.get().into() {
+    if standard < two {
         let path = section.key("reserved_for_priority");
         faults.push(path.fault(format!(
-            "{}% of bodies_in_memory ({bodies}) leave other keys less than one body may have ({})",
+            "{}% of bodies_in_memory ({bodies}) leave other keys less than one body may have ({}) \
+             and a copy of it",
             limits.reserved_for_priority, limits.body_bytes
         )));
     }

@@ -357,13 +357,13 @@ filters: [key, modell, {nam: x}]
 
 #[test]
 fn a_reservation_that_leaves_no_room_for_a_body_of_others_is_a_fault() {
-    let limits = "bodies_in_memory: 100MiB, body_bytes: 95MiB";
+    let limits = "bodies_in_memory: 200MiB, body_bytes: 95MiB";
     let with = |reserved: u8| {
         let text =
             format!("{GOOD}server: {{limits: {{{limits}, reserved_for_priority: {reserved}}}}}\n");
         let told = faults(&text);
         told.iter().any(|fault| {
-            fault.contains("server.limits.reserved_for_priority: 10% of bodies_in_memory (100MiB)")
+            fault.contains("server.limits.reserved_for_priority: 10% of bodies_in_memory (200MiB)")
         })
     };
     assert!(with(10));
@@ -417,7 +417,7 @@ filters: [key, headers, errors]
         told,
         [
             "x.yaml:3:16: server.listen[0].address: something else listens on 127.0.0.1:9080 too",
-            "x.yaml:4:3: server.limits.bodies_in_memory: 4GiB is less than one body may have (8GiB)",
+            "x.yaml:4:3: server.limits.bodies_in_memory: 4GiB is less than one body may have (8GiB) and a copy of it",
             "x.yaml:5:16: keys.pepper: the environment variable UNSET is not set",
             "x.yaml:7:16: providers.a.address: an address holds no user or password: put a secret under `credentials`",
             "x.yaml:8:49: providers.b.formats[0]: the usual path /v1/messages would follow the /v1 at the end of the address: leave that out",

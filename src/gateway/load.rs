@@ -115,19 +115,18 @@ impl LoadLimits {
     }
 
     /// How much memory requests of this rank may hold. An eighth of it is for small ones, so that
-    /// a few large ones leave room for everybody else, and half of the rest for what is made of bodies
-    /// that were read; but one of the largest can always be read.
+    /// a few large ones leave room for everybody else, and half of the rest for what is made of
+    /// bodies that were read; but one of the largest and an edited copy of it always fit.
     pub fn bounds(&self, rank: Rank) -> Bounds {
         let held = self.share(self.bodies, rank);
         let memory = self.share(self.memory, rank);
         let eighth = held.div_euclid(8);
-        let for_small = eighth.min(held.saturating_sub(self.largest));
+        let for_small = eighth.min(held.saturating_sub(self.largest.saturating_mul(2)));
         let held_by_large = held.saturating_sub(for_small);
-        let half = held_by_large.div_euclid(2);
         Bounds {
             held,
             held_by_large,
-            read_by_large: half.max(self.largest.min(held_by_large)),
+            read_by_large: held_by_large.div_euclid(2),
             memory,
             memory_by_large: memory.saturating_sub(memory.div_euclid(8)),
         }
@@ -135,7 +134,8 @@ impl LoadLimits {
 
     /// Bytes of the largest body that any key can send.
     pub fn largest_body(&self) -> u64 {
-        self.largest.min(self.share(self.bodies, Rank::Standard))
+        let half = self.share(self.bodies, Rank::Standard).div_euclid(2);
+        self.largest.min(half)
     }
 }
 
@@ -220,7 +220,7 @@ mod tests {
     const LIMITS: LoadLimits = LoadLimits {
         requests: 10,
         bodies: 1000,
-        largest: 500,
+        largest: 400,
         memory: 1000,
         files: 30,
         reserved: 10,
@@ -250,23 +250,19 @@ mod tests {
         let whole = Bounds {
             held: 1000,
             held_by_large: 875,
-            read_by_large: 500,
+            read_by_large: 437,
             memory: 1000,
             memory_by_large: 875,
         };
         assert_eq!(LIMITS.bounds(Rank::Whole), whole);
-        let standard = LIMITS.bounds(Rank::Standard);
-        assert_eq!((standard.held, standard.held_by_large), (900, 788));
-        assert_eq!(standard.read_by_large, 500);
         let with = |largest| LoadLimits { largest, ..LIMITS };
-        assert_eq!(with(100).bounds(Rank::Whole).read_by_large, 437);
-        let bounds = with(890).bounds(Rank::Standard);
-        assert_eq!((bounds.held_by_large, with(890).largest_body()), (890, 890));
-        let bounds = with(5000).bounds(Rank::Standard);
-        assert_eq!(
-            (bounds.held_by_large, with(5000).largest_body()),
-            (900, 900)
-        );
+        for (largest, by_large) in [(400, 800), (440, 880), (450, 900)] {
+            let bounds = with(largest).bounds(Rank::Standard);
+            let read = (bounds.held_by_large, bounds.read_by_large);
+            assert_eq!(read, (by_large, largest));
+            assert_eq!(with(largest).largest_body(), largest);
+        }
+        assert_eq!(with(5000).largest_body(), 450);
     }
 
     #[test]

@@ -6,7 +6,7 @@
 use super::attempt::{Candidate, LogIn};
 use super::body::RequestBody;
 use super::exchange::Exchange;
-use super::hold::{Bounds, Hold, SMALL};
+use super::hold::{Hold, SMALL};
 use super::load;
 use super::reader::{Expectation, Translation};
 use super::respond;
@@ -86,8 +86,7 @@ pub fn prepare(exchange: &Exchange, candidate: &Candidate) -> Result<(Format, Ou
         .catalog
         .model(route.model)
         .ok_or_else(fault)?;
-    let bounds = load::bounds(exchange);
-    let hold = room(body, takes(exchange, candidate), bounds)?;
+    let hold = room(exchange, body, candidate)?;
     if candidate.format == format {
         let same = same_format(request, body, candidate, model, hold)?;
         return Ok((format, same.ok_or_else(fault)?));
@@ -102,30 +101,36 @@ pub fn prepare(exchange: &Exchange, candidate: &Candidate) -> Result<(Format, Ou
     Ok((to, sent))
 }
 
-/// Takes the memory that is needed to make something of a large body.
+/// Takes the memory that is needed to make of a large body what a candidate is sent; `None` for a
+/// small one, of which that is not counted.
 ///
 /// # Errors
 ///
 /// There is not as much: now, or ever.
-fn room(body: &RequestBody, bytes: u64, bounds: Bounds) -> Result<Hold, NotReady> {
-    let mut hold = Hold::new(bounds);
+fn room(
+    exchange: &Exchange,
+    body: &RequestBody,
+    candidate: &Candidate,
+) -> Result<Option<Hold>, NotReady> {
     if body.len() <= SMALL {
-        return Ok(hold);
+        return Ok(None);
     }
+    let (bounds, bytes) = (load::bounds(exchange), takes(exchange, candidate));
     if !bounds.can_ever_hold(body.len().saturating_add(bytes)) {
         let message = "the request is larger than can be made fit for this model: \
                        send less, or fewer small parts, at a time";
         return Err(PublicError::new(ErrorCode::RequestTooLarge, message).into());
     }
+    let mut hold = Hold::new(bounds);
     hold.grow(bytes)?;
-    Ok(hold)
+    Ok(Some(hold))
 }
 
 /// What was made of a body holds its memory for as long as it is there.
-fn held(hold: Hold, body: &RequestBody, made: Bytes) -> Bytes {
-    match body.len() <= SMALL || body.is_itself(&made) {
-        true => made,
-        false => hold.keep(made),
+fn held(hold: Option<Hold>, body: &RequestBody, made: Bytes) -> Bytes {
+    match hold {
+        Some(hold) if !body.is_itself(&made) => hold.keep(made),
+        _ => made,
     }
 }
 
@@ -201,7 +206,7 @@ fn same_format(
     body: &RequestBody,
     candidate: &Candidate,
     model: &Model,
-    mut hold: Hold,
+    mut hold: Option<Hold>,
 ) -> Result<Option<Outgoing>, Shed> {
     let peeked = body.peeked();
     let mut edits = BodyEdits::new(candidate.format, peeked);
@@ -225,7 +230,7 @@ fn same_format(
     });
     let raised_limit = raised(facts.output_limit, edits.output_limit());
     let splice = edits.into_splice();
-    if !splice.is_empty() && body.len() > SMALL {
+    if let (false, Some(hold)) = (splice.is_empty(), &mut hold) {
         hold.grow(body.len())?;
     }
     let Some(mut sent) = body.assemble(splice) else {
