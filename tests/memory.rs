@@ -97,9 +97,9 @@ fn config(limits: serde_json::Value, patient: &Patient, provider: &Provider) -> 
         .model("large-model", json!(["patient"]))
 }
 
-/// One long text, of 26 million bytes.
+/// One long text, of 28 million bytes.
 fn long_text() -> String {
-    let text = "word ".repeat(5_200_000);
+    let text = "word ".repeat(5_600_000);
     format!(
         r#"{{"model":"large-model","max_tokens":9,"messages":[{{"role":"user","content":"{text}"}}]}}"#
     )

@@ -44,9 +44,9 @@ impl Bounds {
         all <= self.held_by_large && machine::resident_beside(all) <= self.memory_by_large
     }
 
-    /// Whether so many bytes can be held at all, when nobody else holds any.
-    pub const fn can_ever_hold(&self, bytes: u64) -> bool {
-        bytes <= self.held_by_large
+    /// How much a large one can take beside so many bytes of its own, when nobody else holds any.
+    pub const fn alone_beside(&self, bytes: u64) -> u64 {
+        self.held_by_large.saturating_sub(bytes)
     }
 }
 
@@ -175,6 +175,9 @@ mod tests {
         let mut hold = Hold::new(tight);
         assert_eq!(hold.grow(1 << 20), Err(Shed::Memory));
         assert_eq!(hold.grow(SMALL), Ok(()));
-        assert!(tight.can_ever_hold(8 << 20) && !tight.can_ever_hold(9 << 20));
+        assert_eq!(
+            (tight.alone_beside(8 << 20), tight.alone_beside(1)),
+            (0, (8 << 20) - 1)
+        );
     }
 }

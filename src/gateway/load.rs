@@ -115,7 +115,7 @@ impl LoadLimits {
     }
 
     /// How much memory requests of this rank may hold. An eighth of it is for small ones, so that
-    /// a few large ones leave room for everybody else, and half of the rest for what is made of
+    /// a few large ones leave room for everybody else (of the program's memory a sixteenth), and half of the rest for what is made of
     /// bodies that were read; but one of the largest and an edited copy of it always fit.
     pub fn bounds(&self, rank: Rank) -> Bounds {
         let held = self.share(self.bodies, rank);
@@ -128,7 +128,7 @@ impl LoadLimits {
             held_by_large,
             read_by_large: held_by_large.div_euclid(2),
             memory,
-            memory_by_large: memory.saturating_sub(memory.div_euclid(8)),
+            memory_by_large: memory.saturating_sub(memory.div_euclid(16)),
         }
     }
 
@@ -252,7 +252,7 @@ mod tests {
             held_by_large: 875,
             read_by_large: 437,
             memory: 1000,
-            memory_by_large: 875,
+            memory_by_large: 938,
         };
         assert_eq!(LIMITS.bounds(Rank::Whole), whole);
         let with = |largest| LoadLimits { largest, ..LIMITS };

@@ -6,7 +6,7 @@
 use super::attempt::{Candidate, LogIn};
 use super::body::RequestBody;
 use super::exchange::Exchange;
-use super::hold::{Hold, SMALL};
+use super::hold::{Bounds, Hold, SMALL};
 use super::load;
 use super::reader::{Expectation, Translation};
 use super::respond;
@@ -115,15 +115,30 @@ fn room(
     if body.len() <= SMALL {
         return Ok(None);
     }
-    let (bounds, bytes) = (load::bounds(exchange), takes(exchange, candidate));
-    if !bounds.can_ever_hold(body.len().saturating_add(bytes)) {
+    let bounds = load::bounds(exchange);
+    let bytes = needed(exchange, body, candidate, bounds).ok_or_else(|| {
         let message = "the request is larger than can be made fit for this model: \
                        send less, or fewer small parts, at a time";
-        return Err(PublicError::new(ErrorCode::RequestTooLarge, message).into());
-    }
+        PublicError::new(ErrorCode::RequestTooLarge, message)
+    })?;
     let mut hold = Hold::new(bounds);
     hold.grow(bytes)?;
     Ok(Some(hold))
+}
+
+/// Bytes to take before a large body is made fit for a candidate; `None` where there can never be
+/// as many. The bound of what it takes is wide: a body that needs nearly all there is may have all.
+fn needed(
+    exchange: &Exchange,
+    body: &RequestBody,
+    candidate: &Candidate,
+    bounds: Bounds,
+) -> Option<u64> {
+    let most = takes(exchange, candidate);
+    // What is unescaped for a look at it. Most bodies have no text as long as they are.
+    let least = most.saturating_sub(body.len().saturating_mul(3).div_euclid(4));
+    let alone = bounds.alone_beside(body.len());
+    (least <= alone).then_some(most.min(alone))
 }
 
 /// What was made of a body holds its memory for as long as it is there.
@@ -172,10 +187,11 @@ pub async fn wait_for_room(exchange: &Exchange) {
         return;
     }
     let bounds = load::bounds(exchange);
-    let needed = takes(exchange, candidate);
-    let can_ever = bounds.can_ever_hold(body.len().saturating_add(needed));
+    let Some(needed) = needed(exchange, body, candidate, bounds) else {
+        return;
+    };
     let ends = Instant::now() + PATIENCE.mul_f64(0.1 + 0.9 * fastrand::f64());
-    while can_ever && !bounds.have_room_for(needed) && Instant::now() < ends {
+    while !bounds.have_room_for(needed) && Instant::now() < ends {
         tokio::time::sleep(LOOK).await;
     }
 }
