@@ -3,6 +3,10 @@
 use super::*;
 use tollgate_types::KeyId;
 
+const fn only(id: &KeyId) -> &[KeyId] {
+    std::slice::from_ref(id)
+}
+
 #[test]
 fn a_key_is_expired_when_all_of_its_grants_are_in_lists_and_by_itself() {
     let home = Home::new();
@@ -38,15 +42,15 @@ fn a_key_is_expired_when_all_of_its_grants_are_in_lists_and_by_itself() {
         assert!(keys.iter().all(|key| key.state(home.clock.now()) == state));
         keys.iter().map(|key| key.id().clone()).collect()
     };
-    assert_eq!(in_state(KeyState::Expired, None, 9), [one.clone()]);
+    assert_eq!(in_state(KeyState::Expired, None, 9), only(&one));
     let active = [two.clone(), three.clone(), four.clone()];
     assert_eq!(in_state(KeyState::Active, None, 9), active);
     // Page by page, as time goes on.
     home.clock.advance(Duration::from_millis(1));
-    assert_eq!(in_state(KeyState::Expired, None, 1), [one.clone()]);
-    assert_eq!(in_state(KeyState::Expired, Some(&one), 1), [two.clone()]);
+    assert_eq!(in_state(KeyState::Expired, None, 1), only(&one));
+    assert_eq!(in_state(KeyState::Expired, Some(&one), 1), only(&two));
     assert_eq!(in_state(KeyState::Expired, Some(&two), 1), []);
-    assert_eq!(in_state(KeyState::Active, None, 1), [three.clone()]);
+    assert_eq!(in_state(KeyState::Active, None, 1), only(&three));
     assert_eq!(in_state(KeyState::Active, Some(&three), 9), [four]);
     // What is given or lengthened makes it work again; what is revoked stays so.
     let select = |id: &KeyId| KeySelector::Id(id.clone());
