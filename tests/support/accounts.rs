@@ -13,7 +13,7 @@ pub const LONG: Duration = Duration::from_secs(86_400);
 /// The store of a gateway whose configuration is in this folder.
 pub fn store_in(folder: &Path) -> Store {
     let hasher = KeyHasher::new(PEPPER.1.as_bytes()).unwrap();
-    Store::open(&folder.join("tollgate.db"), hasher, Clock::system()).unwrap()
+    Store::open(folder.join("tollgate.db"), hasher, Clock::system()).unwrap()
 }
 
 impl Gateway {
