@@ -353,10 +353,20 @@ async fn a_check_tells_the_difference_to_a_file_and_to_what_is_served() {
             "{restarts:?}"
         );
     }
-    let mut same = tollgate();
-    same.arg("check").arg(running).args(["--against", &served]);
-    let output = Output::of(same.env("TOLLGATE_ADMIN_TOKEN", TOKEN)).await;
-    assert!(output.stdout.contains("no difference"), "{output:?}");
+    for served in [&served, &served.replace("http", "HTTP")] {
+        let mut same = tollgate();
+        same.arg("check").arg(running).args(["--against", served]);
+        let output = Output::of(same.env("TOLLGATE_ADMIN_TOKEN", TOKEN)).await;
+        assert!(output.stdout.contains("no difference"), "{output:?}");
+    }
+    let secure = served.replace("http", "https");
+    let mut secured = tollgate();
+    secured
+        .arg("check")
+        .arg(running)
+        .args(["--against", &secure]);
+    let output = Output::of(&mut secured).await;
+    assert!(output.stderr.contains("speaks no TLS"), "{output:?}");
     let mut wrong = tollgate();
     wrong.arg("check").arg(running).args(["--against", &served]);
     let output = Output::of(wrong.env("TOLLGATE_ADMIN_TOKEN", "wrong")).await;

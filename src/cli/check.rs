@@ -34,12 +34,18 @@ pub(super) fn run(arguments: &Arguments) -> Outcome {
     check_store(&config)?;
     print!("{}", summary(&arguments.file, &config));
     if let Some(against) = &arguments.against {
-        let difference = match against.strip_prefix("http://") {
-            Some(authority) => {
+        let is = |scheme: &str, wanted: &str| scheme.eq_ignore_ascii_case(wanted);
+        let difference = match against.split_once("://") {
+            Some((scheme, authority)) if is(scheme, "http") => {
                 let token = arguments.token.as_deref();
                 Difference::to_running(&config, authority.trim_end_matches('/'), token)?
             }
-            None => Difference::to_file(&config, &config::load(Path::new(against))?),
+            Some((scheme, _)) if is(scheme, "https") => {
+                return Err(
+                    "the operator's listener speaks no TLS: give its address as http://".into(),
+                );
+            }
+            _ => Difference::to_file(&config, &config::load(Path::new(against))?),
         };
         print!("{}", difference.told());
     }
