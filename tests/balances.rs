@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 use support::{
     Act, Answer, CHAT, Config, Connection, FORMATS, Gateway, LONG, MESSAGES, Provider, RESPONSES,
-    Request, Upstream, eventually, prompt,
+    Request, Upstream, eventually, limit_field, prompt,
 };
 use tollgate_ledger::{KeySelector, Ledger, LedgerSettings, RequestInfo, Reserve, UpperBound};
 use tollgate_types::{Format, RequestId, Weights};
@@ -28,15 +28,6 @@ const UNCOUNTED_INPUT: u64 = 20 + 128;
 /// that are not known (four of text, and five around it), three tenths more and fifty.
 const CAUTIOUS_INPUT: u64 = 62;
 const SAID: &str = "sixteen letters!";
-
-/// What the field of a format is called that limits the output.
-fn limit_field(path: &str) -> &'static str {
-    match path {
-        CHAT => "max_completion_tokens",
-        RESPONSES => "max_output_tokens",
-        _ => "max_tokens",
-    }
-}
 
 fn ask(path: &str, key: &str, more: Value) -> Request {
     Request::post(path, &prompt(path, "test-model", SAID, more)).key(key)

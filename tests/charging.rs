@@ -17,7 +17,7 @@ use http_body_util::BodyExt;
 use serde_json::{Value, json};
 use support::{
     Act, Answer, CHAT, COUNT_TOKENS, Config, Connection, Ending, FORMATS, Gateway, Http2, LONG,
-    MESSAGES, Provider, RESPONSES, Request, Upstream, bounded, prompt,
+    MESSAGES, Provider, RESPONSES, Request, Upstream, bounded, limit_field, prompt,
 };
 
 const SAID: &str = "one two three four five six seven eight nine ten eleven twelve thirteen \

@@ -8,21 +8,12 @@ mod support;
 use serde_json::{Value, json};
 use support::{
     Answer, CHAT, Config, Connection, FORMATS, Gateway, LONG, MESSAGES, Provider, RESPONSES,
-    Request, prompt,
+    Request, limit_field, prompt,
 };
 use tempfile::TempDir;
 
 const TOKEN: &str = "0123456789abcdef-admin";
 const SAID: &str = "sixteen letters!";
-
-/// What the field of a format is called that limits the output.
-fn limit_field(path: &str) -> &'static str {
-    match path {
-        CHAT => "max_completion_tokens",
-        RESPONSES => "max_output_tokens",
-        _ => "max_tokens",
-    }
-}
 
 /// Providers of each format, of messages also such as know budgets alone; models of each mode at
 /// each of them, with and without a limit of their own, and one whose first provider fails.

@@ -61,7 +61,9 @@ async fn whoever_hangs_up_within_a_whole_answer_pays_for_what_has_come() {
     for path in FORMATS {
         const PIECE: usize = 256;
         let long = "seven letters a word ".repeat(2000);
-        let body = prompt(path, "test-model", &long, json!({}));
+        let limit = json!({limit_field(path): 9000});
+        let body = prompt(path, "test-model", &long, limit);
+        // Long: of an answer whose length is known the last few KiB may wait for what comes next.
         let orders = "tokens-9000";
         let request = Request::post(path, &body).key("any").orders(orders);
         let whole = Connection::open(provider.address)

@@ -61,6 +61,15 @@ pub const COUNT_TOKENS: &str = "/v1/messages/count_tokens";
 /// The endpoints where models answer, one for each format.
 pub const FORMATS: [&str; 3] = [CHAT, RESPONSES, MESSAGES];
 
+/// The field of an endpoint's requests that limits the tokens of an answer.
+pub fn limit_field(path: &str) -> &'static str {
+    match path {
+        CHAT => "max_completion_tokens",
+        RESPONSES => "max_output_tokens",
+        _ => "max_tokens",
+    }
+}
+
 /// Waits for `what`, and no longer than there is patience.
 pub async fn bounded<T>(what: &str, work: impl Future<Output = T>) -> T {
     match tokio::time::timeout(PATIENCE, work).await {
