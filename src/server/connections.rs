@@ -16,6 +16,7 @@ mod wire;
 pub(super) use places::{BeforeTls, Connections};
 
 use super::cut::{Cuttable, Ends};
+use super::stop::Session;
 use crate::events;
 use crate::gateway::Untaken;
 use crate::snapshot::{Current, Limits};
@@ -35,7 +36,8 @@ use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
-use tokio::time::Instant;
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep_until};
 use wire::Wire;
 
 /// Takes callers' connections and gives Pingora what is fit to be served.
@@ -125,13 +127,35 @@ impl Doorkeeper {
         match begun {
             Begun::Nothing => {}
             Begun::Request(read) => self.serve_http1(wire, read, idle, shutdown).await,
-            Begun::Http2 => {
-                // Its streams are counted, each by itself.
-                drop(session);
-                wire.speak_http2();
-                let stream: Stream = Box::new(wire);
-                ServerApp::process_new(&self.app, stream, shutdown).await;
-            }
+            Begun::Http2 => self.serve_http2(wire, session, shutdown).await,
+        }
+    }
+
+    /// Serves streams of HTTP/2. A connection that has just been opened is not told of the end in
+    /// its first moment: its caller is about to send the request for which it was opened, and
+    /// many give a request up that the very first connection does not take.
+    async fn serve_http2(&self, mut wire: Wire, session: Session, shutdown: &ShutdownWatch) {
+        /// How long a request may be under way from the caller to here.
+        const MOMENT: Duration = Duration::from_secs(1);
+        let opened = Instant::now();
+        wire.speak_http2();
+        let stream: Stream = Box::new(wire);
+        let (tell, told) = watch::channel(false);
+        let mut ending = shutdown.clone();
+        let telling = async {
+            // Whoever could tell is gone: as if it had.
+            let _ = ending.wait_for(|ends| *ends).await;
+            sleep_until(opened.checked_add(MOMENT).unwrap_or(opened)).await;
+            tell.send_replace(true);
+            // What the caller had sent before it could know of that comes in; from then on the
+            // streams are counted, each by itself.
+            tokio::time::sleep(MOMENT).await;
+            drop(session);
+            std::future::pending::<()>().await;
+        };
+        tokio::select! {
+            _ = ServerApp::process_new(&self.app, stream, &told) => {}
+            () = telling => {}
         }
     }
 

@@ -95,7 +95,8 @@ pub(super) async fn idle_is_over(mut ending: watch::Receiver<Ending>, last_used:
     }
 }
 
-/// Counts what callers have open: a connection of HTTP/1.1, used or not, or a stream of HTTP/2.
+/// Counts what callers have open: a connection of HTTP/1.1, used or not, one of HTTP/2 whose caller
+/// does not know of the end yet, or a stream of it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sessions(Arc<AtomicUsize>);
 

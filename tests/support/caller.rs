@@ -66,7 +66,8 @@ impl Caller {
     }
 
     /// Sends a request and reads its answer to the end. What a kept connection does not take
-    /// any more is sent over another one; nothing is sent twice.
+    /// any more is sent over another one, and so is what has crossed with the word that it takes
+    /// no more; nothing that was taken is sent twice.
     pub async fn send(&mut self, request: &Request) -> Answer {
         let mut built = self.build(request);
         loop {
@@ -82,12 +83,16 @@ impl Caller {
                 }
                 Err(mut fault) => match fault.take_message() {
                     Some(unsent) if !is_fresh => built = unsent,
-                    _ => panic!(
-                        "{:?}, HTTP/2 {}, TLS {}, first {is_fresh}",
-                        fault.into_error(),
-                        self.way.http2,
-                        self.way.tls.is_some(),
-                    ),
+                    _ => {
+                        let fault = fault.into_error();
+                        assert!(
+                            !is_fresh && was_not_taken(&fault),
+                            "{fault:?}, HTTP/2 {}, TLS {}, first {is_fresh}",
+                            self.way.http2,
+                            self.way.tls.is_some(),
+                        );
+                        built = self.build(request);
+                    }
                 },
             }
         }
@@ -128,6 +133,15 @@ impl Caller {
             Sender::Http1(sender)
         }
     }
+}
+
+/// Whether the server has said of a request over HTTP/2 that it has not begun with it: its stream
+/// is beyond the last one that GOAWAY names (RFC 9113, 6.8: it may be sent again).
+fn was_not_taken(fault: &hyper::Error) -> bool {
+    let cause = std::error::Error::source(fault);
+    cause
+        .and_then(|cause| cause.downcast_ref::<h2::Error>())
+        .is_some_and(|it| it.is_go_away() && it.reason() == Some(h2::Reason::NO_ERROR))
 }
 
 type Sent = Result<hyper::Response<Incoming>, TrySendError<hyper::Request<Body>>>;
