@@ -10,6 +10,10 @@
 //! - length unknown: buffered from the start. If it turns out longer than the buffer, an
 //!   HTTP/1.1 body is left unread at its very end, and can be sent once only, when what follows
 //!   was found to be nothing; an HTTP/2 body is refused, since neither way works for it.
+//!
+//! What becomes of its pieces while it is read is decided in `collect`.
+
+mod collect;
 
 use bytes::{Bytes, BytesMut};
 use http::header::{CONTENT_LENGTH, EXPECT};
@@ -19,13 +23,12 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 use tollgate_types::{ConversationFacts, Format, PublicError};
 use tollgate_wire::json::Span;
-use tollgate_wire::peek::{PeekLimits, Peeked, Peeker, Progress};
+use tollgate_wire::peek::Peeked;
 use tollgate_wire::sample;
 use tollgate_wire::splice::Splice;
 
-use super::hold::{Bounds, Hold, SMALL};
-use super::load;
-use crate::events::Shed;
+use super::hold::{Bounds, Hold};
+use collect::Reader;
 
 /// What fits Pingora's retry buffer (`BODY_BUF_LIMIT`, 64 KiB).
 const RETRY_BUFFER: u64 = 65_536;
@@ -260,173 +263,6 @@ impl RequestBody {
                 }
                 whole.freeze()
             }
-        })
-    }
-}
-
-struct Reader {
-    peeker: Peeker,
-    chunks: Vec<Bytes>,
-    /// A body that comes in pieces, as the one piece that it is counted and sent in.
-    whole: Vec<u8>,
-    read: u64,
-    length: Option<u64>,
-    limits: BodyLimits,
-    complete: bool,
-    replay: Replay,
-    hold: Hold,
-    bounds: Bounds,
-}
-
-impl Reader {
-    fn new(
-        format: Format,
-        reading: Reading,
-        length: Option<u64>,
-        body_limits: BodyLimits,
-        bounds: Bounds,
-    ) -> Self {
-        // What a request without a model gets is decided by the `model` filter.
-        let limits = PeekLimits {
-            model_required: false,
-            ..PeekLimits::default()
-        };
-        let mut peeker = if reading.counts_tokens {
-            Peeker::count_tokens(&limits)
-        } else {
-            Peeker::new(format, &limits)
-        };
-        if reading.notes_texts {
-            peeker = peeker.with_texts();
-        }
-        Self {
-            peeker,
-            chunks: Vec::new(),
-            whole: Vec::new(),
-            read: 0,
-            length,
-            limits: body_limits,
-            complete: false,
-            replay: Replay::Always,
-            hold: Hold::new(bounds.for_reading()),
-            bounds,
-        }
-    }
-
-    async fn read(&mut self, session: &mut Session) -> Result<(), BodyFault> {
-        let begun = Instant::now();
-        loop {
-            if self
-                .length
-                .is_none_or(|length| length.saturating_sub(self.read) <= RETRY_BUFFER)
-            {
-                session.enable_retry_buffering();
-            }
-            if self.must_stop_before_the_end(session) {
-                self.replay = Replay::Once { sent: false };
-                // Only the last chunk is missing, and the provider waits for it from now on.
-                session
-                    .as_downstream_mut()
-                    .set_read_timeout(Some(self.limits.time.min(BodyLimits::GRACE)));
-                return Ok(());
-            }
-            let left = || self.limits.left(self.read, begun.elapsed());
-            let Some(chunk) = within(left, session.read_request_body()).await else {
-                return Err(took_too_long().into());
-            };
-            match chunk.map_err(|error| read_fault(session, error))? {
-                Some(chunk) => self.take(chunk)?,
-                None => return Ok(()),
-            }
-            if self.length.is_none() && self.read > RETRY_BUFFER && session.is_http2() {
-                return Err(length_required().into());
-            }
-        }
-    }
-
-    /// Whether reading on would take from Pingora the last reason to ask for the body.
-    fn must_stop_before_the_end(&self, session: &Session) -> bool {
-        self.complete && self.length.is_none() && self.read > RETRY_BUFFER && !session.is_http2()
-    }
-
-    fn take(&mut self, chunk: Bytes) -> Result<(), BodyFault> {
-        let size = u64::try_from(chunk.len()).unwrap_or(u64::MAX);
-        self.read = self.read.saturating_add(size);
-        if self.read > self.limits.size {
-            return Err(too_large(self.limits.size).into());
-        }
-        self.hold.grow(size).map_err(load::shed)?;
-        let progress = self.peeker.push(&chunk).map_err(|fault| fault.public())?;
-        self.complete = matches!(progress, Progress::Complete);
-        self.keep(chunk).map_err(load::shed)?;
-        Ok(())
-    }
-
-    /// Keeps a piece: by itself where it is or may be the whole body, else copied behind the
-    /// earlier ones while it is still in the processor's cache. Pieces may be of one byte each:
-    /// kept apart, they would take many times the memory that they have a share of.
-    fn keep(&mut self, chunk: Bytes) -> Result<(), Shed> {
-        let is_first = self.chunks.is_empty() && self.whole.is_empty();
-        if is_first && self.length.is_none_or(|length| self.read >= length) {
-            self.chunks.push(chunk);
-            return Ok(());
-        }
-        let first = self.chunks.pop().unwrap_or_default();
-        self.make_room(first.len().saturating_add(chunk.len()))?;
-        self.whole.extend_from_slice(&first);
-        self.whole.extend_from_slice(&chunk);
-        Ok(())
-    }
-
-    /// Makes room for `coming` bytes more: twice what there is, so that few bytes are moved often,
-    /// and no more than the body has.
-    fn make_room(&mut self, coming: usize) -> Result<(), Shed> {
-        /// What is set aside for a body before its bytes have come.
-        const MOST_AHEAD: u64 = 1024 * 1024;
-        let there = self.whole.len();
-        let needed = there.saturating_add(coming);
-        if needed <= self.whole.capacity() {
-            return Ok(());
-        }
-        let of_body = |most: u64| usize::try_from(self.length.unwrap_or(0).min(most)).unwrap_or(0);
-        let doubled = match self.length {
-            Some(_) => there.saturating_mul(2).min(of_body(u64::MAX)),
-            None => there.saturating_mul(2),
-        };
-        let wanted = needed.max(doubled).max(of_body(MOST_AHEAD));
-        // While it is moved, what is there is there twice.
-        let mut moved = Hold::new(self.bounds);
-        moved.grow(u64::try_from(there).unwrap_or(u64::MAX))?;
-        self.whole.reserve_exact(wanted.saturating_sub(there));
-        Ok(())
-    }
-
-    fn finish(mut self) -> Result<RequestBody, BodyFault> {
-        if !self.whole.is_empty() {
-            let unused = self.whole.capacity().saturating_sub(self.whole.len());
-            if unused > self.whole.len() / 4 {
-                self.whole.shrink_to_fit();
-            }
-            self.chunks.push(self.whole.into());
-        }
-        let peeked = self.peeker.finish().map_err(|fault| fault.public())?;
-        let (chunks, hold) = match <[Bytes; 1]>::try_from(self.chunks) {
-            Ok([whole]) if self.read > SMALL => (vec![self.hold.keep(whole)], None),
-            Ok([whole]) => (vec![whole], Some(self.hold)),
-            Err(chunks) => (chunks, Some(self.hold)),
-        };
-        Ok(RequestBody {
-            chunks,
-            length: self.read,
-            peeked,
-            replay: self.replay,
-            rest: Rest {
-                bytes: self.limits.size.saturating_sub(self.read),
-                ends: Instant::now() + self.limits.time.min(BodyLimits::GRACE),
-                limit: self.limits.size,
-            },
-            refusal: None,
-            hold,
         })
     }
 }
