@@ -329,6 +329,30 @@ async fn reasoning_goes_back_to_who_thought_it_and_to_nobody_else() {
     );
 }
 
+/// As the loops of the SDKs do it: whatever came is sent again.
+#[tokio::test]
+async fn a_summary_that_a_translated_answer_gave_can_be_sent_again() {
+    let (_simulated, gateway) = gateway().await;
+    let more = json!({"reasoning": {"effort": "high", "summary": "auto"}});
+    for model in ["by-messages", "by-chat"] {
+        let answer = gateway.ask(RESPONSES, model, "", more.clone()).await;
+        answer.assert_ok();
+        let output = answer.json()["output"].as_array().unwrap().clone();
+        let thought = output.iter().find(|item| item["type"] == "reasoning");
+        if let Some(thought) = thought {
+            assert!(thought["encrypted_content"].is_null(), "{thought}");
+            assert!(thought["summary"][0]["text"].is_string(), "{thought}");
+        }
+        assert!(thought.is_some() || model == "by-chat", "{output:?}");
+        let mut input = vec![json!({"role": "user", "content": "Say something nice."})];
+        input.extend(output);
+        input.push(json!({"role": "user", "content": "Go on."}));
+        let mut body = prompt(RESPONSES, model, "", more.clone());
+        body["input"] = json!(input);
+        gateway.post(RESPONSES, &body).await.assert_ok();
+    }
+}
+
 #[tokio::test]
 async fn a_conversation_goes_on_at_a_provider_of_the_callers_own_format_and_back() {
     let (simulated, gateway) = gateway().await;

@@ -65,9 +65,8 @@ pub struct RequestFacts {
 pub struct NamedItem {
     /// Its `id`, unescaped.
     pub id: String,
-    /// Whether it holds what it is, and not only says so: without that it stands for what the
-    /// provider has stored. Of reasoning that is its text or what is sealed in it, not its
-    /// summary.
+    /// Whether it holds more than what it is and which: without that it stands for what the
+    /// provider has stored.
     pub has_contents: bool,
 }
 

@@ -17,9 +17,6 @@ pub(super) enum Kind {
     /// Stands for an item that the provider has stored.
     ItemReference,
     ImageGeneration,
-    /// What a model thought. Its summary is for people: to the model it is what it says, what is
-    /// sealed in it, or what the provider has stored under its `id`.
-    Reasoning,
     /// A skill that a customer of the provider made.
     CustomSkill,
 }
@@ -33,7 +30,6 @@ impl Kind {
             b"text" | b"content" => Self::TextSource,
             b"item_reference" => Self::ItemReference,
             b"image_generation_call" => Self::ImageGeneration,
-            b"reasoning" => Self::Reasoning,
             b"custom" => Self::CustomSkill,
             _ => Self::Other,
         }
@@ -57,14 +53,6 @@ impl Kind {
             Self::Untyped => !marks.contains(Marks::ROLE),
             Self::ImageGeneration => !marks.contains(Marks::RESULT),
             _ => false,
-        }
-    }
-
-    /// Whether an item of this kind has contents of its own, so that it need not be stored.
-    pub(super) fn has_contents(self, marks: Marks) -> bool {
-        match self {
-            Self::Reasoning => marks.contains(Marks::READ),
-            _ => marks.contains(Marks::CONTENTS),
         }
     }
 
@@ -107,8 +95,6 @@ impl Marks {
     pub(super) const FILE: Self = Self(1 << 7);
     /// Of an item: more than what it is and which.
     pub(super) const CONTENTS: Self = Self(1 << 8);
-    /// Of an item: something that the model reads, in the open or sealed.
-    pub(super) const READ: Self = Self(1 << 9);
 
     pub(super) fn insert(&mut self, other: Self) {
         self.0 |= other.0;

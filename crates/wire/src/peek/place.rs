@@ -57,8 +57,6 @@ pub(super) enum Slot {
     Item,
     /// The same, of an item's `status`: how far it has come, and nothing of what it holds.
     Status,
-    /// The same, of an item's `content`: what the model reads of it.
-    Words,
     /// Text that may be a seal of the gateway's.
     Seal,
     /// The list of messages.
@@ -199,7 +197,6 @@ impl Place {
             Self::Item => match key {
                 b"id" | b"skill_id" => Slot::ItemId,
                 b"status" => Slot::Status,
-                b"content" => Slot::Words,
                 _ => node(format, key),
             },
             Self::Payload => payload(key),

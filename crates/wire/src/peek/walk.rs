@@ -229,7 +229,7 @@ impl Walk {
                 }
                 self.opaque(Slot::Ignored, value, span);
             }
-            Slot::Content | Slot::Tool | Slot::Item | Slot::Status | Slot::Words => {
+            Slot::Content | Slot::Tool | Slot::Item | Slot::Status => {
                 self.content(slot, value, span.start);
             }
             Slot::Seal => {

@@ -208,17 +208,11 @@ impl Walk {
         match self.frames.as_mut_slice() {
             [.., item] if item.place == Place::Item && is_something && !names_it => {
                 item.marks.insert(Marks::CONTENTS);
-                if let (Slot::Seal | Slot::Words, Value::Text(_)) = (slot, value) {
-                    item.marks.insert(Marks::READ);
-                }
             }
             [.., item, list]
                 if list.place == Place::Array && item.place == Place::Item && is_something =>
             {
                 item.marks.insert(Marks::CONTENTS);
-                if list.slot == Slot::Words {
-                    item.marks.insert(Marks::READ);
-                }
             }
             _ => {}
         }
@@ -230,7 +224,7 @@ impl Walk {
             return self.keep_stored_id(found);
         }
         let ItemId { id, at, is_whole } = found;
-        let has_contents = item.kind.has_contents(item.marks);
+        let has_contents = item.marks.contains(Marks::CONTENTS);
         if self.format != Format::Responses || id.is_empty() {
             return Ok(());
         }
