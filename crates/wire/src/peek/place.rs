@@ -315,7 +315,8 @@ fn top(format: Format, key: &[u8]) -> Slot {
 /// make a chat request of whatever they are sent, and pass on what they do not know.
 ///
 /// Output limits and numbers of answers: llama.cpp (`n_predict` and `n_cmpl`, whose aliases are
-/// the names of chat), Ollama, text-generation-inference and its like, `KoboldCpp` and
+/// the names of chat), Ollama, text-generation-inference and its like,
+/// text-generation-webui (`auto_max_new_tokens`), `KoboldCpp` and
 /// `TabbyAPI` (`max_length`), vLLM (`best_of`), and the names that the formats have from each
 /// other. Models: OpenRouter, `LiteLLM`, NanoGPT, the messages format, and Vercel's gateway. Input
 /// from elsewhere: OpenRouter, xAI, Azure, `DashScope`.
@@ -328,6 +329,7 @@ fn of_servers(key: &[u8]) -> Slot {
         b"num_predict" => Slot::OtherLimit("num_predict"),
         b"max_new_tokens" => Slot::OtherLimit("max_new_tokens"),
         b"max_length" => Slot::OtherLimit("max_length"),
+        b"auto_max_new_tokens" => Slot::OtherLimit("auto_max_new_tokens"),
         b"max_tokens_to_sample" => Slot::OtherLimit("max_tokens_to_sample"),
         b"maxTokens" => Slot::OtherLimit("maxTokens"),
 
@@ -342,6 +344,7 @@ fn of_servers(key: &[u8]) -> Slot {
         b"context_window_fallbacks" => Slot::FurtherModels("context_window_fallbacks"),
         b"content_policy_fallbacks" => Slot::FurtherModels("content_policy_fallbacks"),
         b"user_config" => Slot::FurtherModels("user_config"),
+        b"router_settings_override" => Slot::FurtherModels("router_settings_override"),
         b"advisor" => Slot::FurtherModels("advisor"),
         b"providerOptions" => Slot::Within(Place::ProviderOptions),
         b"extra_body" => Slot::Within(Place::Extra),

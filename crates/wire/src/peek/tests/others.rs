@@ -35,6 +35,15 @@ fn another_name_of_the_output_limit_raises_it_and_never_lowers_it() {
             );
         }
     }
+    let lifted = |value: &str| {
+        limit(&format!(
+            r#""max_tokens":100,"auto_max_new_tokens":{value}"#
+        ))
+    };
+    assert_eq!(lifted("false"), Some(100));
+    assert_eq!(lifted("null"), Some(100));
+    assert_eq!(lifted("true"), None);
+    chat(r#""auto_max_new_tokens":1"#).unwrap_err();
     let facts = chat(r#""n_predict":7,"max_tokens":5,"max_completion_tokens":6"#);
     assert_eq!(facts.unwrap().facts.output_limit, Some(7));
 }
@@ -90,6 +99,10 @@ fn whatever_names_further_models_is_told() {
         (r#""route":"fallback""#, "route"),
         (r#""preset":"p""#, "preset"),
         (r#""user_config":{"model_list":[]}"#, "user_config"),
+        (
+            r#""router_settings_override":{"fallbacks":[{"a":["b"]}]}"#,
+            "router_settings_override",
+        ),
         (r#""advisor":{"model":"a"}"#, "advisor"),
         (
             r#""providerOptions":{"anthropic":{"models":1},"gateway":{"models":["a"]}}"#,

@@ -174,9 +174,17 @@ impl Walk {
         value: Value<'_>,
         span: Span,
     ) -> Result<(), PeekError> {
+        /// Lifts the limits beside it.
+        const LIFTS: &str = "auto_max_new_tokens";
         let tokens = match value {
             Value::Null => return Ok(()),
-            Value::Number(number) => number.as_u64(),
+            // As much as there is room for, whatever stands beside it.
+            Value::Bool(lifts) if field == LIFTS => match lifts {
+                true => None,
+                false => return Ok(()),
+            },
+            Value::Number(number) if field != LIFTS => number.as_u64(),
+            _ if field == LIFTS => return fault(field, "a boolean", span),
             _ => return fault(field, "an integer", span),
         };
         let tokens = tokens.filter(|tokens| (1..=MAX_TOKENS).contains(tokens));
