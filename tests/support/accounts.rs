@@ -1,7 +1,7 @@
 //! Keys with a balance of their own, and what the gateway charges them.
 
 use super::config::PEPPER;
-use super::{Answer, Gateway, Output, eventually, tollgate};
+use super::{Answer, Gateway, Output, PATIENCE, eventually, tollgate};
 use serde_json::{Value, json};
 use std::path::Path;
 use std::time::Duration;
@@ -79,7 +79,8 @@ impl Gateway {
         let mut command = tollgate();
         let config = self.folder.path().join("tollgate.yaml");
         command.args(["ledger", "verify", "--json", "--config"]);
-        let output = Output::of(command.arg(config)).await;
+        // After half an hour of load there are a million records.
+        let output = Output::within(6 * PATIENCE, command.arg(config)).await;
         assert!(output.status.success(), "{output:?}");
         let found: Value = serde_json::from_str(&output.stdout).unwrap();
         assert_eq!(found["faults"], json!([]));

@@ -8,6 +8,7 @@ use serde_json::Value;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::{ExitStatus, Stdio};
+use std::time::Duration;
 use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
 use tokio::process::{Child, Command};
@@ -59,7 +60,13 @@ pub struct Output {
 impl Output {
     /// Runs a command to its end.
     pub async fn of(command: &mut Command) -> Self {
-        let output = bounded("a command's end", command.output()).await.unwrap();
+        Self::within(PATIENCE, command).await
+    }
+
+    /// The same with another patience, for work that takes as long as there is to be looked at.
+    pub async fn within(patience: Duration, command: &mut Command) -> Self {
+        let ended = tokio::time::timeout(patience, command.output()).await;
+        let output = ended.expect("a command's end").unwrap();
         Self {
             status: output.status,
             stdout: String::from_utf8(output.stdout).unwrap(),
