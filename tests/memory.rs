@@ -12,8 +12,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use support::{
-    Answer, CHAT, Config, Connection, Gateway, MESSAGES, Mounts, PATIENCE, Provider, Request,
-    bounded, eventually,
+    Act, Answer, CHAT, Config, Connection, Gateway, MESSAGES, Mounts, PATIENCE, Provider, Request,
+    Upstream, bounded, eventually,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -218,6 +218,81 @@ async fn many_large_bodies_at_once_leave_the_program_under_its_bound() {
         let again = send(gateway.address, &post(path, body, &gateway.key)).await;
         again.expect("room for one").assert_ok();
     }
+}
+
+/// A provider of chat whose every answer says so many bytes.
+async fn telling(bytes: usize) -> Upstream {
+    let answer = json!({
+        "id": "c", "object": "chat.completion", "created": 1, "model": "m",
+        "choices": [{
+            "index": 0,
+            "message": {"role": "assistant", "content": "word ".repeat(bytes / 5)},
+            "finish_reason": "stop",
+        }],
+        "usage": {"prompt_tokens": 5, "completion_tokens": 9, "total_tokens": 14},
+    });
+    let answer = answer.to_string();
+    let head = format!(
+        "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
+        answer.len()
+    );
+    Upstream::playing([Act::send(head + &answer)]).await
+}
+
+/// A body of exactly so many bytes.
+fn of_length(bytes: u64) -> String {
+    let with = |text: &str| {
+        format!(
+            r#"{{"model":"large-model","max_tokens":9,"messages":[{{"role":"user","content":"{text}"}}]}}"#
+        )
+    };
+    with(&"a".repeat(usize::try_from(bytes).unwrap() - with("").len()))
+}
+
+/// Providers of chat: one that never takes a request, and those that tell a little and much.
+fn with_one_that_takes_nothing(deaf: SocketAddr, little: &Upstream, much: &Upstream) -> Config {
+    let chat =
+        |address: SocketAddr| json!({"address": format!("http://{address}"), "formats": ["chat"]});
+    let limits = json!({
+        "bodies_in_memory": "48MiB", "body_bytes": "21MiB", "reserved_for_priority": 0,
+    });
+    Config::new()
+        .with("server.limits", limits)
+        .provider("deaf", chat(deaf))
+        .provider("little", chat(little.address))
+        .provider("much", chat(much.address))
+        .model("large-model", json!(["deaf/other-model"]))
+        .model("little", json!(["little"]))
+        .model("much", json!(["much"]))
+}
+
+#[tokio::test]
+async fn a_small_request_gets_its_long_answer_where_a_large_one_has_taken_its_share() {
+    // Nobody takes what comes for it.
+    let deaf = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let (little, much) = (telling(21_000).await, telling(4_000_000).await);
+    let config = with_one_that_takes_nothing(deaf.local_addr().unwrap(), &little, &much);
+    let gateway = Gateway::start(config).await;
+    // With its edited copy it takes all that there is for large ones, to the byte.
+    let large = post(CHAT, &of_length(21 * MIB), &gateway.key);
+    let mut connection = Connection::open(gateway.address).await;
+    connection.write(&large.bytes()).await;
+    let held = (42 * MIB) as f64;
+    gateway.sample_is("tollgate_request_body_bytes", held).await;
+
+    let answer = gateway.ask(MESSAGES, "little", "", json!({})).await;
+    answer.assert_ok();
+    assert!(answer.text().len() > 21_000, "{answer:?}");
+
+    // What is too long for the rest of it is lost, which is no fault of its caller's.
+    let answer = gateway.ask(MESSAGES, "much", "", json!({})).await;
+    answer.assert_error(503, "service_unavailable");
+    let line = gateway.access_line(|line| line["model"] == "much").await;
+    assert_eq!(
+        (&line["outcome"], &line["charged"]),
+        (&json!("upstream_failed"), &json!(0)),
+        "{line}"
+    );
 }
 
 /// A control group with a bound on its memory, of either version.

@@ -38,6 +38,15 @@ impl Bounds {
         }
     }
 
+    /// What a small request may hold, however long its answer is: that is all there is.
+    pub const fn of_small(self) -> Self {
+        Self {
+            held_by_large: self.held,
+            memory_by_large: self.memory,
+            ..self
+        }
+    }
+
     /// Whether there is room for so many bytes more.
     pub fn have_room_for(&self, bytes: u64) -> bool {
         let all = events::held().saturating_add(bytes);

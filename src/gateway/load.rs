@@ -2,7 +2,7 @@
 //! priority last. Nothing waits for its turn: what cannot be served now is told so at once.
 
 use super::exchange::Exchange;
-use super::hold::Bounds;
+use super::hold::{Bounds, SMALL};
 use crate::events::{self, InFlight, Shed};
 use crate::machine;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -114,9 +114,10 @@ impl LoadLimits {
         }
     }
 
-    /// How much memory requests of this rank may hold. An eighth of it is for small ones, so that
-    /// a few large ones leave room for everybody else (of the program's memory a sixteenth), and half of the rest for what is made of
-    /// bodies that were read; but one of the largest and an edited copy of it always fit.
+    /// How much memory requests of this rank may hold. An eighth of it (of the program's memory a
+    /// sixteenth) is for small ones, so that a few large ones leave room for everybody else, and
+    /// half of the rest for what is made of bodies that were read; but one of the largest and an
+    /// edited copy of it always fit.
     pub fn bounds(&self, rank: Rank) -> Bounds {
         let held = self.share(self.bodies, rank);
         let memory = self.share(self.memory, rank);
@@ -142,6 +143,17 @@ impl LoadLimits {
 /// How much memory a request may hold.
 pub fn bounds(exchange: &Exchange) -> Bounds {
     exchange.snapshot.limits.load.bounds(rank(exchange))
+}
+
+/// How much memory an answer may hold until it is whole: that of a small request may have the share
+/// of small ones, for a provider has made it and is paid for it, and it would be lost for the
+/// bodies of others.
+pub fn answer_bounds(exchange: &Exchange) -> Bounds {
+    let bounds = bounds(exchange);
+    match exchange.body.as_ref().is_none_or(|it| it.len() <= SMALL) {
+        true => bounds.of_small(),
+        false => bounds,
+    }
 }
 
 /// Refuses a request for which there is no memory.

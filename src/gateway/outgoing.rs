@@ -476,7 +476,7 @@ pub fn expectation(exchange: &Exchange) -> Option<Expectation> {
     let request = exchange.request.as_ref()?;
     let translation = exchange.attempts.notes().map(|notes| Translation {
         notes: Arc::clone(notes),
-        hold: Hold::new(load::bounds(exchange)),
+        hold: Hold::new(load::answer_bounds(exchange)),
         context: AnswerContext {
             request: exchange.id,
             created: clock::unix_ms() / 1000,

@@ -10,6 +10,7 @@ use pingora_core::{Error, ErrorSource};
 use std::time::Instant;
 use tollgate_ledger::BillingState;
 use tollgate_types::{ErrorCode, Format, Usage};
+use tollgate_wire::fault::{FaultClass, UpstreamFault};
 
 /// A status for the log alone: the caller left before it was told one.
 pub const CLIENT_CLOSED: u16 = 499;
@@ -155,7 +156,7 @@ pub fn ending(exchange: &Exchange, error: Option<&Error>) -> BillingState {
     // What the caller must mend is no failure of the provider's.
     let fault = exchange.fault.as_ref();
     let was_not_sent = || exchange.body.as_ref().is_some_and(|it| it.is_awaited());
-    let was_refused = is_error && fault.map_or_else(was_not_sent, |it| !it.try_elsewhere());
+    let was_refused = is_error && fault.map_or_else(was_not_sent, must_change);
     let stop = exchange.answer.facts().and_then(|facts| facts.stop);
     match stop {
         _ if exchange.broken.is_some() => BillingState::UpstreamFailed,
@@ -164,4 +165,11 @@ pub fn ending(exchange: &Exchange, error: Option<&Error>) -> BillingState {
         Some(stop) if !stop.is_complete() => BillingState::Incomplete,
         _ => BillingState::Completed,
     }
+}
+
+/// Whether a request has failed for what its caller must mend. What the gateway itself lacks is
+/// not: nobody else is asked then either, but the same request can pass a moment later.
+const fn must_change(fault: &UpstreamFault) -> bool {
+    use FaultClass as C;
+    !fault.try_elsewhere() && !matches!(fault.class, C::OutOfFiles | C::OutOfMemory)
 }
