@@ -295,6 +295,26 @@ async fn a_small_request_gets_its_long_answer_where_a_large_one_has_taken_its_sh
     );
 }
 
+#[tokio::test]
+async fn what_is_never_enough_for_an_edited_copy_that_thinks_is_told_413() {
+    let deaf = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = format!("http://{}", deaf.local_addr().unwrap());
+    let limits = json!({
+        "bodies_in_memory": "48MiB", "body_bytes": "21MiB", "reserved_for_priority": 0,
+    });
+    let mut config = Config::new()
+        .with("server.limits", limits)
+        .provider("deaf", json!({"address": address, "formats": ["messages"]}))
+        .model("large-model", json!(["deaf/other-model"]));
+    config.0["models"]["large-model"]["reasoning"] = json!("extended");
+    let gateway = Gateway::start(config).await;
+    // Itself, its copy, and what is read of that and written anew: four times 14 MiB at the most.
+    let large = post(MESSAGES, &of_length(14 * MIB), &gateway.key);
+    let answer = send(gateway.address, &large).await.expect("an answer");
+    answer.assert_error(413, "request_too_large");
+    gateway.sample_is("tollgate_request_body_bytes", 0.0).await;
+}
+
 /// A control group with a bound on its memory, of either version.
 struct Group(PathBuf);
 

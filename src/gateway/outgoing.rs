@@ -88,7 +88,7 @@ pub fn prepare(exchange: &Exchange, candidate: &Candidate) -> Result<(Format, Ou
         .ok_or_else(fault)?;
     let hold = room(exchange, body, candidate)?;
     if candidate.format == format {
-        let same = same_format(request, body, candidate, model, hold)?;
+        let same = same_format(request, body, candidate, model, hold);
         return Ok((format, same.ok_or_else(fault)?));
     }
     let asked = limited(request, body).ok_or_else(fault)?;
@@ -101,8 +101,8 @@ pub fn prepare(exchange: &Exchange, candidate: &Candidate) -> Result<(Format, Ou
     Ok((to, sent))
 }
 
-/// Takes the memory that is needed to make of a large body what a candidate is sent; `None` for a
-/// small one, of which that is not counted.
+/// Takes the memory that is needed to make of a large body what a candidate is sent; `None` for one
+/// that is sent as it is, and for a small one, of which that is not counted.
 ///
 /// # Errors
 ///
@@ -121,6 +121,9 @@ fn room(
                        send less, or fewer small parts, at a time";
         PublicError::new(ErrorCode::RequestTooLarge, message)
     })?;
+    if bytes == 0 {
+        return Ok(None);
+    }
     let mut hold = Hold::new(bounds);
     hold.grow(bytes)?;
     Ok(Some(hold))
@@ -149,11 +152,9 @@ fn held(hold: Option<Hold>, body: &RequestBody, made: Bytes) -> Bytes {
     }
 }
 
-/// Bytes of memory that it takes to make of a large body what a candidate is sent, without those of
-/// an edited copy: a bound, most of which is given back once it is made.
+/// Bytes of memory that it takes to make of a large body what a candidate is sent: a bound, most of
+/// which is given back once it is made.
 fn takes(exchange: &Exchange, candidate: &Candidate) -> u64 {
-    /// A node of the document, while its list grows.
-    const OF_A_VALUE: u64 = 32;
     let Some((body, request)) = exchange.body.as_ref().zip(exchange.request.as_ref()) else {
         return 0;
     };
@@ -163,15 +164,29 @@ fn takes(exchange: &Exchange, candidate: &Candidate) -> u64 {
         return tollgate_translate::most_memory(length, peeked.values).saturating_add(copy);
     }
     let route = request.route.as_ref();
-    let model = route.and_then(|route| exchange.snapshot.catalog.model(route.model));
+    let Some(model) = route.and_then(|route| exchange.snapshot.catalog.model(route.model)) else {
+        return 0;
+    };
     let adds_thinking = candidate.format == Format::Messages
-        && model.is_some_and(|it| peeked.facts.thinking_to_add(it.reasoning).is_some());
-    match peeked.has_seals || adds_thinking {
-        true => length
-            .saturating_mul(2)
-            .saturating_add(peeked.values.saturating_mul(OF_A_VALUE)),
-        false => 0,
-    }
+        && peeked.facts.thinking_to_add(model.reasoning).is_some();
+    let is_read = peeked.has_seals || adds_thinking;
+    // What stands in the way of thinking is found with the memory that is asked for here.
+    let is_edited = adds_thinking || {
+        let (edits, _) = edits(request, body, candidate, model, || None);
+        !edits.into_splice().is_empty()
+    };
+    of_same_format(length, peeked.values, is_edited, is_read)
+}
+
+/// Bytes that it takes to make ready a body that is sent in its own format: a copy with its edits,
+/// and what is known of it where it must be read anew, with what is written then.
+fn of_same_format(length: u64, values: u64, is_edited: bool, is_read: bool) -> u64 {
+    /// A node of the document, while its list grows.
+    const OF_A_VALUE: u64 = 32;
+    let copies = u64::from(is_edited).saturating_add(if is_read { 2 } else { 0 });
+    let nodes = if is_read { values } else { 0 };
+    let of_nodes = nodes.saturating_mul(OF_A_VALUE);
+    length.saturating_mul(copies).saturating_add(of_nodes)
 }
 
 /// Waits a moment for the memory that it takes to make of a large body what the first candidate is
@@ -187,7 +202,8 @@ pub async fn wait_for_room(exchange: &Exchange) {
         return;
     }
     let bounds = load::bounds(exchange);
-    let Some(needed) = needed(exchange, body, candidate, bounds) else {
+    // What is never enough, and what takes nothing, waits for nothing.
+    let Some(needed @ 1..) = needed(exchange, body, candidate, bounds) else {
         return;
     };
     let ends = Instant::now() + PATIENCE.mul_f64(0.1 + 0.9 * fastrand::f64());
@@ -216,18 +232,17 @@ pub fn first_that_carries<T>(
     Err(refusal.unwrap_or_else(respond::internal_error))
 }
 
-/// The caller's bytes, with what must differ spliced in.
-fn same_format(
+/// What must differ in a body that is sent in its own format. `whole`: the body.
+fn edits<'a>(
     request: &RequestContext,
-    body: &RequestBody,
+    body: &'a RequestBody,
     candidate: &Candidate,
     model: &Model,
-    mut hold: Option<Hold>,
-) -> Result<Option<Outgoing>, Shed> {
+    whole: impl FnOnce() -> Option<Bytes>,
+) -> (BodyEdits<'a>, Fitted) {
     let peeked = body.peeked();
     let mut edits = BodyEdits::new(candidate.format, peeked);
-    let facts = &peeked.facts;
-    let asked_for = facts.model.as_deref().unwrap_or_default();
+    let asked_for = peeked.facts.model.as_deref().unwrap_or_default();
     let upstream_model = candidate.deployment.upstream_model(asked_for);
     if upstream_model != asked_for {
         edits.set_model(upstream_model);
@@ -238,25 +253,29 @@ fn same_format(
     if let Some(tokens) = request.output_limit {
         edits.set_output_limit(tokens);
     }
+    let fitted = fit_reasoning(request, model, peeked, &mut edits, whole);
+    (edits, fitted)
+}
+
+/// The caller's bytes, with what must differ spliced in.
+fn same_format(
+    request: &RequestContext,
+    body: &RequestBody,
+    candidate: &Candidate,
+    model: &Model,
+    hold: Option<Hold>,
+) -> Option<Outgoing> {
+    let peeked = body.peeked();
+    let whole = || body.assemble(Splice::default());
+    let (edits, fitted) = edits(request, body, candidate, model, whole);
     let Fitted {
         mut dropped,
         sampling,
-    } = fit_reasoning(request, model, peeked, &mut edits, || {
-        body.assemble(Splice::default())
-    });
-    let raised_limit = raised(facts.output_limit, edits.output_limit());
-    let splice = edits.into_splice();
-    if let (false, Some(hold)) = (splice.is_empty(), &mut hold) {
-        hold.grow(body.len())?;
-    }
-    let Some(mut sent) = body.assemble(splice) else {
-        return Ok(None);
-    };
+    } = fitted;
+    let raised_limit = raised(peeked.facts.output_limit, edits.output_limit());
+    let mut sent = body.assemble(edits.into_splice())?;
     if !sampling.is_empty() {
-        let Some(without) = tollgate_translate::without_members(&sent, &sampling) else {
-            return Ok(None);
-        };
-        sent = without;
+        sent = tollgate_translate::without_members(&sent, &sampling)?;
         dropped.extend(sampling);
     }
     if peeked.has_seals
@@ -265,12 +284,12 @@ fn same_format(
         sent = unsealed.body;
         dropped.extend(unsealed.dropped);
     }
-    Ok(Some(Outgoing {
+    Some(Outgoing {
         body: Some(held(hold, body, sent)),
         dropped: dropped.into_iter().map(Cow::Borrowed).collect(),
         raised_limit,
         notes: None,
-    }))
+    })
 }
 
 /// What a request that is sent in its own format loses to its model's mode of reasoning.
@@ -489,4 +508,17 @@ pub fn expectation(exchange: &Exchange) -> Option<Expectation> {
         is_stored: request.endpoint.is_stored(),
         strip_usage: asks_for_usage(request),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::of_same_format;
+
+    #[test]
+    fn an_edited_copy_is_counted_beside_what_is_read_of_it_and_an_unchanged_body_not_at_all() {
+        assert_eq!(of_same_format(1000, 10, false, false), 0);
+        assert_eq!(of_same_format(1000, 10, true, false), 1000);
+        assert_eq!(of_same_format(1000, 10, false, true), 2320);
+        assert_eq!(of_same_format(1000, 10, true, true), 3320);
+    }
 }
