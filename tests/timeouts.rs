@@ -7,12 +7,14 @@ mod support;
 
 use futures::future::join_all;
 use serde_json::{Value, json};
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 use support::{
-    Act, Answer, CHAT, Config, Ending, FORMATS, Gateway, Http2, MESSAGES, Provider, Request,
-    Upstream, prompt,
+    Act, Answer, Authority, CHAT, Config, Ending, FORMATS, Gateway, Http2, MESSAGES, Provider,
+    Request, Upstream, prompt,
 };
-use tokio::io::AsyncWriteExt;
+use tempfile::TempDir;
+use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket};
 
 /// A bound that is due.
@@ -363,35 +365,66 @@ async fn a_caller_that_reads_no_more_ends_its_stream_and_blames_nobody() {
     }
 }
 
-/// A provider that says this on every connection, and takes no more than its system does by itself.
-async fn deaf(says: String) -> std::net::SocketAddr {
+/// A provider that says this on every connection, and takes no more than its system does by itself;
+/// under TLS, no more than the handshake.
+async fn deaf(says: String, authority: Option<&Authority>) -> SocketAddr {
     let socket = TcpSocket::new_v4().unwrap();
     socket.set_recv_buffer_size(4096).unwrap();
     socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let listener = socket.listen(64).unwrap();
     let address = listener.local_addr().unwrap();
+    let acceptor = authority.map(|it| it.issue(HOST).acceptor());
     tokio::spawn(async move {
-        let mut open = Vec::new();
-        while let Ok((mut stream, _)) = listener.accept().await {
+        let mut open: Vec<Box<dyn AsyncWrite + Send + Unpin>> = Vec::new();
+        while let Ok((stream, _)) = listener.accept().await {
+            let mut stream: Box<dyn AsyncWrite + Send + Unpin> = match &acceptor {
+                Some(acceptor) => Box::new(acceptor.accept(stream).await.unwrap()),
+                None => Box::new(stream),
+            };
             stream.write_all(says.as_bytes()).await.unwrap();
+            stream.flush().await.unwrap();
             open.push(stream);
         }
     });
     address
 }
 
-#[tokio::test]
-async fn a_provider_that_takes_nothing_of_a_body_is_left_by_the_time_of_a_write() {
-    let healthy = Provider::start().await;
-    let deaf = deaf(String::new()).await;
-    let config = Config::first_and_second(deaf, healthy.address)
+/// What the certificate of a provider under TLS is for.
+const HOST: &str = "provider.test";
+
+/// A gateway whose provider `a` is at this address, with the healthy one behind it.
+async fn gateway_to(
+    address: SocketAddr,
+    healthy: &Provider,
+    authority: Option<&Authority>,
+) -> Gateway {
+    let folder = TempDir::new().unwrap();
+    let mut config = Config::first_and_second(address, healthy.address)
         .with("providers.a.timeouts", all_but("write"))
         .with("providers.a.health", json!({"enabled": false}))
         .with("failover", json!({"again": 0}))
         .model("alone", json!(["a"]));
-    let gateway = Gateway::start(config).await;
-    // More than any system takes in the place of one who does not read.
-    let said = "word ".repeat(12 << 20 >> 2);
+    if let Some(authority) = authority {
+        std::fs::write(folder.path().join("own.pem"), authority.pem()).unwrap();
+        let at = format!("https://{address}");
+        config = config.with("providers.a.address", json!(at)).with(
+            "providers.a.tls",
+            json!({"ca": "own.pem", "server_name": HOST}),
+        );
+    }
+    Gateway::start_in(folder, config).await
+}
+
+/// More than any system takes in the place of one who does not read.
+fn too_much() -> String {
+    "word ".repeat(12 << 20 >> 2)
+}
+
+async fn nothing_is_taken(authority: Option<&Authority>) {
+    let healthy = Provider::start().await;
+    let deaf = deaf(String::new(), authority).await;
+    let gateway = gateway_to(deaf, &healthy, authority).await;
+    let said = too_much();
     for stream in [false, true] {
         let begun = Instant::now();
         let body = prompt(CHAT, "alone", &said, json!({"stream": stream}));
@@ -412,24 +445,37 @@ async fn a_provider_that_takes_nothing_of_a_body_is_left_by_the_time_of_a_write(
 }
 
 #[tokio::test]
-async fn what_a_provider_says_is_told_although_it_takes_nothing_of_the_body() {
+async fn a_provider_that_takes_nothing_of_a_body_is_left_by_the_time_of_a_write() {
+    nothing_is_taken(None).await;
+}
+
+/// Its tickets come before the answer, and wait to be read while the body is written.
+#[tokio::test]
+async fn a_provider_that_takes_nothing_is_left_by_the_time_of_a_write_under_tls_too() {
+    nothing_is_taken(Some(&Authority::new())).await;
+}
+
+async fn what_is_said_is_told(authority: Option<&Authority>) {
     const REFUSAL: &str = r#"{"error":{"message":"no","type":"invalid_request_error"}}"#;
     let length = REFUSAL.len();
     let says = format!(
         "HTTP/1.1 422 No\r\ncontent-type: application/json\r\n\
          content-length: {length}\r\n\r\n{REFUSAL}"
     );
-    let address = deaf(says).await;
-    let config = Config::new()
-        .provider("a", support::provider(address))
-        .with("providers.a.timeouts", all_but("write"))
-        .model("alone", json!(["a"]));
-    let gateway = Gateway::start(config).await;
-    let said = "word ".repeat(12 << 20 >> 2);
+    let healthy = Provider::start().await;
+    let address = deaf(says, authority).await;
+    let gateway = gateway_to(address, &healthy, authority).await;
+    let said = too_much();
     for stream in [false, true] {
         let body = prompt(CHAT, "alone", &said, json!({"stream": stream}));
         let answer = gateway.post(CHAT, &body).await;
         let told = (422, "upstream_error".to_owned());
         assert_eq!(answer.error(), told, "{stream}: {answer:?}");
     }
+}
+
+#[tokio::test]
+async fn what_a_provider_says_is_told_although_it_takes_nothing_of_the_body() {
+    what_is_said_is_told(None).await;
+    what_is_said_is_told(Some(&Authority::new())).await;
 }

@@ -1,7 +1,7 @@
 //! The timer of the attempt under way: its deadlines, and the watch over its connection.
 
 use super::deadlines::{Deadlines, Progress};
-use super::sending::{self, Answered};
+use super::sending::{self, Unanswered};
 use super::untaken::Untaken;
 use super::watch::{Socket, Watch};
 use bytes::Bytes;
@@ -16,8 +16,8 @@ pub struct AttemptTimer {
     connection: Option<RawFd>,
     /// The number of a connection of HTTP/1.1 over which a body is yet to be sent.
     sends_over: Option<RawFd>,
-    /// Whether something of an answer has come, where that matters to the body's sending.
-    is_answered: Option<Answered>,
+    /// Tells the body's sending that an answer has begun, where that matters to it.
+    unanswered: Option<Unanswered>,
     watch: Option<Watch>,
     /// What notes that a caller has taken a piece, where the pieces have to tell.
     pieces: Option<Untaken>,
@@ -89,15 +89,17 @@ impl AttemptTimer {
         !(self.is_unwatched && self.relies_on_watch)
     }
 
-    /// The whole body, about to be sent: an attempt of which nothing is taken for `longest` ends then.
+    /// The whole body, about to be sent: an attempt whose body is not taken within `longest`, which
+    /// Pingora's own time-out of the write must be, ends then unless it is answered.
     pub fn send(&mut self, body: Bytes, longest: Duration) -> Bytes {
-        match self.sends_over.take() {
-            Some(connection) => {
-                let is_answered = Answered::default();
-                self.is_answered = Some(is_answered.clone());
-                sending::bounded(body, connection, longest, is_answered)
+        match (self.sends_over.take(), &self.deadlines) {
+            (Some(connection), Some(deadlines)) => {
+                let unanswered = Unanswered::default();
+                self.unanswered = Some(unanswered.clone());
+                let request_ends = deadlines.request_ends();
+                sending::bounded(body, connection, longest, unanswered, request_ends)
             }
-            None => body,
+            _ => body,
         }
     }
 
@@ -113,8 +115,8 @@ impl AttemptTimer {
             return;
         };
         deadlines.note(progress, now);
-        if let Some(is_answered) = &self.is_answered {
-            is_answered.note();
+        if let Some(unanswered) = self.unanswered.take() {
+            unanswered.end();
         }
         if let Some(watch) = &self.watch {
             watch.set(deadlines.end());
@@ -140,6 +142,9 @@ impl AttemptTimer {
     pub fn stop(&mut self) {
         self.has_fired = self.has_fired();
         self.watch = None;
+        if let Some(unanswered) = self.unanswered.take() {
+            unanswered.end();
+        }
         self.connection = None;
         self.sends_over = None;
     }
