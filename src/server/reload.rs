@@ -219,8 +219,10 @@ impl Reloader {
         snapshot.upstreams.take_over(&earlier.upstreams);
         snapshot.upstreams.resolve(RESOLVE_LIMIT).await;
         events::watch(&snapshot.fleet);
+        let snapshot = Arc::new(snapshot);
+        places.current.store(Arc::clone(&snapshot));
+        // Behind the store: what began before it benches by the configuration before.
         snapshot.fleet.release(clock::steady_ms(Instant::now()));
-        places.current.store(Arc::new(snapshot));
         places.certificates.replace(&next.certificates);
         places.api.operations().set_offer(Offer::of(&next.config));
         places.api.set_token(next.config.admin_token.clone());

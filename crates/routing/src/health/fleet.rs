@@ -169,7 +169,8 @@ impl Fleet {
     }
 
     /// Closes what is benched at providers whose `health` is off: an earlier configuration has benched
-    /// it, or a request that began under one.
+    /// it, or a request that began under one. So it is for when this configuration is already served,
+    /// and for later again while such a request may be under way.
     pub fn release(&self, now: u64) {
         for place in self.all().filter(|place| place.policy().is_none()) {
             let seats = place.seats.iter();
