@@ -184,11 +184,12 @@ fn limits(plan: &config::PlanLimits) -> Limits {
     }
 }
 
-/// What is taken in advance of a key's limit on output: what is expected of a request is a guess,
-/// and no reason to refuse one for ever that may need less than the whole limit. What it needs
-/// beyond is a debt.
-pub fn expected_output(expected: u64, limits: &Limits) -> u64 {
+/// What is taken in advance of a key's limit on output. Where the request says nothing, what is
+/// expected of it is a guess, and no reason to refuse one for ever that may need less than the
+/// whole limit; what it needs beyond is a debt. A request that is limited itself can ask for less.
+pub fn output_in_advance(expected: u64, is_limited: bool, limits: &Limits) -> u64 {
     let limit = limits.output_tokens.map(|limit| u64::from(limit.get()));
+    let limit = limit.filter(|_| !is_limited);
     limit.map_or(expected, |limit| expected.min(limit))
 }
 
@@ -207,9 +208,13 @@ impl Limiter for PlannedLimits {
         holds: &mut Holds,
     ) -> Result<Standing, Limited> {
         let (limiter, limits, input, output) = match load {
-            Load::Generation { input, output } => {
+            Load::Generation {
+                input,
+                output,
+                is_limited,
+            } => {
                 let limits = self.plans.of(identity);
-                let output = expected_output(output, &limits);
+                let output = output_in_advance(output, is_limited, &limits);
                 (&self.paces.generation, limits, input, output)
             }
             Load::Count { limit } => {

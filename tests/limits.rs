@@ -186,19 +186,39 @@ async fn what_never_fits_is_not_worth_another_try() {
 async fn a_limit_below_what_is_expected_refuses_nothing_for_a_guess() {
     let (_provider, gateway) = start().await;
     let key = limited(&gateway, &["--output-tokens", "500"]).await;
-    for more in [json!({}), json!({"max_completion_tokens": 600})] {
-        let answer = gateway.send(&ask(CHAT, &key, more)).await;
-        answer.assert_ok();
-        assert_eq!(number(&answer, "x-ratelimit-limit-tokens"), 500);
-        // What it did not need is there again.
-        let path = "/v1/usage";
-        let whole = async || {
-            let usage = gateway.send(&Request::get(path).key(&key)).await.json();
-            let left = usage["limits"]["output_tokens_per_minute"]["remaining"].as_u64()?;
-            (left == 500).then_some(())
-        };
-        eventually("the limit is whole again", whole).await;
+    let answer = gateway.send(&ask(CHAT, &key, json!({}))).await;
+    answer.assert_ok();
+    assert_eq!(number(&answer, "x-ratelimit-limit-tokens"), 500);
+    // What it did not need is there again.
+    let whole = async || {
+        let get = Request::get("/v1/usage").key(&key);
+        let usage = gateway.send(&get).await.json();
+        let left = usage["limits"]["output_tokens_per_minute"]["remaining"].as_u64()?;
+        (left == 500).then_some(())
+    };
+    eventually("the limit is whole again", whole).await;
+}
+
+/// It would have its answer of any length, and owe no more than ten minutes of it.
+#[tokio::test]
+async fn a_request_that_allows_itself_more_than_the_whole_limit_is_refused() {
+    let (provider, gateway) = start().await;
+    let key = limited(&gateway, &["--output-tokens", "100"]).await;
+    for (path, more) in [
+        (CHAT, json!({"max_completion_tokens": 32_000})),
+        (CHAT, json!({"max_tokens": 101})),
+        (MESSAGES, json!({"max_tokens": 32_000})),
+    ] {
+        let long = ask(path, &key, more).orders("tokens-32000");
+        let refused = gateway.send(&long).await;
+        refused.assert_error(429, "rate_limit_exceeded");
+        assert_eq!(refused.header("x-should-retry"), Some("false"));
+        let message = refused.message();
+        assert!(message.contains("output tokens a minute"), "{message}");
     }
+    assert_eq!(provider.handle.counters().requests, 0);
+    let all = ask(CHAT, &key, json!({"max_completion_tokens": 100}));
+    gateway.send(&all).await.assert_ok();
 }
 
 /// In the words of the configuration.

@@ -91,13 +91,16 @@ impl Limits {
             return Load::Generation {
                 input: 0,
                 output: 0,
+                is_limited: true,
             };
         }
         let expected = u64::from(self.settings.expected_output_tokens.get());
         let output = crate::bound::output(request, &*self.catalog);
+        let facts = request.facts.as_ref();
         Load::Generation {
             input: crate::bound::likely_input(request, &*self.counting),
             output: output.map_or(expected, |output| output.min(expected)),
+            is_limited: facts.is_some_and(|facts| facts.output_limit.is_some()),
         }
     }
 }

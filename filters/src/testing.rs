@@ -184,7 +184,7 @@ struct Limits;
 impl Limiter for Limits {
     fn admit(&self, load: Load, _: &Identity, _: &mut Holds) -> Result<Standing, Limited> {
         let told = match load {
-            Load::Generation { input, output } => {
+            Load::Generation { input, output, .. } => {
                 format!("generation of {input} and {output} tokens")
             }
             Load::Count { limit } => format!("count, {limit} a minute"),

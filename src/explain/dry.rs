@@ -180,10 +180,15 @@ impl KeyDirectory for Book {
 
 impl Limiter for Book {
     fn admit(&self, load: Load, identity: &Identity, _: &mut Holds) -> Result<Standing, Limited> {
-        let Load::Generation { input, output } = load else {
+        let Load::Generation {
+            input,
+            output,
+            is_limited,
+        } = load
+        else {
             return Ok(Standing::new());
         };
-        let output = accounts::expected_output(output, &self.limits);
+        let output = accounts::output_in_advance(output, is_limited, &self.limits);
         let standing = self.pace.as_ref();
         let standing = standing.map(|pace| pace.standing(&identity.key, &self.limits));
         let wanted = [

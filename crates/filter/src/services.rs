@@ -206,8 +206,11 @@ pub enum Load {
     Generation {
         /// Input tokens.
         input: u64,
-        /// Output tokens.
+        /// Output tokens: as many as the request is expected to have.
         output: u64,
+        /// Whether the request itself says how many it may have. Where it does not, `output` is a
+        /// guess, which a smaller limit takes as a whole window.
+        is_limited: bool,
     },
     /// A count of tokens, of which so many are allowed in a minute.
     Count {
