@@ -19,6 +19,7 @@ use prometheus::{
 use std::collections::HashMap;
 use std::fmt::Display;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tollgate_filter::Shadow;
 use tollgate_routing::Decision;
@@ -420,20 +421,38 @@ impl Drop for OpenStream {
     }
 }
 
-/// Requests hold so many bytes of memory more. Tells how many it is now.
-pub fn hold_more(bytes: u64) -> u64 {
+/// Bytes of memory that requests hold.
+static HELD: AtomicU64 = AtomicU64::new(0);
+
+/// Requests hold so many bytes of memory more, where `allowed` finds nothing against as many as it
+/// is then; whoever looks meanwhile sees none of those that are refused.
+///
+/// # Errors
+///
+/// What `allowed` has against it.
+pub fn hold_more<E>(bytes: u64, allowed: impl Fn(u64) -> Result<(), E>) -> Result<(), E> {
+    let mut held = held();
+    loop {
+        let all = held.saturating_add(bytes);
+        allowed(all)?;
+        match HELD.compare_exchange_weak(held, all, Ordering::Relaxed, Ordering::Relaxed) {
+            Ok(_) => break,
+            Err(now) => held = now,
+        }
+    }
     METRICS.bodies.add(i64::try_from(bytes).unwrap_or(i64::MAX));
-    held()
+    Ok(())
 }
 
 /// Requests hold so many bytes less.
 pub fn hold_less(bytes: u64) {
+    HELD.fetch_sub(bytes, Ordering::Relaxed);
     METRICS.bodies.sub(i64::try_from(bytes).unwrap_or(i64::MAX));
 }
 
 /// How many bytes requests hold.
 pub fn held() -> u64 {
-    u64::try_from(METRICS.bodies.get()).unwrap_or(0)
+    HELD.load(Ordering::Relaxed)
 }
 
 /// What came of reading the configuration again.

@@ -82,18 +82,18 @@ impl Hold {
             true => (self.bounds.held, self.bounds.memory),
             false => (self.bounds.held_by_large, self.bounds.memory_by_large),
         };
-        let all = events::hold_more(bytes);
-        // What others hold by now may not be in what the system has told yet.
-        let shed = if all > most_held {
-            Shed::Bodies
-        } else if machine::resident_beside(all) > most_memory {
-            Shed::Memory
-        } else {
-            self.bytes = held;
-            return Ok(());
-        };
-        events::hold_less(bytes);
-        Err(shed)
+        events::hold_more(bytes, |all| {
+            if all > most_held {
+                return Err(Shed::Bodies);
+            }
+            // What others hold by now may not be in what the system has told yet.
+            match machine::resident_beside(all) > most_memory {
+                true => Err(Shed::Memory),
+                false => Ok(()),
+            }
+        })?;
+        self.bytes = held;
+        Ok(())
     }
 
     /// Keeps so many bytes, and gives the others back.
@@ -130,6 +130,7 @@ impl AsRef<[u8]> for Held {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::Barrier;
 
     const BOUNDS: Bounds = Bounds {
         held: 10 << 20,
@@ -176,6 +177,9 @@ mod tests {
         drop(copy);
         assert_eq!(events::held(), before);
 
+        assert_eq!(refused_beside_a_wish_that_is_too_large(), 0);
+        assert_eq!(events::held(), before);
+
         let tight = Bounds {
             memory_by_large: 1 << 20,
             ..BOUNDS
@@ -188,5 +192,27 @@ mod tests {
             (tight.alone_beside(8 << 20), tight.alone_beside(1)),
             (0, (8 << 20) - 1)
         );
+    }
+
+    /// How many pieces of one byte found no room while somebody else asked for what there never is.
+    fn refused_beside_a_wish_that_is_too_large() -> usize {
+        const EACH: usize = 3_000_000;
+        let both = Barrier::new(2);
+        std::thread::scope(|scope| {
+            let wishes = scope.spawn(|| {
+                let mut wish = Hold::new(BOUNDS);
+                both.wait();
+                for _ in 0..EACH {
+                    assert_eq!(wish.grow(200 << 20), Err(Shed::Bodies));
+                }
+            });
+            both.wait();
+            let (mut refused, mut pieces) = (0, 0);
+            while pieces < EACH || !wishes.is_finished() {
+                pieces += 1;
+                refused += usize::from(Hold::new(BOUNDS).grow(1).is_err());
+            }
+            refused
+        })
     }
 }

@@ -157,7 +157,12 @@ impl Reader {
         if !self.whole.is_empty() {
             let unused = self.whole.capacity().saturating_sub(self.whole.len());
             if unused > self.whole.len() / 4 {
-                self.whole.shrink_to_fit();
+                // It may be moved for that, and is there twice then. Without the room for it what
+                // was set aside stays as it is: nothing was ever written there.
+                let mut moved = Hold::new(self.bounds);
+                if moved.grow(self.read).is_ok() {
+                    self.whole.shrink_to_fit();
+                }
             }
             self.chunks.push(self.whole.into());
         }
