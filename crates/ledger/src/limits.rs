@@ -136,7 +136,7 @@ impl Limiter {
         let meter = self.meter(key);
         // From here on dropping the admission gives back what was taken.
         let mut admission = Admission::begin(meter, limits, self.clone())?;
-        let wanted = Taken {
+        let wanted = Wanted {
             requests: 1,
             input,
             output,
@@ -187,7 +187,7 @@ impl Meter {
     fn take(
         &self,
         limits: &Limits,
-        wanted: Taken,
+        wanted: Wanted,
         now_ms: impl Fn() -> u64,
     ) -> Result<Taken, Limited> {
         let mut paces = self.paces.lock();
@@ -217,7 +217,7 @@ impl Paces {
         self.requests.is_limited || self.input.is_limited || self.output.is_limited
     }
 
-    fn take(&mut self, wanted: Taken, now_ms: u64) -> Result<Taken, Limited> {
+    fn take(&mut self, wanted: Wanted, now_ms: u64) -> Result<Taken, Limited> {
         let mut taken = Taken::default();
         let outcome = self.take_each(wanted, now_ms, &mut taken);
         if outcome.is_err() {
@@ -226,7 +226,7 @@ impl Paces {
         outcome.map(|()| taken)
     }
 
-    fn take_each(&mut self, wanted: Taken, now_ms: u64, taken: &mut Taken) -> Result<(), Limited> {
+    fn take_each(&mut self, wanted: Wanted, now_ms: u64, taken: &mut Taken) -> Result<(), Limited> {
         let refused = |dimension| move |denied| Limited { dimension, denied };
         let Self {
             requests,
@@ -284,29 +284,31 @@ impl Pace {
         }
     }
 
-    /// Takes `count`, or nothing. What was taken: nothing, where there is no limit.
-    fn take(&mut self, count: u64, now_ms: u64) -> Result<u64, Denied> {
+    /// Takes `count`, or nothing. What was taken: `None`, where there is no limit.
+    fn take(&mut self, count: u64, now_ms: u64) -> Result<Option<u64>, Denied> {
         match self.limited() {
-            Some(bucket) => bucket.take(count, now_ms).map(|()| count),
-            None => Ok(0),
+            Some(bucket) => bucket.take(count, now_ms).map(|()| Some(count)),
+            None => Ok(None),
         }
     }
 
-    fn give_back(&mut self, count: u64) {
-        if let (Some(bucket), 1..) = (&mut self.bucket, count) {
+    fn give_back(&mut self, count: Option<u64>) {
+        if let (Some(bucket), Some(count @ 1..)) = (&mut self.bucket, count) {
             bucket.refund(count);
         }
     }
 
-    /// Where `taken` was taken, `used` were used.
-    fn correct(&mut self, taken: u64, used: u64, now_ms: u64) {
+    /// Where `taken` was taken, `used` were used. Whoever was let in without a limit owes nothing
+    /// to one that was set meanwhile.
+    fn correct(&mut self, taken: Option<u64>, used: u64, now_ms: u64) {
+        let Some(taken) = taken else { return };
         match used.checked_sub(taken) {
             Some(more) => {
                 if let Some(bucket) = self.limited() {
                     bucket.force(more, now_ms);
                 }
             }
-            None => self.give_back(taken.saturating_sub(used)),
+            None => self.give_back(Some(taken.saturating_sub(used))),
         }
     }
 
@@ -326,9 +328,17 @@ pub struct Admission {
     taken: Taken,
 }
 
-/// So much of each limit.
+/// So much of each limit; `None` of what was not limited.
 #[derive(Clone, Copy, Debug, Default)]
 struct Taken {
+    requests: Option<u64>,
+    input: Option<u64>,
+    output: Option<u64>,
+}
+
+/// So much is wanted of each limit.
+#[derive(Clone, Copy, Debug)]
+struct Wanted {
     requests: u64,
     input: u64,
     output: u64,
@@ -361,8 +371,8 @@ impl Admission {
     pub fn finish(mut self, input: u64, output: u64) {
         let taken = std::mem::take(&mut self.taken);
         let mut paces = self.meter.paces.lock();
-        // Where the last limit was lifted meanwhile, there may be something to give back.
-        if paces.is_paced() || !taken.is_nothing() {
+        // Even where the limit was lifted meanwhile, there may be something to give back.
+        if !taken.is_nothing() {
             let now_ms = self.limiter.now_ms();
             paces.input.correct(taken.input, input, now_ms);
             paces.output.correct(taken.output, output, now_ms);
@@ -378,7 +388,7 @@ impl Admission {
 
 impl Taken {
     const fn is_nothing(&self) -> bool {
-        self.requests == 0 && self.input == 0 && self.output == 0
+        self.requests.is_none() && self.input.is_none() && self.output.is_none()
     }
 }
 
