@@ -34,7 +34,7 @@ pub fn check_plans(config: &Config, store: &Path) -> Result<(), RunError> {
     /// So many are told; whoever has lost more has most likely lost the section.
     const TOLD: u32 = 8;
     let known: Vec<_> = config.plans.keys().map(String::as_str).collect();
-    let lost = plans_beyond(store, &known, TOLD)?;
+    let lost = plans_beyond(store, &known, TOLD, Clock::system().now())?;
     if lost.is_empty() {
         return Ok(());
     }

@@ -22,7 +22,7 @@ const COLUMNS: &str = "id, prefix, name, plan, model_groups, endpoints, \
      output_tokens_per_minute, concurrent_requests";
 
 /// When the last of a key's grants is over; NULL where it has none, or one that has not begun.
-const GRANTED_UNTIL: &str = "(SELECT iif(count(*) = count(grants.expires_at), max(grants.expires_at), NULL) \
+pub(super) const GRANTED_UNTIL: &str = "(SELECT iif(count(*) = count(grants.expires_at), max(grants.expires_at), NULL) \
      FROM grants WHERE grants.key = keys.number)";
 
 /// How many of the keys that share a beginning are named.
