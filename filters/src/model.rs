@@ -78,6 +78,7 @@ impl Model {
             ));
         };
         refuse_what_is_not_served(facts)?;
+        self.refuse_other_advisers(facts, identity)?;
         let name = facts
             .model
             .as_deref()
@@ -101,6 +102,25 @@ impl Model {
         } else {
             self.named(name, facts, identity, needs)
         }
+    }
+
+    /// An adviser may be a model that the key may use itself.
+    fn refuse_other_advisers(
+        &self,
+        facts: &RequestFacts,
+        identity: &Identity,
+    ) -> Result<(), PublicError> {
+        let admits = |name: &String| {
+            let model = self.catalog.resolve(name);
+            model.is_some_and(|model| identity.groups.admits(model.group))
+        };
+        if facts.adviser && !facts.tool_models.iter().all(admits) {
+            return Err(PublicError::invalid_request(
+                "'tools[].type' of an adviser is not supported with a 'model' that this key may \
+                 not use: leave the tool out, or name one of those that GET /v1/models lists",
+            ));
+        }
+        Ok(())
     }
 
     fn named(
@@ -254,6 +274,31 @@ mod tests {
                 .as_deref(),
             Some("opus-1")
         );
+    }
+
+    #[test]
+    fn an_adviser_is_a_model_that_the_key_may_use() {
+        for (adviser, models, passes) in [
+            (true, &["opus-1"][..], true),
+            (true, &[], true),
+            (true, &["codex-1"], false),
+            (true, &["opus-1", "nobody"], false),
+            (true, &[""], false),
+            (false, &["nobody"], true),
+        ] {
+            let mut scene = scene(Endpoint::Messages, Some("opus-1"));
+            let facts = scene.request.facts.as_mut().expect("facts");
+            facts.adviser = adviser;
+            facts.tool_models = models.iter().map(|it| (*it).to_owned()).collect();
+            let verdict = scene.run(&KIND, "{}");
+            if passes {
+                assert!(matches!(verdict, Verdict::Continue), "{models:?}");
+                continue;
+            }
+            let error = refusal(verdict);
+            assert_eq!((error.code, error.status), (ErrorCode::InvalidRequest, 400));
+            assert!(error.message.contains("'tools[].type'"), "{error}");
+        }
     }
 
     #[test]

@@ -43,6 +43,10 @@ pub struct RequestFacts {
     /// The field that names models besides `model`, or has others asked (`models`,
     /// `fallbacks`, an adviser): where the provider is a gateway itself, it would ask them.
     pub further_models: Option<&'static str>,
+    /// A tool of type `advisor_…` is offered: the provider asks the model that it names.
+    pub adviser: bool,
+    /// The models that tools name, a few at most; empty for what is no name.
+    pub tool_models: Vec<String>,
     /// What the model must be able to do to answer.
     pub needs: RequestNeeds,
     /// Bytes of text in the body, unescaped: what the model reads, apart from media.

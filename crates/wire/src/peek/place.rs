@@ -42,6 +42,10 @@ pub(super) enum Place {
     GatewayOptions,
     /// What a provider that is a gateway itself does besides.
     Plugin,
+    /// Names models besides `model`, if anything is in it; the path of the field.
+    FurtherModels(&'static str),
+    /// xAI: how to search.
+    Search,
 }
 
 /// What a value means.
@@ -92,8 +96,12 @@ pub(super) enum Slot {
     Tools,
     /// The `type` of one of them.
     ToolType,
-    /// What has the provider run tools of its own, where it is not `null`.
+    /// The model that one of them names.
+    ToolModel,
+    /// What has the provider run tools of its own, where it asks for anything.
     HostedTools,
+    /// The same, unless its `mode` is `off`.
+    Search,
     Model,
     Stream,
     Limit(Limit),
@@ -107,6 +115,8 @@ pub(super) enum Slot {
     Plugins,
     /// The name of one of them.
     PluginId,
+    /// Whether the object is to do anything (`enabled: false`, `mode: off`).
+    Switch,
     /// An object that is looked into for a few keys.
     Within(Place),
     StreamOptions,
@@ -205,6 +215,7 @@ impl Place {
                 b"type" => Slot::ToolType,
                 // A namespace of tools.
                 b"tools" => Slot::Tools,
+                b"model" => Slot::ToolModel,
                 _ => tool(key),
             },
             Self::Tool => tool(key),
@@ -263,6 +274,12 @@ impl Place {
                     Slot::FurtherModels("plugins[].model")
                 }
                 b"id" => Slot::PluginId,
+                b"enabled" => Slot::Switch,
+                _ => Slot::Ignored,
+            },
+            Self::FurtherModels(field) => Slot::FurtherModels(field),
+            Self::Search => match key {
+                b"mode" => Slot::Switch,
                 _ => Slot::Ignored,
             },
         }
@@ -350,9 +367,8 @@ fn of_servers(key: &[u8]) -> Slot {
         b"extra_body" => Slot::Within(Place::Extra),
 
         b"plugins" => Slot::Plugins,
-        b"web_search_options" | b"search_parameters" | b"data_sources" | b"enable_search" => {
-            Slot::HostedTools
-        }
+        b"search_parameters" => Slot::Search,
+        b"web_search_options" | b"data_sources" | b"enable_search" => Slot::HostedTools,
         _ => Slot::Ignored,
     }
 }

@@ -62,6 +62,12 @@ struct Frame {
     speaks: bool,
     /// Pieces of text that were noted before.
     since: usize,
+    /// What it does besides was switched off.
+    is_off: bool,
+    /// What it does besides brings no input.
+    is_inward: bool,
+    /// The field in it that has other models asked.
+    asks_others: Option<&'static str>,
 }
 
 /// The `id` of an item; it matters only if the item turns out to be known by it.
@@ -177,6 +183,9 @@ impl Walk {
             voice,
             speaks: place == Place::Array,
             since,
+            is_off: false,
+            is_inward: false,
+            asks_others: None,
         });
     }
 
@@ -215,12 +224,13 @@ impl Walk {
                 self.found.facts.thread = !matches!(value, Value::Null);
                 self.opaque(Slot::Ignored, value, span);
             }
-            Slot::HostedTools => {
-                let is_asked_for = !matches!(value, Value::Null | Value::Bool(false));
-                self.found.facts.hosted_tools |= is_asked_for;
-                self.opaque(Slot::Ignored, value, span);
-            }
-            Slot::FurtherModels(_) | Slot::Plugins | Slot::PluginId | Slot::Within(_) => {
+            Slot::HostedTools
+            | Slot::Search
+            | Slot::Switch
+            | Slot::FurtherModels(_)
+            | Slot::Plugins
+            | Slot::PluginId
+            | Slot::Within(_) => {
                 self.beyond(slot, value, span);
             }
             Slot::CacheKey => {
@@ -228,6 +238,10 @@ impl Walk {
                     self.found.spans.cache_key = Some(span);
                 }
                 self.opaque(Slot::Ignored, value, span);
+            }
+            Slot::ToolModel => {
+                self.tool_model(value);
+                self.content(Slot::Tool, value, span.start);
             }
             Slot::Content | Slot::Tool | Slot::Item | Slot::Status => {
                 self.content(slot, value, span.start);
@@ -327,6 +341,7 @@ impl Walk {
             }
             Place::Thinking => self.found.spans.thinking = Some(span),
             Place::Source => self.close_source(frame),
+            Place::Plugin | Place::Search => self.close_beyond(frame),
             Place::Node => self.close_node(frame),
             Place::Item => {
                 self.close_node(frame);
@@ -385,7 +400,7 @@ impl Sink for Walk {
             return Want::Nothing;
         }
         match self.slot() {
-            Some(Slot::Model) => Want::Prefix(self.limits.model_bytes),
+            Some(Slot::Model | Slot::ToolModel) => Want::Prefix(self.limits.model_bytes),
             Some(
                 Slot::StoredId
                 | Slot::Reference
@@ -403,6 +418,7 @@ impl Sink for Walk {
                 | Slot::Effort(_)
                 | Slot::ThinkingType
                 | Slot::PluginId
+                | Slot::Switch
                 | Slot::AnswerFormatType
                 | Slot::Modalities,
             ) => Want::Prefix(WORD_BYTES),

@@ -117,6 +117,15 @@ fn whatever_names_further_models_is_told() {
             "plugins[].model",
         ),
         (r#""tools":[{"type":"openrouter:advisor"}]"#, "tools[].type"),
+        (r#""advisor":true"#, "advisor"),
+        (
+            r#""plugins":[{"id":"fusion","enabled":true}]"#,
+            "plugins[].id",
+        ),
+        (
+            r#""plugins":[{"enabled":false,"id":"fusion"},{"models":["a"]}]"#,
+            "plugins[].model",
+        ),
     ] {
         assert_eq!(named(members), Some(field), "{members}");
     }
@@ -126,13 +135,36 @@ fn whatever_names_further_models_is_told() {
         r#""providerOptions":{"gateway":{"order":["x"],"models":[]}}"#,
         r#""metadata":{"models":"a"},"tools":[{"type":"openrouter:web_search"}]"#,
         r#""tools":[{"type":"function","function":{"name":"advisor"}}]"#,
+        r#""fallbacks":false,"advisor":false,"route":"","preset":"""#,
+        r#""user_config":{},"advisor":{"model":null},"models":[null,""]"#,
+        r#""plugins":[{"id":"fusion","models":["a"],"enabled":false}]"#,
     ] {
         assert_eq!(named(none), None, "{none}");
     }
-    let facts = messages(r#""tools":[{"type":"advisor_20260301","model":"a"}]"#);
-    assert_eq!(facts.unwrap().facts.further_models, Some("tools[].type"));
     let facts = messages(r#""fallbacks":[{"model":"a"}]"#);
     assert_eq!(facts.unwrap().facts.further_models, Some("fallbacks"));
+}
+
+#[test]
+fn the_models_that_tools_name_are_told_with_an_adviser() {
+    let told = |tools: &str| {
+        let facts = messages(&format!(r#""tools":[{tools}]"#)).unwrap().facts;
+        assert_eq!(facts.further_models, None);
+        (facts.adviser, facts.tool_models)
+    };
+    let names = |names: &[&str]| names.iter().map(|it| (*it).to_owned()).collect::<Vec<_>>();
+    let adviser = |model: &str| format!(r#"{{"type":"advisor_20260301","model":{model}}}"#);
+    assert_eq!(told(&adviser(r#""a""#)), (true, names(&["a"])));
+    assert_eq!(
+        told(r#"{"model":"a","type":"advisor_20260301"}"#),
+        (true, names(&["a"]))
+    );
+    assert_eq!(told(&adviser("null")), (true, names(&[])));
+    assert_eq!(told(&adviser(r#"["a"]"#)), (true, names(&[""])));
+    assert_eq!(told(r#"{"type":"x","model":"a"}"#), (false, names(&["a"])));
+    let (_, many) = told(&vec![adviser(r#""a""#); 20].join(","));
+    assert_eq!(many.len(), 9);
+    assert_eq!(many.last().map(String::as_str), Some(""));
 }
 
 #[test]
@@ -144,6 +176,12 @@ fn what_a_provider_looks_up_by_itself_is_told() {
         r#""search_parameters":{"mode":"on"}"#,
         r#""data_sources":[{"type":"azure_search"}]"#,
         r#""enable_search":true"#,
+        // An object without members asks for the search as it is by default.
+        r#""search_parameters":{}"#,
+        r#""web_search_options":{"mode":"off","enabled":false}"#,
+        r#""plugins":[{"id":"response-healing"},{"id":"web"}]"#,
+        r#""plugins":[{"id":"web","enabled":true}]"#,
+        r#""plugins":[{"id":"web","enabled":"false"}]"#,
     ] {
         assert!(hosted(asked), "{asked}");
     }
@@ -151,6 +189,10 @@ fn what_a_provider_looks_up_by_itself_is_told() {
         r#""plugins":[]"#,
         r#""web_search_options":null"#,
         r#""enable_search":false"#,
+        r#""data_sources":[]"#,
+        r#""search_parameters":{"mode":"off","sources":[{"type":"web"}]}"#,
+        r#""plugins":[{"id":"response-healing"}]"#,
+        r#""plugins":[{"id":"web","enabled":false}]"#,
     ] {
         assert!(!hosted(none), "{none}");
     }

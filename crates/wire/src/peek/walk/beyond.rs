@@ -1,30 +1,58 @@
 //! The part of the walk that meets what has a provider do more than answer with the model
 //! that was named: ask other models, run plugins.
 
-use super::{Value, Walk};
+use super::{Frame, Value, Walk};
 use crate::json::{Container, Span};
 use crate::peek::place::{Place, Slot};
+
+/// So many models of tools are kept; who names more is not let in with an adviser.
+const MOST_TOOL_MODELS: usize = 8;
 
 impl Walk {
     /// A field that belongs to no format.
     pub(super) fn beyond(&mut self, slot: Slot, value: Value<'_>, span: Span) {
-        let in_list = self.frames.last().map(|frame| frame.place) == Some(Place::Array);
+        if asks_for_nothing(value) && slot != Slot::Switch {
+            return;
+        }
+        let around = self.frames.last().map(|frame| frame.place);
+        let in_list = around == Some(Place::Array);
+        let is_first = !in_list && !matches!(around, Some(Place::FurtherModels(_)));
         match (slot, value) {
-            (_, Value::Null) => {}
-            // A list names nothing until it has an element.
-            (Slot::FurtherModels(_) | Slot::Plugins, Value::Open(Container::Array)) if !in_list => {
-                self.push(Place::Array, slot, span.start);
+            // A list asks for nothing until it has an element, and an object until it has a member.
+            (
+                Slot::FurtherModels(_) | Slot::Plugins | Slot::HostedTools,
+                Value::Open(Container::Array),
+            ) if is_first => self.push(Place::Array, slot, span.start),
+            (Slot::FurtherModels(field), Value::Open(Container::Object)) if is_first => {
+                self.push(Place::FurtherModels(field), Slot::Ignored, span.start);
             }
             (Slot::FurtherModels(field), _) => {
                 self.asks_others(field);
                 self.opaque(Slot::Ignored, value, span);
             }
             (Slot::Plugins, Value::Open(Container::Object)) => {
-                self.found.facts.hosted_tools = true;
                 self.push(Place::Plugin, Slot::Ignored, span.start);
             }
-            (Slot::PluginId, Value::Text(text)) if asks_models(text.bytes) => {
-                self.asks_others("plugins[].id");
+            (Slot::PluginId, Value::Text(text)) => {
+                if asks_models(text.bytes) {
+                    self.asks_others("plugins[].id");
+                }
+                // Mends the JSON of the answer.
+                let is_inward = text.bytes == b"response-healing";
+                if let Some(frame) = self.frames.last_mut() {
+                    frame.is_inward = is_inward;
+                }
+            }
+            (Slot::Search, Value::Open(Container::Object)) => {
+                self.push(Place::Search, Slot::Ignored, span.start);
+            }
+            (Slot::HostedTools | Slot::Search, _) => {
+                self.found.facts.hosted_tools = true;
+                self.opaque(Slot::Ignored, value, span);
+            }
+            (Slot::Switch, _) => {
+                self.switch(value);
+                self.opaque(Slot::Ignored, value, span);
             }
             (Slot::Within(place), Value::Open(Container::Object)) => {
                 self.push(place, Slot::Ignored, span.start);
@@ -33,19 +61,66 @@ impl Walk {
         }
     }
 
-    /// Notes the first field that has other models asked.
+    fn switch(&mut self, value: Value<'_>) {
+        if let Some(frame) = self.frames.last_mut() {
+            frame.is_off = match value {
+                Value::Bool(is_on) => frame.place == Place::Plugin && !is_on,
+                Value::Text(text) => frame.place == Place::Search && text.bytes == b"off",
+                _ => false,
+            };
+        }
+    }
+
+    /// Notes the first field that has other models asked; of a plugin, until it is known whether
+    /// it was switched off.
     pub(super) fn asks_others(&mut self, field: &'static str) {
-        self.found.facts.further_models.get_or_insert(field);
+        let mut around = self.frames.iter_mut();
+        let told = match around.find(|frame| frame.place == Place::Plugin) {
+            Some(plugin) => &mut plugin.asks_others,
+            None => &mut self.found.facts.further_models,
+        };
+        told.get_or_insert(field);
+    }
+
+    /// Now that it is known whether it was switched off.
+    pub(super) fn close_beyond(&mut self, closed: Frame) {
+        if closed.is_off {
+            return;
+        }
+        self.found.facts.hosted_tools |= !closed.is_inward;
+        if let Some(field) = closed.asks_others {
+            self.asks_others(field);
+        }
+    }
+
+    /// Notes the model that a tool names. What is no name is noted as one that no model has.
+    pub(super) fn tool_model(&mut self, value: Value<'_>) {
+        let models = &mut self.found.facts.tool_models;
+        match (value, models.len()) {
+            (Value::Null, _) => {}
+            (Value::Text(text), ..MOST_TOOL_MODELS) if text.is_whole() => {
+                models.push(text.as_str().to_owned());
+            }
+            (_, ..=MOST_TOOL_MODELS) => models.push(String::new()),
+            _ => {}
+        }
     }
 }
 
-/// Whether a tool or a plugin of a provider's asks other models, which it may name or choose
-/// itself: the messages format's adviser, OpenRouter's adviser, panel (`fusion`) and helper
-/// (`subagent`).
+/// Whether a value is as good as none: `null`, `false`, an empty text.
+fn asks_for_nothing(value: Value<'_>) -> bool {
+    match value {
+        Value::Null | Value::Bool(false) => true,
+        Value::Text(text) => text.len == 0,
+        Value::Bool(true) | Value::Number(_) | Value::Open(_) => false,
+    }
+}
+
+/// Whether a tool or a plugin of a provider's asks other models, which it may choose itself:
+/// OpenRouter's adviser, panel (`fusion`) and helper (`subagent`).
 pub(super) fn asks_models(kind: &[u8]) -> bool {
-    kind.starts_with(b"advisor_")
-        || matches!(
-            kind.strip_prefix(b"openrouter:").unwrap_or(kind),
-            b"advisor" | b"fusion" | b"subagent"
-        )
+    matches!(
+        kind.strip_prefix(b"openrouter:").unwrap_or(kind),
+        b"advisor" | b"fusion" | b"subagent"
+    )
 }
