@@ -17,6 +17,16 @@ async fn ask(gateway: &Gateway, model: &str) -> Answer {
     gateway.ask(CHAT, model, "", json!({})).await
 }
 
+/// A gateway whose only provider has two credentials, of which the doorman takes one.
+async fn with_two_credentials(doorman: &Doorman) -> Gateway {
+    let keys = json!(["env:TEST_PROVIDER_KEY", "env:TEST_OTHER_KEY"]);
+    let config = Config::new()
+        .provider("door", provider(doorman.address))
+        .with("providers.door.credentials", keys)
+        .model("m", json!(["door"]));
+    Gateway::start(config).await
+}
+
 #[tokio::test]
 async fn a_bad_key_benches_the_key_and_not_the_provider() {
     let doorman = Doorman::start(
@@ -64,12 +74,7 @@ async fn a_model_that_one_credential_may_not_use_is_benched_for_that_one_alone()
     );
     let allowed = |head: &str| head.contains("bearer credential-of-the-provider");
     let doorman = Doorman::start(allowed, refusal.leak()).await;
-    let keys = json!(["env:TEST_PROVIDER_KEY", "env:TEST_OTHER_KEY"]);
-    let config = Config::new()
-        .provider("door", provider(doorman.address))
-        .with("providers.door.credentials", keys)
-        .model("m", json!(["door"]));
-    let gateway = Gateway::start(config).await;
+    let gateway = with_two_credentials(&doorman).await;
     for _ in 0..20 {
         ask(&gateway, "m").await.assert_ok();
     }
@@ -277,12 +282,7 @@ async fn after_a_429_the_other_credential_is_asked() {
     );
     let refusal: &'static str = limited.leak();
     let doorman = Doorman::start(|head| head.contains("another-credential"), refusal).await;
-    let keys = json!(["env:TEST_PROVIDER_KEY", "env:TEST_OTHER_KEY"]);
-    let config = Config::new()
-        .provider("door", provider(doorman.address))
-        .with("providers.door.credentials", keys)
-        .model("m", json!(["door"]));
-    let gateway = Gateway::start(config).await;
+    let gateway = with_two_credentials(&doorman).await;
     for _ in 0..20 {
         ask(&gateway, "m").await.assert_ok();
     }

@@ -17,10 +17,10 @@ pub struct PlanInUse {
     pub keys: u32,
 }
 
-/// The plans of keys that work at `now` (neither revoked nor expired), apart from those that are `known`: the ones of most
-/// keys first, `most` of them. Reads every key once, over a connection of its own, so that it
-/// neither waits for whoever writes nor holds them up; neither makes a file nor brings one up
-/// to date.
+/// The plans of keys that work at `now` (neither revoked nor expired), apart from those that are
+/// `known`: the ones of most keys first, `most` of them. Reads every key once, over a connection of
+/// its own, so that it neither waits for whoever writes nor holds them up; neither makes a file nor
+/// brings one up to date.
 ///
 /// # Errors
 /// There is no file, or it cannot be read.
