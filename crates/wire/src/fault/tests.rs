@@ -136,6 +136,8 @@ fn the_providers_wait_is_read_from_headers_then_from_its_text() {
         (vec![("retry-after", "0.5")], "", Some(500)),
         (date("Sun, 06 Nov 1994 08:49:47 GMT"), "", Some(10_000)),
         (date("Sun, 06 Nov 1994 08:49:27 GMT"), "", Some(0)),
+        (date("Sunday, 06-Nov-94 08:49:47 GMT"), "", Some(10_000)),
+        (date("Sun Nov  6 08:49:47 1994"), "", Some(10_000)),
         (
             vec![("retry-after", "soon")],
             "Please retry after 26 seconds.",

@@ -3,7 +3,6 @@
 use super::ContextNumbers;
 use http::{HeaderMap, header::RETRY_AFTER};
 use std::time::{Duration, SystemTime};
-use time::{OffsetDateTime, format_description::well_known::Rfc2822};
 
 /// No wait is believed beyond this.
 const MAX_WAIT: Duration = Duration::from_secs(24 * 60 * 60);
@@ -95,7 +94,7 @@ fn integer_before(text: &str, phrase: &str) -> Option<u64> {
 }
 
 /// How long the provider's headers ask to wait: `retry-after-ms`, then `retry-after` (seconds
-/// or a date, RFC 9110 section 10.2.3).
+/// or a date in any form of RFC 9110, sections 10.2.3 and 5.6.7).
 pub(super) fn wait(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
     let header = |name: &str| headers.get(name)?.to_str().ok().map(str::trim);
     header("retry-after-ms")
@@ -106,9 +105,8 @@ pub(super) fn wait(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
 
 fn retry_after(value: &str, now: SystemTime) -> Option<Duration> {
     scaled(value, 1.0).or_else(|| {
-        let date = OffsetDateTime::parse(value, &Rfc2822).ok()?;
-        let wait = SystemTime::from(date).duration_since(now);
-        Some(wait.unwrap_or_default())
+        let date = httpdate::parse_http_date(value).ok()?;
+        Some(date.duration_since(now).unwrap_or_default())
     })
 }
 
