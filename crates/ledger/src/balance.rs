@@ -7,6 +7,7 @@
 //! the three, and never more than is there.
 
 use crate::clock::Timestamp;
+use smallvec::SmallVec;
 use std::time::Duration;
 
 /// A grant's number in the file.
@@ -19,6 +20,10 @@ pub(crate) struct Piece {
     pub(crate) grant: GrantNumber,
     pub(crate) tokens: u64,
 }
+
+/// What one request holds or pays with: nearly always of one grant, which takes no memory of its
+/// own.
+pub(crate) type Pieces = SmallVec<[Piece; 1]>;
 
 /// The most grants that one request is paid from, so that its record has a bounded size; so
 /// many of a key can be spendable at once.
@@ -66,7 +71,7 @@ pub(crate) enum Short {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Payment {
     /// From which grants, in order of expiry.
-    pub(crate) pieces: Vec<Piece>,
+    pub(crate) pieces: Pieces,
     /// What nothing was left for.
     pub(crate) overdraft: u64,
 }
@@ -117,7 +122,7 @@ impl Balance {
         wanted: u64,
         useful: u64,
         now: Timestamp,
-    ) -> Result<Vec<Piece>, Short> {
+    ) -> Result<Pieces, Short> {
         let payers = || self.grants.iter().filter(|grant| grant.valid(now));
         let spendable = sum(payers()
             .filter(|g| g.free > 0)
@@ -128,7 +133,7 @@ impl Balance {
             return Err(self.why_short(useful, now));
         }
         let mut missing = wanted.min(spendable).max(useful);
-        let mut pieces = Vec::new();
+        let mut pieces = Pieces::new();
         let payers = self.grants.iter_mut().filter(|grant| grant.valid(now));
         for grant in payers.filter(|grant| grant.free > 0).take(MAX_PIECES) {
             let tokens = missing.min(grant.free);

@@ -1,9 +1,6 @@
 //! The record of one request: what is written ahead, what is kept as its history.
 
 mod layout;
-mod payments;
-
-pub(crate) use payments::Payments;
 
 use crate::{
     balance::{GrantNumber, MAX_PIECES, Piece},
@@ -11,6 +8,7 @@ use crate::{
     journal,
 };
 use serde::{Deserialize, Serialize};
+use smallvec::SmallVec;
 use std::{io, sync::Arc};
 use tollgate_types::{ErrorCode, Format, RequestId, Usage};
 
@@ -64,8 +62,8 @@ pub(crate) struct Entry {
     pub(crate) usage: Usage,
     pub(crate) source: CountSource,
     pub(crate) clamped: bool,
-    /// What was paid, by grant.
-    pub(crate) paid: Payments,
+    /// What was paid: number of the grant, tokens.
+    pub(crate) paid: SmallVec<[(i64, u64); 1]>,
     pub(crate) overdraft: u64,
     pub(crate) first_byte_ms: Option<u32>,
     pub(crate) duration_ms: u32,

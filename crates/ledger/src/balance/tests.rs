@@ -39,7 +39,7 @@ fn what_expires_first_is_spent_first_and_what_has_not_begun_last() {
         grant(3, 10, Some(at(100))),
     ]);
     let held = balance.reserve(25, 1, at(0)).unwrap();
-    assert_eq!(held, [piece(3, 10), piece(2, 10), piece(1, 5)]);
+    assert_eq!(*held, [piece(3, 10), piece(2, 10), piece(1, 5)]);
 }
 
 #[test]
@@ -73,7 +73,10 @@ fn a_balance_for_ten_admits_ten() {
 fn what_is_left_caps_a_reservation_down_to_the_useful_minimum() {
     let mut balance = balance([grant(1, 30, None)]);
     assert_eq!(balance.reserve(100, 31, at(0)), Err(Short::Exhausted));
-    assert_eq!(balance.reserve(100, 30, at(0)), Ok(vec![piece(1, 30)]));
+    assert_eq!(
+        balance.reserve(100, 30, at(0)),
+        Ok(Pieces::from([piece(1, 30)]))
+    );
 }
 
 #[test]
@@ -92,7 +95,7 @@ fn a_request_that_outlives_its_grant_pays_with_what_it_held() {
     let mut balance = balance([grant(1, 10, Some(at(100))), grant(2, 10, Some(at(900)))]);
     let held = balance.reserve(10, 1, at(99)).unwrap();
     let payment = balance.settle(&held, 8, MAX_PIECES, at(500));
-    assert_eq!(payment.pieces, [piece(1, 8)]);
+    assert_eq!(*payment.pieces, [piece(1, 8)]);
     // The two that were let go are lost with the grant.
     assert_eq!(balance.holdings(at(500)).free, 10);
 }
@@ -102,7 +105,7 @@ fn what_costs_more_than_was_held_takes_what_is_left_and_then_overdraws() {
     let mut balance = balance([grant(1, 10, None), grant(2, 10, None)]);
     let held = balance.reserve(5, 1, at(0)).unwrap();
     let payment = balance.settle(&held, 27, MAX_PIECES, at(0));
-    assert_eq!(payment.pieces, [piece(1, 10), piece(2, 10)]);
+    assert_eq!(*payment.pieces, [piece(1, 10), piece(2, 10)]);
     assert_eq!((payment.paid(), payment.overdraft), (20, 7));
     assert_eq!(balance.holdings(at(0)), Holdings::default());
 }
@@ -142,7 +145,10 @@ fn grants_of_which_nothing_is_left_are_forgotten_where_they_are_many() {
     balance.lease(grant(MANY, 1, None));
     balance.forget_spent();
     assert_eq!(balance.grants.len(), 1);
-    assert_eq!(balance.reserve(1, 1, at(0)), Ok(vec![piece(MANY, 1)]));
+    assert_eq!(
+        balance.reserve(1, 1, at(0)),
+        Ok(Pieces::from([piece(MANY, 1)]))
+    );
 }
 
 /// What can happen to a balance.
@@ -184,7 +190,7 @@ impl Books {
         }
     }
 
-    fn check(&self, balance: &Balance, held: &[Vec<Piece>]) {
+    fn check(&self, balance: &Balance, held: &[Pieces]) {
         for grant in &balance.grants {
             let (granted, gone) = self.0[&grant.number.0];
             assert_eq!(granted, gone + grant.reserved + grant.free, "{grant:?}");
@@ -206,7 +212,7 @@ proptest! {
     fn granted_is_spent_and_reserved_and_remaining_whatever_happens(steps in steps()) {
         let mut balance = Balance::default();
         let mut books = Books::default();
-        let mut held: Vec<Vec<Piece>> = Vec::new();
+        let mut held: Vec<Pieces> = Vec::new();
         let mut now = at(0);
         for step in steps {
             match step {

@@ -1,7 +1,7 @@
 //! The balances in memory: one account per key in use, loaded once, given back when idle.
 
 use crate::{
-    balance::{Balance, Holdings, Payment, Piece, Short},
+    balance::{Balance, Holdings, Payment, Piece, Pieces, Short},
     clock::Timestamp,
     directory::Unavailable,
     ledger::{
@@ -50,7 +50,7 @@ impl State {
 
 /// What came of asking an account for a reservation.
 pub(super) enum Held {
-    Pieces(Vec<Piece>),
+    Pieces(Pieces),
     Short(Short),
     /// Too little here while other processes hold some: `true`, and they must be asked.
     Elsewhere(bool),

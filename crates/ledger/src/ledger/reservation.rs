@@ -3,7 +3,7 @@
 
 use super::{Inner, RequestInfo, accounts::Account, writer::Command};
 use crate::{
-    balance::{Payment, Piece},
+    balance::{Payment, Pieces},
     charge::{BillingState, Charge, CountSource, Counts, UpperBound},
     entry::{Entry, kept_name, kept_reason, pieces_in},
     journal::Slot,
@@ -61,7 +61,7 @@ pub struct Settled {
 pub struct Reservation {
     ledger: Arc<Inner>,
     account: Arc<Account>,
-    held: Vec<Piece>,
+    held: Pieces,
     terms: Terms,
     request: RequestInfo,
     begun: Instant,
@@ -76,7 +76,7 @@ impl Reservation {
         ledger: Arc<Inner>,
         account: Arc<Account>,
         slot: Slot,
-        held: Vec<Piece>,
+        held: Pieces,
         terms: Terms,
         request: RequestInfo,
     ) -> Self {
