@@ -19,7 +19,7 @@ use parking_lot::Mutex;
 use std::{
     fs::{File, OpenOptions, TryLockError},
     io,
-    os::unix::fs::{FileExt, OpenOptionsExt},
+    os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt},
     path::{Path, PathBuf},
     sync::{
         Arc,
@@ -309,13 +309,7 @@ fn wait_for_writes(nudges: &Receiver<()>) -> bool {
 }
 
 fn make(path: &Path, slots: u32) -> io::Result<File> {
-    let file = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(path)?;
-    file.try_lock().map_err(io::Error::from)?;
+    let file = make_locked(path)?;
     // Zeros, not holes: a write into allocated blocks changes no metadata, so that a sync
     // has nothing but the data to wait for, and the disk cannot be full then.
     let blank = [0; SLOT_LEN];
@@ -327,6 +321,23 @@ fn make(path: &Path, slots: u32) -> io::Result<File> {
     drop(blanks);
     file.sync_all()?;
     Ok(file)
+}
+
+/// Makes an empty file and locks it. Another process that begins may find it before it is locked,
+/// take it for one of the dead, and take it away: then it is made again.
+fn make_locked(path: &Path) -> io::Result<File> {
+    loop {
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(path)?;
+        file.lock()?;
+        if file.metadata()?.nlink() > 0 {
+            return Ok(file);
+        }
+    }
 }
 
 /// What became of another process's settlement file.
@@ -390,6 +401,10 @@ pub(crate) fn examine(path: &Path) -> io::Result<Other> {
         Ok(()) => {}
         Err(TryLockError::WouldBlock) => return Ok(Other::Alive),
         Err(TryLockError::Error(fault)) => return Err(fault),
+    }
+    // It was taken away since it was opened: its path may lead to another one by now.
+    if file.metadata()?.nlink() == 0 {
+        return Ok(Other::Missing);
     }
     let (records, torn) = read_all(&file)?;
     Ok(Other::Dead(Remains {

@@ -63,6 +63,34 @@ fn remains_are_taken_up_by_one_alone() {
     desk.remains();
 }
 
+#[test]
+fn a_file_that_is_taken_away_before_it_is_locked_is_made_again() {
+    let desk = Desk::new();
+    let is_over = AtomicBool::new(false);
+    let lost = std::thread::scope(|scope| {
+        // What a process does that begins, with files whose owner is dead.
+        scope.spawn(|| {
+            while !is_over.load(Ordering::Acquire) {
+                if let Ok(Other::Dead(remains)) = examine(&desk.path()) {
+                    remains.remove();
+                }
+            }
+        });
+        let is_lost = |_: &usize| match Journal::create(desk.path(), 4) {
+            Ok(journal) => {
+                let is_there = matches!(examine(&desk.path()), Ok(Other::Alive));
+                journal.remove();
+                !is_there
+            }
+            Err(_) => true,
+        };
+        let lost = (0..300).filter(is_lost).count();
+        is_over.store(true, Ordering::Release);
+        lost
+    });
+    assert_eq!(lost, 0);
+}
+
 fn all(journal: &Journal) -> Vec<Slot> {
     std::iter::from_fn(|| journal.take()).collect()
 }
