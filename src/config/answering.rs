@@ -1,5 +1,5 @@
-//! Reads files for a process that serves: one that does not answer is given up, be it a pipe that
-//! nobody writes to or a file on a server that is gone.
+//! Reads files for this process: one that does not answer is given up, be it a pipe that nobody
+//! writes to or a file on a server that is gone.
 //!
 //! The system offers no such bound, so each file is read by a thread of its own. One whose file never
 //! answers stays behind; there is one for each such file, and a bound on all.
@@ -110,6 +110,13 @@ mod tests {
         let writer = std::thread::spawn(move || std::fs::write(file, "secret"));
         assert_eq!(read_within(&path, 100, LATE).unwrap(), "secret");
         writer.join().unwrap().unwrap();
+    }
+
+    #[test]
+    fn no_command_waits_for_a_configuration_that_never_comes() {
+        let (_folder, path) = pipe();
+        let faults = crate::config::load(&path).unwrap_err().to_string();
+        assert!(faults.contains("has not answered"), "{faults}");
     }
 
     #[test]

@@ -50,9 +50,7 @@ use tollgate_routing::{
     Catalog, CatalogSettings,
     settings::{AutoSettings, FamilySettings, ModelSettings, ProviderSettings, RoutingSettings},
 };
-use tollgate_settings::{
-    Environment, Fault, KeyPath, ProcessEnvironment, Secret, SecretSource, unknown_name,
-};
+use tollgate_settings::{Environment, Fault, KeyPath, Secret, SecretSource, unknown_name};
 use tree::{Node, Part};
 
 /// The whole file.
@@ -194,7 +192,7 @@ impl Config {
 /// # Errors
 /// Every fault there is, as far as the file can be read.
 pub fn load(path: &Path) -> Result<Config, Faults> {
-    Loader::new(&ProcessEnvironment).load(path)
+    Loader::new(&Answering).load(path)
 }
 
 /// Loads configurations with an environment and overrides of one's own.

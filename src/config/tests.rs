@@ -3,6 +3,7 @@
 use super::*;
 use std::path::PathBuf;
 use std::{collections::BTreeSet, io, sync::Arc};
+use tollgate_settings::ProcessEnvironment;
 use tollgate_types::{Format, ReasoningMode};
 
 /// Every variable is set, to something that must show nowhere; files are those on disk.
