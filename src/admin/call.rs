@@ -50,7 +50,10 @@ impl Call {
         let body = Request::from_parts(head, body);
         let body = read_body(body, route.most_body_bytes).await?;
         if route.body.is_none() && !says_nothing(&body) {
-            return Err(PublicError::invalid_request("this operation takes no body"));
+            return Err(PublicError::invalid_request(match route.query {
+                Some(_) => "this operation takes no body: its parameters go into the query",
+                None => "this operation takes no body",
+            }));
         }
         Ok(Self {
             key,

@@ -101,6 +101,12 @@ async fn what_is_not_understood_is_refused_with_its_name() {
         (at("/revoke"), json!({"why": "?"}), 400, "takes no body"),
         (at("/revoke"), json!([]), 400, "takes no body"),
         (
+            "/api/v1/reload".to_owned(),
+            json!({"dry_run": true}),
+            400,
+            "go into the query",
+        ),
+        (
             "/api/v1/keys/key_%/revoke".to_owned(),
             Value::Null,
             400,
