@@ -41,9 +41,9 @@ pub(crate) enum Side {
 }
 
 impl Machine {
-    /// Looks at what this machine offers and pins the calling process, which must not have
-    /// started other threads yet, to the client's CPU.
-    pub(crate) fn prepare() -> Result<Self> {
+    /// Looks at what this machine offers and, unless everybody is to share its CPUs, pins the
+    /// calling process, which must not have started other threads yet, to the client's.
+    pub(crate) fn prepare(shared: bool) -> Result<Self> {
         let mut machine = Self {
             proxy_cpu: None,
             client_cpu: None,
@@ -51,7 +51,11 @@ impl Machine {
             open_files: None,
             dies_with_parent: is_installed("setpriv"),
         };
-        machine.pin()?;
+        if shared {
+            machine.lacks("NOT PINNED, as asked for: every CPU is everybody's");
+        } else {
+            machine.pin()?;
+        }
         if is_installed("prlimit") {
             machine.open_files = Some(OPEN_FILES.min(procfs::hard_open_files_limit()?));
         } else {

@@ -103,6 +103,9 @@ struct Comparison {
         ["1k", "100k-request", "100k-answer", "1k-to-messages", "100k-to-messages", "1k-to-responses",
          "100k-to-responses", "streams", "latency", "start"])]
     only: Vec<String>,
+    /// Pin nobody, so that a proxy's threads may use every CPU, as on a machine of its own
+    #[arg(long)]
+    unpinned: bool,
     /// Count system calls per request with strace at the end
     #[arg(long)]
     syscalls: bool,
@@ -131,7 +134,7 @@ fn main() -> ExitCode {
 
 /// Runs the comparison and prints it; true when everything could be measured.
 fn compare(arguments: &Comparison) -> Result<bool> {
-    let machine = Machine::prepare()?;
+    let machine = Machine::prepare(arguments.unpinned)?;
     let contenders = contenders(arguments)?;
     let effort = Effort {
         rounds: arguments.rounds.into(),
