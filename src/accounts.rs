@@ -14,11 +14,12 @@ use std::net::IpAddr;
 use std::num::NonZeroU32;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tollgate_filter::{
     Balances, Bound, Catalog, Checked, Counted, Counting, Holds, KeyDirectory, KeyLookup, Limited,
-    Limiter, Load, RequestContext, Reserving, Services, Shortage, Standing, Stored, StoredAt,
-    StoredThings,
+    Limiter, Load, NotAdmitted, RequestContext, Reserving, Services, Shortage, Standing, Stored,
+    StoredAt, StoredThings,
 };
 use tollgate_ledger::{
     Claim, Claims, Clock, Denied, Dimension, Ledger, LedgerSettings, Owner, OwnerFailure,
@@ -151,6 +152,7 @@ impl Accounts {
                 paces: self.paces.clone(),
                 clock: self.store.clock().clone(),
                 plans: limits_of_plans(config),
+                told: AtomicBool::new(false),
             }),
             balances: Arc::new(PricedBalances {
                 ledger: self.ledger.clone(),
@@ -198,6 +200,25 @@ struct PlannedLimits {
     paces: Paces,
     clock: Clock,
     plans: PlanLimits,
+    /// It was said already that a plan is not among them.
+    told: AtomicBool,
+}
+
+impl PlannedLimits {
+    /// The limits of a key; `None`: nobody knows its plan, as where it was made by a file that is
+    /// not served yet.
+    fn of(&self, identity: &Identity) -> Option<Limits> {
+        let limits = self.plans.of(identity);
+        if limits.is_none() && !self.told.swap(true, Ordering::Relaxed) {
+            log::error!(
+                "{}: its plan {:?} is not in the configuration that is served: requests of such \
+                 keys are refused until it is",
+                identity.key,
+                identity.plan.as_deref().unwrap_or_default()
+            );
+        }
+        limits
+    }
 }
 
 impl Limiter for PlannedLimits {
@@ -206,14 +227,14 @@ impl Limiter for PlannedLimits {
         load: Load,
         identity: &Identity,
         holds: &mut Holds,
-    ) -> Result<Standing, Limited> {
+    ) -> Result<Standing, NotAdmitted> {
         let (limiter, limits, input, output) = match load {
             Load::Generation {
                 input,
                 output,
                 is_limited,
             } => {
-                let limits = self.plans.of(identity);
+                let limits = self.of(identity).ok_or(NotAdmitted::UnknownPlan)?;
                 let output = output_in_advance(output, is_limited, &limits);
                 (&self.paces.generation, limits, input, output)
             }
@@ -232,19 +253,19 @@ impl Limiter for PlannedLimits {
                 holds.put(admission);
                 Ok(standing)
             }
-            Err(limited) => Err(Limited {
+            Err(limited) => Err(NotAdmitted::Limited(Limited {
                 limit: in_words(limited.dimension),
                 retry_after: match limited.denied {
                     Denied::Wait(wait) => Some(wait),
                     Denied::NeverFits => None,
                 },
                 standing: headers(&limiter.standing(&identity.key, &limits), &self.clock),
-            }),
+            })),
         }
     }
 
     fn standing(&self, identity: &Identity) -> Standing {
-        let limits = self.plans.of(identity);
+        let limits = self.of(identity).unwrap_or(identity.limits);
         let standing = self.paces.generation.standing(&identity.key, &limits);
         headers(&standing, &self.clock)
     }
@@ -453,7 +474,7 @@ impl KeyDirectory for NoAccounts {
 }
 
 impl Limiter for NoAccounts {
-    fn admit(&self, _: Load, _: &Identity, _: &mut Holds) -> Result<Standing, Limited> {
+    fn admit(&self, _: Load, _: &Identity, _: &mut Holds) -> Result<Standing, NotAdmitted> {
         Ok(Standing::new())
     }
 }

@@ -183,13 +183,22 @@ async fn a_plan_that_keys_have_is_not_lost_by_a_reload_or_a_start() {
     let limited = gateway.send(&request).await;
     limited.assert_error(429, "rate_limit_exceeded");
 
+    // A plan that is in the file and is not served yet limits nobody: its keys have to wait for it.
+    let tiny = gateway.create_key(&["--plan", "tiny"]).await;
+    let of_tiny = Request::post(CHAT, &prompt(CHAT, "test-model", "Hi", json!({}))).key(&tiny);
+    let early = gateway.send(&of_tiny).await;
+    early.assert_error(503, "service_unavailable");
+    assert!(early.message().contains("plan"), "{early:?}");
+
     // A revoked key needs no plan.
     let revoked = gateway.keys(&["revoke", &key]).await;
     assert!(revoked.status.success(), "{revoked:?}");
     assert!(check().await.status.success());
     api(&gateway, "POST", "/api/v1/reload").await.assert_ok();
-    // Nor does the plan come back by itself for keys that were made since.
-    gateway.create_key(&["--plan", "tiny"]).await;
+    gateway.send(&of_tiny).await.assert_ok();
+    let limited = gateway.send(&of_tiny).await;
+    limited.assert_error(429, "rate_limit_exceeded");
+    // What was served before does not know the plans of keys that were made since.
     let refused = api(&gateway, "POST", "/api/v1/reload/rollback").await;
     refused.assert_error(400, "invalid_request");
     assert!(

@@ -8,7 +8,7 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use tollgate_filter::{
     Built, Catalog, Counting, Endpoint, Filter, FilterKind, Head, Limited, Limiter, Load,
-    RequestContext, Services, Verdict, Wants, settings,
+    NotAdmitted, RequestContext, Services, Verdict, Wants, settings,
 };
 use tollgate_types::{ErrorCode, PublicError};
 
@@ -74,7 +74,13 @@ impl Filter for Limits {
                 request.answer_headers.extend(standing);
                 Verdict::Continue
             }
-            Err(limited) => refuse(limited, request),
+            Err(NotAdmitted::Limited(limited)) => refuse(limited, request),
+            // Without limits it could take everybody else's place until somebody notices.
+            Err(NotAdmitted::UnknownPlan) => PublicError::new(
+                ErrorCode::ServiceUnavailable,
+                "the gateway does not know the plan of the API key yet: try again shortly",
+            )
+            .into(),
         }
     }
 }
@@ -187,6 +193,19 @@ mod tests {
         assert_eq!(error.retry_after, None);
         assert_eq!(error.should_retry, Some(false));
         assert!(error.message.contains("input tokens a minute"), "{error}");
+    }
+
+    #[test]
+    fn a_key_whose_plan_nobody_knows_has_to_wait() {
+        let mut scene = scene(Endpoint::Messages, 400, None);
+        let mut holder = identity(Allowance::All);
+        holder.plan = Some("unknown".to_owned());
+        scene.request.identity = Some(Arc::new(holder));
+        let error = refusal(scene.run(&KIND, "{}"));
+        assert_eq!(
+            (error.code, error.status),
+            (ErrorCode::ServiceUnavailable, 503)
+        );
     }
 
     #[test]

@@ -9,8 +9,8 @@ use std::time::Duration;
 use tollgate_filter::{
     Asked, Balances, Bound, Catalog, Checked, Chosen, Counted, Counting, Endpoint, FilterKind,
     Head, Holds, KeyDirectory, KeyLookup, Limited, Limiter, Load, ModelHandle, ModelView,
-    RequestContext, Reserving, Services, SettingsFault, Shortage, Standing, Stored, StoredAt,
-    StoredThings, Verdict,
+    NotAdmitted, RequestContext, Reserving, Services, SettingsFault, Shortage, Standing, Stored,
+    StoredAt, StoredThings, Verdict,
 };
 use tollgate_types::{
     Allowance, Format, Identity, InputCount, InputRates, KeyId, NamedItem, PublicError,
@@ -182,7 +182,15 @@ impl KeyDirectory for Keys {
 struct Limits;
 
 impl Limiter for Limits {
-    fn admit(&self, load: Load, _: &Identity, _: &mut Holds) -> Result<Standing, Limited> {
+    fn admit(
+        &self,
+        load: Load,
+        identity: &Identity,
+        _: &mut Holds,
+    ) -> Result<Standing, NotAdmitted> {
+        if identity.plan.as_deref() == Some("unknown") {
+            return Err(NotAdmitted::UnknownPlan);
+        }
         let told = match load {
             Load::Generation { input, output, .. } => {
                 format!("generation of {input} and {output} tokens")
@@ -192,16 +200,16 @@ impl Limiter for Limits {
         let name = HeaderName::from_static("x-load");
         let standing = vec![(name, HeaderValue::from_str(&told).unwrap())];
         match load {
-            Load::Generation { input: 1000, .. } => Err(Limited {
+            Load::Generation { input: 1000, .. } => Err(NotAdmitted::Limited(Limited {
                 limit: "requests a minute",
                 retry_after: Some(Duration::from_secs(3)),
                 standing,
-            }),
-            Load::Generation { input: 2000, .. } => Err(Limited {
+            })),
+            Load::Generation { input: 2000, .. } => Err(NotAdmitted::Limited(Limited {
                 limit: "input tokens a minute",
                 retry_after: None,
                 standing,
-            }),
+            })),
             _ => Ok(standing),
         }
     }

@@ -12,6 +12,7 @@ fn counts_asked_for_and_counts_made_aside_have_limits_of_their_own() {
         paces: Paces::new(&clock),
         clock,
         plans: PlanLimits::default(),
+        told: AtomicBool::new(false),
     };
     let identity = Identity {
         key: KeyId::new("k"),

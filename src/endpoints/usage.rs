@@ -58,10 +58,12 @@ impl UsageSource {
 pub struct PlanLimits(pub HashMap<String, Limits, foldhash::fast::RandomState>);
 
 impl PlanLimits {
-    /// A key's own limits, and its plan's where it has none.
-    pub fn of(&self, identity: &Identity) -> Limits {
-        let plan = identity.plan.as_ref().and_then(|plan| self.0.get(plan));
-        plan.map_or(identity.limits, |plan| identity.limits.or(plan))
+    /// A key's own limits, and its plan's where it has none; `None`: nobody knows its plan.
+    pub fn of(&self, identity: &Identity) -> Option<Limits> {
+        match &identity.plan {
+            Some(plan) => self.0.get(plan).map(|plan| identity.limits.or(plan)),
+            None => Some(identity.limits),
+        }
     }
 }
 
@@ -172,7 +174,7 @@ impl Usage {
     }
 
     fn limits(&self, identity: &Identity) -> LimitsView {
-        let limits = self.plans.of(identity);
+        let limits = self.plans.of(identity).unwrap_or(identity.limits);
         let standing = self.source.pace.standing(&identity.key, &limits);
         let running = self.source.pace.running(&identity.key);
         LimitsView {

@@ -11,8 +11,8 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use tollgate_filter::{
     Asked, Balances, Bound, Catalog, Chosen, Counting, Holds, KeyDirectory, KeyLookup, Limited,
-    Limiter, Load, ModelHandle, ModelView, RequestContext, Reserving, Services, Shortage, Standing,
-    StoredThings,
+    Limiter, Load, ModelHandle, ModelView, NotAdmitted, RequestContext, Reserving, Services,
+    Shortage, Standing, StoredThings,
 };
 use tollgate_ledger::{GrantView, Holdings, KeyRecord, KeyState, Ledger, Store};
 use tollgate_types::{Identity, Limits, Weights};
@@ -31,7 +31,8 @@ struct Book {
     grants: Vec<GrantView>,
     /// What this process can spend of them, where it is one that serves.
     here: Option<Holdings>,
-    limits: Limits,
+    /// `None`: its plan is not in the configuration.
+    limits: Option<Limits>,
     pace: Option<tollgate_ledger::Limiter>,
     catalog: Arc<IndexedCatalog>,
     seen: Mutex<Seen>,
@@ -179,7 +180,12 @@ impl KeyDirectory for Book {
 }
 
 impl Limiter for Book {
-    fn admit(&self, load: Load, identity: &Identity, _: &mut Holds) -> Result<Standing, Limited> {
+    fn admit(
+        &self,
+        load: Load,
+        identity: &Identity,
+        _: &mut Holds,
+    ) -> Result<Standing, NotAdmitted> {
         let Load::Generation {
             input,
             output,
@@ -188,13 +194,14 @@ impl Limiter for Book {
         else {
             return Ok(Standing::new());
         };
-        let output = accounts::output_in_advance(output, is_limited, &self.limits);
+        let limits = self.limits.as_ref().ok_or(NotAdmitted::UnknownPlan)?;
+        let output = accounts::output_in_advance(output, is_limited, limits);
         let standing = self.pace.as_ref();
-        let standing = standing.map(|pace| pace.standing(&identity.key, &self.limits));
+        let standing = standing.map(|pace| pace.standing(&identity.key, limits));
         let wanted = [
-            ("requests a minute", self.limits.requests, 1),
-            ("input tokens a minute", self.limits.input_tokens, input),
-            ("output tokens a minute", self.limits.output_tokens, output),
+            ("requests a minute", limits.requests, 1),
+            ("input tokens a minute", limits.input_tokens, input),
+            ("output tokens a minute", limits.output_tokens, output),
         ];
         let levels = standing.map(|it| [it.requests, it.input_tokens, it.output_tokens]);
         let levels = levels.unwrap_or_default();
@@ -207,11 +214,11 @@ impl Limiter for Book {
             let remaining = level.map(|level| level.remaining);
             if needed > remaining.unwrap_or(limit) {
                 let wait = level.filter(|_| needed <= limit);
-                refused = refused.or(Some(Limited {
+                refused = refused.or(Some(NotAdmitted::Limited(Limited {
                     limit: name,
                     retry_after: wait.map(|level| level.reset_after),
                     standing: Standing::new(),
-                }));
+                })));
             }
             seen.limits.push(LimitShown {
                 name: name.to_owned(),

@@ -20,6 +20,6 @@ pub use holds::Holds;
 pub use kind::{Built, FilterKind, SettingsFault, Wants, no_settings, settings};
 pub use services::{
     Asked, Balances, Bound, Catalog, Checked, Chosen, Counted, Counting, KeyDirectory, KeyLookup,
-    Limited, Limiter, Load, ModelHandle, ModelView, Reserving, Services, Shadow, Shortage,
-    Standing, Stored, StoredAt, StoredThings,
+    Limited, Limiter, Load, ModelHandle, ModelView, NotAdmitted, Reserving, Services, Shadow,
+    Shortage, Standing, Stored, StoredAt, StoredThings,
 };

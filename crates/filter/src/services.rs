@@ -177,13 +177,13 @@ pub trait Limiter: Send + Sync {
     ///
     /// # Errors
     ///
-    /// The first limit that it runs into.
+    /// The first limit that it runs into, or that nobody knows its limits.
     fn admit(
         &self,
         load: Load,
         identity: &Identity,
         holds: &mut Holds,
-    ) -> Result<Standing, Limited>;
+    ) -> Result<Standing, NotAdmitted>;
 
     /// How a key stands with its limits now: for a request that is admitted no more, once
     /// what it held has gone back. A limiter that tells nothing says nothing here either.
@@ -221,6 +221,15 @@ pub enum Load {
 
 /// How a key stands with its limits, as headers of an answer.
 pub type Standing = Vec<(HeaderName, HeaderValue)>;
+
+/// Why a request is not let through.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NotAdmitted {
+    /// It ran into a limit.
+    Limited(Limited),
+    /// The plan of its key is not in the configuration that serves it.
+    UnknownPlan,
+}
 
 /// A limit that a request ran into.
 #[derive(Clone, Debug, PartialEq, Eq)]
