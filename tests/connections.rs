@@ -356,21 +356,30 @@ async fn connections_to_a_provider_are_kept() {
     assert_eq!(provider.handle.counters().connections, 1);
 }
 
-#[tokio::test]
-async fn a_kept_connection_that_the_provider_has_closed_is_no_failure() {
+/// An answer that leaves its connection open.
+fn whole_answer() -> String {
     let body = json!({"id": "c", "object": "chat.completion", "choices": [
         {"index": 0, "message": {"role": "assistant", "content": "Hi"}, "finish_reason": "stop"}
     ]})
     .to_string();
-    let answer = format!(
+    format!(
         "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
         body.len()
-    );
+    )
+}
+
+#[tokio::test]
+async fn a_kept_connection_that_the_provider_has_closed_is_no_failure() {
+    let answer = whole_answer();
     // It reads the second request, and leaves.
     let upstream = Upstream::playing([Act::send(answer), Act::ReadRequest]).await;
     let config = Config::new()
         .provider("raw", support::provider(upstream.address))
-        .model("test-model", json!(["raw"]));
+        // Those that were not sent take nothing of it.
+        .model(
+            "test-model",
+            json!([{"provider": "raw", "limits": {"requests_per_minute": 3}}]),
+        );
     let gateway = Gateway::start(config).await;
     for asked in 1..4 {
         let answer = gateway.ask(CHAT, "test-model", "", json!({})).await;
@@ -378,6 +387,52 @@ async fn a_kept_connection_that_the_provider_has_closed_is_no_failure() {
         assert_eq!(answer.header("x-attempts"), None, "request {asked}");
     }
     assert_eq!(upstream.requests(), 5, "each but the first was sent twice");
+}
+
+/// It may have been worked on, and paid for.
+#[tokio::test]
+async fn a_kept_connection_that_breaks_over_a_request_is_a_failure_and_the_next_is_asked() {
+    let works = Act::Pause(Duration::from_millis(2500));
+    let upstream = Upstream::playing([Act::send(whole_answer()), Act::ReadRequest, works]).await;
+    let provider = Provider::start().await;
+    let config = Config::new()
+        .provider("raw", support::provider(upstream.address))
+        .provider("sim", support::provider(provider.address))
+        .model(
+            "test-model",
+            json!([{"provider": "raw"}, {"provider": "sim", "priority": 1}]),
+        );
+    let gateway = Gateway::start(config).await;
+    let ask = async || gateway.ask(CHAT, "test-model", "", json!({})).await;
+    ask().await.assert_ok();
+    let answer = ask().await;
+    answer.assert_ok();
+    assert_eq!(answer.header("x-attempts"), Some("2"), "{answer:?}");
+    assert_eq!(upstream.requests(), 2, "it was not sent again");
+    assert_eq!(provider.handle.counters().requests, 1);
+}
+
+#[tokio::test]
+async fn heads_of_1xx_keep_no_request_waiting_beyond_its_time() {
+    let processing = || {
+        let said = Act::send("HTTP/1.1 102 Processing\r\n\r\n");
+        [said, Act::Pause(Duration::from_millis(400))]
+    };
+    let script: Vec<_> = (0..20).flat_map(|_| processing()).collect();
+    let upstream = Upstream::playing(script).await;
+    let config = Config::new()
+        .provider("raw", support::provider(upstream.address))
+        .with(
+            "providers.raw.timeouts",
+            json!({"first_byte": "1s", "between_events": "1s"}),
+        )
+        .with("failover.attempts", json!(1))
+        .model("test-model", json!(["raw"]));
+    let gateway = Gateway::start(config).await;
+    let asked = tokio::time::Instant::now();
+    let answer = gateway.ask(CHAT, "test-model", "", json!({})).await;
+    answer.assert_error(504, "upstream_error");
+    assert!(asked.elapsed() < Duration::from_secs(5), "{asked:?}");
 }
 
 #[tokio::test]

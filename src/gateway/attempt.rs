@@ -324,6 +324,12 @@ impl Attempts {
         self.made < Self::MOST
     }
 
+    /// Whether a connection may once more have been closed before it was used: some attempts are
+    /// left for the others.
+    pub const fn may_be_stale(&self) -> bool {
+        self.stale < Self::MOST - Self::MOST_CANDIDATES
+    }
+
     /// Whether a provider may once more leave a request untaken without having failed: those
     /// that end their connections in good order take the next.
     pub const fn may_be_refused(&self) -> bool {

@@ -61,6 +61,11 @@ impl Deadlines {
         self.began = now;
     }
 
+    /// When it began to count.
+    pub const fn began(&self) -> Instant {
+        self.began
+    }
+
     /// Notes how far the answer has come. Whether a provider that only shows that it lives is
     /// in time is decided here: it moves nothing.
     pub const fn note(&mut self, progress: Progress, now: Instant) {

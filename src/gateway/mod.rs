@@ -89,6 +89,9 @@ pub type Leaves = Box<dyn Fn() -> bool + Send + Sync>;
 /// A status of which Pingora writes nothing: so a final head waits until it is committed.
 const NOT_YET: u16 = 103;
 
+/// How soon it shows that a kept connection was closed before the request was sent.
+const STALE_WITHIN: Duration = Duration::from_secs(2);
+
 impl Gateway {
     /// How many attempts Pingora is to allow for; the exchange bounds them further.
     pub const MOST_ATTEMPTS: usize = Attempts::MOST;
@@ -295,7 +298,14 @@ impl ProxyHttp for Gateway {
             return Err(failure::end_attempt(again));
         }
         if head.status.is_informational() {
-            return Ok(());
+            // Each begins Pingora's time-out of the read anew.
+            return match exchange.timer.is_over(Instant::now()) {
+                true => {
+                    let again = failure::note(exchange, UpstreamFault::response_timeout(), None);
+                    Err(failure::end_attempt(again))
+                }
+                false => Ok(()),
+            };
         }
         let held = std::mem::replace(head, ResponseHeader::build(NOT_YET, Some(0))?);
         let parts = http::response::Parts::from(held);
@@ -416,7 +426,11 @@ impl ProxyHttp for Gateway {
             return error;
         }
         let was_not_taken = match error.retry {
-            RetryType::ReusedOnly => reused,
+            // One that was closed before is found out with the first bytes. One that breaks later
+            // broke over the request, which may have been worked on.
+            RetryType::ReusedOnly => {
+                reused && exchange.timer.ran() < STALE_WITHIN && exchange.attempts.may_be_stale()
+            }
             // Over HTTP/2 a provider says so: GOAWAY, REFUSED_STREAM, or HTTP/1.1 required.
             // Frames that make no sense say nothing of what was done with the request.
             RetryType::Decided(again) => {
@@ -431,7 +445,7 @@ impl ProxyHttp for Gateway {
         if was_stale && !committed && can_be_sent && exchange.attempts.may_go_on() {
             // The provider closed a connection that was kept: not its fault, and no attempt
             // that anyone needs to hear of. The same candidate is asked again.
-            outcome::over(exchange);
+            outcome::not_sent(exchange);
             exchange.attempts.step_back();
             error.retry = RetryType::Decided(true);
             return error;

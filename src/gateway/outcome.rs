@@ -70,8 +70,7 @@ pub fn used(exchange: &mut Exchange, usage: &Usage) {
     }
 }
 
-/// The attempt under way says nothing of anybody: its connection was stale, the caller left,
-/// or its answer is at its end. An exchange that is dropped does this by itself.
+/// The attempt under way says nothing of anybody: the caller left, or its answer is at its end. An exchange that is dropped does this by itself.
 pub fn over(exchange: &mut Exchange) {
     exchange.attempts.drop_ticket();
 }
@@ -79,6 +78,14 @@ pub fn over(exchange: &mut Exchange) {
 /// The attempt under way has asked nobody: it says nothing of anybody, and has used no tokens.
 pub fn asked_nobody(exchange: &mut Exchange) {
     used(exchange, &Usage::default());
+    over(exchange);
+}
+
+/// The request of the attempt under way was not sent: it takes nothing of any limit.
+pub fn not_sent(exchange: &mut Exchange) {
+    if let Some((ticket, _)) = exchange.attempts.ticket() {
+        ticket.not_sent(clock::steady_ms(Instant::now()));
+    }
     over(exchange);
 }
 

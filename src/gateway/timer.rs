@@ -98,6 +98,12 @@ impl AttemptTimer {
                 self.unanswered = Some(unanswered.clone());
                 let request_ends = deadlines.request_ends();
                 sending::bounded(body, connection, longest, unanswered, request_ends)
+    /// How long ago its request was about to be sent; nothing where it was not.
+    pub fn ran(&self) -> Duration {
+        let began = self.deadlines.map(|it| it.began().elapsed());
+        began.unwrap_or_default()
+    }
+
             }
             _ => body,
         }

@@ -282,6 +282,19 @@ impl Ticket {
             seat.account.load.correct(limits, taken, tokens, now);
         }
     }
+
+    /// Its request was not sent: what was taken of limits goes back, the request itself too.
+    pub fn not_sent(&mut self, now: u64) {
+        let taken = std::mem::take(&mut self.tokens);
+        let Some(seat) = self.place.seats.get(self.seat) else {
+            return;
+        };
+        let limits = &self.place.deployment.limits;
+        self.place.health.load.give_back(limits, taken, now);
+        if let Some(credential) = &seat.credential {
+            seat.account.load.give_back(&credential.limits, taken, now);
+        }
+    }
 }
 
 impl Drop for Ticket {
