@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 use support::{
-    Act, Answer, Authority, CHAT, Config, Ending, FORMATS, Gateway, Http2, MESSAGES, Provider,
-    Request, Upstream, prompt,
+    Act, Answer, Authority, CHAT, Config, Connection, Ending, FORMATS, Gateway, Http2, MESSAGES,
+    Provider, Request, Upstream, prompt,
 };
 use tempfile::TempDir;
 use tokio::io::{AsyncWrite, AsyncWriteExt};
@@ -334,6 +334,61 @@ async fn a_caller_that_reads_slowly_is_not_the_providers_fault() {
         assert_eq!(gateway.line_of(&answer).await["outcome"], "completed");
         nobody_is_blamed(&gateway).await;
     }
+}
+
+/// A provider that says so much at once, then a word now and then: never silent for a second.
+async fn burst(bytes: usize) -> Upstream {
+    const EVENT: usize = 16 * 1024;
+    let event = |text: &str| {
+        let delta = json!({"index": 0, "delta": {"content": text}, "finish_reason": null});
+        let chunk = json!({"id": "c", "object": "chat.completion.chunk", "choices": [delta]});
+        format!("data: {chunk}\n\n")
+    };
+    let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n";
+    let large = event(&"x".repeat(EVENT)).repeat(bytes / EVENT);
+    let mut script = vec![Act::send(format!("{head}{large}"))];
+    for _ in 0..4 {
+        script.extend([Act::Pause(2 * SOON_MS), Act::send(event("and"))]);
+    }
+    script.push(Act::send("data: [DONE]\n\n"));
+    Upstream::playing(script).await
+}
+
+/// What was read of a provider over HTTP/1.1 and waits for the caller is not in the provider's
+/// connection any more. How much fits into the caller's depends on the system, so it is tried.
+#[tokio::test]
+async fn a_caller_that_holds_up_what_was_read_is_not_the_providers_fault() {
+    const STEP: usize = 128 * 1024;
+    let sizes: Vec<usize> = (8..=48).map(|steps| steps * STEP).collect();
+    let mut config = Config::new();
+    for bytes in &sizes {
+        let upstream = burst(*bytes).await;
+        let name = format!("burst-{bytes}");
+        let timeouts = json!({"read": LATE, "between_events": "1s"});
+        config = config
+            .provider(&name, support::provider(upstream.address))
+            .with(&format!("providers.{name}.timeouts"), timeouts)
+            .model(&name, json!([name]));
+    }
+    let gateway = Gateway::start(config).await;
+    let read = async |bytes: &usize| {
+        let model = format!("burst-{bytes}");
+        let body = prompt(CHAT, &model, "Hi", json!({"stream": true}));
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.set_recv_buffer_size(64 * 1024).unwrap();
+        let mut connection = Connection::over(socket.connect(gateway.address).await.unwrap());
+        let request = Request::post(CHAT, &body).key(&gateway.key);
+        connection.write(&request.bytes()).await;
+        let mut answer = connection.head().await;
+        tokio::time::sleep(7 * SOON_MS).await;
+        connection.read_body(&mut answer).await;
+        let whole = answer.text().ends_with("data: [DONE]\n\n");
+        (!whole).then_some(model)
+    };
+    let cut = join_all(sizes.iter().map(read)).await;
+    let cut: Vec<_> = cut.into_iter().flatten().collect();
+    assert!(cut.is_empty(), "{cut:?}");
+    nobody_is_blamed(&gateway).await;
 }
 
 #[tokio::test]

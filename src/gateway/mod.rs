@@ -240,14 +240,10 @@ impl ProxyHttp for Gateway {
             head.set_version(upstream.version);
         }
         *upstream = head;
-        let reader = match is_http2 {
-            false => Reader::Unasked,
-            true => {
-                (self.untaken)(session.as_downstream()).map_or(Reader::Stream, Reader::Connection)
-            }
-        };
-        if !exchange.timer.watch(reader) {
-            outcome::over(exchange);
+        let untaken = (self.untaken)(session.as_downstream());
+        let reader = untaken.map_or(Reader::Stream, Reader::Connection);
+        if !exchange.timer.watch(reader, is_http2) {
+            outcome::not_sent(exchange);
             exchange.attempts.step_back();
             return Err(failure::end_attempt(exchange.attempts.may_go_on()));
         }

@@ -30,8 +30,6 @@ pub struct AttemptTimer {
 
 /// What tells that a caller does not read, where a provider must not be blamed for that.
 pub enum Reader {
-    /// Nothing has to: the provider's own connection shows that more has come.
-    Unasked,
     /// The caller's connection.
     Connection(Untaken),
     /// The pieces that the caller's stream is handed.
@@ -56,17 +54,15 @@ impl AttemptTimer {
     }
 
     /// The request is about to be sent over that connection: from here on its silence is
-    /// counted, and watched. What its caller has yet to take tells `reader`, where that must be known.
+    /// counted, and watched. What its caller has yet to take tells `reader`: the provider's connection
+    /// shows what has come and was not read, and not what was read and waits for the caller.
     ///
     /// `false` where it cannot be, for want of a descriptor, and relies on it: the attempt is to
     /// be made anew, and the time-out of a single read must do.
-    pub fn watch(&mut self, reader: Reader) -> bool {
+    pub fn watch(&mut self, reader: Reader, is_http2: bool) -> bool {
         let now = Instant::now();
-        self.sends_over = match reader {
-            Reader::Unasked => self.connection,
-            // Over HTTP/2 a write that takes too long ends the attempt by itself.
-            Reader::Connection(_) | Reader::Stream => None,
-        };
+        // Over HTTP/2 a write that takes too long ends the attempt by itself.
+        self.sends_over = self.connection.filter(|_| !is_http2);
         let Some(deadlines) = &mut self.deadlines else {
             return true;
         };
@@ -76,7 +72,6 @@ impl AttemptTimer {
         }
         let socket = self.connection.take().and_then(Socket::of);
         let untaken = match reader {
-            Reader::Unasked => None,
             Reader::Connection(untaken) => Some(untaken),
             Reader::Stream => {
                 self.pieces = Some(Untaken::default());
@@ -98,15 +93,15 @@ impl AttemptTimer {
                 self.unanswered = Some(unanswered.clone());
                 let request_ends = deadlines.request_ends();
                 sending::bounded(body, connection, longest, unanswered, request_ends)
+            }
+            _ => body,
+        }
+    }
+
     /// How long ago its request was about to be sent; nothing where it was not.
     pub fn ran(&self) -> Duration {
         let began = self.deadlines.map(|it| it.began().elapsed());
         began.unwrap_or_default()
-    }
-
-            }
-            _ => body,
-        }
     }
 
     /// Whether what is handed on now has come too late. What was read before the watch has
@@ -192,11 +187,11 @@ mod tests {
         let mut timer = AttemptTimer::begin(stream(now), now, &AttemptTimer::default());
         assert_eq!(timer.read_timeout(now), None);
         timer.connected(NONE);
-        assert!(!timer.watch(Reader::Unasked));
+        assert!(!timer.watch(Reader::Stream, false));
         timer.stop();
         let mut again = AttemptTimer::begin(stream(now), now, &timer);
         assert_eq!(again.read_timeout(now), Some(2 * SECOND));
         again.connected(NONE);
-        assert!(again.watch(Reader::Unasked));
+        assert!(again.watch(Reader::Stream, false));
     }
 }

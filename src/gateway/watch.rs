@@ -37,7 +37,7 @@ struct Watched {
     is_over: AtomicBool,
     has_fired: AtomicBool,
     socket: Mutex<Option<Socket>>,
-    /// What its caller has yet to take, where its socket does not tell what has come.
+    /// What its caller has yet to take: its socket tells what has come and was not read.
     untaken: Option<Untaken>,
     /// Its time was over while its caller held it up.
     was_held_up: AtomicBool,
@@ -45,7 +45,7 @@ struct Watched {
 
 impl Watch {
     /// Watches the attempt that this socket carries. While its caller has not taken what is
-    /// `untaken`, over HTTP/2, the provider is not taken for silent. `None` where there is no
+    /// `untaken`, the provider is not taken for silent. `None` where there is no
     /// thread to watch.
     pub fn begin(
         socket: Socket,
