@@ -19,7 +19,7 @@ use prometheus::{
 use std::collections::HashMap;
 use std::fmt::Display;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 use tollgate_filter::Shadow;
 use tollgate_routing::Decision;
@@ -382,25 +382,54 @@ pub fn access_line_lost() {
     METRICS.access_lines_lost.inc();
 }
 
-/// Counts a request among those under way for as long as it lives.
-pub struct InFlight(());
+/// Counts a request among those under way, until it is dropped or nothing is left to do for it but
+/// to read what its caller may still send.
+pub struct InFlight {
+    is_lingering: bool,
+}
+
+/// Requests of which no more than that is left.
+static LINGERING: AtomicUsize = AtomicUsize::new(0);
 
 impl InFlight {
     /// One more.
     pub fn begin() -> Self {
         METRICS.in_flight.inc();
-        Self(())
+        Self {
+            is_lingering: false,
+        }
     }
 
-    /// How many there are.
+    /// How many are under way.
     pub fn count() -> i64 {
         METRICS.in_flight.get()
+    }
+
+    /// How many there are, those with nothing left to do for included.
+    pub fn all() -> i64 {
+        let lingering = i64::try_from(LINGERING.load(Ordering::Relaxed));
+        Self::count().saturating_add(lingering.unwrap_or(i64::MAX))
+    }
+
+    /// It is answered, and takes nobody's place any more. `false`: so many are there already that it
+    /// is not worth waiting for what its caller may still send.
+    pub fn linger(&mut self) -> bool {
+        const MOST: usize = 1024;
+        if !self.is_lingering {
+            METRICS.in_flight.dec();
+            LINGERING.fetch_add(1, Ordering::Relaxed);
+            self.is_lingering = true;
+        }
+        LINGERING.load(Ordering::Relaxed) <= MOST
     }
 }
 
 impl Drop for InFlight {
     fn drop(&mut self) {
-        METRICS.in_flight.dec();
+        match self.is_lingering {
+            true => drop(LINGERING.fetch_sub(1, Ordering::Relaxed)),
+            false => METRICS.in_flight.dec(),
+        }
     }
 }
 

@@ -193,6 +193,32 @@ async fn requests_beyond_the_bound_are_refused_at_once_and_priority_keys_last() 
     gateway.send(&ask(&gateway.key)).await.assert_ok();
 }
 
+/// A caller that is refused and does not send the body that it has announced is waited for, and
+/// takes nobody's place.
+#[tokio::test]
+async fn who_is_refused_and_says_no_more_takes_no_place_among_the_requests() {
+    let (_provider, gateway) = gateway(json!({"requests_in_flight": 4})).await;
+    let mut silent = Vec::new();
+    for length in ["10", "1000000"] {
+        for _ in 0..10 {
+            let mut connection = gateway.connect().await;
+            let head =
+                format!("POST {CHAT} HTTP/1.1\r\nhost: x\r\ncontent-length: {length}\r\n\r\n");
+            connection.write(head.as_bytes()).await;
+            silent.push(connection);
+        }
+        let asked = Instant::now();
+        // They are refused by then, and waited for.
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        for _ in 0..5 {
+            gateway.send(&ask(&gateway.key)).await.assert_ok();
+        }
+        assert!(asked.elapsed() < Duration::from_millis(1900), "{asked:?}");
+    }
+    drop(silent);
+    gateway.sample_is("tollgate_requests_in_flight", 0.0).await;
+}
+
 #[tokio::test]
 async fn beyond_its_memory_the_gateway_takes_nothing_new_and_comes_back_by_itself() {
     let (_provider, gateway) = gateway(json!({"memory": "1MiB"})).await;

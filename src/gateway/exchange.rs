@@ -70,8 +70,8 @@ pub struct Exchange {
     pub log: Option<AccessLog>,
     /// Counts it among those of its key, once that is known.
     pub of_key: Option<OfKey>,
-    /// Counts the request among those under way for as long as it lives.
-    _in_flight: InFlight,
+    /// Counts the request among those under way.
+    in_flight: InFlight,
 }
 
 /// What the caller was told.
@@ -117,8 +117,15 @@ impl Exchange {
             answer_bytes: 0,
             log: Some(log),
             of_key: None,
-            _in_flight: in_flight,
+            in_flight,
         }
+    }
+
+    /// It is answered, and takes nobody's place while its caller may still send. `false`: too many do
+    /// for this one to be waited for.
+    pub fn linger(&mut self) -> bool {
+        self.of_key = None;
+        self.in_flight.linger()
     }
 
     /// The caller's format, where the endpoint has one.

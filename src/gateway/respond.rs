@@ -98,7 +98,9 @@ pub async fn write(
     answer: Local,
 ) -> Result<(), Box<Error>> {
     let (head, body) = compose(session, exchange, answer);
-    let is_read = session.is_body_done() || drain_small(session).await;
+    let is_whole = session.is_body_done();
+    let may_wait = !is_whole && exchange.linger();
+    let is_read = is_whole || (may_wait && drain_small(session).await);
     if !is_read {
         // What is left of the body stands between this request and the next.
         session.set_keepalive(None);
@@ -110,7 +112,7 @@ pub async fn write(
         body
     };
     session.write_response_body(Some(body), true).await?;
-    if !is_read && !body::expects_continue(session) {
+    if !is_read && may_wait && !body::expects_continue(session) {
         linger(session).await;
     }
     Ok(())

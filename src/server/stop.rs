@@ -142,7 +142,7 @@ pub(super) fn wait_for_the_end(
                 _ => return Err(io::Error::other("the proxy has ended by itself")),
             }
         };
-        let under_way = InFlight::count();
+        let under_way = InFlight::all();
         let now = Instant::now();
         if under_way > 0 {
             last_busy = now;
