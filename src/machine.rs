@@ -40,7 +40,8 @@ pub async fn watch_memory() {
     loop {
         // Before the look: what is counted in between is counted twice rather than not at all.
         let held = events::held();
-        let bytes = look_up_resident().unwrap_or(0);
+        // Where no file is left to look, it is what it was.
+        let bytes = look_up_resident().unwrap_or_else(resident);
         tell_resident(bytes, held);
         events::resident_memory(bytes);
         tokio::time::sleep(LOOK).await;
