@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 use tollgate_routing::Check;
-use tollgate_routing::health::{Fleet, LastFailure, Severity};
+use tollgate_routing::health::{LastFailure, ProviderHealth, Severity};
 
 /// How often it is looked which checks are due.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
@@ -45,43 +45,60 @@ impl Found {
 pub struct Checks {
     /// Made when first needed: they load the system's certificate authorities.
     connectors: Option<(Arc<Connector>, Arc<TransportConnector>)>,
-    begun: HashMap<Arc<str>, Instant>,
-    failed: HashMap<Arc<str>, u32>,
-    under_way: JoinSet<(Arc<str>, Found)>,
+    of: HashMap<Arc<str>, Series>,
+    under_way: JoinSet<(Arc<str>, Arc<ProviderHealth>, Found)>,
+}
+
+/// The checks of one provider, for as long as it is at the same address.
+struct Series {
+    health: Arc<ProviderHealth>,
+    /// When the last one began.
+    begun: Option<Instant>,
+    /// How many have failed in a row.
+    failed: u32,
 }
 
 impl Checks {
     /// Makes the checks that are due and takes in those that have ended, then waits a little.
     pub async fn step(&mut self, snapshot: &Snapshot) {
         while let Some(ended) = self.under_way.try_join_next() {
-            if let Ok((provider, found)) = ended {
-                self.take_in(&snapshot.fleet, &snapshot.upstreams, &provider, found);
+            if let Ok((provider, health, found)) = ended {
+                self.take_in(&snapshot.upstreams, &provider, &health, found);
             }
         }
         let now = Instant::now();
         // Requests that began under an earlier configuration bench by that one.
         snapshot.fleet.release(clock::steady_ms(now));
         for (name, pool) in &snapshot.upstreams.pools {
-            let Some(check) = &pool.provider.check else {
-                self.begun.remove(name);
-                self.failed.remove(name);
-                if let Some(health) = snapshot.fleet.provider(name) {
-                    health.breaker.hold(false);
-                }
+            let Some(health) = snapshot.fleet.provider(name) else {
                 continue;
             };
-            let begun = self.begun.get(name);
-            if begun.is_some_and(|it| now.saturating_duration_since(*it) < check.every) {
+            let Some(check) = &pool.provider.check else {
+                self.of.remove(name);
+                health.breaker.hold(false);
                 continue;
+            };
+            let fresh = || Series {
+                health: Arc::clone(health),
+                begun: None,
+                failed: 0,
+            };
+            let series = self.of.entry(Arc::clone(name)).or_insert_with(fresh);
+            if !Arc::ptr_eq(&series.health, health) {
+                // A reload has put it somewhere else: what is known of it is of the other place.
+                *series = fresh();
             }
-            self.begun.insert(Arc::clone(name), now);
-            self.begin(pool, check);
+            let is_due = |it| now.saturating_duration_since(it) >= check.every;
+            if series.begun.is_none_or(is_due) {
+                series.begun = Some(now);
+                self.begin(pool, health, check);
+            }
         }
         tokio::time::sleep(LOOK_EVERY).await;
     }
 
-    fn begin(&mut self, pool: &Arc<Pool>, check: &Check) {
-        let (pool, check) = (Arc::clone(pool), check.clone());
+    fn begin(&mut self, pool: &Arc<Pool>, health: &Arc<ProviderHealth>, check: &Check) {
+        let (pool, health, check) = (Arc::clone(pool), Arc::clone(health), check.clone());
         let connectors = self.connectors.get_or_insert_with(|| {
             let transport = TransportConnector::new(None);
             (Arc::new(Connector::new(None)), Arc::new(transport))
@@ -99,25 +116,35 @@ impl Checks {
             };
             let found = tokio::time::timeout(check.timeout, looking).await;
             let found = found.unwrap_or(Found::NotWell);
-            (Arc::clone(&pool.provider.name), found)
+            (Arc::clone(&pool.provider.name), health, found)
         });
     }
 
-    /// Tells the provider's breaker what a check has found.
-    fn take_in(&mut self, fleet: &Fleet, upstreams: &Upstreams, name: &Arc<str>, found: Found) {
+    /// Tells the provider's breaker what a check has found, where it was one of where it is now.
+    fn take_in(
+        &mut self,
+        upstreams: &Upstreams,
+        name: &Arc<str>,
+        health: &Arc<ProviderHealth>,
+        found: Found,
+    ) {
+        let Some(pool) = upstreams.pool(name) else {
+            self.of.remove(name);
+            return;
+        };
+        let series = self.of.get_mut(name);
+        let Some(series) = series.filter(|it| Arc::ptr_eq(&it.health, health)) else {
+            return;
+        };
         if found == Found::Nothing {
             return;
         }
-        let (Some(health), Some(pool)) = (fleet.provider(name), upstreams.pool(name)) else {
-            self.failed.remove(name);
-            return;
-        };
         let now = clock::steady_ms(Instant::now());
         let mut pass = health
             .breaker
             .enter(now)
             .unwrap_or_else(|| health.breaker.force());
-        let failed = self.failed.entry(Arc::clone(name)).or_default();
+        let failed = &mut series.failed;
         let change = if found == Found::Well {
             *failed = 0;
             health.breaker.hold(false);
