@@ -14,7 +14,7 @@ use once_cell::sync::OnceCell;
 use pingora_core::server::ExecutionPhase;
 use std::net::TcpListener;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::signal::unix::Signal;
 use tokio::sync::{broadcast, mpsc, oneshot, watch};
 
@@ -232,11 +232,16 @@ async fn hand_over(
 }
 
 async fn keep_names_resolved(current: &Current) {
+    /// How soon a name is looked up that a reload has brought and nobody knows.
+    const LOOK: Duration = Duration::from_secs(1);
+    let mut resolved = Instant::now();
     loop {
-        let wait = current.load().upstreams.resolve_in();
-        tokio::time::sleep(wait).await;
+        tokio::time::sleep(LOOK).await;
         let snapshot = current.load_full();
-        snapshot.upstreams.resolve(RESOLVE_LIMIT).await;
+        if resolved.elapsed() >= snapshot.upstreams.resolve_in() {
+            snapshot.upstreams.resolve(RESOLVE_LIMIT).await;
+            resolved = Instant::now();
+        }
     }
 }
 
