@@ -135,18 +135,23 @@ fn last_misdated(file: &Connection, first: i64, bounds: Bounds) -> rusqlite::Res
 }
 
 /// Takes away what is known of stored things: the oldest that were made before `before`,
-/// and the oldest beyond `most`. How many.
-pub(super) fn owned(file: &Connection, before: Timestamp, most: u64) -> rusqlite::Result<usize> {
-    file.prepare_cached(
+/// and the oldest beyond `most`. More of them at a time where more have come.
+pub(super) fn owned(file: &Connection, before: Timestamp, most: u64) -> rusqlite::Result<()> {
+    /// As many times in a round as many rows.
+    const MOST_TIMES: usize = 20;
+    let most = i64::try_from(most).unwrap_or(i64::MAX);
+    // From the oldest on, and no further: there is no index by time.
+    let mut statement = file.prepare_cached(
         "DELETE FROM owned WHERE number IN (
-             SELECT number FROM owned
+             SELECT number FROM (SELECT number, at FROM owned ORDER BY number LIMIT ?3)
              WHERE at < ?1 OR number <= (SELECT max(number) FROM owned) - ?2
-             ORDER BY number LIMIT ?3
          )",
-    )?
-    .execute(params![
-        storable_time(before),
-        i64::try_from(most).unwrap_or(i64::MAX),
-        AT_ONCE
-    ])
+    )?;
+    for _ in 0..MOST_TIMES {
+        let gone = statement.execute(params![storable_time(before), most, AT_ONCE])?;
+        if gone < AT_ONCE as usize {
+            break;
+        }
+    }
+    Ok(())
 }

@@ -492,6 +492,29 @@ fn ledger_counts(house: &House) -> (i64, i64) {
     )
 }
 
+#[test]
+fn of_stored_things_the_oldest_go_as_fast_as_they_come() {
+    let house = House::new();
+    let store = house.store();
+    let file = crate::store::open_settling_writer(store.path()).unwrap();
+    let insert = "INSERT INTO owned (id, key, provider, credential, at)
+        SELECT value, 'k', 'p', 'c', value FROM generate(?1, ?2)";
+    let insert = insert.replace(
+        "generate(?1, ?2)",
+        "(WITH RECURSIVE all_of(value) AS
+             (SELECT ?1 UNION ALL SELECT value + 1 FROM all_of WHERE value < ?2)
+          SELECT value FROM all_of)",
+    );
+    file.execute(&insert, [1, 3000]).unwrap();
+    let left = || house.sql::<i64>("SELECT count(*) FROM owned");
+    let purge = |before, most| purge::owned(&file, Timestamp::from_unix_ms(before), most).unwrap();
+    purge(2500, 5000);
+    assert_eq!(left(), 501);
+    purge(2500, 100);
+    assert_eq!(left(), 100);
+    assert_eq!(house.sql::<i64>("SELECT min(at) FROM owned"), 2901);
+}
+
 #[tokio::test]
 async fn old_records_go_and_everything_still_adds_up() {
     let house = House::new();

@@ -473,12 +473,8 @@ impl Writer {
         if let Some(age) = settings.keep_history {
             purge::usage(&mut self.file, now, age)?;
         }
-        purge::owned(
-            &self.file,
-            now.minus(settings.keep_owned),
-            settings.most_owned,
-        )?;
-        Ok(())
+        let before = now.minus(settings.keep_owned);
+        purge::owned(&self.file, before, settings.most_owned)
     }
 
     /// Tells the file what memory has given up. What cannot be told now is told later; it is
