@@ -107,27 +107,51 @@ pub(crate) fn lease(
     key: &KeyId,
     now: Timestamp,
 ) -> rusqlite::Result<Option<Share>> {
-    let number: Option<i64> = file
-        .prepare_cached("SELECT number FROM keys WHERE id = ?1")?
-        .query_row([key.as_str()], |row| row.get(0))
-        .optional()?;
-    let Some(number) = number else {
+    let Some(share) = share_of(file, process, key, now)? else {
         return Ok(None);
     };
-    let mut share = read_share(file, process, number, now)?;
     let mut take = file.prepare_cached(
         "INSERT INTO leases (grant_number, process, tokens) VALUES (?1, ?2, ?3)
          ON CONFLICT DO UPDATE SET tokens = tokens + excluded.tokens",
     )?;
-    for grant in &mut share.grants {
-        if grant.expires_at.is_some_and(|end| end <= now) {
-            grant.free = 0;
-        }
-        if grant.free > 0 {
-            take.execute(params![grant.number.0, process.0, storable(grant.free)])?;
-        }
+    for grant in share.grants.iter().filter(|grant| grant.free > 0) {
+        take.execute(params![grant.number.0, process.0, storable(grant.free)])?;
     }
     Ok(Some(share))
+}
+
+/// What there is of a key's valid grants, for a process that leases nothing of them: what is free
+/// is for others. `None`: there is no such key.
+pub(crate) fn look(
+    file: &Connection,
+    process: ProcessNumber,
+    key: &KeyId,
+    now: Timestamp,
+) -> rusqlite::Result<Option<Share>> {
+    let mut share = share_of(file, process, key, now)?;
+    if let Some(share) = &mut share {
+        let free = share
+            .grants
+            .iter_mut()
+            .map(|grant| std::mem::take(&mut grant.free));
+        share.elsewhere = free.fold(share.elsewhere, u64::saturating_add);
+    }
+    Ok(share)
+}
+
+/// What is free of a key's valid grants, and what others hold. `None`: there is no such key.
+fn share_of(
+    file: &Connection,
+    process: ProcessNumber,
+    key: &KeyId,
+    now: Timestamp,
+) -> rusqlite::Result<Option<Share>> {
+    let number: Option<i64> = file
+        .prepare_cached("SELECT number FROM keys WHERE id = ?1")?
+        .query_row([key.as_str()], |row| row.get(0))
+        .optional()?;
+    let read = |number| read_share(file, process, number, now);
+    number.map(read).transpose()
 }
 
 /// The key's grants, those that can be spent before those that cannot, with what is
@@ -169,10 +193,12 @@ fn read_share(
             Ok((grant, amount(row.get(4)?), amount(row.get(5)?)))
         })?
         .map(|row| {
-            let (grant, others, left) = row?;
+            let (mut grant, others, left) = row?;
             if grant.expires_at.is_none_or(|end| now < end) {
                 elsewhere = elsewhere.saturating_add(others);
                 seen = seen.saturating_add(left);
+            } else {
+                grant.free = 0;
             }
             Ok(grant)
         })
@@ -217,6 +243,18 @@ pub(crate) fn want(
     };
     file.prepare_cached(sql)?.execute([key, process.0])?;
     Ok(())
+}
+
+/// The keys of which this process wants a share: number and key.
+pub(crate) fn wishes(
+    file: &Connection,
+    process: ProcessNumber,
+) -> rusqlite::Result<Vec<(i64, KeyId)>> {
+    file.prepare_cached("SELECT key, id FROM wants JOIN keys ON number = key WHERE process = ?1")?
+        .query_map([process.0], |row| {
+            Ok((row.get(0)?, KeyId::new(row.get::<_, String>(1)?)))
+        })?
+        .collect()
 }
 
 /// The keys of which other processes want a share: key and its number.

@@ -271,6 +271,8 @@ impl Writer {
             || self.pause(),
         )?;
         let fenced = books::is_fenced(&transaction, process)?;
+        // Before anything is leased: what was given up is still this process's in the file.
+        books::give_back(&transaction, process, &self.returns)?;
         for stored in &batch.made {
             ownership::insert(&transaction, stored, &self.shared.clock)?;
         }
@@ -279,6 +281,7 @@ impl Writer {
             shares.push((key.clone(), lease(&transaction, process, key, now, true)?));
         }
         transaction.commit()?;
+        self.returns.clear();
         if fenced {
             self.shared.fence();
         }
@@ -388,22 +391,24 @@ impl Writer {
             self.shared.fence();
             return Ok(());
         }
+        books::give_back(&transaction, process, &self.returns)?;
         let (newest, topped_up) = changed_accounts(&transaction, self.seen.change, accounts)?;
         let asking = accounts.filter(|account| account.is_asking());
         let asking: HashSet<_> = asking.iter().map(|account| account.id.clone()).collect();
         let mut shares = Vec::new();
-        let mut wanting: HashSet<_> = topped_up.into_iter().collect();
-        if self.retired {
-            // What is new is for the process that serves.
-            wanting.clear();
-        }
-        for key in wanting.union(&asking) {
+        let topped_up: HashSet<_> = topped_up.into_iter().collect();
+        for key in topped_up.union(&asking) {
             let asks = asking.contains(key);
-            let share = lease(&transaction, process, key, now, asks)?;
+            let share = match self.retired && !asks {
+                // What is new is for the process that serves; what is still to be had must be known.
+                true => books::look(&transaction, process, key, now)?,
+                false => lease(&transaction, process, key, now, asks)?,
+            };
             shares.push((key.clone(), share));
         }
         let wanted = books::wanted_by_others(&transaction, process)?;
         transaction.commit()?;
+        self.returns.clear();
         self.seen.change = newest;
         self.hand_out(shares);
         self.give_way(&wanted);
@@ -463,9 +468,23 @@ impl Writer {
         let shared = Arc::clone(&self.shared);
         let buried = recovery::bury_dead_peers(&mut self.file, &shared.folder, self.process, now)?;
         self.seen.look_again |= buried > 0;
+        self.withdraw_wishes()?;
         let quarantined = Quarantined::count(&self.file)?;
         self.shared.stats.saw_quarantined(quarantined);
         self.purge(now)
+    }
+
+    /// Asks others no longer for what nobody here waits for: an account that has left, or one that
+    /// was loaded and asks for nothing. They would give what nobody spends, again and again.
+    fn withdraw_wishes(&self) -> rusqlite::Result<()> {
+        let accounts = &self.shared.accounts;
+        let waits = |key: &KeyId| accounts.get(key).is_some_and(|it| it.is_asking());
+        let mut wishes = books::wishes(&self.file, self.process)?;
+        wishes.retain(|(_, key)| !waits(key));
+        for (number, _) in wishes {
+            books::want(&self.file, self.process, number, false)?;
+        }
+        Ok(())
     }
 
     fn purge(&mut self, now: Timestamp) -> rusqlite::Result<()> {

@@ -202,6 +202,54 @@ async fn who_has_retired_leaves_everything_to_the_other() {
 }
 
 #[tokio::test]
+async fn what_is_topped_up_is_known_to_a_process_that_has_retired() {
+    let house = House::new();
+    let key = house.key(10);
+    let old = house.ledger();
+    let all = house.reserve(&old, &key, 10).await.unwrap();
+    all.settle(&completed(10));
+    assert!(old.caught_up(PATIENCE).await);
+    old.retire();
+    let new = house.ledger();
+    house.top_up(&key, 1000);
+    // Where it is: with the other, and to be had.
+    drop(house.eventually(&new, &key, 500).await);
+    drop(house.eventually(&old, &key, 10).await);
+}
+
+#[tokio::test]
+async fn nobody_is_asked_for_long_for_what_nobody_waits_for() {
+    let house = House::new();
+    let key = house.key(1000);
+    let (one, two) = (house.ledger(), house.ledger());
+    drop(house.reserve(&one, &key, 1).await.unwrap());
+    // All there is together is too little.
+    let refused = house.reserve(&two, &key, 2000).await.unwrap_err();
+    assert_eq!(refused, Refused::Exhausted);
+    let start = Instant::now();
+    while house.sql::<i64>("SELECT count(*) FROM wants") > 0 {
+        assert!(start.elapsed() < PATIENCE, "it is still asked for");
+        std::thread::yield_now();
+    }
+}
+
+#[tokio::test]
+async fn a_file_has_one_folder_by_whatever_name_it_is_known() {
+    let house = House::new();
+    let key = house.key(1000);
+    let elsewhere = TempDir::new().unwrap();
+    let link = elsewhere.path().join("tollgate.db");
+    std::os::unix::fs::symlink(house.folder.path().join("ledger.db"), &link).unwrap();
+    let one = house.ledger();
+    let hasher = KeyHasher::new(b"a pepper for tests").unwrap();
+    let store = Store::open(&link, hasher, house.clock.clone()).unwrap();
+    let two = Ledger::open(&store, LedgerSettings::default()).unwrap();
+    drop(house.eventually(&two, &key, 500).await);
+    drop(house.eventually(&one, &key, 500).await);
+    assert!(one.close(PATIENCE) && two.close(PATIENCE));
+}
+
+#[tokio::test]
 async fn what_a_dead_peer_held_is_spent_by_the_living() {
     let house = House::new();
     let key = house.key(1000);
