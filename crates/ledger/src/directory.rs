@@ -16,7 +16,7 @@ mod watcher;
 
 use crate::{
     clock::{Clock, Timestamp},
-    key::{self, KeyHasher},
+    key::{self, KeyHash, KeyHasher},
     record::{KeyRecord, KeyState},
     store::{Store, StoreError},
 };
@@ -195,9 +195,7 @@ impl KeyDirectory {
         if key::check(credential).is_err() {
             return Lookup::Refused(Refusal::Malformed);
         }
-        let Inner {
-            shared, flights, ..
-        } = &*self.0;
+        let shared = &self.0.shared;
         let hash = shared.hasher.hash_text(credential);
         match shared.cache.get(&hash) {
             Some(cached) => match shared.judge(cached) {
@@ -206,8 +204,8 @@ impl KeyDirectory {
             },
             None => Lookup::Miss(PendingLookup {
                 is_familiar: shared.cache.is_familiar(&hash),
-                answer: flights.join(hash),
-                shared: Arc::clone(shared),
+                hash,
+                directory: Arc::clone(&self.0),
             }),
         }
     }
@@ -239,12 +237,12 @@ impl Shared {
     }
 }
 
-/// A look-up on its way to the store.
+/// A look-up that takes the store, which is asked when somebody waits for it.
 #[must_use = "a look-up that nobody waits for tells nothing"]
 pub struct PendingLookup {
-    answer: Result<flight::Waiting, Unavailable>,
+    hash: KeyHash,
     is_familiar: bool,
-    shared: Arc<Shared>,
+    directory: Arc<Inner>,
 }
 
 impl PendingLookup {
@@ -255,22 +253,29 @@ impl PendingLookup {
     }
 
     /// Waits for the store, at most [`DirectorySettings::load_timeout`]. Must run on a
-    /// tokio runtime. Dropping it costs nothing; the load goes on for the next caller.
+    /// tokio runtime. Dropping what it gives costs nothing; the load goes on for the next caller.
     ///
     /// # Errors
     /// The key is refused, or nothing could be learned about it.
     pub fn wait(
         self,
     ) -> impl Future<Output = Result<Arc<KeyRecord>, LookupFailure>> + Send + 'static {
-        let Self { answer, shared, .. } = self;
-        async move {
-            let answer = tokio::time::timeout(shared.settings.load_timeout, answer?)
-                .await
-                .map_err(|_| Unavailable::TimedOut)?
-                .unwrap_or(Err(Unavailable::Closed))?;
-            shared.judge(answer).map_err(LookupFailure::Refused)
-        }
+        let answer = self.directory.flights.join(self.hash);
+        // Not the directory itself: one that is closed tells those who wait.
+        heed(answer, Arc::clone(&self.directory.shared))
     }
+}
+
+/// What the store answers.
+async fn heed(
+    answer: Result<flight::Waiting, Unavailable>,
+    shared: Arc<Shared>,
+) -> Result<Arc<KeyRecord>, LookupFailure> {
+    let answer = tokio::time::timeout(shared.settings.load_timeout, answer?)
+        .await
+        .map_err(|_| Unavailable::TimedOut)?
+        .unwrap_or(Err(Unavailable::Closed))?;
+    shared.judge(answer).map_err(LookupFailure::Refused)
 }
 
 impl std::fmt::Debug for PendingLookup {

@@ -252,15 +252,28 @@ async fn a_store_that_does_not_answer_is_waited_for_no_longer_than_allowed() {
         ..Default::default()
     });
     let (_store_that_hangs, answer) = tokio::sync::oneshot::channel();
-    let pending = PendingLookup {
-        answer: Ok(answer),
-        is_familiar: false,
-        shared: Arc::clone(&directory.0.shared),
-    };
+    let heard = heed(Ok(answer), Arc::clone(&directory.0.shared)).await;
     assert_eq!(
-        pending.wait().await.unwrap_err(),
+        heard.unwrap_err(),
         LookupFailure::Unavailable(Unavailable::TimedOut)
     );
+}
+
+#[tokio::test]
+async fn the_store_is_not_asked_for_whom_nobody_waits() {
+    let house = House::new();
+    let made = house.key();
+    let directory = house.directory();
+    let Lookup::Miss(pending) = directory.lookup(made.key.expose()) else {
+        panic!("in memory");
+    };
+    drop(pending);
+    // Had it been asked, that would have been looked up first.
+    ask(&directory, house.key().key.expose()).await.unwrap();
+    assert!(matches!(
+        directory.lookup(made.key.expose()),
+        Lookup::Miss(_)
+    ));
 }
 
 #[tokio::test]
