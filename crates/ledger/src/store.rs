@@ -61,6 +61,9 @@ impl Store {
         let path = path.into();
         let mut connection = open_writer(&path)?;
         schema::bind_pepper(&mut connection, &hasher.fingerprint()).described(&path)??;
+        // By whatever names processes know one file, they must find each other's settlement files
+        // beside it. One that cannot be resolved was opened by this name all the same.
+        let path = std::fs::canonicalize(&path).unwrap_or(path);
         Ok(Self {
             path,
             hasher,
