@@ -70,7 +70,8 @@ pub fn used(exchange: &mut Exchange, usage: &Usage) {
     }
 }
 
-/// The attempt under way says nothing of anybody: the caller left, or its answer is at its end. An exchange that is dropped does this by itself.
+/// The attempt under way says nothing of anybody: the caller left, or its answer is at its end. An
+/// exchange that is dropped does this by itself.
 pub fn over(exchange: &mut Exchange) {
     exchange.attempts.drop_ticket();
 }

@@ -1,10 +1,10 @@
 //! Whether a caller has yet to take what it was handed.
 //!
-//! A provider's bytes are read ahead of the caller, over HTTP/1.1 a few pieces of them and over HTTP/2
-//! all that its window lets through, so that silence at the provider's socket says nothing of the provider while its answer waits for the caller. Of a caller's
-//! connection of HTTP/1.1 the connection itself tells that a write waits. Streams of HTTP/2
-//! share theirs, and wait each for a window of its own: there each piece of an answer tells by its
-//! end that it was taken.
+//! A provider's bytes are read ahead of the caller, over HTTP/1.1 a few pieces of them and over
+//! HTTP/2 all that its window lets through, so that silence at the provider's socket says nothing of
+//! the provider while its answer waits for the caller. Of a caller's connection of HTTP/1.1 the
+//! connection itself tells that a write waits. Streams of HTTP/2 share theirs, and wait each for a
+//! window of its own: there each piece of an answer tells by its end that it was taken.
 
 use bytes::Bytes;
 use std::sync::Arc;
