@@ -497,15 +497,11 @@ fn of_stored_things_the_oldest_go_as_fast_as_they_come() {
     let house = House::new();
     let store = house.store();
     let file = crate::store::open_settling_writer(store.path()).unwrap();
-    let insert = "INSERT INTO owned (id, key, provider, credential, at)
-        SELECT value, 'k', 'p', 'c', value FROM generate(?1, ?2)";
-    let insert = insert.replace(
-        "generate(?1, ?2)",
-        "(WITH RECURSIVE all_of(value) AS
-             (SELECT ?1 UNION ALL SELECT value + 1 FROM all_of WHERE value < ?2)
-          SELECT value FROM all_of)",
-    );
-    file.execute(&insert, [1, 3000]).unwrap();
+    let insert = "WITH RECURSIVE times (at) AS
+            (SELECT 1 UNION ALL SELECT at + 1 FROM times WHERE at < 3000)
+        INSERT INTO owned (id, key, provider, credential, at)
+        SELECT at, 'k', 'p', 'c', at FROM times";
+    file.execute(insert, []).unwrap();
     let left = || house.sql::<i64>("SELECT count(*) FROM owned");
     let purge = |before, most| purge::owned(&file, Timestamp::from_unix_ms(before), most).unwrap();
     purge(2500, 5000);

@@ -481,10 +481,15 @@ impl Writer {
         let waits = |key: &KeyId| accounts.get(key).is_some_and(|it| it.is_asking());
         let mut wishes = books::wishes(&self.file, self.process)?;
         wishes.retain(|(_, key)| !waits(key));
-        for (number, _) in wishes {
-            books::want(&self.file, self.process, number, false)?;
+        if wishes.is_empty() {
+            return Ok(());
         }
-        Ok(())
+        // Together: each by itself would wait for the disk.
+        let transaction = Transaction::new_unchecked(&self.file, TransactionBehavior::Immediate)?;
+        for (number, _) in wishes {
+            books::want(&transaction, self.process, number, false)?;
+        }
+        transaction.commit()
     }
 
     fn purge(&mut self, now: Timestamp) -> rusqlite::Result<()> {
