@@ -6,6 +6,7 @@
 mod access_log;
 mod accounts;
 mod admin;
+mod allocator;
 mod choose;
 pub mod cli;
 mod clock;

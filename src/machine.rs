@@ -1,11 +1,11 @@
 //! What the machine gives this program, and what of it is used: files and memory, as Linux
 //! tells them under `/proc` and `/sys`. Where they are not told, nothing is bounded by them.
 
-use crate::events;
+use crate::{allocator, events};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 /// Bytes of memory that the program has, as of a moment ago; 0 where nobody knows.
@@ -13,6 +13,9 @@ static RESIDENT: AtomicU64 = AtomicU64::new(0);
 
 /// Bytes that requests held when that was looked up.
 static HELD: AtomicU64 = AtomicU64::new(0);
+
+/// Somebody found none left: before the next look, what was let go is given back to the system.
+static IS_SHORT: AtomicBool = AtomicBool::new(false);
 
 /// How often that is looked up. A body of 32 MiB takes a tenth of a second over the fastest
 /// links there are.
@@ -23,10 +26,21 @@ pub fn resident() -> u64 {
     RESIDENT.load(Ordering::Relaxed)
 }
 
-/// Bytes of memory that the program has, where requests hold `held` of it by now.
-pub fn resident_beside(held: u64) -> u64 {
+/// Whether the program has no more than `most` bytes of memory, where requests hold `held` of it
+/// by now.
+pub fn has_room(held: u64, most: u64) -> bool {
+    // What they took since the last look may not be in it.
     let grown = held.saturating_sub(HELD.load(Ordering::Relaxed));
-    resident().saturating_add(grown)
+    let has_room = resident().saturating_add(grown) <= most;
+    if !has_room {
+        give_back_soon();
+    }
+    has_room
+}
+
+/// There is no memory left: has what was let go given back to the system before the next look.
+pub fn give_back_soon() {
+    IS_SHORT.store(true, Ordering::Relaxed);
 }
 
 /// Notes what was looked up, and what requests held then.
@@ -38,6 +52,9 @@ pub fn tell_resident(bytes: u64, held: u64) {
 /// Keeps [`resident`] and its metric up to date, for as long as it is polled.
 pub async fn watch_memory() {
     loop {
+        if IS_SHORT.swap(false, Ordering::Relaxed) {
+            allocator::give_back();
+        }
         // Before the look: what is counted in between is counted twice rather than not at all.
         let held = events::held();
         // Where no file is left to look, it is what it was.

@@ -105,9 +105,9 @@ fn long_text() -> String {
     )
 }
 
-/// As many messages as three million bytes hold: each takes many times its bytes to translate.
-fn many_messages() -> String {
-    let messages = vec![r#"{"role":"user","content":"a"}"#; 100_000].join(",");
+/// So many short messages: each takes many times its thirty bytes to translate.
+fn messages(count: usize) -> String {
+    let messages = vec![r#"{"role":"user","content":"a"}"#; count].join(",");
     format!(r#"{{"model":"large-model","max_tokens":9,"messages":[{messages}]}}"#)
 }
 
@@ -198,7 +198,7 @@ async fn many_large_bodies_at_once_leave_the_program_under_its_bound() {
     let (patient, provider) = (Patient::start().await, Provider::start().await);
     let config = config(json!({"memory": "200MiB"}), &patient, &provider);
     let gateway = Gateway::start(config).await;
-    let (long, many) = (long_text(), many_messages());
+    let (long, many) = (long_text(), messages(100_000));
     for (path, body) in [(CHAT, &long), (MESSAGES, &long), (MESSAGES, &many)] {
         let before = shed(&gateway).await;
         let outcome = crowd(&gateway, &patient, path, body).await;
@@ -218,6 +218,26 @@ async fn many_large_bodies_at_once_leave_the_program_under_its_bound() {
         let again = send(gateway.address, &post(path, body, &gateway.key)).await;
         again.expect("room for one").assert_ok();
     }
+}
+
+#[tokio::test]
+async fn what_was_let_go_is_no_reason_to_refuse_where_there_is_little_memory() {
+    let (patient, provider) = (Patient::start().await, Provider::start().await);
+    patient.told.send_replace(true);
+    let config = config(json!({"memory": "100MiB"}), &patient, &provider);
+    let gateway = Gateway::start(config).await;
+    // One after the other, so that all but the last was let go.
+    for round in 0..4 {
+        for body in [of_length(12 * MIB), messages(30_000)] {
+            for path in [CHAT, MESSAGES] {
+                let answer = send(gateway.address, &post(path, &body, &gateway.key)).await;
+                let answer = answer.expect("an answer");
+                assert_eq!(answer.status, 200, "round {round}, {path}: {answer:?}");
+            }
+        }
+    }
+    let peak = peak(gateway.id());
+    assert!(peak <= 100 * MIB + SLACK, "{peak} bytes");
 }
 
 /// A provider of chat whose every answer says so many bytes.

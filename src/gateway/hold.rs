@@ -50,7 +50,7 @@ impl Bounds {
     /// Whether there is room for so many bytes more.
     pub fn have_room_for(&self, bytes: u64) -> bool {
         let all = events::held().saturating_add(bytes);
-        all <= self.held_by_large && machine::resident_beside(all) <= self.memory_by_large
+        all <= self.held_by_large && machine::has_room(all, self.memory_by_large)
     }
 
     /// How much a large one can take beside so many bytes of its own, when nobody else holds any.
@@ -86,10 +86,9 @@ impl Hold {
             if all > most_held {
                 return Err(Shed::Bodies);
             }
-            // What others hold by now may not be in what the system has told yet.
-            match machine::resident_beside(all) > most_memory {
-                true => Err(Shed::Memory),
-                false => Ok(()),
+            match machine::has_room(all, most_memory) {
+                true => Ok(()),
+                false => Err(Shed::Memory),
             }
         })?;
         self.bytes = held;

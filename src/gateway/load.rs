@@ -189,6 +189,9 @@ pub fn check(exchange: &Exchange) -> Result<(), PublicError> {
     let connections = u64::try_from(events::connections()).unwrap_or(0);
     let memory = machine::resident();
     let checked = limits.check(rank(exchange), under_way, connections, memory);
+    if checked == Err(Shed::Memory) {
+        machine::give_back_soon();
+    }
     checked.map_err(shed)
 }
 
