@@ -5,9 +5,11 @@
 //! How much there may be is decided in `load.rs`; what small things take besides is left to the
 //! look at the whole program's memory in `machine.rs`.
 
+use super::turn;
 use crate::events::{self, Shed};
 use crate::machine;
 use bytes::Bytes;
+use std::time::Duration;
 
 /// Up to so many bytes a request is a small one: it finds room where large ones have taken theirs,
 /// and what is made of it is not counted a second time.
@@ -93,6 +95,25 @@ impl Hold {
         })?;
         self.bytes = held;
         Ok(())
+    }
+
+    /// As [`Self::grow`], but a large one waits for room where nobody else does.
+    ///
+    /// # Errors
+    ///
+    /// There is none, and somebody else has the turn, or none came in time: nothing was taken.
+    pub async fn grow_in_turn(&mut self, bytes: u64) -> Result<(), Shed> {
+        let Err(shed) = self.grow(bytes) else {
+            return Ok(());
+        };
+        let is_small = self.bytes.saturating_add(bytes) <= SMALL;
+        if is_small || bytes > self.bounds.alone_beside(self.bytes) {
+            return Err(shed);
+        }
+        match turn::wait(Duration::ZERO, || self.grow(bytes).is_ok()).await {
+            true => Ok(()),
+            false => Err(shed),
+        }
     }
 
     /// Keeps so many bytes, and gives the others back.

@@ -35,6 +35,7 @@ mod sending;
 mod stored;
 mod timer;
 mod toll;
+mod turn;
 mod untaken;
 mod unwritten;
 mod watch;

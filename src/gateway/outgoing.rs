@@ -11,6 +11,7 @@ use super::load;
 use super::reader::{Expectation, Translation};
 use super::respond;
 use super::stored;
+use super::turn;
 use crate::clock;
 use crate::events::Shed;
 use bytes::Bytes;
@@ -20,7 +21,7 @@ use pingora_http::RequestHeader;
 use pingora_proxy::Session;
 use std::borrow::Cow;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tollgate_filter::{Endpoint, RequestContext};
 use tollgate_routing::{Deployment, Model};
 use tollgate_translate::{AnswerContext, Lossy, Target, ThinkingObstacles, TranslationNotes};
@@ -191,9 +192,9 @@ fn of_same_format(length: u64, values: u64, is_edited: bool, is_read: bool) -> u
 
 /// Waits a moment for the memory that it takes to make of a large body what the first candidate is
 /// sent: it is all there, and others may be done, or refused, before long. Who has waited in vain is
-/// refused after that. Not all for the same time: of many that wait for one another some go on.
+/// refused after that. Not all for the same time: of many that wait for one another some go on, and the
+/// last of them has the turn.
 pub async fn wait_for_room(exchange: &Exchange) {
-    const LOOK: Duration = Duration::from_millis(10);
     const PATIENCE: Duration = Duration::from_secs(1);
     let (Some(body), Some(candidate)) = (&exchange.body, exchange.attempts.coming()) else {
         return;
@@ -206,10 +207,8 @@ pub async fn wait_for_room(exchange: &Exchange) {
     let Some(needed @ 1..) = needed(exchange, body, candidate, bounds) else {
         return;
     };
-    let ends = Instant::now() + PATIENCE.mul_f64(0.1 + 0.9 * fastrand::f64());
-    while !bounds.have_room_for(needed) && Instant::now() < ends {
-        tokio::time::sleep(LOOK).await;
-    }
+    let patience = PATIENCE.mul_f64(0.1 + 0.9 * fastrand::f64());
+    turn::wait(patience, || bounds.have_room_for(needed)).await;
 }
 
 /// Translates into the first format of a deployment that carries the request.

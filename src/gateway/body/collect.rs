@@ -87,7 +87,7 @@ impl Reader {
                 return Err(took_too_long().into());
             };
             match chunk.map_err(|error| read_fault(session, error))? {
-                Some(chunk) => self.take(chunk)?,
+                Some(chunk) => self.take(chunk).await?,
                 None => return Ok(()),
             }
             if self.length.is_none() && self.read > RETRY_BUFFER && session.is_http2() {
@@ -101,30 +101,32 @@ impl Reader {
         self.complete && self.length.is_none() && self.read > RETRY_BUFFER && !session.is_http2()
     }
 
-    fn take(&mut self, chunk: Bytes) -> Result<(), BodyFault> {
+    async fn take(&mut self, chunk: Bytes) -> Result<(), BodyFault> {
         let size = u64::try_from(chunk.len()).unwrap_or(u64::MAX);
         self.read = self.read.saturating_add(size);
         if self.read > self.limits.size {
             return Err(too_large(self.limits.size).into());
         }
-        self.hold.grow(size).map_err(load::shed)?;
+        let room = self.hold.grow_in_turn(size).await;
+        room.map_err(load::shed)?;
         let progress = self.peeker.push(&chunk).map_err(|fault| fault.public())?;
         self.complete = matches!(progress, Progress::Complete);
-        self.keep(chunk).map_err(load::shed)?;
+        self.keep(chunk).await.map_err(load::shed)?;
         Ok(())
     }
 
     /// Keeps a piece: by itself where it is or may be the whole body, else copied behind the
     /// earlier ones while it is still in the processor's cache. Pieces may be of one byte each:
     /// kept apart, they would take many times the memory that they have a share of.
-    fn keep(&mut self, chunk: Bytes) -> Result<(), Shed> {
+    async fn keep(&mut self, chunk: Bytes) -> Result<(), Shed> {
         let is_first = self.chunks.is_empty() && self.whole.is_empty();
         if is_first && self.length.is_none_or(|length| self.read >= length) {
             self.chunks.push(chunk);
             return Ok(());
         }
         let first = self.chunks.pop().unwrap_or_default();
-        self.make_room(first.len().saturating_add(chunk.len()))?;
+        let coming = first.len().saturating_add(chunk.len());
+        self.make_room(coming).await?;
         self.whole.extend_from_slice(&first);
         self.whole.extend_from_slice(&chunk);
         Ok(())
@@ -132,7 +134,7 @@ impl Reader {
 
     /// Makes room for `coming` bytes more: twice what there is, so that few bytes are moved often,
     /// and no more than the body has.
-    fn make_room(&mut self, coming: usize) -> Result<(), Shed> {
+    async fn make_room(&mut self, coming: usize) -> Result<(), Shed> {
         /// What is set aside for a body before its bytes have come.
         const MOST_AHEAD: u64 = 1024 * 1024;
         let there = self.whole.len();
@@ -148,7 +150,8 @@ impl Reader {
         let wanted = needed.max(doubled).max(of_body(MOST_AHEAD));
         // While it is moved, what is there is there twice.
         let mut moved = Hold::new(self.bounds);
-        moved.grow(u64::try_from(there).unwrap_or(u64::MAX))?;
+        let twice = u64::try_from(there).unwrap_or(u64::MAX);
+        moved.grow_in_turn(twice).await?;
         self.whole.reserve_exact(wanted.saturating_sub(there));
         Ok(())
     }
