@@ -49,13 +49,14 @@ pub(crate) fn likely_input(request: &RequestContext, counting: &dyn Counting) ->
     }
 }
 
-/// What providers may have stored or find: no conversation of theirs is longer, and searches
-/// are bounded by what models can read.
+/// What providers may have stored, fetch or find: no conversation of theirs is longer, and
+/// searches and documents are bounded by what models can read.
 const MOST_UNSEEN: u64 = 2_000_000;
 
 /// Input tokens that the body does not show. What a caller's own tools find is in a later body.
 fn unseen_input(facts: &RequestFacts) -> u64 {
-    let may_be_more = !facts.stored_ids.is_empty() || facts.hosted_tools;
+    let is_elsewhere = !facts.stored_ids.is_empty() || facts.hosted_tools;
+    let may_be_more = is_elsewhere || facts.media.unmeasured;
     if may_be_more { MOST_UNSEEN } else { 0 }
 }
 
@@ -179,7 +180,17 @@ mod tests {
             hosted_tools: true,
             ..functions.clone()
         };
-        for (facts, unseen) in [(stored, MOST_UNSEEN), (hosted, MOST_UNSEEN), (functions, 0)] {
+        let mut image = RequestFacts::default();
+        image.media.parts = 1;
+        let mut document = image.clone();
+        document.media.unmeasured = true;
+        for (facts, unseen) in [
+            (stored, MOST_UNSEEN),
+            (hosted, MOST_UNSEEN),
+            (document, MOST_UNSEEN),
+            (image, 0),
+            (functions, 0),
+        ] {
             assert_eq!(bound(facts, Some("opus-1")).unseen_input, unseen);
         }
     }

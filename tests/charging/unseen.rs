@@ -78,3 +78,40 @@ async fn callers_own_tools_make_nothing_believed_beyond_what_was_agreed() {
         assert!(!output.contains("beyond the balance"), "{output}");
     }
 }
+
+#[tokio::test]
+async fn documents_sound_and_film_are_believed_to_be_as_long_as_is_reported() {
+    const ENOUGH: u64 = 2 * REPORTED;
+    let of = |part: Value| {
+        let messages = json!([{"role": "user", "content": [part]}]);
+        json!({"model": "test-model", "max_completion_tokens": 100, "messages": messages})
+    };
+    let link = json!({"url": "https://example.test/x"});
+    for part in [
+        json!({"type": "file", "file": {"filename": "a.pdf", "file_data": "data:application/pdf;base64,QUJD"}}),
+        json!({"type": "input_audio", "input_audio": {"format": "wav", "data": "QUJD"}}),
+        json!({"type": "video_url", "video_url": link}),
+    ] {
+        // One each: what is reported teaches what texts cost.
+        let gateway = before(answer_with(REPORTED)).await;
+        let key = gateway.key_with(ENOUGH, LONG);
+        let answer = gateway
+            .send(&Request::post(CHAT, &of(part)).key(&key))
+            .await;
+        answer.assert_ok();
+        let line = gateway.line_of(&answer).await;
+        assert_eq!(
+            money(&line),
+            ("completed", REPORTED + 3, "reported"),
+            "{line}"
+        );
+        gateway.has_spent(&key, REPORTED + 3).await;
+    }
+    // Of an image it is known what it can cost.
+    let gateway = before(answer_with(REPORTED)).await;
+    let key = gateway.key_with(ENOUGH, LONG);
+    let image = json!({"type": "image_url", "image_url": link});
+    let request = Request::post(CHAT, &of(image)).key(&key);
+    let line = gateway.line_of(&gateway.send(&request).await).await;
+    assert_eq!(money(&line).2, "estimated", "{line}");
+}

@@ -125,6 +125,7 @@ mod tests {
         image.media = MediaFacts {
             parts: 2,
             bytes: 1_000_000,
+            unmeasured: false,
         };
         assert!(image.most_input(&rates) >= 2 * 4_784);
         assert!(image.most_input(&rates) < 20_000, "base64 is no text");

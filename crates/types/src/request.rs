@@ -181,6 +181,9 @@ pub struct MediaFacts {
     pub parts: u64,
     /// Bytes of base64 text in them.
     pub bytes: u64,
+    /// Among them is something else than images: a document, sound or film, of which neither a
+    /// link nor the bytes say how long it is.
+    pub unmeasured: bool,
 }
 
 #[cfg(test)]

@@ -232,6 +232,7 @@ fn what_a_request_needs_comes_before_its_score() {
         media: MediaFacts {
             parts: 1,
             bytes: 1000,
+            ..MediaFacts::default()
         },
         ..with_effort(Effort::Low)
     };
@@ -370,7 +371,11 @@ fn every_signal_counts_for_what_its_weight_says() {
             tools: true,
             ..RequestNeeds::default()
         },
-        media: MediaFacts { parts: 1, bytes: 1 },
+        media: MediaFacts {
+            parts: 1,
+            bytes: 1,
+            ..MediaFacts::default()
+        },
         conversation: Some(Box::new(ConversationFacts {
             messages: 8,
             user_messages: 4,

@@ -376,6 +376,9 @@ impl Walk {
         facts.needs.images |= media.contains(Marks::IMAGE);
         facts.needs.documents |= media.contains(Marks::DOCUMENT);
         facts.needs.audio |= media.contains(Marks::AUDIO);
+        let is_other = media.contains(Marks::OTHER) && !media.contains(Marks::IMAGE);
+        facts.media.unmeasured |=
+            is_other || media.contains(Marks::DOCUMENT) || media.contains(Marks::AUDIO);
         if media != Marks::default() {
             facts.media.parts = facts.media.parts.saturating_add(1);
         }
