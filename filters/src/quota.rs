@@ -226,8 +226,10 @@ impl Quota {
         if let (Reserving::Short(Shortage::Busy), Some(left)) = (&outcome, waits.less())
             && let Some(coming) = self.balances.more(request)
         {
+            // From the beginning: what has come may be enough for all of it, or worth a count.
             return self.wait(coming, move |quota, request| {
-                quota.reserve_what_is_left(request, bound, left)
+                let asked = true;
+                quota.reserve(request, Waits { asked, ..left })
             });
         }
         self.take(request, outcome, waits)
