@@ -21,5 +21,6 @@ mod keys;
 mod machine;
 mod pipeline;
 mod server;
+mod shares;
 mod snapshot;
 mod upstreams;

@@ -3,31 +3,37 @@
 //!
 //! Both answer keys that have nothing left. What is counted is decided in the ledger; how a
 //! query is read, in `query`. Reading takes a blocking thread, of which there are few: who
-//! comes when all are taken waits a moment, and when too many wait, is turned away.
+//! comes when all are taken waits a moment, and when too many wait, of its own key above all, is
+//! turned away.
 
 mod query;
 
+use crate::shares::{Share, Shares};
 use serde::Serialize;
 use std::collections::HashMap;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, SemaphorePermit};
 use tollgate_ledger::{
     Clock, History, HistoryError, HistoryPage, Ledger, Level, Limiter, ModelTotal, Store,
     StoreError, Timestamp, UsageSummary,
 };
-use tollgate_types::{ErrorCode, Identity, Limits, PublicError};
+use tollgate_types::{ErrorCode, Identity, KeyId, Limits, PublicError};
 
 /// Reads at once, over all keys.
 const READERS: usize = 8;
 /// Callers at once, readers and those who wait to be one.
 const CALLERS: usize = 256;
+/// Of them those of one key.
+const CALLERS_OF_A_KEY: u64 = 64;
 /// Longest wait for the ledger to enter what the caller's last requests have cost. After it
 /// the answer is what the file has.
 const CATCH_UP: Duration = Duration::from_millis(500);
 /// Longest wait for a reader's place.
 const WAIT: Duration = Duration::from_secs(2);
+
+static OF_KEYS: Shares = Shares::new();
 
 /// Where usage is read; it outlives a configuration.
 pub struct UsageSource {
@@ -86,7 +92,7 @@ impl Usage {
     /// 401 where the time of all its grants is over, 503 where too many ask, 500 where the
     /// ledger cannot be read.
     pub async fn summary(&self, identity: &Arc<Identity>) -> Result<Vec<u8>, PublicError> {
-        let _place = self.enter().await?;
+        let _place = self.enter(&identity.key).await?;
         // Before the file: what is settled between the two is counted twice for a moment,
         // and never shown as still there.
         let holdings = self.source.ledger.holdings(&identity.key);
@@ -118,7 +124,7 @@ impl Usage {
         } else {
             "after"
         };
-        let _place = self.enter().await?;
+        let _place = self.enter(&identity.key).await?;
         let key = identity.key.clone();
         let page = self
             .read(move |source| {
@@ -144,11 +150,15 @@ impl Usage {
     }
 
     /// A place among the callers, once what they have used is on record.
-    async fn enter(&self) -> Result<tokio::sync::SemaphorePermit<'_>, PublicError> {
+    async fn enter(&self, key: &KeyId) -> Result<(SemaphorePermit<'_>, Share), PublicError> {
+        let (share, of_key) = OF_KEYS.take(key.as_str());
+        if of_key > CALLERS_OF_A_KEY {
+            return Err(busy());
+        }
         let place = self.source.callers.try_acquire().map_err(|_| busy())?;
         // In vain where the file cannot be written; what it has can be read all the same.
         let _ = self.source.ledger.caught_up(CATCH_UP).await;
-        Ok(place)
+        Ok((place, share))
     }
 
     /// Reads on a blocking thread.

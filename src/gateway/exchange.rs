@@ -5,9 +5,10 @@
 
 use super::{
     answer::Answer, attempt::Attempts, body::RequestBody, budget::RetryBudgets, learn::Lesson,
-    load::OfKey, record, stored::Noted, timer::AttemptTimer, toll::Toll,
+    record, stored::Noted, timer::AttemptTimer, toll::Toll,
 };
 use crate::counts::CountKey;
+use crate::shares::Share;
 use crate::{access_log::AccessLog, events::InFlight, snapshot::Snapshot};
 use http::{Method, Uri};
 use std::{
@@ -69,7 +70,7 @@ pub struct Exchange {
     /// Where it is told of; taken by whoever does so.
     pub log: Option<AccessLog>,
     /// Counts it among those of its key, once that is known.
-    pub of_key: Option<OfKey>,
+    pub of_key: Option<Share>,
     /// Counts the request among those under way.
     in_flight: InFlight,
 }

@@ -5,43 +5,15 @@ use super::exchange::Exchange;
 use super::hold::{Bounds, SMALL};
 use crate::events::{self, InFlight, Shed};
 use crate::machine;
-use std::sync::atomic::{AtomicU32, Ordering};
+use crate::shares::Shares;
 use std::time::Duration;
-use tollgate_routing::plan::hash_of;
 use tollgate_types::{ErrorCode, PublicError};
 
 /// The connection to the provider, and the watch over it.
 const FILES_OF_A_REQUEST: u64 = 2;
 
-/// Requests under way by key. Keys that share a place by chance share what one may have.
-static OF_KEYS: [AtomicU32; 256] = [const { AtomicU32::new(0) }; 256];
-
-/// Counts a request among those of its key for as long as it lives.
-pub struct OfKey(u8);
-
-impl OfKey {
-    /// One more; tells how many there are with it.
-    fn begin(key: &str) -> (Self, u64) {
-        let [place, ..] = hash_of(&[key.as_bytes()]).to_le_bytes();
-        let it = Self(place);
-        let before = it
-            .count()
-            .map_or(0, |it| it.fetch_add(1, Ordering::Relaxed));
-        (it, u64::from(before).saturating_add(1))
-    }
-
-    fn count(&self) -> Option<&'static AtomicU32> {
-        OF_KEYS.get(usize::from(self.0))
-    }
-}
-
-impl Drop for OfKey {
-    fn drop(&mut self) {
-        if let Some(count) = self.count() {
-            count.fetch_sub(1, Ordering::Relaxed);
-        }
-    }
-}
+/// Requests under way by key.
+static OF_KEYS: Shares = Shares::new();
 
 /// How much there may be at one time.
 #[derive(Clone, Copy, Debug)]
@@ -207,7 +179,7 @@ pub fn check_key(exchange: &mut Exchange) -> Result<(), PublicError> {
     let Some(identity) = request.and_then(|request| request.identity.as_ref()) else {
         return Ok(());
     };
-    let (of_key, under_way) = OfKey::begin(identity.key.as_str());
+    let (of_key, under_way) = OF_KEYS.take(identity.key.as_str());
     let checked = exchange
         .snapshot
         .limits
