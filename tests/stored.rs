@@ -7,7 +7,8 @@ mod support;
 
 use serde_json::{Value, json};
 use support::{
-    Answer, Config, Gateway, Provider, RESPONSES, Request, eventually, prompt, provider,
+    Act, Answer, Config, Gateway, Provider, RESPONSES, Request, Upstream, eventually, prompt,
+    provider,
 };
 
 /// Two providers behind one model, asked in turn, each with two credentials.
@@ -378,4 +379,38 @@ async fn items_of_what_is_not_stored_are_nobodys() {
         let answer = gateway.post(RESPONSES, &body).await;
         answer.assert_error(404, "not_found");
     }
+}
+
+#[tokio::test]
+async fn a_container_in_which_a_tool_ran_is_its_makers_whether_the_response_is_stored_or_not() {
+    let call = json!({"type": "code_interpreter_call", "id": "ci_1", "container_id": "cntr_1",
+        "code": "1", "outputs": [], "status": "completed"});
+    let answer = json!({"id": "resp_1", "object": "response", "created_at": 1, "model": "m",
+        "status": "completed", "output": [call],
+        "usage": {"input_tokens": 1, "output_tokens": 1, "total_tokens": 2}})
+    .to_string();
+    let head = format!(
+        "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
+        answer.len()
+    );
+    let upstream = Upstream::playing([Act::send(head + &answer)]).await;
+    let config = Config::new()
+        .provider("raw", provider(upstream.address))
+        .model("test-model", json!(["raw"]));
+    let gateway = Gateway::start(config).await;
+    let other = gateway.create_key(&[]).await;
+    let body = |input: Value| json!({"model": "test-model", "store": false, "input": input});
+    let user = json!({"role": "user", "content": "Go on."});
+    let on = body(json!([user, call]));
+    gateway
+        .post(RESPONSES, &on)
+        .await
+        .assert_error(404, "not_found");
+    gateway
+        .post(RESPONSES, &body(json!([user])))
+        .await
+        .assert_ok();
+    gateway.post(RESPONSES, &on).await.assert_ok();
+    let theirs = Request::post(RESPONSES, &on).key(&other);
+    gateway.send(&theirs).await.assert_error(404, "not_found");
 }

@@ -129,7 +129,8 @@ pub fn target(base: &str, endpoint: Endpoint, session: &Session) -> Option<http:
 }
 
 /// Remembers whose the response is that is being answered with, and whose its items and its
-/// conversation are, as soon as their identifiers are known and where the provider stores them.
+/// conversation are, as soon as their identifiers are known and where the provider stores them;
+/// and whose the containers are in which its tools ran, which are there in any case.
 pub fn note(exchange: &mut Exchange) {
     if exchange.noted.is_over {
         return;
@@ -137,11 +138,7 @@ pub fn note(exchange: &mut Exchange) {
     let Some(request) = &exchange.request else {
         return;
     };
-    let stores = request
-        .facts
-        .as_ref()
-        .is_some_and(|facts| facts.store != Some(false));
-    if request.endpoint != Endpoint::Responses || !stores {
+    if !matches!(request.endpoint, Endpoint::Responses | Endpoint::Messages) {
         exchange.noted.is_over = true;
         return;
     }
@@ -155,8 +152,8 @@ pub fn note(exchange: &mut Exchange) {
     ) else {
         return;
     };
-    if candidate.format != Format::Responses {
-        // Who translates it stores nothing.
+    if request.format() != Some(candidate.format) {
+        // Of what is translated no identifier is told.
         exchange.noted.is_over = true;
         return;
     }
@@ -164,16 +161,24 @@ pub fn note(exchange: &mut Exchange) {
         provider: Arc::clone(&candidate.deployment.provider.name),
         credential: exchange.attempts.credential(),
     };
+    let remember = |ids: &[Box<str>], noted: &mut usize| {
+        for id in ids.get(*noted..).unwrap_or_default() {
+            owned.remember(&identity.key, id, &at());
+        }
+        *noted = ids.len();
+    };
     let noted = &mut exchange.noted;
+    remember(&facts.containers, &mut noted.containers);
+    let asked = request.facts.as_ref();
+    let stores = asked.is_some_and(|facts| facts.store != Some(false));
+    if candidate.format != Format::Responses || !stores {
+        return;
+    }
     if let Some(id) = facts.id.as_deref().filter(|_| !noted.has_id) {
         owned.remember(&identity.key, id, &at());
         noted.has_id = true;
     }
-    let within = facts.stored_ids.get(noted.within..).unwrap_or_default();
-    for id in within {
-        owned.remember(&identity.key, id, &at());
-    }
-    noted.within = facts.stored_ids.len();
+    remember(&facts.stored_ids, &mut noted.within);
 }
 
 /// What of an answer is remembered so far.
@@ -185,4 +190,6 @@ pub struct Noted {
     has_id: bool,
     /// How many of what is stored with it are.
     within: usize,
+    /// How many of the containers in which its tools ran are.
+    containers: usize,
 }

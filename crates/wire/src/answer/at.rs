@@ -24,6 +24,12 @@ pub(super) const ITEM_ID: u64 = at([OutputItem, Id]);
 pub(super) const OUTPUT_ID: u64 = at([Output, Item, Id]);
 pub(super) const CONVERSATION_ID: u64 = at([Conversation, Id]);
 
+// In what a provider's tool ran, which is there after the answer, stored or not.
+pub(super) const ITEM_CONTAINER: u64 = at([OutputItem, ContainerId]);
+pub(super) const OUTPUT_CONTAINER: u64 = at([Output, Item, ContainerId]);
+pub(super) const CONTAINER: u64 = at([Container, Id]);
+pub(super) const DELTA_CONTAINER: u64 = at([Delta, Container, Id]);
+
 // Failure.
 pub(super) const ERROR: u64 = at([Error]);
 pub(super) const CHOICE_ERROR: u64 = at([Choices, Item, Error]);

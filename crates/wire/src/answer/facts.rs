@@ -65,6 +65,8 @@ pub struct AnswerFacts {
     /// Responses: the ids of its items and of its conversation, in the order in which they were
     /// told, each once; what has its id later than [`Self::MOST_STORED`] others is left out.
     pub stored_ids: Vec<Box<str>>,
+    /// The ids of the containers in which the provider's tools ran, in the same way.
+    pub containers: Vec<Box<str>>,
 }
 
 impl AnswerFacts {

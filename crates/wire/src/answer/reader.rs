@@ -267,6 +267,7 @@ impl Reader {
             && choices.finished == 0
             && self.facts.stop.is_none()
             && self.facts.stored_ids.is_empty()
+            && self.facts.containers.is_empty()
             && self.usage == UsageReport::default()
     }
 
@@ -318,28 +319,31 @@ impl Reader {
             }
             at::ID if self.is_identity() => keep(&mut self.facts.id, text),
             at::MODEL if self.is_identity() => keep(&mut self.facts.model, text),
-            at::ITEM_ID | at::OUTPUT_ID | at::CONVERSATION_ID => self.keep_stored(text),
             at::FINISH_REASON => self.finish_choice(text.as_str()),
             at::STOP_REASON | at::DELTA_STOP_REASON | at::INCOMPLETE_REASON => {
                 self.facts.stop = Some(StopReason::parse(text.as_str()));
             }
             at::STATUS => self.status(text.as_str()),
             at::ERROR | at::CHOICE_ERROR if text.len > 0 => self.event.error = true,
-            _ => {}
+            _ => {
+                if let Some(ids) = self.ids_at(here) {
+                    keep_id(ids, text);
+                }
+            }
         }
     }
 
-    fn keeps_stored(&self) -> bool {
-        self.mode.format() == Format::Responses
-            && self.facts.stored_ids.len() < AnswerFacts::MOST_STORED
-    }
-
-    /// Keeps the id of an item or a conversation; one that is cut short names nothing.
-    fn keep_stored(&mut self, text: Text<'_>) {
-        let ids = &self.facts.stored_ids;
-        let is_new = || !ids.iter().any(|known| **known == *text.as_str());
-        if self.keeps_stored() && text.is_whole() && text.len > 0 && is_new() {
-            self.facts.stored_ids.push(text.as_str().into());
+    /// Where the ids of things are kept that stand here.
+    fn ids_at(&mut self, here: u64) -> Option<&mut Vec<Box<str>>> {
+        match (self.mode.format(), here) {
+            (Format::Responses, at::ITEM_ID | at::OUTPUT_ID | at::CONVERSATION_ID) => {
+                Some(&mut self.facts.stored_ids)
+            }
+            (Format::Responses, at::ITEM_CONTAINER | at::OUTPUT_CONTAINER)
+            | (Format::Messages, at::CONTAINER | at::DELTA_CONTAINER) => {
+                Some(&mut self.facts.containers)
+            }
+            _ => None,
         }
     }
 
@@ -394,6 +398,18 @@ impl Reader {
     }
 }
 
+const fn have_room(ids: &[Box<str>]) -> bool {
+    ids.len() < AnswerFacts::MOST_STORED
+}
+
+/// Keeps the id of something stored; one that is cut short names nothing.
+fn keep_id(ids: &mut Vec<Box<str>>, text: Text<'_>) {
+    let is_new = || !ids.iter().any(|known| **known == *text.as_str());
+    if have_room(ids) && text.is_whole() && text.len > 0 && is_new() {
+        ids.push(text.as_str().into());
+    }
+}
+
 /// Keeps the first of several.
 fn keep(place: &mut Option<Box<str>>, text: Text<'_>) {
     if place.is_none() && text.len > 0 {
@@ -418,9 +434,6 @@ impl Sink for Reader {
         match self.path.here() {
             Some(at::ID) if self.facts.id.is_none() => Want::Prefix(MAX_NAME_BYTES),
             Some(at::MODEL) if self.facts.model.is_none() => Want::Prefix(MAX_NAME_BYTES),
-            Some(at::ITEM_ID | at::OUTPUT_ID | at::CONVERSATION_ID) if self.keeps_stored() => {
-                Want::Prefix(MAX_NAME_BYTES)
-            }
             Some(
                 at::TYPE
                 | at::FINISH_REASON
@@ -429,6 +442,9 @@ impl Sink for Reader {
                 | at::INCOMPLETE_REASON
                 | at::STATUS,
             ) => Want::Prefix(MAX_WORD_BYTES),
+            Some(here) if self.ids_at(here).is_some_and(|ids| have_room(ids)) => {
+                Want::Prefix(MAX_NAME_BYTES)
+            }
             Some(here) if self.begun < MAX_BEGINNING && self.is_text(here) => {
                 Want::Source(self.beginning_room())
             }

@@ -1,4 +1,6 @@
 use super::*;
+use crate::stream::{StreamOptions, StreamScanner};
+use bytes::Bytes;
 use serde_json::Value;
 use std::path::PathBuf;
 use tollgate_types::Usage;
@@ -233,6 +235,33 @@ fn what_is_stored_with_a_response_is_told_by_its_ids_and_of_other_formats_nothin
         assert_eq!(ids, ["conv_1", "rs_1", "msg_1"].map(Box::from), "{size}");
     }
     assert!(told(Format::Chat, 9).is_empty());
+}
+
+#[test]
+fn containers_in_which_tools_ran_are_told_wherever_they_stand() {
+    let of = |format, body: &str| {
+        let mut scanner = AnswerScanner::new(format);
+        body.as_bytes().chunks(7).for_each(|it| scanner.push(it));
+        scanner.finish();
+        scanner.facts().containers.join(" ")
+    };
+    let output = r#"{"output":[{"type":"code_interpreter_call","id":"ci_1","container_id":"cntr_1"},
+        {"type":"message","container_id":"cntr_1","content":[{"container_id":"no"}]}]}"#;
+    assert_eq!(of(Format::Responses, output), "cntr_1");
+    assert_eq!(of(Format::Messages, output), "");
+    let whole = r#"{"type":"message","container":{"id":"cont_1","expires_at":"x"},"content":[]}"#;
+    assert_eq!(of(Format::Messages, whole), "cont_1");
+    assert_eq!(of(Format::Responses, whole), "");
+    let streamed = |format, event: &'static [u8]| {
+        let mut scanner = StreamScanner::new(format, StreamOptions::default());
+        scanner.push(&Bytes::from_static(event), &mut Vec::new());
+        scanner.facts().containers.join(" ")
+    };
+    let delta = b"data: {\"type\":\"message_delta\",\"delta\":{\"container\":{\"id\":\"c\"}}}\n\n";
+    assert_eq!(streamed(Format::Messages, delta), "c");
+    let item =
+        b"data: {\"type\":\"response.output_item.done\",\"item\":{\"container_id\":\"c\"}}\n\n";
+    assert_eq!(streamed(Format::Responses, item), "c");
 }
 
 #[test]

@@ -425,9 +425,8 @@ fn tool(key: &[u8]) -> Slot {
     match key {
         b"parameters" | b"input_schema" | b"output_schema" | b"schema" | b"input_examples"
         | b"format" | b"filters" => Slot::Json,
-        b"file_id" | b"file_ids" | b"container" | b"container_id" | b"vector_store_ids" => {
-            Slot::StoredId
-        }
+        b"file_id" | b"file_ids" | b"container" | b"container_id" | b"vector_store_ids"
+        | b"skill_id" => Slot::StoredId,
         _ => Slot::Tool,
     }
 }

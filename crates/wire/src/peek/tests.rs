@@ -253,9 +253,11 @@ fn every_name_of_a_stored_thing_is_found_once() {
         "tools":[{"type":"code_interpreter","container":"cntr_1"},
         {"type":"code_interpreter","container":{"type":"auto","file_ids":["file_1","file_2"]}},
         {"type":"file_search","vector_store_ids":["vs_1"]},
+        {"type":"shell","environment":{"skills":[{"type":"skill_reference","skill_id":"sk_1"}]}},
         {"type":"function","name":"f","parameters":{"file_id":"not"}}]}"#;
     let facts = peek(Format::Responses, body).unwrap().facts;
-    let expected = "resp_1 conv_1 pmpt_1 msg_1 msg_2 msg_3 file_1 ig_1 cntr_0 cntr_1 file_2 vs_1";
+    let expected =
+        "resp_1 conv_1 pmpt_1 msg_1 msg_2 msg_3 file_1 ig_1 cntr_0 cntr_1 file_2 vs_1 sk_1";
     assert_eq!(facts.stored_ids.join(" "), expected);
     let items = facts.items.iter().map(|it| (&*it.id, it.has_contents));
     let expected = [("not", true), ("not", false), ("not", true)];
