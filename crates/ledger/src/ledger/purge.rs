@@ -10,6 +10,8 @@ use std::time::Duration;
 
 /// How many rows go in one transaction.
 const AT_ONCE: u32 = 500;
+/// As many transactions in a round.
+const MOST_TIMES: usize = 20;
 /// Records younger than this are never taken away: the ids of recent requests are what makes a
 /// second record of one nothing.
 const SHORTEST_HISTORY: Duration = Duration::from_secs(3600);
@@ -37,12 +39,26 @@ impl Bounds {
     }
 }
 
-/// Takes away the oldest records of requests that were settled longer ago than `age`. How many.
+/// Takes away records of requests that were settled longer ago than `age`, in as many transactions
+/// as keep up with the busiest hours. How many.
 pub(super) fn usage(
     file: &mut Connection,
     now: Timestamp,
     age: Duration,
 ) -> rusqlite::Result<usize> {
+    let mut all = 0_usize;
+    for _ in 0..MOST_TIMES {
+        let gone = oldest(file, now, age)?;
+        all = all.saturating_add(gone);
+        if gone < AT_ONCE as usize {
+            break;
+        }
+    }
+    Ok(all)
+}
+
+/// Takes away the oldest of them. How many.
+fn oldest(file: &mut Connection, now: Timestamp, age: Duration) -> rusqlite::Result<usize> {
     let bounds = Bounds {
         before: storable_time(now.minus(age.max(SHORTEST_HISTORY))),
         recent: storable_time(now.minus(SHORTEST_HISTORY)),
@@ -137,8 +153,6 @@ fn last_misdated(file: &Connection, first: i64, bounds: Bounds) -> rusqlite::Res
 /// Takes away what is known of stored things: the oldest that were made before `before`,
 /// and the oldest beyond `most`. More of them at a time where more have come.
 pub(super) fn owned(file: &Connection, before: Timestamp, most: u64) -> rusqlite::Result<()> {
-    /// As many times in a round as many rows.
-    const MOST_TIMES: usize = 20;
     let most = i64::try_from(most).unwrap_or(i64::MAX);
     // From the oldest on, and no further: there is no index by time.
     let mut statement = file.prepare_cached(
