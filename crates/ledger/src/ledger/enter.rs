@@ -6,11 +6,12 @@ use rusqlite::{Connection, ErrorCode, Transaction, TransactionBehavior};
 
 /// Begins a transaction and enters all of them. What cannot be entered together (a record that
 /// is there already or that the file refuses, a lease that is gone) is rolled back as a whole:
-/// a savepoint would copy every page for it. `pause` is called every few records.
+/// a savepoint would copy every page for it. `now` is asked within the transaction, for the wait
+/// for it may be long; `pause` is called every few records.
 pub(super) fn enter_all<'file, 'entry, I>(
     file: &'file Connection,
     process: ProcessNumber,
-    now: Timestamp,
+    now: impl Fn() -> Timestamp,
     entries: impl Fn() -> I,
     pause: impl Fn(),
 ) -> rusqlite::Result<Transaction<'file>>
@@ -19,12 +20,13 @@ where
 {
     let begin = || Transaction::new_unchecked(file, TransactionBehavior::Immediate);
     let transaction = begin()?;
-    match books::settle_together(&transaction, process, entries(), now, pause) {
+    match books::settle_together(&transaction, process, entries(), now(), pause) {
         Ok(true) => return Ok(transaction),
         Err(fault) if !is_about_the_record(&fault) => return Err(fault),
         Ok(false) | Err(_) => transaction.rollback()?,
     }
     let transaction = begin()?;
+    let now = now();
     for entry in entries() {
         enter(&transaction, process, entry, now)?;
     }

@@ -261,12 +261,11 @@ impl Writer {
     }
 
     fn commit(&mut self, batch: &Batch) -> rusqlite::Result<Vec<(KeyId, Option<Share>)>> {
-        let now = self.shared.clock.now();
         let process = self.process;
         let transaction = enter_all(
             &self.file,
             process,
-            now,
+            || self.shared.clock.now(),
             || batch.entries(),
             || self.pause(),
         )?;
@@ -277,6 +276,7 @@ impl Writer {
             ownership::insert(&transaction, stored, &self.shared.clock)?;
         }
         let mut shares = Vec::new();
+        let now = self.shared.clock.now();
         for key in batch.loads.iter().filter(|_| !fenced) {
             shares.push((key.clone(), lease(&transaction, process, key, now, true)?));
         }

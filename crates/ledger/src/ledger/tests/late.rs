@@ -7,7 +7,10 @@ use crate::{
     ledger::{books::ProcessNumber, enter::enter_all, purge},
 };
 use rusqlite::Connection;
-use std::collections::BTreeSet;
+use std::{
+    collections::BTreeSet,
+    sync::atomic::{AtomicBool, Ordering},
+};
 
 /// The record of a request that was settled at this millisecond after the beginning.
 fn settled(key: i64, number: u64, at: u64) -> Entry {
@@ -50,8 +53,14 @@ impl Desk {
     /// Enters records in one commit, at this millisecond after the beginning.
     fn enter(&self, now: u64, entries: &[Entry]) {
         let now = Timestamp::from_unix_ms(BEGIN + now);
-        let transaction =
-            enter_all(&self.file, ProcessNumber(1), now, || entries.iter(), || ()).unwrap();
+        let transaction = enter_all(
+            &self.file,
+            ProcessNumber(1),
+            || now,
+            || entries.iter(),
+            || (),
+        )
+        .unwrap();
         transaction.commit().unwrap();
     }
 
@@ -91,6 +100,57 @@ fn ids(records: &[UsageRecord]) -> Vec<String> {
 fn times(records: &[UsageRecord]) -> Vec<u64> {
     let times = records.iter().map(|record| record.time.unix_ms() - BEGIN);
     times.collect()
+}
+
+#[test]
+fn a_record_that_had_to_wait_for_the_file_is_late_from_when_it_is_entered() {
+    let mut desk = Desk::new();
+    let path = desk.house.folder.path().join("ledger.db");
+    static WAITS: AtomicBool = AtomicBool::new(false);
+    static IS_FREE: AtomicBool = AtomicBool::new(false);
+    let (locks, locked) = std::sync::mpsc::channel();
+    let other = std::thread::spawn(move || {
+        let file = Connection::open(path).unwrap();
+        file.execute_batch("BEGIN IMMEDIATE").unwrap();
+        locks.send(()).unwrap();
+        while !WAITS.load(Ordering::SeqCst) {
+            std::thread::yield_now();
+        }
+        IS_FREE.store(true, Ordering::SeqCst);
+        file.execute_batch("ROLLBACK").unwrap();
+    });
+    locked.recv().unwrap();
+    // Four seconds go by while the file is locked.
+    let clock = || {
+        let waited = if IS_FREE.load(Ordering::SeqCst) {
+            4000
+        } else {
+            0
+        };
+        Timestamp::from_unix_ms(BEGIN + waited)
+    };
+    let waits = |_| {
+        WAITS.store(true, Ordering::SeqCst);
+        std::thread::yield_now();
+        true
+    };
+    desk.file.busy_handler(Some(waits)).unwrap();
+    let entries = [settled(1, 1, 0)];
+    let process = ProcessNumber(1);
+    let entered = enter_all(&desk.file, process, clock, || entries.iter(), || ());
+    entered.unwrap().commit().unwrap();
+    other.join().unwrap();
+    assert_eq!(times(&desk.since(None).data), [4000]);
+}
+
+#[test]
+fn the_purge_of_one_round_keeps_up_with_thousands() {
+    let mut desk = Desk::new();
+    desk.enter_on(0, 0, 6000);
+    let now = Timestamp::from_unix_ms(BEGIN + 91 * DAY_MS);
+    assert_eq!(purge::usage(&mut desk.file, now, 90 * DAY).unwrap(), 6000);
+    desk.enter_on(91, 6000, 30);
+    assert_eq!(desk.purge_on(91), 30);
 }
 
 #[test]
