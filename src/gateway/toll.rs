@@ -51,29 +51,41 @@ impl Toll {
     }
 
     fn settle(&mut self, used: Used, how: Outcome) {
-        if let Some(admission) = self.admission.take() {
-            // What was refused here takes nothing of any limit: dropping it gives everything
-            // back.
-            if how.was_done {
-                // What is charged nothing has used nothing, whatever of it was sent.
-                let usage = match how.state.is_free(used.delivered.output) {
-                    true => Usage::default(),
-                    false => used.reported.unwrap_or(used.delivered),
-                };
-                admission.finish(usage.total_input(), usage.output);
+        let Outcome {
+            state, was_done, ..
+        } = how;
+        let settled = self.reservation.take().map(|it| {
+            // Refused before anybody was asked, it is on no record: that costs its caller nothing,
+            // and must not cost the file anything either.
+            if state == BillingState::Rejected && !was_done {
+                return it.release();
             }
-        }
-        if let Some(reservation) = self.reservation.take() {
-            let settled = reservation.settle(&Ending {
-                state: how.state,
+            it.settle(&Ending {
+                state,
                 status: how.status,
                 error: how.code,
                 reported: used.reported,
                 absurd: used.absurd,
                 delivered: used.delivered,
                 model_served: how.model,
-            });
-            self.settled = Some((how.state, settled));
+            })
+        });
+        if let Some(admission) = self.admission.take() {
+            // What was refused here takes nothing of any limit: dropping it gives everything
+            // back.
+            if was_done {
+                let usage = match settled {
+                    // As it was charged: what nobody believes uses up no limit either.
+                    Some(settled) => settled.usage,
+                    // What is charged nothing has used nothing, whatever of it was sent.
+                    None if state.is_free(used.delivered.output) => Usage::default(),
+                    None => used.reported.unwrap_or(used.delivered),
+                };
+                admission.finish(usage.total_input(), usage.output);
+            }
+        }
+        if let Some(settled) = settled {
+            self.settled = Some((state, settled));
         }
     }
 }

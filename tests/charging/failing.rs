@@ -192,3 +192,38 @@ async fn what_the_end_of_the_grace_period_cuts_is_settled_and_told() {
         );
     }
 }
+
+#[tokio::test]
+async fn what_is_refused_before_anybody_is_asked_is_on_no_record() {
+    let provider = Provider::start().await;
+    let config = Config::new()
+        .provider("sim", {
+            let mut provider = support::provider(provider.address);
+            provider["formats"] = json!(["messages"]);
+            provider
+        })
+        .model("test-model", json!(["sim"]));
+    let gateway = Gateway::start(config).await;
+    // Nothing of messages says that.
+    let body = ask(CHAT, false, json!({"moderation": {"model": "m"}}));
+    for _ in 0..5 {
+        let answer = gateway.post(CHAT, &body).await;
+        answer.assert_error(400, "invalid_request");
+        let line = gateway.line_of(&answer).await;
+        assert_eq!(money(&line), ("rejected", 0, "reported"), "{line}");
+    }
+    gateway
+        .post(CHAT, &ask(CHAT, false, json!({})))
+        .await
+        .assert_ok();
+    let history = gateway.get("/v1/usage/history").await;
+    history.assert_ok();
+    let records = history.json()["data"].as_array().unwrap().clone();
+    assert_eq!(records.len(), 1, "{records:?}");
+    let models = gateway.get("/v1/usage").await.json()["models"].clone();
+    assert_eq!(models[0]["requests"], 1, "{models}");
+    gateway
+        .sample_is("tollgate_ledger_tokens{state=\"reserved\"}", 0.0)
+        .await;
+    gateway.verify().await;
+}

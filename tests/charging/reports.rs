@@ -207,3 +207,24 @@ async fn an_answer_that_ends_in_trailers_costs_what_it_reports() {
     assert_eq!(money(&line), ("completed", 10, "reported"), "{line}");
     gateway.has_spent(&gateway.key, 10).await;
 }
+
+#[tokio::test]
+async fn a_report_that_is_not_believed_uses_up_no_limit() {
+    let left = |answer: &Answer| {
+        let left = answer.header("x-ratelimit-remaining-tokens");
+        left.expect("a limit").parse::<i64>().unwrap()
+    };
+    let absurd = json!({"prompt_tokens": 7, "completion_tokens": 1u64 << 50});
+    let gateway = before(stream_with(&absurd, "")).await;
+    let key = gateway.create_key(&["--output-tokens", "100000"]).await;
+    let ask = async || {
+        let body = ask(CHAT, true, json!({"max_completion_tokens": 100}));
+        let answer = gateway.send(&Request::post(CHAT, &body).key(&key)).await;
+        answer.assert_ok();
+        gateway.line_of(&answer).await;
+        left(&answer)
+    };
+    // Each says what was left with all that it could use taken away.
+    let (before, after) = (ask().await, ask().await);
+    assert!((0..=100).contains(&(before - after)), "{before} {after}");
+}

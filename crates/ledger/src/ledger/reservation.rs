@@ -51,6 +51,8 @@ pub struct Settled {
     pub source: CountSource,
     /// The upstream's report could not be believed.
     pub clamped: bool,
+    /// What was charged for.
+    pub usage: Usage,
 }
 
 /// Tokens held for one request.
@@ -69,6 +71,22 @@ pub struct Reservation {
     delivered: Usage,
     /// `None` once it is settled.
     slot: Option<Slot>,
+}
+
+impl Settled {
+    const NOTHING: Self = Self {
+        charged: 0,
+        overdraft: 0,
+        source: CountSource::Reported,
+        clamped: false,
+        usage: Usage {
+            input: 0,
+            cache_read: 0,
+            cache_write: 0,
+            output: 0,
+            reasoning: 0,
+        },
+    };
 }
 
 impl Reservation {
@@ -129,13 +147,19 @@ impl Reservation {
         match self.slot.take() {
             Some(slot) => self.finish(slot, ending),
             // Cannot be: only settling takes the slot.
-            None => Settled {
-                charged: 0,
-                overdraft: 0,
-                source: CountSource::Estimated,
-                clamped: false,
-            },
+            None => Settled::NOTHING,
         }
+    }
+
+    /// Gives everything back, as if the request had never been: for what was refused before
+    /// anybody was asked. Nothing of it is on record.
+    pub fn release(mut self) -> Settled {
+        if let Some(slot) = self.slot.take() {
+            let shared = &self.ledger.shared;
+            self.account.settle(&self.held, 0, 0, shared.clock.now());
+            shared.journal.give_back(slot);
+        }
+        Settled::NOTHING
     }
 
     fn finish(&self, slot: Slot, ending: &Ending) -> Settled {
@@ -154,6 +178,7 @@ impl Reservation {
             overdraft: payment.overdraft,
             source: charge.source,
             clamped: charge.clamped,
+            usage: charge.usage,
         };
         self.note(&settled);
         let entry = self.entry(ending, &charge, &payment, now.unix_ms());
