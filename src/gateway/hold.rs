@@ -29,6 +29,8 @@ pub struct Bounds {
     pub memory: u64,
     /// The same, where a large one asks.
     pub memory_by_large: u64,
+    /// Whether a key with priority asks.
+    pub of_priority: bool,
 }
 
 impl Bounds {
@@ -110,7 +112,8 @@ impl Hold {
         if is_small || bytes > self.bounds.alone_beside(self.bytes) {
             return Err(shed);
         }
-        match turn::wait(Duration::ZERO, || self.grow(bytes).is_ok()).await {
+        let has_priority = self.bounds.of_priority;
+        match turn::wait(has_priority, Duration::ZERO, || self.grow(bytes).is_ok()).await {
             true => Ok(()),
             false => Err(shed),
         }
@@ -158,6 +161,7 @@ mod tests {
         read_by_large: 4 << 20,
         memory: u64::MAX,
         memory_by_large: u64::MAX,
+        of_priority: false,
     };
 
     /// One test, for what is held is counted once for the whole program.

@@ -1,5 +1,6 @@
 //! Who is refused when there is too much to do: the newest first, and keys of plans with
-//! priority last. Nothing waits for its turn: what cannot be served now is told so at once.
+//! priority last. What cannot be served now is told so at once; for memory alone some wait
+//! (`turn.rs`).
 
 use super::exchange::Exchange;
 use super::hold::{Bounds, SMALL};
@@ -102,6 +103,7 @@ impl LoadLimits {
             read_by_large: held_by_large.div_euclid(2),
             memory,
             memory_by_large: memory.saturating_sub(memory.div_euclid(16)),
+            of_priority: rank == Rank::Whole,
         }
     }
 
@@ -240,6 +242,7 @@ mod tests {
             read_by_large: 437,
             memory: 1000,
             memory_by_large: 938,
+            of_priority: true,
         };
         assert_eq!(LIMITS.bounds(Rank::Whole), whole);
         let with = |largest| LoadLimits { largest, ..LIMITS };

@@ -208,7 +208,10 @@ pub async fn wait_for_room(exchange: &Exchange) {
         return;
     };
     let patience = PATIENCE.mul_f64(0.1 + 0.9 * fastrand::f64());
-    turn::wait(patience, || bounds.have_room_for(needed)).await;
+    turn::wait(bounds.of_priority, patience, || {
+        bounds.have_room_for(needed)
+    })
+    .await;
 }
 
 /// Translates into the first format of a deployment that carries the request.
