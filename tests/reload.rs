@@ -10,8 +10,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use support::{
-    Answer, Authority, CHAT, Config, Connection, FORMATS, Gateway, Output, Provider, Request,
-    bounded, eventually, prompt, tollgate,
+    Answer, Authority, CHAT, Config, Connection, FORMATS, Gateway, Identity, Output, Provider,
+    Request, bounded, eventually, prompt, tollgate,
 };
 
 const TOKEN: &str = "0123456789abcdef-admin";
@@ -327,6 +327,38 @@ async fn a_renewed_certificate_is_served_without_a_restart_and_one_that_does_not
     open.send(&Request::get("/v1").key(&gateway.key))
         .await
         .assert_ok();
+}
+
+/// Authorities name themselves in files of theirs, in whatever letters.
+#[tokio::test]
+async fn a_renewed_certificate_that_is_no_text_is_served_too() {
+    let provider = Provider::start().await;
+    let folder = tempfile::TempDir::new().unwrap();
+    let write = |folder: &std::path::Path, identity: &Identity| {
+        for (name, pem) in [
+            ("tls.crt", &identity.certificate),
+            ("tls.key", &identity.key),
+        ] {
+            let text = [b"Autorit\xe9\n", pem.as_bytes()].concat();
+            std::fs::write(folder.join(name), text).unwrap();
+        }
+    };
+    let (old, new) = (Authority::new(), Authority::new());
+    write(folder.path(), &old.issue("gateway.test"));
+    let mut config = Config::of(&provider);
+    let tls = json!({"certificate": "tls.crt", "key": "tls.key"});
+    config.0["server"]["listen"] = json!([{ "tls": tls }]);
+    let gateway = Gateway::start_in(folder, config).await;
+    let open = async |authority: &Authority| {
+        let alpn = &["http/1.1"];
+        let session = authority.try_connect(gateway.address, "gateway.test", alpn);
+        session.await.map(drop)
+    };
+    open(&old).await.unwrap();
+    write(gateway.folder.path(), &new.issue("gateway.test"));
+    gateway.signal("HUP").await;
+    gateway.log_line("the configuration was").await;
+    open(&new).await.unwrap();
 }
 
 #[tokio::test]

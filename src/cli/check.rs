@@ -163,8 +163,8 @@ mod tests {
             Some("s3cret".to_owned())
         }
 
-        fn read(&self, path: &Path, max_bytes: u64) -> io::Result<String> {
-            ProcessEnvironment.read(path, max_bytes)
+        fn read_bytes(&self, path: &Path, max_bytes: u64) -> io::Result<Vec<u8>> {
+            ProcessEnvironment.read_bytes(path, max_bytes)
         }
     }
 

@@ -22,7 +22,7 @@ impl Environment for Answering {
         ProcessEnvironment.variable(name)
     }
 
-    fn read(&self, path: &Path, max_bytes: u64) -> io::Result<String> {
+    fn read_bytes(&self, path: &Path, max_bytes: u64) -> io::Result<Vec<u8>> {
         /// How long a file may take.
         const PATIENCE: Duration = Duration::from_secs(5);
         read_within(path, max_bytes, PATIENCE)
@@ -32,7 +32,7 @@ impl Environment for Answering {
 /// The files that have not answered yet, and were given up.
 static SILENT: Lazy<Mutex<BTreeSet<PathBuf>>> = Lazy::new(Mutex::default);
 
-fn read_within(path: &Path, max_bytes: u64, patience: Duration) -> io::Result<String> {
+fn read_within(path: &Path, max_bytes: u64, patience: Duration) -> io::Result<Vec<u8>> {
     /// Threads that may stay behind.
     const MOST_SILENT: usize = 32;
     {
@@ -44,23 +44,23 @@ fn read_within(path: &Path, max_bytes: u64, patience: Duration) -> io::Result<St
     let (answer, answered) = mpsc::sync_channel(1);
     let file = path.to_owned();
     let reading = move || {
-        let text = ProcessEnvironment.read(&file, max_bytes);
+        let bytes = ProcessEnvironment.read_bytes(&file, max_bytes);
         // Under the lock: whoever waits gives up before this or after it.
         let mut silent = SILENT.lock();
-        if answer.send(text).is_err() {
+        if answer.send(bytes).is_err() {
             silent.remove(&file);
         }
     };
     let thread = std::thread::Builder::new().name("file".to_owned());
     thread.spawn(reading)?;
     match answered.recv_timeout(patience) {
-        Ok(text) => return text,
+        Ok(read) => return read,
         Err(RecvTimeoutError::Disconnected) => return Err(io::ErrorKind::Other.into()),
         Err(RecvTimeoutError::Timeout) => {}
     }
     let mut silent = SILENT.lock();
-    if let Ok(text) = answered.try_recv() {
-        return text;
+    if let Ok(read) = answered.try_recv() {
+        return read;
     }
     silent.insert(path.to_owned());
     // From here on the thread finds out that nobody waits.
@@ -108,7 +108,7 @@ mod tests {
         }
         let file = path.clone();
         let writer = std::thread::spawn(move || std::fs::write(file, "secret"));
-        assert_eq!(read_within(&path, 100, LATE).unwrap(), "secret");
+        assert_eq!(read_within(&path, 100, LATE).unwrap(), b"secret");
         writer.join().unwrap().unwrap();
     }
 

@@ -12,7 +12,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use tollgate_settings::{KeyPath, Segment};
 
 /// One difference.
@@ -73,9 +73,8 @@ impl Config {
             &mut found,
         );
         let content = Content {
-            tree: &self.tree,
-            now: &self.sources,
-            before: &earlier.sources,
+            now: self,
+            before: earlier,
         };
         content.compare(&self.tree, &KeyPath::root(), &mut found);
         found
@@ -227,9 +226,8 @@ fn names_a_source(text: &str) -> bool {
 
 /// Compares what the sources hold that a configuration names.
 struct Content<'a> {
-    tree: &'a Node,
-    now: &'a Sources,
-    before: &'a Sources,
+    now: &'a Config,
+    before: &'a Config,
 }
 
 impl Content<'_> {
@@ -260,15 +258,30 @@ impl Content<'_> {
     /// Whether a text names a source whose content is known from before and now, and differs.
     fn has_changed(&self, text: &str, path: &KeyPath) -> bool {
         let (before, now) = match text.strip_prefix("env:") {
-            Some(name) => (self.before.variable(name), self.now.variable(name)),
+            Some(name) => (
+                self.before.sources.variable(name),
+                self.now.sources.variable(name),
+            ),
             None => {
-                let name = text.strip_prefix("file:").unwrap_or(text);
-                let file = self.tree.file(path).map(Path::new);
-                let folder = file.and_then(Path::parent).unwrap_or(Path::new(""));
-                let file = folder.join(name);
-                (self.before.file(&file), self.now.file(&file))
+                let name = Path::new(text.strip_prefix("file:").unwrap_or(text));
+                let now = named_in(self.now, path, name);
+                // The same text is another file's name where it stands in another folder now.
+                let before = self.before.tree.file(path).is_some();
+                let before = if before { self.before } else { self.now };
+                let before = named_in(before, path, name);
+                (
+                    self.before.sources.file(&before),
+                    self.now.sources.file(&now),
+                )
             }
         };
         matches!((before, now), (Some(before), Some(now)) if before != now)
     }
+}
+
+/// The file that `name` means at a place of a configuration.
+fn named_in(config: &Config, path: &KeyPath, name: &Path) -> PathBuf {
+    let file = config.tree.file(path).map(Path::new);
+    let folder = file.and_then(Path::parent).unwrap_or(Path::new(""));
+    folder.join(name)
 }

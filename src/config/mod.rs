@@ -106,6 +106,10 @@ enum Include {
     Several(Vec<String>),
 }
 
+/// The most bytes of a file of certificates: all the authorities that a system comes with are a
+/// small part of it.
+pub const MOST_CERTIFICATE_BYTES: u64 = 16 << 20;
+
 /// A configuration in which everything was checked that can be checked without running.
 #[derive(Debug)]
 pub struct Config {
@@ -167,20 +171,21 @@ impl Config {
     ///
     /// # Errors
     ///
-    /// Those that do not answer: whoever read them would wait for ever.
+    /// Those that do not answer: whoever read them would wait for ever. And those that are too
+    /// long: nobody would notice that they have changed.
     fn look_at_certificates(&self, environment: &dyn Environment) -> Result<(), Faults> {
-        const MOST_BYTES: u64 = 1 << 20;
         let own = self.server.listen.iter().filter_map(|it| it.tls.as_ref());
         let own = own.flat_map(|tls| [&tls.certificate, &tls.key]);
         let providers = self.catalog.providers().iter();
         let theirs = providers.filter_map(|provider| provider.tls.as_ref()?.ca.as_ref());
         let mut faults = Faults::default();
         for path in own.chain(theirs) {
-            match environment.read(path, MOST_BYTES) {
-                Err(cause) if cause.kind() == io::ErrorKind::TimedOut => {
-                    faults.push(files::unreadable(path, &cause));
-                }
-                _ => {}
+            let Err(cause) = environment.read_bytes(path, MOST_CERTIFICATE_BYTES) else {
+                continue;
+            };
+            let (late, long) = (io::ErrorKind::TimedOut, io::ErrorKind::FileTooLarge);
+            if [late, long].contains(&cause.kind()) {
+                faults.push(files::unreadable(path, &cause));
             }
         }
         faults.none()

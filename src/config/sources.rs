@@ -15,25 +15,44 @@ use tollgate_settings::Environment;
 /// Of what was read; `None`: it could not be.
 type Digest = Option<u64>;
 
+/// What was seen of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Look {
+    /// The most bytes that it may have: one that is longer cannot be read, now or again.
+    most_bytes: u64,
+    digest: Digest,
+}
+
+impl Look {
+    fn at(
+        path: &Path,
+        most_bytes: u64,
+        environment: &dyn Environment,
+    ) -> (io::Result<Vec<u8>>, Self) {
+        let bytes = environment.read_bytes(path, most_bytes);
+        // Of bytes: certificates need not be text, and what is refused for not being text is to be
+        // known again.
+        let digest = bytes.as_deref().ok().map(digest);
+        (bytes, Self { most_bytes, digest })
+    }
+}
+
 /// The files and variables that a configuration was read from.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sources {
-    files: BTreeMap<PathBuf, Digest>,
+    files: BTreeMap<PathBuf, Look>,
     variables: BTreeMap<String, Digest>,
 }
 
 impl Sources {
-    /// As much of a file as is looked at: more than any file of a configuration may have.
-    const MOST_BYTES: u64 = 1 << 20;
-
     /// The files alone, read again.
     pub fn look_again(&self, environment: &dyn Environment) -> Self {
-        let read = |path: &PathBuf| {
-            let text = environment.read(path, Self::MOST_BYTES);
-            (path.clone(), text.ok().as_deref().map(digest))
+        let look = |(path, earlier): (&PathBuf, &Look)| {
+            let (_, look) = Look::at(path, earlier.most_bytes, environment);
+            (path.clone(), look)
         };
         Self {
-            files: self.files.keys().map(read).collect(),
+            files: self.files.iter().map(look).collect(),
             variables: BTreeMap::new(),
         }
     }
@@ -48,13 +67,13 @@ impl Sources {
 
     /// Adds what others were read from; what is here already stays as it was.
     pub fn add(&mut self, others: &Self) {
-        for (path, digest) in &others.files {
-            self.files.entry(path.clone()).or_insert(*digest);
+        for (path, look) in &others.files {
+            self.files.entry(path.clone()).or_insert(*look);
         }
     }
 
     pub(super) fn file(&self, path: &Path) -> Option<&Digest> {
-        self.files.get(path)
+        self.files.get(path).map(|look| &look.digest)
     }
 
     pub(super) fn variable(&self, name: &str) -> Option<&Digest> {
@@ -62,9 +81,9 @@ impl Sources {
     }
 }
 
-fn digest(text: &str) -> u64 {
+fn digest(bytes: &[u8]) -> u64 {
     static KEY: Lazy<RandomState> = Lazy::new(RandomState::new);
-    KEY.hash_one(text)
+    KEY.hash_one(bytes)
 }
 
 /// An environment that takes down what is asked of it.
@@ -89,17 +108,16 @@ impl<'a> Recording<'a> {
 impl Environment for Recording<'_> {
     fn variable(&self, name: &str) -> Option<String> {
         let value = self.environment.variable(name);
-        let digest = value.as_deref().map(digest);
+        let digest = value.as_deref().map(|it| digest(it.as_bytes()));
         let mut sources = self.sources.borrow_mut();
         sources.variables.insert(name.to_owned(), digest);
         value
     }
 
-    fn read(&self, path: &Path, max_bytes: u64) -> io::Result<String> {
-        let text = self.environment.read(path, max_bytes);
-        let digest = text.as_deref().ok().map(digest);
+    fn read_bytes(&self, path: &Path, max_bytes: u64) -> io::Result<Vec<u8>> {
+        let (bytes, look) = Look::at(path, max_bytes, self.environment);
         let mut sources = self.sources.borrow_mut();
-        sources.files.insert(path.to_owned(), digest);
-        text
+        sources.files.insert(path.to_owned(), look);
+        bytes
     }
 }

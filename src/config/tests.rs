@@ -16,8 +16,8 @@ impl Environment for Workshop {
         (name != "UNSET").then(|| SECRET.to_owned())
     }
 
-    fn read(&self, path: &Path, max_bytes: u64) -> io::Result<String> {
-        ProcessEnvironment.read(path, max_bytes)
+    fn read_bytes(&self, path: &Path, max_bytes: u64) -> io::Result<Vec<u8>> {
+        ProcessEnvironment.read_bytes(path, max_bytes)
     }
 }
 
@@ -497,6 +497,91 @@ fn a_path_is_taken_from_the_folder_of_the_file_in_which_it_stands() {
         load("include: shared/base.yaml\nkeys: {pepper: 'file:secret'}\nstore: {path: x.db}\n"),
         ("of-the-top-folder".to_owned(), "x.db".to_owned())
     );
+}
+
+/// A configuration in a folder, and what is otherwise in it than in `earlier`.
+fn changed(path: &Path, earlier: Option<&Config>) -> (Config, Vec<String>) {
+    let config = Loader::new(&Workshop).load(path).unwrap();
+    let changes = earlier.map_or_else(Vec::new, |earlier| config.changes_since(earlier));
+    let told = changes.iter().map(ToString::to_string).collect();
+    (config, told)
+}
+
+#[test]
+fn a_certificate_is_known_by_its_bytes_be_it_no_text_or_long() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, ca) = (folder.path().join("x.yaml"), folder.path().join("ca.pem"));
+    let text = GOOD.replace(
+        "'http://localhost:1'",
+        "'https://localhost:1', tls: {ca: ca.pem}",
+    );
+    std::fs::write(&path, text).unwrap();
+    let long = |last: u8| [vec![b'a'; 2 << 20], vec![last]].concat();
+    for (before, after) in [
+        (b"\xe9 1".to_vec(), b"\xe9 2".to_vec()),
+        (long(b'1'), long(b'2')),
+    ] {
+        std::fs::write(&ca, before).unwrap();
+        let (first, _) = changed(&path, None);
+        let (_, told) = changed(&path, Some(&first));
+        assert!(told.is_empty(), "{told:?}");
+        std::fs::write(&ca, after).unwrap();
+        let (_, told) = changed(&path, Some(&first));
+        assert_eq!(told, ["providers.a.tls.ca: holds something else"]);
+    }
+    // A change of one that is longer still would not be noticed.
+    let file = std::fs::File::create(&ca).unwrap();
+    file.set_len(MOST_CERTIFICATE_BYTES + 1).unwrap();
+    let faults = Loader::new(&Workshop).load(&path).unwrap_err().to_string();
+    assert!(
+        faults.contains("ca.pem: the file cannot be read"),
+        "{faults}"
+    );
+}
+
+#[test]
+fn the_same_name_in_another_folder_is_another_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("x.yaml");
+    for part in ["one", "two"] {
+        let part = folder.path().join(part);
+        std::fs::create_dir(&part).unwrap();
+        let text = "keys: {pepper: 'file:secret'}\n";
+        std::fs::write(part.join("base.yaml"), text).unwrap();
+    }
+    let secret = |part: &str, text: &str| {
+        std::fs::write(folder.path().join(part).join("secret"), text).unwrap();
+    };
+    let include = |part: &str| {
+        std::fs::write(&path, format!("include: {part}/base.yaml\n{GOOD}")).unwrap();
+    };
+    secret("one", "the first");
+    secret("two", "the second");
+    include("one");
+    let (first, _) = changed(&path, None);
+    include("two");
+    let (_, told) = changed(&path, Some(&first));
+    assert_eq!(told, ["keys.pepper: holds something else"]);
+    // Elsewhere, and the same.
+    secret("two", "the first");
+    let (_, told) = changed(&path, Some(&first));
+    assert!(told.is_empty(), "{told:?}");
+}
+
+/// Whoever looks for changes of a file that is refused would try it again for ever otherwise.
+#[test]
+fn a_file_that_is_refused_looks_the_same_when_it_is_looked_at_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("x.yaml");
+    let text = format!("keys: {{pepper: 'file:secret'}}\n{GOOD}");
+    std::fs::write(&path, text).unwrap();
+    for secret in [b"\xe9".to_vec(), vec![b'a'; 100 << 10]] {
+        std::fs::write(folder.path().join("secret"), secret).unwrap();
+        let mut sources = Sources::default();
+        let loaded = Loader::new(&Workshop).load_noting(&path, &mut sources);
+        assert!(loaded.is_err(), "{loaded:?}");
+        assert_eq!(sources.files(), sources.look_again(&Workshop));
+    }
 }
 
 #[test]

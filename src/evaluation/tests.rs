@@ -15,8 +15,8 @@ impl Environment for Workshop {
         Some("a-secret-of-enough-letters".to_owned())
     }
 
-    fn read(&self, path: &Path, most: u64) -> std::io::Result<String> {
-        ProcessEnvironment.read(path, most)
+    fn read_bytes(&self, path: &Path, most: u64) -> std::io::Result<Vec<u8>> {
+        ProcessEnvironment.read_bytes(path, most)
     }
 }
 

@@ -39,7 +39,7 @@ impl Environment for NoVariables {
         None
     }
 
-    fn read(&self, _: &Path, _: u64) -> io::Result<String> {
+    fn read_bytes(&self, _: &Path, _: u64) -> io::Result<Vec<u8>> {
         Err(io::ErrorKind::NotFound.into())
     }
 }

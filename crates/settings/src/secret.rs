@@ -71,11 +71,26 @@ pub trait Environment {
     /// The environment variable `name`, where set.
     fn variable(&self, name: &str) -> Option<String>;
 
-    /// The text of a file of at most `max_bytes`. Relative paths are the caller's to resolve.
+    /// What is in a file of at most `max_bytes`. Relative paths are the caller's to resolve.
     ///
     /// # Errors
-    /// Whatever the system says; a longer file is refused, and so is one that is not UTF-8.
-    fn read(&self, path: &Path, max_bytes: u64) -> io::Result<String>;
+    /// Whatever the system says; a longer file is refused.
+    fn read_bytes(&self, path: &Path, max_bytes: u64) -> io::Result<Vec<u8>>;
+
+    /// The same where it is text.
+    ///
+    /// # Errors
+    /// As [`Environment::read_bytes`]; what is not UTF-8 is refused too.
+    fn read(&self, path: &Path, max_bytes: u64) -> io::Result<String> {
+        let bytes = self.read_bytes(path, max_bytes)?;
+        // Without the bytes, which the error would bring along.
+        String::from_utf8(bytes).map_err(|_| {
+            io::Error::new(
+                io::ErrorKind::InvalidData,
+                "stream did not contain valid UTF-8",
+            )
+        })
+    }
 }
 
 /// The environment and the file system of this process.
@@ -87,16 +102,16 @@ impl Environment for ProcessEnvironment {
         std::env::var(name).ok()
     }
 
-    fn read(&self, path: &Path, max_bytes: u64) -> io::Result<String> {
+    fn read_bytes(&self, path: &Path, max_bytes: u64) -> io::Result<Vec<u8>> {
         use io::Read;
-        let mut text = String::new();
+        let mut bytes = Vec::new();
         let file = std::fs::File::open(path)?.take(max_bytes.saturating_add(1));
-        let read = io::BufReader::new(file).read_to_string(&mut text)?;
+        let read = io::BufReader::new(file).read_to_end(&mut bytes)?;
         if u64::try_from(read).unwrap_or(u64::MAX) > max_bytes {
             let message = format!("it is longer than {max_bytes} bytes");
             return Err(io::Error::new(io::ErrorKind::FileTooLarge, message));
         }
-        Ok(text)
+        Ok(bytes)
     }
 }
 

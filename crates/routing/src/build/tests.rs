@@ -13,7 +13,7 @@ impl Environment for Variables {
         (name != "UNSET").then(|| format!("secret-of-{name}"))
     }
 
-    fn read(&self, _: &Path, _: u64) -> io::Result<String> {
+    fn read_bytes(&self, _: &Path, _: u64) -> io::Result<Vec<u8>> {
         Err(io::ErrorKind::NotFound.into())
     }
 }
