@@ -11,7 +11,7 @@ use crate::endpoints::Usage;
 use crate::gateway::{BodyLimits, LoadLimits};
 use crate::machine;
 use crate::pipeline::Pipeline;
-use crate::upstreams::{Pool, Upstreams};
+use crate::upstreams::{Authorities, Pool, Upstreams};
 use arc_swap::ArcSwap;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -269,14 +269,15 @@ impl tollgate_filter::Catalog for IndexedCatalog {
 
 impl Snapshot {
     /// Makes ready to serve what a configuration says: joins the parts that know nothing of
-    /// each other. Without accounts it is checked and serves nobody. What the snapshot before
-    /// knows of the health of providers is taken over.
+    /// each other, and the authorities that were read with it. Without accounts it is checked and
+    /// serves nobody. What the snapshot before knows of the health of providers is taken over.
     ///
     /// # Errors
     ///
     /// What shows only when the parts are joined, each fault with its place in the file.
     pub fn build(
         config: &Config,
+        authorities: &Authorities,
         accounts: Option<&Accounts>,
         earlier: Option<&Self>,
     ) -> Result<Self, Faults> {
@@ -287,7 +288,7 @@ impl Snapshot {
         let catalog = catalog.with_conversations(conversations);
         let catalog = Arc::new(catalog.with_fleet(Arc::clone(&fleet)));
         let mut faults = Vec::new();
-        let upstreams = Upstreams::new(catalog.catalog().providers())
+        let upstreams = Upstreams::new(catalog.catalog().providers(), authorities)
             .map_err(|found| faults.extend(found))
             .ok();
         if accounts.is_some() && config.counting.preload {

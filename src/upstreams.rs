@@ -4,9 +4,11 @@
 //! fails, the last good addresses stay. Which provider is asked is decided elsewhere.
 
 mod address;
+mod authorities;
 mod check;
 mod files;
 
+pub use authorities::Authorities;
 pub use check::Checks;
 pub use files::is_out_of_files;
 
@@ -18,19 +20,15 @@ use http::header::{
 };
 use http::{HeaderMap, Uri};
 use pingora_core::upstreams::peer::{ALPN, HttpPeer};
-use pingora_core::utils::tls::{WrappedX509, parse_x509};
-use rustls_pki_types::{CertificateDer, pem::PemObject};
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::SocketAddr;
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::time::{Duration, Instant};
 use tollgate_routing::{Endpoint, Http2, Provider};
 use tollgate_settings::{Fault, KeyPath};
 use tollgate_types::Format;
-use x509_parser::prelude::{FromDer, X509Certificate};
 
 /// How often names are resolved anew. The DNS time to live is not told by the system's
 /// resolver; half a minute is what most resolvers' caches hold at least.
@@ -68,16 +66,17 @@ pub struct Base {
 }
 
 impl Upstreams {
-    /// Prepares the providers; those with an address in numbers are ready at once.
+    /// Prepares the providers, each to be trusted by its own of the authorities; those with an
+    /// address in numbers are ready at once.
     ///
     /// # Errors
     ///
     /// Every provider whose TLS settings cannot be used.
-    pub fn new(providers: &[Arc<Provider>]) -> Result<Self, Vec<Fault>> {
+    pub fn new(providers: &[Arc<Provider>], authorities: &Authorities) -> Result<Self, Vec<Fault>> {
         let mut faults = Vec::new();
         let mut pools = HashMap::default();
         for provider in providers {
-            match Pool::new(provider) {
+            match Pool::new(provider, authorities) {
                 Ok(pool) => drop(pools.insert(Arc::clone(&provider.name), Arc::new(pool))),
                 Err(fault) => faults.push(fault),
             }
@@ -125,8 +124,8 @@ impl Upstreams {
 }
 
 impl Pool {
-    fn new(provider: &Arc<Provider>) -> Result<Self, Fault> {
-        let template = template(provider)?;
+    fn new(provider: &Arc<Provider>, authorities: &Authorities) -> Result<Self, Fault> {
+        let template = template(provider, authorities)?;
         let addresses = match provider.host.trim_matches(['[', ']']).parse() {
             Ok(address) => {
                 let address = SocketAddr::new(address, provider.port);
@@ -247,7 +246,7 @@ fn common_headers(provider: &Provider) -> HeaderMap {
 }
 
 /// A peer with everything but the address.
-fn template(provider: &Arc<Provider>) -> Result<HttpPeer, Fault> {
+fn template(provider: &Arc<Provider>, authorities: &Authorities) -> Result<HttpPeer, Fault> {
     let nowhere = SocketAddr::from(([0, 0, 0, 0], 0));
     let tls = provider.tls.as_ref();
     let server_name = tls.map_or_else(String::new, |tls| tls.server_name.to_string());
@@ -277,8 +276,8 @@ fn template(provider: &Arc<Provider>) -> Result<HttpPeer, Fault> {
     if let Some(tls) = tls {
         peer.options.verify_cert = tls.verify;
         peer.options.verify_hostname = tls.verify;
-        if let Some(file) = &tls.ca {
-            let trusted = authorities(provider, file)?;
+        if let Some(trusted) = authorities.of(&provider.name) {
+            let trusted = trusted?;
             // Nor are connections kept that another authority has vouched for.
             trusted
                 .iter()
@@ -288,33 +287,4 @@ fn template(provider: &Arc<Provider>) -> Result<HttpPeer, Fault> {
     }
     peer.group_key = hasher.finish();
     Ok(peer)
-}
-
-fn authorities(provider: &Provider, file: &Path) -> Result<Arc<[WrappedX509]>, Fault> {
-    let fault = |cause: String| {
-        let path = KeyPath::root()
-            .key("providers")
-            .key(&*provider.name)
-            .key("tls")
-            .key("ca");
-        path.fault(format!(
-            "{} cannot be read as PEM certificates: {cause}",
-            file.display()
-        ))
-    };
-    let certificates = CertificateDer::pem_file_iter(file)
-        .map_err(|e| fault(e.to_string()))?
-        .map(|item| item.map_err(|e| fault(e.to_string())))
-        .map(|item| item.and_then(|der| certificate(der.to_vec()).map_err(&fault)))
-        .collect::<Result<Vec<_>, _>>()?;
-    if certificates.is_empty() {
-        return Err(fault("there is no certificate in it".to_owned()));
-    }
-    Ok(certificates.into())
-}
-
-/// Checks a certificate before Pingora parses it, which panics on what is none.
-fn certificate(der: Vec<u8>) -> Result<WrappedX509, String> {
-    X509Certificate::from_der(&der).map_err(|e| e.to_string())?;
-    Ok(WrappedX509::new(der, parse_x509))
 }

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use support::{
     Answer, Authority, CHAT, Config, Connection, FORMATS, Gateway, Identity, Output, Provider,
-    Request, bounded, eventually, prompt, tollgate,
+    Request, bounded, eventually, in_front_of, prompt, provider_at, tollgate,
 };
 
 const TOKEN: &str = "0123456789abcdef-admin";
@@ -359,6 +359,52 @@ async fn a_renewed_certificate_that_is_no_text_is_served_too() {
     gateway.signal("HUP").await;
     gateway.log_line("the configuration was").await;
     open(&new).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_rollback_trusts_the_authority_of_then_whatever_its_file_holds() {
+    let provider = Provider::start().await;
+    let (own, other) = (Authority::new(), Authority::new());
+    let address = in_front_of(provider.address, &own.issue("provider.test")).await;
+    let folder = tempfile::TempDir::new().unwrap();
+    std::fs::write(folder.path().join("token"), TOKEN).unwrap();
+    std::fs::write(folder.path().join("ca.pem"), own.pem()).unwrap();
+    let mut settings = provider_at(&format!("https://{address}"));
+    settings["tls"] = json!({"ca": "ca.pem", "server_name": "provider.test"});
+    let config = Config::new()
+        .provider("sim", settings)
+        .with("admin.token", json!("file:token"))
+        .with("failover", json!({"again": 0}))
+        .with("routing.health", json!({"enabled": false}))
+        .model("test-model", json!(["sim"]));
+    let gateway = Gateway::start_in(folder, config).await;
+    let ca = gateway.folder.path().join("ca.pem");
+    let ask = async || gateway.ask(CHAT, "test-model", "", json!({})).await;
+    let roll_back = async || {
+        let back = api(&gateway, "POST", "/api/v1/reload/rollback").await;
+        back.assert_ok();
+    };
+    ask().await.assert_ok();
+
+    std::fs::write(&ca, other.pem()).unwrap();
+    let done = api(&gateway, "POST", "/api/v1/reload").await;
+    done.assert_ok();
+    assert_eq!(paths(&done.json()), ["providers.sim.tls.ca content"]);
+    ask().await.assert_error(503, "service_unavailable");
+    roll_back().await;
+    ask().await.assert_ok();
+
+    // Forward and back again, where there is no file at all any more.
+    std::fs::remove_file(&ca).unwrap();
+    roll_back().await;
+    ask().await.assert_error(503, "service_unavailable");
+    roll_back().await;
+    ask().await.assert_ok();
+
+    // The file is mended, and it is what is served.
+    std::fs::write(&ca, own.pem()).unwrap();
+    api(&gateway, "POST", "/api/v1/reload").await.assert_ok();
+    ask().await.assert_ok();
 }
 
 #[tokio::test]

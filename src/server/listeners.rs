@@ -120,15 +120,13 @@ pub(super) struct Certificates(HashMap<SocketAddr, Arc<Renewable>>);
 pub(super) struct Read(Vec<(SocketAddr, Arc<CertifiedKey>)>);
 
 impl Certificates {
-    /// Those of these listeners.
-    ///
-    /// # Errors
-    ///
-    /// The first certificate that cannot be used.
-    pub(super) fn of(listeners: &[ListenSettings]) -> Result<Self, RunError> {
-        let read = Read::of(listeners)?.0.into_iter();
-        let renewable = |(address, key)| (address, Arc::new(Renewable(ArcSwap::new(key))));
-        Ok(Self(read.map(renewable).collect()))
+    /// Begins with these.
+    pub(super) fn with(read: &Read) -> Self {
+        let renewable = |(address, key): &(_, Arc<_>)| {
+            let key = ArcSwap::new(Arc::clone(key));
+            (*address, Arc::new(Renewable(key)))
+        };
+        Self(read.0.iter().map(renewable).collect())
     }
 
     /// What Pingora is to know of TLS at an address; `None` where there is none.

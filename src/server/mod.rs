@@ -39,7 +39,7 @@ use pingora_core::server::configuration::ServerConf;
 use pingora_core::server::{RunArgs, Server};
 use pingora_core::services::listening::Service;
 use pingora_proxy::HttpProxy;
-use reload::{Places, RESOLVE_LIMIT, Reloader};
+use reload::{Material, Places, RESOLVE_LIMIT, Reloader};
 use started::Started;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -174,8 +174,9 @@ impl Start {
         for listen in &settings.listen {
             sockets.take(listen.address.get(), &mut inherited)?;
         }
-        let certificates = Arc::new(Certificates::of(&settings.listen)?);
-        let snapshot = Snapshot::build(config, Some(&accounts), None)?;
+        let material = Material::of(config)?;
+        let certificates = Arc::new(Certificates::with(&material.certificates));
+        let snapshot = Snapshot::build(config, &material.authorities, Some(&accounts), None)?;
         events::watch(&snapshot.fleet);
         // Whoever is let in is to find providers that have addresses.
         runtime.block_on(snapshot.upstreams.resolve(RESOLVE_LIMIT));
@@ -232,6 +233,7 @@ impl Start {
             accounts,
             admin,
             sockets,
+            material,
             certificates,
             current,
             server,
@@ -250,6 +252,7 @@ struct Assembled {
     accounts: Arc<Accounts>,
     admin: TcpListener,
     sockets: Sockets,
+    material: Material,
     certificates: Arc<Certificates>,
     current: Arc<Current>,
     server: Server,
@@ -290,7 +293,7 @@ impl Assembled {
         let operator = Operator {
             current: self.current,
             accounts: Arc::clone(&self.accounts),
-            reloader: Reloader::new(places, start.reload, config)?,
+            reloader: Reloader::new(places, start.reload, config, self.material),
             readiness: Readiness::default(),
             api,
             accepting: self.server.watch_execution_phase(),
@@ -350,8 +353,8 @@ fn take_admin(
 ///
 /// What is wrong with the configuration, but not what the machine lacks.
 pub fn check(config: &Config) -> Result<(), RunError> {
-    Certificates::of(&config.server.listen)?;
-    Snapshot::build(config, None, None)?;
+    let material = Material::of(config)?;
+    Snapshot::build(config, &material.authorities, None, None)?;
     Ok(())
 }
 

@@ -19,6 +19,7 @@ use crate::events::{self, ReloadOutcome};
 use crate::explain::{Ground, explain};
 use crate::keys;
 use crate::snapshot::{Current, Snapshot};
+use crate::upstreams::Authorities;
 use arc_swap::ArcSwap;
 use std::fmt;
 use std::sync::Arc;
@@ -66,24 +67,42 @@ pub(super) struct Reloader {
 struct Held {
     number: u64,
     config: Arc<Config>,
-    certificates: Arc<listeners::Read>,
+    material: Material,
+}
+
+/// What stands in the certificates that a configuration names, read once with it: a rollback
+/// finds it as it was, whatever the files hold by then.
+#[derive(Clone)]
+pub(super) struct Material {
+    pub(super) certificates: Arc<listeners::Read>,
+    pub(super) authorities: Arc<Authorities>,
+}
+
+impl Material {
+    /// Reads it.
+    ///
+    /// # Errors
+    ///
+    /// The first certificate of a listener that cannot be used.
+    pub(super) fn of(config: &Config) -> Result<Self, RunError> {
+        Ok(Self {
+            certificates: Arc::new(listeners::Read::of(&config.server.listen)?),
+            authorities: Arc::new(Authorities::read(config.catalog.providers())),
+        })
+    }
 }
 
 impl Reloader {
     /// Begins with the configuration that the process was started with.
-    ///
-    /// # Errors
-    ///
-    /// A certificate cannot be read.
-    pub(super) fn new(places: Places, load: Reload, config: Config) -> Result<Self, RunError> {
+    pub(super) fn new(places: Places, load: Reload, config: Config, material: Material) -> Self {
         let held = Held {
             number: 1,
-            certificates: Arc::new(listeners::Read::of(&config.server.listen)?),
             config: Arc::new(config),
+            material,
         };
         let view = held.view(Cause::Start, Vec::new(), &places.started, None);
         let serving = Arc::new(ArcSwap::from_pointee(held.serving(view)));
-        Ok(Self {
+        Self {
             watch: Watch::over(&held.config),
             places,
             load,
@@ -92,7 +111,7 @@ impl Reloader {
             previous: None,
             last_number: 1,
             stuck: None,
-        })
+        }
     }
 
     /// What is served, for all to see.
@@ -168,8 +187,10 @@ impl Reloader {
             return Err(self.failed(cause, how, &fault));
         }
         if how.dry_run || same {
-            let config = Arc::clone(&next.config);
-            let built = self.aside(move || Snapshot::build(&config, None, None).map(drop));
+            let (config, material) = (Arc::clone(&next.config), next.material.clone());
+            let built = self.aside(move || {
+                Snapshot::build(&config, &material.authorities, None, None).map(drop)
+            });
             match built.await {
                 Ok(Ok(())) => {}
                 Ok(Err(fault)) => return Err(self.failed(cause, how, &fault)),
@@ -206,8 +227,11 @@ impl Reloader {
         let earlier = self.places.current.load_full();
         let built = {
             let (config, earlier) = (Arc::clone(&next.config), Arc::clone(&earlier));
+            let authorities = Arc::clone(&next.material.authorities);
             let accounts = Arc::clone(&self.places.accounts);
-            self.aside(move || Snapshot::build(&config, Some(&accounts), Some(&earlier)))
+            self.aside(move || {
+                Snapshot::build(&config, &authorities, Some(&accounts), Some(&earlier))
+            })
         };
         let how = ReloadQuery::default();
         let snapshot = match built.await {
@@ -223,7 +247,7 @@ impl Reloader {
         places.current.store(Arc::clone(&snapshot));
         // Behind the store: what began before it benches by the configuration before.
         snapshot.fleet.release(clock::steady_ms(Instant::now()));
-        places.certificates.replace(&next.certificates);
+        places.certificates.replace(&next.material.certificates);
         places.api.operations().set_offer(Offer::of(&next.config));
         places.api.set_token(next.config.admin_token.clone());
 
@@ -322,7 +346,7 @@ fn checked(config: Config) -> Result<Held, RunError> {
     }
     Ok(Held {
         number: 0,
-        certificates: Arc::new(listeners::Read::of(&config.server.listen)?),
+        material: Material::of(&config)?,
         config: Arc::new(config),
     })
 }
