@@ -201,6 +201,25 @@ async fn a_gateway_is_found_by_its_own_socket_when_the_file_names_another() {
 }
 
 #[tokio::test]
+async fn a_file_in_the_place_of_the_socket_is_left_alone() {
+    let provider = Provider::start().await;
+    let config = Config::of(&provider).with("server.upgrade.socket", json!("tollgate.db"));
+    let mut gateway = Gateway::start(config).await;
+    let line = gateway.log_line("upgrades cannot be asked for at").await;
+    assert!(line.contains("is no socket"), "{line}");
+    // The ledger is still there.
+    let key = gateway.create_key(&[]).await;
+    let request = Request::get("/v1").key(&key);
+    gateway.send(&request).await.assert_ok();
+    // What can be done without the socket.
+    gateway.signal("QUIT").await;
+    let line = gateway.log_line(" has taken over").await;
+    let id = line.split_whitespace().find_map(|word| word.parse().ok());
+    gateway.taken_over_by(id.expect(&line));
+    gateway.send(&request).await.assert_ok();
+}
+
+#[tokio::test]
 async fn an_upgrade_takes_other_addresses_and_lets_go_of_the_old_ones() {
     let (_provider, mut gateway) = gateway().await;
     let more = Ports::free().callers;

@@ -14,7 +14,7 @@ use std::future::pending;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::UnixStream as StdUnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -309,9 +309,16 @@ fn bind(path: &Path) -> io::Result<UnixListener> {
     if StdUnixStream::connect(path).is_ok() {
         return Err(io::Error::other("another gateway listens there"));
     }
-    match fs::remove_file(path) {
-        Err(fault) if fault.kind() != io::ErrorKind::NotFound => return Err(fault),
-        _ => {}
+    match fs::symlink_metadata(path) {
+        Ok(there) if there.file_type().is_socket() => fs::remove_file(path)?,
+        // Somebody's file: the ledger itself, where a configuration says so by mistake.
+        Ok(_) => {
+            return Err(io::Error::other(
+                "what is there is no socket, and is left alone",
+            ));
+        }
+        Err(fault) if fault.kind() == io::ErrorKind::NotFound => {}
+        Err(fault) => return Err(fault),
     }
     let listener = UnixListener::bind(path)?;
     fs::set_permissions(path, fs::Permissions::from_mode(0o600))?;
