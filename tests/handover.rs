@@ -422,6 +422,64 @@ async fn a_new_process_that_is_refused_leaves_however_late_that_is() {
     }
 }
 
+async fn hang_up(process: &Child) {
+    let id = process.id().expect("it runs").to_string();
+    let mut kill = tokio::process::Command::new("kill");
+    let output = support::Output::of(kill.args(["-s", "HUP", &id])).await;
+    assert!(output.status.success(), "{output:?}");
+}
+
+/// Whoever means the process that serves may reach all those of its service.
+#[tokio::test]
+async fn a_new_process_that_is_told_to_reload_does_so_once_it_serves() {
+    let mut succession = Succession::begin().await;
+    succession.go(1).await;
+    hang_up(&succession.new).await;
+    for (at, word) in OLD.iter().enumerate().skip(1) {
+        succession.answer(at - 1).await;
+        let heard = succession.old.as_mut().unwrap().hear().await;
+        assert!(heard.starts_with(word), "{word}: {heard}");
+    }
+    succession.kill_old();
+    succession.new_serves("told to reload").await;
+    let reloaded = async {
+        while let Ok(Some(line)) = succession.log.next_line().await {
+            if line.contains("was read again") {
+                return;
+            }
+        }
+        panic!("the new process has ended");
+    };
+    bounded("the reload", reloaded).await;
+}
+
+#[tokio::test]
+async fn who_waits_for_an_upgrade_is_not_ended_by_a_reload() {
+    let folder = TempDir::new().unwrap();
+    let provider = Provider::start().await;
+    let file = folder.path().join("tollgate.yaml");
+    let config = Config::of(&provider).on(Ports::free());
+    std::fs::write(&file, config.0.to_string()).unwrap();
+    let socket = folder.path().join("tollgate.db.upgrade.sock");
+    let listener = UnixListener::bind(socket).unwrap();
+    let client = tollgate()
+        .args(["upgrade", "--config"])
+        .arg(&file)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let (stream, _) = bounded("the client", listener.accept()).await.unwrap();
+    let mut client_end = Peer(BufReader::new(stream));
+    assert_eq!(client_end.hear().await, "upgrade");
+    hang_up(&client).await;
+    client_end.say("done 4711").await;
+    let output = bounded("the client's end", client.wait_with_output())
+        .await
+        .unwrap();
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(output.stdout, b"process 4711 has taken over\n");
+}
+
 /// It is refused once it has callers, and stays for one of them.
 #[tokio::test]
 async fn a_new_process_that_is_refused_late_leaves_all_that_nothing_holds() {

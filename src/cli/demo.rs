@@ -3,7 +3,7 @@
 use super::{Failure, Outcome, init_log};
 use crate::config::{Answering, Config, Faults, Loader, Sources};
 use crate::keys;
-use crate::server::Start;
+use crate::server::{Hangups, Start};
 use clap::Args;
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -48,7 +48,7 @@ pub(super) fn run(arguments: &Arguments) -> Outcome {
         predecessor: None,
         program: None,
     };
-    start.run(move || announce(&key, port, admin_port))?;
+    start.run(Hangups::take()?, move || announce(&key, port, admin_port))?;
     println!("stopped");
     Ok(())
 }

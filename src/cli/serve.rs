@@ -2,7 +2,7 @@
 
 use super::{Outcome, init_log};
 use crate::config::{self, Answering, Loader, Sources};
-use crate::server::{self, Predecessor, Program, Start};
+use crate::server::{self, Hangups, Predecessor, Program, Start};
 use clap::{Args, ValueEnum};
 use std::ffi::OsString;
 use std::io;
@@ -59,6 +59,7 @@ const ELSEWHERE: &str = "where server.upgrade.socket or store.path have changed,
                          the one that runs with --socket, or send it SIGQUIT";
 
 pub(super) fn run(arguments: &Arguments) -> Outcome {
+    let hangups = Hangups::take()?;
     let parent = match arguments.upgrade {
         Some(From::Parent) => Some(Predecessor::at_standard_input()),
         Some(From::Socket) | None => None,
@@ -92,7 +93,7 @@ pub(super) fn run(arguments: &Arguments) -> Outcome {
         config,
         predecessor,
     };
-    start.run(|| log::info!("serving"))?;
+    start.run(hangups, || log::info!("serving"))?;
     Ok(())
 }
 
@@ -148,6 +149,8 @@ fn program(config: &Path) -> Program {
 
 /// Has the gateway that runs start this program anew and hand over to it.
 pub(super) fn upgrade(arguments: &UpgradeArguments) -> Outcome {
+    // Under a service manager this is a process of the service as well.
+    let _hangups = Hangups::take()?;
     let config = config::load(&arguments.config)?;
     let socket = arguments.socket.clone();
     let socket = socket.unwrap_or_else(|| config.upgrade_socket());

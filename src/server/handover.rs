@@ -25,6 +25,7 @@
 //! behind `ready`, one that tells its verdict beside the addresses; towards others all is as it
 //! was with them, and the end of the stream is no proof of a death.
 
+use rustix::io::retry_on_intr;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
@@ -106,7 +107,9 @@ pub(super) fn receive(stream: impl AsFd) -> io::Result<(Addresses, Vec<OwnedFd>)
         let mut space = [MaybeUninit::uninit(); SPACE];
         let mut message = RecvAncillaryBuffer::new(&mut space);
         let mut parts = [IoSliceMut::new(&mut bytes)];
-        let received = recvmsg(&stream, &mut parts, &mut message, RecvFlags::CMSG_CLOEXEC)?;
+        // A signal ends the wait of a stream that has a time limit.
+        let received =
+            retry_on_intr(|| recvmsg(&stream, &mut parts, &mut message, RecvFlags::CMSG_CLOEXEC))?;
         for part in message.drain() {
             if let RecvAncillaryMessage::ScmRights(passed) = part {
                 sockets.extend(passed);

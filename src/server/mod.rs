@@ -16,6 +16,7 @@ mod stop;
 mod successor;
 
 pub use predecessor::Predecessor;
+pub use stop::Hangups;
 pub use successor::{Program, ask_for_upgrade};
 
 use crate::access_log::{self, AccessLog};
@@ -122,7 +123,11 @@ impl Start {
     /// # Errors
     ///
     /// When it cannot begin to serve. A predecessor is told so, and goes on.
-    pub fn run(mut self, announce: impl FnOnce() + Send + 'static) -> Result<(), RunError> {
+    pub fn run(
+        mut self,
+        hangups: Hangups,
+        announce: impl FnOnce() + Send + 'static,
+    ) -> Result<(), RunError> {
         if let Some((before, now)) = machine::raise_open_files() {
             log::info!("the bound on open files was raised from {before} to {now}");
         }
@@ -136,7 +141,7 @@ impl Start {
                  allows {most}: raise it (ulimit -n, LimitNOFILE)"
             );
         }
-        let begun = self.begin();
+        let begun = self.begin(hangups);
         match begun {
             Ok(gateway) => gateway.serve(self, announce),
             Err(fault) => {
@@ -149,15 +154,9 @@ impl Start {
     }
 
     /// Puts everything together and serves nobody yet.
-    fn begin(&mut self) -> Result<Assembled, RunError> {
+    fn begin(&mut self, hangups: Hangups) -> Result<Assembled, RunError> {
         let config = &self.config;
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()?;
-        let signals = {
-            let _guard = runtime.enter();
-            Signals::take()?
-        };
+        let (runtime, signals) = hangups.and_others()?;
         let (access_log, writer) = access_log(config.log.access)?;
         let accounts = Arc::new(Accounts::open(config)?);
         keys::check_plans(config, accounts.store().path())?;

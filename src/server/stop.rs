@@ -8,6 +8,7 @@ use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
+use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 
@@ -185,6 +186,42 @@ impl ShutdownSignalWatch for Stopping {
     }
 }
 
+/// The operator's runtime, which hears `SIGHUP`: from the moment this exists that kills nobody. One
+/// that comes before the program serves is obeyed once it does.
+///
+/// Taken before anything else: whoever sends it to all processes of a service sends it to those that
+/// are only starting, too.
+pub struct Hangups {
+    runtime: Runtime,
+    signal: Signal,
+}
+
+impl Hangups {
+    /// Takes the signal.
+    ///
+    /// # Errors
+    ///
+    /// The system gives no runtime, or not the signal.
+    pub fn take() -> io::Result<Self> {
+        let runtime = Builder::new_current_thread().enable_all().build()?;
+        let signal = {
+            let _guard = runtime.enter();
+            signal(SignalKind::hangup())?
+        };
+        Ok(Self { runtime, signal })
+    }
+
+    /// The runtime, and the other signals with it.
+    pub(super) fn and_others(self) -> io::Result<(Runtime, Signals)> {
+        let Self { runtime, signal } = self;
+        let signals = {
+            let _guard = runtime.enter();
+            Signals::take(signal)?
+        };
+        Ok((runtime, signals))
+    }
+}
+
 /// The signals that the program hears. From the moment this exists none of them kills it.
 pub(super) struct Signals {
     pub(super) end: EndSignals,
@@ -201,14 +238,14 @@ pub(super) struct EndSignals {
 }
 
 impl Signals {
-    pub(super) fn take() -> io::Result<Self> {
+    fn take(hangup: Signal) -> io::Result<Self> {
         Ok(Self {
             end: EndSignals {
                 terminate: signal(SignalKind::terminate())?,
                 interrupt: signal(SignalKind::interrupt())?,
             },
             quit: signal(SignalKind::quit())?,
-            hangup: signal(SignalKind::hangup())?,
+            hangup,
         })
     }
 }
