@@ -103,7 +103,8 @@ impl Succession {
             TAKE => {
                 notify::upgrading();
                 let mut progress = Progress::default();
-                let given = self.hand_over(&mut peer, &mut progress, async |_| Ok(()));
+                let may_leave = async |_: &mut Peer| may_leave(std::process::id());
+                let given = self.hand_over(&mut peer, &mut progress, may_leave);
                 Ok(Succeeded {
                     pid: given.await?,
                     successor: peer,
@@ -136,11 +137,7 @@ impl Succession {
     }
 
     async fn try_start(&self) -> Result<(u32, Peer), String> {
-        if std::process::id() == 1 {
-            return Err(
-                "this is process 1: with its end a container ends, and its successor too".into(),
-            );
-        }
+        may_leave(std::process::id())?;
         let (child, mut peer) = self.spawn().map_err(|fault| {
             let file = self.program.file.to_string_lossy();
             format!("{file} cannot be started: {fault}")
@@ -349,6 +346,14 @@ pub fn ask_for_upgrade(socket: &Path, patience: Duration) -> io::Result<u32> {
     pid.ok_or_else(|| handover::refused(line.as_bytes()))
 }
 
+/// Whether the process with this number may leave its service to another one.
+fn may_leave(own: u32) -> Result<(), String> {
+    match own {
+        1 => Err("this is process 1: with its end a container ends, and its successor too".into()),
+        _ => Ok(()),
+    }
+}
+
 /// Leaves the service to a process that serves. From `yours` on it is that one's, unless it dies
 /// before it has answered.
 async fn confirm(peer: &mut Peer) -> Result<(), String> {
@@ -407,4 +412,15 @@ async fn say(peer: &mut Peer, line: &str) -> io::Result<()> {
     peer.get_mut()
         .write_all(format!("{line}\n").as_bytes())
         .await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_process_of_a_container_is_not_left_alone_with_its_end() {
+        assert!(may_leave(1).is_err());
+        assert!(may_leave(2).is_ok());
+    }
 }
