@@ -155,18 +155,46 @@ pub(super) fn upgrade(arguments: &UpgradeArguments) -> Outcome {
     let socket = arguments.socket.clone();
     let socket = socket.unwrap_or_else(|| config.upgrade_socket());
     let patience = config.server.upgrade.timeout.get();
-    let pid = server::ask_for_upgrade(&socket, patience).map_err(|fault| {
-        let socket = socket.display();
-        match fault.kind() {
-            io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => format!(
-                "no gateway hands over at {socket}: {fault}; is it running with this configuration? ({ELSEWHERE})"
-            ),
-            _ if has_died(&fault) => format!(
-                "the gateway at {socket} has ended: by another upgrade, or of something that its log tells"
-            ),
-            _ => format!("the gateway at {socket} goes on as it was: {fault}"),
-        }
-    })?;
+    let pid =
+        server::ask_for_upgrade(&socket, patience).map_err(|fault| untold(&fault, &socket))?;
     println!("process {pid} has taken over");
     Ok(())
+}
+
+/// What is known of an upgrade that was not told to be done.
+fn untold(fault: &io::Error, socket: &Path) -> String {
+    let socket = socket.display();
+    match fault.kind() {
+        io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => format!(
+            "no gateway hands over at {socket}: {fault}; is it running with this configuration? ({ELSEWHERE})"
+        ),
+        _ if has_died(fault) => format!(
+            "the gateway at {socket} has ended: by another upgrade, or of something that its log tells"
+        ),
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => format!(
+            "the gateway at {socket} has not said in time what came of it: the upgrade may be done or may fail yet, and its log tells which"
+        ),
+        _ => format!("the gateway at {socket} goes on as it was: {fault}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_an_upgrade_whose_end_is_not_known_nothing_is_said_but_that() {
+        let socket = Path::new("tollgate.db.upgrade.sock");
+        // Either is what a stream says that has waited long enough.
+        for kind in [io::ErrorKind::WouldBlock, io::ErrorKind::TimedOut] {
+            let told = untold(&kind.into(), socket);
+            assert!(told.contains("its log tells which"), "{told}");
+            assert!(!told.contains("goes on"), "{told}");
+        }
+        let told = untold(&io::Error::other("an address is taken"), socket);
+        assert!(
+            told.ends_with("goes on as it was: an address is taken"),
+            "{told}"
+        );
+    }
 }

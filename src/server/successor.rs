@@ -327,7 +327,8 @@ fn bind(path: &Path) -> io::Result<UnixListener> {
 ///
 /// # Errors
 ///
-/// Nobody is there, or the new process does not serve: why.
+/// Nobody is there, or the new process does not serve: why. Where the time is over
+/// (`WouldBlock`, `TimedOut`), nobody knows yet.
 pub fn ask_for_upgrade(socket: &Path, patience: Duration) -> io::Result<u32> {
     use std::io::{BufRead, Write};
     let mut stream = StdUnixStream::connect(socket)?;
