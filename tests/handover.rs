@@ -15,8 +15,8 @@ use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::process::Stdio;
 use support::{
-    Config, Connection, Gateway, LONG, MESSAGES, Ports, Provider, Request, bounded, eventually,
-    prompt, store_in, tollgate,
+    Config, Connection, Ending, Gateway, LONG, MESSAGES, Ports, Provider, Request, bounded,
+    eventually, prompt, store_in, tollgate,
 };
 use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Interest};
@@ -127,6 +127,69 @@ async fn a_new_process_that_is_late_is_told_and_the_old_one_goes_on() {
     }
     gateway.signal("TERM").await;
     assert_eq!(gateway.ended().await.code(), Some(0));
+}
+
+/// The new process has read the files, and would not know of what changes here meanwhile.
+#[tokio::test]
+async fn nothing_is_reloaded_while_another_process_takes_over_nor_once_it_has() {
+    const TOKEN: &str = "0123456789abcdef-admin";
+    let provider = Provider::start().await;
+    let folder = TempDir::new().unwrap();
+    std::fs::write(folder.path().join("token"), TOKEN).unwrap();
+    let config = Config::of(&provider)
+        .with("admin.token", json!("file:token"))
+        .with("server.upgrade", json!({"timeout": "30s"}))
+        .with(
+            "providers.sim.check",
+            json!({"path": "/v1/models", "every": "50ms"}),
+        );
+    let mut gateway = Gateway::start_in(folder, config).await;
+    let api = async |target: &str| {
+        let request = Request::new("POST", target).key(TOKEN);
+        Connection::open(gateway.admin).await.send(&request).await
+    };
+    let write = |model: &str| {
+        let config = gateway.config();
+        gateway.rewrite(config.model(model, json!(["sim/upstream-model"])));
+    };
+    write("first");
+    api("/api/v1/reload").await.assert_ok();
+
+    let new = new_process(&gateway, 2).await;
+    write("second");
+    for target in ["/api/v1/reload", "/api/v1/reload/rollback"] {
+        let refused = api(target).await;
+        refused.assert_error(503, "service_unavailable");
+        assert!(refused.message().contains("taking over"), "{refused:?}");
+    }
+    api("/api/v1/reload?dry_run=true").await.assert_ok();
+    gateway.signal("HUP").await;
+    gateway.log_line("is not read again while").await;
+    // It fails, and what was put off is done.
+    drop(new);
+    goes_on(&gateway, 1).await;
+    gateway.log_line("was reloaded: number 3,").await;
+
+    let body = prompt(MESSAGES, "test-model", "Hello!", json!({"stream": true}));
+    let request = Request::post(MESSAGES, &body).key(&gateway.key);
+    let mut open = gateway.connect().await;
+    open.write(&request.orders("chunks-40, chunk-delay-100ms").bytes())
+        .await;
+    let mut answer = open.head().await;
+    let _new = new_process(&gateway, NEW.len()).await;
+    write("third");
+    gateway.signal("HUP").await;
+    let requests = || provider.handle.counters().requests;
+    let before = requests();
+    open.read_body(&mut answer).await;
+    assert_eq!(answer.ending, Ending::Complete);
+    // One may have been on its way.
+    let checks = requests() - before;
+    assert!(checks <= 1, "{checks} checks");
+    drop(open);
+    assert_eq!(gateway.ended().await.code(), Some(0));
+    let output = gateway.output();
+    assert!(!output.contains("number 4,"), "{output}");
 }
 
 #[tokio::test]

@@ -116,8 +116,8 @@ pub enum Ask {
 pub struct Order {
     /// What is asked.
     pub ask: Ask,
-    /// The outcome; a text where it was not done.
-    pub answer: oneshot::Sender<Result<ReloadView, String>>,
+    /// The outcome.
+    pub answer: oneshot::Sender<Result<ReloadView, Refusal>>,
 }
 
 /// What is served, for all to see.
@@ -186,7 +186,8 @@ impl Control {
     ///
     /// # Errors
     ///
-    /// What is wrong with the configuration; too many ask at once; the gateway is ending.
+    /// What is wrong with the configuration; too many ask at once; another process is taking over,
+    /// or the gateway is ending.
     pub(super) fn order(&self, ask: Ask) -> Result<ReloadView, Refusal> {
         let (answer, outcome) = oneshot::channel();
         let order = Order { ask, answer };
@@ -194,7 +195,7 @@ impl Control {
             .try_send(order)
             .map_err(|_| Refusal::Busy("other reloads are under way, or the gateway is ending"))?;
         match outcome.blocking_recv() {
-            Ok(outcome) => outcome.map_err(Refusal::Order),
+            Ok(outcome) => outcome,
             Err(_) => Err(Refusal::Busy("the gateway is ending")),
         }
     }

@@ -5,7 +5,7 @@ use super::notify;
 use super::predecessor::{PATIENCE, Predecessor, Verdict};
 use super::reload::{RESOLVE_LIMIT, Reloader};
 use super::stop::{End, Ending, Signals, begin_end};
-use super::successor::{Succeeded, Succession};
+use super::successor::{Service, Succeeded, Succession};
 use crate::accounts::Accounts;
 use crate::admin::{self, Api, Control, Readiness};
 use crate::snapshot::Current;
@@ -79,6 +79,7 @@ impl Operator {
             reloader.explainer(),
         );
         api.operations().set_control(control);
+        let (service, whose) = watch::channel(Service::Ours);
         let (leave, left) = oneshot::channel();
         let admin = async {
             let gone = async {
@@ -141,7 +142,7 @@ impl Operator {
                 }
             };
             let upgrade = async {
-                let succeeded = hand_over(succession, quit, &stop).await;
+                let succeeded = hand_over(succession, quit, &stop, &service).await;
                 let idle = succeeded.as_ref().map_or(Duration::ZERO, |_| idle);
                 leave_with(End::within(grace, idle));
                 if let Some(succeeded) = succeeded {
@@ -153,10 +154,10 @@ impl Operator {
             };
             tokio::join!(
                 keep_names_resolved(&current),
-                reloader.serve(hangup, ordered),
+                reloader.serve(hangup, ordered, whose.clone()),
                 upgrade,
                 late,
-                keep_checked(&current),
+                keep_checked(&current, whose),
             );
         };
         tokio::join!(admin, end, fenced, work);
@@ -219,6 +220,7 @@ async fn hand_over(
     succession: Option<Succession>,
     mut quit: Signal,
     stop: &watch::Sender<Ending>,
+    service: &watch::Sender<Service>,
 ) -> Option<Succeeded> {
     let Some(succession) = succession else {
         quit.recv().await;
@@ -226,7 +228,7 @@ async fn hand_over(
     };
     let mut ending = stop.subscribe();
     tokio::select! {
-        succeeded = succession.wait(&mut quit) => Some(succeeded),
+        succeeded = succession.wait(&mut quit, service) => Some(succeeded),
         _ = ending.wait_for(Option::is_some) => None,
     }
 }
@@ -245,9 +247,17 @@ async fn keep_names_resolved(current: &Current) {
     }
 }
 
-async fn keep_checked(current: &Current) {
+/// Checks providers until another process does.
+async fn keep_checked(current: &Current, mut service: watch::Receiver<Service>) {
     let mut checks = Checks::default();
-    loop {
-        checks.step(&current.load_full()).await;
+    let checking = async {
+        loop {
+            checks.step(&current.load_full()).await;
+        }
+    };
+    tokio::select! {
+        () = checking => {}
+        _ = service.wait_for(|it| *it == Service::Theirs) => {}
     }
+    checks.end();
 }

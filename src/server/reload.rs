@@ -7,11 +7,12 @@
 
 use super::listeners::{self, Certificates};
 use super::started::Started;
+use super::successor::Service;
 use super::{Reload, RunError};
 use crate::accounts::Accounts;
 use crate::admin::{
     Api, Ask, Cause, ConfigurationView, Explainer, FailureView, Offer, Order, PreviousView,
-    ReloadQuery, ReloadView, Serving,
+    Refusal, ReloadQuery, ReloadView, Serving,
 };
 use crate::clock;
 use crate::config::{Answering, Change, Config, Sources};
@@ -25,7 +26,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::signal::unix::Signal;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
@@ -136,25 +137,67 @@ impl Reloader {
         })
     }
 
-    /// Reloads whenever it is asked to, for as long as the program lives.
-    pub(super) async fn serve(mut self, mut hangup: Signal, mut orders: mpsc::Receiver<Order>) {
+    /// Reloads whenever it is asked to, until another process serves. While one takes over nothing
+    /// is reloaded: it has read the files already and would not know of it.
+    pub(super) async fn serve(
+        mut self,
+        mut hangup: Signal,
+        mut orders: mpsc::Receiver<Order>,
+        mut service: watch::Receiver<Service>,
+    ) {
+        let how = ReloadQuery::default();
+        // What was to be done while another process was taking over.
+        let mut put_off = None;
         loop {
-            tokio::select! {
-                Some(()) = hangup.recv() => {
-                    let _ = self.reload(Cause::Signal, ReloadQuery::default()).await;
+            let whose = *service.borrow_and_update();
+            match (whose, put_off) {
+                (Service::Theirs, put_off) => {
+                    if put_off == Some(Cause::Signal) {
+                        log::warn!(
+                            "the configuration was not read again here: the process that has \
+                             taken over may have read it before that was asked for"
+                        );
+                    }
+                    return;
                 }
-                Some(order) = orders.recv() => self.obey(order).await,
-                () = self.watch.changed() => {
-                    let _ = self.reload(Cause::File, ReloadQuery::default()).await;
+                (Service::Ours, Some(cause)) => {
+                    put_off = None;
+                    let _ = self.reload(cause, how).await;
+                    continue;
                 }
+                (Service::Ours | Service::Passing, _) => {}
+            }
+            let cause = tokio::select! {
+                Some(()) = hangup.recv() => Cause::Signal,
+                () = self.watch.changed() => Cause::File,
+                Some(order) = orders.recv() => {
+                    let whose = *service.borrow();
+                    self.obey(order, whose).await;
+                    continue;
+                }
+                Ok(()) = service.changed() => continue,
+            };
+            if *service.borrow() == Service::Ours {
+                let _ = self.reload(cause, how).await;
+            } else {
+                log::warn!("the configuration is not read again while another process takes over");
+                put_off = Some(cause);
             }
         }
     }
 
-    async fn obey(&mut self, order: Order) {
-        let outcome = match order.ask {
-            Ask::Reload(how) => self.reload(Cause::Api, how).await,
-            Ask::Rollback => self.roll_back().await,
+    async fn obey(&mut self, order: Order, service: Service) {
+        let changes_nothing = matches!(order.ask, Ask::Reload(how) if how.dry_run);
+        let outcome = if service == Service::Ours || changes_nothing {
+            let done = match order.ask {
+                Ask::Reload(how) => self.reload(Cause::Api, how).await,
+                Ask::Rollback => self.roll_back().await,
+            };
+            done.map_err(Refusal::Order)
+        } else {
+            Err(Refusal::Busy(
+                "another process is taking over: ask again once it serves, or this one goes on",
+            ))
         };
         // Who has left does not want to know.
         let _ = order.answer.send(outcome);

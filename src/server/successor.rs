@@ -22,6 +22,7 @@ use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, Interes
 use tokio::net::{UnixListener, UnixStream};
 use tokio::process::{Child, Command};
 use tokio::signal::unix::Signal;
+use tokio::sync::watch;
 use tokio::time::timeout;
 use tollgate_ledger::Ledger;
 
@@ -57,6 +58,18 @@ pub(super) struct Succession {
     pub(super) grace: Duration,
 }
 
+/// Whose the service is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Service {
+    /// This process's.
+    Ours,
+    /// This process's, and another one is about to take it over: it reads the files by itself, and
+    /// knows nothing of what changes here.
+    Passing,
+    /// Another process's.
+    Theirs,
+}
+
 /// How far a new process has come.
 #[derive(Clone, Copy, Default)]
 struct Progress {
@@ -77,17 +90,26 @@ pub(super) struct Succeeded {
 type Peer = BufReader<UnixStream>;
 
 impl Succession {
-    /// Waits until another process serves. Attempts that fail are told to the log.
-    pub(super) async fn wait(&self, quit: &mut Signal) -> Succeeded {
+    /// Waits until another process serves, and tells how that stands. Attempts that fail are told
+    /// to the log.
+    pub(super) async fn wait(
+        &self,
+        quit: &mut Signal,
+        service: &watch::Sender<Service>,
+    ) -> Succeeded {
         let listener = Control::bind(&self.socket);
         loop {
             let outcome = tokio::select! {
-                Some(()) = quit.recv() => self.start(None).await,
-                Some(peer) = listener.accept() => self.answer(peer).await,
+                Some(()) = quit.recv() => self.start(None, service).await,
+                Some(peer) = listener.accept() => self.answer(peer, service).await,
             };
             match outcome {
-                Ok(succeeded) => return succeeded,
+                Ok(succeeded) => {
+                    service.send_replace(Service::Theirs);
+                    return succeeded;
+                }
                 Err(cause) => {
+                    service.send_replace(Service::Ours);
                     log::error!("no other process takes over, and this one goes on: {cause}");
                     notify::upgrade_failed();
                 }
@@ -96,11 +118,16 @@ impl Succession {
     }
 
     /// Does what somebody wants who has connected.
-    async fn answer(&self, mut peer: Peer) -> Result<Succeeded, String> {
+    async fn answer(
+        &self,
+        mut peer: Peer,
+        service: &watch::Sender<Service>,
+    ) -> Result<Succeeded, String> {
         let first = timeout(FIRST_WORD, hear(&mut peer)).await;
         let first = first.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
         match first.map_err(|fault| fault.to_string())?.as_str() {
             TAKE => {
+                service.send_replace(Service::Passing);
                 notify::upgrading();
                 let mut progress = Progress::default();
                 let may_leave = async |_: &mut Peer| may_leave(std::process::id());
@@ -111,13 +138,18 @@ impl Succession {
                     client: None,
                 })
             }
-            UPGRADE => self.start(Some(peer)).await,
+            UPGRADE => self.start(Some(peer), service).await,
             other => Err(format!("somebody said '{other:.100}'")),
         }
     }
 
     /// Starts the program again, gives it everything, and tells who has asked what came of it.
-    async fn start(&self, mut client: Option<Peer>) -> Result<Succeeded, String> {
+    async fn start(
+        &self,
+        mut client: Option<Peer>,
+        service: &watch::Sender<Service>,
+    ) -> Result<Succeeded, String> {
+        service.send_replace(Service::Passing);
         notify::upgrading();
         match self.try_start().await {
             Ok((pid, successor)) => Ok(Succeeded {

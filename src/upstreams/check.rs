@@ -97,6 +97,13 @@ impl Checks {
         tokio::time::sleep(LOOK_EVERY).await;
     }
 
+    /// Makes no more. Whom they held back is up to requests again, as of any other provider.
+    pub fn end(self) {
+        for series in self.of.values() {
+            series.health.breaker.hold(false);
+        }
+    }
+
     fn begin(&mut self, pool: &Arc<Pool>, health: &Arc<ProviderHealth>, check: &Check) {
         let (pool, health, check) = (Arc::clone(pool), Arc::clone(health), check.clone());
         let connectors = self.connectors.get_or_insert_with(|| {
