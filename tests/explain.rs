@@ -284,6 +284,30 @@ async fn endpoints_without_a_model_and_keys_that_do_not_work_are_told_too() {
     nowhere.assert_error(400, "invalid_request");
 }
 
+/// `prompt_cache_key` is a name as good as the one in the header.
+#[tokio::test]
+async fn a_conversation_by_its_cache_key_is_told_where_it_is_asked() {
+    let [a, b] = [Provider::start().await, Provider::start().await];
+    let config = Config::side_by_side(a.address, b.address);
+    let gateway = gateway_of(config).await;
+    let mut homes = [0, 0];
+    for conversation in 0..16 {
+        let name = json!({"prompt_cache_key": format!("conversation-{conversation}")});
+        let body = prompt(CHAT, "m", "Hello!", name);
+        let told = explain(&gateway, &gateway.key, CHAT, &body).await.json();
+        let told = told["candidates"][0]["provider"]
+            .as_str()
+            .unwrap()
+            .to_owned();
+        let before = a.handle.counters().requests;
+        gateway.post(CHAT, &body).await.assert_ok();
+        let asked = usize::from(a.handle.counters().requests == before);
+        assert_eq!(told, ["a", "b"][asked], "{conversation}");
+        homes[asked] += 1;
+    }
+    assert!(homes.iter().all(|it| *it > 0), "{homes:?}");
+}
+
 #[tokio::test]
 async fn what_staying_with_its_model_does_for_a_conversation_is_told_and_changes_nothing() {
     let provider = Provider::start().await;

@@ -4,7 +4,8 @@
 use super::{CandidateShown, Ground, Outcome};
 use crate::clock;
 use crate::gateway::{
-    Gateway, Holder, first_that_carries, fit_reasoning, full_fault, named_conversation, target,
+    Gateway, Holder, cache_key, cached_conversation, first_that_carries, fit_reasoning, full_fault,
+    named_conversation, target,
 };
 use crate::snapshot::IndexedCatalog;
 use bytes::Bytes;
@@ -42,7 +43,7 @@ impl Question<'_> {
             format: self.format,
             counts_tokens: self.counts(),
             stored_at: at.map(|at| (&*at.provider, &*at.credential)),
-            conversation: self.session.and_then(|name| self.conversation(name)),
+            conversation: self.conversation(),
             tokens: self
                 .request
                 .facts
@@ -113,11 +114,20 @@ impl Question<'_> {
         }
     }
 
-    fn conversation(&self, name: &str) -> Option<u64> {
-        let affinity = self.catalog.catalog().affinity();
-        let key = &self.request.identity.as_ref()?.key;
-        let hash = || named_conversation(key.as_str().as_bytes(), name.as_bytes());
-        affinity.enabled.then(hash)
+    /// The conversation that the request names. By its beginning it is none here: that counts byte
+    /// for byte, and this body is written anew.
+    fn conversation(&self) -> Option<u64> {
+        if !self.catalog.catalog().affinity().enabled {
+            return None;
+        }
+        let key = self.request.identity.as_ref()?.key.as_str().as_bytes();
+        if let Some(name) = self.session.filter(|name| !name.is_empty()) {
+            return Some(named_conversation(key, name.as_bytes()));
+        }
+        let span = cache_key(&self.peeked.spans)?;
+        let range = usize::try_from(span.start).ok()?..usize::try_from(span.end).ok()?;
+        let name = self.body.get(range)?;
+        Some(cached_conversation(key, std::iter::once(name)))
     }
 
     fn counts(&self) -> bool {

@@ -8,6 +8,8 @@
 use super::exchange::Exchange;
 use http::HeaderMap;
 use tollgate_routing::plan::hash_of;
+use tollgate_wire::json::Span;
+use tollgate_wire::peek::Spans;
 
 /// Bytes of the beginning that count. Instructions come first and are long; what follows them
 /// tells conversations apart, so the end of the beginning counts as well.
@@ -19,6 +21,23 @@ const EMPTY_NAME: u64 = 2;
 /// The hash of a conversation of a key that the client gives a name.
 pub fn named(key: &[u8], name: &[u8]) -> u64 {
     hash_of(&[key, b"header", name])
+}
+
+/// Where the `prompt_cache_key` of a request stands, quotes and all; `None` where there is none that
+/// names a conversation.
+pub fn cache_key(spans: &Spans) -> Option<Span> {
+    let is_name = |span: &Span| span.len() > EMPTY_NAME && span.len() <= BYTES;
+    spans.cache_key.filter(is_name)
+}
+
+/// The hash of a conversation of a key whose requests have this `prompt_cache_key`, in pieces.
+pub fn cached<'a>(key: &'a [u8], pieces: impl Iterator<Item = &'a [u8]>) -> u64 {
+    in_pieces(key, b"cache", pieces)
+}
+
+fn in_pieces<'a>(key: &'a [u8], what: &'a [u8], pieces: impl Iterator<Item = &'a [u8]>) -> u64 {
+    let parts = [key, what].into_iter().chain(pieces);
+    hash_of(&[&parts.collect::<Vec<_>>().concat()])
 }
 
 /// The hash of the conversation; `None` for a request that belongs to none, as far as can be
@@ -36,13 +55,8 @@ pub fn of(exchange: &Exchange, headers: &HeaderMap) -> Option<u64> {
     }
     let body = exchange.body.as_ref()?;
     let spans = &body.peeked().spans;
-    let hash = |what: &[u8], span| {
-        let parts = [key, what].into_iter().chain(body.part(span));
-        hash_of(&[&parts.collect::<Vec<_>>().concat()])
-    };
-    let is_name = |length| length > EMPTY_NAME && length <= BYTES;
-    if let Some(span) = spans.cache_key.filter(|span| is_name(span.len())) {
-        return Some(hash(b"cache", span));
+    if let Some(span) = cache_key(spans) {
+        return Some(cached(key, body.part(span)));
     }
     let whole = spans.beginning.filter(|span| !span.is_empty())?;
     if body.len() < affinity.min_bytes {
@@ -52,5 +66,6 @@ pub fn of(exchange: &Exchange, headers: &HeaderMap) -> Option<u64> {
     first.end = first.end.min(first.start.saturating_add(BYTES));
     let mut last = whole;
     last.start = first.end.max(last.end.saturating_sub(BYTES));
+    let hash = |what, span| in_pieces(key, what, body.part(span));
     Some(hash(b"first", first) ^ hash(b"last", last).rotate_left(1))
 }

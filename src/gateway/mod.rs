@@ -42,7 +42,7 @@ mod watch;
 
 pub use attempt::full_fault;
 pub use body::BodyLimits;
-pub use conversation::named as named_conversation;
+pub use conversation::{cache_key, cached as cached_conversation, named as named_conversation};
 pub use load::LoadLimits;
 pub use outgoing::{first_that_carries, fit_reasoning, target};
 pub use stored::{Holder, holder};
