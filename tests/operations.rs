@@ -391,6 +391,40 @@ async fn a_port_in_use_is_told_and_nothing_starts() {
 }
 
 #[tokio::test]
+async fn a_start_that_fails_leaves_the_ledger_of_an_older_program_to_it() {
+    let provider = Provider::start().await;
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let ports = Ports {
+        callers: taken.local_addr().unwrap(),
+        ..Ports::free()
+    };
+    let config = Config::of(&provider).on(ports);
+    let folder = tempfile::TempDir::new().unwrap();
+    let file = folder.path().join("tollgate.yaml");
+    std::fs::write(&file, config.0.to_string()).unwrap();
+    let run = async |arguments: &[&str]| {
+        Output::of(tollgate().args(arguments).arg("--config").arg(&file)).await
+    };
+    let made = run(&["keys", "create", "name"]).await;
+    assert!(made.status.success(), "{made:?}");
+    let ledger = rusqlite::Connection::open(folder.path().join("tollgate.db")).unwrap();
+    let version = || -> i64 {
+        let read = ledger.query_row("PRAGMA user_version", [], |row| row.get(0));
+        read.unwrap()
+    };
+    let newest = version();
+    // As the program before had it.
+    let older = "DROP TABLE extensions; PRAGMA user_version = 5";
+    ledger.execute_batch(older).unwrap();
+    let failed = run(&["serve"]).await;
+    assert!(failed.stderr.contains("cannot listen on"), "{failed:?}");
+    assert_eq!(version(), 5);
+    let listed = run(&["keys", "list"]).await;
+    assert!(listed.status.success(), "{listed:?}");
+    assert_eq!(version(), newest);
+}
+
+#[tokio::test]
 async fn what_is_missing_at_the_start_is_told_with_its_place() {
     let provider = Provider::start().await;
     let config = Config::of(&provider).on(Ports::free());

@@ -158,8 +158,6 @@ impl Start {
         let config = &self.config;
         let (runtime, signals) = hangups.and_others()?;
         let (access_log, writer) = access_log(config.log.access)?;
-        let accounts = Arc::new(Accounts::open(config)?);
-        keys::check_plans(config, accounts.store().path())?;
         let settings = &config.server;
         let (inherited_admin, mut inherited) = match &mut self.predecessor {
             Some(predecessor) => (
@@ -175,6 +173,10 @@ impl Start {
         }
         let material = Material::of(config)?;
         let certificates = Arc::new(Certificates::with(&material.certificates));
+        // After what may fail: a newer program brings an older ledger to its own form, and the one
+        // that was to be replaced could not be started with it again.
+        let accounts = Arc::new(Accounts::open(config)?);
+        keys::check_plans(config, accounts.store().path())?;
         let snapshot = Snapshot::build(config, &material.authorities, Some(&accounts), None)?;
         events::watch(&snapshot.fleet);
         // Whoever is let in is to find providers that have addresses.
