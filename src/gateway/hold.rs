@@ -9,7 +9,7 @@ use super::turn;
 use crate::events::{self, Shed};
 use crate::machine;
 use bytes::Bytes;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Up to so many bytes a request is a small one: it finds room where large ones have taken theirs,
 /// and what is made of it is not counted a second time.
@@ -99,22 +99,23 @@ impl Hold {
         Ok(())
     }
 
-    /// As [`Self::grow`], but a large one waits for room where nobody else does.
+    /// As [`Self::grow`], but a large one waits for room where nobody else does. How long it has
+    /// waited.
     ///
     /// # Errors
     ///
     /// There is none, and somebody else has the turn, or none came in time: nothing was taken.
-    pub async fn grow_in_turn(&mut self, bytes: u64) -> Result<(), Shed> {
+    pub async fn grow_in_turn(&mut self, bytes: u64) -> Result<Duration, Shed> {
         let Err(shed) = self.grow(bytes) else {
-            return Ok(());
+            return Ok(Duration::ZERO);
         };
         let is_small = self.bytes.saturating_add(bytes) <= SMALL;
         if is_small || bytes > self.bounds.alone_beside(self.bytes) {
             return Err(shed);
         }
-        let has_priority = self.bounds.of_priority;
+        let (begun, has_priority) = (Instant::now(), self.bounds.of_priority);
         match turn::wait(has_priority, Duration::ZERO, || self.grow(bytes).is_ok()).await {
-            true => Ok(()),
+            true => Ok(begun.elapsed()),
             false => Err(shed),
         }
     }

@@ -10,7 +10,7 @@ use crate::gateway::hold::{Bounds, Hold, SMALL};
 use crate::gateway::load;
 use bytes::Bytes;
 use pingora_proxy::Session;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tollgate_types::Format;
 use tollgate_wire::peek::{PeekLimits, Peeker, Progress};
 
@@ -27,6 +27,8 @@ pub(super) struct Reader {
     replay: Replay,
     hold: Hold,
     bounds: Bounds,
+    /// How long it has waited for memory, which is not its caller's time.
+    waited: Duration,
 }
 
 impl Reader {
@@ -62,6 +64,7 @@ impl Reader {
             replay: Replay::Always,
             hold: Hold::new(bounds.for_reading()),
             bounds,
+            waited: Duration::ZERO,
         }
     }
 
@@ -82,7 +85,8 @@ impl Reader {
                     .set_read_timeout(Some(self.limits.time.min(BodyLimits::GRACE)));
                 return Ok(());
             }
-            let left = || self.limits.left(self.read, begun.elapsed());
+            let taken = || begun.elapsed().saturating_sub(self.waited);
+            let left = || self.limits.left(self.read, taken());
             let Some(chunk) = within(left, session.read_request_body()).await else {
                 return Err(took_too_long().into());
             };
@@ -108,7 +112,8 @@ impl Reader {
             return Err(too_large(self.limits.size).into());
         }
         let room = self.hold.grow_in_turn(size).await;
-        room.map_err(load::shed)?;
+        let waited = room.map_err(load::shed)?;
+        self.waited = self.waited.saturating_add(waited);
         let progress = self.peeker.push(&chunk).map_err(|fault| fault.public())?;
         self.complete = matches!(progress, Progress::Complete);
         self.keep(chunk).await.map_err(load::shed)?;
@@ -151,7 +156,8 @@ impl Reader {
         // While it is moved, what is there is there twice.
         let mut moved = Hold::new(self.bounds);
         let twice = u64::try_from(there).unwrap_or(u64::MAX);
-        moved.grow_in_turn(twice).await?;
+        let waited = moved.grow_in_turn(twice).await?;
+        self.waited = self.waited.saturating_add(waited);
         self.whole.reserve_exact(wanted.saturating_sub(there));
         Ok(())
     }
