@@ -6,12 +6,13 @@
 
 use crate::{clock::Timestamp, store::storable_time};
 use rusqlite::{Connection, OptionalExtension, TransactionBehavior, params};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How many rows go in one transaction.
 const AT_ONCE: u32 = 500;
-/// As many transactions in a round.
+/// As many transactions in a round, and no longer than this: settlements wait meanwhile.
 const MOST_TIMES: usize = 20;
+const MOST_TIME: Duration = Duration::from_millis(100);
 /// Records younger than this are never taken away: the ids of recent requests are what makes a
 /// second record of one nothing.
 const SHORTEST_HISTORY: Duration = Duration::from_secs(3600);
@@ -46,11 +47,11 @@ pub(super) fn usage(
     now: Timestamp,
     age: Duration,
 ) -> rusqlite::Result<usize> {
-    let mut all = 0_usize;
+    let (begun, mut all) = (Instant::now(), 0_usize);
     for _ in 0..MOST_TIMES {
         let gone = oldest(file, now, age)?;
         all = all.saturating_add(gone);
-        if gone < AT_ONCE as usize {
+        if gone < AT_ONCE as usize || begun.elapsed() > MOST_TIME {
             break;
         }
     }
@@ -161,9 +162,10 @@ pub(super) fn owned(file: &Connection, before: Timestamp, most: u64) -> rusqlite
              WHERE at < ?1 OR number <= (SELECT max(number) FROM owned) - ?2
          )",
     )?;
+    let begun = Instant::now();
     for _ in 0..MOST_TIMES {
         let gone = statement.execute(params![storable_time(before), most, AT_ONCE])?;
-        if gone < AT_ONCE as usize {
+        if gone < AT_ONCE as usize || begun.elapsed() > MOST_TIME {
             break;
         }
     }

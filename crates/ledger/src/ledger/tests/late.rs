@@ -144,11 +144,13 @@ fn a_record_that_had_to_wait_for_the_file_is_late_from_when_it_is_entered() {
 }
 
 #[test]
-fn the_purge_of_one_round_keeps_up_with_thousands() {
+fn a_round_takes_more_than_one_batch_of_old_records_away() {
     let mut desk = Desk::new();
     desk.enter_on(0, 0, 6000);
     let now = Timestamp::from_unix_ms(BEGIN + 91 * DAY_MS);
-    assert_eq!(purge::usage(&mut desk.file, now, 90 * DAY).unwrap(), 6000);
+    // As many as go within its time, which is more than one transaction's.
+    let gone = purge::usage(&mut desk.file, now, 90 * DAY).unwrap();
+    assert!(gone > 500, "{gone}");
     desk.enter_on(91, 6000, 30);
     assert_eq!(desk.purge_on(91), 30);
 }
