@@ -173,8 +173,9 @@ impl Start {
         }
         let material = Material::of(config)?;
         let certificates = Arc::new(Certificates::with(&material.certificates));
-        // After what may fail: a newer program brings an older ledger to its own form, and the one
-        // that was to be replaced could not be started with it again.
+        // After all that may be at fault: a newer program brings an older ledger to its own form, and
+        // the one that was to be replaced could not be started with it again.
+        Snapshot::build(config, &material.authorities, None, None)?;
         let accounts = Arc::new(Accounts::open(config)?);
         keys::check_plans(config, accounts.store().path())?;
         let snapshot = Snapshot::build(config, &material.authorities, Some(&accounts), None)?;

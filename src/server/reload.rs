@@ -181,7 +181,8 @@ impl Reloader {
                 let _ = self.reload(cause, how).await;
             } else {
                 log::warn!("the configuration is not read again while another process takes over");
-                put_off = Some(cause);
+                // Who has sent a signal is to hear of it, whatever comes after.
+                put_off = put_off.filter(|it| *it == Cause::Signal).or(Some(cause));
             }
         }
     }
