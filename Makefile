@@ -24,7 +24,7 @@ OVERLOAD_ROUNDS ?= 5
 TARGET = "$${CARGO_TARGET_DIR:-target}"
 CLIENTS := tests/clients
 
-.PHONY: help setup build demo demo-clean fmt lint test test-crash test-history test-soak test-upgrade test-overload test-clients bench bench-load bench-counts text-layout eval-auto eval-count translation-news deny
+.PHONY: help setup build release demo demo-clean fmt lint test test-crash test-history test-soak test-upgrade test-overload test-clients bench bench-load bench-counts text-layout eval-auto eval-count translation-news deny
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -34,6 +34,11 @@ setup: ## Install what the build needs and this machine lacks
 
 build: setup ## Build the gateway, the way that the demo and the tests run it
 	$(CARGO) build --bin tollgate
+
+# Some twenty minutes on two cores.
+release: ## Build the gateway for production, laid out by what it serves
+	@scripts/setup release
+	@CARGO="$(CARGO)" scripts/release
 
 demo: build ## Run the gateway with the simulated provider
 	@exec $(TARGET)/debug/tollgate demo --port $(DEMO_PORT) --admin-port $(DEMO_ADMIN_PORT)

@@ -27,5 +27,7 @@ fn is_wanted() -> bool {
         && is("CARGO_CFG_TARGET_OS", "linux")
         && is("CARGO_CFG_TARGET_ENV", "gnu")
         && env::var_os("RUSTC_LINKER").is_none()
-        && !flags.contains("link")
+        && !flags
+            .split('\x1f')
+            .any(|it| it.contains("link") && !it.starts_with("-Cprofile"))
 }

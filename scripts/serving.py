@@ -1,0 +1,103 @@
+"""A gateway on the simulated provider, for scripts that watch one serve."""
+
+import json
+import os
+import re
+import socket
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+
+# In seconds; what is watched is slow, and so may the machine be.
+PATIENCE = 300
+
+CONFIG = """
+server: {{ listen: [{{ address: '127.0.0.1:{port}' }}], threads: 1 }}
+admin: {{ listen: '127.0.0.1:{admin}' }}
+store: {{ path: tollgate.db }}
+keys: {{ pepper: 'literal:for a layout only' }}
+providers:
+  chat: {{ address: 'http://127.0.0.1:{provider}', formats: [chat], credentials: ['file:credential.txt'], pass_headers: [x-sim], health: {{ enabled: false }} }}
+  messages: {{ address: 'http://127.0.0.1:{provider}', formats: [messages], credentials: ['file:credential.txt'], pass_headers: [x-sim], health: {{ enabled: false }} }}
+  responses: {{ address: 'http://127.0.0.1:{provider}', formats: [responses], credentials: ['file:credential.txt'], pass_headers: [x-sim], health: {{ enabled: false }} }}
+families:
+  chat: {{ group: other, deployments: [chat] }}
+  messages: {{ group: other, deployments: [messages] }}
+  responses: {{ group: other, deployments: [responses] }}
+models:
+  spoken: {{ family: chat, reasoning: provider_default }}
+  translated: {{ family: messages, reasoning: provider_default }}
+  answering: {{ family: responses, reasoning: provider_default }}
+plans: {{ plenty: {{ tokens: 1000G, validity: 365d }} }}
+"""
+
+
+class Served:
+    """A gateway that serves: its ports, a key, its process."""
+
+    def __init__(self, port, admin, key, process):
+        self.port, self.admin, self.key, self.process = port, admin, key, process
+
+    def connect(self, port=None):
+        return connect(port or self.port, self.process)
+
+
+@contextmanager
+def serving(binary, folder, wrapper=(), environment=None):
+    """Serves while it is entered; at the end the gateway is asked to end, and waited for.
+
+    `wrapper` stands before its command, and `environment` is its alone: the provider and the
+    command that makes the key are the same program.
+    """
+    port, admin, provider = free_port(), free_port(), free_port()
+    config = folder / "tollgate.yaml"
+    (folder / "credential.txt").write_text("any will do")
+    config.write_text(CONFIG.format(port=port, admin=admin, provider=provider))
+    apart = {"cwd": folder, "env": {**os.environ, "LLVM_PROFILE_FILE": os.devnull}}
+    made = subprocess.run(
+        [binary, "keys", "create", "--config", config, "script", "--plan", "plenty"],
+        capture_output=True, text=True, check=True, **apart,
+    )
+    key = re.search(r"^\s*(sk-\S+)", made.stdout, re.MULTILINE).group(1)
+    sim = subprocess.Popen(
+        [binary, "sim", "--listen", f"127.0.0.1:{provider}"], stdout=subprocess.DEVNULL, **apart
+    )
+    gateway = subprocess.Popen(
+        [*wrapper, binary, "serve", "--config", config],
+        cwd=folder, stdout=subprocess.DEVNULL, env={**os.environ, **(environment or {})},
+    )
+    try:
+        connect(provider, sim).close()
+        yield Served(port, admin, key, gateway)
+        gateway.terminate()
+        if gateway.wait(PATIENCE) != 0:
+            sys.exit("the gateway did not end in order")
+    finally:
+        gateway.kill()
+        sim.kill()
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def connect(port, process):
+    end = time.monotonic() + PATIENCE
+    while time.monotonic() < end and process.poll() is None:
+        try:
+            return socket.create_connection(("127.0.0.1", port), timeout=PATIENCE)
+        except OSError:
+            time.sleep(0.1)
+    sys.exit(f"nothing listens on port {port}")
+
+
+def head(served, line, body=None, more=()):
+    """A request's head and body, as bytes."""
+    text = b"" if body is None else json.dumps(body).encode()
+    lines = [line + " HTTP/1.1", "host: 127.0.0.1", f"authorization: Bearer {served.key}", *more]
+    if body is not None:
+        lines += ["content-type: application/json", f"content-length: {len(text)}"]
+    return "\r\n".join([*lines, "", ""]).encode() + text
