@@ -74,19 +74,15 @@ pub struct Reservation {
 }
 
 impl Settled {
-    const NOTHING: Self = Self {
-        charged: 0,
-        overdraft: 0,
-        source: CountSource::Reported,
-        clamped: false,
-        usage: Usage {
-            input: 0,
-            cache_read: 0,
-            cache_write: 0,
-            output: 0,
-            reasoning: 0,
-        },
-    };
+    fn nothing() -> Self {
+        Self {
+            charged: 0,
+            overdraft: 0,
+            source: CountSource::Reported,
+            clamped: false,
+            usage: Usage::default(),
+        }
+    }
 }
 
 impl Reservation {
@@ -147,7 +143,7 @@ impl Reservation {
         match self.slot.take() {
             Some(slot) => self.finish(slot, ending),
             // Cannot be: only settling takes the slot.
-            None => Settled::NOTHING,
+            None => Settled::nothing(),
         }
     }
 
@@ -159,7 +155,7 @@ impl Reservation {
             self.account.settle(&self.held, 0, 0, shared.clock.now());
             shared.journal.give_back(slot);
         }
-        Settled::NOTHING
+        Settled::nothing()
     }
 
     fn finish(&self, slot: Slot, ending: &Ending) -> Settled {
