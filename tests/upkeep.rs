@@ -143,7 +143,10 @@ async fn a_process_that_another_one_has_closed_says_so_and_ends_when_its_request
 fn settlement_file(gateway: &Gateway) -> PathBuf {
     let entries = std::fs::read_dir(gateway.folder.path()).unwrap();
     let paths = entries.map(|entry| entry.unwrap().path());
-    let mut found = paths.filter(|path| path.to_string_lossy().contains(".settlements-"));
+    let mut found = paths.filter(|path| {
+        let name = path.to_string_lossy();
+        name.contains(".settlements-") && !name.ends_with(".synced")
+    });
     let only = found.next().expect("a settlement file");
     assert_eq!(found.next(), None);
     only

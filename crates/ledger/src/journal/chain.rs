@@ -2,7 +2,10 @@
 //! together again. A record of which a part is missing is none; each part says of which request
 //! it is, so that what is left of a record can be told that has been entered.
 
-use super::{ByteStrings, HEADER_LEN, Remnant, SLOT_LEN};
+use super::{
+    frame::{HEADER_LEN, SLOT_LEN},
+    remains::{ByteStrings, Remnant},
+};
 use std::{
     collections::BTreeMap,
     io::{self, Write},

@@ -1,10 +1,7 @@
 //! What the slots of a settlement file hold: which of them have records that nobody needs any
 //! more, and may be emptied while others are written.
 
-use std::{
-    ops::Range,
-    sync::atomic::{AtomicU8, Ordering},
-};
+use std::sync::atomic::{AtomicU8, Ordering};
 
 /// What a slot holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,35 +44,20 @@ impl Marks {
         }
     }
 
-    /// Has what is old emptied, up to `most` neighbours at a time (`wipe` says whether they were),
-    /// and takes for old what is spent. To be called by one thread.
-    pub(super) fn tidy(&self, most: usize, wipe: impl Fn(&Range<usize>) -> bool) {
-        let empty = |run: &Range<usize>| {
-            if run.is_empty() {
-                return;
-            }
-            // What could not be emptied is tried again.
-            let holds = if wipe(run) {
-                Holds::Nothing
-            } else {
-                Holds::Old
-            };
-            for mark in self.0.get(run.clone()).unwrap_or_default() {
+    /// Has what is old emptied (`wipe` says whether it was), and takes for old what is spent. To be
+    /// called by one thread.
+    pub(super) fn tidy(&self, wipe: impl Fn(u32) -> bool) {
+        for (slot, mark) in (0..).zip(&self.0) {
+            if grow_old(mark) {
+                // What could not be emptied is tried again.
+                let holds = if wipe(slot) {
+                    Holds::Nothing
+                } else {
+                    Holds::Old
+                };
                 mark.store(holds as u8, Ordering::Release);
             }
-        };
-        let mut run = 0..0;
-        for (place, mark) in self.0.iter().enumerate() {
-            if !grow_old(mark) {
-                continue;
-            }
-            if run.end != place || run.len() >= most {
-                empty(&run);
-                run = place..place;
-            }
-            run.end = place.saturating_add(1);
         }
-        empty(&run);
     }
 }
 

@@ -1,6 +1,19 @@
-use super::*;
-use std::io::{Seek, SeekFrom, Write};
+use super::{
+    frame::{OLD_MARK, OLD_SLOT_LEN},
+    remains::Read,
+    *,
+};
+use std::{
+    io::{Seek, SeekFrom, Write},
+    os::unix::fs::FileExt,
+    time::Instant,
+};
 use tempfile::TempDir;
+
+/// Where a slot begins in its file.
+fn offset(slot: u32) -> u64 {
+    u64::from(slot) * SLOT_LEN as u64
+}
 
 fn request() -> RequestId {
     RequestId::from_parts(1, 1)
@@ -19,6 +32,26 @@ impl Desk {
 
     fn path(&self) -> PathBuf {
         self.folder.path().join("ledger.db.settlements-1")
+    }
+
+    fn copy(&self) -> PathBuf {
+        path_of_copy(&self.path())
+    }
+
+    /// Waits until the copy is what is expected.
+    fn copied(&self, is_expected: impl Fn(&Read) -> bool) {
+        let late = Instant::now() + Duration::from_secs(20);
+        loop {
+            let mut read = Read::default();
+            read.add(&std::fs::File::open(self.copy()).unwrap())
+                .unwrap();
+            if is_expected(&read) {
+                return;
+            }
+            let (records, torn) = (&read.records, &read.torn);
+            assert!(Instant::now() < late, "{records:?} {torn:?}");
+            std::thread::park_timeout(Duration::from_millis(5));
+        }
     }
 
     fn journal(&self) -> Arc<Journal> {
@@ -162,11 +195,12 @@ fn a_file_that_is_tidied_while_it_is_written_loses_no_record_and_keeps_no_old_on
         for turn in 0..TURNS {
             let Some(slot) = journal.take() else { continue };
             let written = journal.write(&slot, request(), |out| out.write_all(&turn.to_le_bytes()));
-            let mut file = &journal.file;
-            let found = file.seek(SeekFrom::Start(0)).and_then(|_| read_all(file));
-            let is_there = found.is_ok_and(|(records, torn)| {
-                records.contains(&turn.to_le_bytes().to_vec()) && torn.is_empty()
-            });
+            let mut file = journal.live.file();
+            let mut read = Read::default();
+            let found = file.seek(SeekFrom::Start(0)).and_then(|_| read.add(file));
+            let is_there = found.is_ok()
+                && read.records.contains(&turn.to_le_bytes().to_vec())
+                && read.torn.is_empty();
             if !is_there || written.is_err() {
                 lost.push(turn);
             }
@@ -207,7 +241,8 @@ fn a_torn_record_is_counted_and_not_believed() {
         })
         .unwrap();
     journal
-        .file
+        .live
+        .file()
         .write_all_at(&[0; 4], offset(slot.0) + 20)
         .unwrap();
     journal.die();
@@ -305,7 +340,8 @@ fn a_record_that_is_longer_than_a_slot_is_there_as_a_whole_or_not_at_all() {
         let desk = Desk::new();
         let (journal, slot) = write(&desk);
         journal
-            .file
+            .live
+            .file()
             .write_all_at(&[0; SLOT_LEN], offset(*lost))
             .unwrap();
         journal.die();
@@ -386,4 +422,98 @@ fn a_long_record_of_an_older_program_is_read_and_its_parts_say_nothing_of_their_
     std::fs::write(desk.path(), &slots[SLOT_LEN..]).unwrap();
     let torn = desk.remains().torn;
     assert_eq!((torn.len(), torn[0].request), (1, None));
+}
+
+#[test]
+fn what_was_written_is_soon_in_the_copy_and_so_is_what_was_taken_away() {
+    let desk = Desk::new();
+    let journal = Journal::create(desk.path(), 1000).unwrap();
+    let slots = all(&journal);
+    // On different pages, and two neighbours.
+    for place in [0, 1, 8, 500, 999] {
+        write(&journal, &slots[place], &[b'a'; 300]);
+    }
+    desk.copied(|copy| copy.records == vec![vec![b'a'; 300]; 5]);
+    write(&journal, &slots[8], b"anew");
+    desk.copied(|copy| copy.records.contains(&b"anew".to_vec()));
+    journal.release(slots);
+    journal.tidy();
+    journal.tidy();
+    desk.copied(|copy| copy.records.is_empty() && copy.torn.is_empty());
+}
+
+#[test]
+fn what_the_machine_took_from_the_file_is_read_from_its_copy() {
+    for lost in ["the end", "all", "the file"] {
+        let desk = Desk::new();
+        let journal = desk.journal();
+        let slots = all(&journal);
+        for slot in &slots {
+            write(&journal, slot, &slot.0.to_le_bytes());
+        }
+        desk.copied(|copy| copy.records.len() == 4);
+        journal.die();
+        drop(journal);
+        let file = std::fs::File::options().write(true).open(desk.path());
+        let file = file.unwrap();
+        match lost {
+            "the end" => file.write_all_at(&[0; SLOT_LEN], offset(3)).unwrap(),
+            "all" => file.set_len(0).unwrap(),
+            _ => std::fs::remove_file(desk.path()).unwrap(),
+        }
+        let remains = desk.remains();
+        let mut records = remains.records.clone();
+        records.sort();
+        records.dedup();
+        assert_eq!(records.len(), 4, "{lost}");
+        assert!(remains.torn.is_empty(), "{lost}");
+        remains.remove();
+        assert!(!desk.path().exists() && !desk.copy().exists(), "{lost}");
+    }
+}
+
+#[test]
+fn a_record_of_which_the_end_of_the_process_left_a_part_is_none() {
+    let desk = Desk::new();
+    let journal = desk.journal();
+    let slot = journal.take().unwrap();
+    write(&journal, &slot, b"whole, and of the owner before");
+    // As far as a later one came: its head is missing.
+    let mut file = journal.live.file();
+    file.write_all_at(&[0; 8], offset(slot.0)).unwrap();
+    file.write_all_at(b"half of", offset(slot.0) + 20).unwrap();
+    file.flush().unwrap();
+    journal.die();
+    let remains = desk.remains();
+    assert!(remains.records.is_empty() && remains.torn.is_empty());
+}
+
+#[test]
+fn what_is_torn_in_the_copy_is_told_where_the_file_has_it_not() {
+    for (whole_in_file, told) in [(true, 0), (false, 1)] {
+        let desk = Desk::new();
+        let journal = desk.journal();
+        let slot = journal.take().unwrap();
+        write(&journal, &slot, b"a record");
+        desk.copied(|copy| copy.records.len() == 1);
+        journal.die();
+        let copy = std::fs::File::options().write(true).open(desk.copy());
+        copy.unwrap()
+            .write_all_at(b"?", offset(slot.0) + 14)
+            .unwrap();
+        if !whole_in_file {
+            journal.live.empty(slot.0).unwrap();
+        }
+        assert_eq!(desk.remains().torn.len(), told, "{whole_in_file}");
+    }
+}
+
+#[test]
+fn a_file_that_is_gone_while_its_process_lives_is_missing() {
+    let desk = Desk::new();
+    let journal = desk.journal();
+    std::fs::remove_file(desk.path()).unwrap();
+    assert!(matches!(examine(&desk.path()).unwrap(), Other::Missing));
+    journal.die();
+    assert!(matches!(examine(&desk.path()).unwrap(), Other::Dead(_)));
 }

@@ -61,8 +61,10 @@ pub(super) fn sweep(
         .collect();
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
-    for name in names.filter(|name| name.starts_with(prefix) && !rows.contains(name)) {
-        // One's own file is locked, and so is that of a process that is just starting.
+    // The copy of a file is looked at together with it, where there is one.
+    let is_named = |name: &str| rows.iter().any(|row| name.starts_with(row));
+    for name in names.filter(|name| name.starts_with(prefix) && !is_named(name)) {
+        // One's own files are locked, and so are those of a process that is just starting.
         if let Ok(Other::Dead(remains)) = journal::examine(&folder.join(&name)) {
             bury(file, NOBODY, remains, now)?;
         }

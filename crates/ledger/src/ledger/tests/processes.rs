@@ -348,8 +348,66 @@ fn settlement_file(house: &House) -> PathBuf {
     let files = std::fs::read_dir(house.folder.path()).unwrap();
     let mut files = files.map(|file| file.unwrap().path());
     files
-        .find(|path| path.to_string_lossy().contains(".settlements-"))
+        .find(|path| {
+            let name = path.to_string_lossy();
+            name.contains(".settlements-") && !name.ends_with(".synced")
+        })
         .unwrap()
+}
+
+/// Settles for a process that has died, and waits until the copy of its settlement file says so.
+async fn settle_into_the_copy(reservation: Reservation, mut settlements: PathBuf) {
+    let request = reservation.request();
+    reservation.settle(&completed(3));
+    settlements.as_mut_os_string().push(".synced");
+    let name = request.as_str().as_bytes();
+    let is_copied = || {
+        let copy = std::fs::read(&settlements).unwrap();
+        copy.windows(name.len()).any(|bytes| bytes == name)
+    };
+    let late = Instant::now() + PATIENCE;
+    while !is_copied() {
+        assert!(Instant::now() < late);
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+#[tokio::test]
+async fn what_a_power_failure_took_of_a_settlement_file_is_entered_from_its_copy() {
+    for is_gone in [false, true] {
+        let house = House::new();
+        let key = house.key(1000);
+        let ledger = house.ledger();
+        let reservation = house.reserve(&ledger, &key, 10).await.unwrap();
+        let left = settlement_file(&house);
+        ledger.crash();
+        settle_into_the_copy(reservation, left.clone()).await;
+        if is_gone {
+            std::fs::remove_file(&left).unwrap();
+        } else {
+            std::fs::write(&left, [0; 100]).unwrap();
+        }
+        house.ledger().close(PATIENCE);
+        assert_eq!((house.used(&key), house.settlement_files()), (3, 0));
+        house.check(1);
+    }
+}
+
+#[tokio::test]
+async fn what_a_process_settled_whose_file_was_removed_is_entered_from_the_copy() {
+    let house = House::new();
+    let key = house.key(1000);
+    let ledger = house.ledger();
+    let reservation = house.reserve(&ledger, &key, 10).await.unwrap();
+    let removed = settlement_file(&house);
+    std::fs::remove_file(&removed).unwrap();
+    house.ledger().close(PATIENCE);
+    assert_eq!(house.settlement_files(), 1, "the copy, of one that lives");
+    ledger.crash();
+    settle_into_the_copy(reservation, removed).await;
+    house.ledger().close(PATIENCE);
+    assert_eq!((house.used(&key), house.settlement_files()), (3, 0));
+    house.check(1);
 }
 
 #[tokio::test]

@@ -1,0 +1,184 @@
+//! What another process has left: its settlement file and the copy of it on the disk.
+
+use super::{
+    chain,
+    copy::path_of_copy,
+    frame::{Contents, OLD_MARK, OLD_SLOT_LEN, SLOT_LEN, unframe},
+};
+use std::{
+    collections::HashSet,
+    fs::{File, OpenOptions, TryLockError},
+    io,
+    os::unix::fs::MetadataExt,
+    path::{Path, PathBuf},
+};
+use tollgate_types::RequestId;
+
+/// What became of another process's settlement file.
+#[derive(Debug)]
+pub(crate) enum Other {
+    /// Its process lives.
+    Alive,
+    /// Its process is dead; this is what it left.
+    Dead(Remains),
+    /// The file is not there.
+    Missing,
+}
+
+/// What a dead process left. Holds the locks, so that nobody else takes it up.
+#[derive(Debug)]
+pub(crate) struct Remains {
+    files: Vec<(File, PathBuf)>,
+    /// The records, each whole; some of them twice.
+    pub(crate) records: Vec<Vec<u8>>,
+    /// The slots that held something that is no whole record: written while the power
+    /// failed, or by another program.
+    pub(crate) torn: Vec<Remnant>,
+}
+
+/// What a slot held that is no whole record.
+#[derive(Debug)]
+pub(crate) struct Remnant {
+    pub(crate) bytes: Vec<u8>,
+    /// The request of which it is a part, where it says so. The rest of its record was not written
+    /// before the crash; or it was emptied already, because the record had been entered.
+    pub(crate) request: Option<RequestId>,
+}
+
+impl Remnant {
+    fn unknown(slot: &[u8]) -> Self {
+        Self {
+            bytes: slot.to_vec(),
+            request: None,
+        }
+    }
+}
+
+impl Remains {
+    /// Takes the files away, once their records are in the database.
+    pub(crate) fn remove(self) {
+        for (_, path) in &self.files {
+            if let Err(fault) = std::fs::remove_file(path) {
+                log::warn!("{}: cannot be removed: {fault}", path.display());
+            }
+        }
+    }
+}
+
+/// Looks whether the owner of a settlement file lives, and reads what it left if not.
+pub(crate) fn examine(path: &Path) -> io::Result<Other> {
+    let copy = path_of_copy(path);
+    let found = match (take_up(path)?, take_up(&copy)?) {
+        (Taken::Locked, _) => return Ok(Other::Alive),
+        (Taken::Missing, Taken::Missing | Taken::Locked) => return Ok(Other::Missing),
+        // Somebody else is about to read the copy.
+        (Taken::Own(_), Taken::Locked) => return Ok(Other::Alive),
+        (Taken::Own(live), Taken::Own(synced)) => vec![(live, path.to_owned()), (synced, copy)],
+        (Taken::Own(live), Taken::Missing) => vec![(live, path.to_owned())],
+        (Taken::Missing, Taken::Own(synced)) => vec![(synced, copy)],
+    };
+    let mut read = Read::default();
+    for (file, _) in &found {
+        read.add(file)?;
+    }
+    Ok(Other::Dead(Remains {
+        files: found,
+        records: read.records,
+        torn: read.torn,
+    }))
+}
+
+/// What came of opening and locking a file.
+enum Taken {
+    Own(File),
+    /// Another process has it.
+    Locked,
+    Missing,
+}
+
+fn take_up(path: &Path) -> io::Result<Taken> {
+    let file = match OpenOptions::new().read(true).write(true).open(path) {
+        Ok(file) => file,
+        Err(fault) if fault.kind() == io::ErrorKind::NotFound => return Ok(Taken::Missing),
+        Err(fault) => return Err(fault),
+    };
+    match file.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => return Ok(Taken::Locked),
+        Err(TryLockError::Error(fault)) => return Err(fault),
+    }
+    // It was taken away since it was opened: its path may lead to another one by now.
+    if file.metadata()?.nlink() == 0 {
+        return Ok(Taken::Missing);
+    }
+    Ok(Taken::Own(file))
+}
+
+/// Bytes, one after the other.
+pub(super) type ByteStrings = Vec<Vec<u8>>;
+
+/// What stands in a settlement file, and in its copy after it.
+#[derive(Default)]
+pub(super) struct Read {
+    pub(super) records: ByteStrings,
+    pub(super) torn: Vec<Remnant>,
+    /// Slots that hold nothing but what is whole.
+    whole: HashSet<usize>,
+}
+
+impl Read {
+    /// Reads a file to its end. What is torn in the copy is none where the file itself has it whole:
+    /// it was being copied.
+    pub(super) fn add(&mut self, mut file: &File) -> io::Result<()> {
+        let mut slots = io::BufReader::with_capacity(64 * SLOT_LEN, &mut file);
+        let mut room = [0; OLD_SLOT_LEN];
+        let mut parts = chain::Parts::default();
+        let mut number = 0_usize;
+        while let Some(slot) = read_slot(&mut slots, &mut room)? {
+            match unframe(slot) {
+                Contents::Nothing => {}
+                Contents::Record(record) => {
+                    self.records.push(record.to_vec());
+                    self.whole.insert(number);
+                }
+                Contents::Part { bytes, is_named } if parts.take(bytes, is_named, slot) => {
+                    self.whole.insert(number);
+                }
+                Contents::Part { .. } | Contents::Torn if self.whole.contains(&number) => {}
+                Contents::Part { .. } | Contents::Torn => self.torn.push(Remnant::unknown(slot)),
+            }
+            number = number.saturating_add(1);
+        }
+        let (whole, missing) = parts.join();
+        self.records.extend(whole);
+        self.torn.extend(missing);
+        Ok(())
+    }
+}
+
+/// The next slot, in whichever form, or what there is of it; `None` at the end of the file.
+fn read_slot<'a>(
+    slots: &mut impl io::Read,
+    room: &'a mut [u8; OLD_SLOT_LEN],
+) -> io::Result<Option<&'a [u8]>> {
+    let (slot, rest) = room.split_at_mut(SLOT_LEN);
+    let mut len = fill(slots, slot)?;
+    if len == SLOT_LEN && slot.starts_with(&OLD_MARK) {
+        len = len.saturating_add(fill(slots, rest)?);
+    }
+    Ok(room.get(..len).filter(|slot| !slot.is_empty()))
+}
+
+/// Reads until `room` is full or the file at its end. How much.
+fn fill(from: &mut impl io::Read, room: &mut [u8]) -> io::Result<usize> {
+    let mut len = 0_usize;
+    while let Some(rest) = room.get_mut(len..).filter(|rest| !rest.is_empty()) {
+        match from.read(rest) {
+            Ok(0) => break,
+            Ok(more) => len = len.saturating_add(more),
+            Err(fault) if fault.kind() == io::ErrorKind::Interrupted => {}
+            Err(fault) => return Err(fault),
+        }
+    }
+    Ok(len)
+}
