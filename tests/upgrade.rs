@@ -58,7 +58,7 @@ async fn a_stream_that_outlasts_an_upgrade_ends_as_if_nothing_had_been() {
     let new = gateway.upgrade().await;
     assert_ne!(old, new);
     gateway.log_line("this process has taken over").await;
-    gateway.is_ready().await;
+    assert_eq!(gateway.operator("/readyz").await.status, 200);
     gateway.get("/v1").await.assert_ok();
     // Who is connected to the old process is served once more, and told to come anew.
     let last = idle.send(&status).await;
@@ -111,7 +111,7 @@ async fn a_process_that_cannot_start_changes_nothing_and_says_why() {
     }
 
     gateway.get("/v1").await.assert_ok();
-    gateway.is_ready().await;
+    assert_eq!(gateway.operator("/readyz").await.status, 200);
     gateway.rewrite(good);
     let mut gateway = gateway;
     gateway.upgrade().await;
@@ -196,7 +196,7 @@ async fn a_gateway_is_found_by_its_own_socket_when_the_file_names_another() {
             .find_map(|it| it.parse().ok());
         gateway.taken_over_by(id.expect(&output.stdout));
         gateway.upgrade().await;
-        gateway.is_ready().await;
+        assert_eq!(gateway.operator("/readyz").await.status, 200, "{path}");
     }
 }
 

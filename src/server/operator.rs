@@ -81,7 +81,13 @@ impl Operator {
         api.operations().set_control(control);
         let (service, whose) = watch::channel(Service::Ours);
         let (leave, left) = oneshot::channel();
+        let takes_over = predecessor.is_some();
+        let (accept, accepts) = oneshot::channel();
         let admin = async {
+            // Until this process is ready, the one before answers at the same address.
+            if takes_over && accepts.await.is_err() {
+                return;
+            }
             let gone = async {
                 // A sender that is gone has nobody to hand over to.
                 if left.await.is_err() {
@@ -125,14 +131,19 @@ impl Operator {
                 let _ = refused.set(cause);
                 leave_with(End::within(grace, Duration::ZERO));
             };
-            let late = match serve_now(accepting, predecessor).await {
+            // Before anybody is told that this process serves: who hears it may ask at once.
+            let be_ready = || {
+                if stop.borrow().is_none() {
+                    readiness.set(true);
+                }
+                // Nobody waits for it where no other process was before.
+                let _ = accept.send(());
+            };
+            let late = match serve_now(accepting, predecessor, be_ready).await {
                 Begun::Serving => None,
                 Begun::Undecided(verdict) => Some(verdict),
                 Begun::Refused(cause) => return leave_it(cause),
             };
-            if stop.borrow().is_none() {
-                readiness.set(true);
-            }
             announce();
             let late = async {
                 if let Some(verdict) = late
@@ -178,6 +189,7 @@ enum Begun {
 async fn serve_now(
     mut accepting: broadcast::Receiver<ExecutionPhase>,
     predecessor: Option<Predecessor>,
+    be_ready: impl FnOnce(),
 ) -> Begun {
     loop {
         match accepting.recv().await {
@@ -185,6 +197,7 @@ async fn serve_now(
             Ok(_) | Err(broadcast::error::RecvError::Lagged(_)) => {}
         }
     }
+    be_ready();
     let pid = std::process::id();
     let mut begun = Begun::Serving;
     if let Some(predecessor) = predecessor {

@@ -271,13 +271,6 @@ impl Gateway {
         id
     }
 
-    /// Waits until it says that it is ready: one that takes over is told to be the service a moment
-    /// before it says so itself.
-    pub async fn is_ready(&self) {
-        let ready = async || (self.operator("/readyz").await.status == 200).then_some(());
-        eventually("it is ready", ready).await;
-    }
-
     /// Sends the process a signal, by its name.
     pub async fn signal(&self, name: &str) {
         let id = self.id().to_string();
