@@ -73,6 +73,11 @@ pub(super) fn exposition(stats: &LedgerStats) -> String {
             stats.failed_writes,
         ),
         (
+            "failed_syncs",
+            "Times that settlements could not be brought to the disk, and were tried again.",
+            stats.failed_syncs,
+        ),
+        (
             "failed_commits",
             "Commits that failed and were tried again.",
             stats.failed_commits,

@@ -21,7 +21,9 @@ mod remains;
 
 use crate::directory::spawn;
 use crate::store::StoreError;
+pub(crate) use copy::name_without_copy;
 use copy::{Copy, path_of_copy};
+use file::take_away;
 pub(crate) use frame::MAX_RECORD;
 use frame::{MARK, SLOT_LEN, framed};
 use live::Live;
@@ -33,7 +35,7 @@ use std::{
     path::PathBuf,
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
         mpsc::{Receiver, SyncSender, sync_channel},
     },
     time::Duration,
@@ -93,17 +95,23 @@ pub(crate) struct Journal {
     slots: u32,
     dirty: AtomicBool,
     nudge: SyncSender<()>,
+    failed_syncs: AtomicU64,
+    /// The last sync has failed.
+    is_behind: AtomicBool,
 }
 
 impl Journal {
     /// Makes and locks a file of `slots` slots.
     pub(crate) fn create(path: PathBuf, slots: u32) -> Result<Arc<Self>, StoreError> {
-        let fault = |fault: io::Error| StoreError::CannotOpen {
-            path: path.clone(),
+        let fault = |path: PathBuf, fault: io::Error| StoreError::CannotOpen {
+            path,
             cause: fault.to_string(),
         };
-        let live = Live::create(&path, slots).map_err(fault)?;
-        let copy = Copy::create(&path_of_copy(&path), slots).map_err(fault)?;
+        let live = Live::create(&path, slots).map_err(|cause| fault(path.clone(), cause))?;
+        let copy = Copy::create(&path, slots).map_err(|cause| {
+            take_away(&path);
+            fault(path_of_copy(&path), cause)
+        })?;
         let (nudge, nudges) = sync_channel(1);
         let journal = Arc::new(Self {
             live,
@@ -113,17 +121,23 @@ impl Journal {
             slots,
             dirty: AtomicBool::new(false),
             nudge,
+            failed_syncs: AtomicU64::new(0),
+            is_behind: AtomicBool::new(false),
             path,
         });
         let synced = Arc::downgrade(&journal);
-        spawn("ledger-sync", &journal.path, move || {
+        let spawned = spawn("ledger-sync", &journal.path, move || {
             while wait_for_writes(&nudges) {
                 let Some(journal) = synced.upgrade() else {
                     return;
                 };
                 journal.sync();
             }
-        })?;
+        });
+        if let Err(fault) = spawned {
+            journal.remove();
+            return Err(fault);
+        }
         Ok(journal)
     }
 
@@ -268,19 +282,31 @@ impl Journal {
 
     /// Takes the files away, at the end of a process that has nothing left in them.
     pub(crate) fn remove(&self) {
-        for path in [&self.path, &path_of_copy(&self.path)] {
-            if let Err(fault) = std::fs::remove_file(path) {
-                log::warn!("{}: cannot be removed: {fault}", path.display());
-            }
-        }
+        take_away(&self.path);
+        self.copy.take_away();
     }
 
     fn sync(&self) {
         self.dirty.store(false, Ordering::Release);
-        if let Err(fault) = self.copy.follow(&self.live) {
-            log::error!("{}: cannot be synced: {fault}", self.path.display());
-            self.has_changed();
+        let synced = self.copy.follow(&self.live);
+        let Err(fault) = synced else {
+            if self.is_behind.swap(false, Ordering::Relaxed) {
+                log::info!("{}: synced again", self.copy.path().display());
+            }
+            return;
+        };
+        self.failed_syncs.fetch_add(1, Ordering::Relaxed);
+        // Not for each of the forty a second that come after it.
+        if !self.is_behind.swap(true, Ordering::Relaxed) {
+            let path = self.copy.path().display();
+            log::error!("{path}: cannot be synced, and is tried again: {fault}");
         }
+        self.has_changed();
+    }
+
+    /// How often what was settled could not be brought to the disk.
+    pub(crate) fn failed_syncs(&self) -> u64 {
+        self.failed_syncs.load(Ordering::Relaxed)
     }
 
     /// The copy must be brought up to date, soon.

@@ -51,7 +51,7 @@ use writer::{Command, Writer};
 /// How much a ledger keeps in memory and how long it waits.
 #[derive(Clone, Debug)]
 pub struct LedgerSettings {
-    /// Requests that may be reserved or not yet entered at once, half a KiB on disk each; more
+    /// Requests that may be reserved or not yet entered at once, one KiB on disk each; more
     /// are shed.
     pub open_requests: u32,
     /// Callers that may wait for accounts to be loaded at once; more are shed.
@@ -144,7 +144,10 @@ struct Inner {
 
 /// What request threads and the writer share.
 struct Shared {
+    /// Where the ledger is.
     folder: PathBuf,
+    /// How the settlement files of all its processes are named there, up to what tells them apart.
+    prefix: String,
     clock: Clock,
     settings: LedgerSettings,
     accounts: Accounts,
@@ -222,6 +225,7 @@ impl Ledger {
         stats.saw_quarantined(Quarantined::count(&file).map_err(described)?);
         let shared = Arc::new(Shared {
             folder,
+            prefix,
             accounts: Accounts::new(settings.waiting_callers),
             journal,
             stats,
@@ -397,6 +401,7 @@ impl Ledger {
         let (accounts, holdings) = shared.accounts.holdings(shared.clock.now());
         LedgerStats {
             fenced: u64::from(self.is_fenced()),
+            failed_syncs: shared.journal.failed_syncs(),
             ..shared
                 .stats
                 .snapshot(accounts, holdings, shared.journal.in_use())

@@ -4,7 +4,7 @@
 
 use super::{
     frame::{HEADER_LEN, SLOT_LEN},
-    remains::{ByteStrings, Remnant},
+    remains::Remnant,
 };
 use std::{
     collections::BTreeMap,
@@ -123,7 +123,7 @@ impl Parts {
     }
 
     /// The records that are whole, and the slots of those that are not.
-    pub(super) fn join(self) -> (ByteStrings, Vec<Remnant>) {
+    pub(super) fn join(self) -> (Vec<Vec<u8>>, Vec<Remnant>) {
         let (mut whole, mut torn) = (Vec::new(), Vec::new());
         for (of, mut parts) in self.0 {
             parts.sort_unstable_by_key(|part| part.place);

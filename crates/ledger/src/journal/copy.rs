@@ -1,54 +1,88 @@
 //! The copy of a settlement file that is on the disk: it bounds what a power failure can take.
 
-use super::{file::make, live::Live};
+use super::{
+    file::{make, take_away},
+    frame::{Contents, SLOT_LEN, unframe},
+    live::Live,
+};
 use std::{
     ffi::OsString,
     fs::File,
     io,
     ops::Range,
-    os::unix::fs::FileExt,
+    os::unix::fs::{FileExt, MetadataExt},
     path::{Path, PathBuf},
 };
 
 /// Bytes that are read and written together at most.
 const MOST_AT_ONCE: usize = 128 * 1024;
 
-/// Where the copy of a settlement file is: its name begins as that of any settlement file, so that
-/// a program which knows of no copies reads it as one.
+/// What comes after the name of a settlement file in that of its copy, which so begins as that of
+/// any settlement file does: a program that knows of no copies reads it as one.
+const SUFFIX: &str = ".synced";
+
+/// Where the copy of a settlement file is.
 pub(super) fn path_of_copy(path: &Path) -> PathBuf {
     let mut name = OsString::from(path);
-    name.push(".synced");
+    name.push(SUFFIX);
     name.into()
 }
 
+/// The name of the settlement file, of its own or its copy's.
+pub(crate) fn name_without_copy(name: &str) -> &str {
+    name.strip_suffix(SUFFIX).unwrap_or(name)
+}
+
 pub(super) struct Copy {
+    path: PathBuf,
     file: File,
 }
 
 impl Copy {
-    /// Makes and locks the copy of an empty file of `slots` slots.
-    pub(super) fn create(path: &Path, slots: u32) -> io::Result<Self> {
-        let file = make(path, slots)?;
+    /// Makes and locks the copy of an empty settlement file of `slots` slots.
+    pub(super) fn create(of: &Path, slots: u32) -> io::Result<Self> {
+        let path = path_of_copy(of);
+        let file = make(&path, slots)?;
+        let copy = Self { path, file };
         // Once, so that later syncs have nothing but data to wait for.
-        file.sync_all()?;
-        Ok(Self { file })
+        if let Err(fault) = copy.file.sync_all() {
+            copy.take_away();
+            return Err(fault);
+        }
+        Ok(copy)
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(super) fn take_away(&self) {
+        take_away(&self.path);
     }
 
     /// Brings what has changed to the disk, and waits until it is there. What has not come there is
     /// taken along the next time.
     ///
     /// # Errors
-    /// The disk does not take it.
+    /// The disk does not take it, or somebody has removed the file.
     pub(super) fn follow(&self, live: &Live) -> io::Result<()> {
         let changed = live.take_changed();
         let copied = changed
             .iter()
             .try_for_each(|range| self.take(live, range.clone()))
-            .and_then(|()| self.file.sync_data());
+            .and_then(|()| self.file.sync_data())
+            .and_then(|()| self.is_there());
         if copied.is_err() {
             live.give_back(&changed);
         }
         copied
+    }
+
+    fn is_there(&self) -> io::Result<()> {
+        if self.file.metadata()?.nlink() == 0 {
+            return Err(io::Error::new(io::ErrorKind::NotFound, "it was removed"));
+        }
+        Ok(())
     }
 
     fn take(&self, live: &Live, range: Range<usize>) -> io::Result<()> {
@@ -57,6 +91,12 @@ impl Copy {
             let len = range.end.saturating_sub(start).min(MOST_AT_ONCE);
             let bytes = room.get_mut(..len).unwrap_or_default();
             live.read(start, bytes)?;
+            // One that is on its way into its slot: the page has changed again when it is there.
+            for slot in bytes.chunks_mut(SLOT_LEN) {
+                if unframe(slot) == Contents::Torn {
+                    slot.fill(0);
+                }
+            }
             let offset = u64::try_from(start).map_err(io::Error::other)?;
             self.file.write_all_at(bytes, offset)?;
         }

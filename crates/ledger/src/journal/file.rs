@@ -8,20 +8,33 @@ use std::{
     path::Path,
 };
 
-/// Makes and locks a file of so many empty slots.
+/// Makes and locks a file of so many empty slots. Where that fails, it leaves none: who makes one
+/// beside a process that serves must not take the last of the disk from it.
 pub(super) fn make(path: &Path, slots: u32) -> io::Result<File> {
     let file = make_locked(path)?;
-    // Zeros, not holes: a write into allocated blocks changes no metadata, so that a sync
-    // has nothing but the data to wait for, and the disk cannot be full then.
+    if let Err(fault) = fill(&file, slots) {
+        take_away(path);
+        return Err(fault);
+    }
+    Ok(file)
+}
+
+/// Takes a file away that nobody needs any more.
+pub(super) fn take_away(path: &Path) {
+    if let Err(fault) = std::fs::remove_file(path) {
+        log::warn!("{}: cannot be removed: {fault}", path.display());
+    }
+}
+
+/// Zeros, not holes: a write into allocated blocks changes no metadata, so that a sync has nothing
+/// but the data to wait for, and the disk cannot be full then.
+fn fill(file: &File, slots: u32) -> io::Result<()> {
     let blank = [0; SLOT_LEN];
-    let mut blanks = io::BufWriter::with_capacity(64 * SLOT_LEN, &file);
+    let mut blanks = io::BufWriter::with_capacity(64 * SLOT_LEN, file);
     for _ in 0..slots {
         io::Write::write_all(&mut blanks, &blank)?;
     }
-    io::Write::flush(&mut blanks)?;
-    drop(blanks);
-    file.sync_all()?;
-    Ok(file)
+    io::Write::flush(&mut blanks)
 }
 
 /// Makes an empty file and locks it. Another process that begins may find it before it is locked,

@@ -10,7 +10,7 @@
 //! log beside it. What was stored until then is in the page cache or in the copy.
 
 use super::{
-    file::make,
+    file::{make, take_away},
     frame::{HEADER_LEN, SLOT_LEN},
 };
 use std::{
@@ -41,10 +41,13 @@ impl Live {
     /// Makes and locks a file of `slots` slots.
     pub(super) fn create(path: &Path, slots: u32) -> io::Result<Self> {
         let file = make(path, slots)?;
-        let len = usize::try_from(file.metadata()?.len()).map_err(io::Error::other)?;
+        let len = place(slots);
         let memory = MmapRegion::from_file(FileOffset::new(file, 0), len);
         Ok(Self {
-            memory: memory.map_err(io::Error::other)?,
+            memory: memory.map_err(|fault| {
+                take_away(path);
+                io::Error::other(fault)
+            })?,
             changed: AtomicBitmap::new(len, PAGE),
         })
     }

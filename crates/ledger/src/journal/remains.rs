@@ -3,6 +3,7 @@
 use super::{
     chain,
     copy::path_of_copy,
+    file::take_away,
     frame::{Contents, OLD_MARK, OLD_SLOT_LEN, SLOT_LEN, unframe},
 };
 use std::{
@@ -29,7 +30,7 @@ pub(crate) enum Other {
 #[derive(Debug)]
 pub(crate) struct Remains {
     files: Vec<(File, PathBuf)>,
-    /// The records, each whole; some of them twice.
+    /// The records, each whole.
     pub(crate) records: Vec<Vec<u8>>,
     /// The slots that held something that is no whole record: written while the power
     /// failed, or by another program.
@@ -58,9 +59,7 @@ impl Remains {
     /// Takes the files away, once their records are in the database.
     pub(crate) fn remove(self) {
         for (_, path) in &self.files {
-            if let Err(fault) = std::fs::remove_file(path) {
-                log::warn!("{}: cannot be removed: {fault}", path.display());
-            }
+            take_away(path);
         }
     }
 }
@@ -83,8 +82,8 @@ pub(crate) fn examine(path: &Path) -> io::Result<Other> {
     }
     Ok(Other::Dead(Remains {
         files: found,
+        torn: read.torn(),
         records: read.records,
-        torn: read.torn,
     }))
 }
 
@@ -114,21 +113,22 @@ fn take_up(path: &Path) -> io::Result<Taken> {
     Ok(Taken::Own(file))
 }
 
-/// Bytes, one after the other.
-pub(super) type ByteStrings = Vec<Vec<u8>>;
-
-/// What stands in a settlement file, and in its copy after it.
+/// What stands in a settlement file, and in its copy.
 #[derive(Default)]
 pub(super) struct Read {
-    pub(super) records: ByteStrings,
-    pub(super) torn: Vec<Remnant>,
-    /// Slots that hold nothing but what is whole.
+    pub(super) records: Vec<Vec<u8>>,
+    /// What is in `records`: most of it stands in both.
+    known: HashSet<Vec<u8>>,
+    /// Slots that one of them has whole.
     whole: HashSet<usize>,
+    /// Slots that hold something else, by their numbers.
+    pub(super) torn: Vec<(usize, Remnant)>,
+    /// What is left of longer records.
+    parts: Vec<Remnant>,
 }
 
 impl Read {
-    /// Reads a file to its end. What is torn in the copy is none where the file itself has it whole:
-    /// it was being copied.
+    /// Reads a file to its end.
     pub(super) fn add(&mut self, mut file: &File) -> io::Result<()> {
         let mut slots = io::BufReader::with_capacity(64 * SLOT_LEN, &mut file);
         let mut room = [0; OLD_SLOT_LEN];
@@ -138,21 +138,38 @@ impl Read {
             match unframe(slot) {
                 Contents::Nothing => {}
                 Contents::Record(record) => {
-                    self.records.push(record.to_vec());
+                    self.take(record.to_vec());
                     self.whole.insert(number);
                 }
                 Contents::Part { bytes, is_named } if parts.take(bytes, is_named, slot) => {
                     self.whole.insert(number);
                 }
-                Contents::Part { .. } | Contents::Torn if self.whole.contains(&number) => {}
-                Contents::Part { .. } | Contents::Torn => self.torn.push(Remnant::unknown(slot)),
+                Contents::Part { .. } | Contents::Torn => {
+                    self.torn.push((number, Remnant::unknown(slot)));
+                }
             }
             number = number.saturating_add(1);
         }
         let (whole, missing) = parts.join();
-        self.records.extend(whole);
-        self.torn.extend(missing);
+        whole.into_iter().for_each(|record| self.take(record));
+        self.parts.extend(missing);
         Ok(())
+    }
+
+    fn take(&mut self, record: Vec<u8>) {
+        if self.known.insert(record.clone()) {
+            self.records.push(record);
+        }
+    }
+
+    /// The slots that hold something that is no record, and are whole in neither file: a page that
+    /// was copied, or written by the kernel, while a record came into it is torn there alone.
+    pub(super) fn torn(&mut self) -> Vec<Remnant> {
+        let torn = std::mem::take(&mut self.torn).into_iter();
+        let torn = torn.filter(|(number, _)| !self.whole.contains(number));
+        torn.map(|(_, remnant)| remnant)
+            .chain(std::mem::take(&mut self.parts))
+            .collect()
     }
 }
 

@@ -9,10 +9,10 @@ use super::{
 use crate::{
     clock::Timestamp,
     entry::Entry,
-    journal::{self, Other, Remains, Remnant},
+    journal::{self, Other, Remains, Remnant, name_without_copy},
 };
 use rusqlite::{Connection, Transaction, TransactionBehavior};
-use std::path::Path;
+use std::{collections::BTreeSet, path::Path};
 
 /// Looks at every other process that has not ended, and buries those that are dead. How
 /// many were.
@@ -47,7 +47,8 @@ pub(super) fn bury_dead_peers(
 }
 
 /// Takes up settlement files that no living process's row names: left by a crash between
-/// a commit and the removal of the file, or before the row was written.
+/// a commit and the removal of the file, or before the row was written, or by a process that was
+/// closed while it lived. Before their request ids are forgotten, or what was entered is charged again.
 pub(super) fn sweep(
     file: &mut Connection,
     folder: &Path,
@@ -61,11 +62,12 @@ pub(super) fn sweep(
         .collect();
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
-    // The copy of a file is looked at together with it, where there is one.
-    let is_named = |name: &str| rows.iter().any(|row| name.starts_with(row));
-    for name in names.filter(|name| name.starts_with(prefix) && !is_named(name)) {
+    let names = names.filter(|name| name.starts_with(prefix));
+    // A file and its copy are looked at together.
+    let names: BTreeSet<String> = names.map(|it| name_without_copy(&it).to_owned()).collect();
+    for name in names.iter().filter(|name| !rows.contains(name)) {
         // One's own files are locked, and so are those of a process that is just starting.
-        if let Ok(Other::Dead(remains)) = journal::examine(&folder.join(&name)) {
+        if let Ok(Other::Dead(remains)) = journal::examine(&folder.join(name)) {
             bury(file, NOBODY, remains, now)?;
         }
     }

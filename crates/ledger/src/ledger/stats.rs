@@ -40,6 +40,8 @@ pub struct LedgerStats {
     pub overdraft_tokens: u64,
     /// Settlements that could not be written ahead.
     pub failed_writes: u64,
+    /// Times that what was settled could not be brought to the disk, and was tried again.
+    pub failed_syncs: u64,
     /// Slots in quarantine that held no whole record: of all processes, until a person has looked,
     /// as are the next two. Of all three together no more than a thousand are counted.
     pub quarantined_torn: u64,
@@ -128,6 +130,7 @@ impl Stats {
             charged_tokens: read(&self.charged_tokens),
             overdraft_tokens: read(&self.overdraft_tokens),
             failed_writes: read(&self.failed_writes),
+            failed_syncs: 0,
             quarantined_torn: quarantined.torn,
             quarantined_unreadable: quarantined.unreadable,
             quarantined_refused: quarantined.refused,

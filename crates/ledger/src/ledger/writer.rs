@@ -43,6 +43,8 @@ const PAUSE: Duration = Duration::from_micros(250);
 const TICK: Duration = Duration::from_millis(200);
 /// Every so many ticks: dead peers, idle accounts, old records.
 const TICKS_PER_ROUND: u32 = 5;
+/// Every so many: files that no process's row names. Once a minute, in a round.
+const TICKS_PER_SWEEP: u32 = 60 * TICKS_PER_ROUND;
 /// How long a failed commit waits before it is tried again.
 const RETRY_AFTER: Duration = Duration::from_millis(100);
 /// How often a last commit is tried. What stays is in the settlement file.
@@ -468,6 +470,10 @@ impl Writer {
         let shared = Arc::clone(&self.shared);
         let buried = recovery::bury_dead_peers(&mut self.file, &shared.folder, self.process, now)?;
         self.seen.look_again |= buried > 0;
+        if self.seen.ticks.is_multiple_of(TICKS_PER_SWEEP) {
+            let (file, process) = (&mut self.file, self.process);
+            recovery::sweep(file, &shared.folder, &shared.prefix, process, now)?;
+        }
         self.withdraw_wishes()?;
         let quarantined = Quarantined::count(&self.file)?;
         self.shared.stats.saw_quarantined(quarantined);

@@ -380,12 +380,17 @@ async fn what_a_power_failure_took_of_a_settlement_file_is_entered_from_its_copy
         let ledger = house.ledger();
         let reservation = house.reserve(&ledger, &key, 10).await.unwrap();
         let left = settlement_file(&house);
+        // So that there is somebody left who brings it to the copy.
+        let _open = ledger.clone();
         ledger.crash();
         settle_into_the_copy(reservation, left.clone()).await;
         if is_gone {
             std::fs::remove_file(&left).unwrap();
         } else {
-            std::fs::write(&left, [0; 100]).unwrap();
+            // Not shorter: who has it mapped would end by that.
+            let file = std::fs::File::options().write(true).open(&left).unwrap();
+            let blank = vec![0; usize::try_from(file.metadata().unwrap().len()).unwrap()];
+            std::os::unix::fs::FileExt::write_all_at(&file, &blank, 0).unwrap();
         }
         house.ledger().close(PATIENCE);
         assert_eq!((house.used(&key), house.settlement_files()), (3, 0));
@@ -403,6 +408,7 @@ async fn what_a_process_settled_whose_file_was_removed_is_entered_from_the_copy(
     std::fs::remove_file(&removed).unwrap();
     house.ledger().close(PATIENCE);
     assert_eq!(house.settlement_files(), 1, "the copy, of one that lives");
+    let _open = ledger.clone();
     ledger.crash();
     settle_into_the_copy(reservation, removed).await;
     house.ledger().close(PATIENCE);
