@@ -80,20 +80,20 @@ impl Operator {
         );
         api.operations().set_control(control);
         let (service, whose) = watch::channel(Service::Ours);
-        let (leave, left) = oneshot::channel();
+        let (leave, mut left) = watch::channel(false);
         let takes_over = predecessor.is_some();
         let (accept, accepts) = oneshot::channel();
+        let gone = async move {
+            // A sender that is gone has nobody to hand over to.
+            if left.wait_for(|has_left| *has_left).await.is_err() {
+                std::future::pending::<()>().await;
+            }
+        };
         let admin = async {
             // Until this process is ready, the one before answers at the same address.
             if takes_over && accepts.await.is_err() {
                 return;
             }
-            let gone = async {
-                // A sender that is gone has nobody to hand over to.
-                if left.await.is_err() {
-                    std::future::pending::<()>().await;
-                }
-            };
             let ledger = accounts.ledger().clone();
             let counts = Arc::clone(accounts.counts());
             let serving = admin::serve(listener, readiness.clone(), &api, ledger, counts, gone);
@@ -103,10 +103,13 @@ impl Operator {
         };
         // Whatever ends this process, and however far a hand-over has come by then: what it holds
         // unused is for those that go on.
-        let leave_with = |how: End| {
-            readiness.set(false);
+        let leave_to_others = |how: End| {
             accounts.ledger().retire();
             begin_end(&stop, how);
+        };
+        let leave_with = |how: End| {
+            readiness.set(false);
+            leave_to_others(how);
         };
         let end = async {
             loop {
@@ -129,15 +132,18 @@ impl Operator {
                 log::error!("the process before serves, and this one ends: {cause}");
                 // Set once: there is one verdict.
                 let _ = refused.set(cause);
+                leave.send_replace(true);
                 leave_with(End::within(grace, Duration::ZERO));
             };
             // Before anybody is told that this process serves: who hears it may ask at once.
             let be_ready = || {
-                if stop.borrow().is_none() {
+                let is_to = stop.borrow().is_none();
+                if is_to {
                     readiness.set(true);
+                    // Nobody waits for it where no other process was before.
+                    let _ = accept.send(());
                 }
-                // Nobody waits for it where no other process was before.
-                let _ = accept.send(());
+                is_to
             };
             let late = match serve_now(accepting, predecessor, be_ready).await {
                 Begun::Serving => None,
@@ -153,15 +159,15 @@ impl Operator {
                 }
             };
             let upgrade = async {
-                let succeeded = hand_over(succession, quit, &stop, &service).await;
-                let idle = succeeded.as_ref().map_or(Duration::ZERO, |_| idle);
-                leave_with(End::within(grace, idle));
-                if let Some(succeeded) = succeeded {
-                    log::info!("process {} has taken over", succeeded.pid());
-                    // Who listens to the operator is the other process now.
-                    let _ = leave.send(());
-                    succeeded.over().await;
-                }
+                let Some(succeeded) = hand_over(succession, quit, &stop, &service).await else {
+                    return leave_with(End::within(grace, Duration::ZERO));
+                };
+                // Who listens to the operator is the other process now. Whoever is heard here for a
+                // last time is told what is true of the gateway: it is ready.
+                leave.send_replace(true);
+                leave_to_others(End::within(grace, idle));
+                log::info!("process {} has taken over", succeeded.pid());
+                succeeded.over().await;
             };
             tokio::join!(
                 keep_names_resolved(&current),
@@ -185,11 +191,12 @@ enum Begun {
     Refused(String),
 }
 
-/// Waits until callers are served, and tells everybody who waits for it.
+/// Waits until callers are served, and tells everybody who waits for it. `be_ready` says whether
+/// this process is to go on.
 async fn serve_now(
     mut accepting: broadcast::Receiver<ExecutionPhase>,
-    predecessor: Option<Predecessor>,
-    be_ready: impl FnOnce(),
+    mut predecessor: Option<Predecessor>,
+    be_ready: impl FnOnce() -> bool,
 ) -> Begun {
     loop {
         match accepting.recv().await {
@@ -197,7 +204,12 @@ async fn serve_now(
             Ok(_) | Err(broadcast::error::RecvError::Lagged(_)) => {}
         }
     }
-    be_ready();
+    let is_to_serve = be_ready();
+    if let Some(predecessor) = predecessor.take_if(|_| !is_to_serve) {
+        const TOLD: &str = "it was told to end before it served";
+        predecessor.fail(TOLD);
+        return Begun::Refused(TOLD.to_owned());
+    }
     let pid = std::process::id();
     let mut begun = Begun::Serving;
     if let Some(predecessor) = predecessor {
