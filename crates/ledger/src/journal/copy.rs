@@ -66,12 +66,12 @@ impl Copy {
     /// # Errors
     /// The disk does not take it, or somebody has removed the file.
     pub(super) fn follow(&self, live: &Live) -> io::Result<()> {
+        self.is_there()?;
         let changed = live.take_changed();
         let copied = changed
             .iter()
             .try_for_each(|range| self.take(live, range.clone()))
-            .and_then(|()| self.file.sync_data())
-            .and_then(|()| self.is_there());
+            .and_then(|()| self.file.sync_data());
         if copied.is_err() {
             live.give_back(&changed);
         }
