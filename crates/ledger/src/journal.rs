@@ -98,6 +98,8 @@ pub(crate) struct Journal {
     failed_syncs: AtomicU64,
     /// The last sync has failed.
     is_behind: AtomicBool,
+    /// Its files have been taken away.
+    is_over: AtomicBool,
 }
 
 impl Journal {
@@ -123,6 +125,7 @@ impl Journal {
             nudge,
             failed_syncs: AtomicU64::new(0),
             is_behind: AtomicBool::new(false),
+            is_over: AtomicBool::new(false),
             path,
         });
         let synced = Arc::downgrade(&journal);
@@ -282,6 +285,7 @@ impl Journal {
 
     /// Takes the files away, at the end of a process that has nothing left in them.
     pub(crate) fn remove(&self) {
+        self.is_over.store(true, Ordering::Release);
         take_away(&self.path);
         self.copy.take_away();
     }
@@ -295,6 +299,9 @@ impl Journal {
             }
             return;
         };
+        if self.is_over.load(Ordering::Acquire) {
+            return;
+        }
         self.failed_syncs.fetch_add(1, Ordering::Relaxed);
         // Not for each of the forty a second that come after it.
         if !self.is_behind.swap(true, Ordering::Relaxed) {

@@ -217,8 +217,11 @@ impl Ledger {
         name.push(suffix);
         let journal = Journal::create(folder.join(&name), settings.open_requests)?;
         let described = |fault| StoreError::from_sqlite(&fault, path);
-        let process =
-            books::begin(&file, &name.to_string_lossy(), clock.now()).map_err(described)?;
+        let process = books::begin(&file, &name.to_string_lossy(), clock.now());
+        let process = process.map_err(|fault| {
+            journal.remove();
+            described(fault)
+        })?;
         recovery::bury_dead_peers(&mut file, &folder, process, clock.now()).map_err(described)?;
         recovery::sweep(&mut file, &folder, &prefix, process, clock.now()).map_err(described)?;
         let stats = Stats::default();

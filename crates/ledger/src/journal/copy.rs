@@ -80,7 +80,8 @@ impl Copy {
 
     fn is_there(&self) -> io::Result<()> {
         if self.file.metadata()?.nlink() == 0 {
-            return Err(io::Error::new(io::ErrorKind::NotFound, "it was removed"));
+            const REMOVED: &str = "it was removed, and the next process alone makes another";
+            return Err(io::Error::new(io::ErrorKind::NotFound, REMOVED));
         }
         Ok(())
     }

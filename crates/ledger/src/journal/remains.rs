@@ -162,13 +162,18 @@ impl Read {
         }
     }
 
-    /// The slots that hold something that is no record, and are whole in neither file: a page that
-    /// was copied, or written by the kernel, while a record came into it is torn there alone.
+    /// The slots that hold something that is no record, each once, and are whole in neither file: a
+    /// page that was copied, or written by the kernel, while a record came into it is torn there alone.
+    /// A record that is not in the copy, but an older one in its place, was of the last moments.
     pub(super) fn torn(&mut self) -> Vec<Remnant> {
         let torn = std::mem::take(&mut self.torn).into_iter();
         let torn = torn.filter(|(number, _)| !self.whole.contains(number));
-        torn.map(|(_, remnant)| remnant)
-            .chain(std::mem::take(&mut self.parts))
+        let torn = torn.map(|(number, remnant)| (Some(number), remnant));
+        let parts = std::mem::take(&mut self.parts).into_iter();
+        let mut known = HashSet::new();
+        torn.chain(parts.map(|remnant| (None, remnant)))
+            .filter(|(number, remnant)| known.insert((*number, remnant.bytes.clone())))
+            .map(|(_, remnant)| remnant)
             .collect()
     }
 }

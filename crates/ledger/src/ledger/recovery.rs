@@ -56,18 +56,24 @@ pub(super) fn sweep(
     process: ProcessNumber,
     now: Timestamp,
 ) -> rusqlite::Result<()> {
-    let rows: Vec<String> = books::peers(file, process)?
-        .into_iter()
-        .map(|(_, settlements)| settlements)
-        .collect();
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
     let names = names.filter(|name| name.starts_with(prefix));
     // A file and its copy are looked at together.
     let names: BTreeSet<String> = names.map(|it| name_without_copy(&it).to_owned()).collect();
-    for name in names.iter().filter(|name| !rows.contains(name)) {
+    for name in names {
         // One's own files are locked, and so are those of a process that is just starting.
-        if let Ok(Other::Dead(remains)) = journal::examine(&folder.join(name)) {
+        let remains = match journal::examine(&folder.join(&name)) {
+            Ok(Other::Dead(remains)) => remains,
+            Ok(Other::Alive | Other::Missing) => continue,
+            Err(fault) => {
+                log::error!("{name}: cannot be examined: {fault}");
+                continue;
+            }
+        };
+        // Asked last: it may have begun since, and died. Then it is a peer.
+        let peers = books::peers(file, process)?;
+        if !peers.iter().any(|(_, settlements)| *settlements == name) {
             bury(file, NOBODY, remains, now)?;
         }
     }

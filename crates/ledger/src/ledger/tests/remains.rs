@@ -56,6 +56,22 @@ fn leave(house: &House, entry: &Entry, emptied: std::ops::Range<usize>) -> usize
 }
 
 #[tokio::test]
+async fn a_file_that_nobody_names_is_taken_up_by_who_serves() {
+    let house = House::new();
+    let entry = long(&house, 1);
+    let ledger = house.ledger();
+    leave(&house, &entry, 0..0);
+    let start = Instant::now();
+    // Its own two files stay.
+    while house.settlement_files() > 2 {
+        assert!(start.elapsed() < PATIENCE);
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    house.check(1);
+    assert!(ledger.close(PATIENCE));
+}
+
+#[tokio::test]
 async fn a_record_that_was_entered_and_half_emptied_at_the_crash_is_no_alarm() {
     let house = House::new();
     let entry = long(&house, 1);
