@@ -149,6 +149,7 @@ impl Operator {
                 Begun::Serving => None,
                 Begun::Undecided(verdict) => Some(verdict),
                 Begun::Refused(cause) => return leave_it(cause),
+                Begun::Ending => return,
             };
             announce();
             let late = async {
@@ -189,6 +190,8 @@ enum Begun {
     Undecided(oneshot::Receiver<Verdict>),
     /// It is not to: why.
     Refused(String),
+    /// It ends already.
+    Ending,
 }
 
 /// Waits until callers are served, and tells everybody who waits for it. `be_ready` says whether
@@ -206,9 +209,9 @@ async fn serve_now(
     }
     let is_to_serve = be_ready();
     if let Some(predecessor) = predecessor.take_if(|_| !is_to_serve) {
-        const TOLD: &str = "it was told to end before it served";
-        predecessor.fail(TOLD);
-        return Begun::Refused(TOLD.to_owned());
+        log::info!("this process ends before it has served");
+        predecessor.fail("it was told to end before it served");
+        return Begun::Ending;
     }
     let pid = std::process::id();
     let mut begun = Begun::Serving;
@@ -231,7 +234,7 @@ async fn serve_now(
             }
         };
         match begun {
-            Begun::Refused(_) => return begun,
+            Begun::Refused(_) | Begun::Ending => return begun,
             Begun::Serving | Begun::Undecided(_) => log::info!("this process has taken over"),
         }
     }
