@@ -198,7 +198,7 @@ enum Begun {
 /// this process is to go on.
 async fn serve_now(
     mut accepting: broadcast::Receiver<ExecutionPhase>,
-    mut predecessor: Option<Predecessor>,
+    predecessor: Option<Predecessor>,
     be_ready: impl FnOnce() -> bool,
 ) -> Begun {
     loop {
@@ -208,14 +208,14 @@ async fn serve_now(
         }
     }
     let is_to_serve = be_ready();
-    if let Some(predecessor) = predecessor.take_if(|_| !is_to_serve) {
-        log::info!("this process ends before it has served");
-        predecessor.fail("it was told to end before it served");
-        return Begun::Ending;
-    }
     let pid = std::process::id();
     let mut begun = Begun::Serving;
     if let Some(predecessor) = predecessor {
+        if !is_to_serve {
+            log::info!("this process ends before it has served");
+            predecessor.fail("it was told to end before it served");
+            return Begun::Ending;
+        }
         let (tell, mut verdict) = oneshot::channel();
         tokio::task::spawn_blocking(move || {
             // Nobody waits for it where this process has ended meanwhile.

@@ -22,7 +22,7 @@ mod remains;
 use crate::directory::spawn;
 use crate::store::StoreError;
 pub(crate) use copy::name_without_copy;
-use copy::{Copy, path_of_copy};
+use copy::{DiskCopy, path_of_copy};
 use file::take_away;
 pub(crate) use frame::MAX_RECORD;
 use frame::{MARK, SLOT_LEN, framed};
@@ -87,7 +87,7 @@ pub(crate) const fn slots_for(bytes: usize) -> usize {
 /// The settlement file of this process.
 pub(crate) struct Journal {
     live: Live,
-    copy: Copy,
+    copy: DiskCopy,
     path: PathBuf,
     /// Last in, first out: a few pages stay warm.
     free: Mutex<Vec<Slot>>,
@@ -110,7 +110,7 @@ impl Journal {
             cause: fault.to_string(),
         };
         let live = Live::create(&path, slots).map_err(|cause| fault(path.clone(), cause))?;
-        let copy = Copy::create(&path, slots).map_err(|cause| {
+        let copy = DiskCopy::create(&path, slots).map_err(|cause| {
             take_away(&path);
             fault(path_of_copy(&path), cause)
         })?;

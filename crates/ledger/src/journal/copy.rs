@@ -33,12 +33,13 @@ pub(crate) fn name_without_copy(name: &str) -> &str {
     name.strip_suffix(SUFFIX).unwrap_or(name)
 }
 
-pub(super) struct Copy {
+/// The copy, under the lock of this process.
+pub(super) struct DiskCopy {
     path: PathBuf,
     file: File,
 }
 
-impl Copy {
+impl DiskCopy {
     /// Makes and locks the copy of an empty settlement file of `slots` slots.
     pub(super) fn create(of: &Path, slots: u32) -> io::Result<Self> {
         let path = path_of_copy(of);

@@ -30,6 +30,7 @@ const PAGE: NonZeroUsize = NonZeroUsize::new(4096).expect("not zero");
 const HEAD_LEN: usize = size_of::<u64>();
 const _: () = assert!(HEAD_LEN < HEADER_LEN && PAGE.get().is_multiple_of(SLOT_LEN));
 
+/// The file, mapped, under the lock of this process.
 pub(super) struct Live {
     /// With the file, whose lock lasts as long.
     memory: MmapRegion,

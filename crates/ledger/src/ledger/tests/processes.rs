@@ -1,6 +1,7 @@
 //! Processes that share one file, and processes that die.
 
 use super::*;
+use crate::journal::name_without_copy;
 
 #[tokio::test]
 async fn what_was_settled_before_a_crash_is_entered_once() {
@@ -350,7 +351,7 @@ fn settlement_file(house: &House) -> PathBuf {
     files
         .find(|path| {
             let name = path.to_string_lossy();
-            name.contains(".settlements-") && !name.ends_with(".synced")
+            name.contains(".settlements-") && name_without_copy(&name) == name
         })
         .unwrap()
 }
