@@ -6,6 +6,8 @@
 mod access;
 #[path = "admin/keys.rs"]
 mod keys;
+#[path = "admin/reach.rs"]
+mod reach;
 mod support;
 #[path = "admin/words.rs"]
 mod words;

@@ -128,22 +128,15 @@ async fn operators_who_open_connections_and_say_nothing_take_nobody_elses_place(
         .ask(CHAT, "test-model", "", json!({}))
         .await
         .assert_ok();
-    // The last ones were closed, the first ones are kept.
+    // The first one was closed, and the last one is served.
     let mut last = idle.pop().unwrap().unwrap();
-    let mut byte = [0];
-    let read = last.read(&mut byte);
-    let read = bounded("the end of a connection", read).await;
+    let mut first = idle.swap_remove(0).unwrap();
+    let read = bounded("the end of a connection", first.read(&mut [0])).await;
     assert!(matches!(read, Ok(0) | Err(_)), "{read:?}");
-    drop(idle);
-    let healthy = async || {
-        let mut stream = TcpStream::connect(gateway.admin).await.ok()?;
-        let request = Request::get("/healthz").bytes();
-        stream.write_all(&request).await.ok()?;
-        let mut byte = [0];
-        let read = bounded("an answer or an end", stream.read(&mut byte)).await;
-        (read.ok()? == 1).then_some(())
-    };
-    eventually("there are places again", healthy).await;
+    let request = Request::get("/healthz");
+    last.write_all(&request.bytes()).await.unwrap();
+    let answer = support::Connection::over(last).answer(&request).await;
+    assert_eq!(answer.status, 200, "{answer:?}");
 }
 
 #[tokio::test]

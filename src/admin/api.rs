@@ -1,15 +1,18 @@
-//! The admin API over HTTP: who may ask, what may come in, and how answers leave.
+//! The admin API over HTTP: which requests are served, what they may hold, and how answers leave.
 //!
 //! The operations are in the table of `routes`. Each runs on a blocking thread, in bounded
 //! number, so that neither metrics nor health ever wait for the disk.
 
 use super::call::{Call, MOST_BODY_BYTES};
+use super::connections::Activity;
 use super::failure::{Failed, Told};
+use super::host;
 use super::openapi;
 use super::operations::Operations;
 use super::routes::{Answered, Effort, ROUTES, Route};
 use crate::clock;
-use arc_swap::ArcSwapOption;
+use crate::config::Config;
+use arc_swap::ArcSwap;
 use axum::Router;
 use axum::body::Bytes;
 use axum::extract::{DefaultBodyLimit, Request, State};
@@ -30,17 +33,34 @@ const MOST_OPERATIONS: usize = 32;
 /// The admin API.
 pub struct Api {
     operations: Operations,
-    token: ArcSwapOption<Secret>,
+    access: ArcSwap<Access>,
     small: Arc<Semaphore>,
     whole_file: Arc<Semaphore>,
 }
 
+/// Which requests are served; a reload replaces it.
+struct Access {
+    /// The token of the API. Without one the API refuses every request.
+    token: Option<Secret>,
+    /// Host names that requests may give.
+    hosts: Vec<String>,
+}
+
+impl Access {
+    fn of(config: &Config) -> Self {
+        Self {
+            token: config.admin_token.clone(),
+            hosts: config.admin.hosts.clone(),
+        }
+    }
+}
+
 impl Api {
-    /// On `operations`, for those who know `token`; without one it refuses everybody.
-    pub fn new(operations: Operations, token: Option<Secret>) -> Self {
+    /// The API on `operations`, with the token and the host names of `config`.
+    pub fn new(operations: Operations, config: &Config) -> Self {
         Self {
             operations,
-            token: ArcSwapOption::new(token.map(Arc::new)),
+            access: ArcSwap::from_pointee(Access::of(config)),
             small: Arc::new(Semaphore::new(MOST_OPERATIONS)),
             whole_file: Arc::new(Semaphore::new(1)),
         }
@@ -51,17 +71,17 @@ impl Api {
         &self.operations
     }
 
-    /// From now on for those who know another token.
-    pub fn set_token(&self, token: Option<Secret>) {
-        self.token.store(token.map(Arc::new));
+    /// Takes the token and the host names of another configuration.
+    pub fn set_access(&self, config: &Config) {
+        self.access.store(Arc::new(Access::of(config)));
     }
 
-    /// Checks who asks. The comparison takes as long whatever is right about a token of the
-    /// right length.
-    fn admit(&self, headers: &HeaderMap) -> Result<(), PublicError> {
+    /// Checks the token. The comparison takes the same time for every token of the right
+    /// length.
+    fn check_token(&self, headers: &HeaderMap) -> Result<(), PublicError> {
         const REALM: &str = "the admin API takes the token as Authorization: Bearer <token>";
-        let token = self.token.load();
-        let Some(token) = &*token else {
+        let access = self.access.load();
+        let Some(token) = &access.token else {
             return Err(PublicError::new(
                 ErrorCode::PermissionDenied,
                 "the admin API has no token: set admin.token in the configuration to env:NAME or \
@@ -96,7 +116,7 @@ impl Api {
     }
 }
 
-/// The API's part of the admin listener: everything under `/api`.
+/// The API's part of the operator port: everything under `/api`.
 pub(super) fn router(api: &Arc<Api>) -> Router {
     let mut router = Router::new().route("/v1/openapi.json", on(MethodFilter::GET, describe));
     for route in ROUTES {
@@ -108,15 +128,20 @@ pub(super) fn router(api: &Arc<Api>) -> Router {
         router = router.route(path, on(method, handler).layer(bound));
     }
     let router = router
-        .fallback(async || Failed::from(unknown_path()))
-        .method_not_allowed_fallback(async |method: Method| {
-            let message = format!("the method {method} is not allowed here");
-            Failed::from(PublicError::new(ErrorCode::MethodNotAllowed, message))
-        })
-        .layer(middleware::from_fn_with_state(Arc::clone(api), guard));
+        .fallback(unknown)
+        .method_not_allowed_fallback(not_allowed)
+        .layer(middleware::from_fn_with_state(Arc::clone(api), admit));
     Router::new()
         .nest(PREFIX, router)
         .layer(DefaultBodyLimit::max(MOST_BODY_BYTES))
+}
+
+/// The whole operator port: `open` serves the paths that need no token.
+pub(super) fn with_guard(api: &Arc<Api>, open: Router) -> Router {
+    open.merge(router(api))
+        .fallback(unknown)
+        .method_not_allowed_fallback(not_allowed)
+        .layer(middleware::from_fn_with_state(Arc::clone(api), guard))
 }
 
 const PREFIX: &str = "/api";
@@ -128,11 +153,30 @@ pub(super) fn unknown_path() -> PublicError {
     )
 }
 
-/// Lets those in who may, and ends every answer alike.
+async fn unknown() -> Failed {
+    unknown_path().into()
+}
+
+async fn not_allowed(method: Method) -> Failed {
+    let message = format!("the method {method} is not allowed here");
+    PublicError::new(ErrorCode::MethodNotAllowed, message).into()
+}
+
+/// Lets requests with the token pass.
+async fn admit(State(api): State<Arc<Api>>, request: Request, next: Next) -> Response {
+    match api.check_token(request.headers()) {
+        Ok(()) => next.run(request).await,
+        Err(refused) => Failed::from(refused).into_response(),
+    }
+}
+
+/// Checks the host of every request and completes every answer.
 async fn guard(State(api): State<Arc<Api>>, mut request: Request, next: Next) -> Response {
     let id = RequestId::from_parts(clock::unix_ms(), fastrand::u128(..));
     request.extensions_mut().insert(id);
-    let mut response = match api.admit(request.headers()) {
+    let hosts = &api.access.load().hosts;
+    let checked = host::check(request.version(), request.uri(), request.headers(), hosts);
+    let mut response = match checked {
         Ok(()) => next.run(request).await,
         Err(refused) => Failed::from(refused).into_response(),
     };
@@ -148,7 +192,7 @@ async fn guard(State(api): State<Arc<Api>>, mut request: Request, next: Next) ->
     if let Ok(id) = HeaderValue::from_str(id.as_str()) {
         headers.insert("x-request-id", id);
     }
-    // A created key must not stay in anybody's cache, and nothing else is worth it.
+    // A created key must not stay in a cache, and no other answer needs one.
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     response
 }
@@ -165,10 +209,12 @@ fn json(status: StatusCode, body: Bytes) -> Response {
 /// Does what a route does, on a blocking thread.
 async fn serve(api: Arc<Api>, route: &'static Route, request: Request) -> Result<Response, Failed> {
     let id: Option<RequestId> = request.extensions().get().copied();
+    let activity: Option<Arc<Activity>> = request.extensions().get().cloned();
     let call = Call::read(route, request).await?;
     let permit = Arc::clone(api.permits(route.effort))
         .try_acquire_owned()
         .map_err(|_| busy(route))?;
+    let _working = activity.map(Activity::work);
     let work = tokio::task::spawn_blocking(move || {
         let _permit = permit;
         let answered = (route.run)(&api.operations, &call);

@@ -1,7 +1,7 @@
 //! The operator's listener: metrics, health and the admin API, on a runtime of its own.
 
 use super::api::{self, Api};
-use super::connections::Bounded;
+use super::connections::{self, PATIENCE};
 use super::ledger_metrics;
 use crate::counts::{self, Counts};
 use crate::events;
@@ -36,7 +36,11 @@ impl Readiness {
 ///
 /// When the address cannot be had.
 pub fn bind(address: SocketAddr) -> io::Result<TcpListener> {
+    /// Clients that wait to be accepted. A client beyond them tries again a second later, which is
+    /// too late for a health check.
+    const BACKLOG: i32 = 1024;
     let listener = TcpListener::bind(address)?;
+    rustix::net::listen(&listener, BACKLOG)?;
     listener.set_nonblocking(true)?;
     Ok(listener)
 }
@@ -55,7 +59,7 @@ pub async fn serve(
     shutdown: impl Future<Output = ()> + Send + 'static,
 ) -> io::Result<()> {
     let fenced = ledger.clone();
-    let app = Router::new()
+    let open = Router::new()
         .route(
             "/metrics",
             get(move || async move { metrics(&ledger, &counts) }),
@@ -65,12 +69,10 @@ pub async fn serve(
         .route(
             "/readyz",
             get(move || async move { ready(&readiness, fenced.is_fenced()) }),
-        )
-        .merge(api::router(api));
+        );
     let listener = tokio::net::TcpListener::from_std(listener)?;
-    axum::serve(Bounded::new(listener), app)
-        .with_graceful_shutdown(shutdown)
-        .await
+    connections::serve(listener, api::with_guard(api, open), PATIENCE, shutdown).await;
+    Ok(())
 }
 
 fn metrics(ledger: &Ledger, counts: &Counts) -> impl IntoResponse + use<> {

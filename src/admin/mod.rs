@@ -8,6 +8,7 @@ mod connections;
 mod control;
 mod failure;
 mod health;
+mod host;
 mod ledger_metrics;
 mod listener;
 mod openapi;

@@ -241,8 +241,12 @@ pub struct AdminSettings {
     /// where callers cannot reach it.
     pub listen: ListenAddress,
     /// The secret that the admin API asks for, at least 16 characters. Default: the API
-    /// refuses everybody.
+    /// refuses every request.
     pub token: Option<SecretSource>,
+    /// Host names that requests may give beside IP addresses and `localhost`. A request for
+    /// another name is refused with 403, because a web page could have sent it (DNS rebinding).
+    #[schemars(inner(regex(pattern = r"^[A-Za-z0-9._-]{1,253}$")))]
+    pub hosts: Vec<String>,
 }
 
 impl AdminSettings {
@@ -255,6 +259,7 @@ impl Default for AdminSettings {
         Self {
             listen: ListenAddress(SocketAddr::from(([127, 0, 0, 1], 9080))),
             token: None,
+            hosts: Vec::new(),
         }
     }
 }

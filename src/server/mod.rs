@@ -271,7 +271,7 @@ impl Assembled {
         let settings = config.server.clone();
         let operations = Operations::new(Arc::clone(self.accounts.store()), Offer::of(&config))
             .with_counts(self.accounts.counts());
-        let api = Arc::new(Api::new(operations, config.admin_token.clone()));
+        let api = Arc::new(Api::new(operations, &config));
         let places = Places {
             current: Arc::clone(&self.current),
             accounts: Arc::clone(&self.accounts),

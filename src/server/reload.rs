@@ -293,7 +293,7 @@ impl Reloader {
         snapshot.fleet.release(clock::steady_ms(Instant::now()));
         places.certificates.replace(&next.material.certificates);
         places.api.operations().set_offer(Offer::of(&next.config));
-        places.api.set_token(next.config.admin_token.clone());
+        places.api.set_access(&next.config);
 
         self.last_number = self.last_number.saturating_add(1);
         let number = self.last_number;

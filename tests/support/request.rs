@@ -86,7 +86,7 @@ impl Request {
     /// The head in HTTP/1.1, up to and with the empty line.
     pub fn head(&self) -> Vec<u8> {
         let mut head = format!(
-            "{} {} HTTP/1.1\r\nhost: gateway\r\n",
+            "{} {} HTTP/1.1\r\nhost: localhost\r\n",
             self.method, self.target
         );
         for (name, value) in &self.headers {
