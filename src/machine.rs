@@ -2,7 +2,8 @@
 //! tells them under `/proc` and `/sys`. Where they are not told, nothing is bounded by them.
 
 use crate::{allocator, events};
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::fs::Mode;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit, umask};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -104,6 +105,20 @@ fn memory_files(groups: &str) -> Vec<PathBuf> {
         }
     }
     files
+}
+
+/// Keeps what this process knows from other users: its files are readable by its own user alone,
+/// SQLite's included, and it leaves no core dump, which would hold keys and prompts.
+pub fn keep_private() {
+    umask(Mode::RWXG | Mode::RWXO);
+    // A core dump is larger than one byte. A limit of 0 would not do where the kernel pipes dumps
+    // to a program: it then looks for exactly 1 (`coredump_pipe` in Linux' `fs/coredump.c`).
+    let no_dump = Rlimit {
+        current: Some(1),
+        maximum: Some(1),
+    };
+    // Refused only if the hard limit is 0 (`LimitCORE=0`), which leaves no dump either.
+    let _ = setrlimit(Resource::Core, no_dump);
 }
 
 /// Files that the program needs whatever happens: the ledger, operators, what it listens to.

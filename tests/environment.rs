@@ -3,6 +3,8 @@
 
 #![cfg(test)]
 
+#[path = "environment/private.rs"]
+mod private;
 mod support;
 
 use serde_json::{Value, json};

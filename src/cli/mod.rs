@@ -16,7 +16,7 @@ mod ledger;
 mod serve;
 mod sim;
 
-use crate::config;
+use crate::{config, machine};
 use bounded_log::Bounded;
 use clap::{Parser, Subcommand};
 use std::fmt::Display;
@@ -56,6 +56,7 @@ enum Command {
 
 /// Runs the program.
 pub fn main() -> ExitCode {
+    machine::keep_private();
     let outcome = match Arguments::parse().command {
         Command::Serve(arguments) => serve::run(&arguments),
         Command::Upgrade(arguments) => serve::upgrade(&arguments),
