@@ -115,7 +115,7 @@ EVAL_FILES ?= eval/auto.jsonl
 EVAL_ARGS ?=
 
 eval-auto: build ## Compare the choices of `auto` with simpler ones, on labelled prompts
-	@TOLLGATE_PEPPER="$${TOLLGATE_PEPPER:-no-key-is-made-here}" $(TARGET)/debug/tollgate eval-auto --config $(EVAL_CONFIG) $(EVAL_ARGS) $(EVAL_FILES)
+	@TOLLGATE_PEPPER="$${TOLLGATE_PEPPER:-no-key-is-made-here-so-anything-will-do}" $(TARGET)/debug/tollgate eval-auto --config $(EVAL_CONFIG) $(EVAL_ARGS) $(EVAL_FILES)
 
 eval-count: setup ## Compare counts with what providers reported, by the recordings in TOLLGATE_FIXTURES
 	$(CARGO) run --release --package tollgate-count --example evaluate

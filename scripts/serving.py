@@ -16,7 +16,7 @@ CONFIG = """
 server: {{ listen: [{{ address: '127.0.0.1:{port}' }}], threads: 1 }}
 admin: {{ listen: '127.0.0.1:{admin}' }}
 store: {{ path: tollgate.db }}
-keys: {{ pepper: 'literal:for a layout only' }}
+keys: {{ pepper: 'literal:a pepper for a layout and nothing else' }}
 providers:
   chat: {{ address: 'http://127.0.0.1:{provider}', formats: [chat], credentials: ['file:credential.txt'], pass_headers: [x-sim], health: {{ enabled: false }} }}
   messages: {{ address: 'http://127.0.0.1:{provider}', formats: [messages], credentials: ['file:credential.txt'], pass_headers: [x-sim], health: {{ enabled: false }} }}

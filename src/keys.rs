@@ -20,7 +20,7 @@ use tollgate_types::{KeyId, Limits};
 ///
 /// When the pepper or the file cannot be used.
 pub fn open_store(config: &Config) -> Result<Store, RunError> {
-    let hasher = KeyHasher::new(config.pepper.expose().as_bytes()).map_err(|_| RunError::Pepper)?;
+    let hasher = KeyHasher::new(config.pepper.expose().as_bytes()).map_err(StoreError::from)?;
     Ok(Store::open(&config.store.path, hasher, Clock::system())?)
 }
 

@@ -430,6 +430,14 @@ async fn what_is_missing_at_the_start_is_told_with_its_place() {
             &["keys.pepper", "NOT_SET"][..],
         ),
         (
+            config.clone().with("keys.pepper", json!("literal:short")),
+            &[
+                "keys.pepper",
+                "at least 32 characters",
+                "openssl rand -hex 32",
+            ],
+        ),
+        (
             config
                 .clone()
                 .with("providers.sim.credentials", json!(["env:NOT_SET"])),
@@ -456,7 +464,7 @@ async fn check(file: &Path) -> Output {
     for rest in text.split("env:").skip(1) {
         let is_name = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
         let name = rest.split(|letter| !is_name(letter)).next().unwrap();
-        command.env(name, "any-value-of-some-length");
+        command.env(name, "any-value-that-is-long-enough-for-all");
     }
     Output::of(command.arg("check").arg(file)).await
 }

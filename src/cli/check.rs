@@ -160,7 +160,7 @@ mod tests {
 
     impl Environment for Workshop {
         fn variable(&self, _: &str) -> Option<String> {
-            Some("s3cret".to_owned())
+            Some("a-s3cret-that-is-long-enough-for-all".to_owned())
         }
 
         fn read_bytes(&self, path: &Path, max_bytes: u64) -> io::Result<Vec<u8>> {

@@ -13,6 +13,7 @@ mod failover;
 mod faults;
 mod files;
 mod filters;
+mod hidden;
 mod plans;
 mod reference;
 mod schema;
@@ -50,7 +51,7 @@ use tollgate_routing::{
     Catalog, CatalogSettings,
     settings::{AutoSettings, FamilySettings, ModelSettings, ProviderSettings, RoutingSettings},
 };
-use tollgate_settings::{Environment, Fault, KeyPath, Secret, SecretSource, unknown_name};
+use tollgate_settings::{Environment, Fault, KeyPath, Secret, SecretError, unknown_name};
 use tree::{Node, Part};
 
 /// The whole file.
@@ -265,7 +266,7 @@ impl<'a> Loader<'a> {
     fn build(&self, mut tree: Node, path: &Path) -> Result<Config, Faults> {
         files::apply(&mut tree, &self.overrides)?;
         let value = tree.to_value();
-        let mut faults = Faults::default();
+        let mut faults = hidden::faults(&tree);
         let shape = check::faults(&value);
         faults.extend(
             shape
@@ -283,25 +284,6 @@ impl<'a> Loader<'a> {
         self.check(settings, folder, tree)
     }
 
-    fn admin_token(
-        &self,
-        source: &SecretSource,
-        path: &KeyPath,
-        folder: &Path,
-    ) -> Result<Secret, Fault> {
-        let token = source
-            .resolve(self.environment, folder)
-            .map_err(|cause| path.fault(cause.to_string()))?;
-        let least = AdminSettings::MIN_TOKEN_CHARS;
-        if token.expose().chars().count() < least {
-            return Err(path.fault(format!(
-                "a token of less than {least} characters can be guessed; \
-                 `openssl rand -hex 32` makes a good one"
-            )));
-        }
-        Ok(token)
-    }
-
     /// The rules that the types alone do not give.
     fn check(&self, settings: Settings, folder: &Path, tree: Node) -> Result<Config, Faults> {
         let folder = |path: &KeyPath| match tree.file(path) {
@@ -314,12 +296,14 @@ impl<'a> Loader<'a> {
         let pepper = settings
             .keys
             .pepper
-            .resolve(self.environment, &folder(&pepper_path))
-            .map_err(|cause| faults.push(pepper_path.fault(cause.to_string())))
+            .resolve(self.environment, &folder(&pepper_path));
+        let pepper = long_enough(pepper, KeysSettings::MIN_PEPPER_CHARS, &pepper_path)
+            .map_err(|fault| faults.push(fault))
             .ok();
         let token_path = KeyPath::root().key("admin").key("token");
         let admin_token = settings.admin.token.as_ref().and_then(|source| {
-            self.admin_token(source, &token_path, &folder(&token_path))
+            let token = source.resolve(self.environment, &folder(&token_path));
+            long_enough(token, AdminSettings::MIN_TOKEN_CHARS, &token_path)
                 .map_err(|fault| faults.push(fault))
                 .ok()
         });
@@ -375,6 +359,22 @@ impl<'a> Loader<'a> {
             sources: Sources::default(),
         })
     }
+}
+
+/// A secret that is too long to be guessed.
+fn long_enough(
+    secret: Result<Secret, SecretError>,
+    least: usize,
+    path: &KeyPath,
+) -> Result<Secret, Fault> {
+    let secret = secret.map_err(|cause| path.fault(cause.to_string()))?;
+    if secret.expose().trim().chars().count() < least {
+        return Err(path.fault(format!(
+            "the secret needs at least {least} characters, so that it cannot be guessed: \
+             `openssl rand -hex 32` makes one"
+        )));
+    }
+    Ok(secret)
 }
 
 fn locate(tree: &Node, fault: Fault, part: Part) -> Located {

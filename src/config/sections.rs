@@ -318,13 +318,18 @@ pub(super) struct TranslationSettings {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub(super) struct KeysSettings {
-    /// The secret under which API keys are hashed. With another one, every key that was
-    /// made is unknown. `literal:TEXT` is accepted too, for demonstrations.
+    /// The secret under which API keys are hashed, at least 32 characters. With another one,
+    /// every key that was made is unknown. `literal:TEXT` is accepted too, for demonstrations.
     pub pepper: PepperSource,
     /// Credentials that one address may send in a minute and that turn out not to be valid;
     /// over it: 429. Keys that were used a moment ago are not affected. `null`: no bound.
     #[schemars(range(min = 1))]
     pub failed_attempts_per_minute: Option<NonZeroU32>,
+}
+
+impl KeysSettings {
+    /// The shortest pepper: with a shorter one, the keys of a stolen ledger could be looked for.
+    pub(super) const MIN_PEPPER_CHARS: usize = 32;
 }
 
 impl Default for KeysSettings {

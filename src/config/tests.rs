@@ -9,7 +9,7 @@ use tollgate_types::{Format, ReasoningMode};
 /// Every variable is set, to something that must show nowhere; files are those on disk.
 struct Workshop;
 
-const SECRET: &str = "s3cret-value-that-must-not-show";
+const SECRET: &str = "a-s3cret-value-that-must-not-show";
 
 impl Environment for Workshop {
     fn variable(&self, name: &str) -> Option<String> {
@@ -471,8 +471,8 @@ fn a_path_is_taken_from_the_folder_of_the_file_in_which_it_stands() {
     let folder = tempfile::tempdir().unwrap();
     let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
     std::fs::create_dir(folder.path().join("shared")).unwrap();
-    write("shared/secret", "of-the-shared-folder\n");
-    write("secret", "of-the-top-folder\n");
+    write("shared/secret", "of-the-shared-folder-and-long-enough\n");
+    write("secret", "of-the-top-folder-and-long-enough\n");
     write(
         "shared/base.yaml",
         "keys: {pepper: 'file:secret'}\nstore: {path: base.db}\n",
@@ -489,13 +489,16 @@ fn a_path_is_taken_from_the_folder_of_the_file_in_which_it_stands() {
     assert_eq!(
         load("include: shared/base.yaml\n"),
         (
-            "of-the-shared-folder".to_owned(),
+            "of-the-shared-folder-and-long-enough".to_owned(),
             "shared/base.db".to_owned()
         )
     );
     assert_eq!(
         load("include: shared/base.yaml\nkeys: {pepper: 'file:secret'}\nstore: {path: x.db}\n"),
-        ("of-the-top-folder".to_owned(), "x.db".to_owned())
+        (
+            "of-the-top-folder-and-long-enough".to_owned(),
+            "x.db".to_owned()
+        )
     );
 }
 
@@ -555,15 +558,15 @@ fn the_same_name_in_another_folder_is_another_file() {
     let include = |part: &str| {
         std::fs::write(&path, format!("include: {part}/base.yaml\n{GOOD}")).unwrap();
     };
-    secret("one", "the first");
-    secret("two", "the second");
+    secret("one", "the first of two that are long enough");
+    secret("two", "the second of two that are long enough");
     include("one");
     let (first, _) = changed(&path, None);
     include("two");
     let (_, told) = changed(&path, Some(&first));
     assert_eq!(told, ["keys.pepper: holds something else"]);
     // Elsewhere, and the same.
-    secret("two", "the first");
+    secret("two", "the first of two that are long enough");
     let (_, told) = changed(&path, Some(&first));
     assert!(told.is_empty(), "{told:?}");
 }
@@ -611,8 +614,39 @@ fn no_secret_shows_in_what_the_configuration_prints() {
     assert!(!format!("{config:?}").contains(SECRET));
     assert!(!format!("{config:#?}").contains(SECRET));
     let demo = load("demo.yaml").unwrap();
-    assert_eq!(demo.pepper.expose(), "demo");
+    assert!(demo.pepper.expose().contains("demo"));
     assert!(!format!("{:?}", demo.pepper).contains("demo"));
+}
+
+#[test]
+fn a_secret_that_can_be_guessed_is_refused_with_what_makes_a_better_one() {
+    let pepper = |pepper: &str| faults(&format!("keys: {{pepper: 'literal:{pepper}'}}\n{GOOD}"));
+    let told = "x.yaml:1:16: keys.pepper: the secret needs at least 32 characters, so that it cannot \
+                be guessed: `openssl rand -hex 32` makes one";
+    assert_eq!(pepper(&"p".repeat(31)), [told]);
+    assert_eq!(pepper(&format!("{:40}", "mostly spaces")), [told]);
+    assert_eq!(pepper(&"p".repeat(32)), [""; 0]);
+    assert_eq!(pepper(&"ü".repeat(32)), [""; 0]);
+}
+
+#[test]
+fn a_hidden_character_is_a_fault_in_every_key_and_in_every_value_but_texts_for_callers() {
+    let hidden = "no control character and no invisible one can stand here; this is";
+    let text = GOOD
+        .replace("  a:", "  \"a\\u202e\":")
+        .replace("group: g", "group: \"g\\u200b\"")
+        .replace("[a]", "[\"a\\u202e\"]");
+    assert_eq!(
+        faults(&text),
+        [
+            format!("x.yaml:2:3: providers.\"a\\u{{202e}}\": {hidden} U+202E"),
+            format!("x.yaml:4:14: families.f.group: {hidden} U+200B"),
+            format!("x.yaml:4:39: families.f.deployments[0]: {hidden} U+202E"),
+        ]
+    );
+    let filters = "filters:\n  - headers\n  - key\n  - stored\n  - model\n  - name: errors\n    \
+                   messages: {not_found: \"نمی\\u200cشود\"}\n";
+    assert_eq!(faults(&format!("{GOOD}{filters}")), [""; 0]);
 }
 
 #[test]

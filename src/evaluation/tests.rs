@@ -12,7 +12,7 @@ struct Workshop;
 
 impl Environment for Workshop {
     fn variable(&self, _: &str) -> Option<String> {
-        Some("a-secret-of-enough-letters".to_owned())
+        Some("a-secret-that-is-long-enough-for-all".to_owned())
     }
 
     fn read_bytes(&self, path: &Path, most: u64) -> std::io::Result<Vec<u8>> {

@@ -70,9 +70,6 @@ pub enum RunError {
          ('tollgate keys list --plan NAME' shows them)"
     )]
     PlansInUse(String),
-    /// The pepper is empty.
-    #[error("keys.pepper is empty: API keys would be hashed without a secret")]
-    Pepper,
     /// An address cannot be listened on.
     #[error("cannot listen on {address}: {cause}")]
     Listen {

@@ -243,3 +243,64 @@ async fn an_order_with_a_name_is_carried_out_once() {
     }
     office.get("/api/v1/ledger/verify").await.assert_ok();
 }
+
+/// Characters that are not seen, or that change how the text around them looks.
+const HIDDEN: [char; 10] = [
+    '\n', '\t', '\u{1b}', '\u{85}', '\u{200b}', '\u{200f}', '\u{202e}', '\u{2066}', '\u{2069}',
+    '\u{feff}',
+];
+
+#[tokio::test]
+async fn a_name_with_a_hidden_character_is_refused_by_the_api_and_the_command_line() {
+    let office = Office::open().await;
+    for hidden in HIDDEN {
+        let name = format!("ci{hidden}admin");
+        let code = format!("U+{:04X}", u32::from(hidden));
+        for order in [json!({"name": name}), json!({"name": "ci", "plan": name})] {
+            let refused = office.post("/api/v1/keys", &order).await;
+            refused.assert_error(400, "invalid_request");
+            assert!(!refused.message().contains(hidden), "{code}: {refused:?}");
+        }
+        let refused = office.post("/api/v1/keys", &json!({"name": name})).await;
+        assert!(refused.message().contains(&code), "{code}: {refused:?}");
+        let output = office.gateway.keys(&["create", &name]).await;
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        assert!(output.stderr.contains(&code), "{code}: {output:?}");
+    }
+    // What people are called has no bounds but these.
+    for name in ["Zoë's laptop", "開発", "команда-1", "🚀 launch"] {
+        office.create(&json!({"name": name})).await;
+    }
+}
+
+#[tokio::test]
+async fn a_configuration_with_a_hidden_character_in_a_name_is_refused_with_its_place() {
+    let provider = Provider::start().await;
+    let folder = TempDir::new().unwrap();
+    let file = folder.path().join("tollgate.yaml");
+    for hidden in HIDDEN {
+        let name = format!("a{hidden}b");
+        let code = format!("U+{:04X}", u32::from(hidden));
+        let plan = json!({"tokens": 1000, "validity": "1d"});
+        let deployments = json!(["sim"]);
+        let config = Config::of(&provider);
+        for config in [
+            config.clone().with(&format!("plans.{name}"), plan),
+            config.clone().with("families.test.group", json!(name)),
+            config.clone().model(&name, deployments),
+            config
+                .clone()
+                .provider(&name, support::provider(provider.address)),
+            config.with("admin.hosts", json!([name])),
+        ] {
+            std::fs::write(&file, config.0.to_string()).unwrap();
+            let output = support::Output::of(tollgate().arg("check").arg(&file)).await;
+            assert!(!output.status.success(), "{code}: {output:?}");
+            assert!(output.stderr.contains(&code), "{code}: {output:?}");
+            assert!(
+                !output.stderr.trim().contains(hidden) || hidden == '\n',
+                "{output:?}"
+            );
+        }
+    }
+}

@@ -7,7 +7,7 @@ use std::net::{SocketAddr, TcpListener};
 pub const PROVIDER_KEY: (&str, &str) = ("TEST_PROVIDER_KEY", "credential-of-the-provider");
 
 /// The variable that holds the secret under which keys are stored.
-pub const PEPPER: (&str, &str) = ("TOLLGATE_PEPPER", "pepper-of-the-tests");
+pub const PEPPER: (&str, &str) = ("TOLLGATE_PEPPER", "pepper-of-the-tests-and-of-nothing-else");
 
 /// The plan of a key that never runs out.
 pub const PLENTY: &str = "plenty";

@@ -108,7 +108,7 @@ fn configuration(listen: SocketAddr, admin: SocketAddr, nobody: SocketAddr) -> S
 server: {{ listen: [{{ address: '{listen}' }}] }}
 admin: {{ listen: '{admin}' }}
 store: {{ path: tollgate.db }}
-keys: {{ pepper: 'literal:for a measurement only' }}
+keys: {{ pepper: 'literal:a pepper for a measurement and nothing else' }}
 plans: {{ plenty: {{ tokens: 1G, validity: 365d }} }}
 counting: {{ preload: true }}
 filters: [headers, key, stored, model, context, {{ name: limits, count_tokens_per_minute: 1000000 }}, quota, errors]

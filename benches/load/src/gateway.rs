@@ -69,7 +69,7 @@ server:
   threads: 1
 admin: {{ listen: '{admin}' }}
 store: {{ path: tollgate.db }}
-keys: {{ pepper: 'literal:for a comparison only' }}
+keys: {{ pepper: 'literal:a pepper for a comparison and nothing else' }}
 log: {{ access: stdout }}
 "
     );

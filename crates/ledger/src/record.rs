@@ -4,7 +4,7 @@ use crate::{clock::Timestamp, store::GrantTerms};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::{fmt, sync::Arc};
-use tollgate_types::{Allowance, Identity, KeyId, Limits};
+use tollgate_types::{Allowance, Identity, KeyId, Limits, hidden_character};
 
 /// What is stored of a key. Never holds the key itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -93,7 +93,7 @@ pub fn allowance<N: Into<String>>(names: impl IntoIterator<Item = N>) -> Allowan
 /// What a new key shall be.
 #[derive(Clone, Debug)]
 pub struct NewKey {
-    /// What its owner calls it: 1 to 128 characters, no control characters.
+    /// What its owner calls it: 1 to 128 characters, none of them hidden.
     pub name: String,
     /// The plan, by name.
     pub plan: Option<String>,
@@ -112,9 +112,15 @@ pub struct NewKey {
 /// A key that cannot be made as asked.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidKey {
-    /// The name breaks the rules.
-    #[error("the name must have 1 to {max} characters, none of them a control character", max = NewKey::MAX_NAME_CHARS)]
+    /// The name is blank or too long.
+    #[error("the name must have 1 to {max} characters", max = NewKey::MAX_NAME_CHARS)]
     Name,
+    /// The name has a control character, or an invisible one.
+    #[error(
+        "the name must have no control character and no invisible one; it has U+{:04X}",
+        u32::from(*.0)
+    )]
+    Hidden(char),
     /// The name of a plan, a model group or an endpoint breaks the rules.
     #[error(
         "{what} {name:?} is no name: 1 to {max} letters, digits and any of . _ - / {{ }} are allowed",
@@ -175,8 +181,11 @@ impl NewKey {
     pub(crate) fn validate(&self, now: Timestamp) -> Result<(), InvalidKey> {
         let chars = self.name.chars().count();
         let blank = self.name.trim().is_empty();
-        if blank || chars > Self::MAX_NAME_CHARS || self.name.contains(char::is_control) {
+        if blank || chars > Self::MAX_NAME_CHARS {
             return Err(InvalidKey::Name);
+        }
+        if let Some(hidden) = hidden_character(&self.name) {
+            return Err(InvalidKey::Hidden(hidden));
         }
         if let Some(plan) = &self.plan {
             check_term("plan", plan)?;
@@ -236,6 +245,7 @@ mod tests {
             fault(|k| k.name = "  ".into()),
             fault(|k| k.name = "x".repeat(129)),
             fault(|k| k.name = "a\u{1b}[2J".into()),
+            fault(|k| k.name = "a\u{202e}b".into()),
         ] {
             assert!(bad.unwrap_err().starts_with("the name must have"));
         }

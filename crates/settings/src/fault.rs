@@ -134,10 +134,12 @@ impl fmt::Display for KeyPath {
 }
 
 fn is_plain(key: &str) -> bool {
+    // What is escaped in quotes, invisible characters for one, would be misread without them.
+    let is_visible = |c: char| c.escape_debug().len() == 1 || matches!(c, '\'' | '\\');
     !key.is_empty()
         && key
             .chars()
-            .all(|c| !c.is_whitespace() && !c.is_control() && !matches!(c, '.' | '[' | ']' | '"'))
+            .all(|c| is_visible(c) && !c.is_whitespace() && !matches!(c, '.' | '[' | ']'))
 }
 
 /// What is wrong with one value of a configuration. The message says what would be

@@ -18,11 +18,13 @@ pub fn did_you_mean<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) ->
 /// `no provider 'alfa'; did you mean 'alpha'?`, or the names there are, where they are few.
 pub fn unknown_name<'a>(
     kind: &str,
-    name: &str,
+    given: &str,
     known: impl IntoIterator<Item = &'a str, IntoIter: Clone>,
 ) -> String {
     let known = known.into_iter();
-    if let Some(near) = did_you_mean(name, known.clone()) {
+    // Whatever a client has sent as a name, it is only ever shown as what it is.
+    let name = given.escape_debug();
+    if let Some(near) = did_you_mean(given, known.clone()) {
         return format!("no {kind} '{name}'; did you mean '{near}'?");
     }
     let names: Vec<_> = known.collect();

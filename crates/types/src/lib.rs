@@ -16,6 +16,7 @@ mod input;
 mod limits;
 mod model;
 mod request;
+mod text;
 mod tokenizer;
 mod usage;
 mod weight;
@@ -32,6 +33,7 @@ pub use model::{Effort, ReasoningMode, Thinking};
 pub use request::{
     LEAST_RESPONSES_OUTPUT, MediaFacts, NamedItem, RequestFacts, RequestNeeds, ThinkingRoom,
 };
+pub use text::hidden_character;
 pub use tokenizer::Tokenizer;
 pub use usage::Usage;
 pub use weight::{Weight, Weights};
