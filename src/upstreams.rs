@@ -19,6 +19,7 @@ use http::header::{
     ACCEPT, ACCEPT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HOST, HeaderValue, USER_AGENT,
 };
 use http::{HeaderMap, Uri};
+use pingora_core::protocols::TcpKeepalive;
 use pingora_core::upstreams::peer::{ALPN, HttpPeer};
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -245,6 +246,20 @@ fn common_headers(provider: &Provider) -> HeaderMap {
     headers
 }
 
+/// How the system finds out that nobody reads a connection, whoever holds it: an HTTP/2 connection
+/// whose provider does not take the replies to its own frames would stay open after its last request.
+fn liveness(write: Duration) -> TcpKeepalive {
+    /// The system takes milliseconds that fit 31 bits.
+    const LONGEST: Duration = Duration::from_secs(86_400);
+    TcpKeepalive {
+        idle: Duration::from_secs(60),
+        interval: Duration::from_secs(15),
+        count: 4,
+        // Behind Pingora's own time-out of a write, which says what was late.
+        user_timeout: write.saturating_mul(2).min(LONGEST),
+    }
+}
+
 /// A peer with everything but the address.
 fn template(provider: &Arc<Provider>, authorities: &Authorities) -> Result<HttpPeer, Fault> {
     let nowhere = SocketAddr::from(([0, 0, 0, 0], 0));
@@ -263,6 +278,7 @@ fn template(provider: &Arc<Provider>, authorities: &Authorities) -> Result<HttpP
     // What ends an attempt that takes too long ends its connection.
     peer.options.max_h2_streams = 1;
     peer.options.write_timeout = Some(timeouts.write);
+    peer.options.tcp_keepalive = Some(liveness(timeouts.write));
     peer.options.idle_timeout = Some(timeouts.idle);
     peer.options.alpn = match provider.http2 {
         Http2::Auto => ALPN::H2H1,

@@ -1,8 +1,10 @@
-//! Floods of HTTP/2: whoever sends much that moves nothing is told to go, and nobody else
-//! hears of it.
+//! Floods of HTTP/2: a caller that sends much that moves nothing is told to go, a provider that
+//! does so is given up, and no other request suffers.
 
 #![cfg(test)]
 
+#[path = "floods/provider.rs"]
+mod provider;
 mod support;
 
 use serde_json::{Value, json};

@@ -120,6 +120,13 @@ pub fn end_attempt(again: bool) -> Box<Error> {
     error
 }
 
+/// Ends an attempt of which nothing was sent: the same candidate is asked again.
+pub fn ask_again_unsent(exchange: &mut Exchange) -> Box<Error> {
+    outcome::not_sent(exchange);
+    exchange.attempts.step_back();
+    end_attempt(exchange.attempts.may_go_on())
+}
+
 /// What it means that no connection to a provider came about, and whether its address is to
 /// blame.
 pub fn of_connecting(cause: &Error) -> (UpstreamFault, bool) {

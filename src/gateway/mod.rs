@@ -211,13 +211,15 @@ impl ProxyHttp for Gateway {
     async fn connected_to_upstream(
         &self,
         _: &mut Session,
-        _: bool,
+        is_reused: bool,
         _: &HttpPeer,
         connection: std::os::fd::RawFd,
         _: Option<&Digest>,
         exchange: &mut Self::CTX,
     ) -> Result<()> {
-        exchange.timer.connected(connection);
+        // Once too many were of no use, the rest of the attempts are for other candidates.
+        let may_be_stale = is_reused && exchange.attempts.may_be_stale();
+        exchange.timer.connected(connection, may_be_stale);
         Ok(())
     }
 
@@ -241,12 +243,15 @@ impl ProxyHttp for Gateway {
             head.set_version(upstream.version);
         }
         *upstream = head;
+        if is_http2 && exchange.timer.gives_up_kept() {
+            // The runtime must see the end of the connection before another one is looked for.
+            tokio::time::sleep(Duration::from_millis(1)).await;
+            return Err(failure::ask_again_unsent(exchange));
+        }
         let untaken = (self.untaken)(session.as_downstream());
         let reader = untaken.map_or(Reader::Stream, Reader::Connection);
         if !exchange.timer.watch(reader, is_http2) {
-            outcome::not_sent(exchange);
-            exchange.attempts.step_back();
-            return Err(failure::end_attempt(exchange.attempts.may_go_on()));
+            return Err(failure::ask_again_unsent(exchange));
         }
         // From here on the provider's 1xx are not the caller's business, and neither is a
         // final head until it is committed.

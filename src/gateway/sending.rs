@@ -48,7 +48,7 @@ impl Unanswered {
         let now = Instant::now();
         let ends = now.checked_add(MOMENT).unwrap_or(now);
         // Without a thread that watches, the time for the answer has to do.
-        if let Some(watch) = Watch::begin(socket, None, ends, request_ends) {
+        if let Some(watch) = Watch::begin(socket, false, None, ends, request_ends) {
             *state = State::Late(watch);
         }
     }

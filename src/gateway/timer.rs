@@ -14,6 +14,10 @@ pub struct AttemptTimer {
     deadlines: Option<Deadlines>,
     /// The number of the connection, from when it is made until it is watched.
     connection: Option<RawFd>,
+    /// It was kept unused before, and can be given up for another one.
+    may_be_stale: bool,
+    /// The same connection, once it was looked at.
+    socket: Option<Socket>,
     /// The number of a connection of HTTP/1.1 over which a body is yet to be sent.
     sends_over: Option<RawFd>,
     /// Tells the body's sending that an answer has begun, where that matters to it.
@@ -49,8 +53,23 @@ impl AttemptTimer {
     }
 
     /// The provider is connected to, by the connection of this number.
-    pub const fn connected(&mut self, connection: RawFd) {
+    pub const fn connected(&mut self, connection: RawFd, may_be_stale: bool) {
         self.connection = Some(connection);
+        self.may_be_stale = may_be_stale;
+    }
+
+    /// Closes that connection, of HTTP/2, if it was kept and bytes lie unread on it, and returns
+    /// whether it did. Nothing can have come that is not read at once, unless the connection has
+    /// just ended, or is flooded by a provider that does not read the replies.
+    pub fn gives_up_kept(&mut self) -> bool {
+        let kept = self.connection.filter(|_| self.may_be_stale);
+        self.socket = kept.and_then(Socket::of);
+        let ended = self.socket.take_if(|it| it.has_more());
+        let gives_up = ended.is_some();
+        if let Some(socket) = ended {
+            socket.shut_down();
+        }
+        gives_up
     }
 
     /// The request is about to be sent over that connection: from here on its silence is
@@ -70,7 +89,8 @@ impl AttemptTimer {
         if !deadlines.need_a_watch(now) {
             return true;
         }
-        let socket = self.connection.take().and_then(Socket::of);
+        let looked_at = self.socket.take();
+        let socket = looked_at.or_else(|| self.connection.take().and_then(Socket::of));
         let untaken = match reader {
             Reader::Connection(untaken) => Some(untaken),
             Reader::Stream => {
@@ -79,7 +99,7 @@ impl AttemptTimer {
             }
         };
         let (silence, request) = (deadlines.end(), deadlines.request_ends());
-        self.watch = socket.and_then(|it| Watch::begin(it, untaken, silence, request));
+        self.watch = socket.and_then(|it| Watch::begin(it, is_http2, untaken, silence, request));
         self.is_unwatched = self.watch.is_none();
         !(self.is_unwatched && self.relies_on_watch)
     }
@@ -147,6 +167,7 @@ impl AttemptTimer {
             unanswered.end();
         }
         self.connection = None;
+        self.socket = None;
         self.sends_over = None;
     }
 
@@ -186,12 +207,12 @@ mod tests {
         let now = Instant::now();
         let mut timer = AttemptTimer::begin(stream(now), now, &AttemptTimer::default());
         assert_eq!(timer.read_timeout(now), None);
-        timer.connected(NONE);
+        timer.connected(NONE, false);
         assert!(!timer.watch(Reader::Stream, false));
         timer.stop();
         let mut again = AttemptTimer::begin(stream(now), now, &timer);
         assert_eq!(again.read_timeout(now), Some(2 * SECOND));
-        again.connected(NONE);
+        again.connected(NONE, true);
         assert!(again.watch(Reader::Stream, false));
     }
 }

@@ -22,8 +22,8 @@ use std::time::{Duration, Instant};
 /// How often is looked.
 const TICK: Duration = Duration::from_millis(50);
 
-/// How long what has come over HTTP/2 meanwhile may take to be read, once a caller that held it up
-/// reads again, in milliseconds.
+/// How long what has come over HTTP/2 may take to be read, in milliseconds: at the end of a silence,
+/// and once a caller that held it up reads again.
 const CATCHING_UP: u64 = 1000;
 
 /// One attempt under watch, until it is dropped.
@@ -41,6 +41,8 @@ struct Watched {
     untaken: Option<Untaken>,
     /// Its time was over while its caller held it up.
     was_held_up: AtomicBool,
+    /// Whether its connection is read also while its caller takes nothing, as one of HTTP/2 is.
+    is_always_read: bool,
 }
 
 impl Watch {
@@ -49,6 +51,7 @@ impl Watch {
     /// thread to watch.
     pub fn begin(
         socket: Socket,
+        is_http2: bool,
         untaken: Option<Untaken>,
         silence_ends: Instant,
         request_ends: Instant,
@@ -61,6 +64,7 @@ impl Watch {
             socket: Mutex::new(Some(socket)),
             untaken,
             was_held_up: AtomicBool::new(false),
+            is_always_read: is_http2,
         });
         let keeper = (*KEEPER)?;
         keeper.arriving.lock().push(Arc::clone(&watched));
@@ -101,14 +105,19 @@ impl Watched {
         if self.is_over.load(Ordering::Relaxed) {
             return false;
         }
-        let is_silent = now >= self.silence_ends.load(Ordering::Relaxed);
+        let silence_ends = self.silence_ends.load(Ordering::Relaxed);
+        let is_silent = now >= silence_ends;
         let is_late = now >= self.request_ends;
         if !is_silent && !is_late {
             return true;
         }
         let mut socket = self.socket.lock();
-        // What has come and was not read yet waits for the caller, not for the provider.
-        if !is_late && (socket.as_ref().is_some_and(Socket::has_more) || self.is_held_up(now)) {
+        // What has come and was not read yet waits for the caller, not for the provider. Bytes that
+        // stay unread on a connection that is always read wait for the provider: it does not read the
+        // replies to its own frames.
+        let may_lie_unread = !self.is_always_read || now < silence_ends.saturating_add(CATCHING_UP);
+        let lies_unread = || may_lie_unread && socket.as_ref().is_some_and(Socket::has_more);
+        if !is_late && (lies_unread() || self.is_held_up(now)) {
             return true;
         }
         if let Some(socket) = socket.take() {

@@ -2,7 +2,7 @@
 
 use super::{PATIENCE, bounded};
 use std::net::SocketAddr;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 
@@ -117,7 +117,7 @@ impl Frames {
 
     /// The next frame; `None` at the end of the connection.
     pub async fn next(&mut self) -> Option<Frame> {
-        bounded("a frame", next(&mut self.reader)).await
+        bounded("a frame", read_frame(&mut self.reader)).await
     }
 
     /// Sends `bytes` again and again, `most` times and not beyond the end of the connection,
@@ -130,7 +130,7 @@ impl Frames {
         } = self;
         let reading = async {
             let mut reason = None;
-            while let Some(frame) = next(&mut reader).await {
+            while let Some(frame) = read_frame(&mut reader).await {
                 if frame.kind == GOAWAY {
                     reason = Some(frame.reason());
                 }
@@ -149,7 +149,8 @@ impl Frames {
     }
 }
 
-async fn next(reader: &mut OwnedReadHalf) -> Option<Frame> {
+/// Reads a frame; `None` at the end of the connection.
+pub async fn read_frame(reader: &mut (impl AsyncRead + Unpin)) -> Option<Frame> {
     let mut head = [0; 9];
     reader.read_exact(&mut head).await.ok()?;
     let length = u32::from_be_bytes([0, head[0], head[1], head[2]]);

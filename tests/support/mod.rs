@@ -18,6 +18,7 @@ mod answer;
 mod caller;
 mod config;
 mod doorman;
+pub mod flooder;
 pub mod frames;
 mod gateway;
 mod http1;

@@ -155,7 +155,8 @@ pub struct TimeoutSettings {
     /// From one event of a stream to the next once content has come; pings and comments are
     /// none. Of an answer that is no stream, between two reads. Default: `read`.
     pub between_events: Option<Duration>,
-    /// For one write of the request to be taken.
+    /// For one write of the request to be taken. A connection, used or not, on which the provider
+    /// takes nothing of what was sent for twice as long is closed.
     pub write: Duration,
     /// How long an unused connection is kept. Keep it below the provider's own limit.
     pub idle: Duration,

@@ -19,7 +19,7 @@ async fn connection() -> (TcpStream, TcpStream) {
 fn watch(ours: &TcpStream, silence: Duration, request: Duration) -> Watch {
     let socket = Socket::of(ours.as_raw_fd()).unwrap();
     let now = Instant::now();
-    Watch::begin(socket, None, now + silence, now + request).unwrap()
+    Watch::begin(socket, false, None, now + silence, now + request).unwrap()
 }
 
 async fn bounded<T>(work: impl Future<Output = T>) -> T {
@@ -66,13 +66,27 @@ async fn what_has_come_is_not_silence_but_the_request_ends_all_the_same() {
 }
 
 #[tokio::test]
+async fn bytes_that_stay_unread_over_http2_put_the_end_off_by_a_second() {
+    let (ours, mut theirs) = connection().await;
+    theirs.write_all(b"ping").await.unwrap();
+    bounded(ours.readable()).await.unwrap();
+    let socket = Socket::of(ours.as_raw_fd()).unwrap();
+    let now = Instant::now();
+    let watch = Watch::begin(socket, true, None, now, now + LATE).unwrap();
+    assert_eq!(bounded(theirs.read(&mut [0; 8])).await.unwrap(), 0);
+    let took = now.elapsed();
+    assert!(took >= Duration::from_millis(CATCHING_UP), "{took:?}");
+    assert!(watch.has_fired());
+}
+
+#[tokio::test]
 async fn a_caller_that_takes_nothing_is_waited_for_and_the_silence_behind_it_is_not() {
     let (mut ours, _theirs) = connection().await;
     let untaken = Untaken::default();
     let piece = untaken.wait_for(bytes::Bytes::from_static(b"piece"));
     let socket = Socket::of(ours.as_raw_fd()).unwrap();
     let now = Instant::now();
-    let watch = Watch::begin(socket, Some(untaken), now + SOON, now + LATE).unwrap();
+    let watch = Watch::begin(socket, true, Some(untaken), now + SOON, now + LATE).unwrap();
     let read = tokio::time::timeout(4 * SOON, ours.read(&mut [0; 8])).await;
     assert!(read.is_err() && !watch.has_fired());
     drop(piece);
