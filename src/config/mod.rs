@@ -361,7 +361,7 @@ impl<'a> Loader<'a> {
     }
 }
 
-/// A secret that is too long to be guessed.
+/// Refuses a secret with fewer than `least` characters.
 fn long_enough(
     secret: Result<Secret, SecretError>,
     least: usize,
