@@ -91,6 +91,14 @@ pub(crate) struct InputTokens {
 }
 
 impl InputTokens {
+    /// Tokens of which the provider's cache holds none.
+    pub(crate) fn fresh(fresh: u64) -> Self {
+        Self {
+            fresh,
+            ..Self::default()
+        }
+    }
+
     pub(crate) fn total(self) -> u64 {
         self.fresh + self.cache_read + self.cache_write
     }

@@ -37,6 +37,7 @@ pub(crate) struct Orders {
     pub(crate) early_answer: bool,
     pub(crate) usage: UsageFault,
     pub(crate) tokens: Option<u64>,
+    pub(crate) input: Option<u64>,
     pub(crate) huge: Option<usize>,
     pub(crate) refusal: bool,
     pub(crate) open_reasoning: bool,
@@ -222,6 +223,11 @@ pub const TABLE: &[Order] = &[
         "tokens-<n>",
         Set::Number(1, 1_000_000, |o, n| o.tokens = Some(n)),
         "answers with exactly so many tokens of text, unless the request's limits end it before",
+    ),
+    order(
+        "input-<n>",
+        Set::Number(0, 1_000_000_000, |o, n| o.input = Some(n)),
+        "reports so many input tokens, whatever the request holds",
     ),
     order(
         "huge-<n>mb",

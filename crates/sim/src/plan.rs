@@ -99,7 +99,7 @@ impl Plan {
             .map(|choice| tokens::count(&choice.text))
             .sum();
         let usage = Usage {
-            input: ask.input,
+            input: orders.input.map_or(ask.input, InputTokens::fresh),
             output: reasoning + called + written,
             reasoning,
         };
