@@ -4,7 +4,7 @@
 //! are put behind the traits that filters know.
 
 use crate::config::{self, Config};
-use crate::counts::{CatalogCounts, Counts};
+use crate::counts::{CatalogCounts, Desk};
 use crate::endpoints::{PlanLimits, Usage, UsageSource};
 use crate::keys;
 use crate::server::RunError;
@@ -27,7 +27,7 @@ use tollgate_ledger::{
 };
 use tollgate_routing::Conversations;
 use tollgate_settings::TokenCount;
-use tollgate_types::{Identity, InputRates, KeyId, Limits, NamedItem, Weights};
+use tollgate_types::{Identity, KeyId, Limits, NamedItem, Weights};
 
 /// Everything that outlives a configuration: keys, balances, and how fast keys have gone.
 pub struct Accounts {
@@ -37,7 +37,8 @@ pub struct Accounts {
     owned: Arc<Owned>,
     usage: Arc<UsageSource>,
     paces: Paces,
-    counts: Arc<Counts>,
+    /// Where bodies are counted.
+    desk: Arc<Desk>,
     /// Which models have answered which conversations.
     conversations: Arc<Conversations>,
 }
@@ -86,7 +87,7 @@ impl Accounts {
             owned: Arc::new(Owned(Ownership::new(&store, ledger.clone(), KNOWN_OWNED))),
             usage: Arc::new(usage),
             paces,
-            counts: Counts::open(&config.store.path),
+            desk: Arc::default(),
             conversations: Arc::default(),
             ledger,
             store: Arc::new(store),
@@ -108,9 +109,9 @@ impl Accounts {
         &self.paces.generation
     }
 
-    /// What was learnt of counts.
-    pub const fn counts(&self) -> &Arc<Counts> {
-        &self.counts
+    /// Where bodies are counted.
+    pub const fn desk(&self) -> &Arc<Desk> {
+        &self.desk
     }
 
     /// Commits what has been settled, and gives everything back. Blocks.
@@ -119,7 +120,6 @@ impl Accounts {
         if !self.ledger.clone().close(PATIENCE) {
             log::warn!("the ledger could not be closed in time; the next start finishes the work");
         }
-        self.counts.close();
     }
 
     /// Whose is what providers have stored.
@@ -504,10 +504,6 @@ impl Balances for NoAccounts {
 }
 
 impl Counting for NoAccounts {
-    fn rates(&self, _: &RequestContext) -> InputRates {
-        InputRates::default()
-    }
-
     fn count(&self, _: &RequestContext) -> Counted {
         Counted::Unknown
     }

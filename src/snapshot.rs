@@ -294,7 +294,7 @@ impl Snapshot {
         if accounts.is_some() && config.counting.preload {
             Desk::load(Vocabulary::default());
         }
-        let counts = accounts.map(|it| Arc::new(CatalogCounts::new(it.counts(), &catalog)));
+        let counts = accounts.map(|it| Arc::new(CatalogCounts::new(it.desk(), &catalog)));
         let services = match accounts.zip(counts.as_ref()) {
             Some((accounts, counts)) => accounts.lend(config, &catalog, counts),
             None => NoAccounts::lend(&catalog),

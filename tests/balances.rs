@@ -40,7 +40,7 @@ fn sent(provider: &Provider) -> Value {
 
 /// An answer that costs exactly what was held for it, streamed or not.
 fn exact_answer(stream: bool, output: u64) -> Vec<u8> {
-    // Of input what its length says, so that nothing is learnt and the next is held for alike.
+    // Of input what its length says.
     const INPUT: u64 = 5;
     let rest = UNCOUNTED_INPUT + output - INPUT;
     let usage = json!({"prompt_tokens": INPUT, "completion_tokens": rest});

@@ -11,10 +11,8 @@ use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 use support::{
     Act, Answer, CHAT, COUNT_TOKENS, Config, Connection, FORMATS, Gateway, LONG, MESSAGES,
-    Provider, RESPONSES, Request, Upstream, eventually, prompt,
+    Provider, RESPONSES, Request, Upstream, prompt,
 };
-
-const TOKEN: &str = "0123456789abcdef-the-token-of-the-tests";
 
 /// A gateway before a provider that counts, with a model that OpenAI's vocabulary is for.
 async fn start(more: impl FnOnce(Config) -> Config) -> (Provider, Gateway) {
@@ -466,80 +464,49 @@ async fn a_family_that_the_operator_names_counts_whatever_the_model_is_called() 
     }
 }
 
-/// The fits that the gateway tells its operator of.
-async fn learnt(gateway: &Gateway) -> Vec<Value> {
-    let request = Request::get("/api/v1/counts").key(TOKEN);
-    let answer = Connection::open(gateway.admin).await.send(&request).await;
-    answer.assert_ok();
-    answer.json()["data"].as_array().unwrap().clone()
+/// The charge of a fresh key that disconnects, the statuses of a fresh key with a small balance, and
+/// what is left of a fresh key's input limit after one request.
+async fn terms_of_a_new_key(gateway: &Gateway) -> (u64, u16, String) {
+    let body = prompt(CHAT, "open", "Say something nice.", json!({"stream": true}));
+    let key = gateway.key_with(1_000_000, LONG);
+    let request = Request::post(CHAT, &body).key(&key).orders("stall-after-4");
+    let mut connection = gateway.connect().await;
+    connection.write(&request.bytes()).await;
+    let answer = connection.head().await;
+    connection.read_until(b"said").await;
+    drop(connection);
+    let line = gateway.line_of(&answer).await;
+    let charged = line["charged"].as_u64().unwrap();
+
+    let limit = json!({"max_completion_tokens": 16});
+    let body = prompt(CHAT, "open", "Say something nice.", limit);
+    let key = gateway.key_with(300, LONG);
+    let small = gateway.send(&Request::post(CHAT, &body).key(&key)).await;
+
+    let key = gateway.create_key(&["--input-tokens", "60000"]).await;
+    let limited = gateway.send(&Request::post(CHAT, &body).key(&key)).await;
+    let left = limited.header("anthropic-ratelimit-input-tokens-remaining");
+    let left = left.map_or_else(|| format!("{limited:?}"), str::to_owned);
+    (charged, small.status, left)
 }
 
 #[tokio::test]
-async fn what_providers_report_is_learnt_shown_and_kept() {
-    let provider = Provider::start().await;
-    let folder = tempfile::TempDir::new().unwrap();
-    std::fs::write(folder.path().join("token"), TOKEN).unwrap();
-    let config = counts_here(Config::of(&provider))
-        .with("admin.token", json!("file:token"))
-        .with("counting.preload", json!(true));
-    let mut gateway = Gateway::start_in(folder, config.clone()).await;
-    let said = |words: usize| "seven words are in this one sentence ".repeat(words);
-    let before = tokens(&count(&gateway, "test-model", &said(500), "").await);
+async fn reports_of_one_keys_requests_change_nothing_for_another_key() {
+    let (_provider, gateway) = start(|it| it).await;
+    let before = terms_of_a_new_key(&gateway).await;
+    assert_eq!(before.1, 200);
+    let body = prompt(CHAT, "open", "Say something nice.", json!({}));
+    let request = Request::post(CHAT, &body).key(&gateway.key);
     let mut connection = gateway.connect().await;
-    for words in 1..=60 {
-        let body = prompt(CHAT, "test-model", &said(words * 5), json!({}));
+    for _ in 0..70 {
+        // 800 times the size of the request.
         let answer = connection
-            // Long enough to be counted meanwhile.
-            .send(
-                &Request::post(CHAT, &body)
-                    .key(&gateway.key)
-                    .orders("delay-25ms"),
-            )
+            .send(&request.clone().orders("input-20000"))
             .await;
         answer.assert_ok();
+        gateway.line_of(&answer).await;
     }
-    let all = eventually("everything is learnt", async || {
-        let all = learnt(&gateway).await;
-        (all.first()?["length"]["reports"].as_u64()? >= 60).then_some(all)
-    })
-    .await;
-    let [fit] = all.as_slice() else {
-        panic!("{all:?}")
-    };
-    assert_eq!(
-        (
-            &fit["model"],
-            &fit["provider"],
-            &fit["upstream_model"],
-            &fit["format"]
-        ),
-        (
-            &json!("test-model"),
-            &json!("sim"),
-            &json!("upstream-model"),
-            &json!("chat")
-        )
-    );
-    let text = &fit["text"];
-    // The simulated provider sees four bytes a token where there is a token to five bytes.
-    assert!(text["reports"].as_u64().unwrap() > 20, "{fit}");
-    assert_eq!(text["in_use"], true, "{fit}");
-    assert!(text["error_p95"].as_f64().unwrap() < 0.3, "{fit}");
-    let labels = "model=\"test-model\",provider=\"sim\",upstream_model=\"upstream-model\",format=\"chat\",by=\"text\"";
-    let sample = format!("tollgate_count_fit_factor{{{labels}}}");
-    let factor = gateway.sample(&sample).await.expect("a sample");
-    assert!((factor - text["factor"].as_f64().unwrap()).abs() < 1e-6);
-    // Counts for the model that it was learnt of have changed: its chat callers', that is.
-    let after = tokens(&count(&gateway, "test-model", &said(500), "").await);
-    assert_eq!(after, before, "another format is framed in another way");
-
-    gateway.signal("TERM").await;
-    gateway.ended().await;
-    let gateway = Gateway::start_in(gateway.folder, config).await;
-    let kept = learnt(&gateway).await;
-    assert_eq!(kept.len(), 1, "{kept:?}");
-    assert_eq!(kept[0]["text"]["reports"], text["reports"]);
-    assert_eq!(kept[0]["text"]["error_p95"], text["error_p95"]);
+    assert_eq!(terms_of_a_new_key(&gateway).await, before);
 }
 
 #[tokio::test]

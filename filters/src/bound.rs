@@ -1,7 +1,7 @@
 //! The most that a request can use, from what it asks for and what its model can do.
 
-use tollgate_filter::{Bound, Catalog, Counting, RequestContext};
-use tollgate_types::{InputRates, LEAST_RESPONSES_OUTPUT, RequestFacts};
+use tollgate_filter::{Bound, Catalog, RequestContext};
+use tollgate_types::{LEAST_RESPONSES_OUTPUT, RequestFacts};
 
 /// The output tokens over all answers that the request can be sent with: its own limit, raised
 /// where its model thinks unasked or a provider takes none so small, or the model's. `None`
@@ -41,10 +41,10 @@ fn least_output(request: &RequestContext, catalog: &dyn Catalog) -> u64 {
 }
 
 /// The input tokens that the request has most likely.
-pub(crate) fn likely_input(request: &RequestContext, counting: &dyn Counting) -> u64 {
+pub(crate) fn likely_input(request: &RequestContext) -> u64 {
     match (&request.input, &request.facts) {
         (Some(counted), _) => counted.tokens,
-        (None, Some(facts)) => facts.likely_input(&counting.rates(request)),
+        (None, Some(facts)) => facts.likely_input_tokens(),
         (None, None) => 0,
     }
 }
@@ -66,7 +66,6 @@ fn unseen_input(facts: &RequestFacts) -> u64 {
 pub(crate) fn of(
     request: &RequestContext,
     catalog: &dyn Catalog,
-    rates: &InputRates,
     minimum: u64,
     default_output: u64,
 ) -> Bound {
@@ -87,8 +86,8 @@ pub(crate) fn of(
         .max(least_output(request, catalog));
     Bound {
         input: match request.input {
-            Some(counted) => counted.at_most.min(facts.most_input(rates)),
-            None => facts.most_input(rates),
+            Some(counted) => counted.at_most.min(facts.most_input()),
+            None => facts.most_input(),
         },
         unseen_input: unseen_input(facts),
         output,
@@ -115,7 +114,7 @@ mod tests {
             choice: None,
         });
         scene.request.facts = Some(facts);
-        of(&scene.request, &catalog, &InputRates::default(), 16, 4096)
+        of(&scene.request, &catalog, 16, 4096)
     }
 
     #[test]

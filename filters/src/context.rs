@@ -13,7 +13,7 @@ use tollgate_filter::{
     Built, Catalog, Counted, Counting, Endpoint, Filter, FilterKind, Head, Limiter, RequestContext,
     Services, Verdict, Wants, settings,
 };
-use tollgate_types::{InputCount, InputRates, PublicError};
+use tollgate_types::{InputCount, PublicError};
 
 pub(crate) const KIND: FilterKind = FilterKind {
     name: "context",
@@ -105,13 +105,8 @@ impl Context {
         if facts.text_bytes <= limit {
             return None;
         }
-        let learnt = self.counting.rates(request);
-        let rates = InputRates {
-            per_kib: learnt.per_kib.max(InputRates::default().per_kib),
-            ..learnt
-        };
         let in_question = facts
-            .likely_input(&rates)
+            .likely_input_tokens()
             .saturating_sub(facts.media_tokens());
         (in_question > limit).then_some(limit)
     }

@@ -7,8 +7,8 @@ use serde_json::Value;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use tollgate_filter::{
-    Built, Catalog, Counting, Endpoint, Filter, FilterKind, Head, Limited, Limiter, Load,
-    NotAdmitted, RequestContext, Services, Verdict, Wants, settings,
+    Built, Catalog, Endpoint, Filter, FilterKind, Head, Limited, Limiter, Load, NotAdmitted,
+    RequestContext, Services, Verdict, Wants, settings,
 };
 use tollgate_types::{ErrorCode, PublicError};
 
@@ -49,7 +49,6 @@ impl Default for Settings {
 struct Limits {
     limiter: Arc<dyn Limiter>,
     catalog: Arc<dyn Catalog>,
-    counting: Arc<dyn Counting>,
     settings: Settings,
 }
 
@@ -57,7 +56,6 @@ fn build(value: &Value, services: &Services) -> Built {
     Ok(Box::new(Limits {
         limiter: Arc::clone(&services.limits),
         catalog: Arc::clone(&services.catalog),
-        counting: Arc::clone(&services.counting),
         settings: settings(value)?,
     }))
 }
@@ -104,7 +102,7 @@ impl Limits {
         let output = crate::bound::output(request, &*self.catalog);
         let facts = request.facts.as_ref();
         Load::Generation {
-            input: crate::bound::likely_input(request, &*self.counting),
+            input: crate::bound::likely_input(request),
             output: output.map_or(expected, |output| output.min(expected)),
             is_limited: facts.is_some_and(|facts| facts.output_limit.is_some()),
         }

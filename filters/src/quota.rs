@@ -112,7 +112,6 @@ impl Quota {
         crate::bound::of(
             request,
             &*self.catalog,
-            &self.counting.rates(request),
             self.settings.useful_output_tokens.get().into(),
             self.settings.default_output_tokens.get().into(),
         )
@@ -169,7 +168,7 @@ impl Quota {
     fn count(&self, request: &mut RequestContext, bound: Bound, waits: Waits) -> Verdict {
         /// What no ordinary text falls short of, of what its length says.
         const AT_LEAST: u64 = 4;
-        let likely = crate::bound::likely_input(request, &*self.counting);
+        let likely = crate::bound::likely_input(request);
         let least = Bound {
             input: likely / AT_LEAST,
             ..bound

@@ -13,8 +13,8 @@ use tollgate_filter::{
     StoredAt, StoredThings, Verdict,
 };
 use tollgate_types::{
-    Allowance, Format, Identity, InputCount, InputRates, KeyId, NamedItem, PublicError,
-    ReasoningMode, RequestId,
+    Allowance, Format, Identity, InputCount, KeyId, NamedItem, PublicError, ReasoningMode,
+    RequestId,
 };
 
 pub(crate) struct Scene {
@@ -137,10 +137,6 @@ fn services() -> Services {
 struct FourBytes;
 
 impl Counting for FourBytes {
-    fn rates(&self, _: &RequestContext) -> InputRates {
-        InputRates::default()
-    }
-
     fn count(&self, request: &RequestContext) -> Counted {
         let bytes = request.facts.as_ref().map_or(0, |facts| facts.text_bytes);
         let tokens = bytes / 4;

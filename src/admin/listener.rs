@@ -3,7 +3,6 @@
 use super::api::{self, Api};
 use super::connections::{self, PATIENCE};
 use super::ledger_metrics;
-use crate::counts::{self, Counts};
 use crate::events;
 use axum::Router;
 use axum::http::{StatusCode, header};
@@ -55,15 +54,11 @@ pub async fn serve(
     readiness: Readiness,
     api: &Arc<Api>,
     ledger: Ledger,
-    counts: Arc<Counts>,
     shutdown: impl Future<Output = ()> + Send + 'static,
 ) -> io::Result<()> {
     let fenced = ledger.clone();
     let open = Router::new()
-        .route(
-            "/metrics",
-            get(move || async move { metrics(&ledger, &counts) }),
-        )
+        .route("/metrics", get(move || async move { metrics(&ledger) }))
         // Alive: it answers. Ready: it takes requests, and is not on its way out.
         .route("/healthz", get(|| async { "ok\n" }))
         .route(
@@ -75,10 +70,9 @@ pub async fn serve(
     Ok(())
 }
 
-fn metrics(ledger: &Ledger, counts: &Counts) -> impl IntoResponse + use<> {
+fn metrics(ledger: &Ledger) -> impl IntoResponse + use<> {
     let mut page = events::exposition();
     page.extend_from_slice(ledger_metrics::exposition(&ledger.stats()).as_bytes());
-    page.extend_from_slice(counts::exposition(counts).as_bytes());
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], page)
 }
 

@@ -7,7 +7,6 @@
 use super::control::{Ask, Control, ReloadQuery, ReloadView, SettingsView};
 use super::health::HealthView;
 use crate::config::{ALL_GROUPS, Config, PlanSettings, a_minute};
-use crate::counts::{CountView, Counts};
 use crate::explain::{ExplainOrder, Explanation};
 use arc_swap::ArcSwap;
 use indexmap::IndexMap;
@@ -229,8 +228,6 @@ pub struct Operations {
     store: Arc<Store>,
     offer: ArcSwap<Offer>,
     control: OnceCell<Control>,
-    /// `None` on the command line, where nothing is learnt.
-    counts: Option<Arc<Counts>>,
 }
 
 impl Operations {
@@ -240,7 +237,6 @@ impl Operations {
             store,
             offer: ArcSwap::from_pointee(offer),
             control: OnceCell::new(),
-            counts: None,
         }
     }
 
@@ -298,18 +294,6 @@ impl Operations {
     fn control(&self) -> Done<&Control> {
         let control = self.control.get();
         control.ok_or(Refusal::Busy("the gateway is still starting"))
-    }
-
-    /// The same, of a gateway that learns how its providers count.
-    #[must_use]
-    pub fn with_counts(mut self, counts: &Arc<Counts>) -> Self {
-        self.counts = Some(Arc::clone(counts));
-        self
-    }
-
-    /// What was learnt of how providers count.
-    pub fn counts(&self) -> Vec<CountView> {
-        self.counts.as_ref().map_or_else(Vec::new, |it| it.view())
     }
 
     /// From now on with what another configuration has.

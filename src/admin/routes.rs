@@ -10,7 +10,6 @@ use super::health::HealthView;
 use super::operations::{
     CreateKey, CreatedView, Extension, KeyLimits, KeyQuery, Operations, TopUp,
 };
-use crate::counts::CountView;
 use crate::explain::{ExplainOrder, Explanation};
 use axum::http::{Method, StatusCode};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
@@ -229,25 +228,7 @@ pub(super) const ROUTES: &[Route] = &[
         run: |operations, call| to_json(&operations.explain(&call.body()?)?),
         ..SHOW
     },
-    Route {
-        path: "/api/v1/counts",
-        id: "listCounts",
-        summary: "Show what was learnt of how providers count input tokens.",
-        answer: of::<CountList>,
-        run: |operations, _| {
-            let data = operations.counts();
-            to_json(&CountList { data })
-        },
-        ..SHOW
-    },
 ];
-
-/// What was learnt, by model, provider and format.
-#[derive(Serialize, JsonSchema)]
-struct CountList {
-    /// The fits.
-    data: Vec<CountView>,
-}
 
 /// A page of keys.
 #[derive(Serialize, JsonSchema)]

@@ -49,24 +49,6 @@ impl Desk {
         work(permit, format, body, rules).await.ok()
     }
 
-    /// Has a body counted on another thread, if one is idle, for whoever is told of it there.
-    pub fn if_idle(
-        &self,
-        format: Format,
-        body: Bytes,
-        rules: Rules,
-        tell: impl FnOnce(Count) + Send + 'static,
-    ) {
-        let Ok(permit) = Arc::clone(&self.at_once).try_acquire_owned() else {
-            return;
-        };
-        tokio::task::spawn_blocking(move || {
-            let counted = count(format, &body, &rules);
-            drop(permit);
-            tell(counted);
-        });
-    }
-
     /// Unpacks a vocabulary on another thread.
     pub fn load(vocabulary: Vocabulary) {
         let named = std::thread::Builder::new().name("vocabulary".to_owned());

@@ -1,14 +1,14 @@
-//! Counts for the models of one configuration: whose rules and whose reports are meant by a
-//! model that filters know by its handle.
+//! Counts for the models of one configuration: the rules of a model that filters know by its
+//! handle.
 
-use super::{Counts, Learnt, Source};
+use super::Desk;
 use crate::snapshot::IndexedCatalog;
 use bytes::Bytes;
 use std::sync::Arc;
 use tollgate_count::{Basis, Count, Family as _, Rules, Tokenizer};
 use tollgate_filter::{Counted, Counting, ModelHandle, RequestContext};
 use tollgate_routing::{Deployment, Model, UpstreamModel};
-use tollgate_types::{Format, InputCount, InputRates};
+use tollgate_types::{Format, InputCount};
 
 /// Text of which every byte is counted for a filter: a sample can be deceived, and here that
 /// would be paid for. Half a second of a thread at worst.
@@ -16,7 +16,7 @@ const EXACT_BYTES: u64 = 4 << 20;
 
 /// The counting of one configuration.
 pub struct CatalogCounts {
-    counts: Arc<Counts>,
+    desk: Arc<Desk>,
     catalog: Arc<IndexedCatalog>,
     /// The deployments of each model, by its number.
     models: Vec<Vec<Served>>,
@@ -27,8 +27,6 @@ struct Served {
     deployment: Arc<Deployment>,
     /// `None`: the name that the caller asks for says it.
     family: Option<Tokenizer>,
-    /// What was learnt of it, for callers of each format, in the order of [`Format::ALL`].
-    learnt: [Option<Arc<Learnt>>; 3],
 }
 
 /// How a request is counted.
@@ -37,25 +35,13 @@ pub struct How {
     pub format: Format,
     /// By which rules.
     pub rules: Rules,
-    /// What was learnt of who answers it.
-    pub learnt: Option<Arc<Learnt>>,
 }
 
 impl Served {
-    fn of(counts: &Counts, model: &Model, deployment: &Arc<Deployment>) -> Self {
+    fn of(model: &Model, deployment: &Arc<Deployment>) -> Self {
         Self {
             family: said_of(model, deployment),
-            learnt: Format::ALL.map(|caller| counts.of(&Source::of(&model.id, deployment, caller))),
             deployment: Arc::clone(deployment),
-        }
-    }
-
-    const fn learnt(&self, caller: Format) -> Option<&Arc<Learnt>> {
-        let [chat, responses, messages] = &self.learnt;
-        match caller {
-            Format::Chat => chat.as_ref(),
-            Format::Responses => responses.as_ref(),
-            Format::Messages => messages.as_ref(),
         }
     }
 }
@@ -72,35 +58,26 @@ fn said_of(model: &Model, deployment: &Deployment) -> Option<Tokenizer> {
 
 impl CatalogCounts {
     /// For the models of `catalog`.
-    pub fn new(counts: &Arc<Counts>, catalog: &Arc<IndexedCatalog>) -> Self {
+    pub fn new(desk: &Arc<Desk>, catalog: &Arc<IndexedCatalog>) -> Self {
         let served = |model: &Arc<Model>| {
             let deployments = model.deployments.iter();
-            deployments
-                .map(|it| Served::of(counts, model, it))
-                .collect()
+            deployments.map(|it| Served::of(model, it)).collect()
         };
         Self {
             models: catalog.in_order().map(served).collect(),
-            counts: Arc::clone(counts),
+            desk: Arc::clone(desk),
             catalog: Arc::clone(catalog),
         }
     }
 
-    /// What outlives the configuration.
-    pub const fn counts(&self) -> &Arc<Counts> {
-        &self.counts
+    /// Where bodies are counted.
+    pub const fn desk(&self) -> &Arc<Desk> {
+        &self.desk
     }
 
     fn served(&self, model: ModelHandle) -> Option<&[Served]> {
         let place = usize::try_from(model.0).ok()?;
         self.models.get(place).map(Vec::as_slice)
-    }
-
-    /// What was learnt of a deployment of the model that answers a request.
-    pub fn learnt(&self, request: &RequestContext, by: &Arc<Deployment>) -> Option<&Arc<Learnt>> {
-        let served = self.served(request.route.as_ref()?.model)?;
-        let served = served.iter().find(|it| it.deployment.name == by.name)?;
-        served.learnt(request.format()?)
     }
 
     /// How a request is counted that a certain deployment of its model answers. It is counted
@@ -117,7 +94,6 @@ impl CatalogCounts {
         Some(How {
             format,
             rules: family.rules(),
-            learnt: served.learnt(format).cloned(),
         })
     }
 
@@ -131,15 +107,6 @@ impl CatalogCounts {
 }
 
 impl Counting for CatalogCounts {
-    fn rates(&self, request: &RequestContext) -> InputRates {
-        let learnt = || {
-            let served = self.served(request.route.as_ref()?.model)?;
-            // The one that is asked as long as nothing is wrong with it, most likely.
-            served.first()?.learnt(request.format()?)
-        };
-        learnt().map_or_else(InputRates::default, |learnt| learnt.rates())
-    }
-
     fn count(&self, request: &RequestContext) -> Counted {
         if let Some(known) = request.input {
             return Counted::Known(known);
@@ -147,16 +114,11 @@ impl Counting for CatalogCounts {
         let Some((body, how)) = request.body.clone().zip(self.how_routed(request)) else {
             return Counted::Unknown;
         };
-        let How {
-            format,
-            mut rules,
-            learnt,
-        } = how;
+        let How { format, mut rules } = how;
         rules.exact_bytes = EXACT_BYTES;
-        let told = move |count| told(count, learnt.as_deref());
-        match self.counts.desk().at_once(format, &body, &rules) {
-            Some(count) => told(count).map_or(Counted::Unknown, Counted::Known),
-            None => Counted::Later(self.count_elsewhere(format, body, rules, told)),
+        match self.desk.at_once(format, &body, &rules) {
+            Some(count) => input_count(count).map_or(Counted::Unknown, Counted::Known),
+            None => Counted::Later(self.count_elsewhere(format, body, rules)),
         }
     }
 }
@@ -164,21 +126,14 @@ impl Counting for CatalogCounts {
 type Pending = std::pin::Pin<Box<dyn Future<Output = Option<InputCount>> + Send>>;
 
 impl CatalogCounts {
-    fn count_elsewhere(
-        &self,
-        format: Format,
-        body: Bytes,
-        rules: Rules,
-        told: impl FnOnce(Count) -> Option<InputCount> + Send + 'static,
-    ) -> Pending {
-        let counts = Arc::clone(&self.counts);
-        Box::pin(async move { told(counts.desk().count(format, body, rules).await?) })
+    fn count_elsewhere(&self, format: Format, body: Bytes, rules: Rules) -> Pending {
+        let desk = Arc::clone(&self.desk);
+        Box::pin(async move { input_count(desk.count(format, body, rules).await?) })
     }
 }
 
-/// A count as filters want it; what stands on the length alone is none.
-fn told(count: Count, learnt: Option<&Learnt>) -> Option<InputCount> {
-    let count = learnt.map_or(count, |learnt| learnt.refine(count));
+/// A count in the form that filters use; `None` if only the length of the body is known.
+fn input_count(count: Count) -> Option<InputCount> {
     (count.basis != Basis::Length).then(|| InputCount {
         tokens: count.tokens,
         at_least: count.at_least(),

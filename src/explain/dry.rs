@@ -75,7 +75,7 @@ impl Dry {
                 None => Arc::new(NoAccounts),
             },
             counting: match ground.accounts {
-                Some(accounts) => Arc::new(CatalogCounts::new(accounts.counts(), catalog)),
+                Some(accounts) => Arc::new(CatalogCounts::new(accounts.desk(), catalog)),
                 None => Arc::new(NoAccounts),
             },
         }

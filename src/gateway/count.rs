@@ -160,12 +160,8 @@ async fn answer(exchange: &Exchange) -> Result<Local, PublicError> {
     };
     let (counts, how) = how(exchange).ok_or_else(fault)?;
     let body = whole(exchange).ok_or_else(fault)?;
-    let How {
-        format,
-        rules,
-        learnt,
-    } = how;
-    let desk = counts.counts().desk();
+    let How { format, rules } = how;
+    let desk = counts.desk();
     let counted = match desk.at_once(format, &body, &rules) {
         Some(count) => Some(count),
         None => desk.count(format, body, rules).await,
@@ -175,10 +171,6 @@ async fn answer(exchange: &Exchange) -> Result<Local, PublicError> {
         None => (by_length(exchange).ok_or_else(fault)?, CountSource::Length),
     };
     events::tokens_counted(source);
-    let count = match (source, learnt) {
-        (CountSource::Local, Some(learnt)) => learnt.refine(count),
-        _ => count,
-    };
     Ok(told(&count))
 }
 

@@ -4,8 +4,8 @@
 //! the caller was told stands in `told`, which whoever ends the exchange sets.
 
 use super::{
-    answer::Answer, attempt::Attempts, body::RequestBody, budget::RetryBudgets, learn::Lesson,
-    record, stored::Noted, timer::AttemptTimer, toll::Toll,
+    answer::Answer, attempt::Attempts, body::RequestBody, budget::RetryBudgets, record,
+    stored::Noted, timer::AttemptTimer, toll::Toll,
 };
 use crate::counts::CountKey;
 use crate::shares::Share;
@@ -49,8 +49,6 @@ pub struct Exchange {
     pub answer: Answer,
     /// What it holds of its key's limits and balance.
     pub toll: Toll,
-    /// What it teaches of its provider's counting, where it is one of those that do.
-    pub lesson: Option<Box<Lesson>>,
     /// Under what its provider's count of tokens is kept.
     pub count_key: Option<CountKey>,
     /// What is remembered of whose the answer is that the provider stores.
@@ -107,7 +105,6 @@ impl Exchange {
             left_out: LeftOuts::default(),
             answer: Answer::default(),
             toll: Toll::default(),
-            lesson: None,
             count_key: None,
             noted: Noted::default(),
             fault: None,

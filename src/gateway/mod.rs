@@ -22,7 +22,6 @@ mod decode;
 mod exchange;
 mod failure;
 mod hold;
-mod learn;
 mod load;
 mod outcome;
 mod outgoing;
@@ -280,7 +279,6 @@ impl ProxyHttp for Gateway {
         }
         // Whatever Pingora has read or replays stands for the whole, which is put in once.
         let whole = exchange.attempts.take_body();
-        learn::begin(exchange, whole.as_ref());
         *body = whole.map(|whole| attempt::send(exchange, whole));
         if let Some(read) = &mut exchange.body {
             read.note_sent();

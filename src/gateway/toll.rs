@@ -7,14 +7,13 @@
 use super::answer::Answer;
 use super::count;
 use super::exchange::Exchange;
-use super::learn;
 use super::record;
 use super::stored;
 use crate::counts::How;
 use tollgate_count::Delivered;
-use tollgate_filter::{Counting, Holds};
+use tollgate_filter::Holds;
 use tollgate_ledger::{Admission, BillingState, Ending, Reservation, Settled};
-use tollgate_types::{ErrorCode, InputRates, RequestFacts, Usage};
+use tollgate_types::{ErrorCode, RequestFacts, Usage};
 
 /// What a request holds until it is settled.
 #[derive(Default)]
@@ -145,7 +144,6 @@ pub fn settle(exchange: &mut Exchange, state: BillingState) {
     let reported = reported(&exchange.answer);
     let report = exchange.answer.usage();
     let is_doubtful = report.is_some_and(|report| report.absurd || report.conflicting);
-    learn::end(exchange, reported.filter(|_| !is_doubtful));
     let used = Used {
         reported: reported.filter(|_| !free),
         absurd: is_doubtful,
@@ -217,14 +215,10 @@ fn sent(exchange: &Exchange) -> u64 {
     let Some(request) = &exchange.request else {
         return 0;
     };
-    let by_length = |facts: &RequestFacts| {
-        let counts = exchange.snapshot.counts.as_ref();
-        let rates = counts.map_or_else(InputRates::default, |counts| counts.rates(request));
-        facts.likely_input(&rates)
-    };
+    let facts = request.facts.as_ref();
     match request.input {
         Some(counted) => counted.tokens,
-        None => request.facts.as_ref().map_or(0, by_length),
+        None => facts.map_or(0, RequestFacts::likely_input_tokens),
     }
 }
 
@@ -239,16 +233,15 @@ fn output_by_length(exchange: &Exchange) -> u64 {
 /// it. Where the vocabulary is not unpacked the length has to do: this is no place to wait.
 fn output_by_text(exchange: &Exchange) -> u64 {
     let by_length = || output_by_length(exchange);
-    let Some(How { rules, learnt, .. }) = how_counted(exchange) else {
+    let Some(How { rules, .. }) = how_counted(exchange) else {
         return by_length();
     };
     if !rules.vocabulary.is_loaded() {
         return by_length();
     }
-    let fits = learnt.map(|learnt| learnt.fits());
     let answer = &exchange.answer;
     let (beginning, bytes) = (answer.text_beginning(), answer.text_bytes());
-    Delivered::of_beginning(&beginning, bytes, &rules, fits.as_ref().map(|it| &it.text))
+    Delivered::of_beginning(&beginning, bytes, &rules)
 }
 
 /// How the text of who answers is counted.

@@ -266,8 +266,7 @@ impl Assembled {
     fn serve(self, start: Start, announce: impl FnOnce() + Send + 'static) -> Result<(), RunError> {
         let config = start.config;
         let settings = config.server.clone();
-        let operations = Operations::new(Arc::clone(self.accounts.store()), Offer::of(&config))
-            .with_counts(self.accounts.counts());
+        let operations = Operations::new(Arc::clone(self.accounts.store()), Offer::of(&config));
         let api = Arc::new(Api::new(operations, &config));
         let places = Places {
             current: Arc::clone(&self.current),

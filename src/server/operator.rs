@@ -95,8 +95,7 @@ impl Operator {
                 return;
             }
             let ledger = accounts.ledger().clone();
-            let counts = Arc::clone(accounts.counts());
-            let serving = admin::serve(listener, readiness.clone(), &api, ledger, counts, gone);
+            let serving = admin::serve(listener, readiness.clone(), &api, ledger, gone);
             if let Err(fault) = serving.await {
                 log::error!("the admin listener has ended: {fault}");
             }

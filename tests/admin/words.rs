@@ -243,7 +243,7 @@ async fn what_the_description_says_is_what_the_api_does() {
             );
         }
     }
-    assert_eq!(operations, 15, "{description}");
+    assert_eq!(operations, 14, "{description}");
 }
 
 /// Whether an answer has the shape that a response of the description says, in full.

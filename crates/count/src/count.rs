@@ -1,6 +1,6 @@
 //! The count of one request: the sum over what was read of its body, and how sure it is.
 
-use crate::{Fit, Rules, json::Json, read::Reading, round, vocabulary::Sum};
+use crate::{Rules, json::Json, read::Reading, round, vocabulary::Sum};
 use tollgate_types::Format;
 
 /// How many tokens the input of a request has.
@@ -11,9 +11,7 @@ pub struct Count {
     /// By how much of the reported number `tokens` is off at most, 95 times of 100. More than
     /// 1 where a few tokens could be many.
     pub error_p95: f32,
-    /// The tokens that a provider's report can be fitted to: text and framing, by the rules.
-    pub base: u64,
-    /// The tokens of images, documents and sound: no fit changes them.
+    /// Of them, the tokens of images, documents and sound.
     pub media: u64,
     /// Whether tools are offered: providers put a prompt of their own before them.
     pub tools: bool,
@@ -40,37 +38,17 @@ pub enum Basis {
 }
 
 impl Count {
-    /// What the length of a request's text says, without a look at it: four bytes a token. What
-    /// providers report can be fitted to it as to a real count.
+    /// What the length of a request's text says, without a look at it: four bytes a token.
     pub fn by_bytes(text_bytes: u64, media: u64, tools: bool) -> Self {
         const BYTES_PER_TOKEN: u64 = 4;
-        let base = text_bytes.div_ceil(BYTES_PER_TOKEN).max(1);
+        let text = text_bytes.div_ceil(BYTES_PER_TOKEN).max(1);
         Self {
-            tokens: base.saturating_add(media),
+            tokens: text.saturating_add(media),
             error_p95: LENGTH_ERROR,
-            base,
             media,
             tools,
             most: text_bytes.saturating_add(media),
             basis: Basis::Whole,
-        }
-    }
-
-    /// The same count, by what a model's provider has reported so far.
-    #[must_use]
-    pub fn refined(self, fit: &Fit) -> Self {
-        let tokens = fit.apply(self.base, self.tools).saturating_add(self.media);
-        // What the provider has been adding, it adds to any text.
-        let added = tokens.saturating_sub(self.tokens);
-        Self {
-            tokens,
-            error_p95: match fit.error_p95() {
-                None => self.error_p95,
-                Some(error) if self.basis == Basis::Whole => error,
-                Some(error) => error.max(self.error_p95),
-            },
-            most: self.most.saturating_add(added),
-            ..self
         }
     }
 
@@ -117,14 +95,15 @@ pub fn count(format: Format, body: &[u8], rules: &Rules) -> Count {
     } = sum;
     let texts = reading.texts.iter().map(AsRef::as_ref);
     let text = rules.tokens_of(texts, tokens_of_text);
-    let base = text.saturating_add(reading.framing);
     let (basis, wider) = match (error > 0.0, reading.assumed) {
         (true, _) => (Basis::Sample, round::error(error)),
         (false, true) => (Basis::Assumed, 0.0),
         (false, false) => (Basis::Whole, 0.0),
     };
     let assumed = if reading.assumed { ASSUMED_ERROR } else { 0.0 };
-    let tokens = base.saturating_add(reading.media);
+    let tokens = text
+        .saturating_add(reading.framing)
+        .saturating_add(reading.media);
     let counted = (basis != Basis::Sample).then_some(tokens_of_text);
     let texts = reading.texts.iter().map(AsRef::as_ref);
     let most = rules
@@ -136,7 +115,6 @@ pub fn count(format: Format, body: &[u8], rules: &Rules) -> Count {
     Count {
         tokens,
         error_p95: (expected_error(rules, tokens, reading.tools) + wider).max(assumed),
-        base,
         media: reading.media,
         tools: reading.tools,
         most,
@@ -163,11 +141,9 @@ const fn error_tokens(rules: &Rules, tools: bool) -> u32 {
 fn by_length(body: &[u8], rules: &Rules) -> Count {
     const BYTES_PER_TOKEN: f64 = 2.0;
     let tokens = body.len() as f64 / BYTES_PER_TOKEN * f64::from(rules.text_factor);
-    let base = round::up(tokens).saturating_add(rules.constant.into());
     Count {
-        tokens: base,
+        tokens: round::up(tokens).saturating_add(rules.constant.into()),
         error_p95: LENGTH_ERROR,
-        base,
         media: 0,
         tools: false,
         most: (body.len() as u64).saturating_add(rules.constant.into()),

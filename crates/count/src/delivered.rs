@@ -1,7 +1,7 @@
 //! How many tokens of an answer have gone out, for callers that hang up before its provider
 //! reports: counted as the text comes, in constant memory.
 
-use crate::{Fit, Rules, Vocabulary, round, vocabulary::blocks};
+use crate::{Rules, Vocabulary, round, vocabulary::blocks};
 
 /// The tokens of a text that comes in pieces.
 ///
@@ -72,10 +72,9 @@ impl Delivered {
     /// it is taken to be like what is, and four bytes a token where nothing is.
     ///
     /// Takes as long as counting the beginning.
-    pub fn of_beginning(beginning: &str, bytes: u64, rules: &Rules, fit: Option<&Fit>) -> u64 {
+    pub fn of_beginning(beginning: &str, bytes: u64, rules: &Rules) -> u64 {
         const BYTES_PER_TOKEN: f64 = 4.0;
-        let learnt = fit.filter(|fit| fit.is_used()).map_or(1.0, Fit::factor);
-        let factor = f64::from(rules.text_factor) * learnt;
+        let factor = f64::from(rules.text_factor);
         let known = beginning.len() as u64;
         if known == 0 {
             return round::up(bytes as f64 / BYTES_PER_TOKEN * factor);

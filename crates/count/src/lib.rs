@@ -1,9 +1,8 @@
-//! How many tokens a request has: vocabularies, published rules, and what upstreams report.
+//! How many tokens a request has, by vocabularies and published rules.
 //!
 //! A pure library: it reads a body and gives a number, by the [`Rules`] of a family of models,
-//! with the error to expect. A [`Fit`] per model learns from what its provider reports. Which
-//! model is of which family, where a fit is kept and on which thread a body is counted is for
-//! the caller to decide.
+//! with the error to expect. The caller decides of which family a model is and on which thread a
+//! body is counted.
 //!
 //! ```
 //! use tollgate_count::{Family as _, Tokenizer, count};
@@ -18,7 +17,6 @@
 
 mod count;
 mod delivered;
-mod fit;
 mod json;
 mod media;
 mod read;
@@ -28,7 +26,6 @@ mod vocabulary;
 
 pub use count::{Basis, Count, count};
 pub use delivered::Delivered;
-pub use fit::{Fit, FitError};
 pub use media::{Detail, DocumentRule, ImageRule, Size};
 pub use rules::{Digits, Family, Rules, ToolStyle};
 pub use tollgate_types::Tokenizer;

@@ -1,8 +1,7 @@
 //! What the families of models are known to do with a request, and where their rules stand.
 //!
-//! Each preset is where counting starts for a model of that family; what its provider reports
-//! refines it ([`Fit`](crate::Fit)). Which model is of which family is for the caller to say;
-//! [`Family::of_model`] is a guess by the names that the providers use.
+//! Each preset holds for the models of one family. Which model is of which family is for the
+//! caller to say; [`Family::of_model`] is a guess by the names that the providers use.
 
 mod script;
 
@@ -55,7 +54,7 @@ pub struct Rules {
     pub document: DocumentRule,
     /// Whether the vocabulary is the models' own, so that no text has more tokens than it says.
     pub is_own_vocabulary: bool,
-    /// By how much a count is wrong at most, 95 times of 100, before any provider has reported:
+    /// By how much a count is wrong at most, 95 times of 100:
     /// a part of the count,
     pub error_p95: f32,
     /// and tokens,

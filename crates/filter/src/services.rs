@@ -4,9 +4,7 @@
 use crate::{RequestContext, holds::Holds};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use std::{future::Future, net::IpAddr, pin::Pin, sync::Arc, time::Duration};
-use tollgate_types::{
-    Format, Identity, InputCount, InputRates, KeyId, NamedItem, ReasoningMode, RequestFacts,
-};
+use tollgate_types::{Format, Identity, InputCount, KeyId, NamedItem, ReasoningMode, RequestFacts};
 
 /// What a filter may hold on to when it is built.
 #[derive(Clone)]
@@ -260,9 +258,6 @@ pub trait Balances: Send + Sync {
 
 /// Counts the input tokens of requests.
 pub trait Counting: Send + Sync {
-    /// What the provider of the model that answers has made of the length of requests so far.
-    fn rates(&self, request: &RequestContext) -> InputRates;
-
     /// Counts the input of a request that was routed. Only where it matters: it takes
     /// milliseconds for a large body, on a thread of its own.
     fn count(&self, request: &RequestContext) -> Counted;

@@ -18,35 +18,6 @@ pub struct InputCount {
     pub error_p95: f32,
 }
 
-/// What a model's provider has made of the length of requests so far, in tokens.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct InputRates {
-    /// Of 1,024 bytes of text.
-    pub per_kib: u32,
-    /// Of every request besides; what providers put before it themselves.
-    pub constant: u32,
-    /// Of every request with tools, besides.
-    pub tools: u32,
-}
-
-impl Default for InputRates {
-    /// Four bytes of text make a token, about.
-    fn default() -> Self {
-        Self {
-            per_kib: 256,
-            constant: 0,
-            tools: 0,
-        }
-    }
-}
-
-impl InputRates {
-    fn added(self, facts: &RequestFacts) -> u64 {
-        let tools = if facts.needs.tools { self.tools } else { 0 };
-        u64::from(self.constant).saturating_add(tools.into())
-    }
-}
-
 /// What stands around text beyond its own bytes: a request's frame, and the prompt that tools
 /// bring (docs/counting.md). The name of a message's role is longer than its frame.
 const FRAME: u64 = 128;
@@ -55,20 +26,10 @@ const TOOLS_FRAME: u64 = 600;
 const MOST_OF_A_MEDIUM: u64 = 4_784;
 
 impl RequestFacts {
-    /// Tokens that the input has most likely, by what its model's provider has made of the
-    /// length of others.
-    pub fn likely_input(&self, rates: &InputRates) -> u64 {
-        const KIB: u64 = 1024;
-        let text = self.text_bytes.saturating_mul(rates.per_kib.into());
-        text.div_ceil(KIB)
-            .saturating_add(self.media_tokens())
-            .saturating_add(rates.added(self))
-    }
-
     /// Tokens that the input does not have more of, whatever its text: no vocabulary in use
     /// makes more than one token of a byte. Media and what providers add are taken at what is
     /// known of them.
-    pub fn most_input(&self, rates: &InputRates) -> u64 {
+    pub fn most_input(&self) -> u64 {
         let media = self.media.parts.saturating_mul(MOST_OF_A_MEDIUM);
         let frame = if self.needs.tools {
             FRAME + TOOLS_FRAME
@@ -78,7 +39,6 @@ impl RequestFacts {
         self.text_bytes
             .saturating_add(media.max(self.media_tokens()))
             .saturating_add(frame)
-            .saturating_add(rates.added(self))
     }
 }
 
@@ -99,26 +59,12 @@ mod tests {
     }
 
     #[test]
-    fn what_is_likely_follows_what_was_reported() {
-        let rates = InputRates {
-            per_kib: 512,
-            constant: 30,
-            tools: 400,
-        };
-        assert_eq!(facts(2048, false).likely_input(&rates), 1024 + 30);
-        assert_eq!(facts(2048, true).likely_input(&rates), 1024 + 430);
-        let unknown = InputRates::default();
-        assert_eq!(facts(2048, true).likely_input(&unknown), 512);
-    }
-
-    #[test]
     fn no_byte_of_text_is_more_than_a_token() {
-        let rates = InputRates::default();
         for bytes in [0, 1, 1000, u64::MAX] {
             for tools in [false, true] {
                 let facts = facts(bytes, tools);
-                assert!(facts.most_input(&rates) >= bytes);
-                assert!(facts.most_input(&rates) >= facts.likely_input(&rates));
+                assert!(facts.most_input() >= bytes);
+                assert!(facts.most_input() >= facts.likely_input_tokens());
             }
         }
         let mut image = facts(10, false);
@@ -127,7 +73,7 @@ mod tests {
             bytes: 1_000_000,
             unmeasured: false,
         };
-        assert!(image.most_input(&rates) >= 2 * 4_784);
-        assert!(image.most_input(&rates) < 20_000, "base64 is no text");
+        assert!(image.most_input() >= 2 * 4_784);
+        assert!(image.most_input() < 20_000, "base64 is no text");
     }
 }

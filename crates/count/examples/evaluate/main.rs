@@ -1,6 +1,5 @@
 //! Counts recorded requests and compares with what their providers reported: median and p95 of
-//! the relative error per family, by the rules alone and after a fit per model and format that
-//! was learnt on the other half of its requests.
+//! the relative error per family.
 //!
 //!     cargo run --release -p tollgate-count --example evaluate [-- FAMILY]
 //!
@@ -17,9 +16,8 @@ mod recorded;
 mod speed;
 
 use recorded::Case;
-use std::{collections::BTreeMap, process::ExitCode};
-use tollgate_count::{Fit, Tokenizer};
-use tollgate_types::Format;
+use std::process::ExitCode;
+use tollgate_count::Tokenizer;
 
 fn main() -> ExitCode {
     let folder = recorded::folder();
@@ -30,16 +28,13 @@ fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    let judged = judge(&cases);
     if let Some(family) = std::env::args().nth(1) {
-        judged
-            .iter()
-            .filter(|it| it.case.family.as_str() == family)
-            .for_each(Judged::print);
+        let of_family = cases.iter().filter(|it| it.family.as_str() == family);
+        of_family.for_each(print_case);
     }
     let table = |title, wanted: fn(&Case) -> bool| {
-        let judged: Vec<&Judged<'_>> = judged.iter().filter(|it| wanted(it.case)).collect();
-        print_table(title, &judged);
+        let cases: Vec<&Case> = cases.iter().filter(|it| wanted(it)).collect();
+        print_table(title, &cases);
     };
     table("Text only", |it| it.is_self_contained() && !it.count.tools);
     table("Text with tools", |it| {
@@ -48,94 +43,59 @@ fn main() -> ExitCode {
     table("Media, hosted tools, stored state", |it| {
         !it.is_self_contained()
     });
-    print_exactness(&judged);
+    print_exactness(&cases);
     speed::print();
     ExitCode::SUCCESS
 }
 
-/// A request with its count by the rules, and by the fit of its model.
-struct Judged<'c> {
-    case: &'c Case,
-    fitted: u64,
-}
-
-impl Judged<'_> {
-    fn print(&self) {
-        let Case {
-            model,
-            reported,
-            count,
-            body,
-            ..
-        } = self.case;
-        let (tokens, fitted) = (count.tokens, self.fitted);
-        let body: String = body.chars().take(160).collect();
-        println!(
-            "{model:<28} {reported:>7} {tokens:>7} {fitted:>7} {:?} {body}",
-            count.basis
-        );
-    }
-}
-
-/// Every request is counted with what the other half of the requests has taught.
-fn judge(cases: &[Case]) -> Vec<Judged<'_>> {
-    let mut fits: BTreeMap<(&str, Format, bool), Fit> = BTreeMap::new();
-    let half = |place: usize| place.is_multiple_of(2);
-    for (place, case) in cases.iter().enumerate() {
-        let fit = fits
-            .entry((&case.model, case.format, half(place)))
-            .or_default();
-        fit.learn(&case.count, case.reported);
-    }
-    let fitted = |(place, case)| {
-        let case: &Case = case;
-        let fit = fits.get(&(case.model.as_str(), case.format, !half(place)));
-        let fitted = fit.map_or(case.count, |fit| case.count.refined(fit));
-        Judged {
-            case,
-            fitted: fitted.tokens,
-        }
-    };
-    cases.iter().enumerate().map(fitted).collect()
+fn print_case(case: &Case) {
+    let Case {
+        model,
+        format,
+        reported,
+        count,
+        body,
+        ..
+    } = case;
+    let (format, tokens, basis) = (format.as_str(), count.tokens, count.basis);
+    let body: String = body.chars().take(160).collect();
+    println!("{model:<28} {format:<9} {reported:>7} {tokens:>7} {basis:?} {body}");
 }
 
 /// How many requests of plain text the rules count to the token, for models whose vocabulary is
 /// public; what the recordings contradict themselves in is listed.
-fn print_exactness(judged: &[Judged<'_>]) {
-    let is_plain = |it: &&Judged<'_>| recorded::is_plain_o200k(it.case);
-    let plain: Vec<_> = judged.iter().filter(is_plain).collect();
-    let is_exact = |it: &&&Judged<'_>| it.case.count.tokens == it.case.reported;
+fn print_exactness(cases: &[Case]) {
+    let plain: Vec<_> = cases
+        .iter()
+        .filter(|it| recorded::is_plain_o200k(it))
+        .collect();
+    let is_exact = |it: &&&Case| it.count.tokens == it.reported;
     let exact = plain.iter().filter(is_exact).count();
     println!(
         "\no200k_base, text only: {exact} of {} counted to the token",
         plain.len()
     );
-    for judged in plain.iter().filter(|it| !is_exact(it)) {
-        judged.print();
+    for case in plain.iter().filter(|it| !is_exact(it)) {
+        print_case(case);
     }
 }
 
-fn print_table(title: &str, judged: &[&Judged<'_>]) {
+fn print_table(title: &str, cases: &[&Case]) {
     println!("\n{title}\n");
-    println!("| family | requests | median | p95 | median, fitted | p95, fitted |");
-    println!("|---|---|---|---|---|---|");
+    println!("| family | requests | median | p95 |");
+    println!("|---|---|---|---|");
     for family in Tokenizer::ALL {
-        let of_family = || judged.iter().filter(move |it| it.case.family == family);
-        let requests = of_family().count();
-        if requests == 0 {
+        let of_family = cases.iter().filter(|it| it.family == family);
+        let errors: Vec<f64> = of_family.map(|it| it.error(it.count.tokens)).collect();
+        if errors.is_empty() {
             continue;
         }
-        let before: Vec<f64> = of_family()
-            .map(|it| it.case.error(it.case.count.tokens))
-            .collect();
-        let after: Vec<f64> = of_family().map(|it| it.case.error(it.fitted)).collect();
         println!(
-            "| {} | {requests} | {} | {} | {} | {} |",
+            "| {} | {} | {} | {} |",
             family.as_str(),
-            percent(&before, 50),
-            percent(&before, 95),
-            percent(&after, 50),
-            percent(&after, 95)
+            errors.len(),
+            percent(&errors, 50),
+            percent(&errors, 95)
         );
     }
 }
