@@ -21,11 +21,14 @@ async fn start() -> (Provider, Gateway) {
     (provider, gateway)
 }
 
-/// What is held of the input "user" and `SAID` while the balance is ample: a token a byte, and
-/// the frame.
-const UNCOUNTED_INPUT: u64 = 20 + 128;
-/// What is held of it once it is counted, where less is left: nine tokens by the rules for models
-/// that are not known (four of text, and five around it), three tenths more and fifty.
+/// What is held of the input of a body while the balance is ample: a token a byte, and the frame.
+fn uncounted_input(body: &Value) -> u64 {
+    body.to_string().len() as u64 + 128
+}
+
+/// What is held of the input "user" and `SAID` once it is counted, where less is left: nine tokens by
+/// the rules for models that are not known (four of text, and five around it), three tenths more and
+/// fifty.
 const CAUTIOUS_INPUT: u64 = 62;
 const SAID: &str = "sixteen letters!";
 
@@ -38,12 +41,10 @@ fn sent(provider: &Provider) -> Value {
     serde_json::from_slice(&provider.last().body).unwrap()
 }
 
-/// An answer that costs exactly what was held for it, streamed or not.
-fn exact_answer(stream: bool, output: u64) -> Vec<u8> {
-    // Of input what its length says.
-    const INPUT: u64 = 5;
-    let rest = UNCOUNTED_INPUT + output - INPUT;
-    let usage = json!({"prompt_tokens": INPUT, "completion_tokens": rest});
+/// An answer that costs so much, streamed or not.
+fn answer_of(stream: bool, cost: u64) -> Vec<u8> {
+    const OUTPUT: u64 = 5;
+    let usage = json!({"prompt_tokens": cost - OUTPUT, "completion_tokens": OUTPUT});
     let choice = |content: &str| json!([{"index": 0, content: {"role": "assistant", "content": "Hi"}, "finish_reason": "stop"}]);
     let (kind, body) = match stream {
         false => {
@@ -69,12 +70,17 @@ async fn of_two_hundred_at_once_on_a_balance_for_ten_ten_are_admitted() {
     const ADMITTED: usize = 10;
     const REPETITIONS: usize = 100;
     const OUTPUT: u64 = 10;
-    let cost = UNCOUNTED_INPUT + OUTPUT;
-    let balance = cost * ADMITTED as u64;
+    let modes = [("whole", false), ("streamed", true)].map(|(model, stream)| {
+        let more = json!({"max_completion_tokens": OUTPUT, "stream": stream});
+        let body = prompt(CHAT, model, SAID, more);
+        // Exactly what is held for it.
+        let cost = uncounted_input(&body) + OUTPUT;
+        (model, stream, body, cost)
+    });
     let mut upstreams = Vec::new();
     let mut config = Config::new().with("server.threads", json!(2));
-    for (name, stream) in [("whole", false), ("streamed", true)] {
-        let script = [Act::Send(exact_answer(stream, OUTPUT)), Act::Again];
+    for (name, stream, _, cost) in &modes {
+        let script = [Act::Send(answer_of(*stream, *cost)), Act::Again];
         let upstream = Upstream::playing(script).await;
         let provider = support::provider(upstream.address);
         config = config.provider(name, provider).model(name, json!([name]));
@@ -85,20 +91,20 @@ async fn of_two_hundred_at_once_on_a_balance_for_ten_ten_are_admitted() {
     let mut callers = join_all(connecting).await;
     let mut keys = Vec::new();
     for repetition in 0..REPETITIONS {
-        let (model, stream) = [("whole", false), ("streamed", true)][repetition % 2];
+        let (_, _, body, cost) = &modes[repetition % 2];
+        let balance = cost * ADMITTED as u64;
         let key = gateway.key_with(balance, LONG);
-        let more = json!({"max_completion_tokens": OUTPUT, "stream": stream});
-        let request = Request::post(CHAT, &prompt(CHAT, model, SAID, more)).key(&key);
+        let request = Request::post(CHAT, body).key(&key);
         let answers = join_all(callers.iter_mut().map(|it| it.send(&request))).await;
         let with = |status| answers.iter().filter(|it| it.status == status).count();
         let refused = with(402) + with(429);
         assert_eq!((with(200), refused), (ADMITTED, CALLERS - ADMITTED));
         let again = gateway.send(&request).await;
         again.assert_error(402, "quota_exhausted");
-        keys.push(key);
+        keys.push((key, balance));
     }
-    for key in &keys {
-        gateway.has_spent(key, balance).await;
+    for (key, balance) in &keys {
+        gateway.has_spent(key, *balance).await;
     }
     let asked: usize = upstreams.iter().map(Upstream::requests).sum();
     assert_eq!(asked, keys.len() * ADMITTED);
@@ -533,7 +539,7 @@ async fn an_answer_is_not_limited_to_what_is_here_before_another_process_was_ask
             let key = gateway.key_with(5000, LONG);
             let other = another_process_with_all_of(&gateway, &key).await;
             // So much is here: enough for an answer, and not for all of it.
-            gateway.top_up(&key, UNCOUNTED_INPUT + 100);
+            gateway.top_up(&key, 500);
             let mut asking = vec![ask(path, &key, json!({limit_field(path): 1000}))];
             if known {
                 let little = ask(path, &key, json!({limit_field(path): 20}));

@@ -55,8 +55,8 @@ const MOST_UNSEEN: u64 = 2_000_000;
 
 /// Input tokens that the body does not show. What a caller's own tools find is in a later body.
 fn unseen_input(facts: &RequestFacts) -> u64 {
-    let is_elsewhere = !facts.stored_ids.is_empty() || facts.hosted_tools;
-    let may_be_more = is_elsewhere || facts.media.unmeasured;
+    let is_elsewhere = !facts.stored_ids.is_empty() || facts.hosted_tools > 0;
+    let may_be_more = is_elsewhere || facts.media.unmeasured > 0;
     if may_be_more { MOST_UNSEEN } else { 0 }
 }
 
@@ -122,7 +122,7 @@ mod tests {
         let facts = RequestFacts {
             output_limit: Some(100),
             choices: 7,
-            text_bytes: 21,
+            readable_bytes: 21,
             ..RequestFacts::default()
         };
         let expected = Bound {
@@ -176,13 +176,13 @@ mod tests {
         let mut functions = RequestFacts::default();
         functions.needs.tools = true;
         let hosted = RequestFacts {
-            hosted_tools: true,
+            hosted_tools: 1,
             ..functions.clone()
         };
         let mut image = RequestFacts::default();
         image.media.parts = 1;
         let mut document = image.clone();
-        document.media.unmeasured = true;
+        document.media.unmeasured = 1;
         for (facts, unseen) in [
             (stored, MOST_UNSEEN),
             (hosted, MOST_UNSEEN),

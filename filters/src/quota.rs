@@ -328,6 +328,7 @@ mod tests {
         scene.request.identity = Some(Arc::new(holder));
         scene.request.facts = Some(RequestFacts {
             text_bytes: 2_000,
+            readable_bytes: 2_000,
             output_limit: Some(output_limit),
             choices,
             ..RequestFacts::default()

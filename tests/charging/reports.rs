@@ -54,7 +54,7 @@ async fn an_absurd_usage_is_cut_down_to_what_was_agreed() {
     let limit = json!({"max_completion_tokens": 100});
     let body = ask(CHAT, true, limit);
     // A token a byte, and the frame.
-    let bound = format!("user{SAID}").len() as u64 + 128;
+    let bound = body.to_string().len() as u64 + 128;
     let unbelieved = input() + counted("Hello");
     for (usage, charged, count) in [
         (

@@ -73,6 +73,26 @@ impl<'a> Json<'a> {
         }
     }
 
+    /// Bytes of the value as JSON without white space and escapes.
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Self::Null => 4,
+            Self::Bool(_) => 5,
+            Self::Number(digits) => digits.len(),
+            Self::Text(text) => text.len().saturating_add(2),
+            Self::Array(elements) => {
+                let inside = elements.iter().map(|it| it.len().saturating_add(1));
+                inside.fold(2, usize::saturating_add)
+            }
+            Self::Object(members) => {
+                let inside = members
+                    .iter()
+                    .map(|(key, it)| it.len().saturating_add(key.len()).saturating_add(4));
+                inside.fold(2, usize::saturating_add)
+            }
+        }
+    }
+
     /// Writes the value as the large providers show JSON to their models: one line, a space
     /// after each colon and comma.
     pub(crate) fn write(&self, out: &mut String) {

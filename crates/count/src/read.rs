@@ -3,14 +3,16 @@
 //!
 //! One reading serves the three: their messages, parts, calls and results differ in names more
 //! than in shape. What is known to be no text for the model (identifiers, signatures, marks of
-//! caching) is left out; what is not known is counted by its strings.
+//! caching) is left out; what is not known is counted by its strings, a field of the request
+//! that is not known as JSON. The bytes of all the rest are added up, so that a bound covers them.
 
 mod parts;
+mod passed_over;
 mod tools;
 
 use crate::{Rules, json::Json};
 use std::borrow::Cow;
-use tollgate_types::Format;
+use tollgate_types::{Format, is_free_of_tokens};
 
 /// What was read of a body.
 #[derive(Debug)]
@@ -26,8 +28,8 @@ pub(crate) struct Reading<'j> {
     pub(crate) assumed: bool,
     /// Whether tools are offered.
     pub(crate) tools: bool,
-    /// Bytes of text that the model is taken not to read.
-    pub(crate) dropped: u64,
+    /// Bytes that the model is taken not to read, where that is not sure.
+    pub(crate) passed_over: u64,
     /// Whether what is read belongs to the turn that goes on.
     in_turn: bool,
 }
@@ -44,7 +46,7 @@ impl<'j> Reading<'j> {
             media: 0,
             assumed: false,
             tools: false,
-            dropped: 0,
+            passed_over: 0,
             in_turn: true,
         };
         for (key, value) in body.members() {
@@ -61,11 +63,15 @@ impl<'j> Reading<'j> {
                 Json::Text(_) => self.framed(value),
                 _ => self.items(value.elements()),
             },
-            (Format::Responses, "instructions") if value.as_text() != Some("") => {
-                self.framed(value);
+            (Format::Responses, "instructions") => {
+                if value.as_text() != Some("") {
+                    self.framed(value);
+                }
             }
             (Format::Messages, "system") => self.content(value, 0),
-            (_, "tools" | "functions") => self.offered(value.elements()),
+            (_, "tools" | "functions") if matches!(value, Json::Array(_)) => {
+                self.offered(value.elements());
+            }
             (Format::Chat, "response_format") | (Format::Messages, "output_format") => {
                 self.answer_schema(value)
             }
@@ -74,6 +80,7 @@ impl<'j> Reading<'j> {
                     .get("format")
                     .into_iter()
                     .for_each(|it| self.answer_schema(it));
+                self.rest_of(value, &["format", "verbosity", "effort"]);
             }
             (Format::Messages, "thinking") if value.text_of("type") != "disabled" => {
                 self.frame(self.rules.thinking);
@@ -91,8 +98,11 @@ impl<'j> Reading<'j> {
                 self.assumed = true;
                 let variables = value.get("variables").map_or(&[][..], Json::members);
                 variables.iter().for_each(|(_, it)| self.content(it, 0));
+                self.rest_of(value, &["variables"]);
             }
-            _ => {}
+            (Format::Messages, "context_management") => self.pass_over(value),
+            _ if is_free_of_tokens(key.as_bytes()) => {}
+            _ => self.json(value),
         }
     }
 
@@ -117,6 +127,9 @@ impl<'j> Reading<'j> {
 
     fn message(&mut self, message: &'j Json<'j>) {
         self.frame(self.rules.per_message);
+        if message.members().is_empty() {
+            self.pass_over(message);
+        }
         for (key, value) in message.members() {
             match key.as_ref() {
                 "content" if self.rules.drops_think && message.text_of("role") == "assistant" => {
@@ -126,7 +139,7 @@ impl<'j> Reading<'j> {
                 "tool_calls" => value.elements().iter().for_each(|it| self.call(it)),
                 "function_call" => self.call(value),
                 "tools" => self.offered(value.elements()),
-                _ => {}
+                _ => self.pass_over_member(key, value),
             }
         }
     }
@@ -139,8 +152,7 @@ impl<'j> Reading<'j> {
         let said = text
             .rsplit_once("</think>")
             .map_or(text, |(_, said)| said.trim_start());
-        let dropped = text.len().saturating_sub(said.len()) as u64;
-        self.dropped = self.dropped.saturating_add(dropped);
+        self.add_passed_over(text.len().saturating_sub(said.len()));
         self.text(said);
     }
 
@@ -160,6 +172,7 @@ impl<'j> Reading<'j> {
             "function_call" | "custom_tool_call" => self.call(item),
             "additional_tools" | "tool_search_output" => {
                 self.offered(item.get("tools").map_or(&[][..], Json::elements));
+                self.rest_of(item, &["tools"]);
             }
             "function_call_output" | "custom_tool_call_output" => self.result(item, "output", 0),
             _ => self.part(item, 0),

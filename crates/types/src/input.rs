@@ -18,16 +18,16 @@ pub struct InputCount {
     pub error_p95: f32,
 }
 
-/// What stands around text beyond its own bytes: a request's frame, and the prompt that tools
-/// bring (docs/counting.md). The name of a message's role is longer than its frame.
+/// What a provider puts around the text of a request, and the prompt that tools bring
+/// (docs/counting.md). The JSON of a message is longer than what stands around it there.
 const FRAME: u64 = 128;
 const TOOLS_FRAME: u64 = 600;
 /// An image of full size, to the model that sees most of it.
 const MOST_OF_A_MEDIUM: u64 = 4_784;
 
 impl RequestFacts {
-    /// Tokens that the input does not have more of, whatever its text: no vocabulary in use
-    /// makes more than one token of a byte. Media and what providers add are taken at what is
+    /// The most tokens that the body can have: no vocabulary in use makes more than one token of
+    /// a byte, whatever field it stands in. Media and what providers add are taken at what is
     /// known of them.
     pub fn most_input(&self) -> u64 {
         let media = self.media.parts.saturating_mul(MOST_OF_A_MEDIUM);
@@ -36,10 +36,97 @@ impl RequestFacts {
         } else {
             FRAME
         };
-        self.text_bytes
+        self.readable_bytes
             .saturating_add(media.max(self.media_tokens()))
             .saturating_add(frame)
     }
+}
+
+/// Whether no token of the input comes from a top-level field of a request, in any of the
+/// formats and on the servers that speak them: it says how to answer, how to bill or where to
+/// run. What a model may read is not among them, and neither is a field that is not known.
+pub const fn is_free_of_tokens(field: &[u8]) -> bool {
+    matches!(
+        field,
+        b"audio"
+            | b"auto_max_new_tokens"
+            | b"background"
+            | b"best_of"
+            | b"betas"
+            | b"cache_control"
+            | b"clear_thinking"
+            | b"client_metadata"
+            | b"container"
+            | b"conversation"
+            | b"enable_search"
+            | b"enable_thinking"
+            | b"frequency_penalty"
+            | b"function_call"
+            | b"ignore_eos"
+            | b"include"
+            | b"inference_geo"
+            | b"logit_bias"
+            | b"logprobs"
+            | b"maxTokens"
+            | b"max_completion_tokens"
+            | b"max_length"
+            | b"max_new_tokens"
+            | b"max_output_tokens"
+            | b"max_tokens"
+            | b"max_tokens_to_sample"
+            | b"max_tool_calls"
+            | b"mcp_servers"
+            | b"metadata"
+            | b"min_p"
+            | b"min_tokens"
+            | b"modalities"
+            | b"model"
+            | b"models"
+            | b"moderation"
+            | b"n"
+            | b"n_cmpl"
+            | b"n_predict"
+            | b"num_predict"
+            | b"output_config"
+            | b"parallel_tool_calls"
+            | b"plugins"
+            | b"presence_penalty"
+            | b"previous_response_id"
+            | b"prompt_cache_key"
+            | b"prompt_cache_options"
+            | b"prompt_cache_retention"
+            | b"provider"
+            | b"reasoning"
+            | b"reasoning_effort"
+            | b"reasoning_format"
+            | b"repetition_penalty"
+            | b"route"
+            | b"safety_identifier"
+            | b"search_parameters"
+            | b"seed"
+            | b"service_tier"
+            | b"speed"
+            | b"stop"
+            | b"stop_sequences"
+            | b"store"
+            | b"stream"
+            | b"stream_options"
+            | b"temperature"
+            | b"thinking"
+            | b"thinking_budget"
+            | b"thread"
+            | b"tool_choice"
+            | b"top_k"
+            | b"top_logprobs"
+            | b"top_p"
+            | b"transforms"
+            | b"truncation"
+            | b"usage"
+            | b"user"
+            | b"user_profile_id"
+            | b"verbosity"
+            | b"web_search_options"
+    )
 }
 
 #[cfg(test)]
@@ -50,6 +137,7 @@ mod tests {
     fn facts(text_bytes: u64, tools: bool) -> RequestFacts {
         RequestFacts {
             text_bytes,
+            readable_bytes: text_bytes,
             needs: RequestNeeds {
                 tools,
                 ..RequestNeeds::default()
@@ -71,7 +159,7 @@ mod tests {
         image.media = MediaFacts {
             parts: 2,
             bytes: 1_000_000,
-            unmeasured: false,
+            unmeasured: 0,
         };
         assert!(image.most_input() >= 2 * 4_784);
         assert!(image.most_input() < 20_000, "base64 is no text");

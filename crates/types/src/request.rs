@@ -37,9 +37,9 @@ pub struct RequestFacts {
     pub store: Option<bool>,
     /// Messages only: `thread`, a conversation that the provider keeps.
     pub thread: bool,
-    /// A tool is offered that the provider runs itself (a search, an interpreter, a server of
-    /// tools): what it finds is input that no body shows.
-    pub hosted_tools: bool,
+    /// How many tools are offered that the provider runs itself (a search, an interpreter, a
+    /// server of tools): the body does not show what they find.
+    pub hosted_tools: u64,
     /// The field that names models besides `model`, or has others asked (`models`,
     /// `fallbacks`, an adviser): where the provider is a gateway itself, it would ask them.
     pub further_models: Option<&'static str>,
@@ -49,8 +49,10 @@ pub struct RequestFacts {
     pub tool_models: Vec<String>,
     /// What the model must be able to do to answer.
     pub needs: RequestNeeds,
-    /// Bytes of text in the body, unescaped: what the model reads, apart from media.
+    /// Bytes of text in the body, unescaped: what the model most likely reads, apart from media.
     pub text_bytes: u64,
+    /// Bytes of the body without inline media: no model reads more of it.
+    pub readable_bytes: u64,
     /// Images, documents and sound.
     pub media: MediaFacts,
     /// Identifiers of things stored at a provider that the request names
@@ -181,9 +183,9 @@ pub struct MediaFacts {
     pub parts: u64,
     /// Bytes of base64 text in them.
     pub bytes: u64,
-    /// Among them is something else than images: a document, sound or film, of which neither a
-    /// link nor the bytes say how long it is.
-    pub unmeasured: bool,
+    /// How many of them are no images: a document, sound or film, of which neither a link nor
+    /// the bytes say how long it is.
+    pub unmeasured: u64,
 }
 
 #[cfg(test)]

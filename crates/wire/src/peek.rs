@@ -8,9 +8,10 @@
 //!
 //! How text is measured: every string in the messages, the system prompt and the
 //! tools counts with its unescaped length; where JSON itself is shown to the model
-//! (tool schemas, the input of a tool call, the schema of an answer), keys and
-//! numbers count as well. Base64 payloads count as media, links as text,
-//! identifiers of stored things not at all.
+//! (tool schemas, the input of a tool call, the schema of an answer, and any field
+//! that is not known), keys and numbers count as well. Base64 payloads count as
+//! media, links as text, identifiers of stored things not at all. Beside that
+//! likely measure stands one that nothing exceeds: the whole body without media.
 //!
 //! Integers are taken as plain digits alone: `1e3` and `5.0` are refused, because
 //! the gateway counts with them and the providers do not agree on what they are.

@@ -6,6 +6,8 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
+mod passed_over;
+
 fn openai(format: Format, body: &Value) -> Count {
     count(
         format,

@@ -34,13 +34,17 @@ impl<'j> Reading<'j> {
             Json::Text(text) => self.text(text),
             Json::Array(parts) => parts.iter().for_each(|part| self.content(part, depth)),
             Json::Object(_) if depth < MAX_DEPTH => self.part(content, depth + 1),
-            _ => {}
+            Json::Null => {}
+            _ => self.pass_over(content),
         }
     }
 
     pub(super) fn part(&mut self, part: &'j Json<'j>, depth: u8) {
         match part.text_of("type") {
-            "text" | "input_text" | "output_text" => self.text(part.text_of("text")),
+            "text" | "input_text" | "output_text" => {
+                self.text(part.text_of("text"));
+                self.rest_of(part, &["text"]);
+            }
             "image" | "image_url" | "input_image" | "computer_screenshot" => self.image(part),
             "document" | "file" | "input_file" | "document_url" => self.document(part, depth),
             "input_audio" | "audio" | "audio_url" => self.sound(part),
@@ -49,10 +53,15 @@ impl<'j> Reading<'j> {
             "thinking" if self.in_turn => {
                 let thinking = part.get("thinking");
                 thinking.into_iter().for_each(|it| self.content(it, depth));
+                self.rest_of(part, &["thinking"]);
             }
-            "compaction" => self.sealed(part.text_of("encrypted_content")),
-            "reasoning" if self.in_turn => self.sealed(part.text_of("encrypted_content")),
-            "thinking" | "redacted_thinking" | "reasoning" => {}
+            "compaction" => self.sealed(part),
+            "reasoning" if self.in_turn => self.sealed(part),
+            "redacted_thinking" => {
+                self.pass_over_member("encrypted", part.get("data").unwrap_or(&Json::Null));
+                self.rest_of(part, &["data"]);
+            }
+            "thinking" | "reasoning" => self.rest_of(part, &[]),
             // What is stored at the provider may be of any length.
             "item_reference" => self.assumed = true,
             _ => self.unknown(part, depth),
@@ -62,16 +71,20 @@ impl<'j> Reading<'j> {
     /// A call of a tool, in any of the formats.
     pub(super) fn call(&mut self, call: &'j Json<'j>) {
         self.frame(self.rules.per_tool_call);
-        let call = ["function", "custom"]
-            .into_iter()
-            .find_map(|key| call.get(key))
-            .unwrap_or(call);
-        self.text(call.text_of("name"));
-        for key in ["arguments", "input"] {
-            match call.get(key) {
-                Some(Json::Text(text)) => self.text(text),
-                Some(value) => self.json(value),
-                None => {}
+        let inner = ["function", "custom"].into_iter();
+        if let Some((key, inner)) = inner.filter_map(|key| Some((key, call.get(key)?))).next() {
+            self.rest_of(call, &[key]);
+            return self.called(inner);
+        }
+        self.called(call);
+    }
+
+    fn called(&mut self, call: &'j Json<'j>) {
+        for (key, value) in call.members() {
+            match (key.as_ref(), value) {
+                ("name" | "arguments" | "input", Json::Text(text)) => self.text(text),
+                ("arguments" | "input", value) => self.json(value),
+                _ => self.pass_over_member(key, value),
             }
         }
     }
@@ -81,13 +94,16 @@ impl<'j> Reading<'j> {
         if let Some(content) = result.get(key) {
             self.content(content, depth);
         }
+        self.rest_of(result, &[key]);
     }
 
     /// Reasoning that only its provider can read: by its length, as measured on recorded
     /// traffic, since the seal itself takes some 900 digits.
-    fn sealed(&mut self, digits: &str) {
+    fn sealed(&mut self, part: &'j Json<'j>) {
         const SEAL: u64 = 900;
         const DIGITS_PER_TOKEN: u64 = 7;
+        let digits = part.text_of("encrypted_content");
+        self.rest_of(part, &["encrypted_content"]);
         let tokens = (digits.len() as u64).saturating_sub(SEAL) / DIGITS_PER_TOKEN;
         self.framing = self.framing.saturating_add(tokens);
     }
@@ -103,6 +119,10 @@ impl<'j> Reading<'j> {
                 (Some(data).filter(|data| !data.is_empty()), "")
             }
         };
+        self.rest_of(part, &["image_url", "source"]);
+        for inner in ["image_url", "source"] {
+            self.rest_of_payload(part.get(inner));
+        }
         let size = data.and_then(size_of_image);
         let tokens = self.rules.image.tokens(size, Detail::of(detail));
         self.medium(tokens, size.is_some());
@@ -115,6 +135,19 @@ impl<'j> Reading<'j> {
             .get("source")
             .or_else(|| part.get("file"))
             .unwrap_or(part);
+        let read = [
+            "title",
+            "context",
+            "source",
+            "file",
+            "file_data",
+            "file_url",
+            "data",
+        ];
+        self.rest_of(part, &read);
+        for inner in ["source", "file"] {
+            self.rest_of_payload(part.get(inner));
+        }
         match source.text_of("type") {
             "text" => return self.text(source.text_of("data")),
             "content" => {
@@ -138,6 +171,8 @@ impl<'j> Reading<'j> {
         const BYTES_PER_TOKEN: u64 = 1600;
         const TYPICAL: u64 = 500;
         let sound = part.get("input_audio").unwrap_or(part);
+        self.rest_of(part, &["input_audio", "data", "audio_url", "source"]);
+        self.rest_of_payload(part.get("input_audio"));
         let data = sound.text_of("data");
         let tokens = if data.is_empty() {
             TYPICAL
@@ -151,7 +186,9 @@ impl<'j> Reading<'j> {
     fn unknown(&mut self, part: &'j Json<'j>, depth: u8) {
         for (key, value) in part.members() {
             let is_silent = SILENT.contains(&key.as_ref()) || key.starts_with("encrypted");
-            if !is_silent {
+            if is_silent {
+                self.pass_over_member(key, value);
+            } else {
                 self.content(value, depth);
             }
         }

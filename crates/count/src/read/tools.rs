@@ -32,6 +32,7 @@ impl<'j> Reading<'j> {
         if let Some(inner) = tool.get("tools") {
             self.text(tool.text_of("name"));
             self.text(tool.text_of("description"));
+            self.rest_of(tool, &["name", "description", "tools"]);
             return inner.elements().iter().for_each(|tool| self.tool(tool));
         }
         self.frame(self.rules.per_tool);
@@ -47,29 +48,49 @@ impl<'j> Reading<'j> {
                 .is_some_and(|it| it.as_text() != Some("custom"));
             return self.json(tool);
         };
+        let description = function.text_of("description");
         let text = match self.rules.tool_style {
-            ToolStyle::Declarations => declaration(name, function.text_of("description"), schema),
-            ToolStyle::Json => definition(name, function.text_of("description"), schema),
+            ToolStyle::Declarations => declaration(name, description, schema),
+            ToolStyle::Json => definition(name, description, schema),
         };
+        // Of a schema not every word is shown.
+        let shown = text
+            .len()
+            .saturating_sub(name.len())
+            .saturating_sub(description.len());
+        self.add_passed_over(schema.len().saturating_sub(shown));
+        self.rest_of(
+            function,
+            &["name", "description", "parameters", "input_schema"],
+        );
+        if tool.get("function").is_some() {
+            self.rest_of(tool, &["function"]);
+        }
         self.texts.push(Cow::Owned(text));
     }
 
     /// The schema that an answer must follow.
     pub(super) fn answer_schema(&mut self, format: &'j Json<'j>) {
         let named = format.get("json_schema").unwrap_or(format);
-        if let Some(schema) = named.get("schema") {
-            self.text(named.text_of("name"));
-            self.text(named.text_of("description"));
-            self.frame(self.rules.answer_schema);
-            match self.rules.tool_style {
-                ToolStyle::Declarations => {
-                    let mut text = String::new();
-                    kind(schema, 0, &mut text);
-                    self.texts.push(Cow::Owned(text));
-                }
-                ToolStyle::Json => self.json(schema),
+        let Some(schema) = named.get("schema") else {
+            return self.rest_of(format, &[]);
+        };
+        let text = match self.rules.tool_style {
+            ToolStyle::Declarations => {
+                let mut text = String::new();
+                kind(schema, 0, &mut text);
+                text
             }
-        }
+            ToolStyle::Json => schema.to_line(),
+        };
+        let (name, description) = (named.text_of("name"), named.text_of("description"));
+        let shown = [name, description, &text].map(str::len);
+        let shown = shown.into_iter().fold(0, usize::saturating_add);
+        self.add_passed_over(format.len().saturating_sub(shown));
+        self.text(name);
+        self.text(description);
+        self.frame(self.rules.answer_schema);
+        self.texts.push(Cow::Owned(text));
     }
 }
 

@@ -1,7 +1,7 @@
 //! Which keys mean what, and where: the shapes of the three formats as far as the
 //! gateway reads them. One table per kind of object.
 
-use tollgate_types::Format;
+use tollgate_types::{Format, is_free_of_tokens};
 
 /// The object or array around a value, as far as it matters to its keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -369,7 +369,9 @@ fn of_servers(key: &[u8]) -> Slot {
         b"plugins" => Slot::Plugins,
         b"search_parameters" => Slot::Search,
         b"web_search_options" | b"data_sources" | b"enable_search" => Slot::HostedTools,
-        _ => Slot::Ignored,
+        _ if is_free_of_tokens(key) => Slot::Ignored,
+        // A chat template may read it.
+        _ => Slot::Json,
     }
 }
 

@@ -105,7 +105,7 @@ fn the_facts_of_a_chat_request_are_found() {
     assert!(body[usize::try_from(inside.inside).unwrap()..].starts_with(r#""include_usage""#));
 }
 
-const fn media(parts: u64, bytes: u64, unmeasured: bool) -> MediaFacts {
+const fn media(parts: u64, bytes: u64, unmeasured: u64) -> MediaFacts {
     MediaFacts {
         parts,
         bytes,
@@ -127,7 +127,7 @@ fn the_facts_of_a_messages_request_are_found() {
     assert_eq!(facts.thinking, Some(Thinking::Enabled));
     assert_eq!(facts.thinking_budget, Some(1024));
     assert_eq!(facts.effort, Some(Effort::Max));
-    assert_eq!(facts.media, media(2, 4, true));
+    assert_eq!(facts.media, media(2, 4, 1));
     assert!(facts.needs.images && facts.needs.documents && facts.needs.schema);
     assert!(facts.needs.reasoning && !facts.needs.tools);
     let words = [
@@ -177,19 +177,19 @@ fn every_way_to_attach_a_file_is_media_and_not_text() {
             .facts
     };
     let found = chat(r#"{"image_url":{"url":"data:image/png;base64,QUJD","detail":"low"}}"#);
-    assert_eq!(found.media, media(1, 26, false));
+    assert_eq!(found.media, media(1, 26, 0));
     assert!(found.needs.images);
     assert_eq!(found.text_bytes, 3);
     let found = chat(r#"{"type":"image_url","image_url":{"url":"https://a/b.png"}}"#);
-    assert_eq!(found.media, media(1, 0, false));
+    assert_eq!(found.media, media(1, 0, 0));
     let found = chat(r#"{"input_audio":{"data":"QUJD","format":"wav"}}"#);
-    assert_eq!(found.media, media(1, 4, true));
+    assert_eq!(found.media, media(1, 4, 1));
     assert!(found.needs.audio && !found.needs.documents);
     let found = chat(r#"{"file":{"file_data":"QUJDRA==","filename":"a"}}"#);
-    assert_eq!(found.media, media(1, 8, true));
+    assert_eq!(found.media, media(1, 8, 1));
     assert!(found.needs.documents);
     let found = chat(r#"{"type":"video_url","video_url":{"url":"https://a/b.mp4"}}"#);
-    assert_eq!(found.media, media(1, 0, true));
+    assert_eq!(found.media, media(1, 0, 1));
     let found = chat(r#"{"file":{"file_id":"file-1"}}"#);
     assert_eq!(found.stored_ids, ["file-1"]);
     assert_eq!(found.text_bytes, 0);
@@ -202,7 +202,7 @@ fn every_way_to_attach_a_file_is_media_and_not_text() {
     assert!(found.needs.images);
     assert_eq!((found.media.parts, found.stored_ids.len()), (1, 1));
     let found = responses(r#"{"result":"QUJD","type":"image_generation_call","id":"ig"}"#);
-    assert_eq!(found.media, media(1, 4, false));
+    assert_eq!(found.media, media(1, 4, 0));
     assert!(found.stored_ids.is_empty());
     let found = responses(r#"{"result":"text","type":"other_call","id":"ig"}"#);
     assert_eq!(found.media, MediaFacts::default());
@@ -323,7 +323,7 @@ fn tools_in_the_history_count_as_tools() {
 
 #[test]
 fn tools_that_the_provider_runs_are_told_from_the_callers_own() {
-    let of = |result: Result<Peeked, PeekError>| result.unwrap().facts.hosted_tools;
+    let of = |result: Result<Peeked, PeekError>| result.unwrap().facts.hosted_tools > 0;
     let cached =
         r#"{"name":"f","input_schema":{"type":"object"},"cache_control":{"type":"ephemeral"}}"#;
     for (members, hosted) in [

@@ -306,7 +306,7 @@ impl Walk {
             return Err(PeekError::duplicate(key.as_str(), at));
         }
         frame.slot = frame.place.slot(self.format, key.bytes);
-        if frame.place == Place::Extra && frame.slot != Slot::Ignored {
+        if frame.place == Place::Extra && !matches!(frame.slot, Slot::Ignored | Slot::Json) {
             let key = key.as_str().to_owned();
             return Err(PeekError::Extra { key, at });
         }
@@ -334,7 +334,11 @@ impl Walk {
             self.end_beginning(end);
         }
         match frame.place {
-            Place::Top => self.found.spans.top = object,
+            Place::Top => {
+                self.found.spans.top = object;
+                let facts = &mut self.found.facts;
+                facts.readable_bytes = span.len().saturating_sub(facts.media.bytes);
+            }
             Place::StreamOptions => {
                 self.found.spans.stream_options = Some(span);
                 self.found.spans.stream_options_object = Some(object);
@@ -377,8 +381,9 @@ impl Walk {
         facts.needs.documents |= media.contains(Marks::DOCUMENT);
         facts.needs.audio |= media.contains(Marks::AUDIO);
         let is_other = media.contains(Marks::OTHER) && !media.contains(Marks::IMAGE);
-        facts.media.unmeasured |=
-            is_other || media.contains(Marks::DOCUMENT) || media.contains(Marks::AUDIO);
+        if is_other || media.contains(Marks::DOCUMENT) || media.contains(Marks::AUDIO) {
+            facts.media.unmeasured = facts.media.unmeasured.saturating_add(1);
+        }
         if media != Marks::default() {
             facts.media.parts = facts.media.parts.saturating_add(1);
         }

@@ -131,7 +131,7 @@ impl Seen {
             self.audio |= kind == "input_audio";
             let media = image || document || matches!(kind, "input_audio" | "video_url");
             self.media.parts += u64::from(media);
-            self.media.unmeasured |= media && !image;
+            self.media.unmeasured += u64::from(media && !image);
         }
         if matches!(kind, "item_reference" | "image_generation_call") && !holds("result") {
             self.id(&node["id"]);
@@ -141,7 +141,7 @@ impl Seen {
     fn source(&mut self, format: Format, kind: &str, source: &Value) {
         let is_text = source["type"] == "text" || source["type"] == "content";
         self.media.parts += u64::from(!is_text);
-        self.media.unmeasured |= !is_text && kind != "image";
+        self.media.unmeasured += u64::from(!is_text && kind != "image");
         self.images |= kind == "image";
         self.documents |= kind == "document" && !is_text;
         for (key, value) in source.as_object().unwrap() {

@@ -169,7 +169,7 @@ fn the_models_that_tools_name_are_told_with_an_adviser() {
 
 #[test]
 fn what_a_provider_looks_up_by_itself_is_told() {
-    let hosted = |members: &str| chat(members).unwrap().facts.hosted_tools;
+    let hosted = |members: &str| chat(members).unwrap().facts.hosted_tools > 0;
     for asked in [
         r#""plugins":[{"id":"web"}]"#,
         r#""web_search_options":{}"#,
@@ -216,4 +216,46 @@ fn what_is_acted_on_is_not_taken_from_an_extra_body() {
         r#""extra_body":{"google":{"thinking_config":{"model":1}}},"x":{"extra_body":{"model":1}}"#;
     assert!(chat(other).is_ok());
     assert!(chat(r#""extra_body":null"#).is_ok());
+}
+
+#[test]
+fn each_tool_that_the_provider_runs_is_counted() {
+    let members = r#""tools":[{"type":"web_search"},{"type":"function","function":{}},{"type":"mcp"}],
+        "web_search_options":{},"plugins":[{"id":"web"}]"#;
+    assert_eq!(chat(members).unwrap().facts.hosted_tools, 4);
+}
+
+#[test]
+fn fields_that_no_format_has_are_text_as_json() {
+    let text = |members: &str| chat(members).unwrap().facts.text_bytes;
+    let none = text(r#""temperature":1"#);
+    for (members, bytes) in [
+        (r#""documents":[{"title":"ab","text":"cde"}]"#, 14),
+        (r#""chat_template":"{{ x }}""#, 7),
+        (r#""chat_template_kwargs":{"n":[1,23],"t":true}"#, 9),
+        (r#""no_such_field":"abc""#, 3),
+        // As messages have it.
+        (r#""system":"abc""#, 3),
+        (
+            r#""metadata":{"a":"b"},"user":"c","logit_bias":{"1":2},"stop":["d"],"seed":1"#,
+            0,
+        ),
+    ] {
+        assert_eq!(text(members) - none, bytes, "{members}");
+    }
+}
+
+#[test]
+fn every_byte_but_inline_media_may_be_read() {
+    let with = |part: &str| {
+        let more = r#""x":[[],[],{"k":null}]"#;
+        format!(r#" {{"model":"m","messages":[{{"content":[{part}]}}],{more}}} "#)
+    };
+    let link = r#"{"image_url":{"url":"https://a/b.png"}}"#;
+    let data = r#"{"image_url":{"url":"data:image/png;base64,QUJD"}}"#;
+    for (body, inline) in [(with(link), 0), (with(data), 26)] {
+        let facts = peek(Format::Chat, &body).unwrap().facts;
+        let all = body.trim().len() as u64;
+        assert_eq!(facts.readable_bytes, all - inline, "{body}");
+    }
 }

@@ -47,7 +47,7 @@ impl Walk {
                 self.push(Place::Search, Slot::Ignored, span.start);
             }
             (Slot::HostedTools | Slot::Search, _) => {
-                self.found.facts.hosted_tools = true;
+                self.add_hosted_tool();
                 self.opaque(Slot::Ignored, value, span);
             }
             (Slot::Switch, _) => {
@@ -59,6 +59,12 @@ impl Walk {
             }
             _ => self.opaque(Slot::Ignored, value, span),
         }
+    }
+
+    /// The provider runs one more tool.
+    pub(super) fn add_hosted_tool(&mut self) {
+        let tools = &mut self.found.facts.hosted_tools;
+        *tools = tools.saturating_add(1);
     }
 
     fn switch(&mut self, value: Value<'_>) {
@@ -87,7 +93,9 @@ impl Walk {
         if closed.is_off {
             return;
         }
-        self.found.facts.hosted_tools |= !closed.is_inward;
+        if !closed.is_inward {
+            self.add_hosted_tool();
+        }
         if let Some(field) = closed.asks_others {
             self.asks_others(field);
         }

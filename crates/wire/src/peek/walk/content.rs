@@ -98,7 +98,9 @@ impl Walk {
             }
             Slot::ToolType => {
                 let is_callers = text.is_whole() && is_run_by_caller(text.bytes);
-                self.found.facts.hosted_tools |= !is_callers;
+                if !is_callers {
+                    self.add_hosted_tool();
+                }
                 if text.bytes.starts_with(b"advisor_") {
                     self.found.facts.adviser = true;
                 } else if asks_models(text.bytes) {

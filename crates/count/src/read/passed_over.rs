@@ -1,0 +1,75 @@
+//! What the reading passes over: a chat template or another server may show it to the model all
+//! the same, so that a bound on the tokens has to cover its bytes.
+
+use super::Reading;
+use crate::json::Json;
+
+/// Keys whose values say what stands beside them: no model reads a short one.
+const LABELS: [&str; 15] = [
+    "type",
+    "id",
+    "call_id",
+    "tool_call_id",
+    "tool_use_id",
+    "file_id",
+    "container_id",
+    "item_id",
+    "server_label",
+    "status",
+    "role",
+    "phase",
+    "detail",
+    "strict",
+    "index",
+];
+/// The longest of such values, in bytes.
+const LONGEST_LABEL: usize = 128;
+
+/// Keys whose values the formats define as no input.
+const FREE: [&str; 4] = ["cache_control", "citations", "annotations", "logprobs"];
+
+/// Bytes of a seal that make a token at most: what was thought is sealed with its text.
+const SEAL_BYTES_PER_TOKEN: usize = 7;
+
+impl<'j> Reading<'j> {
+    pub(super) fn add_passed_over(&mut self, bytes: usize) {
+        self.passed_over = self.passed_over.saturating_add(bytes as u64);
+    }
+
+    /// A value that is not read.
+    pub(super) fn pass_over(&mut self, value: &Json<'_>) {
+        self.add_passed_over(value.len());
+    }
+
+    /// A member of an object that is not read.
+    pub(super) fn pass_over_member(&mut self, key: &str, value: &Json<'_>) {
+        let bytes = value.len();
+        if FREE.contains(&key) || (LABELS.contains(&key) && bytes <= LONGEST_LABEL) {
+            return;
+        }
+        if is_seal(key) {
+            return self.add_passed_over(bytes / SEAL_BYTES_PER_TOKEN);
+        }
+        self.add_passed_over(key.len().saturating_add(bytes));
+    }
+
+    /// What stands beside a payload or the link to one.
+    pub(super) fn rest_of_payload(&mut self, holder: Option<&Json<'_>>) {
+        const READ: [&str; 5] = ["data", "url", "file_data", "content", "media_type"];
+        holder.into_iter().for_each(|it| self.rest_of(it, &READ));
+    }
+
+    /// The members of an object that are not read: all but these.
+    pub(super) fn rest_of(&mut self, object: &Json<'_>, read: &[&str]) {
+        for (key, value) in object.members() {
+            if !read.contains(&key.as_ref()) {
+                self.pass_over_member(key, value);
+            }
+        }
+    }
+}
+
+/// Whether only a provider can read the value of a key.
+fn is_seal(key: &str) -> bool {
+    key == "signature" || key.starts_with("encrypted")
+}
