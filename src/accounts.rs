@@ -395,13 +395,15 @@ fn shortage(refused: &Refused) -> Shortage {
 pub struct Owned(Ownership);
 
 impl Owned {
-    /// Remembers that a provider has stored something for a key.
-    pub fn remember(&self, key: &KeyId, id: &str, at: &StoredAt) {
+    /// Remembers that a provider has stored something for a key, and how many tokens it is as the
+    /// input of a later request, if that is known.
+    pub fn remember(&self, key: &KeyId, id: &str, at: &StoredAt, tokens: Option<u64>) {
         self.0.remember(tollgate_ledger::Stored {
             id: id.into(),
             key: key.clone(),
             provider: Arc::clone(&at.provider),
             credential: Arc::clone(&at.credential),
+            tokens,
         });
     }
 }
@@ -444,10 +446,13 @@ fn checked(claim: Claim) -> Checked {
 }
 
 fn yours(thing: &tollgate_ledger::Stored) -> Stored {
-    Stored::Yours(StoredAt {
-        provider: Arc::clone(&thing.provider),
-        credential: Arc::clone(&thing.credential),
-    })
+    Stored::Yours {
+        at: StoredAt {
+            provider: Arc::clone(&thing.provider),
+            credential: Arc::clone(&thing.credential),
+        },
+        tokens: thing.tokens,
+    }
 }
 
 /// Nobody's accounts, for configurations that are only checked.

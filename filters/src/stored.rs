@@ -65,6 +65,11 @@ impl StoredFilter {
         // Nobody asks for them again.
         let facts = request.facts.as_mut();
         let items = facts.map(|facts| std::mem::take(&mut facts.items));
+        let mut each = items.iter().flatten();
+        if each.any(|item| !item.has_contents) {
+            // It stands for what the provider has stored.
+            request.stored_tokens = None;
+        }
         match items.filter(|items| !items.is_empty()) {
             None => Verdict::Continue,
             Some(items) => judge(self.things.check(&identity.key, items)),
@@ -95,15 +100,17 @@ fn named(request: &RequestContext, place: usize) -> Option<String> {
     facts.stored_ids.get(place).cloned()
 }
 
-/// Takes note of where a thing is.
+/// Takes note of where a thing is, and how much of it there is.
 fn take(known: Stored, id: &str, request: &mut RequestContext) -> Result<(), PublicError> {
     match known {
-        Stored::Yours(place) => match &request.stored_at {
-            Some(other) if *other != place => Err(PublicError::invalid_request(
+        Stored::Yours { at, tokens } => match &request.stored_at {
+            Some(other) if *other != at => Err(PublicError::invalid_request(
                 "the stored things that the request names are with different providers",
             )),
             _ => {
-                request.stored_at = Some(place);
+                request.stored_at = Some(at);
+                let known = request.stored_tokens.zip(tokens);
+                request.stored_tokens = known.map(|(sum, tokens)| sum.saturating_add(tokens));
                 Ok(())
             }
         },
@@ -189,6 +196,26 @@ mod tests {
         let mut scene = scene(&["slow_1", "resp_1", "slow_2"]);
         assert!(matches!(scene.run_all_waits(&KIND), Verdict::Continue));
         assert_eq!(place(&scene), Some("one"));
+    }
+
+    #[test]
+    fn what_is_stored_adds_up_unless_the_size_of_some_of_it_is_unknown() {
+        let tokens = |ids: &[&str], item: Option<bool>| {
+            let mut scene = scene(ids);
+            let items = item.map(|has_contents| NamedItem {
+                id: "mine".to_owned(),
+                has_contents,
+            });
+            scene.request.facts.as_mut().unwrap().items = items.into_iter().collect();
+            assert!(matches!(scene.run_all_waits(&KIND), Verdict::Continue));
+            scene.request.stored_tokens
+        };
+        assert_eq!(tokens(&[], None), Some(0));
+        assert_eq!(tokens(&["resp_1", "slow_2"], Some(true)), Some(2_000));
+        assert_eq!(tokens(&["resp_1", "of_unknown_size"], None), None);
+        assert_eq!(tokens(&["of_unknown_size", "resp_1"], None), None);
+        // It stands for what is stored.
+        assert_eq!(tokens(&["resp_1"], Some(false)), None);
     }
 
     #[test]

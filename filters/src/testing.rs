@@ -259,19 +259,21 @@ impl Balances for TenThousand {
     }
 }
 
-/// `resp_1` and `resp_2` are with `one`, `resp_3` with `two`; `slow_…` has to be waited for.
+/// `resp_1` and `resp_2` are with `one`, `resp_3` with `two`, 1,000 tokens each; `slow_…` has to be
+/// waited for.
 struct Shelves;
 
 impl StoredThings for Shelves {
     fn find(&self, _: &KeyId, id: &str) -> Stored {
-        let at = |provider: &str| {
-            Stored::Yours(StoredAt {
+        let at = |provider: &str| Stored::Yours {
+            at: StoredAt {
                 provider: provider.into(),
                 credential: "first".into(),
-            })
+            },
+            tokens: (id != "of_unknown_size").then_some(1_000),
         };
         match id {
-            "resp_1" | "resp_2" => at("one"),
+            "resp_1" | "resp_2" | "of_unknown_size" => at("one"),
             "resp_3" => at("two"),
             "down" => Stored::Unavailable,
             "slow_theirs" => Stored::Miss(Box::pin(async { Stored::NotYours })),

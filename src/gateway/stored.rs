@@ -13,7 +13,7 @@ use std::sync::Arc;
 use tollgate_filter::{Endpoint, Stored, StoredAt, StoredThings};
 use tollgate_routing::health::Place;
 use tollgate_routing::plan::Why;
-use tollgate_types::{ErrorCode, Format, Identity, PublicError};
+use tollgate_types::{ErrorCode, Format, Identity, PublicError, Usage};
 
 /// The parameters of a query that go upstream with a request for a stored thing: they say
 /// which part of it is wanted. A stored stream is not played again: `stream` is none of them.
@@ -71,7 +71,7 @@ pub async fn holder(
         found = pending.await;
     }
     let at = match found {
-        Stored::Yours(at) => at,
+        Stored::Yours { at, .. } => at,
         Stored::NotYours => return Err(unknown()),
         Stored::Unavailable | Stored::Miss(_) => {
             return Err(PublicError::new(
@@ -163,7 +163,7 @@ pub fn note(exchange: &mut Exchange) {
     };
     let remember = |ids: &[Box<str>], noted: &mut usize| {
         for id in ids.get(*noted..).unwrap_or_default() {
-            owned.remember(&identity.key, id, &at());
+            owned.remember(&identity.key, id, &at(), None);
         }
         *noted = ids.len();
     };
@@ -175,10 +175,39 @@ pub fn note(exchange: &mut Exchange) {
         return;
     }
     if let Some(id) = facts.id.as_deref().filter(|_| !noted.has_id) {
-        owned.remember(&identity.key, id, &at());
+        owned.remember(&identity.key, id, &at(), None);
         noted.has_id = true;
     }
     remember(&facts.stored_ids, &mut noted.within);
+}
+
+/// Remembers how much input what was noted makes in a later request: no more than the tokens that
+/// the provider reported of this one.
+pub fn measure(exchange: &Exchange, reported: Usage) {
+    let noted = exchange.noted;
+    let Some(facts) = exchange.answer.facts().filter(|_| noted.has_id) else {
+        return;
+    };
+    let identity = exchange
+        .request
+        .as_ref()
+        .and_then(|it| it.identity.as_ref());
+    let (Some(owned), Some(identity), Some(candidate)) = (
+        &exchange.snapshot.owned,
+        identity,
+        exchange.attempts.current(),
+    ) else {
+        return;
+    };
+    let at = StoredAt {
+        provider: Arc::clone(&candidate.deployment.provider.name),
+        credential: exchange.attempts.credential(),
+    };
+    let tokens = reported.total_input().saturating_add(reported.output);
+    let within = facts.stored_ids.get(..noted.within).unwrap_or_default();
+    for id in facts.id.iter().chain(within) {
+        owned.remember(&identity.key, id, &at, Some(tokens));
+    }
 }
 
 /// What of an answer is remembered so far.

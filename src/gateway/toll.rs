@@ -12,7 +12,7 @@ use super::stored;
 use crate::counts::How;
 use tollgate_count::Delivered;
 use tollgate_filter::Holds;
-use tollgate_ledger::{Admission, BillingState, Ending, Reservation, Settled};
+use tollgate_ledger::{Admission, BillingState, CountSource, Ending, Reservation, Settled};
 use tollgate_types::{ErrorCode, RequestFacts, Usage};
 
 /// What a request holds until it is settled.
@@ -170,6 +170,10 @@ pub fn settle(exchange: &mut Exchange, state: BillingState) {
         was_done: exchange.attempts.made() > 0 || counted_here(exchange),
     };
     exchange.toll.settle(used, how);
+    let settled = exchange.toll.settled().map(|(_, settled)| *settled);
+    if let Some(settled) = settled.filter(|it| it.source == CountSource::Reported && !it.clamped) {
+        stored::measure(exchange, settled.usage);
+    }
 }
 
 /// Whether a count of tokens was answered without asking anyone.

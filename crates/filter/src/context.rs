@@ -38,6 +38,8 @@ pub struct RequestContext {
     pub input: Option<InputCount>,
     /// Where the things are stored that the request names: only there can it be answered.
     pub stored_at: Option<StoredAt>,
+    /// The input that they make, in tokens; `None`: the size of one of them is not known.
+    pub stored_tokens: Option<u64>,
     /// Which model answers.
     pub route: Option<Route>,
     /// Headers to send to the provider, beyond those that the gateway sets itself.
@@ -66,6 +68,7 @@ impl RequestContext {
             body: None,
             input: None,
             stored_at: None,
+            stored_tokens: Some(0),
             route: None,
             upstream_headers: Vec::new(),
             answer_headers: Vec::new(),

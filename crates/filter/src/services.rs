@@ -150,7 +150,12 @@ pub enum Checked {
 /// What is known of a stored thing.
 pub enum Stored {
     /// The key made it.
-    Yours(StoredAt),
+    Yours {
+        /// Where it is.
+        at: StoredAt,
+        /// The input that it makes at most, in tokens; `None`: it is not known.
+        tokens: Option<u64>,
+    },
     /// Another key made it, or nobody that is known: the same answer either way.
     NotYours,
     /// Nobody can say at the moment.

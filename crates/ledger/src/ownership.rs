@@ -39,6 +39,8 @@ pub struct Stored {
     pub provider: Arc<str>,
     /// The credential under which it is held, by name: never the credential.
     pub credential: Arc<str>,
+    /// The input that it makes in a later request at most, in tokens, once that is known.
+    pub tokens: Option<u64>,
 }
 
 /// Whose it is.
@@ -137,7 +139,8 @@ impl Ownership {
         }))
     }
 
-    /// Remembers what was just made. The first maker of an id stays its owner.
+    /// Remembers what was just made, or has grown: a size that is known stands until a greater one
+    /// comes. The first maker of an id stays its owner.
     pub fn remember(&self, stored: Stored) {
         if stored.id.len() > MAX_ID_LEN || stored.id.is_empty() {
             log::warn!("an id of {} bytes is not remembered", stored.id.len());
@@ -146,7 +149,11 @@ impl Ownership {
         let stored = Arc::new(stored);
         let mine = || Ok::<_, std::convert::Infallible>(Arc::clone(&stored));
         match self.0.known.get_or_insert_with(&stored.id, mine) {
-            Ok(_) => {
+            Ok(known) => {
+                if known.key == stored.key && known.tokens < stored.tokens {
+                    let id = Arc::clone(&stored.id);
+                    self.0.known.insert(id, Arc::clone(&stored));
+                }
                 // After it is known: see `note_miss`.
                 self.0.misses.forget(&stored.id);
                 self.0.ledger.remember(stored);
@@ -296,7 +303,7 @@ impl std::fmt::Debug for Ownership {
 }
 
 fn find_in(file: &Connection, id: &str) -> rusqlite::Result<Option<Stored>> {
-    let find = "SELECT id, key, provider, credential FROM owned WHERE id = ?1";
+    let find = "SELECT id, key, provider, credential, tokens FROM owned WHERE id = ?1";
     let mut find = file.prepare_cached(find)?;
     find.query_row([id], |row| {
         let text = |column| row.get::<_, String>(column);
@@ -305,16 +312,19 @@ fn find_in(file: &Connection, id: &str) -> rusqlite::Result<Option<Stored>> {
             key: KeyId::new(text(1)?),
             provider: text(2)?.into(),
             credential: text(3)?.into(),
+            tokens: row.get::<_, Option<i64>>(4)?.map(i64::unsigned_abs),
         })
     })
     .optional()
 }
 
-/// Writes a row, unless the id has an owner already.
+/// Writes a row, unless the id has an owner already; of its owner's a size that has grown.
 pub(crate) fn insert(file: &Connection, stored: &Stored, clock: &Clock) -> rusqlite::Result<()> {
     file.prepare_cached(
-        "INSERT INTO owned (id, key, provider, credential, at) VALUES (?1, ?2, ?3, ?4, ?5)
-         ON CONFLICT DO NOTHING",
+        "INSERT INTO owned (id, key, provider, credential, at, tokens)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6)
+         ON CONFLICT (id) DO UPDATE SET tokens = excluded.tokens
+         WHERE owned.key = excluded.key AND excluded.tokens > ifnull(owned.tokens, -1)",
     )?
     .execute(params![
         stored.id,
@@ -322,6 +332,9 @@ pub(crate) fn insert(file: &Connection, stored: &Stored, clock: &Clock) -> rusql
         stored.provider,
         stored.credential,
         storable_time(clock.now()),
+        stored
+            .tokens
+            .map(|tokens| i64::try_from(tokens).unwrap_or(i64::MAX)),
     ])?;
     Ok(())
 }

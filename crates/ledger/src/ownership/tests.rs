@@ -31,6 +31,7 @@ fn stored(key: &str, id: &str) -> Stored {
         key: KeyId::new(key),
         provider: "east".into(),
         credential: "first".into(),
+        tokens: None,
     }
 }
 
@@ -56,6 +57,41 @@ async fn what_a_key_made_is_its_own_at_once_and_after_a_restart() {
     assert_eq!(*ask(&again, "key_a", "resp_1").await.unwrap(), made);
     let second = again.owner(&KeyId::new("key_a"), "resp_1");
     assert!(matches!(second, Owner::Yours(_)), "not kept in memory");
+}
+
+#[tokio::test]
+async fn a_stored_thing_grows_by_its_maker_alone_and_never_shrinks() {
+    let house = House::new();
+    let (ledger, ownership) = house.open();
+    let sized = |key: &str, tokens| Stored {
+        tokens,
+        ..stored(key, "conv_1")
+    };
+    let size = async |ownership: &Ownership| {
+        let answer = ask(ownership, "key_a", "conv_1").await;
+        answer.unwrap().tokens
+    };
+    ownership.remember(sized("key_a", None));
+    assert_eq!(size(&ownership).await, None);
+    for (key, tokens, expected) in [
+        ("key_a", Some(70), 70),
+        ("key_a", Some(165_000), 165_000),
+        ("key_a", Some(9), 165_000),
+        ("key_a", None, 165_000),
+        ("key_b", Some(u64::MAX), 165_000),
+    ] {
+        ownership.remember(sized(key, tokens));
+        assert_eq!(size(&ownership).await, Some(expected), "{key} {tokens:?}");
+    }
+    drop(ownership);
+    assert!(ledger.close(Duration::from_secs(20)));
+    let (ledger, again) = house.open();
+    assert_eq!(size(&again).await, Some(165_000));
+    again.remember(sized("key_a", Some(u64::MAX)));
+    drop(again);
+    assert!(ledger.close(Duration::from_secs(20)));
+    let (_ledger, again) = house.open();
+    assert_eq!(size(&again).await, Some(i64::MAX.unsigned_abs()));
 }
 
 #[tokio::test]

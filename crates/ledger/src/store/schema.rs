@@ -19,6 +19,7 @@ const STEPS: &[&str] = &[
     include_str!("schema/0004_fewer_entries.sql"),
     include_str!("schema/0005_route_reason.sql"),
     include_str!("schema/0006_named_extensions.sql"),
+    include_str!("schema/0007_stored_size.sql"),
 ];
 
 /// The newest format of this program.
