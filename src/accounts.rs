@@ -355,9 +355,11 @@ impl PricedBalances {
 pub const fn upper(bound: Bound) -> UpperBound {
     UpperBound {
         input: bound.input,
-        unseen_input: bound.unseen_input,
+        hidden_input: bound.hidden_input,
         output: bound.output,
         useful_output: bound.useful_output,
+        believed_input: bound.believed_input,
+        believed_output: bound.believed_output,
     }
 }
 

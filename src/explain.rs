@@ -163,14 +163,17 @@ pub struct AnewShown {
     pub reason: String,
 }
 
-/// The most that a request can cost.
+/// What is reserved for a request.
 #[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
 pub struct BoundShown {
-    /// Input tokens, estimated with caution.
+    /// Input tokens that the body does not exceed.
     pub input: u64,
+    /// Input tokens that the body does not show: stored, or found by tools of the provider.
+    pub hidden: u64,
     /// Output tokens.
     pub output: u64,
-    /// Both as the model counts them: what is reserved.
+    /// All of them as the model counts them: what is reserved, of the hidden ones as many as the
+    /// balance has.
     pub tokens: u64,
     /// What must be left for an answer to be of use.
     pub useful: u64,

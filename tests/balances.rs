@@ -516,7 +516,9 @@ async fn another_process_with_all_of(gateway: &Gateway, key: &str) -> Ledger {
     };
     let one = UpperBound {
         input: 1,
-        unseen_input: 0,
+        hidden_input: 0,
+        believed_input: u64::MAX,
+        believed_output: u64::MAX,
         output: 1,
         useful_output: 1,
     };

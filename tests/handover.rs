@@ -238,7 +238,9 @@ impl Share {
         };
         let bound = UpperBound {
             input: 0,
-            unseen_input: 0,
+            hidden_input: 0,
+            believed_input: u64::MAX,
+            believed_output: u64::MAX,
             output: tokens,
             useful_output: tokens,
         };

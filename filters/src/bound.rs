@@ -49,49 +49,79 @@ pub(crate) fn likely_input(request: &RequestContext) -> u64 {
     }
 }
 
-/// What providers may have stored, fetch or find: no conversation of theirs is longer, and
-/// searches and documents are bounded by what models can read.
-const MOST_UNSEEN: u64 = 2_000_000;
+/// Input tokens that a model can read where the catalog states no `context_window`: more than any
+/// that is offered widely.
+const LARGEST_WINDOW: u64 = 2_000_000;
 
-/// Input tokens that the body does not show. What a caller's own tools find is in a later body.
-fn unseen_input(facts: &RequestFacts) -> u64 {
-    let is_elsewhere = !facts.stored_ids.is_empty() || facts.hosted_tools > 0;
-    let may_be_more = is_elsewhere || facts.media.unmeasured > 0;
-    if may_be_more { MOST_UNSEEN } else { 0 }
+/// How often a provider has its model read everything again for one request: after each call of
+/// the tools that the provider runs itself.
+const MOST_ROUNDS: u64 = 32;
+
+/// What is taken of a request about which it says nothing itself.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Assumed {
+    /// Output tokens of each answer for which the request is worth sending.
+    pub(crate) useful_output: u64,
+    /// Output tokens of each answer at most.
+    pub(crate) output: u64,
+    /// Input tokens that each tool brings which the provider runs.
+    pub(crate) hosted_tool: u64,
+    /// Input tokens of each document, sound or film.
+    pub(crate) unmeasured_media: u64,
 }
 
-/// The bound of a request whose balance must be enough for `minimum` output tokens of each
-/// answer, unless it asks for less. `default_output` where nobody knows the limit. The input is
-/// what was counted, or else what its length cannot exceed.
-pub(crate) fn of(
-    request: &RequestContext,
-    catalog: &dyn Catalog,
-    minimum: u64,
-    default_output: u64,
-) -> Bound {
+/// Input tokens that the body does not show: what is stored, no more than a model can read of it,
+/// what tools of the provider's find, and what media have that nobody can measure here. What a
+/// caller's own tools find is in a later body.
+fn hidden_input(request: &RequestContext, window: u64, assumed: &Assumed) -> u64 {
     let Some(facts) = &request.facts else {
-        return Bound {
-            input: 0,
-            unseen_input: 0,
-            output: default_output,
-            useful_output: minimum,
-        };
+        return 0;
     };
-    let choices = facts.choices.max(1);
-    let output = output(request, catalog).unwrap_or(default_output.saturating_mul(choices));
+    let stored = request.stored_tokens.unwrap_or(window).min(window);
+    let tools = facts.hosted_tools.saturating_mul(assumed.hosted_tool);
+    let media = facts.media.unmeasured;
+    let media = media.saturating_mul(assumed.unmeasured_media);
+    stored.saturating_add(tools).saturating_add(media)
+}
+
+/// The bound of a request whose balance must be enough for the useful output of each answer,
+/// unless it asks for less. The input is what was counted, or else what its length cannot exceed.
+pub(crate) fn of(request: &RequestContext, catalog: &dyn Catalog, assumed: &Assumed) -> Bound {
+    let facts = request.facts.as_ref();
+    let choices = facts.map_or(1, |facts| facts.choices.max(1));
+    let default_output = assumed.output.saturating_mul(choices);
+    let output = output(request, catalog).unwrap_or(default_output);
     // Providers refuse an output limit that leaves nothing beyond the thinking.
-    let of_each = facts
-        .thinking_budget
-        .map_or(minimum, |budget| budget.saturating_add(minimum))
+    let useful = facts
+        .and_then(|facts| facts.thinking_budget)
+        .unwrap_or_default()
+        .saturating_add(assumed.useful_output)
         .max(least_output(request, catalog));
+    let most = facts.map_or(0, RequestFacts::most_input);
+    let input = request
+        .input
+        .map_or(most, |counted| counted.at_most.min(most));
+    let model = request
+        .route
+        .as_ref()
+        .and_then(|it| catalog.model(it.model));
+    let window = model.and_then(|model| model.context_window);
+    let window = window.unwrap_or(LARGEST_WINDOW);
+    let most_output = model.and_then(|model| model.max_output_tokens);
+    let most_output = most_output.map_or(default_output, |most| most.saturating_mul(choices));
+    let rounds = match facts {
+        Some(facts) if facts.hosted_tools > 0 => MOST_ROUNDS,
+        _ => 1,
+    };
+    let hidden_input = hidden_input(request, window, assumed);
+    let reserved = input.saturating_add(hidden_input);
     Bound {
-        input: match request.input {
-            Some(counted) => counted.at_most.min(facts.most_input()),
-            None => facts.most_input(),
-        },
-        unseen_input: unseen_input(facts),
+        input,
+        hidden_input,
         output,
-        useful_output: of_each.saturating_mul(choices).min(output),
+        useful_output: useful.saturating_mul(choices).min(output),
+        believed_input: window.max(reserved).saturating_mul(rounds),
+        believed_output: most_output.max(output).saturating_mul(rounds),
     }
 }
 
@@ -106,6 +136,22 @@ mod tests {
     }
 
     fn bound_at(endpoint: Endpoint, facts: RequestFacts, model: Option<&str>) -> Bound {
+        bound_of_stored(endpoint, facts, model, Some(0))
+    }
+
+    const ASSUMED: Assumed = Assumed {
+        useful_output: 16,
+        output: 4096,
+        hosted_tool: 50_000,
+        unmeasured_media: 7_000,
+    };
+
+    fn bound_of_stored(
+        endpoint: Endpoint,
+        facts: RequestFacts,
+        model: Option<&str>,
+        stored: Option<u64>,
+    ) -> Bound {
         let mut scene = Scene::new(endpoint, &[]);
         let catalog = crate::testing::catalog();
         scene.request.route = model.and_then(|id| catalog.resolve(id)).map(|model| Route {
@@ -114,7 +160,8 @@ mod tests {
             choice: None,
         });
         scene.request.facts = Some(facts);
-        of(&scene.request, &catalog, 16, 4096)
+        scene.request.stored_tokens = stored;
+        of(&scene.request, &catalog, &ASSUMED)
     }
 
     #[test]
@@ -127,9 +174,11 @@ mod tests {
         };
         let expected = Bound {
             input: 21 + 128,
-            unseen_input: 0,
+            hidden_input: 0,
             output: 700,
             useful_output: 112,
+            believed_input: 200_000,
+            believed_output: 7 * 32_000,
         };
         assert_eq!(bound(facts, Some("opus-1")), expected);
     }
@@ -168,30 +217,53 @@ mod tests {
     }
 
     #[test]
-    fn what_is_stored_or_found_elsewhere_is_input_that_the_body_does_not_show() {
-        let stored = RequestFacts {
-            stored_ids: vec!["resp_1".to_owned()],
+    fn input_that_the_body_does_not_show_is_reserved() {
+        let hidden = |facts: RequestFacts, stored, model| {
+            let endpoint = Endpoint::ChatCompletions;
+            bound_of_stored(endpoint, facts, Some(model), stored).hidden_input
+        };
+        let mut facts = RequestFacts::default();
+        assert_eq!(hidden(facts.clone(), Some(0), "opus-1"), 0);
+        assert_eq!(hidden(facts.clone(), Some(165_000), "opus-1"), 165_000);
+        // No model reads more than its window.
+        assert_eq!(hidden(facts.clone(), Some(900_000), "opus-1"), 200_000);
+        assert_eq!(hidden(facts.clone(), None, "opus-1"), 200_000);
+        assert_eq!(hidden(facts.clone(), None, "codex-1"), LARGEST_WINDOW);
+        facts.hosted_tools = 3;
+        assert_eq!(hidden(facts.clone(), Some(0), "opus-1"), 150_000);
+        assert_eq!(hidden(facts.clone(), Some(10), "opus-1"), 150_010);
+        facts.media.parts = 5;
+        facts.media.unmeasured = 2;
+        assert_eq!(hidden(facts.clone(), Some(10), "opus-1"), 164_010);
+        facts.needs.tools = true;
+        facts.hosted_tools = 0;
+        facts.media.unmeasured = 0;
+        assert_eq!(hidden(facts, Some(0), "opus-1"), 0);
+    }
+
+    #[test]
+    fn reports_are_believed_up_to_what_the_model_can_process() {
+        let believed = |facts: RequestFacts, model| {
+            let bound = bound(facts, Some(model));
+            (bound.believed_input, bound.believed_output)
+        };
+        let plain = RequestFacts::default();
+        assert_eq!(believed(plain.clone(), "opus-1"), (200_000, 32_000));
+        assert_eq!(believed(plain, "codex-1"), (LARGEST_WINDOW, 4096));
+        let larger = RequestFacts {
+            readable_bytes: 3_000_000,
+            output_limit: Some(5_000),
+            choices: 2,
             ..RequestFacts::default()
         };
-        let mut functions = RequestFacts::default();
-        functions.needs.tools = true;
+        assert_eq!(believed(larger.clone(), "opus-1"), (3_000_128, 64_000));
+        assert_eq!(believed(larger, "codex-1"), (3_000_128, 10_000));
         let hosted = RequestFacts {
             hosted_tools: 1,
-            ..functions.clone()
+            ..RequestFacts::default()
         };
-        let mut image = RequestFacts::default();
-        image.media.parts = 1;
-        let mut document = image.clone();
-        document.media.unmeasured = 1;
-        for (facts, unseen) in [
-            (stored, MOST_UNSEEN),
-            (hosted, MOST_UNSEEN),
-            (document, MOST_UNSEEN),
-            (image, 0),
-            (functions, 0),
-        ] {
-            assert_eq!(bound(facts, Some("opus-1")).unseen_input, unseen);
-        }
+        let rounds = (32 * 200_000, 32 * 32_000);
+        assert_eq!(believed(hosted, "opus-1"), rounds);
     }
 
     #[test]

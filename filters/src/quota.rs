@@ -2,9 +2,11 @@
 //!
 //! While a balance is ample, what is held for the input is what its length cannot exceed, and
 //! nothing is counted. Where that is not to be had, the input is counted, and the output limited
-//! to what is left. What a request did cost is settled by the gateway when it is over. How fast
+//! to what is left. Input that the body does not show is held as far as the balance has it, so that
+//! a key whose balance one such request can use up has them one at a time. What a request did cost is settled by the gateway when it is over. How fast
 //! a key may go is decided by `limits`.
 
+use crate::bound::Assumed;
 use serde::Deserialize;
 use serde_json::Value;
 use std::num::NonZeroU32;
@@ -39,6 +41,10 @@ struct Settings {
     useful_output_tokens: NonZeroU32,
     /// Output tokens to hold where neither request nor model says how many there can be.
     default_output_tokens: NonZeroU32,
+    /// Input tokens to hold, as far as the balance has them, for each tool that the provider runs.
+    hosted_tool_tokens: u32,
+    /// The same for each document, sound or film.
+    unmeasured_media_tokens: u32,
 }
 
 impl Default for Settings {
@@ -46,6 +52,8 @@ impl Default for Settings {
         Self {
             useful_output_tokens: const { NonZeroU32::new(64).unwrap() },
             default_output_tokens: const { NonZeroU32::new(128_000).unwrap() },
+            hosted_tool_tokens: 200_000,
+            unmeasured_media_tokens: 100_000,
         }
     }
 }
@@ -112,8 +120,12 @@ impl Quota {
         crate::bound::of(
             request,
             &*self.catalog,
-            self.settings.useful_output_tokens.get().into(),
-            self.settings.default_output_tokens.get().into(),
+            &Assumed {
+                useful_output: self.settings.useful_output_tokens.get().into(),
+                output: self.settings.default_output_tokens.get().into(),
+                hosted_tool: self.settings.hosted_tool_tokens.into(),
+                unmeasured_media: self.settings.unmeasured_media_tokens.into(),
+            },
         )
     }
 
@@ -350,6 +362,20 @@ mod tests {
         assert_eq!(scene.request.input, None);
         assert_eq!(scene.request.output_limit, None);
         assert!(scene.request.answer_headers.is_empty());
+    }
+
+    #[test]
+    fn what_a_body_does_not_show_is_held_as_far_as_the_balance_has_it() {
+        let held = |settings| {
+            let mut scene = scene("rich", Endpoint::Messages, 500, 1);
+            scene.request.facts.as_mut().unwrap().hosted_tools = 1;
+            assert!(matches!(scene.run(&KIND, settings), Verdict::Continue));
+            assert_eq!(scene.request.output_limit, None);
+            scene.request.holds.take::<Held>().map(|held| held.0)
+        };
+        assert_eq!(held("{}"), Some(10_000));
+        let small = r#"{"hosted_tool_tokens": 40}"#;
+        assert_eq!(held(small), Some(UNCOUNTED + 500 + 40));
     }
 
     #[test]

@@ -243,10 +243,11 @@ impl Balances for TenThousand {
             }
             _ if bound.input + bound.useful_output > 10_000 => Shortage::Exhausted,
             _ => {
-                let wanted = bound.input + bound.output;
+                let visible = bound.input + bound.output;
+                let wanted = visible + bound.hidden_input;
                 return Reserving::Held {
                     hold: Box::new(Held(wanted.min(10_000))),
-                    output_limit: (wanted > 10_000).then(|| 10_000 - bound.input),
+                    output_limit: (visible > 10_000).then(|| 10_000 - bound.input),
                 };
             }
         };

@@ -275,6 +275,7 @@ impl Balances for Book {
         let mut seen = self.seen.lock();
         seen.bound = Some(BoundShown {
             input: bound.input,
+            hidden: bound.hidden_input,
             output: bound.output,
             tokens,
             useful,

@@ -85,10 +85,14 @@ impl Explanation {
         if let Some(bound) = &self.bound {
             let (input, output) = (bound.input, bound.output);
             let tokens = bound.tokens;
-            writeln!(
+            write!(
                 f,
                 "at most     {tokens} tokens: {input} input, {output} output"
             )?;
+            match bound.hidden {
+                0 => writeln!(f)?,
+                hidden => writeln!(f, ", {hidden} input that the body does not show")?,
+            }
         }
         if let Some(balance) = &self.balance {
             let (left, held) = (balance.left, balance.held);

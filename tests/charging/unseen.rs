@@ -1,7 +1,8 @@
-//! Input that no body shows: what a provider finds or has stored. It is believed, and no more
-//! than once beyond a balance; what a caller's own tools find is in a body.
+//! Input that the gateway cannot measure: a provider's report of it is charged up to what the
+//! model can process, and a balance that it can use up serves one request at a time.
 
 use super::*;
+use futures::future::join_all;
 
 /// More than any body of these tests can hold.
 const REPORTED: u64 = 500_000;
@@ -48,35 +49,220 @@ async fn what_a_hosted_tool_finds_is_believed_and_overspends_a_balance_once() {
     gateway.verify().await;
 }
 
+/// A gateway before a provider that reports so much input, with a model that reads `window`.
+async fn with_window(input: u64, window: Option<u64>) -> (Upstream, Gateway) {
+    let upstream = Upstream::playing([Act::Send(answer_with(input))]).await;
+    let config = Config::new()
+        .provider("raw", support::provider(upstream.address))
+        .model("test-model", json!(["raw"]))
+        .with("models.test-model.context_window", json!(window));
+    (upstream, Gateway::start(config).await)
+}
+
+/// Fields that pass to a provider of the same format, where a chat template can read them.
 #[tokio::test]
-async fn callers_own_tools_make_nothing_believed_beyond_what_was_agreed() {
+async fn a_report_is_charged_whatever_field_the_input_stood_in() {
+    const LEFT: u64 = 10_000;
+    const REPORTED: u64 = 150_000;
     let function = json!({"name": "look", "parameters": {"type": "object"}});
-    for body in [
-        with_tools(&json!([{"type": "function", "function": function}])),
-        ask(
-            CHAT,
-            false,
-            json!({"max_completion_tokens": 100, "functions": [function]}),
-        ),
+    let link = json!({"url": "https://example.test/x"});
+    let image = json!([{"role": "user", "content": [{"type": "image_url", "image_url": link}]}]);
+    for more in [
+        json!({"documents": [{"title": "a", "text": "one two three"}]}),
+        json!({"chat_template": "{{ 'word ' * 100000 }}"}),
+        json!({"no_such_field": "one two three"}),
+        json!({"tools": [{"type": "function", "function": function}]}),
+        json!({"functions": [function]}),
+        json!({"messages": image}),
     ] {
-        // One each: what is reported teaches what texts cost.
-        let gateway = before(answer_with(REPORTED)).await;
-        let key = gateway.key_with(BALANCE, LONG);
-        let answer = gateway.send(&Request::post(CHAT, &body).key(&key)).await;
+        let (_upstream, gateway) = with_window(REPORTED, Some(200_000)).await;
+        let mut body = json!({"max_completion_tokens": 16});
+        body.as_object_mut()
+            .unwrap()
+            .extend(more.as_object().unwrap().clone());
+        let body = ask(CHAT, false, body);
+        let answer = gateway.post(CHAT, &body).await;
         answer.assert_ok();
         let line = gateway.line_of(&answer).await;
-        let (outcome, charged, count) = money(&line);
-        assert_eq!((outcome, count), ("completed", "estimated"), "{line}");
-        // A token a byte at most, the frame, and what providers put around tools.
-        let most = body.to_string().len() as u64 + 1000;
-        assert!(charged <= most, "{most}: {line}");
+        let expected = ("completed", REPORTED + 3, "reported");
+        assert_eq!(money(&line), expected, "{body}: {line}");
+
+        // The first request that overspends is the last.
+        let poor = gateway.key_with(LEFT, LONG);
+        let request = Request::post(CHAT, &body).key(&poor);
+        let answer = gateway.send(&request).await;
+        answer.assert_ok();
         let id = answer.header("x-request-id").unwrap();
-        let words = format!("{id}: the reported usage was not believed");
-        gateway.log_line(&words).await;
-        gateway.has_spent(&key, charged).await;
-        let output = gateway.output();
-        assert!(!output.contains("beyond the balance"), "{output}");
+        let beyond = REPORTED + 3 - LEFT;
+        gateway
+            .log_line(&format!("{id}: {beyond} tokens beyond the balance"))
+            .await;
+        for _ in 0..3 {
+            let refused = gateway.send(&request).await;
+            refused.assert_error(402, "quota_exhausted");
+        }
+        gateway.has_spent(&poor, LEFT).await;
+        gateway.verify().await;
     }
+}
+
+#[tokio::test]
+async fn every_byte_of_an_unknown_field_is_reserved_for() {
+    let said = "one two three four ".repeat(5_000);
+    for more in [
+        json!({"documents": [{"title": "a", "text": said}]}),
+        json!({"chat_template": said}),
+        json!({"chat_template_kwargs": {"numbers": vec![7; 40_000]}}),
+        json!({"no_such_field": {&*said: [said]}}),
+        json!({"messages": [{"role": "user", "content": "Hi", "no_such_field": [said]}]}),
+        json!({"messages": [{"role": "user", "content": "Hi", "tool_calls":
+            [{"type": "function", "function": {"name": "f", "arguments": "{}", "more": said}}]}]}),
+    ] {
+        let (upstream, gateway) = with_window(1, None).await;
+        let mut body = ask(CHAT, false, json!({"max_completion_tokens": 16}));
+        body.as_object_mut()
+            .unwrap()
+            .extend(more.as_object().unwrap().clone());
+        let shown: String = body.to_string().chars().take(200).collect();
+        let poor = gateway.key_with(10_000, LONG);
+        let refused = gateway.send(&Request::post(CHAT, &body).key(&poor)).await;
+        assert_eq!(refused.status, 402, "{shown}: {refused:?}");
+        assert_eq!(upstream.requests(), 0);
+        gateway.post(CHAT, &body).await.assert_ok();
+    }
+}
+
+#[tokio::test]
+async fn a_report_beyond_what_the_model_can_process_is_cut_and_marked() {
+    const WINDOW: u64 = 100_000;
+    // The last one is what is believed where the catalog states no window.
+    for (window, most) in [(Some(WINDOW), WINDOW), (None, 2_000_000)] {
+        for (reported, is_believed) in [(most, true), (most + 1, false)] {
+            let (_upstream, gateway) = with_window(reported, window).await;
+            let body = ask(CHAT, false, json!({"max_completion_tokens": 100}));
+            let answer = gateway.post(CHAT, &body).await;
+            let line = gateway.line_of(&answer).await;
+            let (outcome, charged, count) = money(&line);
+            assert_eq!(outcome, "completed");
+            if is_believed {
+                assert_eq!((charged, count), (reported + 3, "reported"), "{line}");
+                continue;
+            }
+            // A token a byte at most, and what stands around it.
+            let bound = body.to_string().len() as u64 + 1000;
+            assert!(count == "estimated" && charged <= bound, "{bound}: {line}");
+            let id = answer.header("x-request-id").unwrap();
+            let words = format!("{id}: the reported usage was not believed");
+            gateway.log_line(&words).await;
+        }
+    }
+}
+
+/// What the ledger says that keys have been served beyond their balances.
+async fn overdraft(gateway: &Gateway) -> u64 {
+    let sample = "tollgate_ledger_overdraft_tokens_total";
+    let tokens = gateway.sample(sample).await.expect(sample);
+    format!("{tokens:.0}").parse().unwrap()
+}
+
+/// Sends a request 200 times in parallel. Its provider reports [`HIDDEN`] tokens each time.
+async fn two_hundred(gateway: &Gateway, request: &Request) -> Vec<u16> {
+    let orders = format!("input-{HIDDEN},delay-100ms");
+    let request = &request.clone().orders(&orders);
+    let answers = join_all((0..200).map(|_| gateway.send(request))).await;
+    for answer in &answers {
+        if answer.status == 200 {
+            gateway.line_of(answer).await;
+        }
+    }
+    answers.iter().map(|answer| answer.status).collect()
+}
+
+/// Input tokens that a provider reports and no body shows.
+const HIDDEN: u64 = 165_000;
+
+async fn assert_one_at_a_time(gateway: &Gateway, request: &Request) {
+    let statuses = two_hundred(gateway, request).await;
+    let of = |status: u16| statuses.iter().filter(|it| **it == status).count();
+    let overdraft = overdraft(gateway).await;
+    assert!(overdraft <= HIDDEN + 16, "{overdraft} tokens: {statuses:?}");
+    assert_eq!(of(200), 1, "{statuses:?}");
+    assert_eq!(of(429) + of(402), 199, "{statuses:?}");
+    let refused = gateway.send(request).await;
+    refused.assert_error(402, "quota_exhausted");
+    gateway.verify().await;
+}
+
+/// Has a response stored by a provider that reports [`HIDDEN`] tokens, and gives its id.
+async fn stored(gateway: &Gateway, key: &str) -> String {
+    let body = prompt(
+        RESPONSES,
+        "test-model",
+        SAID,
+        json!({"max_output_tokens": 16}),
+    );
+    let orders = format!("input-{HIDDEN}");
+    let request = Request::post(RESPONSES, &body).key(key).orders(&orders);
+    let answer = gateway.send(&request).await;
+    answer.assert_ok();
+    answer.json()["id"].as_str().unwrap().to_owned()
+}
+
+fn going_on(key: &str, id: &str) -> Request {
+    let more = json!({"max_output_tokens": 16, "previous_response_id": id});
+    let body = prompt(RESPONSES, "test-model", SAID, more);
+    Request::post(RESPONSES, &body).key(key)
+}
+
+#[tokio::test]
+async fn a_balance_that_one_stored_response_can_use_up_serves_one_request_at_a_time() {
+    let (_provider, gateway) = start().await;
+    let key = gateway.key_with(HIDDEN + 10_000, LONG);
+    let id = stored(&gateway, &key).await;
+    assert_one_at_a_time(&gateway, &going_on(&key, &id)).await;
+}
+
+#[tokio::test]
+async fn a_balance_that_one_search_can_use_up_serves_one_request_at_a_time() {
+    let (_provider, gateway) = start().await;
+    for (path, tool) in [
+        (RESPONSES, json!({"type": "web_search"})),
+        (
+            MESSAGES,
+            json!({"type": "web_search_20250305", "name": "web_search"}),
+        ),
+    ] {
+        let before = overdraft(&gateway).await;
+        let more = json!({limit_field(path): 16, "tools": [tool]});
+        let body = prompt(path, "test-model", SAID, more);
+        let key = gateway.key_with(10_000, LONG);
+        let request = Request::post(path, &body).key(&key);
+        let statuses = two_hundred(&gateway, &request).await;
+        let overdraft = overdraft(&gateway).await - before;
+        assert!(overdraft <= HIDDEN + 16, "{overdraft} tokens: {statuses:?}");
+        let served = statuses.iter().filter(|it| **it == 200).count();
+        assert_eq!(served, 1, "{statuses:?}");
+        let refused = gateway.send(&request).await;
+        refused.assert_error(402, "quota_exhausted");
+    }
+    gateway.verify().await;
+}
+
+/// What is reserved beyond the body is no more than what is known to be stored.
+#[tokio::test]
+async fn a_balance_for_several_stored_responses_serves_several_requests_at_a_time() {
+    const AT_ONCE: u64 = 3;
+    let (_provider, gateway) = start().await;
+    let key = gateway.key_with((AT_ONCE + 1) * (HIDDEN + 1_000), LONG);
+    let id = stored(&gateway, &key).await;
+    let request = going_on(&key, &id).orders(&format!("input-{HIDDEN},delay-100ms"));
+    let answers = join_all((0..AT_ONCE).map(|_| gateway.send(&request))).await;
+    for answer in &answers {
+        answer.assert_ok();
+        assert_eq!(answer.header("x-output-limit"), None);
+    }
+    assert_eq!(overdraft(&gateway).await, 0);
+    gateway.verify().await;
 }
 
 #[tokio::test]
@@ -92,7 +278,6 @@ async fn documents_sound_and_film_are_believed_to_be_as_long_as_is_reported() {
         json!({"type": "input_audio", "input_audio": {"format": "wav", "data": "QUJD"}}),
         json!({"type": "video_url", "video_url": link}),
     ] {
-        // One each: what is reported teaches what texts cost.
         let gateway = before(answer_with(REPORTED)).await;
         let key = gateway.key_with(ENOUGH, LONG);
         let answer = gateway
@@ -107,11 +292,4 @@ async fn documents_sound_and_film_are_believed_to_be_as_long_as_is_reported() {
         );
         gateway.has_spent(&key, REPORTED + 3).await;
     }
-    // Of an image it is known what it can cost.
-    let gateway = before(answer_with(REPORTED)).await;
-    let key = gateway.key_with(ENOUGH, LONG);
-    let image = json!({"type": "image_url", "image_url": link});
-    let request = Request::post(CHAT, &of(image)).key(&key);
-    let line = gateway.line_of(&gateway.send(&request).await).await;
-    assert_eq!(money(&line).2, "estimated", "{line}");
 }

@@ -281,15 +281,19 @@ pub enum Counted {
 /// The most that a request can use, in tokens as the model counts them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bound {
-    /// Input tokens that it does not exceed.
+    /// Input tokens that its body does not exceed.
     pub input: u64,
     /// Input tokens beyond them that its body does not show: what its provider has stored, or
-    /// finds with tools of its own. They are not held, and believed when they are reported.
-    pub unseen_input: u64,
+    /// finds with tools of its own. Of them as many are held as the balance has.
+    pub hidden_input: u64,
     /// Output tokens over all answers asked for.
     pub output: u64,
     /// The smallest output for which sending the request is worth anything.
     pub useful_output: u64,
+    /// The most input that the model can process for it: what is reported beyond is wrong.
+    pub believed_input: u64,
+    /// The same of output.
+    pub believed_output: u64,
 }
 
 /// What came of holding tokens.

@@ -160,7 +160,9 @@ fn settle_one(house: &House, ledger: &Ledger, number: u128, ending: &Ending) -> 
     loop {
         let request = setup::request(RequestId::from_parts(1, number));
         let bound = UpperBound {
-            unseen_input: 0,
+            hidden_input: 0,
+            believed_input: u64::MAX,
+            believed_output: u64::MAX,
             input: 100,
             output: 1000,
             useful_output: 16,

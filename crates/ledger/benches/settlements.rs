@@ -130,7 +130,9 @@ impl Caller<'_> {
 }
 
 const BOUND: UpperBound = UpperBound {
-    unseen_input: 0,
+    hidden_input: 0,
+    believed_input: u64::MAX,
+    believed_output: u64::MAX,
     input: 300,
     output: 1000,
     useful_output: 16,

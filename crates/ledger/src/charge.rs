@@ -10,37 +10,47 @@ use tollgate_types::{Usage, Weights};
 /// The most that a request can use, in tokens as the model counts them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UpperBound {
-    /// Input tokens, estimated.
+    /// Input tokens that the body shows.
     pub input: u64,
-    /// Input tokens beyond them that nobody could see: not reserved, and believed when they
-    /// are reported.
-    pub unseen_input: u64,
+    /// Input tokens that it does not show (stored, found by a provider's tools): reserved as far
+    /// as the balance has them.
+    pub hidden_input: u64,
     /// Output tokens over all answers asked for: the output limit (or the model's
     /// maximum where the request gives none), thinking budget included, times `n`.
     pub output: u64,
     /// The smallest output for which sending the request is worth anything.
     pub useful_output: u64,
+    /// The most input that the model can process for it: a report of more is not believed.
+    pub believed_input: u64,
+    /// The same of output.
+    pub believed_output: u64,
 }
 
 impl UpperBound {
-    /// What the whole request can be charged.
+    /// What to reserve, as far as the balance has it.
     pub fn tokens(&self, weights: &Weights) -> u64 {
-        self.with_output(self.output, weights)
+        let hidden = weights.heaviest_input().of(self.hidden_input);
+        Weights::whole_tokens(
+            self.thousandths(self.output, weights)
+                .saturating_add(hidden),
+        )
     }
 
     /// What must be there for a useful answer.
     pub fn useful_tokens(&self, weights: &Weights) -> u64 {
-        self.with_output(self.useful_output.min(self.output), weights)
+        Weights::whole_tokens(self.thousandths(self.useful_output.min(self.output), weights))
     }
 
-    fn with_output(&self, output: u64, weights: &Weights) -> u64 {
+    /// What the visible input and so much output count for.
+    fn thousandths(&self, output: u64, weights: &Weights) -> u128 {
         let input = weights.heaviest_input().of(self.input);
-        Weights::whole_tokens(input.saturating_add(weights.output.of(output)))
+        input.saturating_add(weights.output.of(output))
     }
 
-    /// The output tokens that fit into `reserved`, when not all of them do.
+    /// The output tokens that fit into `reserved` beside the visible input, when not all of them
+    /// do.
     pub fn output_that_fits(&self, reserved: u64, weights: &Weights) -> Option<u64> {
-        if reserved >= self.tokens(weights) {
+        if reserved >= Weights::whole_tokens(self.thousandths(self.output, weights)) {
             return None;
         }
         let room = u128::from(reserved)
@@ -153,11 +163,6 @@ pub struct Charge {
     pub clamped: bool,
 }
 
-/// How much more than the upper bound an upstream may report before nobody believes it.
-/// Estimates of input are off by tens of percent, hidden prompts add some thousands.
-const BELIEVABLE_FACTOR: u64 = 4;
-const BELIEVABLE_EXTRA: u64 = 100_000;
-
 impl Charge {
     /// The rules.
     ///
@@ -166,8 +171,8 @@ impl Charge {
     /// - Else what the upstream reported counts, and where it reported nothing, what the
     ///   gateway counted.
     /// - A report of zero for an answer that has content is no report.
-    /// - A report far beyond the upper bound is cut down to the bound: the report is
-    ///   wrong, and the bound is the most that was agreed to.
+    /// - A report of more than the model can process is wrong: it is cut down to what the
+    ///   request was expected to cost at most.
     pub fn by_rule(
         state: BillingState,
         counts: &Counts,
@@ -207,18 +212,13 @@ impl Charge {
 
 /// Takes a report as far as it can be believed.
 fn believe(reported: Usage, bound: &UpperBound, weights: &Weights) -> Charge {
-    let most = |tokens: u64| {
-        tokens
-            .saturating_mul(BELIEVABLE_FACTOR)
-            .saturating_add(BELIEVABLE_EXTRA)
-    };
     let mut usage = reported;
-    if reported.total_input() > most(bound.input).saturating_add(bound.unseen_input) {
-        usage.input = bound.input;
+    if reported.total_input() > bound.believed_input {
+        usage.input = bound.input.saturating_add(bound.hidden_input);
         usage.cache_read = 0;
         usage.cache_write = 0;
     }
-    if reported.output > most(bound.output) {
+    if reported.output > bound.believed_output {
         usage.output = bound.output;
     }
     usage.reasoning = usage.reasoning.min(usage.output);

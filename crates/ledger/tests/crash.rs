@@ -64,7 +64,9 @@ async fn serve(ledger: Ledger, keys: Arc<Vec<KeyId>>, worker: usize) {
         let id = RequestId::from_parts(random() >> 20, u128::from(random()));
         let request = setup::request(id);
         let bound = UpperBound {
-            unseen_input: 0,
+            hidden_input: 0,
+            believed_input: u64::MAX,
+            believed_output: u64::MAX,
             input: 100,
             output: 100,
             useful_output: 1,

@@ -359,9 +359,11 @@ pub struct ModelSettings {
     pub recommended: bool,
     /// When it was released, in seconds since 1970. Default: the start of 2026.
     pub created: Option<u64>,
-    /// Tokens that input and output may have together. Default: unknown, not checked.
+    /// Tokens that input and output may have together. A provider's report of more input is not
+    /// believed. Default: unknown; nothing is checked, and 2,000,000 are believed.
     pub context_window: Option<TokenCount>,
-    /// Tokens that an answer may have. Default: unknown, not checked.
+    /// Tokens that an answer may have. A provider's report of more is not believed. Default:
+    /// unknown, not checked.
     pub max_output_tokens: Option<TokenCount>,
     /// The efforts that it takes, for requests that are translated. Default: all that the
     /// format knows.

@@ -3,10 +3,12 @@ use proptest::prelude::*;
 use tollgate_types::Weight;
 
 const BOUND: UpperBound = UpperBound {
-    unseen_input: 0,
     input: 1000,
+    hidden_input: 0,
     output: 500,
     useful_output: 16,
+    believed_input: 200_000,
+    believed_output: 32_000,
 };
 
 fn usage(input: u64, output: u64) -> Usage {
@@ -121,17 +123,38 @@ fn an_absurd_report_is_cut_down_to_the_bound() {
 }
 
 #[test]
-fn input_that_nobody_could_see_is_believed_when_it_is_reported() {
-    let unseen = UpperBound {
-        unseen_input: 2_000_000,
+fn a_report_is_believed_up_to_what_the_model_can_process() {
+    let hidden = UpperBound {
+        hidden_input: 50_000,
         ..BOUND
     };
-    let believed = |input| {
-        let charge = believe(usage(input, 80), &unseen, &Weights::default());
-        (charge.usage.input, charge.clamped)
+    let believed = |bound, input, output| {
+        let charge = believe(usage(input, output), &bound, &Weights::default());
+        (charge.usage.input, charge.usage.output, charge.clamped)
     };
-    assert_eq!(believed(300_000), (300_000, false));
-    assert_eq!(believed(u64::MAX), (1000, true));
+    for bound in [BOUND, hidden] {
+        let most = believed(bound, 200_000, 32_000);
+        assert_eq!(most, (200_000, 32_000, false));
+    }
+    assert_eq!(believed(BOUND, 200_001, 80), (1000, 80, true));
+    assert_eq!(believed(hidden, 200_001, 80), (51_000, 80, true));
+    assert_eq!(believed(BOUND, 10, 32_001), (10, 500, true));
+}
+
+#[test]
+fn hidden_input_is_reserved_and_takes_nothing_from_the_output() {
+    let weights = weights(1000, 100, 1250, 3000);
+    let hidden = UpperBound {
+        hidden_input: 800,
+        ..BOUND
+    };
+    assert_eq!(hidden.tokens(&weights), BOUND.tokens(&weights) + 1000);
+    assert_eq!(
+        hidden.useful_tokens(&weights),
+        BOUND.useful_tokens(&weights)
+    );
+    assert_eq!(hidden.output_that_fits(2750, &weights), None);
+    assert_eq!(hidden.output_that_fits(2749, &weights), Some(499));
 }
 
 #[test]
@@ -161,7 +184,7 @@ proptest! {
         w in proptest::array::uniform4(0..=1_000_000_u32),
     ) {
         let weights = weights(w[0], w[1], w[2], w[3]);
-        let bound = UpperBound { input, unseen_input: 0, output, useful_output: 1 };
+        let bound = UpperBound { input, output, useful_output: 1, ..BOUND };
         let read = input / 100 * cached;
         let within = Usage {
             input: input - read,
@@ -185,7 +208,7 @@ proptest! {
         let [input, cache_read, cache_write, output, reasoning] = fields;
         let wild = Usage { input, cache_read, cache_write, output, reasoning };
         let charge = charge(BillingState::Completed, Some(wild), usage(0, 0));
-        prop_assert!(charge.tokens <= 4 * 1500 + 2 * 100_000);
+        prop_assert!(charge.tokens <= 200_000 + 32_000);
         prop_assert!(charge.usage.reasoning <= charge.usage.output);
     }
 }

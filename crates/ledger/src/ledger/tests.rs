@@ -149,7 +149,9 @@ impl House {
 
 fn bound(output: u64) -> UpperBound {
     UpperBound {
-        unseen_input: 0,
+        hidden_input: 0,
+        believed_input: u64::MAX,
+        believed_output: u64::MAX,
         input: 0,
         output,
         useful_output: output,
@@ -224,7 +226,9 @@ async fn a_balance_caps_a_request_and_says_what_fits() {
     let key = house.key(100);
     let ledger = house.ledger();
     let bound = UpperBound {
-        unseen_input: 0,
+        hidden_input: 0,
+        believed_input: u64::MAX,
+        believed_output: u64::MAX,
         input: 30,
         output: 1000,
         useful_output: 16,
