@@ -27,7 +27,8 @@ pub(crate) const KIND: FilterKind = FilterKind {
         answer: false,
         error: false,
     },
-    after: &["key", "model"],
+    // `stored` finds out how much of the input is stored.
+    after: &["key", "stored", "model"],
     required: false,
     build,
 };
