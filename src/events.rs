@@ -13,8 +13,8 @@ use arc_swap::ArcSwapOption;
 use once_cell::sync::Lazy;
 use parking_lot::RwLock;
 use prometheus::{
-    Encoder, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, Opts,
-    Registry, TextEncoder,
+    Counter, CounterVec, Encoder, Histogram, HistogramOpts, HistogramVec, IntCounter,
+    IntCounterVec, IntGauge, Opts, Registry, TextEncoder,
 };
 use std::collections::HashMap;
 use std::fmt::Display;
@@ -34,6 +34,7 @@ struct Metrics {
     duration: HistogramVec,
     first_byte: HistogramVec,
     tokens: IntCounterVec,
+    generation: CounterVec,
     in_flight: IntGauge,
     streams: IntGauge,
     bodies: IntGauge,
@@ -85,6 +86,17 @@ impl Metrics {
                 .expect("registered once");
             gauge
         };
+        let generation = CounterVec::new(
+            Opts::new(
+                "tollgate_generation_seconds_total",
+                "Seconds from sending a request to its end, of those whose usage was reported.",
+            ),
+            ROUTE,
+        )
+        .expect("valid metric");
+        registry
+            .register(Box::new(generation.clone()))
+            .expect("registered once");
         let lost = IntCounter::new(
             "tollgate_access_lines_lost_total",
             "Access log lines dropped because their reader was too slow.",
@@ -120,6 +132,7 @@ impl Metrics {
                 "Tokens as providers reported them.",
                 &["format", "model", "provider", "kind"],
             ),
+            generation,
             in_flight: gauge("tollgate_requests_in_flight", "Requests under way."),
             streams: gauge("tollgate_streams_open", "Answers that are being streamed."),
             bodies: gauge(
@@ -221,6 +234,7 @@ pub struct RouteMeter {
     duration: Histogram,
     first_byte: Histogram,
     tokens: [IntCounter; 5],
+    generation: Counter,
 }
 
 type RouteKey = (Option<Format>, Arc<str>, Arc<str>);
@@ -245,6 +259,7 @@ impl RouteMeter {
                 .with_label_values(&[format, model, provider, "200", ""]),
             duration: METRICS.duration.with_label_values(&labels),
             first_byte: METRICS.first_byte.with_label_values(&labels),
+            generation: METRICS.generation.with_label_values(&labels),
             tokens: Self::KINDS.map(|kind| {
                 METRICS
                     .tokens
@@ -274,6 +289,8 @@ pub struct Finished<'a> {
     pub first_byte: Option<Duration>,
     /// What the provider reported.
     pub usage: Option<Usage>,
+    /// From sending the request to its provider to its end.
+    pub generation: Option<Duration>,
 }
 
 /// A request is over.
@@ -305,6 +322,8 @@ pub fn request_finished(finished: &Finished<'_>) {
             output,
             reasoning,
         } = usage;
+        let generation = finished.generation.unwrap_or_default();
+        meter.generation.inc_by(generation.as_secs_f64());
         let counts = [input, cache_read, cache_write, output, reasoning];
         for (counter, count) in meter.tokens.iter().zip(counts) {
             counter.inc_by(count);

@@ -3,6 +3,8 @@
 
 #![cfg(test)]
 
+#[path = "charging/disconnects.rs"]
+mod disconnects;
 #[path = "charging/failing.rs"]
 mod failing;
 #[path = "charging/leaving.rs"]
@@ -25,7 +27,9 @@ const SAID: &str = "one two three four five six seven eight nine ten eleven twel
 
 async fn start() -> (Provider, Gateway) {
     let provider = Provider::start().await;
-    let gateway = Gateway::start(Config::of(&provider)).await;
+    // All that it produces is seen, so that a stream costs what was delivered of it.
+    let config = Config::of(&provider).with("models.test-model.reasoning", json!("none"));
+    let gateway = Gateway::start(config).await;
     (provider, gateway)
 }
 

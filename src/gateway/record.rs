@@ -52,6 +52,7 @@ pub fn record(exchange: &mut Exchange, error: Option<&Error>) {
         duration,
         first_byte,
         usage,
+        generation: exchange.timer.since_sent(),
     });
     log.line(|line| {
         let (method, uri) = &exchange.target;

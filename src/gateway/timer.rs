@@ -12,6 +12,8 @@ use std::time::{Duration, Instant};
 #[derive(Default)]
 pub struct AttemptTimer {
     deadlines: Option<Deadlines>,
+    /// When the request was about to be sent.
+    sent: Option<Instant>,
     /// The number of the connection, from when it is made until it is watched.
     connection: Option<RawFd>,
     /// It was kept unused before, and can be given up for another one.
@@ -80,6 +82,7 @@ impl AttemptTimer {
     /// be made anew, and the time-out of a single read must do.
     pub fn watch(&mut self, reader: Reader, is_http2: bool) -> bool {
         let now = Instant::now();
+        self.sent = Some(now);
         // Over HTTP/2 a write that takes too long ends the attempt by itself.
         self.sends_over = self.connection.filter(|_| !is_http2);
         let Some(deadlines) = &mut self.deadlines else {
@@ -122,6 +125,11 @@ impl AttemptTimer {
     pub fn ran(&self) -> Duration {
         let began = self.deadlines.map(|it| it.began().elapsed());
         began.unwrap_or_default()
+    }
+
+    /// How long ago the request was about to be sent; `None` where it was not.
+    pub fn since_sent(&self) -> Option<Duration> {
+        self.sent.map(|sent| sent.elapsed())
     }
 
     /// Whether what is handed on now has come too late. What was read before the watch has

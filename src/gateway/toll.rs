@@ -13,7 +13,7 @@ use crate::counts::How;
 use tollgate_count::Delivered;
 use tollgate_filter::Holds;
 use tollgate_ledger::{Admission, BillingState, CountSource, Ending, Reservation, Settled};
-use tollgate_types::{ErrorCode, RequestFacts, Usage};
+use tollgate_types::{ErrorCode, ReasoningMode, RequestFacts, Usage};
 
 /// What a request holds until it is settled.
 #[derive(Default)]
@@ -66,6 +66,7 @@ impl Toll {
                 reported: used.reported,
                 absurd: used.absurd,
                 delivered: used.delivered,
+                produced: used.produced,
                 model_served: how.model,
             })
         });
@@ -100,7 +101,7 @@ struct Outcome {
 }
 
 /// What a request used, as far as it is known.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 struct Used {
     /// What the provider reported at the end of its answer.
     reported: Option<Usage>,
@@ -109,6 +110,8 @@ struct Used {
     /// What was sent and delivered: by the gateway's own count, or by what the provider
     /// reported on the way where that is more.
     delivered: Usage,
+    /// Output tokens that the provider can have produced, whether anybody saw them or not.
+    produced: u64,
 }
 
 /// A piece of the answer is about to pass: what was delivered is charged for from here on,
@@ -140,27 +143,14 @@ pub fn settle(exchange: &mut Exchange, state: BillingState) {
     if !exchange.toll.is_open() {
         return;
     }
-    let free = matches!(state, BillingState::Rejected);
     let reported = reported(&exchange.answer);
     let report = exchange.answer.usage();
     let is_doubtful = report.is_some_and(|report| report.absurd || report.conflicting);
-    let used = Used {
-        reported: reported.filter(|_| !free),
-        absurd: is_doubtful,
-        delivered: if free {
-            Usage::default()
-        } else {
-            let closely = reported.is_none();
-            delivered(
-                exchange,
-                if closely {
-                    output_by_text
-                } else {
-                    output_by_length
-                },
-            )
-        },
+    let mut used = match state {
+        BillingState::Rejected => Used::default(),
+        _ => used(exchange, reported),
     };
+    used.absurd = is_doubtful;
     let told = exchange.told;
     let how = Outcome {
         state,
@@ -174,6 +164,53 @@ pub fn settle(exchange: &mut Exchange, state: BillingState) {
     if let Some(settled) = settled.filter(|it| it.source == CountSource::Reported && !it.clamped) {
         stored::measure(exchange, settled.usage);
     }
+}
+
+/// What a request used of which its provider has reported this.
+fn used(exchange: &Exchange, reported: Option<Usage>) -> Used {
+    // What a report says is not counted as well.
+    let output = match reported {
+        Some(_) => output_by_length,
+        None => output_by_text,
+    };
+    Used {
+        reported,
+        delivered: delivered(exchange, output),
+        produced: produced(exchange),
+        ..Used::default()
+    }
+}
+
+fn facts(exchange: &Exchange) -> Option<&RequestFacts> {
+    exchange.request.as_ref()?.facts.as_ref()
+}
+
+/// Output tokens that the provider can have produced since the request was sent to it, at the rate
+/// of its model; none where all output is seen as it is produced.
+fn produced(exchange: &Exchange) -> u64 {
+    const MICROS: u128 = 1_000_000;
+    let route = exchange.request.as_ref().and_then(|it| it.route.as_ref());
+    let model = route.and_then(|route| exchange.snapshot.catalog.model(route.model));
+    let (Some(model), Some(facts), true) = (model, facts(exchange), is_worked_on(exchange)) else {
+        return 0;
+    };
+    let is_seen = facts.stream
+        && model.reasoning == ReasoningMode::None
+        && !facts.needs.reasoning
+        && facts.hosted_tools == 0;
+    if is_seen {
+        return 0;
+    }
+    let rate = u128::from(model.output_rate).saturating_mul(facts.choices.max(1).into());
+    let ran = exchange.timer.since_sent().unwrap_or_default();
+    let tokens = ran.as_micros().saturating_mul(rate).div_ceil(MICROS);
+    u64::try_from(tokens).unwrap_or(u64::MAX)
+}
+
+/// Whether a provider works on the request, or has.
+fn is_worked_on(exchange: &Exchange) -> bool {
+    let is_unsent = exchange.body.as_ref().is_some_and(|it| it.is_awaited());
+    exchange.attempts.made() > 0 && !is_unsent && !exchange.is_in_pause
 }
 
 /// Whether a count of tokens was answered without asking anyone.
@@ -194,9 +231,7 @@ fn reported(answer: &Answer) -> Option<Usage> {
 /// What was sent and delivered so far; `output` says how much of it is in the text of the
 /// answer.
 fn delivered(exchange: &Exchange, output: fn(&Exchange) -> u64) -> Usage {
-    let is_unsent = exchange.body.as_ref().is_some_and(|it| it.is_awaited());
-    if exchange.attempts.made() == 0 || is_unsent || exchange.is_in_pause {
-        // Nobody works for it.
+    if !is_worked_on(exchange) {
         return Usage::default();
     }
     // What is still held back was delivered to nobody.

@@ -116,7 +116,7 @@ async fn whoever_hangs_up_after_the_usage_pays_what_was_reported() {
 }
 
 /// Reads an answer up to some text, and leaves.
-async fn read_until(answer: hyper::Response<hyper::body::Incoming>, text: &str) {
+pub(super) async fn read_until(answer: hyper::Response<hyper::body::Incoming>, text: &str) {
     let mut body = answer.into_body();
     let mut read = String::new();
     while !read.contains(text) {

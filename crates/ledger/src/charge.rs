@@ -148,6 +148,20 @@ pub struct Counts {
     pub reported: Option<Usage>,
     /// What the gateway counted of its own: the input sent and the output delivered.
     pub delivered: Usage,
+    /// Output tokens that the provider can have produced, delivered or not, and that were reserved:
+    /// charged where the caller has disconnected before they were reported.
+    pub produced: u64,
+}
+
+impl Counts {
+    /// What a request used whose provider reported nothing.
+    fn used(&self, state: BillingState) -> Usage {
+        let mut usage = self.delivered;
+        if state == BillingState::ClientClosed {
+            usage.output = usage.output.max(self.produced);
+        }
+        usage
+    }
 }
 
 /// What a request is charged.
@@ -170,6 +184,8 @@ impl Charge {
     /// - A failure before any output was delivered costs nothing.
     /// - Else what the upstream reported counts, and where it reported nothing, what the
     ///   gateway counted.
+    /// - A caller that disconnects before the usage was reported pays for what its provider can
+    ///   have produced, where that is more than was delivered.
     /// - A report of zero for an answer that has content is no report.
     /// - A report of more than the model can process is wrong: it is cut down to what the
     ///   request was expected to cost at most.
@@ -185,12 +201,15 @@ impl Charge {
         let missing = |usage: &Usage| usage.total() == 0 && counts.delivered.output > 0;
         match counts.reported {
             Some(reported) if !missing(&reported) => believe(reported, bound, weights),
-            reported => Self {
-                tokens: weights.charge(&counts.delivered),
-                usage: counts.delivered,
-                source: CountSource::Estimated,
-                clamped: reported.is_some(),
-            },
+            reported => {
+                let usage = counts.used(state);
+                Self {
+                    tokens: weights.charge(&usage),
+                    usage,
+                    source: CountSource::Estimated,
+                    clamped: reported.is_some(),
+                }
+            }
         }
     }
 

@@ -236,6 +236,7 @@ fn auto_entry(name: &str, family: &str, group: &str) -> Model {
         created: models::DEFAULT_CREATED,
         context_window: None,
         max_output_tokens: None,
+        output_rate: models::DEFAULT_OUTPUT_RATE,
         timeouts: crate::settings::ModelTimeoutSettings::default(),
         unsupported: Vec::new(),
         efforts: Vec::new(),

@@ -106,6 +106,8 @@ pub struct Model {
     pub context_window: Option<u64>,
     /// Tokens that an answer may have, where known.
     pub max_output_tokens: Option<u64>,
+    /// Output tokens that it produces in a second, hidden reasoning included.
+    pub output_rate: u32,
     /// The efforts that it takes; empty: all that a format knows.
     pub efforts: Vec<Effort>,
     /// Whether it takes `temperature`, `top_p` and `top_k`.

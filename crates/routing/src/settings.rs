@@ -365,6 +365,10 @@ pub struct ModelSettings {
     /// Tokens that an answer may have. A provider's report of more is not believed. Default:
     /// unknown, not checked.
     pub max_output_tokens: Option<TokenCount>,
+    /// Output tokens that it produces in a second, hidden reasoning included. A caller that
+    /// disconnects pays for the time until then at this rate, where the answer can hide output.
+    /// Default: 60.
+    pub output_rate: Option<u32>,
     /// The efforts that it takes, for requests that are translated. Default: all that the
     /// format knows.
     #[serde(default)]

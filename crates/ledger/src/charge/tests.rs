@@ -32,6 +32,7 @@ fn charge(state: BillingState, reported: Option<Usage>, delivered: Usage) -> Cha
     let counts = Counts {
         reported,
         delivered,
+        ..Counts::default()
     };
     Charge::by_rule(state, &counts, &BOUND, &Weights::default())
 }
@@ -72,6 +73,30 @@ fn where_nothing_was_reported_what_was_delivered_counts() {
         (charge.source, charge.clamped),
         (CountSource::Estimated, false)
     );
+}
+
+#[test]
+fn what_a_caller_left_behind_is_charged_where_its_provider_can_have_produced_more() {
+    let charge = |state, reported, produced| {
+        let counts = Counts {
+            reported,
+            delivered: usage(1000, 80),
+            produced,
+            ..Counts::default()
+        };
+        Charge::by_rule(state, &counts, &BOUND, &Weights::default()).tokens
+    };
+    assert_eq!(charge(BillingState::ClientClosed, None, 300), 1300);
+    assert_eq!(charge(BillingState::ClientClosed, None, 30), 1080);
+    let reported = Some(usage(900, 70));
+    assert_eq!(charge(BillingState::ClientClosed, reported, 300), 970);
+    for state in [
+        BillingState::Completed,
+        BillingState::Incomplete,
+        BillingState::UpstreamFailed,
+    ] {
+        assert_eq!(charge(state, None, 300), 1080, "{state}");
+    }
 }
 
 #[test]

@@ -36,6 +36,9 @@ pub struct Ending {
     pub absurd: bool,
     /// What was sent and delivered by the gateway's own count.
     pub delivered: Usage,
+    /// Output tokens that the provider can have produced, delivered or not. Where the caller has
+    /// disconnected, they are charged as far as they were reserved.
+    pub produced: u64,
     /// The model that served, where one did.
     pub model_served: Option<Arc<str>>,
 }
@@ -163,6 +166,9 @@ impl Reservation {
         let counts = Counts {
             reported: ending.reported,
             delivered: ending.delivered,
+            produced: ending
+                .produced
+                .min(self.output_limit().unwrap_or(bound.output)),
         };
         let mut charge = Charge::by_rule(ending.state, &counts, bound, weights);
         charge.clamped |= ending.absurd;
@@ -269,6 +275,7 @@ impl Drop for Reservation {
             reported: None,
             absurd: false,
             delivered: self.delivered,
+            produced: 0,
             model_served: None,
         };
         self.finish(slot, &ending);

@@ -173,6 +173,7 @@ fn completed(tokens: u64) -> Ending {
         reported: Some(output(tokens)),
         absurd: false,
         delivered: output(tokens),
+        produced: 0,
         model_served: None,
     }
 }
@@ -445,6 +446,7 @@ async fn a_record_says_what_happened() {
         reported: None,
         absurd: false,
         delivered: output(12),
+        produced: 0,
         model_served: Some("alpha-opus-5".into()),
     });
     assert_eq!(settled.source, CountSource::Estimated);

@@ -52,6 +52,7 @@ pub fn completed(usage: Usage) -> Ending {
         reported: Some(usage),
         absurd: false,
         delivered: usage,
+        produced: 0,
         model_served: None,
     }
 }

@@ -14,6 +14,10 @@ use tollgate_types::Format;
 /// 2026-01-01T00:00:00Z: callers' libraries want some date.
 pub(super) const DEFAULT_CREATED: u64 = 1_767_225_600;
 
+/// Output tokens a second: what large models produce under load. Small ones produce several times
+/// as many.
+pub(super) const DEFAULT_OUTPUT_RATE: u32 = 60;
+
 impl<'a> Builder<'a> {
     /// Every model that is not a listed alias; `None` for one at fault.
     pub(super) fn build_models(&mut self) -> Vec<(&'a str, Option<Model>)> {
@@ -110,6 +114,7 @@ impl<'a> Builder<'a> {
             created: settings.created.unwrap_or(DEFAULT_CREATED),
             context_window: settings.context_window.map(|tokens| tokens.get()),
             max_output_tokens: settings.max_output_tokens.map(|tokens| tokens.get()),
+            output_rate: settings.output_rate.unwrap_or(DEFAULT_OUTPUT_RATE),
             efforts: settings.efforts.clone(),
             sampling: settings.sampling.unwrap_or(true),
             tokenizer: settings.tokenizer,
@@ -318,6 +323,7 @@ fn set_for_nothing(settings: &ModelSettings) -> impl Iterator<Item = &'static st
         ("reasoning", settings.reasoning.is_some()),
         ("context_window", settings.context_window.is_some()),
         ("max_output_tokens", settings.max_output_tokens.is_some()),
+        ("output_rate", settings.output_rate.is_some()),
         ("efforts", !settings.efforts.is_empty()),
         ("sampling", settings.sampling.is_some()),
         ("tokenizer", settings.tokenizer.is_some()),

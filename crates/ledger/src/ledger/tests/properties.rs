@@ -161,6 +161,7 @@ impl Life {
             reported: reported.map(output),
             absurd: false,
             delivered: output(open.delivered),
+            produced: 0,
             model_served: None,
         });
         assert_eq!(settled.charged + settled.overdraft, due);

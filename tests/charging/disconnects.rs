@@ -1,0 +1,207 @@
+//! A caller that disconnects before the usage was reported pays for what its provider can have
+//! produced, seen or not.
+
+use super::*;
+use std::time::Duration;
+
+/// More than any test takes to produce what is reserved.
+const AT_ONCE: u64 = 4_000_000_000;
+const LIMIT: u64 = 20_000;
+
+/// The head of an answer, of a body of this length or else of one that the connection's end ends.
+fn head(kind: &str, length: Option<usize>) -> String {
+    let length = length.map_or_else(String::new, |it| format!("content-length: {it}\r\n"));
+    format!("HTTP/1.1 200 OK\r\ncontent-type: {kind}\r\n{length}connection: close\r\n\r\n")
+}
+
+fn chunk(choices: &Value, usage: &Value) -> String {
+    let chunk =
+        json!({"id": "c", "object": "chat.completion.chunk", "choices": choices, "usage": usage});
+    format!("data: {chunk}\n\n")
+}
+
+fn delta(text: &str, finish: &Value) -> String {
+    let choice = json!({"index": 0, "delta": {"content": text}, "finish_reason": finish});
+    chunk(&json!([choice]), &Value::Null)
+}
+
+/// The usage that a provider reports at the end of a stream.
+fn usage(input: u64, output: u64) -> String {
+    let usage = json!({"prompt_tokens": input, "completion_tokens": output});
+    chunk(&json!([]), &usage) + "data: [DONE]\n\n"
+}
+
+/// A gateway before a provider that plays this, and how much its model produces in a second.
+async fn playing(
+    script: impl Into<Vec<Act>>,
+    rate: Option<u64>,
+    more: &[(&str, Value)],
+) -> Gateway {
+    let upstream = Upstream::playing(script).await;
+    let mut config = Config::new()
+        .provider("raw", support::provider(upstream.address))
+        .model("test-model", json!(["raw"]));
+    if let Some(rate) = rate {
+        config = config.with("models.test-model.output_rate", json!(rate));
+    }
+    for (path, value) in more {
+        config = config.with(path, value.clone());
+    }
+    Gateway::start(config).await
+}
+
+fn asked(stream: bool, more: Value) -> Value {
+    let mut body = ask(CHAT, stream, more);
+    body["max_completion_tokens"] = json!(LIMIT);
+    body
+}
+
+/// Asks, reads the answer up to some text, disconnects, and gives the request's line of the log.
+async fn leave_after(gateway: &Gateway, body: &Value, text: &str) -> Value {
+    let request = Request::post(CHAT, body).key(&gateway.key);
+    let (connection, answer) = begin(gateway, &request, text).await;
+    drop(connection);
+    gateway.line_of(&answer).await
+}
+
+#[tokio::test]
+async fn hidden_reasoning_is_charged_by_time_and_rate() {
+    const RATE: u64 = 10_000;
+    const THOUGHT: Duration = Duration::from_millis(700);
+    let stream = head("text/event-stream", None);
+    let script = [
+        Act::send(stream),
+        Act::Pause(THOUGHT),
+        Act::send(delta("Hello", &Value::Null)),
+        Act::Hang,
+    ];
+    let gateway = playing(script, Some(RATE), &[]).await;
+    let started = std::time::Instant::now();
+    let line = leave_after(&gateway, &asked(true, json!({})), "Hello").await;
+    let longest = started.elapsed();
+    let (outcome, charged, count) = money(&line);
+    assert_eq!((outcome, count), ("client_closed", "estimated"), "{line}");
+    let of = |time: Duration| {
+        let millis = u64::try_from(time.as_millis()).unwrap();
+        input() + millis * RATE / 1000
+    };
+    let expected = of(THOUGHT)..=of(longest) + 10;
+    assert!(expected.contains(&charged), "{expected:?}: {line}");
+    gateway.has_spent(&gateway.key, charged).await;
+    gateway.verify().await;
+}
+
+#[tokio::test]
+async fn no_more_is_charged_for_time_than_was_reserved() {
+    let told = |text: &str| Act::send(head("text/event-stream", None) + &delta(text, &Value::Null));
+    let gateway = playing([told("Hello"), Act::Hang], Some(AT_ONCE), &[]).await;
+    let line = leave_after(&gateway, &asked(true, json!({})), "Hello").await;
+    let expected = ("client_closed", input() + LIMIT, "estimated");
+    assert_eq!(money(&line), expected, "{line}");
+    // What the balance was not enough for was not reserved.
+    let key = gateway.key_with(5_000, LONG);
+    let request = Request::post(CHAT, &asked(true, json!({}))).key(&key);
+    let (connection, answer) = begin(&gateway, &request, "Hello").await;
+    let limit: u64 = answer.header("x-output-limit").unwrap().parse().unwrap();
+    drop(connection);
+    let line = gateway.line_of(&answer).await;
+    let (outcome, charged, count) = money(&line);
+    assert_eq!((outcome, count), ("client_closed", "estimated"), "{line}");
+    // The input was counted, for so little was left.
+    let expected = limit + 1..=limit + input();
+    assert!(expected.contains(&charged), "{expected:?}: {line}");
+    gateway.verify().await;
+}
+
+#[tokio::test]
+async fn where_all_output_is_seen_no_time_is_charged() {
+    let none = [("models.test-model.reasoning", json!("none"))];
+    let told = Act::send(head("text/event-stream", None) + &delta("Hello", &Value::Null));
+    let gateway = playing([told, Act::Hang], Some(AT_ONCE), &none).await;
+    for (more, is_hidden) in [
+        (json!({}), false),
+        (json!({"reasoning_effort": "high"}), true),
+        (json!({"tools": [{"type": "web_search"}]}), true),
+    ] {
+        let line = leave_after(&gateway, &asked(true, more.clone()), "Hello").await;
+        let (outcome, charged, count) = money(&line);
+        assert_eq!((outcome, count), ("client_closed", "estimated"), "{line}");
+        assert_eq!(charged >= LIMIT, is_hidden, "{more}: {line}");
+    }
+    gateway.verify().await;
+}
+
+#[tokio::test]
+async fn a_rate_of_zero_charges_no_time() {
+    let told = Act::send(head("text/event-stream", None) + &delta("Hello", &Value::Null));
+    let gateway = playing([told, Act::Hang], Some(0), &[]).await;
+    let line = leave_after(&gateway, &asked(true, json!({})), "Hello").await;
+    let expected = ("client_closed", input() + counted("Hello"), "estimated");
+    assert_eq!(money(&line), expected, "{line}");
+}
+
+#[tokio::test]
+async fn the_time_of_generation_is_measured_beside_its_output() {
+    const THOUGHT: Duration = Duration::from_millis(200);
+    let stream = head("text/event-stream", None) + &delta("Hello", &json!("stop"));
+    let script = [
+        Act::send(stream),
+        Act::Pause(THOUGHT),
+        Act::send(usage(300, 20_008)),
+    ];
+    let gateway = playing(script, None, &[]).await;
+    let answer = gateway.post(CHAT, &asked(true, json!({}))).await;
+    answer.assert_ok();
+    gateway.line_of(&answer).await;
+    let of_route = r#"format="chat",model="test-model",provider="raw""#;
+    let name = format!("tollgate_generation_seconds_total{{{of_route}}}");
+    let seconds = gateway.sample(&name).await.expect("a sample");
+    assert!(
+        (THOUGHT.as_secs_f64()..30.0).contains(&seconds),
+        "{seconds}"
+    );
+}
+
+#[tokio::test]
+async fn an_answer_in_one_piece_hides_its_output_until_it_comes() {
+    let none = [("models.test-model.reasoning", json!("none"))];
+    let upstream = Upstream::playing([Act::Hang]).await;
+    let mut config = Config::new()
+        .provider("raw", support::provider(upstream.address))
+        .model("test-model", json!(["raw"]))
+        .with("models.test-model.output_rate", json!(AT_ONCE));
+    for (path, value) in &none {
+        config = config.with(path, value.clone());
+    }
+    let gateway = Gateway::start(config).await;
+    let request = Request::post(CHAT, &asked(false, json!({}))).key(&gateway.key);
+    let mut connection = gateway.connect().await;
+    connection.write(&request.bytes()).await;
+    let is_asked = async || (upstream.requests() == 1).then_some(());
+    support::eventually("the provider is asked", is_asked).await;
+    drop(connection);
+    let line = gateway.access_line(|line| line["status"] == 499).await;
+    let expected = ("client_closed", input() + LIMIT, "estimated");
+    assert_eq!(money(&line), expected, "{line}");
+    gateway.verify().await;
+}
+
+#[tokio::test]
+async fn a_caller_of_http2_pays_by_time_for_what_it_does_not_wait_for() {
+    let told = head("text/event-stream", None)
+        + &delta("Hello", &Value::Null)
+        + &delta("", &json!("stop"));
+    let script = [Act::send(told), Act::Hang];
+    let gateway = playing(script, Some(AT_ONCE), &[]).await;
+    let request = Request::post(CHAT, &asked(true, json!({}))).key(&gateway.key);
+    let mut http2 = Http2::open(gateway.address).await;
+    let answer = bounded("a head", http2.begin(&request)).await.unwrap();
+    let id = answer.headers()["x-request-id"]
+        .to_str()
+        .unwrap()
+        .to_owned();
+    leaving::read_until(answer, "\"stop\"").await;
+    let line = gateway.access_line(|line| line["id"] == *id).await;
+    let expected = ("client_closed", input() + LIMIT, "estimated");
+    assert_eq!(money(&line), expected, "{line}");
+}
