@@ -5,10 +5,12 @@
 
 use crate::accounts::{Accounts, NoAccounts, Owned};
 use crate::choose::choose;
-use crate::config::{Config, CountingSettings, FailoverSettings, Faults, LimitSettings, Support};
+use crate::config::{
+    Config, CountingSettings, DrainSettings, FailoverSettings, Faults, LimitSettings, Support,
+};
 use crate::counts::{CatalogCounts, CountCache, Desk};
 use crate::endpoints::Usage;
-use crate::gateway::{BodyLimits, LoadLimits};
+use crate::gateway::{BodyLimits, DrainLimits, LoadLimits};
 use crate::machine;
 use crate::pipeline::Pipeline;
 use crate::upstreams::{Authorities, Pool, Upstreams};
@@ -38,6 +40,8 @@ pub struct Snapshot {
     pub limits: Limits,
     /// How often and how long a request is tried.
     pub failover: Failover,
+    /// How far an answer is read on after its caller has disconnected.
+    pub drain: DrainLimits,
     /// Fields that may be lost in translation, by their paths.
     pub lossy: Vec<String>,
     /// Whose is what providers have stored; `None` in a configuration that is only checked.
@@ -311,6 +315,7 @@ impl Snapshot {
                 fleet,
                 limits,
                 failover: Failover::of(&config.failover),
+                drain: drain_limits(&config.settlement.drain),
                 lossy: config.lossy.clone(),
                 owned: accounts.map(Accounts::owned),
                 usage: accounts.map(|accounts| accounts.usage(config)),
@@ -341,6 +346,14 @@ impl Snapshot {
     /// Where a model is served.
     pub fn served(&self, model: ModelHandle) -> Option<&Served> {
         self.served.get(usize::try_from(model.0).ok()?)
+    }
+}
+
+fn drain_limits(settings: &DrainSettings) -> DrainLimits {
+    DrainLimits {
+        time: settings.time.get(),
+        bytes: settings.bytes.get(),
+        requests: usize::try_from(settings.requests).unwrap_or(usize::MAX),
     }
 }
 

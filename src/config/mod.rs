@@ -18,6 +18,7 @@ mod plans;
 mod reference;
 mod schema;
 mod sections;
+mod settlement;
 mod sources;
 mod tree;
 mod yaml;
@@ -36,6 +37,7 @@ pub use sections::{
     LogLevel, LogSettings, ReloadSettings, ServerSettings, ShutdownSettings, StoreSettings,
     TlsSettings, UpgradeSettings,
 };
+pub use settlement::{DrainSettings, SettlementSettings};
 pub use sources::Sources;
 pub use tree::Position;
 
@@ -90,6 +92,8 @@ struct Settings {
     /// How input tokens are counted: for `count_tokens`, and where a request's cost depends on
     /// it.
     counting: CountingSettings,
+    /// How requests are settled.
+    settlement: SettlementSettings,
     /// Token packages, by name.
     plans: IndexMap<String, PlanSettings>,
     /// The filters that a request passes, in order. Default: all, in the usual order.
@@ -136,6 +140,8 @@ pub struct Config {
     pub lossy: Vec<String>,
     /// How input tokens are counted.
     pub counting: CountingSettings,
+    /// How requests are settled.
+    pub settlement: SettlementSettings,
     /// Token packages, in the order of the file.
     pub plans: IndexMap<String, PlanSettings>,
     /// The filters in order; their settings are theirs to read.
@@ -353,6 +359,7 @@ impl<'a> Loader<'a> {
             failover: settings.failover,
             lossy: settings.translation.lossy,
             counting: settings.counting,
+            settlement: settings.settlement,
             plans: settings.plans,
             filters,
             tree,

@@ -345,6 +345,17 @@ impl Answer {
         self.has_ended || self.reader.as_ref().is_some_and(Reader::is_complete)
     }
 
+    /// Whether its end is about to come: a stream has said why it stops, or an answer in one piece
+    /// has begun.
+    pub fn is_about_to_end(&self) -> bool {
+        !self.is_complete()
+            && match &self.reader {
+                Some(Reader::Stream(_)) => self.facts().is_some_and(|it| it.stop.is_some()),
+                Some(Reader::Whole(_) | Reader::TranslatedWhole(_)) => true,
+                _ => false,
+            }
+    }
+
     /// What the answer said of itself.
     pub fn facts(&self) -> Option<&AnswerFacts> {
         self.reader.as_ref()?.facts()

@@ -4,8 +4,8 @@
 //! the caller was told stands in `told`, which whoever ends the exchange sets.
 
 use super::{
-    answer::Answer, attempt::Attempts, body::RequestBody, budget::RetryBudgets, record,
-    stored::Noted, timer::AttemptTimer, toll::Toll,
+    answer::Answer, attempt::Attempts, body::RequestBody, budget::RetryBudgets, drain::CallerWatch,
+    record, stored::Noted, timer::AttemptTimer, toll::Toll,
 };
 use crate::counts::CountKey;
 use crate::shares::Share;
@@ -47,6 +47,8 @@ pub struct Exchange {
     pub left_out: LeftOuts,
     /// What has come back.
     pub answer: Answer,
+    /// Whether its caller has disconnected.
+    pub caller: CallerWatch,
     /// What it holds of its key's limits and balance.
     pub toll: Toll,
     /// Under what its provider's count of tokens is kept.
@@ -104,6 +106,7 @@ impl Exchange {
             explains: false,
             left_out: LeftOuts::default(),
             answer: Answer::default(),
+            caller: CallerWatch::default(),
             toll: Toll::default(),
             count_key: None,
             noted: Noted::default(),

@@ -62,6 +62,7 @@ fn follows(exchange: &mut Exchange, fault: &UpstreamFault) -> bool {
     let attempts = &exchange.attempts;
     let can_be_sent = exchange.body.as_ref().is_none_or(|body| body.can_be_sent());
     if exchange.told.is_some()
+        || exchange.caller.is_draining()
         || !fault.try_elsewhere()
         || !can_be_sent
         || attempts.made() >= failover.attempts

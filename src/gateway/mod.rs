@@ -19,6 +19,7 @@ mod conversation;
 mod count;
 mod deadlines;
 mod decode;
+mod drain;
 mod exchange;
 mod failure;
 mod hold;
@@ -42,6 +43,7 @@ mod watch;
 pub use attempt::full_fault;
 pub use body::BodyLimits;
 pub use conversation::{cache_key, cached as cached_conversation, named as named_conversation};
+pub use drain::{Drain, DrainLimits, Draining};
 pub use load::LoadLimits;
 pub use outgoing::{first_that_carries, fit_reasoning, target};
 pub use stored::{Holder, holder};
@@ -57,6 +59,7 @@ use async_trait::async_trait;
 use attempt::Attempts;
 pub use budget::RetryBudgets;
 use bytes::Bytes;
+use drain::CallerWatch;
 use exchange::Exchange;
 use pingora_core::protocols::Digest;
 use pingora_core::protocols::http::ServerSession;
@@ -76,12 +79,20 @@ pub struct Gateway {
     current: Arc<Current>,
     retries: Arc<RetryBudgets>,
     access_log: AccessLog,
-    untaken: UntakenOf,
+    connection: ConnectionOf,
     leaves: Leaves,
 }
 
-/// What tells of a caller's connection of HTTP/1.1 whether it reads; `None` for any other.
-pub type UntakenOf = fn(&ServerSession) -> Option<Untaken>;
+/// What the gateway shares with a caller's connection of HTTP/1.1.
+pub struct CallerConnection {
+    /// Whether the caller reads.
+    pub untaken: Untaken,
+    /// Whether the connection reports that its caller has disconnected.
+    pub drain: Drain,
+}
+
+/// What is shared with a caller's connection; `None` for one that is not of HTTP/1.1.
+pub type ConnectionOf = fn(&ServerSession) -> Option<CallerConnection>;
 
 /// Whether this process has begun to leave, so that no caller is to count on its connection.
 pub type Leaves = Box<dyn Fn() -> bool + Send + Sync>;
@@ -103,14 +114,14 @@ impl Gateway {
         current: Arc<Current>,
         retries: Arc<RetryBudgets>,
         access_log: AccessLog,
-        untaken: UntakenOf,
+        connection: ConnectionOf,
         leaves: Leaves,
     ) -> Self {
         Self {
             current,
             retries,
             access_log,
-            untaken,
+            connection,
             leaves,
         }
     }
@@ -247,7 +258,9 @@ impl ProxyHttp for Gateway {
             tokio::time::sleep(Duration::from_millis(1)).await;
             return Err(failure::ask_again_unsent(exchange));
         }
-        let untaken = (self.untaken)(session.as_downstream());
+        let connection = (self.connection)(session.as_downstream());
+        let (untaken, drain) = connection.map(|it| (it.untaken, it.drain)).unzip();
+        exchange.caller = CallerWatch::over(drain);
         let reader = untaken.map_or(Reader::Stream, Reader::Connection);
         if !exchange.timer.watch(reader, is_http2) {
             return Err(failure::ask_again_unsent(exchange));
@@ -324,6 +337,7 @@ impl ProxyHttp for Gateway {
         match begun {
             Ok(()) => {
                 exchange.timer.note(exchange.answer.progress(), now);
+                drain::look(exchange);
                 if exchange.answer.is_stream() {
                     exchange.timer.expect_events();
                 }
@@ -346,6 +360,11 @@ impl ProxyHttp for Gateway {
         self.may_leave(session);
         let written = session.body_bytes_sent();
         exchange.answer_bytes = written;
+        let bytes = body.as_ref().map_or(0, Bytes::len);
+        if !exchange.caller.note_bytes(bytes, &exchange.snapshot.drain) {
+            let error = Error::explain(ErrorType::ConnectionClosed, "more than is drained");
+            return Err(error.into_down());
+        }
         let now = Instant::now();
         match passing::take_piece(exchange, body.take(), end, written, now) {
             Next::Hold => {}

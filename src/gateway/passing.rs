@@ -6,7 +6,7 @@
 use super::answer::Next;
 use super::exchange::Exchange;
 use super::respond::{self, Local};
-use super::{count, failure, outcome, record, toll};
+use super::{count, drain, failure, outcome, record, toll};
 use bytes::Bytes;
 use pingora_core::Result;
 use pingora_proxy::Session;
@@ -32,6 +32,7 @@ pub fn take_piece(
         }
         next => {
             exchange.timer.note(exchange.answer.progress(), now);
+            drain::look(exchange);
             if end {
                 exchange.timer.stop();
             }

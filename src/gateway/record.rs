@@ -142,7 +142,8 @@ pub fn cut(exchange: &mut Exchange) {
 
 /// How a request ended (`decisions`, "Tokens, plans and charging").
 pub fn ending(exchange: &Exchange, error: Option<&Error>) -> BillingState {
-    if error.is_some_and(|error| *error.esource() == ErrorSource::Downstream) {
+    let is_reported = error.is_some_and(|error| *error.esource() == ErrorSource::Downstream);
+    if is_reported || exchange.caller.is_draining() {
         return BillingState::ClientClosed;
     }
     if exchange.attempts.made() == 0 {

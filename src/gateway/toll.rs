@@ -134,7 +134,8 @@ pub fn passed(exchange: &mut Exchange) {
 /// The answer ends with this error after its head has left.
 pub fn break_off(exchange: &mut Exchange, code: ErrorCode) {
     exchange.broken = Some(code);
-    settle(exchange, BillingState::UpstreamFailed);
+    let state = record::ending(exchange, None);
+    settle(exchange, state);
 }
 
 /// Settles what the request holds, where it is not settled yet. Must come before the last
@@ -220,7 +221,7 @@ fn counted_here(exchange: &Exchange) -> bool {
 
 /// The provider's report, where its answer is whole or it has said why it ends: before that
 /// its numbers grow.
-fn reported(answer: &Answer) -> Option<Usage> {
+pub fn reported(answer: &Answer) -> Option<Usage> {
     let ends = || answer.facts().is_some_and(|facts| facts.stop.is_some());
     answer
         .usage()

@@ -4,6 +4,7 @@
 //! Pingora gets connections from here: of HTTP/1.1 one request at a time, whose head was
 //! found good, of HTTP/2 the frames as they come. What a request means is the gateway's.
 
+mod departure;
 mod frames;
 mod framing;
 mod head;
@@ -18,7 +19,7 @@ pub(super) use places::{BeforeTls, Connections};
 use super::cut::{Cuttable, Ends};
 use super::stop::Session;
 use crate::events;
-use crate::gateway::Untaken;
+use crate::gateway::CallerConnection;
 use crate::snapshot::{Current, Limits};
 use async_trait::async_trait;
 use bytes::BytesMut;
@@ -50,11 +51,14 @@ pub(super) struct Doorkeeper {
     http2: bool,
 }
 
-/// What tells whether a write waits for a caller of HTTP/1.1; `None` for any other.
-pub(super) fn untaken(session: &ServerSession) -> Option<Untaken> {
+/// What the gateway shares with a caller's connection; `None` for one that is not of HTTP/1.1.
+pub(super) fn shared(session: &ServerSession) -> Option<CallerConnection> {
     let stream = session.as_http1()?.stream();
     let wire = (**stream).as_any().downcast_ref::<Wire>();
-    wire.map(Wire::untaken)
+    wire.map(|wire| CallerConnection {
+        untaken: wire.untaken(),
+        drain: wire.drain(),
+    })
 }
 
 /// What a caller has begun with.

@@ -198,7 +198,7 @@ impl Start {
                 Arc::clone(&current),
                 Arc::clone(&retries),
                 access_log.clone(),
-                connections::untaken,
+                connections::shared,
                 stop::begun(&ends.ending),
             );
             let mut proxy = HttpProxy::new(gateway, Arc::clone(conf));

@@ -1,5 +1,5 @@
 //! A caller that disconnects before the usage was reported pays for what its provider can have
-//! produced, seen or not.
+//! produced, seen or not; where the answer is about to end, its usage is waited for.
 
 use super::*;
 use std::time::Duration;
@@ -29,6 +29,14 @@ fn delta(text: &str, finish: &Value) -> String {
 fn usage(input: u64, output: u64) -> String {
     let usage = json!({"prompt_tokens": input, "completion_tokens": output});
     chunk(&json!([]), &usage) + "data: [DONE]\n\n"
+}
+
+/// A whole answer that reports this usage.
+fn whole(input: u64, output: u64, text: &str) -> String {
+    let message = json!({"role": "assistant", "content": text});
+    let choices = json!([{"index": 0, "message": message, "finish_reason": "stop"}]);
+    let usage = json!({"prompt_tokens": input, "completion_tokens": output});
+    json!({"id": "c", "choices": choices, "usage": usage}).to_string()
 }
 
 /// A gateway before a provider that plays this, and how much its model produces in a second.
@@ -186,12 +194,128 @@ async fn an_answer_in_one_piece_hides_its_output_until_it_comes() {
     gateway.verify().await;
 }
 
+/// The provider goes on 300 ms after the caller is gone.
+const LATER: Act = Act::Pause(Duration::from_millis(300));
+
+#[tokio::test]
+async fn a_disconnect_between_the_stop_and_the_usage_costs_what_is_reported() {
+    let told = head("text/event-stream", None)
+        + &delta("Hello", &Value::Null)
+        + &delta("", &json!("stop"));
+    let script = [Act::send(told), LATER, Act::send(usage(300, 20_008))];
+    let gateway = playing(script, None, &[]).await;
+    for more in [
+        json!({}),
+        json!({"stream_options": {"include_usage": false}}),
+    ] {
+        let line = leave_after(&gateway, &asked(true, more), "\"stop\"").await;
+        assert_eq!(
+            money(&line),
+            ("client_closed", 20_308, "reported"),
+            "{line}"
+        );
+    }
+    gateway.has_spent(&gateway.key, 2 * 20_308).await;
+    gateway.verify().await;
+}
+
+#[tokio::test]
+async fn a_disconnect_within_an_answer_in_one_piece_costs_what_is_reported() {
+    let text = "word ".repeat(20_000);
+    let body = whole(30, 20_000, &text);
+    let (first, rest) = body.split_at(body.len() / 2);
+    let told = head("application/json", Some(body.len())) + first;
+    let script = [Act::send(told), LATER, Act::send(rest)];
+    let gateway = playing(script, None, &[]).await;
+    let line = leave_after(&gateway, &asked(false, json!({})), "word word").await;
+    assert_eq!(
+        money(&line),
+        ("client_closed", 20_030, "reported"),
+        "{line}"
+    );
+    gateway.has_spent(&gateway.key, 20_030).await;
+    gateway.verify().await;
+}
+
+#[tokio::test]
+async fn a_drain_ends_where_its_time_or_its_bytes_end() {
+    let stop = head("text/event-stream", None)
+        + &delta("Hello", &Value::Null)
+        + &delta("", &json!("stop"));
+    let none = ("models.test-model.reasoning", json!("none"));
+    let expected = ("client_closed", input() + counted("Hello"), "estimated");
+
+    let time = ("settlement.drain.time", json!("200ms"));
+    let script = [Act::send(stop.clone()), Act::Hang];
+    let gateway = playing(script, None, &[none.clone(), time]).await;
+    let line = leave_after(&gateway, &asked(true, json!({})), "\"stop\"").await;
+    assert_eq!(money(&line), expected, "{line}");
+    assert!(line["duration_ms"].as_f64().unwrap() >= 200.0, "{line}");
+
+    // Comments, so that nothing more is delivered.
+    let noise = ": noise\n\n".repeat(1000);
+    let bytes = ("settlement.drain.bytes", json!("4KiB"));
+    let script = [Act::send(stop.clone()), LATER, Act::send(noise), Act::Hang];
+    let gateway = playing(script, None, &[none.clone(), bytes]).await;
+    let line = leave_after(&gateway, &asked(true, json!({})), "\"stop\"").await;
+    assert_eq!(money(&line), expected, "{line}");
+    assert!(line["duration_ms"].as_f64().unwrap() < 1900.0, "{line}");
+
+    // None at all.
+    let requests = ("settlement.drain.requests", json!(0));
+    let script = [Act::send(stop), LATER, Act::send(usage(300, 20_008))];
+    let gateway = playing(script, None, &[none, requests]).await;
+    let line = leave_after(&gateway, &asked(true, json!({})), "\"stop\"").await;
+    assert_eq!(money(&line), expected, "{line}");
+}
+
+#[tokio::test]
+async fn a_disconnect_before_the_stop_closes_the_providers_stream() {
+    let told = head("text/event-stream", None) + &delta("Hello", &Value::Null);
+    // Within the time of a drain.
+    let more = delta(" again", &Value::Null) + &delta("", &json!("stop")) + &usage(300, 20_008);
+    let none = [("models.test-model.reasoning", json!("none"))];
+    let gateway = playing([Act::send(told), LATER, Act::send(more)], None, &none).await;
+    let line = leave_after(&gateway, &asked(true, json!({})), "Hello").await;
+    let expected = ("client_closed", input() + counted("Hello"), "estimated");
+    assert_eq!(money(&line), expected, "{line}");
+}
+
+#[tokio::test]
+async fn a_connection_whose_caller_left_serves_no_other_request() {
+    let told = head("text/event-stream", None)
+        + &delta("Hello", &Value::Null)
+        + &delta("", &json!("stop"));
+    let script = [Act::send(told), LATER, Act::send(usage(300, 20_008))];
+    let gateway = playing(script, None, &[]).await;
+    let request = Request::post(CHAT, &asked(true, json!({}))).key(&gateway.key);
+    // The next request is there before the answer to the first is read.
+    let mut connection = gateway.connect().await;
+    connection
+        .write(&[request.bytes(), request.bytes()].concat())
+        .await;
+    let answer = connection.head().await;
+    connection.read_until(b"\"stop\"").await;
+    drop(connection);
+    let line = gateway.line_of(&answer).await;
+    assert_eq!(
+        money(&line),
+        ("client_closed", 20_308, "reported"),
+        "{line}"
+    );
+    gateway.has_spent(&gateway.key, 20_308).await;
+    assert_eq!(
+        gateway.sample("tollgate_requests_in_flight").await,
+        Some(0.0)
+    );
+}
+
 #[tokio::test]
 async fn a_caller_of_http2_pays_by_time_for_what_it_does_not_wait_for() {
     let told = head("text/event-stream", None)
         + &delta("Hello", &Value::Null)
         + &delta("", &json!("stop"));
-    let script = [Act::send(told), Act::Hang];
+    let script = [Act::send(told), LATER, Act::send(usage(300, 19_008))];
     let gateway = playing(script, Some(AT_ONCE), &[]).await;
     let request = Request::post(CHAT, &asked(true, json!({}))).key(&gateway.key);
     let mut http2 = Http2::open(gateway.address).await;

@@ -4,13 +4,14 @@
 //! What is wrong with a head is decided in `head`, where a body ends in `framing`, what a
 //! frame costs in `frames`, who reads too slowly in `pace`.
 
+use super::departure::Departure;
 use super::frames::{self, FrameBudget};
 use super::framing::Framing;
 use super::head::Head;
 use super::pace::Pace;
 use super::places::Place;
 use crate::events;
-use crate::gateway::Untaken;
+use crate::gateway::{Drain, Untaken};
 use async_trait::async_trait;
 use bytes::{Buf, BytesMut};
 use once_cell::sync::OnceCell;
@@ -46,6 +47,7 @@ pub(super) struct Wire {
     pace: Pace,
     /// Tells whether a write waits, where somebody wants to know.
     untaken: OnceCell<Untaken>,
+    departure: Departure,
     /// Its place among all connections, where TLS has not taken it before.
     _place: Option<Place>,
 }
@@ -72,6 +74,7 @@ impl Wire {
             stage: Stage::Between,
             pace,
             untaken: OnceCell::new(),
+            departure: Departure::default(),
             _place: place,
         }
     }
@@ -79,6 +82,11 @@ impl Wire {
     /// What tells from now on whether a write waits for the caller.
     pub(super) fn untaken(&self) -> Untaken {
         self.untaken.get_or_init(Untaken::default).clone()
+    }
+
+    /// What decides from now on whether it reports that its caller has disconnected.
+    pub(super) fn drain(&self) -> Drain {
+        self.departure.drain()
     }
 
     /// What has come and was not handed on.
@@ -132,6 +140,7 @@ impl Wire {
     /// Whether the next request begins where the last one ended.
     pub(super) const fn is_between(&self) -> bool {
         match &self.stage {
+            _ if self.departure.is_held_back() => false,
             Stage::Between => true,
             Stage::Body(body) => body.is_over(),
             _ => false,
@@ -141,6 +150,7 @@ impl Wire {
     /// Leaves the request that has passed.
     pub(super) fn leave(&mut self) {
         self.stage = Stage::Between;
+        self.departure.end_request();
     }
 
     /// Reads the body from the connection itself; what comes behind it is kept.
@@ -177,14 +187,20 @@ impl Wire {
     /// The request has passed, and Pingora wants to know whether the caller is still there.
     /// What it sends is the next request, and is kept for then.
     fn read_idle(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        loop {
+        while !self.departure.is_held_back() {
             if self.ahead.len() >= MOST_AHEAD {
                 return Poll::Pending;
             }
-            if !ready!(self.poll_more(context))? {
-                return Poll::Ready(Ok(()));
+            match ready!(self.poll_more(context)) {
+                Ok(true) => {}
+                Ok(false) => break,
+                Err(broken) => {
+                    ready!(self.departure.poll_report(context));
+                    return Poll::Ready(Err(broken));
+                }
             }
         }
+        self.departure.poll_report(context).map(Ok)
     }
 
     fn read_bad(&mut self, out: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
@@ -231,22 +247,42 @@ impl Wire {
         Poll::Ready(Ok(()))
     }
 
-    /// What a write has come to, as the reader's pace has it.
-    fn paced<T>(
+    /// Writes `all` bytes, or drops them where the caller is gone and that is not reported yet.
+    fn write(
         &mut self,
-        outcome: Poll<io::Result<T>>,
         context: &mut Context<'_>,
-        size: impl FnOnce(&T) -> usize,
-    ) -> Poll<io::Result<T>> {
+        all: usize,
+        write: impl FnOnce(Pin<&mut Stream>, &mut Context<'_>) -> Poll<io::Result<usize>>,
+    ) -> Poll<io::Result<usize>> {
+        if self.departure.is_held_back() {
+            return Poll::Ready(Ok(all));
+        }
+        let outcome = write(Pin::new(&mut self.inner), context);
+        match self.paced(outcome, context) {
+            Poll::Ready(Err(_)) if self.departure.poll_report(context).is_pending() => {
+                if let Some(untaken) = self.untaken.get() {
+                    untaken.note_write(false);
+                }
+                Poll::Ready(Ok(all))
+            }
+            outcome => outcome,
+        }
+    }
+
+    /// What a write has come to, as the reader's pace has it.
+    fn paced(
+        &mut self,
+        outcome: Poll<io::Result<usize>>,
+        context: &mut Context<'_>,
+    ) -> Poll<io::Result<usize>> {
         if let Some(untaken) = self.untaken.get() {
             untaken.note_write(outcome.is_pending());
         }
         match &outcome {
             Poll::Ready(Ok(written)) => {
-                let written = size(written);
-                self.pace.taken(written, Instant::now);
+                self.pace.taken(*written, Instant::now);
                 if let Stage::Http2(budget) = &mut self.stage {
-                    budget.sent(written);
+                    budget.sent(*written);
                 }
             }
             Poll::Pending if self.pace.is_full(context).is_err() => {
@@ -287,18 +323,23 @@ impl AsyncWrite for Wire {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        let outcome = Pin::new(&mut self.inner).poll_write(context, bytes);
-        self.paced(outcome, context, |written| *written)
+        self.write(context, bytes.len(), |inner, context| {
+            inner.poll_write(context, bytes)
+        })
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let outcome = Pin::new(&mut self.inner).poll_flush(context);
-        self.paced(outcome, context, |()| 0)
+        let flushed = self.write(context, 0, |inner, context| {
+            inner.poll_flush(context).map_ok(|()| 0)
+        });
+        flushed.map_ok(|_| ())
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let outcome = Pin::new(&mut self.inner).poll_shutdown(context);
-        self.paced(outcome, context, |()| 0)
+        let ended = self.write(context, 0, |inner, context| {
+            inner.poll_shutdown(context).map_ok(|()| 0)
+        });
+        ended.map_ok(|_| ())
     }
 
     fn poll_write_vectored(
@@ -306,8 +347,10 @@ impl AsyncWrite for Wire {
         context: &mut Context<'_>,
         pieces: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let outcome = Pin::new(&mut self.inner).poll_write_vectored(context, pieces);
-        self.paced(outcome, context, |written| *written)
+        let all = pieces.iter().map(|piece| piece.len()).sum();
+        self.write(context, all, |inner, context| {
+            inner.poll_write_vectored(context, pieces)
+        })
     }
 
     fn is_write_vectored(&self) -> bool {

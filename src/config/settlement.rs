@@ -1,0 +1,38 @@
+//! The section `settlement`: how the usage of a request is found out when its caller disconnects
+//! before the provider reports it. What is charged by which rule stands in docs/ledger.md.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use tollgate_settings::{ByteSize, Duration};
+
+/// How requests are settled.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct SettlementSettings {
+    /// How far the gateway reads on in an answer that is about to end, after its caller has
+    /// disconnected, to learn the usage that the provider reports.
+    pub drain: DrainSettings,
+}
+
+/// How far the gateway reads on after a disconnect.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct DrainSettings {
+    /// How long the gateway reads on in one answer.
+    pub time: Duration,
+    /// Bytes that it reads on in one answer.
+    pub bytes: ByteSize,
+    /// Answers in which the gateway reads on at one time. 0: a disconnect always closes the
+    /// provider's stream at once.
+    pub requests: u32,
+}
+
+impl Default for DrainSettings {
+    fn default() -> Self {
+        Self {
+            time: Duration::from_secs(2),
+            bytes: ByteSize::new(1 << 20),
+            requests: 256,
+        }
+    }
+}
