@@ -12,7 +12,7 @@ use super::stored;
 use crate::counts::How;
 use tollgate_count::Delivered;
 use tollgate_filter::Holds;
-use tollgate_ledger::{Admission, BillingState, CountSource, Ending, Reservation, Settled};
+use tollgate_ledger::{Admission, BillingState, CountSource, Ending, Least, Reservation, Settled};
 use tollgate_types::{ErrorCode, ReasoningMode, RequestFacts, Usage};
 
 /// What a request holds until it is settled.
@@ -67,6 +67,7 @@ impl Toll {
                 absurd: used.absurd,
                 delivered: used.delivered,
                 produced: used.produced,
+                least: used.least,
                 model_served: how.model,
             })
         });
@@ -112,6 +113,8 @@ struct Used {
     delivered: Usage,
     /// Output tokens that the provider can have produced, whether anybody saw them or not.
     produced: u64,
+    /// What an honest report says at least.
+    least: Least,
 }
 
 /// A piece of the answer is about to pass: what was delivered is charged for from here on,
@@ -171,14 +174,40 @@ pub fn settle(exchange: &mut Exchange, state: BillingState) {
 fn used(exchange: &Exchange, reported: Option<Usage>) -> Used {
     // What a report says is not counted as well.
     let output = match reported {
-        Some(_) => output_by_length,
-        None => output_by_text,
+        Some(usage) if usage.output > 0 => output_by_length,
+        _ => output_by_text,
     };
+    let delivered = delivered(exchange, output);
     Used {
         reported,
-        delivered: delivered(exchange, output),
+        delivered,
         produced: produced(exchange),
+        least: reported.map_or_else(Least::default, |usage| least(exchange, &usage, &delivered)),
         ..Used::default()
+    }
+}
+
+/// What an honest report says at least. No request has no input, and no text has no tokens: where a
+/// report says so, what was counted stands.
+fn least(exchange: &Exchange, reported: &Usage, delivered: &Usage) -> Least {
+    /// No token of the published vocabularies is longer, and of the recorded answers that their
+    /// providers reported on none has more: most have 3 to 6, one whose reasoning is shown and not
+    /// reported has 50.
+    const MOST_BYTES_PER_TOKEN: u64 = 128;
+    // Where the provider runs tools, the text can be what they found.
+    let runs_tools = facts(exchange).is_some_and(|facts| facts.hosted_tools > 0);
+    let by_length = exchange.answer.text_bytes() / MOST_BYTES_PER_TOKEN;
+    Least {
+        input: match reported.total_input() {
+            0 => delivered.total_input(),
+            _ => 0,
+        },
+        output: match reported.output {
+            _ if exchange.first_byte.is_none() => 0,
+            0 if !runs_tools => delivered.output,
+            _ if !runs_tools => by_length,
+            _ => 0,
+        },
     }
 }
 

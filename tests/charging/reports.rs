@@ -114,6 +114,56 @@ async fn an_absurd_usage_is_cut_down_to_what_was_agreed() {
     }
 }
 
+/// A whole answer of chat that says this and reports this usage.
+fn answer_with(text: &str, usage: &Value) -> Vec<u8> {
+    let message = json!({"role": "assistant", "content": text});
+    let choices = json!([{"index": 0, "finish_reason": "stop", "message": message}]);
+    let body = json!({"id": "c", "choices": choices, "usage": usage}).to_string();
+    let length = body.len();
+    format!("HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{body}")
+        .into_bytes()
+}
+
+#[tokio::test]
+async fn a_usage_below_what_was_delivered_is_raised_and_marked() {
+    let of = |input: u64, output: u64| json!({"prompt_tokens": input, "completion_tokens": output});
+    let (words, essay) = ("lorem ipsum ".repeat(20), "lorem ipsum ".repeat(2000));
+    let spaces = " ".repeat(1024);
+    let search = json!({"tools": [{"type": "web_search"}]});
+    let nothing = json!({});
+    // What is said, what is reported, what more is asked for, and what is charged.
+    for (text, usage, more, charged, is_raised) in [
+        (&words, of(8, 0), &nothing, 8 + counted(&words), true),
+        (&words, of(0, 50), &nothing, input() + 50, true),
+        (
+            &essay,
+            of(8, 1),
+            &nothing,
+            8 + essay.len() as u64 / 128,
+            true,
+        ),
+        // As few as there can be of such a text.
+        (&spaces, of(8, 8), &nothing, 16, false),
+        (&words, of(8, 40), &nothing, 48, false),
+        // It can be what a search has found.
+        (&essay, of(8, 1), &search, 9, false),
+    ] {
+        let gateway = before(answer_with(text, &usage)).await;
+        let answer = gateway.post(CHAT, &ask(CHAT, false, more.clone())).await;
+        answer.assert_ok();
+        let line = gateway.line_of(&answer).await;
+        let count = match is_raised {
+            true => "estimated",
+            false => "reported",
+        };
+        let expected = ("completed", charged, count);
+        assert_eq!(money(&line), expected, "{usage}: {line}");
+        let record = last_record(&gateway).await;
+        assert_eq!(record["clamped"], is_raised, "{usage}: {record}");
+        gateway.has_spent(&gateway.key, charged).await;
+    }
+}
+
 /// What the history says of the request that came last.
 async fn last_record(gateway: &Gateway) -> Value {
     let history = gateway.get("/v1/usage/history?limit=1").await;

@@ -151,6 +151,17 @@ pub struct Counts {
     /// Output tokens that the provider can have produced, delivered or not, and that were reserved:
     /// charged where the caller has disconnected before they were reported.
     pub produced: u64,
+    /// What an honest report says at least.
+    pub least: Least,
+}
+
+/// What an honest report of a usage says at least, in tokens.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Least {
+    /// Input, read from or written to a cache or not.
+    pub input: u64,
+    /// Output.
+    pub output: u64,
 }
 
 impl Counts {
@@ -187,6 +198,7 @@ impl Charge {
     /// - A caller that disconnects before the usage was reported pays for what its provider can
     ///   have produced, where that is more than was delivered.
     /// - A report of zero for an answer that has content is no report.
+    /// - A report that is lower than any honest one is raised to that.
     /// - A report of more than the model can process is wrong: it is cut down to what the
     ///   request was expected to cost at most.
     pub fn by_rule(
@@ -200,7 +212,9 @@ impl Charge {
         }
         let missing = |usage: &Usage| usage.total() == 0 && counts.delivered.output > 0;
         match counts.reported {
-            Some(reported) if !missing(&reported) => believe(reported, bound, weights),
+            Some(reported) if !missing(&reported) => {
+                believe(reported, bound, weights).at_least(&counts.least, weights)
+            }
             reported => {
                 let usage = counts.used(state);
                 Self {
@@ -210,6 +224,23 @@ impl Charge {
                     clamped: reported.is_some(),
                 }
             }
+        }
+    }
+
+    /// The same, raised where it is below what any honest report says.
+    fn at_least(self, least: &Least, weights: &Weights) -> Self {
+        let mut usage = self.usage;
+        usage.output = usage.output.max(least.output);
+        let missing = least.input.saturating_sub(usage.total_input());
+        usage.input = usage.input.saturating_add(missing);
+        if usage == self.usage {
+            return self;
+        }
+        Self {
+            tokens: weights.charge(&usage),
+            usage,
+            source: CountSource::Estimated,
+            clamped: true,
         }
     }
 

@@ -23,7 +23,7 @@ mod record;
 mod store;
 mod view;
 
-pub use charge::{BillingState, Charge, CountSource, Counts, UpperBound};
+pub use charge::{BillingState, Charge, CountSource, Counts, Least, UpperBound};
 pub use clock::{Clock, Timestamp};
 pub use directory::{
     DirectoryHealth, DirectorySettings, KeyDirectory, Lookup, LookupFailure, PendingLookup,

@@ -100,6 +100,34 @@ fn what_a_caller_left_behind_is_charged_where_its_provider_can_have_produced_mor
 }
 
 #[test]
+fn a_report_that_is_lower_than_any_honest_one_is_raised_and_marked() {
+    let charge = |reported, input, output| {
+        let counts = Counts {
+            reported: Some(reported),
+            delivered: usage(1000, 80),
+            least: Least { input, output },
+            ..Counts::default()
+        };
+        let charge = Charge::by_rule(
+            BillingState::Completed,
+            &counts,
+            &BOUND,
+            &Weights::default(),
+        );
+        (charge.tokens, charge.source, charge.clamped)
+    };
+    let (reported, estimated) = (CountSource::Reported, CountSource::Estimated);
+    assert_eq!(charge(usage(7, 0), 0, 80), (87, estimated, true));
+    assert_eq!(charge(usage(0, 5), 1000, 0), (1005, estimated, true));
+    assert_eq!(charge(usage(7, 5), 0, 5), (12, reported, false));
+    let cached = Usage {
+        cache_read: 900,
+        ..usage(0, 5)
+    };
+    assert_eq!(charge(cached, 1000, 5), (1005, estimated, true));
+}
+
+#[test]
 fn refusals_and_failures_before_any_output_are_free() {
     let reported = Some(usage(900, 70));
     assert_eq!(

@@ -4,7 +4,7 @@
 use super::{Inner, RequestInfo, accounts::Account, writer::Command};
 use crate::{
     balance::{Payment, Pieces},
-    charge::{BillingState, Charge, CountSource, Counts, UpperBound},
+    charge::{BillingState, Charge, CountSource, Counts, Least, UpperBound},
     entry::{Entry, kept_name, kept_reason, pieces_in},
     journal::Slot,
 };
@@ -39,6 +39,8 @@ pub struct Ending {
     /// Output tokens that the provider can have produced, delivered or not. Where the caller has
     /// disconnected, they are charged as far as they were reserved.
     pub produced: u64,
+    /// What an honest report says at least.
+    pub least: Least,
     /// The model that served, where one did.
     pub model_served: Option<Arc<str>>,
 }
@@ -169,6 +171,7 @@ impl Reservation {
             produced: ending
                 .produced
                 .min(self.output_limit().unwrap_or(bound.output)),
+            least: ending.least,
         };
         let mut charge = Charge::by_rule(ending.state, &counts, bound, weights);
         charge.clamped |= ending.absurd;
@@ -276,6 +279,7 @@ impl Drop for Reservation {
             absurd: false,
             delivered: self.delivered,
             produced: 0,
+            least: Least::default(),
             model_served: None,
         };
         self.finish(slot, &ending);

@@ -1,6 +1,6 @@
 use super::*;
 use crate::{
-    charge::{BillingState, CountSource},
+    charge::{BillingState, CountSource, Least},
     clock::Timestamp,
     history::{History, HistoryQuery},
     key::KeyHasher,
@@ -174,6 +174,7 @@ fn completed(tokens: u64) -> Ending {
         absurd: false,
         delivered: output(tokens),
         produced: 0,
+        least: Least::default(),
         model_served: None,
     }
 }
@@ -447,6 +448,7 @@ async fn a_record_says_what_happened() {
         absurd: false,
         delivered: output(12),
         produced: 0,
+        least: Least::default(),
         model_served: Some("alpha-opus-5".into()),
     });
     assert_eq!(settled.source, CountSource::Estimated);

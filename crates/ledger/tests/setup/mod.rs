@@ -8,7 +8,8 @@
 
 use std::{path::Path, time::Duration};
 use tollgate_ledger::{
-    BillingState, Clock, CreatedKey, Ending, GrantTerms, KeyHasher, NewKey, RequestInfo, Store,
+    BillingState, Clock, CreatedKey, Ending, GrantTerms, KeyHasher, Least, NewKey, RequestInfo,
+    Store,
 };
 use tollgate_types::{Format, RequestId, Usage};
 
@@ -53,6 +54,7 @@ pub fn completed(usage: Usage) -> Ending {
         absurd: false,
         delivered: usage,
         produced: 0,
+        least: Least::default(),
         model_served: None,
     }
 }
