@@ -7,6 +7,7 @@ use crate::config::{self, Config};
 use crate::counts::{CatalogCounts, Desk};
 use crate::endpoints::{PlanLimits, Usage, UsageSource};
 use crate::keys;
+use crate::owned::Owned;
 use crate::server::RunError;
 use crate::snapshot::IndexedCatalog;
 use http::{HeaderName, HeaderValue};
@@ -19,11 +20,11 @@ use std::time::Duration;
 use tollgate_filter::{
     Balances, Bound, Catalog, Checked, Counted, Counting, Holds, KeyDirectory, KeyLookup, Limited,
     Limiter, Load, NotAdmitted, RequestContext, Reserving, Services, Shortage, Standing, Stored,
-    StoredAt, StoredThings,
+    StoredThings,
 };
 use tollgate_ledger::{
-    Claim, Claims, Clock, Denied, Dimension, Ledger, LedgerSettings, Owner, OwnerFailure,
-    Ownership, Refused, RequestInfo, Reserve, Store, UpperBound,
+    Clock, Denied, Dimension, Ledger, LedgerSettings, Refused, RequestInfo, Reserve, Store,
+    UpperBound,
 };
 use tollgate_routing::Conversations;
 use tollgate_settings::TokenCount;
@@ -67,8 +68,6 @@ impl Paces {
 
 /// Keys whose pace is remembered; of more, the least used begin anew.
 const PACED_KEYS: usize = 100_000;
-/// Stored things whose owners are kept in memory.
-const KNOWN_OWNED: usize = 20_000;
 
 impl Accounts {
     /// Opens the ledger that a configuration names, and enters this process into it.
@@ -84,7 +83,7 @@ impl Accounts {
         let usage = UsageSource::new(&store, ledger.clone(), paces.generation.clone());
         Ok(Self {
             directory: Arc::new(directory),
-            owned: Arc::new(Owned(Ownership::new(&store, ledger.clone(), KNOWN_OWNED))),
+            owned: Arc::new(Owned::new(&store, ledger.clone())),
             usage: Arc::new(usage),
             paces,
             desk: Arc::default(),
@@ -390,70 +389,6 @@ fn shortage(refused: &Refused) -> Shortage {
             log::error!("a balance cannot be had: {cause}");
             Shortage::Unavailable
         }
-    }
-}
-
-/// Whose is what providers have stored.
-pub struct Owned(Ownership);
-
-impl Owned {
-    /// Remembers that a provider has stored something for a key, and how many tokens it is as the
-    /// input of a later request, if that is known.
-    pub fn remember(&self, key: &KeyId, id: &str, at: &StoredAt, tokens: Option<u64>) {
-        self.0.remember(tollgate_ledger::Stored {
-            id: id.into(),
-            key: key.clone(),
-            provider: Arc::clone(&at.provider),
-            credential: Arc::clone(&at.credential),
-            tokens,
-        });
-    }
-}
-
-impl StoredThings for Owned {
-    fn find(&self, key: &KeyId, id: &str) -> Stored {
-        match self.0.owner(key, id) {
-            Owner::Yours(thing) => yours(&thing),
-            Owner::NotYours => Stored::NotYours,
-            Owner::Wait(answer) => Stored::Miss(Box::pin(async {
-                match answer.await {
-                    Ok(thing) => yours(&thing),
-                    Err(OwnerFailure::NotYours) => Stored::NotYours,
-                    Err(OwnerFailure::Unavailable(cause)) => {
-                        log::error!("it cannot be found out whose a stored thing is: {cause}");
-                        Stored::Unavailable
-                    }
-                }
-            })),
-        }
-    }
-
-    fn check(&self, key: &KeyId, items: Vec<NamedItem>) -> Checked {
-        match self.0.check(key, items) {
-            Claims::Known(claim) => checked(claim),
-            Claims::Wait(answer) => Checked::Miss(Box::pin(async { checked(answer.await) })),
-        }
-    }
-}
-
-fn checked(claim: Claim) -> Checked {
-    match claim {
-        Claim::Fine => Checked::Fine,
-        Claim::NotYours(id) => Checked::NotYours(id),
-        Claim::Unavailable(cause) => {
-            log::error!("it cannot be found out whose items are: {cause}");
-            Checked::Unavailable
-        }
-    }
-}
-
-fn yours(thing: &tollgate_ledger::Stored) -> Stored {
-    Stored::Yours {
-        at: StoredAt {
-            provider: Arc::clone(&thing.provider),
-            credential: Arc::clone(&thing.credential),
-        },
-        tokens: thing.tokens,
     }
 }
 

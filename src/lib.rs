@@ -19,6 +19,7 @@ mod explain;
 mod gateway;
 mod keys;
 mod machine;
+mod owned;
 mod pipeline;
 mod server;
 mod shares;

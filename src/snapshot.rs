@@ -3,7 +3,7 @@
 //! A request takes the snapshot that is current when it begins and keeps it to its end;
 //! a new one replaces the old in one step.
 
-use crate::accounts::{Accounts, NoAccounts, Owned};
+use crate::accounts::{Accounts, NoAccounts};
 use crate::choose::choose;
 use crate::config::{
     Config, CountingSettings, DrainSettings, FailoverSettings, Faults, LimitSettings, Support,
@@ -12,6 +12,7 @@ use crate::counts::{CatalogCounts, CountCache, Desk};
 use crate::endpoints::Usage;
 use crate::gateway::{BodyLimits, DrainLimits, LoadLimits};
 use crate::machine;
+use crate::owned::Owned;
 use crate::pipeline::Pipeline;
 use crate::upstreams::{Authorities, Pool, Upstreams};
 use arc_swap::ArcSwap;

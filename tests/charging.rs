@@ -11,6 +11,8 @@ mod failing;
 mod leaving;
 #[path = "charging/reports.rs"]
 mod reports;
+#[path = "charging/retrieving.rs"]
+mod retrieving;
 mod support;
 #[path = "charging/unseen.rs"]
 mod unseen;

@@ -109,6 +109,7 @@ async fn try_admit(session: &mut Session, exchange: &mut Exchange) -> Result<Adm
         take_toll(exchange);
         passed?;
         exchange.attempts = stored::attempts(&snapshot, &identity, &id).await?;
+        stored::hold_due(exchange, &identity, &id).await?;
         return Ok(Admission::Forward);
     }
     let body = answer_here(session, &snapshot, matched, &identity).await?;

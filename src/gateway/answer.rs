@@ -240,6 +240,7 @@ impl Answer {
                     }))
             }
             Some(Reader::Stored) => Ok(true),
+            Some(Reader::Unpaid(_)) => Ok(end),
             _ => Ok(false),
         }
     }

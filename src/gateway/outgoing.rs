@@ -508,6 +508,10 @@ pub fn expectation(exchange: &Exchange) -> Option<Expectation> {
         translation,
         counts_tokens: request.endpoint == Endpoint::CountTokens,
         is_stored: request.endpoint.is_stored(),
+        unpaid: exchange
+            .toll
+            .is_of_stored()
+            .then(|| Hold::new(load::answer_bounds(exchange))),
         strip_usage: asks_for_usage(request),
     })
 }

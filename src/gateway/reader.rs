@@ -9,10 +9,11 @@ use bytes::Bytes;
 use http::HeaderMap;
 use http::header::CONTENT_TYPE;
 use std::sync::Arc;
+use std::time::Duration;
 use tollgate_translate::{AnswerContext, AnswerTranslator, StreamTranslator, TranslationNotes};
 use tollgate_types::{Format, PublicError, RequestId};
 use tollgate_wire::answer::{AnswerFacts, AnswerKind, AnswerScanner};
-use tollgate_wire::fault::UpstreamFault;
+use tollgate_wire::fault::{FaultClass, UpstreamFault};
 use tollgate_wire::stream::{Phase, StreamEnd, StreamOptions, StreamScanner};
 use tollgate_wire::usage::ReportedUsage;
 
@@ -26,6 +27,9 @@ pub struct Expectation {
     pub counts_tokens: bool,
     /// Whether the answer is about something that the provider has stored.
     pub is_stored: bool,
+    /// Where that is a response that has not been paid for: what it may hold of the memory until
+    /// it is whole.
+    pub unpaid: Option<Hold>,
     /// Whether the gateway asked for the usage chunk of a chat stream by itself.
     pub strip_usage: bool,
 }
@@ -52,6 +56,8 @@ pub enum Reader {
     Count,
     /// Something that was stored: passed on as it is.
     Stored,
+    /// A stored response that is kept until it is whole, for its usage is charged first.
+    Unpaid(Box<UnpaidResponse>),
     /// An error, whose body says what it is.
     Error,
 }
@@ -68,11 +74,7 @@ impl WholeAnswer {
         /// What a byte takes: it is kept in a list that doubles as it grows, and written anew.
         const OF_A_BYTE: u64 = 4;
         let size = u64::try_from(chunk.len()).unwrap_or(u64::MAX);
-        let room = self.hold.grow(size.saturating_mul(OF_A_BYTE));
-        room.map_err(|shed| {
-            events::request_shed(shed);
-            UpstreamFault::out_of_memory()
-        })?;
+        keep(&mut self.hold, size.saturating_mul(OF_A_BYTE))?;
         self.translator.push(chunk);
         match end {
             true => self.translator.finish().map(Some),
@@ -84,6 +86,69 @@ impl WholeAnswer {
     pub const fn kind_so_far(&self) -> Option<AnswerKind> {
         self.translator.kind_so_far()
     }
+}
+
+/// A stored response that is kept until it is whole.
+pub struct UnpaidResponse {
+    scanner: AnswerScanner,
+    pieces: Vec<Bytes>,
+    hold: Hold,
+}
+
+impl UnpaidResponse {
+    fn new(hold: Hold) -> Self {
+        Self {
+            scanner: AnswerScanner::new(Format::Responses),
+            pieces: Vec::new(),
+            hold,
+        }
+    }
+
+    /// Takes a piece, and gives all of them once that was the last one.
+    fn push(&mut self, chunk: Bytes, end: bool, out: &mut Vec<Bytes>) -> Result<(), UpstreamFault> {
+        let size = u64::try_from(chunk.len()).unwrap_or(u64::MAX);
+        keep(&mut self.hold, size)?;
+        self.scanner.push(&chunk);
+        self.pieces.push(chunk);
+        if !end {
+            return Ok(());
+        }
+        if self.scanner.finish() == AnswerKind::Broken {
+            return Err(UpstreamFault::broken_answer());
+        }
+        if self.is_running() {
+            return Err(still_running());
+        }
+        out.append(&mut self.pieces);
+        Ok(())
+    }
+
+    /// Whether the provider may still add to what it has produced, and has not said what it used.
+    fn is_running(&self) -> bool {
+        let has_usage = self.scanner.usage().believed().is_some();
+        let has_ended = self.scanner.facts().stop.is_some();
+        !has_usage && !has_ended && self.scanner.text_bytes() > 0
+    }
+}
+
+/// The failure of a response that its provider has not finished.
+const fn still_running() -> UpstreamFault {
+    const RETRY_AFTER: Duration = Duration::from_secs(1);
+    UpstreamFault {
+        class: FaultClass::Busy,
+        status: None,
+        told_status: None,
+        retry_after: Some(RETRY_AFTER),
+        provider_code: None,
+    }
+}
+
+/// Counts bytes that are kept of an answer.
+fn keep(hold: &mut Hold, bytes: u64) -> Result<(), UpstreamFault> {
+    hold.grow(bytes).map_err(|shed| {
+        events::request_shed(shed);
+        UpstreamFault::out_of_memory()
+    })
 }
 
 /// An event stream that passes, or is written anew as it comes.
@@ -120,6 +185,9 @@ impl Reader {
                 counts_tokens: true,
                 ..
             } => Self::Count,
+            Expectation {
+                unpaid: Some(hold), ..
+            } => Self::Unpaid(Box::new(UnpaidResponse::new(hold))),
             Expectation {
                 is_stored: true, ..
             } => Self::Stored,
@@ -164,6 +232,7 @@ impl Reader {
                 out.extend(answer.push(&chunk, end)?);
                 Ok(())
             }
+            Self::Unpaid(response) => response.push(chunk, end, out),
             Self::Count | Self::Stored | Self::Error => {
                 out.push(chunk);
                 Ok(())
@@ -178,6 +247,7 @@ impl Reader {
             Self::Stream(Events::Translated(translator)) => translator.usage(),
             Self::Whole(scanner) => scanner.usage(),
             Self::TranslatedWhole(answer) => answer.translator.usage(),
+            Self::Unpaid(response) => response.scanner.usage(),
             Self::Count | Self::Stored | Self::Error => return None,
         })
     }
@@ -189,6 +259,7 @@ impl Reader {
             Self::Stream(Events::Translated(translator)) => translator.facts(),
             Self::Whole(scanner) => scanner.facts(),
             Self::TranslatedWhole(answer) => answer.translator.facts(),
+            Self::Unpaid(response) => response.scanner.facts(),
             Self::Count | Self::Stored | Self::Error => return None,
         })
     }
@@ -200,6 +271,7 @@ impl Reader {
             Self::Stream(Events::Translated(translator)) => translator.text_bytes(),
             Self::Whole(scanner) => scanner.text_bytes(),
             Self::TranslatedWhole(answer) => answer.translator.text_bytes(),
+            Self::Unpaid(response) => response.scanner.text_bytes(),
             Self::Count | Self::Stored | Self::Error => 0,
         }
     }
@@ -211,6 +283,7 @@ impl Reader {
             Self::Stream(Events::Translated(translator)) => translator.text_beginning(),
             Self::Whole(scanner) => scanner.text_beginning(),
             Self::TranslatedWhole(answer) => answer.translator.text_beginning(),
+            Self::Unpaid(response) => response.scanner.text_beginning(),
             Self::Count | Self::Stored | Self::Error => String::new(),
         }
     }
@@ -220,7 +293,11 @@ impl Reader {
         match self {
             Self::Stream(events) => *events.phase() == Phase::Terminal,
             Self::Whole(scanner) => scanner.is_whole(),
-            Self::TranslatedWhole(_) | Self::Count | Self::Stored | Self::Error => false,
+            Self::TranslatedWhole(_)
+            | Self::Count
+            | Self::Stored
+            | Self::Unpaid(_)
+            | Self::Error => false,
         }
     }
 }

@@ -7,10 +7,13 @@ use super::exchange::Exchange;
 use super::respond;
 use crate::snapshot::Snapshot;
 use crate::upstreams::Pool;
+use http::Method;
 use pingora_proxy::Session;
 use std::fmt::Write as _;
 use std::sync::Arc;
+use std::time::Duration;
 use tollgate_filter::{Endpoint, Stored, StoredAt, StoredThings};
+use tollgate_ledger::{Due, Refused};
 use tollgate_routing::health::Place;
 use tollgate_routing::plan::Why;
 use tollgate_types::{ErrorCode, Format, Identity, PublicError, Usage};
@@ -96,6 +99,87 @@ pub async fn holder(
     })
 }
 
+/// Holds what is due for a response that the key is about to retrieve: its request was charged an
+/// estimate, and what the response says that it used is charged before it leaves.
+///
+/// # Errors
+///
+/// The request that had it made is still under way, the balance is used up, or the ledger does not
+/// answer.
+pub async fn hold_due(
+    exchange: &mut Exchange,
+    identity: &Identity,
+    id: &str,
+) -> Result<(), PublicError> {
+    let snapshot = Arc::clone(&exchange.snapshot);
+    let request = exchange.request.as_ref();
+    let shows_output = request.is_some_and(|request| {
+        let endpoint = request.endpoint;
+        matches!(
+            endpoint,
+            Endpoint::StoredResponse | Endpoint::CancelResponse
+        )
+    });
+    // Deleting a response shows nothing of it.
+    let (Some(owned), true) = (
+        &snapshot.owned,
+        shows_output && exchange.target.0 != Method::DELETE,
+    ) else {
+        return Ok(());
+    };
+    let due = match owned.due(&identity.key, id).await {
+        Ok(Due::Nothing) => return Ok(()),
+        Ok(Due::Unknown) => return Err(not_settled()),
+        Ok(Due::Rest(due)) => due,
+        Err(cause) => {
+            log::error!("{}: what is due for a response: {cause}", exchange.id);
+            return Err(not_settled());
+        }
+    };
+    let paying = owned.begin_paying(id).ok_or_else(not_settled)?;
+    let model = snapshot.catalog.catalog().resolve(&due.served);
+    let weights = model.map(|model| model.weights).unwrap_or_default();
+    let most = model.and_then(|model| model.max_output_tokens);
+    let most = most.unwrap_or(MOST_OUTPUT);
+    let held = owned.hold(&identity.key, &due, most, weights).await;
+    let reservation = held.map_err(|refused| cannot_pay(exchange, &refused))?;
+    exchange.toll.hold_due(reservation, due, paying);
+    Ok(())
+}
+
+/// Output tokens of a response whose model does not say how many it can have.
+const MOST_OUTPUT: u64 = 128_000;
+
+/// The error for a response whose charge is not settled yet.
+fn not_settled() -> PublicError {
+    let message = "the request that made this response is not settled yet; retry in a second";
+    PublicError::new(ErrorCode::ServiceUnavailable, message)
+        .with_retry_after(Duration::from_secs(1))
+}
+
+fn cannot_pay(exchange: &Exchange, refused: &Refused) -> PublicError {
+    let (code, message) = match refused {
+        Refused::Exhausted => (
+            ErrorCode::QuotaExhausted,
+            "the API key has no tokens left to pay for the rest of this response: \
+             GET /v1/usage shows its balance",
+        ),
+        Refused::Expired => (ErrorCode::InvalidApiKey, "the API key is not valid"),
+        Refused::Busy => (
+            ErrorCode::RateLimitExceeded,
+            "the API key's remaining tokens are held by its other requests; retry in a few seconds",
+        ),
+        Refused::Unavailable(cause) => {
+            log::error!("{}: a balance cannot be had: {cause}", exchange.id);
+            (
+                ErrorCode::ServiceUnavailable,
+                "balances cannot be checked at the moment; retry in a few seconds",
+            )
+        }
+    };
+    PublicError::new(code, message)
+}
+
 /// The error for a thing that another key made, nobody made, or its provider has no more.
 pub fn unknown() -> PublicError {
     PublicError::new(
@@ -163,7 +247,7 @@ pub fn note(exchange: &mut Exchange) {
     };
     let remember = |ids: &[Box<str>], noted: &mut usize| {
         for id in ids.get(*noted..).unwrap_or_default() {
-            owned.remember(&identity.key, id, &at(), None);
+            owned.remember(&identity.key, id, &at(), None, None);
         }
         *noted = ids.len();
     };
@@ -175,7 +259,7 @@ pub fn note(exchange: &mut Exchange) {
         return;
     }
     if let Some(id) = facts.id.as_deref().filter(|_| !noted.has_id) {
-        owned.remember(&identity.key, id, &at(), None);
+        owned.remember(&identity.key, id, &at(), None, Some(exchange.id));
         noted.has_id = true;
     }
     remember(&facts.stored_ids, &mut noted.within);
@@ -205,8 +289,9 @@ pub fn measure(exchange: &Exchange, reported: Usage) {
     };
     let tokens = reported.total_input().saturating_add(reported.output);
     let within = facts.stored_ids.get(..noted.within).unwrap_or_default();
-    for id in facts.id.iter().chain(within) {
-        owned.remember(&identity.key, id, &at, Some(tokens));
+    let of_response = facts.id.iter().map(|id| (id, Some(exchange.id)));
+    for (id, request) in of_response.chain(within.iter().map(|id| (id, None))) {
+        owned.remember(&identity.key, id, &at, Some(tokens), request);
     }
 }
 

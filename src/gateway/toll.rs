@@ -12,7 +12,9 @@ use super::stored;
 use crate::counts::How;
 use tollgate_count::Delivered;
 use tollgate_filter::Holds;
-use tollgate_ledger::{Admission, BillingState, CountSource, Ending, Least, Reservation, Settled};
+use tollgate_ledger::{
+    Admission, BillingState, CountSource, Ending, Least, Payable, Paying, Reservation, Settled,
+};
 use tollgate_types::{ErrorCode, ReasoningMode, RequestFacts, Usage};
 
 /// What a request holds until it is settled.
@@ -20,6 +22,8 @@ use tollgate_types::{ErrorCode, ReasoningMode, RequestFacts, Usage};
 pub struct Toll {
     admission: Option<Box<Admission>>,
     reservation: Option<Box<Reservation>>,
+    /// What the reservation pays for, where that is a stored response.
+    due: Option<Box<(Payable, Paying)>>,
     settled: Option<(BillingState, Settled)>,
 }
 
@@ -29,6 +33,7 @@ impl Toll {
         Self {
             admission: holds.take(),
             reservation: holds.take(),
+            due: None,
             settled: None,
         }
     }
@@ -36,6 +41,42 @@ impl Toll {
     /// How the request ended and what it was charged, once it is settled.
     pub const fn settled(&self) -> Option<&(BillingState, Settled)> {
         self.settled.as_ref()
+    }
+
+    /// Takes over what is held for a stored response that has not been paid for.
+    pub fn hold_due(&mut self, reservation: Reservation, due: Payable, paying: Paying) {
+        self.reservation = Some(Box::new(reservation));
+        self.due = Some(Box::new((due, paying)));
+    }
+
+    /// Whether a stored response is to be paid for.
+    pub const fn is_of_stored(&self) -> bool {
+        self.due.is_some()
+    }
+
+    /// Charges no more for a stored response than is due for it, and nothing where the caller does
+    /// not get it.
+    fn limit_to_due(&mut self, used: &mut Used, how: &mut Outcome) {
+        let Some((due, paying)) = self.due.take().map(|due| *due) else {
+            return;
+        };
+        let is_whole = matches!(
+            how.state,
+            BillingState::Completed | BillingState::Incomplete
+        );
+        let usage = used.reported.unwrap_or(used.delivered);
+        if is_whole && usage.total() > 0 {
+            *used = Used {
+                reported: Some(due.rest(&usage)),
+                absurd: used.absurd,
+                ..Used::default()
+            };
+            how.model = Some(due.served);
+            paying.done();
+        } else if let Some(reservation) = self.reservation.take() {
+            *used = Used::default();
+            reservation.release();
+        }
     }
 
     fn is_open(&self) -> bool {
@@ -156,13 +197,14 @@ pub fn settle(exchange: &mut Exchange, state: BillingState) {
     };
     used.absurd = is_doubtful;
     let told = exchange.told;
-    let how = Outcome {
+    let mut how = Outcome {
         state,
         status: told.map_or(record::CLIENT_CLOSED, |told| told.status),
         code: exchange.broken.or(told.and_then(|told| told.code)),
         model: exchange.model_served(),
         was_done: exchange.attempts.made() > 0 || counted_here(exchange),
     };
+    exchange.toll.limit_to_due(&mut used, &mut how);
     exchange.toll.settle(used, how);
     let settled = exchange.toll.settled().map(|(_, settled)| *settled);
     if let Some(settled) = settled.filter(|it| it.source == CountSource::Reported && !it.clamped) {

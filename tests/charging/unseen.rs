@@ -9,7 +9,7 @@ const REPORTED: u64 = 500_000;
 const BALANCE: u64 = 200_000;
 
 /// A whole answer of chat that reports so much input.
-fn answer_with(input: u64) -> Vec<u8> {
+pub(super) fn answer_with(input: u64) -> Vec<u8> {
     let choices = json!([{"index": 0, "finish_reason": "stop",
         "message": {"role": "assistant", "content": "Hello"}}]);
     let usage = json!({"prompt_tokens": input, "completion_tokens": 3});

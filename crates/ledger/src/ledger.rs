@@ -24,7 +24,7 @@ pub use stats::LedgerStats;
 use crate::{
     balance::Short,
     charge::UpperBound,
-    clock::Clock,
+    clock::{Clock, Timestamp},
     directory::{Unavailable, spawn},
     entry::slots_for,
     journal::Journal,
@@ -319,6 +319,11 @@ impl Ledger {
             }
             Err(unavailable) => Reserve::Refused(unavailable.into()),
         }
+    }
+
+    /// The time by which it settles.
+    pub(crate) fn now(&self) -> Timestamp {
+        self.0.shared.clock.now()
     }
 
     /// Has it written down whose a stored thing is. Under a flood the newest are left out

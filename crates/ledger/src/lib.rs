@@ -39,7 +39,7 @@ pub use ledger::{
     Reservation, Reserve, Settled,
 };
 pub use limits::{Admission, Denied, Dimension, Level, Limited, Limiter, Standing};
-pub use ownership::{Claim, Claims, Owner, OwnerFailure, Ownership, Stored};
+pub use ownership::{Claim, Claims, Due, Owner, OwnerFailure, Ownership, Payable, Paying, Stored};
 pub use record::{InvalidKey, KeyRecord, KeyState, NewKey, allowance};
 pub use store::{
     CreatedKey, GrantTerms, GrantView, KeyFilter, KeySelector, OrderName, PlanInUse, Revocation,

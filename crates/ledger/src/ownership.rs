@@ -12,7 +12,10 @@
 //! again for a moment.
 
 mod misses;
+mod payment;
 mod turns;
+
+pub use payment::{Due, Payable, Paying};
 
 use crate::{
     clock::Clock,
@@ -21,11 +24,12 @@ use crate::{
     store::{Store, StoreError, open_reader, storable_time},
 };
 use misses::Misses;
+use payment::Paid;
 use quick_cache::{UnitWeighter, sync::Cache};
 use rusqlite::{Connection, OptionalExtension, params};
 use std::{future::Future, path::PathBuf, sync::Arc, time::Duration};
 use tokio::sync::Semaphore;
-use tollgate_types::{KeyId, NamedItem};
+use tollgate_types::{KeyId, NamedItem, RequestId};
 use turns::Turns;
 
 /// Something stored at a provider.
@@ -41,6 +45,8 @@ pub struct Stored {
     pub credential: Arc<str>,
     /// The input that it makes in a later request at most, in tokens, once that is known.
     pub tokens: Option<u64>,
+    /// Of a response, the request that had it made.
+    pub request: Option<RequestId>,
 }
 
 /// Whose it is.
@@ -105,6 +111,8 @@ struct Inner {
     lookups: Arc<Semaphore>,
     /// Bounds those of one key.
     turns: Turns,
+    /// Responses that have been paid for.
+    paid: Paid,
 }
 
 impl Inner {
@@ -136,6 +144,7 @@ impl Ownership {
             misses: Misses::default(),
             lookups: Arc::new(Semaphore::new(LOOKUPS_AT_ONCE)),
             turns: Turns::default(),
+            paid: Paid::new(known),
         }))
     }
 
@@ -151,8 +160,12 @@ impl Ownership {
         match self.0.known.get_or_insert_with(&stored.id, mine) {
             Ok(known) => {
                 if known.key == stored.key && known.tokens < stored.tokens {
+                    let grown = Stored {
+                        tokens: stored.tokens,
+                        ..Stored::clone(&known)
+                    };
                     let id = Arc::clone(&stored.id);
-                    self.0.known.insert(id, Arc::clone(&stored));
+                    self.0.known.insert(id, Arc::new(grown));
                 }
                 // After it is known: see `note_miss`.
                 self.0.misses.forget(&stored.id);
@@ -303,7 +316,7 @@ impl std::fmt::Debug for Ownership {
 }
 
 fn find_in(file: &Connection, id: &str) -> rusqlite::Result<Option<Stored>> {
-    let find = "SELECT id, key, provider, credential, tokens FROM owned WHERE id = ?1";
+    let find = "SELECT id, key, provider, credential, tokens, request FROM owned WHERE id = ?1";
     let mut find = file.prepare_cached(find)?;
     find.query_row([id], |row| {
         let text = |column| row.get::<_, String>(column);
@@ -313,6 +326,9 @@ fn find_in(file: &Connection, id: &str) -> rusqlite::Result<Option<Stored>> {
             provider: text(2)?.into(),
             credential: text(3)?.into(),
             tokens: row.get::<_, Option<i64>>(4)?.map(i64::unsigned_abs),
+            request: row
+                .get::<_, Option<String>>(5)?
+                .and_then(|text| RequestId::from_text(&text)),
         })
     })
     .optional()
@@ -321,8 +337,8 @@ fn find_in(file: &Connection, id: &str) -> rusqlite::Result<Option<Stored>> {
 /// Writes a row, unless the id has an owner already; of its owner's a size that has grown.
 pub(crate) fn insert(file: &Connection, stored: &Stored, clock: &Clock) -> rusqlite::Result<()> {
     file.prepare_cached(
-        "INSERT INTO owned (id, key, provider, credential, at, tokens)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6)
+        "INSERT INTO owned (id, key, provider, credential, at, tokens, request)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
          ON CONFLICT (id) DO UPDATE SET tokens = excluded.tokens
          WHERE owned.key = excluded.key AND excluded.tokens > ifnull(owned.tokens, -1)",
     )?
@@ -335,6 +351,7 @@ pub(crate) fn insert(file: &Connection, stored: &Stored, clock: &Clock) -> rusql
         stored
             .tokens
             .map(|tokens| i64::try_from(tokens).unwrap_or(i64::MAX)),
+        stored.request.as_ref().map(RequestId::as_str),
     ])?;
     Ok(())
 }

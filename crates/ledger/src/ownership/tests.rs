@@ -32,6 +32,7 @@ fn stored(key: &str, id: &str) -> Stored {
         provider: "east".into(),
         credential: "first".into(),
         tokens: None,
+        request: None,
     }
 }
 
@@ -92,6 +93,28 @@ async fn a_stored_thing_grows_by_its_maker_alone_and_never_shrinks() {
     assert!(ledger.close(Duration::from_secs(20)));
     let (_ledger, again) = house.open();
     assert_eq!(size(&again).await, Some(i64::MAX.unsigned_abs()));
+}
+
+#[tokio::test]
+async fn of_a_response_something_may_be_due_and_of_nothing_else() {
+    let house = House::new();
+    let (_ledger, ownership) = house.open();
+    let file = stored("key_a", "file_1");
+    let due = ownership.due(&file).await.unwrap();
+    assert!(matches!(due, Due::Nothing), "{due:?}");
+    let made = Stored {
+        request: Some(RequestId::from_parts(1, 1)),
+        ..stored("key_a", "resp_1")
+    };
+    ownership.remember(made.clone());
+    let due = ownership.due(&made).await.unwrap();
+    assert!(matches!(due, Due::Unknown), "{due:?}");
+    let paying = ownership.begin_paying(&made.id).unwrap();
+    assert!(ownership.begin_paying(&made.id).is_none());
+    drop(paying);
+    ownership.begin_paying(&made.id).unwrap().done();
+    let due = ownership.due(&made).await.unwrap();
+    assert!(matches!(due, Due::Nothing), "{due:?}");
 }
 
 #[tokio::test]

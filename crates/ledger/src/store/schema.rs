@@ -20,6 +20,7 @@ const STEPS: &[&str] = &[
     include_str!("schema/0005_route_reason.sql"),
     include_str!("schema/0006_named_extensions.sql"),
     include_str!("schema/0007_stored_size.sql"),
+    include_str!("schema/0008_request_of_owned.sql"),
 ];
 
 /// The newest format of this program.

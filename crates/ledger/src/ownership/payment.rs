@@ -1,0 +1,291 @@
+//! Whether a stored response has been paid for.
+//!
+//! A request whose caller disconnected, or whose provider broke off, is charged an estimate, while
+//! its provider may have finished and stored the whole response. The record of that request says so.
+//! What the response did cost beyond it is charged when it is retrieved, under a request id that is
+//! derived from the first one: a second charge of the same response changes nothing in the file.
+
+use super::{LOOKUP_TIMEOUT, Ownership, Stored};
+use crate::{
+    charge::{BillingState, CountSource},
+    clock::Timestamp,
+    directory::Unavailable,
+};
+use parking_lot::Mutex;
+use quick_cache::{UnitWeighter, sync::Cache};
+use rusqlite::{Connection, OptionalExtension, Row};
+use sha2::{Digest as _, Sha256};
+use std::{collections::HashSet, sync::Arc, time::Duration};
+use tollgate_types::{RequestId, Usage};
+
+/// What is due before a response can be retrieved.
+#[derive(Debug)]
+pub enum Due {
+    /// Nothing.
+    Nothing,
+    /// That is not known yet: the request that had it made is under way, or its record is.
+    Unknown,
+    /// What it used beyond an estimate.
+    Rest(Payable),
+}
+
+/// A response whose request was charged an estimate.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Payable {
+    /// The id of the second charge.
+    pub request: RequestId,
+    /// The model that was asked for.
+    pub asked: Arc<str>,
+    /// The model that served.
+    pub served: Arc<str>,
+    /// What was charged for.
+    pub charged: Usage,
+}
+
+impl Payable {
+    /// What a response that used `usage` used beyond what was charged for.
+    #[must_use]
+    pub fn rest(&self, usage: &Usage) -> Usage {
+        let mut paid = self.charged.total_input();
+        let mut less = |tokens: u64| {
+            let rest = tokens.saturating_sub(paid);
+            paid = paid.saturating_sub(tokens);
+            rest
+        };
+        let output = usage.output.saturating_sub(self.charged.output);
+        Usage {
+            // An estimate does not know what a cache holds.
+            input: less(usage.input),
+            cache_write: less(usage.cache_write),
+            cache_read: less(usage.cache_read),
+            output,
+            reasoning: usage.reasoning.min(output),
+        }
+    }
+}
+
+/// Responses that have been paid for, and those that are being paid for.
+pub(super) struct Paid {
+    known: Cache<Arc<str>, (), UnitWeighter, foldhash::fast::RandomState>,
+    under_way: Mutex<HashSet<Arc<str>>>,
+}
+
+impl Paid {
+    /// None; at most `known` are kept in memory.
+    pub(super) fn new(known: usize) -> Self {
+        const AT_START: usize = 256;
+        Self {
+            known: Cache::with(
+                known.min(AT_START),
+                u64::try_from(known).unwrap_or(u64::MAX),
+                UnitWeighter,
+                foldhash::fast::RandomState::default(),
+                Default::default(),
+            ),
+            under_way: Mutex::default(),
+        }
+    }
+}
+
+/// A response that is being paid for, by one request at a time.
+pub struct Paying {
+    ownership: Ownership,
+    id: Arc<str>,
+}
+
+impl Paying {
+    /// It has been paid for.
+    pub fn done(self) {
+        let paid = &self.ownership.0.paid;
+        paid.known.insert(Arc::clone(&self.id), ());
+    }
+}
+
+impl Drop for Paying {
+    fn drop(&mut self) {
+        self.ownership.0.paid.under_way.lock().remove(&self.id);
+    }
+}
+
+/// How long a request without a record may be under way. Without one after that, a crash came
+/// before anything of it was delivered.
+const LONGEST_REQUEST: Duration = Duration::from_secs(86_400);
+
+impl Ownership {
+    /// What is due for a response before it can be retrieved.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub async fn due(&self, stored: &Stored) -> Result<Due, Unavailable> {
+        /// What was settled before stands in the file after this long, unless the disk is slow.
+        const PATIENCE: Duration = Duration::from_millis(500);
+        let Some(request) = stored.request else {
+            return Ok(Due::Nothing);
+        };
+        if self.0.paid.known.get(&stored.id).is_some() {
+            return Ok(Due::Nothing);
+        }
+        let mut due = self.look_at_record(stored, request).await?;
+        if matches!(due, Due::Unknown) && self.0.ledger.caught_up(PATIENCE).await {
+            due = self.look_at_record(stored, request).await?;
+        }
+        if matches!(due, Due::Nothing) {
+            self.0.paid.known.insert(Arc::clone(&stored.id), ());
+        }
+        Ok(due)
+    }
+
+    /// Begins to charge what is due for a response; `None`: another request does.
+    pub fn begin_paying(&self, id: &Arc<str>) -> Option<Paying> {
+        let begun = self.0.paid.under_way.lock().insert(Arc::clone(id));
+        begun.then(|| Paying {
+            ownership: self.clone(),
+            id: Arc::clone(id),
+        })
+    }
+
+    async fn look_at_record(
+        &self,
+        stored: &Stored,
+        request: RequestId,
+    ) -> Result<Due, Unavailable> {
+        let id = Arc::clone(&stored.id);
+        let looking = self.clone().read(&stored.key, move |inner, file| {
+            let now = inner.ledger.now();
+            due_by(file, &id, &request, now)
+        });
+        let looked = tokio::time::timeout(LOOKUP_TIMEOUT, looking).await;
+        looked.unwrap_or(Err(Unavailable::TimedOut))
+    }
+}
+
+/// What the records in the file say.
+fn due_by(
+    file: &Connection,
+    id: &str,
+    request: &RequestId,
+    now: Timestamp,
+) -> rusqlite::Result<Due> {
+    let second = second_charge(request);
+    let mut record = file.prepare_cached(
+        "SELECT model_asked, model_served, input, cache_read, cache_write, output, reasoning,
+                state, source FROM usage WHERE request = ?1",
+    )?;
+    let first = record
+        .query_row([request.as_str()], |row| {
+            Ok((payable(second, row)?, is_final(row)?))
+        })
+        .optional()?;
+    let Some((payable, is_final)) = first else {
+        let made: Option<u64> = file
+            .prepare_cached("SELECT at FROM owned WHERE id = ?1")?
+            .query_row([id], |row| whole(row, 0))
+            .optional()?;
+        let made = made.map_or(now, Timestamp::from_unix_ms);
+        return Ok(match made <= now.minus(LONGEST_REQUEST) {
+            true => Due::Nothing,
+            false => Due::Unknown,
+        });
+    };
+    if is_final || record.exists([second.as_str()])? {
+        return Ok(Due::Nothing);
+    }
+    Ok(Due::Rest(payable))
+}
+
+fn payable(request: RequestId, row: &Row<'_>) -> rusqlite::Result<Payable> {
+    Ok(Payable {
+        request,
+        asked: row.get::<_, String>(0)?.into(),
+        served: row.get::<_, String>(1)?.into(),
+        charged: Usage {
+            input: whole(row, 2)?,
+            cache_read: whole(row, 3)?,
+            cache_write: whole(row, 4)?,
+            output: whole(row, 5)?,
+            reasoning: whole(row, 6)?,
+        },
+    })
+}
+
+/// A whole number that is never negative.
+fn whole(row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {
+    let stored: i64 = row.get(column)?;
+    Ok(u64::try_from(stored).unwrap_or_default())
+}
+
+/// Whether a record says what the whole response used: its end was seen, or it was reported.
+fn is_final(row: &Row<'_>) -> rusqlite::Result<bool> {
+    let (state, source): (String, String) = (row.get(7)?, row.get(8)?);
+    let was_cut = [BillingState::ClientClosed, BillingState::UpstreamFailed];
+    let is_cut = was_cut.iter().any(|it| it.as_str() == state);
+    let output = whole(row, 5)?;
+    Ok(!is_cut || (source == CountSource::Reported.as_str() && output > 0))
+}
+
+/// The id under which the rest of what a request used is charged: always the same one.
+fn second_charge(request: &RequestId) -> RequestId {
+    /// `req_` and the time.
+    const KEPT: usize = 14;
+    const DIGITS: &[u8; 32] = b"0123456789ABCDEFGHJKMNPQRSTVWXYZ";
+    let mut hash = Sha256::new();
+    hash.update("second charge");
+    hash.update(request.as_str());
+    let hash = hash.finalize();
+    let kept = request.as_str().chars().take(KEPT);
+    let others = hash.iter().filter_map(|byte| {
+        let digit = DIGITS.get(usize::from(byte & 31))?;
+        Some(char::from(*digit))
+    });
+    let length = request.as_str().len();
+    let text: String = kept.chain(others).take(length).collect();
+    // Of the same length as the first one.
+    RequestId::from_text(&text).unwrap_or(*request)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_second_charge_of_a_request_always_has_the_same_id() {
+        let first = RequestId::from_parts(1_790_000_000_000, 1);
+        let second = second_charge(&first);
+        assert_eq!(second, second_charge(&first));
+        assert_ne!(second, first);
+        assert_eq!(second.as_str()[..14], first.as_str()[..14]);
+        let other = RequestId::from_parts(1_790_000_000_000, 2);
+        assert_ne!(second, second_charge(&other));
+    }
+
+    #[test]
+    fn the_rest_is_what_was_used_beyond_what_was_charged() {
+        let payable = |input, output| Payable {
+            request: RequestId::from_parts(0, 0),
+            asked: "m".into(),
+            served: "m".into(),
+            charged: Usage {
+                input,
+                output,
+                ..Usage::default()
+            },
+        };
+        let used = Usage {
+            input: 100,
+            cache_read: 500,
+            cache_write: 10,
+            output: 70,
+            reasoning: 60,
+        };
+        let rest = payable(300, 20).rest(&used);
+        let expected = Usage {
+            input: 0,
+            cache_read: 310,
+            cache_write: 0,
+            output: 50,
+            reasoning: 50,
+        };
+        assert_eq!(rest, expected);
+        assert_eq!(payable(1000, 1000).rest(&used), Usage::default());
+    }
+}

@@ -1,0 +1,160 @@
+//! What providers have stored for keys: whose it is, and what is due for a response before its key
+//! can retrieve it. Both are the ledger's; here they are put behind what filters and gateway know.
+
+use std::sync::Arc;
+use tollgate_filter::{Checked, Stored, StoredAt, StoredThings};
+use tollgate_ledger::{
+    Claim, Claims, Due, Ledger, Owner, OwnerFailure, Ownership, Payable, Paying, Refused,
+    RequestInfo, Reservation, Reserve, Store, Unavailable, UpperBound,
+};
+use tollgate_types::{Format, KeyId, NamedItem, RequestId, Weights};
+
+/// Stored things whose owners are kept in memory.
+const KNOWN_OWNED: usize = 20_000;
+
+/// Whose is what providers have stored.
+pub struct Owned {
+    ownership: Ownership,
+    ledger: Ledger,
+}
+
+impl Owned {
+    /// What the file of `store` knows, and what is charged through `ledger`.
+    pub fn new(store: &Store, ledger: Ledger) -> Self {
+        Self {
+            ownership: Ownership::new(store, ledger.clone(), KNOWN_OWNED),
+            ledger,
+        }
+    }
+
+    /// Remembers that a provider has stored something for a key: how many tokens it is as the input of
+    /// a later request, if that is known, and of a response the request that had it made.
+    pub fn remember(
+        &self,
+        key: &KeyId,
+        id: &str,
+        at: &StoredAt,
+        tokens: Option<u64>,
+        request: Option<RequestId>,
+    ) {
+        self.ownership.remember(tollgate_ledger::Stored {
+            id: id.into(),
+            key: key.clone(),
+            provider: Arc::clone(&at.provider),
+            credential: Arc::clone(&at.credential),
+            tokens,
+            request,
+        });
+    }
+
+    /// What is due before the key can retrieve a response that it had made.
+    ///
+    /// # Errors
+    ///
+    /// That cannot be found out now.
+    pub async fn due(&self, key: &KeyId, id: &str) -> Result<Due, Unavailable> {
+        let stored = match self.ownership.owner(key, id) {
+            Owner::Yours(stored) => stored,
+            // Whose it is was found out before.
+            Owner::NotYours => return Ok(Due::Unknown),
+            Owner::Wait(answer) => match answer.await {
+                Ok(stored) => stored,
+                Err(OwnerFailure::NotYours) => return Ok(Due::Unknown),
+                Err(OwnerFailure::Unavailable(cause)) => return Err(cause),
+            },
+        };
+        self.ownership.due(&stored).await
+    }
+
+    /// Begins to charge what is due for a response; `None`: another request does.
+    pub fn begin_paying(&self, id: &str) -> Option<Paying> {
+        self.ownership.begin_paying(&id.into())
+    }
+
+    /// Holds what is left of the key's balance, up to `most` tokens of output, for what is due.
+    ///
+    /// # Errors
+    ///
+    /// Nothing is left, or that cannot be found out now.
+    pub async fn hold(
+        &self,
+        key: &KeyId,
+        due: &Payable,
+        most: u64,
+        weights: Weights,
+    ) -> Result<Reservation, Refused> {
+        /// How often the account may turn out not to be in memory after all.
+        const TRIES: usize = 4;
+        let bound = UpperBound {
+            input: 0,
+            hidden_input: 0,
+            // What the response says of itself comes from its provider.
+            believed_input: u64::MAX,
+            output: most,
+            believed_output: u64::MAX,
+            useful_output: 1,
+        };
+        for _ in 0..TRIES {
+            let info = RequestInfo {
+                id: due.request,
+                model: Arc::clone(&due.asked),
+                reason: None,
+                format: Format::Responses,
+                streamed: false,
+            };
+            match self.ledger.reserve(key, info, bound, weights) {
+                Reserve::Held(reservation) => return Ok(reservation),
+                Reserve::Refused(refused) => return Err(refused),
+                Reserve::Wait(pending) => pending.wait().await?,
+            }
+        }
+        Err(Refused::Busy)
+    }
+}
+
+impl StoredThings for Owned {
+    fn find(&self, key: &KeyId, id: &str) -> Stored {
+        match self.ownership.owner(key, id) {
+            Owner::Yours(thing) => yours(&thing),
+            Owner::NotYours => Stored::NotYours,
+            Owner::Wait(answer) => Stored::Miss(Box::pin(async {
+                match answer.await {
+                    Ok(thing) => yours(&thing),
+                    Err(OwnerFailure::NotYours) => Stored::NotYours,
+                    Err(OwnerFailure::Unavailable(cause)) => {
+                        log::error!("it cannot be found out whose a stored thing is: {cause}");
+                        Stored::Unavailable
+                    }
+                }
+            })),
+        }
+    }
+
+    fn check(&self, key: &KeyId, items: Vec<NamedItem>) -> Checked {
+        match self.ownership.check(key, items) {
+            Claims::Known(claim) => checked(claim),
+            Claims::Wait(answer) => Checked::Miss(Box::pin(async { checked(answer.await) })),
+        }
+    }
+}
+
+fn checked(claim: Claim) -> Checked {
+    match claim {
+        Claim::Fine => Checked::Fine,
+        Claim::NotYours(id) => Checked::NotYours(id),
+        Claim::Unavailable(cause) => {
+            log::error!("it cannot be found out whose items are: {cause}");
+            Checked::Unavailable
+        }
+    }
+}
+
+fn yours(thing: &tollgate_ledger::Stored) -> Stored {
+    Stored::Yours {
+        at: StoredAt {
+            provider: Arc::clone(&thing.provider),
+            credential: Arc::clone(&thing.credential),
+        },
+        tokens: thing.tokens,
+    }
+}
