@@ -108,6 +108,7 @@ impl Toll {
                 absurd: used.absurd,
                 delivered: used.delivered,
                 produced: used.produced,
+                stored_input: used.stored_input,
                 least: used.least,
                 model_served: how.model,
             })
@@ -154,6 +155,8 @@ struct Used {
     delivered: Usage,
     /// Output tokens that the provider can have produced, whether anybody saw them or not.
     produced: u64,
+    /// Input tokens that its provider had stored, and has not counted.
+    stored_input: u64,
     /// What an honest report says at least.
     least: Least,
 }
@@ -224,6 +227,7 @@ fn used(exchange: &Exchange, reported: Option<Usage>) -> Used {
         reported,
         delivered,
         produced: produced(exchange),
+        stored_input: stored_input(exchange),
         least: reported.map_or_else(Least::default, |usage| least(exchange, &usage, &delivered)),
         ..Used::default()
     }
@@ -277,6 +281,18 @@ fn produced(exchange: &Exchange) -> u64 {
     let ran = exchange.timer.since_sent().unwrap_or_default();
     let tokens = ran.as_micros().saturating_mul(rate).div_ceil(MICROS);
     u64::try_from(tokens).unwrap_or(u64::MAX)
+}
+
+/// Input tokens that its provider had stored; `u64::MAX` where nobody knows how many. None where the
+/// provider itself has said how much input there is.
+fn stored_input(exchange: &Exchange) -> u64 {
+    let names_some = facts(exchange).is_some_and(|facts| !facts.stored_ids.is_empty());
+    let is_counted = on_the_way(&exchange.answer).is_some();
+    let request = exchange.request.as_ref();
+    match request.filter(|_| names_some && !is_counted && is_worked_on(exchange)) {
+        Some(request) => request.stored_tokens.unwrap_or(u64::MAX),
+        None => 0,
+    }
 }
 
 /// Whether a provider works on the request, or has.

@@ -329,3 +329,30 @@ async fn a_caller_of_http2_pays_by_time_for_what_it_does_not_wait_for() {
     let expected = ("client_closed", input() + LIMIT, "estimated");
     assert_eq!(money(&line), expected, "{line}");
 }
+
+#[tokio::test]
+async fn what_is_stored_is_charged_where_its_usage_is_not_waited_for() {
+    const STORED: u64 = 500_000;
+    let (_provider, gateway) = start().await;
+    let limit = json!({"max_output_tokens": 1000});
+    let first = Request::post(RESPONSES, &ask(RESPONSES, false, limit.clone()))
+        .key(&gateway.key)
+        .orders(&format!("input-{STORED}"));
+    let first = gateway.send(&first).await;
+    first.assert_ok();
+    let (id, size) = (first.json()["id"].clone(), first.reported());
+    let mut more = limit;
+    more["previous_response_id"] = id;
+    let request = Request::post(RESPONSES, &ask(RESPONSES, true, more))
+        .key(&gateway.key)
+        .orders("stall-after-6");
+    let (connection, answer) = begin(&gateway, &request, "output_text.delta").await;
+    drop(connection);
+    let line = gateway.line_of(&answer).await;
+    let (outcome, charged, count) = money(&line);
+    assert_eq!((outcome, count), ("client_closed", "estimated"), "{line}");
+    // What was delivered is less than the first answer.
+    let expected = size + input()..size + input() + 100;
+    assert!(expected.contains(&charged), "{expected:?}: {line}");
+    gateway.verify().await;
+}

@@ -47,6 +47,18 @@ impl UpperBound {
         input.saturating_add(weights.output.of(output))
     }
 
+    /// The hidden input that was reserved: what fits into `reserved` beside everything else.
+    pub fn hidden_that_fits(&self, reserved: u64, weights: &Weights) -> u64 {
+        let room = u128::from(reserved)
+            .saturating_mul(1000)
+            .saturating_sub(self.thousandths(self.output, weights));
+        let weight = u128::from(weights.heaviest_input().thousandths());
+        let tokens = room.checked_div(weight).unwrap_or(u128::MAX);
+        u64::try_from(tokens)
+            .unwrap_or(u64::MAX)
+            .min(self.hidden_input)
+    }
+
     /// The output tokens that fit into `reserved` beside the visible input, when not all of them
     /// do.
     pub fn output_that_fits(&self, reserved: u64, weights: &Weights) -> Option<u64> {
@@ -151,6 +163,8 @@ pub struct Counts {
     /// Output tokens that the provider can have produced, delivered or not, and that were reserved:
     /// charged where the caller has disconnected before they were reported.
     pub produced: u64,
+    /// Input tokens that the body does not show and that were reserved: charged in the same case.
+    pub stored_input: u64,
     /// What an honest report says at least.
     pub least: Least,
 }
@@ -170,6 +184,7 @@ impl Counts {
         let mut usage = self.delivered;
         if state == BillingState::ClientClosed {
             usage.output = usage.output.max(self.produced);
+            usage.input = usage.input.saturating_add(self.stored_input);
         }
         usage
     }
@@ -196,7 +211,7 @@ impl Charge {
     /// - Else what the upstream reported counts, and where it reported nothing, what the
     ///   gateway counted.
     /// - A caller that disconnects before the usage was reported pays for what its provider can
-    ///   have produced, where that is more than was delivered.
+    ///   have produced, where that is more than was delivered, and for what it had stored.
     /// - A report of zero for an answer that has content is no report.
     /// - A report that is lower than any honest one is raised to that.
     /// - A report of more than the model can process is wrong: it is cut down to what the

@@ -82,12 +82,13 @@ fn what_a_caller_left_behind_is_charged_where_its_provider_can_have_produced_mor
             reported,
             delivered: usage(1000, 80),
             produced,
+            stored_input: 7000,
             ..Counts::default()
         };
         Charge::by_rule(state, &counts, &BOUND, &Weights::default()).tokens
     };
-    assert_eq!(charge(BillingState::ClientClosed, None, 300), 1300);
-    assert_eq!(charge(BillingState::ClientClosed, None, 30), 1080);
+    assert_eq!(charge(BillingState::ClientClosed, None, 300), 8300);
+    assert_eq!(charge(BillingState::ClientClosed, None, 30), 8080);
     let reported = Some(usage(900, 70));
     assert_eq!(charge(BillingState::ClientClosed, reported, 300), 970);
     for state in [
@@ -220,6 +221,22 @@ fn the_output_that_fits_fits() {
     assert_eq!(BOUND.output_that_fits(2749, &weights), Some(499));
     assert_eq!(BOUND.output_that_fits(1300, &weights), Some(16));
     assert_eq!(BOUND.output_that_fits(10, &weights), Some(0));
+}
+
+#[test]
+fn of_hidden_input_what_was_reserved_is_charged_at_most() {
+    let bound = UpperBound {
+        hidden_input: 7000,
+        ..BOUND
+    };
+    let all = Weights::default();
+    // The visible input and the output come first.
+    assert_eq!(bound.hidden_that_fits(8500, &all), 7000);
+    assert_eq!(bound.hidden_that_fits(1600, &all), 100);
+    assert_eq!(bound.hidden_that_fits(1500, &all), 0);
+    assert_eq!(bound.hidden_that_fits(0, &all), 0);
+    let free = weights(0, 0, 0, 1000);
+    assert_eq!(bound.hidden_that_fits(500, &free), 7000);
 }
 
 #[test]

@@ -39,6 +39,9 @@ pub struct Ending {
     /// Output tokens that the provider can have produced, delivered or not. Where the caller has
     /// disconnected, they are charged as far as they were reserved.
     pub produced: u64,
+    /// Input tokens that the provider had stored, `u64::MAX` where their number is not known; charged
+    /// in the same way.
+    pub stored_input: u64,
     /// What an honest report says at least.
     pub least: Least,
     /// The model that served, where one did.
@@ -171,6 +174,9 @@ impl Reservation {
             produced: ending
                 .produced
                 .min(self.output_limit().unwrap_or(bound.output)),
+            stored_input: ending
+                .stored_input
+                .min(bound.hidden_that_fits(self.reserved(), weights)),
             least: ending.least,
         };
         let mut charge = Charge::by_rule(ending.state, &counts, bound, weights);
@@ -279,6 +285,7 @@ impl Drop for Reservation {
             absurd: false,
             delivered: self.delivered,
             produced: 0,
+            stored_input: 0,
             least: Least::default(),
             model_served: None,
         };

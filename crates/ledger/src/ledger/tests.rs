@@ -174,6 +174,7 @@ fn completed(tokens: u64) -> Ending {
         absurd: false,
         delivered: output(tokens),
         produced: 0,
+        stored_input: 0,
         least: Least::default(),
         model_served: None,
     }
@@ -448,6 +449,7 @@ async fn a_record_says_what_happened() {
         absurd: false,
         delivered: output(12),
         produced: 0,
+        stored_input: 0,
         least: Least::default(),
         model_served: Some("alpha-opus-5".into()),
     });

@@ -54,6 +54,7 @@ pub fn completed(usage: Usage) -> Ending {
         absurd: false,
         delivered: usage,
         produced: 0,
+        stored_input: 0,
         least: Least::default(),
         model_served: None,
     }

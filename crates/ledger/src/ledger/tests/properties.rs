@@ -162,6 +162,7 @@ impl Life {
             absurd: false,
             delivered: output(open.delivered),
             produced: 0,
+            stored_input: 0,
             least: Least::default(),
             model_served: None,
         });
