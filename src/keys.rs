@@ -20,8 +20,30 @@ use tollgate_types::{KeyId, Limits};
 ///
 /// When the pepper or the file cannot be used.
 pub fn open_store(config: &Config) -> Result<Store, RunError> {
-    let hasher = KeyHasher::new(config.pepper.expose().as_bytes()).map_err(StoreError::from)?;
-    Ok(Store::open(&config.store.path, hasher, Clock::system())?)
+    Ok(Store::open(
+        &config.store.path,
+        hasher(config)?,
+        Clock::system(),
+    )?)
+}
+
+/// Opens the store of a configuration although it lacks commits or has damaged rows; from then on
+/// what is in it counts.
+///
+/// # Errors
+///
+/// As [`open_store`] for any other reason.
+pub fn accept_loss(config: &Config) -> Result<Store, RunError> {
+    Ok(Store::accept_loss(
+        &config.store.path,
+        hasher(config)?,
+        Clock::system(),
+    )?)
+}
+
+fn hasher(config: &Config) -> Result<KeyHasher, RunError> {
+    let hasher = KeyHasher::new(config.pepper.expose().as_bytes());
+    Ok(hasher.map_err(StoreError::from)?)
 }
 
 /// Sees that a configuration has every plan that the keys of a file have: a key without its plan would go on

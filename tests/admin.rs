@@ -141,9 +141,11 @@ async fn the_ledger_is_verified_over_http() {
     office.sql("UPDATE grants SET spent = 7 WHERE plan = 'pro'");
     let found = office.get("/api/v1/ledger/verify").await.json();
     let faults = found["faults"].as_array().unwrap();
-    // Of the grant, and of the key.
-    assert_eq!(faults.len(), 2, "{found}");
-    for fault in faults {
+    // Of the grant, of the key, and that no commit has done it.
+    assert_eq!(faults.len(), 3, "{found}");
+    let by_hand = faults[2].as_str().unwrap();
+    assert!(by_hand.contains("not as it was committed"), "{found}");
+    for fault in &faults[..2] {
         assert!(fault.as_str().unwrap().contains("7 spent"), "{found}");
     }
 }

@@ -84,11 +84,75 @@ async fn what_does_not_add_up_is_named_and_fails_the_command() {
         assert!(output.stdout.contains(&grant), "{output:?}");
         assert!(output.stdout.contains("0 charged, 7 spent"), "{output:?}");
         assert!(output.stdout.contains("0 by model, 7 spent"), "{output:?}");
+        let by_hand = "a row of grants is not as it was committed";
+        assert!(output.stdout.contains(by_hand), "{output:?}");
         assert!(
-            output.stderr.contains("2 things do not add up"),
+            output.stderr.contains("3 things do not add up"),
             "{output:?}"
         );
     }
+}
+
+/// Ends a gateway as its operator does: what it leaves.
+async fn stopped(mut gateway: Gateway) -> tempfile::TempDir {
+    gateway.signal("TERM").await;
+    assert_eq!(gateway.ended().await.code(), Some(0));
+    gateway.folder
+}
+
+#[tokio::test]
+async fn commits_that_are_missing_keep_a_gateway_from_serving_until_the_loss_is_accepted() {
+    let (_provider, gateway) = gateway().await;
+    let config = gateway.config();
+    let ask = async |gateway: &Gateway| {
+        let answer = gateway.ask(CHAT, "test-model", "", json!({})).await;
+        answer.assert_ok();
+    };
+    ask(&gateway).await;
+    let folder = stopped(gateway).await;
+    // The file alone has everything: nothing of it is in the log.
+    let path = folder.path().join("tollgate.db");
+    let older = std::fs::read(&path).unwrap();
+    let elsewhere = folder.path().join("copy.db");
+    std::fs::write(&elsewhere, &older).unwrap();
+    let copied = rusqlite::Connection::open(elsewhere).unwrap();
+    let requests = copied.query_row("SELECT count(*) FROM usage", [], |row| row.get(0));
+    assert_eq!(requests, Ok(1));
+
+    let gateway = Gateway::start_in(folder, config.clone()).await;
+    ask(&gateway).await;
+    let folder = stopped(gateway).await;
+    std::fs::write(&path, &older).unwrap();
+    let run = async |arguments: &[&str]| {
+        let mut command = tollgate();
+        command.args(arguments).arg("--config");
+        Output::of(command.arg(folder.path().join("tollgate.yaml"))).await
+    };
+    for refused in [
+        &["serve"][..],
+        &["ledger", "verify"],
+        &["keys", "list"],
+        &["ledger", "backup", "never.db"],
+    ] {
+        let output = run(refused).await;
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        for part in [
+            " lacks ",
+            "tollgate.db.sequence",
+            "tollgate ledger accept-loss",
+        ] {
+            assert!(output.stderr.contains(part), "{output:?}");
+        }
+    }
+    assert_eq!(std::fs::read(&path).unwrap(), older, "the file was changed");
+    let accepted = run(&["ledger", "accept-loss"]).await;
+    assert!(accepted.status.success(), "{accepted:?}");
+    assert!(accepted.stderr.contains("given up: "), "{accepted:?}");
+    for part in ["requests on record         1", "everything adds up"] {
+        assert!(accepted.stdout.contains(part), "{accepted:?}");
+    }
+    let gateway = Gateway::start_in(folder, config).await;
+    ask(&gateway).await;
 }
 
 #[tokio::test]

@@ -1,11 +1,14 @@
-//! `tollgate ledger`: whether the file adds up, and a copy of it. Both while gateways run.
+//! `tollgate ledger`: whether the file adds up, a copy of it, and going on after a loss. All of it
+//! works while gateways run.
 
 use super::{Failure, Outcome};
-use crate::{config, keys};
+use crate::config::{self, Config};
+use crate::keys;
+use crate::server::RunError;
 use clap::{Args, Subcommand};
 use serde_json::json;
 use std::path::{Path, PathBuf};
-use tollgate_ledger::{Store, Verification};
+use tollgate_ledger::{Store, StoreError, Verification};
 
 /// What `ledger` takes.
 #[derive(Args)]
@@ -34,6 +37,8 @@ enum Command {
         /// The file to write; one that is there already is refused.
         file: PathBuf,
     },
+    /// Go on with a ledger that lacks commits or has damaged rows: what is in it counts from now on.
+    AcceptLoss,
 }
 
 pub(super) fn run(arguments: &Arguments) -> Outcome {
@@ -43,10 +48,10 @@ pub(super) fn run(arguments: &Arguments) -> Outcome {
         // Opening it would make an empty one, which adds up and is worth no backup.
         return Err(Failure(format!("there is no ledger at {}", path.display())));
     }
-    let store = keys::open_store(&config)?;
     match &arguments.command {
-        Command::Verify => verify(&store, arguments.json),
-        Command::Backup { file } => backup(&store, file, arguments.json),
+        Command::Verify => verify(&keys::open_store(&config)?, arguments.json),
+        Command::Backup { file } => backup(&keys::open_store(&config)?, file, arguments.json),
+        Command::AcceptLoss => accept_loss(&config, arguments.json),
     }
 }
 
@@ -62,6 +67,22 @@ fn verify(store: &Store, json: bool) -> Outcome {
         1 => Err(Failure("1 thing does not add up".to_owned())),
         many => Err(Failure(format!("{many} things do not add up"))),
     }
+}
+
+/// Prints what is given up, then what `verify` finds in what is left.
+fn accept_loss(config: &Config, json: bool) -> Outcome {
+    match keys::open_store(config) {
+        Ok(store) => {
+            for fault in store.verify()?.faults {
+                eprintln!("found: {fault}");
+            }
+        }
+        Err(RunError::Store(lost @ StoreError::CommitsMissing { .. })) => {
+            eprintln!("given up: {lost}");
+        }
+        Err(fault) => return Err(fault.into()),
+    }
+    verify(&keys::accept_loss(config)?, json)
 }
 
 /// The sums, and below them what does not add up, a line each.

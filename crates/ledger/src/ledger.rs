@@ -204,7 +204,7 @@ impl Ledger {
     pub fn open(store: &Store, settings: LedgerSettings) -> Result<Self, StoreError> {
         let path = store.path();
         let clock = store.clock().clone();
-        let mut file = open_settling_writer(path)?;
+        let file = open_settling_writer(path)?;
         let folder = match path.parent() {
             Some(folder) if !folder.as_os_str().is_empty() => folder.to_owned(),
             _ => PathBuf::from("."),
@@ -217,13 +217,13 @@ impl Ledger {
         name.push(suffix);
         let journal = Journal::create(folder.join(&name), settings.open_requests)?;
         let described = |fault| StoreError::from_sqlite(&fault, path);
-        let process = books::begin(&file, &name.to_string_lossy(), clock.now());
+        let process = file.change(|file| books::begin(file, &name.to_string_lossy(), clock.now()));
         let process = process.map_err(|fault| {
             journal.remove();
             described(fault)
         })?;
-        recovery::bury_dead_peers(&mut file, &folder, process, clock.now()).map_err(described)?;
-        recovery::sweep(&mut file, &folder, &prefix, process, clock.now()).map_err(described)?;
+        recovery::bury_dead_peers(&file, &folder, process, clock.now()).map_err(described)?;
+        recovery::sweep(&file, &folder, &prefix, process, clock.now()).map_err(described)?;
         let stats = Stats::default();
         stats.saw_quarantined(Quarantined::count(&file).map_err(described)?);
         let shared = Arc::new(Shared {

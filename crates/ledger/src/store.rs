@@ -9,6 +9,7 @@
 //! versions are in `schema`.
 
 mod backup;
+mod commits;
 mod error;
 mod extensions;
 mod grants;
@@ -17,7 +18,10 @@ mod once;
 mod open;
 mod plans;
 mod schema;
+mod sequence;
+mod sums;
 mod verify;
+mod write;
 
 pub use error::StoreError;
 pub(crate) use error::{storable_time, stored_time};
@@ -25,14 +29,18 @@ pub use grants::{GrantTerms, GrantView};
 pub use keys::{CreatedKey, KeyFilter, KeySelector, Revocation};
 pub(crate) use keys::{lookup_sql, read_key};
 pub use once::OrderName;
-pub(crate) use open::{data_version, open_reader, open_settling_writer, open_writer};
+pub(crate) use open::{PRIVATE, data_version, make_private, open_reader, open_settling_writer};
 pub use plans::{PlanInUse, plans_beyond};
 pub use verify::Verification;
+pub(crate) use write::{WriteConnection, WriteTransaction};
+#[cfg(test)]
+pub(crate) use {open::open_writer, write::edit};
 
 use crate::{clock::Clock, key::KeyHasher};
 use error::Described;
+use open::{Loss, open_despite};
 use parking_lot::Mutex;
-use rusqlite::{Connection, Transaction, TransactionBehavior};
+use rusqlite::{Connection, Transaction};
 use std::path::{Path, PathBuf};
 
 /// An open ledger file, for administration.
@@ -43,7 +51,7 @@ pub struct Store {
     path: PathBuf,
     hasher: KeyHasher,
     clock: Clock,
-    connection: Mutex<Connection>,
+    connection: Mutex<WriteConnection>,
 }
 
 impl Store {
@@ -52,15 +60,39 @@ impl Store {
     ///
     /// # Errors
     /// The file is not a ledger, damaged, locked, read-only, made by a newer program
-    /// or under another pepper, or its folder does not exist.
+    /// or under another pepper, lacks commits, or its folder does not exist.
     pub fn open(
         path: impl Into<PathBuf>,
         hasher: KeyHasher,
         clock: Clock,
     ) -> Result<Self, StoreError> {
-        let path = path.into();
-        let mut connection = open_writer(&path)?;
-        schema::bind_pepper(&mut connection, &hasher.fingerprint()).described(&path)??;
+        Self::open_with(path.into(), hasher, clock, Loss::Refuse)
+    }
+
+    /// Opens a file that [`Store::open`] refuses because it lacks commits, or of which
+    /// [`Store::verify`] says that its rows are not those that were committed. From here on what
+    /// is in it counts.
+    ///
+    /// # Errors
+    /// As [`Store::open`].
+    pub fn accept_loss(
+        path: impl Into<PathBuf>,
+        hasher: KeyHasher,
+        clock: Clock,
+    ) -> Result<Self, StoreError> {
+        let store = Self::open_with(path.into(), hasher, clock, Loss::Accept)?;
+        store.seal()?;
+        Ok(store)
+    }
+
+    fn open_with(
+        path: PathBuf,
+        hasher: KeyHasher,
+        clock: Clock,
+        loss: Loss,
+    ) -> Result<Self, StoreError> {
+        let connection = open_despite(&path, loss)?;
+        schema::bind_pepper(&connection, &hasher.fingerprint()).described(&path)??;
         // By whatever names processes know one file, they must find each other's settlement files
         // beside it. One that cannot be resolved was opened by this name all the same.
         let path = std::fs::canonicalize(&path).unwrap_or(path);
@@ -99,15 +131,11 @@ impl Store {
         &self,
         change: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T>,
     ) -> Result<T, StoreError> {
-        let mut connection = self.connection.lock();
-        let run = || {
-            let transaction =
-                connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-            let result = change(&transaction)?;
-            transaction.commit()?;
-            Ok(result)
-        };
-        run().described(&self.path)
+        let connection = self.connection.lock();
+        let changed = connection.change(|transaction| change(transaction));
+        // The caller is told that it is done: so it is to be noticed should it be lost.
+        connection.sync_sequence();
+        changed.described(&self.path)
     }
 }
 

@@ -1,6 +1,7 @@
 //! Making a settlement file that nobody takes for one of the dead.
 
 use super::frame::SLOT_LEN;
+use crate::store::{PRIVATE, make_private};
 use std::{
     fs::{File, OpenOptions},
     io,
@@ -45,8 +46,9 @@ fn make_locked(path: &Path) -> io::Result<File> {
             .read(true)
             .write(true)
             .create_new(true)
-            .mode(0o600)
-            .open(path)?;
+            .mode(PRIVATE)
+            .open(path)
+            .and_then(make_private)?;
         file.lock()?;
         if file.metadata()?.nlink() > 0 {
             return Ok(file);

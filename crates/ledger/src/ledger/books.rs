@@ -11,7 +11,7 @@ use crate::{
     balance::{Grant, GrantNumber, MAX_PIECES, Piece},
     clock::Timestamp,
     entry::Entry,
-    store::{storable_time, stored_time},
+    store::{WriteTransaction, storable_time, stored_time},
 };
 use records::Record;
 use rusqlite::{Connection, OptionalExtension, ffi, params};
@@ -293,7 +293,7 @@ pub(crate) fn give_back(
 /// Enters a settled request and charges its grants. `false`: it was there already, and
 /// nothing was changed.
 pub(crate) fn settle(
-    file: &Connection,
+    file: &WriteTransaction<'_>,
     process: ProcessNumber,
     entry: &Entry,
     now: Timestamp,
@@ -339,7 +339,7 @@ pub(crate) fn settle(
 /// lease does not cover them, since this process was fenced; what was written must be rolled
 /// back, and each be settled by itself. `pause` is called every few records.
 pub(crate) fn settle_together<'a>(
-    file: &Connection,
+    file: &WriteTransaction<'_>,
     process: ProcessNumber,
     entries: impl Iterator<Item = &'a Entry>,
     now: Timestamp,
@@ -457,7 +457,7 @@ impl Totals {
 }
 
 /// Enters the record of a request that several grants have paid, and their pieces.
-fn enter_pieces(file: &Connection, record: &Record<'_>) -> rusqlite::Result<bool> {
+fn enter_pieces(file: &WriteTransaction<'_>, record: &Record<'_>) -> rusqlite::Result<bool> {
     if !records::insert(file, record)? {
         return Ok(false);
     }

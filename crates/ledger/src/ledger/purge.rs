@@ -4,8 +4,11 @@
 //! How old a record is its time says; where that is of a clock that was wrong, the records that
 //! were entered after it.
 
-use crate::{clock::Timestamp, store::storable_time};
-use rusqlite::{Connection, OptionalExtension, TransactionBehavior, params};
+use crate::{
+    clock::Timestamp,
+    store::{WriteConnection, storable_time},
+};
+use rusqlite::{Connection, OptionalExtension, params};
 use std::time::{Duration, Instant};
 
 /// How many rows go in one transaction.
@@ -43,7 +46,7 @@ impl Bounds {
 /// Takes away records of requests that were settled longer ago than `age`, in as many transactions
 /// as keep up with the busiest hours. How many.
 pub(super) fn usage(
-    file: &mut Connection,
+    file: &WriteConnection,
     now: Timestamp,
     age: Duration,
 ) -> rusqlite::Result<usize> {
@@ -59,7 +62,7 @@ pub(super) fn usage(
 }
 
 /// Takes away the oldest of them. How many.
-fn oldest(file: &mut Connection, now: Timestamp, age: Duration) -> rusqlite::Result<usize> {
+fn oldest(file: &WriteConnection, now: Timestamp, age: Duration) -> rusqlite::Result<usize> {
     let bounds = Bounds {
         before: storable_time(now.minus(age.max(SHORTEST_HISTORY))),
         recent: storable_time(now.minus(SHORTEST_HISTORY)),
@@ -68,7 +71,7 @@ fn oldest(file: &mut Connection, now: Timestamp, age: Duration) -> rusqlite::Res
     let Some(last) = last_to_go(file, bounds)? else {
         return Ok(0);
     };
-    let transaction = file.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    let transaction = file.begin()?;
     transaction.execute(
         "UPDATE grants SET purged = purged + gone
          FROM (
@@ -153,18 +156,20 @@ fn last_misdated(file: &Connection, first: i64, bounds: Bounds) -> rusqlite::Res
 
 /// Takes away what is known of stored things: the oldest that were made before `before`,
 /// and the oldest beyond `most`. More of them at a time where more have come.
-pub(super) fn owned(file: &Connection, before: Timestamp, most: u64) -> rusqlite::Result<()> {
+pub(super) fn owned(file: &WriteConnection, before: Timestamp, most: u64) -> rusqlite::Result<()> {
     let most = i64::try_from(most).unwrap_or(i64::MAX);
-    // From the oldest on, and no further: there is no index by time.
-    let mut statement = file.prepare_cached(
-        "DELETE FROM owned WHERE number IN (
-             SELECT number FROM (SELECT number, at FROM owned ORDER BY number LIMIT ?3)
-             WHERE at < ?1 OR number <= (SELECT max(number) FROM owned) - ?2
-         )",
-    )?;
     let begun = Instant::now();
     for _ in 0..MOST_TIMES {
-        let gone = statement.execute(params![storable_time(before), most, AT_ONCE])?;
+        let gone = file.change(|file| {
+            // From the oldest on, and no further: there is no index by time.
+            file.prepare_cached(
+                "DELETE FROM owned WHERE number IN (
+                     SELECT number FROM (SELECT number, at FROM owned ORDER BY number LIMIT ?3)
+                     WHERE at < ?1 OR number <= (SELECT max(number) FROM owned) - ?2
+                 )",
+            )?
+            .execute(params![storable_time(before), most, AT_ONCE])
+        })?;
         if gone < AT_ONCE as usize || begun.elapsed() > MOST_TIME {
             break;
         }

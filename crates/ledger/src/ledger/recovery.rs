@@ -10,14 +10,15 @@ use crate::{
     clock::Timestamp,
     entry::Entry,
     journal::{self, Other, Remains, Remnant, name_without_copy},
+    store::WriteConnection,
 };
-use rusqlite::{Connection, Transaction, TransactionBehavior};
+use rusqlite::Transaction;
 use std::{collections::BTreeSet, path::Path};
 
 /// Looks at every other process that has not ended, and buries those that are dead. How
 /// many were.
 pub(super) fn bury_dead_peers(
-    file: &mut Connection,
+    file: &WriteConnection,
     folder: &Path,
     process: ProcessNumber,
     now: Timestamp,
@@ -34,7 +35,7 @@ pub(super) fn bury_dead_peers(
                     "the settlement file {settlements} is gone: charges that its process had \
                      not entered yet are lost"
                 );
-                books::end(file, peer, now)?;
+                file.change(|file| books::end(file, peer, now))?;
             }
             Err(fault) => {
                 log::error!("{settlements}: cannot be examined: {fault}");
@@ -50,7 +51,7 @@ pub(super) fn bury_dead_peers(
 /// a commit and the removal of the file, or before the row was written, or by a process that was
 /// closed while it lived. Before their request ids are forgotten, or what was entered is charged again.
 pub(super) fn sweep(
-    file: &mut Connection,
+    file: &WriteConnection,
     folder: &Path,
     prefix: &str,
     process: ProcessNumber,
@@ -86,12 +87,12 @@ const NOBODY: ProcessNumber = ProcessNumber(-1);
 /// All in one transaction; the file goes after it. Should that fail, the records come
 /// again and their request ids make them nothing.
 fn bury(
-    file: &mut Connection,
+    file: &WriteConnection,
     peer: ProcessNumber,
     remains: Remains,
     now: Timestamp,
 ) -> rusqlite::Result<()> {
-    let transaction = file.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    let transaction = file.begin()?;
     let mut entered = 0_usize;
     for record in &remains.records {
         match Entry::from_record(record) {

@@ -15,6 +15,7 @@ use std::{
 use tempfile::TempDir;
 use tollgate_types::{ErrorCode, Usage, Weights};
 
+mod commits;
 mod grants;
 mod late;
 mod processes;

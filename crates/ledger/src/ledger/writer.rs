@@ -18,9 +18,9 @@ use crate::{
     entry::Entry,
     journal::Slot,
     ownership::{self, Stored},
-    store::data_version,
+    store::{WriteConnection, data_version},
 };
-use rusqlite::{Connection, Transaction, TransactionBehavior};
+use rusqlite::Transaction;
 use std::{
     collections::HashSet,
     sync::{Arc, atomic::Ordering},
@@ -46,6 +46,12 @@ const TICKS_PER_ROUND: u32 = 5;
 /// Every so many: files that no process's row names. Once a minute, in a round; tests do not wait
 /// as long.
 const TICKS_PER_SWEEP: u32 = if cfg!(test) { 1 } else { 60 } * TICKS_PER_ROUND;
+/// Every so many: the write-ahead log is moved into the file, so that a damaged log costs little.
+/// Once a minute, in a round.
+const TICKS_PER_CHECKPOINT: u32 = 60 * TICKS_PER_ROUND;
+/// How long a checkpoint waits for readers, each time and at the end.
+const CHECKPOINT_PATIENCE: Duration = Duration::from_millis(50);
+const LAST_CHECKPOINT_PATIENCE: Duration = Duration::from_secs(1);
 /// How long a failed commit waits before it is tried again.
 const RETRY_AFTER: Duration = Duration::from_millis(100);
 /// How often a last commit is tried. What stays is in the settlement file.
@@ -135,7 +141,7 @@ impl Batch {
 
 pub(super) struct Writer {
     pub(super) shared: Arc<Shared>,
-    pub(super) file: Connection,
+    pub(super) file: WriteConnection,
     pub(super) process: ProcessNumber,
     pub(super) commands: Queue,
     /// What was seen of the file at the last tick.
@@ -352,16 +358,29 @@ impl Writer {
             return false;
         }
         let now = self.shared.clock.now();
-        match books::end(&self.file, self.process, now) {
+        match self.file.change(|file| books::end(file, self.process, now)) {
             Ok(()) => {
                 self.shared.shut.store(true, Ordering::Release);
                 self.shared.journal.remove();
+                self.checkpoint_at_end();
                 true
             }
             Err(fault) => {
                 log::warn!("the ledger's leases could not be given back: {fault}");
                 false
             }
+        }
+    }
+
+    /// Leaves everything in the file itself, so that the log of a stopped gateway can be lost.
+    fn checkpoint_at_end(&self) {
+        self.file.sync_sequence();
+        match self.file.checkpoint(LAST_CHECKPOINT_PATIENCE) {
+            Ok(true) => {}
+            Ok(false) => log::warn!(
+                "another process reads the ledger: the newest commits stay in its write-ahead log"
+            ),
+            Err(fault) => log::warn!("the ledger's write-ahead log stays as it is: {fault}"),
         }
     }
 
@@ -386,9 +405,7 @@ impl Writer {
         let now = self.shared.clock.now();
         let process = self.process;
         let accounts = &self.shared.accounts;
-        let transaction = self
-            .file
-            .transaction_with_behavior(TransactionBehavior::Immediate)?;
+        let transaction = self.file.begin()?;
         if books::is_fenced(&transaction, process)? {
             // A lease that it took would be nobody's.
             self.shared.fence();
@@ -469,14 +486,19 @@ impl Writer {
         self.returns
             .extend(self.shared.accounts.evict_idle(idle, now));
         let shared = Arc::clone(&self.shared);
-        let buried = recovery::bury_dead_peers(&mut self.file, &shared.folder, self.process, now)?;
+        let buried = recovery::bury_dead_peers(&self.file, &shared.folder, self.process, now)?;
         self.seen.look_again |= buried > 0;
         self.withdraw_wishes()?;
         let quarantined = Quarantined::count(&self.file)?;
         self.shared.stats.saw_quarantined(quarantined);
         self.purge(now)?;
+        self.file.sync_sequence();
+        if self.seen.ticks.is_multiple_of(TICKS_PER_CHECKPOINT) {
+            // A reader that is in the way now is not the next time.
+            self.file.checkpoint(CHECKPOINT_PATIENCE)?;
+        }
         if self.seen.ticks.is_multiple_of(TICKS_PER_SWEEP) {
-            let (file, process) = (&mut self.file, self.process);
+            let (file, process) = (&self.file, self.process);
             recovery::sweep(file, &shared.folder, &shared.prefix, process, now)?;
         }
         Ok(())
@@ -493,7 +515,7 @@ impl Writer {
             return Ok(());
         }
         // Together: each by itself would wait for the disk.
-        let transaction = Transaction::new_unchecked(&self.file, TransactionBehavior::Immediate)?;
+        let transaction = self.file.begin()?;
         for (number, _) in wishes {
             books::want(&transaction, self.process, number, false)?;
         }
@@ -503,7 +525,7 @@ impl Writer {
     fn purge(&mut self, now: Timestamp) -> rusqlite::Result<()> {
         let settings = &self.shared.settings;
         if let Some(age) = settings.keep_history {
-            purge::usage(&mut self.file, now, age)?;
+            purge::usage(&self.file, now, age)?;
         }
         let before = now.minus(settings.keep_owned);
         purge::owned(&self.file, before, settings.most_owned)
@@ -515,9 +537,7 @@ impl Writer {
         if self.returns.is_empty() {
             return Ok(());
         }
-        let transaction = self
-            .file
-            .transaction_with_behavior(TransactionBehavior::Immediate)?;
+        let transaction = self.file.begin()?;
         books::give_back(&transaction, self.process, &self.returns)?;
         transaction.commit()?;
         self.returns.clear();

@@ -4,6 +4,7 @@ use super::{
     Store,
     error::{Described, StoreError},
     open::{BUSY_TIMEOUT, connect, create_new_private},
+    write::WriteConnection,
 };
 use std::{
     fs::{self, File},
@@ -60,10 +61,13 @@ impl Store {
 /// Ends in the copy what only holds for the original.
 fn release(copy: &Path) -> Result<(), StoreError> {
     let release = || {
-        connect(copy, BUSY_TIMEOUT)?.execute_batch(
-            "BEGIN; DELETE FROM leases; DELETE FROM wants;
-             UPDATE processes SET ended_at = started_at WHERE ended_at IS NULL; COMMIT",
-        )
+        let file = WriteConnection::new(connect(copy, BUSY_TIMEOUT)?, None, BUSY_TIMEOUT)?;
+        file.change(|transaction| {
+            transaction.execute_batch(
+                "DELETE FROM leases; DELETE FROM wants;
+                 UPDATE processes SET ended_at = started_at WHERE ended_at IS NULL",
+            )
+        })
     };
     release().described(copy)
 }

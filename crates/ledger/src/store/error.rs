@@ -40,6 +40,23 @@ pub enum StoreError {
         /// SQLite's words.
         cause: String,
     },
+    /// The file holds fewer commits than were made.
+    #[error(
+        "{path} lacks {} commits: it holds {held}, and {sequence} knows of {known}. The file or its \
+         log ({path}-wal) is damaged, or an older copy is in its place. Nothing was changed. \
+         Restore a backup, or go on without these commits: tollgate ledger accept-loss",
+        known.saturating_sub(*held)
+    )]
+    CommitsMissing {
+        /// The file.
+        path: PathBuf,
+        /// The file beside it that has the number of the last commit.
+        sequence: PathBuf,
+        /// How many commits the file holds.
+        held: u64,
+        /// How many were made.
+        known: u64,
+    },
     /// Another process held the write lock for too long.
     #[error("{path} is locked by another process (waited {} s)", BUSY_TIMEOUT.as_secs())]
     Locked {

@@ -2,13 +2,17 @@
 //! settings that every connection runs under.
 
 use super::{
+    commits,
     error::{Described, StoreError},
     schema,
+    sequence::{Known, Sequence},
+    write::WriteConnection,
 };
-use rusqlite::{Connection, OpenFlags};
+use rusqlite::{Connection, OpenFlags, config::DbConfig};
 use std::{
-    fs::{File, OpenOptions},
-    io::ErrorKind,
+    fs::{File, OpenOptions, Permissions},
+    io::{self, ErrorKind},
+    os::unix::fs::{OpenOptionsExt, PermissionsExt},
     path::Path,
     time::Duration,
 };
@@ -27,28 +31,92 @@ const KEPT_STATEMENTS: usize = 64;
 /// and read again before such a one is over.
 const SETTLING_CACHE_KIB: i32 = 4 * 1024;
 
+/// What to do with a file that lacks commits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Loss {
+    Refuse,
+    Accept,
+}
+
 /// Opens the file for reading and writing, makes or migrates it.
-pub(crate) fn open_writer(path: &Path) -> Result<Connection, StoreError> {
+///
+/// # Errors
+/// Also [`StoreError::CommitsMissing`]; the file and its log are left as they are then.
+pub(crate) fn open_writer(path: &Path) -> Result<WriteConnection, StoreError> {
+    open_despite(path, Loss::Refuse)
+}
+
+/// The same of a file whose loss is accepted: it counts on from the last commit that is known.
+pub(super) fn open_despite(path: &Path, loss: Loss) -> Result<WriteConnection, StoreError> {
     let _gate = enter_gate(path)?;
+    // By whatever name the file is opened, the number of its commits stands beside the file itself.
+    let real = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let sequence = Sequence::beside(&real);
+    // Before the database is read: a process that writes raises the number there first.
+    let known = sequence.read()?;
+    if loss == Loss::Refuse && std::fs::metadata(path).map_or(0, |it| it.len()) == 0 {
+        // SQLite would make an empty database, and remove the log of the one that is gone.
+        refuse_loss(path, &sequence, known, 0)?;
+    }
     create_private(path)?;
     let mut connection = connect(path, BUSY_TIMEOUT).described(path)?;
     connection.set_prepared_statement_cache_capacity(KEPT_STATEMENTS);
-    // Before anything is changed: a newer or foreign file stays as it is.
-    schema::check(&connection, path)?;
-    let prepare = |connection: &mut Connection| {
-        connection.pragma_update(None, "journal_mode", "wal")?;
-        connection.pragma_update(None, "synchronous", "full")?;
-        connection.pragma_update(None, "foreign_keys", true)
-    };
-    prepare(&mut connection).described(path)?;
+    // Before anything is changed: a newer or foreign file stays as it is, and so does the log of
+    // one that lacks commits, which the last connection would fold into it at its end.
+    let keep_log =
+        |keep| connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, keep);
+    keep_log(true).described(path)?;
+    let version = schema::check(&connection, path)?;
+    let held = commits::held(&connection, version).described(path)?;
+    if loss == Loss::Refuse {
+        refuse_loss(path, &sequence, known, held)?;
+    }
+    keep_log(false).described(path)?;
+    prepare(&connection).described(path)?;
     schema::migrate(&mut connection, path)?;
-    Ok(connection)
+    let file = WriteConnection::new(connection, Some(sequence), BUSY_TIMEOUT).described(path)?;
+    if loss == Loss::Accept {
+        file.go_on_from(known).described(path)?;
+    }
+    Ok(file)
 }
 
-/// The same for who enters settlements, by the thousand: `ledger::books` looks up once for a
-/// transaction that the keys and grants are there which its rows refer to. SQLite would do it
-/// for each row and each reference.
-pub(crate) fn open_settling_writer(path: &Path) -> Result<Connection, StoreError> {
+fn prepare(connection: &Connection) -> rusqlite::Result<()> {
+    connection.pragma_update(None, "journal_mode", "wal")?;
+    connection.pragma_update(None, "synchronous", "full")?;
+    connection.pragma_update(None, "cell_size_check", true)?;
+    connection.pragma_update(None, "foreign_keys", true)
+}
+
+/// Refuses a file that holds fewer commits than are known.
+fn refuse_loss(
+    path: &Path,
+    sequence: &Sequence,
+    known: Known,
+    held: u64,
+) -> Result<(), StoreError> {
+    match known {
+        Known::Commits(known) if known > held => Err(StoreError::CommitsMissing {
+            path: path.to_owned(),
+            sequence: sequence.path().to_owned(),
+            held,
+            known,
+        }),
+        Known::Damaged => {
+            log::error!(
+                "{} is damaged and is written anew: commits that were lost before now go unnoticed",
+                sequence.path().display()
+            );
+            Ok(())
+        }
+        Known::Commits(_) | Known::Nothing => Ok(()),
+    }
+}
+
+/// The same as [`open_writer`] for who enters settlements, by the thousand: `ledger::books` looks
+/// up once for a transaction that the keys and grants are there which its rows refer to. SQLite
+/// would do it for each row and each reference.
+pub(crate) fn open_settling_writer(path: &Path) -> Result<WriteConnection, StoreError> {
     let connection = open_writer(path)?;
     let prepare = || {
         connection.pragma_update(None, "foreign_keys", false)?;
@@ -61,9 +129,12 @@ pub(crate) fn open_settling_writer(path: &Path) -> Result<Connection, StoreError
 /// Opens a file that [`open_writer`] has prepared, for reading alone.
 pub(crate) fn open_reader(path: &Path) -> Result<Connection, StoreError> {
     let connection = connect(path, READER_BUSY_TIMEOUT).described(path)?;
-    connection
-        .pragma_update(None, "query_only", true)
-        .described(path)?;
+    let prepare = || {
+        // The log of a file that lacks commits must stay as it is.
+        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
+        connection.pragma_update(None, "query_only", true)
+    };
+    prepare().described(path)?;
     Ok(connection)
 }
 
@@ -90,8 +161,7 @@ pub(super) fn connect(path: &Path, patience: Duration) -> rusqlite::Result<Conne
 fn enter_gate(path: &Path) -> Result<File, StoreError> {
     let mut name = path.as_os_str().to_owned();
     name.push("-opening");
-    let mut options = OpenOptions::new();
-    let gate = match private(Path::new(&name), options.append(true).create(true)) {
+    let gate = match open_or_create_private(Path::new(&name)) {
         Ok(gate) => gate,
         // What is wrong with the folder is better told of the file that was asked for.
         Err(fault) => return create_private(path).and(Err(fault)),
@@ -113,26 +183,46 @@ fn create_private(path: &Path) -> Result<(), StoreError> {
     }
 }
 
-/// Makes a file that must not be there yet.
+/// Makes a file that must not be there yet, its owner's alone.
 pub(super) fn create_new_private(path: &Path) -> Result<File, StoreError> {
-    private(path, OpenOptions::new().write(true).create_new(true))
+    let mut options = OpenOptions::new();
+    let options = options.read(true).write(true).create_new(true);
+    let file = options.mode(PRIVATE).open(path);
+    file.and_then(make_private)
+        .map_err(|fault| cannot_open(path, &fault))
 }
 
-/// Opens a file that, if it is made, is its owner's alone.
-fn private(path: &Path, options: &mut OpenOptions) -> Result<File, StoreError> {
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(options, 0o600);
-    options.open(path).map_err(|fault| {
-        let path = path.to_owned();
-        match fault.kind() {
-            ErrorKind::AlreadyExists => StoreError::Exists { path },
-            ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => {
-                StoreError::ReadOnly { path }
-            }
-            _ => StoreError::CannotOpen {
-                path,
-                cause: fault.to_string(),
-            },
+/// Opens a file, and makes it as [`create_new_private`] does where there is none.
+pub(super) fn open_or_create_private(path: &Path) -> Result<File, StoreError> {
+    match create_new_private(path) {
+        Err(StoreError::Exists { .. }) => {
+            let file = OpenOptions::new().read(true).write(true).open(path);
+            file.map_err(|fault| cannot_open(path, &fault))
         }
-    })
+        made => made,
+    }
+}
+
+/// The mode of every file of the ledger.
+pub(crate) const PRIVATE: u32 = 0o600;
+
+/// Gives a new file its mode, from which the umask may have taken something.
+pub(crate) fn make_private(file: File) -> io::Result<File> {
+    file.set_permissions(Permissions::from_mode(PRIVATE))?;
+    Ok(file)
+}
+
+fn cannot_open(path: &Path, fault: &io::Error) -> StoreError {
+    let path = path.to_owned();
+    match fault.kind() {
+        ErrorKind::AlreadyExists => StoreError::Exists { path },
+        ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem => {
+            StoreError::ReadOnly { path }
+        }
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => StoreError::DiskFull { path },
+        _ => StoreError::CannotOpen {
+            path,
+            cause: fault.to_string(),
+        },
+    }
 }

@@ -3,7 +3,11 @@
 //! `user_version` counts the steps that a file has been through, `application_id`
 //! marks it as ours. A step, once released, is never edited: a new one is added.
 
-use super::error::{Described, StoreError};
+use super::{
+    commits,
+    error::{Described, StoreError},
+    write::WriteConnection,
+};
 use crate::key::KeyHash;
 use rusqlite::{Connection, OptionalExtension, TransactionBehavior};
 use std::path::Path;
@@ -21,6 +25,7 @@ const STEPS: &[&str] = &[
     include_str!("schema/0006_named_extensions.sql"),
     include_str!("schema/0007_stored_size.sql"),
     include_str!("schema/0008_request_of_owned.sql"),
+    include_str!("schema/0009_commits.sql"),
 ];
 
 /// The newest format of this program.
@@ -28,8 +33,8 @@ pub(super) fn supported() -> i64 {
     i64::try_from(STEPS.len()).unwrap_or(i64::MAX)
 }
 
-/// Refuses a file that is not ours or newer than this program. Writes nothing.
-pub(super) fn check(connection: &Connection, path: &Path) -> Result<(), StoreError> {
+/// Refuses a file that is not ours or newer than this program. Writes nothing. Returns the format.
+pub(super) fn check(connection: &Connection, path: &Path) -> Result<i64, StoreError> {
     // One moment for all three: another process may be making the file right now.
     let moment = connection.unchecked_transaction().described(path)?;
     let version = version(&moment).described(path)?;
@@ -43,7 +48,8 @@ pub(super) fn check(connection: &Connection, path: &Path) -> Result<(), StoreErr
             path: path.to_owned(),
         });
     }
-    refuse_newer(version, path)
+    refuse_newer(version, path)?;
+    Ok(version)
 }
 
 /// Takes the steps that are missing, all or none.
@@ -62,6 +68,7 @@ pub(super) fn migrate(connection: &mut Connection, path: &Path) -> Result<(), St
         for step in STEPS.iter().skip(done) {
             transaction.execute_batch(step)?;
         }
+        commits::migrate(&transaction, version)?;
         transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
         transaction.pragma_update(None, "user_version", supported())?;
         transaction.commit()
@@ -90,23 +97,21 @@ fn pragma(connection: &Connection, name: &str) -> rusqlite::Result<i64> {
 
 /// Remembers the pepper's fingerprint in a new file and compares it in an old one.
 pub(super) fn bind_pepper(
-    connection: &mut Connection,
+    file: &WriteConnection,
     fingerprint: &KeyHash,
 ) -> rusqlite::Result<Result<(), StoreError>> {
     const READ: &str = "SELECT value FROM settings WHERE name = 'pepper'";
-    let known: Option<Vec<u8>> = connection
-        .query_row(READ, [], |row| row.get(0))
-        .optional()?;
+    let known: Option<Vec<u8>> = file.query_row(READ, [], |row| row.get(0)).optional()?;
     let known = match known {
         Some(known) => known,
-        None => {
+        None => file.change(|transaction| {
             // Of two processes that make one file the first to write decides.
-            connection.execute(
+            transaction.execute(
                 "INSERT INTO settings (name, value) VALUES ('pepper', ?1) ON CONFLICT DO NOTHING",
                 [fingerprint.as_bytes()],
             )?;
-            connection.query_row(READ, [], |row| row.get(0))?
-        }
+            transaction.query_row(READ, [], |row| row.get(0))
+        })?,
     };
     Ok(if known == fingerprint.as_bytes() {
         Ok(())

@@ -2,8 +2,11 @@
 
 use super::{
     Store,
+    commits::{self, Commits},
     error::{Described, StoreError},
     open::open_reader,
+    sequence::{Known, Sequence},
+    sums::{self, Sums},
 };
 use rusqlite::Connection;
 use schemars::JsonSchema;
@@ -110,20 +113,78 @@ impl Verification {
 
 impl Store {
     /// Checks the file and everything in it that must add up, in one snapshot. Takes as long
-    /// as reading the whole file; blocks nobody, over a connection of its own.
+    /// as reading the whole file; blocks nobody, over a connection of its own. A file of an older
+    /// program is sealed: from then on a row that changes without a commit is found.
     ///
     /// # Errors
     /// The file cannot be read at all.
     pub fn verify(&self) -> Result<Verification, StoreError> {
+        // Before the snapshot, which has every commit that is known by now.
+        let known = Sequence::beside(self.path()).read()?;
         let file = open_reader(self.path())?;
-        verify(&file).described(self.path())
+        let (found, unsealed) = verify(&file, known).described(self.path())?;
+        if let Some(difference) = unsealed {
+            let connection = self.connection.lock();
+            connection.seal(&difference).described(self.path())?;
+        }
+        Ok(found)
+    }
+
+    /// Takes what is in the file for what was committed.
+    pub(super) fn seal(&self) -> Result<(), StoreError> {
+        let file = open_reader(self.path())?;
+        let difference = || {
+            let snapshot = file.unchecked_transaction()?;
+            let commits = commits::expect(&snapshot)?;
+            Ok(sums::of_all_rows(&snapshot)?.minus(&commits.sums))
+        };
+        let connection = self.connection.lock();
+        difference()
+            .and_then(|difference| connection.seal(&difference))
+            .described(self.path())
     }
 }
 
-fn verify(file: &Connection) -> rusqlite::Result<Verification> {
+/// What was found, and by what the sums differ if the file is still to be sealed.
+fn verify(file: &Connection, known: Known) -> rusqlite::Result<(Verification, Option<Sums>)> {
     let snapshot = file.unchecked_transaction()?;
     let mut found = totals(&snapshot)?;
     found.faults.extend(structure(&snapshot)?);
+    found.faults.extend(broken_rules(&snapshot)?);
+    let commits = commits::expect(&snapshot)?;
+    found.faults.extend(missing(&commits, known));
+    let sums = sums::of_all_rows(&snapshot)?;
+    if commits.unsealed > 0 {
+        let is_due = !older_programs_run(&snapshot, &commits)?;
+        return Ok((found, is_due.then(|| sums.minus(&commits.sums))));
+    }
+    let changed = sums.different(&commits.sums).into_iter();
+    let words = "is not as it was committed: it is damaged, or was changed by hand";
+    found
+        .faults
+        .extend(changed.map(|table| format!("a row of {table} {words}")));
+    Ok((found, None))
+}
+
+fn missing(commits: &Commits, known: Known) -> Option<String> {
+    let Known::Commits(known) = known else {
+        return None;
+    };
+    let missing = known.checked_sub(commits.number).filter(|it| *it > 0)?;
+    Some(format!(
+        "commits are missing: {missing} of {known} are not in the file"
+    ))
+}
+
+/// Whether a process still runs whose program keeps no sums.
+fn older_programs_run(file: &Connection, commits: &Commits) -> rusqlite::Result<bool> {
+    let before = i64::try_from(commits.unsealed).unwrap_or(i64::MAX);
+    file.prepare("SELECT 1 FROM processes WHERE ended_at IS NULL AND number < ?1")?
+        .exists([before])
+}
+
+fn broken_rules(snapshot: &Connection) -> rusqlite::Result<Vec<String>> {
+    let mut found = Vec::new();
     for (words, query) in RULES {
         let sql = format!("{query} LIMIT {MAX_FAULTS}");
         let mut rows = snapshot.prepare(&sql)?;
@@ -133,7 +194,7 @@ fn verify(file: &Connection) -> rusqlite::Result<Verification> {
             Ok(format!("{words}: {} ({what})", shown(&id)))
         })?;
         for fault in faults {
-            found.faults.push(fault?);
+            found.push(fault?);
         }
     }
     Ok(found)

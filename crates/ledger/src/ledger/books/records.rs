@@ -5,9 +5,9 @@
 //! as in the statement before stays where it is.
 
 use super::storable;
-use crate::{balance::GrantNumber, entry::Entry};
+use crate::{balance::GrantNumber, entry::Entry, store::WriteTransaction};
 use rusqlite::{
-    CachedStatement, Connection,
+    CachedStatement,
     types::{ToSqlOutput, ValueRef},
 };
 
@@ -52,7 +52,7 @@ pub(super) struct Record<'a> {
 }
 
 /// Enters one record. `false`: its request has one already.
-pub(super) fn insert(file: &Connection, record: &Record<'_>) -> rusqlite::Result<bool> {
+pub(super) fn insert(file: &WriteTransaction<'_>, record: &Record<'_>) -> rusqlite::Result<bool> {
     let mut statement = Statement::of(file, 1)?;
     statement.insert(std::slice::from_ref(record))
 }
@@ -60,7 +60,7 @@ pub(super) fn insert(file: &Connection, record: &Record<'_>) -> rusqlite::Result
 /// Enters records, and calls `pause` after every statement of many. `false`: a request has one
 /// already; what was written must be rolled back.
 pub(super) fn insert_all(
-    file: &Connection,
+    file: &WriteTransaction<'_>,
     records: &[Record<'_>],
     pause: impl Fn(),
 ) -> rusqlite::Result<bool> {
@@ -83,12 +83,13 @@ pub(super) fn insert_all(
 
 /// The statement for so many rows, and what it was given last.
 struct Statement<'file, 'entry> {
+    file: &'file WriteTransaction<'file>,
     sql: CachedStatement<'file>,
     given: Vec<ValueRef<'entry>>,
 }
 
 impl<'file, 'entry> Statement<'file, 'entry> {
-    fn of(file: &'file Connection, rows: usize) -> rusqlite::Result<Self> {
+    fn of(file: &'file WriteTransaction<'_>, rows: usize) -> rusqlite::Result<Self> {
         let columns = COLUMNS.join(", ");
         let row = format!("({})", ["?"; COLUMNS.len()].join(", "));
         let values = vec![row.as_str(); rows].join(", ");
@@ -99,6 +100,7 @@ impl<'file, 'entry> Statement<'file, 'entry> {
             "INSERT {or} INTO usage ({columns}) VALUES {values} ON CONFLICT (request) DO NOTHING"
         ))?;
         Ok(Self {
+            file,
             sql,
             // As a statement out of the cache has it.
             given: vec![ValueRef::Null; COLUMNS.len().saturating_mul(rows)],
@@ -116,7 +118,14 @@ impl<'file, 'entry> Statement<'file, 'entry> {
                 *given = value;
             }
         }
-        Ok(self.sql.raw_execute()? == records.len())
+        let are_new = self.sql.raw_execute()? == records.len();
+        if are_new {
+            // Else all of them are rolled back, or it is the only one.
+            for row in self.given.chunks(COLUMNS.len()) {
+                self.file.entered_usage(row.iter().copied());
+            }
+        }
+        Ok(are_new)
     }
 }
 

@@ -51,14 +51,12 @@ async fn a_key_of_more_grants_than_a_request_is_paid_from_has_them_one_after_the
     let house = House::new();
     let key = house.key(10);
     // As an older program let them be given, most of them long spent.
-    rusqlite::Connection::open(house.folder.path().join("ledger.db"))
-        .unwrap()
-        .execute_batch(
-            "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 1199)
-             INSERT INTO grants (id, key, tokens, spent, validity_ms, created_at)
-             SELECT 'g' || i, key, 10, 0, validity_ms, created_at FROM grants, n",
-        )
-        .unwrap();
+    crate::store::edit(
+        house.store().path(),
+        "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 1199)
+         INSERT INTO grants (id, key, tokens, spent, validity_ms, created_at)
+         SELECT 'g' || i, key, 10, 0, validity_ms, created_at FROM grants, n",
+    );
     let ledger = house.ledger();
     let mut spent = 0;
     let start = Instant::now();

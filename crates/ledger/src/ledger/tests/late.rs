@@ -1,6 +1,7 @@
 //! Records that are entered later than others that were settled after them.
 
 use super::*;
+use crate::store::{WriteConnection, open_settling_writer};
 use crate::{
     entry::{Entry, tests::largest},
     history::{HistoryPage, UsageRecord},
@@ -30,7 +31,7 @@ const DAY_MS: u64 = 86_400_000;
 
 struct Desk {
     house: House,
-    file: Connection,
+    file: WriteConnection,
     history: History,
     key: KeyId,
 }
@@ -39,7 +40,7 @@ impl Desk {
     fn new() -> Self {
         let house = House::new();
         let key = house.key(1000);
-        let file = Connection::open(house.folder.path().join("ledger.db")).unwrap();
+        let file = open_settling_writer(house.store().path()).unwrap();
         // Hundreds of commits, of which none has to survive the machine.
         file.pragma_update(None, "synchronous", "off").unwrap();
         Self {
@@ -75,7 +76,7 @@ impl Desk {
     /// Takes away what is older than 90 days on this day, as often as it takes. What is left.
     fn purge_on(&mut self, day: u64) -> u64 {
         let now = Timestamp::from_unix_ms(BEGIN + day * DAY_MS);
-        while purge::usage(&mut self.file, now, 90 * DAY).unwrap() > 0 {}
+        while purge::usage(&self.file, now, 90 * DAY).unwrap() > 0 {}
         let found = self.house.store().verify().unwrap();
         assert_eq!(found.faults, [""; 0]);
         found.requests
@@ -134,7 +135,7 @@ fn a_record_that_had_to_wait_for_the_file_is_late_from_when_it_is_entered() {
         std::thread::yield_now();
         true
     };
-    desk.file.busy_handler(Some(waits)).unwrap();
+    desk.file.connection().busy_handler(Some(waits)).unwrap();
     let entries = [settled(1, 1, 0)];
     let process = ProcessNumber(1);
     let entered = enter_all(&desk.file, process, clock, || entries.iter(), || ());
@@ -149,7 +150,7 @@ fn a_round_takes_more_than_one_batch_of_old_records_away() {
     desk.enter_on(0, 0, 6000);
     let now = Timestamp::from_unix_ms(BEGIN + 91 * DAY_MS);
     // As many as go within its time, which is more than one transaction's.
-    let gone = purge::usage(&mut desk.file, now, 90 * DAY).unwrap();
+    let gone = purge::usage(&desk.file, now, 90 * DAY).unwrap();
     assert!(gone > 500, "{gone}");
     desk.enter_on(91, 6000, 30);
     assert_eq!(desk.purge_on(91), 30);

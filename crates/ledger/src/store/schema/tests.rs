@@ -84,6 +84,7 @@ fn a_file_of_the_format_before_keeps_its_charges_beside_new_ones() {
         UPDATE grants SET spent = spent + 7 WHERE number = 2;
         UPDATE totals SET charged = charged + 9, overdraft = overdraft + 2";
     old.file().execute_batch(new).unwrap();
+    store.seal().unwrap();
     let found = store.verify().unwrap();
     assert!(found.holds(), "{}", faults(&found));
 }

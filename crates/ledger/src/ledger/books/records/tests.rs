@@ -6,7 +6,7 @@ use crate::{
     history::{History, HistoryQuery},
     key::KeyHasher,
     record::NewKey,
-    store::{GrantTerms, Store, open_writer},
+    store::{GrantTerms, Store, WriteConnection, open_writer},
 };
 use std::time::Duration;
 use tempfile::TempDir;
@@ -15,7 +15,7 @@ use tollgate_types::{ErrorCode, Format, KeyId, RequestId, Usage};
 struct Shelf {
     _folder: TempDir,
     store: Store,
-    file: Connection,
+    file: WriteConnection,
     key: KeyId,
 }
 
@@ -38,6 +38,11 @@ impl Shelf {
             store,
             key,
         }
+    }
+
+    /// Whether all were new.
+    fn enter(&self, records: &[Record<'_>]) -> rusqlite::Result<bool> {
+        self.file.change(|file| insert_all(file, records, || ()))
     }
 
     fn count(&self) -> i64 {
@@ -96,7 +101,7 @@ fn of_many_records_each_says_what_its_request_was() {
     const COUNT: u64 = 3 * ROWS as u64 + 7;
     let shelf = Shelf::new();
     let entries: Vec<Entry> = (0..COUNT).map(entry).collect();
-    assert!(insert_all(&shelf.file, &records(&entries), || ()).unwrap());
+    assert!(shelf.enter(&records(&entries)).unwrap());
     let query = HistoryQuery {
         limit: HistoryQuery::MAX_LIMIT,
         ..HistoryQuery::default()
@@ -136,9 +141,9 @@ fn a_record_that_is_there_already_is_noticed_among_many_and_alone() {
     let shelf = Shelf::new();
     let entries: Vec<Entry> = (0..ROWS as u64 + 1).map(entry).collect();
     let records = records(&entries);
-    assert!(insert(&shelf.file, &records[3]).unwrap());
-    assert!(!insert(&shelf.file, &records[3]).unwrap());
-    assert!(!insert_all(&shelf.file, &records, || ()).unwrap());
+    assert!(shelf.file.change(|file| insert(file, &records[3])).unwrap());
+    assert!(!shelf.file.change(|file| insert(file, &records[3])).unwrap());
+    assert!(!shelf.enter(&records).unwrap());
     assert_eq!(shelf.count(), i64::try_from(entries.len()).unwrap());
 }
 
@@ -147,6 +152,6 @@ fn what_the_file_refuses_is_a_fault() {
     let shelf = Shelf::new();
     let mut entries: Vec<Entry> = (0..ROWS as u64).map(entry).collect();
     entries[5].key = largest().key;
-    assert!(insert_all(&shelf.file, &records(&entries), || ()).is_err());
+    assert!(shelf.enter(&records(&entries)).is_err());
     assert_eq!(shelf.count(), 0);
 }
