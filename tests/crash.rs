@@ -17,13 +17,14 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use support::{
-    Answer, CHAT, Config, Ending, FORMATS, Gateway, LONG, PATIENCE, Provider, bounded, prompt,
+    Answer, CHAT, Config, Ending, FORMATS, Gateway, LONG, PATIENCE, Provider, Request, bounded,
+    prompt,
 };
 use tempfile::TempDir;
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
-use tollgate_ledger::{History, HistoryQuery, KeySelector, Timestamp};
+use tollgate_ledger::{History, HistoryQuery, KeySelector, Timestamp, UsageRecord};
 
 const CALLERS: usize = 32;
 /// Requests a second that the load is to have, over a whole run.
@@ -86,6 +87,75 @@ async fn what_callers_received_before_kill_9_is_in_the_ledger_once() {
     assert_eq!(gateway.ended().await.code(), Some(0));
     let found = gateway.verify().await;
     assert_eq!(found["leased"], 0, "{found}");
+}
+
+/// Streams of a token every few milliseconds, killed in their midst: what each had delivered is
+/// charged, but for what came in its last quarter of a second.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_streams_had_delivered_before_kill_9_is_charged_but_for_a_quarter_second() {
+    const STREAMS: usize = 8;
+    /// Milliseconds between two pieces of a stream.
+    const DELAY: u64 = 20;
+    /// The pieces of a quarter of a second, and as many again for a machine that is busy.
+    const UNKNOWN: u64 = 2 * 250 / DELAY;
+    let provider = Provider::start().await;
+    let gateway = Gateway::start(Config::of(&provider)).await;
+    let config = gateway.config();
+    let key = gateway.key.clone();
+    let body = prompt(CHAT, "test-model", "Hi", json!({"stream": true}));
+    let orders = format!("tokens-1000,chunk-delay-{DELAY}ms");
+    let request = Request::post(CHAT, &body).key(&key).orders(&orders);
+    let mut streams = JoinSet::new();
+    for _ in 0..STREAMS {
+        let (mut connection, request) = (gateway.connect().await, request.clone());
+        streams.spawn(async move {
+            connection.write(&request.bytes()).await;
+            let mut answer = connection.head().await;
+            connection.read_body(&mut answer).await;
+            answer
+        });
+    }
+    // No moment is as good as one that nobody chose.
+    tokio::time::sleep(Duration::from_millis(900 + fastrand::u64(..600))).await;
+    let folder = gateway.killed().await;
+    let received = bounded("the streams' end", streams.join_all()).await;
+
+    let gateway = Gateway::start_in(folder, config).await;
+    gateway.verify().await;
+    let (mut delivered, mut charged) = (0, 0);
+    for answer in &received {
+        let id = answer.header("x-request-id").expect("an id");
+        let pieces = answer.events();
+        let pieces = pieces
+            .iter()
+            .filter_map(|it| it["choices"][0]["delta"]["content"].as_str());
+        let pieces: Vec<usize> = pieces.map(str::len).collect();
+        let most = pieces.iter().max().copied().unwrap_or(0) as u64;
+        let tokens = (pieces.iter().sum::<usize>() as u64).div_ceil(4);
+        let record = record_of(&gateway.store(), &key, id);
+        let record = record.unwrap_or_else(|| panic!("{id} is not on record: {tokens} tokens"));
+        let how = (record.state.as_str(), record.source.as_str(), record.status);
+        assert_eq!(how, ("upstream_failed", "estimated", 200), "{record:?}");
+        assert_eq!(record.error.as_deref(), Some("service_unavailable"));
+        assert_eq!(record.charged, record.usage.total(), "{record:?}");
+        let output = record.usage.output;
+        // A piece is noted before it leaves.
+        let known = tokens.saturating_sub(UNKNOWN * most.div_ceil(4))..=tokens + most;
+        assert!(known.contains(&output), "{output} is not of {known:?}");
+        (delivered, charged) = (delivered + tokens, charged + output);
+    }
+    println!("{delivered} tokens delivered, {charged} charged");
+}
+
+/// The record of a request.
+fn record_of(store: &tollgate_ledger::Store, key: &str, id: &str) -> Option<UsageRecord> {
+    let key = store.find_key(&KeySelector::parse(key).unwrap()).unwrap();
+    let query = HistoryQuery {
+        limit: HistoryQuery::MAX_LIMIT,
+        ..HistoryQuery::default()
+    };
+    let page = History::new(store).page(key.id(), &query).unwrap();
+    page.data.into_iter().find(|record| record.id == id)
 }
 
 /// All that was received is on record at its price; beyond it there is at most what was sent

@@ -370,7 +370,7 @@ impl ProxyHttp for Gateway {
             Next::Hold => {}
             Next::Pass(piece) => {
                 outcome::passes(exchange, now);
-                toll::passed(exchange);
+                toll::passed(exchange, now);
                 *body = Some(exchange.timer.hand_over(piece));
             }
             Next::Commit {
@@ -381,7 +381,7 @@ impl ProxyHttp for Gateway {
                 outcome::passes(exchange, now);
                 count::passed(exchange, &first);
                 respond::commit(session, exchange, &head, length, now)?;
-                toll::passed(exchange);
+                toll::passed(exchange, now);
                 *body = Some(exchange.timer.hand_over(first));
             }
             Next::Fail(fault) => {
@@ -413,7 +413,7 @@ impl ProxyHttp for Gateway {
         let written = session.body_bytes_sent();
         match exchange.answer.push(None, true, written) {
             Next::Pass(last) => {
-                toll::passed(exchange);
+                toll::passed(exchange, Instant::now());
                 Ok((!last.is_empty()).then_some(last))
             }
             Next::Fail(fault) => {

@@ -49,7 +49,7 @@ pub async fn finish_held(session: &mut Session, exchange: &mut Exchange) -> Resu
             outcome::passes(exchange, now);
             count::passed(exchange, &body);
             respond::commit(session, exchange, &head, length, now)?;
-            toll::passed(exchange);
+            toll::passed(exchange, now);
             toll::settle(exchange, record::ending(exchange, None));
             return session.write_response_body(Some(body), true).await;
         }

@@ -10,6 +10,7 @@ use super::exchange::Exchange;
 use super::record;
 use super::stored;
 use crate::counts::How;
+use std::time::Instant;
 use tollgate_count::Delivered;
 use tollgate_filter::Holds;
 use tollgate_ledger::{
@@ -163,18 +164,24 @@ struct Used {
 
 /// A piece of the answer is about to pass: what was delivered is charged for from here on,
 /// whoever goes away, and an answer that is whole is settled.
-pub fn passed(exchange: &mut Exchange) {
+pub fn passed(exchange: &mut Exchange, now: Instant) {
     stored::note(exchange);
     if exchange.answer.is_complete() {
         let state = record::ending(exchange, None);
         return settle(exchange, state);
     }
-    if exchange.toll.reservation.is_none() {
+    let Some(reservation) = &exchange.toll.reservation else {
         return;
-    }
+    };
+    // Where it is, a crash from here on charges what has passed.
+    let is_keeping_due = reservation.is_keeping_due(now);
+    let model = is_keeping_due.then(|| exchange.model_served()).flatten();
     let delivered = delivered(exchange, output_by_length);
     if let Some(reservation) = &mut exchange.toll.reservation {
         reservation.progress(delivered);
+        if is_keeping_due {
+            reservation.keep_progress(now, model);
+        }
     }
 }
 

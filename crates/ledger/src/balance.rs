@@ -244,6 +244,22 @@ impl Balance {
 }
 
 impl Payment {
+    /// What `held` covers of a charge, in their order. No balance changes.
+    pub(crate) fn from_held(held: &[Piece], charge: u64) -> Self {
+        let mut payment = Self {
+            overdraft: charge,
+            ..Self::default()
+        };
+        for piece in held {
+            let tokens = payment.overdraft.min(piece.tokens);
+            payment.overdraft = payment.overdraft.saturating_sub(tokens);
+            if tokens > 0 {
+                payment.pieces.push(Piece { tokens, ..*piece });
+            }
+        }
+        payment
+    }
+
     /// Notes that `grant` paid `tokens`. Its validity starts here if it had not.
     fn add(&mut self, grant: &mut Grant, tokens: u64, now: Timestamp) {
         if tokens == 0 {

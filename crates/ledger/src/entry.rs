@@ -39,7 +39,7 @@ pub(crate) const fn pieces_in(slots: usize) -> usize {
     }
 }
 
-/// One settled request.
+/// One settled request, or how far one has come.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Entry {
     /// The request id: what makes a second settlement of one request nothing.
@@ -67,6 +67,10 @@ pub(crate) struct Entry {
     pub(crate) overdraft: u64,
     pub(crate) first_byte_ms: Option<u32>,
     pub(crate) duration_ms: u32,
+    /// The request has not ended: this is what it is charged if its process crashes. Its
+    /// settlement takes the place of it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) is_progress: bool,
 }
 
 impl Entry {
@@ -203,6 +207,7 @@ pub(crate) mod tests {
             overdraft: u64::MAX,
             first_byte_ms: Some(u32::MAX),
             duration_ms: u32::MAX,
+            is_progress: false,
         }
     }
 
@@ -280,6 +285,7 @@ pub(crate) mod tests {
                         clamped: place % 2 == 1,
                         paid: vec![(1, 2); place].into(),
                         first_byte_ms: error.map(|_| 0),
+                        is_progress: place % 3 == 1,
                         ..largest()
                     };
                     let record = record(&entry);

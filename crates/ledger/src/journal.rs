@@ -94,6 +94,8 @@ pub(crate) struct Journal {
     marks: Marks,
     slots: u32,
     dirty: AtomicBool,
+    /// Progress was written since the copy was last to follow.
+    has_progress: AtomicBool,
     nudge: SyncSender<()>,
     failed_syncs: AtomicU64,
     /// The last sync has failed.
@@ -122,6 +124,7 @@ impl Journal {
             marks: Marks::of_empty(slots),
             slots,
             dirty: AtomicBool::new(false),
+            has_progress: AtomicBool::new(false),
             nudge,
             failed_syncs: AtomicU64::new(0),
             is_behind: AtomicBool::new(false),
@@ -169,9 +172,46 @@ impl Journal {
         self.free.lock().extend(slot.apart());
     }
 
+    /// Gives back a slot whose record is to be forgotten.
+    pub(crate) fn discard(&self, slot: Slot) {
+        let emptied: Vec<Slot> = slot.apart().filter(|slot| self.empty(slot)).collect();
+        self.free.lock().extend(emptied);
+    }
+
     /// Writes the record of a request, which `record` puts together and which is no longer than
     /// the slot. From here on it survives the process.
     pub(crate) fn write(
+        &self,
+        slot: &Slot,
+        request: RequestId,
+        record: impl FnOnce(&mut &mut [u8]) -> io::Result<()>,
+    ) -> io::Result<()> {
+        self.store(slot, request, record)?;
+        self.has_changed();
+        Ok(())
+    }
+
+    /// The same for a request that goes on. No thread is woken, which would take a system call:
+    /// the copy follows with the next settlement, or after [`Journal::sync_progress`].
+    pub(crate) fn write_progress(
+        &self,
+        slot: &Slot,
+        request: RequestId,
+        record: impl FnOnce(&mut &mut [u8]) -> io::Result<()>,
+    ) -> io::Result<()> {
+        self.store(slot, request, record)?;
+        self.has_progress.store(true, Ordering::Release);
+        Ok(())
+    }
+
+    /// Has the copy follow if there is progress that it does not have.
+    pub(crate) fn sync_progress(&self) {
+        if self.has_progress.load(Ordering::Acquire) {
+            self.has_changed();
+        }
+    }
+
+    fn store(
         &self,
         slot: &Slot,
         request: RequestId,
@@ -185,7 +225,6 @@ impl Journal {
         } else {
             self.write_long(slot, request, record)?;
         }
-        self.has_changed();
         Ok(())
     }
 
@@ -292,6 +331,7 @@ impl Journal {
 
     fn sync(&self) {
         self.dirty.store(false, Ordering::Release);
+        self.has_progress.store(false, Ordering::Release);
         let synced = self.copy.follow(&self.live);
         let Err(fault) = synced else {
             if self.is_behind.swap(false, Ordering::Relaxed) {
@@ -322,6 +362,12 @@ impl Journal {
             // Full: the thread has been told already.
             let _ = self.nudge.try_send(());
         }
+    }
+
+    /// Brings the copy up to date now.
+    #[cfg(test)]
+    pub(crate) fn follow(&self) {
+        self.copy.follow(&self.live).unwrap();
     }
 
     /// Lets go of the locks, as the death of the process would.

@@ -27,6 +27,8 @@ const STREAMED: u8 = 1;
 const CLAMPED: u8 = 2;
 /// There is a time to the first byte.
 const HAS_BEGUN: u8 = 4;
+/// The request has not ended. A program that does not know this takes it for settled.
+const PROGRESS: u8 = 8;
 
 /// Writes a record, with another reason than its own where there is no room for that.
 ///
@@ -37,6 +39,7 @@ pub(super) fn write(entry: &Entry, reason: Option<&str>, out: &mut &mut [u8]) ->
         (entry.streamed, STREAMED),
         (entry.clamped, CLAMPED),
         (entry.first_byte_ms.is_some(), HAS_BEGUN),
+        (entry.is_progress, PROGRESS),
     ];
     let flags = flags.into_iter().filter(|(is_set, _)| *is_set);
     out.write_all(&[
@@ -142,6 +145,7 @@ pub(super) fn read(record: &[u8]) -> Option<Entry> {
         overdraft,
         first_byte_ms: (flags & HAS_BEGUN != 0).then_some(first_byte_ms),
         duration_ms,
+        is_progress: flags & PROGRESS != 0,
     })
 }
 

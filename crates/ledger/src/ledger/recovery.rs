@@ -1,6 +1,6 @@
 //! Finishing what dead processes left: their settlements are entered, their leases given
-//! back. The rule for what was reserved and not settled at a crash: it is released, since
-//! nobody can have received the end of an answer that was not settled.
+//! back. A request that was not settled at a crash is charged what it had delivered by its last
+//! progress record; the rest of its reservation is released.
 
 use super::{
     books::{self, ProcessNumber},
@@ -13,7 +13,7 @@ use crate::{
     store::WriteConnection,
 };
 use rusqlite::Transaction;
-use std::{collections::BTreeSet, path::Path};
+use std::{cmp::Reverse, collections::BTreeSet, path::Path};
 
 /// Looks at every other process that has not ended, and buries those that are dead. How
 /// many were.
@@ -94,19 +94,24 @@ fn bury(
 ) -> rusqlite::Result<()> {
     let transaction = file.begin()?;
     let mut entered = 0_usize;
-    for record in &remains.records {
-        match Entry::from_record(record) {
-            Some(entry) => {
-                let new = super::enter::enter(&transaction, peer, &entry, now)?;
-                entered = entered.saturating_add(usize::from(new));
-            }
-            None => books::quarantine(&transaction, record, quarantine::UNREADABLE, now)?,
+    let mut cut = 0_usize;
+    for entry in last_of_each(read(&transaction, &remains.records, now)?) {
+        if super::enter::enter(&transaction, peer, &entry, now)? {
+            let count = if entry.is_progress {
+                &mut cut
+            } else {
+                &mut entered
+            };
+            *count = count.saturating_add(1);
         }
     }
     let torn = keep_torn(&transaction, &remains.torn, now)?;
     books::end(&transaction, peer, now)?;
     transaction.commit()?;
     log::warn!("a process had ended without finishing: {entered} settlements were entered");
+    if cut > 0 {
+        log::warn!("{cut} requests were cut by its end: what they had delivered is charged");
+    }
     if torn > 0 {
         log::error!(
             "{torn} slots of its settlement file could not be read and are kept in quarantine: \
@@ -115,6 +120,33 @@ fn bury(
     }
     remains.remove();
     Ok(())
+}
+
+/// The records that can be read; the others are kept in quarantine.
+fn read(
+    transaction: &Transaction<'_>,
+    records: &[Vec<u8>],
+    now: Timestamp,
+) -> rusqlite::Result<Vec<Entry>> {
+    let mut entries = Vec::with_capacity(records.len());
+    for record in records {
+        match Entry::from_record(record) {
+            Some(entry) => entries.push(entry),
+            None => books::quarantine(transaction, record, quarantine::UNREADABLE, now)?,
+        }
+    }
+    Ok(entries)
+}
+
+/// Puts the last that is known of a request first, since the first of several records of one
+/// request counts: the file and its copy may differ by one. A settlement is the last.
+fn last_of_each(mut entries: Vec<Entry>) -> Vec<Entry> {
+    let rank = |entry: &Entry| {
+        let newest = Reverse((entry.at, entry.usage.output));
+        entry.is_progress.then_some(newest)
+    };
+    entries.sort_by_key(rank);
+    entries
 }
 
 /// Keeps what is no whole record, since a charge may stand in it. Not what is left of one that

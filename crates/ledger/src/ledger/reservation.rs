@@ -9,10 +9,14 @@ use crate::{
     journal::Slot,
 };
 use std::{
+    io,
     sync::{Arc, atomic::Ordering},
     time::{Duration, Instant},
 };
 use tollgate_types::{ErrorCode, RequestId, Usage, Weights};
+
+/// How old what the settlement file says of a running request may become, while pieces pass.
+const KEEP_AFTER: Duration = Duration::from_millis(250);
 
 /// What was agreed when the tokens were held.
 pub(super) struct Terms {
@@ -77,6 +81,10 @@ pub struct Reservation {
     begun: Instant,
     first_byte: Option<Duration>,
     delivered: Usage,
+    /// When what was delivered was last written into the slot, or the request began.
+    kept_at: Instant,
+    /// Something was.
+    has_kept: bool,
     /// `None` once it is settled.
     slot: Option<Slot>,
 }
@@ -102,15 +110,18 @@ impl Reservation {
         terms: Terms,
         request: RequestInfo,
     ) -> Self {
+        let begun = Instant::now();
         Self {
             ledger,
             account,
             held,
             terms,
             request,
-            begun: Instant::now(),
+            begun,
             first_byte: None,
             delivered: Usage::default(),
+            kept_at: begun,
+            has_kept: false,
             slot: Some(slot),
         }
     }
@@ -145,6 +156,48 @@ impl Reservation {
         self.delivered = delivered;
     }
 
+    /// Whether it is time to call [`Reservation::keep_progress`].
+    pub fn is_keeping_due(&self, now: Instant) -> bool {
+        now.saturating_duration_since(self.kept_at) >= KEEP_AFTER
+    }
+
+    /// Writes what was delivered into the settlement file: should the process crash, it is charged.
+    /// A store into memory, no system call.
+    pub fn keep_progress(&mut self, now: Instant, model_served: Option<Arc<str>>) {
+        self.kept_at = now;
+        // As what the end of the process cuts: the gateway's own failure.
+        let ending = Ending {
+            state: BillingState::UpstreamFailed,
+            status: 200,
+            error: Some(ErrorCode::ServiceUnavailable),
+            reported: None,
+            absurd: false,
+            delivered: self.delivered,
+            produced: 0,
+            stored_input: 0,
+            least: Least::default(),
+            model_served,
+        };
+        let charge = self.charge(&ending);
+        let Some(slot) = self.slot.as_ref().filter(|_| charge.tokens > 0) else {
+            return;
+        };
+        let shared = &self.ledger.shared;
+        let payment = Payment::from_held(&self.held, charge.tokens);
+        let entry = Entry {
+            is_progress: true,
+            ..self.entry(&ending, &charge, &payment, shared.clock.now().unix_ms())
+        };
+        let request = entry.request;
+        let written = shared
+            .journal
+            .write_progress(slot, request, |out| entry.write_record(out));
+        match written {
+            Ok(()) => self.has_kept = true,
+            Err(fault) => self.report_unwritten(&fault),
+        }
+    }
+
     /// Ends the request. Must come before the last bytes of the answer leave: from here on
     /// the charge survives the process.
     pub fn settle(mut self, ending: &Ending) -> Settled {
@@ -161,26 +214,17 @@ impl Reservation {
         if let Some(slot) = self.slot.take() {
             let shared = &self.ledger.shared;
             self.account.settle(&self.held, 0, 0, shared.clock.now());
-            shared.journal.give_back(slot);
+            if self.has_kept {
+                shared.journal.discard(slot);
+            } else {
+                shared.journal.give_back(slot);
+            }
         }
         Settled::nothing()
     }
 
     fn finish(&self, slot: Slot, ending: &Ending) -> Settled {
-        let Terms { bound, weights } = &self.terms;
-        let counts = Counts {
-            reported: ending.reported,
-            delivered: ending.delivered,
-            produced: ending
-                .produced
-                .min(self.output_limit().unwrap_or(bound.output)),
-            stored_input: ending
-                .stored_input
-                .min(bound.hidden_that_fits(self.reserved(), weights)),
-            least: ending.least,
-        };
-        let mut charge = Charge::by_rule(ending.state, &counts, bound, weights);
-        charge.clamped |= ending.absurd;
+        let charge = self.charge(ending);
         let now = self.ledger.shared.clock.now();
         let most = pieces_in(slot.count());
         let payment = self.account.settle(&self.held, charge.tokens, most, now);
@@ -196,6 +240,24 @@ impl Reservation {
         self.write_ahead(&slot, &entry);
         self.ledger.tell(Command::Settle(Some(slot), entry));
         settled
+    }
+
+    fn charge(&self, ending: &Ending) -> Charge {
+        let Terms { bound, weights } = &self.terms;
+        let counts = Counts {
+            reported: ending.reported,
+            delivered: ending.delivered,
+            produced: ending
+                .produced
+                .min(self.output_limit().unwrap_or(bound.output)),
+            stored_input: ending
+                .stored_input
+                .min(bound.hidden_that_fits(self.reserved(), weights)),
+            least: ending.least,
+        };
+        let mut charge = Charge::by_rule(ending.state, &counts, bound, weights);
+        charge.clamped |= ending.absurd;
+        charge
     }
 
     fn note(&self, settled: &Settled) {
@@ -252,6 +314,7 @@ impl Reservation {
             overdraft: payment.overdraft,
             first_byte_ms: self.first_byte.map(millis),
             duration_ms: millis(self.begun.elapsed()),
+            is_progress: false,
         }
     }
 
@@ -263,9 +326,14 @@ impl Reservation {
             .journal
             .write(slot, entry.request, |out| entry.write_record(out));
         if let Err(fault) = written {
-            shared.stats.failed_writes.fetch_add(1, Ordering::Relaxed);
-            log::error!("{}: cannot be written ahead: {fault}", entry.request);
+            self.report_unwritten(&fault);
         }
+    }
+
+    fn report_unwritten(&self, fault: &io::Error) {
+        let stats = &self.ledger.shared.stats;
+        stats.failed_writes.fetch_add(1, Ordering::Relaxed);
+        log::error!("{}: cannot be written ahead: {fault}", self.request.id);
     }
 }
 

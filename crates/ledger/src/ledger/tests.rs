@@ -19,6 +19,7 @@ mod commits;
 mod grants;
 mod late;
 mod processes;
+mod progress;
 mod properties;
 mod remains;
 

@@ -386,6 +386,7 @@ impl Writer {
 
     fn tick(&mut self) -> rusqlite::Result<()> {
         self.seen.ticks = self.seen.ticks.wrapping_add(1);
+        self.shared.journal.sync_progress();
         let version = data_version(&self.file)?;
         if self.seen.version != Some(version) || self.seen.look_again {
             // Should it fail, the version is still the old one, and it is tried again.

@@ -80,6 +80,7 @@ fn entry(number: u64) -> Entry {
         overdraft: number % 3,
         first_byte_ms: (number % 7 != 3).then_some(5),
         duration_ms: 9,
+        is_progress: false,
     }
 }
 
