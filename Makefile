@@ -12,6 +12,8 @@ BENCH_ARGS ?=
 PYTEST_ARGS ?=
 # How often `make test-crash` kills.
 CRASH_ROUNDS ?= 50
+# How many corruptions `make test-corruption` tries.
+CORRUPTIONS ?= 20000
 # Of how many records `make test-history` asks for pages.
 HISTORY_ROWS ?= 10000000
 # How long `make test-soak` takes, besides building.
@@ -24,7 +26,7 @@ OVERLOAD_ROUNDS ?= 5
 TARGET = "$${CARGO_TARGET_DIR:-target}"
 CLIENTS := tests/clients
 
-.PHONY: help setup build release demo demo-clean fmt lint test test-crash test-history test-soak test-upgrade test-overload test-clients bench bench-load bench-counts text-layout eval-auto eval-count translation-news deny
+.PHONY: help setup build release demo demo-clean fmt lint test test-crash test-corruption test-history test-soak test-upgrade test-overload test-clients bench bench-load bench-counts text-layout eval-auto eval-count translation-news deny
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -60,6 +62,10 @@ test: lint ## Everything that CI checks
 
 test-crash: setup ## Kill the gateway under load, fifty times over
 	TOLLGATE_CRASH_ROUNDS=$(CRASH_ROUNDS) $(CARGO) test --workspace --test crash -- --nocapture
+
+# TOLLGATE_CORRUPTION_SEED repeats a run, by the seed that it prints.
+test-corruption: setup ## Damage the ledger's files at random: nothing is lost unnoticed
+	TOLLGATE_CORRUPTIONS=$(CORRUPTIONS) $(CARGO) test --package tollgate-ledger --lib -- --nocapture corruption
 
 # Minutes, and some gigabytes in the folder for temporary files.
 test-history: setup ## A page of ten million records comes within 20 ms

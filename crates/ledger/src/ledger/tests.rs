@@ -16,6 +16,7 @@ use tempfile::TempDir;
 use tollgate_types::{ErrorCode, Usage, Weights};
 
 mod commits;
+mod corruption;
 mod grants;
 mod late;
 mod processes;
