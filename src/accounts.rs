@@ -15,8 +15,8 @@ use std::net::IpAddr;
 use std::num::NonZeroU32;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 use tollgate_filter::{
     Balances, Bound, Catalog, Checked, Counted, Counting, Holds, KeyDirectory, KeyLookup, Limited,
     Limiter, Load, NotAdmitted, RequestContext, Reserving, Services, Shortage, Standing, Stored,
@@ -24,7 +24,7 @@ use tollgate_filter::{
 };
 use tollgate_ledger::{
     Clock, Denied, Dimension, Ledger, LedgerSettings, Refused, RequestInfo, Reserve, Store,
-    UpperBound,
+    Unavailable, UpperBound,
 };
 use tollgate_routing::Conversations;
 use tollgate_settings::TokenCount;
@@ -386,12 +386,30 @@ fn shortage(refused: &Refused) -> Shortage {
         Refused::Expired => Shortage::Expired,
         Refused::Busy => Shortage::Busy,
         Refused::Unavailable(cause) => {
-            log::error!("a balance cannot be had: {cause}");
+            log_unavailable(cause);
             Shortage::Unavailable
         }
     }
 }
 
+/// Logs why balances are unavailable, at most once a second.
+fn log_unavailable(cause: &Unavailable) {
+    const EVERY_MS: u64 = 1000;
+    static LOGGED_MS: AtomicU64 = AtomicU64::new(0);
+    if matches!(cause, Unavailable::Stalled(_)) {
+        // The ledger logs it.
+        return;
+    }
+    let now = crate::clock::steady_ms(Instant::now());
+    let is_due = |logged: u64| {
+        let is_due = logged == 0 || now.saturating_sub(logged) >= EVERY_MS;
+        is_due.then_some(now)
+    };
+    let (set, fetch) = (Ordering::Relaxed, Ordering::Relaxed);
+    if LOGGED_MS.fetch_update(set, fetch, is_due).is_ok() {
+        log::error!("balances are unavailable: {cause}");
+    }
+}
 /// Nobody's accounts, for configurations that are only checked.
 pub struct NoAccounts;
 

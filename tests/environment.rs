@@ -368,6 +368,7 @@ async fn beyond_what_can_be_settled_on_a_full_disk_callers_are_told_503_until_th
     gateway.send(&ask(&gateway.key)).await.assert_ok();
     let ballast = seen_by(gateway.id(), &disk.join("ballast"));
     fill(&ballast);
+    let filled = std::time::Instant::now();
 
     // Settlements have places made for them, thousands of them; then there is no more.
     let request = ask(&gateway.key);
@@ -386,6 +387,19 @@ async fn beyond_what_can_be_settled_on_a_full_disk_callers_are_told_503_until_th
     gateway.get("/v1").await.assert_ok();
     gateway.get("/v1/models").await.assert_ok();
     let asked = provider.handle.counters().requests;
+    let lines = faults_logged(&gateway);
+    let full = format!(
+        "{} cannot grow: the disk is full",
+        disk.join("tollgate.db").display()
+    );
+    assert!(!lines.is_empty(), "nothing is logged");
+    assert!(lines.iter().all(|line| line.contains(&full)), "{lines:?}");
+    let seconds = filled.elapsed().as_secs();
+    assert!(
+        lines.len() as u64 <= seconds + 1,
+        "{} in {seconds} s",
+        lines.len()
+    );
 
     std::fs::remove_file(&ballast).unwrap();
     let answer = eventually("requests are served again", async || {
@@ -404,6 +418,14 @@ async fn beyond_what_can_be_settled_on_a_full_disk_callers_are_told_503_until_th
     let usage = gateway.get("/v1/usage").await.json();
     let each = answer.reported();
     assert_eq!(usage["tokens"]["used"], tokens + 2 * each, "{usage}");
+}
+
+/// The errors in the log.
+fn faults_logged(gateway: &Gateway) -> Vec<String> {
+    let output = gateway.output();
+    let lines = output.lines().filter(|line| !line.starts_with('{'));
+    let errors = lines.filter(|line| line.contains(" ERROR "));
+    errors.map(str::to_owned).collect()
 }
 
 /// Writes until the disk is full.

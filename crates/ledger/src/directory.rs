@@ -122,6 +122,12 @@ pub enum Unavailable {
     /// The store failed.
     #[error("the key store failed: {0}")]
     Store(Arc<str>),
+    /// More settlements wait to be committed than there is room for.
+    #[error("too many settlements wait to be committed")]
+    Backlog,
+    /// Settlements cannot be committed; the ledger logs the reason once a second.
+    #[error("settlements cannot be committed: {0}")]
+    Stalled(Arc<str>),
     /// The directory is shutting down.
     #[error("the key store is closed")]
     Closed,

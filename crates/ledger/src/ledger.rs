@@ -33,6 +33,7 @@ use crate::{
     store::{Store, StoreError, open_settling_writer},
 };
 use accounts::{Accounts, Held};
+use parking_lot::Mutex;
 use quarantine::Quarantined;
 use stats::Stats;
 use std::{
@@ -155,6 +156,8 @@ struct Shared {
     stats: Stats,
     /// Stored things on their way into the file.
     unwritten: AtomicUsize,
+    /// Why the last commit failed, until one succeeds.
+    stalled: Mutex<Option<Arc<str>>>,
     /// This process admits nothing more.
     shut: AtomicBool,
     /// Another process has closed this one.
@@ -173,6 +176,17 @@ impl Shared {
                  gone: it admits nothing more"
             );
         }
+    }
+
+    /// Counts a request for which the settlement file has no room. Why that is.
+    fn shed(&self) -> Unavailable {
+        self.stats.shed.fetch_add(1, Ordering::Relaxed);
+        self.why_stalled().unwrap_or(Unavailable::Backlog)
+    }
+
+    /// Why nothing is committed, if that is so.
+    fn why_stalled(&self) -> Option<Unavailable> {
+        self.stalled.lock().clone().map(Unavailable::Stalled)
     }
 
     /// Why nothing is admitted.
@@ -233,6 +247,7 @@ impl Ledger {
             journal,
             stats,
             unwritten: AtomicUsize::new(0),
+            stalled: Mutex::new(None),
             shut: AtomicBool::new(false),
             fenced: watch::Sender::new(false),
             abandoned: AtomicBool::new(false),
@@ -271,16 +286,14 @@ impl Ledger {
             return self.load(key);
         };
         let Some(mut slot) = shared.journal.take() else {
-            shared.stats.shed.fetch_add(1, Ordering::Relaxed);
-            return Reserve::Refused(Unavailable::Overloaded.into());
+            return Reserve::Refused(shared.shed().into());
         };
         let now = shared.clock.now();
         let useful = bound.useful_tokens(&weights);
         let refused = match account.reserve(bound.tokens(&weights), useful, now) {
             Held::Pieces(pieces) if !shared.journal.widen(&mut slot, slots_for(pieces.len())) => {
                 account.settle(&pieces, 0, 0, now);
-                shared.stats.shed.fetch_add(1, Ordering::Relaxed);
-                Unavailable::Overloaded.into()
+                shared.shed().into()
             }
             Held::Pieces(pieces) => {
                 shared.stats.reservations.fetch_add(1, Ordering::Relaxed);
@@ -314,7 +327,7 @@ impl Ledger {
                 }
                 Reserve::Wait(PendingAccount {
                     answer,
-                    timeout: self.0.shared.settings.load_timeout,
+                    shared: Arc::clone(&self.0.shared),
                 })
             }
             Err(unavailable) => Reserve::Refused(unavailable.into()),
@@ -453,7 +466,7 @@ impl std::fmt::Debug for Ledger {
 #[must_use = "an account that nobody waits for is of no use"]
 pub struct PendingAccount {
     answer: accounts::Waiting,
-    timeout: Duration,
+    shared: Arc<Shared>,
 }
 
 impl PendingAccount {
@@ -463,9 +476,10 @@ impl PendingAccount {
     /// # Errors
     /// There is no such key ([`Refused::Expired`]), or nothing could be learned about it.
     pub async fn wait(self) -> Result<(), Refused> {
-        let found = tokio::time::timeout(self.timeout, self.answer)
+        let shared = &self.shared;
+        let found = tokio::time::timeout(shared.settings.load_timeout, self.answer)
             .await
-            .map_err(|_| Unavailable::TimedOut)?
+            .map_err(|_| shared.why_stalled().unwrap_or(Unavailable::TimedOut))?
             .unwrap_or(Err(Unavailable::Closed))?;
         if found { Ok(()) } else { Err(Refused::Expired) }
     }

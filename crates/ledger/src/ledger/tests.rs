@@ -362,7 +362,7 @@ async fn more_open_requests_than_slots_are_shed_and_none_is_lost() {
         open.push(house.reserve(&ledger, &key, 1).await.unwrap());
     }
     let refused = house.reserve(&ledger, &key, 1).await.unwrap_err();
-    assert_eq!(refused, Refused::Unavailable(Unavailable::Overloaded));
+    assert_eq!(refused, Refused::Unavailable(Unavailable::Backlog));
     for reservation in open {
         reservation.settle(&completed(1));
     }

@@ -18,11 +18,12 @@ use crate::{
     entry::Entry,
     journal::Slot,
     ownership::{self, Stored},
-    store::{WriteConnection, data_version},
+    store::{StoreError, WriteConnection, data_version},
 };
 use rusqlite::Transaction;
 use std::{
     collections::HashSet,
+    path::Path,
     sync::{Arc, atomic::Ordering},
     time::{Duration, Instant},
 };
@@ -54,6 +55,8 @@ const CHECKPOINT_PATIENCE: Duration = Duration::from_millis(50);
 const LAST_CHECKPOINT_PATIENCE: Duration = Duration::from_secs(1);
 /// How long a failed commit waits before it is tried again.
 const RETRY_AFTER: Duration = Duration::from_millis(100);
+/// How often a fault that goes on is logged.
+const LOG_EVERY: Duration = Duration::from_secs(1);
 /// How often a last commit is tried. What stays is in the settlement file.
 const LAST_TRIES: u32 = 20;
 
@@ -162,6 +165,8 @@ pub(super) struct Seen {
     /// Something stands open although the file has not changed: a wish for tokens that
     /// requests here still hold, a load that failed, a lease of the dead that is free now.
     look_again: bool,
+    /// When a fault was last logged.
+    fault_logged_at: Option<Instant>,
 }
 
 impl Writer {
@@ -171,7 +176,7 @@ impl Writer {
             let now = Instant::now();
             if now >= next_tick {
                 if let Err(fault) = self.tick() {
-                    log::warn!("the ledger file cannot be looked after: {fault}");
+                    self.log_fault("the ledger cannot be looked after", &fault);
                 }
                 next_tick = now.checked_add(TICK).unwrap_or(now);
             }
@@ -232,6 +237,7 @@ impl Writer {
             match self.commit(&batch) {
                 Ok(shares) => {
                     self.shared.stats.committed(start.elapsed());
+                    *self.shared.stalled.lock() = None;
                     self.refuse_if_fenced(&mut batch);
                     break shares;
                 }
@@ -316,14 +322,30 @@ impl Writer {
         }
     }
 
+    /// Logs a fault with its reason, at most once a second: what fails is tried again.
+    fn log_fault(&mut self, what: &str, fault: &rusqlite::Error) {
+        let is_recent = |at: Instant| at.elapsed() < LOG_EVERY;
+        if !self.seen.fault_logged_at.is_some_and(is_recent) {
+            self.seen.fault_logged_at = Some(Instant::now());
+            log::error!("{what}, and it is tried again: {}", self.reason(fault));
+        }
+    }
+
+    fn reason(&self, fault: &rusqlite::Error) -> StoreError {
+        let path = self.file.path().unwrap_or_default();
+        StoreError::from_sqlite(fault, Path::new(path))
+    }
+
     /// Callers who wait for an account are told; settlements wait on.
     fn report(&mut self, fault: &rusqlite::Error, batch: &mut Batch) {
-        log::error!("a commit to the ledger failed and is tried again: {fault}");
+        self.log_fault("settlements cannot be committed", fault);
         self.shared
             .stats
             .failed_commits
             .fetch_add(1, Ordering::Relaxed);
-        let failed = Err(Unavailable::Store(fault.to_string().into()));
+        let reason: Arc<str> = self.reason(fault).to_string().into();
+        *self.shared.stalled.lock() = Some(Arc::clone(&reason));
+        let failed = Err(Unavailable::Stalled(reason));
         for key in batch.loads.drain() {
             // An account that asks for more must not wait for ever.
             self.seen.look_again = true;
