@@ -3,6 +3,8 @@
 
 #![cfg(test)]
 
+#[path = "streams/foreign.rs"]
+mod foreign;
 mod support;
 
 use serde_json::{Value, json};

@@ -223,6 +223,10 @@ impl Answer {
                 Some(AnswerKind::Error) => Ok(false),
                 Some(AnswerKind::Broken) => Err(UpstreamFault::broken_answer()),
                 Some(AnswerKind::Answer) => Ok(true),
+                // Much stands before the answer, or it is none.
+                None if is_full && !end && !scanner.is_named() => {
+                    Err(UpstreamFault::broken_answer())
+                }
                 None => Ok(is_full),
             },
             Some(Reader::Count) if is_full || is_late() => match join(&mut self.held.clone()) {

@@ -503,8 +503,10 @@ pub fn expectation(exchange: &Exchange) -> Option<Expectation> {
             created: clock::unix_ms() / 1000,
         },
     });
+    let candidate = exchange.attempts.current()?;
     Some(Expectation {
-        format: exchange.attempts.current()?.format,
+        format: candidate.format,
+        stream_events: Arc::clone(&candidate.deployment.provider.stream_events),
         translation,
         counts_tokens: request.endpoint == Endpoint::CountTokens,
         is_stored: request.endpoint.is_stored(),

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tollgate_translate::{AnswerContext, AnswerTranslator, StreamTranslator, TranslationNotes};
 use tollgate_types::{Format, PublicError, RequestId};
-use tollgate_wire::answer::{AnswerFacts, AnswerKind, AnswerScanner};
+use tollgate_wire::answer::{AnswerFacts, AnswerKind, AnswerScanner, StreamEvents};
 use tollgate_wire::fault::{FaultClass, UpstreamFault};
 use tollgate_wire::stream::{Phase, StreamEnd, StreamOptions, StreamScanner};
 use tollgate_wire::usage::ReportedUsage;
@@ -21,6 +21,8 @@ use tollgate_wire::usage::ReportedUsage;
 pub struct Expectation {
     /// The format in which the provider answers.
     pub format: Format,
+    /// Events of the provider's streams that the format does not define.
+    pub stream_events: StreamEvents,
     /// How the answer is translated, where the caller's format is another.
     pub translation: Option<Translation>,
     /// Whether the answer is a count of tokens.
@@ -305,13 +307,16 @@ impl Reader {
 impl Events {
     fn new(expected: Expectation) -> Self {
         if let Some(Translation { notes, context, .. }) = expected.translation {
-            return Self::Translated(Box::new(StreamTranslator::new(notes, context)));
+            let translator = StreamTranslator::new(notes, context);
+            let translator = translator.with_extensions(expected.stream_events);
+            return Self::Translated(Box::new(translator));
         }
         let options = StreamOptions {
             strip_usage: expected.strip_usage,
             ..StreamOptions::default()
         };
-        Self::Passing(Box::new(StreamScanner::new(expected.format, options)))
+        let scanner = StreamScanner::new(expected.format, options);
+        Self::Passing(Box::new(scanner.with_extensions(expected.stream_events)))
     }
 
     fn push(

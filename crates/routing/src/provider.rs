@@ -31,6 +31,8 @@ pub struct Provider {
     pub timeouts: Timeouts,
     /// What it can, for requests that are translated.
     pub abilities: Abilities,
+    /// Events of its streams that its formats do not define, and that pass all the same.
+    pub stream_events: Arc<[Box<str>]>,
     /// How the tokens of its models are counted, where that was said.
     pub tokenizer: Option<Tokenizer>,
     /// When it, its deployments and its credentials are benched; `None`: never.

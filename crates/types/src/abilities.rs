@@ -3,13 +3,17 @@
 use serde::{Deserialize, Serialize};
 
 /// What a provider can, of what not every provider of its formats can.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Abilities {
     /// It marks what is worth caching: `cache_control` in messages,
     /// `prompt_cache_breakpoint` in chat and responses.
     pub cache_marks: bool,
+    /// Events of its streams that its formats do not define, by their `type`; in chat by the
+    /// `object` of their chunks. They pass to callers of the same format. Any other unknown
+    /// event ends a stream as an error.
+    pub stream_events: Vec<String>,
     /// What only a chat provider differs in.
     pub chat: ChatAbilities,
     /// What only a responses provider differs in.
@@ -22,6 +26,7 @@ impl Default for Abilities {
     fn default() -> Self {
         Self {
             cache_marks: true,
+            stream_events: Vec::new(),
             chat: ChatAbilities::ALL,
             responses: ResponsesAbilities::ALL,
             messages: MessagesAbilities::ALL,

@@ -6,14 +6,17 @@
 
 mod at;
 mod facts;
+pub(crate) mod kind;
 mod path;
 pub(crate) mod reader;
 
 use crate::{json::Lexer, usage::ReportedUsage};
+use kind::EventKind;
 use reader::{Mode, Reader};
 use tollgate_types::Format;
 
 pub use facts::{AnswerFacts, StopReason};
+pub use kind::StreamEvents;
 
 /// What a body with a success status turned out to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,8 +26,8 @@ pub enum AnswerKind {
     /// An error object, whatever its status said: hand the body to
     /// [`classify_body`](crate::fault::classify_body).
     Error,
-    /// Not a JSON object, not a whole one, or one without the list that every answer of the
-    /// format has (`choices`, `output`, `content`).
+    /// Not a JSON object, not a whole one, one without the list that every answer of the
+    /// format has (`choices`, `output`, `content`), or one that calls itself something else.
     Broken,
 }
 
@@ -59,15 +62,29 @@ impl AnswerScanner {
     /// begins, an answer once its first choice, item or block began. `None`: read on.
     /// [`finish`](Self::finish) has the last word.
     pub const fn kind_so_far(&self) -> Option<AnswerKind> {
-        if self.reader.event.error {
+        if self.is_error() {
             Some(AnswerKind::Error)
-        } else if self.broken {
+        } else if self.broken || self.is_foreign() {
             Some(AnswerKind::Broken)
         } else if self.reader.event.main_item {
             Some(AnswerKind::Answer)
         } else {
             None
         }
+    }
+
+    const fn is_error(&self) -> bool {
+        let event = &self.reader.event;
+        event.error || matches!(event.kind, EventKind::Error)
+    }
+
+    const fn is_foreign(&self) -> bool {
+        matches!(self.reader.event.kind, EventKind::Foreign)
+    }
+
+    /// Whether the body calls itself an answer of the format, be its list to come.
+    pub const fn is_named(&self) -> bool {
+        matches!(self.reader.event.kind, EventKind::Content)
     }
 
     /// Whether the answer has come to its end: nothing but white space may follow.
@@ -81,9 +98,9 @@ impl AnswerScanner {
             self.broken = self.lexer.finish(&mut self.reader).is_err();
         }
         let event = &self.reader.event;
-        if event.error {
+        if self.is_error() {
             AnswerKind::Error
-        } else if self.broken || !event.object || !event.main_list {
+        } else if self.broken || self.is_foreign() || !event.object || !event.main_list {
             AnswerKind::Broken
         } else {
             AnswerKind::Answer

@@ -1,8 +1,11 @@
 //! Event streams as they pass: what may go out, what was said, how it ended.
 //!
-//! Decides, event by event, whether bytes leave: an error event never does, not half of it,
-//! nor does the usage chunk that the gateway itself asked for; everything else leaves as the
-//! very bytes that came. Leaves to others: holding back what precedes the first content
+//! Decides, event by event, whether bytes leave. An event that the format defines leaves as
+//! the very bytes that came, but for lines that are neither its data nor its name. Any other
+//! event is an error of the provider: the stream fails, and nothing of it leaves, not half of
+//! it. In place of a comment, and of an event without data, a comment of the gateway's own
+//! leaves: it keeps the connection alive and holds no text of the provider. The usage chunk
+//! that the gateway itself asked for is taken out. Leaves to others: holding back what precedes the first content
 //! (the gateway looks at [`StreamScanner::phase`]), and what a failure means (`fault`).
 //!
 //! An event that a chunk cuts is held until its end has come. No reader of event streams
@@ -17,8 +20,9 @@ mod template;
 
 use crate::{
     answer::{
-        AnswerFacts,
-        reader::{Choices, EventKind, Mode, Reader},
+        AnswerFacts, StreamEvents,
+        kind::EventKind,
+        reader::{Choices, Mode, Reader},
     },
     fault::UpstreamFault,
     render::{self, StreamTail},
@@ -26,7 +30,7 @@ use crate::{
 };
 use bytes::Bytes;
 use event::{Event, Verdict};
-use framing::{Framer, Token};
+use framing::{Framer, Token, without_other_lines};
 use held::Held;
 pub use reader::{EventReader, StreamItem};
 use template::Templates;
@@ -38,8 +42,8 @@ pub struct StreamOptions {
     /// Chat only: take out the chunk that holds usage and no choices, because the gateway
     /// and not the caller asked for it.
     pub strip_usage: bool,
-    /// An event without a sign of an error is held so long, in bytes, while it is
-    /// incomplete; then it passes piece by piece.
+    /// An event that the format defines is held so long, in bytes, while it is incomplete;
+    /// then it passes piece by piece.
     pub max_event_bytes: usize,
 }
 
@@ -76,6 +80,13 @@ pub enum StreamEnd {
     /// With an error: the caller must be told.
     Failed,
 }
+
+/// What leaves in place of a provider's comment.
+const COMMENT: Bytes = Bytes::from_static(b":\n");
+/// What leaves in place of an event without data.
+const KEEP_ALIVE: Bytes = Bytes::from_static(b":\n\n");
+/// What leaves in place of an end marker that has more lines than its own.
+const DONE: Bytes = Bytes::from_static(b"data: [DONE]\n\n");
 
 /// Reads an event stream as it passes by.
 #[derive(Debug)]
@@ -137,6 +148,13 @@ impl StreamScanner {
         }
     }
 
+    /// Lets events of these names pass, too.
+    #[must_use]
+    pub fn with_extensions(mut self, extensions: StreamEvents) -> Self {
+        self.reader.extensions = extensions;
+        self
+    }
+
     /// Reads the next chunk and puts into `out` what may leave now, as slices of what came.
     pub fn push(&mut self, chunk: &Bytes, out: &mut Vec<Bytes>) {
         if self.has_failed() {
@@ -165,18 +183,15 @@ impl StreamScanner {
                 Token::DataLine => self.event.begin_data_line(&mut self.reader),
                 Token::Name(piece) => self.event.name(piece),
                 Token::NameLine => self.event.begin_name_line(),
-                Token::CommentEnd => self.pass(&mut passing, at, out),
+                Token::OtherLine => self.event.begin_other_line(),
+                Token::CommentEnd => self.replace(COMMENT, &mut passing, at, out),
                 Token::LateLineFeed if self.dropped_last => self.take_out(&mut passing, at, out),
                 Token::LateLineFeed => self.pass(&mut passing, at, out),
-                Token::BlockEnd => match self.end_block(&passing, at) {
-                    Verdict::Pass => self.pass(&mut passing, at, out),
-                    Verdict::Drop => self.take_out(&mut passing, at, out),
-                    Verdict::Fail => {
-                        passing.flush(out);
-                        self.held.clear();
+                Token::BlockEnd => {
+                    if !self.end_block(&mut passing, at, out) {
                         return;
                     }
-                },
+                }
             }
         }
         self.end_chunk(&mut passing, out);
@@ -292,60 +307,133 @@ impl StreamScanner {
         self.dropped_last = true;
     }
 
+    /// Takes out everything up to `at`, and lets a line of the gateway's own leave in its place,
+    /// unless the answer is over: then there is nothing to be kept alive.
+    fn replace(&mut self, own: Bytes, passing: &mut Passing<'_>, at: usize, out: &mut Vec<Bytes>) {
+        self.take_out(passing, at, out);
+        if self.phase != Phase::Terminal {
+            out.push(own);
+        }
+    }
+
     /// Lets the cleared bytes leave and holds the rest, unless the event is larger than what
-    /// is held for harmless ones.
+    /// is held of one that the format defines.
     fn end_chunk(&mut self, passing: &mut Passing<'_>, out: &mut Vec<Bytes>) {
         passing.flush(out);
         let rest = passing.chunk.slice(passing.start..);
-        if rest.is_empty() {
+        if rest.is_empty() || self.framer.is_in_comment() {
+            // Nothing of a comment leaves.
             return;
         }
-        let is_error = self.event.kind(self.format, &self.reader) == EventKind::Error;
+        let kind = self.event.kind(&self.reader);
+        let is_failure = matches!(kind, EventKind::Error | EventKind::Foreign);
         let held = self.held.len().saturating_add(rest.len());
-        if is_error {
+        if is_failure {
             if held <= event::MAX_ERROR_EVENT_BYTES {
                 self.held.push(rest);
             }
         } else if self.phase == Phase::Terminal && held > self.options.max_event_bytes {
             // No marker is as long, so it will be taken out.
             self.held.clear();
-        } else if self.is_open || held > self.options.max_event_bytes {
-            self.held.release(out);
+        } else if self.is_open && self.event.has_other_line() {
+            self.fail_here();
+        } else if self.is_open {
             out.push(rest);
-            self.is_open = true;
+        } else if held > self.options.max_event_bytes && self.may_open(kind) {
+            self.open(rest, out);
+        } else if held > event::MAX_ERROR_EVENT_BYTES {
+            self.fail_here();
         } else {
             self.held.push(rest);
         }
     }
 
-    /// Judges the block that ends at `at`, and reads the fault where it is one.
-    fn end_block(&mut self, passing: &Passing<'_>, at: usize) -> Verdict {
-        let verdict = self.judge();
-        let here = passing.chunk.get(passing.cleared..at).unwrap_or_default();
-        if verdict == Verdict::Fail && !self.has_failed() {
-            let mut block = self.held.to_vec();
-            block.extend_from_slice(here);
-            self.phase = Phase::Failed(self.event.fault(&block));
+    /// Fails within an event, of which nothing more leaves.
+    fn fail_here(&mut self) {
+        self.fail_as_broken();
+        self.held.clear();
+    }
+
+    /// Whether the event at hand is known to be one that may leave, before it is whole.
+    fn may_open(&self, kind: EventKind) -> bool {
+        let is_named = matches!(
+            kind,
+            EventKind::Preamble | EventKind::Content | EventKind::Terminal
+        );
+        let is_known = self.reader.is_defined() || (is_named && self.format != Format::Chat);
+        is_known && !self.framer.is_in_other_line()
+    }
+
+    /// Lets what has come of the event at hand leave.
+    fn open(&mut self, rest: Bytes, out: &mut Vec<Bytes>) {
+        self.is_open = true;
+        if self.event.has_other_line() {
+            self.held.push(rest);
+            out.push(without_other_lines(&self.held.to_vec()).into());
+            self.held.clear();
+            self.event.forget_other_lines();
+        } else {
+            self.held.release(out);
+            out.push(rest);
         }
+    }
+
+    /// Judges the block that ends at `at`, and does with it what it deserves; `false` where the
+    /// stream has failed with it.
+    fn end_block(&mut self, passing: &mut Passing<'_>, at: usize, out: &mut Vec<Bytes>) -> bool {
+        let verdict = self.judge();
+        let chunk = passing.chunk;
+        let here = chunk.get(passing.cleared..at).unwrap_or_default();
+        let block = |held: &Held| {
+            let mut block = held.to_vec();
+            block.extend_from_slice(here);
+            block
+        };
         let is_whole_here = self.held.len() == 0 && !self.is_open;
-        if verdict == Verdict::Pass && self.phase == Phase::Content && is_whole_here {
-            let kind = self.event.kind(self.format, &self.reader);
-            self.templates.learn(self.format, kind, here);
+        match verdict {
+            Verdict::Pass => {
+                if self.phase == Phase::Content && is_whole_here {
+                    let kind = self.event.kind(&self.reader);
+                    self.templates.learn(self.format, kind, here);
+                }
+                self.pass(passing, at, out);
+            }
+            Verdict::PassCleaned => {
+                let cleaned = match self.event.is_done_marker() {
+                    true => DONE,
+                    false => without_other_lines(&block(&self.held)).into(),
+                };
+                self.take_out(passing, at, out);
+                self.dropped_last = false;
+                out.push(cleaned);
+            }
+            Verdict::KeepAlive => self.replace(KEEP_ALIVE, passing, at, out),
+            Verdict::Drop => self.take_out(passing, at, out),
+            Verdict::Fail => {
+                if !self.has_failed() {
+                    self.phase = Phase::Failed(self.event.fault(&block(&self.held)));
+                }
+                passing.flush(out);
+                self.held.clear();
+            }
         }
         self.event.reset(&mut self.reader);
-        verdict
+        !self.has_failed()
     }
 
     fn judge(&mut self) -> Verdict {
         // Clients stop reading at the end of an answer. What comes after can add nothing to
         // it, and must not.
         let is_over = self.phase == Phase::Terminal;
-        let kind = self.event.kind(self.format, &self.reader);
+        let kind = self.event.kind(&self.reader);
         if kind == EventKind::Error && !is_over {
             return Verdict::Fail;
         }
         if !self.event.has_text() {
-            return Verdict::Pass;
+            return match self.event.is_blank() {
+                true => Verdict::Pass,
+                false => Verdict::KeepAlive,
+            };
         }
         if self.event.is_done_marker() {
             return self.end_by_marker();
@@ -356,24 +444,43 @@ impl StreamScanner {
         if !self.event.is_whole() {
             return self.fail_as_broken();
         }
+        if self.reader.is_empty_object() {
+            return Verdict::KeepAlive;
+        }
+        if kind == EventKind::Foreign || !self.reader.is_defined() {
+            return Verdict::Fail;
+        }
         if self.options.strip_usage && self.is_usage_alone() {
             return Verdict::Drop;
         }
+        if self.event.has_other_line() && self.is_open {
+            // What stands before these lines has left, and they cannot follow it.
+            return self.fail_as_broken();
+        }
         self.advance(kind);
-        Verdict::Pass
+        self.as_it_may_pass()
+    }
+
+    /// How an event leaves that may.
+    const fn as_it_may_pass(&self) -> Verdict {
+        match self.event.has_other_line() {
+            true => Verdict::PassCleaned,
+            false => Verdict::Pass,
+        }
     }
 
     /// `[DONE]`: the end of a chat stream; some providers send it in the other formats, too,
     /// after their own end. Before that it would make a broken stream look finished.
     fn end_by_marker(&mut self) -> Verdict {
         match (self.format, &self.phase) {
-            (_, Phase::Terminal) => Verdict::Pass,
-            (Format::Chat, Phase::Content) => {
-                self.phase = Phase::Terminal;
-                Verdict::Pass
-            }
-            (Format::Chat, _) => self.fail_as_broken(),
-            _ => Verdict::Drop,
+            (_, Phase::Terminal) => {}
+            (Format::Chat, Phase::Content) => self.phase = Phase::Terminal,
+            (Format::Chat, _) => return self.fail_as_broken(),
+            _ => return Verdict::Drop,
+        }
+        match self.event.has_name_line() || self.event.has_other_line() {
+            true => Verdict::PassCleaned,
+            false => Verdict::Pass,
         }
     }
 

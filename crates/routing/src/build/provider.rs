@@ -85,6 +85,7 @@ impl<'a> Builder<'a> {
         let credentials = self.build_credentials(&settings.credentials, path);
         let headers = self.build_headers(settings, path);
         let pass_headers = self.build_pass_headers(settings, path);
+        let stream_events = self.build_stream_events(settings, path);
         let address = address?;
         let tls = self.build_tls(settings.tls.as_ref(), &address, path);
         let authority = HeaderValue::from_str(&address.authority)
@@ -101,7 +102,8 @@ impl<'a> Builder<'a> {
             headers,
             pass_headers,
             timeouts: timeouts(&settings.timeouts),
-            abilities: settings.abilities,
+            abilities: settings.abilities.clone(),
+            stream_events,
             tokenizer: settings.tokenizer,
             health: self.build_health(settings.health.as_ref(), path),
             check: self.build_check(settings.check.as_ref(), path),
@@ -302,6 +304,28 @@ impl<'a> Builder<'a> {
             built.extend(self.header_name(name, &path.index(place)));
         }
         built
+    }
+
+    fn build_stream_events(
+        &mut self,
+        settings: &ProviderSettings,
+        path: &KeyPath,
+    ) -> Arc<[Box<str>]> {
+        const LONGEST: usize = 64;
+        const ERRORS: &[&str] = &["error", "response.failed"];
+        let path = path.key("abilities").key("stream_events");
+        let names = &settings.abilities.stream_events;
+        for (place, name) in names.iter().enumerate() {
+            let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._:-".contains(&byte);
+            if name.is_empty() || name.len() > LONGEST || !name.bytes().all(is_plain) {
+                let words = "expected a name of 1 to 64 letters, digits and . _ : -";
+                self.fault(&path.index(place), words);
+            } else if ERRORS.contains(&name.as_str()) {
+                let words = format!("'{name}' is an error of the provider, which never passes");
+                self.fault(&path.index(place), words);
+            }
+        }
+        names.iter().map(|name| name.as_str().into()).collect()
     }
 
     fn header_name(&mut self, name: &str, at: &KeyPath) -> Option<HeaderName> {

@@ -18,7 +18,7 @@ use bytes::Bytes;
 use std::sync::Arc;
 use tollgate_types::{PublicError, RequestId};
 use tollgate_wire::{
-    answer::AnswerFacts,
+    answer::{AnswerFacts, StreamEvents},
     fault::UpstreamFault,
     render,
     stream::{EventReader, Phase, StreamEnd, StreamItem},
@@ -54,6 +54,14 @@ impl StreamTranslator {
             fault: None,
             is_finished: false,
         }
+    }
+
+    /// Takes events of these names for events of the answer, too. What they say has no place in
+    /// another format, and is left out.
+    #[must_use]
+    pub fn with_extensions(mut self, extensions: StreamEvents) -> Self {
+        self.events = self.events.with_extensions(extensions);
+        self
     }
 
     /// Reads the next chunk and puts into `out` what it becomes.

@@ -104,8 +104,32 @@ fn an_event_that_cannot_be_ends_the_stream_with_an_error() {
             let Phase::Failed(fault) = seen.phase else {
                 panic!("{event}: {:?}", seen.phase);
             };
-            assert_eq!(fault.class, FaultClass::BrokenAnswer);
+            // One without a type, or without a list of choices, is not an event of the format at all.
+            let is_foreign = event.contains("\"type\":[") || event.contains("\"choices\":{");
+            let expected = match is_foreign {
+                true => FaultClass::ServerError,
+                false => FaultClass::BrokenAnswer,
+            };
+            assert_eq!(fault.class, expected, "{event}");
             assert!(!seen.out.contains("[DONE]"), "{event}: {}", seen.out);
+        }
+    }
+}
+
+#[test]
+fn an_event_that_no_format_defines_ends_the_stream_with_an_error() {
+    for (format, event) in [
+        (Format::Messages, r#"{"type":"future_event","x":1}"#),
+        (
+            Format::Responses,
+            r#"{"type":"response.future.event","delta":{"a":1}}"#,
+        ),
+    ] {
+        for caller in others(format) {
+            let stream = around(format, event);
+            let seen = translate(&notes(caller, format), [stream.as_bytes()]);
+            assert_eq!(seen.end, StreamEnd::Failed, "{event}: {}", seen.out);
+            assert!(!seen.out.contains("future"), "{event}: {}", seen.out);
         }
     }
 }
@@ -119,14 +143,9 @@ fn what_nobody_knows_is_passed_over() {
             Format::Chat,
             r#"{"choices":[{"delta":null}],"future":{"a":[1]}}"#,
         ),
-        (Format::Messages, r#"{"type":"future_event","x":1}"#),
         (
             Format::Messages,
             r#"{"type":"content_block_stop","index":9}"#,
-        ),
-        (
-            Format::Responses,
-            r#"{"type":"response.future.event","delta":{"a":1}}"#,
         ),
         (
             Format::Responses,

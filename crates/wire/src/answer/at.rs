@@ -14,6 +14,7 @@ pub(super) const ROOT: u64 = at([None]);
 
 // Identity.
 pub(super) const TYPE: u64 = at([Type]);
+pub(super) const OBJECT: u64 = at([Object]);
 pub(super) const ID: u64 = at([Id]);
 pub(super) const MODEL: u64 = at([Model]);
 pub(super) const CREATED_AT: u64 = at([CreatedAt]);

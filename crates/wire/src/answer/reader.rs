@@ -5,6 +5,7 @@
 
 use super::{
     AnswerFacts, StopReason, at,
+    kind::{EventKind, StreamEvents},
     path::{Key, Path},
 };
 use crate::{
@@ -37,51 +38,14 @@ impl Mode {
     }
 }
 
-/// What an event does to its stream, by its name or type. In rising order: where name and
-/// type disagree, the graver one counts.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum EventKind {
-    /// Says nothing of itself, or nothing that is known.
-    #[default]
-    Unknown,
-    /// Comes before any content, or between.
-    Preamble,
-    /// Is content.
-    Content,
-    /// Ends the answer.
-    Terminal,
-    /// Is an error.
-    Error,
-}
-
-impl EventKind {
-    /// The kind of an event of this name or type. Chat names none of its events but errors.
-    pub(crate) fn of(format: Format, name: &[u8]) -> Self {
-        match (format, name) {
-            (_, b"error") | (Format::Responses, b"response.failed") => Self::Error,
-            (Format::Chat, _) => Self::Unknown,
-            (_, b"ping") => Self::Preamble,
-            (Format::Messages, b"message_start") => Self::Preamble,
-            (Format::Messages, b"message_stop") => Self::Terminal,
-            (Format::Messages, b"message_delta") => Self::Content,
-            (Format::Messages, _) if name.starts_with(b"content_block_") => Self::Content,
-            (
-                Format::Responses,
-                b"response.created" | b"response.in_progress" | b"response.queued",
-            ) => Self::Preamble,
-            (Format::Responses, b"response.completed" | b"response.incomplete") => Self::Terminal,
-            (Format::Responses, _) if name.starts_with(b"response.") => Self::Content,
-            _ => Self::Unknown,
-        }
-    }
-}
-
 /// What one event, or one body, says of itself.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct EventFacts {
     /// The document is an object.
     pub(crate) object: bool,
-    /// By its `type`.
+    /// That object has a member.
+    pub(crate) member: bool,
+    /// By its `type`; in chat, and of whole responses, by its `object`.
     pub(crate) kind: EventKind,
     /// It holds an error object.
     pub(crate) error: bool,
@@ -150,6 +114,8 @@ impl Choices {
 #[derive(Debug)]
 pub(crate) struct Reader {
     mode: Mode,
+    /// Events that the provider has beyond those of the format.
+    pub(crate) extensions: StreamEvents,
     path: Path,
     in_delta: bool,
     /// Of the event that is being read.
@@ -171,6 +137,7 @@ impl Reader {
     pub(crate) fn new(mode: Mode) -> Self {
         Self {
             mode,
+            extensions: StreamEvents::default(),
             path: Path::default(),
             in_delta: false,
             event: EventFacts::default(),
@@ -179,6 +146,35 @@ impl Reader {
             beginning: Vec::new(),
             begun: 0,
         }
+    }
+
+    /// What an event of this name, or of this type, does to its stream.
+    pub(crate) fn kind_of(&self, name: &[u8]) -> EventKind {
+        EventKind::of(self.mode.format(), name, &self.extensions)
+    }
+
+    /// Whether the event that was read, as far as it was, is one of those that the format
+    /// defines. Its name must be one, too.
+    pub(crate) const fn is_defined(&self) -> bool {
+        let EventFacts {
+            kind,
+            main_list,
+            usage,
+            ..
+        } = self.event;
+        match kind {
+            EventKind::Preamble | EventKind::Content | EventKind::Terminal => true,
+            // Chunks of chat have no type. Some providers report usage without a list.
+            EventKind::Unnamed => {
+                matches!(self.mode.format(), Format::Chat) && (main_list || usage)
+            }
+            EventKind::Foreign | EventKind::Error => false,
+        }
+    }
+
+    /// Whether the event is an object without members.
+    pub(crate) const fn is_empty_object(&self) -> bool {
+        self.event.object && !self.event.member
     }
 
     /// Makes ready for the next event. What is known of the whole answer stays.
@@ -263,7 +259,10 @@ impl Reader {
         object
             && !error
             && !usage
-            && !matches!(kind, EventKind::Terminal | EventKind::Error)
+            && !matches!(
+                kind,
+                EventKind::Terminal | EventKind::Foreign | EventKind::Error
+            )
             && choices.finished == 0
             && self.facts.stop.is_none()
             && self.facts.stored_ids.is_empty()
@@ -314,9 +313,7 @@ impl Reader {
 
     fn word(&mut self, here: u64, text: Text<'_>) {
         match here {
-            at::TYPE if !self.path.is_wrapped() => {
-                self.event.kind = EventKind::of(self.mode.format(), text.bytes);
-            }
+            at::TYPE | at::OBJECT if !self.path.is_wrapped() => self.name_event(here, text.bytes),
             at::ID if self.is_identity() => keep(&mut self.facts.id, text),
             at::MODEL if self.is_identity() => keep(&mut self.facts.model, text),
             at::FINISH_REASON => self.finish_choice(text.as_str()),
@@ -331,6 +328,20 @@ impl Reader {
                 }
             }
         }
+    }
+
+    /// Takes the word by which an event, or a body, says what it is.
+    fn name_event(&mut self, here: u64, word: &[u8]) {
+        let format = self.mode.format();
+        let kind = match (self.mode, here) {
+            (Mode::Stream(Format::Chat), at::OBJECT)
+            | (Mode::Stream(Format::Messages | Format::Responses), at::TYPE) => self.kind_of(word),
+            (Mode::Body(Format::Chat | Format::Responses), at::OBJECT)
+            | (Mode::Body(Format::Messages), at::TYPE) => EventKind::of_body(format, word),
+            _ if word == b"error" => EventKind::Error,
+            _ => return,
+        };
+        self.event.kind = self.event.kind.max(kind);
     }
 
     /// Where the ids of things are kept that stand here.
@@ -436,6 +447,7 @@ impl Sink for Reader {
             Some(at::MODEL) if self.facts.model.is_none() => Want::Prefix(MAX_NAME_BYTES),
             Some(
                 at::TYPE
+                | at::OBJECT
                 | at::FINISH_REASON
                 | at::STOP_REASON
                 | at::DELTA_STOP_REASON
@@ -454,6 +466,7 @@ impl Sink for Reader {
 
     #[inline]
     fn key(&mut self, key: Text<'_>) -> Result<(), JsonError> {
+        self.event.member = true;
         if self.path.is_live() {
             self.path.set(Key::of(key.bytes));
         }
@@ -505,6 +518,7 @@ impl Sink for Reader {
             self.event.content |= self.in_delta;
             if let Some(here) = self.path.here() {
                 self.refuse_usage(here);
+                self.event.error |= here == at::ERROR && literal == Literal::True;
             }
         }
         Ok(())

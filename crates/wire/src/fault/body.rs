@@ -98,6 +98,7 @@ impl ErrorFields {
             outer.get("__type"),
             error.get("type"),
             error.get("status"),
+            outer.get("object"),
         ];
         for place in places.into_iter().flatten() {
             match place {

@@ -3,11 +3,10 @@
 
 use super::framing::{Framer, Token};
 use crate::{
-    answer::reader::{EventFacts, EventKind, Reader},
+    answer::{kind::EventKind, reader::Reader},
     fault::{UpstreamFault, classify_body},
     json::Lexer,
 };
-use tollgate_types::Format;
 
 /// An error event is held whole up to this size, in bytes; of a larger one nothing is known
 /// but that it is an error.
@@ -18,8 +17,13 @@ pub(super) const MAX_ERROR_EVENT_BYTES: usize = 1024 * 1024;
 pub(super) enum Verdict {
     /// It leaves as it came.
     Pass,
+    /// It leaves without the lines that are neither its data nor its name.
+    PassCleaned,
     /// It is taken out; the stream goes on.
     Drop,
+    /// It says no more than that the provider is there: a comment of the gateway's own stands
+    /// for it.
+    KeepAlive,
     /// It is taken out and the stream has failed.
     Fail,
 }
@@ -27,7 +31,7 @@ pub(super) enum Verdict {
 /// The data with which some formats end their streams.
 const DONE: &[u8] = b"[DONE]";
 /// Names longer than this are unknown; no known one is.
-const MAX_NAME_BYTES: usize = 32;
+const MAX_NAME_BYTES: usize = 64;
 
 /// An event, until its blank line.
 #[derive(Debug, Default)]
@@ -37,6 +41,9 @@ pub(super) struct Event {
     head: Prefix<{ DONE.len() + 1 }>,
     lexer: Lexer,
     has_data_line: bool,
+    has_name_line: bool,
+    /// It has a line that is neither data nor a name.
+    has_other_line: bool,
     /// The data hold something else than white space.
     has_text: bool,
     /// The data are not JSON.
@@ -46,6 +53,11 @@ pub(super) struct Event {
 impl Event {
     pub(super) fn begin_name_line(&mut self) {
         self.name = Prefix::default();
+        self.has_name_line = true;
+    }
+
+    pub(super) const fn begin_other_line(&mut self) {
+        self.has_other_line = true;
     }
 
     pub(super) fn name(&mut self, piece: &[u8]) {
@@ -83,6 +95,8 @@ impl Event {
         self.name.len = 0;
         self.head.len = 0;
         self.has_data_line = false;
+        self.has_name_line = false;
+        self.has_other_line = false;
         self.has_text = false;
         self.is_broken = false;
     }
@@ -90,6 +104,26 @@ impl Event {
     /// Whether there is anything to read in it. Comments and lone fields are no events.
     pub(super) const fn has_text(&self) -> bool {
         self.has_text
+    }
+
+    /// Whether it has no line but its end.
+    pub(super) const fn is_blank(&self) -> bool {
+        !self.has_data_line && !self.has_name_line && !self.has_other_line
+    }
+
+    /// Whether it has lines beside its data.
+    pub(super) const fn has_name_line(&self) -> bool {
+        self.has_name_line
+    }
+
+    /// Whether it has a line that is neither data nor a name.
+    pub(super) const fn has_other_line(&self) -> bool {
+        self.has_other_line
+    }
+
+    /// Forgets the lines that are neither data nor a name: they were taken out.
+    pub(super) const fn forget_other_lines(&mut self) {
+        self.has_other_line = false;
     }
 
     /// Whether the data are the end marker.
@@ -108,12 +142,11 @@ impl Event {
     }
 
     /// What the event is, as far as it was read.
-    pub(super) fn kind(&self, format: Format, reader: &Reader) -> EventKind {
-        let EventFacts { kind, error, .. } = reader.event;
-        if error {
-            return EventKind::Error;
+    pub(super) fn kind(&self, reader: &Reader) -> EventKind {
+        match reader.event.error {
+            true => EventKind::Error,
+            false => reader.event.kind.max(reader.kind_of(self.name.bytes())),
         }
-        kind.max(EventKind::of(format, self.name.bytes()))
     }
 
     /// The failure that the event reports, `block` being all of its lines.

@@ -19,6 +19,9 @@ pub(super) enum Token<'a> {
     Name(&'a [u8]),
     /// A line ended, and nothing but comments came since the last block.
     CommentEnd,
+    /// A line begins within a block that is neither data nor a name: a comment, `id`, `retry`
+    /// or an unknown field.
+    OtherLine,
     /// A block ended with its blank line.
     BlockEnd,
     /// The line feed of the CRLF whose carriage return ended the last chunk, and a block or
@@ -79,6 +82,20 @@ impl Framer {
         }
     }
 
+    /// Whether the next byte belongs to a comment before the fields of a block.
+    pub(super) const fn is_in_comment(&self) -> bool {
+        self.is_in_other_line() && !self.has_fields
+    }
+
+    /// Whether the next byte belongs to a line that is neither data nor a name.
+    pub(super) const fn is_in_other_line(&self) -> bool {
+        matches!(
+            self.place,
+            Place::AfterColon(Field::Comment | Field::Other)
+                | Place::Value(Field::Comment | Field::Other)
+        )
+    }
+
     /// Whether a block begins with the next byte.
     pub(super) const fn is_between_blocks(&self) -> bool {
         matches!(self.place, Place::LineStart) && !self.after_return && !self.has_fields
@@ -122,7 +139,10 @@ impl Framer {
                 self.place = Place::ByteOrderMark(read + 1);
             }
             // Half a mark is the start of a field without a meaning.
-            (Some(_), _) if read > 0 => self.begin_value(Field::Other),
+            (Some(_), _) if read > 0 => {
+                self.begin_value(Field::Other);
+                return Some(Token::OtherLine);
+            }
             _ => self.place = Place::LineStart,
         }
         None
@@ -172,7 +192,10 @@ impl Framer {
                 *rest = after;
                 self.place = Place::Name(name, len + 1);
             }
-            None => self.begin_value(Field::Other),
+            None => {
+                self.begin_value(Field::Other);
+                return Some(Token::OtherLine);
+            }
         }
         None
     }
@@ -183,7 +206,8 @@ impl Framer {
         match field {
             Field::Data => Some(Token::DataLine),
             Field::Event => Some(Token::NameLine),
-            Field::Comment | Field::Other => None,
+            Field::Comment => self.has_fields.then_some(Token::OtherLine),
+            Field::Other => Some(Token::OtherLine),
         }
     }
 
@@ -220,6 +244,30 @@ impl Framer {
             _ => rest,
         };
     }
+}
+
+/// The lines of a block that are its data and its name, and the line ends of the others that
+/// end the block: what a caller may see of it.
+pub(super) fn without_other_lines(block: &[u8]) -> Vec<u8> {
+    const NAMES: [&[u8]; 2] = [b"data", b"event"];
+    let mut kept = Vec::with_capacity(block.len());
+    let mut rest = block;
+    while !rest.is_empty() {
+        let end = memchr2(b'\n', b'\r', rest).unwrap_or(rest.len());
+        let (line, after) = rest.split_at_checked(end).unwrap_or((rest, &[]));
+        let line_end = match after {
+            [b'\r', b'\n', ..] => 2,
+            [] => 0,
+            _ => 1,
+        };
+        let name = line.split(|byte| *byte == b':').next().unwrap_or(line);
+        if line.is_empty() || NAMES.contains(&name) {
+            let (whole, _) = rest.split_at_checked(end + line_end).unwrap_or((rest, &[]));
+            kept.extend_from_slice(whole);
+        }
+        rest = after.get(line_end..).unwrap_or_default();
+    }
+    kept
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use super::{
     framing::Token,
 };
 use crate::{
-    answer::{AnswerFacts, reader::EventKind},
+    answer::{AnswerFacts, StreamEvents, kind::EventKind},
     fault::{UpstreamFault, classify_body},
     usage::ReportedUsage,
 };
@@ -29,7 +29,7 @@ pub enum StreamItem<'a> {
     /// An event that ends the answer and is larger than what is kept. What it says of stop
     /// and usage is read all the same.
     LargeEnd,
-    /// A comment: somebody keeps the connection alive.
+    /// A comment, or an event without data: the provider keeps the connection alive.
     Comment,
 }
 
@@ -74,6 +74,13 @@ impl EventReader {
         }
     }
 
+    /// Takes events of these names for events of the answer, too.
+    #[must_use]
+    pub fn with_extensions(mut self, extensions: StreamEvents) -> Self {
+        self.scanner = self.scanner.with_extensions(extensions);
+        self
+    }
+
     /// Takes the next item off the front of `rest`; nothing when `rest` is used up or the
     /// stream has failed. Nothing is copied of an event that lies in one chunk.
     pub fn next<'s, 'c: 's>(&'s mut self, rest: &mut &'c [u8]) -> Option<StreamItem<'s>> {
@@ -101,7 +108,7 @@ impl EventReader {
                 Token::Name(bytes) => scanner.event.name(bytes),
                 Token::NameLine => scanner.event.begin_name_line(),
                 Token::CommentEnd => return Some(StreamItem::Comment),
-                Token::LateLineFeed => {}
+                Token::LateLineFeed | Token::OtherLine => {}
                 Token::BlockEnd => {
                     let is_large = self.data.len > self.max_event_bytes;
                     let kept: &[u8] = match piece {
@@ -112,6 +119,10 @@ impl EventReader {
                     self.data.len = 0;
                     match end {
                         Ended::Nothing => self.data.kept.clear(),
+                        Ended::KeepAlive => {
+                            self.data.kept.clear();
+                            return Some(StreamItem::Comment);
+                        }
                         Ended::LargeEnd => return Some(StreamItem::LargeEnd),
                         Ended::Event => {
                             self.data.is_taken = piece.is_empty();
@@ -212,6 +223,8 @@ enum Ended {
     /// It is one of the answer's.
     Event,
     LargeEnd,
+    /// It says no more than that the provider is there.
+    KeepAlive,
     /// It was nothing, or the stream has failed with it.
     Nothing,
 }
@@ -221,17 +234,20 @@ impl StreamScanner {
     fn end_event(&mut self, data: &[u8], is_large: bool) -> Ended {
         let is_marker = self.event.is_done_marker();
         let has_text = self.event.has_text();
-        let is_terminal = self.event.kind(self.format, &self.reader) == EventKind::Terminal;
+        let is_terminal = self.event.kind(&self.reader) == EventKind::Terminal;
         let verdict = self.judge();
         self.event.reset(&mut self.reader);
         match verdict {
-            Verdict::Pass if is_marker || !has_text => Ended::Nothing,
-            Verdict::Pass if is_large && is_terminal => Ended::LargeEnd,
-            Verdict::Pass if is_large => {
-                self.phase = Phase::Failed(UpstreamFault::broken_answer());
-                Ended::Nothing
-            }
-            Verdict::Pass => Ended::Event,
+            Verdict::Pass | Verdict::PassCleaned => match () {
+                () if is_marker || !has_text => Ended::Nothing,
+                () if is_large && is_terminal => Ended::LargeEnd,
+                () if is_large => {
+                    self.phase = Phase::Failed(UpstreamFault::broken_answer());
+                    Ended::Nothing
+                }
+                () => Ended::Event,
+            },
+            Verdict::KeepAlive => Ended::KeepAlive,
             Verdict::Drop => Ended::Nothing,
             Verdict::Fail => {
                 if !self.has_failed() {

@@ -11,7 +11,10 @@
 
 use super::framing::{Framer, Token};
 use crate::{
-    answer::reader::{EventKind, Mode, Reader, ValueRole},
+    answer::{
+        kind::EventKind,
+        reader::{Mode, Reader, ValueRole},
+    },
     json::{
         Container, JsonError, Lexer, Literal, Number, Sink, Span, Text, Want, string_to_its_end,
     },

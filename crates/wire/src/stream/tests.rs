@@ -1,6 +1,7 @@
 //! What holds for streams written here; `recorded` tests on those of real providers.
 
 mod faults;
+mod foreign;
 pub(super) mod recorded;
 
 use super::*;
@@ -242,11 +243,10 @@ fn every_framing_of_the_specification_is_read() {
         CHAT.replace('\n', "\r\n"),
         CHAT.replace('\n', "\r"),
         CHAT.replace("data: ", "data:"),
-        CHAT.replace("data: ", ": OPENROUTER PROCESSING\n\ndata: "),
-        CHAT.replace("data: ", "id: 1\nretry: 5\nunheard of\n: note\ndata: "),
         CHAT.replace("data: {", "data: {\ndata:\ndata: "),
         format!("\u{feff}{CHAT}"),
         format!(":\n\n\n{CHAT}"),
+        CHAT.replace("data: ", ":\n\ndata: "),
     ];
     let expected = whole(Format::Chat, CHAT);
     for stream in framings {
@@ -271,7 +271,7 @@ fn a_comment_leaves_at_once() {
     scanner.push(&Bytes::from_static(b": still "), &mut out);
     assert_eq!(out.concat(), b"");
     scanner.push(&Bytes::from_static(b"working\n"), &mut out);
-    assert_eq!(out.concat(), b": still working\n");
+    assert_eq!(out.concat(), b":\n");
     assert_eq!(*scanner.phase(), Phase::Preamble);
 }
 
@@ -320,11 +320,11 @@ fn a_large_terminal_event_is_read_and_not_held() {
 #[test]
 fn nothing_but_an_end_marker_follows_the_end() {
     for (format, stream) in STREAMS {
-        let marker = "data: [DONE]\n\n: bye\n\n";
+        let marker = "data: [DONE]\n\n";
         let events = stream.split_inclusive("\n\n").next().unwrap();
-        let longer = format!("{stream}{events}{marker}");
+        let longer = format!("{stream}{events}{marker}: bye\n\n");
         let seen = however_cut(format, StreamOptions::default(), &longer);
-        assert_eq!(seen.out, format!("{stream}{marker}"));
+        assert_eq!(seen.out, format!("{stream}{marker}\n"));
         assert_eq!(seen.end, StreamEnd::Finished);
     }
 }

@@ -15,6 +15,7 @@ fn tokens(chunks: &[&[u8]]) -> Vec<String> {
                 (Token::NameLine, _) => seen.push("name=".into()),
                 (Token::CommentEnd, _) => seen.push("comment".into()),
                 (Token::BlockEnd, _) => seen.push("end".into()),
+                (Token::OtherLine, _) => seen.push("other".into()),
                 (token, _) => assert_eq!(token, Token::LateLineFeed),
             }
         }
@@ -48,7 +49,7 @@ fn fields_are_read_with_and_without_space_and_value() {
     );
     reads(
         b"id: 1\nretry: 9\ndatum: x\ndataa: x\n data: x\nData: x\n\n",
-        &["end"],
+        &["other", "other", "other", "other", "other", "other", "end"],
     );
 }
 
@@ -67,16 +68,22 @@ fn lines_end_in_three_ways() {
 
 #[test]
 fn a_comment_within_an_event_is_part_of_it() {
-    reads(b": c\ndata: a\n: d\n\n", &["comment", "data=a", "end"]);
+    reads(
+        b": c\ndata: a\n: d\n\n",
+        &["comment", "data=a", "other", "end"],
+    );
     reads(b":\n\n", &["comment", "end"]);
 }
 
 #[test]
 fn a_byte_order_mark_is_no_part_of_the_first_field() {
     reads(b"\xef\xbb\xbfdata: a\n\n", &["data=a", "end"]);
-    reads(b"\xef\xbbdata: a\n\ndata: b\n\n", &["end", "data=b", "end"]);
+    reads(
+        b"\xef\xbbdata: a\n\ndata: b\n\n",
+        &["other", "end", "data=b", "end"],
+    );
     reads(
         b"data: a\n\n\xef\xbb\xbfdata: b\n\n",
-        &["data=a", "end", "end"],
+        &["data=a", "end", "other", "end"],
     );
 }

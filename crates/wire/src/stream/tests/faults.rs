@@ -246,26 +246,13 @@ fn an_error_larger_than_the_bound_is_held_all_the_same() {
 fn an_upstream_that_drips_is_held_within_bounds() {
     let mut scanner = StreamScanner::new(Format::Chat, StreamOptions::default());
     let mut out = Vec::new();
-    scanner.push(&Bytes::from_static(b"data: {\"x\":\""), &mut out);
+    scanner.push(
+        &Bytes::from_static(b"data: {\"choices\":[],\"x\":\""),
+        &mut out,
+    );
     for _ in 0..100_000 {
         scanner.push(&Bytes::from_static(b"x"), &mut out);
         assert!(scanner.held_bytes() <= 64 * 1024);
     }
     assert!(out.concat().len() > 90_000);
-}
-
-#[test]
-fn empty_events_and_heartbeats_are_harmless() {
-    for beat in [
-        "data:\n\n",
-        "data: \ndata:\n\n",
-        "event: ping\n\n",
-        "event: keepalive\ndata: {}\n\n",
-    ] {
-        for (format, stream) in STREAMS {
-            let stream = format!("{beat}{stream}");
-            let seen = however_cut(format, StreamOptions::default(), &stream);
-            assert_eq!((seen.out, seen.end), (stream, StreamEnd::Finished));
-        }
-    }
 }
