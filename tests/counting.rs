@@ -91,6 +91,20 @@ async fn an_equal_question_is_asked_of_its_provider_once() {
 }
 
 #[tokio::test]
+async fn a_cached_count_is_for_the_key_that_asked_for_it_alone() {
+    let (provider, gateway) = start(|it| it).await;
+    let another = gateway.create_key(&[]).await;
+    let body = prompt(COUNT_TOKENS, "test-model", "Our secret plan", json!({}));
+    for (number, key) in [&gateway.key, &another].into_iter().enumerate() {
+        for _ in 0..2 {
+            let request = Request::post(COUNT_TOKENS, &body).key(key);
+            gateway.send(&request).await.assert_ok();
+            assert_eq!(asked(&provider), number + 1, "requests at the provider");
+        }
+    }
+}
+
+#[tokio::test]
 async fn an_operator_who_wants_no_cache_has_none() {
     let (provider, gateway) = start(|it| it.with("counting.cache", json!(null))).await;
     for _ in 0..2 {

@@ -287,7 +287,7 @@ pub struct CountingSettings {
     /// How long all providers asked for a count may take together; then the gateway counts by
     /// itself.
     pub timeout: Duration,
-    /// How long a provider's count answers equal requests. `null`: each is asked for.
+    /// How long a provider's count answers equal requests of the same key. `null`: each is asked for.
     pub cache: Option<Duration>,
     /// Whether the vocabulary is unpacked at the start: some 67 MB of memory, and a tenth to a
     /// quarter of a second that the first request to be counted waits for otherwise.

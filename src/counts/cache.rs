@@ -1,6 +1,6 @@
-//! Counts that providers gave a moment ago, for equal bodies: agents ask for the same ones
-//! again and again. Keyed by hashes under seeds that nobody outside knows; what is kept is the
-//! provider's short answer, never a request.
+//! Recent counts of providers, for equal requests of the same API key: agents repeat theirs.
+//! Entries are found by hashes under random seeds; the cache holds the provider's short answer and
+//! never a request.
 
 use bytes::Bytes;
 use foldhash::quality::RandomState;

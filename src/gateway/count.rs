@@ -63,8 +63,9 @@ pub fn is_count(exchange: &Exchange) -> bool {
     request.is_some_and(|request| request.endpoint == Endpoint::CountTokens)
 }
 
-/// What a provider's count depends on: who is asked for which model, the headers that change
-/// what is understood, and the whole body.
+/// What a provider's count depends on: the deployment, the upstream model name, the headers that
+/// change how the provider reads the body, and the whole body. The key is part of it: a count that
+/// came faster than a provider can answer would show that another key had sent the same body.
 fn key(exchange: &Exchange, caller: &HeaderMap) -> Option<CountKey> {
     let snapshot = &exchange.snapshot;
     snapshot.counting.cache?;
@@ -75,6 +76,7 @@ fn key(exchange: &Exchange, caller: &HeaderMap) -> Option<CountKey> {
     let request = exchange.request.as_ref()?;
     let asked = request.facts.as_ref()?.model.as_deref().unwrap_or_default();
     let names = [
+        request.identity.as_ref()?.key.as_str().as_bytes(),
         candidate.deployment.name.as_bytes(),
         candidate.deployment.upstream_model(asked).as_bytes(),
     ];
