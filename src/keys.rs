@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use tollgate_filter::{KeyDirectory, KeyLookup};
 use tollgate_ledger::{
-    Clock, Denied, DirectorySettings, KeyHasher, Limiter, Lookup, LookupFailure, PlanInUse, Store,
-    StoreError, plans_beyond,
+    Clock, Denied, DirectorySettings, KeyHasher, KeyedSemaphore, Limiter, Lookup, LookupFailure,
+    PendingLookup, PlanInUse, Store, StoreError, plans_beyond,
 };
 use tollgate_types::{KeyId, Limits};
 
@@ -67,9 +67,24 @@ pub fn check_plans(config: &Config, store: &Path) -> Result<(), RunError> {
     Err(RunError::PlansInUse(lines.collect()))
 }
 
+/// Look-ups of one address in the store at once; its others wait.
+const LOOKUPS_OF_AN_ADDRESS: usize = 8;
+/// Callers of all addresses that look a key up or wait for it. More than one address may have
+/// connections by default.
+const CALLERS: usize = 4096;
+/// How long a look-up takes at least that found nothing, of an address beyond its limit: it can make
+/// some 4,000 of them in a second.
+const PAUSE: Duration = Duration::from_millis(2);
+
 /// The keys of a ledger file, for the `key` filter.
+///
+/// A valid key gets in whatever else its address has sent: a key that is not in memory is always
+/// looked up. What is bounded is how many look-ups an address has at once, and how fast those are that
+/// find nothing.
 pub struct Directory {
     keys: tollgate_ledger::KeyDirectory,
+    /// By address.
+    lookups: KeyedSemaphore,
     attempts: Option<Arc<Attempts>>,
 }
 
@@ -83,6 +98,7 @@ impl Directory {
         let attempts = failed_per_minute.map(|limit| Attempts::new(limit, store.clock().clone()));
         Ok(Self {
             keys: tollgate_ledger::KeyDirectory::open(store, DirectorySettings::default())?,
+            lookups: KeyedSemaphore::new(LOOKUPS_OF_AN_ADDRESS, CALLERS),
             attempts: attempts.map(Arc::new),
         })
     }
@@ -90,48 +106,68 @@ impl Directory {
 
 impl KeyDirectory for Directory {
     fn lookup(&self, credential: &str, from: Option<IpAddr>) -> KeyLookup {
-        // Made for those alone who are not known: most are.
-        let attempts = || self.attempts.clone().zip(from.map(address));
-        let refused = |reason: &'static str, attempts: Option<(Arc<Attempts>, KeyId)>| {
-            let over = attempts.and_then(|(attempts, from)| attempts.note(&from));
-            over.map_or(KeyLookup::Refused(reason), KeyLookup::TooManyAttempts)
+        let caller = || Caller {
+            // A connection without an address is not told from others of its kind.
+            address: from.map_or_else(|| KeyId::new(""), address),
+            attempts: self.attempts.clone(),
         };
         match self.keys.lookup(credential) {
             Lookup::Known(record) => KeyLookup::Known(record.identity.clone()),
-            Lookup::Refused(refusal) => refused(refusal.as_str(), attempts()),
+            Lookup::Refused(refusal) => caller().refuse(refusal.as_str()),
             Lookup::Miss(pending) => {
-                let attempts = attempts();
-                let over = attempts.as_ref().and_then(|(it, from)| it.over(from));
-                // A key that has changed is looked up again, whatever its neighbours do.
-                if let Some(wait) = over.filter(|_| !pending.is_familiar()) {
-                    return KeyLookup::TooManyAttempts(wait);
-                }
-                KeyLookup::Miss(Box::pin(async move {
-                    match pending.wait().await {
-                        Ok(record) => KeyLookup::Known(record.identity.clone()),
-                        Err(LookupFailure::Refused(refusal)) => refused(refusal.as_str(), attempts),
-                        Err(LookupFailure::Unavailable(cause)) => {
-                            log::error!("a key cannot be looked up: {cause}");
-                            KeyLookup::Unavailable
-                        }
-                    }
-                }))
+                let look_up = look_up(pending, caller(), self.lookups.clone());
+                KeyLookup::Miss(Box::pin(look_up))
             }
         }
     }
 }
 
-/// How many credentials of each address were refused.
-///
-/// Keys that are known are admitted whatever their neighbours do, also when they have changed;
-/// only what would have to be looked up for the first time is turned away with them.
+/// Asks the store for a key that is not in memory, once its address has fewer look-ups under way than
+/// it may.
+async fn look_up(pending: PendingLookup, caller: Caller, lookups: KeyedSemaphore) -> KeyLookup {
+    let Ok(_permit) = lookups.acquire(&caller.address).await else {
+        return KeyLookup::Unavailable;
+    };
+    match pending.wait().await {
+        Ok(record) => KeyLookup::Known(record.identity.clone()),
+        Err(LookupFailure::Refused(refusal)) => {
+            let refused = caller.refuse(refusal.as_str());
+            if matches!(refused, KeyLookup::TooManyAttempts(_)) {
+                // With the permit, so that the next one of this address waits as long.
+                tokio::time::sleep(PAUSE).await;
+            }
+            refused
+        }
+        Err(LookupFailure::Unavailable(cause)) => {
+            log::error!("a key cannot be looked up: {cause}");
+            KeyLookup::Unavailable
+        }
+    }
+}
+
+/// The client that has sent a key.
+struct Caller {
+    address: KeyId,
+    attempts: Option<Arc<Attempts>>,
+}
+
+impl Caller {
+    /// Counts a key that is not valid.
+    fn refuse(&self, reason: &'static str) -> KeyLookup {
+        let attempts = self.attempts.as_ref();
+        let over = attempts.and_then(|attempts| attempts.note(&self.address));
+        over.map_or(KeyLookup::Refused(reason), KeyLookup::TooManyAttempts)
+    }
+}
+
+/// How many keys of each address were not valid.
 struct Attempts {
     limiter: Limiter,
     limits: Limits,
 }
 
 impl Attempts {
-    /// Addresses that are remembered; of more, the least seen begin anew.
+    /// Addresses that are remembered; of more, those that were seen longest ago begin anew.
     const ADDRESSES: usize = 20_000;
 
     fn new(limit: NonZeroU32, clock: Clock) -> Self {
@@ -144,25 +180,13 @@ impl Attempts {
         }
     }
 
-    /// Notes one that was refused. `Some`: it was one too many, and the next may come then.
+    /// Counts a key that is not valid. Returns how long the client should wait if it was one too many.
     fn note(&self, from: &KeyId) -> Option<Duration> {
         match self.limiter.admit(from, &self.limits, 0, 0) {
             Ok(admission) => {
                 admission.finish(0, 0);
                 None
             }
-            Err(limited) => match limited.denied {
-                Denied::Wait(wait) => Some(wait),
-                Denied::NeverFits => None,
-            },
-        }
-    }
-
-    /// After how long an address may try another one; `None`: now.
-    fn over(&self, from: &KeyId) -> Option<Duration> {
-        match self.limiter.admit(from, &self.limits, 0, 0) {
-            // Dropped, so that nothing was taken.
-            Ok(_) => None,
             Err(limited) => match limited.denied {
                 Denied::Wait(wait) => Some(wait),
                 Denied::NeverFits => None,
@@ -195,14 +219,12 @@ mod tests {
         let limit = NonZeroU32::new(2).unwrap();
         let attempts = Attempts::new(limit, clock.clone());
         let (here, there) = (KeyId::new("192.0.2.1"), KeyId::new("192.0.2.2"));
-        assert_eq!(attempts.over(&here), None);
         assert_eq!(attempts.note(&here), None);
         assert_eq!(attempts.note(&here), None);
         assert_eq!(attempts.note(&here), Some(Duration::from_secs(30)));
-        assert_eq!(attempts.over(&here), Some(Duration::from_secs(30)));
-        assert_eq!(attempts.over(&there), None);
+        assert_eq!(attempts.note(&there), None);
         clock.advance(Duration::from_secs(30));
-        assert_eq!(attempts.over(&here), None);
+        assert_eq!(attempts.note(&here), None);
     }
 
     #[test]

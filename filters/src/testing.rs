@@ -119,6 +119,7 @@ pub(crate) fn identity(groups: Allowance) -> Identity {
         groups,
         endpoints: Allowance::All,
         limits: Default::default(),
+        shares: Default::default(),
     }
 }
 

@@ -21,6 +21,7 @@ fn counts_asked_for_and_counts_made_aside_have_limits_of_their_own() {
         groups: Allowance::All,
         endpoints: Allowance::All,
         limits: Limits::default(),
+        shares: Default::default(),
     };
     let mut holds = Holds::default();
     let mut ask = |a_minute| {

@@ -124,7 +124,7 @@ pub struct LimitSettings {
     /// Requests at one time over one connection of HTTP/2.
     #[schemars(range(min = 1, max = 1000))]
     pub http2_streams: u32,
-    /// Requests under way at one time. Over it: 503.
+    /// Requests to providers under way at one time. Over it: 503. One key can have half of them.
     #[schemars(range(min = 1))]
     pub requests_in_flight: u32,
     /// The memory that the program may have before it refuses further requests, and bodies that
@@ -321,8 +321,8 @@ pub(super) struct KeysSettings {
     /// The secret under which API keys are hashed, at least 32 characters. With another one,
     /// every key that was made is unknown. `literal:TEXT` is accepted too, for demonstrations.
     pub pepper: PepperSource,
-    /// Credentials that one address may send in a minute and that turn out not to be valid;
-    /// over it: 429. Keys that were used a moment ago are not affected. `null`: no bound.
+    /// Keys that are not valid, from one address in a minute. Over it such keys get 429 and are
+    /// looked up more slowly. A valid key always gets in. `null`: no bound.
     #[schemars(range(min = 1))]
     pub failed_attempts_per_minute: Option<NonZeroU32>,
 }

@@ -209,7 +209,6 @@ impl KeyDirectory {
                 Err(refusal) => Lookup::Refused(refusal),
             },
             None => Lookup::Miss(PendingLookup {
-                is_familiar: shared.cache.is_familiar(&hash),
                 hash,
                 directory: Arc::clone(&self.0),
             }),
@@ -247,17 +246,10 @@ impl Shared {
 #[must_use = "a look-up that nobody waits for tells nothing"]
 pub struct PendingLookup {
     hash: KeyHash,
-    is_familiar: bool,
     directory: Arc<Inner>,
 }
 
 impl PendingLookup {
-    /// Whether the credential was a key's when it was looked up last: the key has changed since, or
-    /// made room for others.
-    pub const fn is_familiar(&self) -> bool {
-        self.is_familiar
-    }
-
     /// Waits for the store, at most [`DirectorySettings::load_timeout`]. Must run on a
     /// tokio runtime. Dropping what it gives costs nothing; the load goes on for the next caller.
     ///
@@ -266,22 +258,35 @@ impl PendingLookup {
     pub fn wait(
         self,
     ) -> impl Future<Output = Result<Arc<KeyRecord>, LookupFailure>> + Send + 'static {
-        let answer = self.directory.flights.join(self.hash);
+        let shared = &self.directory.shared;
+        // It may have come into memory since the look-up.
+        let answer = match shared.cache.get(&self.hash) {
+            Some(cached) => Answer::Known(cached),
+            None => Answer::Coming(self.directory.flights.join(self.hash)),
+        };
         // Not the directory itself: one that is closed tells those who wait.
-        heed(answer, Arc::clone(&self.directory.shared))
+        heed(answer, Arc::clone(shared))
     }
 }
 
-/// What the store answers.
-async fn heed(
-    answer: Result<flight::Waiting, Unavailable>,
-    shared: Arc<Shared>,
-) -> Result<Arc<KeyRecord>, LookupFailure> {
-    let answer = tokio::time::timeout(shared.settings.load_timeout, answer?)
-        .await
-        .map_err(|_| Unavailable::TimedOut)?
-        .unwrap_or(Err(Unavailable::Closed))?;
-    shared.judge(answer).map_err(LookupFailure::Refused)
+/// Where the answer to a look-up comes from.
+enum Answer {
+    /// From memory.
+    Known(Cached),
+    /// From the store.
+    Coming(Result<flight::Waiting, Unavailable>),
+}
+
+/// What memory or the store answers.
+async fn heed(answer: Answer, shared: Arc<Shared>) -> Result<Arc<KeyRecord>, LookupFailure> {
+    let cached = match answer {
+        Answer::Known(cached) => cached,
+        Answer::Coming(answer) => tokio::time::timeout(shared.settings.load_timeout, answer?)
+            .await
+            .map_err(|_| Unavailable::TimedOut)?
+            .unwrap_or(Err(Unavailable::Closed))?,
+    };
+    shared.judge(cached).map_err(LookupFailure::Refused)
 }
 
 impl std::fmt::Debug for PendingLookup {

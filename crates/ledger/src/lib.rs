@@ -16,6 +16,7 @@ mod entry;
 mod history;
 mod journal;
 mod key;
+mod keyed_semaphore;
 mod ledger;
 mod limits;
 mod ownership;
@@ -34,6 +35,7 @@ pub use history::{
     UsageSummary,
 };
 pub use key::{ApiKey, KeyHash, KeyHasher, MalformedKey, PepperError};
+pub use keyed_semaphore::{KeyedPermit, KeyedSemaphore, TooManyCallers};
 pub use ledger::{
     Ending, Holdings, Ledger, LedgerSettings, LedgerStats, PendingAccount, Refused, RequestInfo,
     Reservation, Reserve, Settled,

@@ -13,13 +13,13 @@
 
 mod misses;
 mod payment;
-mod turns;
 
 pub use payment::{Due, Payable, Paying};
 
 use crate::{
     clock::Clock,
     directory::Unavailable,
+    keyed_semaphore::{KeyedSemaphore, TooManyCallers},
     ledger::Ledger,
     store::{Store, StoreError, open_reader, storable_time},
 };
@@ -30,7 +30,6 @@ use rusqlite::{Connection, OptionalExtension, params};
 use std::{future::Future, path::PathBuf, sync::Arc, time::Duration};
 use tokio::sync::Semaphore;
 use tollgate_types::{KeyId, NamedItem, RequestId};
-use turns::Turns;
 
 /// Something stored at a provider.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -95,6 +94,8 @@ pub enum Claims<F> {
 const MAX_ID_LEN: usize = 256;
 /// Most look-ups in the file at once.
 const LOOKUPS_AT_ONCE: usize = 8;
+/// Most of them for one key.
+const LOOKUPS_OF_A_KEY: usize = LOOKUPS_AT_ONCE / 4;
 const LOOKUP_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Remembers and tells. Cheap to clone.
@@ -110,7 +111,7 @@ struct Inner {
     /// Bounds the blocking threads.
     lookups: Arc<Semaphore>,
     /// Bounds those of one key.
-    turns: Turns,
+    of_keys: KeyedSemaphore,
     /// Responses that have been paid for.
     paid: Paid,
 }
@@ -143,7 +144,7 @@ impl Ownership {
             ),
             misses: Misses::default(),
             lookups: Arc::new(Semaphore::new(LOOKUPS_AT_ONCE)),
-            turns: Turns::default(),
+            of_keys: KeyedSemaphore::new(LOOKUPS_OF_A_KEY, usize::MAX),
             paid: Paid::new(known),
         }))
     }
@@ -291,13 +292,13 @@ impl Ownership {
         key: &KeyId,
         read: impl FnOnce(&Inner, &Connection) -> rusqlite::Result<T> + Send + 'static,
     ) -> Result<T, Unavailable> {
-        let turn = self.0.turns.take(key).await?;
+        let own = self.0.of_keys.acquire(key).await?;
         let permit = Arc::clone(&self.0.lookups)
             .acquire_owned()
             .await
             .map_err(|_| Unavailable::Closed)?;
         let read = move || {
-            let _held = (permit, turn);
+            let _held = (permit, own);
             let path = &self.0.path;
             let file = open_reader(path)?;
             read(&self.0, &file).map_err(|fault| StoreError::from_sqlite(&fault, path))
@@ -306,6 +307,12 @@ impl Ownership {
             .await
             .map_err(|_| Unavailable::Closed)?
             .map_err(|fault| Unavailable::Store(fault.to_string().into()))
+    }
+}
+
+impl From<TooManyCallers> for Unavailable {
+    fn from(_: TooManyCallers) -> Self {
+        Self::Overloaded
     }
 }
 

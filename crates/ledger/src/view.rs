@@ -202,6 +202,7 @@ mod tests {
                     requests: std::num::NonZeroU32::new(60),
                     ..Limits::default()
                 },
+                shares: Default::default(),
             }),
             prefix: "sk-AbCdEfGh".into(),
             created_at: Timestamp::from_unix_ms(1_790_000_000_000),

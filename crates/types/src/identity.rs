@@ -1,6 +1,6 @@
 //! Who asks: an API key as the request path sees it.
 
-use crate::{KeyId, Limits};
+use crate::{KeyId, KeyShares, Limits};
 
 /// The holder of an active key. It carries no secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,6 +17,8 @@ pub struct Identity {
     pub endpoints: Allowance,
     /// Its own limits; those that it has not are its plan's.
     pub limits: Limits,
+    /// What its requests hold of the gateway right now.
+    pub shares: KeyShares,
 }
 
 /// What a key may use of a set of names.

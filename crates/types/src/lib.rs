@@ -16,6 +16,7 @@ mod input;
 mod limits;
 mod model;
 mod request;
+mod share;
 mod text;
 mod tokenizer;
 mod usage;
@@ -33,6 +34,7 @@ pub use model::{Effort, ReasoningMode, Thinking};
 pub use request::{
     LEAST_RESPONSES_OUTPUT, MediaFacts, NamedItem, RequestFacts, RequestNeeds, ThinkingRoom,
 };
+pub use share::{KeyShares, Resource, Share, leaves_room};
 pub use text::hidden_character;
 pub use tokenizer::Tokenizer;
 pub use usage::Usage;

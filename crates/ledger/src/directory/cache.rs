@@ -12,15 +12,19 @@
 //! remembers looks at that sequence *after* it has remembered: if it is newer than the
 //! snapshot, what was remembered is forgotten again.
 //!
-//! That a hash is some key's is kept when its record is forgotten: a key that changed is looked
-//! up anew, and is no stranger for that.
+//! What a key's requests hold ([`KeyShares`]) is kept when its record is forgotten: a key that
+//! changed while it has requests under way goes on with the same counts.
 
 use crate::{key::KeyHash, record::KeyRecord};
 use quick_cache::{UnitWeighter, sync::Cache};
-use std::sync::{
-    Arc,
-    atomic::{AtomicI64, Ordering},
+use std::{
+    convert::Infallible,
+    sync::{
+        Arc,
+        atomic::{AtomicI64, Ordering},
+    },
 };
+use tollgate_types::KeyShares;
 
 /// What is known under a hash.
 #[derive(Clone, Debug)]
@@ -34,8 +38,8 @@ pub(super) enum Cached {
 pub(super) struct KeyCache {
     known: Shards<Arc<KeyRecord>>,
     unknown: Shards<()>,
-    /// Hashes that were some key's when they were looked up last.
-    familiar: Shards<()>,
+    /// What the requests of each key hold, whatever became of its record.
+    shares: Shards<KeyShares>,
     /// The change sequence up to which everything stale has been forgotten, or is
     /// about to be.
     reached: AtomicI64,
@@ -48,7 +52,7 @@ impl KeyCache {
         Self {
             known: shards(known),
             unknown: shards(unknown),
-            familiar: shards(known),
+            shares: shards(known),
             reached: AtomicI64::new(0),
         }
     }
@@ -60,23 +64,21 @@ impl KeyCache {
         self.unknown.get(hash).map(|()| Cached::Unknown)
     }
 
-    /// Whether it was some key's when it was looked up last.
-    pub(super) fn is_familiar(&self, hash: &KeyHash) -> bool {
-        self.familiar.get(hash).is_some()
+    /// What the requests of a key hold, to be counted by every record of it.
+    pub(super) fn shares(&self, hash: &KeyHash) -> KeyShares {
+        let none = || Ok::<_, Infallible>(KeyShares::default());
+        match self.shares.get_or_insert_with(hash, none) {
+            Ok(shares) => shares,
+            Err(never) => match never {},
+        }
     }
 
     /// Remembers what a snapshot at change sequence `seq` said. `false`: something has
     /// changed since, nothing was kept, and the answer may be out of date.
     pub(super) fn remember(&self, hash: KeyHash, seq: i64, cached: &Cached) -> bool {
         match cached {
-            Cached::Known(record) => {
-                self.known.insert(hash, Arc::clone(record));
-                self.familiar.insert(hash, ());
-            }
-            Cached::Unknown => {
-                self.unknown.insert(hash, ());
-                self.familiar.remove(&hash);
-            }
+            Cached::Known(record) => self.known.insert(hash, Arc::clone(record)),
+            Cached::Unknown => self.unknown.insert(hash, ()),
         }
         let current = self.reached.load(Ordering::SeqCst) <= seq;
         if !current {

@@ -145,7 +145,11 @@ impl Loader {
         let (seq, stored) =
             run().map_err(|fault| StoreError::from_sqlite(&fault, &self.shared.path))?;
         let cached = match stored {
-            Some(stored) => Cached::Known(Arc::new(stored?)),
+            Some(stored) => {
+                let mut record = stored?;
+                Arc::make_mut(&mut record.identity).shares = self.shared.cache.shares(hash);
+                Cached::Known(Arc::new(record))
+            }
             None => Cached::Unknown,
         };
         Ok((seq, cached))

@@ -296,34 +296,27 @@ async fn changes_that_were_pruned_unseen_empty_the_memory() {
 }
 
 #[tokio::test]
-async fn a_key_that_changed_is_no_stranger_and_one_that_was_taken_out_is() {
+async fn a_key_that_changed_goes_on_with_what_its_requests_hold() {
     let house = House::new();
     let made = house.key();
     let directory = house.directory();
-    let forgotten = async || {
-        let start = Instant::now();
-        loop {
-            if let Lookup::Miss(pending) = directory.lookup(made.key.expose()) {
-                return pending;
-            }
-            assert!(start.elapsed() < PROMISE, "still in memory");
-            tokio::task::yield_now().await;
-        }
-    };
-    let first = forgotten().await;
-    assert!(!first.is_familiar());
-    first.wait().await.unwrap();
+    let before = ask(&directory, made.key.expose()).await.unwrap();
+    let held = before.identity.shares.take_one(Resource::Requests);
     let file = rusqlite::Connection::open(house.folder.path().join("ledger.db")).unwrap();
     file.execute("UPDATE keys SET name = 'other'", []).unwrap();
-    let changed = forgotten().await;
-    assert!(changed.is_familiar());
-    changed.wait().await.unwrap();
-
-    file.execute("DELETE FROM keys", []).unwrap();
-    assert!(forgotten().await.wait().await.is_err());
-    file.execute("INSERT INTO changes (hash) SELECT hash FROM changes", [])
-        .unwrap();
-    assert!(!forgotten().await.is_familiar());
+    let is_changed = |it: &Result<Arc<KeyRecord>, LookupFailure>| {
+        it.as_ref()
+            .is_ok_and(|record| record.identity.name == "other")
+    };
+    becomes(&directory, &made.key, is_changed).await;
+    let after = ask(&directory, made.key.expose()).await.unwrap();
+    assert_eq!(after.identity.shares.held(Resource::Requests), 1);
+    drop(held);
+    assert_eq!(after.identity.shares.held(Resource::Requests), 0);
+    let other = ask(&directory, house.key().key.expose()).await.unwrap();
+    let held = other.identity.shares.take_one(Resource::Requests);
+    assert_eq!(after.identity.shares.held(Resource::Requests), 0);
+    drop(held);
 }
 
 #[test]

@@ -227,7 +227,7 @@ async fn a_key_whose_look_ups_take_long_leaves_room_for_the_others() {
     let key = KeyId::new("key_a");
     let mut held = Vec::new();
     for _ in 0..LOOKUPS_AT_ONCE / 4 {
-        held.push(ownership.0.turns.take(&key).await.unwrap());
+        held.push(ownership.0.of_keys.acquire(&key).await.unwrap());
     }
     let mut waiting = std::pin::pin!(ask(&ownership, "key_a", "resp_1"));
     tokio::select! {
@@ -239,5 +239,5 @@ async fn a_key_whose_look_ups_take_long_leaves_room_for_the_others() {
     }
     drop(held);
     assert_eq!(waiting.await, Err(OwnerFailure::NotYours));
-    assert_eq!(ownership.0.turns.keys(), 0);
+    assert_eq!(ownership.0.of_keys.keys(), 0);
 }

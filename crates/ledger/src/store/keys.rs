@@ -13,7 +13,7 @@ use crate::{
 };
 use rusqlite::{Row, ToSql, Transaction, params};
 use std::{num::NonZeroU32, sync::Arc};
-use tollgate_types::{Allowance, Identity, KeyId, Limits};
+use tollgate_types::{Allowance, Identity, KeyId, KeyShares, Limits};
 
 /// The columns that stand in the row of a key; [`read_key`] reads them in this order, and then
 /// [`GRANTED_UNTIL`].
@@ -163,6 +163,7 @@ impl Store {
             groups: new.groups.clone(),
             endpoints: new.endpoints.clone(),
             limits: new.limits,
+            shares: KeyShares::default(),
         };
         let record = KeyRecord {
             identity: Arc::new(identity),
@@ -423,6 +424,7 @@ pub(crate) fn read_key(
             groups: names_from_json(groups.as_deref()).ok_or_else(|| bad("its groups"))?,
             endpoints: names_from_json(endpoints.as_deref()).ok_or_else(|| bad("its endpoints"))?,
             limits,
+            shares: KeyShares::default(),
         };
         Ok(KeyRecord {
             identity: Arc::new(identity),

@@ -1,0 +1,176 @@
+//! What one key holds of what all keys share.
+//!
+//! The counts stand in the key's [`Identity`](crate::Identity), which a request carries along
+//! anyway: they are exact, and take no look-up.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
+
+/// Whether a key that holds `own` of a resource may take more of it, so that `held` of `capacity`
+/// are taken by all keys: it may as long as it holds no more than is still free.
+///
+/// One key alone can so hold half of a resource, two keys a third each, and `n` keys
+/// `1 / (n + 1)` each; as much is always left for the next one (A. Choudhury, E. Hahne: Dynamic queue
+/// length thresholds for shared-memory packet switches, 1998, with α = 1).
+pub const fn leaves_room(own: u64, capacity: u64, held: u64) -> bool {
+    own <= capacity.saturating_sub(held)
+}
+
+/// What requests hold for as long as they run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Resource {
+    /// Requests to providers.
+    Requests,
+    /// Requests that the gateway answers by itself.
+    LocalRequests,
+    /// Bytes of memory for bodies.
+    BodyBytes,
+    /// Reads of the usage records.
+    UsageReads,
+}
+
+/// What the requests of one key hold right now. Clones count together.
+#[derive(Clone, Debug, Default)]
+pub struct KeyShares(Arc<[AtomicU64; 4]>);
+
+impl KeyShares {
+    /// How much the key holds.
+    pub fn held(&self, resource: Resource) -> u64 {
+        self.count(resource).load(Ordering::Relaxed)
+    }
+
+    /// A share of nothing yet.
+    pub fn share(&self, resource: Resource) -> Share {
+        Share {
+            of: self.clone(),
+            resource,
+            amount: 0,
+        }
+    }
+
+    /// Takes one of a resource.
+    pub fn take_one(&self, resource: Resource) -> Share {
+        let mut share = self.share(resource);
+        share.grow(1);
+        share
+    }
+
+    fn count(&self, resource: Resource) -> &AtomicU64 {
+        let [requests, local, bytes, reads] = &*self.0;
+        match resource {
+            Resource::Requests => requests,
+            Resource::LocalRequests => local,
+            Resource::BodyBytes => bytes,
+            Resource::UsageReads => reads,
+        }
+    }
+}
+
+/// What a key holds does not tell it apart.
+impl PartialEq for KeyShares {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for KeyShares {}
+
+/// What one request holds of a resource, given back when it is dropped.
+#[derive(Debug)]
+pub struct Share {
+    of: KeyShares,
+    resource: Resource,
+    amount: u64,
+}
+
+impl Share {
+    /// How much it is.
+    pub const fn amount(&self) -> u64 {
+        self.amount
+    }
+
+    /// How much other requests of the key hold.
+    pub fn of_others(&self) -> u64 {
+        self.of.held(self.resource).saturating_sub(self.amount)
+    }
+
+    /// Holds so much more.
+    pub fn grow(&mut self, amount: u64) {
+        self.of
+            .count(self.resource)
+            .fetch_add(amount, Ordering::Relaxed);
+        self.amount = self.amount.saturating_add(amount);
+    }
+
+    /// Holds so much less, or nothing.
+    pub fn shrink(&mut self, amount: u64) {
+        let amount = amount.min(self.amount);
+        self.of
+            .count(self.resource)
+            .fetch_sub(amount, Ordering::Relaxed);
+        self.amount = self.amount.saturating_sub(amount);
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        self.shrink(self.amount);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_holds_as_much_as_it_leaves() {
+        const CAPACITY: u64 = 100;
+        let (mut held, mut shares) = (0, Vec::new());
+        for _ in 0..4 {
+            let mut own = 0;
+            while held < CAPACITY && leaves_room(own, CAPACITY, held + 1) {
+                own += 1;
+                held += 1;
+            }
+            shares.push(own);
+        }
+        // They came one after the other: each took half of what it found.
+        assert_eq!(shares, [50, 25, 13, 6]);
+        // The first of a key passes whenever there is any.
+        assert!(leaves_room(0, 1, 1));
+        assert!(!leaves_room(1, 1, 2));
+    }
+
+    #[test]
+    fn keys_that_take_turns_have_equal_shares_and_leave_one_more() {
+        const CAPACITY: u64 = 120;
+        let mut own = [0; 5];
+        for turn in 0..1000 {
+            let place = turn % own.len();
+            let held: u64 = own.iter().sum();
+            if leaves_room(own[place], CAPACITY, held + 1) {
+                own[place] += 1;
+            }
+        }
+        assert_eq!(own, [20; 5]);
+    }
+
+    #[test]
+    fn what_is_held_is_counted_by_key_and_resource_and_given_back() {
+        let key = KeyShares::default();
+        let one = key.clone().take_one(Resource::Requests);
+        let mut bytes = key.share(Resource::BodyBytes);
+        bytes.grow(10);
+        bytes.shrink(4);
+        let other = key.take_one(Resource::Requests);
+        assert_eq!((one.amount(), one.of_others()), (1, 1));
+        assert_eq!((bytes.amount(), bytes.of_others()), (6, 0));
+        assert_eq!(key.held(Resource::Requests), 2);
+        assert_eq!(KeyShares::default().held(Resource::Requests), 0);
+        drop((one, other, bytes));
+        assert_eq!(key.held(Resource::Requests), 0);
+        assert_eq!(key.held(Resource::BodyBytes), 0);
+    }
+}
