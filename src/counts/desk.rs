@@ -1,18 +1,18 @@
 //! Where bodies are counted: short ones at once, all others on threads of their own, in a
-//! bounded number, so that no text stalls who else is served.
+//! bounded number, so that no text delays other requests. Of these threads no key has more than half.
 
 use bytes::Bytes;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tollgate_count::{Count, Rules, Vocabulary, count};
-use tollgate_types::Format;
+use tollgate_ledger::{KeyedPermit, KeyedSemaphore};
+use tollgate_types::{Format, KeyId};
 
 /// Bytes of a body that is counted on the thread that serves its request: 0.2 ms at the worst
 /// rate that any text is counted at.
 const SHORT_BODY: usize = 2 * 1024;
-/// Bodies that wait to be counted; of more, the length stands for the count.
+/// Bodies that are counted or wait for it; of more, the length stands for the count.
 const MOST_WAITING: usize = 256;
 /// How long a body waits for its turn.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -21,7 +21,8 @@ const PATIENCE: Duration = Duration::from_secs(2);
 pub struct Desk {
     /// One count for each core.
     at_once: Arc<Semaphore>,
-    waiting: AtomicUsize,
+    /// Of them at most half for one key, whose other bodies wait for that.
+    of_keys: KeyedSemaphore,
 }
 
 impl Default for Desk {
@@ -29,7 +30,7 @@ impl Default for Desk {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         Self {
             at_once: Arc::new(Semaphore::new(cores)),
-            waiting: AtomicUsize::new(0),
+            of_keys: KeyedSemaphore::new(cores.div_euclid(2).max(1), MOST_WAITING),
         }
     }
 }
@@ -41,12 +42,22 @@ impl Desk {
         is_short.then(|| count(format, body, rules))
     }
 
-    /// Counts a body on another thread; `None` where too many wait already.
-    pub async fn count(&self, format: Format, body: Bytes, rules: Rules) -> Option<Count> {
-        let _waiting = Waiting::among(&self.waiting)?;
-        let turn = Arc::clone(&self.at_once).acquire_owned();
-        let permit = tokio::time::timeout(PATIENCE, turn).await.ok()?.ok()?;
-        work(permit, format, body, rules).await.ok()
+    /// Counts a body of a key on another thread; `None` where too many of the key or of all keys wait
+    /// already.
+    pub async fn count(
+        &self,
+        key: &KeyId,
+        format: Format,
+        body: Bytes,
+        rules: Rules,
+    ) -> Option<Count> {
+        let permits = async {
+            let of_key = self.of_keys.acquire(key).await.ok()?;
+            let permit = Arc::clone(&self.at_once).acquire_owned().await.ok()?;
+            Some((of_key, permit))
+        };
+        let permits = tokio::time::timeout(PATIENCE, permits).await.ok()??;
+        work(permits, format, body, rules).await.ok()
     }
 
     /// Unpacks a vocabulary on another thread.
@@ -59,32 +70,16 @@ impl Desk {
 }
 
 fn work(
-    permit: OwnedSemaphorePermit,
+    permits: (KeyedPermit, OwnedSemaphorePermit),
     format: Format,
     body: Bytes,
     rules: Rules,
 ) -> tokio::task::JoinHandle<Count> {
     tokio::task::spawn_blocking(move || {
-        // Who does not wait any more still has the thread busy.
-        let _permit = permit;
+        // The thread is busy though the caller may have left.
+        let _permits = permits;
         count(format, &body, &rules)
     })
-}
-
-/// One of those who wait, until it is dropped.
-struct Waiting<'a>(&'a AtomicUsize);
-
-impl<'a> Waiting<'a> {
-    fn among(waiting: &'a AtomicUsize) -> Option<Self> {
-        let one = Self(waiting);
-        (waiting.fetch_add(1, Ordering::Relaxed) < MOST_WAITING).then_some(one)
-    }
-}
-
-impl Drop for Waiting<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
 }
 
 #[cfg(test)]
@@ -99,18 +94,24 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn whoever_comes_when_too_many_wait_is_turned_away() {
+    async fn a_key_whose_bodies_fill_the_queue_is_turned_away_and_another_is_counted() {
         let desk = Desk::default();
         let rules = Tokenizer::Openai.rules();
-        let taken: Vec<_> = (0..MOST_WAITING)
-            .map(|_| Waiting::among(&desk.waiting))
-            .collect();
-        assert!(taken.iter().all(Option::is_some));
-        assert_eq!(desk.count(Format::Chat, body("hello"), rules).await, None);
-        drop(taken);
-        let counted = desk.count(Format::Chat, body("hello"), rules).await;
-        assert_eq!(counted.map(|it| it.tokens), Some(8));
-        assert_eq!(desk.waiting.load(Ordering::Relaxed), 0);
+        let (greedy, other) = (KeyId::new("greedy"), KeyId::new("other"));
+        let count = |key| desk.count(key, Format::Chat, body("hello"), rules);
+        let mut held = Vec::new();
+        let mut waiting = Vec::new();
+        for _ in 0..MOST_WAITING / 2 {
+            let mut one = Box::pin(desk.of_keys.acquire(&greedy));
+            match futures::poll!(&mut one) {
+                std::task::Poll::Ready(permit) => held.push(permit.unwrap()),
+                std::task::Poll::Pending => waiting.push(one),
+            }
+        }
+        assert_eq!(count(&greedy).await, None);
+        assert_eq!(count(&other).await.map(|it| it.tokens), Some(8));
+        drop((held, waiting));
+        assert_eq!(count(&greedy).await.map(|it| it.tokens), Some(8));
     }
 
     #[test]

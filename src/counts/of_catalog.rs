@@ -8,7 +8,7 @@ use std::sync::Arc;
 use tollgate_count::{Basis, Count, Family as _, Rules, Tokenizer};
 use tollgate_filter::{Counted, Counting, ModelHandle, RequestContext};
 use tollgate_routing::{Deployment, Model, UpstreamModel};
-use tollgate_types::{Format, InputCount};
+use tollgate_types::{Format, InputCount, KeyId};
 
 /// Text of which every byte is counted for a filter: a sample can be deceived, and here that
 /// would be paid for. Half a second of a thread at worst.
@@ -118,7 +118,13 @@ impl Counting for CatalogCounts {
         rules.exact_bytes = EXACT_BYTES;
         match self.desk.at_once(format, &body, &rules) {
             Some(count) => input_count(count).map_or(Counted::Unknown, Counted::Known),
-            None => Counted::Later(self.count_elsewhere(format, body, rules)),
+            None => match &request.identity {
+                Some(identity) => {
+                    let key = identity.key.clone();
+                    Counted::Later(self.count_elsewhere(key, format, body, rules))
+                }
+                None => Counted::Unknown,
+            },
         }
     }
 }
@@ -126,9 +132,9 @@ impl Counting for CatalogCounts {
 type Pending = std::pin::Pin<Box<dyn Future<Output = Option<InputCount>> + Send>>;
 
 impl CatalogCounts {
-    fn count_elsewhere(&self, format: Format, body: Bytes, rules: Rules) -> Pending {
+    fn count_elsewhere(&self, key: KeyId, format: Format, body: Bytes, rules: Rules) -> Pending {
         let desk = Arc::clone(&self.desk);
-        Box::pin(async move { input_count(desk.count(format, body, rules).await?) })
+        Box::pin(async move { input_count(desk.count(&key, format, body, rules).await?) })
     }
 }
 

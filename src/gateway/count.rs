@@ -166,7 +166,12 @@ async fn answer(exchange: &Exchange) -> Result<Local, PublicError> {
     let desk = counts.desk();
     let counted = match desk.at_once(format, &body, &rules) {
         Some(count) => Some(count),
-        None => desk.count(format, body, rules).await,
+        None => {
+            let request = exchange.request.as_ref();
+            let identity = request.and_then(|request| request.identity.as_ref());
+            let key = &identity.ok_or_else(fault)?.key;
+            desk.count(key, format, body, rules).await
+        }
     };
     let (count, source) = match counted {
         Some(count) => (count, CountSource::Local),
