@@ -19,7 +19,7 @@ use prometheus::{
 use std::collections::HashMap;
 use std::fmt::Display;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tollgate_filter::Shadow;
 use tollgate_routing::Decision;
@@ -133,7 +133,10 @@ impl Metrics {
                 &["format", "model", "provider", "kind"],
             ),
             generation,
-            in_flight: gauge("tollgate_requests_in_flight", "Requests under way."),
+            in_flight: gauge(
+                "tollgate_requests_in_flight",
+                "Requests to providers under way, whose keys are known.",
+            ),
             streams: gauge("tollgate_streams_open", "Answers that are being streamed."),
             bodies: gauge(
                 "tollgate_request_body_bytes",
@@ -401,54 +404,97 @@ pub fn access_line_lost() {
     METRICS.access_lines_lost.inc();
 }
 
-/// Counts a request among those under way, until it is dropped or nothing is left to do for it but
-/// to read what its caller may still send.
-pub struct InFlight {
-    is_lingering: bool,
+/// Counts a request, from its head until it is dropped, and among those with which it competes.
+pub struct InFlight(Stage);
+
+/// How far a request has come, as far as it counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// Its key is not known yet.
+    Arriving,
+    /// It goes to a provider.
+    UnderWay,
+    /// The gateway answers it by itself.
+    Local,
+    /// It is answered; its caller may still send.
+    Lingering,
 }
 
-/// Requests of which no more than that is left.
-static LINGERING: AtomicUsize = AtomicUsize::new(0);
+/// Requests that are there, whatever stage they have reached.
+static ALL: AtomicU64 = AtomicU64::new(0);
+/// Requests that the gateway answers by itself.
+static LOCAL: AtomicU64 = AtomicU64::new(0);
+/// Requests that are answered and whose callers may still send.
+static LINGERING: AtomicU64 = AtomicU64::new(0);
 
 impl InFlight {
-    /// One more.
+    /// One more, whose key is not known yet.
     pub fn begin() -> Self {
-        METRICS.in_flight.inc();
-        Self {
-            is_lingering: false,
-        }
+        ALL.fetch_add(1, Ordering::Relaxed);
+        Self(Stage::Arriving)
     }
 
-    /// How many are under way.
-    pub fn count() -> i64 {
-        METRICS.in_flight.get()
+    /// Requests to providers under way.
+    pub fn count() -> u64 {
+        u64::try_from(METRICS.in_flight.get()).unwrap_or(0)
     }
 
-    /// How many there are, those with nothing left to do for included.
-    pub fn all() -> i64 {
-        let lingering = i64::try_from(LINGERING.load(Ordering::Relaxed));
-        Self::count().saturating_add(lingering.unwrap_or(i64::MAX))
+    /// Requests under way that the gateway answers by itself.
+    pub fn local() -> u64 {
+        LOCAL.load(Ordering::Relaxed)
     }
 
-    /// It is answered, and takes nobody's place any more. `false`: so many are there already that it
+    /// All requests, whatever stage they have reached.
+    pub fn all() -> u64 {
+        ALL.load(Ordering::Relaxed)
+    }
+
+    /// It goes to a provider.
+    pub fn go_on(&mut self) {
+        self.enter(Stage::UnderWay);
+    }
+
+    /// The gateway answers it by itself.
+    pub fn stay(&mut self) {
+        self.enter(Stage::Local);
+    }
+
+    /// It is answered, and competes with no other request. `false`: so many are there already that it
     /// is not worth waiting for what its caller may still send.
     pub fn linger(&mut self) -> bool {
-        const MOST: usize = 1024;
-        if !self.is_lingering {
-            METRICS.in_flight.dec();
-            LINGERING.fetch_add(1, Ordering::Relaxed);
-            self.is_lingering = true;
-        }
+        const MOST: u64 = 1024;
+        self.enter(Stage::Lingering);
         LINGERING.load(Ordering::Relaxed) <= MOST
+    }
+
+    fn enter(&mut self, stage: Stage) {
+        if self.0 == stage {
+            return;
+        }
+        self.leave();
+        self.0 = stage;
+        match stage {
+            Stage::Arriving => {}
+            Stage::UnderWay => METRICS.in_flight.inc(),
+            Stage::Local => drop(LOCAL.fetch_add(1, Ordering::Relaxed)),
+            Stage::Lingering => drop(LINGERING.fetch_add(1, Ordering::Relaxed)),
+        }
+    }
+
+    fn leave(&self) {
+        match self.0 {
+            Stage::Arriving => {}
+            Stage::UnderWay => METRICS.in_flight.dec(),
+            Stage::Local => drop(LOCAL.fetch_sub(1, Ordering::Relaxed)),
+            Stage::Lingering => drop(LINGERING.fetch_sub(1, Ordering::Relaxed)),
+        }
     }
 }
 
 impl Drop for InFlight {
     fn drop(&mut self) {
-        match self.is_lingering {
-            true => drop(LINGERING.fetch_sub(1, Ordering::Relaxed)),
-            false => METRICS.in_flight.dec(),
-        }
+        self.leave();
+        ALL.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

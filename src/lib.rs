@@ -22,6 +22,5 @@ mod machine;
 mod owned;
 mod pipeline;
 mod server;
-mod shares;
 mod snapshot;
 mod upstreams;

@@ -156,17 +156,17 @@ async fn streams_over_one_connection_leave_files_for_operators_and_others() {
         open.push(answer);
         assert!(open.len() < 200, "there is no bound");
     };
-    refused.assert_error(503, "service_unavailable");
+    refused.assert_error(429, "rate_limit_exceeded");
     assert!(refused.header("retry-after").is_some(), "{refused:?}");
-    // Half of what there is, at two files each.
-    let most = (300 - 128 - 37) / 2 / 2;
+    // Half of what there is, at two files each, once the connection has its own.
+    let most = (300 - 128 - 37 - 1) / 2 / 2 + 1;
     assert_eq!(open.len(), most);
     let others = prompt(CHAT, "test-model", "Hi", Value::Null);
     let others = Request::post(CHAT, &others).key(&another);
     gateway.send(&others).await.assert_ok();
     let page = gateway.operator("/metrics").await.text();
     assert!(!page.contains("tollgate_benched_total{"), "{page}");
-    assert!(page.contains("tollgate_requests_shed_total{reason=\"files\"} 1"));
+    assert!(page.contains("tollgate_requests_shed_total{reason=\"key_files\"} 1"));
     drop((open, connection));
     eventually("a place is free", async || {
         let answer = gateway.ask(CHAT, "test-model", "", json!({})).await;

@@ -175,7 +175,11 @@ async fn crowd(gateway: &Gateway, patient: &Patient, path: &str, body: &str) -> 
             None => outcome.lost += 1,
             Some(answer) if answer.status == 200 => outcome.served += 1,
             Some(answer) => {
-                answer.assert_error(503, "service_unavailable");
+                // All are of one key, which is told so first.
+                match answer.status {
+                    429 => answer.assert_error(429, "rate_limit_exceeded"),
+                    _ => answer.assert_error(503, "service_unavailable"),
+                }
                 assert!(answer.header("retry-after").is_some(), "{answer:?}");
                 outcome.refused += 1;
             }
@@ -186,7 +190,7 @@ async fn crowd(gateway: &Gateway, patient: &Patient, path: &str, body: &str) -> 
 
 async fn shed(gateway: &Gateway) -> f64 {
     let mut all = 0.0;
-    for reason in ["bodies", "memory"] {
+    for reason in ["bodies", "memory", "key_bodies"] {
         let sample = format!("tollgate_requests_shed_total{{reason=\"{reason}\"}}");
         all += gateway.sample(&sample).await.unwrap_or(0.0);
     }

@@ -153,15 +153,18 @@ async fn requests_beyond_the_bound_are_refused_at_once_and_priority_keys_last() 
         json!({"requests_in_flight": 4, "reserved_for_priority": 50}),
     );
     let gateway = Gateway::start(config).await;
+    // A key each: one key may not hold so many.
     let priority = gateway.create_key(&["--plan", "first-class"]).await;
+    let another_priority = gateway.create_key(&["--plan", "first-class"]).await;
+    let another = gateway.create_key(&[]).await;
     let mut held = Vec::new();
     let hold = async |key: &str| {
         let mut connection = gateway.connect().await;
         connection.write(&ask(key).orders("hang").bytes()).await;
         connection
     };
-    for number in 1..3 {
-        held.push(hold(&gateway.key).await);
+    for (number, key) in [(1, &gateway.key), (2, &another)] {
+        held.push(hold(key).await);
         provider
             .when("it is held", |it| it.open_answers == number)
             .await;
@@ -175,8 +178,8 @@ async fn requests_beyond_the_bound_are_refused_at_once_and_priority_keys_last() 
         assert!(asked.elapsed() < Duration::from_secs(2), "{asked:?}");
     }
     gateway.send(&ask(&priority)).await.assert_ok();
-    for number in 3..5 {
-        held.push(hold(&priority).await);
+    for (number, key) in [(3, &priority), (4, &another_priority)] {
+        held.push(hold(key).await);
         provider
             .when("it is held", |it| it.open_answers == number)
             .await;

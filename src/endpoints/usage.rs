@@ -8,7 +8,6 @@
 
 mod query;
 
-use crate::shares::{Share, Shares};
 use serde::Serialize;
 use std::collections::HashMap;
 use std::num::NonZeroU32;
@@ -19,7 +18,7 @@ use tollgate_ledger::{
     Clock, History, HistoryError, HistoryPage, Ledger, Level, Limiter, ModelTotal, Store,
     StoreError, Timestamp, UsageSummary,
 };
-use tollgate_types::{ErrorCode, Identity, KeyId, Limits, PublicError};
+use tollgate_types::{ErrorCode, Identity, Limits, PublicError, Resource, Share};
 
 /// Reads at once, over all keys.
 const READERS: usize = 8;
@@ -32,8 +31,6 @@ const CALLERS_OF_A_KEY: u64 = 64;
 const CATCH_UP: Duration = Duration::from_millis(500);
 /// Longest wait for a reader's place.
 const WAIT: Duration = Duration::from_secs(2);
-
-static OF_KEYS: Shares = Shares::new();
 
 /// Where usage is read; it outlives a configuration.
 pub struct UsageSource {
@@ -92,7 +89,7 @@ impl Usage {
     /// 401 where the time of all its grants is over, 503 where too many ask, 500 where the
     /// ledger cannot be read.
     pub async fn summary(&self, identity: &Arc<Identity>) -> Result<Vec<u8>, PublicError> {
-        let _place = self.enter(&identity.key).await?;
+        let _place = self.enter(identity).await?;
         // Before the file: what is settled between the two is counted twice for a moment,
         // and never shown as still there.
         let holdings = self.source.ledger.holdings(&identity.key);
@@ -124,7 +121,7 @@ impl Usage {
         } else {
             "after"
         };
-        let _place = self.enter(&identity.key).await?;
+        let _place = self.enter(identity).await?;
         let key = identity.key.clone();
         let page = self
             .read(move |source| {
@@ -150,9 +147,12 @@ impl Usage {
     }
 
     /// A place among the callers, once what they have used is on record.
-    async fn enter(&self, key: &KeyId) -> Result<(SemaphorePermit<'_>, Share), PublicError> {
-        let (share, of_key) = OF_KEYS.take(key.as_str());
-        if of_key > CALLERS_OF_A_KEY {
+    async fn enter(
+        &self,
+        identity: &Identity,
+    ) -> Result<(SemaphorePermit<'_>, Share), PublicError> {
+        let share = identity.shares.take_one(Resource::UsageReads);
+        if share.of_others() >= CALLERS_OF_A_KEY {
             return Err(busy());
         }
         let place = self.source.callers.try_acquire().map_err(|_| busy())?;

@@ -31,15 +31,38 @@ pub enum Shed {
     Memory,
     /// It has as many files open as it may have.
     Files,
+    /// As many are under way as may be of those that the gateway answers by itself.
+    LocalRequests,
+    /// The key has more requests under way than would be left for others.
+    KeyRequests,
+    /// The same of those that the gateway answers by itself.
+    KeyLocalRequests,
+    /// The requests of the key take more files than would be left for others.
+    KeyFiles,
+    /// The bodies of the key take more memory than would be left for others.
+    KeyBodies,
 }
 
 impl Shed {
+    /// Whether others would have been served: it is the key that holds too much.
+    pub const fn is_for_the_key(self) -> bool {
+        matches!(
+            self,
+            Self::KeyRequests | Self::KeyLocalRequests | Self::KeyFiles | Self::KeyBodies
+        )
+    }
+
     const fn as_str(self) -> &'static str {
         match self {
             Self::Requests => "requests",
             Self::Bodies => "bodies",
             Self::Memory => "memory",
             Self::Files => "files",
+            Self::LocalRequests => "local_requests",
+            Self::KeyRequests => "key_requests",
+            Self::KeyLocalRequests => "key_local_requests",
+            Self::KeyFiles => "key_files",
+            Self::KeyBodies => "key_bodies",
         }
     }
 }

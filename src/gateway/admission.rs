@@ -303,6 +303,7 @@ fn check_coding(session: &Session) -> Result<(), Admission> {
 async fn read_body(session: &mut Session, exchange: &mut Exchange) -> Result<(), Admission> {
     let limits = exchange.snapshot.limits;
     let bounds = load::bounds(exchange);
+    let shares = load::shares(exchange).cloned();
     let (Some(format), Some(request)) = (exchange.format(), &mut exchange.request) else {
         return Err(internal("a model endpoint has no format").into());
     };
@@ -311,7 +312,16 @@ async fn read_body(session: &mut Session, exchange: &mut Exchange) -> Result<(),
         counts_tokens: request.endpoint == Endpoint::CountTokens,
         notes_texts: catalog.has_profiles(),
     };
-    match RequestBody::read(session, format, reading, limits.body, bounds).await {
+    match RequestBody::read(
+        session,
+        format,
+        reading,
+        limits.body,
+        bounds,
+        shares.as_ref(),
+    )
+    .await
+    {
         Ok(body) => {
             let mut facts = body.peeked().facts.clone();
             let named = facts.model.as_deref();

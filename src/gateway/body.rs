@@ -21,7 +21,7 @@ use pingora_core::Error;
 use pingora_proxy::Session;
 use std::task::Poll;
 use std::time::{Duration, Instant};
-use tollgate_types::{ConversationFacts, Format, PublicError};
+use tollgate_types::{ConversationFacts, Format, KeyShares, PublicError};
 use tollgate_wire::json::Span;
 use tollgate_wire::peek::Peeked;
 use tollgate_wire::sample;
@@ -122,13 +122,14 @@ impl RequestBody {
     /// # Errors
     ///
     /// 400 for what is not a request, 408 when it takes too long or trickles, 411 where a length is
-    /// needed, 413 when it is too large, 503 when the process holds too many bodies.
+    /// needed, 413 when it is too large, 429 when the key holds too many bodies and 503 when all do.
     pub async fn read(
         session: &mut Session,
         format: Format,
         reading: Reading,
         limits: BodyLimits,
         bounds: Bounds,
+        of_key: Option<&KeyShares>,
     ) -> Result<Self, BodyFault> {
         let length = declared_length(session)?;
         if length.is_some_and(|length| length > limits.size) {
@@ -145,7 +146,7 @@ impl RequestBody {
             // From here on it is a caller that sends, and may have to be heard out.
             session.req_header_mut().remove_header(&EXPECT);
         }
-        let mut reader = Reader::new(format, reading, length, limits, bounds);
+        let mut reader = Reader::new(format, reading, length, limits, bounds, of_key);
         reader.read(session).await?;
         reader.finish()
     }

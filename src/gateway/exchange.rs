@@ -8,7 +8,6 @@ use super::{
     record, stored::Noted, timer::AttemptTimer, toll::Toll,
 };
 use crate::counts::CountKey;
-use crate::shares::Share;
 use crate::{access_log::AccessLog, events::InFlight, snapshot::Snapshot};
 use http::{Method, Uri};
 use std::{
@@ -18,7 +17,7 @@ use std::{
 use tollgate_filter::{Endpoint, RequestContext};
 use tollgate_routing::ModelKind;
 use tollgate_routing::plan::LeftOuts;
-use tollgate_types::{ErrorCode, Format, RequestId};
+use tollgate_types::{ErrorCode, Format, RequestId, Share};
 use tollgate_wire::fault::UpstreamFault;
 
 /// One request on its way through the gateway.
@@ -71,8 +70,8 @@ pub struct Exchange {
     pub log: Option<AccessLog>,
     /// Counts it among those of its key, once that is known.
     pub of_key: Option<Share>,
-    /// Counts the request among those under way.
-    in_flight: InFlight,
+    /// Counts the request among those with which it competes.
+    pub in_flight: InFlight,
 }
 
 /// What the caller was told.

@@ -10,6 +10,7 @@ use crate::events::{self, Shed};
 use crate::machine;
 use bytes::Bytes;
 use std::time::{Duration, Instant};
+use tollgate_types::{KeyShares, Resource, Share, leaves_room};
 
 /// Up to so many bytes a request is a small one: it finds room where large ones have taken theirs,
 /// and what is made of it is not counted a second time.
@@ -67,28 +68,55 @@ impl Bounds {
 pub struct Hold {
     bytes: u64,
     bounds: Bounds,
+    /// The same bytes, among those of the key.
+    of_key: Option<Share>,
+    /// Bytes that the request holds elsewhere.
+    beside: u64,
 }
 
 impl Hold {
-    /// Nothing yet.
-    pub const fn new(bounds: Bounds) -> Self {
-        Self { bytes: 0, bounds }
+    /// Nothing yet, to be counted among what the key holds.
+    pub fn new(bounds: Bounds, of_key: Option<&KeyShares>) -> Self {
+        Self {
+            bytes: 0,
+            bounds,
+            of_key: of_key.map(|shares| shares.share(Resource::BodyBytes)),
+            beside: 0,
+        }
+    }
+
+    /// The same for a request that holds so many bytes elsewhere: one request alone is never too
+    /// much for its key.
+    pub const fn beside(mut self, bytes: u64) -> Self {
+        self.beside = bytes;
+        self
+    }
+
+    /// The same for what is not refused because the key holds too much.
+    pub const fn whatever_the_key_holds(self) -> Self {
+        self.beside(u64::MAX)
     }
 
     /// Takes more bytes of memory, before they are filled.
     ///
     /// # Errors
     ///
-    /// There are not as many left: nothing was taken.
+    /// There are not as many left, or other requests of the key hold more than would be: nothing was
+    /// taken.
     pub fn grow(&mut self, bytes: u64) -> Result<(), Shed> {
         let held = self.bytes.saturating_add(bytes);
         let (most_held, most_memory) = match held <= SMALL {
             true => (self.bounds.held, self.bounds.memory),
             false => (self.bounds.held_by_large, self.bounds.memory_by_large),
         };
+        let of_others = self.of_key.as_ref().map_or(0, Share::of_others);
+        let of_others = of_others.saturating_sub(self.beside);
         events::hold_more(bytes, |all| {
             if all > most_held {
                 return Err(Shed::Bodies);
+            }
+            if !leaves_room(of_others, most_held, all) {
+                return Err(Shed::KeyBodies);
             }
             match machine::has_room(all, most_memory) {
                 true => Ok(()),
@@ -96,6 +124,9 @@ impl Hold {
             }
         })?;
         self.bytes = held;
+        if let Some(of_key) = &mut self.of_key {
+            of_key.grow(bytes);
+        }
         Ok(())
     }
 
@@ -110,7 +141,8 @@ impl Hold {
             return Ok(Duration::ZERO);
         };
         let is_small = self.bytes.saturating_add(bytes) <= SMALL;
-        if is_small || bytes > self.bounds.alone_beside(self.bytes) {
+        // A key that holds too much waits for itself, and would keep others from their turn.
+        if is_small || shed.is_for_the_key() || bytes > self.bounds.alone_beside(self.bytes) {
             return Err(shed);
         }
         let (begun, has_priority) = (Instant::now(), self.bounds.of_priority);
@@ -124,6 +156,9 @@ impl Hold {
     pub fn shrink_to(&mut self, bytes: u64) {
         let freed = self.bytes.saturating_sub(bytes);
         self.bytes = self.bytes.saturating_sub(freed);
+        if let Some(of_key) = &mut self.of_key {
+            of_key.shrink(freed);
+        }
         events::hold_less(freed);
     }
 
@@ -169,7 +204,7 @@ mod tests {
     #[test]
     fn what_is_held_is_counted_before_it_is_there_and_until_the_last_copy_is_gone() {
         let before = events::held();
-        let mut large = Hold::new(BOUNDS);
+        let mut large = Hold::new(BOUNDS, None);
         assert_eq!(large.grow(8 << 20), Ok(()));
         assert_eq!(large.grow(1), Err(Shed::Bodies));
         assert_eq!(
@@ -177,7 +212,7 @@ mod tests {
             before + (8 << 20),
             "what is refused is not held"
         );
-        let mut small = Hold::new(BOUNDS);
+        let mut small = Hold::new(BOUNDS, None);
         assert_eq!(small.grow(SMALL), Ok(()), "a small one finds room");
         assert_eq!(
             small.grow(1),
@@ -186,7 +221,7 @@ mod tests {
         );
         drop(small);
         assert!(!BOUNDS.have_room_for(1));
-        let mut reads = Hold::new(BOUNDS.for_reading());
+        let mut reads = Hold::new(BOUNDS.for_reading(), None);
         large.shrink_to(4 << 20);
         assert_eq!(
             reads.grow(SMALL + 1),
@@ -202,6 +237,9 @@ mod tests {
         drop(copy);
         assert_eq!(events::held(), before);
 
+        one_key_leaves_as_much_as_it_holds();
+        assert_eq!(events::held(), before);
+
         assert_eq!(refused_beside_a_wish_that_is_too_large(), 0);
         assert_eq!(events::held(), before);
 
@@ -210,7 +248,7 @@ mod tests {
             ..BOUNDS
         };
         machine::tell_resident(1 << 20, events::held());
-        let mut hold = Hold::new(tight);
+        let mut hold = Hold::new(tight, None);
         assert_eq!(hold.grow(1 << 20), Err(Shed::Memory));
         assert_eq!(hold.grow(SMALL), Ok(()));
         assert_eq!(
@@ -219,13 +257,39 @@ mod tests {
         );
     }
 
+    fn one_key_leaves_as_much_as_it_holds() {
+        let (one, other) = (KeyShares::default(), KeyShares::default());
+        let take = |key: &KeyShares, mib: u64| {
+            let mut hold = Hold::new(BOUNDS, Some(key));
+            hold.grow(mib << 20).map(|()| hold)
+        };
+        let first = take(&one, 3).unwrap();
+        assert_eq!(take(&one, 3).err(), Some(Shed::KeyBodies));
+        let second = take(&one, 2).unwrap();
+        assert_eq!(take(&one, 1).err(), Some(Shed::KeyBodies));
+        // Another key finds room, and what is made of its body too, though it is more than is left.
+        let body = take(&other, 2).unwrap();
+        let mut made = Hold::new(BOUNDS, Some(&other));
+        assert_eq!(made.grow(1 << 20), Err(Shed::KeyBodies));
+        let mut made = made.beside(2 << 20);
+        assert_eq!(made.grow(1 << 20), Ok(()));
+        assert_eq!(other.held(Resource::BodyBytes), 3 << 20);
+        drop((first, body, made));
+        assert!(take(&one, 3).is_ok());
+        drop(second);
+        assert_eq!(one.held(Resource::BodyBytes), 0);
+        assert_eq!(other.held(Resource::BodyBytes), 0);
+        // One request alone may have all.
+        assert!(take(&one, 8).is_ok());
+    }
+
     /// How many pieces of one byte found no room while somebody else asked for what there never is.
     fn refused_beside_a_wish_that_is_too_large() -> usize {
         const EACH: usize = 3_000_000;
         let both = Barrier::new(2);
         std::thread::scope(|scope| {
             let wishes = scope.spawn(|| {
-                let mut wish = Hold::new(BOUNDS);
+                let mut wish = Hold::new(BOUNDS, None);
                 both.wait();
                 for _ in 0..EACH {
                     assert_eq!(wish.grow(200 << 20), Err(Shed::Bodies));
@@ -235,7 +299,7 @@ mod tests {
             let (mut refused, mut pieces) = (0, 0);
             while pieces < EACH || !wishes.is_finished() {
                 pieces += 1;
-                refused += usize::from(Hold::new(BOUNDS).grow(1).is_err());
+                refused += usize::from(Hold::new(BOUNDS, None).grow(1).is_err());
             }
             refused
         })

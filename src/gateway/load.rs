@@ -1,20 +1,16 @@
-//! Who is refused when there is too much to do: the newest first, and keys of plans with
-//! priority last. What cannot be served now is told so at once; for memory alone some wait
-//! (`turn.rs`).
+//! Which requests are refused under load: the newest first, a key that holds more than it leaves
+//! for others before the others, and keys of plans with priority last. A request is refused at once;
+//! only for memory some wait (`turn.rs`).
 
 use super::exchange::Exchange;
 use super::hold::{Bounds, SMALL};
 use crate::events::{self, InFlight, Shed};
 use crate::machine;
-use crate::shares::Shares;
 use std::time::Duration;
-use tollgate_types::{ErrorCode, PublicError};
+use tollgate_types::{ErrorCode, Identity, KeyShares, PublicError, Resource, leaves_room};
 
 /// The connection to the provider, and the watch over it.
 const FILES_OF_A_REQUEST: u64 = 2;
-
-/// Requests under way by key.
-static OF_KEYS: Shares = Shares::new();
 
 /// How much there may be at one time.
 #[derive(Clone, Copy, Debug)]
@@ -53,38 +49,48 @@ impl LoadLimits {
         u64::try_from(rest.div_euclid(100)).unwrap_or(of)
     }
 
+    /// How many requests there may be that the gateway answers by itself, beside those to providers:
+    /// they are cheap, and must be answered while providers keep the gateway busy.
+    fn local_requests(&self) -> u64 {
+        const LEAST: u64 = 16;
+        u64::from(self.requests).div_euclid(8).max(LEAST)
+    }
+
     /// Whether a request of this rank can be taken besides those under way, itself included.
     ///
     /// # Errors
     ///
-    /// 503 `service_unavailable`.
-    fn check(&self, rank: Rank, under_way: u64, connections: u64, memory: u64) -> Result<(), Shed> {
-        if under_way > self.share(u64::from(self.requests), rank) {
-            return Err(Shed::Requests);
+    /// There is no room for it.
+    fn check(&self, rank: Rank, of_key: Option<u64>, now: Load) -> Result<(), Shed> {
+        // What the key has besides this request.
+        let own = of_key.unwrap_or(0).saturating_sub(1);
+        if now.is_local {
+            let most = self.share(self.local_requests(), rank);
+            fits(
+                own,
+                most,
+                now.local,
+                [Shed::LocalRequests, Shed::KeyLocalRequests],
+            )?;
+        } else {
+            let most = self.share(u64::from(self.requests), rank);
+            fits(
+                own,
+                most,
+                now.under_way,
+                [Shed::Requests, Shed::KeyRequests],
+            )?;
+            // Of HTTP/2 one connection brings many requests.
+            let files = now.under_way.saturating_mul(FILES_OF_A_REQUEST);
+            let files = files.saturating_add(now.connections);
+            let own = own.saturating_mul(FILES_OF_A_REQUEST);
+            let most = self.share(self.files, rank);
+            fits(own, most, files, [Shed::Files, Shed::KeyFiles])?;
         }
-        // Of HTTP/2 one connection brings many requests.
-        let files = under_way.saturating_mul(FILES_OF_A_REQUEST);
-        if files.saturating_add(connections) > self.share(self.files, rank) {
-            return Err(Shed::Files);
-        }
-        if memory > self.share(self.memory, rank) {
+        if now.memory > self.share(self.memory, rank) {
             return Err(Shed::Memory);
         }
         Ok(())
-    }
-
-    /// Whether a key may have so many requests under way: it takes no more than half of the
-    /// files, so that others find some where there are few.
-    ///
-    /// # Errors
-    ///
-    /// 503 `service_unavailable`.
-    fn check_key(&self, rank: Rank, under_way: u64) -> Result<(), Shed> {
-        let most = self.share(self.files, rank).div_euclid(2);
-        match under_way.saturating_mul(FILES_OF_A_REQUEST) > most {
-            true => Err(Shed::Files),
-            false => Ok(()),
-        }
     }
 
     /// How much memory requests of this rank may hold. An eighth of it (of the program's memory a
@@ -114,9 +120,39 @@ impl LoadLimits {
     }
 }
 
+/// What there is of each resource right now, the request in question included.
+#[derive(Clone, Copy, Debug)]
+struct Load {
+    /// Whether the gateway answers the request by itself.
+    is_local: bool,
+    under_way: u64,
+    local: u64,
+    connections: u64,
+    memory: u64,
+}
+
+/// Whether so much is held of a resource of which there may be `most`, and of it `own` by other
+/// requests of the key.
+fn fits(own: u64, most: u64, held: u64, [all, of_key]: [Shed; 2]) -> Result<(), Shed> {
+    match () {
+        () if held > most => Err(all),
+        () if !leaves_room(own, most, held) => Err(of_key),
+        () => Ok(()),
+    }
+}
+
 /// How much memory a request may hold.
 pub fn bounds(exchange: &Exchange) -> Bounds {
     exchange.snapshot.limits.load.bounds(rank(exchange))
+}
+
+/// Where the memory that a request takes is counted for its key.
+pub fn shares(exchange: &Exchange) -> Option<&KeyShares> {
+    identity(exchange).map(|identity| &identity.shares)
+}
+
+fn identity(exchange: &Exchange) -> Option<&Identity> {
+    exchange.request.as_ref()?.identity.as_deref()
 }
 
 /// How much memory an answer may hold until it is whole: that of a small request may have the share
@@ -130,19 +166,18 @@ pub fn answer_bounds(exchange: &Exchange) -> Bounds {
     }
 }
 
-/// Refuses a request for which there is no memory.
+/// Refuses a request for which there is no room.
 pub fn shed(why: Shed) -> PublicError {
     events::request_shed(why);
-    overloaded()
+    match why.is_for_the_key() {
+        true => over_its_share(why),
+        false => overloaded(),
+    }
 }
 
 /// The rank of a request.
 pub fn rank(exchange: &Exchange) -> Rank {
-    let identity = exchange
-        .request
-        .as_ref()
-        .and_then(|request| request.identity.as_ref());
-    let Some(identity) = identity else {
+    let Some(identity) = identity(exchange) else {
         return Rank::Whole;
     };
     let plans = &exchange.snapshot.priority_plans;
@@ -152,54 +187,96 @@ pub fn rank(exchange: &Exchange) -> Rank {
     }
 }
 
-/// Refuses a request for which there is no room.
+/// Refuses a request before its key is known, where there is no room for any.
 ///
 /// # Errors
 ///
 /// 503 `service_unavailable`.
 pub fn check(exchange: &Exchange) -> Result<(), PublicError> {
-    let limits = exchange.snapshot.limits.load;
-    let under_way = u64::try_from(InFlight::count()).unwrap_or(0);
-    let connections = u64::try_from(events::connections()).unwrap_or(0);
-    let memory = machine::resident();
-    let checked = limits.check(rank(exchange), under_way, connections, memory);
+    let mut now = load(exchange);
+    // It is counted once its key is known.
+    now.under_way = now.under_way.saturating_add(1);
+    now.local = now.local.saturating_add(1);
+    refuse(exchange, Rank::Whole, None, now)
+}
+
+/// Counts a request whose key is known, and refuses it where there is no room for it, or its key
+/// holds more than would be left for others.
+///
+/// # Errors
+///
+/// 503 `service_unavailable`, 429 `rate_limit_exceeded`.
+pub fn check_key(exchange: &mut Exchange) -> Result<(), PublicError> {
+    let resource = match is_local(exchange) {
+        true => Resource::LocalRequests,
+        false => Resource::Requests,
+    };
+    exchange.of_key = shares(exchange).map(|shares| shares.take_one(resource));
+    match resource {
+        Resource::LocalRequests => exchange.in_flight.stay(),
+        _ => exchange.in_flight.go_on(),
+    }
+    let of_key = exchange.of_key.as_ref();
+    // With this one.
+    let of_key = of_key.map(|it| it.of_others().saturating_add(it.amount()));
+    refuse(exchange, rank(exchange), of_key, load(exchange))
+}
+
+/// Whether the gateway answers a request by itself.
+fn is_local(exchange: &Exchange) -> bool {
+    let request = exchange.request.as_ref();
+    request.is_some_and(|it| !it.endpoint.is_model_endpoint() && !it.endpoint.is_stored())
+}
+
+fn load(exchange: &Exchange) -> Load {
+    Load {
+        is_local: is_local(exchange),
+        under_way: InFlight::count(),
+        local: InFlight::local(),
+        connections: u64::try_from(events::connections()).unwrap_or(0),
+        memory: machine::resident(),
+    }
+}
+
+fn refuse(
+    exchange: &Exchange,
+    rank: Rank,
+    of_key: Option<u64>,
+    now: Load,
+) -> Result<(), PublicError> {
+    let checked = exchange.snapshot.limits.load.check(rank, of_key, now);
     if checked == Err(Shed::Memory) {
         machine::give_back_soon();
     }
     checked.map_err(shed)
 }
 
-/// Refuses a request whose key is known and has too much under way, or for which there is no
-/// room.
-///
-/// # Errors
-///
-/// 503 `service_unavailable`.
-pub fn check_key(exchange: &mut Exchange) -> Result<(), PublicError> {
-    check(exchange)?;
-    let request = exchange.request.as_ref();
-    let Some(identity) = request.and_then(|request| request.identity.as_ref()) else {
-        return Ok(());
-    };
-    let (of_key, under_way) = OF_KEYS.take(identity.key.as_str());
-    let checked = exchange
-        .snapshot
-        .limits
-        .load
-        .check_key(rank(exchange), under_way);
-    exchange.of_key = Some(of_key);
-    checked.map_err(shed)
-}
+/// Short: what is in the way ends within seconds, or others are refused then.
+const AGAIN: Duration = Duration::from_secs(1);
 
 /// The error for a request that comes at a bad time.
 pub fn overloaded() -> PublicError {
-    /// Short: what is in the way ends within seconds, or others are refused then.
-    const AGAIN: Duration = Duration::from_secs(1);
     PublicError::new(
         ErrorCode::ServiceUnavailable,
         "the gateway has too much to do: try again shortly",
     )
     .with_retry_after(AGAIN)
+}
+
+/// The error for a request whose key holds too much while the gateway is busy: a request with another
+/// key would have been served.
+fn over_its_share(why: Shed) -> PublicError {
+    let message = match why {
+        Shed::KeyBodies => {
+            "this API key has too many bytes of request bodies under way while the gateway is \
+             busy: try again when some have been answered"
+        }
+        _ => {
+            "this API key has too many requests under way while the gateway is busy: try again \
+             when some have been answered"
+        }
+    };
+    PublicError::new(ErrorCode::RateLimitExceeded, message).with_retry_after(AGAIN)
 }
 
 #[cfg(test)]
@@ -215,23 +292,56 @@ mod tests {
         reserved: 10,
     };
 
+    const fn load(under_way: u64, connections: u64, memory: u64) -> Load {
+        Load {
+            is_local: false,
+            under_way,
+            local: 0,
+            connections,
+            memory,
+        }
+    }
+
     #[test]
     fn the_last_share_is_for_keys_with_priority() {
+        let check = |rank, now| LIMITS.check(rank, Some(1), now);
         let (standard, whole) = (Rank::Standard, Rank::Whole);
-        assert_eq!(LIMITS.check(standard, 9, 9, 900), Ok(()));
-        assert_eq!(LIMITS.check(standard, 10, 0, 0), Err(Shed::Requests));
-        assert_eq!(LIMITS.check(whole, 10, 10, 1000), Ok(()));
-        assert_eq!(LIMITS.check(whole, 11, 0, 0), Err(Shed::Requests));
-        assert_eq!(LIMITS.check(standard, 1, 1, 901), Err(Shed::Memory));
-        assert_eq!(LIMITS.check(whole, 1, 1, 1001), Err(Shed::Memory));
+        assert_eq!(check(standard, load(9, 9, 900)), Ok(()));
+        assert_eq!(check(standard, load(10, 0, 0)), Err(Shed::Requests));
+        assert_eq!(check(whole, load(10, 10, 1000)), Ok(()));
+        assert_eq!(check(whole, load(11, 0, 0)), Err(Shed::Requests));
+        assert_eq!(check(standard, load(1, 1, 901)), Err(Shed::Memory));
+        assert_eq!(check(whole, load(1, 1, 1001)), Err(Shed::Memory));
         // Two files for each request, and one for each connection.
-        assert_eq!(LIMITS.check(standard, 9, 10, 0), Err(Shed::Files));
-        assert_eq!(LIMITS.check(whole, 10, 11, 0), Err(Shed::Files));
-        // Half of them for one key.
-        assert_eq!(LIMITS.check_key(standard, 6), Ok(()));
-        assert_eq!(LIMITS.check_key(standard, 7), Err(Shed::Files));
-        assert_eq!(LIMITS.check_key(whole, 7), Ok(()));
-        assert_eq!(LIMITS.check_key(whole, 8), Err(Shed::Files));
+        assert_eq!(check(standard, load(9, 10, 0)), Err(Shed::Files));
+        assert_eq!(check(whole, load(10, 11, 0)), Err(Shed::Files));
+    }
+
+    #[test]
+    fn a_key_has_no_more_than_it_leaves() {
+        let check = |of_key, now| LIMITS.check(Rank::Standard, Some(of_key), now);
+        // Alone, half of nine.
+        assert_eq!(check(5, load(5, 1, 0)), Ok(()));
+        assert_eq!(check(6, load(6, 1, 0)), Err(Shed::KeyRequests));
+        assert_eq!(check(1, load(6, 1, 0)), Ok(()), "another key");
+        assert_eq!(check(3, load(8, 1, 0)), Err(Shed::KeyRequests));
+        // Of 27 files.
+        assert_eq!(check(3, load(5, 13, 0)), Ok(()));
+        assert_eq!(check(3, load(5, 14, 0)), Err(Shed::KeyFiles));
+    }
+
+    #[test]
+    fn local_requests_have_room_whatever_providers_keep_under_way() {
+        let local = |local| Load {
+            is_local: true,
+            local,
+            ..load(1000, 1000, 0)
+        };
+        let check = |of_key, now| LIMITS.check(Rank::Standard, Some(of_key), now);
+        assert_eq!(check(1, local(1)), Ok(()));
+        assert_eq!(check(1, local(14)), Ok(()));
+        assert_eq!(check(1, local(15)), Err(Shed::LocalRequests));
+        assert_eq!(check(9, local(9)), Err(Shed::KeyLocalRequests));
     }
 
     #[test]
@@ -263,6 +373,9 @@ mod tests {
             files: u64::MAX,
             ..LIMITS
         };
-        assert_eq!(limits.check(Rank::Standard, 10, 1, u64::MAX), Ok(()));
+        assert_eq!(
+            limits.check(Rank::Standard, None, load(10, 1, u64::MAX)),
+            Ok(())
+        );
     }
 }

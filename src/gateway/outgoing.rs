@@ -125,7 +125,7 @@ fn room(
     if bytes == 0 {
         return Ok(None);
     }
-    let mut hold = Hold::new(bounds);
+    let mut hold = Hold::new(bounds, load::shares(exchange)).beside(body.len());
     hold.grow(bytes)?;
     Ok(Some(hold))
 }
@@ -497,7 +497,7 @@ pub fn expectation(exchange: &Exchange) -> Option<Expectation> {
     let request = exchange.request.as_ref()?;
     let translation = exchange.attempts.notes().map(|notes| Translation {
         notes: Arc::clone(notes),
-        hold: Hold::new(load::answer_bounds(exchange)),
+        hold: answer_hold(exchange),
         context: AnswerContext {
             request: exchange.id,
             created: clock::unix_ms() / 1000,
@@ -510,12 +510,14 @@ pub fn expectation(exchange: &Exchange) -> Option<Expectation> {
         translation,
         counts_tokens: request.endpoint == Endpoint::CountTokens,
         is_stored: request.endpoint.is_stored(),
-        unpaid: exchange
-            .toll
-            .is_of_stored()
-            .then(|| Hold::new(load::answer_bounds(exchange))),
+        unpaid: exchange.toll.is_of_stored().then(|| answer_hold(exchange)),
         strip_usage: asks_for_usage(request),
     })
+}
+
+/// What an answer that is kept until it is whole takes of the memory.
+fn answer_hold(exchange: &Exchange) -> Hold {
+    Hold::new(load::answer_bounds(exchange), load::shares(exchange)).whatever_the_key_holds()
 }
 
 #[cfg(test)]

@@ -1,4 +1,5 @@
-//! A real nginx as the provider: what it logs has reached it.
+//! A real nginx: as the provider, whose log says what has reached it, or as a load balancer before
+//! the gateway.
 
 use super::{bounded, eventually};
 use std::net::{SocketAddr, TcpListener};
@@ -18,6 +19,31 @@ pub struct Nginx {
 impl Nginx {
     /// Starts one, or says why there is none on this machine.
     pub async fn start(answer: &str) -> Option<Self> {
+        Self::run(|folder, address| http(folder, address, answer)).await
+    }
+
+    /// Starts a load balancer that passes connections on to `gateway` with the PROXY protocol, or
+    /// says why there is none on this machine.
+    pub async fn balancing(gateway: SocketAddr) -> Option<Self> {
+        let module = ["/usr/lib/nginx/modules", "/usr/lib64/nginx/modules"]
+            .map(|folder| Path::new(folder).join("ngx_stream_module.so"))
+            .into_iter()
+            .find(|it| it.is_file());
+        let Some(module) = module else {
+            println!("SKIPPED: nginx has no stream module; scripts/setup tests installs it");
+            return None;
+        };
+        let module = module.display();
+        Self::run(|_, address| {
+            format!(
+                "load_module {module};
+stream {{ server {{ listen {address}; proxy_pass {gateway}; proxy_protocol on; }} }}"
+            )
+        })
+        .await
+    }
+
+    async fn run(servers: impl FnOnce(&Path, SocketAddr) -> String) -> Option<Self> {
         let program = find()?;
         let folder = TempDir::new().unwrap();
         let address = {
@@ -25,7 +51,8 @@ impl Nginx {
             free.local_addr().unwrap()
         };
         let file = folder.path().join("nginx.conf");
-        std::fs::write(&file, configuration(folder.path(), address, answer)).unwrap();
+        let servers = servers(folder.path(), address);
+        std::fs::write(&file, configuration(folder.path(), &servers)).unwrap();
         let process = Command::new(program)
             .arg("-c")
             .arg(&file)
@@ -72,18 +99,25 @@ fn find() -> Option<PathBuf> {
     found
 }
 
-fn configuration(folder: &Path, address: SocketAddr, answer: &str) -> String {
+fn configuration(folder: &Path, servers: &str) -> String {
     let folder = folder.display();
     format!(
         "daemon off; master_process off; pid {folder}/nginx.pid; error_log {folder}/error.log;
+{servers}
 events {{ worker_connections 256; }}
-http {{
+"
+    )
+}
+
+fn http(folder: &Path, address: SocketAddr, answer: &str) -> String {
+    let folder = folder.display();
+    format!(
+        "http {{
   log_format requests '$request';
   access_log {folder}/access.log requests;
   client_body_temp_path {folder}/body; proxy_temp_path {folder}/proxy;
   fastcgi_temp_path {folder}/fastcgi; uwsgi_temp_path {folder}/uwsgi; scgi_temp_path {folder}/scgi;
   server {{ listen {address}; default_type application/json; return 200 '{answer}'; }}
-}}
-"
+}}"
     )
 }

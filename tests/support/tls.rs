@@ -75,6 +75,18 @@ impl Authority {
         host: &str,
         alpn: &[&str],
     ) -> std::io::Result<ClientTlsStream<TcpStream>> {
+        let stream = TcpStream::connect(address).await.unwrap();
+        stream.set_nodelay(true).unwrap();
+        self.try_connect_over(stream, host, alpn).await
+    }
+
+    /// Begins a session over a connection that is open already.
+    pub async fn try_connect_over(
+        &self,
+        stream: TcpStream,
+        host: &str,
+        alpn: &[&str],
+    ) -> std::io::Result<ClientTlsStream<TcpStream>> {
         let mut roots = RootCertStore::empty();
         let own = CertificateDer::from_pem_slice(self.pem().as_bytes()).unwrap();
         roots.add(own).unwrap();
@@ -82,8 +94,6 @@ impl Authority {
             .with_root_certificates(roots)
             .with_no_client_auth();
         config.alpn_protocols = alpn.iter().map(|it| it.as_bytes().to_vec()).collect();
-        let stream = TcpStream::connect(address).await.unwrap();
-        stream.set_nodelay(true).unwrap();
         let name = ServerName::try_from(host.to_owned()).unwrap();
         let shaking = TlsConnector::from(Arc::new(config)).connect(name, stream);
         bounded("a TLS session", shaking).await

@@ -160,7 +160,7 @@ mod tests {
     #[test]
     fn what_is_held_is_counted_by_key_and_resource_and_given_back() {
         let key = KeyShares::default();
-        let one = key.clone().take_one(Resource::Requests);
+        let one = key.take_one(Resource::Requests);
         let mut bytes = key.share(Resource::BodyBytes);
         bytes.grow(10);
         bytes.shrink(4);

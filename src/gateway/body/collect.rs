@@ -11,7 +11,7 @@ use crate::gateway::load;
 use bytes::Bytes;
 use pingora_proxy::Session;
 use std::time::{Duration, Instant};
-use tollgate_types::Format;
+use tollgate_types::{Format, KeyShares};
 use tollgate_wire::peek::{PeekLimits, Peeker, Progress};
 
 /// A body that is being read.
@@ -27,6 +27,7 @@ pub(super) struct Reader {
     replay: Replay,
     hold: Hold,
     bounds: Bounds,
+    of_key: Option<KeyShares>,
     /// How long it has waited for memory, which is not its caller's time.
     waited: Duration,
 }
@@ -39,6 +40,7 @@ impl Reader {
         length: Option<u64>,
         body_limits: BodyLimits,
         bounds: Bounds,
+        of_key: Option<&KeyShares>,
     ) -> Self {
         // What a request without a model gets is decided by the `model` filter.
         let limits = PeekLimits {
@@ -62,8 +64,9 @@ impl Reader {
             limits: body_limits,
             complete: false,
             replay: Replay::Always,
-            hold: Hold::new(bounds.for_reading()),
+            hold: Hold::new(bounds.for_reading(), of_key),
             bounds,
+            of_key: of_key.cloned(),
             waited: Duration::ZERO,
         }
     }
@@ -154,7 +157,7 @@ impl Reader {
         };
         let wanted = needed.max(doubled).max(of_body(MOST_AHEAD));
         // While it is moved, what is there is there twice.
-        let mut moved = Hold::new(self.bounds);
+        let mut moved = Hold::new(self.bounds, self.of_key.as_ref()).beside(self.read);
         let twice = u64::try_from(there).unwrap_or(u64::MAX);
         let waited = moved.grow_in_turn(twice).await?;
         self.waited = self.waited.saturating_add(waited);
@@ -168,7 +171,7 @@ impl Reader {
             if unused > self.whole.len() / 4 {
                 // It may be moved for that, and is there twice then. Without the room for it what
                 // was set aside stays as it is: nothing was ever written there.
-                let mut moved = Hold::new(self.bounds);
+                let mut moved = Hold::new(self.bounds, self.of_key.as_ref()).beside(self.read);
                 if moved.grow(self.read).is_ok() {
                     self.whole.shrink_to_fit();
                 }
