@@ -135,8 +135,8 @@ mod tests {
         });
         tokio::task::yield_now().await;
         assert!(!waits.is_finished());
-        let other = semaphore.acquire(&key("b"));
-        let other = tokio::time::timeout(Duration::from_secs(5), other).await;
+        let other = key("b");
+        let other = tokio::time::timeout(Duration::from_secs(5), semaphore.acquire(&other)).await;
         assert!(other.unwrap().is_ok());
         drop(held);
         assert_eq!(waits.await.unwrap(), Ok(()));

@@ -9,6 +9,7 @@ use std::{
     time::Instant,
 };
 use tempfile::TempDir;
+use tollgate_types::Resource;
 
 /// The promise: every change is seen within a second.
 const PROMISE: Duration = Duration::from_secs(1);
@@ -252,7 +253,7 @@ async fn a_store_that_does_not_answer_is_waited_for_no_longer_than_allowed() {
         ..Default::default()
     });
     let (_store_that_hangs, answer) = tokio::sync::oneshot::channel();
-    let heard = heed(Ok(answer), Arc::clone(&directory.0.shared)).await;
+    let heard = heed(Answer::Coming(Ok(answer)), Arc::clone(&directory.0.shared)).await;
     assert_eq!(
         heard.unwrap_err(),
         LookupFailure::Unavailable(Unavailable::TimedOut)
