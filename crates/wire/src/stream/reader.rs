@@ -95,6 +95,8 @@ impl EventReader {
         let scanner = &mut self.scanner;
         while let Some(token) = scanner.framer.next(rest) {
             match token {
+                // As where a stream passes: what comes behind the end adds nothing to it.
+                Token::Data(bytes) if scanner.phase == Phase::Terminal => scanner.event.skim(bytes),
                 Token::Data(bytes) => {
                     scanner.event.data(bytes, &mut scanner.reader);
                     self.data.add(&mut piece, bytes, self.max_event_bytes);

@@ -114,3 +114,15 @@ fn an_error_is_classified_however_it_is_cut() {
         assert_eq!(fault.class, crate::fault::FaultClass::RateLimit);
     }
 }
+
+#[test]
+fn nothing_behind_the_end_of_an_answer_is_counted() {
+    let stream =
+        "data: {\"type\":\"response.completed\"}\n\ndata: {\"usage\":{\"input_tokens\":2}}\n\n";
+    for size in 1..=stream.len() {
+        let seen = read(Format::Responses, 1000, stream.as_bytes().chunks(size));
+        assert_eq!(seen.events.len(), 1, "{size}");
+        assert_eq!(seen.end, StreamEnd::Finished, "{size}");
+        assert_eq!(seen.usage, ReportedUsage::default(), "{size}");
+    }
+}
