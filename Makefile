@@ -23,10 +23,14 @@ RELOAD_ROUNDS ?= 100
 UPGRADE_ROUNDS ?= 10
 # How many rounds `make test-overload` measures, of two pairs each.
 OVERLOAD_ROUNDS ?= 5
+# How long `make test-fuzz` runs each target; after how many seconds of CPU without new coverage
+# `make fuzz-until-dry` ends.
+FUZZ_SECONDS ?= 60
+FUZZ_DRY ?= 1200
 TARGET = "$${CARGO_TARGET_DIR:-target}"
 CLIENTS := tests/clients
 
-.PHONY: help setup build release demo demo-clean fmt lint test test-crash test-corruption test-history test-soak test-upgrade test-overload test-clients bench bench-load bench-counts text-layout eval-auto eval-count translation-news deny
+.PHONY: help setup build release demo demo-clean fmt lint test test-crash test-corruption test-history test-soak test-upgrade test-overload test-fuzz fuzz-until-dry test-clients bench bench-load bench-counts text-layout eval-auto eval-count translation-news deny
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -80,6 +84,18 @@ test-upgrade: setup ## Reload and upgrade under load, a hundred and ten times ov
 test-overload: setup ## A thousand slow callers, slowhttptest's too: what they cost everybody else, measured
 	@scripts/setup overload
 	TOLLGATE_OVERLOAD_ROUNDS=$(OVERLOAD_ROUNDS) $(CARGO) test --workspace --test slow -- --ignored --nocapture --test-threads 1
+
+# The first build takes some ten minutes; FUZZ_TARGETS="stream body" FUZZ_FEATURES= is quicker.
+test-fuzz: setup ## Run each fuzz target for a minute
+	@scripts/setup fuzz
+	@scripts/fuzz-seeds
+	@CARGO="$(CARGO)" FUZZ_SECONDS=$(FUZZ_SECONDS) scripts/fuzz
+
+# Hours. It goes on from where it was stopped.
+fuzz-until-dry: setup ## Run each fuzz target until twenty minutes of CPU bring no new coverage
+	@scripts/setup fuzz
+	@scripts/fuzz-seeds
+	@CARGO="$(CARGO)" FUZZ_SECONDS=$(FUZZ_SECONDS) FUZZ_DRY=$(FUZZ_DRY) scripts/fuzz
 
 test-clients: build $(CLIENTS)/.venv/installed $(CLIENTS)/node_modules/.installed ## Drive the official SDKs and agents
 	@$(CLIENTS)/.venv/bin/pytest $(CLIENTS) $(PYTEST_ARGS)

@@ -16,6 +16,8 @@ mod endpoints;
 mod evaluation;
 mod events;
 mod explain;
+#[doc(hidden)]
+pub mod fuzzing;
 mod gateway;
 mod keys;
 mod machine;

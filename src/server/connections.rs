@@ -7,6 +7,7 @@
 mod departure;
 mod frames;
 mod framing;
+pub mod fuzzing;
 mod head;
 mod idle;
 mod pace;

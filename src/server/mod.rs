@@ -15,6 +15,7 @@ mod started;
 mod stop;
 mod successor;
 
+pub use connections::fuzzing;
 pub use predecessor::Predecessor;
 pub use stop::Hangups;
 pub use successor::{Program, ask_for_upgrade};

@@ -1,0 +1,90 @@
+//! Answers that come whole, and errors.
+
+use crate::{
+    input::{Input, has_surrogates},
+    strict,
+    support::{notes, translate_body},
+};
+use std::time::Duration;
+use tollgate_types::Format;
+use tollgate_wire::{
+    answer::{AnswerFacts, AnswerKind, AnswerScanner},
+    fault::{UpstreamAnswer, classify, classify_body},
+    usage::ReportedUsage,
+};
+
+fn scan<'a>(
+    format: Format,
+    chunks: impl IntoIterator<Item = &'a [u8]>,
+) -> (AnswerKind, AnswerFacts, ReportedUsage, u64) {
+    let mut scanner = AnswerScanner::new(format);
+    for chunk in chunks {
+        scanner.push(chunk);
+    }
+    let kind = scanner.finish();
+    let text = scanner.text_bytes();
+    (kind, scanner.facts().clone(), scanner.usage(), text)
+}
+
+/// An answer that comes whole.
+///
+/// - The result is the same in any chunks.
+/// - The strictest reader of the caller's format takes its translation.
+/// - The translation reports the same usage.
+pub fn answer(input: &[u8]) {
+    let Some(input) = Input::of(input) else {
+        return;
+    };
+    let (provider, caller) = input.formats();
+    let whole = scan(provider, [input.data]);
+    assert_eq!(scan(provider, input.chunks()), whole, "in chunks");
+    let Ok(text) = std::str::from_utf8(input.data) else {
+        return;
+    };
+    let mut notes = notes(caller, provider);
+    notes.stream = false;
+    let Ok(translated) = translate_body(&notes, text, text.len().max(1)) else {
+        return;
+    };
+    if !has_surrogates(input.data) {
+        let read = strict::body(caller, &translated);
+        assert!(read.is_ok(), "{read:?}\n{translated}");
+    }
+    let (kind, _, usage, _) = scan(caller, [translated.as_bytes()]);
+    assert_eq!(kind, AnswerKind::Answer, "{translated}");
+    let is_reported = whole.2.has_input || whole.2.has_output;
+    if is_reported {
+        assert_eq!(usage.usage, whole.2.usage, "{translated}");
+    }
+}
+
+/// A provider's error, as an answer and within a stream: what leaves the classification is
+/// bounded and is none of the provider's text.
+pub fn fault(input: &[u8]) {
+    let Some(input) = Input::of(input) else {
+        return;
+    };
+    /// The longest message that the gateway composes, in bytes.
+    const MOST_MESSAGE: usize = 200;
+    const DAY: Duration = Duration::from_secs(86_400);
+    let headers = http::HeaderMap::new();
+    let answer = UpstreamAnswer {
+        status: 400 + u16::from(input.sizes[0]) % 200,
+        headers: &headers,
+        body: input.data,
+        now: std::time::UNIX_EPOCH,
+    };
+    for fault in [classify(&answer), classify_body(input.data)] {
+        let public = fault.public();
+        assert!((400..600).contains(&public.status), "{public:?}");
+        assert!(public.message.len() <= MOST_MESSAGE, "{public:?}");
+        assert!(public.message.is_ascii(), "{public:?}");
+        assert!(
+            fault.retry_after.is_none_or(|wait| wait <= DAY),
+            "{fault:?}"
+        );
+        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte);
+        let code = fault.provider_code.as_deref().unwrap_or_default();
+        assert!(code.len() <= 64 && code.bytes().all(is_plain), "{fault:?}");
+    }
+}

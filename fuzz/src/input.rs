@@ -1,0 +1,72 @@
+//! How an input is laid out: one byte of options, four sizes of chunks, then the data.
+
+use tollgate_types::Format;
+
+/// Bytes before the data.
+const HEADER: usize = 5;
+
+/// A fuzzer's input, taken apart.
+#[derive(Clone, Copy, Debug)]
+pub struct Input<'a> {
+    /// What is chosen.
+    pub options: u8,
+    /// Sizes of chunks, less one.
+    pub sizes: [u8; 4],
+    /// The bytes that the gateway reads.
+    pub data: &'a [u8],
+}
+
+impl<'a> Input<'a> {
+    /// Takes an input apart; `None` if it is too short.
+    pub fn of(input: &'a [u8]) -> Option<Self> {
+        let (header, data) = input.split_first_chunk::<HEADER>()?;
+        let [options, sizes @ ..] = *header;
+        Some(Self {
+            options,
+            sizes,
+            data,
+        })
+    }
+
+    /// A format, by the options modulo 3.
+    pub fn format(self) -> Format {
+        Format::ALL[usize::from(self.options % 3)]
+    }
+
+    /// Two different formats, by the options modulo 6: from and to.
+    pub fn formats(self) -> (Format, Format) {
+        let from = self.format();
+        let others: Vec<_> = Format::ALL.into_iter().filter(|it| *it != from).collect();
+        (from, others[usize::from(self.options / 3 % 2)])
+    }
+
+    /// One of the choices that the rest of the options makes.
+    pub fn chooses(self, bit: u32) -> bool {
+        (self.options / 6) >> bit & 1 == 1
+    }
+
+    /// The data in chunks of the four sizes in turn, each of 1 to 256 bytes.
+    pub fn chunks(self) -> impl Iterator<Item = &'a [u8]> {
+        let mut rest = self.data;
+        let mut sizes = self.sizes.into_iter().cycle();
+        std::iter::from_fn(move || {
+            let size = usize::from(sizes.next()?) + 1;
+            let (chunk, after) = rest.split_at(size.min(rest.len()));
+            rest = after;
+            (!chunk.is_empty()).then_some(chunk)
+        })
+    }
+}
+
+/// Whether `part` is `whole` with some bytes left out.
+pub fn is_left_of(part: &[u8], whole: &[u8]) -> bool {
+    let mut rest = whole.iter();
+    part.iter().all(|byte| rest.any(|other| other == byte))
+}
+
+/// Whether a string may have an escaped surrogate without its partner: the gateway passes it on,
+/// since it is JSON (RFC 8259, section 8.2), but `serde_json` refuses it.
+pub fn has_surrogates(json: &[u8]) -> bool {
+    let mut triples = json.windows(3);
+    triples.any(|it| it.eq_ignore_ascii_case(b"\\ud"))
+}

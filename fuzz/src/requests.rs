@@ -1,0 +1,177 @@
+//! Request bodies of the three formats: reading, editing, translating.
+
+use crate::input::Input;
+use bytes::Bytes;
+use serde::de::IgnoredAny;
+use tollgate_translate::{
+    Target, ThinkingObstacles, most_memory, request, valid_request, without_members, without_seals,
+};
+use tollgate_types::{Format, ReasoningMode};
+use tollgate_wire::{
+    body::BodyEdits,
+    peek::{PeekError, PeekLimits, Peeked, Peeker},
+};
+
+/// The model's name at the provider.
+const MODEL: &str = "upstream-1";
+
+fn peek<'a>(
+    format: Format,
+    limits: &PeekLimits,
+    chunks: impl IntoIterator<Item = &'a [u8]>,
+) -> Result<Peeked, PeekError> {
+    let mut peeker = Peeker::new(format, limits).with_texts();
+    for chunk in chunks {
+        peeker.push(chunk)?;
+    }
+    peeker.finish()
+}
+
+fn is_json(bytes: &[u8]) -> bool {
+    serde_json::from_slice::<IgnoredAny>(bytes).is_ok()
+}
+
+/// A body that a caller sends: what the gateway finds in it, and its edits.
+///
+/// - The result is the same in any chunks.
+/// - A refusal has a message and a status of the caller's fault.
+/// - An accepted body is JSON for `serde_json` as well.
+/// - An edited body is JSON, and has the model and the limit that were set.
+pub fn body(input: &[u8]) {
+    let Some(input) = Input::of(input) else {
+        return;
+    };
+    let format = input.format();
+    let limits = PeekLimits {
+        model_required: input.chooses(0),
+        ..PeekLimits::default()
+    };
+    let whole = peek(format, &limits, [input.data]);
+    assert_eq!(peek(format, &limits, input.chunks()), whole, "in chunks");
+    let peeked = match whole {
+        Ok(peeked) => peeked,
+        Err(error) => {
+            let public = error.public();
+            assert!(!public.message.is_empty(), "{error:?}");
+            assert!((400..500).contains(&public.status), "{public:?}");
+            return;
+        }
+    };
+    assert!(is_json(input.data), "accepted, and no JSON");
+    let chunks: Vec<_> = input.chunks().map(Bytes::copy_from_slice).collect();
+    let none = BodyEdits::new(format, &peeked).into_splice();
+    let none = none.apply(&chunks).expect("no edits fit");
+    assert_eq!(none.chunks.concat(), input.data, "without edits");
+    edits(format, &peeked, &chunks);
+}
+
+fn edits(format: Format, peeked: &Peeked, chunks: &[Bytes]) {
+    const LIMIT: u64 = 1000;
+    let mut edits = BodyEdits::new(format, peeked);
+    edits.set_model(MODEL);
+    edits.set_output_limit(LIMIT);
+    edits.ask_for_usage();
+    edits.leave_out_effort();
+    let spliced = edits.into_splice().apply(chunks).expect("the edits fit");
+    let body = spliced.chunks.concat();
+    assert_eq!(body.len() as u64, spliced.len);
+    // The members that are put in may be too many, or their keys may stand in the body.
+    let again = peek(
+        format,
+        &PeekLimits {
+            keys: 1024,
+            ..PeekLimits::default()
+        },
+        [&*body],
+    );
+    let again = again.unwrap_or_else(|error| {
+        panic!("{error}: {}", String::from_utf8_lossy(&body));
+    });
+    assert_eq!(again.facts.model.as_deref(), Some(MODEL));
+    assert_eq!(again.facts.output_limit, Some(LIMIT));
+}
+
+/// A body that goes to a provider of another format.
+///
+/// - A translated body is JSON, and the gateway's own reader accepts it with the target's model.
+/// - A refusal has a message.
+/// - A body that was found to be JSON before is translated to the same.
+/// - The result is not larger than the memory that is reserved for it.
+pub fn translated(input: &[u8]) {
+    let Some(input) = Input::of(input) else {
+        return;
+    };
+    let (from, to) = input.formats();
+    let mut target = Target::new(MODEL, "backend");
+    if input.chooses(0) {
+        target.cache_marks = false;
+        target.max_output_tokens = Some(64_000);
+    }
+    if input.chooses(1) {
+        target.reasoning = ReasoningMode::Extended;
+        target.chat.reasoning_content = true;
+        target.chat.developer_role = false;
+        target.chat.system_in_the_middle = false;
+        target.chat.custom_tools = false;
+        target.chat.openai = false;
+        target.messages.adaptive_thinking = false;
+        target.messages.structured_output = false;
+        target.messages.system_in_the_middle = false;
+    }
+    if input.chooses(2) {
+        target.reasoning = ReasoningMode::Adaptive;
+        target.responses.web_search = true;
+        target.messages.web_search = true;
+    }
+    let translated = request(from, to, input.data, &target);
+    // Of a body that is no JSON anything may become, but no panic.
+    let trusted = valid_request(from, to, input.data, &target);
+    let translated = match translated {
+        Ok(translated) => translated,
+        Err(refusal) => {
+            assert!(!refusal.message.is_empty());
+            return;
+        }
+    };
+    let trusted = trusted.expect("the same as of a checked body");
+    assert_eq!(trusted.body, translated.body);
+    let limits = PeekLimits {
+        keys: 1024,
+        ..PeekLimits::default()
+    };
+    let text = || String::from_utf8_lossy(&translated.body).into_owned();
+    assert!(is_json(&translated.body), "{}", text());
+    let peeked = peek(to, &limits, [&*translated.body]);
+    let peeked = peeked.unwrap_or_else(|error| panic!("{error}: {}", text()));
+    assert_eq!(peeked.facts.model.as_deref(), Some(MODEL));
+    assert_eq!(peeked.facts.stream, translated.notes.stream, "{}", text());
+    assert_eq!(
+        peeked.facts.output_limit,
+        translated.output_limit,
+        "{}",
+        text()
+    );
+    if let Ok(own) = peek(from, &limits, [input.data]) {
+        let most = most_memory(input.data.len() as u64, own.values);
+        assert!(translated.body.len() as u64 <= most, "{}", text());
+    }
+}
+
+/// A body that stays in its format, without sealed reasoning and without what is in the way of
+/// thinking: what is left is JSON.
+pub fn unsealed(input: &[u8]) {
+    let Some(input) = Input::of(input) else {
+        return;
+    };
+    if let Some(unsealed) = without_seals(input.format(), input.data) {
+        assert!(is_json(&unsealed.body));
+        assert!(!unsealed.dropped.is_empty());
+        let again = without_seals(input.format(), &unsealed.body);
+        assert_eq!(again, None, "a seal is left");
+    }
+    let obstacles = ThinkingObstacles::of(input.data);
+    if let Some(body) = without_members(input.data, &obstacles.sampling) {
+        assert!(is_json(&body));
+        assert!(ThinkingObstacles::of(&body).sampling.is_empty());
+    }
+}
