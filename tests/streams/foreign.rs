@@ -59,15 +59,37 @@ const PROVIDERS: [(&str, &str); 3] = [
     ("messages", MESSAGES),
 ];
 
+/// A gateway before a provider of this format that sends the beginning of a stream, and this
+/// error when the caller has had its head.
+async fn breaking(format: &str, at: &str, error: &str) -> (Gateway, Arc<Notify>) {
+    let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n";
+    let seen = Arc::new(Notify::new());
+    let script = [
+        Act::send(format!("{head}{}", beginning(at))),
+        Act::Wait(Arc::clone(&seen)),
+        Act::send(format!("data: {error}\n\n")),
+    ];
+    let upstream = Upstream::playing(script).await;
+    let mut settings = provider(upstream.address);
+    settings["formats"] = json!([format]);
+    let config = Config::new()
+        .provider("raw", settings)
+        .model("test-model", json!(["raw"]));
+    (Gateway::start(config).await, seen)
+}
+
 #[tokio::test]
 async fn no_text_of_a_providers_error_reaches_a_caller_after_the_first_content() {
     for (format, at) in PROVIDERS {
         for shape in SHAPES {
-            let stream = format!("{}data: {shape}\n\n", beginning(at));
-            let gateway = before(format, "text/event-stream", &stream, json!({})).await;
+            let (gateway, seen) = breaking(format, at, shape).await;
             for path in [at, if at == CHAT { MESSAGES } else { CHAT }] {
                 let request = Request::post(path, &streamed(path, "Hello!")).key(&gateway.key);
-                let answer = gateway.send(&request).await;
+                let mut connection = gateway.connect().await;
+                connection.write(&request.bytes()).await;
+                let mut answer = connection.head().await;
+                seen.notify_one();
+                connection.read_body(&mut answer).await;
                 assert_eq!(answer.status, 200, "{shape}: {}", answer.text());
                 let text = answer.text();
                 assert!(text.contains("one"), "{path} at {format}: {text}");
