@@ -14,6 +14,8 @@ mod reports;
 #[path = "charging/retrieving.rs"]
 mod retrieving;
 mod support;
+#[path = "charging/unmeasured.rs"]
+mod unmeasured;
 #[path = "charging/unseen.rs"]
 mod unseen;
 

@@ -330,10 +330,10 @@ impl Answer {
         self.reader.as_ref().map_or(0, Reader::text_bytes)
     }
 
-    /// The beginning of that text, as far as it is kept.
-    pub fn text_beginning(&self) -> String {
+    /// A sample of that text, about a KiB of it.
+    pub fn text_sample(&self) -> String {
         let reader = self.reader.as_ref();
-        reader.map(Reader::text_beginning).unwrap_or_default()
+        reader.map(Reader::text_sample).unwrap_or_default()
     }
 
     /// Whether what came so far is more than the preamble of a stream.

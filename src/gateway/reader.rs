@@ -278,14 +278,14 @@ impl Reader {
         }
     }
 
-    /// The beginning of that text, as far as it is kept.
-    pub fn text_beginning(&self) -> String {
+    /// A sample of that text, about a KiB of it.
+    pub fn text_sample(&self) -> String {
         match self {
-            Self::Stream(Events::Passing(scanner)) => scanner.text_beginning(),
-            Self::Stream(Events::Translated(translator)) => translator.text_beginning(),
-            Self::Whole(scanner) => scanner.text_beginning(),
-            Self::TranslatedWhole(answer) => answer.translator.text_beginning(),
-            Self::Unpaid(response) => response.scanner.text_beginning(),
+            Self::Stream(Events::Passing(scanner)) => scanner.text_sample(),
+            Self::Stream(Events::Translated(translator)) => translator.text_sample(),
+            Self::Whole(scanner) => scanner.text_sample(),
+            Self::TranslatedWhole(answer) => answer.translator.text_sample(),
+            Self::Unpaid(response) => response.scanner.text_sample(),
             Self::Count | Self::Stored | Self::Error => String::new(),
         }
     }

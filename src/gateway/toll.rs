@@ -363,8 +363,8 @@ fn output_by_length(exchange: &Exchange) -> u64 {
     exchange.answer.text_bytes().div_ceil(BYTES_PER_TOKEN)
 }
 
-/// Output tokens by the beginning of the text, which is counted; the rest is taken to be like
-/// it. Where the vocabulary is not unpacked the length has to do: this is no place to wait.
+/// Output tokens by a sample of the text, which is counted; the rest is taken to be like it. If
+/// the vocabulary is not unpacked, the length has to do: this is no place to wait.
 fn output_by_text(exchange: &Exchange) -> u64 {
     let by_length = || output_by_length(exchange);
     let Some(How { rules, .. }) = how_counted(exchange) else {
@@ -374,8 +374,8 @@ fn output_by_text(exchange: &Exchange) -> u64 {
         return by_length();
     }
     let answer = &exchange.answer;
-    let (beginning, bytes) = (answer.text_beginning(), answer.text_bytes());
-    Delivered::of_beginning(&beginning, bytes, &rules)
+    let (sample, bytes) = (answer.text_sample(), answer.text_bytes());
+    Delivered::of_sample(&sample, bytes, &rules)
 }
 
 /// How the text of who answers is counted.

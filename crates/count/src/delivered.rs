@@ -68,20 +68,20 @@ impl Delivered {
         round::nearest(counted as f64 * self.factor)
     }
 
-    /// The tokens of a text of `bytes` bytes that begins with `beginning`: what is not known of
+    /// The tokens of a text of `bytes` bytes of which this is a sample: what is not known of
     /// it is taken to be like what is, and four bytes a token where nothing is.
     ///
-    /// Takes as long as counting the beginning.
-    pub fn of_beginning(beginning: &str, bytes: u64, rules: &Rules) -> u64 {
+    /// Takes as long as counting the sample.
+    pub fn of_sample(sample: &str, bytes: u64, rules: &Rules) -> u64 {
         const BYTES_PER_TOKEN: f64 = 4.0;
         let factor = f64::from(rules.text_factor);
-        let known = beginning.len() as u64;
+        let known = sample.len() as u64;
         if known == 0 {
             return round::up(bytes as f64 / BYTES_PER_TOKEN * factor);
         }
         let mut delivered = Self::new(rules);
         delivered.factor = factor * (bytes.max(known) as f64 / known as f64);
-        delivered.push(beginning);
+        delivered.push(sample);
         delivered.tokens()
     }
 }

@@ -9,6 +9,8 @@ mod facts;
 pub(crate) mod kind;
 mod path;
 pub(crate) mod reader;
+mod sample;
+pub(crate) mod text;
 
 use crate::{json::Lexer, usage::ReportedUsage};
 use kind::EventKind;
@@ -117,15 +119,15 @@ impl AnswerScanner {
         self.reader.usage.reported(self.format)
     }
 
-    /// Bytes of text and tool arguments so far: what output is estimated from where no usage
+    /// Bytes of text so far, of every kind: what output is estimated from where no usage
     /// is reported.
     pub fn text_bytes(&self) -> u64 {
         self.reader.text_so_far(&self.lexer)
     }
 
-    /// The beginning of that text, as far as it is kept: some hundred bytes.
-    pub fn text_beginning(&self) -> String {
-        self.reader.beginning()
+    /// A sample of that text, about a KiB of it.
+    pub fn text_sample(&self) -> String {
+        self.reader.text_sample()
     }
 }
 

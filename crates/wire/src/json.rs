@@ -116,6 +116,9 @@ pub enum Want {
     /// As much of the contents, but as they are written where that is less work: escapes and
     /// all, see [`Text::is_source`].
     Source(usize),
+    /// All of the contents as they are written, handed to [`Sink::piece`] as they come, cut
+    /// anywhere, and not checked before. Nothing is collected.
+    Pieces,
 }
 
 /// A key or string value.
@@ -233,6 +236,10 @@ pub trait Sink {
     fn string(&mut self, _text: Text<'_>) -> Result<(), Self::Error> {
         Ok(())
     }
+
+    /// A piece of the source of a string value whose [`Want::Pieces`] were wanted. The string
+    /// itself is reported when it ends.
+    fn piece(&mut self, _source: &[u8]) {}
 
     /// A number.
     fn number(&mut self, _number: Number<'_>) -> Result<(), Self::Error> {

@@ -23,6 +23,7 @@ use crate::{
         AnswerFacts, StreamEvents,
         kind::EventKind,
         reader::{Choices, Mode, Reader},
+        text::{StreamText, TextClass},
     },
     fault::UpstreamFault,
     render::{self, StreamTail},
@@ -105,7 +106,7 @@ pub struct StreamScanner {
     phase: Phase,
     choices: Choices,
     events: u64,
-    text_bytes: u64,
+    text: StreamText,
     next_sequence: u64,
 }
 
@@ -143,7 +144,7 @@ impl StreamScanner {
             phase: Phase::Preamble,
             choices: Choices::default(),
             events: 0,
-            text_bytes: 0,
+            text: StreamText::default(),
             next_sequence: 0,
         }
     }
@@ -223,20 +224,20 @@ impl StreamScanner {
         self.reader.usage.reported(self.format)
     }
 
-    /// Bytes of text and tool arguments that were let through: what output is estimated from
-    /// where no usage is reported.
+    /// Bytes of text that were let through, of every kind and each once: what output is
+    /// estimated from where no usage is reported.
     pub fn text_bytes(&self) -> u64 {
-        let leaving = if self.is_open {
-            self.event.text_so_far(&self.reader)
-        } else {
-            0
-        };
-        self.text_bytes.saturating_add(leaving)
+        let mut text = self.text;
+        if self.is_open {
+            let class = self.reader.event.text.class;
+            text.add(class, self.event.text_so_far(&self.reader));
+        }
+        text.bytes()
     }
 
-    /// The beginning of that text, as far as it is kept: some hundred bytes.
-    pub fn text_beginning(&self) -> String {
-        self.reader.beginning()
+    /// A sample of that text, about a KiB of it.
+    pub fn text_sample(&self) -> String {
+        self.reader.text_sample()
     }
 
     /// Events that were let through, without those that only say that more will come.
@@ -280,10 +281,9 @@ impl StreamScanner {
         }
         let fit = self.templates.fit(rest)?;
         let text = rest.get(fit.text).unwrap_or_default();
-        let text_bytes = fit.text_bytes as u64;
-        self.reader.keep_beginning(text, text_bytes);
+        self.reader.keep_sample(text);
         self.events = self.events.saturating_add(fit.counts.into());
-        self.text_bytes = self.text_bytes.saturating_add(text_bytes);
+        self.text.add(TextClass::Piece, fit.text_bytes as u64);
         if let Some(number) = fit.sequence {
             self.next_sequence = number.saturating_add(1);
         }
@@ -501,7 +501,7 @@ impl StreamScanner {
         if kind != EventKind::Preamble {
             self.events = self.events.saturating_add(1);
         }
-        self.text_bytes = self.text_bytes.saturating_add(event.text_bytes);
+        self.text.add(event.text.class, event.text.bytes());
         self.choices.merge(event.choices);
         if let Some(number) = event.sequence {
             self.next_sequence = number.saturating_add(1);

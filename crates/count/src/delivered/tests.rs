@@ -39,15 +39,15 @@ fn a_word_without_end_is_counted_in_constant_memory() {
 }
 
 #[test]
-fn an_answer_of_which_the_beginning_is_known_goes_on_like_it() {
+fn an_answer_of_which_a_sample_is_known_is_like_it() {
     let rules = Tokenizer::Openai.rules();
     let text = "one two three four ".repeat(500);
     let whole = Vocabulary::O200k.count(&text);
-    let tokens = Delivered::of_beginning(&text[..950], text.len() as u64, &rules);
+    let tokens = Delivered::of_sample(&text[..950], text.len() as u64, &rules);
     assert!(tokens.abs_diff(whole) <= whole / 50, "{tokens} for {whole}");
-    let exact = Delivered::of_beginning(&text, text.len() as u64, &rules);
+    let exact = Delivered::of_sample(&text, text.len() as u64, &rules);
     assert_eq!(exact, whole);
-    assert_eq!(Delivered::of_beginning("", 400, &rules), 100);
+    assert_eq!(Delivered::of_sample("", 400, &rules), 100);
 }
 
 proptest! {

@@ -111,9 +111,9 @@ impl StreamTranslator {
         self.events.text_bytes()
     }
 
-    /// The beginning of that text, as far as it is kept.
-    pub fn text_beginning(&self) -> String {
-        self.events.text_beginning()
+    /// A sample of that text, about a KiB of it.
+    pub fn text_sample(&self) -> String {
+        self.events.text_sample()
     }
 
     /// Events of the answer that came.

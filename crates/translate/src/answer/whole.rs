@@ -110,9 +110,9 @@ impl AnswerTranslator {
         self.scanner.text_bytes()
     }
 
-    /// The beginning of that text, as far as it is kept.
-    pub fn text_beginning(&self) -> String {
-        self.scanner.text_beginning()
+    /// A sample of that text, about a KiB of it.
+    pub fn text_sample(&self) -> String {
+        self.scanner.text_sample()
     }
 
     /// Bytes held now.

@@ -51,6 +51,7 @@ pub(super) const CONTENT: u64 = at([Content]);
 
 // A piece of a chat stream.
 pub(super) const DELTA: u64 = at([Choices, Item, Delta]);
+pub(super) const MESSAGE: u64 = at([Choices, Item, Message]);
 pub(super) const DELTA_ROLE: u64 = at([Choices, Item, Delta, Role]);
 
 // Usage. Details stand under the name of what they detail.
@@ -63,31 +64,3 @@ pub(super) const USAGE_CACHE_WRITE: u64 = at([Usage, CacheWrite]);
 pub(super) const DETAILS_CACHE_READ: u64 = at([Usage, PromptDetails, CacheRead]);
 pub(super) const DETAILS_CACHE_WRITE: u64 = at([Usage, PromptDetails, CacheWrite]);
 pub(super) const DETAILS_REASONING: u64 = at([Usage, CompletionDetails, UsageReasoning]);
-
-/// Text in the events of a stream. The full texts that responses repeat at the end are left
-/// out.
-pub(super) const STREAM_TEXT: [u64; 9] = [
-    at([Delta]),
-    at([Delta, Text]),
-    at([Delta, Thinking]),
-    at([Delta, PartialJson]),
-    at([Choices, Item, Delta, Content]),
-    at([Choices, Item, Delta, Reasoning]),
-    at([Choices, Item, Delta, Refusal]),
-    at([Choices, Item, Delta, ToolCalls, Item, Function, Name]),
-    at([Choices, Item, Delta, ToolCalls, Item, Function, Arguments]),
-];
-
-/// Text in a whole answer.
-pub(super) const BODY_TEXT: [u64; 10] = [
-    at([Choices, Item, Message, Content]),
-    at([Choices, Item, Message, Reasoning]),
-    at([Choices, Item, Message, Refusal]),
-    at([Choices, Item, Message, ToolCalls, Item, Function, Name]),
-    at([Choices, Item, Message, ToolCalls, Item, Function, Arguments]),
-    at([Content, Item, Text]),
-    at([Content, Item, Thinking]),
-    at([Output, Item, Arguments]),
-    at([Output, Item, Content, Item, Text]),
-    at([Output, Item, Content, Item, Refusal]),
-];

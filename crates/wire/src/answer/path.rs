@@ -7,7 +7,7 @@
 pub(super) enum Key {
     /// No key was read yet in this object.
     None = 0,
-    /// Any key without a meaning; below it nothing has one.
+    /// Any key without a meaning.
     Other,
     /// An element of an array.
     Item,
@@ -17,6 +17,7 @@ pub(super) enum Key {
     Choices,
     CompletionDetails,
     Container,
+    ContentBlock,
     ContainerId,
     Content,
     Conversation,
@@ -24,30 +25,27 @@ pub(super) enum Key {
     Delta,
     Error,
     FinishReason,
-    Function,
     Id,
     IncompleteDetails,
     Index,
     Input,
     Message,
+    /// Metadata, and what is opaque: nothing in it is text of the answer.
+    Metadata,
     Model,
-    Name,
     Object,
     Output,
     OutputItem,
-    PartialJson,
     PromptDetails,
     Reason,
     Reasoning,
-    Refusal,
+    ReasoningContent,
+    ReasoningDetails,
     Response,
     Role,
     SequenceNumber,
     Status,
     StopReason,
-    Text,
-    Thinking,
-    ToolCalls,
     Total,
     Type,
     Usage,
@@ -63,7 +61,7 @@ impl Key {
     /// `output`, which stand in different places.
     pub(super) fn of(name: &[u8]) -> Self {
         match name {
-            b"arguments" => Self::Arguments,
+            b"arguments" | b"input" => Self::Arguments,
             b"cached_tokens"
             | b"num_cached_tokens"
             | b"cache_read_input_tokens"
@@ -74,12 +72,12 @@ impl Key {
             b"container" => Self::Container,
             b"container_id" => Self::ContainerId,
             b"content" => Self::Content,
+            b"content_block" => Self::ContentBlock,
             b"conversation" => Self::Conversation,
             b"created" | b"created_at" => Self::CreatedAt,
             b"delta" => Self::Delta,
             b"error" => Self::Error,
             b"finish_reason" => Self::FinishReason,
-            b"function" => Self::Function,
             b"id" => Self::Id,
             b"item" => Self::OutputItem,
             b"incomplete_details" => Self::IncompleteDetails,
@@ -87,27 +85,52 @@ impl Key {
             b"prompt_tokens" | b"input_tokens" => Self::Input,
             b"message" => Self::Message,
             b"model" => Self::Model,
-            b"name" => Self::Name,
             b"object" => Self::Object,
             b"output" | b"completion_tokens" | b"output_tokens" => Self::Output,
-            b"partial_json" => Self::PartialJson,
             b"prompt_tokens_details" | b"input_tokens_details" => Self::PromptDetails,
             b"reason" => Self::Reason,
-            b"reasoning" | b"reasoning_content" => Self::Reasoning,
-            b"refusal" => Self::Refusal,
+            b"reasoning" => Self::Reasoning,
+            b"reasoning_content" => Self::ReasoningContent,
+            b"reasoning_details" | b"thinking_blocks" => Self::ReasoningDetails,
             b"response" => Self::Response,
             b"role" => Self::Role,
             b"sequence_number" => Self::SequenceNumber,
             b"status" => Self::Status,
             b"stop_reason" => Self::StopReason,
-            b"text" => Self::Text,
-            b"thinking" => Self::Thinking,
-            b"tool_calls" => Self::ToolCalls,
             b"total_tokens" => Self::Total,
             b"type" => Self::Type,
             b"usage" => Self::Usage,
             b"x_groq" => Self::XGroq,
             b"reasoning_tokens" | b"thinking_tokens" => Self::UsageReasoning,
+            // Names and reasons.
+            b"call_id"
+            | b"caller"
+            | b"channel"
+            | b"event_id"
+            | b"expires_at"
+            | b"format"
+            | b"item_id"
+            | b"matched_stop"
+            | b"namespace"
+            | b"native_finish_reason"
+            | b"phase"
+            | b"stop_details"
+            | b"stop_sequence"
+            | b"system_fingerprint"
+            | b"tool_use_id" => Self::Metadata,
+            // About the text, not of it.
+            b"annotation"
+            | b"annotations"
+            | b"citation"
+            | b"citations"
+            | b"content_filter_offsets"
+            | b"content_filter_raw"
+            | b"content_filter_results"
+            | b"logprobs"
+            | b"obfuscation" => Self::Metadata,
+            // Sound, images, signatures and what is encrypted.
+            b"b64_json" | b"data" | b"encrypted_content" | b"partial_image_b64" | b"result"
+            | b"signature" => Self::Metadata,
             _ => Self::Other,
         }
     }
@@ -117,8 +140,10 @@ impl Key {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Path {
     packed: u64,
-    /// Containers below one without a meaning, or too deep to have one.
+    /// Containers below one whose keys mean nothing, or too deep to mean anything.
     beyond: u32,
+    /// These containers are metadata.
+    is_metadata: bool,
     /// The key of the wrapper around here, which the packed path leaves out.
     wrapper: Option<Key>,
 }
@@ -154,6 +179,38 @@ impl Path {
         self.beyond == 0
     }
 
+    /// The key at this level, the outermost being the first.
+    pub(super) const fn level(self, level: u32) -> u8 {
+        let last = match self.packed {
+            0 => 0,
+            packed => packed.ilog2() / 8,
+        };
+        match last.checked_sub(level) {
+            Some(from_last) => (self.packed >> (from_last * 8)).to_le_bytes()[0],
+            None => 0,
+        }
+    }
+
+    /// Whether what stands here names or describes something and is no text of the answer.
+    /// What the arguments of a tool call have for keys means nothing here.
+    pub(super) const fn is_metadata(self) -> bool {
+        use Key as K;
+        if self.beyond > 0 {
+            return self.is_metadata;
+        }
+        let key = self.key();
+        key == K::Metadata as u8
+            || key == K::Id as u8
+            || key == K::Type as u8
+            || key == K::Role as u8
+            || key == K::Model as u8
+            || key == K::Object as u8
+            || key == K::Status as u8
+            || key == K::FinishReason as u8
+            || key == K::StopReason as u8
+            || key == K::ContainerId as u8
+    }
+
     /// Whether a wrapper is around here.
     pub(super) const fn is_wrapped(self) -> bool {
         self.wrapper.is_some()
@@ -161,7 +218,12 @@ impl Path {
 
     pub(super) const fn begin(&mut self, first: Key) {
         let is_full = self.packed >> 56 != 0;
-        if self.beyond > 0 || is_full || self.key() == Key::Other as u8 {
+        let key = self.key();
+        let is_unread = key == Key::Metadata as u8 || key == Key::Arguments as u8;
+        if self.beyond > 0 || is_full || is_unread {
+            if self.beyond == 0 {
+                self.is_metadata = key == Key::Metadata as u8;
+            }
             self.beyond = self.beyond.saturating_add(1);
         } else {
             self.packed = (self.packed << 8) | first as u64;

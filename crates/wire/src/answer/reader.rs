@@ -7,11 +7,11 @@ use super::{
     AnswerFacts, StopReason, at,
     kind::{EventKind, StreamEvents},
     path::{Key, Path},
+    sample::Sample,
+    text::{EventText, TextClass},
 };
 use crate::{
-    json::{
-        Container, JsonError, Lexer, Literal, Number, Sink, Span, Text, Want, prefix, unescape,
-    },
+    json::{Container, JsonError, Lexer, Literal, Number, Sink, Span, Text, Want},
     usage::{UsageField, UsageReport},
 };
 use tollgate_types::Format;
@@ -57,8 +57,8 @@ pub(crate) struct EventFacts {
     pub(crate) main_item: bool,
     /// It holds a usage object.
     pub(crate) usage: bool,
-    /// Bytes of text and tool arguments.
-    pub(crate) text_bytes: u64,
+    /// Its text and the arguments of its tool calls.
+    pub(crate) text: EventText,
     /// Its `sequence_number`.
     pub(crate) sequence: Option<u64>,
     /// Chat: the choices in it.
@@ -68,7 +68,7 @@ pub(crate) struct EventFacts {
 /// What a value is to the reader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ValueRole {
-    /// Text of the answer: it is measured, and its beginning kept.
+    /// Text of the answer: it is measured, and a sample of it kept.
     Text,
     /// It may mean something.
     Read,
@@ -123,15 +123,9 @@ pub(crate) struct Reader {
     /// Of the whole answer.
     pub(crate) facts: AnswerFacts,
     pub(crate) usage: UsageReport,
-    /// The beginning of all its text, for an estimate of how many tokens the whole has: as the
-    /// source of a string, for few ever ask what it means.
-    beginning: Vec<u8>,
-    /// How many bytes that means, at most [`MAX_BEGINNING`].
-    begun: usize,
+    /// Of all its text, for an estimate of how many tokens the whole has.
+    sample: Sample,
 }
-
-/// How much text is kept of an answer: enough to tell a script and a way of writing.
-const MAX_BEGINNING: usize = 1024;
 
 impl Reader {
     pub(crate) fn new(mode: Mode) -> Self {
@@ -143,8 +137,7 @@ impl Reader {
             event: EventFacts::default(),
             facts: AnswerFacts::default(),
             usage: UsageReport::default(),
-            beginning: Vec::new(),
-            begun: 0,
+            sample: Sample::default(),
         }
     }
 
@@ -213,29 +206,54 @@ impl Reader {
         here & 0xff == Key::Item as u64 && self.is_main_list(here >> 8)
     }
 
-    fn is_text(&self, here: u64) -> bool {
-        match self.mode {
-            Mode::Stream(_) => at::STREAM_TEXT.contains(&here),
-            Mode::Body(_) => at::BODY_TEXT.contains(&here),
+    /// Whether a string that stands here is text of the answer: every one is that is not known
+    /// to be metadata, where the format has its content.
+    fn is_text(&self) -> bool {
+        use Key as K;
+        if self.path.is_metadata() {
+            return false;
+        }
+        let outermost = self.path.level(0);
+        let is = |key: Key| outermost == key as u8;
+        match (self.mode, self.path.is_wrapped()) {
+            (Mode::Stream(Format::Chat), true) => false,
+            (Mode::Body(Format::Chat) | Mode::Stream(Format::Chat), _) => {
+                is(K::Choices) && self.path.level(1) == K::Item as u8
+            }
+            (Mode::Stream(Format::Messages), false) => is(K::Delta) || is(K::ContentBlock),
+            (Mode::Body(Format::Messages) | Mode::Stream(Format::Messages), _) => is(K::Content),
+            // An event of this format has its content in members of many names.
+            (Mode::Stream(Format::Responses), false) => outermost != K::None as u8,
+            (Mode::Body(Format::Responses) | Mode::Stream(Format::Responses), _) => is(K::Output),
         }
     }
 
-    /// Bytes of text in the event so far, with the string in which its last chunk ended.
-    pub(crate) fn text_so_far(&self, lexer: &Lexer) -> u64 {
-        let is_text = self.path.here().is_some_and(|here| self.is_text(here));
-        let open = if is_text {
-            lexer.open_string_bytes()
-        } else {
-            0
+    /// Adds to the text of the event what stands here.
+    fn add_text(&self, text: &mut EventText, bytes: u64) {
+        let place = match (self.mode.format(), self.path.level(3)) {
+            (Format::Chat, key) if key == Key::Reasoning as u8 => Some(0),
+            (Format::Chat, key) if key == Key::ReasoningContent as u8 => Some(1),
+            (Format::Chat, key) if key == Key::ReasoningDetails as u8 => Some(2),
+            _ => None,
         };
-        self.event.text_bytes.saturating_add(open)
+        text.add(place, bytes);
+    }
+
+    /// The text in the event so far, with the string in which its last chunk ended.
+    pub(crate) fn text_so_far(&self, lexer: &Lexer) -> u64 {
+        let mut text = self.event.text;
+        if self.is_text() {
+            self.add_text(&mut text, lexer.open_string_bytes());
+        }
+        text.bytes()
     }
 
     /// What a string that stands here is to the reader.
     pub(crate) fn string_role(&self) -> ValueRole {
+        const UNREAD: [u8; 2] = [Key::Other as u8, Key::Metadata as u8];
         match self.path.here() {
-            Some(here) if self.is_text(here) => ValueRole::Text,
-            Some(_) if self.path.key() != Key::Other as u8 => ValueRole::Read,
+            _ if self.is_text() => ValueRole::Text,
+            Some(_) if !UNREAD.contains(&self.path.key()) => ValueRole::Read,
             _ => ValueRole::Unread,
         }
     }
@@ -254,9 +272,11 @@ impl Reader {
             error,
             usage,
             choices,
+            text,
             ..
         } = self.event;
         object
+            && text.class == TextClass::Piece
             && !error
             && !usage
             && !matches!(
@@ -270,45 +290,15 @@ impl Reader {
             && self.usage == UsageReport::default()
     }
 
-    /// Adds the source of a whole string to the beginning of the text, as far as that is kept;
-    /// it means so many bytes.
-    pub(crate) fn keep_beginning(&mut self, source: &[u8], len: u64) {
-        let room = self.beginning_room();
-        if room > 0 {
-            let saved = (source.len() as u64).saturating_sub(len);
-            let most = room.saturating_add(usize::try_from(saved).unwrap_or(usize::MAX));
-            self.beginning.extend_from_slice(prefix(source, most));
-            self.note_beginning(len);
-        }
+    /// Adds the source of a text to the sample.
+    #[inline]
+    pub(crate) fn keep_sample(&mut self, source: &[u8]) {
+        self.sample.push(source);
     }
 
-    /// Adds the text that a string is, as far as it was wanted.
-    fn keep_text(&mut self, text: Text<'_>) {
-        if text.is_source {
-            self.beginning.extend_from_slice(text.bytes);
-        } else {
-            for part in text.bytes.split_inclusive(|byte| *byte == b'\\') {
-                self.beginning.extend_from_slice(part);
-                if part.ends_with(b"\\") {
-                    self.beginning.push(b'\\');
-                }
-            }
-        }
-        self.note_beginning(text.len);
-    }
-
-    fn note_beginning(&mut self, len: u64) {
-        let len = usize::try_from(len).unwrap_or(usize::MAX);
-        self.begun = self.begun.saturating_add(len).min(MAX_BEGINNING);
-    }
-
-    const fn beginning_room(&self) -> usize {
-        MAX_BEGINNING.saturating_sub(self.begun)
-    }
-
-    /// The beginning of the text, as far as it is kept.
-    pub(crate) fn beginning(&self) -> String {
-        unescape(&self.beginning, MAX_BEGINNING)
+    /// A sample of the text, about a KiB of it.
+    pub(crate) fn text_sample(&self) -> String {
+        self.sample.text()
     }
 
     fn word(&mut self, here: u64, text: Text<'_>) {
@@ -335,7 +325,10 @@ impl Reader {
         let format = self.mode.format();
         let kind = match (self.mode, here) {
             (Mode::Stream(Format::Chat), at::OBJECT)
-            | (Mode::Stream(Format::Messages | Format::Responses), at::TYPE) => self.kind_of(word),
+            | (Mode::Stream(Format::Messages | Format::Responses), at::TYPE) => {
+                self.event.text.class = TextClass::of(word);
+                self.kind_of(word)
+            }
             (Mode::Body(Format::Chat | Format::Responses), at::OBJECT)
             | (Mode::Body(Format::Messages), at::TYPE) => EventKind::of_body(format, word),
             _ if word == b"error" => EventKind::Error,
@@ -457,9 +450,7 @@ impl Sink for Reader {
             Some(here) if self.ids_at(here).is_some_and(|ids| have_room(ids)) => {
                 Want::Prefix(MAX_NAME_BYTES)
             }
-            Some(here) if self.begun < MAX_BEGINNING && self.is_text(here) => {
-                Want::Source(self.beginning_room())
-            }
+            _ if self.is_text() => Want::Pieces,
             _ => Want::Nothing,
         }
     }
@@ -479,16 +470,20 @@ impl Sink for Reader {
         if self.in_delta && text.len > 0 && here != Some(at::DELTA_ROLE) {
             self.event.content = true;
         }
-        if let Some(here) = here {
-            if self.is_text(here) {
-                self.event.text_bytes = self.event.text_bytes.saturating_add(text.len);
-                self.keep_text(text);
-            } else {
-                self.word(here, text);
-                self.refuse_usage(here);
-            }
+        if self.is_text() {
+            let mut sum = self.event.text;
+            self.add_text(&mut sum, text.len);
+            self.event.text = sum;
+        } else if let Some(here) = here {
+            self.word(here, text);
+            self.refuse_usage(here);
         }
         Ok(())
+    }
+
+    #[inline]
+    fn piece(&mut self, source: &[u8]) {
+        self.keep_sample(source);
     }
 
     #[inline]
@@ -540,6 +535,9 @@ impl Sink for Reader {
                     }
                 }
                 at::DELTA => self.in_delta = true,
+                at::MESSAGE if matches!(self.mode, Mode::Stream(Format::Chat)) => {
+                    self.event.text.class = TextClass::Whole;
+                }
                 _ if self.is_main_list(here) => self.event.main_list |= !is_object,
                 _ if self.is_main_item(here) => self.event.main_item = true,
                 _ => self.refuse_usage(here),

@@ -59,6 +59,27 @@ fn each_format_says_who_answered_and_how_it_ended() {
 }
 
 #[test]
+fn every_string_of_a_whole_answer_is_measured() {
+    const SAID: &str = "forty bytes of text, wherever they stand";
+    let chat = |message: &str| format!(r#"{{"choices":[{{"message":{message}}}],"provider":"P"}}"#);
+    for (format, body) in [
+        (Format::Chat, chat(r#"{"role":"assistant","content":[{"type":"text","text":"TEXT"}]}"#)),
+        (Format::Chat, chat(r#"{"tool_calls":[{"id":"t","type":"custom","custom":{"name":"","input":"TEXT"}}]}"#)),
+        (Format::Chat, chat(r#"{"function_call":{"name":"","arguments":"TEXT"}}"#)),
+        (Format::Chat, chat(r#"{"audio":{"id":"a","data":"AAAA","transcript":"TEXT"}}"#)),
+        (Format::Chat, chat(r#"{"reasoning":"TEXT","reasoning_details":[{"type":"reasoning.text","text":"TEXT"}]}"#)),
+        (Format::Messages, r#"{"content":[{"type":"tool_use","id":"t","name":"","input":{"type":"TEXT"}}]}"#.to_owned()),
+        (Format::Messages, r#"{"content":[{"type":"thinking","thinking":"TEXT","signature":"AAAA"}]}"#.to_owned()),
+        (Format::Responses, r#"{"instructions":"no","output":[{"type":"custom_tool_call","id":"i","call_id":"c","input":"TEXT"}]}"#.to_owned()),
+        (Format::Responses, r#"{"output":[{"type":"reasoning","summary":[{"type":"summary_text","text":"TEXT"}],"encrypted_content":"AAAA"}]}"#.to_owned()),
+    ] {
+        let seen = however_cut(format, &body.replace("TEXT", SAID));
+        assert_eq!(seen.kind, AnswerKind::Answer);
+        assert_eq!(seen.text_bytes, SAID.len() as u64, "{body}");
+    }
+}
+
+#[test]
 fn text_counts_before_its_string_has_ended() {
     let begin = r#"{"content":[{"type":"text","text":"#;
     let mut scanner = AnswerScanner::new(Format::Messages);
@@ -279,11 +300,11 @@ fn no_more_is_kept_of_what_is_stored_than_is_remembered() {
 }
 
 #[test]
-fn the_beginning_of_the_text_is_the_same_however_it_is_cut() {
+fn the_sample_of_a_short_text_is_the_text_however_it_is_cut() {
     let parts = [
-        "a\\n\u{e9}".repeat(100),
-        "\\u00e9\\\\ ".repeat(150),
-        "\u{1f600}".repeat(99),
+        "a\\n\u{e9}".repeat(30),
+        "\\u00e9\\\\ ".repeat(40),
+        "\u{1f600}".repeat(40),
     ];
     let choices: Vec<_> = parts
         .iter()
@@ -291,9 +312,9 @@ fn the_beginning_of_the_text_is_the_same_however_it_is_cut() {
         .collect();
     let body = format!("{{\"choices\":[{}]}}", choices.join(","));
     let text = [
-        "a\n\u{e9}".repeat(100),
-        "\u{e9}\\ ".repeat(150),
-        "\u{1f600}".repeat(99),
+        "a\n\u{e9}".repeat(30),
+        "\u{e9}\\ ".repeat(40),
+        "\u{1f600}".repeat(40),
     ]
     .concat();
     for size in [1, 3, 10, 64, 1000, body.len()] {
@@ -301,15 +322,6 @@ fn the_beginning_of_the_text_is_the_same_however_it_is_cut() {
         for chunk in body.as_bytes().chunks(size) {
             scanner.push(chunk);
         }
-        let beginning = scanner.text_beginning();
-        assert!(
-            (1020..=1024).contains(&beginning.len()),
-            "{}",
-            beginning.len()
-        );
-        assert!(
-            text.starts_with(&beginning),
-            "in chunks of {size}: {beginning}"
-        );
+        assert_eq!(scanner.text_sample(), text, "in chunks of {size}");
     }
 }

@@ -20,6 +20,8 @@ pub struct Lexer {
     /// Where the token began that the last chunk cut.
     token_start: u64,
     string: StringState,
+    /// The string at hand is wanted in pieces.
+    in_pieces: bool,
     number: [u8; Number::MAX_LEN],
     number_len: usize,
 }
@@ -99,6 +101,7 @@ impl Lexer {
             offset: 0,
             token_start: 0,
             string: StringState::default(),
+            in_pieces: false,
             number: [0; Number::MAX_LEN],
             number_len: 0,
         }
@@ -330,8 +333,9 @@ impl Lexer {
             State::InKey => sink.want_key(),
             _ => sink.want_string(),
         };
+        self.in_pieces = want == Want::Pieces;
         let (limit, as_written) = match want {
-            Want::Nothing => (0, false),
+            Want::Nothing | Want::Pieces => (0, false),
             Want::Prefix(limit) => (limit, false),
             Want::Source(limit) => (limit, true),
         };
@@ -342,6 +346,9 @@ impl Lexer {
             && (passage.ascii || is_utf8(contents))
         {
             let end = at + passage.len + 2;
+            if self.in_pieces {
+                sink.piece(contents);
+            }
             // Of a source more is handed over, so that it means at least as much as is wanted.
             let limit = match limit {
                 0 => 0,
@@ -359,7 +366,7 @@ impl Lexer {
         let end = self
             .string
             .begin(limit, passage, chunk, at + 1, self.offset)?;
-        self.end_string(kind, end, chunk, sink)
+        self.end_string(kind, at + 1, end, chunk, sink)
     }
 
     /// Reads the rest of a string that the last chunk cut.
@@ -370,17 +377,23 @@ impl Lexer {
         sink: &mut S,
     ) -> Result<(State, usize), S::Error> {
         let end = self.string.advance(chunk, 0, self.offset)?;
-        self.end_string(kind, end, chunk, sink)
+        self.end_string(kind, 0, end, chunk, sink)
     }
 
-    /// Reports the string that was read up to `end`, unless it goes on after the chunk.
+    /// Hands over the piece of a string that stands in `chunk`, and reports the string that was
+    /// read up to `end`, unless it goes on after the chunk.
     fn end_string<S: Sink>(
         &mut self,
         kind: State,
+        start: usize,
         end: Option<usize>,
         chunk: &[u8],
         sink: &mut S,
     ) -> Result<(State, usize), S::Error> {
+        if self.in_pieces {
+            let contents_end = end.map_or(chunk.len(), |end| end.saturating_sub(1));
+            sink.piece(chunk.get(start..contents_end).unwrap_or_default());
+        }
         let Some(end) = end else {
             return Ok((kind, chunk.len()));
         };

@@ -2,6 +2,7 @@
 
 mod faults;
 mod foreign;
+mod measured;
 pub(super) mod recorded;
 
 use super::*;

@@ -1,0 +1,55 @@
+use super::*;
+
+fn sample_of(text: &str, piece: usize) -> Sample {
+    let mut sample = Sample::default();
+    for piece in text.as_bytes().chunks(piece) {
+        sample.push(piece);
+    }
+    sample
+}
+
+#[test]
+fn a_short_text_is_kept_whole() {
+    let text = "a word, an \\u00e9 and a \u{1f600}. ".repeat(20);
+    for piece in [1, 3, 64, 1000] {
+        let kept = sample_of(&text, piece).text();
+        assert_eq!(kept, text.replace("\\u00e9", "\u{e9}"), "{piece}");
+    }
+}
+
+#[test]
+fn a_long_text_is_sampled_all_over_in_constant_memory() {
+    const SECTIONS: usize = 16;
+    for words in [50, 500, 50_000] {
+        for piece in [5, 64, 100_000] {
+            let text: String = (0..SECTIONS)
+                .map(|section| format!("{section:04} ").repeat(words))
+                .collect();
+            let sample = sample_of(&text, piece);
+            assert!(sample.kept.capacity() <= 2 * RUNS * RUN);
+            let kept = sample.text();
+            assert!((300..=RUNS * RUN).contains(&kept.len()), "{kept}");
+            let found = (0..SECTIONS).filter(|section| kept.contains(&format!("{section:04}")));
+            // Of 16 stretches at least 8 have a run.
+            assert!(found.clone().count() >= 7, "{words} {piece}: {kept}");
+            assert!(found.max() >= Some(SECTIONS - 3), "{words} {piece}: {kept}");
+        }
+    }
+}
+
+#[test]
+fn where_a_run_stands_cannot_be_known_beforehand() {
+    let text: String = (0..10_000).map(|number| format!("{number:05} ")).collect();
+    assert_ne!(sample_of(&text, 6).text(), sample_of(&text, 6).text());
+}
+
+#[test]
+fn characters_and_escapes_that_a_run_cuts_do_no_harm() {
+    for text in ["\u{6771}\u{4eac}".repeat(5000), "\\u6771\\n".repeat(5000)] {
+        for piece in [1, 7, 50_000] {
+            let kept = sample_of(&text, piece).text();
+            assert!(kept.len() > 100, "{kept}");
+            assert!(!kept.contains('\u{fffd}'), "{kept}");
+        }
+    }
+}

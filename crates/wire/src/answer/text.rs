@@ -1,0 +1,113 @@
+//! How much text an answer has, each text counted once although streams repeat it.
+
+/// What the text of an event is to that of its answer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum TextClass {
+    /// A piece that follows the pieces before.
+    #[default]
+    Piece,
+    /// A text of which the pieces may have come: `response.output_text.done` and its like.
+    Text,
+    /// A part of an item, whose text may have come.
+    Part,
+    /// An item that begins.
+    Item,
+    /// An item that ends, with everything that it holds.
+    ItemEnd,
+    /// The whole answer.
+    Whole,
+}
+
+/// The classes of what comes within an item.
+const WITHIN: usize = 4;
+
+impl TextClass {
+    /// The class of an event of this type.
+    pub(super) fn of(name: &[u8]) -> Self {
+        match name {
+            b"response.output_item.done" => Self::ItemEnd,
+            b"response.output_item.added" => Self::Item,
+            b"message_start"
+            | b"response.created"
+            | b"response.queued"
+            | b"response.in_progress"
+            | b"response.completed"
+            | b"response.incomplete" => Self::Whole,
+            _ if name.ends_with(b"_part.added") || name.ends_with(b"_part.done") => Self::Part,
+            _ if name.starts_with(b"response.") && name.ends_with(b".done") => Self::Text,
+            _ => Self::Piece,
+        }
+    }
+}
+
+/// The text of one event, or of one body.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct EventText {
+    pub(crate) class: TextClass,
+    plain: u64,
+    /// Chat: the same reasoning under up to three names.
+    reasoning: [u64; 3],
+}
+
+impl EventText {
+    /// Adds bytes: of the reasoning under one of its names, or of any other text.
+    pub(super) fn add(&mut self, reasoning: Option<usize>, bytes: u64) {
+        let place = reasoning.and_then(|place| self.reasoning.get_mut(place));
+        let place = place.unwrap_or(&mut self.plain);
+        *place = place.saturating_add(bytes);
+    }
+
+    /// Bytes of text, unescaped.
+    pub(crate) fn bytes(self) -> u64 {
+        let reasoning = self.reasoning.into_iter().max().unwrap_or_default();
+        self.plain.saturating_add(reasoning)
+    }
+}
+
+/// How much text a stream had so far.
+///
+/// What an item repeats at its end stands for its pieces, and the whole answer for everything
+/// before; the greater counts. Items are taken to follow each other: of two that come at once,
+/// what of the first is repeated late may count twice.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct StreamText {
+    /// Of the items that have ended.
+    ended: u64,
+    /// Since then, by class.
+    within: [u64; WITHIN],
+    whole: u64,
+}
+
+impl StreamText {
+    /// Adds what an event of this class holds.
+    #[inline]
+    pub(crate) fn add(&mut self, class: TextClass, bytes: u64) {
+        let place = match class {
+            TextClass::Piece => 0,
+            TextClass::Text => 1,
+            TextClass::Part => 2,
+            TextClass::Item => 3,
+            TextClass::ItemEnd => {
+                self.ended = self.ended.saturating_add(self.within().max(bytes));
+                self.within = [0; WITHIN];
+                return;
+            }
+            TextClass::Whole => {
+                self.whole = self.whole.max(bytes);
+                return;
+            }
+        };
+        if let Some(sum) = self.within.get_mut(place) {
+            *sum = sum.saturating_add(bytes);
+        }
+    }
+
+    fn within(&self) -> u64 {
+        self.within.into_iter().max().unwrap_or_default()
+    }
+
+    /// Bytes of text so far.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.ended.saturating_add(self.within()).max(self.whole)
+    }
+}
