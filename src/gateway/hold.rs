@@ -115,7 +115,8 @@ impl Hold {
             if all > most_held {
                 return Err(Shed::Bodies);
             }
-            if !leaves_room(of_others, most_held, all) {
+            // How many small ones a key has is bounded with its requests.
+            if held > SMALL && !leaves_room(of_others, most_held, all) {
                 return Err(Shed::KeyBodies);
             }
             match machine::has_room(all, most_memory) {
