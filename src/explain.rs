@@ -22,7 +22,7 @@ use dry::Dry;
 use http::{HeaderMap, HeaderValue, Method, header};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use tokio::runtime::Handle;
 use tollgate_filter::{Endpoint, Head, Pending, RequestContext, Resume, Verdict};
@@ -257,14 +257,14 @@ pub fn explain(ground: &Ground<'_>, order: &ExplainOrder) -> Result<Explanation,
     let pipeline = Pipeline::build(&ground.config.filters, &dry.lend())
         .map_err(|faults| Refusal::Order(ground.config.locate(faults).to_string()))?;
     let id = RequestId::from_parts(clock::unix_ms(), fastrand::u128(..));
-    let peer = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+    let client = IpAddr::V4(Ipv4Addr::LOCALHOST);
     let mut walk = Walk {
         ground,
         order,
         headers,
         pipeline,
         catalog,
-        request: RequestContext::new(id, matched.endpoint, Some(peer)),
+        request: RequestContext::new(id, matched.endpoint, Some(client)),
         filters: Vec::new(),
         candidates: Vec::new(),
     };

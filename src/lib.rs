@@ -9,6 +9,7 @@ mod admin;
 mod allocator;
 mod choose;
 pub mod cli;
+mod client;
 mod clock;
 pub mod config;
 mod counts;

@@ -5,6 +5,7 @@
 
 use crate::accounts::{Accounts, NoAccounts};
 use crate::choose::choose;
+use crate::client::TrustedProxies;
 use crate::config::{
     Config, CountingSettings, DrainSettings, FailoverSettings, Faults, LimitSettings, Support,
 };
@@ -39,6 +40,8 @@ pub struct Snapshot {
     served: Vec<Served>,
     /// What a request may cost the gateway.
     pub limits: Limits,
+    /// The proxies that say whose a connection or a request is.
+    pub trusted_proxies: TrustedProxies,
     /// How often and how long a request is tried.
     pub failover: Failover,
     /// How far an answer is read on after its caller has disconnected.
@@ -315,6 +318,7 @@ impl Snapshot {
                 upstreams,
                 fleet,
                 limits,
+                trusted_proxies: TrustedProxies::new(config.server.trusted_proxies.clone()),
                 failover: Failover::of(&config.failover),
                 drain: drain_limits(&config.settlement.drain),
                 lossy: config.lossy.clone(),

@@ -47,8 +47,10 @@ impl Filter for Key {
             )
             .into();
         };
-        let from = request.peer.map(|peer| peer.ip());
-        decide(self.keys.lookup(credential.expose(), from), request)
+        decide(
+            self.keys.lookup(credential.expose(), request.client),
+            request,
+        )
     }
 }
 

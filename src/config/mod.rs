@@ -14,6 +14,7 @@ mod faults;
 mod files;
 mod filters;
 mod hidden;
+mod network;
 mod plans;
 mod reference;
 mod schema;
@@ -29,6 +30,7 @@ pub use failover::{FailoverSettings, RetryBudgetSettings};
 pub use faults::{Faults, Located};
 pub use files::Override;
 pub use filters::FilterEntry;
+pub use network::Network;
 pub use plans::{ALL_GROUPS, Decimal, PlanLimits, PlanSettings, Price, Support, a_minute};
 pub use reference::reference;
 pub use schema::{schema, schema_text};
@@ -435,6 +437,13 @@ fn check_server(server: &ServerSettings, admin: &AdminSettings) -> Vec<Fault> {
             faults.push(path.fault(format!("something else listens on {} too", listen.address)));
         }
         seen.push(listen.address);
+        if listen.proxy_protocol && server.trusted_proxies.is_empty() {
+            let path = section.key("listen").index(place).key("proxy_protocol");
+            faults.push(path.fault(
+                "nobody would be served: name the networks of the load balancers in \
+                 server.trusted_proxies",
+            ));
+        }
     }
     faults.extend(check_bodies(&server.limits, &section.key("limits")));
     faults

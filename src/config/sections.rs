@@ -4,6 +4,7 @@
 //! The comments here are the reference: the JSON Schema and the operator's page are made
 //! from them.
 
+use super::network::Network;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, de};
 use std::{
@@ -24,6 +25,10 @@ pub struct ServerSettings {
     /// The addresses on which callers are served. Default: `127.0.0.1:8080`, cleartext.
     #[schemars(length(min = 1))]
     pub listen: Vec<ListenSettings>,
+    /// Networks of load balancers and proxies before the gateway. They are believed about the
+    /// client's address: in `x-forwarded-for`, and in the PROXY protocol where a listener expects
+    /// it. Their own addresses are not bounded by `connections_per_address`.
+    pub trusted_proxies: Vec<Network>,
     /// Threads that serve requests. Default: one for each core.
     #[schemars(range(min = 1, max = 1024))]
     pub threads: Option<u16>,
@@ -46,7 +51,9 @@ impl Default for ServerSettings {
                 address: ListenAddress(SocketAddr::from(([127, 0, 0, 1], 8080))),
                 tls: None,
                 http2: true,
+                proxy_protocol: false,
             }],
+            trusted_proxies: Vec::new(),
             threads: None,
             limits: LimitSettings::default(),
             upstream_keepalive_pool: 512,
@@ -69,6 +76,10 @@ pub struct ListenSettings {
     /// without.
     #[serde(default = "yes")]
     pub http2: bool,
+    /// Whether each connection begins with a header of the PROXY protocol, version 1 or 2, before
+    /// TLS. Connections without one, and from outside `server.trusted_proxies`, are closed.
+    #[serde(default)]
+    pub proxy_protocol: bool,
 }
 
 const fn yes() -> bool {
@@ -118,7 +129,7 @@ pub struct LimitSettings {
     #[schemars(range(min = 1))]
     pub connections: u32,
     /// Connections from one address, or from one /64 network of IPv6; further ones are closed
-    /// as they come. `null`: no bound, as it must be behind a load balancer.
+    /// as they come. Behind a load balancer see `trusted_proxies`. `null`: no bound.
     #[schemars(range(min = 1))]
     pub connections_per_address: Option<u32>,
     /// Requests at one time over one connection of HTTP/2.

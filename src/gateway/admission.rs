@@ -24,6 +24,7 @@ use http::header::{
 };
 use http::{HeaderMap, Version};
 use pingora_proxy::Session;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Instant;
 use tollgate_filter::{Endpoint, Head, RequestContext};
@@ -66,12 +67,10 @@ pub async fn admit(session: &mut Session, exchange: &mut Exchange) -> Admission 
 async fn try_admit(session: &mut Session, exchange: &mut Exchange) -> Result<Admission, Admission> {
     let snapshot = Arc::clone(&exchange.snapshot);
     let wants_websocket = take_offer(session);
+    exchange.client = client(session, &snapshot);
     let matched = endpoints::match_path(session.req_header().uri.path())?;
-    let peer = session
-        .client_addr()
-        .and_then(|address| address.as_inet())
-        .copied();
-    exchange.request = Some(RequestContext::new(exchange.id, matched.endpoint, peer));
+    let request = RequestContext::new(exchange.id, matched.endpoint, exchange.client);
+    exchange.request = Some(request);
     check_head_size(session, &snapshot)?;
     check_host(session)?;
     check_once(session)?;
@@ -114,6 +113,12 @@ async fn try_admit(session: &mut Session, exchange: &mut Exchange) -> Result<Adm
     }
     let body = answer_here(session, &snapshot, matched, &identity).await?;
     Ok(Admission::Answer(Local::json(200, body.into())))
+}
+
+fn client(session: &Session, snapshot: &Snapshot) -> Option<IpAddr> {
+    let peer = session.client_addr()?.as_inet()?.ip();
+    let headers = &session.req_header().headers;
+    Some(snapshot.trusted_proxies.client(peer, headers))
 }
 
 /// Takes over what the filters hold, whether they let the request through or not.

@@ -11,6 +11,7 @@ use crate::counts::CountKey;
 use crate::{access_log::AccessLog, events::InFlight, snapshot::Snapshot};
 use http::{Method, Uri};
 use std::{
+    net::IpAddr,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -26,6 +27,8 @@ pub struct Exchange {
     pub id: RequestId,
     /// When its head had arrived.
     pub started: Instant,
+    /// The client's address, where it is known.
+    pub client: Option<IpAddr>,
     /// What it was sent to.
     pub target: (Method, Uri),
     /// The configuration that it began with and keeps to its end.
@@ -95,6 +98,7 @@ impl Exchange {
         Self {
             id,
             started: Instant::now(),
+            client: None,
             target: (Method::GET, Uri::default()),
             snapshot,
             request: None,

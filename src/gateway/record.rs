@@ -70,6 +70,8 @@ pub fn record(exchange: &mut Exchange, error: Option<&Error>) {
         let outcome = settled.map_or_else(|| ending(exchange, error), |(state, _)| *state);
         line.word("time", clock::now().as_str());
         line.word("id", exchange.id.as_str());
+        let client = exchange.client.map(|client| client.to_string());
+        line.optional_text("client", client.as_deref());
         line.text("method", method.as_str());
         line.text("path", uri.path());
         line.optional_word("format", exchange.format().map(Format::as_str));

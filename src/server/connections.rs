@@ -4,6 +4,7 @@
 //! Pingora gets connections from here: of HTTP/1.1 one request at a time, whose head was
 //! found good, of HTTP/2 the frames as they come. What a request means is the gateway's.
 
+mod arrival;
 mod departure;
 mod frames;
 mod framing;
@@ -12,10 +13,12 @@ mod head;
 mod idle;
 mod pace;
 mod places;
+mod proxy_protocol;
 mod refusal;
 mod wire;
 
-pub(super) use places::{BeforeTls, Connections};
+pub(super) use arrival::Gate;
+pub(super) use places::Connections;
 
 use super::cut::{Cuttable, Ends};
 use super::stop::Session;
@@ -46,7 +49,7 @@ use wire::Wire;
 pub(super) struct Doorkeeper {
     app: Arc<Cuttable>,
     current: Arc<Current>,
-    connections: Arc<Connections>,
+    gate: Gate,
     ends: Ends,
     /// Whether HTTP/2 is spoken besides HTTP/1.1.
     http2: bool,
@@ -73,44 +76,34 @@ enum Begun {
 }
 
 impl Doorkeeper {
-    /// Stands before `app`. All listeners share `connections`.
-    pub(super) fn new(
-        app: Cuttable,
-        current: Arc<Current>,
-        connections: Arc<Connections>,
-        ends: Ends,
-        http2: bool,
-    ) -> Self {
+    /// Stands before `app`.
+    pub(super) fn new(app: Cuttable, gate: Gate, ends: Ends, http2: bool) -> Self {
         Self {
             app: Arc::new(app),
-            current,
-            connections,
+            current: Arc::clone(&gate.current),
+            gate,
             ends,
             http2,
         }
     }
 
-    /// A connection with its place; `None` where there is none left for it.
-    fn let_in(&self, stream: Stream) -> Option<Wire> {
-        let limits = self.current.load().limits;
-        // Under TLS it has been given its place before the handshake.
+    /// A connection with its place; `None` where it is refused.
+    async fn let_in(&self, mut stream: Stream) -> Option<Wire> {
+        let mut ahead = BytesMut::new();
+        // Under TLS it has been let in before the handshake.
         let place = match stream.get_ssl_digest() {
             Some(_) => None,
-            None => {
-                let digest = stream.get_socket_digest();
-                let peer = digest.as_ref().and_then(|digest| digest.peer_addr());
-                let from = peer.and_then(|peer| peer.as_inet()).map(|peer| peer.ip());
-                match self.connections.take(from, &limits) {
-                    Ok(place) => Some(place),
-                    Err(full) => {
-                        events::connection_refused(full.as_str());
-                        return None;
-                    }
+            None => match self.gate.let_in(&mut *stream, &mut ahead).await {
+                Ok(place) => Some(place),
+                Err(refused) => {
+                    events::connection_refused(refused);
+                    return None;
                 }
-            }
+            },
         };
+        let limits = self.current.load().limits;
         let pace = Pace::new(limits.min_send_rate, limits.write);
-        Some(Wire::new(stream, place, pace))
+        Some(Wire::new(stream, ahead, place, pace))
     }
 
     async fn serve(&self, mut wire: Wire, shutdown: &ShutdownWatch) {
@@ -333,7 +326,7 @@ impl ServerApp for Doorkeeper {
         stream: Stream,
         shutdown: &ShutdownWatch,
     ) -> Option<Stream> {
-        if let Some(wire) = self.let_in(stream) {
+        if let Some(wire) = self.let_in(stream).await {
             self.serve(wire, shutdown).await;
         }
         None

@@ -30,7 +30,7 @@ use crate::gateway::{Gateway, RetryBudgets};
 use crate::keys;
 use crate::machine;
 use crate::snapshot::{Current, Snapshot};
-use connections::{BeforeTls, Connections, Doorkeeper};
+use connections::{Connections, Doorkeeper, Gate};
 use cut::{Cuttable, Ends};
 use listeners::{Certificates, OnSockets, Sockets};
 use once_cell::sync::OnceCell;
@@ -196,7 +196,7 @@ impl Start {
         let mut server = Server::new_with_opt_and_conf(None, server_conf(settings));
         server.bootstrap();
         let retries = Arc::new(RetryBudgets::default());
-        let proxy = |conf: &Arc<ServerConf>, http2| {
+        let proxy = |conf: &Arc<ServerConf>, gate: Gate, http2| {
             let gateway = Gateway::new(
                 Arc::clone(&current),
                 Arc::clone(&retries),
@@ -211,12 +211,12 @@ impl Start {
             options.h2_idle_timeout = Some(current.load().limits.keepalive);
             proxy.server_options = Some(options);
             let app = Cuttable::new(proxy, Arc::clone(&current), ends.clone());
-            let connections = Arc::clone(&connections);
-            Doorkeeper::new(app, Arc::clone(&current), connections, ends.clone(), http2)
+            Doorkeeper::new(app, gate, ends.clone(), http2)
         };
-        let before_tls = BeforeTls {
+        let gate = |proxy_protocol| Gate {
             connections: Arc::clone(&connections),
             current: Arc::clone(&current),
+            proxy_protocol,
         };
         add_services(
             &mut server,
@@ -224,7 +224,7 @@ impl Start {
             &sockets,
             &certificates,
             proxy,
-            before_tls,
+            gate,
         )?;
         if let Some(predecessor) = &mut self.predecessor {
             predecessor.ready().map_err(RunError::Predecessor)?;
@@ -404,31 +404,37 @@ fn server_conf(settings: &config::ServerSettings) -> ServerConf {
     }
 }
 
-/// One service for listeners with HTTP/2 and one for those without: what is served over
-/// cleartext is an option of the service.
+/// One service for each kind of listeners: whether HTTP/2 is served over cleartext, and what comes
+/// before TLS, are options of the service.
 fn add_services(
     server: &mut Server,
     listeners: &[ListenSettings],
     sockets: &Sockets,
     certificates: &Certificates,
-    proxy: impl Fn(&Arc<ServerConf>, bool) -> Doorkeeper,
-    before_tls: BeforeTls,
+    proxy: impl Fn(&Arc<ServerConf>, Gate, bool) -> Doorkeeper,
+    gate: impl Fn(bool) -> Gate,
 ) -> Result<(), RunError> {
-    let before_tls: PreTlsCallback = Arc::new(before_tls);
-    for http2 in [true, false] {
+    for (http2, proxy_protocol) in [(true, false), (false, false), (true, true), (false, true)] {
+        let kind = (http2, proxy_protocol);
         let all = listeners.iter().enumerate();
-        let listeners: Vec<_> = all.filter(|(_, it)| it.http2 == http2).collect();
+        let listeners: Vec<_> = all
+            .filter(|(_, it)| (it.http2, it.proxy_protocol) == kind)
+            .collect();
         if listeners.is_empty() {
             continue;
         }
-        let name = match http2 {
-            true => "gateway",
-            false => "gateway (HTTP/1.1)",
+        let name = match kind {
+            (true, false) => "gateway",
+            (false, false) => "gateway (HTTP/1.1)",
+            (true, true) => "gateway (PROXY protocol)",
+            (false, true) => "gateway (PROXY protocol, HTTP/1.1)",
         };
-        let proxy = proxy(&server.configuration, http2);
+        let gate = gate(proxy_protocol);
+        let before_tls: PreTlsCallback = Arc::new(gate.clone());
+        let proxy = proxy(&server.configuration, gate, http2);
         let mut service = OnSockets::new(Service::new(name.to_owned(), proxy));
         let endpoints = service.service().endpoints();
-        endpoints.set_pre_tls_callback(Arc::clone(&before_tls));
+        endpoints.set_pre_tls_callback(before_tls);
         for (place, listen) in listeners {
             let (address, socket) = sockets.share(place)?;
             service.give(address, socket);

@@ -30,6 +30,7 @@ struct Listening {
     address: ListenAddress,
     tls: bool,
     http2: bool,
+    proxy_protocol: bool,
 }
 
 impl Listening {
@@ -38,6 +39,7 @@ impl Listening {
             address: settings.address,
             tls: settings.tls.is_some(),
             http2: settings.http2,
+            proxy_protocol: settings.proxy_protocol,
         }
     }
 }

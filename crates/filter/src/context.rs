@@ -3,7 +3,7 @@
 use crate::{Endpoint, Holds, ModelHandle, Shadow, StoredAt};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
-use std::{fmt, net::SocketAddr, sync::Arc};
+use std::{fmt, net::IpAddr, sync::Arc};
 use tollgate_types::{Format, Identity, InputCount, RequestFacts, RequestId};
 
 /// The head of the request as the caller sent it, borrowed from the connection.
@@ -24,8 +24,8 @@ pub struct RequestContext {
     pub id: RequestId,
     /// The endpoint that was asked.
     pub endpoint: Endpoint,
-    /// The caller's address, where the connection has one.
-    pub peer: Option<SocketAddr>,
+    /// The client's address, where it is known.
+    pub client: Option<IpAddr>,
     /// The one credential of the request, normalized; taken by the `key` filter.
     pub credential: Option<Secret>,
     /// Who asks.
@@ -57,11 +57,11 @@ pub struct RequestContext {
 
 impl RequestContext {
     /// A request of which only the address is known.
-    pub fn new(id: RequestId, endpoint: Endpoint, peer: Option<SocketAddr>) -> Self {
+    pub fn new(id: RequestId, endpoint: Endpoint, client: Option<IpAddr>) -> Self {
         Self {
             id,
             endpoint,
-            peer,
+            client,
             credential: None,
             identity: None,
             facts: None,

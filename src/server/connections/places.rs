@@ -4,14 +4,8 @@
 //! counts too, to the moment its socket is closed.
 
 use crate::events;
-use crate::snapshot::{Current, Limits};
-use async_trait::async_trait;
+use crate::snapshot::Limits;
 use parking_lot::Mutex;
-use pingora_core::listeners::PreTlsProcess;
-use pingora_core::protocols::GetSocketDigest;
-use pingora_core::protocols::l4::stream::Stream as L4Stream;
-use pingora_core::upstreams::peer::{Tracer, Tracing};
-use pingora_core::{Error, ErrorType, Result};
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -71,20 +65,13 @@ impl Connections {
         from: Option<IpAddr>,
         limits: &Limits,
     ) -> Result<Place, Full> {
-        let network = from.map(Network::from);
         let mut taken = self.taken.lock();
         if taken.total >= limits.connections {
             return Err(Full::Total);
         }
+        let network = from.map(Network::from);
         if let Some(network) = network {
-            let here = taken.by_network.entry(network).or_default();
-            if limits
-                .connections_per_address
-                .is_some_and(|most| *here >= most)
-            {
-                return Err(Full::Address);
-            }
-            *here = here.saturating_add(1);
+            taken.add(network, limits)?;
         }
         taken.total = taken.total.saturating_add(1);
         drop(taken);
@@ -93,6 +80,28 @@ impl Connections {
             connections: Arc::clone(self),
             network,
         })
+    }
+}
+
+impl Taken {
+    fn add(&mut self, network: Network, limits: &Limits) -> Result<(), Full> {
+        let here = self.by_network.entry(network).or_default();
+        let most = limits.connections_per_address;
+        if most.is_some_and(|most| *here >= most) {
+            return Err(Full::Address);
+        }
+        *here = here.saturating_add(1);
+        Ok(())
+    }
+}
+
+impl Place {
+    /// Counts the connection among those of its client, which was not known before.
+    pub(super) fn come_from(&mut self, client: IpAddr, limits: &Limits) -> Result<(), Full> {
+        let network = Network::from(client);
+        self.connections.taken.lock().add(network, limits)?;
+        self.network = Some(network);
+        Ok(())
     }
 }
 
@@ -110,46 +119,6 @@ impl Drop for Place {
         }
         drop(taken);
         events::connection_closed();
-    }
-}
-
-/// Gives connections their places before the handshake of TLS.
-pub(in crate::server) struct BeforeTls {
-    pub(in crate::server) connections: Arc<Connections>,
-    pub(in crate::server) current: Arc<Current>,
-}
-
-#[async_trait]
-impl PreTlsProcess for BeforeTls {
-    async fn process(&self, stream: &mut L4Stream) -> Result<()> {
-        let digest = stream.get_socket_digest();
-        let peer = digest.as_ref().and_then(|digest| digest.peer_addr());
-        let from = peer.and_then(|peer| peer.as_inet()).map(|peer| peer.ip());
-        match self.connections.take(from, &self.current.load().limits) {
-            Ok(place) => {
-                // The one thing that lives as long as the socket whatever becomes of it.
-                stream.tracer = Some(Tracer(Box::new(Held(Arc::new(place)))));
-                Ok(())
-            }
-            Err(full) => {
-                events::connection_refused(full.as_str());
-                Error::e_explain(ErrorType::AcceptError, "there are too many connections")
-            }
-        }
-    }
-}
-
-/// A place that goes with its socket.
-#[derive(Clone, Debug)]
-struct Held(#[expect(dead_code, reason = "it is held, not looked at")] Arc<Place>);
-
-impl Tracing for Held {
-    fn on_connected(&self) {}
-
-    fn on_disconnected(&self) {}
-
-    fn boxed_clone(&self) -> Box<dyn Tracing> {
-        Box::new(self.clone())
     }
 }
 

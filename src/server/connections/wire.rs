@@ -67,10 +67,11 @@ enum Stage {
 }
 
 impl Wire {
-    pub(super) fn new(inner: Stream, place: Option<Place>, pace: Pace) -> Self {
+    /// A connection of which `ahead` was read already.
+    pub(super) fn new(inner: Stream, ahead: BytesMut, place: Option<Place>, pace: Pace) -> Self {
         Self {
             inner,
-            ahead: BytesMut::new(),
+            ahead,
             stage: Stage::Between,
             pace,
             untaken: OnceCell::new(),

@@ -1,0 +1,55 @@
+//! Which client a request comes from, where proxies stand in between: the address of the connection,
+//! unless that is a trusted proxy's, which names the client in `x-forwarded-for`.
+
+use crate::config::Network;
+use http::{HeaderMap, HeaderName};
+use std::net::{IpAddr, SocketAddr};
+
+const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+
+/// The networks of proxies that are believed.
+#[derive(Clone, Debug, Default)]
+pub struct TrustedProxies(Vec<Network>);
+
+impl TrustedProxies {
+    /// These.
+    pub const fn new(networks: Vec<Network>) -> Self {
+        Self(networks)
+    }
+
+    /// Whether the address is a proxy's that is believed.
+    pub fn trusts(&self, address: IpAddr) -> bool {
+        let address = address.to_canonical();
+        self.0.iter().any(|network| network.contains(address))
+    }
+
+    /// The client of a request that came over a connection from `peer`: from right to left the first
+    /// address of `x-forwarded-for` that is not trusted. Proxies append to what the client has sent, so
+    /// what stands to the left of that address may be forged.
+    pub fn client(&self, peer: IpAddr, headers: &HeaderMap) -> IpAddr {
+        let mut client = peer.to_canonical();
+        if !self.trusts(client) {
+            return client;
+        }
+        let values = headers.get_all(FORWARDED_FOR).into_iter().rev();
+        let entries = values.flat_map(|value| value.as_bytes().rsplit(|byte| *byte == b','));
+        for entry in entries {
+            let Some(address) = address(entry) else {
+                break;
+            };
+            client = address;
+            if !self.trusts(client) {
+                break;
+            }
+        }
+        client
+    }
+}
+
+/// An entry of `x-forwarded-for`, with or without a port.
+fn address(entry: &[u8]) -> Option<IpAddr> {
+    let text = str::from_utf8(entry).ok()?.trim();
+    let address = text.parse().ok();
+    let address = address.or_else(|| text.parse::<SocketAddr>().ok().map(|it| it.ip()));
+    address.map(|address| address.to_canonical())
+}
