@@ -1,7 +1,7 @@
 //! The most that a request can use, from what it asks for and what its model can do.
 
 use tollgate_filter::{Bound, Catalog, RequestContext};
-use tollgate_types::{LEAST_RESPONSES_OUTPUT, RequestFacts};
+use tollgate_types::{LARGEST_WINDOW, LEAST_RESPONSES_OUTPUT, RequestFacts};
 
 /// The output tokens over all answers that the request can be sent with: its own limit, raised
 /// where its model thinks unasked or a provider takes none so small, or the model's. `None`
@@ -49,10 +49,6 @@ pub(crate) fn likely_input(request: &RequestContext) -> u64 {
     }
 }
 
-/// Input tokens that a model can read where the catalog states no `context_window`: more than any
-/// that is offered widely.
-const LARGEST_WINDOW: u64 = 2_000_000;
-
 /// How often a provider has its model read everything again for one request: after each call of
 /// the tools that the provider runs itself.
 const MOST_ROUNDS: u64 = 32;
@@ -70,9 +66,9 @@ pub(crate) struct Assumed {
     pub(crate) unmeasured_media: u64,
 }
 
-/// Input tokens that the body does not show: what is stored, no more than a model can read of it,
-/// what tools of the provider's find, and what media have that nobody can measure here. What a
-/// caller's own tools find is in a later body.
+/// Input tokens that the body does not show: what is stored (no more than the model can read), what
+/// the provider's tools find, what media hold that cannot be measured here, and what a template
+/// makes. What the caller's own tools find is in a later body.
 fn hidden_input(request: &RequestContext, window: u64, assumed: &Assumed) -> u64 {
     let Some(facts) = &request.facts else {
         return 0;
@@ -81,7 +77,11 @@ fn hidden_input(request: &RequestContext, window: u64, assumed: &Assumed) -> u64
     let tools = facts.hosted_tools.saturating_mul(assumed.hosted_tool);
     let media = facts.media.unmeasured;
     let media = media.saturating_mul(assumed.unmeasured_media);
-    stored.saturating_add(tools).saturating_add(media)
+    let template = if facts.template { window } else { 0 };
+    stored
+        .saturating_add(tools)
+        .saturating_add(media)
+        .saturating_add(template)
 }
 
 /// The bound of a request whose balance must be enough for the useful output of each answer,
@@ -229,6 +229,9 @@ mod tests {
         assert_eq!(hidden(facts.clone(), Some(900_000), "opus-1"), 200_000);
         assert_eq!(hidden(facts.clone(), None, "opus-1"), 200_000);
         assert_eq!(hidden(facts.clone(), None, "codex-1"), LARGEST_WINDOW);
+        facts.template = true;
+        assert_eq!(hidden(facts.clone(), Some(0), "opus-1"), 200_000);
+        facts.template = false;
         facts.hosted_tools = 3;
         assert_eq!(hidden(facts.clone(), Some(0), "opus-1"), 150_000);
         assert_eq!(hidden(facts.clone(), Some(10), "opus-1"), 150_010);

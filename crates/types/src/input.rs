@@ -25,6 +25,10 @@ const TOOLS_FRAME: u64 = 600;
 /// An image of full size, to the model that sees most of it.
 const MOST_OF_A_MEDIUM: u64 = 4_784;
 
+/// Input tokens that a model can read if the catalog states no `context_window`: more than any that
+/// is offered widely.
+pub const LARGEST_WINDOW: u64 = 2_000_000;
+
 impl RequestFacts {
     /// The most tokens that the body can have: no vocabulary in use makes more than one token of
     /// a byte, whatever field it stands in. Media and what providers add are taken at what is

@@ -28,7 +28,7 @@ pub use error::{ErrorCode, ErrorType, PublicError, Unsupported};
 pub use format::Format;
 pub use id::{KeyId, RequestId};
 pub use identity::{Allowance, Identity};
-pub use input::{InputCount, is_free_of_tokens};
+pub use input::{InputCount, LARGEST_WINDOW, is_free_of_tokens};
 pub use limits::Limits;
 pub use model::{Effort, ReasoningMode, Thinking};
 pub use request::{

@@ -40,6 +40,9 @@ pub struct RequestFacts {
     /// How many tools are offered that the provider runs itself (a search, an interpreter, a
     /// server of tools): the body does not show what they find.
     pub hosted_tools: u64,
+    /// A template is given that makes the prompt (`chat_template`): a few bytes of it can make as
+    /// much input as the model reads.
+    pub template: bool,
     /// The field that names models besides `model`, or has others asked (`models`,
     /// `fallbacks`, an adviser): where the provider is a gateway itself, it would ask them.
     pub further_models: Option<&'static str>,

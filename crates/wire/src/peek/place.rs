@@ -100,7 +100,9 @@ pub(super) enum Slot {
     ToolModel,
     /// What has the provider run tools of its own, where it asks for anything.
     HostedTools,
-    /// The same, unless its `mode` is `off`.
+    /// What makes the prompt of the messages.
+    Template,
+    /// The same as `HostedTools`, unless its `mode` is `off`.
     Search,
     Model,
     Stream,
@@ -367,6 +369,7 @@ fn of_servers(key: &[u8]) -> Slot {
         b"extra_body" => Slot::Within(Place::Extra),
 
         b"plugins" => Slot::Plugins,
+        b"chat_template" => Slot::Template,
         b"search_parameters" => Slot::Search,
         b"web_search_options" | b"data_sources" | b"enable_search" => Slot::HostedTools,
         _ if is_free_of_tokens(key) => Slot::Ignored,

@@ -220,6 +220,10 @@ impl Walk {
         self.note_contents(slot, value);
         match slot {
             Slot::Ignored | Slot::Json => self.opaque(slot, value, span),
+            Slot::Template => {
+                self.found.facts.template |= !matches!(value, Value::Null);
+                self.opaque(Slot::Json, value, span);
+            }
             Slot::Thread => {
                 self.found.facts.thread = !matches!(value, Value::Null);
                 self.opaque(Slot::Ignored, value, span);

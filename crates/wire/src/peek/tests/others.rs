@@ -246,6 +246,14 @@ fn fields_that_no_format_has_are_text_as_json() {
 }
 
 #[test]
+fn a_template_that_makes_the_prompt_is_noticed() {
+    let template = |members: &str| chat(members).unwrap().facts.template;
+    assert!(template(r#""chat_template":"{{ 'word ' * 100000 }}""#));
+    assert!(!template(r#""chat_template":null"#));
+    assert!(!template(r#""chat_template_kwargs":{"n":1}"#));
+}
+
+#[test]
 fn every_byte_but_inline_media_may_be_read() {
     let with = |part: &str| {
         let more = r#""x":[[],[],{"k":null}]"#;
