@@ -228,15 +228,19 @@ impl Charge {
         let missing = |usage: &Usage| usage.total() == 0 && counts.delivered.output > 0;
         match counts.reported {
             Some(reported) if !missing(&reported) => {
-                believe(reported, bound, weights).at_least(&counts.least, weights)
+                let least = Least {
+                    output: counts.least.output.min(bound.believed_output),
+                    ..counts.least
+                };
+                believe(reported, bound, weights).at_least(&least, weights)
             }
             reported => {
-                let usage = counts.used(state);
+                // What a provider has said on the way has the same ceiling.
+                let charge = believe(counts.used(state), bound, weights);
                 Self {
-                    tokens: weights.charge(&usage),
-                    usage,
                     source: CountSource::Estimated,
-                    clamped: reported.is_some(),
+                    clamped: charge.clamped || reported.is_some(),
+                    ..charge
                 }
             }
         }

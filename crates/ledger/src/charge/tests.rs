@@ -282,3 +282,15 @@ proptest! {
         prop_assert!(charge.usage.reasoning <= charge.usage.output);
     }
 }
+
+#[test]
+fn what_a_provider_says_on_the_way_has_the_ceiling_of_a_report() {
+    for state in [BillingState::UpstreamFailed, BillingState::ClientClosed] {
+        let charged = charge(state, None, usage(1 << 52, 3));
+        assert_eq!(charged.usage, usage(BOUND.input, 3));
+        assert!(charged.clamped);
+        let charged = charge(state, None, usage(7, 1 << 52));
+        assert_eq!(charged.usage, usage(7, BOUND.output));
+        assert_eq!(charged.source, CountSource::Estimated);
+    }
+}
