@@ -123,9 +123,9 @@ impl Store {
         let known = Sequence::beside(self.path()).read()?;
         let file = open_reader(self.path())?;
         let (found, unsealed) = verify(&file, known).described(self.path())?;
-        if let Some(difference) = unsealed {
+        if let Some((difference, mark)) = unsealed {
             let connection = self.connection.lock();
-            connection.seal(&difference).described(self.path())?;
+            connection.seal(&difference, mark).described(self.path())?;
         }
         Ok(found)
     }
@@ -133,20 +133,29 @@ impl Store {
     /// Takes what is in the file for what was committed.
     pub(super) fn seal(&self) -> Result<(), StoreError> {
         let file = open_reader(self.path())?;
-        let difference = || {
+        let unsealed = || {
             let snapshot = file.unchecked_transaction()?;
             let commits = commits::expect(&snapshot)?;
-            Ok(sums::of_all_rows(&snapshot)?.minus(&commits.sums))
+            if older_programs_run(&snapshot, &commits)? {
+                return Ok(None);
+            }
+            let difference = sums::of_all_rows(&snapshot)?.minus(&commits.sums);
+            Ok(Some((difference, commits.unsealed)))
         };
         let connection = self.connection.lock();
-        difference()
-            .and_then(|difference| connection.seal(&difference))
+        let seal = |(difference, mark)| connection.seal(&difference, mark);
+        unsealed()
+            .and_then(|unsealed| unsealed.map_or(Ok(()), seal))
             .described(self.path())
     }
 }
 
-/// What was found, and by what the sums differ if the file is still to be sealed.
-fn verify(file: &Connection, known: Known) -> rusqlite::Result<(Verification, Option<Sums>)> {
+/// What was found; if the file is still to be sealed, by what the sums differ and the mark that says
+/// so.
+fn verify(
+    file: &Connection,
+    known: Known,
+) -> rusqlite::Result<(Verification, Option<(Sums, u64)>)> {
     let snapshot = file.unchecked_transaction()?;
     let mut found = totals(&snapshot)?;
     found.faults.extend(structure(&snapshot)?);
@@ -156,7 +165,8 @@ fn verify(file: &Connection, known: Known) -> rusqlite::Result<(Verification, Op
     let sums = sums::of_all_rows(&snapshot)?;
     if commits.unsealed > 0 {
         let is_due = !older_programs_run(&snapshot, &commits)?;
-        return Ok((found, is_due.then(|| sums.minus(&commits.sums))));
+        let unsealed = || (sums.minus(&commits.sums), commits.unsealed);
+        return Ok((found, is_due.then(unsealed)));
     }
     let changed = sums.different(&commits.sums).into_iter();
     let words = "is not as it was committed: it is damaged, or was changed by hand";

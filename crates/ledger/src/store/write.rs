@@ -75,10 +75,14 @@ impl WriteConnection {
     }
 
     /// Takes the rows as they are for what was committed: `difference` is what the sums were short
-    /// of in some moment.
-    pub(super) fn seal(&self, difference: &Sums) -> rusqlite::Result<()> {
+    /// of in some moment, when the file was `unsealed` by this mark. Does nothing if another process
+    /// has sealed it since.
+    pub(super) fn seal(&self, difference: &Sums, unsealed: u64) -> rusqlite::Result<()> {
         self.change(|transaction| {
             let mut commits = commits::expect(transaction)?;
+            if commits.unsealed != unsealed {
+                return Ok(());
+            }
             commits.sums = commits.sums.plus(difference);
             commits.unsealed = 0;
             commits::write(transaction, &commits)
