@@ -130,7 +130,11 @@ impl Key {
             | b"obfuscation" => Self::Metadata,
             // Sound, images, signatures and what is encrypted.
             b"b64_json" | b"data" | b"encrypted_content" | b"partial_image_b64" | b"result"
-            | b"signature" => Self::Metadata,
+            | b"signature" | b"thought_signature" | b"extra_content" | b"image_url" | b"images" => {
+                Self::Metadata
+            }
+            // What the provider's own tools were asked and have found.
+            b"executed_tools" | b"search_results" => Self::Metadata,
             _ => Self::Other,
         }
     }

@@ -53,7 +53,8 @@ pub(super) struct Event {
 impl Event {
     pub(super) fn begin_name_line(&mut self) {
         self.name = Prefix::default();
-        self.has_name_line = true;
+        // Of two names only the last counts, and the first would leave unread.
+        self.is_broken |= std::mem::replace(&mut self.has_name_line, true);
     }
 
     pub(super) const fn begin_other_line(&mut self) {

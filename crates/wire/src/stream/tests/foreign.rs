@@ -118,6 +118,17 @@ fn a_defined_event_under_a_foreign_name_does_not_leave() {
 }
 
 #[test]
+fn an_event_with_two_names_does_not_leave() {
+    for (format, stream) in STREAMS {
+        let data = stream.split("data: ").nth(2).unwrap();
+        let data = data.split_inclusive("\n\n").next().unwrap();
+        let stream = format!("event: {MARK}\nevent: ping\ndata: {data}");
+        let seen = however_cut(format, StreamOptions::default(), &stream);
+        assert_eq!((&*seen.out, seen.end), ("", StreamEnd::Failed), "{format}");
+    }
+}
+
+#[test]
 fn a_comment_leaves_as_one_of_the_gateways_own() {
     for line_end in ["\n", "\r\n", "\r"] {
         for (format, stream) in STREAMS {

@@ -61,6 +61,10 @@ fn what_names_or_seals_is_no_text() {
             r#"{"id":"TEXT","object":"chat.completion.chunk","model":"TEXT","system_fingerprint":"TEXT","provider":"TEXT","choices":[{"index":0,"delta":{"role":"TEXT","reasoning_details":[{"type":"reasoning.encrypted","data":"TEXT"}],"annotations":[{"url":"TEXT"}],"audio":{"data":"TEXT"}},"finish_reason":"TEXT","native_finish_reason":"TEXT"}]}"#,
         ),
         (
+            Format::Chat,
+            r#"{"object":"chat.completion.chunk","choices":[{"index":0,"delta":{"images":[{"type":"image_url","image_url":{"url":"TEXT"}}],"executed_tools":[{"output":"TEXT"}],"tool_calls":[{"index":0,"extra_content":{"google":{"thought_signature":"TEXT"}}}]}}]}"#,
+        ),
+        (
             Format::Messages,
             r#"{"type":"content_block_delta","index":0,"delta":{"type":"signature_delta","signature":"TEXT"}}"#,
         ),
