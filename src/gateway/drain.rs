@@ -145,16 +145,22 @@ impl CallerWatch {
 /// end and its usage has not come.
 pub fn look(exchange: &mut Exchange) {
     let caller = &mut exchange.caller;
-    let Some(drain) = caller.drain.as_ref().filter(|_| !caller.is_allowed) else {
+    let Some(drain) = &caller.drain else {
         return;
     };
     let choices = exchange.request.as_ref().and_then(|it| it.facts.as_ref());
     let is_one = choices.is_none_or(|facts| facts.choices <= 1);
     let answer = &exchange.answer;
     let is_reported = toll::reported(answer).is_some_and(|usage| usage.output > 0);
-    if is_one && answer.is_about_to_end() && !is_reported {
+    let is_due = is_one && answer.is_about_to_end() && !is_reported;
+    if is_due == caller.is_allowed {
+        return;
+    }
+    caller.is_allowed = is_due;
+    if is_due {
         drain.allow(&exchange.snapshot.drain);
-        caller.is_allowed = true;
+    } else {
+        drain.forbid();
     }
 }
 

@@ -16,7 +16,7 @@ use tollgate_filter::{Endpoint, Stored, StoredAt, StoredThings};
 use tollgate_ledger::{Due, Refused};
 use tollgate_routing::health::Place;
 use tollgate_routing::plan::Why;
-use tollgate_types::{ErrorCode, Format, Identity, PublicError, Usage};
+use tollgate_types::{ErrorCode, Format, Identity, PublicError};
 
 /// The parameters of a query that go upstream with a request for a stored thing: they say
 /// which part of it is wanted. A stored stream is not played again: `stream` is none of them.
@@ -245,29 +245,30 @@ pub fn note(exchange: &mut Exchange) {
         provider: Arc::clone(&candidate.deployment.provider.name),
         credential: exchange.attempts.credential(),
     };
-    let remember = |ids: &[Box<str>], noted: &mut usize| {
+    let remember = |ids: &[Box<str>], noted: &mut usize, tokens: Option<u64>| {
         for id in ids.get(*noted..).unwrap_or_default() {
-            owned.remember(&identity.key, id, &at(), None, None);
+            owned.remember(&identity.key, id, &at(), tokens, None);
         }
         *noted = ids.len();
     };
+    let charged = exchange.toll.charged(exchange.id);
     let noted = &mut exchange.noted;
-    remember(&facts.containers, &mut noted.containers);
+    // What is in a container is no input by itself.
+    remember(&facts.containers, &mut noted.containers, Some(0));
     let asked = request.facts.as_ref();
     let stores = asked.is_some_and(|facts| facts.store != Some(false));
     if candidate.format != Format::Responses || !stores {
         return;
     }
     if let Some(id) = facts.id.as_deref().filter(|_| !noted.has_id) {
-        owned.remember(&identity.key, id, &at(), None, Some(exchange.id));
+        owned.remember(&identity.key, id, &at(), None, charged);
         noted.has_id = true;
     }
-    remember(&facts.stored_ids, &mut noted.within);
+    remember(&facts.stored_ids, &mut noted.within, None);
 }
 
-/// Remembers how much input what was noted makes in a later request: no more than the tokens that
-/// the provider reported of this one.
-pub fn measure(exchange: &Exchange, reported: Usage) {
+/// Remembers how much input what was noted makes in a later request: at most all tokens of this one.
+pub fn measure(exchange: &Exchange, tokens: u64) {
     let noted = exchange.noted;
     let Some(facts) = exchange.answer.facts().filter(|_| noted.has_id) else {
         return;
@@ -287,9 +288,9 @@ pub fn measure(exchange: &Exchange, reported: Usage) {
         provider: Arc::clone(&candidate.deployment.provider.name),
         credential: exchange.attempts.credential(),
     };
-    let tokens = reported.total_input().saturating_add(reported.output);
     let within = facts.stored_ids.get(..noted.within).unwrap_or_default();
-    let of_response = facts.id.iter().map(|id| (id, Some(exchange.id)));
+    let charged = exchange.toll.charged(exchange.id);
+    let of_response = facts.id.iter().map(|id| (id, charged));
     for (id, request) in of_response.chain(within.iter().map(|id| (id, None))) {
         owned.remember(&identity.key, id, &at, Some(tokens), request);
     }

@@ -16,7 +16,7 @@ use tollgate_filter::Holds;
 use tollgate_ledger::{
     Admission, BillingState, CountSource, Ending, Least, Payable, Paying, Reservation, Settled,
 };
-use tollgate_types::{ErrorCode, ReasoningMode, RequestFacts, Usage};
+use tollgate_types::{ErrorCode, LARGEST_WINDOW, ReasoningMode, RequestFacts, RequestId, Usage};
 
 /// What a request holds until it is settled.
 #[derive(Default)]
@@ -78,6 +78,11 @@ impl Toll {
             *used = Used::default();
             reservation.release();
         }
+    }
+
+    /// The id under which the request is on record, if it is charged at all.
+    pub fn charged(&self, id: RequestId) -> Option<RequestId> {
+        (self.reservation.is_some() || self.settled.is_some()).then_some(id)
     }
 
     fn is_open(&self) -> bool {
@@ -215,10 +220,20 @@ pub fn settle(exchange: &mut Exchange, state: BillingState) {
         was_done: exchange.attempts.made() > 0 || counted_here(exchange),
     };
     exchange.toll.limit_to_due(&mut used, &mut how);
+    let most = exchange.toll.reservation.as_ref();
+    let most = most.map_or(0, |reservation| reservation.most_tokens());
     exchange.toll.settle(used, how);
     let settled = exchange.toll.settled().map(|(_, settled)| *settled);
-    if let Some(settled) = settled.filter(|it| it.source == CountSource::Reported && !it.clamped) {
-        stored::measure(exchange, settled.usage);
+    if let Some(Settled {
+        usage,
+        source,
+        clamped,
+        ..
+    }) = settled
+    {
+        let is_known = source == CountSource::Reported && !clamped;
+        let tokens = if is_known { usage.total() } else { most };
+        stored::measure(exchange, tokens);
     }
 }
 
@@ -290,14 +305,20 @@ fn produced(exchange: &Exchange) -> u64 {
     u64::try_from(tokens).unwrap_or(u64::MAX)
 }
 
-/// Input tokens that its provider had stored; `u64::MAX` where nobody knows how many. None where the
-/// provider itself has said how much input there is.
+/// Input tokens that its provider had stored; all that the model can read if their number is not
+/// known. None if the provider itself has said how much input there is.
 fn stored_input(exchange: &Exchange) -> u64 {
     let names_some = facts(exchange).is_some_and(|facts| !facts.stored_ids.is_empty());
     let is_counted = on_the_way(&exchange.answer).is_some();
     let request = exchange.request.as_ref();
     match request.filter(|_| names_some && !is_counted && is_worked_on(exchange)) {
-        Some(request) => request.stored_tokens.unwrap_or(u64::MAX),
+        Some(request) => {
+            let model = request.route.as_ref();
+            let model = model.and_then(|route| exchange.snapshot.catalog.model(route.model));
+            let window = model.and_then(|model| model.context_window);
+            let window = window.unwrap_or(LARGEST_WINDOW);
+            request.stored_tokens.unwrap_or(window).min(window)
+        }
         None => 0,
     }
 }

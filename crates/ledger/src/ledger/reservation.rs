@@ -145,6 +145,17 @@ impl Reservation {
         bound.output_that_fits(self.reserved(), weights)
     }
 
+    /// The most tokens that the request can have, unless its provider was wrongly bounded: input,
+    /// seen or not, and output.
+    pub fn most_tokens(&self) -> u64 {
+        let bound = &self.terms.bound;
+        let output = self.output_limit().unwrap_or(bound.output);
+        bound
+            .input
+            .saturating_add(bound.hidden_input)
+            .saturating_add(output)
+    }
+
     /// The answer has begun to flow.
     pub fn first_byte(&mut self) {
         let elapsed = self.begun.elapsed();
