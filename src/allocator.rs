@@ -16,7 +16,10 @@ pub fn return_freed_memory() {
         return;
     }
     each_arena(|arena| {
-        let _ = arena.write(KEPT);
+        // The arena of the largest allocations keeps nothing, and must not begin to.
+        if arena.read().is_ok_and(|kept: isize| kept > KEPT) {
+            let _ = arena.write(KEPT);
+        }
     });
 }
 
