@@ -117,7 +117,7 @@ pub fn keep_private() {
         current: Some(1),
         maximum: Some(1),
     };
-    // Refused only if the hard limit is 0 (`LimitCORE=0`), which leaves no dump either.
+    // Refused only if the hard limit is 0, which leaves no dump unless dumps are piped.
     let _ = setrlimit(Resource::Core, no_dump);
 }
 
