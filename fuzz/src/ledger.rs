@@ -81,7 +81,7 @@ fn make() -> Files {
     let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
     let mut names = names.filter(|name| name.starts_with(&format!("{NAME}.settlements-")));
     let name = names
-        .find(|name| !name.contains("copy"))
+        .find(|name| !name.ends_with(".synced"))
         .expect("a settlement file");
     let settlements = fs::read(folder.path().join(&name)).expect("settlements");
     assert!(ledger.close(PATIENCE), "everything is written");
