@@ -407,8 +407,13 @@ async fn a_start_that_fails_leaves_the_ledger_of_an_older_program_to_it() {
     };
     let newest = version();
     // As the program before had it.
-    let older = "DROP TABLE extensions; PRAGMA user_version = 5";
+    let older = "DROP TABLE extensions;
+        ALTER TABLE owned DROP COLUMN tokens;
+        ALTER TABLE owned DROP COLUMN request;
+        DELETE FROM settings WHERE name = 'commits';
+        PRAGMA user_version = 5";
     ledger.execute_batch(older).unwrap();
+    std::fs::remove_file(folder.path().join("tollgate.db.sequence")).unwrap();
     let failed = run(&["serve"]).await;
     assert!(failed.stderr.contains("cannot listen on"), "{failed:?}");
     assert_eq!(version(), 5);
