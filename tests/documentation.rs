@@ -1,21 +1,22 @@
 //! Tests that the pages in `docs/` name exist.
 
 use std::collections::BTreeSet;
-use std::fs;
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
-/// Every Rust file below a folder, without build folders.
-fn rust_files(folder: &Path, found: &mut Vec<PathBuf>) {
-    for entry in fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
+/// Adds every Rust file below a folder, without build folders.
+fn rust_files(folder: &Path, found: &mut Vec<PathBuf>) -> io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
         if path.is_dir() {
             if path.file_name().is_some_and(|name| name != "target") {
-                rust_files(&path, found);
+                rust_files(&path, found)?;
             }
         } else if path.extension().is_some_and(|it| it == "rs") {
             found.push(path);
         }
     }
+    Ok(())
 }
 
 /// The name of a test function that this line begins, if it does: `fn name() …`.
@@ -46,7 +47,7 @@ fn every_test_that_the_security_page_names_exists() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut files = Vec::new();
     for folder in ["src", "crates", "filters", "tests"] {
-        rust_files(&root.join(folder), &mut files);
+        rust_files(&root.join(folder), &mut files).unwrap();
     }
     let texts: Vec<_> = files
         .iter()
