@@ -246,7 +246,7 @@ fn common_headers(provider: &Provider) -> HeaderMap {
     headers
 }
 
-/// How the system finds out that nobody reads a connection, whoever holds it: an HTTP/2 connection
+/// How the system detects a connection whose peer does not read: an HTTP/2 connection
 /// whose provider does not take the replies to its own frames would stay open after its last request.
 fn liveness(write: Duration) -> TcpKeepalive {
     /// The system takes milliseconds that fit 31 bits.

@@ -175,7 +175,7 @@ async fn crowd(gateway: &Gateway, patient: &Patient, path: &str, body: &str) -> 
             None => outcome.lost += 1,
             Some(answer) if answer.status == 200 => outcome.served += 1,
             Some(answer) => {
-                // All are of one key, which is told so first.
+                // All are of one key, which gets 429 first.
                 match answer.status {
                     429 => answer.assert_error(429, "rate_limit_exceeded"),
                     _ => answer.assert_error(503, "service_unavailable"),

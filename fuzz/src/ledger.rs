@@ -165,7 +165,7 @@ pub fn files(input: &[u8]) {
     fs::write(folder.path().join(&FILES.name), &files.1).expect("settlements");
     let first = recover(&path);
     let second = recover(&path);
-    // A database that is damaged, or a record that somebody made up, may say anything.
+    // A database that is damaged, or an invented record, may say anything.
     if kind == 2 || mends {
         return;
     }

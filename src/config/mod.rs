@@ -440,7 +440,7 @@ fn check_server(server: &ServerSettings, admin: &AdminSettings) -> Vec<Fault> {
         if listen.proxy_protocol && server.trusted_proxies.is_empty() {
             let path = section.key("listen").index(place).key("proxy_protocol");
             faults.push(path.fault(
-                "nobody would be served: name the networks of the load balancers in \
+                "no client could be served: name the networks of the load balancers in \
                  server.trusted_proxies",
             ));
         }

@@ -148,7 +148,7 @@ async fn two_that_retrieve_it_at_once_pay_for_it_once() {
         .collect();
     for one in all {
         let answer = one.await.unwrap();
-        // The others are told to come again while the first pays.
+        // The others get 503 while the first pays.
         assert!([200, 503].contains(&answer.status), "{answer:?}");
     }
     gateway.get(&target).await.assert_ok();

@@ -295,7 +295,7 @@ fn believe(reported: Usage, bound: &UpperBound, weights: &Weights) -> Charge {
     Charge {
         tokens: weights.charge(&usage),
         usage,
-        // What nobody reported is not told as if somebody had.
+        // A clamped report counts as estimated.
         source: match clamped {
             true => CountSource::Estimated,
             false => CountSource::Reported,

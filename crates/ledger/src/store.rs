@@ -133,7 +133,7 @@ impl Store {
     ) -> Result<T, StoreError> {
         let connection = self.connection.lock();
         let changed = connection.change(|transaction| change(transaction));
-        // The caller is told that it is done: so it is to be noticed should it be lost.
+        // The client gets its answer after this commit: a loss of it must be noticed.
         connection.sync_sequence();
         changed.described(&self.path)
     }

@@ -12,7 +12,7 @@ const SHORT: Duration = Duration::from_millis(300);
 /// What a busy machine may add.
 const SLACK: Duration = Duration::from_secs(10);
 
-/// A server with a page, a body of 4 MiB, and an operation that ends when it is told to.
+/// A server with a page, a body of 4 MiB, and an operation that ends on demand.
 struct Server {
     address: std::net::SocketAddr,
     finish: Arc<Notify>,

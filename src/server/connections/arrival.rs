@@ -77,7 +77,7 @@ fn peer(stream: &(impl GetSocketDigest + ?Sized)) -> Option<IpAddr> {
     Some(peer.to_canonical())
 }
 
-/// From here on the connection is this client's. Its port is nobody's business.
+/// From here on the connection is this client's. Its port is dropped.
 fn name(stream: &mut (impl GetSocketDigest + UniqueID + ?Sized), client: IpAddr) {
     let digest = SocketDigest::from_raw_fd(stream.id());
     let client = SocketAddr::Inet((client, 0).into());

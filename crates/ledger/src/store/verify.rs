@@ -113,7 +113,7 @@ impl Verification {
 
 impl Store {
     /// Checks the file and everything in it that must add up, in one snapshot. Takes as long
-    /// as reading the whole file; blocks nobody, over a connection of its own. A file of an older
+    /// as reading the whole file; blocks no writer, over a connection of its own. A file of an older
     /// program is sealed: from then on a row that changes without a commit is found.
     ///
     /// # Errors

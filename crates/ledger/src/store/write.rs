@@ -12,7 +12,7 @@ use std::{ops::Deref, sync::Arc, time::Duration};
 pub(crate) struct WriteConnection {
     connection: Connection,
     sums: Arc<RowSums>,
-    /// `None`: of a copy, in which nobody counts commits.
+    /// `None` for a copy, in which commits are not counted.
     sequence: Option<Sequence>,
     /// How long a statement waits for another process's lock.
     patience: Duration,
