@@ -52,8 +52,10 @@ pub fn tell_resident(bytes: u64, held: u64) {
 
 /// Keeps [`resident`] and its metric up to date, for as long as it is polled.
 pub async fn watch_memory() {
+    let mut crowd = Crowd::default();
     loop {
-        if IS_SHORT.swap(false, Ordering::Relaxed) {
+        let has_left = crowd.has_left(events::InFlight::count());
+        if IS_SHORT.swap(false, Ordering::Relaxed) || has_left {
             allocator::give_back();
         }
         // Before the look: what is counted in between is counted twice rather than not at all.
@@ -63,6 +65,35 @@ pub async fn watch_memory() {
         tell_resident(bytes, held);
         events::resident_memory(bytes);
         tokio::time::sleep(LOOK).await;
+    }
+}
+
+/// Notices that many requests have ended. By default the allocator keeps what they took for ten
+/// seconds, and longer in an arena whose threads allocate nothing meanwhile.
+#[derive(Default)]
+struct Crowd {
+    /// The most requests under way since the last that have left.
+    most: u64,
+    /// Looks until what was freed after the requests ended is returned, too.
+    looks: u8,
+}
+
+impl Crowd {
+    /// Whether freed memory is to be returned at this look, with so many requests under way: when
+    /// more than half of them have ended, and a second later.
+    fn has_left(&mut self, under_way: u64) -> bool {
+        /// Fewer requests hold little.
+        const MANY: u64 = 16;
+        const SECOND: u8 = 10;
+        self.most = self.most.max(under_way);
+        let is_last_look = self.looks == 1;
+        self.looks = self.looks.saturating_sub(1);
+        if self.most < MANY || under_way > self.most / 2 {
+            return is_last_look;
+        }
+        self.most = under_way;
+        self.looks = SECOND;
+        true
     }
 }
 
@@ -216,6 +247,24 @@ mod tests {
             ]
         );
         assert!(told("nonsense\n3:cpu:/\n").is_empty());
+    }
+
+    #[test]
+    fn a_crowd_that_leaves_is_noticed_at_once_and_a_second_later() {
+        let mut crowd = Crowd::default();
+        let mut looks = |under_way, times| -> Vec<bool> {
+            (0..times).map(|_| crowd.has_left(under_way)).collect()
+        };
+        assert_eq!(looks(15, 1), [false]);
+        assert_eq!(looks(0, 3), [false; 3], "they were few");
+        assert_eq!(looks(200, 2), [false; 2]);
+        assert_eq!(looks(101, 2), [false; 2]);
+        assert_eq!(looks(3, 1), [true]);
+        let later = looks(3, 12);
+        assert!(
+            later[9] && later.iter().filter(|it| **it).count() == 1,
+            "{later:?}"
+        );
     }
 
     #[test]

@@ -23,7 +23,6 @@ pub use successor::{Program, ask_for_upgrade};
 use crate::access_log::{self, AccessLog};
 use crate::accounts::Accounts;
 use crate::admin::{self, Api, Offer, Operations, Readiness};
-use crate::allocator;
 use crate::config::{self, AccessLog as AccessLogTarget, Config, Faults, ListenSettings, Sources};
 use crate::events;
 use crate::gateway::{Gateway, RetryBudgets};
@@ -127,7 +126,6 @@ impl Start {
         hangups: Hangups,
         announce: impl FnOnce() + Send + 'static,
     ) -> Result<(), RunError> {
-        allocator::return_freed_memory();
         if let Some((before, now)) = machine::raise_open_files() {
             log::info!("the bound on open files was raised from {before} to {now}");
         }
