@@ -107,7 +107,7 @@ impl Directory {
 impl KeyDirectory for Directory {
     fn lookup(&self, credential: &str, from: Option<IpAddr>) -> KeyLookup {
         let caller = || Caller {
-            // A connection without an address is not told from others of its kind.
+            // Connections without an address count together.
             address: from.map_or_else(|| KeyId::new(""), address),
             attempts: self.attempts.clone(),
         };
