@@ -3,10 +3,23 @@
 .DEFAULT_GOAL := help
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
+
+ifneq ($(strip $(MAKEFILE_LIST)),Makefile)
+# From another folder (`make -f PATH/Makefile`): everything runs in the folder of this file.
+$(or $(MAKECMDGOALS),help):
+	@$(MAKE) --no-print-directory -C "$(dir $(lastword $(MAKEFILE_LIST)))" -f Makefile $@
+
+.PHONY: $(or $(MAKECMDGOALS),help)
+else
+
 CARGO ?= cargo
 PYTHON ?= python3
 DEMO_PORT ?= 8080
 DEMO_ADMIN_PORT ?= 9080
+# The folder of its keys and its ledger.
+DEMO_STATE ?= .demo
+# Where `make install` puts the program: PREFIX/bin.
+PREFIX ?= /usr/local
 # More arguments for `make bench-load`, such as "--json run.json --only 1k,latency", and for `make test-clients`.
 BENCH_ARGS ?=
 PYTEST_ARGS ?=
@@ -30,7 +43,7 @@ FUZZ_DRY ?= 1200
 TARGET = "$${CARGO_TARGET_DIR:-target}"
 CLIENTS := tests/clients
 
-.PHONY: help setup build release demo demo-clean fmt lint test test-crash test-corruption test-history test-soak test-upgrade test-overload test-fuzz fuzz-until-dry test-clients bench bench-load bench-counts text-layout eval-auto eval-count translation-news deny
+.PHONY: help setup build release install demo demo-clean fmt lint test test-crash test-corruption test-history test-soak test-upgrade test-overload test-fuzz fuzz-until-dry test-clients bench bench-load bench-counts text-layout eval-auto eval-count translation-news deny
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -39,6 +52,7 @@ setup: ## Install what the build needs and this machine lacks
 	@scripts/setup
 
 build: setup ## Build the gateway, the way that the demo and the tests run it
+	@[ -e $(TARGET)/debug/tollgate ] || echo "The first build compiles some 320 crates: about nine minutes on two cores. Later builds take seconds."
 	$(CARGO) build --bin tollgate
 
 # Some twenty minutes on two cores.
@@ -46,11 +60,26 @@ release: ## Build the gateway for production, laid out by what it serves
 	@scripts/setup release
 	@CARGO="$(CARGO)" scripts/release
 
-demo: build ## Run the gateway with the simulated provider
-	@exec $(TARGET)/debug/tollgate demo --port $(DEMO_PORT) --admin-port $(DEMO_ADMIN_PORT)
+install: ## Install the newest program that `make release` or `make build` has built into PREFIX/bin
+	@program=$$(ls -t $(TARGET)/{profiled,debug}/tollgate 2>/dev/null | head -n 1 || true); \
+	[ -z "$$program" ] || exec install -D -m 755 "$$program" "$(DESTDIR)$(PREFIX)/bin/tollgate"; \
+	echo "there is no program to install: run make release or make build first" >&2; exit 1
+
+# Before the build, which can take minutes.
+define port_is_free
+	@if (exec 3<>"/dev/tcp/127.0.0.1/$($(1))") 2>/dev/null; then \
+		echo "port $($(1)) is in use: choose another one, for example make demo $(1)=$$(($($(1)) + 1))" >&2; exit 1; \
+	fi
+endef
+
+demo: ## Run the gateway with the simulated provider
+	$(call port_is_free,DEMO_PORT)
+	$(call port_is_free,DEMO_ADMIN_PORT)
+	@$(MAKE) --no-print-directory build
+	@exec $(TARGET)/debug/tollgate demo --port $(DEMO_PORT) --admin-port $(DEMO_ADMIN_PORT) --state-dir "$(DEMO_STATE)"
 
 demo-clean: ## Remove the demo's state
-	rm -rf .demo
+	rm -rf "$(DEMO_STATE)"
 
 fmt: ## Format the code
 	$(CARGO) fmt --all
@@ -151,3 +180,5 @@ translation-news: ## Report request fields that newer SDKs have and the translat
 deny: ## Check licences, advisories and sources of the dependencies
 	@if $(CARGO) deny --version >/dev/null 2>&1; then $(CARGO) deny check; \
 	else echo "skipped: cargo-deny is not installed (cargo install --locked cargo-deny)"; fi
+
+endif

@@ -3,9 +3,10 @@
 //! What a key may do and what a request costs is decided in `tollgate_ledger`; here its types
 //! are put behind the traits that filters know.
 
-use crate::config::{self, Config};
+use crate::config::{self, Config, MemorySettings};
 use crate::counts::{CatalogCounts, Desk};
 use crate::endpoints::{PlanLimits, Usage, UsageSource};
+use crate::gateway::Remembering;
 use crate::keys;
 use crate::owned::Owned;
 use crate::server::RunError;
@@ -23,8 +24,8 @@ use tollgate_filter::{
     StoredThings,
 };
 use tollgate_ledger::{
-    Clock, Denied, Dimension, Ledger, LedgerSettings, Refused, RequestInfo, Reserve, Store,
-    Unavailable, UpperBound,
+    Clock, Denied, Dimension, Ledger, LedgerSettings, Memory, MemoryLimits, Refused, RequestInfo,
+    Reserve, Store, Unavailable, UpperBound,
 };
 use tollgate_routing::Conversations;
 use tollgate_settings::TokenCount;
@@ -36,6 +37,8 @@ pub struct Accounts {
     directory: Arc<keys::Directory>,
     ledger: Ledger,
     owned: Arc<Owned>,
+    /// What is remembered of translated answers.
+    memory: Arc<Memory>,
     usage: Arc<UsageSource>,
     paces: Paces,
     /// Where bodies are counted.
@@ -84,6 +87,7 @@ impl Accounts {
         Ok(Self {
             directory: Arc::new(directory),
             owned: Arc::new(Owned::new(&store, ledger.clone())),
+            memory: Arc::new(Memory::open(&store, memory_limits(config))?),
             usage: Arc::new(usage),
             paces,
             desk: Arc::default(),
@@ -116,9 +120,21 @@ impl Accounts {
     /// Commits what has been settled, and gives everything back. Blocks.
     pub fn close(&self) {
         const PATIENCE: Duration = Duration::from_secs(10);
+        // Before the ledger, which moves the log of the file into it.
+        if !self.memory.close(PATIENCE) {
+            log::warn!("not all answers could be remembered in time");
+        }
         if !self.ledger.clone().close(PATIENCE) {
             log::warn!("the ledger could not be closed in time; the next start finishes the work");
         }
+    }
+
+    /// Where translated answers are remembered under a configuration, which decides from now on how
+    /// much that is.
+    pub fn remembering(&self, config: &Config) -> Option<Remembering> {
+        let limits = memory_limits(config);
+        self.memory.set_limits(limits);
+        limits.map(|limits| Remembering::new(Arc::clone(&self.memory), &limits))
     }
 
     /// Whose is what providers have stored.
@@ -161,6 +177,10 @@ impl Accounts {
             counting: Arc::clone(counts) as _,
         }
     }
+}
+
+fn memory_limits(config: &Config) -> Option<MemoryLimits> {
+    config.memory.as_ref().map(MemorySettings::limits)
 }
 
 /// The moment at which states are told.

@@ -3,9 +3,33 @@
 
 use crate::config::Network;
 use http::{HeaderMap, HeaderName};
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+
+/// The network that limits per address count a client by: an IPv4 address, or the /64 of an IPv6
+/// address, since a host can have every address of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ClientNetwork(IpAddr);
+
+impl From<IpAddr> for ClientNetwork {
+    fn from(address: IpAddr) -> Self {
+        const HOST_BITS: u32 = 64;
+        Self(match address.to_canonical() {
+            IpAddr::V6(address) => {
+                let network = address.to_bits() >> HOST_BITS << HOST_BITS;
+                IpAddr::V6(Ipv6Addr::from_bits(network))
+            }
+            address => address,
+        })
+    }
+}
+
+impl std::fmt::Display for ClientNetwork {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.fmt(f)
+    }
+}
 
 /// The networks of proxies that are believed.
 #[derive(Clone, Debug, Default)]
@@ -52,4 +76,18 @@ fn address(entry: &[u8]) -> Option<IpAddr> {
     let address = text.parse().ok();
     let address = address.or_else(|| text.parse::<SocketAddr>().ok().map(|it| it.ip()));
     address.map(|address| address.to_canonical())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_hosts_of_an_ipv6_network_count_as_one() {
+        let of = |text: &str| ClientNetwork::from(text.parse::<IpAddr>().unwrap());
+        assert_eq!(of("2001:db8:1:2::1"), of("2001:db8:1:2:ffff::9"));
+        assert_ne!(of("2001:db8:1:2::1"), of("2001:db8:1:3::1"));
+        assert_eq!(of("::ffff:192.0.2.1"), of("192.0.2.1"));
+        assert_ne!(of("192.0.2.1"), of("192.0.2.2"));
+    }
 }

@@ -2,6 +2,7 @@
 //! line. Labels come from the configuration alone, so that their number is bounded.
 
 mod edge;
+pub mod families;
 mod health;
 
 pub use edge::{
@@ -12,6 +13,7 @@ pub use edge::{
 use arc_swap::ArcSwapOption;
 use once_cell::sync::Lazy;
 use parking_lot::RwLock;
+use prometheus::proto::MetricFamily;
 use prometheus::{
     Counter, CounterVec, Encoder, Histogram, HistogramOpts, HistogramVec, IntCounter,
     IntCounterVec, IntGauge, Opts, Registry, TextEncoder,
@@ -179,16 +181,19 @@ impl Metrics {
     }
 }
 
-/// The page that Prometheus reads.
-pub fn exposition() -> Vec<u8> {
-    let mut page = Vec::with_capacity(16 * 1024);
+/// The page that Prometheus reads, with `further` families at its end.
+pub fn exposition(further: Vec<MetricFamily>) -> Vec<u8> {
     let mut families = METRICS.registry.gather();
     families.extend(edge::gather());
+    if let Some(fleet) = FLEET.load_full() {
+        families.extend(health::families(&fleet));
+    }
+    families.extend(further);
+    // The encoder refuses a family without samples.
+    families.retain(|family| !family.get_metric().is_empty());
+    let mut page = Vec::with_capacity(16 * 1024);
     if let Err(fault) = TextEncoder::new().encode(&families, &mut page) {
         log::error!("metrics cannot be written: {fault}");
-    }
-    if let Some(fleet) = FLEET.load_full() {
-        health::exposition(&fleet, &mut page);
     }
     page
 }
@@ -351,7 +356,11 @@ pub fn upstream_fault(
         None => &"none",
     };
     let code = fault.provider_code.as_deref().unwrap_or("none");
-    let cause = cause.unwrap_or(&"in its answer");
+    let cause: &dyn Display = match (cause, &fault.words) {
+        (Some(cause), _) => cause,
+        (None, Some(words)) => &words.message,
+        (None, None) => &"in its answer",
+    };
     log::warn!("{request}: provider {provider}: {class}, status {status}, code {code}: {cause}");
 }
 

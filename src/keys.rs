@@ -1,8 +1,9 @@
 //! The key store as the gateway uses it: opened by the configuration, asked by filters.
 
+use crate::client::ClientNetwork;
 use crate::config::Config;
 use crate::server::RunError;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 use std::num::NonZeroU32;
 use std::path::Path;
 use std::sync::Arc;
@@ -12,6 +13,7 @@ use tollgate_ledger::{
     Clock, Denied, DirectorySettings, KeyHasher, KeyedSemaphore, Limiter, Lookup, LookupFailure,
     PendingLookup, PlanInUse, Store, StoreError, plans_beyond,
 };
+use tollgate_settings::KeyPath;
 use tollgate_types::{KeyId, Limits};
 
 /// Opens the store that a configuration names.
@@ -20,6 +22,7 @@ use tollgate_types::{KeyId, Limits};
 ///
 /// When the pepper or the file cannot be used.
 pub fn open_store(config: &Config) -> Result<Store, RunError> {
+    check_folder(config)?;
     Ok(Store::open(
         &config.store.path,
         hasher(config)?,
@@ -39,6 +42,42 @@ pub fn accept_loss(config: &Config) -> Result<Store, RunError> {
         hasher(config)?,
         Clock::system(),
     )?)
+}
+
+/// Checks that the folder of the store exists; the file itself is made when it is first opened.
+///
+/// # Errors
+///
+/// There is no such folder.
+pub fn check_folder(config: &Config) -> Result<(), RunError> {
+    let folder = config.store.path.parent();
+    let folder = folder.filter(|it| !it.as_os_str().is_empty());
+    let folder = folder.unwrap_or(Path::new("."));
+    if folder.is_dir() {
+        return Ok(());
+    }
+    let path = KeyPath::root().key("store").key("path");
+    let shown = folder.display();
+    let fault = path.fault(format!(
+        "there is no folder {shown}: make it for the user of the gateway alone \
+         (install -d -m 700 {shown})"
+    ));
+    Err(config.locate([fault]).into())
+}
+
+/// Checks that the store was made under the pepper of the configuration. Only reads the file.
+///
+/// # Errors
+///
+/// It was made under another pepper, or it cannot be read.
+pub fn check_pepper(config: &Config) -> Result<(), RunError> {
+    match tollgate_ledger::check_pepper(&config.store.path, &hasher(config)?) {
+        Err(fault @ StoreError::WrongPepper) => {
+            let path = KeyPath::root().key("keys").key("pepper");
+            Err(config.locate([path.fault(fault.to_string())]).into())
+        }
+        checked => Ok(checked?),
+    }
 }
 
 fn hasher(config: &Config) -> Result<KeyHasher, RunError> {
@@ -108,7 +147,10 @@ impl KeyDirectory for Directory {
     fn lookup(&self, credential: &str, from: Option<IpAddr>) -> KeyLookup {
         let caller = || Caller {
             // Connections without an address count together.
-            address: from.map_or_else(|| KeyId::new(""), address),
+            address: from.map_or_else(
+                || KeyId::new(""),
+                |it| KeyId::new(ClientNetwork::from(it).to_string()),
+            ),
             attempts: self.attempts.clone(),
         };
         match self.keys.lookup(credential) {
@@ -195,19 +237,6 @@ impl Attempts {
     }
 }
 
-/// An address as attempts are counted: of IPv6 the network, since each host has 2^64 of them.
-fn address(ip: IpAddr) -> KeyId {
-    const HOST_BITS: u32 = 64;
-    let counted = match ip.to_canonical() {
-        IpAddr::V4(ip) => IpAddr::V4(ip),
-        IpAddr::V6(ip) => {
-            let network = u128::from(ip) >> HOST_BITS << HOST_BITS;
-            IpAddr::V6(Ipv6Addr::from(network))
-        }
-    };
-    KeyId::new(counted.to_string())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -225,14 +254,5 @@ mod tests {
         assert_eq!(attempts.note(&there), None);
         clock.advance(Duration::from_secs(30));
         assert_eq!(attempts.note(&here), None);
-    }
-
-    #[test]
-    fn the_hosts_of_a_network_are_one_address() {
-        let of = |text: &str| address(text.parse().unwrap());
-        assert_eq!(of("2001:db8:1:2::1"), of("2001:db8:1:2:ffff::9"));
-        assert_ne!(of("2001:db8:1:2::1"), of("2001:db8:1:3::1"));
-        assert_eq!(of("::ffff:192.0.2.1"), of("192.0.2.1"));
-        assert_ne!(of("192.0.2.1"), of("192.0.2.2"));
     }
 }

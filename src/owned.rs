@@ -4,8 +4,8 @@
 use std::sync::Arc;
 use tollgate_filter::{Checked, Stored, StoredAt, StoredThings};
 use tollgate_ledger::{
-    Claim, Claims, Due, Ledger, Owner, OwnerFailure, Ownership, Payable, Paying, Refused,
-    RequestInfo, Reservation, Reserve, Store, Unavailable, UpperBound,
+    Claim, Claims, Due, InputDue, Ledger, Owner, OwnerFailure, Ownership, Payable, Paying, Refused,
+    RequestInfo, Reservation, Reserve, Store, Unavailable, Unpaid, UpperBound,
 };
 use tollgate_types::{Format, KeyId, NamedItem, RequestId, Weights};
 
@@ -38,13 +38,47 @@ impl Owned {
         request: Option<RequestId>,
     ) {
         self.ownership.remember(tollgate_ledger::Stored {
-            id: id.into(),
-            key: key.clone(),
-            provider: Arc::clone(&at.provider),
-            credential: Arc::clone(&at.credential),
             tokens,
             request,
+            ..stored(key, id, at)
         });
+    }
+
+    /// Remembers what the input of a new response shows that is not paid for.
+    pub fn remember_shown(&self, key: &KeyId, id: &str, at: &StoredAt, unpaid: &[Unpaid]) {
+        if !unpaid.is_empty() {
+            self.ownership.remember_shown(&stored(key, id, at), unpaid);
+        }
+    }
+
+    /// Notes that a response or an item is paid for, with everything that it shows.
+    pub fn note_paid(&self, id: &str) {
+        self.ownership.note_paid(id);
+    }
+
+    /// What is not paid for of the responses and items that a request names, and of what they show.
+    ///
+    /// # Errors
+    ///
+    /// That cannot be found out now.
+    pub async fn unpaid(
+        &self,
+        key: &KeyId,
+        names: Vec<Arc<str>>,
+    ) -> Result<Vec<Unpaid>, Unavailable> {
+        self.ownership.unpaid(key, names).await
+    }
+
+    /// Whether the key can retrieve the input of a response.
+    ///
+    /// # Errors
+    ///
+    /// That cannot be found out now.
+    pub async fn due_of_input(&self, key: &KeyId, id: &str) -> Result<InputDue, Unavailable> {
+        match self.own(key, id).await? {
+            Some(stored) => self.ownership.due_of_input(&stored).await,
+            None => Ok(InputDue::Unknown),
+        }
     }
 
     /// What is due before the key can retrieve a response that it had made.
@@ -53,17 +87,28 @@ impl Owned {
     ///
     /// That cannot be found out now.
     pub async fn due(&self, key: &KeyId, id: &str) -> Result<Due, Unavailable> {
-        let stored = match self.ownership.owner(key, id) {
-            Owner::Yours(stored) => stored,
-            // Whose it is was found out before.
-            Owner::NotYours => return Ok(Due::Unknown),
-            Owner::Wait(answer) => match answer.await {
-                Ok(stored) => stored,
-                Err(OwnerFailure::NotYours) => return Ok(Due::Unknown),
-                Err(OwnerFailure::Unavailable(cause)) => return Err(cause),
-            },
+        match self.own(key, id).await? {
+            Some(stored) => self.ownership.due(&stored).await,
+            None => Ok(Due::Unknown),
+        }
+    }
+
+    /// Finds a stored thing of the key again. `None`: it was dropped since the key was found to own it.
+    async fn own(
+        &self,
+        key: &KeyId,
+        id: &str,
+    ) -> Result<Option<Arc<tollgate_ledger::Stored>>, Unavailable> {
+        let answer = match self.ownership.owner(key, id) {
+            Owner::Yours(stored) => return Ok(Some(stored)),
+            Owner::NotYours => return Ok(None),
+            Owner::Wait(answer) => answer,
         };
-        self.ownership.due(&stored).await
+        match answer.await {
+            Ok(stored) => Ok(Some(stored)),
+            Err(OwnerFailure::NotYours) => Ok(None),
+            Err(OwnerFailure::Unavailable(cause)) => Err(cause),
+        }
     }
 
     /// Begins to charge what is due for a response; `None`: another request does.
@@ -146,6 +191,18 @@ fn checked(claim: Claim) -> Checked {
             log::error!("it cannot be found out whose items are: {cause}");
             Checked::Unavailable
         }
+    }
+}
+
+/// A stored thing of a key, whose size is not known.
+fn stored(key: &KeyId, id: &str, at: &StoredAt) -> tollgate_ledger::Stored {
+    tollgate_ledger::Stored {
+        id: id.into(),
+        key: key.clone(),
+        provider: Arc::clone(&at.provider),
+        credential: Arc::clone(&at.credential),
+        tokens: None,
+        request: None,
     }
 }
 

@@ -8,10 +8,11 @@ use crate::choose::choose;
 use crate::client::TrustedProxies;
 use crate::config::{
     Config, CountingSettings, DrainSettings, FailoverSettings, Faults, LimitSettings, Support,
+    TranslationSettings,
 };
 use crate::counts::{CatalogCounts, CountCache, Desk};
 use crate::endpoints::Usage;
-use crate::gateway::{BodyLimits, DrainLimits, LoadLimits};
+use crate::gateway::{BodyLimits, Cors, DrainLimits, LoadLimits, Remembering};
 use crate::machine;
 use crate::owned::Owned;
 use crate::pipeline::Pipeline;
@@ -42,12 +43,16 @@ pub struct Snapshot {
     pub limits: Limits,
     /// The proxies that say whose a connection or a request is.
     pub trusted_proxies: TrustedProxies,
+    /// Which web pages may read answers.
+    pub cors: Cors,
     /// How often and how long a request is tried.
     pub failover: Failover,
     /// How far an answer is read on after its caller has disconnected.
     pub drain: DrainLimits,
-    /// Fields that may be lost in translation, by their paths.
-    pub lossy: Vec<String>,
+    /// Which fields may be lost in translation.
+    pub translation: TranslationSettings,
+    /// Where translated answers are remembered; `None`: nowhere.
+    pub memory: Option<Remembering>,
     /// Whose is what providers have stored; `None` in a configuration that is only checked.
     pub owned: Option<Arc<Owned>>,
     /// What keys have used; `None` in a configuration that is only checked.
@@ -319,9 +324,11 @@ impl Snapshot {
                 fleet,
                 limits,
                 trusted_proxies: TrustedProxies::new(config.server.trusted_proxies.clone()),
+                cors: Cors::new(&config.server.cors),
                 failover: Failover::of(&config.failover),
                 drain: drain_limits(&config.settlement.drain),
-                lossy: config.lossy.clone(),
+                translation: config.translation.clone(),
+                memory: accounts.and_then(|accounts| accounts.remembering(config)),
                 owned: accounts.map(Accounts::owned),
                 usage: accounts.map(|accounts| accounts.usage(config)),
                 priority_plans: priority_plans(config),

@@ -37,6 +37,9 @@ const RESOLVE_EVERY: Duration = Duration::from_secs(30);
 /// How soon a name is tried again that has no address yet.
 const RESOLVE_AGAIN: Duration = Duration::from_secs(1);
 
+/// What the standard library puts before the reason of the system's resolver.
+pub const LOOKUP_FAILED: &str = "failed to lookup address information: ";
+
 /// What the gateway calls itself.
 const AGENT: &str = concat!("tollgate/", env!("CARGO_PKG_VERSION"));
 
@@ -193,11 +196,14 @@ impl Pool {
         let host = (provider.host.as_ref(), provider.port);
         let addresses = match tokio::time::timeout(limit, tokio::net::lookup_host(host)).await {
             Ok(Ok(addresses)) => addresses.collect::<Vec<_>>(),
-            Ok(Err(fault)) => return log::warn!("provider {}: {fault}", provider.name),
-            Err(_) => return log::warn!("provider {}: no answer from the resolver", provider.name),
+            Ok(Err(fault)) => {
+                let cause = fault.to_string();
+                return self.unresolved(cause.strip_prefix(LOOKUP_FAILED).unwrap_or(&cause));
+            }
+            Err(_) => return self.unresolved("the resolver does not answer"),
         };
         if addresses.is_empty() {
-            return log::warn!("provider {}: the name has no address", provider.name);
+            return self.unresolved("it has no address");
         }
         let known = self.addresses.load();
         let addresses = addresses.into_iter().map(|address| {
@@ -207,6 +213,11 @@ impl Pool {
                 .unwrap_or_else(|| Address::new(&self.template, address))
         });
         self.addresses.store(Arc::new(addresses.collect()));
+    }
+
+    fn unresolved(&self, cause: &str) {
+        let Provider { name, host, .. } = &*self.provider;
+        log::warn!("provider {name}: the host '{host}' cannot be resolved ({cause})");
     }
 }
 

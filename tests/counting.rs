@@ -428,10 +428,13 @@ async fn what_no_model_can_read_is_refused_in_the_words_that_agents_know() {
         answer.assert_error(400, "context_length_exceeded");
         // Claude Code and opencode look for these words and read both numbers out of them; Codex
         // goes by the code.
-        let expected = format!(
-            "prompt is too long: {} tokens > {LIMIT} maximum",
-            8 * 1_000 + 8
-        );
+        let counted = 8 * 1_000 + 8;
+        let expected = match path {
+            MESSAGES => format!("prompt is too long: {counted} tokens > {LIMIT} maximum"),
+            _ => format!(
+                "This model's maximum context length is {LIMIT} tokens. However, your messages resulted in {counted} tokens. Please reduce the length of the messages."
+            ),
+        };
         assert_eq!(answer.message(), expected, "{path}");
         assert_eq!(answer.header("x-should-retry"), Some("false"));
         assert_eq!(answer.json()["error"]["type"], "invalid_request_error");

@@ -1,8 +1,16 @@
-//! Tests that the pages in `docs/` name exist.
+//! What the pages in `docs/` say: the tests that they name exist, and their examples work.
+
+#![cfg(test)]
+
+mod support;
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 use std::{fs, io};
+use support::{Ports, bounded, tollgate};
+use tempfile::TempDir;
+use tokio::io::{AsyncBufReadExt, BufReader};
 
 /// Adds every Rust file below a folder, without build folders.
 fn rust_files(folder: &Path, found: &mut Vec<PathBuf>) -> io::Result<()> {
@@ -71,4 +79,53 @@ fn every_test_that_the_security_page_names_exists() {
         missing.is_empty(),
         "docs/security.md names tests that do not exist: {missing:#?}"
     );
+}
+
+/// Starts a gateway with an example of a page beside the least that serves; what it logs until then.
+async fn started_with(example: &str) -> Result<(), String> {
+    let folder = TempDir::new().unwrap();
+    let Ports { callers, operators } = Ports::free();
+    let text = format!(
+        "server: {{ listen: [{{ address: '{callers}' }}] }}\n\
+         admin: {{ listen: '{operators}' }}\n\
+         providers: {{ local: {{ address: 'http://127.0.0.1:9', formats: [chat] }} }}\n\
+         families: {{ local: {{ group: other, deployments: [local] }} }}\n\
+         models: {{ my-model: {{ family: local }} }}\n\
+         {example}"
+    );
+    fs::write(folder.path().join("tollgate.yaml"), text).unwrap();
+    let mut process = tollgate()
+        .arg("serve")
+        .current_dir(&folder)
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(process.stderr.take().unwrap()).lines();
+    let mut log = String::new();
+    while let Some(line) = bounded("the start", lines.next_line()).await.unwrap() {
+        if line.ends_with("serving") {
+            return Ok(());
+        }
+        log = log + &line + "\n";
+    }
+    Err(log)
+}
+
+#[tokio::test]
+async fn the_example_of_each_page_of_a_filter_boots() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/filters");
+    for entry in fs::read_dir(folder).unwrap() {
+        let page = entry.unwrap().path();
+        let text = fs::read_to_string(&page).unwrap();
+        let examples: Vec<_> = text.split("```yaml\n").skip(1).collect();
+        let has_settings = text.contains("\n| Setting |");
+        assert_eq!(has_settings, !examples.is_empty(), "{}", page.display());
+        for example in examples {
+            let (example, _) = example.split_once("```").unwrap();
+            if let Err(log) = started_with(example).await {
+                panic!("{}: {log}", page.display());
+            }
+        }
+    }
 }

@@ -32,11 +32,11 @@ fn assert_shape(path: &str, answer: &Answer, status: u16, code: &str) {
     let body = answer.json();
     let fields =
         |value: &Value| -> Vec<String> { value.as_object().unwrap().keys().cloned().collect() };
-    assert_eq!(
-        fields(&body["error"]),
-        ["message", "type", "code"],
-        "{body}"
-    );
+    let mut expected = vec!["message", "type", "code"];
+    if !body["error"]["param"].is_null() {
+        expected.push("param");
+    }
+    assert_eq!(fields(&body["error"]), expected, "{body}");
     assert_eq!(body["error"]["type"], type_of(status, code), "{body}");
     assert_ne!(answer.message(), "");
     assert_eq!(answer.header("content-type"), Some("application/json"));
@@ -145,7 +145,7 @@ async fn every_refusal_has_the_one_shape_in_every_format() {
                 "another scheme",
                 ask("test-model").header("authorization", "Basic eA=="),
                 401,
-                "invalid_api_key",
+                "missing_api_key",
             ),
             (
                 "a model of another group",
@@ -208,8 +208,8 @@ async fn every_refusal_has_the_one_shape_in_every_format() {
                 "invalid_request",
             ),
             (
-                "a packed body",
-                plain.clone().header("content-encoding", "gzip"),
+                "a body packed in another way",
+                plain.clone().header("content-encoding", "br"),
                 415,
                 "invalid_request",
             ),
@@ -414,7 +414,10 @@ async fn every_vendors_error_becomes_ours_without_a_word_of_theirs() {
                 if code == "context_length_exceeded" {
                     // Composed in the wording by which agents shrink their request.
                     let message = answer.message();
-                    let known = ["prompt is too long", "input length and `max_tokens` exceed"];
+                    let known = match path {
+                        MESSAGES => ["prompt is too long", "input length and `max_tokens` exceed"],
+                        _ => ["This model's maximum context length is"; 2],
+                    };
                     assert!(known.iter().any(|it| message.starts_with(it)), "{message}");
                 } else {
                     assert_nothing_of(&sentence(vendor.body), &answer);
@@ -427,26 +430,35 @@ async fn every_vendors_error_becomes_ours_without_a_word_of_theirs() {
 #[tokio::test]
 async fn a_context_error_keeps_the_numbers() {
     let (_provider, gateway) = gateway().await;
-    for (vendor, message) in [
+    for (vendor, messages, others) in [
         (
             "openai-context",
             "prompt is too long: 8227 tokens > 8192 maximum",
+            "8192 tokens. However, your messages resulted in 8227 tokens. Please reduce the length of the messages.",
         ),
         (
             "anthropic-context",
             "prompt is too long: 210000 tokens > 200000 maximum",
+            "200000 tokens. However, your messages resulted in 210000 tokens. Please reduce the length of the messages.",
         ),
         (
             "anthropic-context-output",
             "input length and `max_tokens` exceed context limit: 189136 + 20000 > 204648",
+            "204648 tokens. However, you requested 209136 tokens (189136 in the messages, 20000 in the completion). Please reduce the length of the messages or completion.",
         ),
         (
             "xai-context",
             "prompt is too long: 136973 tokens > 131072 maximum",
+            "131072 tokens. However, your messages resulted in 136973 tokens. Please reduce the length of the messages.",
         ),
     ] {
         let orders = format!("vendor-{vendor}");
         for path in FORMATS {
+            // Each format's agents look for the words of its own provider.
+            let message = match path {
+                MESSAGES => messages.to_owned(),
+                _ => format!("This model's maximum context length is {others}"),
+            };
             for more in [json!({}), json!({"stream": true})] {
                 let answer = gateway.ask(path, "test-model", &orders, more).await;
                 assert_eq!(answer.message(), message, "{vendor}: {path}");

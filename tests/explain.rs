@@ -48,17 +48,14 @@ async fn gateway() -> (Provider, Gateway) {
 async fn a_candidate_is_shown_in_the_format_that_carries_the_request() {
     let provider = Provider::start().await;
     let mut two = support::provider(provider.address);
-    two["formats"] = json!(["chat", "responses"]);
+    two["formats"] = json!(["responses", "messages"]);
     let config = Config::of(&provider)
         .provider("two", two)
         .model("in-two", json!(["two"]));
     let gateway = gateway_of(config).await;
-    for (more, format) in [
-        (json!({}), "responses"),
-        (json!({"stop_sequences": ["END"]}), "chat"),
-    ] {
-        let body = prompt(MESSAGES, "in-two", "Hello!", more);
-        let told = explain(&gateway, &gateway.key, MESSAGES, &body).await;
+    for (more, format) in [(json!({}), "responses"), (json!({"top_k": 5}), "messages")] {
+        let body = prompt(CHAT, "in-two", "Hello!", more);
+        let told = explain(&gateway, &gateway.key, CHAT, &body).await;
         told.assert_ok();
         let told = told.json();
         assert_eq!(told["outcome"]["kind"], "sent", "{told}");
@@ -272,6 +269,10 @@ async fn endpoints_without_a_model_and_keys_that_do_not_work_are_told_too() {
         .json();
     assert_eq!(counted["outcome"]["provider"], "sim", "{counted}");
     assert_eq!(counted["bound"], Value::Null);
+    let body = prompt(RESPONSES, "test-model", "Hello!", json!({}));
+    let counted = explain(&gateway, &gateway.key, "/v1/responses/input_tokens", &body);
+    let counted = counted.await.json();
+    assert_eq!(counted["outcome"]["kind"], "answered_here", "{counted}");
 
     gateway.keys(&["revoke", &gateway.key]).await;
     let revoked = explain(&gateway, &gateway.key, CHAT, &body).await.json();

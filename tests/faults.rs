@@ -271,18 +271,7 @@ async fn matrix(way: Way, rows: Vec<Row>) {
             }
             _ => format,
         };
-        let cell = match (
-            expected(&row.cells[*column], spoken),
-            way,
-            COLUMNS[*column].0,
-        ) {
-            // What is written anew is not written before it is whole.
-            (cell, Way::Translated, Candidates::Alone) if cell == "200, cut" => {
-                "503 service_unavailable ×2".to_owned()
-            }
-            (cell, Way::Translated, Candidates::Two) if cell == "200, cut" => "200 ×2".to_owned(),
-            (cell, ..) => cell,
-        };
+        let cell = expected(&row.cells[*column], spoken);
         let asked = COLUMNS[*column];
         let is_right = cell == *seen
             || way == Way::Http2

@@ -37,6 +37,7 @@ const TARGETS: &[(&str, Target)] = &[
     ("head", edge::head),
     ("key", ledger::key),
     ("ledger", ledger::files),
+    ("proxy_header", edge::proxy_header),
     ("stream", streams::passed),
     ("translate_body", requests::translated),
     ("translate_stream", streams::translated),

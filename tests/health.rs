@@ -165,7 +165,18 @@ async fn names_that_are_made_up_under_a_wildcard_bench_nobody_and_are_not_kept()
     let usage = gateway.get("/v1/usage").await.json();
     let of = |it: &Value| it["model"].as_str().unwrap().to_owned();
     let models: Vec<_> = usage["models"].as_array().unwrap().iter().map(of).collect();
-    assert_eq!(models, ["vendor/*", "vendor/real"]);
+    assert_eq!(models, ["vendor/*"]);
+    // Failures and answers are named alike.
+    let history = gateway.get("/v1/usage/history").await.json();
+    let named: Vec<_> = history["data"].as_array().unwrap().iter().collect();
+    assert_eq!(named.len(), 4, "{history}");
+    for record in named {
+        assert_eq!(record["model_served"], "vendor/*", "{history}");
+    }
+    assert_eq!(
+        history["data"][0]["model_asked"], "vendor/real",
+        "{history}"
+    );
 }
 
 #[tokio::test]

@@ -60,7 +60,7 @@ async fn a_new_key_is_alone_on_standard_output() {
     let made = desk.run(&["create", "Zoë's laptop", "--plan", "pro"]).await;
     let key = made.stdout.trim_end();
     assert!(key.starts_with("sk-") && key.len() == 52, "{made:?}");
-    assert!(made.stderr.contains("stored nowhere"), "{made:?}");
+    assert!(made.stderr.contains("is not stored: keep it"), "{made:?}");
     let table = desk.run(&["show", &key[..11]]).await.stdout;
     let [head, row] = table.lines().collect::<Vec<_>>()[..] else {
         panic!("{table}");

@@ -2,6 +2,8 @@
 
 #![cfg(test)]
 
+#[path = "translation/clients.rs"]
+mod clients;
 #[path = "translation/formats.rs"]
 mod formats;
 #[path = "translation/searches.rs"]

@@ -138,7 +138,7 @@ async fn callers_that_do_not_read_leave_no_memory_behind() {
     let (_provider, gateway) = gateway().await;
     drop(callers(&gateway, 10).await);
     let crowd = async || callers(&gateway, CALLERS).await;
-    rounds(&gateway, CALLERS as u64, 320 * KIB, crowd).await;
+    rounds(&gateway, CALLERS as u64, 290 * KIB, crowd).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -147,5 +147,5 @@ async fn streams_of_http2_that_are_not_read_leave_no_memory_behind() {
     let (_provider, gateway) = gateway().await;
     drop(streams(&gateway, 1, 10).await);
     let crowd = async || streams(&gateway, 3, STREAMS / 3).await;
-    rounds(&gateway, STREAMS as u64, 256 * KIB, crowd).await;
+    rounds(&gateway, STREAMS as u64, 210 * KIB, crowd).await;
 }

@@ -349,7 +349,7 @@ async fn usage_is_an_endpoint_like_the_others() {
         let wrong = Request::new("DELETE", path).key(&shop.key);
         let wrong = shop.gateway.send(&wrong).await;
         wrong.assert_error(405, "method_not_allowed");
-        assert_eq!(wrong.header("allow"), Some("GET"));
+        assert_eq!(wrong.header("allow"), Some("GET, HEAD"));
         shop.of(&only_chat, path)
             .await
             .assert_error(403, "permission_denied");

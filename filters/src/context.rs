@@ -10,10 +10,10 @@ use serde_json::Value;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use tollgate_filter::{
-    Built, Catalog, Counted, Counting, Endpoint, Filter, FilterKind, Head, Limiter, RequestContext,
-    Services, Verdict, Wants, settings,
+    Built, Catalog, Counted, Counting, Filter, FilterKind, Head, Limiter, RequestContext, Services,
+    Verdict, Wants, settings,
 };
-use tollgate_types::{InputCount, PublicError};
+use tollgate_types::{ContextNumbers, InputCount, PublicError};
 
 pub(crate) const KIND: FilterKind = FilterKind {
     name: "context",
@@ -95,7 +95,7 @@ impl Context {
 
     /// The model's limit, where the length of the text leaves open whether it is within.
     fn limit_in_question(&self, request: &RequestContext) -> Option<u64> {
-        if request.endpoint == Endpoint::CountTokens {
+        if request.endpoint.is_count() {
             return None;
         }
         let facts = request.facts.as_ref()?;
@@ -115,7 +115,12 @@ impl Context {
 fn judge(request: &mut RequestContext, input: InputCount, limit: u64) -> Verdict {
     request.input = Some(input);
     if input.at_least > limit {
-        return PublicError::prompt_too_long(input.tokens, limit).into();
+        let numbers = ContextNumbers {
+            input: Some(input.tokens),
+            output: None,
+            limit: Some(limit),
+        };
+        return PublicError::context_length(request.format(), numbers).into();
     }
     Verdict::Continue
 }
@@ -124,6 +129,7 @@ fn judge(request: &mut RequestContext, input: InputCount, limit: u64) -> Verdict
 mod tests {
     use super::*;
     use crate::testing::{Scene, faults, identity, refusal};
+    use tollgate_filter::Endpoint;
     use tollgate_filter::{ModelHandle, Route};
     use tollgate_types::{Allowance, ErrorCode, Identity, RequestFacts};
 

@@ -7,8 +7,8 @@ use serde_json::Value;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use tollgate_filter::{
-    Built, Catalog, Endpoint, Filter, FilterKind, Head, Limited, Limiter, Load, NotAdmitted,
-    RequestContext, Services, Verdict, Wants, settings,
+    Built, Catalog, Filter, FilterKind, Head, Limited, Limiter, Load, NotAdmitted, RequestContext,
+    Services, Verdict, Wants, settings,
 };
 use tollgate_types::{ErrorCode, PublicError};
 
@@ -85,7 +85,7 @@ impl Filter for Limits {
 
 impl Limits {
     fn load(&self, request: &RequestContext) -> Load {
-        if request.endpoint == Endpoint::CountTokens {
+        if request.endpoint.is_count() {
             return Load::Count {
                 limit: self.settings.count_tokens_per_minute,
             };
@@ -129,6 +129,7 @@ mod tests {
     use super::*;
     use crate::testing::{Scene, faults, identity, refusal};
     use std::time::Duration;
+    use tollgate_filter::Endpoint;
     use tollgate_types::{Allowance, RequestFacts};
 
     fn scene(endpoint: Endpoint, text_bytes: u64, output_limit: Option<u64>) -> Scene {

@@ -6,8 +6,8 @@ use serde::Deserialize;
 use serde_json::Value;
 use std::sync::Arc;
 use tollgate_filter::{
-    Asked, Built, Catalog, Endpoint, Filter, FilterKind, Head, ModelView, RequestContext, Route,
-    RouteChoice, Services, SettingsFault, StoredAt, Verdict, Wants, settings,
+    Asked, Built, Catalog, Filter, FilterKind, Head, ModelView, RequestContext, Route, RouteChoice,
+    Services, SettingsFault, StoredAt, Verdict, Wants, settings,
 };
 use tollgate_types::{ErrorCode, Identity, PublicError, ReasoningMode, RequestFacts, Unsupported};
 
@@ -96,7 +96,7 @@ impl Model {
                 facts,
                 key: &identity.key,
                 headers: head.headers,
-                is_answered: request.endpoint != Endpoint::CountTokens,
+                is_answered: !request.endpoint.is_count(),
             };
             self.choose(&asked, identity, needs)
         } else {
@@ -221,8 +221,9 @@ fn refuse_thinking_without_reason(
 fn refuse_what_is_not_served(facts: &RequestFacts) -> Result<(), PublicError> {
     if facts.background {
         return Err(PublicError::invalid_request(
-            "'background' is not supported: send it as false",
-        ));
+            "'background' is not supported: send it as false, and 'stream' as true for a long answer",
+        )
+        .with_param("background"));
     }
     if let Some(field) = facts.further_models {
         // Neither the key's groups nor the weights of what is named would hold.
@@ -250,6 +251,7 @@ fn refuse_what_is_not_served(facts: &RequestFacts) -> Result<(), PublicError> {
 mod tests {
     use super::*;
     use crate::testing::{Scene, faults, identity, refusal};
+    use tollgate_filter::Endpoint;
     use tollgate_types::Allowance;
 
     fn scene(endpoint: Endpoint, model: Option<&str>) -> Scene {

@@ -1,10 +1,10 @@
-//! `quota`: holds what a request can cost of its key's balance, or refuses the request.
+//! `quota`: reserves the maximum cost of a request on its key's balance, or refuses the request.
 //!
-//! While a balance is ample, what is held for the input is what its length cannot exceed, and
-//! nothing is counted. Where that is not to be had, the input is counted, and the output limited
-//! to what is left. Input that the body does not show is held as far as the balance has it, so that
-//! a key whose balance one such request can use up has them one at a time. What a request did cost is settled by the gateway when it is over. How fast
-//! a key may go is decided by `limits`.
+//! If the balance covers it, the filter reserves one input token for each byte and counts nothing.
+//! Otherwise it counts the input and limits the output to the rest of the balance. For input that the
+//! body does not show, the filter reserves as much as the balance has: a balance that one such request
+//! can use up serves these requests one at a time. The gateway settles the actual cost when the request
+//! ends. The `limits` filter bounds the rate of requests and tokens.
 
 use crate::bound::Assumed;
 use serde::Deserialize;
@@ -13,21 +13,21 @@ use std::num::NonZeroU32;
 use std::pin::Pin;
 use std::sync::Arc;
 use tollgate_filter::{
-    Balances, Bound, Built, Catalog, Counted, Counting, Endpoint, Filter, FilterKind, Head, Holds,
-    Limiter, RequestContext, Reserving, Services, Shortage, Verdict, Wants, settings,
+    Balances, Bound, Built, Catalog, Counted, Counting, Filter, FilterKind, Head, Holds, Limiter,
+    RequestContext, Reserving, Services, Shortage, Verdict, Wants, settings,
 };
 use tollgate_types::{ErrorCode, InputCount, PublicError};
 
 pub(crate) const KIND: FilterKind = FilterKind {
     name: "quota",
-    summary: "Holds what a request can cost of its key's balance, or refuses the request.",
+    summary: "Reserves the maximum cost of a request on its key's balance, or refuses the request.",
     wants: Wants {
         body: true,
         stored: false,
         answer: false,
         error: false,
     },
-    // `stored` finds out how much of the input is stored.
+    // `stored` looks up the size of stored input.
     after: &["key", "stored", "model"],
     required: false,
     build,
@@ -37,12 +37,12 @@ pub(crate) const KIND: FilterKind = FilterKind {
 #[derive(Clone, Copy, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct Settings {
-    /// Output tokens for which a request is still worth sending: with fewer left it is
+    /// The fewest output tokens of a useful answer: if the balance covers fewer, the request is
     /// refused.
     useful_output_tokens: NonZeroU32,
-    /// Output tokens to hold where neither request nor model says how many there can be.
+    /// Output tokens to reserve if neither the request nor the model has a limit.
     default_output_tokens: NonZeroU32,
-    /// Input tokens to hold, as far as the balance has them, for each tool that the provider runs.
+    /// Input tokens to reserve, as far as the balance has them, for each tool that the provider runs.
     hosted_tool_tokens: u32,
     /// The same for each document, sound or film.
     unmeasured_media_tokens: u32,
@@ -59,7 +59,7 @@ impl Default for Settings {
     }
 }
 
-/// What another process may give.
+/// Ends when another process may have given tokens back.
 type Coming = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 #[derive(Clone)]
@@ -81,13 +81,13 @@ fn build(value: &Value, services: &Services) -> Built {
     }))
 }
 
-/// What a request has waited for so far.
+/// How often a request may wait.
 #[derive(Clone, Copy)]
 struct Waits {
-    /// How often a balance may still turn out not to be in memory after all, the input be counted,
-    /// or another process be asked for more.
+    /// The waits that are left: for a balance that is not in memory, for a count of the input, or for
+    /// tokens of another process.
     left: u8,
-    /// Whether another process was asked before the answer is limited: it is once.
+    /// Whether the request has waited for another process before its answer is limited.
     asked: bool,
 }
 
@@ -100,7 +100,7 @@ impl Waits {
         }
     }
 
-    /// After another wait; `None`: it is one too many.
+    /// Counts another wait. `None`: none is left.
     fn less(self) -> Option<Self> {
         let left = self.left.checked_sub(1)?;
         Some(Self { left, ..self })
@@ -109,7 +109,7 @@ impl Waits {
 
 impl Filter for Quota {
     fn on_request(&self, _: Head<'_>, request: &mut RequestContext) -> Verdict {
-        if request.endpoint == Endpoint::CountTokens {
+        if request.endpoint.is_count() {
             return Verdict::Continue;
         }
         self.reserve(request, Waits::new())
@@ -130,8 +130,8 @@ impl Quota {
         )
     }
 
-    /// Holds all that the request can cost. Where that is not here, others are asked for it, once,
-    /// before the input is counted and the answer limited to what is left.
+    /// Reserves the maximum cost. If this process does not have it, waits once for other processes.
+    /// After that, counts the input and limits the output to what is left.
     fn reserve(&self, request: &mut RequestContext, waits: Waits) -> Verdict {
         let bound = self.bound(request);
         let all = Bound {
@@ -155,7 +155,7 @@ impl Quota {
         }
     }
 
-    /// Holds what is left, once it is known how long the input is.
+    /// Reserves what is left, after a count of the input.
     fn reserve_less(&self, request: &mut RequestContext, bound: Bound, waits: Waits) -> Verdict {
         if request.input.is_some() {
             self.reserve_what_is_left(request, bound, waits)
@@ -164,7 +164,7 @@ impl Quota {
         }
     }
 
-    /// Goes on with `then` when what is coming from another process has come.
+    /// Continues with `then` when another process may have given tokens back.
     fn wait(
         &self,
         coming: Coming,
@@ -177,16 +177,16 @@ impl Quota {
         }))
     }
 
-    /// Counts the input of a request that a balance may just be enough for.
+    /// Counts the input, unless the balance cannot cover the request anyway.
     fn count(&self, request: &mut RequestContext, bound: Bound, waits: Waits) -> Verdict {
-        /// What no ordinary text falls short of, of what its length says.
+        /// Ordinary text has at least one part in so many of the tokens that its length suggests.
         const AT_LEAST: u64 = 4;
         let likely = crate::bound::likely_input(request);
         let least = Bound {
             input: likely / AT_LEAST,
             ..bound
         };
-        // A caller who has nothing left is not worth the work.
+        // A count would be wasted on a key that has nothing left.
         if !self.balances.affords(request, least) {
             let likely = Bound {
                 input: likely,
@@ -212,7 +212,7 @@ impl Quota {
         }
     }
 
-    /// Goes on with what was counted; without it, with what the length cannot exceed.
+    /// Continues with the count; without one, with the bound that the length gives.
     fn counted(
         &self,
         request: &mut RequestContext,
@@ -227,7 +227,7 @@ impl Quota {
         self.reserve_what_is_left(request, bound, waits)
     }
 
-    /// Holds what is left, where it is enough for a useful answer.
+    /// Reserves what is left, if it is enough for a useful answer.
     fn reserve_what_is_left(
         &self,
         request: &mut RequestContext,
@@ -238,7 +238,7 @@ impl Quota {
         if let (Reserving::Short(Shortage::Busy), Some(left)) = (&outcome, waits.less())
             && let Some(coming) = self.balances.more(request)
         {
-            // From the beginning: what has come may be enough for all of it, or worth a count.
+            // Starts again: the tokens that come may cover the maximum cost, or make a count useful.
             return self.wait(coming, move |quota, request| {
                 let asked = true;
                 quota.reserve(request, Waits { asked, ..left })
@@ -274,8 +274,8 @@ impl Quota {
 }
 
 impl Quota {
-    /// Refuses a request. What it took of its key's limits goes back at once, so that the
-    /// caller is told how it stands without it.
+    /// Refuses a request. Its part of the key's limits goes back at once, so that the headers of the
+    /// answer show the limits without it.
     fn refuse(&self, shortage: Shortage, request: &mut RequestContext) -> Verdict {
         request.holds = Holds::default();
         if let Some(identity) = &request.identity {
@@ -290,17 +290,16 @@ impl Quota {
     }
 }
 
-/// So many output tokens are held over all answers. Where that is all that the balance is enough
-/// for, and less than the caller asks for, the caller is told, and the provider gets no other
-/// limit.
-fn limit_output(request: &mut RequestContext, all_answers: u64, is_all_there_is: bool) {
+/// Notes how many output tokens are reserved, over all answers of the request. If the balance covers
+/// no more and the caller asks for more, the provider gets this limit, and `x-output-limit` reports it.
+fn limit_output(request: &mut RequestContext, all_answers: u64, is_whole_balance: bool) {
     const OUTPUT_LIMIT: http::HeaderName = http::HeaderName::from_static("x-output-limit");
     let facts = request.facts.as_ref();
     let answers = facts.map_or(1, |facts| facts.choices);
     let of_each = all_answers.checked_div(answers).unwrap_or(all_answers);
     request.held_output = Some(of_each);
     let asked = facts.and_then(|facts| facts.output_limit);
-    if is_all_there_is && asked.is_none_or(|asked| of_each < asked) {
+    if is_whole_balance && asked.is_none_or(|asked| of_each < asked) {
         request.output_limit = Some(of_each);
         request.answer_headers.push((OUTPUT_LIMIT, of_each.into()));
     }
@@ -313,16 +312,16 @@ fn error(shortage: Shortage) -> PublicError {
             "the API key has too few tokens left for this request: \
              GET /v1/usage shows its balance",
         ),
-        // Whose grants are all over is expired, and no expired key is told from an unknown one.
+        // A key whose grants have all expired is expired, and gets the same answer as an unknown key.
         Shortage::Expired => PublicError::new(ErrorCode::InvalidApiKey, "the API key is not valid"),
         Shortage::Busy => PublicError::new(
             ErrorCode::RateLimitExceeded,
-            "the API key's remaining tokens are held for the moment, by its other requests or \
-             by another process of the gateway: try again shortly",
+            "the API key's remaining tokens are reserved by its other requests or leased to another \
+             process of the gateway; retry in a few seconds",
         ),
         Shortage::Unavailable => PublicError::new(
             ErrorCode::ServiceUnavailable,
-            "balances cannot be checked at the moment: try again shortly",
+            "balances cannot be checked at the moment; retry in a few seconds",
         ),
     }
 }
@@ -331,6 +330,7 @@ fn error(shortage: Shortage) -> PublicError {
 mod tests {
     use super::*;
     use crate::testing::{Held, Scene, faults, identity, refusal};
+    use tollgate_filter::Endpoint;
     use tollgate_types::{Allowance, RequestFacts};
 
     /// The scripted balances hold 10,000 tokens and know other keys by their names.

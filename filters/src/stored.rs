@@ -148,7 +148,8 @@ fn not_yours(id: &str) -> PublicError {
     PublicError::new(
         ErrorCode::NotFound,
         format!(
-            "'{}' does not exist or was not made with this API key",
+            "'{}' does not exist or was not made with this API key: if it is an earlier answer, \
+             send the whole history instead",
             crate::Shown(id)
         ),
     )

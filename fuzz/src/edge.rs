@@ -8,7 +8,7 @@ use std::{
 };
 use tollgate::{
     config::{Faults, Loader},
-    fuzzing::{passing_frames, read_request},
+    fuzzing::{LONGEST_PROXY_HEADER, ProxyHeader, passing_frames, read_proxy_header, read_request},
 };
 use tollgate_settings::Environment;
 
@@ -60,6 +60,26 @@ pub fn head(input: &[u8]) {
     assert!(count("host") <= 1);
     if framed == 0 {
         assert!(read.is_over && read.body == 0, "{read:?}");
+    }
+}
+
+/// The header of the PROXY protocol, at the start of a connection.
+///
+/// - Every beginning of an accepted header is incomplete, and the bytes behind it change nothing.
+/// - What is malformed stays malformed. What is incomplete is shorter than the longest header.
+pub fn proxy_header(input: &[u8]) {
+    let longer = [input, b"GET / HTTP/1.1\r\n"].concat();
+    let read = read_proxy_header(input);
+    match read {
+        ProxyHeader::Incomplete => assert!(input.len() < LONGEST_PROXY_HEADER),
+        ProxyHeader::Malformed => assert_eq!(read_proxy_header(&longer), read),
+        ProxyHeader::Complete { size, .. } => {
+            assert!(size <= input.len() && size <= LONGEST_PROXY_HEADER);
+            assert_eq!(read_proxy_header(&longer), read);
+            for end in 0..size {
+                assert_eq!(read_proxy_header(&input[..end]), ProxyHeader::Incomplete);
+            }
+        }
     }
 }
 

@@ -20,11 +20,12 @@ use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodFilter, on};
+use serde::Deserialize;
 use std::sync::Arc;
 use subtle::ConstantTimeEq;
 use tokio::sync::Semaphore;
 use tollgate_settings::Secret;
-use tollgate_types::{ErrorCode, PublicError, RequestId};
+use tollgate_types::{ErrorCode, KeyId, PublicError, RequestId};
 use tollgate_wire::render::error_body;
 
 /// The most operations under way at once; they queue for the one file anyway.
@@ -217,8 +218,9 @@ async fn serve(api: Arc<Api>, route: &'static Route, request: Request) -> Result
     let _working = activity.map(Activity::work);
     let work = tokio::task::spawn_blocking(move || {
         let _permit = permit;
+        let key = changed_key(&api.operations, route, &call);
         let answered = (route.run)(&api.operations, &call);
-        report(route, id, &answered);
+        report(route, key, id, &answered);
         answered
     });
     // Nothing in there panics; if it did, that would be the gateway's fault.
@@ -237,15 +239,47 @@ fn busy(route: &Route) -> PublicError {
     PublicError::new(ErrorCode::ServiceUnavailable, message)
 }
 
-/// Changes are told to the log, with what the caller can refer to.
-fn report(route: &Route, id: Option<RequestId>, answered: &Answered) {
+/// The key that an operation is to change, by its id: paths may name it by the beginning of its text.
+fn changed_key(operations: &Operations, route: &Route, call: &Call) -> Option<KeyId> {
+    if route.method == Method::GET || !route.path.contains("{key}") {
+        return None;
+    }
+    let record = operations.show(&call.key().ok()?).ok()?;
+    Some(record.id().clone())
+}
+
+/// What of an answer goes to the log.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Logged {
+    /// The key that was made.
+    record: LoggedKey,
+    dry_run: bool,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct LoggedKey {
+    id: Option<String>,
+}
+
+/// Logs each change, with the id of its request and of the key that it changes.
+fn report(route: &Route, key: Option<KeyId>, id: Option<RequestId>, answered: &Answered) {
     let id = id.as_ref().map_or("", RequestId::as_str);
     match answered {
         Err(Failed {
             private: Some(cause),
             ..
         }) => log::error!("{id}: admin API: {}: {cause}", route.id),
-        Ok(_) if route.method != Method::GET => log::info!("{id}: admin API: {} done", route.id),
+        Ok(answer) if route.changes => {
+            let logged: Logged = serde_json::from_slice(answer).unwrap_or_default();
+            let key = key.map(|key| key.to_string());
+            let key = key
+                .or(logged.record.id)
+                .map_or_else(String::new, |key| format!(" {key}"));
+            let dry = if logged.dry_run { " (dry run)" } else { "" };
+            log::info!("{id}: admin API: {}{key} done{dry}", route.id);
+        }
         _ => {}
     }
 }

@@ -6,6 +6,7 @@
 //! no request within [`PATIENCE`] is closed. It is closed earlier if a new connection needs
 //! room, the longest-waiting one first, so that silent clients never keep a health check out.
 
+use crate::client::ClientNetwork;
 use axum::Router;
 use axum::serve::Listener;
 use hyper::body::Incoming;
@@ -16,7 +17,6 @@ use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
 use parking_lot::Mutex;
 use std::collections::HashMap;
-use std::net::{IpAddr, Ipv6Addr};
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -48,7 +48,7 @@ pub(super) async fn serve(
             accepted = Listener::accept(&mut listener) => accepted,
             () = &mut stop => break,
         };
-        let network = network(client.ip());
+        let network = ClientNetwork::from(client.ip());
         if !room.make(network) {
             continue;
         }
@@ -156,7 +156,7 @@ struct Room {
 }
 
 struct Open {
-    network: IpAddr,
+    network: ClientNetwork,
     activity: Arc<Activity>,
     task: AbortHandle,
 }
@@ -164,7 +164,7 @@ struct Open {
 impl Room {
     /// Makes room for a connection from `network`, by closing another one if necessary.
     /// `false` if all that could be closed work.
-    fn make(&mut self, network: IpAddr) -> bool {
+    fn make(&mut self, network: ClientNetwork) -> bool {
         self.open.retain(|it| !it.task.is_finished());
         let here = self.open.iter().filter(|it| it.network == network);
         let closed = if here.count() >= MOST_FROM_ONE {
@@ -182,8 +182,8 @@ impl Room {
     }
 
     /// The network with the most connections that wait.
-    fn busiest_network(&self) -> Option<IpAddr> {
-        let mut counts: HashMap<IpAddr, usize> = HashMap::new();
+    fn busiest_network(&self) -> Option<ClientNetwork> {
+        let mut counts: HashMap<ClientNetwork, usize> = HashMap::new();
         let waiting = self
             .open
             .iter()
@@ -201,19 +201,6 @@ impl Room {
         let waiting = waiting.filter_map(|(at, it)| Some((at, it.activity.waits_since()?)));
         let longest = waiting.min_by_key(|(_, since)| *since);
         longest.map(|(at, _)| at)
-    }
-}
-
-/// The network whose connections are counted together: an IPv4 address, or the /64 of an IPv6
-/// address.
-fn network(address: IpAddr) -> IpAddr {
-    const HOST_BITS: u32 = 64;
-    match address.to_canonical() {
-        IpAddr::V6(address) => {
-            let network = address.to_bits() >> HOST_BITS << HOST_BITS;
-            IpAddr::V6(Ipv6Addr::from_bits(network))
-        }
-        address => address,
     }
 }
 

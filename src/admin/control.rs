@@ -94,6 +94,8 @@ pub struct ReloadQuery {
 pub struct ReloadView {
     /// Whether the configuration is served now.
     pub applied: bool,
+    /// Whether this was a dry run, which changes nothing.
+    pub dry_run: bool,
     /// What is otherwise in it; the first 200.
     pub changes: Vec<Change>,
     /// How many more there are.

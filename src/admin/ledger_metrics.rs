@@ -1,52 +1,61 @@
-//! What the ledger counts of itself, in the text format of Prometheus (version 0.0.4).
-//!
-//! The ledger keeps its own counters and knows no registry, so they are written here as they
-//! are read, after those of `events`.
+//! What the ledger counts of itself, as metrics. It keeps its own counters and knows no registry.
 
-use std::fmt::{Display, Write};
+use crate::events::families::{Labels, counters, gauges, histogram};
+use prometheus::proto::MetricFamily;
 use tollgate_ledger::LedgerStats;
 
 /// The page's part about the ledger.
-pub(super) fn exposition(stats: &LedgerStats) -> String {
-    let mut page = Page(String::with_capacity(4 * 1024));
-    page.gauges(
-        "fenced",
-        "1: another process has closed this one, which admits nothing more and ends.",
-        &[("", stats.fenced)],
-    );
-    page.gauges("accounts", "Accounts in memory.", &[("", stats.accounts)]);
-    page.gauges(
-        "tokens",
-        "Tokens of valid grants of the accounts in memory.",
-        &[
-            ("state=\"free\"", stats.free_tokens),
-            ("state=\"reserved\"", stats.reserved_tokens),
-        ],
-    );
-    page.gauges(
-        "open_requests",
-        "Requests reserved, or settled and not yet committed.",
-        &[("", stats.open_requests)],
-    );
-    let counter = |page: &mut Page, name, help, value| page.counters(name, help, &[("", value)]);
-    counter(
-        &mut page,
-        "reservations",
-        "Reservations made.",
-        stats.reservations,
-    );
-    page.counters(
-        "settlements",
-        "Settlements, by where the count of tokens came from.",
-        &[
-            (
-                "source=\"reported\"",
-                stats.settlements.saturating_sub(stats.estimated),
-            ),
-            ("source=\"estimated\"", stats.estimated),
-        ],
-    );
-    for (name, help, value) in [
+pub(super) fn families(stats: &LedgerStats) -> Vec<MetricFamily> {
+    let mut families = vec![
+        gauge(
+            "fenced",
+            "1: another process has closed this one, which admits nothing more and ends.",
+            &[(&[], stats.fenced)],
+        ),
+        gauge("accounts", "Accounts in memory.", &[(&[], stats.accounts)]),
+        gauge(
+            "tokens",
+            "Tokens of valid grants of the accounts in memory.",
+            &[
+                (&[("state", "free")], stats.free_tokens),
+                (&[("state", "reserved")], stats.reserved_tokens),
+            ],
+        ),
+        gauge(
+            "open_requests",
+            "Requests reserved, or settled and not yet committed.",
+            &[(&[], stats.open_requests)],
+        ),
+        gauge(
+            "quarantined_records",
+            "What could not be entered and waits for a person, of all processes; a thousand at most.",
+            &[
+                (&[("cause", "torn")], stats.quarantined_torn),
+                (&[("cause", "unreadable")], stats.quarantined_unreadable),
+                (&[("cause", "refused")], stats.quarantined_refused),
+            ],
+        ),
+        counter(
+            "settlements",
+            "Settlements, by where the count of tokens came from.",
+            &[
+                (
+                    &[("source", "reported")],
+                    stats.settlements.saturating_sub(stats.estimated),
+                ),
+                (&[("source", "estimated")], stats.estimated),
+            ],
+        ),
+        commit_times(stats),
+    ];
+    families.extend(counts(stats).map(|(name, help, value)| counter(name, help, &[(&[], value)])));
+    families
+}
+
+/// The counters without labels.
+fn counts(stats: &LedgerStats) -> [(&'static str, &'static str, u64); 8] {
+    [
+        ("reservations", "Reservations made.", stats.reservations),
         (
             "clamped",
             "Settlements whose report was not believed.",
@@ -82,82 +91,50 @@ pub(super) fn exposition(stats: &LedgerStats) -> String {
             "Commits that failed and were tried again.",
             stats.failed_commits,
         ),
-    ] {
-        counter(&mut page, name, help, value);
-    }
-    page.gauges(
-        "quarantined_records",
-        "What could not be entered and waits for a person, of all processes; a thousand at most.",
-        &[
-            ("cause=\"torn\"", stats.quarantined_torn),
-            ("cause=\"unreadable\"", stats.quarantined_unreadable),
-            ("cause=\"refused\"", stats.quarantined_refused),
-        ],
-    );
-    page.commit_times(stats);
-    page.0
+    ]
 }
 
-struct Page(String);
+fn commit_times(stats: &LedgerStats) -> MetricFamily {
+    let bounds = LedgerStats::COMMIT_BOUNDS.iter().map(|it| seconds(*it));
+    histogram(
+        "tollgate_ledger_commit_seconds",
+        "How long commits to the database take.",
+        bounds.zip(stats.commit_classes),
+        stats.commits,
+        seconds(stats.commit_micros),
+    )
+}
 
-impl Page {
-    fn gauges(&mut self, name: &str, help: &str, samples: &[(&str, u64)]) {
-        self.family(name, "gauge", help);
-        for (labels, value) in samples {
-            self.sample(name, labels, value);
-        }
-    }
+fn gauge(name: &str, help: &str, samples: &[(Labels<'_>, u64)]) -> MetricFamily {
+    let samples = samples
+        .iter()
+        .map(|(labels, value)| (*labels, float(*value)));
+    gauges(&format!("tollgate_ledger_{name}"), help, samples)
+}
 
-    fn counters(&mut self, name: &str, help: &str, samples: &[(&str, u64)]) {
-        let name = format!("{name}_total");
-        self.family(&name, "counter", help);
-        for (labels, value) in samples {
-            self.sample(&name, labels, value);
-        }
-    }
+fn counter(name: &str, help: &str, samples: &[(Labels<'_>, u64)]) -> MetricFamily {
+    let samples = samples
+        .iter()
+        .map(|(labels, value)| (*labels, float(*value)));
+    counters(&format!("tollgate_ledger_{name}_total"), help, samples)
+}
 
-    /// A histogram: each bucket holds those before it too.
-    fn commit_times(&mut self, stats: &LedgerStats) {
-        const NAME: &str = "commit_seconds";
-        const BUCKET: &str = "commit_seconds_bucket";
-        self.family(NAME, "histogram", "How long commits to the database take.");
-        let mut sum = 0_u64;
-        for (bound, count) in LedgerStats::COMMIT_BOUNDS.iter().zip(stats.commit_classes) {
-            sum = sum.saturating_add(count);
-            self.sample(BUCKET, &format!("le=\"{}\"", seconds(*bound)), &sum);
-        }
-        self.sample(BUCKET, "le=\"+Inf\"", &stats.commits);
-        self.sample("commit_seconds_sum", "", &seconds(stats.commit_micros));
-        self.sample("commit_seconds_count", "", &stats.commits);
-    }
-
-    fn family(&mut self, name: &str, kind: &str, help: &str) {
-        // Writing to a string cannot fail.
-        let _ = write!(
-            self.0,
-            "# HELP tollgate_ledger_{name} {help}\n# TYPE tollgate_ledger_{name} {kind}\n"
-        );
-    }
-
-    fn sample(&mut self, name: &str, labels: &str, value: &impl Display) {
-        let _ = match labels {
-            "" => writeln!(self.0, "tollgate_ledger_{name} {value}"),
-            labels => writeln!(self.0, "tollgate_ledger_{name}{{{labels}}} {value}"),
-        };
-    }
+fn seconds(micros: u64) -> f64 {
+    float(micros) / 1e6
 }
 
 #[expect(
     clippy::cast_precision_loss,
-    reason = "far below 2^53 microseconds, which are centuries"
+    reason = "samples are floats; tokens are far below 2^53, and so are microseconds, which are centuries"
 )]
-fn seconds(micros: u64) -> f64 {
-    micros as f64 / 1e6
+const fn float(value: u64) -> f64 {
+    value as f64
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use prometheus::TextEncoder;
 
     fn page() -> String {
         let mut stats = LedgerStats {
@@ -171,7 +148,9 @@ mod tests {
         stats.commit_classes[0] = 2;
         stats.commit_classes[2] = 3;
         stats.commit_classes[LedgerStats::COMMIT_BOUNDS.len()] = 1;
-        exposition(&stats)
+        TextEncoder::new()
+            .encode_to_string(&families(&stats))
+            .unwrap()
     }
 
     #[test]

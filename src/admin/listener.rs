@@ -71,8 +71,7 @@ pub async fn serve(
 }
 
 fn metrics(ledger: &Ledger) -> impl IntoResponse + use<> {
-    let mut page = events::exposition();
-    page.extend_from_slice(ledger_metrics::exposition(&ledger.stats()).as_bytes());
+    let page = events::exposition(ledger_metrics::families(&ledger.stats()));
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], page)
 }
 

@@ -42,6 +42,8 @@ pub(super) struct Route {
     pub(super) once: bool,
     /// How much work it is.
     pub(super) effort: Effort,
+    /// Whether it changes anything, which the log then has.
+    pub(super) changes: bool,
     /// Does it. Blocks.
     pub(super) run: fn(&Operations, &Call) -> Answered,
 }
@@ -78,6 +80,7 @@ const SHOW: Route = Route {
     answer: of::<KeyView<'_>>,
     once: false,
     effort: Effort::Small,
+    changes: false,
     run: |operations, call| shown(operations, &operations.show(&call.key()?)?),
 };
 
@@ -96,6 +99,7 @@ pub(super) const ROUTES: &[Route] = &[
         method: Method::POST,
         path: "/api/v1/keys",
         id: "createKey",
+        changes: true,
         summary: "Make a key. Its text is in the answer, this once, and stored nowhere.",
         body: Some(of::<CreateKey>),
         status: StatusCode::CREATED,
@@ -109,6 +113,7 @@ pub(super) const ROUTES: &[Route] = &[
         method: Method::POST,
         path: "/api/v1/keys/{key}/revoke",
         id: "revokeKey",
+        changes: true,
         summary: "Take a key back: it is refused within a second, on every open connection. \
                   Revoking again changes nothing.",
         run: |operations, call| shown(operations, &operations.revoke(&call.key()?)?.record),
@@ -118,6 +123,7 @@ pub(super) const ROUTES: &[Route] = &[
         method: Method::POST,
         path: "/api/v1/keys/{key}/extend",
         id: "extendKey",
+        changes: true,
         summary: "Let a key and what it was given live longer.",
         body: Some(of::<Extension>),
         once: true,
@@ -132,6 +138,7 @@ pub(super) const ROUTES: &[Route] = &[
         method: Method::PUT,
         path: "/api/v1/keys/{key}/limits",
         id: "setKeyLimits",
+        changes: true,
         summary: "Give a key limits of its own; those that are absent or null are its plan's \
                   again.",
         body: Some(of::<KeyLimits>),
@@ -156,6 +163,7 @@ pub(super) const ROUTES: &[Route] = &[
         method: Method::POST,
         path: "/api/v1/keys/{key}/grants",
         id: "topUpKey",
+        changes: true,
         summary: "Give a key tokens: a plan's, or as many as said. Running gateways spend them \
                   within a second.",
         body: Some(of::<TopUp>),
@@ -200,6 +208,7 @@ pub(super) const ROUTES: &[Route] = &[
         method: Method::POST,
         path: "/api/v1/reload",
         id: "reload",
+        changes: true,
         summary: "Read the configuration again, and serve it if it is without fault; with \
                   dry_run only tell what would change.",
         query: Some(of::<ReloadQuery>),
@@ -211,6 +220,7 @@ pub(super) const ROUTES: &[Route] = &[
         method: Method::POST,
         path: "/api/v1/reload/rollback",
         id: "rollBack",
+        changes: true,
         summary: "Serve the configuration before again, whatever the files say, until the \
                   next reload.",
         answer: of::<ReloadView>,

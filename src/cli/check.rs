@@ -1,6 +1,6 @@
 //! `tollgate check`: whether the gateway would start with a configuration, and if not, why.
 
-use super::{Failure, Outcome, http};
+use super::{ConfigFile, Failure, Outcome, http, print, print_line};
 use crate::config::{self, Change, Config};
 use crate::keys;
 use crate::server::{self, RunError};
@@ -12,8 +12,11 @@ use std::path::{Path, PathBuf};
 /// What `check` takes.
 #[derive(Args)]
 pub(super) struct Arguments {
-    /// The file.
-    file: PathBuf,
+    #[command(flatten)]
+    config: ConfigFile,
+    /// The configuration file; the same as `--config FILE`.
+    #[arg(value_name = "FILE")]
+    file: Option<PathBuf>,
     /// Tell what is different from another configuration: a file, or what a gateway serves,
     /// by the address of its operator's listener (`http://127.0.0.1:9080`).
     #[arg(long, value_name = "FILE|URL")]
@@ -29,10 +32,11 @@ pub(super) struct Arguments {
 }
 
 pub(super) fn run(arguments: &Arguments) -> Outcome {
-    let config = config::load(&arguments.file)?;
+    let file = arguments.file.as_ref().unwrap_or(&arguments.config.path);
+    let config = config::load(file)?;
     server::check(&config)?;
     check_store(&config)?;
-    print!("{}", summary(&arguments.file, &config));
+    print(summary(file, &config))?;
     if let Some(against) = &arguments.against {
         let is = |scheme: &str, wanted: &str| scheme.eq_ignore_ascii_case(wanted);
         let difference = match against.split_once("://") {
@@ -47,22 +51,24 @@ pub(super) fn run(arguments: &Arguments) -> Outcome {
             }
             _ => Difference::to_file(&config, &config::load(Path::new(against))?),
         };
-        print!("{}", difference.told());
+        print(difference.told())?;
     }
     Ok(())
 }
 
-/// Where the store is at hand, it is asked which plans keys have. It may be another machine's,
-/// or another user's: what cannot be read is no fault of the configuration.
+/// Checks that the store can be used with this configuration, without changing it. It may belong to
+/// another user: a file that cannot be read is no fault of the configuration.
 fn check_store(config: &Config) -> Outcome {
+    keys::check_folder(config)?;
     if !config.store.path.exists() {
         return Ok(());
     }
-    match keys::check_plans(config, &config.store.path) {
-        Err(RunError::Store(fault)) => {
-            println!("not checked: whether keys have plans that are not there ({fault})");
-            Ok(())
-        }
+    let checked =
+        keys::check_pepper(config).and_then(|()| keys::check_plans(config, &config.store.path));
+    match checked {
+        Err(RunError::Store(fault)) => print_line(format_args!(
+            "not checked: whether the pepper and the plans of the keys are right ({fault})"
+        )),
         checked => Ok(checked?),
     }
 }

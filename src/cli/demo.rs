@@ -1,19 +1,19 @@
 //! `tollgate demo`: the whole catalog on a simulated provider within this process.
 
-use super::{Failure, Outcome, init_log};
+use super::{Failure, Outcome, init_log, print, print_line};
 use crate::config::{Answering, Config, Faults, Loader, Sources};
 use crate::keys;
-use crate::server::{Hangups, Start};
+use crate::server::{Hangups, RunError, Start};
 use clap::Args;
 use std::fs::OpenOptions;
-use std::io::Write;
+use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use tollgate_ledger::{GrantTerms, KeySelector, NewKey};
-use tollgate_settings::KeyPath;
+use tollgate_settings::{Environment, KeyPath};
 use tollgate_sim::{Sim, SimOptions};
 
 /// What `demo` takes.
@@ -28,9 +28,41 @@ pub(super) struct Arguments {
     /// The folder for keys; it is made where there is none.
     #[arg(long, value_name = "FOLDER", default_value = ".demo")]
     state_dir: PathBuf,
-    /// The configuration of the demo.
-    #[arg(long, value_name = "FILE", default_value = "conf/demo.yaml")]
-    config: PathBuf,
+    /// Another configuration than the one of the demo, which is part of this program.
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+}
+
+/// The files of the demo, which therefore runs in any folder. Other files are read from the disk.
+struct BuiltIn;
+
+impl BuiltIn {
+    const CONFIG: &str = "tollgate-demo/demo.yaml";
+    const FILES: [(&str, &str); 3] = [
+        (Self::CONFIG, include_str!("../../conf/demo.yaml")),
+        (
+            "tollgate-demo/catalog.yaml",
+            include_str!("../../conf/catalog.yaml"),
+        ),
+        (
+            "tollgate-demo/simulated-credential.txt",
+            include_str!("../../conf/simulated-credential.txt"),
+        ),
+    ];
+}
+
+impl Environment for BuiltIn {
+    fn variable(&self, name: &str) -> Option<String> {
+        Answering.variable(name)
+    }
+
+    fn read_bytes(&self, path: &Path, max_bytes: u64) -> io::Result<Vec<u8>> {
+        let file = Self::FILES.iter().find(|(name, _)| path == Path::new(name));
+        file.map_or_else(
+            || Answering.read_bytes(path, max_bytes),
+            |(_, text)| Ok(text.as_bytes().to_vec()),
+        )
+    }
 }
 
 pub(super) fn run(arguments: &Arguments) -> Outcome {
@@ -48,9 +80,28 @@ pub(super) fn run(arguments: &Arguments) -> Outcome {
         predecessor: None,
         program: None,
     };
-    start.run(Hangups::take()?, move || announce(&key, port, admin_port))?;
-    println!("stopped");
-    Ok(())
+    let announced = move || {
+        // Without a reader the demo serves all the same.
+        let _ = announce(&key, port, admin_port);
+    };
+    match start.run(Hangups::take()?, announced) {
+        Ok(()) => print_line("stopped"),
+        Err(RunError::Listen { address, cause }) => Err(taken(arguments, address, &cause)),
+        Err(fault) => Err(fault.into()),
+    }
+}
+
+/// Which option gives the demo another port.
+fn taken(arguments: &Arguments, address: SocketAddr, cause: &io::Error) -> Failure {
+    let (option, variable) = match address.port() == arguments.admin_port {
+        true => ("--admin-port", "DEMO_ADMIN_PORT"),
+        false => ("--port", "DEMO_PORT"),
+    };
+    format!(
+        "cannot listen on {address}: {cause}; choose another port with {option} \
+         (make demo {variable}=…)"
+    )
+    .into()
 }
 
 /// Starts the simulated provider on a free port and a runtime of its own.
@@ -76,6 +127,7 @@ fn loader(
 ) -> Result<impl Fn(&mut Sources) -> Result<Config, Faults> + Send + Sync + use<>, Failure> {
     let store = std::path::absolute(&arguments.state_dir)?.join("tollgate.db");
     let file = arguments.config.clone();
+    let file = file.unwrap_or_else(|| BuiltIn::CONFIG.into());
     let listen = |port: u16| SocketAddr::from(([127, 0, 0, 1], port)).to_string();
     let overrides = [
         ("providers.sim.address", format!("http://{provider}").into()),
@@ -91,7 +143,7 @@ fn loader(
         .map(|(path, value)| Ok((path.parse::<KeyPath>()?, value)))
         .collect::<Result<Vec<(KeyPath, serde_json::Value)>, Failure>>()?;
     Ok(move |sources: &mut Sources| {
-        let loader = Loader::new(&Answering);
+        let loader = Loader::new(&BuiltIn);
         let with = |loader: Loader<'static>, (path, value): &(KeyPath, serde_json::Value)| {
             loader.with(path.clone(), value.clone())
         };
@@ -126,8 +178,8 @@ fn demo_key(config: &Config, state_dir: &Path) -> Result<String, Failure> {
     Ok(key)
 }
 
-fn announce(key: &str, port: u16, admin_port: u16) {
-    println!(
+fn announce(key: &str, port: u16, admin_port: u16) -> Outcome {
+    print(format_args!(
         "Tollgate is serving the whole catalog from a simulated provider.
 
 The key of this demo:
@@ -144,6 +196,7 @@ curl -s http://127.0.0.1:{port}/v1/models -H 'x-api-key: {key}'
 
 Base address for SDKs: http://127.0.0.1:{port}/v1 (chat completions, responses), http://127.0.0.1:{port} (messages).
 For operators: http://127.0.0.1:{admin_port}/metrics. Stop with Ctrl-C.
+
 "
-    );
+    ))
 }

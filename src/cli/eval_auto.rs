@@ -1,6 +1,6 @@
 //! `tollgate eval-auto`: how good the choices of a profile are, on labelled prompts.
 
-use super::{Failure, Outcome};
+use super::{ConfigFile, Outcome, print};
 use crate::{config, evaluation};
 use clap::Args;
 use std::path::PathBuf;
@@ -8,9 +8,8 @@ use std::path::PathBuf;
 /// What `eval-auto` takes.
 #[derive(Args)]
 pub(super) struct Arguments {
-    /// The configuration file.
-    #[arg(long, value_name = "FILE")]
-    config: PathBuf,
+    #[command(flatten)]
+    config: ConfigFile,
     /// The profile.
     #[arg(long, default_value = "auto")]
     profile: String,
@@ -27,23 +26,22 @@ pub(super) struct Arguments {
 }
 
 pub(super) fn run(arguments: &Arguments) -> Outcome {
-    let config = config::load(&arguments.config)?;
+    let config = config::load(&arguments.config.path)?;
     let name = &arguments.profile;
     let profile = config.catalog.profile(name);
-    let profile = profile.ok_or_else(|| Failure(format!("no profile '{name}'")))?;
+    let profile = profile.ok_or_else(|| format!("no profile '{name}'"))?;
     let mut rows = Vec::new();
     for file in &arguments.files {
         let text = std::fs::read_to_string(file)
-            .map_err(|fault| Failure(format!("{}: {fault}", file.display())))?;
+            .map_err(|fault| format!("{}: {fault}", file.display()))?;
         rows.extend(evaluation::read(file, &text, profile)?);
     }
     if rows.is_empty() {
-        return Err(Failure("no labelled prompts".to_owned()));
+        return Err("no labelled prompts".into());
     }
     let settings = evaluation::Settings {
         cost_weight: arguments.cost_weight,
         seed: arguments.seed,
     };
-    print!("{}", evaluation::evaluate(profile, &rows, settings));
-    Ok(())
+    print(evaluation::evaluate(profile, &rows, settings))
 }

@@ -1,11 +1,10 @@
 //! `tollgate explain`: a request from the standard input, and what would happen to it.
 
-use super::{Failure, Outcome};
+use super::{ConfigFile, Failure, Outcome, note, print, print_line};
 use crate::explain::{ExplainOrder, Ground, explain};
 use crate::{config, keys};
 use clap::Args;
-use std::io::{self, Read};
-use std::path::PathBuf;
+use std::io::{self, IsTerminal, Read};
 use std::sync::Arc;
 
 /// The longest request that is read.
@@ -14,9 +13,8 @@ const MOST_BYTES: u64 = 64 << 20;
 /// What `explain` takes; the request's body comes from the standard input.
 #[derive(Args)]
 pub(super) struct Arguments {
-    /// The configuration file.
-    #[arg(long, value_name = "FILE", default_value = "tollgate.yaml")]
-    config: PathBuf,
+    #[command(flatten)]
+    config: ConfigFile,
     /// Whose request it is: the id of a key, the beginning of its text, or its text.
     #[arg(long)]
     key: String,
@@ -29,8 +27,11 @@ pub(super) struct Arguments {
 }
 
 pub(super) fn run(arguments: &Arguments) -> Outcome {
-    let config = config::load(&arguments.config)?;
+    let config = config::load(&arguments.config.path)?;
     let store = Arc::new(keys::open_store(&config)?);
+    if io::stdin().is_terminal() {
+        note("reading the body of the request from standard input; Ctrl-D ends it");
+    }
     let mut request = Vec::new();
     let read = io::stdin()
         .lock()
@@ -56,9 +57,8 @@ pub(super) fn run(arguments: &Arguments) -> Outcome {
     };
     let explanation = explain(&ground, &order).map_err(Failure::from)?;
     if arguments.json {
-        println!("{}", serde_json::to_string_pretty(&explanation)?);
+        print_line(serde_json::to_string_pretty(&explanation)?)
     } else {
-        print!("{explanation}");
+        print(explanation)
     }
-    Ok(())
 }

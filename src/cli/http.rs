@@ -1,65 +1,70 @@
-//! As much of an HTTP client as the command line needs to ask a gateway's operator's listener:
-//! one request in cleartext, the answer whole.
+//! A request of the command line to the admin API of a gateway.
 
 use super::Failure;
-use std::io::{Read, Write};
-use std::net::{TcpStream, ToSocketAddrs};
+use crate::upstreams::LOOKUP_FAILED;
+use http::{Request, StatusCode, header};
+use http_body_util::{BodyExt, Empty, Limited};
+use hyper::body::Bytes;
+use hyper_util::client::legacy::Client;
+use hyper_util::rt::TokioExecutor;
+use std::error::Error;
 use std::time::Duration;
 
-/// How long the gateway may be silent.
+/// How long the whole answer may take.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// The longest answer: more than any configuration has.
-const MOST_BYTES: u64 = 32 << 20;
+const MOST_BYTES: usize = 32 << 20;
 
-/// Gets a page of the admin API.
+/// Gets a page of the admin API in cleartext.
 ///
 /// # Errors
 ///
-/// Nobody is there, or the answer is no success: what it says.
-pub(super) fn get(authority: &str, target: &str, token: &str) -> Result<Vec<u8>, Failure> {
-    exchange(authority, "GET", target, token, b"")
-}
-
-fn exchange(
-    authority: &str,
-    method: &str,
-    target: &str,
-    token: &str,
-    body: &[u8],
-) -> Result<Vec<u8>, Failure> {
-    if token.bytes().any(|byte| byte.is_ascii_control()) {
-        return Err("the admin token holds a line break".into());
+/// The gateway cannot be reached, or its answer is not a success: the message of its answer.
+pub(super) fn get(authority: &str, target: &str, token: &str) -> Result<Bytes, Failure> {
+    let request = Request::get(format!("http://{authority}{target}"))
+        .header(header::AUTHORIZATION, format!("Bearer {token}"))
+        .body(Empty::<Bytes>::new())
+        .map_err(|fault| format!("'{authority}' or the admin token cannot be sent: {fault}"))?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    let exchange = async { tokio::time::timeout(PATIENCE, exchange(request)).await };
+    let (status, body) = runtime
+        .block_on(exchange)
+        .map_err(|_| format!("{authority} has not answered within {PATIENCE:?}"))?
+        .map_err(|fault| described(authority, &*fault))?;
+    if status.is_success() {
+        return Ok(body);
     }
-    let cannot = |fault: std::io::Error| format!("{authority} cannot be asked: {fault}");
-    let mut addresses = authority.to_socket_addrs().map_err(cannot)?;
-    let address = addresses.next().ok_or("the address leads nowhere")?;
-    let mut stream = TcpStream::connect_timeout(&address, PATIENCE).map_err(cannot)?;
-    stream.set_read_timeout(Some(PATIENCE)).map_err(cannot)?;
-    // Version 1.0, so that the answer comes in one piece that ends with the connection.
-    let head = format!(
-        "{method} {target} HTTP/1.0\r\nhost: {authority}\r\nauthorization: Bearer {token}\r\n\
-         content-type: application/json\r\ncontent-length: {}\r\n\r\n",
-        body.len()
-    );
-    stream.write_all(head.as_bytes()).map_err(cannot)?;
-    stream.write_all(body).map_err(cannot)?;
-    let mut answer = Vec::new();
-    stream
-        .take(MOST_BYTES)
-        .read_to_end(&mut answer)
-        .map_err(cannot)?;
-    let end = answer.windows(4).position(|window| window == b"\r\n\r\n");
-    let end = end.ok_or_else(|| format!("{authority} does not speak HTTP"))?;
-    let (head, body) = answer.split_at(end.saturating_add(4));
-    let head = String::from_utf8_lossy(head);
-    let status = head.split(' ').nth(1).unwrap_or_default();
-    if status.starts_with('2') {
-        return Ok(body.to_vec());
-    }
-    let told: Option<serde_json::Value> = serde_json::from_slice(body).ok();
+    let told: Option<serde_json::Value> = serde_json::from_slice(&body).ok();
     let message = told
         .as_ref()
         .and_then(|it| it.pointer("/error/message")?.as_str());
-    let message = message.unwrap_or("it does not say why");
+    let message = message.unwrap_or("it gives no reason");
+    let status = status.as_u16();
     Err(format!("{authority} answers {status}: {message}").into())
+}
+
+async fn exchange(
+    request: Request<Empty<Bytes>>,
+) -> Result<(StatusCode, Bytes), Box<dyn Error + Send + Sync>> {
+    let client = Client::builder(TokioExecutor::new()).build_http();
+    let answer = client.request(request).await?;
+    let status = answer.status();
+    let body = Limited::new(answer.into_body(), MOST_BYTES);
+    Ok((status, body.collect().await?.to_bytes()))
+}
+
+/// Why there is no answer: the first cause of all says it, and those over it only repeat that the
+/// request failed.
+fn described(authority: &str, fault: &(dyn Error + 'static)) -> String {
+    let mut first = fault;
+    while let Some(cause) = first.source() {
+        first = cause;
+    }
+    let first = first.to_string();
+    match first.strip_prefix(LOOKUP_FAILED) {
+        Some(cause) => format!("the host of '{authority}' cannot be resolved ({cause})"),
+        None => format!("{authority} cannot be reached: {first}"),
+    }
 }

@@ -1,7 +1,7 @@
 //! `tollgate keys`: arguments in, a table or JSON out. What is done in between is in
 //! `admin::operations`, which the admin API shares.
 
-use super::{Failure, Outcome};
+use super::{ConfigFile, Failure, Outcome, note, print, print_line};
 use crate::admin::operations::{
     CreateKey, CreatedView, Extension, KeyLimits, KeyQuery, Offer, Operations, TopUp,
 };
@@ -9,7 +9,6 @@ use crate::{config, keys};
 use clap::{Args, Subcommand, ValueEnum};
 use serde::Serialize;
 use std::num::NonZeroU32;
-use std::path::PathBuf;
 use std::sync::Arc;
 use tollgate_ledger::{
     GrantView, KeyRecord, KeySelector, KeyState, KeyView, grants_table, keys_table,
@@ -19,14 +18,8 @@ use tollgate_settings::{Duration, TokenCount};
 /// What `keys` takes.
 #[derive(Args)]
 pub(super) struct Arguments {
-    /// The configuration file, which names the store and the pepper.
-    #[arg(
-        long,
-        value_name = "FILE",
-        global = true,
-        default_value = "tollgate.yaml"
-    )]
-    config: PathBuf,
+    #[command(flatten)]
+    config: ConfigFile,
     /// Print JSON instead of a table.
     #[arg(long, global = true)]
     json: bool,
@@ -193,7 +186,7 @@ fn tokens(text: &str) -> Result<TokenCount, String> {
 }
 
 pub(super) fn run(arguments: &Arguments) -> Outcome {
-    let config = config::load(&arguments.config)?;
+    let config = config::load(&arguments.config.path)?;
     let store = Arc::new(keys::open_store(&config)?);
     let desk = Desk {
         operations: Operations::new(store, Offer::of(&config)),
@@ -278,12 +271,21 @@ impl Desk {
             key: created.key.expose(),
             record: KeyView::new(&created.record, self.operations.now()),
         };
-        self.print(&view, || format!("{}\n", view.key))?;
+        match self.print(&view, || format!("{}\n", view.key)) {
+            Err(Failure::ReaderLeft) => {
+                let id = view.record.id;
+                return Err(format!(
+                    "the key {id} was created, but its secret could not be printed: revoke it"
+                )
+                .into());
+            }
+            printed => printed?,
+        }
         if !self.json {
-            eprintln!(
-                "{} is shown this once and stored nowhere: keep it.",
+            note(format_args!(
+                "The key above is shown only once and is not stored: keep it. Its id is {}.",
                 view.record.id
-            );
+            ));
         }
         Ok(())
     }
@@ -325,11 +327,10 @@ impl Desk {
     /// JSON for programs, or a table for people.
     fn print(&self, view: &impl Serialize, table: impl FnOnce() -> String) -> Outcome {
         if self.json {
-            println!("{}", serde_json::to_string_pretty(view)?);
+            print_line(serde_json::to_string_pretty(view)?)
         } else {
-            print!("{}", table());
+            print(table())
         }
-        Ok(())
     }
 }
 

@@ -1,7 +1,7 @@
 //! `tollgate ledger`: whether the file adds up, a copy of it, and going on after a loss. All of it
 //! works while gateways run.
 
-use super::{Failure, Outcome};
+use super::{ConfigFile, Outcome, note, print, print_line};
 use crate::config::{self, Config};
 use crate::keys;
 use crate::server::RunError;
@@ -13,14 +13,8 @@ use tollgate_ledger::{Store, StoreError, Verification};
 /// What `ledger` takes.
 #[derive(Args)]
 pub(super) struct Arguments {
-    /// The configuration file, which names the ledger and the pepper.
-    #[arg(
-        long,
-        value_name = "FILE",
-        global = true,
-        default_value = "tollgate.yaml"
-    )]
-    config: PathBuf,
+    #[command(flatten)]
+    config: ConfigFile,
     /// Print JSON instead of a table.
     #[arg(long, global = true)]
     json: bool,
@@ -42,11 +36,11 @@ enum Command {
 }
 
 pub(super) fn run(arguments: &Arguments) -> Outcome {
-    let config = config::load(&arguments.config)?;
+    let config = config::load(&arguments.config.path)?;
     let path = &config.store.path;
     if !path.exists() {
         // Opening it would make an empty one, which adds up and is worth no backup.
-        return Err(Failure(format!("there is no ledger at {}", path.display())));
+        return Err(format!("there is no ledger at {}", path.display()).into());
     }
     match &arguments.command {
         Command::Verify => verify(&keys::open_store(&config)?, arguments.json),
@@ -57,15 +51,16 @@ pub(super) fn run(arguments: &Arguments) -> Outcome {
 
 fn verify(store: &Store, json: bool) -> Outcome {
     let found = store.verify()?;
-    if json {
-        println!("{}", serde_json::to_string_pretty(&found)?);
+    let printed = if json {
+        print_line(serde_json::to_string_pretty(&found)?)
     } else {
-        print!("{}", table(&found));
-    }
+        print(table(&found))
+    };
+    // Faults decide the exit code, whether the output was read or not.
     match found.faults.len() {
-        0 => Ok(()),
-        1 => Err(Failure("1 thing does not add up".to_owned())),
-        many => Err(Failure(format!("{many} things do not add up"))),
+        0 => printed,
+        1 => Err("1 thing does not add up".into()),
+        many => Err(format!("{many} things do not add up").into()),
     }
 }
 
@@ -74,18 +69,18 @@ fn accept_loss(config: &Config, json: bool) -> Outcome {
     match keys::open_store(config) {
         Ok(store) => {
             for fault in store.verify()?.faults {
-                eprintln!("found: {fault}");
+                note(format_args!("found: {fault}"));
             }
         }
         Err(RunError::Store(lost @ StoreError::CommitsMissing { .. })) => {
-            eprintln!("given up: {lost}");
+            note(format_args!("given up: {lost}"));
         }
         Err(fault) => return Err(fault.into()),
     }
     verify(&keys::accept_loss(config)?, json)
 }
 
-/// The sums, and below them what does not add up, a line each.
+/// The sums, and below them the warnings and the faults, a line each.
 fn table(found: &Verification) -> String {
     let sums = [
         ("grants", found.grants),
@@ -96,11 +91,15 @@ fn table(found: &Verification) -> String {
     ];
     let width = sums.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
     let sums = sums.map(|(name, sum)| format!("{name:width$}  {sum}\n"));
+    let mut table = sums.concat();
+    for warning in &found.warnings {
+        table += &format!("WARNING  {warning}\n");
+    }
     if found.holds() {
-        return sums.concat() + "everything adds up\n";
+        return table + "everything adds up\n";
     }
     let faults = found.faults.iter().map(|fault| format!("FAULT  {fault}\n"));
-    sums.concat() + &faults.collect::<String>()
+    table + &faults.collect::<String>()
 }
 
 fn backup(store: &Store, file: &Path, json: bool) -> Outcome {
@@ -108,9 +107,8 @@ fn backup(store: &Store, file: &Path, json: bool) -> Outcome {
     let bytes = std::fs::metadata(file)?.len();
     if json {
         let done = json!({ "file": std::path::absolute(file)?, "bytes": bytes });
-        println!("{}", serde_json::to_string_pretty(&done)?);
+        print_line(serde_json::to_string_pretty(&done)?)
     } else {
-        println!("{}: {bytes} bytes", file.display());
+        print_line(format_args!("{}: {bytes} bytes", file.display()))
     }
-    Ok(())
 }

@@ -1,10 +1,5 @@
 //! The command line: what each command takes, and what it prints.
 
-#![expect(
-    clippy::print_stdout,
-    reason = "printing is what a command line is for"
-)]
-
 mod bounded_log;
 mod check;
 mod demo;
@@ -18,8 +13,10 @@ mod sim;
 
 use crate::{config, machine};
 use bounded_log::Bounded;
-use clap::{Parser, Subcommand};
+use clap::{Args, Parser, Subcommand};
 use std::fmt::Display;
+use std::io::{self, Write};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// An edge gateway to language models: one key, one address, every model.
@@ -40,11 +37,12 @@ enum Command {
     Demo(demo::Arguments),
     /// Be a simulated provider.
     Sim(sim::Arguments),
-    /// Check a configuration file and tell every fault in it.
+    /// Check a configuration file, and what it needs on this machine; report every fault.
     Check(check::Arguments),
     /// Compare the choices of `auto` with simpler ones, on labelled prompts.
     EvalAuto(eval_auto::Arguments),
-    /// Tell what would happen to a request and why, without sending it.
+    /// Report what would happen to a request and why, without sending it. The body of the request
+    /// is read from standard input.
     Explain(explain::Arguments),
     /// Print the JSON Schema of the configuration file, for editors.
     Schema,
@@ -65,42 +63,79 @@ pub fn main() -> ExitCode {
         Command::Check(arguments) => check::run(&arguments),
         Command::EvalAuto(arguments) => eval_auto::run(&arguments),
         Command::Explain(arguments) => explain::run(&arguments),
-        Command::Schema => {
-            print!("{}", config::schema_text());
-            Ok(())
-        }
+        Command::Schema => print(config::schema_text()),
         Command::Keys(arguments) => keys::run(&arguments),
         Command::Ledger(arguments) => ledger::run(&arguments),
     };
     match outcome {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(Failure(text)) => {
-            eprintln!("{text}");
+        // The reader of a pipe (`tollgate schema | head`) has all that it needs.
+        Ok(()) | Err(Failure::ReaderLeft) => ExitCode::SUCCESS,
+        Err(Failure::Fault(text)) => {
+            note(text);
             ExitCode::FAILURE
         }
     }
 }
 
-/// Why a command failed, in the words that the person at the keyboard reads.
-struct Failure(String);
+/// Why a command ends before it has printed everything.
+enum Failure {
+    /// It failed, in the words that the person at the keyboard reads.
+    Fault(String),
+    /// Nothing reads its standard output any more.
+    ReaderLeft,
+}
 
 impl<E: Display> From<E> for Failure {
     fn from(cause: E) -> Self {
-        Self(cause.to_string())
+        Self::Fault(cause.to_string())
     }
 }
 
 type Outcome = Result<(), Failure>;
 
+/// Prints to the standard output. `print!` would panic if the reader of a pipe has left.
+fn print(text: impl Display) -> Outcome {
+    let mut out = io::stdout().lock();
+    match write!(out, "{text}").and_then(|()| out.flush()) {
+        Ok(()) => Ok(()),
+        Err(fault) if fault.kind() == io::ErrorKind::BrokenPipe => Err(Failure::ReaderLeft),
+        Err(fault) => Err(format!("the output cannot be written: {fault}").into()),
+    }
+}
+
+/// The same with a line break.
+fn print_line(text: impl Display) -> Outcome {
+    print(format_args!("{text}\n"))
+}
+
+/// Prints a line to the standard error, whether anything reads it or not.
+fn note(text: impl Display) {
+    let _ = writeln!(io::stderr(), "{text}");
+}
+
+/// Where a command finds its configuration; the same for all commands that need one.
+#[derive(Args)]
+struct ConfigFile {
+    /// The configuration file.
+    #[arg(
+        id = "config",
+        long = "config",
+        value_name = "FILE",
+        env = "TOLLGATE_CONFIG",
+        default_value = "tollgate.yaml",
+        global = true
+    )]
+    path: PathBuf,
+}
+
 /// Sends diagnostics to standard error, at `level` unless `RUST_LOG` says otherwise.
 fn init_log(level: config::LogLevel) {
     let log = env_logger::Builder::new()
+        .format_timestamp_millis()
         .filter_level(match level {
             config::LogLevel::Error => log::LevelFilter::Error,
             config::LogLevel::Warn => log::LevelFilter::Warn,
             config::LogLevel::Info => log::LevelFilter::Info,
-            config::LogLevel::Debug => log::LevelFilter::Debug,
-            config::LogLevel::Trace => log::LevelFilter::Trace,
         })
         // Pingora tells each connection's ups and downs; what matters of them is told by us.
         .filter_module("pingora", log::LevelFilter::Error)

@@ -1,6 +1,6 @@
 //! `tollgate serve` and `tollgate upgrade`: a gateway, and the one that takes over from it.
 
-use super::{Outcome, init_log};
+use super::{ConfigFile, Outcome, init_log, print_line};
 use crate::config::{self, Answering, Loader, Sources};
 use crate::server::{self, Hangups, Predecessor, Program, Start};
 use clap::{Args, ValueEnum};
@@ -13,9 +13,8 @@ use std::sync::Arc;
 /// What `serve` takes.
 #[derive(Args)]
 pub(super) struct Arguments {
-    /// The configuration file.
-    #[arg(long, value_name = "FILE")]
-    config: PathBuf,
+    #[command(flatten)]
+    config: ConfigFile,
     /// Take over from the gateway that runs by the same configuration: its listeners, while it
     /// finishes what it has begun.
     #[arg(
@@ -45,9 +44,8 @@ enum From {
 /// What `upgrade` takes.
 #[derive(Args)]
 pub(super) struct UpgradeArguments {
-    /// The configuration file of the gateway that runs.
-    #[arg(long, value_name = "FILE")]
-    config: PathBuf,
+    #[command(flatten)]
+    config: ConfigFile,
     /// The Unix socket of the gateway that runs, where the file does not name that one any more:
     /// `server.upgrade.socket` or `store.path` have changed.
     #[arg(long, value_name = "PATH")]
@@ -64,7 +62,7 @@ pub(super) fn run(arguments: &Arguments) -> Outcome {
         Some(From::Parent) => Some(Predecessor::at_standard_input()),
         Some(From::Socket) | None => None,
     };
-    let config = match config::load(&arguments.config) {
+    let config = match config::load(&arguments.config.path) {
         Ok(config) => config,
         Err(faults) => {
             if let Some(Ok(parent)) = parent {
@@ -84,7 +82,7 @@ pub(super) fn run(arguments: &Arguments) -> Outcome {
         Some(asked) => predecessor(asked, &socket)?,
         None => None,
     };
-    let file = arguments.config.clone();
+    let file = arguments.config.path.clone();
     let start = Start {
         program: Some(program(&file)),
         reload: Arc::new(move |sources: &mut Sources| {
@@ -94,6 +92,7 @@ pub(super) fn run(arguments: &Arguments) -> Outcome {
         predecessor,
     };
     start.run(hangups, || log::info!("serving"))?;
+    log::info!("stopped");
     Ok(())
 }
 
@@ -151,14 +150,13 @@ fn program(config: &Path) -> Program {
 pub(super) fn upgrade(arguments: &UpgradeArguments) -> Outcome {
     // Under a service manager this is a process of the service as well.
     let _hangups = Hangups::take()?;
-    let config = config::load(&arguments.config)?;
+    let config = config::load(&arguments.config.path)?;
     let socket = arguments.socket.clone();
     let socket = socket.unwrap_or_else(|| config.upgrade_socket());
     let patience = config.server.upgrade.timeout.get();
     let pid =
         server::ask_for_upgrade(&socket, patience).map_err(|fault| untold(&fault, &socket))?;
-    println!("process {pid} has taken over");
-    Ok(())
+    print_line(format_args!("process {pid} has taken over"))
 }
 
 /// What is known of an upgrade that was not told to be done.

@@ -1,6 +1,6 @@
 //! `tollgate sim`.
 
-use super::Outcome;
+use super::{Outcome, print_line};
 use clap::Args;
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
@@ -57,7 +57,7 @@ pub(super) fn run(arguments: &Arguments) -> Outcome {
     }
     runtime.enable_all().build()?.block_on(async {
         let sim = Sim::bind(arguments.listen, options).await?;
-        println!("listening on {}", sim.local_addr()?);
+        print_line(format_args!("listening on {}", sim.local_addr()?))?;
         let mut terminate = signal(SignalKind::terminate())?;
         let mut interrupt = signal(SignalKind::interrupt())?;
         sim.serve(async move {

@@ -6,8 +6,10 @@
 //! (`sections`, `plans`, `filters`, and the sections that other crates own), then the
 //! rules that cross sections. What a section means is left to those who own it.
 
+mod answer_memory;
 mod answering;
 mod check;
+mod cors;
 mod diff;
 mod failover;
 mod faults;
@@ -24,7 +26,9 @@ mod sources;
 mod tree;
 mod yaml;
 
+pub use answer_memory::{MemoryPlace, MemorySettings};
 pub use answering::Answering;
+pub use cors::CorsSettings;
 pub use diff::{Change, ChangeKind};
 pub use failover::{FailoverSettings, RetryBudgetSettings};
 pub use faults::{Faults, Located};
@@ -37,7 +41,7 @@ pub use schema::{schema, schema_text};
 pub use sections::{
     AccessLog, AdminSettings, CountingSettings, LimitSettings, ListenAddress, ListenSettings,
     LogLevel, LogSettings, ReloadSettings, ServerSettings, ShutdownSettings, StoreSettings,
-    TlsSettings, UpgradeSettings,
+    TlsSettings, TranslationSettings, UpgradeSettings,
 };
 pub use settlement::{DrainSettings, SettlementSettings};
 pub use sources::Sources;
@@ -45,7 +49,7 @@ pub use tree::Position;
 
 use indexmap::IndexMap;
 use schemars::JsonSchema;
-use sections::{KeysSettings, TranslationSettings};
+use sections::KeysSettings;
 use serde::Deserialize;
 use sources::Recording;
 use std::io;
@@ -138,8 +142,10 @@ pub struct Config {
     pub catalog: Catalog,
     /// How often and how long a request is tried.
     pub failover: FailoverSettings,
-    /// Fields that may be lost in translation, by their paths.
-    pub lossy: Vec<String>,
+    /// Which fields may be lost in translation.
+    pub translation: TranslationSettings,
+    /// How much is remembered of translated answers; `None`: nothing.
+    pub memory: Option<MemorySettings>,
     /// How input tokens are counted.
     pub counting: CountingSettings,
     /// How requests are settled.
@@ -330,7 +336,7 @@ impl<'a> Loader<'a> {
             faults.extend(plans::check(&settings.plans, catalog));
         }
         faults.extend(settings.failover.check());
-        faults.extend(check_lossy(&settings.translation.lossy));
+        faults.extend(check_translation(&settings.translation));
         faults.extend(check_server(&settings.server, &settings.admin));
         let filters = settings.filters.map_or_else(filters::default_list, |list| {
             let (filters, found) = filters::build(list);
@@ -359,7 +365,11 @@ impl<'a> Loader<'a> {
             log: settings.log,
             catalog,
             failover: settings.failover,
-            lossy: settings.translation.lossy,
+            memory: match settings.translation.memory {
+                MemoryPlace::Store => Some(settings.translation.memory_limits.clone()),
+                MemoryPlace::None => None,
+            },
+            translation: settings.translation,
             counting: settings.counting,
             settlement: settings.settlement,
             plans: settings.plans,
@@ -409,21 +419,27 @@ fn read_types(value: &serde_json::Value) -> Result<Settings, Fault> {
     })
 }
 
-fn check_lossy(lossy: &[String]) -> Vec<Fault> {
-    let section = KeyPath::root().key("translation").key("lossy");
+fn check_translation(settings: &TranslationSettings) -> Vec<Fault> {
+    let section = KeyPath::root().key("translation");
     let known = tollgate_translate::table::paths();
-    let unknown = lossy
-        .iter()
-        .enumerate()
-        .filter(|(_, path)| !known.contains(*path));
-    unknown
-        .map(|(place, path)| {
-            let known = known.iter().map(String::as_str);
-            section
-                .index(place)
-                .fault(unknown_name("field of a request", path, known))
-        })
-        .collect()
+    let unknown = |path: &str| {
+        let known = known.iter().map(String::as_str);
+        unknown_name("field of a request", path, known)
+    };
+    let lossy = settings.lossy.iter().enumerate();
+    let lossy = lossy.filter(|(_, path)| !known.contains(*path));
+    let lossy = lossy.map(|(at, path)| section.key("lossy").index(at).fault(unknown(path)));
+    let strict = settings.strict.iter().enumerate().filter_map(|(at, path)| {
+        let fault = if settings.lossy.contains(path) {
+            "must not stand in `translation.lossy` too".to_owned()
+        } else if tollgate_translate::table::is_droppable(path) {
+            return None;
+        } else {
+            unknown(path)
+        };
+        Some(section.key("strict").index(at).fault(fault))
+    });
+    lossy.chain(strict).collect()
 }
 
 fn check_server(server: &ServerSettings, admin: &AdminSettings) -> Vec<Fault> {

@@ -4,6 +4,8 @@
 //! The comments here are the reference: the JSON Schema and the operator's page are made
 //! from them.
 
+use super::answer_memory::{MemoryPlace, MemorySettings};
+use super::cors::CorsSettings;
 use super::network::Network;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, Serialize, de};
@@ -29,6 +31,8 @@ pub struct ServerSettings {
     /// client's address: in `x-forwarded-for`, and in the PROXY protocol where a listener expects
     /// it. Their own addresses are not bounded by `connections_per_address`.
     pub trusted_proxies: Vec<Network>,
+    /// Which web pages may call the gateway from a browser.
+    pub cors: CorsSettings,
     /// Threads that serve requests. Default: one for each core.
     #[schemars(range(min = 1, max = 1024))]
     pub threads: Option<u16>,
@@ -54,6 +58,7 @@ impl Default for ServerSettings {
                 proxy_protocol: false,
             }],
             trusted_proxies: Vec::new(),
+            cors: CorsSettings::default(),
             threads: None,
             limits: LimitSettings::default(),
             upstream_keepalive_pool: 512,
@@ -105,8 +110,9 @@ pub struct LimitSettings {
     /// The body of one request. Over it: 413.
     pub body_bytes: ByteSize,
     /// What the bodies of all requests take in memory at one time, what is made of them for their
-    /// providers, and answers that are kept to be translated. Over it: 503. Never more than
-    /// `memory`. Default: half of `memory`, and 4GiB at most.
+    /// providers, and answers that are held until they are whole. Over it: 503; an answer that needs no
+    /// translation passes as it comes instead. Never more than `memory`. Default: half of `memory`, and
+    /// 4GiB at most.
     pub bodies_in_memory: Option<ByteSize>,
     /// How long the whole body may take to arrive. Over it: 408.
     pub body_timeout: Duration,
@@ -318,11 +324,21 @@ impl Default for CountingSettings {
 /// How requests are translated to the formats of their providers.
 #[derive(Clone, Debug, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
-pub(super) struct TranslationSettings {
+pub struct TranslationSettings {
     /// Fields of a request that may be left out where the provider's format cannot carry them,
-    /// by their paths in `docs/translation.md` (`stop`, `messages[].name`). They are named in
+    /// by their paths in `docs/translation.md` (`stop`, `logit_bias`). They are named in
     /// `x-dropped-fields`. Any other such field is refused.
-    pub(super) lossy: Vec<String>,
+    pub lossy: Vec<String>,
+    /// Fields of a request that must not be left out, by the paths that `x-dropped-fields` names
+    /// (`messages[].name`, `input[].internal_field`): a request that holds one which the
+    /// provider's format cannot carry gets 400. `input[].*` stands for every unknown field of an
+    /// item, and the same goes for every other place below the top level.
+    pub strict: Vec<String>,
+    /// Whether translated answers are remembered, so that later requests in the responses format
+    /// can refer to them (`item_reference`, `previous_response_id`). They hold the text of conversations.
+    pub(super) memory: MemoryPlace,
+    /// How many of these answers are remembered, and for how long.
+    pub(super) memory_limits: MemorySettings,
 }
 
 /// How API keys are kept.
@@ -359,7 +375,8 @@ impl Default for KeysSettings {
 pub struct LogSettings {
     /// Where one JSON line for each request goes.
     pub access: AccessLog,
-    /// The least severity that is logged; `RUST_LOG` overrides it.
+    /// The least severity that is logged. `RUST_LOG` overrides it; a release logs nothing below
+    /// `info`.
     pub level: LogLevel,
 }
 
@@ -385,8 +402,6 @@ pub enum LogLevel {
     Warn,
     #[default]
     Info,
-    Debug,
-    Trace,
 }
 
 /// An IP address and a port.

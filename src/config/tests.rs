@@ -439,6 +439,32 @@ filters: [key, headers, errors]
 }
 
 #[test]
+fn fields_that_may_or_must_not_be_dropped_are_paths_that_a_notice_can_name() {
+    let with = |section: &str| faults(&format!("{GOOD}translation: {section}\n"));
+    let good = "{lossy: [stop, 'system[].cache_control'], strict: [seed, 'messages[].name', \
+        'input[].internal_chat_message_metadata_passthrough', 'messages[].content[].*', \
+        'input[].compaction_trigger']}";
+    assert_eq!(with(good), Vec::<String>::new());
+    let told = with("{lossy: [stopp], strict: [sead, 'input[].content.a', stop]}");
+    assert_eq!(told.len(), 3, "{told:#?}");
+    assert!(
+        told[0].contains("translation.lossy[0]: no field of a request 'stopp'"),
+        "{told:#?}"
+    );
+    assert!(
+        told[1].contains("translation.strict[0]: no field of a request 'sead'"),
+        "{told:#?}"
+    );
+    assert!(told[2].contains("translation.strict[1]"), "{told:#?}");
+    let told = with("{lossy: [stop], strict: [stop]}");
+    assert!(
+        told.concat()
+            .contains("translation.strict[0]: must not stand in `translation.lossy` too"),
+        "{told:#?}"
+    );
+}
+
+#[test]
 fn a_fault_in_an_included_file_is_told_there_and_a_file_that_is_absent_where_it_is_named() {
     let folder = tempfile::tempdir().unwrap();
     let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();

@@ -36,6 +36,8 @@ pub fn match_path(path: &str) -> Result<Matched<'_>, PublicError> {
         "/v1/messages" => endpoint(Endpoint::Messages),
         "/v1/chat/completions" => endpoint(Endpoint::ChatCompletions),
         "/v1/responses" => endpoint(Endpoint::Responses),
+        "/v1/responses/input_tokens" => endpoint(Endpoint::InputTokens),
+        "/v1/responses/compact" => return Err(no_compaction()),
         "/v1/messages/count_tokens" => endpoint(Endpoint::CountTokens),
         "/v1/models" => endpoint(Endpoint::Models),
         "/v1/usage" => endpoint(Endpoint::Usage),
@@ -52,8 +54,6 @@ fn with_id(path: &str) -> Option<Matched<'_>> {
     } else {
         let rest = path.strip_prefix("/v1/responses/")?;
         match rest.split_once('/') {
-            // An endpoint of its own, which is not served here.
-            None if rest == "compact" => return None,
             None => (Endpoint::StoredResponse, rest),
             Some((id, "cancel")) => (Endpoint::CancelResponse, id),
             Some((id, "input_items")) => (Endpoint::ResponseInput, id),
@@ -65,6 +65,14 @@ fn with_id(path: &str) -> Option<Matched<'_>> {
         endpoint,
         id: Some(id),
     })
+}
+
+fn no_compaction() -> PublicError {
+    PublicError::new(
+        ErrorCode::NotFound,
+        "compaction is not served: send the conversation to POST /v1/responses and ask for a \
+         summary of it, or set 'truncation'",
+    )
 }
 
 fn unknown_path() -> PublicError {
@@ -148,7 +156,6 @@ mod tests {
             "/v1/responses/",
             "/v1/responses//cancel",
             "/v1/responses/a/b",
-            "/v1/responses/compact",
             "/v1/responses/a/cancel/b",
             "/V1",
             "/v1/..;/admin",
@@ -160,6 +167,13 @@ mod tests {
         ] {
             assert_eq!(match_path(path), Err(unknown_path()), "{path}");
         }
+    }
+
+    #[test]
+    fn compaction_is_refused_with_what_to_do_instead() {
+        let error = match_path("/v1/responses/compact").expect_err("refused");
+        assert_eq!((error.status, error.code), (404, ErrorCode::NotFound));
+        assert!(error.message.contains("POST /v1/responses"), "{error}");
     }
 
     #[test]

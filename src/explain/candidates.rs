@@ -15,6 +15,7 @@ use tollgate_filter::{Endpoint, RequestContext};
 use tollgate_routing::health::{Fleet, Place, Seat, Whose};
 use tollgate_routing::plan::{Asked, Choice, LeftOut, Obstacle, plan};
 use tollgate_routing::{Deployment, Model};
+use tollgate_translate::{AnswerMemory, Target};
 use tollgate_types::{Format, PublicError, RequestFacts};
 use tollgate_wire::body::BodyEdits;
 use tollgate_wire::fault::UpstreamFault;
@@ -108,6 +109,10 @@ impl Question<'_> {
 
     /// Where the model is served: as the running gateway has it, or as if all were well.
     fn places(&self) -> Arc<[Arc<Place>]> {
+        if self.request.endpoint == Endpoint::InputTokens {
+            // No provider is asked to count.
+            return Arc::default();
+        }
         match self.ground.snapshot {
             Some(snapshot) => snapshot.fleet.places(self.model),
             None => Fleet::new(self.catalog.catalog(), None).places(self.model),
@@ -131,7 +136,7 @@ impl Question<'_> {
     }
 
     fn counts(&self) -> bool {
-        self.request.endpoint == Endpoint::CountTokens
+        self.request.endpoint.is_count()
     }
 
     fn upstream_model<'a>(&'a self, deployment: &'a Deployment) -> &'a str {
@@ -212,8 +217,12 @@ impl Question<'_> {
         dropped.into_iter().map(str::to_owned).collect()
     }
 
-    /// What a request loses in translation.
-    fn translated(&self, deployment: &Deployment, to: Format) -> Result<Vec<String>, PublicError> {
+    /// What a request loses in translation, and whether the gateway emulates a field there.
+    fn translated(
+        &self,
+        deployment: &Deployment,
+        to: Format,
+    ) -> Result<(Vec<String>, bool), PublicError> {
         let mut edits = BodyEdits::new(self.format, self.peeked);
         if let Some(tokens) = self.request.output_limit {
             edits.set_output_limit(tokens);
@@ -221,10 +230,22 @@ impl Question<'_> {
         let spliced = edits.into_splice().apply(std::slice::from_ref(self.body));
         let spliced = spliced.map_or_else(|_| vec![self.body.clone()], |spliced| spliced.chunks);
         let upstream_model = self.upstream_model(deployment);
-        let lossy = &self.ground.config.lossy;
-        let target = target(deployment, self.model, upstream_model, self.request, lossy);
+        let settings = &self.ground.config.translation;
+        let target = Target {
+            memory: match self.ground.config.memory {
+                Some(_) => AnswerMemory::Keep,
+                None => AnswerMemory::Off,
+            },
+            ..target(
+                deployment,
+                self.model,
+                upstream_model,
+                self.request,
+                settings,
+            )
+        };
         let done = tollgate_translate::request(self.format, to, &spliced.concat(), &target)?;
-        Ok(done.dropped)
+        Ok((done.dropped, done.notes.emulates()))
     }
 }
 

@@ -6,11 +6,17 @@ use std::fmt;
 impl fmt::Display for Explanation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.outcome {
-            Outcome::Sent { provider } => writeln!(f, "outcome     sent to {provider}")?,
-            Outcome::AnsweredHere => writeln!(f, "outcome     answered by the gateway itself")?,
+            Outcome::Sent { provider } => writeln!(f, "outcome     would be sent to {provider}")?,
+            Outcome::AnsweredHere => {
+                writeln!(f, "outcome     would be answered by the gateway itself")?
+            }
             Outcome::Refused(error) => {
                 let (status, code) = (error.status, &error.code);
-                writeln!(f, "outcome     {status} {code}: {}", error.message)?;
+                writeln!(
+                    f,
+                    "outcome     would be refused with {status} {code}: {}",
+                    error.message
+                )?;
             }
         }
         let format = self.format.as_deref().unwrap_or("-");

@@ -2,13 +2,14 @@
 //! provider is asked.
 
 use super::attempt::{self, Attempts, Candidate};
-use super::body::{self, BodyFault, Reading, RequestBody};
+use super::body::{self, BodyFault, Coding, Reading, RequestBody};
 use super::conversation;
 use super::count;
 use super::exchange::Exchange;
 use super::load;
 use super::outgoing;
 use super::reason;
+use super::remembered;
 use super::respond::{self, Local};
 use super::stored;
 use super::toll::Toll;
@@ -19,10 +20,9 @@ use crate::pipeline::{Part, Step};
 use crate::snapshot::{Limits, Snapshot};
 use bytes::Bytes;
 use http::header::{
-    ACCEPT_ENCODING, ALLOW, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HOST, HeaderValue,
-    UPGRADE,
+    ACCEPT_ENCODING, ALLOW, CONTENT_LENGTH, CONTENT_TYPE, HOST, HeaderValue, UPGRADE,
 };
-use http::{HeaderMap, Version};
+use http::{HeaderMap, Method, Version};
 use pingora_proxy::Session;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -68,6 +68,8 @@ async fn try_admit(session: &mut Session, exchange: &mut Exchange) -> Result<Adm
     let snapshot = Arc::clone(&exchange.snapshot);
     let wants_websocket = take_offer(session);
     exchange.client = client(session, &snapshot);
+    let head = session.req_header();
+    exchange.origin = snapshot.cors.origin(&head.headers);
     let matched = endpoints::match_path(session.req_header().uri.path())?;
     let request = RequestContext::new(exchange.id, matched.endpoint, exchange.client);
     exchange.request = Some(request);
@@ -75,6 +77,14 @@ async fn try_admit(session: &mut Session, exchange: &mut Exchange) -> Result<Adm
     check_host(session)?;
     check_once(session)?;
     load::check(exchange)?;
+    let head = session.req_header();
+    let methods = || endpoints::allow(matched.endpoint);
+    if let Some(answer) = snapshot
+        .cors
+        .preflight(&head.method, &head.headers, methods)
+    {
+        return Ok(Admission::Answer(answer));
+    }
 
     run_filters(Part::Head, session, exchange).await?;
     load::check_key(exchange)?;
@@ -82,11 +92,14 @@ async fn try_admit(session: &mut Session, exchange: &mut Exchange) -> Result<Adm
 
     if matched.endpoint.is_model_endpoint() {
         check_media_type(session)?;
-        check_coding(session)?;
-        read_body(session, exchange).await?;
+        let coding = coding(session)?;
+        read_body(session, exchange, coding).await?;
+        remembered::resolve(exchange).await?;
+        let named = stored::named(exchange);
         let passed = run_filters(Part::Body, session, exchange).await;
         take_toll(exchange);
         passed?;
+        stored::find_unpaid(exchange, named).await?;
         exchange.explains = reason::is_asked_for(exchange, &session.req_header().headers);
         exchange.attempts = candidates(exchange, &session.req_header().headers)?;
         if let Some(count) = count::without_asking(session, exchange).await? {
@@ -107,7 +120,14 @@ async fn try_admit(session: &mut Session, exchange: &mut Exchange) -> Result<Adm
         let passed = run_filters(Part::Stored, session, exchange).await;
         take_toll(exchange);
         passed?;
+        if let Some(answer) = remembered::answer(session, exchange, &identity, &id).await? {
+            return Ok(Admission::Answer(answer));
+        }
         exchange.attempts = stored::attempts(&snapshot, &identity, &id).await?;
+        if exchange.target.0 == Method::HEAD {
+            // Providers do not answer it, and it shows nothing of the response.
+            return Ok(Admission::Answer(Local::json(200, Bytes::new())));
+        }
         stored::hold_due(exchange, &identity, &id).await?;
         return Ok(Admission::Forward);
     }
@@ -282,40 +302,35 @@ fn check_media_type(session: &Session) -> Result<(), PublicError> {
     )
 }
 
-/// Bodies are read as they come: what a caller has packed is refused by the name of its coding,
-/// not as JSON that is none (RFC 9110, sections 8.4 and 15.5.16).
-fn check_coding(session: &Session) -> Result<(), Admission> {
+/// How the body is compressed (RFC 9110, sections 8.4 and 15.5.16).
+fn coding(session: &Session) -> Result<Option<Coding>, Admission> {
     const UNSUPPORTED_MEDIA_TYPE: u16 = 415;
-    let codings = session.req_header().headers.get_all(CONTENT_ENCODING);
-    let is_identity = |coding: &str| {
-        let coding = coding.trim();
-        coding.is_empty() || coding.eq_ignore_ascii_case("identity")
-    };
-    let is_plain = |value: &HeaderValue| {
-        let codings = value.to_str();
-        codings.is_ok_and(|codings| codings.split(',').all(is_identity))
-    };
-    if codings.iter().all(is_plain) {
-        return Ok(());
-    }
-    let message = "the content-encoding is not supported: send the body as it is, without one";
-    let error = PublicError::invalid_request(message).with_status(UNSUPPORTED_MEDIA_TYPE);
-    let mut answer = Local::error(error);
-    answer.add(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
-    Err(Admission::Answer(answer))
+    Coding::of(&session.req_header().headers).map_err(|_| {
+        let message = format!(
+            "the content-encoding is not supported: send one of {}, or none",
+            Coding::ACCEPTED
+        );
+        let error = PublicError::invalid_request(message).with_status(UNSUPPORTED_MEDIA_TYPE);
+        let mut answer = Local::error(error);
+        answer.add(ACCEPT_ENCODING, HeaderValue::from_static(Coding::ACCEPTED));
+        Admission::Answer(answer)
+    })
 }
 
-async fn read_body(session: &mut Session, exchange: &mut Exchange) -> Result<(), Admission> {
+async fn read_body(
+    session: &mut Session,
+    exchange: &mut Exchange,
+    coding: Option<Coding>,
+) -> Result<(), Admission> {
     let limits = exchange.snapshot.limits;
     let bounds = load::bounds(exchange);
     let shares = load::shares(exchange).cloned();
-    let (Some(format), Some(request)) = (exchange.format(), &mut exchange.request) else {
+    let Some(format) = exchange.format() else {
         return Err(internal("a model endpoint has no format").into());
     };
-    let catalog = exchange.snapshot.catalog.catalog();
     let reading = Reading {
-        counts_tokens: request.endpoint == Endpoint::CountTokens,
-        notes_texts: catalog.has_profiles(),
+        coding,
+        ..reading(exchange)
     };
     match RequestBody::read(
         session,
@@ -328,19 +343,39 @@ async fn read_body(session: &mut Session, exchange: &mut Exchange) -> Result<(),
     .await
     {
         Ok(body) => {
-            let mut facts = body.peeked().facts.clone();
-            let named = facts.model.as_deref();
-            // Whoever names no model may get a profile, if that is the default.
-            if reading.notes_texts && named.is_none_or(|name| catalog.profile(name).is_some()) {
-                facts.conversation = body.look().map(Box::new);
-            }
-            request.facts = Some(facts);
-            request.body = body.in_one_piece();
             exchange.body = Some(body);
+            note_facts(exchange, reading);
             Ok(())
         }
         Err(fault) => Err(fault.into()),
     }
+}
+
+/// What is looked for in the body of a request.
+pub fn reading(exchange: &Exchange) -> Reading {
+    let request = exchange.request.as_ref();
+    let catalog = exchange.snapshot.catalog.catalog();
+    Reading {
+        counts_tokens: request.is_some_and(|it| it.endpoint == Endpoint::CountTokens),
+        notes_texts: catalog.has_profiles(),
+        coding: None,
+    }
+}
+
+/// Has the filters see what was found in the body.
+pub fn note_facts(exchange: &mut Exchange, reading: Reading) {
+    let (Some(request), Some(body)) = (&mut exchange.request, &exchange.body) else {
+        return;
+    };
+    let catalog = exchange.snapshot.catalog.catalog();
+    let mut facts = body.peeked().facts.clone();
+    let named = facts.model.as_deref();
+    // A request without a model may get a profile, if the default is one.
+    if reading.notes_texts && named.is_none_or(|name| catalog.profile(name).is_some()) {
+        facts.conversation = body.look().map(Box::new);
+    }
+    request.facts = Some(facts);
+    request.body = body.in_one_piece();
 }
 
 /// Who can answer, in order.
@@ -356,7 +391,11 @@ fn candidates(exchange: &mut Exchange, headers: &HeaderMap) -> Result<Attempts, 
     });
     let (model, served) = served.ok_or_else(|| internal("a request came without a model"))?;
     let stored_at = request.stored_at.as_ref();
-    let counts_tokens = request.endpoint == Endpoint::CountTokens;
+    let counts_tokens = request.endpoint.is_count();
+    if request.endpoint == Endpoint::InputTokens {
+        // Counted here: few providers of responses have a counter.
+        return Ok(Attempts::default());
+    }
     let facts = request.facts.as_ref();
     let asked = Asked {
         format,

@@ -1,17 +1,18 @@
 //! What comes back: holds an answer until it is worth committing, then lets it pass.
 //!
-//! Decides on bytes alone and writes nothing; `respond.rs` does that. Nothing is committed
-//! before the first content event: until then the next candidate can take over unseen, and
+//! Decides on bytes alone and writes nothing; `respond.rs` does that. Of a stream nothing is
+//! committed before its first content event, of an answer in one piece nothing before it is whole,
+//! unless it is too large to be held: until then the next candidate can take over unseen, and
 //! the caller's status can follow from the body.
 
 use super::deadlines::Progress;
 use super::decode::Decoder;
-use super::reader::{Expectation, Reader};
+use super::reader::{Expectation, Reader, content_length, kept_size};
 use super::unwritten::Unwritten;
 use crate::events::OpenStream;
 use bytes::{Bytes, BytesMut};
 use http::HeaderMap;
-use http::header::{CONTENT_ENCODING, CONTENT_LENGTH};
+use http::header::CONTENT_ENCODING;
 use std::time::{Duration, Instant, SystemTime};
 use tollgate_types::{PublicError, RequestId};
 use tollgate_wire::answer::{AnswerFacts, AnswerKind};
@@ -19,7 +20,7 @@ use tollgate_wire::fault::{UpstreamAnswer, UpstreamFault, classify, classify_bod
 use tollgate_wire::stream::Phase;
 use tollgate_wire::usage::ReportedUsage;
 
-/// How much of an answer is held at most, in bytes.
+/// How much of a stream, an error or a body of unknown kind is held at most, in bytes.
 const MOST_HELD: usize = 64 * 1024;
 /// How long comments, pings and the body of an error are held at most.
 const LONGEST_HELD: Duration = Duration::from_secs(10);
@@ -83,6 +84,12 @@ pub enum Next {
     },
     /// These bytes leave.
     Pass(Bytes),
+    /// The answer is whole, and its provider goes on: the attempt ends, and
+    /// [`Answer::rest_of_stream`] leaves.
+    Finish {
+        /// The provider's head, if it has not left.
+        head: Option<Box<UpstreamHead>>,
+    },
     /// The attempt has failed. Where nothing was committed the next can follow; else the
     /// answer must end as a broken one, by [`Answer::failure_event`].
     Fail(UpstreamFault),
@@ -178,6 +185,14 @@ impl Answer {
     }
 
     fn let_pass(&mut self, leaving: &mut Vec<Bytes>, end: bool) -> Next {
+        if !end && self.is_cut_short() {
+            self.held.append(leaving);
+            self.stage = Stage::Over;
+            self.has_ended = true;
+            self.open = None;
+            let head = self.head.take();
+            return Next::Finish { head };
+        }
         if self.stage == Stage::Passing {
             if end {
                 self.stage = Stage::Over;
@@ -189,7 +204,7 @@ impl Answer {
         }
         self.held_size = self
             .held_size
-            .saturating_add(leaving.iter().map(Bytes::len).sum());
+            .saturating_add(leaving.iter().map(kept_size).sum());
         self.held.append(leaving);
         match self.judge_held(end) {
             Ok(false) => Next::Hold,
@@ -207,7 +222,8 @@ impl Answer {
         let is_full = end || self.held_size >= MOST_HELD;
         let began = self.began;
         let is_late = || began.is_some_and(|began| began.elapsed() >= LONGEST_HELD);
-        match &self.reader {
+        let held_size = self.held_size;
+        match &mut self.reader {
             Some(Reader::Stream(events)) => {
                 Ok(is_full || *events.phase() != Phase::Preamble || is_late())
             }
@@ -216,18 +232,19 @@ impl Answer {
                 Some(AnswerKind::Broken) => Err(UpstreamFault::broken_answer()),
                 _ => Ok(end),
             },
-            Some(Reader::Whole(scanner)) => match scanner.kind_so_far() {
+            Some(Reader::Whole(answer)) => match answer.kind_so_far() {
                 Some(AnswerKind::Error) if is_full || is_late() => {
                     Err(classify_body(&join(&mut self.held)))
                 }
                 Some(AnswerKind::Error) => Ok(false),
                 Some(AnswerKind::Broken) => Err(UpstreamFault::broken_answer()),
-                Some(AnswerKind::Answer) => Ok(true),
                 // Much stands before the answer, or it is none.
-                None if is_full && !end && !scanner.is_named() => {
+                None if is_full && !end && !answer.is_named() => {
                     Err(UpstreamFault::broken_answer())
                 }
-                None => Ok(is_full),
+                Some(AnswerKind::Answer) if end || answer.is_whole() => Ok(true),
+                Some(AnswerKind::Answer) => Ok(!answer.has_room(held_size)),
+                None => Ok(end || (is_full && !answer.has_room(held_size))),
             },
             Some(Reader::Count) if is_full || is_late() => match join(&mut self.held.clone()) {
                 body if is_count(&body) => Ok(true),
@@ -253,8 +270,11 @@ impl Answer {
         let Some(head) = self.head.take() else {
             return self.fail(Vec::new(), UpstreamFault::broken_answer());
         };
-        let body = join(&mut self.held);
+        let mut body = join(&mut self.held);
         self.held = Vec::new();
+        if let Some(Reader::Whole(answer)) = &mut self.reader {
+            body = answer.let_go(body);
+        }
         let is_stream = self.is_stream();
         let length = match () {
             () if is_stream => None,
@@ -317,6 +337,14 @@ impl Answer {
         self.reader.as_ref()?.usage()
     }
 
+    /// The answer as it is remembered, once it is whole; nothing the second time.
+    pub fn take_remembered(&mut self) -> Option<Bytes> {
+        match &mut self.reader {
+            Some(reader) => reader.take_remembered(),
+            None => None,
+        }
+    }
+
     /// How far it has come, for whoever looks at the clock.
     pub fn progress(&self) -> Progress {
         match &self.reader {
@@ -348,6 +376,11 @@ impl Answer {
     /// come, and is of no matter.
     pub fn is_complete(&self) -> bool {
         self.has_ended || self.reader.as_ref().is_some_and(Reader::is_complete)
+    }
+
+    /// Whether it ended at a stop sequence of the caller's, before its provider did.
+    pub fn is_cut_short(&self) -> bool {
+        self.reader.as_ref().is_some_and(Reader::is_cut_short)
     }
 
     /// Whether its end is about to come: a stream has said why it stops, or an answer in one piece
@@ -384,16 +417,6 @@ fn classify_answer(head: &UpstreamHead, body: &[u8]) -> UpstreamFault {
         body,
         now: SystemTime::now(),
     })
-}
-
-fn content_length(headers: &HeaderMap) -> Option<u64> {
-    headers
-        .get(CONTENT_LENGTH)?
-        .to_str()
-        .ok()?
-        .trim()
-        .parse()
-        .ok()
 }
 
 /// Takes one piece out of several: without a copy where there is one only.

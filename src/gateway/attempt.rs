@@ -5,6 +5,7 @@ use super::deadlines::Deadlines;
 use super::exchange::Exchange;
 use super::load;
 use super::outgoing::{self, NotReady, Outgoing};
+use super::remembered::Kept;
 use super::timer::AttemptTimer;
 use crate::clock;
 use crate::upstreams::Pool;
@@ -319,6 +320,11 @@ impl Attempts {
         self.sent.notes.as_ref()
     }
 
+    /// What is kept of the request until its answer is remembered; nothing the second time.
+    pub const fn take_kept(&mut self) -> Option<Kept> {
+        self.sent.kept.take()
+    }
+
     /// Whether another attempt is within bounds.
     pub const fn may_go_on(&self) -> bool {
         self.made < Self::MOST
@@ -486,14 +492,12 @@ pub fn nobody(exchange: &Exchange) -> UpstreamFault {
 
 /// What it means that everybody is full, or has asked to wait.
 pub fn full_fault(full: Full) -> UpstreamFault {
+    let class = match full.wait {
+        Some(_) => FaultClass::RateLimit,
+        None => FaultClass::Busy,
+    };
     UpstreamFault {
-        class: match full.wait {
-            Some(_) => FaultClass::RateLimit,
-            None => FaultClass::Busy,
-        },
-        status: None,
-        told_status: None,
         retry_after: full.wait,
-        provider_code: None,
+        ..UpstreamFault::without_answer(class)
     }
 }

@@ -14,6 +14,7 @@
 //! What becomes of its pieces while it is read is decided in `collect`.
 
 mod collect;
+mod unpack;
 
 use bytes::{Bytes, BytesMut};
 use http::header::{CONTENT_LENGTH, EXPECT};
@@ -22,13 +23,16 @@ use pingora_proxy::Session;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 use tollgate_types::{ConversationFacts, Format, KeyShares, PublicError};
+use tollgate_wire::field_path;
 use tollgate_wire::json::Span;
 use tollgate_wire::peek::Peeked;
 use tollgate_wire::sample;
 use tollgate_wire::splice::Splice;
 
-use super::hold::{Bounds, Hold};
+use super::hold::{Bounds, Hold, SMALL};
+use super::remembered::Asked;
 use collect::Reader;
+pub use unpack::Coding;
 
 /// What fits Pingora's retry buffer (`BODY_BUF_LIMIT`, 64 KiB).
 const RETRY_BUFFER: u64 = 65_536;
@@ -46,6 +50,8 @@ pub struct RequestBody {
     /// What a small one holds of the memory. That of a large one is held by its bytes, for they
     /// may be on their way to a provider after it was let go here.
     hold: Option<Hold>,
+    /// The caller's own request, where remembered answers have been put into this one.
+    asked: Option<Box<Asked>>,
 }
 
 /// What may follow the JSON of a body whose end was left unread.
@@ -100,6 +106,8 @@ pub struct Reading {
     pub counts_tokens: bool,
     /// Somebody may want to look at its conversation.
     pub notes_texts: bool,
+    /// How its caller has compressed it.
+    pub coding: Option<Coding>,
 }
 
 /// Why a body was not read.
@@ -151,6 +159,35 @@ impl RequestBody {
         reader.finish()
     }
 
+    /// Puts another body in its place: the same request with what it refers to.
+    ///
+    /// # Errors
+    ///
+    /// It is not one that can be acted on.
+    pub fn replace(
+        &mut self,
+        whole: Bytes,
+        reading: Reading,
+        hold: Hold,
+        asked: Asked,
+    ) -> Result<(), PublicError> {
+        let mut peeker = collect::peeker(Format::Responses, reading);
+        peeker.push(&whole).map_err(|fault| fault.public())?;
+        self.peeked = peeker.finish().map_err(|fault| fault.public())?;
+        self.length = u64::try_from(whole.len()).unwrap_or(u64::MAX);
+        self.asked = Some(Box::new(asked));
+        (self.chunks, self.hold) = match self.length > SMALL {
+            true => (vec![hold.keep(whole)], None),
+            false => (vec![whole], Some(hold)),
+        };
+        Ok(())
+    }
+
+    /// The caller's own request, where remembered answers have been put into this one.
+    pub fn asked(&self) -> Option<&Asked> {
+        self.asked.as_deref()
+    }
+
     /// What one pass over the body found.
     pub const fn peeked(&self) -> &Peeked {
         &self.peeked
@@ -190,6 +227,11 @@ impl RequestBody {
             let range = usize::try_from(from).ok()?..usize::try_from(to).ok()?;
             chunk.get(range).filter(|piece| !piece.is_empty())
         })
+    }
+
+    /// What of a path to a field leads to a value in it.
+    pub fn field_at(&self, path: &str) -> Option<String> {
+        field_path::longest_in(self.chunks.iter().map(|chunk| &**chunk), path)
     }
 
     /// Whether (another) attempt can send it.
@@ -242,6 +284,7 @@ impl RequestBody {
     /// A stream runs for minutes, and would hold on to a body of megabytes.
     pub fn release(&mut self) {
         self.chunks = Vec::new();
+        self.asked = None;
         drop(self.hold.take());
     }
 
@@ -377,7 +420,8 @@ pub fn took_too_long() -> PublicError {
 fn length_required() -> PublicError {
     const LENGTH_REQUIRED: u16 = 411;
     PublicError::invalid_request(
-        "over HTTP/2 a request body of more than 65536 bytes needs a content-length",
+        "over HTTP/2, and where it is compressed, a request body of more than 65536 bytes needs \
+         a content-length",
     )
     .with_status(LENGTH_REQUIRED)
 }

@@ -14,8 +14,7 @@ use pingora_core::upstreams::peer::HttpPeer;
 use pingora_proxy::Session;
 use std::sync::Arc;
 use tollgate_count::Count;
-use tollgate_filter::Endpoint;
-use tollgate_types::PublicError;
+use tollgate_types::{Format, PublicError};
 use tollgate_wire::splice::Splice;
 
 const SOURCE: HeaderName = HeaderName::from_static("x-token-count-source");
@@ -60,7 +59,7 @@ fn remembered(exchange: &Exchange) -> Option<Bytes> {
 /// Whether the request asks for a count.
 pub fn is_count(exchange: &Exchange) -> bool {
     let request = exchange.request.as_ref();
-    request.is_some_and(|request| request.endpoint == Endpoint::CountTokens)
+    request.is_some_and(|request| request.endpoint.is_count())
 }
 
 /// What a provider's count depends on: the deployment, the upstream model name, the headers that
@@ -178,7 +177,7 @@ async fn answer(exchange: &Exchange) -> Result<Local, PublicError> {
         None => (by_length(exchange).ok_or_else(fault)?, CountSource::Length),
     };
     events::tokens_counted(source);
-    Ok(told(&count))
+    Ok(told(exchange.format(), &count))
 }
 
 fn how(exchange: &Exchange) -> Option<(&Arc<CatalogCounts>, How)> {
@@ -193,8 +192,12 @@ fn by_length(exchange: &Exchange) -> Option<Count> {
     Some(Count::by_bytes(facts.text_bytes, media, facts.needs.tools))
 }
 
-fn told(count: &Count) -> Local {
-    let body = format!(r#"{{"input_tokens":{}}}"#, count.tokens);
+fn told(format: Option<Format>, count: &Count) -> Local {
+    let kind = match format {
+        Some(Format::Responses) => r#""object":"response.input_tokens","#,
+        _ => "",
+    };
+    let body = format!(r#"{{{kind}"input_tokens":{}}}"#, count.tokens);
     let mut answer = Local::new(200, "application/json", Bytes::from(body));
     answer.add(SOURCE, HeaderValue::from_static("local"));
     let error = format!("{:.2}", count.error_p95.min(1.0));

@@ -9,17 +9,18 @@ use super::{
 };
 use crate::counts::CountKey;
 use crate::{access_log::AccessLog, events::InFlight, snapshot::Snapshot};
-use http::{Method, Uri};
+use http::{HeaderValue, Method, Uri};
 use std::{
     net::IpAddr,
     sync::Arc,
     time::{Duration, Instant},
 };
-use tollgate_filter::{Endpoint, RequestContext};
+use tollgate_filter::RequestContext;
+use tollgate_ledger::Unpaid;
 use tollgate_routing::ModelKind;
 use tollgate_routing::plan::LeftOuts;
 use tollgate_types::{ErrorCode, Format, RequestId, Share};
-use tollgate_wire::fault::UpstreamFault;
+use tollgate_wire::fault::{FaultClass, UpstreamFault};
 
 /// One request on its way through the gateway.
 pub struct Exchange {
@@ -29,6 +30,8 @@ pub struct Exchange {
     pub started: Instant,
     /// The client's address, where it is known.
     pub client: Option<IpAddr>,
+    /// The origin of the web page that may read its answer.
+    pub origin: Option<HeaderValue>,
     /// What it was sent to.
     pub target: (Method, Uri),
     /// The configuration that it began with and keeps to its end.
@@ -55,6 +58,8 @@ pub struct Exchange {
     pub toll: Toll,
     /// Under what its provider's count of tokens is kept.
     pub count_key: Option<CountKey>,
+    /// What the request names that is not paid for: the input of its response shows it.
+    pub unpaid: Vec<Unpaid>,
     /// What is remembered of whose the answer is that the provider stores.
     pub noted: Noted,
     /// Of what went wrong upstream, that of which the caller is told.
@@ -87,6 +92,12 @@ pub struct Told {
 }
 
 impl Exchange {
+    /// Whether the request failed because the model answered in another form than it asks for.
+    pub fn has_unfit_answer(&self) -> bool {
+        let fault = self.fault.as_ref();
+        fault.is_some_and(|fault| fault.class == FaultClass::UnfitAnswer)
+    }
+
     /// A request of which nothing is known yet.
     pub fn new(
         id: RequestId,
@@ -99,6 +110,7 @@ impl Exchange {
             id,
             started: Instant::now(),
             client: None,
+            origin: None,
             target: (Method::GET, Uri::default()),
             snapshot,
             request: None,
@@ -112,6 +124,7 @@ impl Exchange {
             caller: CallerWatch::default(),
             toll: Toll::default(),
             count_key: None,
+            unpaid: Vec::new(),
             noted: Noted::default(),
             fault: None,
             told: None,
@@ -147,24 +160,19 @@ impl Exchange {
         }
     }
 
-    /// The model that is accounted for, kept. Under a wildcard it is the pattern, until somebody
-    /// answers under the name asked for: totals are kept for ever, and names can be made up.
+    /// The model on record: that of the catalog, under a wildcard the pattern. Names that callers ask
+    /// for can be made up, and totals are kept for ever.
     pub fn model_served(&self) -> Option<Arc<str>> {
-        let name = self.model_name()?;
         let route = self.request.as_ref()?.route.as_ref()?;
-        let is_served = self.told.is_some_and(|told| told.code.is_none());
-        Some(match is_served && *route.model_id != *name {
-            true => name.into(),
-            false => Arc::clone(&route.model_id),
-        })
+        Some(Arc::clone(&route.model_id))
     }
 
     /// Whether it uses no model: it counts tokens, or looks up what is stored. Callers pay
     /// nothing for that, so none of it may bench or fill a deployment for others.
     pub fn is_aside(&self) -> bool {
-        self.request.as_ref().is_some_and(|request| {
-            request.endpoint == Endpoint::CountTokens || request.endpoint.is_stored()
-        })
+        self.request
+            .as_ref()
+            .is_some_and(|request| request.endpoint.is_count() || request.endpoint.is_stored())
     }
 
     /// When it has to be over, whoever is asked.

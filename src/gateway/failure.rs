@@ -160,8 +160,29 @@ pub fn public_error(exchange: &Exchange) -> PublicError {
     if status == Some(404) && request.is_some_and(|request| request.endpoint.is_stored()) {
         return stored::unknown();
     }
-    exchange
-        .fault
-        .as_ref()
-        .map_or_else(respond::internal_error, UpstreamFault::public)
+    let Some(fault) = &exchange.fault else {
+        return respond::internal_error();
+    };
+    let error = fault.public_in(exchange.format());
+    match refused_field(exchange, fault) {
+        Some(field) => {
+            let message = format!("{}: see '{field}'", error.message);
+            PublicError {
+                message: message.into(),
+                ..error.with_param(field)
+            }
+        }
+        None => error,
+    }
+}
+
+/// The field of the caller's request that a provider has named in its refusal. The parts of a
+/// translated request, or of one into which a conversation was put, stand elsewhere than the caller's:
+/// of those only top-level fields are named.
+fn refused_field(exchange: &Exchange, fault: &UpstreamFault) -> Option<String> {
+    let path = fault.words.as_ref()?.field.as_deref()?;
+    let body = exchange.body.as_ref()?;
+    let field = body.field_at(path)?;
+    let is_rewritten = exchange.attempts.notes().is_some() || body.asked().is_some();
+    (!is_rewritten || !field.contains(['.', '['])).then_some(field)
 }

@@ -16,6 +16,7 @@ mod attempt;
 mod body;
 mod budget;
 mod conversation;
+mod cors;
 mod count;
 mod deadlines;
 mod decode;
@@ -30,6 +31,7 @@ mod passing;
 mod reader;
 mod reason;
 mod record;
+mod remembered;
 mod respond;
 mod sending;
 mod stored;
@@ -43,9 +45,11 @@ mod watch;
 pub use attempt::full_fault;
 pub use body::BodyLimits;
 pub use conversation::{cache_key, cached as cached_conversation, named as named_conversation};
+pub use cors::Cors;
 pub use drain::{Drain, DrainLimits, Draining};
 pub use load::LoadLimits;
 pub use outgoing::{first_that_carries, fit_reasoning, target};
+pub use remembered::Remembering;
 pub use stored::{Holder, holder};
 pub use untaken::Untaken;
 
@@ -61,11 +65,11 @@ pub use budget::RetryBudgets;
 use bytes::Bytes;
 use drain::CallerWatch;
 use exchange::Exchange;
+use pingora::http::{RequestHeader, ResponseHeader};
 use pingora_core::protocols::Digest;
 use pingora_core::protocols::http::ServerSession;
 use pingora_core::upstreams::peer::HttpPeer;
 use pingora_core::{Error, ErrorSource, ErrorType, Result, RetryType};
-use pingora_http::{RequestHeader, ResponseHeader};
 use pingora_proxy::{FailToProxy, ProxyHttp, Session};
 use respond::Local;
 use std::sync::Arc;
@@ -383,6 +387,15 @@ impl ProxyHttp for Gateway {
                 respond::commit(session, exchange, &head, length, now)?;
                 toll::passed(exchange, now);
                 *body = Some(exchange.timer.hand_over(first));
+            }
+            Next::Finish { head } => {
+                outcome::passes(exchange, now);
+                if let Some(head) = head {
+                    respond::commit(session, exchange, &head, None, now)?;
+                }
+                toll::passed(exchange, now);
+                // What is left of the answer follows in `fail_to_proxy`.
+                return Err(failure::end_attempt(false));
             }
             Next::Fail(fault) => {
                 let committed = session.response_written().is_some();

@@ -98,6 +98,7 @@ const fn blame(fault: &UpstreamFault) -> Blame {
         | C::ContentPolicy
         | C::UnreadableReasoning
         | C::InvalidRequest
+        | C::UnfitAnswer
         | C::OutOfFiles
         | C::OutOfMemory
         | C::RequestOverRateLimit => Blame::Nobody,

@@ -1,31 +1,34 @@
-//! What an attempt sends: the body as its deployment takes it, and the head before it.
+//! What an attempt sends: the body as its deployment takes it. The head before it: `head`.
 //!
 //! A body in the deployment's own format is spliced and otherwise as the caller wrote it;
-//! any other is translated. Nothing of a caller's head leaves that is not put here.
+//! any other is translated.
 
-use super::attempt::{Candidate, LogIn};
+mod head;
+
+pub use head::begin;
+
+use super::attempt::Candidate;
 use super::body::RequestBody;
 use super::exchange::Exchange;
 use super::hold::{Bounds, Hold, SMALL};
 use super::load;
 use super::reader::{Expectation, Translation};
+use super::remembered::{self, Kept};
 use super::respond;
-use super::stored;
 use super::turn;
 use crate::clock;
+use crate::config::TranslationSettings;
 use crate::events::Shed;
 use bytes::Bytes;
-use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
-use http::{HeaderMap, HeaderName, HeaderValue, Method};
-use pingora_http::RequestHeader;
-use pingora_proxy::Session;
 use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 use tollgate_filter::{Endpoint, RequestContext};
 use tollgate_routing::{Deployment, Model};
-use tollgate_translate::{AnswerContext, Lossy, Target, ThinkingObstacles, TranslationNotes};
-use tollgate_types::{ErrorCode, Format, PublicError};
+use tollgate_translate::{
+    AnswerContext, Lossy, Strict, Target, ThinkingObstacles, TranslationNotes,
+};
+use tollgate_types::{ErrorCode, Format, MessagesAbilities, PublicError, ThinkingStyle};
 use tollgate_wire::body::BodyEdits;
 use tollgate_wire::peek::Peeked;
 use tollgate_wire::reasoning;
@@ -42,6 +45,8 @@ pub struct Outgoing {
     pub raised_limit: Option<u64>,
     /// What must be remembered of a request that was translated.
     pub notes: Option<Arc<TranslationNotes>>,
+    /// What is kept of it until its answer is remembered.
+    pub kept: Option<Kept>,
 }
 
 /// Why a candidate cannot be sent a request.
@@ -88,18 +93,28 @@ pub fn prepare(exchange: &Exchange, candidate: &Candidate) -> Result<(Format, Ou
         .model(route.model)
         .ok_or_else(fault)?;
     let hold = room(exchange, body, candidate)?;
-    if candidate.format == format {
+    let (to, mut sent) = if candidate.format == format {
         let same = same_format(request, body, candidate, model, hold);
-        return Ok((format, same.ok_or_else(fault)?));
+        (format, same.ok_or_else(fault)?)
+    } else {
+        let asked = limited(request, body).ok_or_else(fault)?;
+        let (to, mut sent) = first_that_carries(&candidate.deployment, format, |to| {
+            let way = (format, to);
+            translated(exchange, way, &asked, &candidate.deployment, model)
+        })?;
+        sent.body = sent.body.map(|made| held(hold, body, made));
+        (to, sent)
+    };
+    if body.asked().is_some_and(|asked| asked.forgot_reasoning) {
+        note_dropped(&mut sent.dropped, "input[].reasoning");
     }
-    let asked = limited(request, body).ok_or_else(fault)?;
-    let lossy = &exchange.snapshot.lossy;
-    let (to, mut sent) = first_that_carries(&candidate.deployment, format, |to| {
-        let way = (format, to);
-        translated(request, way, &asked, &candidate.deployment, model, lossy)
-    })?;
-    sent.body = sent.body.map(|made| held(hold, body, made));
     Ok((to, sent))
+}
+
+fn note_dropped(dropped: &mut Vec<Cow<'static, str>>, path: &'static str) {
+    if !dropped.iter().any(|known| known == path) {
+        dropped.push(Cow::Borrowed(path));
+    }
 }
 
 /// Takes the memory that is needed to make of a large body what a candidate is sent; `None` for one
@@ -214,7 +229,8 @@ pub async fn wait_for_room(exchange: &Exchange) {
     .await;
 }
 
-/// Translates into the first format of a deployment that carries the request.
+/// Translates into the first format of a deployment that carries the request by itself, or else
+/// the first in which the gateway emulates a field, as the second value of `translate` tells.
 ///
 /// # Errors
 ///
@@ -222,16 +238,22 @@ pub async fn wait_for_room(exchange: &Exchange) {
 pub fn first_that_carries<T>(
     deployment: &Deployment,
     from: Format,
-    translate: impl Fn(Format) -> Result<T, PublicError>,
+    translate: impl Fn(Format) -> Result<(T, bool), PublicError>,
 ) -> Result<(Format, T), PublicError> {
     let mut refusal = None;
+    let mut emulating = None;
     for to in deployment.formats_for(from) {
         match translate(to) {
-            Ok(translated) => return Ok((to, translated)),
+            Ok((translated, false)) => return Ok((to, translated)),
+            // Made again if no other format is better: two bodies at once need more memory.
+            Ok((_, true)) => emulating = emulating.or(Some(to)),
             Err(error) => drop(refusal.get_or_insert(error)),
         }
     }
-    Err(refusal.unwrap_or_else(respond::internal_error))
+    match emulating {
+        Some(to) => translate(to).map(|(translated, _)| (to, translated)),
+        None => Err(refusal.unwrap_or_else(respond::internal_error)),
+    }
 }
 
 /// What must differ in a body that is sent in its own format. `whole`: the body.
@@ -291,6 +313,7 @@ fn same_format(
         dropped: dropped.into_iter().map(Cow::Borrowed).collect(),
         raised_limit,
         notes: None,
+        kept: None,
     })
 }
 
@@ -325,6 +348,7 @@ pub fn fit_reasoning(
         output_limit: request.output_limit,
         most_output: request.held_output.or(model.max_output_tokens),
         excluded: obstacles.excluded,
+        adaptive: model.thinking == Some(ThinkingStyle::Adaptive),
     };
     let dropped = reasoning::fit(mode, format, facts, &bounds, edits);
     let thinks = adds && edits.says_how_to_think();
@@ -355,7 +379,7 @@ pub fn target<'a>(
     model: &'a Model,
     upstream_model: &'a str,
     request: &RequestContext,
-    lossy: &'a [String],
+    settings: &'a TranslationSettings,
 ) -> Target<'a> {
     let provider = &deployment.provider;
     Target {
@@ -367,27 +391,45 @@ pub fn target<'a>(
         cache_marks: provider.abilities.cache_marks,
         chat: provider.abilities.chat,
         responses: provider.abilities.responses,
-        messages: provider.abilities.messages,
-        lossy: Lossy(lossy),
+        messages: MessagesAbilities {
+            adaptive_thinking: model.adaptive_thinking(&provider.abilities.messages),
+            ..provider.abilities.messages
+        },
+        lossy: Lossy(&settings.lossy),
+        strict: Strict(&settings.strict),
         ..Target::new(upstream_model, &provider.name)
     }
 }
 
 fn translated(
-    request: &RequestContext,
+    exchange: &Exchange,
     (from, to): (Format, Format),
-    body: &[u8],
+    asked: &Bytes,
     deployment: &Deployment,
     model: &Model,
-    lossy: &[String],
-) -> Result<Outgoing, PublicError> {
+) -> Result<(Outgoing, bool), PublicError> {
+    let request = exchange.request.as_ref();
+    let (request, body) = request
+        .zip(exchange.body.as_ref())
+        .ok_or_else(respond::internal_error)?;
     let facts = request.facts.as_ref();
     let asked_for = facts.and_then(|facts| facts.model.as_deref());
     let upstream_model = deployment.upstream_model(asked_for.unwrap_or(&model.id));
-    let target = target(deployment, model, upstream_model, request, lossy);
+    let settings = &exchange.snapshot.translation;
+    let previous = body.asked().and_then(|asked| asked.previous);
+    let previous = previous.map(|id| id.as_answer_id());
+    let target = Target {
+        memory: remembered::of_answer(exchange),
+        previous_response: previous.as_deref(),
+        ..target(deployment, model, upstream_model, request, settings)
+    };
     // What was peeked is JSON, and so is what was spliced into it.
-    let translated = tollgate_translate::valid_request(from, to, body, &target)?;
-    Ok(Outgoing {
+    let translated = tollgate_translate::valid_request(from, to, asked, &target)?;
+    let is_remembered = translated.notes.memory.is_some();
+    let kept = is_remembered.then(|| remembered::keep(body, asked, translated.input));
+    let emulates = translated.notes.emulates();
+    let outgoing = Outgoing {
+        kept: kept.flatten(),
         body: Some(translated.body),
         dropped: translated.dropped.into_iter().map(Cow::Owned).collect(),
         raised_limit: raised(
@@ -395,91 +437,8 @@ fn translated(
             translated.output_limit,
         ),
         notes: Some(Arc::new(translated.notes)),
-    })
-}
-
-/// Begins to send what was made ready, and makes the head that goes before it.
-pub fn begin(exchange: &mut Exchange, session: &Session) -> Option<RequestHeader> {
-    let candidate = exchange.attempts.current()?;
-    let log_in = candidate.log_in()?;
-    let request = exchange.request.as_ref()?;
-    let mut parts = upstream_head(candidate, log_in, request, &session.req_header().headers)?;
-    if request.endpoint.is_stored() {
-        parts.method = session.req_header().method.clone();
-        parts.uri = stored::target(parts.uri.path(), request.endpoint, session)?;
-        parts.headers.remove(CONTENT_TYPE);
-    }
-    let credential = log_in.name();
-    let body = &exchange.attempts.begin(credential).body;
-    // A POST without a body says so.
-    if body.is_some() || parts.method == Method::POST {
-        let length = body.as_ref().map_or(0, Bytes::len);
-        parts.headers.insert(CONTENT_LENGTH, length.into());
-    } else {
-        parts.headers.remove(CONTENT_LENGTH);
-    }
-    Some(parts.into())
-}
-
-/// The head that goes to the provider, built on what is the same for all its requests:
-/// what is not put here or there does not leave.
-fn upstream_head(
-    candidate: &Candidate,
-    log_in: LogIn<'_>,
-    request: &RequestContext,
-    caller: &HeaderMap,
-) -> Option<http::request::Parts> {
-    let format = candidate.format;
-    let provider = &candidate.deployment.provider;
-    let counts = request.endpoint == Endpoint::CountTokens;
-    let base = candidate.pool.base(format, counts)?;
-    let mut headers = base.headers.clone();
-    // What a caller's header is passed as takes the place of the gateway's own, such as
-    // `user-agent`; several of one name stay several.
-    for name in &provider.pass_headers {
-        if caller.contains_key(name) {
-            headers.remove(name);
-        }
-        for value in caller.get_all(name) {
-            headers.append(name.clone(), value.clone());
-        }
-    }
-    let of_format = |(name, _): &&(HeaderName, HeaderValue)| is_for(name, format);
-    for (name, _) in request.upstream_headers.iter().filter(of_format) {
-        headers.remove(name);
-    }
-    for (name, value) in request.upstream_headers.iter().filter(of_format) {
-        headers.append(name.clone(), value.clone());
-    }
-    if format == Format::Messages && !headers.contains_key(&VERSION) {
-        headers.insert(VERSION, DEFAULT_VERSION);
-    }
-    // The operator's own come last: they win over what a caller sent.
-    for (name, value) in &provider.headers {
-        headers.insert(name.clone(), value.clone());
-    }
-    if let LogIn::With(credential) = log_in {
-        let (name, value) = credential.header(format);
-        headers.insert(name.clone(), value.clone());
-    }
-    let (mut head, ()) = http::Request::new(()).into_parts();
-    head.method = Method::POST;
-    head.uri = base.uri.clone();
-    head.headers = headers;
-    Some(head)
-}
-
-const VERSION: HeaderName = HeaderName::from_static("anthropic-version");
-/// What a caller of another format cannot name.
-const DEFAULT_VERSION: HeaderValue = HeaderValue::from_static("2023-06-01");
-
-/// Whether a header is understood in requests of a format.
-fn is_for(name: &HeaderName, format: Format) -> bool {
-    let name = name.as_str();
-    match format {
-        Format::Messages => !name.starts_with("openai-"),
-        Format::Chat | Format::Responses => !name.starts_with("anthropic-"),
-    }
+    };
+    Ok((outgoing, emulates))
 }
 
 /// Whether the gateway asks for the usage of a chat stream by itself, and so has to take
@@ -503,6 +462,7 @@ pub fn expectation(exchange: &Exchange) -> Option<Expectation> {
             created: clock::unix_ms() / 1000,
         },
     });
+    let passes = translation.is_none();
     let candidate = exchange.attempts.current()?;
     Some(Expectation {
         format: candidate.format,
@@ -510,6 +470,7 @@ pub fn expectation(exchange: &Exchange) -> Option<Expectation> {
         translation,
         counts_tokens: request.endpoint == Endpoint::CountTokens,
         is_stored: request.endpoint.is_stored(),
+        whole: passes.then(|| answer_hold(exchange)),
         unpaid: exchange.toll.is_of_stored().then(|| answer_hold(exchange)),
         strip_usage: asks_for_usage(request),
     })

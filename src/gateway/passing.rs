@@ -54,7 +54,7 @@ pub async fn finish_held(session: &mut Session, exchange: &mut Exchange) -> Resu
             return session.write_response_body(Some(body), true).await;
         }
         Next::Fail(fault) => fault,
-        Next::Hold | Next::Pass(_) => UpstreamFault::broken_answer(),
+        Next::Hold | Next::Pass(_) | Next::Finish { .. } => UpstreamFault::broken_answer(),
     };
     failure::note(exchange, fault, None);
     let answer = last_answer(exchange).await;

@@ -7,7 +7,7 @@ use super::hold::Hold;
 use crate::events;
 use bytes::Bytes;
 use http::HeaderMap;
-use http::header::CONTENT_TYPE;
+use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use std::sync::Arc;
 use std::time::Duration;
 use tollgate_translate::{AnswerContext, AnswerTranslator, StreamTranslator, TranslationNotes};
@@ -29,6 +29,8 @@ pub struct Expectation {
     pub counts_tokens: bool,
     /// Whether the answer is about something that the provider has stored.
     pub is_stored: bool,
+    /// What an answer in one piece that passes as it came may hold of the memory until it is whole.
+    pub whole: Option<Hold>,
     /// Where that is a response that has not been paid for: what it may hold of the memory until
     /// it is whole.
     pub unpaid: Option<Hold>,
@@ -51,7 +53,7 @@ pub enum Reader {
     /// An event stream.
     Stream(Events),
     /// A body in one piece, that passes as it came.
-    Whole(Box<AnswerScanner>),
+    Whole(Box<PassingAnswer>),
     /// A body in one piece, that is written anew when it is whole.
     TranslatedWhole(Box<WholeAnswer>),
     /// A count of tokens: small, and looked at as a whole.
@@ -64,10 +66,96 @@ pub enum Reader {
     Error,
 }
 
+/// An answer that passes as it came: when it is whole, if it is not too large to be held.
+pub struct PassingAnswer {
+    scanner: AnswerScanner,
+    hold: Option<Hold>,
+    /// Bytes for which that stands.
+    counted: usize,
+    /// Some of it has left as an answer.
+    has_left: bool,
+}
+
+impl PassingAnswer {
+    /// Bytes of an answer that are held at most.
+    const MOST_HELD: usize = 1024 * 1024;
+    /// Bytes that are held without being counted.
+    const UNCOUNTED: usize = 64 * 1024;
+
+    fn new(format: Format, hold: Option<Hold>, length: Option<u64>) -> Self {
+        let most = u64::try_from(Self::MOST_HELD).unwrap_or(u64::MAX);
+        Self {
+            scanner: AnswerScanner::new(format),
+            hold: hold.filter(|_| length.is_none_or(|length| length <= most)),
+            counted: 0,
+            has_left: false,
+        }
+    }
+
+    /// Takes a piece. An answer that turns into an error after some of it has left is cut before
+    /// that.
+    fn push(&mut self, chunk: Bytes, end: bool, out: &mut Vec<Bytes>) -> Result<(), UpstreamFault> {
+        self.scanner.push(&chunk);
+        if self.has_left && self.kind_so_far() == Some(AnswerKind::Error) {
+            return Err(UpstreamFault::broken_answer());
+        }
+        out.push(chunk);
+        match end.then(|| self.scanner.finish()) {
+            Some(AnswerKind::Broken) => Err(UpstreamFault::broken_answer()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether all of it has come.
+    pub const fn is_whole(&self) -> bool {
+        self.scanner.is_whole()
+    }
+
+    /// Whether `bytes` of it may be held until the rest has come. Memory for them is taken.
+    pub fn has_room(&mut self, bytes: usize) -> bool {
+        /// What a byte takes: pieces are joined when they pass.
+        const OF_A_BYTE: u64 = 2;
+        let Some(hold) = self.hold.as_mut().filter(|_| bytes <= Self::MOST_HELD) else {
+            return false;
+        };
+        let more = bytes.saturating_sub(self.counted.max(Self::UNCOUNTED));
+        if more == 0 {
+            return true;
+        }
+        let size = u64::try_from(more).unwrap_or(u64::MAX);
+        let has_room = hold.grow(size.saturating_mul(OF_A_BYTE)).is_ok();
+        if has_room {
+            self.counted = bytes;
+        }
+        has_room
+    }
+
+    /// Lets go of what was held, which passes as `body` and stays counted until it has left.
+    pub fn let_go(&mut self, body: Bytes) -> Bytes {
+        self.has_left = true;
+        match self.hold.take() {
+            Some(hold) if self.counted > 0 => hold.keep(body),
+            _ => body,
+        }
+    }
+
+    /// What the body is, as soon as that is certain.
+    pub const fn kind_so_far(&self) -> Option<AnswerKind> {
+        self.scanner.kind_so_far()
+    }
+
+    /// Whether it has the name of an answer.
+    pub const fn is_named(&self) -> bool {
+        self.scanner.is_named()
+    }
+}
+
 /// An answer that is kept until it is whole, and then written anew.
 pub struct WholeAnswer {
     translator: AnswerTranslator,
     hold: Hold,
+    /// The answer is written a second time, to be remembered.
+    is_remembered: bool,
 }
 
 impl WholeAnswer {
@@ -75,8 +163,14 @@ impl WholeAnswer {
     fn push(&mut self, chunk: &[u8], end: bool) -> Result<Option<Bytes>, UpstreamFault> {
         /// What a byte takes: it is kept in a list that doubles as it grows, and written anew.
         const OF_A_BYTE: u64 = 4;
+        /// The same of what is remembered, and of its list.
+        const OF_A_REMEMBERED_BYTE: u64 = 7;
         let size = u64::try_from(chunk.len()).unwrap_or(u64::MAX);
-        keep(&mut self.hold, size.saturating_mul(OF_A_BYTE))?;
+        let of_a_byte = match self.is_remembered {
+            true => OF_A_REMEMBERED_BYTE,
+            false => OF_A_BYTE,
+        };
+        keep(&mut self.hold, size.saturating_mul(of_a_byte))?;
         self.translator.push(chunk);
         match end {
             true => self.translator.finish().map(Some),
@@ -108,7 +202,7 @@ impl UnpaidResponse {
 
     /// Takes a piece, and gives all of them once that was the last one.
     fn push(&mut self, chunk: Bytes, end: bool, out: &mut Vec<Bytes>) -> Result<(), UpstreamFault> {
-        let size = u64::try_from(chunk.len()).unwrap_or(u64::MAX);
+        let size = u64::try_from(kept_size(&chunk)).unwrap_or(u64::MAX);
         keep(&mut self.hold, size)?;
         self.scanner.push(&chunk);
         self.pieces.push(chunk);
@@ -134,15 +228,18 @@ impl UnpaidResponse {
 }
 
 /// The failure of a response that its provider has not finished.
-const fn still_running() -> UpstreamFault {
+fn still_running() -> UpstreamFault {
     const RETRY_AFTER: Duration = Duration::from_secs(1);
     UpstreamFault {
-        class: FaultClass::Busy,
-        status: None,
-        told_status: None,
         retry_after: Some(RETRY_AFTER),
-        provider_code: None,
+        ..UpstreamFault::without_answer(FaultClass::Busy)
     }
+}
+
+/// What a piece takes while it is kept, in bytes: Pingora gives each chunk an allocation of its own.
+pub fn kept_size(piece: &Bytes) -> usize {
+    const OF_A_PIECE: usize = 64;
+    piece.len().saturating_add(OF_A_PIECE)
 }
 
 /// Counts bytes that are kept of an answer.
@@ -197,10 +294,14 @@ impl Reader {
                 translation: Some(translation),
                 ..
             } => Self::TranslatedWhole(Box::new(WholeAnswer {
+                is_remembered: translation.notes.memory.is_some(),
                 translator: AnswerTranslator::new(translation.notes, translation.context),
                 hold: translation.hold,
             })),
-            Expectation { format, .. } => Self::Whole(Box::new(AnswerScanner::new(format))),
+            Expectation { format, whole, .. } => {
+                let length = content_length(&head.headers);
+                Self::Whole(Box::new(PassingAnswer::new(format, whole, length)))
+            }
         })
     }
 
@@ -217,19 +318,7 @@ impl Reader {
     ) -> Result<(), UpstreamFault> {
         match self {
             Self::Stream(events) => events.push(&chunk, end, out),
-            Self::Whole(scanner) => {
-                let was_answer = scanner.kind_so_far() == Some(AnswerKind::Answer);
-                scanner.push(&chunk);
-                if was_answer && scanner.kind_so_far() == Some(AnswerKind::Error) {
-                    // It began as an answer and has left as one: it is cut before the error.
-                    return Err(UpstreamFault::broken_answer());
-                }
-                out.push(chunk);
-                match end.then(|| scanner.finish()) {
-                    Some(AnswerKind::Broken) => Err(UpstreamFault::broken_answer()),
-                    _ => Ok(()),
-                }
-            }
+            Self::Whole(answer) => answer.push(chunk, end, out),
             Self::TranslatedWhole(answer) => {
                 out.extend(answer.push(&chunk, end)?);
                 Ok(())
@@ -247,11 +336,20 @@ impl Reader {
         Some(match self {
             Self::Stream(Events::Passing(scanner)) => scanner.usage(),
             Self::Stream(Events::Translated(translator)) => translator.usage(),
-            Self::Whole(scanner) => scanner.usage(),
+            Self::Whole(answer) => answer.scanner.usage(),
             Self::TranslatedWhole(answer) => answer.translator.usage(),
             Self::Unpaid(response) => response.scanner.usage(),
             Self::Count | Self::Stored | Self::Error => return None,
         })
+    }
+
+    /// The answer as it is remembered, where it is translated and whole; nothing the second time.
+    pub fn take_remembered(&mut self) -> Option<Bytes> {
+        match self {
+            Self::Stream(Events::Translated(translator)) => translator.take_remembered(),
+            Self::TranslatedWhole(answer) => answer.translator.take_remembered(),
+            _ => None,
+        }
     }
 
     /// What the answer said of itself.
@@ -259,7 +357,7 @@ impl Reader {
         Some(match self {
             Self::Stream(Events::Passing(scanner)) => scanner.facts(),
             Self::Stream(Events::Translated(translator)) => translator.facts(),
-            Self::Whole(scanner) => scanner.facts(),
+            Self::Whole(answer) => answer.scanner.facts(),
             Self::TranslatedWhole(answer) => answer.translator.facts(),
             Self::Unpaid(response) => response.scanner.facts(),
             Self::Count | Self::Stored | Self::Error => return None,
@@ -271,7 +369,7 @@ impl Reader {
         match self {
             Self::Stream(Events::Passing(scanner)) => scanner.text_bytes(),
             Self::Stream(Events::Translated(translator)) => translator.text_bytes(),
-            Self::Whole(scanner) => scanner.text_bytes(),
+            Self::Whole(answer) => answer.scanner.text_bytes(),
             Self::TranslatedWhole(answer) => answer.translator.text_bytes(),
             Self::Unpaid(response) => response.scanner.text_bytes(),
             Self::Count | Self::Stored | Self::Error => 0,
@@ -283,18 +381,23 @@ impl Reader {
         match self {
             Self::Stream(Events::Passing(scanner)) => scanner.text_sample(),
             Self::Stream(Events::Translated(translator)) => translator.text_sample(),
-            Self::Whole(scanner) => scanner.text_sample(),
+            Self::Whole(answer) => answer.scanner.text_sample(),
             Self::TranslatedWhole(answer) => answer.translator.text_sample(),
             Self::Unpaid(response) => response.scanner.text_sample(),
             Self::Count | Self::Stored | Self::Error => String::new(),
         }
     }
 
+    /// Whether the gateway has ended the answer, and its provider goes on.
+    pub fn is_cut_short(&self) -> bool {
+        matches!(self, Self::Stream(Events::Translated(translator)) if translator.is_cut_short())
+    }
+
     /// Whether nothing more can come that a caller needs.
     pub fn is_complete(&self) -> bool {
         match self {
             Self::Stream(events) => *events.phase() == Phase::Terminal,
-            Self::Whole(scanner) => scanner.is_whole(),
+            Self::Whole(answer) => answer.scanner.is_whole(),
             Self::TranslatedWhole(_)
             | Self::Count
             | Self::Stored
@@ -368,6 +471,17 @@ impl Events {
             Self::Translated(translator) => translator.failure_event(error, id),
         }
     }
+}
+
+/// The length of the body, if the head has it.
+pub fn content_length(headers: &HeaderMap) -> Option<u64> {
+    headers
+        .get(CONTENT_LENGTH)?
+        .to_str()
+        .ok()?
+        .trim()
+        .parse()
+        .ok()
 }
 
 fn media_type(headers: &HeaderMap) -> Option<&str> {

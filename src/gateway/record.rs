@@ -100,7 +100,9 @@ pub fn record(exchange: &mut Exchange, error: Option<&Error>) {
         line.millis("duration_ms", Some(duration));
         line.optional_object("usage", usage, write_usage);
         line.optional_number("charged", settled.map(|(_, settled)| settled.charged));
-        line.optional_word("count", settled.map(|(_, settled)| settled.source.as_str()));
+        // Without usage, as of most failures, nothing was counted.
+        let counted = settled.filter(|(_, settled)| settled.usage.total() > 0);
+        line.optional_word("count", counted.map(|(_, settled)| settled.source.as_str()));
     });
 }
 
@@ -163,6 +165,8 @@ pub fn ending(exchange: &Exchange, error: Option<&Error>) -> BillingState {
     let was_refused = is_error && fault.map_or_else(was_not_sent, must_change);
     let stop = exchange.answer.facts().and_then(|facts| facts.stop);
     match stop {
+        // The model has worked, and the caller's words can have led it astray.
+        _ if exchange.has_unfit_answer() => BillingState::Incomplete,
         _ if exchange.broken.is_some() => BillingState::UpstreamFailed,
         _ if was_refused => BillingState::Rejected,
         _ if is_error => BillingState::UpstreamFailed,

@@ -9,8 +9,8 @@ use bytes::Bytes;
 use futures::FutureExt;
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE, TRANSFER_ENCODING};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Version};
+use pingora::http::ResponseHeader;
 use pingora_core::{Error, ErrorType};
-use pingora_http::ResponseHeader;
 use pingora_proxy::Session;
 use std::time::{Duration, Instant};
 use tollgate_filter::Endpoint;
@@ -25,6 +25,9 @@ const DROPPED_FIELDS: HeaderName = HeaderName::from_static("x-dropped-fields");
 const OUTPUT_LIMIT: HeaderName = HeaderName::from_static("x-output-limit");
 const ATTEMPTS: HeaderName = HeaderName::from_static("x-attempts");
 const COUNT_SOURCE: HeaderName = HeaderName::from_static("x-token-count-source");
+
+/// Of an answer without a body.
+const NO_CONTENT: u16 = 204;
 
 /// An answer made here.
 pub struct Local {
@@ -77,6 +80,7 @@ pub const fn internal_error() -> PublicError {
         retry_after: None,
         should_retry: None,
         unsupported: None,
+        param: None,
     }
 }
 
@@ -178,8 +182,14 @@ pub fn compose(
     exchange.told = Some(Told { status, code });
     toll::settle(exchange, record::ending(exchange, None));
     let mut headers = own_headers(exchange, None);
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
-    headers.insert(CONTENT_LENGTH, HeaderValue::from(body.len()));
+    if status != NO_CONTENT {
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+    }
+    // The length in an answer to HEAD is that of the answer to GET, which may not be known.
+    let is_head = session.req_header().method == Method::HEAD;
+    if status != NO_CONTENT && !(is_head && body.is_empty()) {
+        headers.insert(CONTENT_LENGTH, HeaderValue::from(body.len()));
+    }
     headers.extend(advice.iter().flat_map(render::error_headers));
     headers.extend(answer.headers);
     (head(session, status, headers), body)
@@ -251,6 +261,8 @@ pub fn write_now(session: &mut Session, head: ResponseHeader) -> Result<(), Box<
 /// The headers of ours on an answer, and what the filters add of the provider's.
 fn own_headers(exchange: &Exchange, upstream: Option<&HeaderMap>) -> HeaderMap {
     let mut headers = HeaderMap::with_capacity(16);
+    let cors = &exchange.snapshot.cors;
+    cors.expose(exchange.origin.as_ref(), &mut headers);
     if let Ok(id) = HeaderValue::from_str(exchange.id.as_str()) {
         if exchange.format() == Some(Format::Messages) {
             headers.insert(MESSAGES_REQUEST_ID, id.clone());

@@ -4,7 +4,9 @@
 
 use super::attempt::{Attempts, Candidate};
 use super::exchange::Exchange;
+use super::remembered;
 use super::respond;
+use crate::owned::Owned;
 use crate::snapshot::Snapshot;
 use crate::upstreams::Pool;
 use http::Method;
@@ -13,7 +15,7 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 use tollgate_filter::{Endpoint, Stored, StoredAt, StoredThings};
-use tollgate_ledger::{Due, Refused};
+use tollgate_ledger::{Due, InputDue, Refused};
 use tollgate_routing::health::Place;
 use tollgate_routing::plan::Why;
 use tollgate_types::{ErrorCode, Format, Identity, PublicError};
@@ -99,6 +101,74 @@ pub async fn holder(
     })
 }
 
+/// What a request for a stored response names that its provider has stored. Must come before the
+/// filters, which take the items away.
+pub fn named(exchange: &Exchange) -> Vec<Arc<str>> {
+    let request = exchange.request.as_ref();
+    let request = request.filter(|it| it.endpoint == Endpoint::Responses);
+    let facts = request.and_then(|it| it.facts.as_ref());
+    let stores = facts.filter(|facts| facts.store != Some(false));
+    let names = stores.into_iter().flat_map(|facts| {
+        // An item with contents shows no more than the request itself.
+        let references = facts.items.iter().filter(|item| !item.has_contents);
+        let references = references.map(|item| &item.id);
+        facts.stored_ids.iter().chain(references)
+    });
+    names.map(|id| id.as_str().into()).collect()
+}
+
+/// Finds out what is not paid for of what a request names.
+///
+/// # Errors
+///
+/// It is more than is remembered of one response, or the ledger does not answer.
+pub async fn find_unpaid(exchange: &mut Exchange, named: Vec<Arc<str>>) -> Result<(), PublicError> {
+    /// Responses that are not paid for and that one request can name.
+    const MOST: usize = 64;
+    let request = exchange.request.as_ref();
+    let identity = request.and_then(|request| request.identity.clone());
+    let snapshot = Arc::clone(&exchange.snapshot);
+    let (Some(owned), Some(identity), false) = (&snapshot.owned, identity, named.is_empty()) else {
+        return Ok(());
+    };
+    let unpaid = owned.unpaid(&identity.key, named).await;
+    exchange.unpaid = unpaid.map_err(|cause| {
+        log::error!("{}: what is due for named responses: {cause}", exchange.id);
+        let message = "the responses that the request names cannot be checked at the moment; \
+                       retry in a few seconds";
+        PublicError::new(ErrorCode::ServiceUnavailable, message)
+    })?;
+    match exchange.unpaid.first() {
+        Some(first) if exchange.unpaid.len() > MOST => Err(PublicError::invalid_request(format!(
+            "the request names more than {MOST} responses that were left before their end and are not \
+             paid for: retrieve the response that made '{}', and others, first",
+            first.id
+        ))),
+        _ => Ok(()),
+    }
+}
+
+/// Refuses to show the input of a response that shows what is not paid for.
+async fn check_input(
+    exchange: &Exchange,
+    owned: &Owned,
+    identity: &Identity,
+    id: &str,
+) -> Result<(), PublicError> {
+    match owned.due_of_input(&identity.key, id).await {
+        Ok(InputDue::Nothing) => Ok(()),
+        Ok(InputDue::Unknown) => Err(not_settled()),
+        Ok(InputDue::Unpaid(shown)) => Err(PublicError::invalid_request(format!(
+            "this input shows '{shown}', of a response that was left before its end and is not paid \
+             for: retrieve that response first (GET /v1/responses/{{id}})"
+        ))),
+        Err(cause) => {
+            log::error!("{}: what is due for an input: {cause}", exchange.id);
+            Err(not_settled())
+        }
+    }
+}
+
 /// Holds what is due for a response that the key is about to retrieve: its request was charged an
 /// estimate, and what the response says that it used is charged before it leaves.
 ///
@@ -112,21 +182,17 @@ pub async fn hold_due(
     id: &str,
 ) -> Result<(), PublicError> {
     let snapshot = Arc::clone(&exchange.snapshot);
-    let request = exchange.request.as_ref();
-    let shows_output = request.is_some_and(|request| {
-        let endpoint = request.endpoint;
-        matches!(
-            endpoint,
-            Endpoint::StoredResponse | Endpoint::CancelResponse
-        )
-    });
-    // Deleting a response shows nothing of it.
-    let (Some(owned), true) = (
-        &snapshot.owned,
-        shows_output && exchange.target.0 != Method::DELETE,
-    ) else {
+    let endpoint = exchange.request.as_ref().map(|request| request.endpoint);
+    let Some(owned) = &snapshot.owned else {
         return Ok(());
     };
+    match endpoint {
+        // Deleting a response shows nothing of it.
+        _ if exchange.target.0 == Method::DELETE => return Ok(()),
+        Some(Endpoint::StoredResponse | Endpoint::CancelResponse) => {}
+        Some(Endpoint::ResponseInput) => return check_input(exchange, owned, identity, id).await,
+        _ => return Ok(()),
+    }
     let due = match owned.due(&identity.key, id).await {
         Ok(Due::Nothing) => return Ok(()),
         Ok(Due::Unknown) => return Err(not_settled()),
@@ -237,24 +303,25 @@ pub fn note(exchange: &mut Exchange) {
         return;
     };
     if request.format() != Some(candidate.format) {
-        // Of what is translated no identifier is told.
-        exchange.noted.is_over = true;
+        // A translated answer shows no identifier of its provider.
+        remembered::note(exchange);
         return;
     }
     let at = || StoredAt {
         provider: Arc::clone(&candidate.deployment.provider.name),
         credential: exchange.attempts.credential(),
     };
-    let remember = |ids: &[Box<str>], noted: &mut usize, tokens: Option<u64>| {
+    let remember = |ids: &[Box<str>], noted: &mut usize, tokens, request| {
         for id in ids.get(*noted..).unwrap_or_default() {
-            owned.remember(&identity.key, id, &at(), tokens, None);
+            owned.remember(&identity.key, id, &at(), tokens, request);
         }
         *noted = ids.len();
     };
     let charged = exchange.toll.charged(exchange.id);
+    let unpaid = &exchange.unpaid;
     let noted = &mut exchange.noted;
     // What is in a container is no input by itself.
-    remember(&facts.containers, &mut noted.containers, Some(0));
+    remember(&facts.containers, &mut noted.containers, Some(0), None);
     let asked = request.facts.as_ref();
     let stores = asked.is_some_and(|facts| facts.store != Some(false));
     if candidate.format != Format::Responses || !stores {
@@ -262,9 +329,10 @@ pub fn note(exchange: &mut Exchange) {
     }
     if let Some(id) = facts.id.as_deref().filter(|_| !noted.has_id) {
         owned.remember(&identity.key, id, &at(), None, charged);
+        owned.remember_shown(&identity.key, id, &at(), unpaid);
         noted.has_id = true;
     }
-    remember(&facts.stored_ids, &mut noted.within, None);
+    remember(&facts.stored_ids, &mut noted.within, None, charged);
 }
 
 /// Remembers how much input what was noted makes in a later request: at most all tokens of this one.
@@ -290,9 +358,27 @@ pub fn measure(exchange: &Exchange, tokens: u64) {
     };
     let within = facts.stored_ids.get(..noted.within).unwrap_or_default();
     let charged = exchange.toll.charged(exchange.id);
-    let of_response = facts.id.iter().map(|id| (id, charged));
-    for (id, request) in of_response.chain(within.iter().map(|id| (id, None))) {
-        owned.remember(&identity.key, id, &at, Some(tokens), request);
+    for id in facts.id.iter().chain(within) {
+        owned.remember(&identity.key, id, &at, Some(tokens), charged);
+    }
+}
+
+/// Notes that a request has paid for the response that was noted, with everything that it shows.
+pub fn note_paid(exchange: &Exchange) {
+    let Some(facts) = exchange.answer.facts().filter(|_| exchange.noted.has_id) else {
+        return;
+    };
+    let Some(owned) = exchange
+        .snapshot
+        .owned
+        .as_ref()
+        .filter(|_| exchange.unpaid.is_empty())
+    else {
+        return;
+    };
+    let within = facts.stored_ids.get(..exchange.noted.within);
+    for id in facts.id.iter().chain(within.unwrap_or_default()) {
+        owned.note_paid(id);
     }
 }
 

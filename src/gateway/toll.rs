@@ -217,7 +217,7 @@ pub fn settle(exchange: &mut Exchange, state: BillingState) {
         status: told.map_or(record::CLIENT_CLOSED, |told| told.status),
         code: exchange.broken.or(told.and_then(|told| told.code)),
         model: exchange.model_served(),
-        was_done: exchange.attempts.made() > 0 || counted_here(exchange),
+        was_done: exchange.attempts.made() > 0 || done_here(exchange),
     };
     exchange.toll.limit_to_due(&mut used, &mut how);
     let most = exchange.toll.reservation.as_ref();
@@ -234,6 +234,9 @@ pub fn settle(exchange: &mut Exchange, state: BillingState) {
         let is_known = source == CountSource::Reported && !clamped;
         let tokens = if is_known { usage.total() } else { most };
         stored::measure(exchange, tokens);
+        if is_known && matches!(state, BillingState::Completed | BillingState::Incomplete) {
+            stored::note_paid(exchange);
+        }
     }
 }
 
@@ -244,15 +247,39 @@ fn used(exchange: &Exchange, reported: Option<Usage>) -> Used {
         Some(usage) if usage.output > 0 => output_by_length,
         _ => output_by_text,
     };
-    let delivered = delivered(exchange, output);
+    let mut delivered = delivered(exchange, output);
+    // What has come was produced, whether it was held or has passed.
+    let produced = produced(exchange).max(output(exchange));
+    if exchange.answer.is_cut_short() || exchange.has_unfit_answer() {
+        // Its provider's stream is closed, as if the caller had disconnected there.
+        let reservation = exchange.toll.reservation.as_ref();
+        let reserved = || reservation.map_or(0, |reservation| reservation.most_tokens());
+        let most = output_limit(exchange).unwrap_or_else(reserved);
+        delivered.output = delivered.output.max(produced.min(most));
+    }
     Used {
         reported,
         delivered,
-        produced: produced(exchange),
+        produced,
         stored_input: stored_input(exchange),
         least: reported.map_or_else(Least::default, |usage| least(exchange, &usage, &delivered)),
         ..Used::default()
     }
+}
+
+/// The output tokens that were reserved, where the request or its model has a limit.
+fn output_limit(exchange: &Exchange) -> Option<u64> {
+    let request = exchange.request.as_ref()?;
+    let own = || facts(exchange)?.output_limit;
+    let model = || {
+        let route = request.route.as_ref()?;
+        exchange
+            .snapshot
+            .catalog
+            .model(route.model)?
+            .max_output_tokens
+    };
+    request.output_limit.or_else(own).or_else(model)
 }
 
 /// What an honest report says at least. No request has no input, and no text has no tokens: where a
@@ -329,9 +356,13 @@ fn is_worked_on(exchange: &Exchange) -> bool {
     exchange.attempts.made() > 0 && !is_unsent && !exchange.is_in_pause
 }
 
-/// Whether a count of tokens was answered without asking anyone.
-fn counted_here(exchange: &Exchange) -> bool {
-    count::is_count(exchange) && exchange.told.is_some_and(|told| told.code.is_none())
+/// Whether a count of tokens, or a request for a remembered answer, was answered without asking
+/// anyone.
+fn done_here(exchange: &Exchange) -> bool {
+    let request = exchange.request.as_ref();
+    let is_stored = request.is_some_and(|request| request.endpoint.is_stored());
+    let is_done = exchange.told.is_some_and(|told| told.code.is_none());
+    is_done && (is_stored || count::is_count(exchange))
 }
 
 /// The provider's report, where its answer is whole or it has said why it ends: before that
@@ -340,7 +371,8 @@ pub fn reported(answer: &Answer) -> Option<Usage> {
     let ends = || answer.facts().is_some_and(|facts| facts.stop.is_some());
     answer
         .usage()
-        .filter(|_| answer.is_complete() || ends())?
+        // Before a stop sequence, a provider may have said how far it was.
+        .filter(|_| !answer.is_cut_short() && (answer.is_complete() || ends()))?
         .believed()
 }
 

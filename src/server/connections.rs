@@ -117,7 +117,7 @@ impl Doorkeeper {
                 let may_be_http2 = self.http2 && wire.get_ssl_digest().is_none();
                 let begun = has_begun(&mut wire, &mut idle, limits.head_timeout);
                 match begun.await {
-                    true => await_head(&mut wire, &limits, may_be_http2).await,
+                    true => self.await_head(&mut wire, &limits, may_be_http2).await,
                     false => Begun::Nothing,
                 }
             }
@@ -195,13 +195,37 @@ impl Doorkeeper {
             if !has_begun(&mut again, &mut idle, limits.keepalive).await {
                 return;
             }
-            let Begun::Request(next) = await_head(&mut again, &limits, false).await else {
+            let Begun::Request(next) = self.await_head(&mut again, &limits, false).await else {
                 return;
             };
             read = next;
             wire = again;
             settings = kept;
         }
+    }
+
+    /// Waits for the rest of a head. One that is refused is answered here.
+    async fn await_head(&self, wire: &mut Wire, limits: &Limits, may_be_http2: bool) -> Begun {
+        let mut reader = HeadReader::default();
+        let fault = match look(wire, &mut reader, limits, may_be_http2) {
+            Ok(Some(begun)) => return begun,
+            Ok(None) => {
+                let reading = read_head(wire, &mut reader, limits, may_be_http2);
+                match tokio::time::timeout(limits.head_timeout, reading).await {
+                    Ok(Ok(begun)) => return begun,
+                    Ok(Err(fault)) => fault,
+                    Err(_) => {
+                        Fault::new(Reason::Timeout, "the request head took too long to arrive")
+                    }
+                }
+            }
+            Err(fault) => fault,
+        };
+        let path = reader.path(wire.ahead()).map(str::to_owned);
+        // What only bad heads need takes no room in every connection's future.
+        let log = &self.gate.access_log;
+        Box::pin(refusal::refuse(wire, &fault, path.as_deref(), log)).await;
+        Begun::Nothing
     }
 }
 
@@ -218,27 +242,6 @@ async fn has_begun(wire: &mut Wire, idle: &mut Idle, wait: Duration) -> bool {
         Poll::Pending => idle.poll(now, deadline, context).map(|()| false),
     })
     .await
-}
-
-/// Waits for the rest of a head. One that is refused is answered here.
-async fn await_head(wire: &mut Wire, limits: &Limits, may_be_http2: bool) -> Begun {
-    let mut reader = HeadReader::default();
-    let fault = match look(wire, &mut reader, limits, may_be_http2) {
-        Ok(Some(begun)) => return begun,
-        Ok(None) => {
-            let reading = read_head(wire, &mut reader, limits, may_be_http2);
-            match tokio::time::timeout(limits.head_timeout, reading).await {
-                Ok(Ok(begun)) => return begun,
-                Ok(Err(fault)) => fault,
-                Err(_) => Fault::new(Reason::Timeout, "the request head took too long to arrive"),
-            }
-        }
-        Err(fault) => fault,
-    };
-    let path = reader.path(wire.ahead()).map(str::to_owned);
-    // What only bad heads need takes no room in every connection's future.
-    Box::pin(refusal::refuse(wire, &fault, path.as_deref())).await;
-    Begun::Nothing
 }
 
 /// Reads until a head is whole, or shows that it is none.

@@ -5,7 +5,7 @@
 //! cannot. What callers may do on a connection is not decided here.
 
 use super::RunError;
-use crate::config::{self, ListenSettings};
+use crate::config::{self, Answering, Config, Faults, MOST_CERTIFICATE_BYTES};
 use arc_swap::ArcSwap;
 use async_trait::async_trait;
 use parking_lot::Mutex;
@@ -15,12 +15,16 @@ use pingora_core::server::{Fds, ListenFds, ShutdownWatch};
 use pingora_core::services::listening::Service;
 use pingora_core::tls::sign::CertifiedKey;
 use pingora_core::tls::{self, ClientHello, CryptoProvider, ResolvesServerCert};
+use rustls_pki_types::pem::PemObject;
+use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use std::collections::HashMap;
 use std::fmt;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::{IntoRawFd, OwnedFd};
+use std::path::Path;
 use std::sync::Arc;
+use tollgate_settings::{Environment, Fault, KeyPath};
 
 /// Listening sockets, each with the address that the configuration gives it.
 #[derive(Default)]
@@ -53,7 +57,13 @@ impl Sockets {
     /// Another handle for the socket at a place, and where it listens.
     pub(super) fn share(&self, place: usize) -> io::Result<(SocketAddr, TcpListener)> {
         let (_, listener) = self.0.get(place).ok_or(io::ErrorKind::NotFound)?;
-        Ok((listener.local_addr()?, listener.try_clone()?))
+        Ok((self.address(place)?, listener.try_clone()?))
+    }
+
+    /// Where the socket at a place listens.
+    pub(super) fn address(&self, place: usize) -> io::Result<SocketAddr> {
+        let (_, listener) = self.0.get(place).ok_or(io::ErrorKind::NotFound)?;
+        listener.local_addr()
     }
 
     /// All of them, to be handed over.
@@ -152,38 +162,71 @@ impl Certificates {
 }
 
 impl Read {
-    /// Reads the certificates of these listeners.
+    /// Reads the certificates of the listeners of a configuration.
     ///
     /// # Errors
     ///
-    /// The first that cannot be used.
-    pub(super) fn of(listeners: &[ListenSettings]) -> Result<Self, RunError> {
-        let with_tls = |listen: &ListenSettings| {
-            let tls = listen.tls.as_ref()?;
-            let address = listen.address.get();
-            Some(read_certificate(tls).map(|key| (address, Arc::new(key))))
-        };
-        let read: Result<Vec<_>, _> = listeners.iter().filter_map(with_tls).collect();
-        read.map(Self)
+    /// Every one that cannot be used, with its place in the configuration.
+    pub(super) fn of(config: &Config) -> Result<Self, Faults> {
+        let mut read = Self::default();
+        let mut faults = Vec::new();
+        let section = KeyPath::root().key("server").key("listen");
+        for (place, listen) in config.server.listen.iter().enumerate() {
+            let Some(tls) = &listen.tls else { continue };
+            match read_certificate(tls, &section.index(place).key("tls")) {
+                Ok(key) => read.0.push((listen.address.get(), Arc::new(key))),
+                Err(found) => faults.extend(found),
+            }
+        }
+        match faults.is_empty() {
+            true => Ok(read),
+            false => Err(config.locate(faults)),
+        }
     }
 }
 
 /// Reads a certificate and its key and puts them together.
-fn read_certificate(settings: &config::TlsSettings) -> Result<CertifiedKey, RunError> {
-    let certificate = settings.certificate.display().to_string();
-    let key = settings.key.display().to_string();
-    let read = || {
+fn read_certificate(
+    settings: &config::TlsSettings,
+    section: &KeyPath,
+) -> Result<CertifiedKey, Vec<Fault>> {
+    let read = |file: &Path| Answering.read_bytes(file, MOST_CERTIFICATE_BYTES);
+    let fault = |name, file: &Path, what: String| {
+        let file = file.display();
+        section.key(name).fault(format!("{file} {what}"))
+    };
+    let no_chain = |what| fault("certificate", &settings.certificate, what);
+    let no_key = |what| fault("key", &settings.key, what);
+    let chain = read(&settings.certificate)
+        .map_err(|cause| no_chain(format!("cannot be read: {cause}")))
+        .and_then(|pem| {
+            let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&pem).collect();
+            match chain {
+                Ok(chain) if chain.is_empty() => Err(no_chain("has no PEM certificate".into())),
+                chain => chain.map_err(|cause| no_chain(format!("is not PEM: {cause}"))),
+            }
+        });
+    let key = read(&settings.key)
+        .map_err(|cause| no_key(format!("cannot be read: {cause}")))
+        .and_then(|pem| {
+            let key = PrivateKeyDer::from_pem_slice(&pem);
+            key.map_err(|cause| no_key(format!("has no PEM private key: {cause}")))
+        });
+    let (chain, key) = match (chain, key) {
+        (Ok(chain), Ok(key)) => (chain, key),
+        (chain, key) => return Err(chain.err().into_iter().chain(key.err()).collect()),
+    };
+    let together = || {
         tls::install_default_crypto_provider();
-        let (chain, key) = tls::load_certs_and_key_files(&certificate, &key)
-            .map_err(|cause| cause.to_string())?
-            .ok_or("there is no certificate or no key in them")?;
         let provider = CryptoProvider::get_default().ok_or("there is no cryptography")?;
         CertifiedKey::from_der(chain, key, provider).map_err(|cause| cause.to_string())
     };
-    read().map_err(|cause: String| RunError::Certificate {
-        certificate: certificate.clone(),
-        key: key.clone(),
-        cause,
+    together().map_err(|cause: String| {
+        let certificate = settings.certificate.display();
+        let key = settings.key.display();
+        vec![section.fault(format!(
+            "the certificate {certificate} with the key {key} cannot be used: {cause}"
+        ))]
     })
 }
 

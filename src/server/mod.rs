@@ -61,9 +61,6 @@ pub enum RunError {
     /// The key store cannot be used.
     #[error("the key store cannot be used: {0}")]
     Store(#[from] StoreError),
-    /// A file that is read while it is written is empty for a moment.
-    #[error("the configuration serves no model")]
-    NoModel,
     /// Keys have plans that the configuration does not have.
     #[error(
         "keys that are not revoked have plans that the configuration does not have; they would \
@@ -78,16 +75,6 @@ pub enum RunError {
         address: SocketAddr,
         /// What the system says.
         cause: io::Error,
-    },
-    /// A certificate cannot be used.
-    #[error("the certificate {certificate} with the key {key} cannot be used: {cause}")]
-    Certificate {
-        /// The file of the certificate.
-        certificate: String,
-        /// The file of the key.
-        key: String,
-        /// What is wrong with them.
-        cause: String,
     },
     /// The gateway that runs does not hand over.
     #[error("the gateway that runs does not hand over: {0}")]
@@ -154,6 +141,7 @@ impl Start {
     /// Puts everything together and serves nobody yet.
     fn begin(&mut self, hangups: Hangups) -> Result<Assembled, RunError> {
         let config = &self.config;
+        reload::check_models(config)?;
         let (runtime, signals) = hangups.and_others()?;
         let (access_log, writer) = access_log(config.log.access)?;
         let settings = &config.server;
@@ -215,6 +203,7 @@ impl Start {
             connections: Arc::clone(&connections),
             current: Arc::clone(&current),
             proxy_protocol,
+            access_log: access_log.clone(),
         };
         add_services(
             &mut server,
@@ -264,9 +253,28 @@ struct Assembled {
 }
 
 impl Assembled {
+    /// A line for each address that is served.
+    fn addresses(&self, config: &Config) -> io::Result<Vec<String>> {
+        let mut lines = Vec::new();
+        for (place, settings) in config.server.listen.iter().enumerate() {
+            let address = self.sockets.address(place)?;
+            lines.push(shown(address, settings));
+        }
+        let operators = self.admin.local_addr()?;
+        lines.push(format!("listening on http://{operators} for operators"));
+        Ok(lines)
+    }
+
     fn serve(self, start: Start, announce: impl FnOnce() + Send + 'static) -> Result<(), RunError> {
         let config = start.config;
         let settings = config.server.clone();
+        let addresses = self.addresses(&config)?;
+        let announce = move || {
+            for line in addresses {
+                log::info!("{line}");
+            }
+            announce();
+        };
         let operations = Operations::new(Arc::clone(self.accounts.store()), Offer::of(&config));
         let api = Arc::new(Api::new(operations, &config));
         let places = Places {
@@ -329,6 +337,21 @@ impl Assembled {
     }
 }
 
+/// Where a listener serves, as a client names it.
+fn shown(address: SocketAddr, settings: &ListenSettings) -> String {
+    let scheme = if settings.tls.is_some() {
+        "https"
+    } else {
+        "http"
+    };
+    let http2 = if settings.http2 { " and HTTP/2" } else { "" };
+    let proxied = match settings.proxy_protocol {
+        true => ", behind the PROXY protocol",
+        false => "",
+    };
+    format!("listening on {scheme}://{address} for callers (HTTP/1.1{http2}{proxied})")
+}
+
 /// The operator's socket: the one that was handed over, where it listens on this address.
 fn take_admin(
     address: SocketAddr,
@@ -352,6 +375,7 @@ fn take_admin(
 ///
 /// What is wrong with the configuration, but not what the machine lacks.
 pub fn check(config: &Config) -> Result<(), RunError> {
+    reload::check_models(config)?;
     let material = Material::of(config)?;
     Snapshot::build(config, &material.authorities, None, None)?;
     Ok(())

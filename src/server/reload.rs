@@ -15,7 +15,7 @@ use crate::admin::{
     Refusal, ReloadQuery, ReloadView, Serving,
 };
 use crate::clock;
-use crate::config::{Answering, Change, Config, Sources};
+use crate::config::{Answering, Change, Config, Faults, Sources};
 use crate::events::{self, ReloadOutcome};
 use crate::explain::{Ground, explain};
 use crate::keys;
@@ -29,6 +29,7 @@ use tokio::signal::unix::Signal;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
+use tollgate_settings::KeyPath;
 
 /// How long names of providers may take to be resolved.
 pub(super) const RESOLVE_LIMIT: Duration = Duration::from_secs(5);
@@ -84,10 +85,10 @@ impl Material {
     ///
     /// # Errors
     ///
-    /// The first certificate of a listener that cannot be used.
+    /// Every certificate of a listener that cannot be used.
     pub(super) fn of(config: &Config) -> Result<Self, RunError> {
         Ok(Self {
-            certificates: Arc::new(listeners::Read::of(&config.server.listen)?),
+            certificates: Arc::new(listeners::Read::of(config)?),
             authorities: Arc::new(Authorities::read(config.catalog.providers())),
         })
     }
@@ -244,7 +245,10 @@ impl Reloader {
                 events::reloaded(ReloadOutcome::Unchanged);
                 log::info!("the configuration was read again: nothing has changed");
             }
-            return Ok(self.told(false, &changes, &next));
+            return Ok(ReloadView {
+                dry_run: how.dry_run,
+                ..self.told(false, &changes, &next)
+            });
         }
         self.take(cause, next, changes).await
     }
@@ -327,6 +331,7 @@ impl Reloader {
     fn told(&self, applied: bool, changes: &[Change], compared: &Held) -> ReloadView {
         ReloadView {
             applied,
+            dry_run: false,
             more_changes: changes.len().saturating_sub(MOST_CHANGES),
             changes: first(changes),
             needs_restart: needs_restart(&self.places.started, &compared.config),
@@ -383,11 +388,27 @@ impl Reloader {
     }
 }
 
+/// Refuses a configuration without models: a file that is read while it is written is empty for an
+/// instant.
+///
+/// # Errors
+///
+/// There is no model.
+pub(super) fn check_models(config: &Config) -> Result<(), Faults> {
+    if !config.catalog.models().is_empty() {
+        return Ok(());
+    }
+    let path = KeyPath::root().key("models");
+    let fault = path.fault(
+        "the configuration serves no model: it needs a provider, a family that names it, and a \
+         model of the family",
+    );
+    Err(config.locate([fault]))
+}
+
 /// What does not need the running gateway to be found wrong.
 fn checked(config: Config) -> Result<Held, RunError> {
-    if config.catalog.models().is_empty() {
-        return Err(RunError::NoModel);
-    }
+    check_models(&config)?;
     Ok(Held {
         number: 0,
         material: Material::of(&config)?,

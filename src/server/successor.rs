@@ -14,7 +14,7 @@ use std::future::pending;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixStream as StdUnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -97,7 +97,7 @@ impl Succession {
         quit: &mut Signal,
         service: &watch::Sender<Service>,
     ) -> Succeeded {
-        let listener = Control::bind(&self.socket);
+        let mut listener = Control::bind(&self.socket);
         loop {
             let outcome = tokio::select! {
                 Some(()) = quit.recv() => self.start(None, service).await,
@@ -106,6 +106,9 @@ impl Succession {
             match outcome {
                 Ok(succeeded) => {
                     service.send_replace(Service::Theirs);
+                    if let Some(file) = listener.file.take() {
+                        file.leave();
+                    }
                     return succeeded;
                 }
                 Err(cause) => {
@@ -286,9 +289,10 @@ impl Succeeded {
     }
 }
 
-/// The socket on which a successor or an operator asks.
+/// The socket on which a successor or an operator asks; it is removed with this.
 struct Control {
     listener: Option<UnixListener>,
+    file: Option<SocketFile>,
     /// The user who may ask, beside root.
     own: Option<u32>,
 }
@@ -297,9 +301,11 @@ impl Control {
     /// Takes the socket. Without it an upgrade is still possible by signal.
     fn bind(path: &Path) -> Self {
         let own = || Ok::<_, io::Error>(UnixStream::pair()?.0.peer_cred()?.uid());
-        match bind(path).and_then(|listener| Ok((listener, own()?))) {
-            Ok((listener, own)) => Self {
+        let bound = bind(path).and_then(|(listener, file)| Ok((listener, file, own()?)));
+        match bound {
+            Ok((listener, file, own)) => Self {
                 listener: Some(listener),
+                file: Some(file),
                 own: Some(own),
             },
             Err(fault) => {
@@ -307,6 +313,7 @@ impl Control {
                 log::warn!("upgrades cannot be asked for at {path}: {fault}");
                 Self {
                     listener: None,
+                    file: None,
                     own: None,
                 }
             }
@@ -333,7 +340,42 @@ impl Control {
     }
 }
 
-fn bind(path: &Path) -> io::Result<UnixListener> {
+/// The file of a Unix socket, removed with this unless another process has put its own there.
+struct SocketFile {
+    path: PathBuf,
+    /// Device and number of the file.
+    made: (u64, u64),
+}
+
+impl SocketFile {
+    fn at(path: &Path) -> io::Result<Self> {
+        Ok(Self {
+            path: path.to_owned(),
+            made: Self::identity(path)?,
+        })
+    }
+
+    fn identity(path: &Path) -> io::Result<(u64, u64)> {
+        let file = fs::symlink_metadata(path)?;
+        Ok((file.dev(), file.ino()))
+    }
+
+    /// Leaves the file to another process, which puts its own in its place.
+    fn leave(mut self) {
+        self.path = PathBuf::new();
+    }
+}
+
+impl Drop for SocketFile {
+    fn drop(&mut self) {
+        if Self::identity(&self.path).is_ok_and(|there| there == self.made) {
+            // A file that stays behind is replaced by the next process.
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+fn bind(path: &Path) -> io::Result<(UnixListener, SocketFile)> {
     // What a process has left that is gone; one that lives keeps its socket.
     if StdUnixStream::connect(path).is_ok() {
         return Err(io::Error::other("another gateway listens there"));
@@ -351,7 +393,7 @@ fn bind(path: &Path) -> io::Result<UnixListener> {
     }
     let listener = UnixListener::bind(path)?;
     fs::set_permissions(path, fs::Permissions::from_mode(0o600))?;
-    Ok(listener)
+    Ok((listener, SocketFile::at(path)?))
 }
 
 /// Asks the gateway behind a Unix socket to have itself succeeded, and waits for that: the

@@ -4,12 +4,12 @@
 use super::{Pool, Upstreams, is_out_of_files};
 use crate::snapshot::Snapshot;
 use crate::{clock, events};
+use pingora::http::RequestHeader;
 use pingora_core::Error;
 use pingora_core::connectors::TransportConnector;
 use pingora_core::connectors::http::Connector;
 use pingora_core::protocols::http::client::HttpSession;
 use pingora_core::upstreams::peer::HttpPeer;
-use pingora_http::RequestHeader;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};

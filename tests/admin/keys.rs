@@ -75,7 +75,7 @@ async fn a_key_lives_its_whole_life_over_http() {
     let again = office.send(&revoke).await;
     assert_eq!(again.json()["revoked_at"], revoked.json()["revoked_at"]);
 
-    let log = office.gateway.log_line("admin API: revokeKey done").await;
+    let log = office.gateway.log_line("admin API: revokeKey key_").await;
     assert!(
         log.contains(revoked.header("x-request-id").unwrap()),
         "{log}"

@@ -2,7 +2,9 @@
 //! produced, seen or not; where the answer is about to end, its usage is waited for.
 
 use super::*;
+use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::Notify;
 
 /// More than any test takes to produce what is reserved.
 const AT_ONCE: u64 = 4_000_000_000;
@@ -221,13 +223,20 @@ async fn a_disconnect_between_the_stop_and_the_usage_costs_what_is_reported() {
 
 #[tokio::test]
 async fn a_disconnect_within_an_answer_in_one_piece_costs_what_is_reported() {
-    let text = "word ".repeat(20_000);
+    let text = "word ".repeat(40_000);
     let body = whole(30, 20_000, &text);
     let (first, rest) = body.split_at(body.len() / 2);
     let told = head("application/json", Some(body.len())) + first;
-    let script = [Act::send(told), LATER, Act::send(rest)];
-    let gateway = playing(script, None, &[]).await;
-    let line = leave_after(&gateway, &asked(false, json!({})), "word word").await;
+    let left = Arc::new(Notify::new());
+    let wait = Act::Wait(Arc::clone(&left));
+    let gateway = playing([Act::send(told), wait, LATER, Act::send(rest)], None, &[]).await;
+    let request = Request::post(CHAT, &asked(false, json!({}))).key(&gateway.key);
+    let mut connection = gateway.connect().await;
+    connection.write(&request.bytes()).await;
+    holds(&gateway, first.len()).await;
+    drop(connection);
+    left.notify_one();
+    let line = gateway.access_line(|line| line["status"] == 200).await;
     assert_eq!(
         money(&line),
         ("client_closed", 20_030, "reported"),
@@ -267,6 +276,22 @@ async fn a_drain_ends_where_its_time_or_its_bytes_end() {
     let gateway = playing(script, None, &[none, requests]).await;
     let line = leave_after(&gateway, &asked(true, json!({})), "\"stop\"").await;
     assert_eq!(money(&line), expected, "{line}");
+}
+
+#[tokio::test]
+async fn a_disconnect_after_the_usage_is_not_drained() {
+    let told = head("text/event-stream", None)
+        + &delta("Hello", &Value::Null)
+        + &delta("", &json!("stop"));
+    let usage = usage(300, 8).replace("data: [DONE]\n\n", "");
+    // By itself, so that the gateway sees first an answer that is about to end.
+    let script = [Act::send(told), LATER, Act::send(usage), Act::Hang];
+    // Longer than any test takes.
+    let time = ("settlement.drain.time", json!("60s"));
+    let gateway = playing(script, None, &[time]).await;
+    let line = leave_after(&gateway, &asked(true, json!({})), "\"completion_tokens\"").await;
+    assert_eq!(money(&line), ("client_closed", 308, "reported"), "{line}");
+    gateway.verify().await;
 }
 
 #[tokio::test]
@@ -354,5 +379,68 @@ async fn what_is_stored_is_charged_where_its_usage_is_not_waited_for() {
     // What was delivered is less than the first answer.
     let expected = size + input()..size + input() + 100;
     assert!(expected.contains(&charged), "{expected:?}: {line}");
+    gateway.verify().await;
+}
+
+/// Events of a streamed response, up to a part of its text.
+fn begun_response() -> String {
+    let response = json!({"id": "resp_2", "object": "response", "created_at": 1, "model": "m",
+        "status": "in_progress", "output": []});
+    let message = json!({"id": "msg_2", "type": "message", "role": "assistant",
+        "status": "in_progress", "content": []});
+    let part = json!({"type": "output_text", "text": "", "annotations": []});
+    let events = [
+        json!({"type": "response.created", "response": response}),
+        json!({"type": "response.output_item.added", "output_index": 0, "item": message}),
+        json!({"type": "response.content_part.added", "item_id": "msg_2", "output_index": 0,
+            "content_index": 0, "part": part}),
+        json!({"type": "response.output_text.delta", "item_id": "msg_2", "output_index": 0,
+            "content_index": 0, "delta": "Hello"}),
+    ];
+    let event = |(number, mut event): (usize, Value)| {
+        event["sequence_number"] = json!(number);
+        let name = event["type"].as_str().unwrap();
+        format!("event: {name}\ndata: {event}\n\n")
+    };
+    events.into_iter().enumerate().map(event).collect()
+}
+
+#[tokio::test]
+async fn a_container_is_no_stored_input() {
+    let call = json!({"type": "code_interpreter_call", "id": "ci_1", "container_id": "cntr_1",
+        "code": "1", "outputs": [], "status": "completed"});
+    let first = json!({"id": "resp_1", "object": "response", "created_at": 1, "model": "m",
+        "status": "completed", "output": [call],
+        "usage": {"input_tokens": 1, "output_tokens": 1, "total_tokens": 2}})
+    .to_string();
+    let first = format!(
+        "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{first}",
+        first.len()
+    );
+    let second = head("text/event-stream", None) + &begun_response();
+    let script = [
+        Act::send(first),
+        Act::ReadRequest,
+        Act::send(second),
+        Act::Hang,
+    ];
+    let none = [("models.test-model.reasoning", json!("none"))];
+    let gateway = playing(script, None, &none).await;
+    let user = json!({"role": "user", "content": SAID});
+    let body = |input: Value, stream: bool| json!({"model": "test-model", "stream": stream, "max_output_tokens": LIMIT, "input": input});
+    gateway
+        .post(RESPONSES, &body(json!([user]), false))
+        .await
+        .assert_ok();
+    let body = body(json!([user, call]), true);
+    let request = Request::post(RESPONSES, &body).key(&gateway.key);
+    let (connection, answer) = begin(&gateway, &request, "output_text.delta").await;
+    drop(connection);
+    let line = gateway.line_of(&answer).await;
+    let (outcome, charged, count) = money(&line);
+    assert_eq!((outcome, count), ("client_closed", "estimated"), "{line}");
+    // What a stored thing of unknown size costs is more by orders of magnitude.
+    let shown = body.to_string().len() as u64;
+    assert!((1..=shown).contains(&charged), "{shown}: {line}");
     gateway.verify().await;
 }

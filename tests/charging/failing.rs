@@ -22,7 +22,7 @@ async fn what_failed_before_any_content_is_free() {
                 let answer = gateway.send(&request).await;
                 assert!(answer.status >= 429, "{orders}: {answer:?}");
                 let line = gateway.line_of(&answer).await;
-                assert_eq!(money(&line), ("upstream_failed", 0, "reported"), "{line}");
+                assert_eq!(money(&line), ("upstream_failed", 0, "none"), "{line}");
             }
         }
     }
@@ -44,7 +44,7 @@ async fn what_a_provider_refuses_is_free() {
             let answer = gateway.send(&request).await;
             assert_eq!(answer.status / 100, 4, "{orders}: {answer:?}");
             let line = gateway.line_of(&answer).await;
-            assert_eq!(money(&line), ("rejected", 0, "reported"), "{line}");
+            assert_eq!(money(&line), ("rejected", 0, "none"), "{line}");
         }
     }
     gateway.has_spent(&gateway.key, 0).await;
@@ -171,7 +171,7 @@ async fn what_the_end_of_the_grace_period_cuts_is_settled_and_told() {
     let line = gateway
         .access_line(|line| line["status"] == 503 && line["attempts"] == 1)
         .await;
-    assert_eq!(money(&line), ("upstream_failed", 0, "reported"), "{line}");
+    assert_eq!(money(&line), ("upstream_failed", 0, "none"), "{line}");
     let line = gateway
         .access_line(|line| line["status"] == 503 && line["attempts"] == 0)
         .await;
@@ -210,7 +210,7 @@ async fn what_is_refused_before_anybody_is_asked_is_on_no_record() {
         let answer = gateway.post(CHAT, &body).await;
         answer.assert_error(400, "invalid_request");
         let line = gateway.line_of(&answer).await;
-        assert_eq!(money(&line), ("rejected", 0, "reported"), "{line}");
+        assert_eq!(money(&line), ("rejected", 0, "none"), "{line}");
     }
     gateway
         .post(CHAT, &ask(CHAT, false, json!({})))

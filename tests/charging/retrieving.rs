@@ -13,14 +13,30 @@ async fn question(provider: &Provider) -> (Value, u64) {
 
 /// The id of the response that a stream has begun with.
 fn id_in(read: &[u8]) -> String {
+    first_id(read, "resp_")
+}
+
+/// The first id of this kind.
+fn first_id(read: &[u8], kind: &str) -> String {
     let read = String::from_utf8_lossy(read);
-    let begin = read.find("\"resp_").expect("an id") + 1;
+    let begin = read.find(&format!("\"{kind}")).expect("an id") + 1;
     let rest = &read[begin..];
     rest[..rest.find('"').unwrap()].to_owned()
 }
 
 /// Asks, leaves within the answer, and gives the response's id and what was charged.
 async fn leave(gateway: &Gateway, body: &Value, key: &str, orders: &str) -> (String, u64) {
+    let (read, charged) = read_and_leave(gateway, body, key, orders).await;
+    (id_in(&read), charged)
+}
+
+/// The same, with what was read.
+async fn read_and_leave(
+    gateway: &Gateway,
+    body: &Value,
+    key: &str,
+    orders: &str,
+) -> (Vec<u8>, u64) {
     let request = Request::post(RESPONSES, body).key(key).orders(orders);
     let mut connection = gateway.connect().await;
     connection.write(&request.bytes()).await;
@@ -32,7 +48,7 @@ async fn leave(gateway: &Gateway, body: &Value, key: &str, orders: &str) -> (Str
     }
     drop(connection);
     let line = gateway.line_of(&answer).await;
-    (id_in(&read), money(&line).1)
+    (read, money(&line).1)
 }
 
 async fn send(gateway: &Gateway, method: &str, target: &str, key: &str) -> Answer {
@@ -184,5 +200,76 @@ async fn a_key_that_has_nothing_left_does_not_get_what_it_cannot_pay_for() {
         send(&gateway, method, &target, &key).await.assert_ok();
     }
     gateway.has_spent(&key, 200_000).await;
+    gateway.verify().await;
+}
+
+/// Has a response made whose request has this beside a question, and gives its id.
+async fn go_on(gateway: &Gateway, more: Value) -> String {
+    let answer = gateway.post(RESPONSES, &ask(RESPONSES, false, more)).await;
+    answer.assert_ok();
+    answer.json()["id"].as_str().unwrap().to_owned()
+}
+
+/// A provider lists what a request named as the input of its response.
+#[tokio::test]
+async fn an_input_that_shows_a_response_is_shown_when_that_response_is_paid_for() {
+    let (provider, mut gateway) = start().await;
+    let (body, cost) = question(&provider).await;
+    let (read, _) = read_and_leave(&gateway, &body, &gateway.key, STALL).await;
+    let (left, item) = (id_in(&read), first_id(&read, "msg_"));
+    let input = |id: &str| format!("{RESPONSES}/{id}/input_items");
+    let next = go_on(&gateway, json!({"previous_response_id": left})).await;
+    let after_next = go_on(&gateway, json!({"previous_response_id": next})).await;
+    let user = json!({"role": "user", "content": "Go on."});
+    let reference = json!([{"type": "item_reference", "id": item}, user]);
+    let by_item = go_on(&gateway, json!({"input": reference})).await;
+    // The simulated provider gives equal requests equal ids.
+    let whole = go_on(&gateway, json!({"instructions": "Be brief."})).await;
+    let after_whole = go_on(&gateway, json!({"previous_response_id": whole})).await;
+    let spent = gateway.spent(&gateway.key).await;
+
+    let (key, config) = (gateway.key.clone(), gateway.config());
+    let refuses = async |gateway: &Gateway| {
+        for (id, shown) in [(&next, &left), (&after_next, &left), (&by_item, &item)] {
+            let refused = send(gateway, "GET", &input(id), &key).await;
+            refused.assert_error(400, "invalid_request");
+            assert!(refused.message().contains(shown), "{refused:?}");
+        }
+        for id in [&whole, &after_whole] {
+            send(gateway, "GET", &input(id), &key).await.assert_ok();
+        }
+    };
+    refuses(&gateway).await;
+    // Another process knows it too.
+    gateway.signal("TERM").await;
+    assert!(gateway.ended().await.success());
+    let gateway = Gateway::start_in(gateway.folder, config).await;
+    refuses(&gateway).await;
+
+    let retrieved = send(&gateway, "GET", &format!("{RESPONSES}/{left}"), &key).await;
+    retrieved.assert_ok();
+    let rest = money(&gateway.line_of(&retrieved).await).1;
+    assert!((1..cost).contains(&rest), "{rest} of {cost}");
+    for id in [&next, &after_next, &by_item, &whole] {
+        send(&gateway, "GET", &input(id), &key).await.assert_ok();
+    }
+    gateway.has_spent(&key, spent + rest).await;
+    gateway.verify().await;
+}
+
+#[tokio::test]
+async fn a_response_that_was_left_is_at_most_as_much_input_as_was_reserved_for_it() {
+    const LIMIT: u64 = 1000;
+    let (_provider, gateway) = start().await;
+    let limit = json!({"max_output_tokens": LIMIT});
+    let mut body = ask(RESPONSES, true, limit);
+    let (id, first) = leave(&gateway, &body, &gateway.key, STALL).await;
+    body["previous_response_id"] = json!(id);
+    let (_, second) = leave(&gateway, &body, &gateway.key, STALL).await;
+    // Both were cut after a few words. What is reserved for input is a token for each byte of the
+    // body, and a constant.
+    let most = first + LIMIT + body.to_string().len() as u64 + 200;
+    let least = first + LIMIT;
+    assert!((least..=most).contains(&second), "{second} after {first}");
     gateway.verify().await;
 }

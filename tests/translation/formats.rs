@@ -29,21 +29,14 @@ async fn the_format_is_asked_in_that_carries_the_request() {
     let (simulated, gateway) = gateway().await;
     let cases = [
         (MESSAGES, "chat-responses", json!({}), RESPONSES),
-        (
-            MESSAGES,
-            "chat-responses",
-            json!({"stop_sequences": ["END"]}),
-            CHAT,
-        ),
-        (
-            MESSAGES,
-            "chat-responses",
-            json!({"stop_sequences": ["END"], "stream": true}),
-            CHAT,
-        ),
         (CHAT, "responses-messages", json!({}), RESPONSES),
-        (CHAT, "responses-messages", json!({"stop": "END"}), MESSAGES),
         (CHAT, "responses-messages", json!({"top_k": 5}), MESSAGES),
+        (
+            CHAT,
+            "responses-messages",
+            json!({"top_k": 5, "stream": true}),
+            MESSAGES,
+        ),
         (RESPONSES, "chat-messages", json!({}), MESSAGES),
         (
             RESPONSES,

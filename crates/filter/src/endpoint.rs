@@ -26,6 +26,8 @@ pub enum Endpoint {
     CancelResponse,
     /// What one was an answer to.
     ResponseInput,
+    /// How many input tokens a responses request has.
+    InputTokens,
     /// Messages.
     Messages,
     /// How many input tokens a messages request has.
@@ -37,7 +39,7 @@ pub enum Endpoint {
 pub struct EndpointInfo {
     /// Which endpoint.
     pub endpoint: Endpoint,
-    /// The methods that it answers; `GET` implies `HEAD` only where it is listed.
+    /// The methods that it answers; `HEAD` wherever `GET`.
     pub methods: &'static [Method],
     /// The path, exact; `{id}` stands for one segment.
     pub path: &'static str,
@@ -61,28 +63,28 @@ impl Endpoint {
             endpoint: Self::Models,
             path: Self::Models.path(),
             format: Self::Models.format(),
-            methods: &[Method::GET],
+            methods: &[Method::GET, Method::HEAD],
             purpose: "the models usable with the key",
         },
         EndpointInfo {
             endpoint: Self::Model,
             path: Self::Model.path(),
             format: Self::Model.format(),
-            methods: &[Method::GET],
+            methods: &[Method::GET, Method::HEAD],
             purpose: "one of the models",
         },
         EndpointInfo {
             endpoint: Self::Usage,
             path: Self::Usage.path(),
             format: Self::Usage.format(),
-            methods: &[Method::GET],
+            methods: &[Method::GET, Method::HEAD],
             purpose: "balance, limits and totals of the key",
         },
         EndpointInfo {
             endpoint: Self::UsageHistory,
             path: Self::UsageHistory.path(),
             format: Self::UsageHistory.format(),
-            methods: &[Method::GET],
+            methods: &[Method::GET, Method::HEAD],
             purpose: "usage of the key, request by request",
         },
         EndpointInfo {
@@ -103,7 +105,7 @@ impl Endpoint {
             endpoint: Self::StoredResponse,
             path: Self::StoredResponse.path(),
             format: Self::StoredResponse.format(),
-            methods: &[Method::GET, Method::DELETE],
+            methods: &[Method::GET, Method::HEAD, Method::DELETE],
             purpose: "a response that its provider has stored",
         },
         EndpointInfo {
@@ -117,8 +119,15 @@ impl Endpoint {
             endpoint: Self::ResponseInput,
             path: Self::ResponseInput.path(),
             format: Self::ResponseInput.format(),
-            methods: &[Method::GET],
+            methods: &[Method::GET, Method::HEAD],
             purpose: "the input of a stored response",
+        },
+        EndpointInfo {
+            endpoint: Self::InputTokens,
+            path: Self::InputTokens.path(),
+            format: Self::InputTokens.format(),
+            methods: &[Method::POST],
+            purpose: "count the input tokens of a responses request",
         },
         EndpointInfo {
             endpoint: Self::Messages,
@@ -140,8 +149,17 @@ impl Endpoint {
     pub const fn is_model_endpoint(self) -> bool {
         matches!(
             self,
-            Self::ChatCompletions | Self::Responses | Self::Messages | Self::CountTokens
+            Self::ChatCompletions
+                | Self::Responses
+                | Self::InputTokens
+                | Self::Messages
+                | Self::CountTokens
         )
+    }
+
+    /// Whether it answers with a count of the request's tokens. Nothing is charged for that.
+    pub const fn is_count(self) -> bool {
+        matches!(self, Self::InputTokens | Self::CountTokens)
     }
 
     /// Whether it is about one thing that a provider has stored for the caller, named in the
@@ -166,6 +184,7 @@ impl Endpoint {
             Self::StoredResponse => "/v1/responses/{id}",
             Self::CancelResponse => "/v1/responses/{id}/cancel",
             Self::ResponseInput => "/v1/responses/{id}/input_items",
+            Self::InputTokens => "/v1/responses/input_tokens",
             Self::Messages => "/v1/messages",
             Self::CountTokens => "/v1/messages/count_tokens",
         }
@@ -176,9 +195,11 @@ impl Endpoint {
         match self {
             Self::Status | Self::Models | Self::Model | Self::Usage | Self::UsageHistory => None,
             Self::ChatCompletions => Some(Format::Chat),
-            Self::Responses | Self::StoredResponse | Self::CancelResponse | Self::ResponseInput => {
-                Some(Format::Responses)
-            }
+            Self::Responses
+            | Self::InputTokens
+            | Self::StoredResponse
+            | Self::CancelResponse
+            | Self::ResponseInput => Some(Format::Responses),
             Self::Messages | Self::CountTokens => Some(Format::Messages),
         }
     }
@@ -186,7 +207,15 @@ impl Endpoint {
 
 #[cfg(test)]
 mod tests {
-    use super::Endpoint;
+    use super::{Endpoint, Method};
+
+    #[test]
+    fn head_is_answered_wherever_get_is() {
+        for row in Endpoint::TABLE {
+            let has = |method| row.methods.contains(&method);
+            assert_eq!(has(Method::GET), has(Method::HEAD), "{row:?}");
+        }
+    }
 
     #[test]
     fn no_path_stands_twice() {

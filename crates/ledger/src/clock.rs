@@ -17,7 +17,10 @@ use std::{
     },
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
-use time::{OffsetDateTime, format_description::well_known::Rfc3339};
+use time::{
+    OffsetDateTime, format_description::BorrowedFormatItem,
+    format_description::well_known::Rfc3339, macros::format_description,
+};
 use trust::Trust;
 
 /// A point in time: milliseconds since 1970 in UTC, at most [`Timestamp::MAX`].
@@ -74,12 +77,16 @@ impl Timestamp {
 #[error("not a time in the form 2026-12-31T23:59:59Z (RFC 3339)")]
 pub struct InvalidTimestamp;
 
+/// RFC 3339 with milliseconds, also where they are zero: all times have one length and sort as text.
+const WITH_MILLISECONDS: &[BorrowedFormatItem<'_>] =
+    format_description!("[year]-[month]-[day]T[hour]:[minute]:[second].[subsecond digits:3]Z");
+
 impl fmt::Display for Timestamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let nanos = i128::from(self.0).saturating_mul(1_000_000);
         let text = OffsetDateTime::from_unix_timestamp_nanos(nanos)
             .ok()
-            .and_then(|moment| moment.format(&Rfc3339).ok());
+            .and_then(|moment| moment.format(WITH_MILLISECONDS).ok());
         f.write_str(text.as_deref().unwrap_or("-"))
     }
 }
@@ -247,10 +254,12 @@ mod tests {
 
     #[test]
     fn a_time_is_written_as_it_is_read() {
-        for text in ["2026-12-31T23:59:59Z", "1970-01-01T00:00:00Z"] {
+        for text in ["2026-12-31T23:59:59.000Z", "1970-01-01T00:00:00.020Z"] {
             let time = Timestamp::parse_rfc3339(text).unwrap();
             assert_eq!(time.to_string(), text);
         }
+        let whole = Timestamp::parse_rfc3339("2026-12-31T23:59:59Z").unwrap();
+        assert_eq!(whole.to_string(), "2026-12-31T23:59:59.000Z");
         assert_eq!(Timestamp::MAX.to_string(), "9999-12-31T23:59:59.999Z");
         for text in ["", "tomorrow", "2026-12-31", "1969-12-31T23:59:59Z"] {
             assert_eq!(

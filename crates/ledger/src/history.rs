@@ -109,8 +109,8 @@ pub struct UsageRecord {
     pub charged: u64,
     /// Those of the charged tokens that nothing was left for.
     pub overdraft: u64,
-    /// Where the count comes from: `reported` or `estimated`.
-    pub source: String,
+    /// Where the count comes from: `reported` or `estimated`; `None` where nothing was used.
+    pub source: Option<String>,
     /// The provider's report could not be believed: it was cut down, replaced, or chosen from
     /// several that contradict each other.
     pub clamped: bool,
@@ -422,6 +422,14 @@ const RECORD: &str = "SELECT at, request, model_asked, model_served, format, str
 
 fn read_record(row: &Row<'_>) -> rusqlite::Result<UsageRecord> {
     let at: i64 = row.get(0)?;
+    let usage = Usage {
+        input: unsigned(row, 9)?,
+        cache_read: unsigned(row, 10)?,
+        cache_write: unsigned(row, 11)?,
+        output: unsigned(row, 12)?,
+        reasoning: unsigned(row, 13)?,
+    };
+    let source: String = row.get(16)?;
     Ok(UsageRecord {
         id: row.get(1)?,
         time: stored_time(at).unwrap_or_default(),
@@ -432,16 +440,10 @@ fn read_record(row: &Row<'_>) -> rusqlite::Result<UsageRecord> {
         status: row.get(6)?,
         error: row.get(7)?,
         state: row.get(8)?,
-        usage: Usage {
-            input: unsigned(row, 9)?,
-            cache_read: unsigned(row, 10)?,
-            cache_write: unsigned(row, 11)?,
-            output: unsigned(row, 12)?,
-            reasoning: unsigned(row, 13)?,
-        },
+        usage,
         charged: unsigned(row, 14)?,
         overdraft: unsigned(row, 15)?,
-        source: row.get(16)?,
+        source: (usage.total() > 0).then_some(source),
         first_byte_ms: row.get(17)?,
         duration_ms: row.get(18)?,
         route_reason: row.get(19)?,

@@ -32,18 +32,20 @@ use parking_lot::Mutex;
 pub(crate) use remains::{Other, Remains, Remnant, examine};
 use std::{
     io,
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicU64, Ordering},
-        mpsc::{Receiver, SyncSender, sync_channel},
+        mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel},
     },
     time::Duration,
 };
 use tollgate_types::RequestId;
 
-/// How long what was written may stay unsynced.
+/// How long a settlement may stay unsynced.
 const SYNC_AFTER: Duration = Duration::from_millis(25);
+/// How long progress may stay unsynced if nothing is settled.
+const SYNC_PROGRESS_AFTER: Duration = Duration::from_millis(200);
 
 /// A slot that somebody owns, with further ones where a record may not fit into one. Not
 /// copied, so that it has one owner.
@@ -94,7 +96,7 @@ pub(crate) struct Journal {
     marks: Marks,
     slots: u32,
     dirty: AtomicBool,
-    /// Progress was written since the copy was last to follow.
+    /// Progress was written that the copy may not have.
     has_progress: AtomicBool,
     nudge: SyncSender<()>,
     failed_syncs: AtomicU64,
@@ -105,14 +107,19 @@ pub(crate) struct Journal {
 }
 
 impl Journal {
-    /// Makes and locks a file of `slots` slots.
-    pub(crate) fn create(path: PathBuf, slots: u32) -> Result<Arc<Self>, StoreError> {
+    /// Creates and locks a settlement file of `slots` slots for a process on `database`.
+    pub(crate) fn create(
+        path: PathBuf,
+        slots: u32,
+        database: &Path,
+    ) -> Result<Arc<Self>, StoreError> {
         let fault = |path: PathBuf, fault: io::Error| StoreError::CannotOpen {
             path,
             cause: fault.to_string(),
         };
-        let live = Live::create(&path, slots).map_err(|cause| fault(path.clone(), cause))?;
-        let copy = DiskCopy::create(&path, slots).map_err(|cause| {
+        let live = Live::create(&path, slots, database);
+        let live = live.map_err(|cause| fault(path.clone(), cause))?;
+        let copy = DiskCopy::create(&path, slots, database).map_err(|cause| {
             take_away(&path);
             fault(path_of_copy(&path), cause)
         })?;
@@ -133,11 +140,13 @@ impl Journal {
         });
         let synced = Arc::downgrade(&journal);
         let spawned = spawn("ledger-sync", &journal.path, move || {
-            while wait_for_writes(&nudges) {
+            while let Some(wrote) = wait_for_writes(&nudges) {
                 let Some(journal) = synced.upgrade() else {
                     return;
                 };
-                journal.sync();
+                if wrote || journal.has_progress.load(Ordering::Acquire) {
+                    journal.sync();
+                }
             }
         });
         if let Err(fault) = spawned {
@@ -191,8 +200,8 @@ impl Journal {
         Ok(())
     }
 
-    /// The same for a request that goes on. No thread is woken, which would take a system call:
-    /// the copy follows with the next settlement, or after [`Journal::sync_progress`].
+    /// The same for a request that goes on. It wakes no thread, which would take a system call: the
+    /// copy follows with the next settlement, or after [`SYNC_PROGRESS_AFTER`].
     pub(crate) fn write_progress(
         &self,
         slot: &Slot,
@@ -202,13 +211,6 @@ impl Journal {
         self.store(slot, request, record)?;
         self.has_progress.store(true, Ordering::Release);
         Ok(())
-    }
-
-    /// Has the copy follow if there is progress that it does not have.
-    pub(crate) fn sync_progress(&self) {
-        if self.has_progress.load(Ordering::Acquire) {
-            self.has_changed();
-        }
     }
 
     fn store(
@@ -378,15 +380,17 @@ impl Journal {
     }
 }
 
-/// Waits until something was written and has gathered for a while. `false`: the journal
-/// is gone.
-fn wait_for_writes(nudges: &Receiver<()>) -> bool {
-    if nudges.recv().is_err() {
-        return false;
+/// Waits until a settlement was written and further ones have gathered. `Some(false)`: none was within
+/// [`SYNC_PROGRESS_AFTER`]. `None`: the journal is gone.
+fn wait_for_writes(nudges: &Receiver<()>) -> Option<bool> {
+    match nudges.recv_timeout(SYNC_PROGRESS_AFTER) {
+        Err(RecvTimeoutError::Timeout) => return Some(false),
+        Err(RecvTimeoutError::Disconnected) => return None,
+        Ok(()) => {}
     }
-    // Nothing comes here while the file is dirty: this is the wait itself.
+    // No nudge comes while the file is dirty, so that this is the wait itself.
     let _ = nudges.recv_timeout(SYNC_AFTER);
-    true
+    Some(true)
 }
 
 #[cfg(test)]

@@ -229,7 +229,7 @@ impl Ledger {
         let mut suffix = String::new();
         key::push_random(&mut suffix, 12)?;
         name.push(suffix);
-        let journal = Journal::create(folder.join(&name), settings.open_requests)?;
+        let journal = Journal::create(folder.join(&name), settings.open_requests, path)?;
         let described = |fault| StoreError::from_sqlite(&fault, path);
         let process = file.change(|file| books::begin(file, &name.to_string_lossy(), clock.now()));
         let process = process.map_err(|fault| {

@@ -19,6 +19,7 @@ mod key;
 mod keyed_semaphore;
 mod ledger;
 mod limits;
+mod memory;
 mod ownership;
 mod record;
 mod store;
@@ -41,10 +42,13 @@ pub use ledger::{
     Reservation, Reserve, Settled,
 };
 pub use limits::{Admission, Denied, Dimension, Level, Limited, Limiter, Standing};
-pub use ownership::{Claim, Claims, Due, Owner, OwnerFailure, Ownership, Payable, Paying, Stored};
+pub use memory::{Lookup as MemoryLookup, Memory, MemoryLimits, MemoryStats, Remembered};
+pub use ownership::{
+    Claim, Claims, Due, InputDue, Owner, OwnerFailure, Ownership, Payable, Paying, Stored, Unpaid,
+};
 pub use record::{InvalidKey, KeyRecord, KeyState, NewKey, allowance};
 pub use store::{
     CreatedKey, GrantTerms, GrantView, KeyFilter, KeySelector, OrderName, PlanInUse, Revocation,
-    Store, StoreError, Verification, plans_beyond,
+    Store, StoreError, Verification, check_pepper, plans_beyond,
 };
 pub use view::{KeyView, LimitsView, grants_table, keys_table};

@@ -11,9 +11,11 @@
 //! key, so that look-ups are bounded for each key, and what was not found is not looked for
 //! again for a moment.
 
+mod inputs;
 mod misses;
 mod payment;
 
+pub use inputs::{InputDue, Unpaid};
 pub use payment::{Due, Payable, Paying};
 
 use crate::{
@@ -44,7 +46,7 @@ pub struct Stored {
     pub credential: Arc<str>,
     /// The input that it makes in a later request at most, in tokens, once that is known.
     pub tokens: Option<u64>,
-    /// Of a response, the request that had it made.
+    /// Of a response or an item of one, the request that made it.
     pub request: Option<RequestId>,
 }
 
@@ -105,7 +107,7 @@ pub struct Ownership(Arc<Inner>);
 struct Inner {
     ledger: Ledger,
     path: PathBuf,
-    known: Cache<Arc<str>, Arc<Stored>, UnitWeighter, foldhash::fast::RandomState>,
+    known: Known<Arc<Stored>>,
     /// Ids that were looked for a moment ago and not found.
     misses: Misses,
     /// Bounds the blocking threads.
@@ -114,6 +116,23 @@ struct Inner {
     of_keys: KeyedSemaphore,
     /// Responses that have been paid for.
     paid: Paid,
+    /// Responses and items that are paid for, and whose inputs show nothing else.
+    all_paid: Known<()>,
+}
+
+/// Values by ids, of which the least used are dropped.
+type Known<T> = Cache<Arc<str>, T, UnitWeighter, foldhash::fast::RandomState>;
+
+/// An empty cache of at most so many entries.
+fn bounded_cache<T: Clone>(most: usize) -> Known<T> {
+    const AT_START: usize = 256;
+    Cache::with(
+        most.min(AT_START),
+        u64::try_from(most).unwrap_or(u64::MAX),
+        UnitWeighter,
+        foldhash::fast::RandomState::default(),
+        Default::default(),
+    )
 }
 
 impl Inner {
@@ -130,22 +149,16 @@ impl Ownership {
     /// Over the file of `store`, writing through `ledger`; at most `known` are kept in
     /// memory.
     pub fn new(store: &Store, ledger: Ledger, known: usize) -> Self {
-        const AT_START: usize = 256;
         let known = known.max(1);
         Self(Arc::new(Inner {
             ledger,
             path: store.path().to_owned(),
-            known: Cache::with(
-                known.min(AT_START),
-                u64::try_from(known).unwrap_or(u64::MAX),
-                UnitWeighter,
-                foldhash::fast::RandomState::default(),
-                Default::default(),
-            ),
+            known: bounded_cache(known),
             misses: Misses::default(),
             lookups: Arc::new(Semaphore::new(LOOKUPS_AT_ONCE)),
             of_keys: KeyedSemaphore::new(LOOKUPS_OF_A_KEY, usize::MAX),
             paid: Paid::new(known),
+            all_paid: bounded_cache(known),
         }))
     }
 

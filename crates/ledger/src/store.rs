@@ -29,8 +29,11 @@ pub use grants::{GrantTerms, GrantView};
 pub use keys::{CreatedKey, KeyFilter, KeySelector, Revocation};
 pub(crate) use keys::{lookup_sql, read_key};
 pub use once::OrderName;
-pub(crate) use open::{PRIVATE, data_version, make_private, open_reader, open_settling_writer};
+pub(crate) use open::{
+    create_file, data_version, open_memory_writer, open_reader, open_settling_writer,
+};
 pub use plans::{PlanInUse, plans_beyond};
+pub use schema::check_pepper;
 pub use verify::Verification;
 pub(crate) use write::{WriteConnection, WriteTransaction};
 #[cfg(test)]

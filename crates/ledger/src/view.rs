@@ -242,8 +242,8 @@ mod tests {
              \"groups\":[\"opus\",\"sonnet\"],\"endpoints\":\"all\",\
              \"limits\":{\"requests\":60,\"input_tokens\":null,\"output_tokens\":null,\
              \"concurrent\":null},\
-             \"created_at\":\"2026-09-21T14:13:20Z\",\"expires_at\":null,\
-             \"revoked_at\":\"2026-09-21T14:13:21Z\"}"
+             \"created_at\":\"2026-09-21T14:13:20.000Z\",\"expires_at\":null,\
+             \"revoked_at\":\"2026-09-21T14:13:21.000Z\"}"
         );
     }
 }

@@ -1,10 +1,11 @@
-//! Whatever the umask, every file of the ledger is readable and writable by its owner alone.
+//! Every file of the ledger is readable and writable by its owner alone, whatever the umask is. The
+//! owner is that of the database.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::{
     fs,
-    os::unix::fs::PermissionsExt,
+    os::unix::fs::{MetadataExt, PermissionsExt, chown},
     path::{Path, PathBuf},
     process::{Command, Stdio},
 };
@@ -62,4 +63,32 @@ fn every_file_is_its_owners_alone_whatever_the_umask() {
         }
         assert_eq!(names.len(), 8, "{names:?}");
     }
+}
+
+#[test]
+fn files_that_root_creates_have_the_owner_of_the_database() {
+    const OWNER: (u32, u32) = (12_345, 23_456);
+    let folder = tempfile::TempDir::new().unwrap();
+    let database = folder.path().join("ledger.db");
+    let files = || {
+        let entries = fs::read_dir(folder.path()).unwrap();
+        entries.map(|entry| entry.unwrap().path())
+    };
+    make_files_under("022", &database);
+    if fs::metadata(&database).unwrap().uid() != 0 {
+        eprintln!("SKIPPED: only root can give a file to another user");
+        return;
+    }
+    for path in files().filter(|path| *path != database) {
+        fs::remove_file(path).unwrap();
+    }
+    chown(&database, Some(OWNER.0), Some(OWNER.1)).unwrap();
+    make_files_under("022", &database);
+    let mut count = 0;
+    for path in files().filter(|path| !path.ends_with("backup.db")) {
+        let file = fs::metadata(&path).unwrap();
+        assert_eq!((file.uid(), file.gid()), OWNER, "{}", path.display());
+        count += 1;
+    }
+    assert_eq!(count, 7);
 }

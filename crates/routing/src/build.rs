@@ -241,6 +241,7 @@ fn auto_entry(name: &str, family: &str, group: &str) -> Model {
         unsupported: Vec::new(),
         efforts: Vec::new(),
         sampling: true,
+        thinking: None,
         tokenizer: None,
         weights: Weights::default(),
         tier: None,

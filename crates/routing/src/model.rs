@@ -5,7 +5,10 @@ use crate::{Candidates, Deployment, FormatSet, Price, Tier, settings::ModelTimeo
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::{fmt, sync::Arc};
-use tollgate_types::{Effort, Format, ReasoningMode, RequestNeeds, Tokenizer, Weights};
+use tollgate_types::{
+    Effort, Format, MessagesAbilities, ReasoningMode, RequestNeeds, ThinkingStyle, Tokenizer,
+    Weights,
+};
 
 /// Something that a model may be unable to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize, Serialize, JsonSchema)]
@@ -112,6 +115,8 @@ pub struct Model {
     pub efforts: Vec<Effort>,
     /// Whether it takes `temperature`, `top_p` and `top_k`.
     pub sampling: bool,
+    /// How it is asked to think in the messages format, where that was said.
+    pub thinking: Option<ThinkingStyle>,
     /// How its tokens are counted, where that was said.
     pub tokenizer: Option<Tokenizer>,
     /// What its tokens count for when they are charged.
@@ -151,6 +156,14 @@ impl Model {
     /// `format` before those for which it is translated, and among equals drawn by weight. The same `random` gives the same order.
     pub fn candidates(&self, format: Format, random: u64) -> Candidates<'_> {
         Candidates::new(&self.deployments, format, random)
+    }
+
+    /// Whether a request to a messages provider asks for adaptive thinking, and not for a budget.
+    pub fn adaptive_thinking(&self, provider: &MessagesAbilities) -> bool {
+        match self.thinking {
+            Some(style) => style == ThinkingStyle::Adaptive,
+            None => self.reasoning != ReasoningMode::Extended && provider.adaptive_thinking,
+        }
     }
 
     /// Whether this is a name that lets the service choose.

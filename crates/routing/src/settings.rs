@@ -20,7 +20,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use tollgate_settings::{Duration, SecretSource, TokenCount};
-use tollgate_types::{Abilities, Effort, Format, ReasoningMode, Tokenizer, Weight, Weights};
+use tollgate_types::{
+    Abilities, Effort, Format, ReasoningMode, ThinkingStyle, Tokenizer, Weight, Weights,
+};
 
 /// Everything that a catalog is built from.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
@@ -376,6 +378,10 @@ pub struct ModelSettings {
     /// Whether it takes `temperature`, `top_p` and `top_k`; if not, requests that are
     /// translated go without, with notice. Default: yes.
     pub sampling: Option<bool>,
+    /// How it is asked to think by a request in the messages format, for requests that ask for
+    /// no way themselves. Default: with a budget where `reasoning` is `extended`, else as its
+    /// provider's `abilities.messages.adaptive_thinking` says.
+    pub thinking: Option<ThinkingStyle>,
     /// The family by whose rules its tokens are counted, wherever it is served. Default: the
     /// provider's `tokenizer`, else the one that the provider's name for the model tells.
     pub tokenizer: Option<Tokenizer>,

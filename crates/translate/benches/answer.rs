@@ -6,8 +6,8 @@ use bytes::Bytes;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use std::{hint::black_box, sync::Arc};
 use tollgate_translate::{
-    AnswerContext, AnswerTranslator, AskedReasoning, StreamTranslator, TranslationNotes,
-    names::ToolNames,
+    AnswerCheck, AnswerContext, AnswerTranslator, AskedReasoning, StreamTranslator,
+    TranslationNotes, names::ToolNames,
 };
 use tollgate_types::{Format, RequestId};
 
@@ -28,8 +28,12 @@ fn notes(caller: Format, provider: Format) -> Arc<TranslationNotes> {
         },
         parallel_tool_calls: true,
         schema_name: None,
+        check: AnswerCheck::None,
+        compacts: false,
         echo: None,
         search: None,
+        stop: Arc::default(),
+        memory: None,
         backend: "north".into(),
     })
 }

@@ -12,6 +12,7 @@ mod json;
 mod logprobs;
 mod parts;
 mod read;
+mod stops;
 mod stream;
 pub mod table;
 mod text;

@@ -20,7 +20,7 @@ pub use text::Text;
 pub(crate) use text::{is_object, is_word};
 pub(crate) use valid::short_string;
 
-use std::borrow::Cow;
+use std::{borrow::Cow, ops::Range};
 use tollgate_wire::json::{
     Container, JsonError, JsonErrorKind, Lexer, Literal, Number, Sink, Span, Text as LexedText,
 };
@@ -277,6 +277,12 @@ impl<'d> Value<'d> {
                     .get(node.start as usize..node.end as usize)
             })
             .unwrap_or_default()
+    }
+
+    /// Where the value stands in its document.
+    pub(crate) fn span(self) -> Range<usize> {
+        let node = self.document.node(self.at);
+        node.map_or(0..0, |node| node.start as usize..node.end as usize)
     }
 
     /// Whether it is `null`.

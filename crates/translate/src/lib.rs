@@ -5,12 +5,13 @@
 //! knows no catalog and no provider: the caller says what the target can do. What it does
 //! with each field of each format stands in one [table], from which readers, tests and
 //! `docs/translation.md` are driven: a field is carried, mapped, refused by its name or
-//! dropped with notice, and never lost unseen.
+//! dropped with notice, and never lost without notice.
 //!
 //! - [`request()`] makes the target's request of the caller's, and [`TranslationNotes`]: what must
 //!   be remembered until the answer comes.
 //! - [`StreamTranslator`] and [`AnswerTranslator`] make the caller's answer of the target's, as
 //!   it comes or whole.
+//! - [`references`] puts what the gateway remembers into a request that refers to it.
 //! - [`without_seals`] takes sealed reasoning out of a body that needs no translation.
 //! - [`ThinkingObstacles`] are what of such a body is in the way of thinking.
 //! - [`names`] maps names of tools that the target cannot take; [`seal`] carries reasoning
@@ -24,6 +25,7 @@ mod fingerprint;
 pub mod names;
 mod notes;
 pub mod output;
+pub mod references;
 mod refusal;
 pub mod request;
 pub mod seal;
@@ -33,9 +35,11 @@ mod thinking;
 mod unsealed;
 
 pub use answer::{AnswerContext, AnswerTranslator, StreamTranslator, table as answers};
-pub use notes::{AskedReasoning, AskedSearch, Json, ResponsesEcho, TranslationNotes};
+pub use notes::{
+    AnswerCheck, AskedReasoning, AskedSearch, Json, MemoryNotes, ResponsesEcho, TranslationNotes,
+};
 pub use refusal::Refusal;
 pub use request::{Translated, most_memory, request, valid_request};
-pub use target::{Lossy, Target};
+pub use target::{AnswerMemory, Lossy, Strict, Target};
 pub use thinking::{ThinkingObstacles, without_members};
 pub use unsealed::{Unsealed, without_seals};

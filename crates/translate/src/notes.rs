@@ -2,6 +2,7 @@
 //! read by the answer half.
 
 use crate::names::ToolNames;
+use std::sync::Arc;
 use tollgate_types::Format;
 
 /// What the answer half must know of the request that it answers.
@@ -26,13 +27,50 @@ pub struct TranslationNotes {
     pub parallel_tool_calls: bool,
     /// The name of the JSON schema that the answer follows, where the caller gave one.
     pub schema_name: Option<String>,
+    /// What the answer's text is checked for, because the target was only asked for it.
+    pub check: AnswerCheck,
+    /// Responses callers: the answer is a summary of the conversation, and becomes a
+    /// `compaction` item.
+    pub compacts: bool,
     /// Responses callers: what the answer's `response` object repeats of the request.
     pub echo: Option<Box<ResponsesEcho>>,
+    /// The sequences at which the gateway ends the answer by itself, where the target's format
+    /// has none.
+    pub stop: Arc<[String]>,
     /// Who answers, for what is [sealed](crate::seal) of the answer.
     pub backend: String,
     /// The provider may search the web by itself; `None`: it was not offered to, and what it
     /// searches for all the same nobody is told.
     pub search: Option<AskedSearch>,
+    /// Responses callers: the gateway remembers the answer, under ids of its own.
+    pub memory: Option<MemoryNotes>,
+}
+
+/// What is known of an answer that the gateway remembers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MemoryNotes {
+    /// Whether the caller asked for sealed state. It is remembered in any case, because the
+    /// provider needs it back.
+    pub shows_state: bool,
+}
+
+impl TranslationNotes {
+    /// Whether the gateway does by itself what the target's format has no field for.
+    pub fn emulates(&self) -> bool {
+        self.check != AnswerCheck::None || !self.stop.is_empty()
+    }
+}
+
+/// What the text of an answer is checked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AnswerCheck {
+    /// Nothing.
+    #[default]
+    None,
+    /// It is one JSON object.
+    JsonObject,
+    /// The same, unless the model calls a tool: text may stand before the call.
+    JsonObjectOrCall,
 }
 
 /// What a caller wants to see of searches of the web.
@@ -68,6 +106,7 @@ pub struct ResponsesEcho {
     pub max_tool_calls: Option<Json>,
     pub metadata: Option<Json>,
     pub parallel_tool_calls: Option<Json>,
+    pub previous_response_id: Option<Json>,
     pub prompt_cache_key: Option<Json>,
     pub reasoning: Option<Json>,
     pub safety_identifier: Option<Json>,

@@ -14,12 +14,15 @@ pub(crate) mod scope;
 mod write;
 
 use crate::{
-    AskedReasoning, AskedSearch, Refusal, Target, TranslationNotes, document::Document,
+    AnswerCheck, AnswerMemory, AskedReasoning, AskedSearch, MemoryNotes, Refusal, ResponsesEcho,
+    Target, TranslationNotes,
+    document::{Document, Value},
     names::ToolNames,
 };
 use bytes::Bytes;
-use conversation::{AnswerFormat, Conversation, Role, ThinkingMode};
+use conversation::{AnswerFormat, Block, Conversation, Role, TextBlock, ThinkingMode, Turn, Words};
 use scope::Scope;
+use std::{ops::Range, sync::Arc};
 use tollgate_types::Format;
 
 /// A request in the target's format, and what must be remembered of the caller's.
@@ -35,6 +38,8 @@ pub struct Translated {
     pub dropped: Vec<String>,
     /// What the answer half must know.
     pub notes: TranslationNotes,
+    /// Where the `input` of a responses request stands in its body.
+    pub input: Option<Range<usize>>,
 }
 
 /// What a translated body may have more than the original: quotes, names, a few fields.
@@ -102,11 +107,13 @@ fn translate(
     }
     let mut scope = Scope::new(from, to, target);
     let mut conversation = read::read(document, &mut scope)?;
+    instruct_json(&mut conversation, &mut scope);
     calls::settle(&mut conversation, &scope)?;
     check_last_turn(&conversation, &scope)?;
     let capacity = length.saturating_add(length / 8).saturating_add(SLACK);
     let written = write::write(&conversation, &mut scope, capacity)?;
     let notes = notes(conversation, written.names, from, to, target);
+    let input = scope::member(document.root(), "input").map(Value::span);
     let mut body = written.body;
     if body.capacity().saturating_sub(body.len()) > body.len() / 4 {
         // It is kept until its provider has it: what it does not need is others'.
@@ -115,9 +122,41 @@ fn translate(
     Ok(Translated {
         body: body.into(),
         output_limit: written.output_limit,
-        dropped: scope.into_dropped(),
+        dropped: scope.into_dropped()?,
         notes,
+        input: input.filter(|_| from == Format::Responses),
     })
+}
+
+/// Messages has no JSON without a schema: the model is instructed, and its answer checked.
+fn instruct_json(conversation: &mut Conversation<'_>, scope: &mut Scope<'_>) {
+    const INSTRUCTION: &str = "Answer with exactly one JSON object and nothing else: no text before or after it, and no code fence.";
+    let is_asked = matches!(conversation.format, Some(AnswerFormat::JsonObject));
+    if scope.to != Format::Messages || !is_asked {
+        return;
+    }
+    conversation.format = None;
+    let may_call = !conversation.tools.is_empty() || conversation.search.is_some();
+    conversation.check = match may_call {
+        true => AnswerCheck::JsonObjectOrCall,
+        false => AnswerCheck::JsonObject,
+    };
+    scope.note_dropped(match scope.from {
+        Format::Responses => "text.format.json_object",
+        Format::Chat | Format::Messages => "response_format.json_object",
+    });
+    let turns = &mut conversation.turns;
+    let leading = turns.iter().take_while(|turn| turn.role.instructs());
+    // If all turns are the system's, the last one is sent as the user's.
+    let at = Some(leading.count()).filter(|leading| *leading < turns.len());
+    let instruction = Turn {
+        role: Role::System,
+        blocks: vec![Block::Text(TextBlock::of(Words::Made(
+            INSTRUCTION.to_owned(),
+        )))],
+        at: None,
+    };
+    turns.insert(at.unwrap_or_default(), instruction);
 }
 
 /// Messages goes on with an answer that is begun; no other format does, and newer models of
@@ -134,7 +173,7 @@ fn check_last_turn(conversation: &Conversation<'_>, scope: &Scope<'_>) -> Result
 }
 
 fn notes(
-    conversation: Conversation<'_>,
+    mut conversation: Conversation<'_>,
     tools: ToolNames,
     from: Format,
     to: Format,
@@ -144,6 +183,12 @@ fn notes(
         Some(AnswerFormat::Schema { name, .. }) => name.map(|name| name.decode().into_owned()),
         _ => None,
     };
+    // The client itself keeps a summary, in place of the answers before it.
+    let is_remembered =
+        from == Format::Responses && target.memory == AnswerMemory::Keep && !conversation.compacts;
+    if let Some(echo) = &mut conversation.echo {
+        note_memory(echo, is_remembered, target);
+    }
     // Such a provider refuses the next turn without what it thought, whoever asked for that.
     let is_wanted_back = to == Format::Chat && target.chat.reasoning_content;
     let reasoning = match from {
@@ -154,8 +199,8 @@ fn notes(
         },
         Format::Responses => AskedReasoning {
             text: conversation.reasoning.shown == Some(true),
-            state: conversation.encrypted_reasoning,
-            hidden: conversation.encrypted_reasoning,
+            state: conversation.encrypted_reasoning || is_remembered,
+            hidden: conversation.encrypted_reasoning || is_remembered,
         },
         Format::Messages => AskedReasoning {
             text: conversation.reasoning.shown == Some(true),
@@ -177,10 +222,32 @@ fn notes(
         reasoning,
         parallel_tool_calls: conversation.parallel.unwrap_or(true),
         schema_name,
+        check: conversation.check,
+        compacts: conversation.compacts,
         echo: conversation.echo,
         search: conversation.search.map(|_| AskedSearch {
             sources: conversation.search_sources,
         }),
+        stop: match to {
+            Format::Responses => conversation
+                .stop
+                .iter()
+                .map(|stop| stop.decode().into_owned())
+                .collect(),
+            Format::Chat | Format::Messages => Arc::default(),
+        },
         backend: target.backend.to_owned(),
+        memory: is_remembered.then_some(MemoryNotes {
+            shows_state: conversation.encrypted_reasoning,
+        }),
     }
+}
+
+/// What the answer says of its own keeping.
+fn note_memory(echo: &mut ResponsesEcho, is_remembered: bool, target: &Target<'_>) {
+    echo.store = Some(if is_remembered { "true" } else { "false" }.into());
+    echo.previous_response_id = target
+        .previous_response
+        .and_then(|id| serde_json::to_string(id).ok())
+        .map(Into::into);
 }

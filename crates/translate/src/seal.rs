@@ -30,6 +30,9 @@ pub struct Backend([u8; Self::LEN]);
 impl Backend {
     const LEN: usize = 8;
 
+    /// Any provider: for text of the gateway's own, which every model can read.
+    pub const ANY: Self = Self([0; Self::LEN]);
+
     /// The backend of this name. Deployments whose provider accounts can read each other's
     /// blobs share a name.
     pub fn new(name: &str) -> Self {
@@ -64,6 +67,9 @@ pub enum ReasoningForm {
     /// Messages: what the texts of an answer cite, as a JSON object: under the fingerprint of a
     /// text its list of `citations`.
     Citations,
+    /// The summary of a conversation, as text: the `encrypted_content` of a `compaction` item.
+    /// It is for any backend.
+    Summary,
 }
 
 impl ReasoningForm {
@@ -79,6 +85,7 @@ impl ReasoningForm {
             Self::SearchBlocks => 8,
             Self::Annotation => 9,
             Self::Citations => 10,
+            Self::Summary => 11,
         }
     }
 
@@ -94,6 +101,7 @@ impl ReasoningForm {
             8 => Some(Self::SearchBlocks),
             9 => Some(Self::Annotation),
             10 => Some(Self::Citations),
+            11 => Some(Self::Summary),
             _ => None,
         }
     }
@@ -159,6 +167,13 @@ pub fn open(backend: Backend, sealed: &str) -> Option<NativeReasoning> {
         item_id: text(item_id)?,
         payload: text(payload)?,
     })
+}
+
+/// What the user says in place of a conversation that was summarized, out of the sealed summary.
+pub fn summary(sealed: &str) -> Option<String> {
+    let native = open(Backend::ANY, sealed)?;
+    let is_summary = native.form == ReasoningForm::Summary;
+    is_summary.then(|| format!("Summary of the conversation so far:\n\n{}", native.payload))
 }
 
 /// Whether a text claims to be sealed here. One that does must never reach a provider as it

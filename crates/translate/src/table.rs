@@ -2,8 +2,8 @@
 //! readers are driven by, that the tests walk, and that `docs/translation.md` is written from.
 //!
 //! A [`Shape`] is one kind of object, a [`Row`] one field of it. Readers open an object by
-//! its shape: what the table refuses or drops never reaches them, and a field that has no
-//! row is refused. [`Kinds`] do the same for objects that say what they are in their `type`.
+//! its shape: what the table refuses or drops never reaches them. A field that has no row is
+//! refused at the top level and dropped with notice below. [`Kinds`] do the same for objects that say what they are in their `type`.
 
 pub(crate) mod chat;
 pub(crate) mod messages;
@@ -122,8 +122,8 @@ impl Row {
 pub struct Shape {
     /// The format it belongs to.
     pub format: Format,
-    /// Where it stands: paths like `messages[].content[]`, the body itself being `""`. The
-    /// first one is how notices and messages name it.
+    /// Where it stands: paths like `messages[].content[]`, the body itself being `""`. Readers
+    /// open objects of this shape there and nowhere else.
     pub at: &'static [&'static str],
     /// Which of the objects there: the values of `type`, or of `role`. Empty: all.
     pub tags: &'static [&'static str],
@@ -132,7 +132,7 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// The path that notices and messages use.
+    /// The first of its places: for the body `""`.
     pub fn path(&self) -> &'static str {
         self.at.first().copied().unwrap_or_default()
     }
@@ -155,13 +155,6 @@ pub struct Kinds {
     pub at: &'static [&'static str],
     /// One row for each value of `type`.
     pub rows: &'static [Row],
-}
-
-impl Kinds {
-    /// The path that notices and messages use.
-    pub fn path(&self) -> &'static str {
-        self.at.first().copied().unwrap_or_default()
-    }
 }
 
 /// Every shape of a format, the body first.
@@ -194,18 +187,32 @@ pub fn field_path(parent: &str, name: &str) -> String {
 /// The path of every field and of every kind of object, for an operator's list to be checked
 /// against.
 pub fn paths() -> BTreeSet<String> {
-    let all = |path: &'static str, rows: &'static [Row]| {
-        rows.iter().map(move |row| field_path(path, row.name))
+    let all = |at: &'static [&'static str], rows: &'static [Row]| {
+        let at = at.iter();
+        at.flat_map(move |path| rows.iter().map(move |row| field_path(path, row.name)))
     };
     let fields = Format::ALL
         .into_iter()
         .flat_map(shapes)
-        .flat_map(|shape| all(shape.path(), shape.rows));
+        .flat_map(|shape| all(shape.at, shape.rows));
     let objects = Format::ALL
         .into_iter()
         .flat_map(kinds)
-        .flat_map(|kinds| all(kinds.path(), kinds.rows));
+        .flat_map(|kinds| all(kinds.at, kinds.rows));
     fields.chain(objects).collect()
+}
+
+/// Whether a notice can name a field by this path: one of the table, or an unknown one (`*`: any)
+/// in an object below the top level that readers look into.
+pub fn is_droppable(path: &str) -> bool {
+    let is_below = |place: &str| {
+        let mut all = Format::ALL.into_iter().flat_map(shapes);
+        !place.is_empty() && all.any(|shape| shape.at.contains(&place))
+    };
+    paths().contains(path)
+        || path
+            .rsplit_once('.')
+            .is_some_and(|(place, _)| is_below(place))
 }
 
 /// A row with a fate for each of the two other formats, in the order of [`Format::ALL`].
@@ -230,6 +237,10 @@ const fn tag(name: &'static str) -> Row {
 }
 
 const CARRIED: Fate = Fate::Carried;
+
+/// What becomes of stop sequences where the target's format has none.
+const STOPS: &str =
+    "the gateway ends the answer at the sequence (16 at most, of 1,024 bytes at most), with notice";
 
 /// About where the user is, for a search of the web: both formats that have one say it alike.
 const LOCATION: &[Row] = &[

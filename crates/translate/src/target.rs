@@ -31,6 +31,25 @@ pub struct Target<'a> {
     pub messages: MessagesAbilities,
     /// Fields that the operator allows to be dropped with notice (`lossy: allow`).
     pub lossy: Lossy<'a>,
+    /// Fields that the operator does not allow to be dropped (`strict`).
+    pub strict: Strict<'a>,
+    /// Responses callers: whether the gateway remembers the answer.
+    pub memory: AnswerMemory,
+    /// Responses callers: the answer that the request goes on from, where its conversation has been
+    /// put into the request. The new answer repeats the id.
+    pub previous_response: Option<&'a str>,
+}
+
+/// Whether the gateway remembers an answer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AnswerMemory {
+    /// It remembers none: a request to store the answer is refused.
+    #[default]
+    Off,
+    /// Not this one: the caller does not want it, or the request is too large.
+    Skip,
+    /// This one.
+    Keep,
 }
 
 /// The fields that the operator allows to be dropped, by the paths of the table
@@ -42,6 +61,18 @@ impl Lossy<'_> {
     /// Whether the field at a path of the table may be dropped.
     pub fn allows(&self, path: &str) -> bool {
         self.0.iter().any(|allowed| allowed == path)
+    }
+}
+
+/// The fields that must not be dropped, by the paths that notices name: a request that holds one
+/// which cannot be carried is refused. `input[].*` stands for every unknown field at a place.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Strict<'a>(pub &'a [String]);
+
+impl Strict<'_> {
+    /// Whether the field at `path` must not be dropped.
+    pub fn forbids(&self, path: &str) -> bool {
+        self.0.iter().any(|forbidden| forbidden == path)
     }
 }
 
@@ -61,6 +92,9 @@ impl<'a> Target<'a> {
             responses: ResponsesAbilities::ALL,
             messages: MessagesAbilities::ALL,
             lossy: Lossy(&[]),
+            strict: Strict(&[]),
+            memory: AnswerMemory::Off,
+            previous_response: None,
         }
     }
 }

@@ -9,7 +9,7 @@ use crate::{
     document::{Document, Kind, Value},
     output::Output,
     request::scope::member,
-    seal::is_sealed,
+    seal::{self, is_sealed},
 };
 use bytes::Bytes;
 use std::{borrow::Cow, collections::HashSet};
@@ -31,6 +31,7 @@ pub fn without_seals(format: Format, body: &[u8]) -> Option<Unsealed> {
     let mut writer = Writer {
         out: Output::with_capacity(body.len()),
         dropped: Vec::new(),
+        is_changed: false,
     };
     let list = match format {
         Format::Chat | Format::Messages => "messages",
@@ -51,7 +52,7 @@ pub fn without_seals(format: Format, body: &[u8]) -> Option<Unsealed> {
         }
         _ => writer.out.raw(value.raw()),
     });
-    (!writer.dropped.is_empty()).then(|| Unsealed {
+    (writer.is_changed || !writer.dropped.is_empty()).then(|| Unsealed {
         body: writer.out.into_bytes().into(),
         dropped: writer.dropped,
     })
@@ -60,6 +61,8 @@ pub fn without_seals(format: Format, body: &[u8]) -> Option<Unsealed> {
 struct Writer {
     out: Output,
     dropped: Vec<&'static str>,
+    /// Something was said in another way, so that nothing was left out.
+    is_changed: bool,
 }
 
 impl Writer {
@@ -151,7 +154,14 @@ impl Writer {
             let is_followed = items
                 .peek()
                 .is_some_and(|next| is_seal(*next, "encrypted_content"));
-            if is_seal(item, "encrypted_content") {
+            if let Some(summary) = sealed_summary(item) {
+                self.is_changed = true;
+                self.out.item().begin_object();
+                self.out.key("type").string("message");
+                self.out.key("role").string("user");
+                self.out.key("content").string(&summary);
+                self.out.end_object();
+            } else if is_seal(item, "encrypted_content") {
                 self.drop("input[].reasoning");
             } else if is_followed && is_kind(item, "web_search_call") {
                 self.drop("input[].web_search_call");
@@ -170,12 +180,17 @@ impl Writer {
             self.out.item().raw(message.raw());
             return;
         }
-        self.drop("messages[].reasoning_content");
+        const REASONING: [(&str, &str); 3] = [
+            ("reasoning", "messages[].reasoning"),
+            ("reasoning_content", "messages[].reasoning_content"),
+            ("reasoning_details", "messages[].reasoning_details"),
+        ];
         self.out.item().begin_object();
         for (key, value) in message.members() {
-            let is_reasoning = ["reasoning", "reasoning_content", "reasoning_details"];
-            if !is_reasoning.iter().any(|name| key.is(name)) {
-                self.out.escaped_key(key.json()).raw(value.raw());
+            match REASONING.iter().find(|(name, _)| key.is(name)) {
+                Some(_) if value.is_null() => {}
+                Some((_, path)) => self.drop(path),
+                None => self.out.escaped_key(key.json()).raw(value.raw()),
             }
         }
         self.out.end_object();
@@ -219,6 +234,13 @@ impl<'d> Sealed<'d> {
         let is_lost = self.searches.contains(&id);
         is_lost.then_some("messages[].content[].server_tool_use")
     }
+}
+
+/// The summary of a conversation that the gateway had made, as the provider can read it.
+fn sealed_summary(item: Value<'_>) -> Option<String> {
+    let content = member(item, "encrypted_content")?.as_str()?;
+    let is_ours = is_kind(item, "compaction");
+    is_ours.then(|| seal::summary(&content)).flatten()
 }
 
 /// Whether a block is the result of a search that another provider made.
@@ -352,11 +374,16 @@ mod tests {
             {"role": "assistant", "content": "x", "reasoning_content": "Hm.",
              "reasoning_details": [{"type": "reasoning.encrypted", "data": sealed()}]},
         ]});
-        let (body, _) = cleared(Format::Chat, &body);
+        let (body, dropped) = cleared(Format::Chat, &body);
         assert_eq!(
             body["messages"],
             json!([{"role": "assistant", "content": "x"}])
         );
+        let present = [
+            "messages[].reasoning_content",
+            "messages[].reasoning_details",
+        ];
+        assert_eq!(dropped, present);
     }
 
     #[test]

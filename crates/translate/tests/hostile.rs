@@ -5,7 +5,10 @@
 
 use serde_json::{Value, json};
 use std::path::Path;
-use tollgate_translate::{Target, request};
+use tollgate_translate::{
+    Lossy, Strict, Target, request,
+    table::{Shape, shapes},
+};
 use tollgate_types::Format;
 
 /// The representative requests of a format.
@@ -88,30 +91,198 @@ fn a_value_of_any_kind_in_any_place_is_carried_or_refused() {
     }
 }
 
+/// Requests that have objects at places which few clients use.
+fn rare() -> [(Format, Value); 3] {
+    let text = json!({"type": "text", "text": "T", "cache_control": {"type": "ephemeral"}});
+    let texts = json!([text]);
+    let image = json!({"type": "image", "source": {"type": "url", "url": "https://a.example/b"}});
+    let data = json!({"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AA=="}});
+    let document = json!({"type": "document", "title": "D", "citations": {"enabled": false},
+        "source": {"type": "content", "content": [text, image, data]}});
+    let found = json!({"type": "search_result", "title": "F", "source": "s", "content": texts,
+        "citations": {"enabled": false}, "cache_control": {"type": "ephemeral"}});
+    let messages = json!({"model": "m", "max_tokens": 99, "system": texts,
+    "tools": [{"name": "f", "input_schema": {"type": "object"}}],
+    "messages": [
+        {"role": "user", "content": [document, found]},
+        {"role": "assistant", "content": [{"type": "tool_use", "id": "c", "name": "f", "input": {}}]},
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c",
+            "content": [text, image, data, document, found, {"type": "tool_reference", "tool_name": "g"}]}]},
+    ]});
+    let responses = json!({"model": "m", "metadata": {"a": "b"},
+    "tools": [
+        {"type": "function", "name": "f", "parameters": null, "strict": null},
+        {"type": "custom", "name": "c", "format": {"type": "grammar", "syntax": "lark", "definition": "d"}},
+        {"type": "namespace", "name": "n", "description": "N", "tools": [
+            {"type": "custom", "name": "d", "format": {"type": "text"}}]},
+    ],
+    "tool_choice": {"type": "allowed_tools", "mode": "auto", "tools": [
+        {"type": "function", "name": "f"}, {"type": "custom", "name": "c"}]},
+    "input": [
+        {"role": "user", "content": "Hi."},
+        {"type": "reasoning", "id": "r", "summary": [{"type": "summary_text", "text": "S"}],
+         "content": [{"type": "reasoning_text", "text": "T"}]},
+        {"type": "function_call", "call_id": "c1", "name": "f", "arguments": "{}"},
+        {"type": "function_call_output", "call_id": "c1", "output": [
+            {"type": "input_text", "text": "R", "prompt_cache_breakpoint": {"mode": "explicit"}}]},
+    ]});
+    let chat = json!({"model": "m", "messages": [{"role": "user", "content": "Hi."}], "top_k": 5,
+        "tools": [
+            {"type": "function", "function": {"name": "f"}, "cache_control": {"type": "ephemeral"}},
+            {"type": "custom", "custom": {"name": "c", "format": {"type": "grammar", "grammar": {"syntax": "lark", "definition": "d"}}}},
+        ],
+        "tool_choice": {"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": [
+            {"type": "function", "function": {"name": "f"}}, {"type": "custom", "custom": {"name": "c"}}]}}});
+    [
+        (Format::Chat, chat),
+        (Format::Responses, responses),
+        (Format::Messages, messages),
+    ]
+}
+
+/// Whether the table has a row for a path, or for one that holds it as a whole.
+fn has_row(format: Format, path: &str) -> bool {
+    let path = path.trim_end_matches("[]");
+    let (place, name) = path.rsplit_once('.').unwrap_or(("", path));
+    let at = |shape: &&&Shape| shape.at.contains(&place);
+    let mut here = shapes(format).iter().filter(at);
+    if here.any(|shape| shape.row(name).is_some()) {
+        return true;
+    }
+    // An ancestor that is passed on as a whole.
+    let mut parent = place.trim_end_matches("[]");
+    while !parent.is_empty() {
+        let (place, name) = parent.rsplit_once('.').unwrap_or(("", parent));
+        let here = shapes(format)
+            .iter()
+            .filter(|shape| shape.at.contains(&place));
+        if here
+            .filter_map(|shape| shape.row(name))
+            .any(|(_, row)| row.whole)
+        {
+            return true;
+        }
+        parent = place.trim_end_matches("[]");
+    }
+    false
+}
+
 #[test]
-fn an_unknown_field_is_refused_by_name_wherever_the_gateway_looks() {
-    let mut refused = 0;
+fn every_value_that_passes_has_a_row_in_the_table_whatever_its_kind() {
+    let kinds = [
+        json!(true),
+        json!(0.5),
+        json!("words"),
+        json!(["words"]),
+        json!({"type": "text", "text": "words"}),
+    ];
+    let mut tried = 0;
+    let mut without = std::collections::BTreeSet::new();
+    let representative = Format::ALL
+        .into_iter()
+        .flat_map(|format| requests(format).into_iter().map(move |body| (format, body)));
+    for (format, body) in representative.chain(rare()) {
+        let mut found = Vec::new();
+        places(&body, "", &mut found);
+        for (place, kind) in found
+            .iter()
+            .flat_map(|place| kinds.iter().map(move |kind| (place, kind)))
+        {
+            let mut changed = body.clone();
+            *changed.pointer_mut(place).unwrap() = kind.clone();
+            let sent = serde_json::to_vec(&changed).unwrap();
+            let path = path_of(place);
+            for to in Format::ALL.into_iter().filter(|to| *to != format) {
+                tried += 1;
+                let Ok(translated) = request(format, to, &sent, &Target::new("m", "backend"))
+                else {
+                    continue;
+                };
+                let is_named = translated
+                    .dropped
+                    .iter()
+                    .any(|it| it.starts_with(&path) || path.starts_with(it.trim_end_matches('*')));
+                let is_whole = translated.dropped.contains(&kind_around(&body, place));
+                if !is_named && !is_whole && !path.is_empty() && !has_row(format, &path) {
+                    without.insert(format!("{format}: {path} ({kind})"));
+                }
+            }
+        }
+    }
+    assert!(tried > 10_000, "only {tried} were tried");
+    assert!(without.is_empty(), "{without:#?}");
+}
+
+/// The path of the kind of object that holds the value at a place.
+fn kind_around(body: &Value, place: &str) -> String {
+    let around = place.rsplit_once('/').map_or("", |(around, _)| around);
+    let kind = body.pointer(around).and_then(|around| around.get("type"));
+    let kind = kind.and_then(Value::as_str).unwrap_or_default();
+    format!("{}.{kind}", path_of(around))
+}
+
+/// A JSON pointer as the table writes it: `/messages/0/content` is `messages[].content`.
+fn path_of(pointer: &str) -> String {
+    let mut path = String::new();
+    for step in pointer.split('/').skip(1) {
+        if step.bytes().all(|byte| byte.is_ascii_digit()) {
+            path.push_str("[]");
+        } else {
+            if !path.is_empty() {
+                path.push('.');
+            }
+            path.push_str(step);
+        }
+    }
+    path
+}
+
+#[test]
+fn rare_places_translate_and_take_no_value_of_another_kind() {
+    for (format, body) in rare() {
+        let sent = serde_json::to_vec(&body).unwrap();
+        for to in Format::ALL.into_iter().filter(|to| *to != format) {
+            let lossy = ["top_k".to_owned()];
+            let target = Target {
+                lossy: Lossy(&lossy),
+                ..Target::new("m", "backend")
+            };
+            let translated = request(format, to, &sent, &target);
+            assert!(
+                translated.is_ok(),
+                "{format} to {to}: {}",
+                translated.unwrap_err()
+            );
+        }
+    }
+    for kind in [json!("5"), json!([5]), json!({"a": 5}), json!(true)] {
+        let body =
+            json!({"model": "m", "messages": [{"role": "user", "content": "Hi."}], "top_k": kind});
+        let sent = serde_json::to_vec(&body).unwrap();
+        let refusal = request(
+            Format::Chat,
+            Format::Messages,
+            &sent,
+            &Target::new("m", "backend"),
+        );
+        assert_eq!(refusal.unwrap_err().path, "top_k", "{kind}");
+    }
+}
+
+/// Each representative request with an unknown field in an object at one of `places`, with the
+/// value of that object's `type`, as far as the request can be translated to `to`.
+fn with_unknown(places: &[&str], to: fn(Format) -> Format) -> Vec<(Format, String, Value)> {
+    let mut changed = Vec::new();
     for format in Format::ALL {
         for body in requests(format) {
             let sent = serde_json::to_vec(&body).unwrap();
-            let to = if format == Format::Chat {
-                Format::Messages
-            } else {
-                Format::Chat
-            };
             let target = Target::new("m", "backend");
-            if request(format, to, &sent, &target).is_err() {
+            if request(format, to(format), &sent, &target).is_err() {
                 continue;
             }
-            for name in [
-                "",
-                "/messages/0",
-                "/input/0",
-                "/tools/0",
-                "/tools/0/function",
-            ] {
-                let mut changed = body.clone();
-                let Some(Value::Object(object)) = changed.pointer_mut(name) else {
+            for place in places {
+                let mut body = body.clone();
+                let Some(Value::Object(object)) = body.pointer_mut(place) else {
                     continue;
                 };
                 // A tool that the target has not is taken out as a whole.
@@ -120,17 +291,121 @@ fn an_unknown_field_is_refused_by_name_wherever_the_gateway_looks() {
                 if object.get("type").is_some_and(is_hosted) {
                     continue;
                 }
-                object.insert("unheard_of".to_owned(), json!(1));
-                let sent = serde_json::to_vec(&changed).unwrap();
-                match request(format, to, &sent, &target) {
-                    Ok(_) => panic!("{format}: an unknown field at '{name}' passed in {changed}"),
-                    Err(refusal) => assert!(refusal.path.ends_with("unheard_of"), "{refusal}"),
-                }
-                refused += 1;
+                object.insert("unheard_of".to_owned(), json!("hidden words"));
+                changed.push((format, (*place).to_owned(), body));
             }
         }
     }
-    assert!(refused > 50, "only {refused} were tried");
+    changed
+}
+
+const fn another(format: Format) -> Format {
+    match format {
+        Format::Chat => Format::Messages,
+        Format::Responses | Format::Messages => Format::Chat,
+    }
+}
+
+#[test]
+fn an_unknown_field_of_the_whole_request_is_refused_by_name() {
+    let changed = with_unknown(&[""], another);
+    assert!(changed.len() > 20, "only {} were tried", changed.len());
+    for (format, _, body) in changed {
+        let sent = serde_json::to_vec(&body).unwrap();
+        let target = Target::new("m", "backend");
+        let refusal =
+            request(format, another(format), &sent, &target).expect_err("an unknown field");
+        assert_eq!(refusal.path, "unheard_of", "{refusal}");
+    }
+}
+
+#[test]
+fn an_unknown_field_below_is_dropped_with_notice_unless_the_operator_refuses_it() {
+    let places = ["/messages/0", "/input/0", "/tools/0", "/tools/0/function"];
+    let changed = with_unknown(&places, another);
+    assert!(changed.len() > 40, "only {} were tried", changed.len());
+    for (format, place, body) in changed {
+        let sent = serde_json::to_vec(&body).unwrap();
+        let to = another(format);
+        let translated = request(format, to, &sent, &Target::new("m", "backend"));
+        let translated = translated.unwrap_or_else(|refusal| panic!("{place}: {refusal}: {body}"));
+        let path = place
+            .replace("/0", "[]")
+            .replacen('/', "", 1)
+            .replace('/', ".")
+            + ".unheard_of";
+        assert!(
+            translated.dropped.contains(&path),
+            "{path}: {:?}",
+            translated.dropped
+        );
+        let written = String::from_utf8(translated.body.to_vec()).unwrap();
+        assert!(!written.contains("hidden words"), "{written}");
+
+        let any = path.replace("unheard_of", "*");
+        for listed in [path.clone(), any] {
+            let listed = [listed];
+            let target = Target {
+                strict: Strict(&listed),
+                ..Target::new("m", "backend")
+            };
+            let refusal = request(format, to, &sent, &target).expect_err("a strict field");
+            let (at, _) = path.rsplit_once('.').unwrap();
+            assert!(refusal.path.starts_with(at), "{path}: {refusal}");
+        }
+    }
+}
+
+#[test]
+fn what_the_table_drops_is_refused_where_the_operator_lists_it() {
+    let body =
+        br#"{"model":"m","seed":7,"messages":[{"role":"user","name":"ada","content":"Hi."}]}"#;
+    for listed in ["seed", "messages[].name"] {
+        let strict = [listed.to_owned()];
+        let target = Target {
+            strict: Strict(&strict),
+            ..Target::new("m", "backend")
+        };
+        let refusal = request(Format::Chat, Format::Messages, body, &target);
+        assert_eq!(refusal.unwrap_err().path, listed);
+    }
+}
+
+#[test]
+fn the_notice_of_unknown_fields_is_bounded_whatever_their_names() {
+    let mut message = json!({"role": "user", "content": "Hi."});
+    let members = message.as_object_mut().unwrap();
+    for number in 0..20_000 {
+        members.insert(format!("field_{number}"), json!("hidden words"));
+    }
+    for name in [
+        "line\r\nbreak: 1",
+        "a, b",
+        "\u{e9}",
+        "",
+        &"long".repeat(100),
+    ] {
+        members.insert(name.to_owned(), json!(1));
+    }
+    let body = serde_json::to_vec(&json!({"model": "m", "messages": [message]})).unwrap();
+    let begun = std::time::Instant::now();
+    let translated = request(
+        Format::Chat,
+        Format::Messages,
+        &body,
+        &Target::new("m", "backend"),
+    );
+    let dropped = translated.unwrap().dropped;
+    assert!(begun.elapsed().as_secs() < 5, "{:?}", begun.elapsed());
+    let notice = dropped.join(", ");
+    assert!(notice.len() < 2048, "{notice}");
+    assert!(
+        dropped.iter().any(|path| path == "messages[].*"),
+        "{notice}"
+    );
+    assert!(dropped.len() == 17, "{notice}");
+    let is_plain = |byte: u8| byte.is_ascii_graphic() || byte == b' ';
+    assert!(notice.bytes().all(is_plain), "{notice}");
 }
 
 #[test]

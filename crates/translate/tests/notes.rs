@@ -5,13 +5,14 @@
 
 use serde_json::{Value, json};
 use tollgate_translate::{
-    Target, Translated,
+    AnswerCheck, Target, Translated,
     names::{ToolKind, ToolName},
     request,
     seal::{Backend, ReasoningForm, seal},
 };
 use tollgate_types::{
-    Effort, Format, MessagesAbilities, ReasoningMode, RequestFacts, ResponsesAbilities,
+    ChatAbilities, Effort, Format, MessagesAbilities, ReasoningMode, RequestFacts,
+    ResponsesAbilities,
 };
 
 fn translate(from: Format, to: Format, body: &Value) -> Translated {
@@ -169,7 +170,8 @@ fn the_answer_half_learns_what_the_caller_asked_for() {
     "instructions": "Be kind.", "temperature": 0.5, "metadata": {"a": "b"},
     "include": ["reasoning.encrypted_content"], "reasoning": {"summary": "auto"},
     "parallel_tool_calls": false,
-    "text": {"format": {"type": "json_schema", "name": "title", "schema": {"type": "object"}}},
+    "text": {"format": {"type": "json_schema", "name": "title",
+        "schema": {"type": "object", "properties": {}, "additionalProperties": false}}},
     "tools": [
         {"type": "custom", "name": "patch"},
         {"type": "namespace", "name": "agents", "description": "", "tools": [
@@ -362,4 +364,91 @@ fn a_search_returns_with_the_reasoning_that_led_to_it_or_not_at_all() {
             left_out.map(str::to_owned).to_vec()
         )
     );
+}
+
+#[test]
+fn a_model_without_effort_beside_tools_is_told_none_only_where_thinking_was_asked_for() {
+    let target = Target {
+        chat: ChatAbilities {
+            effort_with_tools: false,
+            ..ChatAbilities::ALL
+        },
+        ..Target::new("upstream-model", "backend")
+    };
+    let cases = [
+        (json!(null), None, ""),
+        (json!("none"), Some(json!("none")), ""),
+        (json!("low"), Some(json!("none")), "reasoning.effort"),
+    ];
+    for (asked, sent, dropped) in cases {
+        let request = json!({"model": "m", "input": "Hi.", "reasoning": {"effort": asked},
+            "tools": [{"type": "function", "name": "look", "parameters": null, "strict": null}]});
+        let bytes = serde_json::to_vec(&request).unwrap();
+        let translated =
+            tollgate_translate::request(Format::Responses, Format::Chat, &bytes, &target).unwrap();
+        assert_eq!(
+            body(&translated).get("reasoning_effort"),
+            sent.as_ref(),
+            "{asked}"
+        );
+        assert_eq!(translated.dropped.join(" "), dropped, "{asked}");
+    }
+}
+
+#[test]
+fn encrypted_reasoning_is_asked_for_only_from_a_model_that_reasons() {
+    let low = [Effort::None, Effort::Low];
+    let cases: [(ReasoningMode, &[Effort], Value, bool); 6] = [
+        (ReasoningMode::None, &[], json!({"type": "adaptive"}), false),
+        (ReasoningMode::ProviderDefault, &[], json!(null), false),
+        (
+            ReasoningMode::ProviderDefault,
+            &[],
+            json!({"type": "disabled"}),
+            false,
+        ),
+        (
+            ReasoningMode::ProviderDefault,
+            &[],
+            json!({"type": "adaptive"}),
+            true,
+        ),
+        (ReasoningMode::ProviderDefault, &low, json!(null), true),
+        (ReasoningMode::Adaptive, &[], json!(null), true),
+    ];
+    for (reasoning, efforts, thinking, is_asked) in cases {
+        let request = json!({"model": "m", "max_tokens": 99, "thinking": thinking,
+            "messages": [{"role": "user", "content": "Hi."}]});
+        let bytes = serde_json::to_vec(&request).unwrap();
+        let target = Target {
+            reasoning,
+            efforts,
+            ..Target::new("upstream-model", "backend")
+        };
+        let translated =
+            tollgate_translate::request(Format::Messages, Format::Responses, &bytes, &target);
+        let sent = body(&translated.unwrap());
+        let asked = sent.get("include") == Some(&json!(["reasoning.encrypted_content"]));
+        assert_eq!(
+            asked, is_asked,
+            "{reasoning:?} {efforts:?} {thinking}: {sent}"
+        );
+    }
+}
+
+#[test]
+fn the_answer_half_learns_that_one_json_object_was_promised() {
+    let asked = |tools: Value| {
+        json!({"model": "m", "messages": [{"role": "user", "content": "JSON."}],
+            "response_format": {"type": "json_object"}, "tools": tools})
+    };
+    let tool = json!([{"type": "function", "function": {"name": "look"}}]);
+    let plain = translate(Format::Chat, Format::Messages, &asked(json!([])));
+    assert_eq!(plain.notes.check, AnswerCheck::JsonObject);
+    assert_eq!(plain.dropped, ["response_format.json_object"]);
+    let calling = translate(Format::Chat, Format::Messages, &asked(tool));
+    assert_eq!(calling.notes.check, AnswerCheck::JsonObjectOrCall);
+    let native = translate(Format::Chat, Format::Responses, &asked(json!([])));
+    assert_eq!(native.notes.check, AnswerCheck::None);
+    assert_eq!(native.dropped, Vec::<String>::new());
 }

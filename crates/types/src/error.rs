@@ -3,6 +3,7 @@
 //! One static table gives each code its HTTP status and `error.type`; dispatch,
 //! documentation and tests read the same table.
 
+use crate::{ContextNumbers, Format};
 use serde::{Deserialize, Serialize};
 use std::{borrow::Cow, fmt, time::Duration};
 
@@ -130,6 +131,8 @@ pub struct PublicError {
     pub should_retry: Option<bool>,
     /// What a client of the messages format falls back on by itself, once told.
     pub unsupported: Option<Unsupported>,
+    /// The path of the field at fault in the caller's request: sent as `error.param`.
+    pub param: Option<Box<str>>,
 }
 
 /// A feature that a request used and that can be left out of it: sent as `error.details`,
@@ -162,6 +165,7 @@ impl PublicError {
             retry_after,
             should_retry,
             unsupported: None,
+            param: None,
         }
     }
 
@@ -170,13 +174,9 @@ impl PublicError {
         Self::new(ErrorCode::InvalidRequest, message)
     }
 
-    /// The input alone has more tokens than the model can read. Agents know the wording and
-    /// make their request smaller by what the two numbers say.
-    pub fn prompt_too_long(tokens: u64, limit: u64) -> Self {
-        Self::new(
-            ErrorCode::ContextLengthExceeded,
-            format!("prompt is too long: {tokens} tokens > {limit} maximum"),
-        )
+    /// The request does not fit the model's context, in the words of the caller's format.
+    pub fn context_length(format: Option<Format>, numbers: ContextNumbers) -> Self {
+        Self::new(ErrorCode::ContextLengthExceeded, numbers.message(format))
     }
 
     /// The same error under another status.
@@ -190,6 +190,13 @@ impl PublicError {
     #[must_use]
     pub fn with_retry_after(mut self, wait: Duration) -> Self {
         self.retry_after = Some(wait);
+        self
+    }
+
+    /// The same error, naming the field at fault.
+    #[must_use]
+    pub fn with_param(mut self, path: impl Into<Box<str>>) -> Self {
+        self.param = Some(path.into());
         self
     }
 

@@ -61,6 +61,36 @@ impl RequestId {
         text.as_bytes().try_into().ok().map(Self)
     }
 
+    /// The request whose answer the gateway remembers, from the id of that answer
+    /// (`resp_` and the 26 characters) or of an item of it (`msg_`, the characters, `_0`).
+    /// `None`: the id was made elsewhere.
+    pub fn in_answer_id(id: &str) -> Option<Self> {
+        let (_, rest) = id.split_once('_')?;
+        let (digits, item) = rest.split_at_checked(Self::LEN - Self::PREFIX.len())?;
+        let is_number = |text: &str| !text.is_empty() && text.bytes().all(|it| it.is_ascii_digit());
+        let is_ours = digits.bytes().all(|it| Self::ALPHABET.contains(&it));
+        if !is_ours || !(item.is_empty() || item.strip_prefix('_').is_some_and(is_number)) {
+            return None;
+        }
+        let mut text = [0; Self::LEN];
+        let (prefix, rest) = text.split_at_mut(Self::PREFIX.len());
+        prefix.copy_from_slice(Self::PREFIX);
+        rest.copy_from_slice(digits.as_bytes());
+        Some(Self(text))
+    }
+
+    /// The request whose answer the gateway remembers under this id. `None`: the id is not one of
+    /// an answer, or was made elsewhere.
+    pub fn of_answer(id: &str) -> Option<Self> {
+        Self::in_answer_id(id).filter(|request| request.as_answer_id() == id)
+    }
+
+    /// The id of the answer that the gateway remembers of this request.
+    pub fn as_answer_id(&self) -> String {
+        let (_, digits) = self.as_str().split_at(Self::PREFIX.len());
+        format!("resp_{digits}")
+    }
+
     /// The identifier as text.
     pub fn as_str(&self) -> &str {
         // Only ASCII is ever put in.
@@ -83,6 +113,33 @@ impl fmt::Debug for RequestId {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_answer_and_its_items_lead_back_to_their_request_and_no_other_id_does() {
+        let request = RequestId::from_parts(1_790_000_000_000, 7);
+        let digits = &request.as_str()[4..];
+        for id in [
+            format!("resp_{digits}"),
+            format!("msg_{digits}_0"),
+            format!("rs_{digits}_17"),
+        ] {
+            assert_eq!(RequestId::in_answer_id(&id), Some(request), "{id}");
+        }
+        assert_eq!(request.as_answer_id(), format!("resp_{digits}"));
+        assert_eq!(RequestId::of_answer(&request.as_answer_id()), Some(request));
+        assert_eq!(RequestId::of_answer(&format!("msg_{digits}_0")), None);
+        for id in [
+            format!("resp_{digits}0"),
+            format!("msg_{digits}_"),
+            format!("msg_{digits}_x"),
+            format!("resp_{}", digits.to_lowercase()),
+            "resp_0123456789abcdef0123456789abcdef".to_owned(),
+            "resp_".to_owned(),
+            digits.to_owned(),
+        ] {
+            assert_eq!(RequestId::in_answer_id(&id), None, "{id}");
+        }
+    }
 
     #[test]
     fn identifiers_sort_by_time_and_have_one_length() {

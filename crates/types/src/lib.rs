@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod abilities;
+mod context;
 mod conversation;
 mod error;
 mod format;
@@ -23,6 +24,7 @@ mod usage;
 mod weight;
 
 pub use abilities::{Abilities, ChatAbilities, MessagesAbilities, ResponsesAbilities};
+pub use context::ContextNumbers;
 pub use conversation::{ConversationFacts, TextSample};
 pub use error::{ErrorCode, ErrorType, PublicError, Unsupported};
 pub use format::Format;
@@ -30,7 +32,7 @@ pub use id::{KeyId, RequestId};
 pub use identity::{Allowance, Identity};
 pub use input::{InputCount, LARGEST_WINDOW, is_free_of_tokens};
 pub use limits::Limits;
-pub use model::{Effort, ReasoningMode, Thinking};
+pub use model::{Effort, ReasoningMode, Thinking, ThinkingStyle};
 pub use request::{
     LEAST_RESPONSES_OUTPUT, MediaFacts, NamedItem, RequestFacts, RequestNeeds, ThinkingRoom,
 };

@@ -37,6 +37,17 @@ impl fmt::Display for ReasoningMode {
     }
 }
 
+/// How a model is asked to think in the messages format.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub enum ThinkingStyle {
+    /// `enabled`, with a budget in tokens.
+    Budget,
+    /// `adaptive`, with an effort.
+    Adaptive,
+}
+
 /// How hard a caller asks a model to think.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -140,7 +140,7 @@ fn agent() -> String {
 /// Nothing but tool schemas: as dense as requests become.
 fn dense() -> String {
     let tools: Vec<_> = (0..60).map(tool).collect();
-    json!({"model": "m", "messages": [], "tools": tools}).to_string()
+    json!({"model": "m", "messages": [{"role": "user", "content": ""}], "tools": tools}).to_string()
 }
 
 fn bodies() -> Vec<(&'static str, String)> {

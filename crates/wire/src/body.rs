@@ -19,7 +19,7 @@ use tollgate_types::Format;
 /// use tollgate_types::Format;
 /// use tollgate_wire::{body::BodyEdits, peek::{Peeker, PeekLimits}};
 ///
-/// let body = [Bytes::from_static(br#"{"model":"auto","messages":[],"stream":true}"#)];
+/// let body = [Bytes::from_static(br#"{"model":"auto","messages":[{"role":"user","content":""}],"stream":true}"#)];
 /// let mut peeker = Peeker::new(Format::Chat, &PeekLimits::default());
 /// peeker.push(&body[0])?;
 /// let peeked = peeker.finish()?;
@@ -29,7 +29,7 @@ use tollgate_types::Format;
 /// let spliced = edits.into_splice().apply(&body)?;
 /// assert_eq!(
 ///     spliced.chunks.concat(),
-///     br#"{"stream_options":{"include_usage":true},"model":"upstream-1","messages":[],"stream":true}"#
+///     br#"{"stream_options":{"include_usage":true},"model":"upstream-1","messages":[{"role":"user","content":""}],"stream":true}"#
 /// );
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```

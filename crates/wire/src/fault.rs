@@ -3,8 +3,9 @@
 //! Decides the class of a failure (an error answer, an error event in a stream, a broken
 //! connection) and the public error that stands for it. Leaves to others: what is done about
 //! it (routing reads the predicates) and how the public error is written (`render`).
-//! No text of a provider leaves this module: out of an answer it keeps a class, integers, a
-//! waiting time and the provider's error code for the operator's log.
+//! No text of a provider reaches a caller: out of an answer it keeps a class, integers and a
+//! waiting time, and for the operator's log the provider's error code and, of a request that was
+//! refused as invalid, its message without what must not be logged.
 
 mod body;
 mod classify;
@@ -12,11 +13,14 @@ mod forms;
 #[cfg(test)]
 mod tests;
 mod text;
+mod words;
 
-use std::{borrow::Cow, time::Duration};
-use tollgate_types::{ErrorCode, PublicError};
+use std::time::Duration;
+use tollgate_types::{ErrorCode, Format, PublicError};
 
 pub use classify::{UpstreamAnswer, classify, classify_body};
+pub use tollgate_types::ContextNumbers;
+pub use words::ProviderWords;
 
 /// How many bytes of an error answer [`classify`] looks at; a caller need not read more.
 pub const MAX_ERROR_BODY_BYTES: usize = 64 * 1024;
@@ -65,6 +69,9 @@ pub enum FaultClass {
     ResponseTimeout,
     /// What came back is not an answer in the provider's format.
     BrokenAnswer,
+    /// The model answered in another form than the request asks for (not with a JSON object). The
+    /// caller's words can cause it, so that no provider is to blame and the answer is charged.
+    UnfitAnswer,
 }
 
 impl FaultClass {
@@ -90,37 +97,7 @@ impl FaultClass {
             Self::ConnectionBroken => "connection_broken",
             Self::ResponseTimeout => "response_timeout",
             Self::BrokenAnswer => "broken_answer",
-        }
-    }
-}
-
-/// The integers of a context error, in tokens, as far as the provider gave them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ContextNumbers {
-    /// Tokens of the input.
-    pub input: Option<u64>,
-    /// Tokens of output asked for, where the provider counts them against the context.
-    pub output: Option<u64>,
-    /// The model's limit.
-    pub limit: Option<u64>,
-}
-
-impl ContextNumbers {
-    /// The message for the caller, in the wordings by which the agents shrink their request.
-    fn message(self) -> Cow<'static, str> {
-        let Self {
-            input,
-            output,
-            limit,
-        } = self;
-        match (input, output, limit) {
-            (Some(a), Some(b), Some(c)) if a <= c && a.saturating_add(b) > c => {
-                format!("input length and `max_tokens` exceed context limit: {a} + {b} > {c}")
-                    .into()
-            }
-            (Some(a), _, Some(c)) if a > c => PublicError::prompt_too_long(a, c).message,
-            (_, _, Some(c)) => format!("prompt is too long: the maximum is {c} tokens").into(),
-            _ => "prompt is too long for the context window of this model".into(),
+            Self::UnfitAnswer => "unfit_answer",
         }
     }
 }
@@ -141,16 +118,20 @@ pub struct UpstreamFault {
     /// The provider's own code or type for the error: for the operator's log, never for the
     /// caller. At most 64 bytes of `[A-Za-z0-9_.-]`.
     pub provider_code: Option<Box<str>>,
+    /// What the provider says of a request that it refuses as invalid.
+    pub words: Option<Box<ProviderWords>>,
 }
 
 impl UpstreamFault {
-    const fn without_answer(class: FaultClass) -> Self {
+    /// A failure of which no answer tells more than its class.
+    pub const fn without_answer(class: FaultClass) -> Self {
         Self {
             class,
             status: None,
             told_status: None,
             retry_after: None,
             provider_code: None,
+            words: None,
         }
     }
 
@@ -184,6 +165,11 @@ impl UpstreamFault {
         Self::without_answer(FaultClass::BrokenAnswer)
     }
 
+    /// The model answered in another form than the request asks for.
+    pub const fn unfit_answer() -> Self {
+        Self::without_answer(FaultClass::UnfitAnswer)
+    }
+
     /// Whether another deployment or credential may succeed with the same request.
     pub const fn try_elsewhere(&self) -> bool {
         use FaultClass as C;
@@ -193,6 +179,7 @@ impl UpstreamFault {
             | C::ContentPolicy
             | C::UnreadableReasoning
             | C::InvalidRequest
+            | C::UnfitAnswer
             | C::OutOfFiles
             | C::OutOfMemory => false,
             C::InvalidModel
@@ -239,9 +226,11 @@ impl UpstreamFault {
     const fn rank(&self) -> u8 {
         use FaultClass as C;
         match self.class {
-            C::ContextLength(_) | C::ContentPolicy | C::UnreadableReasoning | C::InvalidRequest => {
-                0
-            }
+            C::ContextLength(_)
+            | C::ContentPolicy
+            | C::UnreadableReasoning
+            | C::InvalidRequest
+            | C::UnfitAnswer => 0,
             C::RateLimit => 1,
             C::Busy | C::Unreachable | C::OutOfFiles | C::OutOfMemory | C::ConnectionBroken => 2,
             C::ServerError | C::BrokenAnswer | C::ResponseTimeout => 3,
@@ -286,16 +275,19 @@ impl UpstreamFault {
         )
     }
 
-    /// The error that the caller sees when no candidate is left. Composed here, from the
-    /// class and from integers; trouble of the operator's (credentials, credit) never looks
-    /// like the caller's own.
+    /// The error that a caller sees whose format is not known.
     pub fn public(&self) -> PublicError {
+        self.public_in(None)
+    }
+
+    /// The error that a caller of this format sees when no candidate is left. Composed here, from
+    /// the class and from integers; trouble of the operator's (credentials, credit) never looks
+    /// like the caller's own.
+    pub fn public_in(&self, format: Option<Format>) -> PublicError {
         use ErrorCode as E;
         use FaultClass as C;
         let error = match self.class {
-            C::ContextLength(numbers) => {
-                PublicError::new(E::ContextLengthExceeded, numbers.message())
-            }
+            C::ContextLength(numbers) => PublicError::context_length(format, numbers),
             C::ContentPolicy => PublicError::new(
                 E::ContentPolicyViolation,
                 "the request was blocked by the content policy of the model's provider",
@@ -349,6 +341,10 @@ impl UpstreamFault {
             C::BrokenAnswer => PublicError::new(
                 E::UpstreamError,
                 "the model's provider sent an answer that cannot be read",
+            ),
+            C::UnfitAnswer => PublicError::new(
+                E::UpstreamError,
+                "the model did not answer in the form that the request asks for",
             ),
             C::ResponseTimeout => PublicError::new(
                 E::UpstreamError,

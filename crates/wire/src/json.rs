@@ -113,9 +113,6 @@ pub enum Want {
     Nothing,
     /// The first bytes of the unescaped contents, at most this many.
     Prefix(usize),
-    /// As much of the contents, but as they are written where that is less work: escapes and
-    /// all, see [`Text::is_source`].
-    Source(usize),
     /// All of the contents as they are written, handed to [`Sink::piece`] as they come, cut
     /// anywhere, and not checked before. Nothing is collected.
     Pieces,
@@ -127,9 +124,6 @@ pub struct Text<'a> {
     /// The unescaped contents as far as they were wanted. Always UTF-8, cut at
     /// the end of a character.
     pub bytes: &'a [u8],
-    /// The [`bytes`](Self::bytes) have escapes in them, the last of which may be cut: their
-    /// [`Source`](Want::Source) was wanted. [`unescape`] undoes them.
-    pub is_source: bool,
     /// How many bytes the whole contents have, unescaped.
     pub len: u64,
     /// Where the string stands, quotes included.
@@ -193,6 +187,12 @@ impl<'a> Number<'a> {
     /// The number as it was written, cut at [`Number::MAX_LEN`].
     pub fn as_str(&self) -> &'a str {
         std::str::from_utf8(self.bytes).unwrap_or_default()
+    }
+
+    /// The number as the nearest `f64`; `None` where its text was cut.
+    pub fn as_f64(&self) -> Option<f64> {
+        let is_whole = self.bytes.len() as u64 == self.span.len();
+        is_whole.then(|| self.as_str().parse().ok()).flatten()
     }
 
     /// The value of a number written as a plain non-negative integer that a `u64`

@@ -5,6 +5,7 @@
 pub mod answer;
 pub mod body;
 pub mod fault;
+pub mod field_path;
 pub mod json;
 pub mod peek;
 pub mod reasoning;

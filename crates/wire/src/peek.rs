@@ -161,7 +161,7 @@ pub struct ObjectSpan {
 /// use tollgate_wire::peek::{PeekLimits, Peeker, Progress};
 ///
 /// let mut peeker = Peeker::new(Format::Chat, &PeekLimits::default());
-/// let body = br#"{"model":"alpha-opus-4-8","messages":[],"stream":true}"#;
+/// let body = br#"{"model":"alpha-opus-4-8","messages":[{"role":"user","content":""}],"stream":true}"#;
 /// assert_eq!(peeker.push(&body[..20])?, Progress::NeedMore);
 /// assert_eq!(peeker.push(&body[20..])?, Progress::Complete);
 /// let peeked = peeker.finish()?;

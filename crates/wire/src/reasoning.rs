@@ -15,6 +15,8 @@ pub struct Bounds {
     pub most_output: Option<u64>,
     /// The rest of the request excludes thinking.
     pub excluded: bool,
+    /// The model thinks as much as it finds useful: it is given no budget.
+    pub adaptive: bool,
 }
 
 /// Makes the request fit the mode. Returns the names of the fields that were left out, and
@@ -61,6 +63,14 @@ fn leave_out(format: Format, facts: &RequestFacts, edits: &mut BodyEdits<'_>) ->
 /// Has the model think for `budget` tokens, or for as many as the output limit leaves room
 /// for; `false`: it cannot be made to.
 fn think(budget: u64, facts: &RequestFacts, bounds: &Bounds, edits: &mut BodyEdits<'_>) -> bool {
+    if bounds.adaptive {
+        let adds = facts.thinking.is_none() && !bounds.excluded;
+        if adds {
+            // Models differ in what they show when they are not told.
+            edits.set_thinking(r#"{"type":"adaptive","display":"summarized"}"#);
+        }
+        return adds || facts.thinking.is_some();
+    }
     let Some(asked) = bounds.output_limit.or(facts.output_limit) else {
         // The provider asks for a limit, and says so itself.
         return true;
@@ -91,21 +101,30 @@ mod tests {
         body: &'static str,
         most_output: Option<u64>,
     ) -> (String, Vec<&'static str>) {
+        let bounds = Bounds {
+            most_output,
+            ..Bounds::default()
+        };
+        fitted_within(mode, format, body, &bounds)
+    }
+
+    fn fitted_within(
+        mode: ReasoningMode,
+        format: Format,
+        body: &'static str,
+        bounds: &Bounds,
+    ) -> (String, Vec<&'static str>) {
         // What a request must have, and nothing here is about.
         let more = match format {
             Format::Responses => r#","input":""}"#,
-            Format::Chat | Format::Messages => r#","messages":[]}"#,
+            Format::Chat | Format::Messages => r#","messages":[{"role":"user","content":""}]}"#,
         };
         let body = Bytes::from(body.strip_suffix('}').unwrap().to_owned() + more);
         let mut peeker = Peeker::new(format, &PeekLimits::default());
         peeker.push(&body).unwrap();
         let peeked = peeker.finish().unwrap();
         let mut edits = BodyEdits::new(format, &peeked);
-        let bounds = Bounds {
-            most_output,
-            ..Bounds::default()
-        };
-        let dropped = fit(mode, format, &peeked.facts, &bounds, &mut edits);
+        let dropped = fit(mode, format, &peeked.facts, bounds, &mut edits);
         let spliced = edits.into_splice().apply(&[body]).unwrap();
         let text = String::from_utf8(spliced.chunks.concat()).unwrap();
         (text.strip_suffix(more).unwrap().to_owned() + "}", dropped)
@@ -175,6 +194,27 @@ mod tests {
             ),
             r#"{"model":"m","max_tokens":20000,"thinking":{"type":"enabled","budget_tokens":15000},"output_config":{"effort":"high"}}"#
         );
+    }
+
+    #[test]
+    fn a_thinking_model_without_budgets_thinks_as_much_as_it_finds_useful() {
+        let adaptive = |excluded, body| {
+            let bounds = Bounds {
+                excluded,
+                adaptive: true,
+                ..Bounds::default()
+            };
+            fitted_within(ReasoningMode::Extended, Format::Messages, body, &bounds)
+        };
+        let silent = r#"{"model":"m","max_tokens":100}"#;
+        let sent = r#"{"thinking":{"type":"adaptive","display":"summarized"},"model":"m","max_tokens":100}"#;
+        assert_eq!(adaptive(false, silent), (sent.to_owned(), vec![]));
+        assert_eq!(
+            adaptive(true, silent),
+            (silent.to_owned(), vec!["thinking"])
+        );
+        let said = r#"{"model":"m","max_tokens":100,"thinking":{"type":"adaptive"}}"#;
+        assert_eq!(adaptive(false, said), (said.to_owned(), vec![]));
     }
 
     #[test]

@@ -12,7 +12,8 @@ use tollgate_types::{Format, PublicError, RequestId, Unsupported};
 
 /// The body of an error answer: `{"error":{"message","type","code"}}`, on the messages
 /// endpoints with `"type":"error"` and `request_id` beside it, which the SDKs of that format
-/// look for. `None` is a path of no format.
+/// look for. `None` is a path of no format. Outside the messages endpoints `param` names the
+/// field at fault, where one is known.
 pub fn error_body(format: Option<Format>, error: &PublicError, request: &RequestId) -> Bytes {
     let shape = match format {
         Some(Format::Messages) => Shape::messages(error, request),
@@ -114,7 +115,7 @@ fn responses_error(tail: &StreamTail<'_>, error: &PublicError) -> Value {
             "type": error.error_type().as_str(),
             "code": error.code.as_str(),
             "message": error.message,
-            "param": null,
+            "param": error.param,
         },
     })
 }
@@ -180,6 +181,8 @@ struct Inner<'a> {
     kind: &'static str,
     code: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
+    param: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     details: Option<Details>,
 }
 
@@ -207,6 +210,7 @@ impl<'a> Shape<'a> {
                 message: &error.message,
                 kind: error.error_type().as_str(),
                 code: error.code.as_str(),
+                param: error.param.as_deref(),
                 details: error.unsupported.map(Details::from),
             },
             request_id: None,
@@ -214,10 +218,13 @@ impl<'a> Shape<'a> {
     }
 
     fn messages(error: &'a PublicError, request: &'a RequestId) -> Self {
+        let mut shape = Self::plain(error);
+        // The format has no such member: its messages name the field.
+        shape.error.param = None;
         Self {
             kind: Some("error"),
             request_id: Some(request.as_str()),
-            ..Self::plain(error)
+            ..shape
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Takes a body's pieces as they come: into the room that they may take, past the peek, and
 //! together to one piece.
 
+use super::unpack::{Coding, Unpacker};
 use super::{
     BodyFault, BodyLimits, RETRY_BUFFER, Reading, Replay, RequestBody, Rest, length_required,
     read_fault, too_large, took_too_long, within,
@@ -11,8 +12,26 @@ use crate::gateway::load;
 use bytes::Bytes;
 use pingora_proxy::Session;
 use std::time::{Duration, Instant};
-use tollgate_types::{Format, KeyShares};
+use tollgate_types::{Format, KeyShares, PublicError};
 use tollgate_wire::peek::{PeekLimits, Peeker, Progress};
+
+/// What looks at a body.
+pub(super) fn peeker(format: Format, reading: Reading) -> Peeker {
+    // What a request without a model gets is decided by the `model` filter.
+    let limits = PeekLimits {
+        model_required: false,
+        ..PeekLimits::default()
+    };
+    let peeker = if reading.counts_tokens {
+        Peeker::count_tokens(&limits)
+    } else {
+        Peeker::new(format, &limits)
+    };
+    match reading.notes_texts {
+        true => peeker.with_texts(),
+        false => peeker,
+    }
+}
 
 /// A body that is being read.
 pub(super) struct Reader {
@@ -20,8 +39,15 @@ pub(super) struct Reader {
     chunks: Vec<Bytes>,
     /// A body that comes in pieces, as the one piece that it is counted and sent in.
     whole: Vec<u8>,
+    /// Bytes of the body so far, unpacked.
     read: u64,
+    /// Bytes that have arrived, and that the head declares: those of the body unless it is packed.
+    arrived: u64,
+    declared: Option<u64>,
+    /// The length of the body, where it is known ahead.
     length: Option<u64>,
+    coding: Option<Coding>,
+    unpacker: Option<Unpacker>,
     limits: BodyLimits,
     complete: bool,
     replay: Replay,
@@ -42,25 +68,16 @@ impl Reader {
         bounds: Bounds,
         of_key: Option<&KeyShares>,
     ) -> Self {
-        // What a request without a model gets is decided by the `model` filter.
-        let limits = PeekLimits {
-            model_required: false,
-            ..PeekLimits::default()
-        };
-        let mut peeker = if reading.counts_tokens {
-            Peeker::count_tokens(&limits)
-        } else {
-            Peeker::new(format, &limits)
-        };
-        if reading.notes_texts {
-            peeker = peeker.with_texts();
-        }
         Self {
-            peeker,
+            peeker: peeker(format, reading),
             chunks: Vec::new(),
             whole: Vec::new(),
             read: 0,
-            length,
+            arrived: 0,
+            declared: length,
+            length: length.filter(|_| reading.coding.is_none()),
+            coding: reading.coding,
+            unpacker: None,
             limits: body_limits,
             complete: false,
             replay: Replay::Always,
@@ -73,10 +90,13 @@ impl Reader {
 
     pub(super) async fn read(&mut self, session: &mut Session) -> Result<(), BodyFault> {
         let begun = Instant::now();
+        if let Some(coding) = self.coding {
+            self.unpacker = Some(Unpacker::new(coding).map_err(|_| load::shed(Shed::Memory))?);
+        }
         loop {
             if self
-                .length
-                .is_none_or(|length| length.saturating_sub(self.read) <= RETRY_BUFFER)
+                .declared
+                .is_none_or(|length| length.saturating_sub(self.arrived) <= RETRY_BUFFER)
             {
                 session.enable_retry_buffering();
             }
@@ -89,15 +109,16 @@ impl Reader {
                 return Ok(());
             }
             let taken = || begun.elapsed().saturating_sub(self.waited);
-            let left = || self.limits.left(self.read, taken());
+            let left = || self.limits.left(self.arrived, taken());
             let Some(chunk) = within(left, session.read_request_body()).await else {
                 return Err(took_too_long().into());
             };
             match chunk.map_err(|error| read_fault(session, error))? {
-                Some(chunk) => self.take(chunk).await?,
-                None => return Ok(()),
+                Some(chunk) => self.take_arrived(chunk).await?,
+                None => return self.end_unpacking().await,
             }
-            if self.length.is_none() && self.read > RETRY_BUFFER && session.is_http2() {
+            let must_have_length = session.is_http2() || self.coding.is_some();
+            if self.declared.is_none() && self.arrived > RETRY_BUFFER && must_have_length {
                 return Err(length_required().into());
             }
         }
@@ -105,16 +126,67 @@ impl Reader {
 
     /// Whether reading on would take from Pingora the last reason to ask for the body.
     fn must_stop_before_the_end(&self, session: &Session) -> bool {
-        self.complete && self.length.is_none() && self.read > RETRY_BUFFER && !session.is_http2()
+        let is_long = self.declared.is_none() && self.arrived > RETRY_BUFFER;
+        self.complete && is_long && !session.is_http2()
     }
 
+    /// Takes a piece as it came, packed or not.
+    async fn take_arrived(&mut self, mut chunk: Bytes) -> Result<(), BodyFault> {
+        self.arrived = self.arrived.saturating_add(size_of(&chunk));
+        let Some(mut unpacker) = self.unpacker.take() else {
+            return self.take(chunk).await;
+        };
+        if self.arrived > self.limits.size {
+            return Err(too_large(self.limits.size).into());
+        }
+        loop {
+            let piece = unpacker
+                .step(&mut chunk)
+                .map_err(|_| self.cannot_unpack())?;
+            if piece.is_empty() && chunk.is_empty() {
+                break;
+            }
+            self.take(piece).await?;
+            // A few bytes can become megabytes: other requests of this thread go on in between.
+            tokio::task::yield_now().await;
+        }
+        self.unpacker = Some(unpacker);
+        Ok(())
+    }
+
+    async fn end_unpacking(&mut self) -> Result<(), BodyFault> {
+        let Some(mut unpacker) = self.unpacker.take() else {
+            return Ok(());
+        };
+        let last = unpacker.finish().map_err(|_| self.cannot_unpack())?;
+        self.take(last).await?;
+        // The window is gone with what has unpacked it.
+        self.hold.shrink_to(self.read);
+        Ok(())
+    }
+
+    fn cannot_unpack(&self) -> BodyFault {
+        let coding = self.coding.map_or("", Coding::as_str);
+        PublicError::invalid_request(format!(
+            "the request body is not {coding} data, or not all of it has come"
+        ))
+        .into()
+    }
+
+    /// Takes a piece of the body itself.
     async fn take(&mut self, chunk: Bytes) -> Result<(), BodyFault> {
-        let size = u64::try_from(chunk.len()).unwrap_or(u64::MAX);
+        if chunk.is_empty() {
+            return Ok(());
+        }
+        let size = size_of(&chunk);
+        // What unpacks it keeps a copy of as much as its window has room for.
+        let window = self.coding.map_or(0, Coding::window);
+        let copied = size.min(window.saturating_sub(self.read));
         self.read = self.read.saturating_add(size);
         if self.read > self.limits.size {
             return Err(too_large(self.limits.size).into());
         }
-        let room = self.hold.grow_in_turn(size).await;
+        let room = self.hold.grow_in_turn(size.saturating_add(copied)).await;
         let waited = room.map_err(load::shed)?;
         self.waited = self.waited.saturating_add(waited);
         let progress = self.peeker.push(&chunk).map_err(|fault| fault.public())?;
@@ -196,6 +268,11 @@ impl Reader {
             },
             refusal: None,
             hold,
+            asked: None,
         })
     }
+}
+
+fn size_of(chunk: &Bytes) -> u64 {
+    u64::try_from(chunk.len()).unwrap_or(u64::MAX)
 }

@@ -3,6 +3,7 @@
 
 use super::places::{Connections, Full, Place};
 use super::proxy_protocol::{self, Read};
+use crate::access_log::AccessLog;
 use crate::events;
 use crate::snapshot::Current;
 use async_trait::async_trait;
@@ -24,6 +25,8 @@ pub(in crate::server) struct Gate {
     pub(in crate::server) current: Arc<Current>,
     /// Whether each connection begins with a header of the PROXY protocol.
     pub(in crate::server) proxy_protocol: bool,
+    /// Where requests leave their lines that never reach the gateway.
+    pub(in crate::server) access_log: AccessLog,
 }
 
 /// Why a connection is closed as it comes, for the metric.
@@ -71,7 +74,8 @@ impl Gate {
     }
 }
 
-fn peer(stream: &(impl GetSocketDigest + ?Sized)) -> Option<IpAddr> {
+/// The address at the other end of a connection.
+pub(super) fn peer(stream: &(impl GetSocketDigest + ?Sized)) -> Option<IpAddr> {
     let digest = stream.get_socket_digest()?;
     let peer = digest.peer_addr()?.as_inet()?.ip();
     Some(peer.to_canonical())

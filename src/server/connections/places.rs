@@ -3,32 +3,13 @@
 //! A connection has its place from the moment it was accepted, so that the handshake of TLS
 //! counts too, to the moment its socket is closed.
 
+use crate::client::ClientNetwork;
 use crate::events;
 use crate::snapshot::Limits;
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
-
-/// Where a connection comes from, as far as it counts: whoever has an address of IPv6 has
-/// the rest of its /64 too.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Network {
-    V4([u8; 4]),
-    V6([u8; 8]),
-}
-
-impl From<IpAddr> for Network {
-    fn from(address: IpAddr) -> Self {
-        match address.to_canonical() {
-            IpAddr::V4(address) => Self::V4(address.octets()),
-            IpAddr::V6(address) => {
-                let [a, b, c, d, e, f, g, h, ..] = address.octets();
-                Self::V6([a, b, c, d, e, f, g, h])
-            }
-        }
-    }
-}
 
 /// The connections of all callers.
 #[derive(Debug, Default)]
@@ -39,7 +20,7 @@ pub(in crate::server) struct Connections {
 #[derive(Debug, Default)]
 struct Taken {
     total: u32,
-    by_network: HashMap<Network, u32, foldhash::fast::RandomState>,
+    by_network: HashMap<ClientNetwork, u32, foldhash::fast::RandomState>,
 }
 
 /// Why a connection is closed as it comes.
@@ -55,7 +36,7 @@ pub(super) enum Full {
 #[derive(Debug)]
 pub(super) struct Place {
     connections: Arc<Connections>,
-    network: Option<Network>,
+    network: Option<ClientNetwork>,
 }
 
 impl Connections {
@@ -69,7 +50,7 @@ impl Connections {
         if taken.total >= limits.connections {
             return Err(Full::Total);
         }
-        let network = from.map(Network::from);
+        let network = from.map(ClientNetwork::from);
         if let Some(network) = network {
             taken.add(network, limits)?;
         }
@@ -84,7 +65,7 @@ impl Connections {
 }
 
 impl Taken {
-    fn add(&mut self, network: Network, limits: &Limits) -> Result<(), Full> {
+    fn add(&mut self, network: ClientNetwork, limits: &Limits) -> Result<(), Full> {
         let here = self.by_network.entry(network).or_default();
         let most = limits.connections_per_address;
         if most.is_some_and(|most| *here >= most) {
@@ -98,7 +79,7 @@ impl Taken {
 impl Place {
     /// Counts the connection among those of its client, which was not known before.
     pub(super) fn come_from(&mut self, client: IpAddr, limits: &Limits) -> Result<(), Full> {
-        let network = Network::from(client);
+        let network = ClientNetwork::from(client);
         self.connections.taken.lock().add(network, limits)?;
         self.network = Some(network);
         Ok(())

@@ -1,15 +1,18 @@
 //! What a caller is told whose head was refused: the one shape of all errors, and the end of
 //! the connection, since nobody knows where its next request would begin.
 
+use super::arrival;
 use super::head::Fault;
 use super::wire::Wire;
+use crate::access_log::AccessLog;
 use crate::clock;
 use crate::endpoints;
 use crate::events;
 use std::io;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tollgate_types::{Format, RequestId};
+use tollgate_ledger::BillingState;
+use tollgate_types::{Format, PublicError, RequestId};
 use tollgate_wire::render;
 
 /// How long the answer may take to leave.
@@ -20,10 +23,28 @@ const LINGER: Duration = Duration::from_secs(2);
 /// In bytes.
 const MOST_LINGERED: u64 = 64 * 1024 * 1024;
 
-/// Tells of a fault in a head that came for `path`, as far as that was read.
-pub(super) async fn refuse(wire: &mut Wire, fault: &Fault, path: Option<&str>) {
+/// Answers a faulty head, which came for `path` as far as that was read, and logs the refusal.
+pub(super) async fn refuse(
+    wire: &mut Wire,
+    fault: &Fault,
+    path: Option<&str>,
+    access_log: &AccessLog,
+) {
     events::head_refused(fault.reason.as_str());
-    let answer = compose(fault, path);
+    let id = RequestId::from_parts(clock::unix_ms(), fastrand::u128(..));
+    let client = arrival::peer(wire).map(|client| client.to_string());
+    let error = fault.public();
+    access_log.line(|line| {
+        line.word("time", clock::now().as_str());
+        line.word("id", id.as_str());
+        line.optional_text("client", client.as_deref());
+        line.optional_text("path", path);
+        line.number("status", error.status.into());
+        line.word("code", error.code.as_str());
+        line.word("outcome", BillingState::Rejected.as_str());
+        line.word("reason", fault.reason.as_str());
+    });
+    let answer = compose(&error, &id, path);
     let said = tokio::time::timeout(WRITE, say(wire, &answer)).await;
     if matches!(said, Ok(Ok(()))) {
         let _ = tokio::time::timeout(LINGER, drain(wire)).await;
@@ -49,12 +70,10 @@ async fn drain(wire: &mut Wire) -> io::Result<()> {
     Ok(())
 }
 
-fn compose(fault: &Fault, path: Option<&str>) -> Vec<u8> {
-    let error = fault.public();
-    let id = RequestId::from_parts(clock::unix_ms(), fastrand::u128(..));
+fn compose(error: &PublicError, id: &RequestId, path: Option<&str>) -> Vec<u8> {
     let endpoint = path.and_then(|path| endpoints::match_path(path).ok());
     let format = endpoint.and_then(|matched| matched.endpoint.format());
-    let body = render::error_body(format, &error, &id);
+    let body = render::error_body(format, error, id);
     let status = http::StatusCode::from_u16(error.status).unwrap_or_default();
     let mut head = format!(
         "HTTP/1.1 {} {}\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\

@@ -41,9 +41,9 @@ pub(super) struct DiskCopy {
 
 impl DiskCopy {
     /// Makes and locks the copy of an empty settlement file of `slots` slots.
-    pub(super) fn create(of: &Path, slots: u32) -> io::Result<Self> {
+    pub(super) fn create(of: &Path, slots: u32, database: &Path) -> io::Result<Self> {
         let path = path_of_copy(of);
-        let file = make(&path, slots)?;
+        let file = make(&path, slots, database)?;
         let copy = Self { path, file };
         // Once, so that later syncs have nothing but data to wait for.
         if let Err(fault) = copy.file.sync_all() {

@@ -1,18 +1,13 @@
 //! Making a settlement file that nobody takes for one of the dead.
 
 use super::frame::SLOT_LEN;
-use crate::store::{PRIVATE, make_private};
-use std::{
-    fs::{File, OpenOptions},
-    io,
-    os::unix::fs::{MetadataExt, OpenOptionsExt},
-    path::Path,
-};
+use crate::store::create_file;
+use std::{fs::File, io, os::unix::fs::MetadataExt, path::Path};
 
-/// Makes and locks a file of so many empty slots. Where that fails, it leaves none: who makes one
-/// beside a process that serves must not take the last of the disk from it.
-pub(super) fn make(path: &Path, slots: u32) -> io::Result<File> {
-    let file = make_locked(path)?;
+/// Creates and locks a file of `slots` empty slots, with the owner of the database if root creates it.
+/// Removes the file if it cannot be filled: another process may need the rest of the disk.
+pub(super) fn make(path: &Path, slots: u32, database: &Path) -> io::Result<File> {
+    let file = make_locked(path, database)?;
     if let Err(fault) = fill(&file, slots) {
         take_away(path);
         return Err(fault);
@@ -38,17 +33,11 @@ fn fill(file: &File, slots: u32) -> io::Result<()> {
     io::Write::flush(&mut blanks)
 }
 
-/// Makes an empty file and locks it. Another process that begins may find it before it is locked,
-/// take it for one of the dead, and take it away: then it is made again.
-fn make_locked(path: &Path) -> io::Result<File> {
+/// Creates an empty file and locks it. A process that starts may find the file before it is locked and
+/// remove it as that of a crashed process; then the file is created again.
+fn make_locked(path: &Path, database: &Path) -> io::Result<File> {
     loop {
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create_new(true)
-            .mode(PRIVATE)
-            .open(path)
-            .and_then(make_private)?;
+        let file = create_file(path, Some(database))?;
         file.lock()?;
         if file.metadata()?.nlink() > 0 {
             return Ok(file);

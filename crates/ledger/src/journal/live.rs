@@ -40,8 +40,8 @@ pub(super) struct Live {
 
 impl Live {
     /// Makes and locks a file of `slots` slots.
-    pub(super) fn create(path: &Path, slots: u32) -> io::Result<Self> {
-        let file = make(path, slots)?;
+    pub(super) fn create(path: &Path, slots: u32, database: &Path) -> io::Result<Self> {
+        let file = make(path, slots, database)?;
         let len = place(slots);
         let memory = MmapRegion::from_file(FileOffset::new(file, 0), len);
         Ok(Self {

@@ -55,7 +55,11 @@ impl Desk {
     }
 
     fn journal(&self) -> Arc<Journal> {
-        Journal::create(self.path(), 4).unwrap()
+        self.create(4).unwrap()
+    }
+
+    fn create(&self, slots: u32) -> Result<Arc<Journal>, StoreError> {
+        Journal::create(self.path(), slots, &self.folder.path().join("ledger.db"))
     }
 
     fn remains(&self) -> Remains {
@@ -115,7 +119,7 @@ fn a_file_that_is_taken_away_before_it_is_locked_is_made_again() {
                 }
             }
         });
-        let is_lost = |_: &usize| match Journal::create(desk.path(), 4) {
+        let is_lost = |_: &usize| match desk.create(4) {
             Ok(journal) => {
                 let is_there = matches!(examine(&desk.path()), Ok(Other::Alive));
                 journal.remove();
@@ -432,7 +436,7 @@ fn a_long_record_of_an_older_program_is_read_and_its_parts_say_nothing_of_their_
 #[test]
 fn what_was_written_is_soon_in_the_copy_and_so_is_what_was_taken_away() {
     let desk = Desk::new();
-    let journal = Journal::create(desk.path(), 1000).unwrap();
+    let journal = desk.create(1000).unwrap();
     let slots = all(&journal);
     // On different pages, and two neighbours.
     for place in [0, 1, 8, 500, 999] {
@@ -446,6 +450,19 @@ fn what_was_written_is_soon_in_the_copy_and_so_is_what_was_taken_away() {
     journal.tidy();
     journal.tidy();
     desk.copied(|copy| copy.records.is_empty() && copy.torn().is_empty());
+}
+
+#[test]
+fn progress_is_in_the_copy_soon_without_a_settlement() {
+    let desk = Desk::new();
+    let journal = desk.journal();
+    let slot = journal.take().unwrap();
+    for progress in [b"first", b"later"] {
+        journal
+            .write_progress(&slot, request(), |out| out.write_all(progress))
+            .unwrap();
+        desk.copied(|copy| copy.records == [progress]);
+    }
 }
 
 #[test]
@@ -539,7 +556,7 @@ fn a_record_on_its_way_into_its_slot_is_not_in_the_copy() {
 fn one_that_cannot_be_made_leaves_nothing() {
     let desk = Desk::new();
     std::fs::write(desk.copy(), "in the way").unwrap();
-    let fault = Journal::create(desk.path(), 4).err().unwrap().to_string();
+    let fault = desk.create(4).err().unwrap().to_string();
     assert!(fault.contains(".synced"), "{fault}");
     assert!(!desk.path().exists());
     assert_eq!(std::fs::read(desk.copy()).unwrap(), b"in the way");

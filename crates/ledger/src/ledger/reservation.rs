@@ -52,6 +52,24 @@ pub struct Ending {
     pub model_served: Option<Arc<str>>,
 }
 
+impl Ending {
+    /// A request that ended without a report.
+    pub fn unreported(state: BillingState, delivered: Usage) -> Self {
+        Self {
+            state,
+            status: 0,
+            error: None,
+            reported: None,
+            absurd: false,
+            delivered,
+            produced: 0,
+            stored_input: 0,
+            least: Least::default(),
+            model_served: None,
+        }
+    }
+}
+
 /// What a settlement came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settled {
@@ -178,16 +196,10 @@ impl Reservation {
         self.kept_at = now;
         // As what the end of the process cuts: the gateway's own failure.
         let ending = Ending {
-            state: BillingState::UpstreamFailed,
             status: 200,
             error: Some(ErrorCode::ServiceUnavailable),
-            reported: None,
-            absurd: false,
-            delivered: self.delivered,
-            produced: 0,
-            stored_input: 0,
-            least: Least::default(),
             model_served,
+            ..Ending::unreported(BillingState::UpstreamFailed, self.delivered)
         };
         let charge = self.charge(&ending);
         let Some(slot) = self.slot.as_ref().filter(|_| charge.tokens > 0) else {
@@ -351,24 +363,12 @@ impl Reservation {
 impl Drop for Reservation {
     fn drop(&mut self) {
         let Some(slot) = self.slot.take() else { return };
-        let something = self.delivered.output > 0;
-        let ending = Ending {
-            state: if something {
-                BillingState::ClientClosed
-            } else {
-                BillingState::UpstreamFailed
-            },
-            status: 0,
-            error: None,
-            reported: None,
-            absurd: false,
-            delivered: self.delivered,
-            produced: 0,
-            stored_input: 0,
-            least: Least::default(),
-            model_served: None,
+        let state = if self.delivered.output > 0 {
+            BillingState::ClientClosed
+        } else {
+            BillingState::UpstreamFailed
         };
-        self.finish(slot, &ending);
+        self.finish(slot, &Ending::unreported(state, self.delivered));
     }
 }
 

@@ -108,7 +108,9 @@ fn duration(span: Duration) -> String {
 /// In whole seconds, rounded up: who waits until then gets through.
 fn time(at: Timestamp) -> String {
     let seconds = at.unix_ms().div_ceil(1000);
-    Timestamp::from_unix_ms(seconds.saturating_mul(1000)).to_string()
+    let text = Timestamp::from_unix_ms(seconds.saturating_mul(1000)).to_string();
+    // As the messages API writes them.
+    text.replace(".000Z", "Z")
 }
 
 #[cfg(test)]

@@ -5,14 +5,13 @@
 //! What the response did cost beyond it is charged when it is retrieved, under a request id that is
 //! derived from the first one: a second charge of the same response changes nothing in the file.
 
-use super::{LOOKUP_TIMEOUT, Ownership, Stored};
+use super::{Known, LOOKUP_TIMEOUT, Ownership, Stored, bounded_cache};
 use crate::{
     charge::{BillingState, CountSource},
     clock::Timestamp,
     directory::Unavailable,
 };
 use parking_lot::Mutex;
-use quick_cache::{UnitWeighter, sync::Cache};
 use rusqlite::{Connection, OptionalExtension, Row};
 use sha2::{Digest as _, Sha256};
 use std::{collections::HashSet, sync::Arc, time::Duration};
@@ -66,22 +65,15 @@ impl Payable {
 
 /// Responses that have been paid for, and those that are being paid for.
 pub(super) struct Paid {
-    known: Cache<Arc<str>, (), UnitWeighter, foldhash::fast::RandomState>,
+    known: Known<()>,
     under_way: Mutex<HashSet<Arc<str>>>,
 }
 
 impl Paid {
     /// None; at most `known` are kept in memory.
     pub(super) fn new(known: usize) -> Self {
-        const AT_START: usize = 256;
         Self {
-            known: Cache::with(
-                known.min(AT_START),
-                u64::try_from(known).unwrap_or(u64::MAX),
-                UnitWeighter,
-                foldhash::fast::RandomState::default(),
-                Default::default(),
-            ),
+            known: bounded_cache(known),
             under_way: Mutex::default(),
         }
     }
@@ -107,6 +99,8 @@ impl Drop for Paying {
     }
 }
 
+/// How long to wait for the file to have what was settled before.
+pub(super) const PATIENCE: Duration = Duration::from_millis(500);
 /// How long a request without a record may be under way. Without one after that, a crash came
 /// before anything of it was delivered.
 const LONGEST_REQUEST: Duration = Duration::from_secs(86_400);
@@ -117,8 +111,6 @@ impl Ownership {
     /// # Errors
     /// The file cannot be read.
     pub async fn due(&self, stored: &Stored) -> Result<Due, Unavailable> {
-        /// What was settled before stands in the file after this long, unless the disk is slow.
-        const PATIENCE: Duration = Duration::from_millis(500);
         let Some(request) = stored.request else {
             return Ok(Due::Nothing);
         };
@@ -160,7 +152,7 @@ impl Ownership {
 }
 
 /// What the records in the file say.
-fn due_by(
+pub(super) fn due_by(
     file: &Connection,
     id: &str,
     request: &RequestId,

@@ -1,5 +1,9 @@
 //! The row of the database that every transaction changes: the number of the commit, and the sums
-//! of the rows of each table as this program has committed them.
+//! of the rows of each table as they were committed.
+//!
+//! The row is a list of 64-bit numbers (number, mark, sums) and its CRC-32. A later version may add
+//! sums at the end. This version then writes them back unchanged, so that a process of it can
+//! commit until a hot upgrade is over.
 
 use super::sums::{self, Sums};
 use rusqlite::{Connection, OptionalExtension, ffi};
@@ -11,37 +15,43 @@ pub(super) const SINCE_VERSION: i64 = 9;
 pub(super) struct Commits {
     /// How many commits there were.
     pub(super) number: u64,
-    /// 0: the sums are those of all rows. Else they count from a migration on, and programs that
-    /// keep no sums may write until the processes numbered below this have ended.
+    /// 0 if the sums cover all rows. Otherwise they cover only the changes since a migration, and
+    /// processes with a number below this one may still change rows without updating them.
     pub(super) unsealed: u64,
     pub(super) sums: Sums,
+    /// The sums that a later version has added.
+    later: Vec<u8>,
 }
 
 impl Commits {
     fn to_bytes(&self) -> Vec<u8> {
         let numbers = [self.number, self.unsealed].into_iter().chain(self.sums.0);
         let mut bytes: Vec<u8> = numbers.flat_map(u64::to_le_bytes).collect();
+        bytes.extend(&self.later);
         bytes.extend(crc32fast::hash(&bytes).to_le_bytes());
         bytes
     }
 
     fn from_bytes(bytes: &[u8]) -> Option<Self> {
-        let (rest, crc) = bytes.split_last_chunk()?;
+        let (mut rest, crc) = bytes.split_last_chunk()?;
         if crc32fast::hash(rest) != u32::from_le_bytes(*crc) {
             return None;
         }
-        let (numbers, rest) = rest.as_chunks();
-        let mut numbers = numbers.iter().map(|bytes| u64::from_le_bytes(*bytes));
-        let found = Self {
-            number: numbers.next()?,
-            unsealed: numbers.next()?,
-            sums: Sums::from_fn(|| numbers.next())?,
+        let mut next = || {
+            let (number, after) = rest.split_first_chunk()?;
+            rest = after;
+            Some(u64::from_le_bytes(*number))
         };
-        (rest.is_empty() && numbers.next().is_none()).then_some(found)
+        Some(Self {
+            number: next()?,
+            unsealed: next()?,
+            sums: Sums::from_fn(&mut next)?,
+            later: rest.to_vec(),
+        })
     }
 }
 
-/// Reads the row. `None`: there is none, as in files of older programs.
+/// Reads the row; `None` in a file of an older version, which has none.
 pub(super) fn read(file: &Connection) -> rusqlite::Result<Option<Commits>> {
     let found: Option<Vec<u8>> = file
         .prepare_cached("SELECT value FROM settings WHERE name = 'commits'")?
@@ -51,7 +61,7 @@ pub(super) fn read(file: &Connection) -> rusqlite::Result<Option<Commits>> {
     found.map(parse).transpose()
 }
 
-/// Reads the row where it must be.
+/// Reads the row of a file that must have one.
 pub(super) fn expect(file: &Connection) -> rusqlite::Result<Commits> {
     read(file)?.ok_or_else(damaged)
 }
@@ -68,15 +78,18 @@ pub(super) fn write(file: &Connection, commits: &Commits) -> rusqlite::Result<()
 /// How many commits a file of this format holds.
 pub(super) fn held(file: &Connection, version: i64) -> rusqlite::Result<u64> {
     match version {
-        // It has no tables yet.
+        // The file has no tables yet.
         0 => Ok(0),
         SINCE_VERSION.. => Ok(expect(file)?.number),
-        _ => Ok(read(file)?.unwrap_or_default().number),
+        // A file of such a format has no row: the number of its format is damaged. A migration would
+        // start the sums again and hide other damage.
+        _ => read(file)?.map_or(Ok(0), |_| Err(damaged())),
     }
 }
 
-/// Makes the row, or begins the sums anew, in a transaction that has brought a file of `version`
-/// to the present format. Processes of the older program that still run keep no sums.
+/// Writes the row in the transaction that migrates a file of `version` to the present format. The
+/// sums start again at 0 there: processes of the older version may still run, and do not know all
+/// tables and columns of this format.
 pub(super) fn migrate(file: &Connection, version: i64) -> rusqlite::Result<()> {
     let known = read(file)?.unwrap_or_default();
     let migrated = if version == 0 {
@@ -93,7 +106,7 @@ pub(super) fn migrate(file: &Connection, version: i64) -> rusqlite::Result<()> {
         Commits {
             number: known.number,
             unsealed: last.unsigned_abs().saturating_add(1),
-            sums: Sums::default(),
+            ..Commits::default()
         }
     };
     write(file, &migrated)
@@ -101,6 +114,41 @@ pub(super) fn migrate(file: &Connection, version: i64) -> rusqlite::Result<()> {
 
 fn damaged() -> rusqlite::Error {
     let fault = ffi::Error::new(ffi::SQLITE_CORRUPT);
-    let cause = "the number of its commits cannot be read".to_owned();
+    let cause = "the number of its commits or the number of its format is wrong".to_owned();
     rusqlite::Error::SqliteFailure(fault, Some(cause))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sums_that_a_later_version_added_are_written_back_unchanged() {
+        let known = Commits {
+            number: 7,
+            unsealed: 3,
+            later: [1, 2].into_iter().flat_map(u64::to_le_bytes).collect(),
+            ..Commits::default()
+        };
+        let mut read = Commits::from_bytes(&known.to_bytes()).unwrap();
+        assert_eq!(read, known);
+        read.number += 1;
+        let written = read.to_bytes();
+        assert_eq!(written.len(), known.to_bytes().len());
+        assert_eq!(Commits::from_bytes(&written).unwrap().later, known.later);
+    }
+
+    #[test]
+    fn a_row_that_is_cut_or_damaged_is_refused() {
+        let whole = Commits::default().to_bytes();
+        assert!(Commits::from_bytes(&whole).is_some());
+        for len in 0..whole.len() {
+            assert_eq!(Commits::from_bytes(&whole[..len]), None, "{len}");
+        }
+        for bit in 0..8 * whole.len() {
+            let mut bytes = whole.clone();
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(Commits::from_bytes(&bytes), None, "{bit}");
+        }
+    }
 }

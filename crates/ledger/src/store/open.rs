@@ -12,7 +12,7 @@ use rusqlite::{Connection, OpenFlags, config::DbConfig};
 use std::{
     fs::{File, OpenOptions, Permissions},
     io::{self, ErrorKind},
-    os::unix::fs::{OpenOptionsExt, PermissionsExt},
+    os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, fchown},
     path::Path,
     time::Duration,
 };
@@ -46,23 +46,23 @@ pub(crate) fn open_writer(path: &Path) -> Result<WriteConnection, StoreError> {
     open_despite(path, Loss::Refuse)
 }
 
-/// The same of a file whose loss is accepted: it counts on from the last commit that is known.
+/// The same. If the loss is accepted, the count of commits continues from the highest known number.
 pub(super) fn open_despite(path: &Path, loss: Loss) -> Result<WriteConnection, StoreError> {
     let _gate = enter_gate(path)?;
-    // By whatever name the file is opened, the number of its commits stands beside the file itself.
+    // The number is beside the file itself, whatever links lead to it.
     let real = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let sequence = Sequence::beside(&real);
-    // Before the database is read: a process that writes raises the number there first.
+    // Read first: a writer raises the number in the database before the one in this file.
     let known = sequence.read()?;
     if loss == Loss::Refuse && std::fs::metadata(path).map_or(0, |it| it.len()) == 0 {
-        // SQLite would make an empty database, and remove the log of the one that is gone.
+        // SQLite would create an empty database and remove the log of the missing one.
         refuse_loss(path, &sequence, known, 0)?;
     }
-    create_private(path)?;
+    create_database(path)?;
     let mut connection = connect(path, BUSY_TIMEOUT).described(path)?;
     connection.set_prepared_statement_cache_capacity(KEPT_STATEMENTS);
-    // Before anything is changed: a newer or foreign file stays as it is, and so does the log of
-    // one that lacks commits, which the last connection would fold into it at its end.
+    // Nothing is changed before the checks: a newer or foreign file stays as it is. So does the log of
+    // a file that lacks commits, which the last connection would otherwise checkpoint when it closes.
     let keep_log =
         |keep| connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, keep);
     keep_log(true).described(path)?;
@@ -113,14 +113,29 @@ fn refuse_loss(
     }
 }
 
-/// The same as [`open_writer`] for who enters settlements, by the thousand: `ledger::books` looks
-/// up once for a transaction that the keys and grants are there which its rows refer to. SQLite
-/// would do it for each row and each reference.
+/// As [`open_writer`], for the writer of settlements. `ledger::books` checks once in a transaction
+/// that the referenced keys and grants exist; SQLite would check each reference of each row.
 pub(crate) fn open_settling_writer(path: &Path) -> Result<WriteConnection, StoreError> {
     let connection = open_writer(path)?;
     let prepare = || {
         connection.pragma_update(None, "foreign_keys", false)?;
         connection.pragma_update(None, "cache_size", -SETTLING_CACHE_KIB)
+    };
+    prepare().described(path)?;
+    Ok(connection)
+}
+
+/// Opens a file that [`open_writer`] has prepared, for the rows of remembered answers: no sums are kept
+/// of them and their commits are not numbered, so that none has to be on the disk at once. What is
+/// deleted is overwritten, because it holds conversations.
+pub(crate) fn open_memory_writer(path: &Path) -> Result<Connection, StoreError> {
+    let connection = connect(path, BUSY_TIMEOUT).described(path)?;
+    let prepare = || {
+        // The log of a file that lacks commits must stay as it is.
+        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
+        connection.pragma_update(None, "synchronous", "normal")?;
+        connection.pragma_update(None, "secure_delete", true)?;
+        connection.pragma_update(None, "cell_size_check", true)
     };
     prepare().described(path)?;
     Ok(connection)
@@ -154,17 +169,17 @@ pub(super) fn connect(path: &Path, patience: Duration) -> rusqlite::Result<Conne
     Ok(connection)
 }
 
-/// Lets one program at a time through the making of a file: SQLite gives up at once, instead
-/// of waiting, when two switch it to its write-ahead log together. The lock ends with the
-/// handle, or with the process. A file of its own, since closing a handle of the database
-/// would take SQLite's locks away.
+/// Takes the lock under which one program at a time creates or opens a database: SQLite fails at
+/// once, instead of waiting, if two programs switch a file to the write-ahead log together. The lock
+/// ends with the handle or the process. It is on a file of its own, because closing a handle of the
+/// database would release SQLite's locks.
 fn enter_gate(path: &Path) -> Result<File, StoreError> {
     let mut name = path.as_os_str().to_owned();
     name.push("-opening");
-    let gate = match open_or_create_private(Path::new(&name)) {
+    let gate = match open_or_create_private(Path::new(&name), path) {
         Ok(gate) => gate,
-        // What is wrong with the folder is better told of the file that was asked for.
-        Err(fault) => return create_private(path).and(Err(fault)),
+        // The error for a folder that cannot be used names the file that the caller asked for.
+        Err(fault) => return create_database(path).and(Err(fault)),
     };
     gate.lock().map_err(|fault| StoreError::CannotOpen {
         path: path.to_owned(),
@@ -173,42 +188,48 @@ fn enter_gate(path: &Path) -> Result<File, StoreError> {
     Ok(gate)
 }
 
-/// Makes the file where there is none; its WAL inherits the permissions. One that is there
-/// is not even opened: closing any handle of it would drop the locks by which this
-/// process's other connections say that they use it (POSIX locks belong to the process).
-fn create_private(path: &Path) -> Result<(), StoreError> {
+/// Creates the database if there is none. An existing one is not opened: closing any handle of it
+/// would release the locks of this process's other connections (POSIX locks belong to the process).
+fn create_database(path: &Path) -> Result<(), StoreError> {
     match create_new_private(path) {
         Ok(_) | Err(StoreError::Exists { .. }) => Ok(()),
         Err(fault) => Err(fault),
     }
 }
 
-/// Makes a file that must not be there yet, its owner's alone.
+/// Creates a file that must not exist yet. Its owner alone can read and write it.
 pub(super) fn create_new_private(path: &Path) -> Result<File, StoreError> {
-    let mut options = OpenOptions::new();
-    let options = options.read(true).write(true).create_new(true);
-    let file = options.mode(PRIVATE).open(path);
-    file.and_then(make_private)
-        .map_err(|fault| cannot_open(path, &fault))
+    create_file(path, None).map_err(|fault| cannot_open(path, &fault))
 }
 
-/// Opens a file, and makes it as [`create_new_private`] does where there is none.
-pub(super) fn open_or_create_private(path: &Path) -> Result<File, StoreError> {
-    match create_new_private(path) {
-        Err(StoreError::Exists { .. }) => {
-            let file = OpenOptions::new().read(true).write(true).open(path);
-            file.map_err(|fault| cannot_open(path, &fault))
+/// Opens a file of the database, or creates it.
+pub(super) fn open_or_create_private(path: &Path, database: &Path) -> Result<File, StoreError> {
+    let file = match create_file(path, Some(database)) {
+        Err(fault) if fault.kind() == ErrorKind::AlreadyExists => {
+            OpenOptions::new().read(true).write(true).open(path)
         }
         made => made,
-    }
+    };
+    file.map_err(|fault| cannot_open(path, &fault))
 }
 
-/// The mode of every file of the ledger.
-pub(crate) const PRIVATE: u32 = 0o600;
-
-/// Gives a new file its mode, from which the umask may have taken something.
-pub(crate) fn make_private(file: File) -> io::Result<File> {
+/// Creates a file that must not exist yet. The mode of every file of the ledger is 0600, whatever the
+/// umask is. A file of a database that root creates gets the owner of the database, as SQLite does
+/// with its log: otherwise a command run by root would leave files that the gateway cannot open.
+pub(crate) fn create_file(path: &Path, database: Option<&Path>) -> io::Result<File> {
+    const PRIVATE: u32 = 0o600;
+    const ROOT: u32 = 0;
+    let mut options = OpenOptions::new();
+    let options = options.read(true).write(true).create_new(true);
+    let file = options.mode(PRIVATE).open(path)?;
     file.set_permissions(Permissions::from_mode(PRIVATE))?;
+    let owner = database.and_then(|database| std::fs::metadata(database).ok());
+    if let Some(owner) = owner.filter(|owner| owner.uid() != ROOT)
+        && file.metadata()?.uid() == ROOT
+    {
+        // Root in a container may not be allowed to do this; it then keeps the file.
+        let _ = fchown(&file, Some(owner.uid()), Some(owner.gid()));
+    }
     Ok(file)
 }
 

@@ -6,9 +6,10 @@
 use super::{
     commits,
     error::{Described, StoreError},
+    open::open_reader,
     write::WriteConnection,
 };
-use crate::key::KeyHash;
+use crate::key::{KeyHash, KeyHasher};
 use rusqlite::{Connection, OptionalExtension, TransactionBehavior};
 use std::path::Path;
 
@@ -26,6 +27,7 @@ const STEPS: &[&str] = &[
     include_str!("schema/0007_stored_size.sql"),
     include_str!("schema/0008_request_of_owned.sql"),
     include_str!("schema/0009_commits.sql"),
+    include_str!("schema/0010_memory.sql"),
 ];
 
 /// The newest format of this program.
@@ -95,13 +97,29 @@ fn pragma(connection: &Connection, name: &str) -> rusqlite::Result<i64> {
     connection.pragma_query_value(None, name, |row| row.get(0))
 }
 
+const PEPPER: &str = "SELECT value FROM settings WHERE name = 'pepper'";
+
+/// Checks that a file was made under the pepper of `hasher`. Only reads it, and makes none.
+///
+/// # Errors
+/// It was made under another pepper, there is no file, or it cannot be read.
+pub fn check_pepper(path: &Path, hasher: &KeyHasher) -> Result<(), StoreError> {
+    let file = open_reader(path)?;
+    let read = || -> rusqlite::Result<Option<Vec<u8>>> {
+        file.query_row(PEPPER, [], |row| row.get(0)).optional()
+    };
+    match read().described(path)? {
+        Some(known) if known != hasher.fingerprint().as_bytes() => Err(StoreError::WrongPepper),
+        _ => Ok(()),
+    }
+}
+
 /// Remembers the pepper's fingerprint in a new file and compares it in an old one.
 pub(super) fn bind_pepper(
     file: &WriteConnection,
     fingerprint: &KeyHash,
 ) -> rusqlite::Result<Result<(), StoreError>> {
-    const READ: &str = "SELECT value FROM settings WHERE name = 'pepper'";
-    let known: Option<Vec<u8>> = file.query_row(READ, [], |row| row.get(0)).optional()?;
+    let known: Option<Vec<u8>> = file.query_row(PEPPER, [], |row| row.get(0)).optional()?;
     let known = match known {
         Some(known) => known,
         None => file.change(|transaction| {
@@ -110,7 +128,7 @@ pub(super) fn bind_pepper(
                 "INSERT INTO settings (name, value) VALUES ('pepper', ?1) ON CONFLICT DO NOTHING",
                 [fingerprint.as_bytes()],
             )?;
-            transaction.query_row(READ, [], |row| row.get(0))
+            transaction.query_row(PEPPER, [], |row| row.get(0))
         })?,
     };
     Ok(if known == fingerprint.as_bytes() {

@@ -43,6 +43,7 @@ pub(super) enum Known {
 
 /// The file. It is opened when the first number is written.
 pub(super) struct Sequence {
+    database: PathBuf,
     path: PathBuf,
     file: Mutex<Option<File>>,
     last: AtomicU64,
@@ -55,6 +56,7 @@ impl Sequence {
         let mut path = OsString::from(database);
         path.push(".sequence");
         Self {
+            database: database.to_owned(),
             path: path.into(),
             file: Mutex::new(None),
             last: AtomicU64::new(0),
@@ -118,7 +120,7 @@ impl Sequence {
         let mut file = self.file.lock();
         let open = match file.take() {
             Some(open) => open,
-            None => open_or_create_private(&self.path).map_err(io::Error::other)?,
+            None => open_or_create_private(&self.path, &self.database).map_err(io::Error::other)?,
         };
         let open = &*file.insert(open);
         lock(open)?;

@@ -1,12 +1,12 @@
-//! Sums of rows: by them a row is noticed that is not what was committed, though SQLite reads it.
+//! Sums of rows, which detect rows that differ from what was committed.
 //!
-//! SQLite checks the structure of its pages, not the values in them. So each table has a sum of
-//! the checksums of its rows, which changes with every row that a transaction writes and is
-//! committed with it. `verify` adds up the rows that are there and compares.
+//! SQLite checks the structure of its pages, not the values in them. Therefore the ledger keeps a
+//! sum of row checksums for each table. A transaction updates the sums of the tables that it changes
+//! and commits them together with the rows. `verify` computes the sums again and compares.
 //!
-//! Triggers of the connection, which no other program sees, report the rows that change. Records of
-//! requests report themselves when they are entered ([`RowSums::add_usage`]): for these a trigger
-//! costs the writer as much as entering the row.
+//! Temporary triggers of the connection, which no other program sees, report the rows that change.
+//! The exception is the entry of request records, which the writer reports itself
+//! ([`RowSums::add_usage`]): a trigger would double the cost of the insert.
 
 use rusqlite::{Connection, functions::FunctionFlags, types::ValueRef};
 use smallvec::SmallVec;
@@ -18,9 +18,11 @@ use std::{
     },
 };
 
-/// The tables that have a sum, in the order of the sums in the file: new ones come at the end.
-/// Not `quarantine`: `verify` reports its rows anyway, and people delete them.
-const TABLES: [&str; 12] = [
+/// What has a sum: the tables, and their definitions. The order is that of the sums in the file; a
+/// later version appends, because an older process keeps the sums that it does not know.
+/// `quarantine` has no sum: `verify` reports its rows anyway, and operators delete them. Neither has
+/// `memory`: a lost answer is no lost money, its rows are long, and each has checksums of its own.
+const TABLES: [&str; 13] = [
     "settings",
     "keys",
     "changes",
@@ -33,12 +35,13 @@ const TABLES: [&str; 12] = [
     "totals",
     "owned",
     "extensions",
+    DEFINITIONS,
 ];
-/// The place of the table of requests.
+/// The index of the table of requests.
 const USAGE: usize = 7;
-/// After the tables: their definitions.
-const SCHEMA: usize = TABLES.len();
-const COUNT: usize = SCHEMA + 1;
+/// The table of definitions, which has no triggers: its sum changes in migrations alone.
+const DEFINITIONS: &str = "sqlite_schema";
+const COUNT: usize = TABLES.len();
 
 /// A sum for each table. Sums wrap around.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -64,10 +67,9 @@ impl Sums {
         self.plus(&Self(less.0.map(u64::wrapping_neg)))
     }
 
-    /// What the sums that differ from those of `others` are of.
+    /// The tables whose sums differ from those of `others`.
     pub(super) fn different(&self, others: &Self) -> Vec<&'static str> {
-        let names = TABLES.into_iter().chain(["sqlite_schema"]);
-        let pairs = names.zip(self.0.into_iter().zip(others.0));
+        let pairs = TABLES.into_iter().zip(self.0.into_iter().zip(others.0));
         pairs
             .filter(|(_, (one, other))| one != other)
             .map(|(name, _)| name)
@@ -75,12 +77,12 @@ impl Sums {
     }
 }
 
-/// What the rows that a connection has written since [`RowSums::reset`] change of the sums.
+/// By how much the rows that a connection has written in the current transaction change the sums.
 #[derive(Debug)]
 pub(super) struct RowSums([AtomicU64; COUNT]);
 
 impl RowSums {
-    /// Has the connection report the rows that it changes.
+    /// Creates the triggers of the connection.
     pub(super) fn watch(connection: &Connection) -> rusqlite::Result<Arc<Self>> {
         let sums = Arc::new(Self(array::from_fn(|_| AtomicU64::new(0))));
         let watching = Arc::clone(&sums);
@@ -100,7 +102,8 @@ impl RowSums {
             },
         )?;
         connection.pragma_update(None, "temp_store", "memory")?;
-        for (number, table) in TABLES.into_iter().enumerate() {
+        let watched = TABLES.into_iter().enumerate();
+        for (number, table) in watched.filter(|(_, table)| *table != DEFINITIONS) {
             connection.execute_batch(&triggers(number, table, &columns(connection, table)?))?;
         }
         Ok(sums)
@@ -113,7 +116,7 @@ impl RowSums {
         }
     }
 
-    /// Adds a record of a request, by its values in the order of the columns after `number`.
+    /// Adds a record of a request. `values` are those of the columns after `number`, in their order.
     pub(super) fn add_usage<'a>(&self, values: impl Iterator<Item = ValueRef<'a>>) {
         self.add(USAGE, row_sum(values));
     }
@@ -130,8 +133,8 @@ impl RowSums {
     }
 }
 
-/// The columns that a sum is of, in their order. Not the number of a request, which is not known
-/// when many are entered at once: SQLite's check of indexes is a check of it.
+/// The columns that the sum of a table covers, in their order. `usage.number` is left out: it is
+/// not known when records are entered in groups, and SQLite's check of the indexes covers it.
 fn columns(file: &Connection, table: &str) -> rusqlite::Result<Vec<String>> {
     file.prepare_cached(
         "SELECT name FROM pragma_table_info(?1)
@@ -142,7 +145,7 @@ fn columns(file: &Connection, table: &str) -> rusqlite::Result<Vec<String>> {
 }
 
 fn triggers(number: usize, table: &str, columns: &[String]) -> String {
-    // The row that has the sums is in none.
+    // No sum covers the row that contains the sums.
     let when = |row: &str| match table {
         "settings" => format!("WHEN {row}.name <> 'commits'"),
         _ => String::new(),
@@ -170,24 +173,26 @@ fn triggers(number: usize, table: &str, columns: &[String]) -> String {
     )
 }
 
-/// The sums of what is there. Reads the whole file.
+/// Computes the sums of all rows. Reads the whole file.
 pub(super) fn of_all_rows(file: &Connection) -> rusqlite::Result<Sums> {
     let mut sums = Sums::default();
     for (sum, table) in sums.0.iter_mut().zip(TABLES) {
-        let columns = columns(file, table)?.join(", ");
-        let rows = match table {
-            "settings" => "WHERE name <> 'commits'",
-            _ => "",
-        };
-        *sum = sum_of(
-            file,
-            &format!("SELECT {columns} FROM {table} NOT INDEXED {rows}"),
-        )?;
-    }
-    if let Some(sum) = sums.0.get_mut(SCHEMA) {
-        *sum = sum_of(file, "SELECT type, name, tbl_name, sql FROM sqlite_schema")?;
+        *sum = sum_of(file, &rows_of(file, table)?)?;
     }
     Ok(sums)
+}
+
+/// The query for the rows of a table that its sum covers.
+fn rows_of(file: &Connection, table: &str) -> rusqlite::Result<String> {
+    if table == DEFINITIONS {
+        return Ok(format!("SELECT type, name, tbl_name, sql FROM {table}"));
+    }
+    let columns = columns(file, table)?.join(", ");
+    let rows = match table {
+        "settings" => "WHERE name <> 'commits'",
+        _ => "",
+    };
+    Ok(format!("SELECT {columns} FROM {table} NOT INDEXED {rows}"))
 }
 
 fn sum_of(file: &Connection, query: &str) -> rusqlite::Result<u64> {
@@ -204,7 +209,7 @@ fn sum_of(file: &Connection, query: &str) -> rusqlite::Result<u64> {
     Ok(sum)
 }
 
-/// The checksum of a row, and above it a one, so that the sum counts the rows as well.
+/// The CRC-32 of a row. Bit 32 is set, so that the sum counts the rows as well.
 fn row_sum<'a>(values: impl Iterator<Item = ValueRef<'a>>) -> u64 {
     let mut bytes = SmallVec::<[u8; 512]>::new();
     for value in values {
@@ -227,7 +232,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_place_of_the_table_of_requests_is_right() {
+    fn the_index_of_the_table_of_requests_is_right() {
         assert_eq!(TABLES[USAGE], "usage");
     }
 }

@@ -10,6 +10,7 @@ use tollgate_types::Allowance;
 
 mod grants;
 mod orders;
+mod seals;
 mod states;
 
 fn hasher() -> KeyHasher {
@@ -441,6 +442,18 @@ fn another_pepper_is_noticed_at_once() {
     drop(home.store());
     let other = KeyHasher::new(b"another pepper").unwrap();
     let fault = Store::open(home.path(), other, clock()).unwrap_err();
+    assert!(matches!(fault, StoreError::WrongPepper), "{fault}");
+}
+
+#[test]
+fn a_pepper_is_checked_without_making_a_file() {
+    let home = Home::new();
+    let other = KeyHasher::new(b"another pepper").unwrap();
+    assert!(super::check_pepper(&home.path(), &other).is_err());
+    assert!(!home.path().exists());
+    let store = home.store();
+    super::check_pepper(&home.path(), store.hasher()).unwrap();
+    let fault = super::check_pepper(&home.path(), &other).unwrap_err();
     assert!(matches!(fault, StoreError::WrongPepper), "{fault}");
 }
 

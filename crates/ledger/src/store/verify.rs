@@ -27,7 +27,13 @@ pub struct Verification {
     pub leased: u64,
     /// What does not add up, in words. Empty: everything does.
     pub faults: Vec<String>,
+    /// What verification could not check, in words, with what to do.
+    pub warnings: Vec<String>,
 }
+
+/// What to do about a file beside the database that does not have the number of the last commit.
+const MENDS: &str = "If the database is the right one, the next start of a gateway or \
+     `tollgate ledger accept-loss` writes the file anew";
 
 /// The most faults that are told one by one.
 const MAX_FAULTS: u32 = 100;
@@ -119,43 +125,76 @@ impl Store {
     /// # Errors
     /// The file cannot be read at all.
     pub fn verify(&self) -> Result<Verification, StoreError> {
-        // Before the snapshot, which has every commit that is known by now.
-        let known = Sequence::beside(self.path()).read()?;
+        // Read before the snapshot, which then has every commit that this number counts.
+        let sequence = Sequence::beside(self.path());
+        let known = sequence.read()?;
         let file = open_reader(self.path())?;
-        let (found, unsealed) = verify(&file, known).described(self.path())?;
-        if let Some((difference, mark)) = unsealed {
-            let connection = self.connection.lock();
-            connection.seal(&difference, mark).described(self.path())?;
+        let (mut found, unsealed) = verify(&file, known).described(self.path())?;
+        match known {
+            Known::Commits(_) => {}
+            Known::Damaged => found.faults.push(format!(
+                "{} is damaged: lost commits cannot be detected. {MENDS}",
+                sequence.path().display()
+            )),
+            Known::Nothing => found.warnings.push(format!(
+                "{} is missing: lost commits cannot be detected. {MENDS}",
+                sequence.path().display()
+            )),
+        }
+        if let Some(unsealed) = unsealed {
+            self.seal_by(&unsealed)?;
         }
         Ok(found)
     }
 
-    /// Takes what is in the file for what was committed.
+    /// Takes the rows that are in the file for the committed ones.
     pub(super) fn seal(&self) -> Result<(), StoreError> {
+        let unsealed = self.unsealed()?;
+        unsealed.map_or(Ok(()), |unsealed| self.seal_by(&unsealed))
+    }
+
+    /// What sealing the file takes; `None` while processes of an older version run.
+    pub(super) fn unsealed(&self) -> Result<Option<Unsealed>, StoreError> {
         let file = open_reader(self.path())?;
-        let unsealed = || {
+        let read = || {
             let snapshot = file.unchecked_transaction()?;
             let commits = commits::expect(&snapshot)?;
             if older_programs_run(&snapshot, &commits)? {
                 return Ok(None);
             }
-            let difference = sums::of_all_rows(&snapshot)?.minus(&commits.sums);
-            Ok(Some((difference, commits.unsealed)))
+            let sums = sums::of_all_rows(&snapshot)?;
+            Ok(Some(Unsealed::of(&commits, &sums)))
         };
+        read().described(self.path())
+    }
+
+    pub(super) fn seal_by(&self, unsealed: &Unsealed) -> Result<(), StoreError> {
+        let Unsealed { difference, mark } = unsealed;
         let connection = self.connection.lock();
-        let seal = |(difference, mark)| connection.seal(&difference, mark);
-        unsealed()
-            .and_then(|unsealed| unsealed.map_or(Ok(()), seal))
-            .described(self.path())
+        connection.seal(difference, *mark).described(self.path())
     }
 }
 
-/// What was found; if the file is still to be sealed, by what the sums differ and the mark that says
-/// so.
-fn verify(
-    file: &Connection,
-    known: Known,
-) -> rusqlite::Result<(Verification, Option<(Sums, u64)>)> {
+/// What sealing a file takes.
+#[derive(Debug)]
+pub(super) struct Unsealed {
+    /// What the sums lack.
+    difference: Sums,
+    /// The mark of the snapshot in which they lacked it.
+    mark: u64,
+}
+
+impl Unsealed {
+    fn of(commits: &Commits, sums: &Sums) -> Self {
+        Self {
+            difference: sums.minus(&commits.sums),
+            mark: commits.unsealed,
+        }
+    }
+}
+
+/// What was found, and what sealing the file takes if that is due.
+fn verify(file: &Connection, known: Known) -> rusqlite::Result<(Verification, Option<Unsealed>)> {
     let snapshot = file.unchecked_transaction()?;
     let mut found = totals(&snapshot)?;
     found.faults.extend(structure(&snapshot)?);
@@ -165,8 +204,7 @@ fn verify(
     let sums = sums::of_all_rows(&snapshot)?;
     if commits.unsealed > 0 {
         let is_due = !older_programs_run(&snapshot, &commits)?;
-        let unsealed = || (sums.minus(&commits.sums), commits.unsealed);
-        return Ok((found, is_due.then(unsealed)));
+        return Ok((found, is_due.then(|| Unsealed::of(&commits, &sums))));
     }
     let changed = sums.different(&commits.sums).into_iter();
     let words = "is not as it was committed: it is damaged, or was changed by hand";
@@ -186,7 +224,7 @@ fn missing(commits: &Commits, known: Known) -> Option<String> {
     ))
 }
 
-/// Whether a process still runs whose program keeps no sums.
+/// Whether a process of an older version still runs, which does not update all sums.
 fn older_programs_run(file: &Connection, commits: &Commits) -> rusqlite::Result<bool> {
     let before = i64::try_from(commits.unsealed).unwrap_or(i64::MAX);
     file.prepare("SELECT 1 FROM processes WHERE ended_at IS NULL AND number < ?1")?
@@ -226,7 +264,7 @@ fn totals(file: &Connection) -> rusqlite::Result<Verification> {
         granted: count("SELECT coalesce(sum(tokens), 0) FROM grants")?.unsigned_abs(),
         spent: count("SELECT coalesce(sum(spent), 0) FROM grants")?.unsigned_abs(),
         leased: count("SELECT coalesce(sum(tokens), 0) FROM leases")?.unsigned_abs(),
-        faults: Vec::new(),
+        ..Verification::default()
     })
 }
 

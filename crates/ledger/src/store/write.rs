@@ -1,4 +1,4 @@
-//! Writing the file: every transaction raises the number of commits and changes the sums of rows.
+//! Writing the database: every transaction raises the number of commits and updates the sums of rows.
 
 use super::{
     commits,
@@ -8,18 +8,18 @@ use super::{
 use rusqlite::{Connection, Transaction, TransactionBehavior, types::ValueRef};
 use std::{ops::Deref, sync::Arc, time::Duration};
 
-/// A connection that writes, in transactions of [`WriteConnection::begin`] alone.
+/// A connection that writes, only in transactions of [`WriteConnection::begin`].
 pub(crate) struct WriteConnection {
     connection: Connection,
     sums: Arc<RowSums>,
-    /// `None` for a copy, in which commits are not counted.
+    /// `None` for a backup, whose commits are not counted.
     sequence: Option<Sequence>,
     /// How long a statement waits for another process's lock.
     patience: Duration,
 }
 
 impl WriteConnection {
-    /// Writes over a connection that has the tables of the present format.
+    /// Wraps a connection to a database of the present format.
     pub(super) fn new(
         connection: Connection,
         sequence: Option<Sequence>,
@@ -33,8 +33,8 @@ impl WriteConnection {
         })
     }
 
-    /// Begins a transaction that has the write lock from the start, so that it never fails
-    /// half-way on the lock of another process.
+    /// Begins a transaction that takes the write lock at once. A transaction that takes it later can
+    /// fail half-way because of another process.
     pub(crate) fn begin(&self) -> rusqlite::Result<WriteTransaction<'_>> {
         let inner = Transaction::new_unchecked(&self.connection, TransactionBehavior::Immediate)?;
         self.sums.set(&Sums::default());
@@ -56,15 +56,15 @@ impl WriteConnection {
         Ok(result)
     }
 
-    /// Brings the number of the last commit to the disk.
+    /// Syncs the file that has the number of the last commit.
     pub(crate) fn sync_sequence(&self) {
         if let Some(sequence) = &self.sequence {
             sequence.sync();
         }
     }
 
-    /// Moves the write-ahead log into the file and empties the log. `false`: a reader of another
-    /// moment kept that from being done within `patience`; what could be moved was.
+    /// Moves the write-ahead log into the database and empties the log. Returns `false` if a reader of
+    /// an older snapshot did not end within `patience`; then a part of the log stays.
     pub(crate) fn checkpoint(&self, patience: Duration) -> rusqlite::Result<bool> {
         self.connection.busy_timeout(patience)?;
         let is_busy = self
@@ -74,9 +74,8 @@ impl WriteConnection {
         is_busy.map(|is_busy: bool| !is_busy)
     }
 
-    /// Takes the rows as they are for what was committed: `difference` is what the sums were short
-    /// of in some moment, when the file was `unsealed` by this mark. Does nothing if another process
-    /// has sealed it since.
+    /// Makes the sums cover all rows. `difference` is what they lacked in a snapshot in which the file
+    /// had the mark `unsealed`. Does nothing if another process has sealed the file since then.
     pub(super) fn seal(&self, difference: &Sums, unsealed: u64) -> rusqlite::Result<()> {
         self.change(|transaction| {
             let mut commits = commits::expect(transaction)?;
@@ -89,10 +88,12 @@ impl WriteConnection {
         })
     }
 
-    /// Counts commits on from a number, where the file holds fewer.
+    /// Continues the count of commits from a known number, if the file holds fewer. The commit also
+    /// writes the file beside the database, if that is missing or damaged.
     pub(super) fn go_on_from(&self, known: Known) -> rusqlite::Result<()> {
-        let Known::Commits(known) = known else {
-            return Ok(());
+        let known = match known {
+            Known::Commits(known) => known,
+            Known::Nothing | Known::Damaged => 0,
         };
         self.change(|transaction| {
             let mut commits = commits::expect(transaction)?;
@@ -125,7 +126,7 @@ pub(crate) struct WriteTransaction<'a> {
 }
 
 impl WriteTransaction<'_> {
-    /// Commits. A transaction that has changed nothing is no commit.
+    /// Commits. A transaction without changes is not counted.
     pub(crate) fn commit(self) -> rusqlite::Result<()> {
         let Self {
             inner,
@@ -148,8 +149,8 @@ impl WriteTransaction<'_> {
         Ok(())
     }
 
-    /// Says that a record of a request was entered, with these values of the columns after
-    /// `number`. Rows of other tables need no word.
+    /// Adds the record of a request to the sums. `values` are those of the columns after `number`.
+    /// Rows of other tables add themselves by triggers.
     pub(crate) fn entered_usage<'v>(&self, values: impl Iterator<Item = ValueRef<'v>>) {
         self.file.sums.add_usage(values);
     }
@@ -158,7 +159,7 @@ impl WriteTransaction<'_> {
         self.inner.rollback()
     }
 
-    /// Runs `change` in a savepoint, and rolls back to it where that fails.
+    /// Runs `change` in a savepoint, and rolls back to it if `change` fails.
     pub(crate) fn attempt<T>(
         &self,
         change: impl FnOnce() -> rusqlite::Result<T>,
@@ -183,7 +184,7 @@ impl<'a> Deref for WriteTransaction<'a> {
     }
 }
 
-/// Changes rows as a commit does, whatever refers to them.
+/// Changes rows in a counted commit, without a check of references.
 #[cfg(test)]
 pub(crate) fn edit(path: &std::path::Path, sql: &str) {
     let file = super::open_settling_writer(path).unwrap();

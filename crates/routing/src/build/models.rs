@@ -117,6 +117,7 @@ impl<'a> Builder<'a> {
             output_rate: settings.output_rate.unwrap_or(DEFAULT_OUTPUT_RATE),
             efforts: settings.efforts.clone(),
             sampling: settings.sampling.unwrap_or(true),
+            thinking: settings.thinking,
             tokenizer: settings.tokenizer,
             weights: settings.weights.over(&family.weights),
             timeouts: settings.timeouts,
@@ -326,6 +327,7 @@ fn set_for_nothing(settings: &ModelSettings) -> impl Iterator<Item = &'static st
         ("output_rate", settings.output_rate.is_some()),
         ("efforts", !settings.efforts.is_empty()),
         ("sampling", settings.sampling.is_some()),
+        ("thinking", settings.thinking.is_some()),
         ("tokenizer", settings.tokenizer.is_some()),
         ("weights", settings.weights != WeightSettings::default()),
         (

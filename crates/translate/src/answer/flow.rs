@@ -9,12 +9,14 @@ mod blocks;
 mod search;
 
 use crate::{
-    TranslationNotes,
+    AnswerCheck, TranslationNotes,
     answer::{
+        arguments::Arguments,
         parts::{
             AnswerContext, Blob, Broken, Citation, Ending, Head, NativeCall, Search, Stop,
             ToolCalls,
         },
+        stops::Stops,
         text::RawText,
         write::{BlockEnd, Write},
     },
@@ -23,9 +25,13 @@ use crate::{
     seal::{self, Backend, MAX_PAYLOAD_BYTES, ReasoningForm},
 };
 use blocks::{Begun, Open, OpenTool, Waiting};
+use bytes::Bytes;
 use std::{collections::VecDeque, sync::Arc};
 use tollgate_types::{Format, Usage};
-use tollgate_wire::answer::{AnswerFacts, StopReason};
+use tollgate_wire::{
+    answer::{AnswerFacts, StopReason},
+    fault::UpstreamFault,
+};
 
 pub(crate) use blocks::{Key, Kind};
 pub(crate) use search::LONGEST_ID;
@@ -58,6 +64,8 @@ pub(crate) struct Flow {
     /// Their text, where it goes back to its provider: escaped contents.
     hidden_text: String,
     has_refusal: bool,
+    /// The text, where it must be one JSON object.
+    object: Option<Arguments>,
     /// Arguments ended that are not the object that the caller needs.
     has_bad_arguments: bool,
     input: String,
@@ -66,6 +74,10 @@ pub(crate) struct Flow {
     /// What the texts cite that have left, for a caller who is given that sealed beside them:
     /// members of a JSON object.
     cited: String,
+    /// Ends the answer at the caller's stop sequences, if the provider's format has none.
+    stops: Option<Stops>,
+    /// The form of the answer is not what the request asks for.
+    is_unfit: bool,
 }
 
 impl Flow {
@@ -76,7 +88,10 @@ impl Flow {
     ) -> Self {
         Self {
             writer,
+            stops: Stops::new(&notes.stop),
+            is_unfit: false,
             calls: ToolCalls::new(notes.from),
+            object: (notes.check != AnswerCheck::None).then(Arguments::default),
             notes,
             context,
             head: None,
@@ -98,6 +113,11 @@ impl Flow {
 
     pub(crate) fn writer(&self) -> &dyn Write {
         &*self.writer
+    }
+
+    /// The answer as it is remembered, once it has ended; nothing the second time.
+    pub(crate) fn take_remembered(&mut self) -> Option<Bytes> {
+        self.writer.take_remembered().map(Bytes::from)
     }
 
     /// Bytes of blocks that wait, and of what the format repeats.
@@ -124,14 +144,29 @@ impl Flow {
         Ok(())
     }
 
+    /// Whether the text is still checked before any of the answer has come.
+    pub(crate) fn awaits_text(&self) -> bool {
+        let is_checked = self.notes.check == AnswerCheck::JsonObject;
+        is_checked && !self.is_started && self.hidden == 0
+    }
+
     /// Somebody keeps the connection alive.
     pub(crate) fn keep_alive(&mut self) {
         self.writer.keep_alive(&mut self.out);
     }
 
+    /// The stop sequence at which the answer has ended. What comes behind it is left out.
+    pub(crate) fn stopped_at(&self) -> Option<&str> {
+        self.stops.as_ref()?.found()
+    }
+
+    fn has_stopped(&self) -> bool {
+        self.stopped_at().is_some()
+    }
+
     /// A piece of text, refusal or thinking.
     pub(crate) fn piece(&mut self, key: Key, piece: RawText<'_>) -> Result<(), Broken> {
-        if piece.is_empty() {
+        if piece.is_empty() || self.has_stopped() {
             return Ok(());
         }
         if key.kind == Kind::Thinking && !self.notes.reasoning.text {
@@ -139,6 +174,14 @@ impl Flow {
             return Ok(());
         }
         self.has_refusal |= key.kind == Kind::Refusal;
+        if key.kind == Kind::Text {
+            self.check(piece)?;
+        }
+        self.place(key, piece)
+    }
+
+    /// Writes a piece, or keeps it until its block's turn.
+    fn place(&mut self, key: Key, piece: RawText<'_>) -> Result<(), Broken> {
         if self.is_open(key) {
             return self.deliver(piece);
         }
@@ -146,8 +189,36 @@ impl Flow {
             Some(place) => self.add_waiting(place, piece),
             None => {
                 self.begin(key, Begun::Plain)?;
-                self.piece(key, piece)
+                self.place(key, piece)
             }
+        }
+    }
+
+    /// Checks that the text can still become what the caller was promised. Where no call can
+    /// follow, text that cannot ends the answer before it has left.
+    fn check(&mut self, piece: RawText<'_>) -> Result<(), Broken> {
+        let Some(object) = &mut self.object else {
+            return Ok(());
+        };
+        object.push(piece);
+        let is_lost = object.is_over() && !object.is_object();
+        match is_lost && self.notes.check == AnswerCheck::JsonObject {
+            true => Err(self.unfit()),
+            false => Ok(()),
+        }
+    }
+
+    /// The answer ends here because its form is not what the request asks for.
+    const fn unfit(&mut self) -> Broken {
+        self.is_unfit = true;
+        Broken
+    }
+
+    /// The failure of an answer that could not be written.
+    pub(crate) const fn fault(&self) -> UpstreamFault {
+        match self.is_unfit {
+            true => UpstreamFault::unfit_answer(),
+            false => UpstreamFault::broken_answer(),
         }
     }
 
@@ -184,13 +255,19 @@ impl Flow {
     /// How likely the tokens of the next piece of text are: entries with commas between. Of
     /// a text that waits it is not told.
     pub(crate) fn logprobs(&mut self, entries: &str) {
-        if !entries.is_empty() {
+        if !entries.is_empty() && !self.has_stopped() {
             self.writer.logprobs(entries);
         }
     }
 
     /// A call begins.
     pub(crate) fn call(&mut self, key: Key, call: NativeCall<'_>) -> Result<(), Broken> {
+        if self.has_stopped() {
+            return Ok(());
+        }
+        if self.notes.compacts {
+            return Err(self.unfit());
+        }
         let head = self.head.as_ref().ok_or(Broken)?;
         let named = self.calls.name(call, head, &self.notes)?;
         if named.is_custom && self.notes.from == Format::Messages {
@@ -202,7 +279,7 @@ impl Flow {
 
     /// A piece of the arguments of a call, or of the input of a custom one.
     pub(crate) fn arguments(&mut self, key: Key, piece: RawText<'_>) -> Result<(), Broken> {
-        if piece.is_empty() {
+        if piece.is_empty() || self.has_stopped() {
             return Ok(());
         }
         if !self.is_open(key) {
@@ -220,6 +297,7 @@ impl Flow {
     /// A page that the text at `key` refers to. Some providers name it before the text.
     pub(crate) fn cite(&mut self, key: Key, citation: Citation) -> Result<(), Broken> {
         let size = citation.size();
+        let is_over = self.has_stopped();
         let open = self.open.iter_mut().find(|open| open.key == key);
         let mut waiting = self.waiting.iter_mut();
         let citations = match open {
@@ -229,7 +307,7 @@ impl Flow {
                 None => &mut self.early_citations,
             },
         };
-        if citations.len() >= MOST_CITATIONS {
+        if citations.len() >= MOST_CITATIONS || is_over {
             return Ok(());
         }
         citations.push(citation);
@@ -238,6 +316,9 @@ impl Flow {
 
     /// The block at `key` ends; reasoning with what only its provider can read.
     pub(crate) fn end(&mut self, key: Key, blob: Option<Blob>) -> Result<(), Broken> {
+        if self.has_stopped() {
+            return Ok(());
+        }
         if self.is_open(key) {
             self.close(blob)?;
             return self.advance();
@@ -265,14 +346,31 @@ impl Flow {
         stop: Option<StopReason>,
         usage: Option<Usage>,
     ) -> Result<(), Broken> {
-        self.seal_hidden()?;
+        if !self.has_stopped() {
+            self.seal_hidden()?;
+        }
         self.close(None)?;
-        while let Some(waiting) = self.waiting.pop_front() {
+        while !self.has_stopped()
+            && let Some(waiting) = self.waiting.pop_front()
+        {
             self.take_turn(waiting)?;
             self.close(None)?;
         }
         self.seal_cited()?;
-        let stop = Stop::new(stop, self.calls.any(), self.has_refusal, self.has_search())?;
+        let reported = match self.has_stopped() {
+            true => Some(StopReason::Done),
+            false => stop,
+        };
+        let stop = Stop::new(
+            reported,
+            self.calls.any(),
+            self.has_refusal,
+            self.has_search(),
+        )?;
+        let is_object = self.object.as_ref().is_none_or(Arguments::is_object);
+        if stop == Stop::Done && !is_object || !self.writer.has_form() {
+            return Err(self.unfit());
+        }
         // A limit may cut a call anywhere, as it does with any provider.
         if self.has_bad_arguments && stop != Stop::MaxTokens {
             return Err(Broken);
@@ -280,6 +378,7 @@ impl Flow {
         self.write_start()?;
         let ending = Ending {
             stop,
+            sequence: self.stopped_at().map(ToOwned::to_owned),
             usage,
             searches: self.searches,
         };
@@ -336,7 +435,8 @@ impl Flow {
 
     /// Lets waiting blocks follow while the open one is complete.
     fn advance(&mut self) -> Result<(), Broken> {
-        while self.open.as_ref().is_none_or(Open::yields)
+        while !self.has_stopped()
+            && self.open.as_ref().is_none_or(Open::yields)
             && let Some(waiting) = self.waiting.pop_front()
         {
             self.close(None)?;
@@ -400,7 +500,10 @@ impl Flow {
         }
         let tool = open.tool.as_mut();
         let Some(tool) = tool.filter(|tool| !tool.is_native_custom) else {
-            return self.writer.delta(piece, &mut self.out);
+            return match open.key.kind {
+                Kind::Text => self.deliver_text(piece),
+                _ => self.writer.delta(piece, &mut self.out),
+            };
         };
         tool.arguments.push(piece);
         // A limit can cut an object short, but it makes nothing else of it.
@@ -419,6 +522,34 @@ impl Flow {
         }
     }
 
+    /// Writes of a piece of the open text what stands before a stop sequence.
+    fn deliver_text(&mut self, piece: RawText<'_>) -> Result<(), Broken> {
+        let Some(stops) = &mut self.stops else {
+            return self.writer.delta(piece, &mut self.out);
+        };
+        let mut text = Output::default();
+        stops.push(piece, &mut text);
+        self.deliver_escaped(&text)
+    }
+
+    /// Writes what was held of the open text.
+    fn deliver_held(&mut self) -> Result<(), Broken> {
+        let Some(stops) = &mut self.stops else {
+            return Ok(());
+        };
+        let mut text = Output::default();
+        stops.end(&mut text);
+        self.deliver_escaped(&text)
+    }
+
+    fn deliver_escaped(&mut self, text: &Output) -> Result<(), Broken> {
+        let text = std::str::from_utf8(text.as_bytes()).map_err(|_| Broken)?;
+        match RawText::escaped(text) {
+            nothing if nothing.is_empty() => Ok(()),
+            text => self.writer.delta(text, &mut self.out),
+        }
+    }
+
     /// Ends the open block, if there is one.
     fn close(&mut self, blob: Option<Blob>) -> Result<(), Broken> {
         let Some(mut open) = self.open.take() else {
@@ -426,6 +557,9 @@ impl Flow {
         };
         if open.key.kind == Kind::Search {
             return self.end_search(&Search::failed());
+        }
+        if open.key.kind == Kind::Text {
+            self.deliver_held()?;
         }
         let mut is_cut = false;
         if let Some(tool) = &open.tool {

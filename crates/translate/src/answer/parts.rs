@@ -25,8 +25,8 @@ pub struct AnswerContext {
 /// Who answers, as the caller's format shows it.
 #[derive(Clone, Debug)]
 pub(crate) struct Head {
-    /// The provider's id without its prefix, in letters that every format takes; the
-    /// request's, where the provider gave none.
+    /// The provider's id without its prefix, in letters that every format takes. The request's
+    /// where the provider gave none, and where the answer is remembered by it.
     pub(crate) id: String,
     /// The model, as the caller called it.
     pub(crate) model: String,
@@ -42,7 +42,7 @@ impl Head {
     ) -> Self {
         let id = plain_id(facts.id.as_deref().unwrap_or_default());
         Self {
-            id: match id.is_empty() {
+            id: match id.is_empty() || notes.memory.is_some() {
                 true => plain_id(context.request.as_str()),
                 false => id,
             },
@@ -299,9 +299,11 @@ impl Search {
 }
 
 /// How an answer ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Ending {
     pub(crate) stop: Stop,
+    /// The caller's sequence at which the gateway has ended it.
+    pub(crate) sequence: Option<String>,
     /// `None`: the provider reported none.
     pub(crate) usage: Option<Usage>,
     /// How often the provider searched the web.
@@ -314,6 +316,9 @@ pub(crate) enum Stop {
     Done,
     ToolCalls,
     MaxTokens,
+    /// The model declined in a text, which is whole.
+    Declined,
+    /// The provider withheld the answer, or the rest of it.
     Refused,
 }
 
@@ -335,7 +340,7 @@ impl Stop {
             Some(StopReason::Done | StopReason::ToolCalls | StopReason::Other) | None => {
                 match (has_calls, is_refusal) {
                     (true, _) => Self::ToolCalls,
-                    (false, true) => Self::Refused,
+                    (false, true) => Self::Declined,
                     (false, false) => Self::Done,
                 }
             }

@@ -43,6 +43,14 @@ impl Reader {
         }
     }
 
+    /// The event that ends the answer was too large to be read.
+    pub(crate) const fn unread_end(&self) -> Result<(), Broken> {
+        match self {
+            Self::Responses(reader) => reader.unread_end(),
+            Self::Chat(_) | Self::Messages(_) => Ok(()),
+        }
+    }
+
     /// Reads a whole answer, which a scanner has found to be JSON.
     pub(crate) fn body(&mut self, data: &[u8], flow: &mut Flow) -> Result<(), Broken> {
         let data = std::str::from_utf8(data).map_err(|_| Broken)?;

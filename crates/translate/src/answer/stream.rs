@@ -19,7 +19,6 @@ use std::sync::Arc;
 use tollgate_types::{PublicError, RequestId};
 use tollgate_wire::{
     answer::{AnswerFacts, StreamEvents},
-    fault::UpstreamFault,
     render,
     stream::{EventReader, Phase, StreamEnd, StreamItem},
     usage::ReportedUsage,
@@ -37,8 +36,8 @@ pub struct StreamTranslator {
     events: EventReader,
     reader: Reader,
     flow: Flow,
-    /// The stream has ended here although its provider does not know.
-    fault: Option<Phase>,
+    /// The stream has ended here although its provider goes on.
+    ended: Option<Phase>,
     is_finished: bool,
 }
 
@@ -51,7 +50,7 @@ impl StreamTranslator {
             reader: Reader::new(notes.to),
             flow: Flow::new(Arc::clone(&notes), context, write::stream(&notes)),
             notes,
-            fault: None,
+            ended: None,
             is_finished: false,
         }
     }
@@ -66,8 +65,8 @@ impl StreamTranslator {
 
     /// Reads the next chunk and puts into `out` what it becomes.
     pub fn push(&mut self, chunk: &[u8], out: &mut Vec<Bytes>) {
-        if self.fault.is_none() && self.read(chunk).is_err() {
-            self.fault = Some(Phase::Failed(UpstreamFault::broken_answer()));
+        if self.ended.is_none() && self.read(chunk).is_err() {
+            self.ended = Some(Phase::Failed(self.flow.fault()));
         }
         if !self.flow.out.as_bytes().is_empty() {
             out.push(std::mem::take(&mut self.flow.out).into_bytes().into());
@@ -77,22 +76,38 @@ impl StreamTranslator {
     /// Ends the stream after the upstream has closed it in order.
     pub fn finish(&mut self, out: &mut Vec<Bytes>) -> StreamEnd {
         self.push(self.events.missing_end(), out);
-        if self.fault.is_none()
+        if self.ended.is_none()
             && self.events.end() == StreamEnd::Finished
             && self.write_end().is_err()
         {
-            self.fault = Some(Phase::Failed(UpstreamFault::broken_answer()));
+            self.ended = Some(Phase::Failed(self.flow.fault()));
         }
         self.push(b"", out);
-        match self.fault {
+        match self.ended {
+            Some(Phase::Terminal) => StreamEnd::Finished,
             Some(_) => StreamEnd::Failed,
             None => self.events.end(),
         }
     }
 
-    /// How far the stream has come.
+    /// The response as it is remembered, once the stream has ended; nothing the second time.
+    pub fn take_remembered(&mut self) -> Option<Bytes> {
+        self.flow.take_remembered()
+    }
+
+    /// How far the stream has come. Until the text of an answer that is
+    /// [checked](crate::AnswerCheck) has begun, another provider may take over.
     pub fn phase(&self) -> &Phase {
-        self.fault.as_ref().unwrap_or_else(|| self.events.phase())
+        match self.ended.as_ref().unwrap_or_else(|| self.events.phase()) {
+            Phase::Content if self.flow.awaits_text() => &Phase::Preamble,
+            phase => phase,
+        }
+    }
+
+    /// Whether the answer has ended at a stop sequence of the caller's, and its provider goes on.
+    pub fn is_cut_short(&self) -> bool {
+        let is_over = matches!(self.ended, Some(Phase::Terminal));
+        is_over && *self.events.phase() != Phase::Terminal
     }
 
     /// What the stream said of its answer so far, in the provider's words.
@@ -144,7 +159,7 @@ impl StreamTranslator {
                     self.flow.start(facts);
                     self.reader.event(data, &mut self.flow)?;
                 }
-                StreamItem::LargeEnd => {}
+                StreamItem::LargeEnd => self.reader.unread_end()?,
                 StreamItem::Comment => {
                     // Behind the end there is nothing to be kept alive.
                     if *self.events.phase() != Phase::Terminal {
@@ -155,6 +170,11 @@ impl StreamTranslator {
         }
         match self.events.phase() {
             Phase::Terminal => self.write_end(),
+            // What of this chunk stands behind the sequence was read for its usage.
+            _ if self.flow.stopped_at().is_some() => {
+                self.ended = Some(Phase::Terminal);
+                self.write_end()
+            }
             _ => Ok(()),
         }
     }

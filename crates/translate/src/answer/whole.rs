@@ -33,6 +33,7 @@ pub struct AnswerTranslator {
     scanner: AnswerScanner,
     body: Vec<u8>,
     is_too_large: bool,
+    remembered: Option<Bytes>,
 }
 
 impl AnswerTranslator {
@@ -45,6 +46,7 @@ impl AnswerTranslator {
             context,
             body: Vec::new(),
             is_too_large: false,
+            remembered: None,
         }
     }
 
@@ -66,15 +68,18 @@ impl AnswerTranslator {
         match self.scanner.finish() {
             AnswerKind::Error => Err(classify_body(&self.body)),
             AnswerKind::Broken => Err(UpstreamFault::broken_answer()),
-            AnswerKind::Answer => self
-                .translate()
-                .map_err(|Broken| UpstreamFault::broken_answer()),
+            AnswerKind::Answer => self.translate(),
         }
     }
 
-    fn translate(&self) -> Result<Bytes, Broken> {
+    /// The response as it is remembered, once it is written; nothing the second time.
+    pub const fn take_remembered(&mut self) -> Option<Bytes> {
+        self.remembered.take()
+    }
+
+    fn translate(&mut self) -> Result<Bytes, UpstreamFault> {
         if self.is_too_large {
-            return Err(Broken);
+            return Err(UpstreamFault::broken_answer());
         }
         let facts = self.scanner.facts();
         let reported = self.scanner.usage();
@@ -85,8 +90,11 @@ impl AnswerTranslator {
         let mut flow = Flow::new(Arc::clone(&self.notes), self.context, writer);
         flow.out = Output::with_capacity(self.body.len().saturating_add(MORE));
         flow.start(facts);
-        Reader::new(self.notes.to).body(&self.body, &mut flow)?;
-        flow.finish(facts.stop, is_reported.then_some(reported.usage))?;
+        let written = Reader::new(self.notes.to)
+            .body(&self.body, &mut flow)
+            .and_then(|()| flow.finish(facts.stop, is_reported.then_some(reported.usage)));
+        written.map_err(|Broken| flow.fault())?;
+        self.remembered = flow.take_remembered();
         Ok(flow.out.into_bytes().into())
     }
 

@@ -77,8 +77,18 @@ pub(crate) trait Write: Debug + Send + Sync {
     /// The open block ends.
     fn end(&mut self, end: BlockEnd<'_>, out: &mut Output) -> Result<(), Broken>;
 
+    /// Whether the answer is what the request asks for, now that it ends.
+    fn has_form(&self) -> bool {
+        true
+    }
+
     /// The answer ends.
     fn finish(&mut self, ending: &Ending, out: &mut Output);
+
+    /// The answer as it is remembered, once it has ended; nothing the second time.
+    fn take_remembered(&mut self) -> Option<Vec<u8>> {
+        None
+    }
 
     /// A sign of life; whole answers have none.
     fn keep_alive(&mut self, _: &mut Output) {}
@@ -97,24 +107,24 @@ pub(crate) trait Write: Debug + Send + Sync {
 /// A writer of an event stream in the caller's format.
 pub(crate) fn stream(notes: &TranslationNotes) -> Box<dyn Write> {
     match notes.from {
+        Format::Responses if notes.compacts => Box::new(responses::CompactionWriter::new(
+            responses::ResponsesWriter::new(true, notes),
+        )),
         Format::Chat => Box::new(chat::ChatStream::new(notes.include_usage)),
         Format::Messages => Box::<messages::MessagesStream>::default(),
-        Format::Responses => Box::new(responses::ResponsesWriter::stream(
-            notes.echo.as_deref(),
-            notes.search,
-        )),
+        Format::Responses => Box::new(responses::ResponsesWriter::new(true, notes)),
     }
 }
 
 /// A writer of a whole answer in the caller's format.
 pub(crate) fn body(notes: &TranslationNotes) -> Box<dyn Write> {
     match notes.from {
+        Format::Responses if notes.compacts => Box::new(responses::CompactionWriter::new(
+            responses::ResponsesWriter::new(false, notes),
+        )),
         Format::Chat => Box::<chat::ChatBody>::default(),
         Format::Messages => Box::<messages::MessagesBody>::default(),
-        Format::Responses => Box::new(responses::ResponsesWriter::body(
-            notes.echo.as_deref(),
-            notes.search,
-        )),
+        Format::Responses => Box::new(responses::ResponsesWriter::new(false, notes)),
     }
 }
 

@@ -25,6 +25,14 @@ impl<'d> Text<'d> {
         Self { json, escaped }
     }
 
+    /// A word of the gateway's own, in which nothing needs an escape.
+    pub(crate) const fn of_word(word: &'static str) -> Self {
+        Self {
+            json: word.as_bytes(),
+            escaped: false,
+        }
+    }
+
     /// The contents with their escapes.
     pub const fn json(self) -> &'d [u8] {
         self.json

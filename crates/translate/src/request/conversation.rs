@@ -7,7 +7,7 @@
 
 use crate::{
     document::{Text, Value},
-    notes::ResponsesEcho,
+    notes::{AnswerCheck, ResponsesEcho},
 };
 use std::borrow::Cow;
 use tollgate_types::Effort;
@@ -48,6 +48,12 @@ pub(crate) struct Conversation<'d> {
     pub(crate) top_logprobs: Option<Value<'d>>,
     /// Whether the caller takes sealed reasoning.
     pub(crate) encrypted_reasoning: bool,
+    /// What the provider is to check the conversation for, as it stands in the request.
+    pub(crate) moderation: Option<Value<'d>>,
+    /// Whether the answer is to be a summary of the conversation.
+    pub(crate) compacts: bool,
+    /// Whether, and when, the answer's text must be one JSON object.
+    pub(crate) check: AnswerCheck,
     pub(crate) echo: Option<Box<ResponsesEcho>>,
 }
 
@@ -141,10 +147,12 @@ impl Words<'_> {
 }
 
 /// A mark that what stands before it is worth caching.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct CacheMark<'d> {
     /// How long, in the words of the target's format.
     pub(crate) ttl: Option<Text<'d>>,
+    /// The path that the table knows it by.
+    pub(crate) path: &'static str,
 }
 
 #[derive(Debug)]
@@ -206,8 +214,8 @@ pub(crate) struct Thought<'d> {
     pub(crate) text: Vec<Text<'d>>,
     /// A seal, or a provider's own blob.
     pub(crate) state: Option<Text<'d>>,
-    /// The path that the table knows it by.
-    pub(crate) path: &'static str,
+    /// The paths that the table knows it by: where its text and its state stand.
+    pub(crate) paths: &'static [&'static str],
 }
 
 /// A search that an earlier answer's provider made by itself.
@@ -319,6 +327,8 @@ pub(crate) enum AnswerFormat<'d> {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Reasoning {
     pub(crate) effort: Option<Effort>,
+    /// The field that gives it, by its path in the table.
+    pub(crate) effort_field: &'static str,
     /// Tokens to think with: messages' `budget_tokens`.
     pub(crate) budget: Option<u64>,
     pub(crate) mode: Option<ThinkingMode>,

@@ -42,6 +42,24 @@ impl<'p> Path<'p> {
     }
 }
 
+impl Path<'_> {
+    /// The place as the [table](crate::table) writes it: `messages[].content[].text`.
+    pub(crate) fn place(&self) -> String {
+        let mut place = self.parent.map(Self::place).unwrap_or_default();
+        match self.step {
+            Step::Root => {}
+            Step::Field(name) => {
+                if !place.is_empty() {
+                    place.push('.');
+                }
+                place.push_str(name);
+            }
+            Step::Index(_) => place.push_str("[]"),
+        }
+        place
+    }
+}
+
 impl fmt::Display for Path<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(parent) = self.parent {
@@ -76,6 +94,11 @@ mod tests {
             content.index(0).field("text").to_string(),
             "messages[2].content[0].text"
         );
+        assert_eq!(
+            content.index(0).field("text").place(),
+            "messages[].content[].text"
+        );
         assert_eq!(Path::ROOT.to_string(), "");
+        assert_eq!(Path::ROOT.place(), "");
     }
 }

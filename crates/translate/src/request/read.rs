@@ -2,6 +2,7 @@
 
 mod chat;
 mod chat_tools;
+mod compaction;
 mod media;
 mod messages;
 mod messages_blocks;
@@ -11,6 +12,7 @@ mod responses_items;
 mod responses_tools;
 mod search;
 mod shared;
+mod tool_search;
 
 use super::{conversation::Conversation, scope::Scope};
 use crate::{Refusal, document::Document};

@@ -8,7 +8,7 @@ use super::{
     conversation::{Choice, Conversation, Reasoning, ThinkingMode},
     scope::Scope,
 };
-use crate::Refusal;
+use crate::{Refusal, Target};
 use tollgate_types::{Effort, Format, ReasoningMode, ThinkingRoom};
 
 /// What `extended` thinks with when nobody says how much.
@@ -44,12 +44,10 @@ impl MessagesPlan {
 }
 
 /// The field in which the caller asks for an effort.
-const fn effort_field(asked: &Reasoning, from: Format) -> &'static str {
-    match from {
-        Format::Chat => "reasoning_effort",
-        Format::Responses => "reasoning.effort",
-        Format::Messages if asked.effort.is_some() => "output_config.effort",
-        Format::Messages => "thinking",
+const fn effort_field(asked: &Reasoning) -> &'static str {
+    match asked.effort {
+        Some(_) => asked.effort_field,
+        None => "thinking",
     }
 }
 
@@ -80,13 +78,32 @@ pub(super) fn effort(
         wanted => wanted,
     };
     let is_split = scope.to == Format::Chat && !scope.target.chat.effort_with_tools;
-    if is_split && !conversation.tools.is_empty() {
-        if wanted.is_some_and(|wanted| wanted != Effort::None) {
-            scope.note_dropped(effort_field(asked, scope.from));
+    if is_split && !conversation.tools.is_empty() && wanted.is_some() {
+        if wanted != Some(Effort::None) {
+            scope.note_dropped(effort_field(asked));
         }
         return Ok(Some(Effort::None));
     }
     Ok(wanted.and_then(|wanted| fit(wanted, asked, scope)))
+}
+
+/// Whether the model reasons, as far as the catalog and the request show: a model that does not
+/// refuses a request for its encrypted reasoning.
+pub(super) fn is_expected(
+    conversation: &Conversation<'_>,
+    effort: Option<Effort>,
+    target: &Target<'_>,
+) -> bool {
+    let reasons = |effort: &Effort| *effort != Effort::None;
+    match target.reasoning {
+        ReasoningMode::None => false,
+        ReasoningMode::Adaptive | ReasoningMode::Extended => true,
+        ReasoningMode::ProviderDefault => {
+            effort.as_ref().is_some_and(reasons)
+                || target.efforts.iter().any(reasons)
+                || conversation.reasoning.shown == Some(true)
+        }
+    }
 }
 
 /// What a messages provider is told, by a caller of chat or responses.
@@ -117,7 +134,7 @@ pub(super) fn messages(
         if scope.target.messages.thinking_can_be_disabled {
             plan.thinking = Some(ThinkingSent::Disabled);
         } else {
-            scope.note_dropped(effort_field(asked, scope.from));
+            scope.note_dropped(effort_field(asked));
         }
         return Ok(plan);
     }
@@ -160,11 +177,7 @@ pub(super) fn messages(
 
 /// A model that would think does not: what asked it to is named, or else that it does not.
 fn not_thought(asked: &Reasoning, scope: &mut Scope<'_>) {
-    let field = match asked.effort {
-        Some(_) => effort_field(asked, scope.from),
-        None => "thinking",
-    };
-    scope.note_dropped(field);
+    scope.note_dropped(effort_field(asked));
 }
 
 /// What is asked of a model that does not reason: habits are dropped, budgets refused.
@@ -176,7 +189,7 @@ fn no_reasoning(asked: &Reasoning, scope: &mut Scope<'_>) -> Result<(), Refusal>
         ));
     }
     if asked.effort.is_some_and(|effort| effort != Effort::None) {
-        scope.note_dropped(effort_field(asked, scope.from));
+        scope.note_dropped(effort_field(asked));
     }
     if asked
         .mode
@@ -193,7 +206,7 @@ fn fit(wanted: Effort, asked: &Reasoning, scope: &mut Scope<'_>) -> Option<Effor
     if known.is_empty() || known.contains(&wanted) {
         return Some(wanted);
     }
-    scope.note_dropped(effort_field(asked, scope.from));
+    scope.note_dropped(effort_field(asked));
     if wanted == Effort::None {
         return None;
     }

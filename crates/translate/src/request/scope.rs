@@ -1,7 +1,7 @@
 //! What a reader knows while it reads: the direction, the target, and what was left out.
 //!
-//! It decides how a field that the table refuses or drops is told. Which fields those are
-//! is the [table](crate::table)'s; what the others mean is the readers'.
+//! It decides how a field that the table refuses, drops or does not know is reported. Which
+//! fields those are is the [table](crate::table)'s; what the others mean is the readers'.
 
 use super::{fields::Fields, path::Path};
 use crate::{
@@ -18,10 +18,21 @@ pub(crate) struct Scope<'t> {
     pub(crate) to: Format,
     pub(crate) target: &'t Target<'t>,
     dropped: Vec<String>,
+    /// Unknown fields among them.
+    unknown: usize,
+    /// The first of them that the operator does not allow to be dropped.
+    forbidden: Option<String>,
 }
 
 /// How much of a caller's own word a message repeats, in characters.
 const MAX_NAME: usize = 64;
+
+/// How many unknown fields the notice names one by one. Their names are the caller's, so this
+/// bounds the header in which they leave.
+const MAX_UNKNOWN: usize = 16;
+
+/// The name that stands in the notice for unknown fields without a name of their own there.
+const ANY: &str = "*";
 
 impl<'t> Scope<'t> {
     pub(crate) const fn new(from: Format, to: Format, target: &'t Target<'t>) -> Self {
@@ -30,18 +41,54 @@ impl<'t> Scope<'t> {
             to,
             target,
             dropped: Vec::new(),
+            unknown: 0,
+            forbidden: None,
         }
     }
 
     /// What was left out with notice, each path once, in the order in which it was met.
-    pub(crate) fn into_dropped(self) -> Vec<String> {
-        self.dropped
+    ///
+    /// # Errors
+    /// The operator does not allow one of the fields to be dropped.
+    pub(crate) fn into_dropped(self) -> Result<Vec<String>, Refusal> {
+        match &self.forbidden {
+            None => Ok(self.dropped),
+            Some(path) => {
+                let why = "and it must not be dropped (`translation.strict`)";
+                Err(Refusal::new(path.as_str(), self.cannot(why)))
+            }
+        }
     }
 
     /// Notes that a field was left out; `path` is one of the table.
     pub(crate) fn note_dropped(&mut self, path: impl AsRef<str> + Into<String>) {
         if !self.dropped.iter().any(|known| known == path.as_ref()) {
+            self.forbid(path.as_ref(), path.as_ref());
             self.dropped.push(path.into());
+        }
+    }
+
+    /// Remembers the field at `path` if `listed` is what the operator does not allow.
+    fn forbid(&mut self, listed: &str, path: &str) {
+        if self.forbidden.is_none() && self.target.strict.forbids(listed) {
+            self.forbidden = Some(path.to_owned());
+        }
+    }
+
+    /// Notes that an unknown field was left out. A name that could not stand in a header, or
+    /// one too many, is noted as `*`.
+    fn note_unknown(&mut self, place: &str, name: &str) {
+        let path = field_path(place, name);
+        self.forbid(&path, &path);
+        self.forbid(&field_path(place, ANY), &path);
+        if self.dropped.contains(&path) {
+            return;
+        }
+        if self.unknown < MAX_UNKNOWN && is_plain(name) {
+            self.unknown = self.unknown.saturating_add(1);
+            self.dropped.push(path);
+        } else {
+            self.note_dropped(field_path(place, ANY));
         }
     }
 
@@ -58,6 +105,10 @@ impl<'t> Scope<'t> {
         if value.kind() != Kind::Object {
             return Err(must_be(path, "an object", value));
         }
+        debug_assert!(
+            shape.at.contains(&path.place().as_str()),
+            "no row for the objects at {path}"
+        );
         let mut fields = Fields::new(value, shape, path);
         for (key, value) in value.members() {
             let Some((at, row)) = find_row(shape, key) else {
@@ -74,8 +125,10 @@ impl<'t> Scope<'t> {
                 Fate::Carried | Fate::Mapped(_) => fields.keep(at, value),
                 Fate::Implied(_) => {}
                 Fate::Dropped(_) if row.is_neutral(value) => {}
-                Fate::Dropped(_) => self.note_dropped(field_path(shape.path(), row.name)),
-                Fate::Refused(why) => self.refuse_or_drop(shape.path(), row, value, why, path)?,
+                Fate::Dropped(_) => {
+                    self.note_dropped(field_path(place_of(shape.at, path), row.name))
+                }
+                Fate::Refused(why) => self.refuse_or_drop(shape.at, row, value, why, path)?,
             }
         }
         Ok(fields)
@@ -91,12 +144,14 @@ impl<'t> Scope<'t> {
         kinds: &'static Kinds,
         path: &Path<'_>,
     ) -> Result<Option<&'static str>, Refusal> {
+        debug_assert!(
+            kinds.at.contains(&path.place().as_str()),
+            "no row for the kinds of objects at {path}"
+        );
         let tag = type_of(value, path)?;
         let Some(row) = kinds.rows.iter().find(|row| tag.is(row.name)) else {
             let tag = shown(tag);
-            let allowed = field_path(kinds.path(), &tag);
-            if self.target.lossy.allows(&allowed) {
-                self.note_dropped(allowed);
+            if self.drops(kinds.at, &tag, path) {
                 return Ok(None);
             }
             let expected: Vec<_> = kinds
@@ -112,7 +167,7 @@ impl<'t> Scope<'t> {
             Fate::Carried | Fate::Mapped(_) => Ok(Some(row.name)),
             Fate::Implied(_) => Ok(None),
             Fate::Dropped(_) => {
-                self.note_dropped(field_path(kinds.path(), row.name));
+                self.note_dropped(field_path(place_of(kinds.at, path), row.name));
                 Ok(None)
             }
             Fate::Refused(why) => {
@@ -134,9 +189,7 @@ impl<'t> Scope<'t> {
         why: &str,
         path: &Path<'_>,
     ) -> Result<(), Refusal> {
-        let allowed = field_path(kinds.path(), name);
-        if self.target.lossy.allows(&allowed) {
-            self.note_dropped(allowed);
+        if self.drops(kinds.at, name, path) {
             return Ok(());
         }
         Err(refuse(
@@ -154,9 +207,20 @@ impl<'t> Scope<'t> {
         }
     }
 
+    /// Whether the operator lets the field or kind of this name be dropped, at one of the places
+    /// where the table has it; drops it then.
+    fn drops(&mut self, at: &'static [&'static str], name: &str, path: &Path<'_>) -> bool {
+        let lossy = self.target.lossy;
+        if !at.iter().any(|at| lossy.allows(&field_path(at, name))) {
+            return false;
+        }
+        self.note_dropped(field_path(place_of(at, path), name));
+        true
+    }
+
     fn refuse_or_drop(
         &mut self,
-        parent: &str,
+        at: &'static [&'static str],
         row: &Row,
         value: Value<'_>,
         why: &str,
@@ -165,15 +229,14 @@ impl<'t> Scope<'t> {
         if row.is_neutral(value) {
             return Ok(());
         }
-        let allowed = field_path(parent, row.name);
-        if self.target.lossy.allows(&allowed) {
-            self.note_dropped(allowed);
+        if self.drops(at, row.name, path) {
             return Ok(());
         }
         Err(refuse(&path.field(row.name), self.cannot(why)))
     }
 
-    /// A field that no table has: refused, unless the operator lets it be dropped.
+    /// A field that no table has. Of the whole request it may change the meaning, and is refused;
+    /// below, where clients keep records of their own in the history, it is dropped with notice.
     fn unknown(
         &mut self,
         key: Text<'_>,
@@ -185,9 +248,11 @@ impl<'t> Scope<'t> {
             return Ok(());
         }
         let name = shown(key);
-        let allowed = field_path(shape.path(), &name);
-        if self.target.lossy.allows(&allowed) {
-            self.note_dropped(allowed);
+        if !shape.path().is_empty() {
+            self.note_unknown(place_of(shape.at, path), &name);
+            return Ok(());
+        }
+        if self.drops(shape.at, &name, path) {
             return Ok(());
         }
         let message = format!(
@@ -204,6 +269,20 @@ impl<'t> Scope<'t> {
             self.to
         )
     }
+}
+
+/// The place of a path as the table writes it, out of those of a shape.
+pub(crate) fn place_of(at: &'static [&'static str], path: &Path<'_>) -> &'static str {
+    let place = path.place();
+    let here = at.iter().find(|at| **at == place);
+    here.or(at.first()).copied().unwrap_or_default()
+}
+
+/// Whether a name can stand in the notice: the caller chose it, and the notice is a header in
+/// which commas part the names.
+fn is_plain(name: &str) -> bool {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.');
+    !name.is_empty() && name.bytes().all(is_plain)
 }
 
 /// The row of a field. Keys are compared as they stand; escaped ones are rare.

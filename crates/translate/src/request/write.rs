@@ -4,6 +4,7 @@ mod chat;
 mod messages;
 mod openai;
 mod responses;
+mod schema;
 mod search;
 mod shared;
 mod tools;

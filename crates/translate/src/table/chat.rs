@@ -5,7 +5,7 @@ mod tools;
 
 pub(crate) use {messages::*, tools::*};
 
-use super::{CARRIED, Kinds, Row, Shape, both, dropped, implied, mapped, refused, row, tag};
+use super::{CARRIED, Kinds, Row, STOPS, Shape, both, dropped, implied, mapped, refused, row, tag};
 use tollgate_types::Format::Chat;
 
 pub(super) const SHAPES: &[&Shape] = &[
@@ -48,7 +48,15 @@ pub(super) const SHAPES: &[&Shape] = &[
     &REASONING,
 ];
 
-pub(super) const KINDS: &[&Kinds] = &[&PARTS, &CALLS, &TOOLS, &CHOICES, &FORMATS, &CUSTOM_FORMATS];
+pub(super) const KINDS: &[&Kinds] = &[
+    &PARTS,
+    &CALLS,
+    &TOOLS,
+    &CHOICES,
+    &ALLOWED,
+    &FORMATS,
+    &CUSTOM_FORMATS,
+];
 
 const CACHE_CONTROL_ROW: Row = row(
     "cache_control",
@@ -94,7 +102,14 @@ pub(crate) static TOP: Shape = Shape {
         )
         .whole(),
         both("modalities", refused("it answers in text alone")).unless(&["[\"text\"]", "[]"]),
-        both("moderation", refused("it has no moderation")).whole(),
+        row(
+            "moderation",
+            mapped(
+                "the provider checks the conversation, and its findings are left out with notice",
+            ),
+            refused("it has no moderation"),
+        )
+        .whole(),
         both("n", refused("one request gives one answer there")).unless(&["1"]),
         row(
             "parallel_tool_calls",
@@ -141,8 +156,8 @@ pub(crate) static TOP: Shape = Shape {
         ),
         row(
             "stop",
-            refused("it has no stop sequences"),
-            mapped("`stop_sequences`"),
+            mapped(STOPS),
+            mapped("`stop_sequences`; white space alone is dropped with notice"),
         )
         .unless(&["[]"]),
         both(
@@ -157,7 +172,7 @@ pub(crate) static TOP: Shape = Shape {
         row(
             "temperature",
             CARRIED,
-            mapped("at most 1 there; left out with notice where the model takes none or thinks"),
+            mapped("refused above 1; dropped with notice if the model takes none or thinks"),
         ),
         row(
             "tool_choice",
@@ -206,7 +221,9 @@ pub(crate) static FORMATS: Kinds = Kinds {
         row(
             "json_object",
             CARRIED,
-            refused("it has no JSON without a schema: use `json_schema`"),
+            mapped(
+                "an instruction, with notice; an answer that is not one JSON object is an error",
+            ),
         ),
         both("json_schema", CARRIED),
     ],
@@ -245,7 +262,7 @@ pub(crate) static SCHEMA: Shape = Shape {
         row(
             "strict",
             CARRIED,
-            implied("schemas are always kept to there"),
+            mapped("answers follow the schema there even if it is `false`"),
         ),
     ],
 };

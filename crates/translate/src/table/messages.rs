@@ -5,7 +5,7 @@ mod tools;
 
 pub(crate) use {blocks::*, tools::*};
 
-use super::{CARRIED, Kinds, Shape, both, dropped, implied, mapped, refused, row, tag};
+use super::{CARRIED, Kinds, STOPS, Shape, both, dropped, implied, mapped, refused, row, tag};
 use tollgate_types::Format::Messages;
 
 pub(super) const SHAPES: &[&Shape] = &[
@@ -51,6 +51,8 @@ pub(super) const KINDS: &[&Kinds] = &[
     &SYSTEM_BLOCKS,
     &MESSAGE_SYSTEM_BLOCKS,
     &RESULT_BLOCKS,
+    &FOUND_BLOCKS,
+    &SOURCE_BLOCKS,
     &IMAGE_SOURCES,
     &DOCUMENT_SOURCES,
     &TOOL_CHANGES,
@@ -102,7 +104,7 @@ pub(crate) static TOP: Shape = Shape {
         row(
             "stop_sequences",
             mapped("`stop`, four at most"),
-            refused("it has no stop sequences"),
+            mapped(STOPS),
         )
         .unless(&["[]"]),
         row(

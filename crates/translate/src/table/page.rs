@@ -9,20 +9,34 @@ const INTRODUCTION: &str = "\
 
 <!-- Made from the table by `TOLLGATE_BLESS=1 cargo test -p tollgate-translate`; edit that. -->
 
-A caller in any of the three formats reaches any model, whatever its provider speaks. This page says what becomes of every
-field of a request on its way into another format. It is written from the table that the gateway itself reads
-(`crates/translate/src/table`), by `cargo test -p tollgate-translate`; a test walks the types of the official SDKs and fails
-on a field that is not here.
+Clients can use any model through any of the three formats. This page lists what the gateway does with each request field when
+the provider uses another format. `cargo test -p tollgate-translate` writes it from the table that the gateway itself reads
+(`crates/translate/src/table`). Tests fail if a field of the official SDKs, or a place that the gateway reads, is not here.
 
 | Fate | Meaning |
 |---|---|
 | carried | It says the same there, under the same name or another. |
 | mapped | It is said in another way, as described. |
-| implied | It says nothing that the translation does not say by itself, so that leaving it out loses nothing. |
-| dropped | A hint that the target has no word for: left out, and named in `x-dropped-fields`. |
-| refused | It cannot be said there: 400 `invalid_request` with its name. Under `lossy: allow` an operator may list the field by its path (a kind of object by its place and type: `input[].file_search_call`); it is then dropped with notice. |
+| implied | The translation says the same by itself, so nothing is lost without it. |
+| dropped | Left out because the target has no word for it. |
+| refused | It cannot be said there: 400 `invalid_request` with its name. An operator may list the field by its path in `translation.lossy` (a kind of object by its place and type: `input[].file_search_call`); it is then dropped with notice. |
 
-A field that is not in the table is refused, too. `null` always passes, and so do the values after \"unless\", however they are written.
+`x-dropped-fields` names what was dropped, and what is mapped \"with notice\": an enforced stop sequence, a closed schema.
+`null` always passes, and so do the values after \"unless\", however they are written.
+
+## Fields that are not in the table
+
+| Where | What happens |
+|---|---|
+| At the top level | Refused by name: such a field may change what the request means. |
+| In an item, message, part, tool or setting | Dropped with notice. Clients keep records of their own in the history, such as `provider_specific_fields`. |
+| A `type` that is not in the table | Refused by name. |
+
+`x-dropped-fields` names the first 16 unknown fields of a request one by one. For the others, and for names with characters that
+a header cannot hold, it has the place and a star: `input[].*`. It never has their values, and neither has the provider's request.
+
+An operator can list any path in `translation.strict`: a request from which that field would be dropped is refused instead.
+`input[].*` stands for every unknown field of an item, `messages[].*` for every one of a message, and so on.
 
 ## Web search
 
@@ -43,14 +57,76 @@ taken out with notice where it has not, unless `tool_choice` demands it or nothi
   `max_output_tokens`. The format has no other word for an answer that would go on and has nothing wrong with it: `completed`
   would hide that something is missing, and an error would take away what was said and paid for. Whoever sends its items back
   with a word of the user's, such as `Go on.`, has the searches with them.
-- Chat has no such tool: it is taken out with notice, and `web_search_options` is refused.
+- Chat has no such tool: it is taken out with notice, and `web_search_options` is refused. A streamed answer lists what all its
+  texts cite in one chunk before the last, as the provider of that format does.
 
-## What a provider of messages cannot be told
+## Stop sequences
 
-- **JSON without a schema** (`json_object`) is refused. Messages keeps to a schema alone, and to none that allows any object; an
-  instruction to answer in JSON would be a wish where the caller was promised JSON. Whoever asks for it has to say so in the
-  conversation anyway, so an operator for whom that is enough lists `response_format.json_object` and `text.format.json_object`
-  under `lossy: allow`.
+Responses has no stop sequences. If the provider of the model uses that format, the gateway enforces `stop` and `stop_sequences`
+itself, and names the field in `x-dropped-fields`: at most 16 sequences of at most 1,024 bytes each.
+
+- The answer ends before the first sequence that stands whole in a text of the model, in one event or across several. Text that
+  may be the beginning of a sequence is held until the next event decides. Reasoning and tool calls are not searched.
+- The finish reason is `stop` in chat. In messages it is `stop_sequence`, with the sequence in `stop_sequence`.
+- When a streamed answer ends, the gateway closes the provider's stream, so that generation stops. The provider then reports no
+  usage: the request is charged as if the caller had disconnected at the sequence
+  ([ledger.md](ledger.md#when-an-answer-ends-at-a-stop-sequence)). The connection of an HTTP/1.1 caller closes after such an answer.
+- An answer that is not streamed is read to its end, cut, and charged what the provider reports.
+
+## Answers that are remembered
+
+The responses format lets a client refer to an earlier answer instead of sending it again: Vercel's AI SDK does so by default. No
+other format has such references. The gateway therefore remembers the answers that it translates, unless the request says
+`store: false`, and puts the conversation into a request that refers to one:
+
+| In the request | Becomes |
+|---|---|
+| `previous_response_id` | the input and the output of that answer and of all answers before it, in front of `input` |
+| `item_reference`, `{\"id\": …}`, an item that has no contents | the item |
+| `reasoning` without `encrypted_content` | the item with the sealed state that its provider needs back. If it is not remembered and has no summary, it is dropped with notice |
+
+- The next request may go to any model, in any format. The conversation counts as its input, as if the client had sent it.
+- An answer belongs to the key that asked for it. An id of another key, and one that is not remembered, is 404 `not_found`, with the
+  name of the field.
+- The ids are the gateway's own (`resp_` and 26 characters). `instructions` and `tools` are not part of the conversation: the client
+  sends them with each request, as the format demands.
+- `GET` and `DELETE /v1/responses/{id}` work. `GET` shows `encrypted_content` if the query has
+  `include[]=reasoning.encrypted_content`. `POST …/cancel` and `GET …/input_items` do not work for these answers.
+- Only an answer that ended is remembered: completed, or cut by its output limit or a content filter.
+- A conversation goes on while all of its answers are remembered. How much is remembered, and for how long, is set under
+  `translation.memory_limits`; the oldest answers go first. A request larger than 8 MiB is answered and not remembered.
+- `translation.memory: none` switches this off. Then `store: true` and every reference is refused, and the client must send the whole
+  history.
+- Where the contents are kept, and who can read them, is described in [security.md](security.md).
+
+## What responses does differently
+
+The reasoning of a model comes back encrypted, for the next turn, if the model is known to reason: its `reasoning` in the catalog
+is `adaptive` or `extended`, it has `efforts`, or the request asks for reasoning. Models that do not reason refuse such a request.
+
+## Compaction
+
+Codex asks for a summary of a long session by an item `compaction_trigger` at the end of `input`. For models that are served in
+another format the gateway asks the model for that summary, without tools, and answers with one `compaction` item. The client sends
+that item back in place of the conversation. Any model can go on from there: the gateway sends the summary as a message of the
+user's, to providers of responses too. A `compaction` item that a provider made can only go back to that provider.
+
+## What messages does differently
+
+- **JSON without a schema** (`json_object`). The gateway adds an instruction to answer with one JSON object, and names
+  `response_format.json_object` or `text.format.json_object` in `x-dropped-fields`. It checks the answer: if it ends
+  normally and is not one JSON object, the client gets 502, or an error event if the stream has begun. The answer is charged, no
+  other candidate is asked, and no provider is blamed, because the words of a request can cause it. An answer that calls a tool or refuses need not be an
+  object, and one that reaches the output limit need not be whole.
+- **Whitespace stop sequences** are dropped with notice: messages refuses them.
+- **Malformed arguments.** A call in the history whose `arguments` are no JSON object is sent with the text in a member
+  `malformed_arguments`, with notice, so that the model sees what it wrote beside the complaint of its tool.
+- **Schemas of any object.** Messages takes schemas for answers only if each object allows no members but its own. The gateway
+  sets `additionalProperties: false` on the objects of a schema where the caller did not, with notice. An object whose members have
+  no names (`additionalProperties` with a schema, `patternProperties`, no `properties`) is refused with its place in the schema.
+- **Tools with several schemas.** A tool's schema with `anyOf`, `oneOf` or `allOf` at its top becomes one object with the members of
+  all, with notice; `required` lists what each of them requires (with `allOf`, any of them). A schema among them that is written
+  elsewhere (`$ref`) or is no object is refused with its place.
 - **Instructions alone.** A request must hold something that is said. Where nobody but the system or the developer speaks, the
   last of these messages is sent as what the user's side says, marked as the system's (`<system-reminder>`), and those before it
   as `system`. `instructions` of responses without any input are refused.
@@ -75,13 +151,16 @@ pub fn page() -> String {
                 tags => format!(" ({})", tags.join(", ")),
             };
             for row in shape.rows {
-                let path = field_path(shape.path(), row.name);
-                write_row(&mut page, &format!("`{path}`{label}"), row, format);
+                let paths = shape.at.iter().map(|at| field_path(at, row.name));
+                let paths: Vec<_> = paths.map(|path| format!("`{path}`")).collect();
+                let label = paths.join("<br>") + &label;
+                write_row(&mut page, &label, row, format);
             }
         }
         for kinds in kinds(format) {
             for row in kinds.rows {
-                let label = format!("`{}` of type `{}`", kinds.path(), row.name);
+                let paths: Vec<_> = kinds.at.iter().map(|at| format!("`{at}`")).collect();
+                let label = format!("{} of type `{}`", paths.join("<br>"), row.name);
                 write_row(&mut page, &label, row, format);
             }
         }

@@ -22,9 +22,12 @@ pub(super) const SHAPES: &[&Shape] = &[
     &CUSTOM_CALL,
     &CUSTOM_OUTPUT,
     &REASONING_ITEM,
-    &SUMMARY_TEXT,
-    &REASONING_TEXT,
+    &THOUGHT,
     &SEARCH_CALL,
+    &COMPACTION,
+    &COMPACTION_TRIGGER,
+    &TOOL_SEARCH_CALL,
+    &TOOL_SEARCH_OUTPUT,
     &ADDITIONAL_TOOLS,
     &FUNCTION_TOOL,
     &CUSTOM_TOOL,
@@ -53,6 +56,7 @@ pub(super) const KINDS: &[&Kinds] = &[
     &SUMMARIES,
     &TOOLS,
     &CHOICES,
+    &ALLOWED,
     &FORMATS,
     &CUSTOM_FORMATS,
 ];
@@ -110,7 +114,14 @@ pub(crate) static TOP: Shape = Shape {
         )
         .whole(),
         both("model", mapped("the name that the provider knows it by")),
-        both("moderation", refused("it has no moderation")).whole(),
+        row(
+            "moderation",
+            mapped(
+                "the provider checks the conversation, and its findings are left out with notice; refused if it has no moderation (`abilities.chat.openai: false`)",
+            ),
+            refused("it has no moderation"),
+        )
+        .whole(),
         row(
             "parallel_tool_calls",
             CARRIED,
@@ -118,7 +129,7 @@ pub(crate) static TOP: Shape = Shape {
         ),
         both(
             "previous_response_id",
-            refused("it keeps no answers: send the whole history"),
+            refused("the gateway does not remember that answer: send the whole history"),
         ),
         both(
             "prompt",
@@ -157,14 +168,13 @@ pub(crate) static TOP: Shape = Shape {
         ),
         both(
             "store",
-            refused("what the gateway translates is not stored"),
-        )
-        .unless(&["false"]),
+            mapped("the gateway remembers the answer; refused where it remembers none"),
+        ),
         both("stream_options", mapped("as the gateway streams")),
         row(
             "temperature",
             CARRIED,
-            mapped("at most 1 there; left out with notice where the model takes none or thinks"),
+            mapped("refused above 1; dropped with notice if the model takes none or thinks"),
         ),
         row(
             "text",
@@ -190,7 +200,7 @@ pub(crate) static TOP: Shape = Shape {
             CARRIED,
             mapped("left out with notice where the model takes none or thinks"),
         ),
-        both("truncation", refused("it does not shorten the history")).unless(&["\"disabled\""]),
+        both("truncation", dropped("it does not shorten the history")).unless(&["\"disabled\""]),
         row("user", CARRIED, mapped("`metadata.user_id`, hashed")),
         both("stream", CARRIED),
         both("client_metadata", dropped("it is the client's own record"))
@@ -221,7 +231,9 @@ pub(crate) static FORMATS: Kinds = Kinds {
         row(
             "json_object",
             CARRIED,
-            refused("it has no JSON without a schema: use `json_schema`"),
+            mapped(
+                "an instruction, with notice; an answer that is not one JSON object is an error",
+            ),
         ),
         both("json_schema", CARRIED),
     ],
@@ -254,7 +266,7 @@ pub(crate) static FORMAT_SCHEMA: Shape = Shape {
         row(
             "strict",
             CARRIED,
-            implied("schemas are always kept to there"),
+            mapped("answers follow the schema there even if it is `false`"),
         ),
     ],
 };

@@ -115,7 +115,11 @@ fn every_field_of_the_table_is_one_of_the_sdks_or_marked_as_none() {
                     kinds.at.contains(&at.as_str()) && tag == row.name
                 };
                 if !met.iter().any(is_met) {
-                    strange.push(format!("{format}: {} of type {}", kinds.path(), row.name));
+                    strange.push(format!(
+                        "{format}: {} of type {}",
+                        kinds.at.join(" "),
+                        row.name
+                    ));
                 }
             }
         }

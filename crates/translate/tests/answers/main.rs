@@ -5,13 +5,19 @@ mod behaviour;
 #[cfg(test)]
 mod bounded;
 #[cfg(test)]
+mod compaction;
+#[cfg(test)]
 mod golden;
 #[cfg(test)]
 mod hostile;
 #[cfg(test)]
+mod json_object;
+#[cfg(test)]
 mod recorded;
 #[cfg(test)]
 mod searches;
+#[cfg(test)]
+mod stops;
 #[cfg(test)]
 mod strict;
 #[cfg(test)]

@@ -4,8 +4,8 @@ use bytes::Bytes;
 use serde_json::Value;
 use std::{path::PathBuf, sync::Arc};
 use tollgate_translate::{
-    AnswerContext, AnswerTranslator, AskedReasoning, StreamTranslator, TranslationNotes,
-    names::ToolNames,
+    AnswerCheck, AnswerContext, AnswerTranslator, AskedReasoning, StreamTranslator,
+    TranslationNotes, names::ToolNames,
 };
 use tollgate_types::{ErrorCode, Format, PublicError, RequestId};
 use tollgate_wire::{
@@ -30,9 +30,13 @@ pub fn notes(caller: Format, provider: Format) -> TranslationNotes {
         },
         parallel_tool_calls: true,
         schema_name: None,
+        check: AnswerCheck::None,
+        compacts: false,
         echo: None,
+        stop: Arc::default(),
         backend: "north".into(),
         search: None,
+        memory: None,
     }
 }
 

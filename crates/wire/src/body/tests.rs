@@ -44,61 +44,72 @@ fn edited(format: Format, body: &str, edit: impl Fn(&mut BodyEdits<'_>)) -> Stri
 
 #[test]
 fn the_model_is_renamed_and_escaped() {
-    let body = r#"{"messages":[ ], "model" : "a\u0062c" ,"x":1.0}"#;
+    let body = r#"{"messages":[ {"role":"user"}], "model" : "a\u0062c" ,"x":1.0}"#;
     let renamed = edited(Format::Chat, body, |edits| edits.set_model("up\"1\n"));
-    assert_eq!(renamed, r#"{"messages":[ ], "model" : "up\"1\n" ,"x":1.0}"#);
-    let added = edited(Format::Chat, r#"{ "messages":[]}"#, |edits| {
-        edits.set_model("m")
-    });
-    assert_eq!(added, r#"{"model":"m", "messages":[]}"#);
+    assert_eq!(
+        renamed,
+        r#"{"messages":[ {"role":"user"}], "model" : "up\"1\n" ,"x":1.0}"#
+    );
+    let added = edited(
+        Format::Chat,
+        r#"{ "messages":[{"role":"user","content":""}]}"#,
+        |edits| edits.set_model("m"),
+    );
+    assert_eq!(
+        added,
+        r#"{"model":"m", "messages":[{"role":"user","content":""}]}"#
+    );
 }
 
 #[test]
 fn the_output_limit_goes_where_the_caller_had_it() {
     let chat = |members: &str| {
-        let body = format!(r#"{{"messages":[]{members}}}"#);
+        let body = format!(r#"{{"messages":[{{"role":"user","content":""}}]{members}}}"#);
         edited(Format::Chat, &body, |edits| edits.set_output_limit(7))
     };
-    assert_eq!(chat(""), r#"{"max_completion_tokens":7,"messages":[]}"#);
+    assert_eq!(
+        chat(""),
+        r#"{"max_completion_tokens":7,"messages":[{"role":"user","content":""}]}"#
+    );
     assert_eq!(
         chat(r#","max_tokens":100"#),
-        r#"{"messages":[],"max_tokens":7}"#
+        r#"{"messages":[{"role":"user","content":""}],"max_tokens":7}"#
     );
     assert_eq!(
         chat(r#","max_completion_tokens": 100"#),
-        r#"{"messages":[],"max_completion_tokens": 7}"#
+        r#"{"messages":[{"role":"user","content":""}],"max_completion_tokens": 7}"#
     );
     assert_eq!(
         chat(r#","max_tokens":9,"max_completion_tokens":100"#),
-        r#"{"messages":[],"max_tokens":7,"max_completion_tokens":7}"#
+        r#"{"messages":[{"role":"user","content":""}],"max_tokens":7,"max_completion_tokens":7}"#
     );
     // Providers refuse both fields together, so a null stays one.
     assert_eq!(
         chat(r#","max_tokens":null,"max_completion_tokens":100"#),
-        r#"{"messages":[],"max_tokens":null,"max_completion_tokens":7}"#
+        r#"{"messages":[{"role":"user","content":""}],"max_tokens":null,"max_completion_tokens":7}"#
     );
     assert_eq!(
         chat(r#","max_tokens":100,"max_completion_tokens":null"#),
-        r#"{"messages":[],"max_tokens":7,"max_completion_tokens":null}"#
+        r#"{"messages":[{"role":"user","content":""}],"max_tokens":7,"max_completion_tokens":null}"#
     );
     assert_eq!(
         chat(r#","max_tokens":null,"max_completion_tokens":null"#),
-        r#"{"messages":[],"max_tokens":null,"max_completion_tokens":7}"#
+        r#"{"messages":[{"role":"user","content":""}],"max_tokens":null,"max_completion_tokens":7}"#
     );
     assert_eq!(
         chat(r#","max_tokens":null"#),
-        r#"{"messages":[],"max_tokens":7}"#
+        r#"{"messages":[{"role":"user","content":""}],"max_tokens":7}"#
     );
 
     // What is less stays, and no other name of a limit says more.
     assert_eq!(
         chat(r#","max_tokens":5,"n_predict":60000,"max_new_tokens":-1,"max_length":6"#),
-        r#"{"messages":[],"max_tokens":5,"n_predict":7,"max_new_tokens":7,"max_length":6}"#
+        r#"{"messages":[{"role":"user","content":""}],"max_tokens":5,"n_predict":7,"max_new_tokens":7,"max_length":6}"#
     );
     // Who does not know that name has a limit as well.
     assert_eq!(
         chat(r#","n_predict":60000,"num_predict":null"#),
-        r#"{"max_completion_tokens":7,"messages":[],"n_predict":7,"num_predict":null}"#
+        r#"{"max_completion_tokens":7,"messages":[{"role":"user","content":""}],"n_predict":7,"num_predict":null}"#
     );
 
     let limit = |format, body: &str| edited(format, body, |edits| edits.set_output_limit(7));
@@ -114,29 +125,33 @@ fn the_output_limit_goes_where_the_caller_had_it() {
         r#"{"input":"","max_output_tokens":7}"#
     );
     assert_eq!(
-        limit(Format::Messages, r#"{"messages":[],"max_tokens":32000}"#),
-        r#"{"messages":[],"max_tokens":7}"#
+        limit(
+            Format::Messages,
+            r#"{"messages":[{"role":"user","content":""}],"max_tokens":32000}"#
+        ),
+        r#"{"messages":[{"role":"user","content":""}],"max_tokens":7}"#
     );
     // More than was asked for, as thinking wants it, is said everywhere.
     assert_eq!(
         limit(
             Format::Messages,
-            r#"{"messages":[],"max_tokens":5,"n_predict":6}"#
+            r#"{"messages":[{"role":"user","content":""}],"max_tokens":5,"n_predict":6}"#
         ),
-        r#"{"messages":[],"max_tokens":7,"n_predict":7}"#
+        r#"{"messages":[{"role":"user","content":""}],"max_tokens":7,"n_predict":7}"#
     );
 }
 
 #[test]
 fn a_chat_stream_is_asked_for_usage() {
     let ask = |members: &str| {
-        let body = format!(r#"{{"messages":[],"stream":true{members}}}"#);
+        let body =
+            format!(r#"{{"messages":[{{"role":"user","content":""}}],"stream":true{members}}}"#);
         edited(Format::Chat, &body, |edits| edits.ask_for_usage())
     };
     let options = r#""stream_options":{"include_usage":true}"#;
     assert_eq!(
         ask(""),
-        format!(r#"{{{options},"messages":[],"stream":true}}"#)
+        format!(r#"{{{options},"messages":[{{"role":"user","content":""}}],"stream":true}}"#)
     );
     for given in [
         r#","stream_options":{"include_usage":true}"#,
@@ -147,12 +162,12 @@ fn a_chat_stream_is_asked_for_usage() {
     ] {
         assert_eq!(
             ask(given),
-            format!(r#"{{"messages":[],"stream":true,{options}}}"#)
+            format!(r#"{{"messages":[{{"role":"user","content":""}}],"stream":true,{options}}}"#)
         );
     }
     assert_eq!(
         ask(r#","stream_options":{ "include_obfuscation":false}"#),
-        r#"{"messages":[],"stream":true,"stream_options":{"include_usage":true, "include_obfuscation":false}}"#
+        r#"{"messages":[{"role":"user","content":""}],"stream":true,"stream_options":{"include_usage":true, "include_obfuscation":false}}"#
     );
 }
 
@@ -165,7 +180,7 @@ fn other_formats_report_usage_unasked() {
         ),
         (
             Format::Messages,
-            r#"{"messages":[],"stream":true,"max_tokens":1}"#,
+            r#"{"messages":[{"role":"user","content":""}],"stream":true,"max_tokens":1}"#,
         ),
     ] {
         assert_eq!(edited(format, body, |edits| edits.ask_for_usage()), body);
@@ -174,7 +189,7 @@ fn other_formats_report_usage_unasked() {
 
 #[test]
 fn all_edits_go_together() {
-    let body = r#"{"messages":[],"stream":true}"#;
+    let body = r#"{"messages":[{"role":"user","content":""}],"stream":true}"#;
     let text = edited(Format::Chat, body, |edits| {
         edits.set_model("m");
         edits.set_output_limit(5);
@@ -183,7 +198,7 @@ fn all_edits_go_together() {
     let value: Value = serde_json::from_str(&text).unwrap();
     let expected = json!({
         "model": "m", "max_completion_tokens": 5, "stream_options": {"include_usage": true},
-        "messages": [], "stream": true,
+        "messages": [{"role": "user", "content": ""}], "stream": true,
     });
     assert_eq!(value, expected);
     assert!(text.ends_with(&body[1..]));
@@ -191,7 +206,7 @@ fn all_edits_go_together() {
 
 #[test]
 fn no_edits_leave_the_body_as_it_is() {
-    let body = r#" {"messages":[],"stream" :true} "#;
+    let body = r#" {"messages":[{"role":"user","content":""}],"stream" :true} "#;
     assert_eq!(edited(Format::Chat, body, |_| {}), body);
 }
 

@@ -9,6 +9,8 @@ use serde_json::Value;
 pub(super) struct ErrorFields {
     /// Codes and types, the most telling first, folded by [`fold`].
     pub(super) names: Vec<String>,
+    /// The message as the provider wrote it.
+    pub(super) own_message: String,
     /// The message; lower case, with plain apostrophes.
     pub(super) message: String,
     /// The message, and that of a provider behind the provider; the same.
@@ -85,6 +87,7 @@ impl ErrorFields {
         .unwrap_or_default();
         let behind = string(error.pointer("/metadata/raw")).unwrap_or_default();
         let plain = |text: &str| text.to_lowercase().replace('\u{2019}', "'");
+        self.own_message = message.trim().to_owned();
         self.message = plain(message).trim().to_owned();
         self.text = plain(&format!("{message}\n{behind}"));
     }

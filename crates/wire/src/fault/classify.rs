@@ -8,7 +8,7 @@
 //! providers repeat the caller's words, and what a request says is no evidence.
 
 use super::{
-    FaultClass, MAX_ERROR_BODY_BYTES, UpstreamFault,
+    FaultClass, MAX_ERROR_BODY_BYTES, ProviderWords, UpstreamFault,
     body::ErrorFields,
     forms,
     text::{context_numbers, wait, wait_in_text},
@@ -42,6 +42,7 @@ pub fn classify(answer: &UpstreamAnswer<'_>) -> UpstreamFault {
         status: Some(answer.status),
         told_status: None,
         retry_after: wait(answer.headers, answer.now).or_else(|| told_wait(class, &fields)),
+        words: words(class, &fields),
         provider_code: fields.code,
     }
 }
@@ -57,8 +58,16 @@ pub fn classify_body(body: &[u8]) -> UpstreamFault {
         status: None,
         told_status: status,
         retry_after: told_wait(class, &fields),
+        words: words(class, &fields),
         provider_code: fields.code,
     }
+}
+
+/// What is kept of the provider's words: only what helps to mend a refused request.
+fn words(class: FaultClass, fields: &ErrorFields) -> Option<Box<ProviderWords>> {
+    let is_refused = class == FaultClass::InvalidRequest && !fields.message.is_empty();
+    let words = || ProviderWords::new(&fields.own_message, fields.param.as_deref());
+    is_refused.then(words).map(Box::new)
 }
 
 /// The wait that a message asks for; elsewhere than under pressure it is somebody else's words.

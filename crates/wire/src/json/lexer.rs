@@ -334,29 +334,22 @@ impl Lexer {
             _ => sink.want_string(),
         };
         self.in_pieces = want == Want::Pieces;
-        let (limit, as_written) = match want {
-            Want::Nothing | Want::Pieces => (0, false),
-            Want::Prefix(limit) => (limit, false),
-            Want::Source(limit) => (limit, true),
+        let limit = match want {
+            Want::Nothing | Want::Pieces => 0,
+            Want::Prefix(limit) => limit,
         };
         let rest = chunk.get(at + 1..).unwrap_or_default();
         let passage = scan::passage(rest);
         if let Some((contents, [b'"', ..])) = rest.split_at_checked(passage.len)
-            && (as_written || limit == 0 || !passage.has_escapes())
+            && (limit == 0 || !passage.has_escapes())
             && (passage.ascii || is_utf8(contents))
         {
             let end = at + passage.len + 2;
             if self.in_pieces {
                 sink.piece(contents);
             }
-            // Of a source more is handed over, so that it means at least as much as is wanted.
-            let limit = match limit {
-                0 => 0,
-                limit => limit.saturating_add(passage.saved),
-            };
             let text = Text {
                 bytes: prefix(contents, limit),
-                is_source: passage.has_escapes(),
                 len: passage.unescaped_len() as u64,
                 span: self.span(at, end),
             };
@@ -399,7 +392,6 @@ impl Lexer {
         };
         let text = Text {
             bytes: self.string.contents(),
-            is_source: false,
             len: self.string.len(),
             span: Span {
                 start: self.token_start,

@@ -20,13 +20,14 @@ enum Token {
 
 struct Tokens {
     want: Want,
+    pieces: Vec<u8>,
     tokens: Vec<Token>,
 }
 
 impl Tokens {
-    fn contents(&self, text: Text<'_>) -> String {
+    fn contents(&mut self, text: Text<'_>) -> String {
         match self.want {
-            Want::Source(limit) if text.is_source => unescape(text.bytes, limit),
+            Want::Pieces => unescape(&std::mem::take(&mut self.pieces), usize::MAX),
             _ => text.as_str().to_owned(),
         }
     }
@@ -41,6 +42,10 @@ impl Sink for Tokens {
 
     fn want_string(&mut self) -> Want {
         self.want
+    }
+
+    fn piece(&mut self, piece: &[u8]) {
+        self.pieces.extend_from_slice(piece);
     }
 
     fn key(&mut self, key: Text<'_>) -> Result<(), JsonError> {
@@ -79,15 +84,14 @@ impl Sink for Tokens {
 
 proptest! {
     #[test]
-    fn a_source_means_what_its_string_does(
+    fn the_pieces_of_a_string_unescape_to_it(
         document in document_source(),
-        limit in prop_oneof![0..20_usize, Just(usize::MAX)],
         places in proptest::collection::vec(any::<usize>(), 0..4),
     ) {
         let chunks = cut(document.as_bytes(), &places);
-        let expected = lex_with(&mut Lexer::new(), Want::Prefix(limit), chunks.clone());
-        let source = lex_with(&mut Lexer::new(), Want::Source(limit), chunks);
-        prop_assert_eq!(source, expected);
+        let expected = lex_with(&mut Lexer::new(), Want::Prefix(usize::MAX), chunks.clone());
+        let pieces = lex_with(&mut Lexer::new(), Want::Pieces, chunks);
+        prop_assert_eq!(pieces, expected);
     }
 }
 
@@ -98,6 +102,7 @@ fn lex_with<'a>(
 ) -> Result<Vec<Token>, JsonError> {
     let mut sink = Tokens {
         want,
+        pieces: Vec::new(),
         tokens: Vec::new(),
     };
     for chunk in chunks {
@@ -284,7 +289,7 @@ proptest! {
         prop_assume!(!document[document.len() - 1].is_ascii_digit());
         for len in 0..document.len() {
             let mut lexer = Lexer::new();
-            let mut sink = Tokens { want: Want::Nothing, tokens: Vec::new() };
+            let mut sink = Tokens { want: Want::Nothing, pieces: Vec::new(), tokens: Vec::new() };
             lexer.feed(&document[..len], &mut sink).unwrap();
             prop_assert!(!lexer.is_complete(), "{:?}", &source[..len]);
             prop_assert_eq!(lexer.finish(&mut sink).unwrap_err().kind, JsonErrorKind::UnexpectedEnd);
@@ -491,6 +496,7 @@ fn completion_is_known_before_the_end_and_only_white_space_may_follow() {
     let mut lexer = Lexer::new();
     let mut sink = Tokens {
         want: Want::Nothing,
+        pieces: Vec::new(),
         tokens: Vec::new(),
     };
     lexer.feed(b"{\"a\":[1]", &mut sink).unwrap();
@@ -509,6 +515,7 @@ fn a_failed_lexer_stays_failed_until_it_is_reset() {
     let mut lexer = Lexer::new();
     let mut sink = Tokens {
         want: Want::Nothing,
+        pieces: Vec::new(),
         tokens: Vec::new(),
     };
     lexer.feed(b"]", &mut sink).unwrap_err();

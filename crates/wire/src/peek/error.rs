@@ -53,6 +53,20 @@ pub enum PeekError {
         /// Where its value stands.
         at: u64,
     },
+    /// An entry of a top-level list, or a member of one, is not what it must be.
+    #[error("'{list}[{index}]{field}' {problem} (at byte {at})")]
+    Entry {
+        /// The list.
+        list: &'static str,
+        /// The entry, counted from 0.
+        index: u32,
+        /// The member with a point before it; empty for the entry itself.
+        field: &'static str,
+        /// What is wrong with it.
+        problem: &'static str,
+        /// Where its value stands, or the entry that lacks it.
+        at: u64,
+    },
     /// A field that is acted on stands in `extra_body`.
     #[error(
         "'{key}' is not taken from 'extra_body' (at byte {at}): put it into the request itself"
@@ -119,13 +133,33 @@ impl PeekError {
         Self::DuplicateKey { key: shown, at }
     }
 
+    /// The path of the field at fault, where one is known.
+    fn param(&self) -> Option<Box<str>> {
+        match self {
+            Self::Model(_) => Some("model".into()),
+            Self::Field { field, .. } | Self::Missing { field, .. } => Some((*field).into()),
+            Self::Entry {
+                list, index, field, ..
+            } => Some(format!("{list}[{index}]{field}").into()),
+            _ => None,
+        }
+    }
+
     /// The error as the caller sees it.
     pub fn public(&self) -> PublicError {
-        let message = match self {
-            Self::Model(fault) => {
-                return PublicError::new(ErrorCode::InvalidModel, fault.to_string())
-                    .with_status(BAD_REQUEST);
-            }
+        let error = match self {
+            Self::Model(fault) => PublicError::new(ErrorCode::InvalidModel, fault.to_string())
+                .with_status(BAD_REQUEST),
+            other => PublicError::invalid_request(other.message()),
+        };
+        match self.param() {
+            Some(param) => error.with_param(param),
+            None => error,
+        }
+    }
+
+    fn message(&self) -> String {
+        match self {
             Self::Json(fault) if matches!(fault.kind, JsonErrorKind::TooDeep(_)) => {
                 format!("The request body is {fault}.")
             }
@@ -136,7 +170,6 @@ impl PeekError {
                 let first = rest.next().map(|c| c.to_ascii_uppercase());
                 first.into_iter().chain(rest).chain(['.']).collect()
             }
-        };
-        PublicError::invalid_request(message)
+        }
     }
 }

@@ -95,6 +95,18 @@ impl Marks {
     pub(super) const FILE: Self = Self(1 << 7);
     /// Of an item: more than what it is and which.
     pub(super) const CONTENTS: Self = Self(1 << 8);
+    /// Of a message: a `content`.
+    pub(super) const SAID: Self = Self(1 << 9);
+    /// A `type`.
+    pub(super) const TYPED: Self = Self(1 << 10);
+    /// Of a tool: a name.
+    pub(super) const NAMED: Self = Self(1 << 11);
+    /// Of a tool: an object `function`.
+    pub(super) const FUNCTION: Self = Self(1 << 12);
+    /// Of a tool: the type `function`.
+    pub(super) const IS_FUNCTION: Self = Self(1 << 13);
+    /// Of a tool: the type `custom`.
+    pub(super) const IS_CUSTOM: Self = Self(1 << 14);
 
     pub(super) fn insert(&mut self, other: Self) {
         self.0 |= other.0;

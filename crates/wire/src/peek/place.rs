@@ -1,6 +1,7 @@
 //! Which keys mean what, and where: the shapes of the three formats as far as the
 //! gateway reads them. One table per kind of object.
 
+use super::walk::Checked;
 use tollgate_types::{Format, is_free_of_tokens};
 
 /// The object or array around a value, as far as it matters to its keys.
@@ -22,6 +23,8 @@ pub(super) enum Place {
     Offered,
     /// A part of one.
     Tool,
+    /// Chat: what a tool of the type `function` is.
+    Function,
     StreamOptions,
     Reasoning,
     Thinking,
@@ -57,6 +60,8 @@ pub(super) enum Slot {
     Json,
     /// Text, a node, or an array of these.
     Content,
+    /// The same, of the `content` of a node.
+    Said,
     /// The same, in the list of a responses request's items.
     Item,
     /// The same, of an item's `status`: how far it has come, and nothing of what it holds.
@@ -94,6 +99,12 @@ pub(super) enum Slot {
     Tool,
     /// The list of the tools that are offered.
     Tools,
+    /// Chat: the same in its older form.
+    Functions,
+    /// The `function` of one of them.
+    Function,
+    /// The name of one of them.
+    ToolName,
     /// The `type` of one of them.
     ToolType,
     /// The model that one of them names.
@@ -139,6 +150,8 @@ pub(super) enum Slot {
     Thread,
     /// `prompt_cache_key`: the name of a conversation.
     CacheKey,
+    /// A setting that is checked and otherwise not acted on.
+    Checked(Checked),
 }
 
 /// What a payload is.
@@ -218,9 +231,15 @@ impl Place {
                 // A namespace of tools.
                 b"tools" => Slot::Tools,
                 b"model" => Slot::ToolModel,
+                b"function" => Slot::Function,
+                b"name" => Slot::ToolName,
                 _ => tool(key),
             },
             Self::Tool => tool(key),
+            Self::Function => match key {
+                b"name" => Slot::ToolName,
+                _ => tool(key),
+            },
             Self::StreamOptions => match (format, key) {
                 (Format::Chat, b"include_usage") => Slot::IncludeUsage,
                 _ => Slot::Ignored,
@@ -262,7 +281,10 @@ impl Place {
                 b"variables" => Slot::Content,
                 _ => Slot::Ignored,
             },
-            Self::Extra => top(format, key),
+            Self::Extra => match top(format, key) {
+                Slot::Checked(_) => Slot::Ignored,
+                slot => slot,
+            },
             Self::ProviderOptions => match key {
                 b"gateway" => Slot::Within(Self::GatewayOptions),
                 _ => Slot::Ignored,
@@ -292,7 +314,8 @@ fn top(format: Format, key: &[u8]) -> Slot {
     match (format, key) {
         (_, b"model") => Slot::Model,
         (_, b"stream") => Slot::Stream,
-        (_, b"tools") | (Format::Chat, b"functions") => Slot::Tools,
+        (_, b"tools") => Slot::Tools,
+        (Format::Chat, b"functions") => Slot::Functions,
 
         (Format::Messages, b"mcp_servers") => Slot::HostedTools,
 
@@ -326,7 +349,10 @@ fn top(format: Format, key: &[u8]) -> Slot {
         (Format::Messages, b"output_format") => Slot::AnswerFormat,
         (Format::Messages, b"container") => Slot::Container,
         (Format::Messages, b"thread") => Slot::Thread,
-        _ => of_servers(key),
+        _ => match Checked::of(format, key) {
+            Some(checked) => Slot::Checked(checked),
+            None => of_servers(key),
+        },
     }
 }
 
@@ -382,6 +408,7 @@ fn node(format: Format, key: &[u8]) -> Slot {
     match (format, key) {
         (_, b"type") => Slot::Type,
         (_, b"role") => Slot::Role,
+        (_, b"content") => Slot::Said,
         (_, b"tools") => Slot::Tools,
         (_, b"file_id" | b"container_id") => Slot::StoredId,
         (Format::Messages, b"source") => Slot::Source,

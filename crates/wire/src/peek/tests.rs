@@ -3,6 +3,7 @@
 mod fixtures;
 mod others;
 mod refusals;
+mod shape;
 
 use super::*;
 use proptest::prelude::*;
@@ -30,19 +31,21 @@ fn peek(format: Format, body: &str) -> Result<Peeked, PeekError> {
 fn chat(members: &str) -> Result<Peeked, PeekError> {
     peek(
         Format::Chat,
-        &format!(r#"{{"model":"m","messages":[],{members}}}"#),
+        &format!(r#"{{"model":"m","messages":[{{"role":"user","content":""}}],{members}}}"#),
     )
 }
 
 fn responses(members: &str) -> Result<Peeked, PeekError> {
     peek(
         Format::Responses,
-        &format!(r#"{{"model":"m","input":[],{members}}}"#),
+        &format!(r#"{{"model":"m","input":"",{members}}}"#),
     )
 }
 
 fn messages(members: &str) -> Result<Peeked, PeekError> {
-    let body = format!(r#"{{"model":"m","max_tokens":9,"messages":[],{members}}}"#);
+    let body = format!(
+        r#"{{"model":"m","max_tokens":9,"messages":[{{"role":"user","content":""}}],{members}}}"#
+    );
     peek(Format::Messages, &body)
 }
 
@@ -170,11 +173,12 @@ fn the_facts_of_a_responses_request_are_found() {
 
 #[test]
 fn every_way_to_attach_a_file_is_media_and_not_text() {
-    let part = |part: &str| format!(r#""messages":[{{"content":[{part}]}}],"model":"m""#);
-    let chat = |text: &str| {
-        peek(Format::Chat, &format!("{{{}}}", part(text)))
-            .unwrap()
-            .facts
+    let chat = |part: &str| {
+        let message = format!(r#"{{"role":"user","content":[{part}]}}"#);
+        let body = format!(r#"{{"messages":[{message}],"model":"m"}}"#);
+        let mut facts = peek(Format::Chat, &body).unwrap().facts;
+        facts.text_bytes -= "user".len() as u64;
+        facts
     };
     let found = chat(r#"{"image_url":{"url":"data:image/png;base64,QUJD","detail":"low"}}"#);
     assert_eq!(found.media, media(1, 26, 0));
@@ -461,7 +465,7 @@ fn null_is_an_absent_field_where_the_format_has_it() {
             .message
             .contains("'stream'")
     );
-    let body = r#"{"model":"m","messages":[],"max_tokens":null}"#;
+    let body = r#"{"model":"m","messages":[{"role":"user","content":""}],"max_tokens":null}"#;
     assert!(
         refusal(peek(Format::Messages, body))
             .message

@@ -4,7 +4,10 @@
 mod beyond;
 mod content;
 mod settings;
+mod shape;
 mod speech;
+
+pub(super) use shape::Checked;
 
 use super::{
     ModelFault, ObjectSpan, PeekError, PeekLimits, Peeked, SEAL_TAG,
@@ -42,6 +45,10 @@ pub(super) struct Walk {
     has_stored_input: bool,
     /// The user speaks in the message that is open, for the first time.
     user_begins: bool,
+    /// Values so far in the top-level list or object that is open.
+    entries: u32,
+    /// Where a conversation without any entry stands.
+    empty_input: Option<u64>,
 }
 
 /// A container that is open and looked into.
@@ -127,6 +134,8 @@ impl Walk {
             has_input: false,
             has_stored_input: false,
             user_begins: false,
+            entries: 0,
+            empty_input: None,
         }
     }
 
@@ -147,6 +156,7 @@ impl Walk {
             };
             return Err(PeekError::Missing { field, wanted });
         }
+        self.check_has_entries()?;
         if self.output_limit_required && self.own_limit.is_none() {
             let field = Limit::Tokens.field();
             let wanted = settings::POSITIVE_INTEGER;
@@ -167,6 +177,9 @@ impl Walk {
     }
 
     fn push(&mut self, place: Place, slot: Slot, start: u64) {
+        if self.frames.len() == 1 {
+            self.entries = 0;
+        }
         let around = self.frames.last();
         let voice = around
             .filter(|it| it.speaks)
@@ -217,6 +230,7 @@ impl Walk {
                 _ => Err(PeekError::NotAnObject),
             };
         };
+        self.entry(value, span)?;
         self.note_contents(slot, value);
         match slot {
             Slot::Ignored | Slot::Json => self.opaque(slot, value, span),
@@ -256,11 +270,18 @@ impl Walk {
                 self.found.has_seals |= is_seal;
                 self.content(Slot::Content, value, span.start);
             }
+            Slot::Said => return self.said(value, span),
             Slot::Messages | Slot::Input => return self.input(slot, value, span),
             Slot::Type | Slot::Role | Slot::ItemId | Slot::ToolType => {
+                self.check_word(slot, value, span.start)?;
                 self.word(slot, value, span.start)
             }
-            Slot::ToolCalls | Slot::Tools => self.tools(slot, value, span.start),
+            Slot::Tools => return self.offered(value, span),
+            Slot::Function => return self.function(value, span),
+            Slot::ToolName => self.tool_name(value, span.start),
+            Slot::Checked(checked) => return self.checked(checked, value, span),
+            Slot::Functions => self.tools(Slot::Tools, value, span.start),
+            Slot::ToolCalls => self.tools(slot, value, span.start),
             Slot::Payload(_) | Slot::Link(_) | Slot::MaybePayload | Slot::Source => {
                 self.payload(slot, value, span.start);
             }
@@ -334,6 +355,7 @@ impl Walk {
             start: frame.start,
             end,
         };
+        self.check_closed(&frame)?;
         if self.user_begins && matches!(frame.place, Place::Node | Place::Item) {
             self.end_beginning(end);
         }

@@ -47,6 +47,18 @@ fn every_code_has_the_one_shape_in_every_format() {
 }
 
 #[test]
+fn the_field_at_fault_is_named_where_the_format_has_a_place_for_it() {
+    let error = PublicError::invalid_request("no").with_param("messages[3].role");
+    let param = |format| {
+        let body = error_body(format, &error, &request());
+        serde_json::from_slice::<Value>(&body).unwrap()["error"]["param"].clone()
+    };
+    assert_eq!(param(Some(Format::Chat)), "messages[3].role");
+    assert_eq!(param(Some(Format::Responses)), "messages[3].role");
+    assert_eq!(param(Some(Format::Messages)), Value::Null);
+}
+
+#[test]
 fn a_messages_error_also_carries_type_and_request_id() {
     let error = PublicError::new(ErrorCode::MissingApiKey, "no key");
     let body = error_body(Some(Format::Messages), &error, &request());

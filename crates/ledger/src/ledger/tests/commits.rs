@@ -134,6 +134,67 @@ async fn a_file_that_is_gone_or_empty_is_not_made_anew() {
 }
 
 #[tokio::test]
+async fn verify_reports_a_missing_or_damaged_number_and_accept_loss_writes_it() {
+    let house = House::new();
+    let key = house.key(100);
+    house.spend_ten(&key).await;
+    let sequence = house.file(".sequence");
+    for damaged in [false, true] {
+        match damaged {
+            true => fs::write(&sequence, [0; 600]).unwrap(),
+            false => fs::remove_file(&sequence).unwrap(),
+        }
+        let found = house.store().verify().unwrap();
+        assert_eq!(found.holds(), !damaged, "{found:?}");
+        let reports = if damaged {
+            found.faults
+        } else {
+            found.warnings
+        };
+        let [report] = &reports[..] else {
+            panic!("{reports:?}");
+        };
+        for part in [".sequence is ", "accept-loss"] {
+            assert!(report.contains(part), "{report}");
+        }
+        drop(house.accept_loss());
+        let found = house.store().verify().unwrap();
+        assert!(found.holds() && found.warnings.is_empty(), "{found:?}");
+    }
+    // A start writes it as well.
+    fs::write(&sequence, [0; 600]).unwrap();
+    house.spend_ten(&key).await;
+    house.check(2);
+}
+
+#[tokio::test]
+async fn a_process_keeps_the_sums_that_a_later_version_has_added() {
+    let house = House::new();
+    let key = house.key(100);
+    let ledger = house.ledger();
+    let held = house.eventually(&ledger, &key, 10).await;
+    let row = || -> Vec<u8> { house.sql("SELECT value FROM settings WHERE name = 'commits'") };
+    let later = [7; 16];
+    let mut longer = row();
+    longer.truncate(longer.len() - 4);
+    longer.extend(later);
+    longer.extend(crc32fast::hash(&longer).to_le_bytes());
+    rusqlite::Connection::open(house.file(""))
+        .unwrap()
+        .execute(
+            "UPDATE settings SET value = ?1 WHERE name = 'commits'",
+            [&longer],
+        )
+        .unwrap();
+    held.settle(&completed(10));
+    assert!(ledger.close(PATIENCE));
+    let found = row();
+    assert_ne!(found, longer);
+    assert_eq!(found[found.len() - 20..found.len() - 4], later);
+    house.check(1);
+}
+
+#[tokio::test]
 async fn verify_names_the_table_of_a_row_that_no_commit_has_changed() {
     let house = House::new();
     let key = house.key(100);
@@ -165,21 +226,63 @@ async fn verify_names_the_table_of_a_row_that_no_commit_has_changed() {
     house.check(1);
 }
 
+/// Changes rows as an older program does: without the sums.
+fn raw(house: &House, sql: &str) {
+    let file = rusqlite::Connection::open(house.file("")).unwrap();
+    file.execute_batch(sql).unwrap();
+}
+
+/// A file of the format before the sums, whose program still runs.
+fn make_older(house: &House) {
+    raw(
+        house,
+        "DELETE FROM settings WHERE name = 'commits';
+         INSERT INTO processes (settlements, started_at) VALUES ('older', 1);
+         PRAGMA user_version = 8",
+    );
+    fs::remove_file(house.file(".sequence")).unwrap();
+}
+
+#[tokio::test]
+async fn a_file_whose_format_number_is_too_low_is_refused() {
+    let house = House::new();
+    let key = house.key(100);
+    house.spend_ten(&key).await;
+    // A migration from there would start the sums again, and hide this damage.
+    raw(
+        &house,
+        "PRAGMA user_version = 8; UPDATE grants SET tokens = tokens + 64",
+    );
+    let refusal = house.refusal();
+    assert!(refusal.contains("the number of its format"), "{refusal}");
+}
+
+#[tokio::test]
+async fn accepting_a_loss_beside_an_older_process_does_not_seal_the_file() {
+    let house = House::new();
+    let key = house.key(100);
+    house.spend_ten(&key).await;
+    make_older(&house);
+    drop(house.accept_loss());
+    raw(&house, "UPDATE grants SET validity_ms = validity_ms + 1");
+    // Of a sealed file this would be damage.
+    house.check(1);
+    raw(&house, "UPDATE processes SET ended_at = 1");
+    drop(house.accept_loss());
+    house.check(1);
+    raw(&house, "UPDATE grants SET validity_ms = validity_ms + 1");
+    assert!(!house.store().verify().unwrap().holds());
+}
+
 #[tokio::test]
 async fn a_file_of_an_older_program_is_sealed_when_its_processes_have_ended() {
     let house = House::new();
     let key = house.key(100);
     house.spend_ten(&key).await;
-    let raw = |sql: &str| {
-        let file = rusqlite::Connection::open(house.file("")).unwrap();
-        file.execute_batch(sql).unwrap();
-    };
-    raw("DELETE FROM settings WHERE name = 'commits';
-         INSERT INTO processes (settlements, started_at) VALUES ('older', 1);
-         PRAGMA user_version = 8");
-    fs::remove_file(house.file(".sequence")).unwrap();
+    make_older(&house);
     let store = house.store();
-    // It keeps no sums while it runs.
+    let raw = |sql: &str| raw(&house, sql);
+    // The older process keeps no sums while it runs.
     raw("UPDATE grants SET validity_ms = validity_ms + 1");
     for _ in 0..2 {
         assert!(store.verify().unwrap().holds());

@@ -31,7 +31,7 @@ fn long(house: &House, number: u128) -> Entry {
 /// Of how many slots it was.
 fn leave(house: &House, entry: &Entry, emptied: std::ops::Range<usize>) -> usize {
     let path = house.folder.path().join("ledger.db.settlements-left");
-    let journal = Journal::create(path.clone(), 8).unwrap();
+    let journal = Journal::create(path.clone(), 8, Path::new("ledger.db")).unwrap();
     let mut slot = journal.take().unwrap();
     let count = slots_for(entry.paid.len());
     assert!(journal.widen(&mut slot, count));

@@ -45,6 +45,9 @@ impl Old {
             file.execute_batch(step).unwrap();
         }
         file.execute_batch(rows).unwrap();
+        if i64::try_from(steps).unwrap() >= commits::SINCE_VERSION {
+            commits::migrate(&file, 0).unwrap();
+        }
         file.pragma_update(None, "application_id", APPLICATION_ID)
             .unwrap();
         file.pragma_update(None, "user_version", i64::try_from(steps).unwrap())

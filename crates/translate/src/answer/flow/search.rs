@@ -25,6 +25,7 @@ impl Flow {
     /// The provider begins to search the web; `id` is its own.
     pub(crate) fn search(&mut self, key: Key, id: String) -> Result<(), Broken> {
         match id.len() <= LONGEST_ID {
+            _ if self.has_stopped() => Ok(()),
             true => self.begin(key, Begun::Search(id)),
             false => Err(Broken),
         }
@@ -32,6 +33,9 @@ impl Flow {
 
     /// A search has come to its end.
     pub(crate) fn found(&mut self, key: Key, search: Search) -> Result<(), Broken> {
+        if self.has_stopped() {
+            return Ok(());
+        }
         if self.is_open(key) {
             self.open = None;
             self.end_search(&search)?;

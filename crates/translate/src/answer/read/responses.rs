@@ -66,6 +66,19 @@ struct RawItem<'a> {
     item: Raw<'a>,
 }
 
+/// The last event of a stream, for the items of the whole answer.
+#[derive(Debug, Deserialize)]
+struct Last<'a> {
+    #[serde(borrow, default)]
+    response: Option<LastResponse<'a>>,
+}
+
+#[derive(Debug, Deserialize)]
+struct LastResponse<'a> {
+    #[serde(borrow, default)]
+    output: Option<Vec<Raw<'a>>>,
+}
+
 /// A whole answer, for its items as they were written.
 #[derive(Debug, Deserialize)]
 struct RawItems<'a> {
@@ -116,11 +129,17 @@ impl ResponsesReader {
             "output_text.done" => flow.end(event.part_key(Kind::Text)?, None),
             "refusal.done" => flow.end(event.part_key(Kind::Refusal)?, None),
             "output_item.added" => self.begin(&event, flow),
+            "completed" | "incomplete" => self.rest(data, flow),
             "output_item.done" => match (event.output_index, &event.item) {
-                (Some(index), Some(item)) if item.kind() == ItemKind::Search => {
-                    self.found(index, item, document::<RawItem<'_>>(data)?.item, flow)
+                (Some(index), Some(item)) => {
+                    self.note_unannounced(index);
+                    match item.kind() {
+                        ItemKind::Search => {
+                            self.found(index, item, document::<RawItem<'_>>(data)?.item, flow)
+                        }
+                        _ => self.end(index, item, flow),
+                    }
                 }
-                (Some(index), Some(item)) => self.end(index, item, flow),
                 _ => Err(Broken),
             },
             "ping" => {
@@ -142,12 +161,44 @@ impl ResponsesReader {
         }
         let raw: RawItems<'_> = document(data)?;
         for ((item, raw), index) in answer.output.iter().zip(raw.output).zip(0..) {
-            match item.kind() {
-                ItemKind::Search => self.found(index, item, raw, flow)?,
-                _ => self.end(index, item, flow)?,
-            }
+            self.whole(index, item, raw, flow)?;
         }
         Ok(())
+    }
+
+    /// Reads the items of the last event, if no event before it had any.
+    fn rest(&mut self, data: &str, flow: &mut Flow) -> Result<(), Broken> {
+        if self.begun > 0 {
+            return Ok(());
+        }
+        let last: Last<'_> = document(data)?;
+        let items = last.response.and_then(|it| it.output).unwrap_or_default();
+        for (raw, index) in items.into_iter().zip(0..) {
+            self.whole(index, &document(raw.get())?, raw, flow)?;
+        }
+        Ok(())
+    }
+
+    /// The last event was too large to be read: without it nothing may be missing.
+    pub(super) const fn unread_end(&self) -> Result<(), Broken> {
+        match self.begun {
+            0 => Err(Broken),
+            _ => Ok(()),
+        }
+    }
+
+    /// Reads an item that is whole.
+    fn whole(
+        &mut self,
+        index: u64,
+        item: &Item<'_>,
+        raw: Raw<'_>,
+        flow: &mut Flow,
+    ) -> Result<(), Broken> {
+        match item.kind() {
+            ItemKind::Search => self.found(index, item, raw, flow),
+            _ => self.end(index, item, flow),
+        }
     }
 
     /// Ends a search of the web. What nobody asked for is left out.
@@ -177,6 +228,13 @@ impl ResponsesReader {
         match item.kind() {
             ItemKind::Search => search(index, item, flow),
             _ => call(index, item, flow),
+        }
+    }
+
+    /// Counts an item that ends without having begun, so that the last event does not repeat it.
+    fn note_unannounced(&mut self, index: u64) {
+        if !self.items.iter().any(|item| item.index == index) {
+            self.begun = self.begun.saturating_add(1);
         }
     }
 

@@ -16,7 +16,8 @@ pub(super) use stream::ChatStream;
 /// The value of `finish_reason`.
 const fn finish_reason(stop: Stop) -> &'static str {
     match stop {
-        Stop::Done => "stop",
+        // What the model declined stands in `refusal`.
+        Stop::Done | Stop::Declined => "stop",
         Stop::ToolCalls => "tool_calls",
         Stop::MaxTokens => "length",
         Stop::Refused => "content_filter",

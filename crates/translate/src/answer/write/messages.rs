@@ -14,19 +14,27 @@ pub(super) use body::MessagesBody;
 pub(super) use stream::MessagesStream;
 
 /// `stop_reason`, `stop_sequence` and `stop_details`.
-fn stop_fields(stop: Option<Stop>, out: &mut Output) {
+fn stop_fields(ending: Option<&Ending>, out: &mut Output) {
+    let stop = ending.map(|ending| ending.stop);
+    let sequence = ending.and_then(|ending| ending.sequence.as_deref());
     let reason: &[u8] = match stop {
         None => b"null",
+        Some(Stop::Done) if sequence.is_some() => b"\"stop_sequence\"",
         Some(Stop::Done) => b"\"end_turn\"",
         Some(Stop::ToolCalls) => b"\"tool_use\"",
         Some(Stop::MaxTokens) => b"\"max_tokens\"",
-        Some(Stop::Refused) => b"\"refusal\"",
+        Some(Stop::Declined | Stop::Refused) => b"\"refusal\"",
     };
     out.key("stop_reason").raw(reason);
-    // Other formats do not tell which sequence it was, nor that it was one.
-    out.key("stop_sequence").raw(b"null");
+    // A provider of another format reports neither that it was a sequence nor which one.
+    match sequence {
+        Some(sequence) => out.key("stop_sequence").string(sequence),
+        None => out.key("stop_sequence").raw(b"null"),
+    }
     out.key("stop_details").raw(match stop {
-        Some(Stop::Refused) => br#"{"type":"refusal","category":null,"explanation":null}"#,
+        Some(Stop::Declined | Stop::Refused) => {
+            br#"{"type":"refusal","category":null,"explanation":null}"#
+        }
         _ => b"null",
     });
 }

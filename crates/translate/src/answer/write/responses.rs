@@ -1,5 +1,6 @@
 //! Fields of the responses format.
 
+mod compaction;
 mod open;
 mod writer;
 
@@ -13,7 +14,7 @@ use serde_json::value::RawValue;
 use std::{borrow::Cow, collections::BTreeMap};
 use tollgate_types::Usage;
 
-pub(super) use writer::ResponsesWriter;
+pub(super) use {compaction::CompactionWriter, writer::ResponsesWriter};
 
 /// How far a response has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,7 +31,7 @@ impl Status {
         match stop {
             Stop::MaxTokens => Self::Incomplete("max_output_tokens"),
             Stop::Refused if !has_refusal => Self::Incomplete("content_filter"),
-            Stop::Done | Stop::ToolCalls | Stop::Refused => Self::Completed,
+            Stop::Done | Stop::ToolCalls | Stop::Declined | Stop::Refused => Self::Completed,
         }
     }
 
@@ -55,6 +56,8 @@ struct Response<'a> {
     usage: Option<Usage>,
     /// How often the provider searched the web.
     searches: u64,
+    /// The id of the answer that the request goes on from, or `null`.
+    previous: &'a str,
 }
 
 /// Writes a response; `echo` is what [`echo`] made.
@@ -82,7 +85,8 @@ fn response(response: &Response<'_>, echo: &str, out: &mut Output) {
     out.key("output").begin_array();
     out.raw(response.output.as_bytes());
     out.end_array();
-    out.key("previous_response_id").raw(b"null");
+    out.key("previous_response_id")
+        .raw(response.previous.as_bytes());
     match &response.usage {
         Some(tokens) => usage(tokens, out.key("usage")),
         None => out.key("usage").raw(b"null"),

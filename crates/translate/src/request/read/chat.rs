@@ -3,15 +3,15 @@
 use super::{
     chat_tools::{choice, read_calls, tools},
     media,
-    shared::{stops, take_effort, take_mark, text_block},
+    shared::{assistant_says, stops, take_effort, take_mark, text_block},
 };
 use crate::{
     Refusal,
     document::{Kind, Text, Value},
     request::{
         conversation::{
-            AnswerFormat, Block, CacheMark, CacheWishes, CallResult, Conversation, Image, Role,
-            Sampling, Thought, Turn, User,
+            AnswerFormat, Block, CacheMark, CacheWishes, CallResult, Conversation, Image,
+            Reasoning, Role, Sampling, Thought, Turn, User,
         },
         fields::Fields,
         path::Path,
@@ -51,7 +51,7 @@ pub(super) fn read<'d>(
     conversation.sampling = Sampling {
         temperature: top.number("temperature", 0.0, 2.0)?,
         top_p: top.number("top_p", 0.0, 1.0)?,
-        top_k: top.take("top_k"),
+        top_k: top.number("top_k", -1.0, f64::MAX)?,
     };
     if let Some(value) = top.take("stop") {
         conversation.stop = stops(value, &Path::ROOT.field("stop"))?;
@@ -59,7 +59,8 @@ pub(super) fn read<'d>(
     if let Some(value) = top.take("response_format") {
         conversation.format = answer_format(scope, value)?;
     }
-    conversation.reasoning.effort = effort(scope, &mut top)?;
+    conversation.reasoning = reasoning(scope, &mut top)?;
+    conversation.moderation = top.object("moderation")?;
     conversation.verbosity = top.text("verbosity")?;
     conversation.user = User {
         user: top.text("user")?,
@@ -107,10 +108,15 @@ fn cache_wishes<'d>(
 }
 
 /// The effort, in the format's own field or in the object that some providers know.
-fn effort(scope: &mut Scope<'_>, top: &mut Fields<'_, '_>) -> Result<Option<Effort>, Refusal> {
+fn reasoning(scope: &mut Scope<'_>, top: &mut Fields<'_, '_>) -> Result<Reasoning, Refusal> {
+    let of = |effort, effort_field| Reasoning {
+        effort,
+        effort_field,
+        ..Reasoning::default()
+    };
     let effort = take_effort(top, "reasoning_effort")?;
     let Some(value) = top.take("reasoning") else {
-        return Ok(effort);
+        return Ok(of(effort, "reasoning_effort"));
     };
     let path = Path::ROOT.field("reasoning");
     let mut reasoning = scope.open(value, &table::REASONING, &path)?;
@@ -122,7 +128,11 @@ fn effort(scope: &mut Scope<'_>, top: &mut Fields<'_, '_>) -> Result<Option<Effo
         Some(true) => Some(Effort::Medium),
         None => None,
     };
-    Ok(effort.or(other).or(implied))
+    Ok(match (effort, other) {
+        (Some(_), _) => of(effort, "reasoning_effort"),
+        (None, Some(_)) => of(other, "reasoning.effort"),
+        (None, None) => of(implied, "reasoning.enabled"),
+    })
 }
 
 fn answer_format<'d>(
@@ -200,6 +210,9 @@ fn read_messages<'d>(
 
 /// Adds a turn. What a user says after results of tools belongs to the same turn.
 fn say<'d>(turns: &mut Vec<Turn<'d>>, role: Role, mut blocks: Vec<Block<'d>>, at: usize) {
+    if role == Role::Assistant {
+        return assistant_says(turns, blocks, at);
+    }
     if let (Role::User, Some(last)) = (role, turns.last_mut())
         && last.role == Role::User
         && matches!(last.blocks.last(), Some(Block::Result(_)))
@@ -352,7 +365,7 @@ fn assistant<'d>(
 ) -> Result<Vec<Block<'d>>, Refusal> {
     let mut fields = scope.open(message, &table::ASSISTANT, path)?;
     let mut blocks = Vec::new();
-    thoughts(&mut fields, &mut blocks)?;
+    thoughts(scope, &mut fields, &mut blocks)?;
     if let Some(value) = fields.take("content") {
         content(scope, value, &path.field("content"), &mut blocks)?;
     }
@@ -367,29 +380,44 @@ fn assistant<'d>(
 }
 
 /// The reasoning before an answer: its text under either name, and seals beside it.
-fn thoughts<'d>(fields: &mut Fields<'d, '_>, blocks: &mut Vec<Block<'d>>) -> Result<(), Refusal> {
-    const PATH: &str = "messages[].reasoning_content";
+fn thoughts<'d>(
+    scope: &mut Scope<'_>,
+    fields: &mut Fields<'d, '_>,
+    blocks: &mut Vec<Block<'d>>,
+) -> Result<(), Refusal> {
+    const CONTENT: &str = "messages[].reasoning_content";
+    const REASONING: &str = "messages[].reasoning";
+    const DETAILS: &str = "messages[].reasoning_details";
     let other = fields.text("reasoning")?;
-    let text = fields.text("reasoning_content")?.or(other);
-    let mut text: Vec<Text<'d>> = text.into_iter().filter(|text| !text.is_empty()).collect();
+    let own = fields.text("reasoning_content")?;
+    let (alone, beside): (&[&str], &[&str]) = match own {
+        Some(_) => (&[CONTENT], &[CONTENT, DETAILS]),
+        None => (&[REASONING], &[REASONING, DETAILS]),
+    };
+    let text = own.or(other).filter(|text| !text.is_empty());
+    let mut text: Vec<Text<'d>> = text.into_iter().collect();
     if let Some(details) = fields.array("reasoning_details")? {
         for entry in details.elements() {
             let seal = ["data", "signature"];
             let seal = seal.iter().find_map(|name| member(entry, name)?.text());
-            if seal.is_some() {
-                blocks.push(Block::Thought(Thought {
-                    text: std::mem::take(&mut text),
-                    state: seal,
-                    path: PATH,
-                }));
+            if seal.is_none() {
+                // It belongs to the provider that wrote it, and nothing shows which that was.
+                scope.note_dropped(DETAILS);
+                continue;
             }
+            let paths = if text.is_empty() { &[DETAILS] } else { beside };
+            blocks.push(Block::Thought(Thought {
+                text: std::mem::take(&mut text),
+                state: seal,
+                paths,
+            }));
         }
     }
     if !text.is_empty() {
         blocks.push(Block::Thought(Thought {
             text,
             state: None,
-            path: PATH,
+            paths: alone,
         }));
     }
     Ok(())

@@ -205,11 +205,8 @@ fn allowed_tools<'d>(
     let mut names = Vec::new();
     for (at, tool) in list.elements().enumerate() {
         let path = path.index(at);
-        match scope.kind(tool, &table::CHOICES, &path)? {
-            Some(kind @ ("function" | "custom")) => {
-                names.push((chosen_name(scope, tool, kind, &path)?, None));
-            }
-            _ => return Err(refuse(&path, "must name a function or a custom tool")),
+        if let Some(kind) = scope.kind(tool, &table::ALLOWED, &path)? {
+            names.push((chosen_name(scope, tool, kind, &path)?, None));
         }
     }
     keep_allowed(conversation, &names, false, mode.unwrap_or("auto"), &path)

@@ -53,18 +53,94 @@ pub(super) fn check_image(
 
 /// An address that a provider can fetch from.
 pub(super) fn address<'d>(url: Text<'d>, path: &Path<'_>) -> Result<Text<'d>, Refusal> {
-    let decoded = url.decode();
-    let is_web = ["http://", "https://"].iter().any(|scheme| {
-        let start = decoded.get(..scheme.len());
-        start.is_some_and(|start| start.eq_ignore_ascii_case(scheme))
-    });
-    if is_web {
+    if is_address(url) {
         return Ok(url);
     }
     Err(refuse(
         path,
         "must be an http or https address, or a data: URL with base64",
     ))
+}
+
+/// Whether a text begins like the address of a page. Some encoders escape slashes.
+fn is_address(text: Text<'_>) -> bool {
+    let starts: [&[u8]; 4] = [b"http://", b"https://", b"http:\\/\\/", b"https:\\/\\/"];
+    starts.iter().any(|start| {
+        let found = text.json().get(..start.len());
+        found.is_some_and(|found| found.eq_ignore_ascii_case(start))
+    })
+}
+
+/// What a field for base64 holds: data, or the address that some callers put there.
+pub(super) fn data<'d>(
+    media_type: Cow<'d, str>,
+    data: Text<'d>,
+    path: &Path<'_>,
+) -> Result<Source<'d>, Refusal> {
+    if is_address(data) {
+        return Ok(Source::Url(data));
+    }
+    checked(media_type, data.json(), path)
+}
+
+/// Data of this type, if it can be base64.
+fn checked<'d>(
+    media_type: Cow<'d, str>,
+    data: &'d [u8],
+    path: &Path<'_>,
+) -> Result<Source<'d>, Refusal> {
+    if !is_base64(data) {
+        return Err(refuse(path, "does not hold valid base64"));
+    }
+    let media_type = match media_type.as_ref() {
+        // A common misnomer, which providers refuse.
+        "image/jpg" => Cow::Borrowed("image/jpeg"),
+        _ => media_type,
+    };
+    Ok(Source::Data { media_type, data })
+}
+
+/// Whether the contents of a string can be base64. Line ends may stand in it, and the padding may
+/// be missing.
+fn is_base64(json: &[u8]) -> bool {
+    let mut digits = 0_usize;
+    let mut rest = json;
+    loop {
+        let plain = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/');
+        let length = rest.iter().take_while(|byte| plain(byte)).count();
+        digits = digits.saturating_add(length);
+        rest = match rest.get(length..).unwrap_or_default() {
+            // Some encoders escape `/` and `+`.
+            [b'\\', b'/', after @ ..]
+            | [
+                b'\\',
+                b'u',
+                b'0',
+                b'0',
+                b'2',
+                b'b' | b'B' | b'f' | b'F',
+                after @ ..,
+            ] => {
+                digits = digits.saturating_add(1);
+                after
+            }
+            [b'\\', b'n' | b'r', after @ ..] => after,
+            [] => return digits % 4 != 1,
+            end => return is_padding(end, digits),
+        };
+    }
+}
+
+/// Whether the end of base64 pads what comes before it to whole bytes.
+fn is_padding(end: &[u8], digits: usize) -> bool {
+    const LONGEST: usize = 24;
+    let end = std::str::from_utf8(end).unwrap_or_default();
+    if end.len() > LONGEST {
+        return false;
+    }
+    let padding = end.replace("\\u003d", "=").replace("\\u003D", "=");
+    let padding = padding.replace("\\n", "").replace("\\r", "");
+    matches!(padding.as_str(), "=" | "==") && digits.saturating_add(padding.len()).is_multiple_of(4)
 }
 
 /// The data in a `data:` URL; `None`: it is an address.
@@ -96,7 +172,7 @@ fn data_url<'d>(url: Text<'d>, path: &Path<'_>) -> Result<Option<Source<'d>>, Re
     if media_type.is_empty() {
         return Err(broken());
     }
-    Ok(Some(Source::Data { media_type, data }))
+    checked(media_type, data, path).map(Some)
 }
 
 /// A document given by its data: `file_data`, a `data:` URL or bare base64.
@@ -108,10 +184,7 @@ pub(super) fn document<'d>(
 ) -> Result<Block<'d>, Refusal> {
     let source = match data_url(data, path)? {
         Some(source) => source,
-        None => Source::Data {
-            media_type: Cow::Borrowed(guessed_type(name)),
-            data: data.json(),
-        },
+        None => self::data(Cow::Borrowed(guessed_type(name)), data, path)?,
     };
     if let (Format::Messages, Source::Data { media_type, data }) = (scope.to, &source) {
         match media_type.as_ref() {
@@ -153,4 +226,28 @@ fn plain_text<'d>(
         Some(name) => format!("{}\n\n{text}", name.decode()),
         None => text,
     }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn base64_may_be_escaped_as_json_allows() {
+        for json in [
+            r"ab+/",
+            r"ab\u002B\u002f",
+            r"ab\/\u002b",
+            r"abc=",
+            r"abc\u003d",
+            r"ab\u003D\u003D",
+            r"ab\n+/\r\n",
+            "abc",
+        ] {
+            assert!(is_base64(json.as_bytes()), "{json}");
+        }
+        for json in [r"ab\u002Cx", r"a", r"ab=", r"ab\u003dx", r"ab\u002"] {
+            assert!(!is_base64(json.as_bytes()), "{json}");
+        }
+    }
 }

@@ -3,7 +3,7 @@
 use super::{
     messages_blocks::{assistant_blocks, blocks_of, system_message},
     messages_tools::{choice, tools},
-    shared::{stops, take_effort, take_word, text_block},
+    shared::{assistant_says, stops, take_effort, take_word, text_block},
 };
 use crate::{
     Refusal,
@@ -140,6 +140,7 @@ fn output_config<'d>(
     let path = Path::ROOT.field("output_config");
     let mut fields = scope.open(value, &table::OUTPUT_CONFIG, &path)?;
     conversation.reasoning.effort = take_effort(&mut fields, "effort")?;
+    conversation.reasoning.effort_field = "output_config.effort";
     if let Some(format) = fields.take("format") {
         let path = path.field("format");
         let mut fields = scope.open(format, &table::FORMAT_SCHEMA, &path)?;
@@ -202,7 +203,9 @@ fn read_messages<'d>(
             (Role::User, take_blocks(scope, fields)?)
         } else if role.is("assistant") {
             let fields = scope.open(message, &table::ASSISTANT, &path)?;
-            (Role::Assistant, take_blocks(scope, fields)?)
+            let blocks = take_blocks(scope, fields)?;
+            assistant_says(&mut conversation.turns, blocks, at);
+            continue;
         } else if role.is("system") {
             let is_over = last_user.is_some_and(|user| user > at);
             let blocks = system_message(scope, message, is_over, &path, conversation)?;

@@ -1,7 +1,7 @@
 //! Reads the content blocks of a messages request.
 
 use super::{
-    media::{address, check_image},
+    media::{self, address, check_image},
     messages_tools, search,
     shared::{made_block, take_effort, take_mark, text_block},
 };
@@ -131,12 +131,10 @@ fn link<'d>(
         return Ok(Source::Url(url));
     }
     let mut fields = scope.open(source, &table::BASE64, path)?;
-    let source = Source::Data {
-        media_type: fields.require_text("media_type")?.decode(),
-        data: fields.require_text("data")?.json(),
-    };
+    let media_type = fields.require_text("media_type")?.decode();
+    let data = fields.require_text("data")?;
     fields.close()?;
-    Ok(source)
+    media::data(media_type, data, &path.field("data"))
 }
 
 fn document<'d>(
@@ -177,19 +175,21 @@ fn document<'d>(
     let mut fields = scope.open(source, &table::CONTENT_SOURCE, &path)?;
     let content = fields.require("content")?;
     fields.close()?;
-    inner_content(scope, content, &path.field("content"), blocks)
+    let path = path.field("content");
+    inner_content(scope, content, &table::SOURCE_BLOCKS, &path, blocks)
 }
 
-/// Text, or a list of texts and images, within a block.
+/// Text, or a list of blocks of some kinds, within a block.
 fn inner_content<'d>(
     scope: &mut Scope<'_>,
     content: Value<'d>,
+    kinds: &'static Kinds,
     path: &Path<'_>,
     blocks: &mut Vec<Block<'d>>,
 ) -> Result<(), Refusal> {
     match content.text() {
         Some(text) => blocks.push(text_block(text, None)),
-        None => blocks.extend(blocks_of(scope, content, &table::RESULT_BLOCKS, path)?),
+        None => blocks.extend(blocks_of(scope, content, kinds, path)?),
     }
     Ok(())
 }
@@ -220,7 +220,8 @@ fn search_result<'d>(
         title.decode(),
         source.decode()
     )));
-    inner_content(scope, content, &path.field("content"), blocks)?;
+    let path = path.field("content");
+    inner_content(scope, content, &table::FOUND_BLOCKS, &path, blocks)?;
     if let (Some(mark), Some(Block::Text(last))) = (mark, blocks.last_mut()) {
         last.cache = Some(mark);
     }
@@ -239,7 +240,7 @@ fn thinking<'d>(
     Ok(Block::Thought(Thought {
         text: text.into_iter().filter(|text| !text.is_empty()).collect(),
         state: state.filter(|state| !state.is_empty()),
-        path: "messages[].content[].thinking",
+        paths: &["messages[].content[].thinking"],
     }))
 }
 
@@ -254,7 +255,7 @@ fn redacted<'d>(
     Ok(Block::Thought(Thought {
         text: Vec::new(),
         state: Some(state),
-        path: "messages[].content[].redacted_thinking",
+        paths: &["messages[].content[].redacted_thinking"],
     }))
 }
 
@@ -287,7 +288,8 @@ fn tool_result<'d>(
     let is_error = fields.bool("is_error")?.unwrap_or_default();
     let mut content = Vec::new();
     if let Some(value) = fields.take("content") {
-        inner_content(scope, value, &path.field("content"), &mut content)?;
+        let path = path.field("content");
+        inner_content(scope, value, &table::RESULT_BLOCKS, &path, &mut content)?;
     }
     fields.close()?;
     Ok(Block::Result(CallResult {
@@ -323,7 +325,10 @@ pub(super) fn system_message<'d>(
         let path = path.field("output_config");
         let mut config = scope.open(config, &table::TURN_OUTPUT_CONFIG, &path)?;
         let effort = take_effort(&mut config, "effort")?;
-        conversation.reasoning.effort = effort.or(conversation.reasoning.effort);
+        if effort.is_some() {
+            conversation.reasoning.effort = effort;
+            conversation.reasoning.effort_field = "messages[].output_config.effort";
+        }
         config.close()?;
     }
     let content = fields.take("content");

@@ -1,12 +1,13 @@
 //! Reads a responses request.
 
 use super::{
+    compaction,
     responses_items::read_items,
     responses_tools::{choice, tools},
     shared::{take_effort, text_block},
 };
 use crate::{
-    Refusal,
+    AnswerMemory, Refusal,
     document::{Text, Value},
     notes::{Json, ResponsesEcho},
     request::{
@@ -86,6 +87,10 @@ pub(super) fn read<'d>(
         metadata: top.object("metadata")?,
     };
     conversation.service_tier = top.text("service_tier")?;
+    if top.bool("store")? == Some(true) {
+        check_store(scope)?;
+    }
+    conversation.moderation = top.object("moderation")?;
     conversation.top_logprobs = top.number("top_logprobs", 0.0, 20.0)?;
     conversation.cache = cache_wishes(scope, &mut top)?;
     if let Some(value) = top.take("stream_options") {
@@ -93,7 +98,25 @@ pub(super) fn read<'d>(
         scope.open(value, &table::STREAM_OPTIONS, &path)?.close()?;
     }
     top.close()?;
+    if conversation.compacts {
+        compaction::ask_for_text(scope, &mut conversation);
+    }
     Ok(conversation)
+}
+
+/// Judges a request to store the answer.
+fn check_store(scope: &mut Scope<'_>) -> Result<(), Refusal> {
+    let is_dropped = match scope.target.memory {
+        AnswerMemory::Keep => return Ok(()),
+        AnswerMemory::Skip => true,
+        AnswerMemory::Off => scope.target.lossy.allows("store"),
+    };
+    if !is_dropped {
+        let why = "what the gateway translates is not stored: send the whole history";
+        return Err(refuse(&Path::ROOT.field("store"), scope.cannot(why)));
+    }
+    scope.note_dropped("store");
+    Ok(())
 }
 
 fn read_input<'d>(
@@ -157,6 +180,7 @@ fn reasoning(
     let path = Path::ROOT.field("reasoning");
     let mut fields = scope.open(value, &table::REASONING, &path)?;
     conversation.reasoning.effort = take_effort(&mut fields, "effort")?;
+    conversation.reasoning.effort_field = "reasoning.effort";
     let summary = fields.text("summary")?;
     let older = fields.text("generate_summary")?;
     let asks = |text: Text<'_>| !text.is("none");

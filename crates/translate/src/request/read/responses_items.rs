@@ -5,10 +5,11 @@
 
 use super::{
     chat::answer_call,
-    media,
+    compaction, media,
     responses::array,
     responses_tools, search,
-    shared::{take_mark, text_block},
+    shared::{assistant_says, take_mark, text_block},
+    tool_search,
 };
 use crate::{
     Refusal,
@@ -36,6 +37,9 @@ pub(super) fn read_items<'d>(
     }
     for (at, item) in input.elements().enumerate() {
         let path = path.index(at);
+        if conversation.compacts {
+            return Err(refuse(&path, "must not follow a compaction_trigger"));
+        }
         if let Some(kind) = kind_of_item(scope, item, &path)? {
             read_item(scope, item, kind, at, &path, conversation)?;
         }
@@ -85,29 +89,42 @@ fn read_item<'d>(
         "function_call" => {
             let mut fields = scope.open(item, &table::FUNCTION_CALL, path)?;
             let input = Input::Json(fields.require_text("arguments")?);
-            assistant_says(turns, call(fields, input)?, at);
+            assistant_says(turns, [call(fields, input)?], at);
         }
         "custom_tool_call" => {
             let mut fields = scope.open(item, &table::CUSTOM_CALL, path)?;
             let input = Input::Free(fields.require_text("input")?);
-            assistant_says(turns, call(fields, input)?, at);
+            assistant_says(turns, [call(fields, input)?], at);
         }
-        "web_search_call" => assistant_says(turns, search::search_call(scope, item, path)?, at),
-        _ => assistant_says(turns, thought(scope, item, path)?, at),
+        "compaction_trigger" => {
+            user_says(turns, [compaction::trigger(scope, item, path)?], at);
+            conversation.compacts = true;
+        }
+        "compaction" => {
+            if let Some(summary) = compaction::summary(scope, item, path)? {
+                user_says(turns, [summary], at);
+            }
+        }
+        "tool_search_call" => {
+            if let Some(call) = tool_search::call(scope, item, path)? {
+                assistant_says(turns, [call], at);
+            }
+        }
+        "tool_search_output" => {
+            if let Some(found) = tool_search::output(scope, item, path, conversation)? {
+                answer_call(&mut conversation.turns, found, at);
+            }
+        }
+        "web_search_call" => {
+            let search = search::search_call(scope, item, path)?;
+            assistant_says(turns, [search], at);
+        }
+        _ => {
+            let thought = thought(scope, item, path)?;
+            assistant_says(turns, [thought], at);
+        }
     }
     Ok(())
-}
-
-/// Adds to what the assistant says in a row.
-fn assistant_says<'d>(turns: &mut Vec<Turn<'d>>, block: Block<'d>, at: usize) {
-    match turns.last_mut() {
-        Some(last) if last.role == Role::Assistant => last.blocks.push(block),
-        _ => turns.push(Turn {
-            role: Role::Assistant,
-            blocks: vec![block],
-            at: Some(at),
-        }),
-    }
 }
 
 fn message<'d>(
@@ -140,17 +157,13 @@ fn message<'d>(
         None => parts(scope, content, &table::PARTS, &path)?,
     };
     if role == Role::Assistant {
-        for block in blocks {
-            assistant_says(turns, block, at);
+        if !blocks.is_empty() {
+            assistant_says(turns, blocks, at);
         }
         return Ok(());
     }
-    // What a user says after results of tools belongs to the same turn.
-    if let (Role::User, Some(last)) = (role, turns.last_mut())
-        && last.role == Role::User
-        && matches!(last.blocks.last(), Some(Block::Result(_)))
-    {
-        last.blocks.extend(blocks);
+    if role == Role::User {
+        user_says(turns, blocks, at);
         return Ok(());
     }
     turns.push(Turn {
@@ -159,6 +172,26 @@ fn message<'d>(
         at: Some(at),
     });
     Ok(())
+}
+
+/// Adds what the user says at `at`; after results of tools it belongs to the same turn.
+fn user_says<'d>(
+    turns: &mut Vec<Turn<'d>>,
+    blocks: impl IntoIterator<Item = Block<'d>>,
+    at: usize,
+) {
+    match turns.last_mut() {
+        Some(last)
+            if last.role == Role::User && matches!(last.blocks.last(), Some(Block::Result(_))) =>
+        {
+            last.blocks.extend(blocks);
+        }
+        _ => turns.push(Turn {
+            role: Role::User,
+            blocks: blocks.into_iter().collect(),
+            at: Some(at),
+        }),
+    }
 }
 
 fn parts<'d>(
@@ -255,7 +288,7 @@ fn file<'d>(
 /// A mark on media: those are not marked anywhere else.
 fn media_mark(scope: &mut Scope<'_>, fields: &mut Fields<'_, '_>) {
     if fields.take("prompt_cache_breakpoint").is_some() {
-        scope.note_dropped("input[].content[].prompt_cache_breakpoint");
+        scope.note_dropped(fields.path.field("prompt_cache_breakpoint").place());
     }
 }
 
@@ -308,7 +341,7 @@ fn thought<'d>(
     Ok(Block::Thought(Thought {
         text,
         state: state.filter(|state| !state.is_empty()),
-        path: "input[].reasoning",
+        paths: &["input[].reasoning"],
     }))
 }
 

@@ -4,10 +4,12 @@ use crate::{
     Refusal,
     document::{Kind, Text, Value},
     request::{
-        conversation::{Block, CacheMark, Choice, Conversation, TextBlock, Tool, Words},
+        conversation::{
+            Block, CacheMark, Choice, Conversation, Role, TextBlock, Tool, Turn, Words,
+        },
         fields::Fields,
         path::Path,
-        scope::{Scope, must_be, refuse, shown},
+        scope::{Scope, must_be, place_of, refuse, shown},
     },
     table::Shape,
 };
@@ -84,7 +86,25 @@ pub(super) fn take_mark<'d>(
     let mut mark = scope.open(value, shape, &path)?;
     let ttl = mark.text("ttl")?;
     mark.close()?;
-    Ok(Some(CacheMark { ttl }))
+    let path = place_of(shape.at, &path);
+    Ok(Some(CacheMark { ttl, path }))
+}
+
+/// Adds what the assistant says at `at`: several of its messages in a row are one turn, as the
+/// results of their calls are.
+pub(super) fn assistant_says<'d>(
+    turns: &mut Vec<Turn<'d>>,
+    blocks: impl IntoIterator<Item = Block<'d>>,
+    at: usize,
+) {
+    match turns.last_mut() {
+        Some(last) if last.role == Role::Assistant => last.blocks.extend(blocks),
+        _ => turns.push(Turn {
+            role: Role::Assistant,
+            blocks: blocks.into_iter().collect(),
+            at: Some(at),
+        }),
+    }
 }
 
 /// A block of text as the caller wrote it.

@@ -51,7 +51,7 @@ impl Writer<'_, '_> {
         }
         self.chat_stop(conversation)?;
         self.chat_format(conversation);
-        self.chat_extras(conversation);
+        self.chat_extras(conversation)?;
         if conversation.stream {
             self.out.key("stream").bool(true);
             self.out.key("stream_options").begin_object();
@@ -155,9 +155,8 @@ impl Writer<'_, '_> {
                     self.out.text(between);
                     pieces(&mut self.out, &block.words);
                     // A mark within a result has no place in its one string.
-                    if block.cache.is_some() {
-                        let path = "messages[].content[].content[].cache_control";
-                        self.scope.note_dropped(path);
+                    if let Some(mark) = block.cache {
+                        self.scope.note_dropped(mark.path);
                     }
                     is_first = false;
                 }
@@ -247,9 +246,8 @@ impl Writer<'_, '_> {
                 self.out.text(if is_first { "" } else { "\n\n" });
                 is_first = false;
                 pieces(&mut self.out, &block.words);
-                if block.cache.is_some() {
-                    self.scope
-                        .note_dropped("messages[].content[].cache_control");
+                if let Some(mark) = block.cache {
+                    self.scope.note_dropped(mark.path);
                 }
             }
         }
@@ -382,7 +380,7 @@ impl Writer<'_, '_> {
             let wants_text = self.scope.target.chat.reasoning_content;
             let Some(native) = self.restore(thought) else {
                 // What nobody sealed may be anybody's.
-                self.scope.note_dropped(thought.path);
+                self.forget_thought(thought);
                 continue;
             };
             match native.form {
@@ -392,7 +390,7 @@ impl Writer<'_, '_> {
                 }
                 ReasoningForm::Shown if wants_text => own.shown.extend(&thought.text),
                 ReasoningForm::Hidden if wants_text => own.hidden.push(native.payload),
-                _ => self.scope.note_dropped(thought.path),
+                _ => self.forget_thought(thought),
             }
         }
         if !own.shown.is_empty() || !own.hidden.is_empty() {
@@ -444,7 +442,7 @@ impl Writer<'_, '_> {
     fn forget_thoughts(&mut self, turn: &Turn<'_>) {
         for block in &turn.blocks {
             if let Block::Thought(thought) = block {
-                self.scope.note_dropped(thought.path);
+                self.forget_thought(thought);
             }
         }
     }

@@ -81,8 +81,13 @@ impl Writer<'_, '_> {
             self.out.key("cache_control").begin_object();
             self.out.key("type").string("ephemeral");
             self.out.end_object();
-        } else if cache.key.is_some() {
+            return;
+        }
+        if cache.key.is_some() {
             self.scope.note_dropped("prompt_cache_key");
+        }
+        if cache.mode.is_some_and(|mode| mode.is("implicit")) {
+            self.scope.note_dropped("prompt_cache_options.mode");
         }
     }
 
@@ -229,7 +234,7 @@ impl Writer<'_, '_> {
                 self.out.key("name");
                 self.called_name(call);
                 self.out.key("input");
-                self.input(&call.input, turn)?;
+                self.input(&call.input);
                 self.out.end_object();
                 Ok(())
             }
@@ -336,7 +341,7 @@ impl Writer<'_, '_> {
     /// Reasoning that this provider made, as the block that it was.
     fn thought(&mut self, thought: &Thought<'_>) {
         let Some(native) = self.restore(thought) else {
-            self.scope.note_dropped(thought.path);
+            self.forget_thought(thought);
             return;
         };
         match native.form {
@@ -358,7 +363,7 @@ impl Writer<'_, '_> {
                 self.out.end_object();
             }
             ReasoningForm::SearchBlocks => {
-                self.messages_past_search(&native, thought.path);
+                self.messages_past_search(&native, thought);
             }
             // Its texts have been written with what they cite.
             ReasoningForm::Citations => {}
@@ -367,8 +372,9 @@ impl Writer<'_, '_> {
             | ReasoningForm::Shown
             | ReasoningForm::Hidden
             | ReasoningForm::SearchItem
-            | ReasoningForm::Annotation => {
-                self.scope.note_dropped(thought.path);
+            | ReasoningForm::Annotation
+            | ReasoningForm::Summary => {
+                self.forget_thought(thought);
             }
         }
     }

@@ -6,7 +6,10 @@ use super::{
     shared::{hashed_user, schema_name, text},
     tools::is_closed,
 };
-use crate::request::conversation::{AnswerFormat, Conversation};
+use crate::{
+    Refusal,
+    request::conversation::{AnswerFormat, Conversation},
+};
 use tollgate_types::Format;
 
 impl Writer<'_, '_> {
@@ -59,7 +62,7 @@ impl Writer<'_, '_> {
     }
 
     /// What a chat request has besides the conversation, as far as the provider knows it.
-    pub(super) fn chat_extras(&mut self, conversation: &Conversation<'_>) {
+    pub(super) fn chat_extras(&mut self, conversation: &Conversation<'_>) -> Result<(), Refusal> {
         if conversation.logprobs {
             self.out.key("logprobs").bool(true);
         }
@@ -75,12 +78,16 @@ impl Writer<'_, '_> {
                 text(self.out.key("verbosity"), verbosity);
             }
             self.openai_extras(conversation);
-            return;
+            return Ok(());
+        }
+        if conversation.moderation.is_some() {
+            let message = self.scope.cannot("this provider has no moderation");
+            return Err(Refusal::new("moderation", message));
         }
         self.plain_user(conversation);
         let cache = &conversation.cache;
         for (path, is_given) in [
-            ("verbosity", conversation.verbosity.is_some()),
+            ("text.verbosity", conversation.verbosity.is_some()),
             ("metadata", conversation.user.metadata.is_some()),
             (
                 "service_tier",
@@ -97,6 +104,7 @@ impl Writer<'_, '_> {
                 self.scope.note_dropped(path);
             }
         }
+        Ok(())
     }
 
     /// Who asks, for providers that know `user` alone.
@@ -130,6 +138,11 @@ impl Writer<'_, '_> {
         }
         if let Some(metadata) = user.metadata {
             self.out.key("metadata").raw(metadata.raw());
+        }
+        if let Some(moderation) = conversation.moderation {
+            self.out.key("moderation").raw(moderation.raw());
+            // The answer goes without what the provider found.
+            self.scope.note_dropped("moderation");
         }
         if let Some(tier) = conversation.service_tier {
             match self.scope.from {

@@ -17,7 +17,7 @@ use crate::{
     seal::ReasoningForm,
 };
 use std::{borrow::Cow, collections::HashSet};
-use tollgate_types::{Format, LEAST_RESPONSES_OUTPUT};
+use tollgate_types::{Effort, Format, LEAST_RESPONSES_OUTPUT};
 
 /// The least output limit of the format, in tokens.
 const MIN_LIMIT: u64 = LEAST_RESPONSES_OUTPUT;
@@ -43,13 +43,14 @@ impl Writer<'_, '_> {
             }
             self.limit("max_output_tokens", limit.max(MIN_LIMIT));
         }
+        self.enforce_stop(conversation)?;
         self.openai_sampling(conversation);
         self.responses_reasoning(conversation, effort);
         self.responses_text(conversation);
         if let Some(top) = conversation.top_logprobs {
             self.out.key("top_logprobs").raw(top.raw());
         }
-        self.responses_include(conversation);
+        self.responses_include(conversation, effort);
         let most = conversation.search.and_then(|search| search.max_uses);
         if let Some(most) = most {
             self.out.key("max_tool_calls").number(most);
@@ -60,6 +61,34 @@ impl Writer<'_, '_> {
         if conversation.stream {
             self.out.key("stream").bool(true);
         }
+        Ok(())
+    }
+
+    /// The format has no stop sequences: the gateway ends the answer at them, which the caller is
+    /// told.
+    fn enforce_stop(&mut self, conversation: &Conversation<'_>) -> Result<(), Refusal> {
+        const MOST: usize = 16;
+        /// Bytes of one sequence: as much of an answer may be held.
+        const LONGEST: usize = 1024;
+        let stop = &conversation.stop;
+        if stop.is_empty() {
+            return Ok(());
+        }
+        let field = match self.scope.from {
+            Format::Messages => "stop_sequences",
+            Format::Chat | Format::Responses => "stop",
+        };
+        let lengths: Vec<_> = stop.iter().map(|stop| stop.decode().len()).collect();
+        if lengths.contains(&0) {
+            return Err(Refusal::new(field, "must not hold an empty string"));
+        }
+        if lengths.len() > MOST || lengths.iter().any(|length| *length > LONGEST) {
+            let message = format!(
+                "must hold at most {MOST} sequences of at most {LONGEST} bytes for this model"
+            );
+            return Err(Refusal::new(field, message));
+        }
+        self.scope.note_dropped(field);
         Ok(())
     }
 
@@ -300,7 +329,7 @@ impl Writer<'_, '_> {
         let native = self.restore(thought);
         let native = native.filter(|it| leads_on && it.form == ReasoningForm::Encrypted);
         let Some(native) = native else {
-            self.scope.note_dropped(thought.path);
+            self.forget_thought(thought);
             return false;
         };
         self.out.item().begin_object();
@@ -321,11 +350,7 @@ impl Writer<'_, '_> {
         true
     }
 
-    fn responses_reasoning(
-        &mut self,
-        conversation: &Conversation<'_>,
-        effort: Option<tollgate_types::Effort>,
-    ) {
+    fn responses_reasoning(&mut self, conversation: &Conversation<'_>, effort: Option<Effort>) {
         let reasons = self.scope.target.reasoning != tollgate_types::ReasoningMode::None;
         let is_shown = reasons && conversation.reasoning.shown == Some(true);
         if effort.is_none() && !is_shown {
@@ -363,10 +388,10 @@ impl Writer<'_, '_> {
         self.out.end_object();
     }
 
-    fn responses_include(&mut self, conversation: &Conversation<'_>) {
+    fn responses_include(&mut self, conversation: &Conversation<'_>, effort: Option<Effort>) {
         let wants_state = self.scope.target.responses.encrypted_reasoning
-            && self.scope.target.reasoning != tollgate_types::ReasoningMode::None
-            && self.scope.from == Format::Messages;
+            && self.scope.from == Format::Messages
+            && reasoning::is_expected(conversation, effort, self.scope.target);
         // What was found is told to callers of messages.
         let wants_sources = conversation.search.is_some() && self.scope.from == Format::Messages;
         if !wants_state && !conversation.logprobs && !wants_sources {

@@ -106,7 +106,7 @@ impl Writer<'_, '_> {
     }
 
     /// Writes a search of the past as the blocks that it was.
-    pub(super) fn messages_past_search(&mut self, native: &NativeReasoning, path: &'static str) {
+    pub(super) fn messages_past_search(&mut self, native: &NativeReasoning, thought: &Thought<'_>) {
         let blocks = Document::parse(native.payload.as_bytes());
         let blocks = blocks.as_ref().ok().map(Document::root);
         match blocks.filter(|blocks| self.offers_search && is_search(*blocks)) {
@@ -115,7 +115,7 @@ impl Writer<'_, '_> {
                     self.out.item().raw(block.raw());
                 }
             }
-            None => self.scope.note_dropped(path),
+            None => self.forget_thought(thought),
         }
     }
 

@@ -2,15 +2,14 @@
 
 use super::Writer;
 use crate::{
-    Refusal,
     document::{Text, Value, is_object},
     fingerprint::fingerprint,
     names::{ToolKind, ToolName, ToolNames},
     output::Output,
     request::{
         conversation::{
-            Block, CacheMark, Call, Conversation, File, Input, Source, Takes, Thought, Tool, Turn,
-            User, Words,
+            Block, CacheMark, Call, Conversation, File, Input, Source, Takes, Thought, Tool, User,
+            Words,
         },
         scope::{Scope, member, shown},
     },
@@ -70,19 +69,14 @@ impl MarkBudget {
 impl Writer<'_, '_> {
     /// Whether a mark is written here; one that is not is noted.
     pub(super) fn is_marked(&mut self, mark: Option<CacheMark<'_>>) -> bool {
-        if mark.is_none() {
+        let Some(mark) = mark else {
             return false;
-        }
+        };
         if self.marks.is_known && self.marks.skip == 0 {
             return true;
         }
         self.marks.skip = self.marks.skip.saturating_sub(1);
-        let path = match self.scope.from {
-            Format::Chat => "messages[].content[].prompt_cache_breakpoint",
-            Format::Responses => "input[].content[].prompt_cache_breakpoint",
-            Format::Messages => "messages[].content[].cache_control",
-        };
-        self.scope.note_dropped(path);
+        self.scope.note_dropped(mark.path);
         false
     }
 
@@ -112,12 +106,19 @@ impl Writer<'_, '_> {
         *self.backend.get_or_insert_with(|| Backend::new(name))
     }
 
+    /// Leaves reasoning out, with notice.
+    pub(super) fn forget_thought(&mut self, thought: &Thought<'_>) {
+        for path in thought.paths {
+            self.scope.note_dropped(*path);
+        }
+    }
+
     /// What this backend made of an earlier thought. A stranger's is left out, with notice.
     pub(super) fn restore(&mut self, thought: &Thought<'_>) -> Option<NativeReasoning> {
         let state = thought.state?.decode();
         let native = seal::open(self.backend(), &state);
         if native.is_none() {
-            self.scope.note_dropped(thought.path);
+            self.forget_thought(thought);
         }
         native
     }
@@ -200,21 +201,26 @@ impl Writer<'_, '_> {
         self.out.end_string();
     }
 
-    /// Writes the input of a call as an object.
-    ///
-    /// # Errors
-    /// It is a string that holds none.
-    pub(super) fn input(&mut self, input: &Input<'_>, turn: &Turn<'_>) -> Result<(), Refusal> {
+    /// Writes the input of a call as an object. Text that holds none is what a model wrote: the
+    /// history must go on with it, and the model must see what its tool complained about.
+    pub(super) fn input(&mut self, input: &Input<'_>) {
         match input {
             Input::Object(object) => self.out.raw(object.raw()),
             Input::Json(json) => {
-                let json = json.decode();
-                match json.trim() {
+                let decoded = json.decode();
+                match decoded.trim() {
                     "" => self.out.raw(b"{}"),
                     object if is_object(object.as_bytes()) => self.out.raw(object.as_bytes()),
                     _ => {
-                        let message = "makes a call whose arguments are not a JSON object";
-                        return Err(self.refuse_turn(turn, message));
+                        self.scope.note_dropped(match self.scope.from {
+                            Format::Responses => "input[].arguments",
+                            Format::Chat | Format::Messages => {
+                                "messages[].tool_calls[].function.arguments"
+                            }
+                        });
+                        self.out.begin_object();
+                        text(self.out.key("malformed_arguments"), *json);
+                        self.out.end_object();
                     }
                 }
             }
@@ -224,7 +230,6 @@ impl Writer<'_, '_> {
                 self.out.end_object();
             }
         }
-        Ok(())
     }
 
     /// Writes the words of a result, after a sign that the tool failed.

@@ -1,6 +1,6 @@
 //! Writes the tools: offered and chosen, in each of the formats.
 
-use super::{Writer, shared::text};
+use super::{Writer, schema, shared::text};
 use crate::{
     Refusal,
     document::{Kind, Text, Value},
@@ -160,16 +160,23 @@ impl Writer<'_, '_> {
 
     /// The schema of a tool's input, which is of type object everywhere.
     fn object_schema(&mut self, schema: Value<'_>) -> Result<(), Refusal> {
+        let field = match self.scope.from {
+            Format::Chat => "tools[].function.parameters",
+            Format::Responses => "tools[].parameters",
+            Format::Messages => "tools[].input_schema",
+        };
+        if self.scope.to == Format::Messages && schema::is_several(schema) {
+            let mut merged = schema::parse(schema, field)?;
+            schema::merge(&mut merged).map_err(|it| it.refusal(field))?;
+            self.scope.note_dropped(field);
+            self.out.raw(merged.to_string().as_bytes());
+            return Ok(());
+        }
         match member(schema, "type") {
             Some(kind) if kind.text().is_some_and(|kind| kind.is("object")) => {
                 self.out.raw(schema.raw());
             }
             Some(kind) if kind.kind() == Kind::String => {
-                let field = match self.scope.from {
-                    Format::Chat => "tools[].function.parameters",
-                    Format::Responses => "tools[].parameters",
-                    Format::Messages => "tools[].input_schema",
-                };
                 return Err(Refusal::new(field, "must be of type object"));
             }
             // A list of types that allows objects says no more than that.

@@ -10,7 +10,7 @@ const BREAKPOINT_ROW: Row = row(
     mapped("`cache_control`, at most the last four"),
 );
 
-const NAME_ROW: Row = both("name", refused("it has no names of participants"));
+const NAME_ROW: Row = both("name", dropped("it has no names of participants"));
 
 pub(crate) static SYSTEM: Shape = Shape {
     format: Chat,
@@ -179,6 +179,8 @@ pub(crate) static FILE: Shape = Shape {
     ],
 };
 
+const STORED: &str = "only the provider that stores a file knows it; 404 `not_found` if the file does not belong to the API key";
+
 pub(crate) static FILE_DATA: Shape = Shape {
     format: Chat,
     at: &["messages[].content[].file"],
@@ -189,10 +191,7 @@ pub(crate) static FILE_DATA: Shape = Shape {
             CARRIED,
             mapped("a `source`; PDF and plain text alone"),
         ),
-        both(
-            "file_id",
-            refused("a file is known at the provider that stores it alone"),
-        ),
+        both("file_id", refused(STORED)),
         row("filename", CARRIED, mapped("`title`")),
     ],
 };
@@ -214,6 +213,7 @@ pub(crate) static BREAKPOINT: Shape = Shape {
     ],
 };
 
+/// Where the provider takes no marks for caching, they are dropped with notice.
 pub(crate) static CACHE_CONTROL: Shape = Shape {
     format: Chat,
     at: &[

@@ -1,7 +1,6 @@
 //! The fields of tools in a chat completions request: called, offered and chosen.
 
-use super::CACHE_CONTROL_ROW;
-use crate::table::{CARRIED, Kinds, Shape, both, implied, mapped, row, tag};
+use crate::table::{CARRIED, Kinds, Row, Shape, both, dropped, implied, mapped, row, tag};
 use tollgate_types::Format::Chat;
 
 pub(crate) static CALLS: Kinds = Kinds {
@@ -29,12 +28,14 @@ pub(crate) static FUNCTION_CALL: Shape = Shape {
     ],
 };
 
+const ARGUMENTS: &str = "`input`, as an object; text that is no JSON object becomes its member `malformed_arguments`, with notice";
+
 pub(crate) static CALLED_FUNCTION: Shape = Shape {
     format: Chat,
     at: &["messages[].tool_calls[].function"],
     tags: &[],
     rows: &[
-        row("arguments", CARRIED, mapped("`input`, as an object")),
+        row("arguments", CARRIED, mapped(ARGUMENTS)),
         both("name", mapped("shortened where the target takes less")),
     ],
 };
@@ -78,11 +79,18 @@ pub(crate) static TOOLS: Kinds = Kinds {
     ],
 };
 
+const CACHE_CONTROL: Row = row(
+    "cache_control",
+    dropped("tools are not marked for caching there"),
+    mapped("at most the last four marks; the others are dropped with notice"),
+)
+.extra();
+
 pub(crate) static FUNCTION_TOOL: Shape = Shape {
     format: Chat,
     at: &["tools[]"],
     tags: &["function"],
-    rows: &[tag("type"), both("function", CARRIED), CACHE_CONTROL_ROW],
+    rows: &[tag("type"), both("function", CARRIED), CACHE_CONTROL],
 };
 
 pub(crate) static FUNCTION: Shape = Shape {
@@ -106,7 +114,7 @@ pub(crate) static CUSTOM_TOOL: Shape = Shape {
     format: Chat,
     at: &["tools[]"],
     tags: &["custom"],
-    rows: &[tag("type"), both("custom", CARRIED), CACHE_CONTROL_ROW],
+    rows: &[tag("type"), both("custom", CARRIED), CACHE_CONTROL],
 };
 
 pub(crate) static CUSTOM: Shape = Shape {
@@ -163,6 +171,16 @@ pub(crate) static CHOICES: Kinds = Kinds {
     ],
 };
 
+/// The tools that `allowed_tools` names.
+pub(crate) static ALLOWED: Kinds = Kinds {
+    format: Chat,
+    at: &["tool_choice.allowed_tools.tools[]"],
+    rows: &[
+        both("function", mapped("the other tools are not offered")).extra(),
+        both("custom", mapped("the other tools are not offered")).extra(),
+    ],
+};
+
 pub(crate) static CHOICE_FUNCTION: Shape = Shape {
     format: Chat,
     at: &["tool_choice", "tool_choice.allowed_tools.tools[]"],
@@ -179,7 +197,12 @@ pub(crate) static CHOICE_CUSTOM: Shape = Shape {
 
 pub(crate) static CHOICE_NAME: Shape = Shape {
     format: Chat,
-    at: &["tool_choice.function", "tool_choice.custom"],
+    at: &[
+        "tool_choice.function",
+        "tool_choice.custom",
+        "tool_choice.allowed_tools.tools[].function",
+        "tool_choice.allowed_tools.tools[].custom",
+    ],
     tags: &[],
     rows: &[both(
         "name",

@@ -162,6 +162,29 @@ pub(crate) static RESULT_BLOCKS: Kinds = Kinds {
     ],
 };
 
+/// What a search result holds, by itself or in the result of a tool.
+pub(crate) static FOUND_BLOCKS: Kinds = Kinds {
+    format: Messages,
+    at: &[
+        "messages[].content[].content[]",
+        "messages[].content[].content[].content[]",
+    ],
+    rows: &[both("text", CARRIED)],
+};
+
+/// What a document holds that is made of blocks.
+pub(crate) static SOURCE_BLOCKS: Kinds = Kinds {
+    format: Messages,
+    at: &[
+        "messages[].content[].source.content[]",
+        "messages[].content[].content[].source.content[]",
+    ],
+    rows: &[
+        both("text", CARRIED),
+        row("image", mapped("`image_url`"), mapped("`input_image`")),
+    ],
+};
+
 const TEXT_AT: &[&str] = &[
     "messages[].content[]",
     "messages[].content[].content[]",
@@ -170,6 +193,9 @@ const TEXT_AT: &[&str] = &[
     "messages[].content[].content[].source.content[]",
     "system[]",
 ];
+
+/// Where documents and search results stand: in a message, and in the result of a tool.
+const BLOCK_AT: &[&str] = &["messages[].content[]", "messages[].content[].content[]"];
 
 pub(crate) static TEXT: Shape = Shape {
     format: Messages,
@@ -191,7 +217,12 @@ pub(crate) static TEXT: Shape = Shape {
 
 pub(crate) static IMAGE: Shape = Shape {
     format: Messages,
-    at: TEXT_AT,
+    at: &[
+        "messages[].content[]",
+        "messages[].content[].content[]",
+        "messages[].content[].source.content[]",
+        "messages[].content[].content[].source.content[]",
+    ],
     tags: &["image"],
     rows: &[
         tag("type"),
@@ -220,7 +251,13 @@ const SOURCES_AT: &[&str] = &[
     "messages[].content[].content[].source.content[].source",
 ];
 
-const STORED: &str = "a file is known at the provider that stores it alone";
+/// Where the sources of documents stand.
+const DOCUMENTS_AT: &[&str] = &[
+    "messages[].content[].source",
+    "messages[].content[].content[].source",
+];
+
+const STORED: &str = "only the provider that stores a file knows it; 404 `not_found` if the file does not belong to the API key";
 
 pub(crate) static IMAGE_SOURCES: Kinds = Kinds {
     format: Messages,
@@ -234,7 +271,7 @@ pub(crate) static IMAGE_SOURCES: Kinds = Kinds {
 
 pub(crate) static DOCUMENT_SOURCES: Kinds = Kinds {
     format: Messages,
-    at: SOURCES_AT,
+    at: DOCUMENTS_AT,
     rows: &[
         both("base64", mapped("`file_data`, a `data:` URL")),
         row(
@@ -268,7 +305,7 @@ pub(crate) static URL: Shape = Shape {
 
 pub(crate) static PLAIN: Shape = Shape {
     format: Messages,
-    at: SOURCES_AT,
+    at: DOCUMENTS_AT,
     tags: &["text"],
     rows: &[
         tag("type"),
@@ -279,14 +316,14 @@ pub(crate) static PLAIN: Shape = Shape {
 
 pub(crate) static CONTENT_SOURCE: Shape = Shape {
     format: Messages,
-    at: SOURCES_AT,
+    at: DOCUMENTS_AT,
     tags: &["content"],
     rows: &[tag("type"), both("content", CARRIED)],
 };
 
 pub(crate) static DOCUMENT: Shape = Shape {
     format: Messages,
-    at: TEXT_AT,
+    at: BLOCK_AT,
     tags: &["document"],
     rows: &[
         tag("type"),
@@ -314,7 +351,7 @@ pub(crate) static CITATIONS: Shape = Shape {
 
 pub(crate) static SEARCH_RESULT: Shape = Shape {
     format: Messages,
-    at: TEXT_AT,
+    at: BLOCK_AT,
     tags: &["search_result"],
     rows: &[
         tag("type"),

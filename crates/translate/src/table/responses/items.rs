@@ -61,8 +61,16 @@ pub(crate) static ITEMS: Kinds = Kinds {
                 "the blocks that it was where this provider made it and the seal beside it came back, else left out with notice",
             ),
         ),
-        both("tool_search_call", refused(HOSTED_PAST)).whole(),
-        both("tool_search_output", refused(HOSTED_PAST)).whole(),
+        both(
+            "tool_search_call",
+            mapped(
+                "a call of `tool_search` if the client searched; a search by the provider is refused",
+            ),
+        ),
+        both(
+            "tool_search_output",
+            mapped("the result of the call; the tools in it are offered with the other tools"),
+        ),
         both(
             "configuration_update",
             refused("its settings do not change within a request"),
@@ -70,14 +78,14 @@ pub(crate) static ITEMS: Kinds = Kinds {
         .whole(),
         both(
             "compaction",
-            refused("a compacted history is known at its own provider alone"),
-        )
-        .whole(),
+            mapped(
+                "the summary as a message of the user's, if the gateway had it made; else refused",
+            ),
+        ),
         both(
             "compaction_trigger",
-            refused("it does not compact the history"),
-        )
-        .whole(),
+            mapped("an instruction to summarize; the answer is one `compaction` item"),
+        ),
         both("image_generation_call", refused(HOSTED_PAST)).whole(),
         both("code_interpreter_call", refused(HOSTED_PAST)).whole(),
         both("local_shell_call", refused(HOSTED_PAST)).whole(),
@@ -94,7 +102,7 @@ pub(crate) static ITEMS: Kinds = Kinds {
         both("program_output", refused(HOSTED_PAST)).whole(),
         both(
             "item_reference",
-            refused("it keeps no items: send the item itself"),
+            refused("the gateway does not remember that item: send the item itself"),
         )
         .whole(),
     ],
@@ -194,6 +202,8 @@ pub(crate) static REFUSAL: Shape = Shape {
     rows: &[tag("type"), row("refusal", CARRIED, mapped("text"))],
 };
 
+const STORED: &str = "only the provider that stores a file knows it; 404 `not_found` if the file does not belong to the API key";
+
 pub(crate) static IMAGE: Shape = Shape {
     format: Responses,
     at: &["input[].content[]", "input[].output[]"],
@@ -205,10 +215,7 @@ pub(crate) static IMAGE: Shape = Shape {
             CARRIED,
             mapped("a `data:` URL becomes base64 data; another is passed on, never fetched"),
         ),
-        both(
-            "file_id",
-            refused("a file is known at the provider that stores it alone"),
-        ),
+        both("file_id", refused(STORED)),
         row(
             "detail",
             mapped("`original` is `high`"),
@@ -230,10 +237,7 @@ pub(crate) static FILE: Shape = Shape {
             CARRIED,
             mapped("a `source`; PDF and plain text alone"),
         ),
-        both(
-            "file_id",
-            refused("a file is known at the provider that stores it alone"),
-        ),
+        both("file_id", refused(STORED)),
         row(
             "file_url",
             refused("it takes files by their data alone"),
@@ -258,13 +262,15 @@ pub(crate) static BREAKPOINT: Shape = Shape {
     ],
 };
 
+const ARGUMENTS: &str = "`input`, as an object; text that is no JSON object becomes its member `malformed_arguments`, with notice";
+
 pub(crate) static FUNCTION_CALL: Shape = Shape {
     format: Responses,
     at: &["input[]"],
     tags: &["function_call"],
     rows: &[
         tag("type"),
-        row("arguments", CARRIED, mapped("`input`, as an object")),
+        row("arguments", CARRIED, mapped(ARGUMENTS)),
         both("call_id", mapped("the call's `id`")),
         both(
             "name",
@@ -378,34 +384,77 @@ pub(crate) static SEARCH_CALL: Shape = Shape {
     ],
 };
 
+/// A summary that stands for the conversation before it.
+pub(crate) static COMPACTION: Shape = Shape {
+    format: Responses,
+    at: &["input[]"],
+    tags: &["compaction"],
+    rows: &[
+        tag("type"),
+        both(
+            "encrypted_content",
+            mapped("the summary, if the gateway had it made"),
+        ),
+        ITEM_ID,
+    ],
+};
+
+pub(crate) static COMPACTION_TRIGGER: Shape = Shape {
+    format: Responses,
+    at: &["input[]"],
+    tags: &["compaction_trigger"],
+    rows: &[tag("type"), ITEM_ID],
+};
+
+const EXECUTION: Row = both("execution", mapped("`server` is refused"));
+
+/// A search among tools.
+pub(crate) static TOOL_SEARCH_CALL: Shape = Shape {
+    format: Responses,
+    at: &["input[]"],
+    tags: &["tool_search_call"],
+    rows: &[
+        tag("type"),
+        both("arguments", mapped("the input of the call")).whole(),
+        both("call_id", mapped("the call's `id`")),
+        EXECUTION,
+        ITEM_ID,
+        STATUS,
+    ],
+};
+
+/// What a search among tools found.
+pub(crate) static TOOL_SEARCH_OUTPUT: Shape = Shape {
+    format: Responses,
+    at: &["input[]"],
+    tags: &["tool_search_output"],
+    rows: &[
+        tag("type"),
+        both(
+            "tools",
+            mapped("offered with the other tools; the result names them"),
+        ),
+        row("call_id", mapped("`tool_call_id`"), mapped("`tool_use_id`")),
+        EXECUTION,
+        ITEM_ID,
+        STATUS,
+    ],
+};
+
 pub(crate) static SUMMARIES: Kinds = Kinds {
     format: Responses,
-    at: &["input[].summary[]"],
+    at: &["input[].summary[]", "input[].content[]"],
     rows: &[
         both("summary_text", CARRIED),
         both("reasoning_text", CARRIED).extra(),
     ],
 };
 
-pub(crate) static SUMMARY_TEXT: Shape = Shape {
-    format: Responses,
-    at: &["input[].summary[]"],
-    tags: &["summary_text"],
-    rows: THOUGHT.rows,
-};
-
-pub(crate) static REASONING_TEXT: Shape = Shape {
-    format: Responses,
-    at: &["input[].content[]"],
-    tags: &["reasoning_text"],
-    rows: THOUGHT.rows,
-};
-
 /// A piece of reasoning, a summary or the thing itself.
 pub(crate) static THOUGHT: Shape = Shape {
     format: Responses,
-    at: &["input[].summary[]"],
-    tags: &[],
+    at: &["input[].summary[]", "input[].content[]"],
+    tags: &["summary_text", "reasoning_text"],
     rows: &[tag("type"), both("text", CARRIED)],
 };
 

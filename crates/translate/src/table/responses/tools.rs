@@ -1,7 +1,7 @@
 //! The fields of tools in a responses request: offered and chosen.
 
 use crate::table::{
-    CARRIED, Kinds, LOCATION, Row, Shape, both, dropped, mapped, refused, row, tag,
+    CARRIED, Fate, Kinds, LOCATION, Row, Shape, both, dropped, mapped, refused, row, tag,
 };
 use tollgate_types::Format::Responses;
 
@@ -268,12 +268,32 @@ pub(crate) static CHOICES: Kinds = Kinds {
     ],
 };
 
+/// The tools that `allowed_tools` names.
+pub(crate) static ALLOWED: Kinds = Kinds {
+    format: Responses,
+    at: &["tool_choice.tools[]"],
+    rows: &[
+        both("function", OTHERS_LEFT).extra(),
+        both("custom", OTHERS_LEFT).extra(),
+        row("web_search", refused(NO_HOSTED), OTHERS_LEFT).extra(),
+        row("web_search_2025_08_26", refused(NO_HOSTED), OTHERS_LEFT).extra(),
+        row("web_search_preview", refused(NO_HOSTED), OTHERS_LEFT).extra(),
+        row(
+            "web_search_preview_2025_03_11",
+            refused(NO_HOSTED),
+            OTHERS_LEFT,
+        )
+        .extra(),
+    ],
+};
+
+const OTHERS_LEFT: Fate = mapped("the other tools are not offered");
 const NO_HOSTED: &str = "it has no such tool";
 const SEARCH_CHOICE: &str = "`tool` of the name `web_search`; refused where that is not offered";
 
 pub(crate) static CHOICE_SEARCH: Shape = Shape {
     format: Responses,
-    at: &["tool_choice"],
+    at: &["tool_choice", "tool_choice.tools[]"],
     tags: &[
         "web_search",
         "web_search_2025_08_26",
@@ -285,7 +305,7 @@ pub(crate) static CHOICE_SEARCH: Shape = Shape {
 
 pub(crate) static CHOICE_NAMED: Shape = Shape {
     format: Responses,
-    at: &["tool_choice"],
+    at: &["tool_choice", "tool_choice.tools[]"],
     tags: &["function", "custom"],
     rows: &[
         tag("type"),

@@ -72,38 +72,6 @@ fn a_context_error_gives_up_its_numbers_whoever_wrote_it() {
 }
 
 #[test]
-fn the_context_message_has_the_wordings_that_agents_act_on() {
-    let message = |input, output, limit| {
-        let numbers = ContextNumbers {
-            input,
-            output,
-            limit,
-        };
-        numbers.message().into_owned()
-    };
-    assert_eq!(
-        message(Some(210_000), None, Some(200_000)),
-        "prompt is too long: 210000 tokens > 200000 maximum"
-    );
-    assert_eq!(
-        message(Some(189_136), Some(20_000), Some(204_648)),
-        "input length and `max_tokens` exceed context limit: 189136 + 20000 > 204648"
-    );
-    assert_eq!(
-        message(None, None, Some(4096)),
-        "prompt is too long: the maximum is 4096 tokens"
-    );
-    for nonsense in [message(None, None, None), message(Some(5), None, None)] {
-        assert_eq!(
-            nonsense,
-            "prompt is too long for the context window of this model"
-        );
-    }
-    let contradiction = message(Some(10), None, Some(20));
-    assert!(!contradiction.contains('>'), "{contradiction}");
-}
-
-#[test]
 fn too_many_bytes_and_long_fields_are_not_context_errors() {
     all_are(
         C::InvalidRequest,

@@ -54,12 +54,12 @@ fn the_names_of_the_other_formats_are_read_in_each() {
     assert_eq!(facts.unwrap().facts.output_limit, Some(9));
     let facts = peek(
         Format::Messages,
-        r#"{"model":"m","messages":[],"max_tokens":5,"max_completion_tokens":9}"#,
+        r#"{"model":"m","messages":[{"role":"user","content":""}],"max_tokens":5,"max_completion_tokens":9}"#,
     );
     assert_eq!(facts.unwrap().facts.output_limit, Some(9));
     let error = refusal(peek(
         Format::Messages,
-        r#"{"model":"m","messages":[],"max_completion_tokens":9}"#,
+        r#"{"model":"m","messages":[{"role":"user","content":""}],"max_completion_tokens":9}"#,
     ));
     assert!(
         error.message.contains("'max_tokens' is required"),
@@ -220,7 +220,7 @@ fn what_is_acted_on_is_not_taken_from_an_extra_body() {
 
 #[test]
 fn each_tool_that_the_provider_runs_is_counted() {
-    let members = r#""tools":[{"type":"web_search"},{"type":"function","function":{}},{"type":"mcp"}],
+    let members = r#""tools":[{"type":"web_search"},{"type":"function","function":{"name":"f"}},{"type":"mcp"}],
         "web_search_options":{},"plugins":[{"id":"web"}]"#;
     assert_eq!(chat(members).unwrap().facts.hosted_tools, 4);
 }
@@ -257,7 +257,7 @@ fn a_template_that_makes_the_prompt_is_noticed() {
 fn every_byte_but_inline_media_may_be_read() {
     let with = |part: &str| {
         let more = r#""x":[[],[],{"k":null}]"#;
-        format!(r#" {{"model":"m","messages":[{{"content":[{part}]}}],{more}}} "#)
+        format!(r#" {{"model":"m","messages":[{{"role":"user","content":[{part}]}}],{more}}} "#)
     };
     let link = r#"{"image_url":{"url":"https://a/b.png"}}"#;
     let data = r#"{"image_url":{"url":"data:image/png;base64,QUJD"}}"#;

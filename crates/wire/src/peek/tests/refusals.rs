@@ -6,13 +6,28 @@ use tollgate_types::{ErrorCode, ErrorType};
 #[test]
 fn a_missing_or_malformed_model_is_an_invalid_model() {
     for (body, part) in [
-        (r#"{"messages":[]}"#, "required"),
-        (r#"{"messages":[],"model":""}"#, "empty"),
-        (r#"{"messages":[],"model":null}"#, "string"),
-        (r#"{"messages":[],"model":["m"]}"#, "string"),
-        (r#"{"messages":[],"model":7}"#, "string"),
+        (r#"{"messages":[{"role":"user","content":""}]}"#, "required"),
         (
-            &format!(r#"{{"messages":[],"model":"{}"}}"#, "m".repeat(257)),
+            r#"{"messages":[{"role":"user","content":""}],"model":""}"#,
+            "empty",
+        ),
+        (
+            r#"{"messages":[{"role":"user","content":""}],"model":null}"#,
+            "string",
+        ),
+        (
+            r#"{"messages":[{"role":"user","content":""}],"model":["m"]}"#,
+            "string",
+        ),
+        (
+            r#"{"messages":[{"role":"user","content":""}],"model":7}"#,
+            "string",
+        ),
+        (
+            &format!(
+                r#"{{"messages":[{{"role":"user","content":""}}],"model":"{}"}}"#,
+                "m".repeat(257)
+            ),
             "256 bytes",
         ),
     ] {
@@ -34,7 +49,7 @@ fn a_missing_or_malformed_model_is_an_invalid_model() {
     };
     let peeked = peek_chunks(
         Peeker::new(Format::Chat, &limits),
-        [&br#"{"messages":[]}"#[..]],
+        [&br#"{"messages":[{"role":"user","content":""}]}"#[..]],
     );
     assert_eq!(peeked.unwrap().facts.model, None);
 }
@@ -70,7 +85,9 @@ fn a_limit_must_be_a_plain_positive_integer() {
             error.message.contains("'thinking.budget_tokens'"),
             "{error}"
         );
-        let body = format!(r#"{{"model":"m","messages":[],"max_tokens":{bad}}}"#);
+        let body = format!(
+            r#"{{"model":"m","messages":[{{"role":"user","content":""}}],"max_tokens":{bad}}}"#
+        );
         let error = refusal(peek(Format::Messages, &body));
         assert!(error.message.contains("'max_tokens'"), "{error}");
     }
@@ -110,6 +127,11 @@ fn fields_of_the_wrong_type_are_named() {
         (responses(r#""background":"yes""#), "'background'"),
         (responses(r#""text":"x""#), "'text'"),
         (responses(r#""text":{"format":"x"}"#), "'text.format'"),
+        (messages(r#""output_format":"x""#), "'output_format'"),
+        (
+            messages(r#""output_config":{"format":"x"}"#),
+            "'output_config.format'",
+        ),
         (messages(r#""thinking":true"#), "'thinking'"),
         (messages(r#""thinking":{"type":1}"#), "'thinking.type'"),
         (
@@ -140,7 +162,7 @@ fn what_must_be_there_is_named_where_it_is_not() {
     let absent = |format, body| refusal(peek(format, body)).message.into_owned();
     assert!(absent(Format::Chat, r#"{"model":"m"}"#).contains("'messages' is required"));
     assert!(absent(Format::Responses, r#"{"model":"m"}"#).contains("'input' is required"));
-    let body = r#"{"model":"m","messages":[]}"#;
+    let body = r#"{"model":"m","messages":[{"role":"user","content":""}]}"#;
     assert!(absent(Format::Messages, body).contains("'max_tokens' is required"));
     let count = Peeker::count_tokens(&PeekLimits::default());
     assert!(peek_chunks(count, [body.as_bytes()]).is_ok());
@@ -213,7 +235,7 @@ fn what_is_not_json_is_told_where_and_why() {
         error.message,
         "The request body is nested deeper than 128 levels at byte 132."
     );
-    let deep = format!(r#"{{"messages":{}"#, "[".repeat(100_000));
+    let deep = format!(r#"{{"prediction":{}"#, "[".repeat(100_000));
     assert!(
         refusal(peek(Format::Chat, &deep))
             .message

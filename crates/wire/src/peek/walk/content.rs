@@ -97,6 +97,7 @@ impl Walk {
                 self.note_role(text.bytes);
             }
             Slot::ToolType => {
+                self.mark_tool_type(text.bytes);
                 let is_callers = text.is_whole() && is_run_by_caller(text.bytes);
                 if !is_callers {
                     self.add_hosted_tool();

@@ -121,9 +121,11 @@ impl Walk {
         Ok(())
     }
 
-    /// Where the format has the shape of the answer.
+    /// The field that gives the shape of the answer. Messages has an older one at the top level.
     fn answer_format(&self) -> &'static str {
+        let is_top = self.frames.len() == 1;
         match self.format {
+            Format::Messages if is_top => "output_format",
             Format::Chat => "response_format",
             Format::Responses => "text.format",
             Format::Messages => "output_config.format",

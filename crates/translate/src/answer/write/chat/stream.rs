@@ -28,10 +28,16 @@ pub(crate) struct ChatStream {
     sealed: u64,
     /// Characters of `content` before the open block, and with it.
     chars: (u64, u64),
+    /// Entries of `annotations`, with commas between. Clients that add up chunks take a list
+    /// without indexes only once, so all of them leave in one chunk, as from the format's provider.
+    annotations: Output,
 }
 
+/// Bytes of annotations that are kept for the last chunk, at most; further ones are left out.
+const MOST_ANNOTATIONS: usize = 1024 * 1024;
+
 impl ChatStream {
-    pub(in crate::answer::write) const fn new(include_usage: bool) -> Self {
+    pub(in crate::answer::write) fn new(include_usage: bool) -> Self {
         Self {
             include_usage,
             before_choices: String::new(),
@@ -42,6 +48,7 @@ impl ChatStream {
             calls: 0,
             sealed: 0,
             chars: (0, 0),
+            annotations: Output::default(),
         }
     }
 }
@@ -115,7 +122,7 @@ impl Write for ChatStream {
         keep_logprobs(&mut self.logprobs, entries);
     }
 
-    fn cite(&mut self, citation: &Citation, _: Option<&str>, out: &mut Output) {
+    fn cite(&mut self, citation: &Citation, _: Option<&str>, _: &mut Output) {
         let range = match citation.range {
             None => self.chars,
             Some((from, to)) => (
@@ -123,12 +130,12 @@ impl Write for ChatStream {
                 self.chars.0.saturating_add(to),
             ),
         };
-        self.chunk(out, |delta| {
-            delta.key("annotations").begin_array();
-            delta.item();
-            annotation(citation, range, delta);
-            delta.end_array();
-        });
+        if self.kept_bytes() < MOST_ANNOTATIONS {
+            if self.kept_bytes() > 0 {
+                self.annotations.raw(b",");
+            }
+            annotation(citation, range, &mut self.annotations);
+        }
     }
 
     fn end(&mut self, end: BlockEnd<'_>, out: &mut Output) -> Result<(), Broken> {
@@ -150,8 +157,19 @@ impl Write for ChatStream {
         out.raw(COMMENT);
     }
 
+    fn kept_bytes(&self) -> usize {
+        self.annotations.as_bytes().len()
+    }
+
     fn finish(&mut self, ending: &Ending, out: &mut Output) {
         self.write_role(true, out);
+        if self.kept_bytes() > 0 {
+            self.chunk(out, |delta| {
+                delta.key("annotations").begin_array();
+                delta.raw(self.annotations.as_bytes());
+                delta.end_array();
+            });
+        }
         out.raw(self.before_choices.as_bytes());
         out.raw(br#"{"index":0,"delta":{},"logprobs":null,"finish_reason":""#);
         out.raw(finish_reason(ending.stop).as_bytes());

@@ -133,7 +133,7 @@ impl Write for MessagesBody {
         out.key("content").begin_array();
         out.raw(self.blocks.as_bytes());
         out.end_array();
-        stop_fields(Some(ending.stop), out);
+        stop_fields(Some(ending), out);
         out.key("container").raw(b"null");
         out.key("diagnostics").raw(b"null");
         usage(&ending.usage.unwrap_or_default(), ending.searches, out);

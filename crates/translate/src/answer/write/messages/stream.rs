@@ -157,7 +157,7 @@ impl Write for MessagesStream {
         out.begin_object();
         out.key("type").string("message_delta");
         out.key("delta").begin_object();
-        stop_fields(Some(ending.stop), out);
+        stop_fields(Some(ending), out);
         out.end_object();
         delta_usage(ending, out);
         end_event(out);

@@ -6,7 +6,7 @@
 
 use super::open::{Message, Open, Place, begin_event, delta_event, end_event, text};
 use crate::{
-    AskedSearch, ResponsesEcho,
+    Json, MemoryNotes, TranslationNotes,
     answer::{
         flow::Kind,
         parts::{Broken, Citation, Ending, Head, Search, ToolCall},
@@ -43,6 +43,14 @@ pub(crate) struct ResponsesWriter {
     items: u64,
     /// The items that ended, with commas between.
     output: String,
+    /// The id of the answer that the request goes on from, as JSON.
+    previous: Option<Json>,
+    /// The answer is to be remembered.
+    memory: Option<MemoryNotes>,
+    /// The items as they are remembered, where they hold more than the caller is shown.
+    kept: Option<String>,
+    /// The answer as it is remembered.
+    remembered: Option<Vec<u8>>,
     message: Option<Message>,
     open: Option<Open>,
     has_refusal: bool,
@@ -55,26 +63,18 @@ pub(crate) struct ResponsesWriter {
 }
 
 impl ResponsesWriter {
-    /// A writer of an event stream.
-    pub(in crate::answer::write) fn stream(
-        given: Option<&ResponsesEcho>,
-        search: Option<AskedSearch>,
-    ) -> Self {
-        Self::new(true, given, search)
-    }
-
-    /// A writer of a whole answer.
-    pub(in crate::answer::write) fn body(
-        given: Option<&ResponsesEcho>,
-        search: Option<AskedSearch>,
-    ) -> Self {
-        Self::new(false, given, search)
-    }
-
-    fn new(is_stream: bool, given: Option<&ResponsesEcho>, search: Option<AskedSearch>) -> Self {
+    /// A writer of an event stream, or of a whole answer.
+    pub(in crate::answer::write) fn new(is_stream: bool, notes: &TranslationNotes) -> Self {
         Self {
             is_stream,
-            echo: echo(given),
+            echo: echo(notes.echo.as_deref()),
+            previous: notes
+                .echo
+                .as_ref()
+                .and_then(|it| it.previous_response_id.clone()),
+            memory: notes.memory,
+            kept: None,
+            remembered: None,
             id: String::new(),
             plain_id: String::new(),
             model: String::new(),
@@ -86,7 +86,7 @@ impl ResponsesWriter {
             open: None,
             has_refusal: false,
             logprobs: String::new(),
-            has_sources: search.is_some_and(|search| search.sources),
+            has_sources: notes.search.is_some_and(|search| search.sources),
             search: None,
         }
     }
@@ -272,8 +272,20 @@ impl Write for ResponsesWriter {
         };
         match self.is_stream {
             true => self.response_event(name, status, ending.usage, ending.searches, out),
-            false => self.response(status, ending.usage, ending.searches, out),
+            false => {
+                self.response(status, &self.output, ending.usage, ending.searches, out);
+            }
         }
+        if self.memory.is_some() {
+            let mut kept = Output::default();
+            let output = self.kept.as_ref().unwrap_or(&self.output);
+            self.response(status, output, ending.usage, ending.searches, &mut kept);
+            self.remembered = Some(kept.into_bytes());
+        }
+    }
+
+    fn take_remembered(&mut self) -> Option<Vec<u8>> {
+        self.remembered.take()
     }
 
     fn keep_alive(&mut self, out: &mut Output) {
@@ -293,8 +305,10 @@ impl Write for ResponsesWriter {
     fn kept_bytes(&self) -> usize {
         let open = self.open.as_ref().map_or(0, Open::size);
         let message = self.message.as_ref().map_or(0, |it| it.content.len());
+        let kept = self.kept.as_ref().map_or(0, String::len);
         self.output
             .len()
+            .saturating_add(kept)
             .saturating_add(message)
             .saturating_add(open)
     }
@@ -407,9 +421,17 @@ impl ResponsesWriter {
                 summary_part(text, out.key("part"));
             });
         }
-        let mut item = Output::default();
-        responses::reasoning(&open.place.item_id, text, sealed, &mut item);
-        self.item_done(&open.place, item, out);
+        let item = |sealed| {
+            let mut item = Output::default();
+            responses::reasoning(&open.place.item_id, text, sealed, &mut item);
+            item
+        };
+        let hides_state = self.memory.is_some_and(|it| !it.shows_state);
+        if hides_state && sealed.is_some() {
+            self.item_ends(&open.place, item(None), Some(item(sealed)), out);
+        } else {
+            self.item_done(&open.place, item(sealed), out);
+        }
     }
 
     fn end_call(&mut self, open: &Open, call: &ToolCall, end: BlockEnd<'_>, out: &mut Output) {
@@ -434,6 +456,22 @@ impl ResponsesWriter {
         self.item_done(&open.place, item, out);
     }
 
+    /// Writes the item that stands for a conversation from now on.
+    pub(super) fn compaction(&mut self, sealed: &str, out: &mut Output) {
+        let place = self.next_place("cmp");
+        let item = |content: &str, out: &mut Output| {
+            out.begin_object();
+            out.key("id").string(&place.item_id);
+            out.key("type").string("compaction");
+            out.key("encrypted_content").string(content);
+            out.end_object();
+        };
+        self.item_added(&place, out, |out| item("", out));
+        let mut whole = Output::default();
+        item(sealed, &mut whole);
+        self.item_done(&place, whole, out);
+    }
+
     fn item_added(&mut self, place: &Place, out: &mut Output, item: impl FnOnce(&mut Output)) {
         self.event("response.output_item.added", out, |out| {
             out.key("output_index").number(place.output_index);
@@ -442,11 +480,22 @@ impl ResponsesWriter {
     }
 
     fn item_done(&mut self, place: &Place, item: Output, out: &mut Output) {
+        self.item_ends(place, item, None, out);
+    }
+
+    /// Ends an item; `kept` is what is remembered of it, if that is more than the caller is shown.
+    fn item_ends(&mut self, place: &Place, item: Output, kept: Option<Output>, out: &mut Output) {
         self.event("response.output_item.done", out, |out| {
             out.key("output_index").number(place.output_index);
             out.key("item").raw(item.as_bytes());
         });
-        append(&mut self.output, &text(item));
+        let item = text(item);
+        match (kept.map(text), &mut self.kept) {
+            (Some(more), all) => append(all.get_or_insert_with(|| self.output.clone()), &more),
+            (None, Some(all)) => append(all, &item),
+            (None, None) => {}
+        }
+        append(&mut self.output, &item);
     }
 
     fn response_event(
@@ -459,19 +508,28 @@ impl ResponsesWriter {
     ) {
         let sequence = self.next_sequence();
         begin_event(name, out);
-        self.response(status, usage, searches, out.key("response"));
+        let event = out.key("response");
+        self.response(status, &self.output, usage, searches, event);
         end_event(sequence, out);
     }
 
-    fn response(&self, status: Status, usage: Option<Usage>, searches: u64, out: &mut Output) {
+    fn response(
+        &self,
+        status: Status,
+        output: &str,
+        usage: Option<Usage>,
+        searches: u64,
+        out: &mut Output,
+    ) {
         let object = Response {
             id: &self.id,
             model: &self.model,
             created: self.created,
             status,
-            output: &self.output,
+            output,
             usage,
             searches,
+            previous: self.previous.as_deref().unwrap_or("null"),
         };
         response(&object, &self.echo, out);
     }

@@ -2,12 +2,12 @@
 
 use crate::{
     Refusal,
-    document::Text,
+    document::{Text, Value},
     request::{
         conversation::{AnswerFormat, Conversation},
         reasoning::{MessagesPlan, ThinkingSent},
         write::{
-            Writer,
+            Writer, schema,
             shared::{effort_name, hashed_user, text},
         },
     },
@@ -48,14 +48,25 @@ impl Writer<'_, '_> {
                 self.out.key("top_k").raw(top_k.raw());
             }
         }
-        if !conversation.stop.is_empty() {
-            self.out.key("stop_sequences").begin_array();
-            for entry in &conversation.stop {
-                text(self.out.item(), *entry);
-            }
-            self.out.end_array();
-        }
+        self.messages_stop(&conversation.stop);
         Ok(())
+    }
+
+    /// Messages refuses stop sequences of white space alone.
+    fn messages_stop(&mut self, stop: &[Text<'_>]) {
+        let is_taken = |entry: &&Text<'_>| !entry.is_blank();
+        let taken = stop.iter().filter(is_taken).count();
+        if taken < stop.len() {
+            self.scope.note_dropped("stop");
+        }
+        if taken == 0 {
+            return;
+        }
+        self.out.key("stop_sequences").begin_array();
+        for entry in stop.iter().filter(is_taken) {
+            text(self.out.item(), *entry);
+        }
+        self.out.end_array();
     }
 
     pub(super) fn thinking(&mut self, conversation: &Conversation<'_>, plan: &MessagesPlan) {
@@ -92,7 +103,8 @@ impl Writer<'_, '_> {
         let is_shaped = conversation.format.is_some();
         let field = match self.scope.from {
             Format::Chat => "response_format",
-            Format::Responses | Format::Messages => "text.format",
+            Format::Responses => "text.format",
+            Format::Messages => "output_config.format",
         };
         if is_shaped && !self.scope.target.messages.structured_output {
             let message = "cannot be kept to by this model: it takes no schemas";
@@ -111,10 +123,29 @@ impl Writer<'_, '_> {
         if let Some(schema) = schema {
             self.out.key("format").begin_object();
             self.out.key("type").string("json_schema");
-            self.out.key("schema").raw(schema.raw());
+            self.out.key("schema");
+            self.closed_schema(schema)?;
             self.out.end_object();
         }
         self.out.end_object();
+        Ok(())
+    }
+
+    /// A schema of answers: each of its objects allows its own members alone.
+    fn closed_schema(&mut self, schema: Value<'_>) -> Result<(), Refusal> {
+        let field = match self.scope.from {
+            Format::Chat => "response_format.json_schema.schema",
+            Format::Responses | Format::Messages => "text.format.schema",
+        };
+        let mut closed = schema::parse(schema, field)?;
+        let has_closed = schema::close(&mut closed).map_err(|it| it.refusal(field))?;
+        match has_closed {
+            true => {
+                self.scope.note_dropped(field);
+                self.out.raw(closed.to_string().as_bytes());
+            }
+            false => self.out.raw(schema.raw()),
+        }
         Ok(())
     }
 

@@ -1,0 +1,127 @@
+//! What one transaction of the writer holds, and how long it gathers.
+
+use super::Writer;
+use crate::{entry::Entry, journal::Slot, ownership::Stored};
+use std::{
+    collections::HashSet,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+use tollgate_types::KeyId;
+
+/// How long settlements gather if a reader waits for them. Otherwise they gather until the next tick:
+/// the more records a commit holds, the less it costs per record (index pages, sync). They are safe
+/// meanwhile, because the settlement file has them.
+const GATHER: Duration = Duration::from_millis(20);
+/// The most that one transaction holds, which bounds how long it locks the file. Of a small settlement
+/// file it is a quarter of the slots.
+const MAX_BATCH: usize = 2000;
+
+/// A message to the writer.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "nearly all are the large one, and a box would be freed by another thread"
+)]
+pub(in super::super) enum Command {
+    /// A request has ended. Its record is in the slot; a request that was refused before it
+    /// reserved anything has no slot.
+    Settle(Option<Slot>, Entry),
+    /// A provider has stored something.
+    Remember(Arc<Stored>),
+    /// A request needs this key's account, or more of its tokens.
+    Load(KeyId),
+    /// A reader needs what was settled before. Answered when the file has it.
+    CatchUp(tokio::sync::oneshot::Sender<()>),
+    /// Another process is about to serve the same keys: give it half of the tokens that no request
+    /// reserves. Answered when the other process can lease them.
+    ShareOut(tokio::sync::oneshot::Sender<()>),
+    /// This process ends: give the other processes the tokens that no request reserves.
+    Retire,
+    /// Commit everything and give all leases back. Answered when that is done.
+    Close(std::sync::mpsc::SyncSender<bool>),
+}
+
+impl Command {
+    /// Whether a request waits for the answer.
+    pub(in super::super) const fn is_urgent(&self) -> bool {
+        matches!(self, Self::Load(_) | Self::ShareOut(_) | Self::Close(_))
+    }
+}
+
+/// What is committed together.
+#[derive(Default)]
+pub(super) struct Batch {
+    pub(super) settled: Vec<(Option<Slot>, Entry)>,
+    pub(super) made: Vec<Arc<Stored>>,
+    pub(super) loads: HashSet<KeyId>,
+    pub(super) readers: Vec<tokio::sync::oneshot::Sender<()>>,
+    pub(super) sharing: Vec<tokio::sync::oneshot::Sender<()>>,
+    pub(super) retire: bool,
+    pub(super) close: Option<std::sync::mpsc::SyncSender<bool>>,
+}
+
+impl Batch {
+    fn add(&mut self, command: Command) {
+        match command {
+            Command::Settle(slot, entry) => self.settled.push((slot, entry)),
+            Command::Remember(stored) => self.made.push(stored),
+            Command::Load(key) => {
+                self.loads.insert(key);
+            }
+            Command::CatchUp(done) => self.readers.push(done),
+            Command::ShareOut(done) => self.sharing.push(done),
+            Command::Retire => self.retire = true,
+            Command::Close(done) => self.close = Some(done),
+        }
+    }
+
+    pub(super) fn entries(&self) -> impl Iterator<Item = &Entry> {
+        self.settled.iter().map(|(_, entry)| entry)
+    }
+
+    fn is_urgent(&self) -> bool {
+        !self.loads.is_empty() || !self.sharing.is_empty() || self.close.is_some()
+    }
+
+    /// Whether a reader waits, or another process may be asked for what was stored.
+    fn is_waited_for(&self) -> bool {
+        !self.readers.is_empty() || !self.made.is_empty()
+    }
+
+    /// Whether there is nothing to commit.
+    pub(super) fn is_empty(&self) -> bool {
+        let nothing = self.settled.is_empty() && self.made.is_empty() && self.loads.is_empty();
+        nothing && self.close.is_none()
+    }
+
+    fn len(&self) -> usize {
+        let all = [self.settled.len(), self.made.len(), self.loads.len()];
+        all.into_iter().fold(0, usize::saturating_add)
+    }
+}
+
+impl Writer {
+    /// Gathers a batch that begins with a message.
+    pub(super) fn gather(&mut self, first: Command, next_tick: Instant) -> Batch {
+        let mut batch = Batch {
+            settled: std::mem::take(&mut self.room),
+            ..Batch::default()
+        };
+        batch.add(first);
+        let most = MAX_BATCH.min(self.shared.journal.slots() / 4);
+        let now = Instant::now();
+        let early = now.checked_add(GATHER).unwrap_or(now);
+        self.commands.gather(|come| {
+            let room = most.saturating_sub(batch.len());
+            come.take(room).for_each(|command| batch.add(command));
+            if batch.is_urgent() || batch.len() >= most {
+                None
+            } else if batch.is_waited_for() || self.shared.journal.is_scarce() {
+                Some(early)
+            } else {
+                Some(early.max(next_tick))
+            }
+        });
+        batch
+    }
+}

@@ -1,0 +1,488 @@
+//! What the gateway remembers of the answers that it has translated: the answer and what it answered,
+//! for the key that asked, within bounds of bytes and time.
+//!
+//! An answer is in memory at once and in the store's file shortly after, written by a thread and over a
+//! connection of its own: settlements never wait for it, and a lost answer is no lost money. So its
+//! commits are not synced one by one, not numbered, and its rows have no sums. Reads go to the file on a
+//! thread that may wait; a request never does. What a remembered answer means is decided elsewhere.
+
+mod rows;
+
+use crate::{
+    clock::{Clock, Timestamp},
+    directory::{Unavailable, spawn},
+    keyed_semaphore::KeyedSemaphore,
+    store::{Store, StoreError, open_memory_writer, open_reader},
+};
+use bytes::Bytes;
+use parking_lot::{Condvar, Mutex, RwLock};
+use rusqlite::Connection;
+use std::{
+    cell::OnceCell,
+    collections::{HashMap, VecDeque, hash_map::Entry},
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+use tokio::sync::{Semaphore, oneshot};
+use tollgate_types::{KeyId, RequestId, leaves_room};
+
+/// An answer and what it answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Remembered {
+    /// The request that was answered.
+    pub id: RequestId,
+    /// The key that asked.
+    pub key: KeyId,
+    /// The request whose answer this one goes on from.
+    pub previous: Option<RequestId>,
+    /// The `input` of the request, as JSON.
+    pub input: Bytes,
+    /// The `response` object, as JSON.
+    pub response: Bytes,
+}
+
+impl Remembered {
+    /// What it counts towards the bounds, in bytes.
+    fn bytes(&self) -> u64 {
+        /// The row and its entries in the indexes.
+        const ROW: usize = 256;
+        let contents = self.input.len().saturating_add(self.response.len());
+        u64::try_from(contents.saturating_add(ROW)).unwrap_or(u64::MAX)
+    }
+}
+
+/// The bounds of what is remembered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MemoryLimits {
+    /// Bytes for each key; of more, the key's oldest answers are forgotten.
+    pub bytes_per_key: u64,
+    /// Bytes of all keys; of more, the oldest answers of all are forgotten.
+    pub bytes: u64,
+    /// The age at which an answer is forgotten.
+    pub time: Duration,
+}
+
+/// What has become of answers since the process began, and what there is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MemoryStats {
+    /// Answers that were written down.
+    pub remembered: u64,
+    /// Answers that could not be: too many waited, or the file failed.
+    pub lost: u64,
+    /// Bytes in the file.
+    pub bytes: u64,
+}
+
+/// Most bytes that wait to be written down, of which one key's leave as much free; further answers are
+/// lost.
+const MOST_WAITING: u64 = 64 << 20;
+/// Most bytes of one transaction, so that no settlement waits long for the file.
+const MOST_AT_ONCE: u64 = 1 << 20;
+/// How often old answers are forgotten.
+const ROUND: Duration = Duration::from_secs(60);
+/// How often a failed transaction is tried, and after which pause.
+const TRIES: u32 = 5;
+const RETRY_AFTER: Duration = Duration::from_millis(200);
+/// Most look-ups in the file at once, and most of them for one key.
+const LOOKUPS_AT_ONCE: usize = 8;
+const LOOKUPS_OF_A_KEY: usize = LOOKUPS_AT_ONCE / 4;
+const LOOKUP_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Remembers answers and finds them again. The last handle writes down what waits, in the background;
+/// [`Memory::close`] waits for it.
+pub struct Memory(Arc<Inner>);
+
+struct Inner {
+    path: PathBuf,
+    clock: Clock,
+    /// `None`: nothing is remembered, and what there is is forgotten.
+    limits: RwLock<Option<MemoryLimits>>,
+    queue: Mutex<Queue>,
+    /// Something is in the queue, or the writer has ended.
+    changed: Condvar,
+    lookups: Arc<Semaphore>,
+    of_keys: KeyedSemaphore,
+    remembered: AtomicU64,
+    lost: AtomicU64,
+    bytes: AtomicU64,
+}
+
+#[derive(Default)]
+struct Queue {
+    changes: VecDeque<Change>,
+    /// Answers that are not in the file yet.
+    unwritten: HashMap<RequestId, Arc<Remembered>>,
+    /// Bytes of these, and of each key's among them.
+    bytes: u64,
+    of_keys: HashMap<KeyId, u64>,
+    /// Old answers are to be forgotten now.
+    is_round_due: bool,
+    is_closed: bool,
+    has_ended: bool,
+}
+
+impl Queue {
+    /// An answer waits no more.
+    fn give_back(&mut self, answer: &Remembered) {
+        let bytes = answer.bytes();
+        self.bytes = self.bytes.saturating_sub(bytes);
+        if let Entry::Occupied(mut own) = self.of_keys.entry(answer.key.clone()) {
+            let left = own.get().saturating_sub(bytes);
+            match left {
+                0 => drop(own.remove()),
+                _ => *own.get_mut() = left,
+            }
+        }
+    }
+}
+
+/// What is written.
+enum Change {
+    Remember(Arc<Remembered>),
+    Forget {
+        key: KeyId,
+        id: RequestId,
+        done: oneshot::Sender<bool>,
+    },
+}
+
+impl Memory {
+    /// Over the file of `store`, within these limits; `None`: nothing is remembered, and what there is
+    /// is forgotten.
+    ///
+    /// # Errors
+    /// The file cannot be opened, or no thread can be started.
+    pub fn open(store: &Store, limits: Option<MemoryLimits>) -> Result<Self, StoreError> {
+        let path = store.path();
+        let file = open_memory_writer(path)?;
+        let inner = Arc::new(Inner {
+            path: path.to_owned(),
+            clock: store.clock().clone(),
+            limits: RwLock::new(limits),
+            queue: Mutex::default(),
+            changed: Condvar::new(),
+            lookups: Arc::new(Semaphore::new(LOOKUPS_AT_ONCE)),
+            of_keys: KeyedSemaphore::new(LOOKUPS_OF_A_KEY, usize::MAX),
+            remembered: AtomicU64::new(0),
+            lost: AtomicU64::new(0),
+            bytes: AtomicU64::new(rows::bytes(&file).unwrap_or(0)),
+        });
+        let writer = Arc::clone(&inner);
+        spawn("memory-writer", path, move || writer.run(file))?;
+        Ok(Self(inner))
+    }
+
+    /// Changes how much is remembered; `None`: nothing, and what there is is forgotten.
+    pub fn set_limits(&self, limits: Option<MemoryLimits>) {
+        *self.0.limits.write() = limits;
+        self.0.queue.lock().is_round_due = true;
+        self.0.changed.notify_all();
+    }
+
+    /// Remembers an answer. Waits for nothing.
+    pub fn remember(&self, answer: Remembered) {
+        let bytes = answer.bytes();
+        let Some(limits) = *self.0.limits.read() else {
+            return;
+        };
+        let answer = Arc::new(answer);
+        let mut queue = self.0.queue.lock();
+        let waiting = queue.bytes.saturating_add(bytes);
+        let own = queue.of_keys.get(&answer.key).copied().unwrap_or_default();
+        let has_room = leaves_room(own.saturating_add(bytes), MOST_WAITING, waiting);
+        let is_too_much = !has_room || bytes > limits.bytes_per_key.min(limits.bytes);
+        if is_too_much || queue.is_closed {
+            drop(queue);
+            log::warn!("an answer of {bytes} bytes is not remembered: {waiting} would wait");
+            self.0.lost.fetch_add(1, Ordering::Relaxed);
+            return;
+        }
+        queue.bytes = waiting;
+        queue
+            .of_keys
+            .insert(answer.key.clone(), own.saturating_add(bytes));
+        queue.unwritten.insert(answer.id, Arc::clone(&answer));
+        queue.changes.push_back(Change::Remember(answer));
+        drop(queue);
+        self.0.changed.notify_all();
+    }
+
+    /// Forgets the answer to a request of this key. Whether there was one. To be waited for on a tokio
+    /// runtime.
+    ///
+    /// # Errors
+    /// The file cannot be written, or not in time.
+    pub async fn forget(&self, key: &KeyId, id: RequestId) -> Result<bool, Unavailable> {
+        let (done, answer) = oneshot::channel();
+        {
+            let mut queue = self.0.queue.lock();
+            if queue.is_closed {
+                return Err(Unavailable::Closed);
+            }
+            let key = key.clone();
+            queue.changes.push_back(Change::Forget { key, id, done });
+        }
+        self.0.changed.notify_all();
+        let answer = tokio::time::timeout(LOOKUP_TIMEOUT, answer).await;
+        let answer = answer.map_err(|_| Unavailable::TimedOut)?;
+        // The writer drops the sender if the file has failed.
+        answer.map_err(|_| Unavailable::Store("the answer could not be forgotten".into()))
+    }
+
+    /// Looks up answers of a key, on a thread that may wait. To be waited for on a tokio runtime.
+    ///
+    /// # Errors
+    /// Too many look-ups are under way, or it takes too long.
+    pub async fn look_up<T: Send + 'static>(
+        &self,
+        key: &KeyId,
+        look: impl FnOnce(&Lookup<'_>) -> T + Send + 'static,
+    ) -> Result<T, Unavailable> {
+        let found = tokio::time::timeout(LOOKUP_TIMEOUT, self.look_up_in_turn(key, look)).await;
+        found.unwrap_or(Err(Unavailable::TimedOut))
+    }
+
+    async fn look_up_in_turn<T: Send + 'static>(
+        &self,
+        key: &KeyId,
+        look: impl FnOnce(&Lookup<'_>) -> T + Send + 'static,
+    ) -> Result<T, Unavailable> {
+        let own = self.0.of_keys.acquire(key).await?;
+        let permit = Arc::clone(&self.0.lookups)
+            .acquire_owned()
+            .await
+            .map_err(|_| Unavailable::Closed)?;
+        let (inner, key) = (Arc::clone(&self.0), key.clone());
+        let look = move || {
+            let _held = (permit, own);
+            look(&inner.lookup(&key))
+        };
+        tokio::task::spawn_blocking(look)
+            .await
+            .map_err(|_| Unavailable::Closed)
+    }
+
+    /// What has become of answers.
+    pub fn stats(&self) -> MemoryStats {
+        MemoryStats {
+            remembered: self.0.remembered.load(Ordering::Relaxed),
+            lost: self.0.lost.load(Ordering::Relaxed),
+            bytes: self.0.bytes.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Writes down what waits and remembers nothing more. Blocks, no longer than `patience`; whether
+    /// everything was written.
+    pub fn close(&self, patience: Duration) -> bool {
+        let mut queue = self.0.queue.lock();
+        queue.is_closed = true;
+        self.0.changed.notify_all();
+        let ended = |queue: &mut Queue| !queue.has_ended;
+        !self
+            .0
+            .changed
+            .wait_while_for(&mut queue, ended, patience)
+            .timed_out()
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        self.0.queue.lock().is_closed = true;
+        self.0.changed.notify_all();
+    }
+}
+
+impl std::fmt::Debug for Memory {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Memory").field(&self.0.path).finish()
+    }
+}
+
+/// Finds the answers of one key.
+pub struct Lookup<'a> {
+    inner: &'a Inner,
+    key: &'a KeyId,
+    /// What was made before is forgotten; `None`: all is.
+    since: Option<Timestamp>,
+    file: OnceCell<Connection>,
+}
+
+impl Lookup<'_> {
+    /// The response that answered a request.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn response(&self, id: RequestId) -> Result<Option<Bytes>, StoreError> {
+        match self.unwritten(id) {
+            Some(answer) => Ok(answer.map(|it| it.response.clone())),
+            None => self.read(|file, since| rows::response(file, self.key, id, since)),
+        }
+    }
+
+    /// The same, with what it answered.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn answer(&self, id: RequestId) -> Result<Option<Remembered>, StoreError> {
+        match self.unwritten(id) {
+            Some(answer) => Ok(answer.map(|it| Remembered::clone(&it))),
+            None => self.read(|file, since| rows::answer(file, self.key, id, since)),
+        }
+    }
+
+    /// An answer that is not in the file yet; `Some(None)` where it is another key's.
+    fn unwritten(&self, id: RequestId) -> Option<Option<Arc<Remembered>>> {
+        let answer = self.inner.queue.lock().unwritten.get(&id).cloned()?;
+        Some((answer.key == *self.key).then_some(answer))
+    }
+
+    fn read<T>(
+        &self,
+        find: impl FnOnce(&Connection, Timestamp) -> rusqlite::Result<Option<T>>,
+    ) -> Result<Option<T>, StoreError> {
+        let Some(since) = self.since else {
+            return Ok(None);
+        };
+        let path = &self.inner.path;
+        let file = match self.file.get() {
+            Some(file) => file,
+            None => {
+                let opened = open_reader(path)?;
+                self.file.get_or_init(|| opened)
+            }
+        };
+        find(file, since).map_err(|fault| StoreError::from_sqlite(&fault, path))
+    }
+}
+
+impl Inner {
+    fn lookup<'a>(&'a self, key: &'a KeyId) -> Lookup<'a> {
+        let limits = *self.limits.read();
+        Lookup {
+            inner: self,
+            key,
+            since: limits.map(|limits| self.clock.now().minus(limits.time)),
+            file: OnceCell::new(),
+        }
+    }
+
+    /// The thread that writes.
+    fn run(&self, mut file: Connection) {
+        let mut next_round = Instant::now();
+        loop {
+            let (changes, is_round_due, is_closed) = self.wait(next_round);
+            let is_last = is_closed && changes.is_empty();
+            if !changes.is_empty() {
+                self.write(&mut file, changes);
+            }
+            if is_round_due || Instant::now() >= next_round {
+                self.forget_old(&mut file);
+                next_round = Instant::now().checked_add(ROUND).unwrap_or(next_round);
+            }
+            if is_last {
+                break;
+            }
+        }
+        // `close` returns after this: the ledger can move the whole log into the file then.
+        drop(file);
+        self.queue.lock().has_ended = true;
+        self.changed.notify_all();
+    }
+
+    /// Waits until then for changes, and takes as many as go in one transaction.
+    fn wait(&self, until: Instant) -> (Vec<Change>, bool, bool) {
+        let mut queue = self.queue.lock();
+        let waits =
+            |queue: &mut Queue| queue.changes.is_empty() && !queue.is_closed && !queue.is_round_due;
+        self.changed.wait_while_until(&mut queue, waits, until);
+        let (mut taken, mut bytes) = (Vec::new(), 0_u64);
+        while bytes < MOST_AT_ONCE
+            && let Some(change) = queue.changes.pop_front()
+        {
+            bytes = bytes.saturating_add(change.bytes());
+            taken.push(change);
+        }
+        let is_round_due = std::mem::take(&mut queue.is_round_due);
+        (taken, is_round_due, queue.is_closed)
+    }
+
+    fn write(&self, file: &mut Connection, changes: Vec<Change>) {
+        let done = self.try_often("answers cannot be remembered", || {
+            let limits = *self.limits.read();
+            rows::apply(file, &changes, limits, self.clock.now())
+        });
+        self.note_bytes(file);
+        let mut queue = self.queue.lock();
+        for (place, change) in changes.into_iter().enumerate() {
+            let done = done.as_ref().and_then(|done| done.get(place).copied());
+            match change {
+                Change::Remember(answer) => {
+                    queue.unwritten.remove(&answer.id);
+                    queue.give_back(&answer);
+                    let count = match done {
+                        Some(_) => &self.remembered,
+                        None => &self.lost,
+                    };
+                    count.fetch_add(1, Ordering::Relaxed);
+                }
+                Change::Forget { done: report, .. } => {
+                    if let Some(done) = done {
+                        // The caller may have disconnected.
+                        let _ = report.send(done);
+                    }
+                }
+            }
+        }
+    }
+
+    fn forget_old(&self, file: &mut Connection) {
+        let limits = *self.limits.read();
+        let (before, most) = match limits {
+            Some(limits) => (self.clock.now().minus(limits.time), limits.bytes),
+            None => (Timestamp::MAX, 0),
+        };
+        self.try_often("old answers cannot be forgotten", || {
+            rows::expire(file, before, most)
+        });
+        self.note_bytes(file);
+    }
+
+    fn note_bytes(&self, file: &Connection) {
+        if let Ok(bytes) = rows::bytes(file) {
+            self.bytes.store(bytes, Ordering::Relaxed);
+        }
+    }
+
+    /// Tries a few times. `None`: it failed each time.
+    fn try_often<T>(&self, what: &str, mut run: impl FnMut() -> rusqlite::Result<T>) -> Option<T> {
+        for attempt in 1..=TRIES {
+            match run() {
+                Ok(done) => return Some(done),
+                Err(fault) if attempt == TRIES => {
+                    let fault = StoreError::from_sqlite(&fault, &self.path);
+                    log::error!("{what}: {fault}");
+                }
+                Err(_) => std::thread::park_timeout(RETRY_AFTER),
+            }
+        }
+        None
+    }
+}
+
+impl Change {
+    /// Bytes that it adds to the file.
+    fn bytes(&self) -> u64 {
+        match self {
+            Self::Remember(answer) => answer.bytes(),
+            Self::Forget { .. } => 0,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,27 @@
+//! The section `server.cors`: which web pages may call the gateway from a browser.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Which web pages may read the gateway's answers (Fetch standard, "CORS protocol").
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct CorsSettings {
+    /// The origins of the pages, as browsers write them: `https://app.example.com`, in lower
+    /// case, without a path or the scheme's own port. `*`: any. Default: none, and the gateway answers no preflight.
+    #[schemars(inner(regex(pattern = r"^(\*|[a-z][a-z0-9+.-]*://[a-z0-9.\[\]:_-]+)$")))]
+    pub origins: Vec<String>,
+    /// The request headers that a page may set, besides those that every page may. `*`: any.
+    #[schemars(inner(regex(pattern = r"^[A-Za-z0-9!#$%&'*+.^_`|~-]+$")))]
+    pub headers: Vec<String>,
+}
+
+impl Default for CorsSettings {
+    fn default() -> Self {
+        Self {
+            origins: Vec::new(),
+            // The SDKs set headers of their own, and add to them with their versions.
+            headers: vec!["*".to_owned()],
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! Cross-origin requests: which pages may read answers, and the answer to the request that a
+//! browser sends first (a preflight).
+//!
+//! A page needs an API key like every other caller. Browsers send no cookies here, so answers
+//! may be exposed whole (Fetch standard, section "CORS protocol").
+
+use super::respond::Local;
+use crate::config::CorsSettings;
+use bytes::Bytes;
+use http::header::{
+    ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
+    ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, ACCESS_CONTROL_REQUEST_HEADERS,
+    ACCESS_CONTROL_REQUEST_METHOD, ORIGIN, VARY,
+};
+use http::{HeaderMap, HeaderName, HeaderValue, Method};
+
+const ANY: HeaderValue = HeaderValue::from_static("*");
+/// Seconds for which a browser may remember an answer to a preflight.
+const MAX_AGE: HeaderValue = HeaderValue::from_static("600");
+
+/// Which pages may read answers.
+#[derive(Clone, Debug, Default)]
+pub struct Cors {
+    origins: Vec<HeaderValue>,
+    headers: Allowed,
+}
+
+/// Which request headers a page may set.
+#[derive(Clone, Debug, Default)]
+enum Allowed {
+    #[default]
+    Any,
+    These(Vec<HeaderName>),
+}
+
+impl Cors {
+    /// By the configuration.
+    pub fn new(settings: &CorsSettings) -> Self {
+        let origins = settings.origins.iter();
+        let headers = settings.headers.iter();
+        Self {
+            origins: origins
+                .filter_map(|it| HeaderValue::from_str(it).ok())
+                .collect(),
+            headers: match settings.headers.iter().any(|name| name == "*") {
+                true => Allowed::Any,
+                false => Allowed::These(headers.filter_map(|it| it.parse().ok()).collect()),
+            },
+        }
+    }
+
+    /// The origin that may read the answer to a request: that of the request, or `*`.
+    pub fn origin(&self, request: &HeaderMap) -> Option<HeaderValue> {
+        if self.origins.is_empty() {
+            return None;
+        }
+        let origin = request.get(ORIGIN)?;
+        if self.origins.contains(&ANY) {
+            return Some(ANY);
+        }
+        self.origins.contains(origin).then(|| origin.clone())
+    }
+
+    /// The answer to a preflight of an allowed origin; `None` for any other request.
+    pub fn preflight(
+        &self,
+        method: &Method,
+        request: &HeaderMap,
+        methods: impl FnOnce() -> String,
+    ) -> Option<Local> {
+        const NO_CONTENT: u16 = 204;
+        let is_preflight =
+            *method == Method::OPTIONS && request.contains_key(ACCESS_CONTROL_REQUEST_METHOD);
+        if !is_preflight || self.origin(request).is_none() {
+            return None;
+        }
+        let mut answer = Local::new(NO_CONTENT, "", Bytes::new());
+        if let Ok(methods) = HeaderValue::from_str(&methods()) {
+            answer.add(ACCESS_CONTROL_ALLOW_METHODS, methods);
+        }
+        if let Some(headers) = self.headers.of(request) {
+            answer.add(ACCESS_CONTROL_ALLOW_HEADERS, headers);
+        }
+        answer.add(ACCESS_CONTROL_MAX_AGE, MAX_AGE);
+        Some(answer)
+    }
+
+    /// Adds to the head of an answer what lets its page read it.
+    pub fn expose(&self, origin: Option<&HeaderValue>, answer: &mut HeaderMap) {
+        if self.origins.is_empty() {
+            return;
+        }
+        if !self.origins.contains(&ANY) {
+            answer.append(VARY, HeaderValue::from_static("origin"));
+        }
+        if let Some(origin) = origin {
+            answer.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin.clone());
+            answer.insert(ACCESS_CONTROL_EXPOSE_HEADERS, ANY);
+        }
+    }
+}
+
+impl Allowed {
+    /// Of the headers that a preflight asks for, those that the page may set.
+    fn of(&self, request: &HeaderMap) -> Option<HeaderValue> {
+        let asked = request.get(ACCESS_CONTROL_REQUEST_HEADERS)?;
+        let Self::These(allowed) = self else {
+            return Some(asked.clone());
+        };
+        let names = asked.to_str().ok()?.split(',').map(str::trim);
+        let is_allowed = |name: &&str| {
+            allowed
+                .iter()
+                .any(|it| name.eq_ignore_ascii_case(it.as_str()))
+        };
+        let names: Vec<&str> = names.filter(is_allowed).collect();
+        HeaderValue::from_str(&names.join(", ")).ok()
+    }
+}

@@ -1,0 +1,126 @@
+//! The head that goes to a provider: built anew for each attempt. Nothing of a caller's head or
+//! query leaves that is not put here.
+
+use crate::gateway::attempt::{Candidate, LogIn};
+use crate::gateway::exchange::Exchange;
+use crate::gateway::stored;
+use bytes::Bytes;
+use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
+use http::{HeaderMap, HeaderName, HeaderValue, Method};
+use pingora::http::RequestHeader;
+use pingora_proxy::Session;
+use tollgate_filter::{Endpoint, RequestContext};
+use tollgate_types::Format;
+
+/// Begins to send what was made ready, and makes the head that goes before it.
+pub fn begin(exchange: &mut Exchange, session: &Session) -> Option<RequestHeader> {
+    let candidate = exchange.attempts.current()?;
+    let log_in = candidate.log_in()?;
+    let request = exchange.request.as_ref()?;
+    let mut parts = upstream_head(candidate, log_in, request, &session.req_header().headers)?;
+    if request.endpoint.is_stored() {
+        parts.method = session.req_header().method.clone();
+        parts.uri = stored::target(parts.uri.path(), request.endpoint, session)?;
+        parts.headers.remove(CONTENT_TYPE);
+    }
+    if let Some(beta) = beta(session, request, candidate) {
+        parts.uri = with_query(&parts.uri, beta)?;
+    }
+    let credential = log_in.name();
+    let body = &exchange.attempts.begin(credential).body;
+    // A POST without a body says so.
+    if body.is_some() || parts.method == Method::POST {
+        let length = body.as_ref().map_or(0, Bytes::len);
+        parts.headers.insert(CONTENT_LENGTH, length.into());
+    } else {
+        parts.headers.remove(CONTENT_LENGTH);
+    }
+    Some(parts.into())
+}
+
+/// The one parameter of a caller's query that goes upstream: `beta`, to providers of messages.
+fn beta<'a>(
+    session: &'a Session,
+    request: &RequestContext,
+    candidate: &Candidate,
+) -> Option<&'a str> {
+    const MOST_BYTES: usize = 64;
+    let is_messages = |format| format == Some(Format::Messages);
+    if !is_messages(request.format()) || !is_messages(Some(candidate.format)) {
+        return None;
+    }
+    let query = session.req_header().uri.query()?;
+    let is_plain = |value: &str| {
+        let is_part = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte);
+        value.len() <= MOST_BYTES && value.bytes().all(is_part)
+    };
+    let mut pairs = query.split('&');
+    pairs.find(|pair| pair.strip_prefix("beta=").is_some_and(is_plain))
+}
+
+/// A path with one more parameter.
+fn with_query(base: &http::Uri, pair: &str) -> Option<http::Uri> {
+    let mark = if base.query().is_some() { '&' } else { '?' };
+    format!("{base}{mark}{pair}").parse().ok()
+}
+
+/// The head that goes to the provider, built on what is the same for all its requests:
+/// what is not put here or there does not leave.
+fn upstream_head(
+    candidate: &Candidate,
+    log_in: LogIn<'_>,
+    request: &RequestContext,
+    caller: &HeaderMap,
+) -> Option<http::request::Parts> {
+    let format = candidate.format;
+    let provider = &candidate.deployment.provider;
+    let counts = request.endpoint == Endpoint::CountTokens;
+    let base = candidate.pool.base(format, counts)?;
+    let mut headers = base.headers.clone();
+    // What a caller's header is passed as takes the place of the gateway's own, such as
+    // `user-agent`; several of one name stay several.
+    for name in &provider.pass_headers {
+        if caller.contains_key(name) {
+            headers.remove(name);
+        }
+        for value in caller.get_all(name) {
+            headers.append(name.clone(), value.clone());
+        }
+    }
+    let of_format = |(name, _): &&(HeaderName, HeaderValue)| is_for(name, format);
+    for (name, _) in request.upstream_headers.iter().filter(of_format) {
+        headers.remove(name);
+    }
+    for (name, value) in request.upstream_headers.iter().filter(of_format) {
+        headers.append(name.clone(), value.clone());
+    }
+    if format == Format::Messages && !headers.contains_key(&VERSION) {
+        headers.insert(VERSION, DEFAULT_VERSION);
+    }
+    // The operator's own come last: they win over what a caller sent.
+    for (name, value) in &provider.headers {
+        headers.insert(name.clone(), value.clone());
+    }
+    if let LogIn::With(credential) = log_in {
+        let (name, value) = credential.header(format);
+        headers.insert(name.clone(), value.clone());
+    }
+    let (mut head, ()) = http::Request::new(()).into_parts();
+    head.method = Method::POST;
+    head.uri = base.uri.clone();
+    head.headers = headers;
+    Some(head)
+}
+
+const VERSION: HeaderName = HeaderName::from_static("anthropic-version");
+/// What a caller of another format cannot name.
+const DEFAULT_VERSION: HeaderValue = HeaderValue::from_static("2023-06-01");
+
+/// Whether a header is understood in requests of a format.
+fn is_for(name: &HeaderName, format: Format) -> bool {
+    let name = name.as_str();
+    match format {
+        Format::Messages => !name.starts_with("openai-"),
+        Format::Chat | Format::Responses => !name.starts_with("anthropic-"),
+    }
+}

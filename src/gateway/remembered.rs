@@ -1,0 +1,354 @@
+//! Answers that the gateway remembers: it puts them into requests that refer to them, keeps those that
+//! it translates, and answers requests for one of them.
+//!
+//! What stands for what is decided in `tollgate_translate::references`; how much is remembered, and
+//! where, in `tollgate_ledger`.
+
+use super::admission;
+use super::body::RequestBody;
+use super::exchange::Exchange;
+use super::hold::{Hold, SMALL};
+use super::load;
+use super::respond::{self, Local};
+use crate::events::Shed;
+use crate::snapshot::Snapshot;
+use bytes::Bytes;
+use http::Method;
+use pingora_proxy::Session;
+use std::cell::RefCell;
+use std::ops::Range;
+use std::sync::Arc;
+use tollgate_filter::{Endpoint, Stored, StoredThings};
+use tollgate_ledger::{Memory, MemoryLimits, MemoryLookup, Remembered, StoreError, Unavailable};
+use tollgate_translate::AnswerMemory;
+use tollgate_translate::references::{self, Reference, Turn, Turns, Unresolved};
+use tollgate_types::{ErrorCode, Format, Identity, PublicError, RequestFacts, RequestId};
+use tollgate_wire::splice::Splice;
+
+/// Where answers are remembered under a configuration.
+pub struct Remembering {
+    memory: Arc<Memory>,
+    /// Bytes of the largest request whose answer is remembered.
+    most: u64,
+}
+
+impl Remembering {
+    /// In `memory`, within these limits.
+    pub fn new(memory: Arc<Memory>, limits: &MemoryLimits) -> Self {
+        /// A request that an answer is remembered with.
+        const MOST: u64 = 8 << 20;
+        let most = MOST.min(limits.bytes_per_key).min(limits.bytes);
+        Self { memory, most }
+    }
+}
+
+/// The caller's own request, where remembered answers have been put into the one that is sent.
+pub struct Asked {
+    /// Its `input`, as JSON.
+    pub input: Bytes,
+    /// The answer that it goes on from.
+    pub previous: Option<RequestId>,
+    /// Reasoning items that are not remembered were left out.
+    pub forgot_reasoning: bool,
+    /// Bytes of the whole.
+    pub length: u64,
+}
+
+/// What is kept of a request until its answer is remembered.
+pub struct Kept {
+    input: Bytes,
+    previous: Option<RequestId>,
+}
+
+/// Finds the answers of one key, and counts the memory that they take.
+struct OfKey<'a> {
+    lookup: &'a MemoryLookup<'a>,
+    hold: RefCell<Hold>,
+}
+
+/// Why answers cannot be looked up.
+enum LookupFault {
+    Store(StoreError),
+    /// There is no memory for them.
+    Memory(Shed),
+}
+
+impl From<StoreError> for LookupFault {
+    fn from(fault: StoreError) -> Self {
+        Self::Store(fault)
+    }
+}
+
+impl OfKey<'_> {
+    fn count(&self, bytes: usize) -> Result<(), LookupFault> {
+        /// What a byte takes: it is read, looked at and written into the request.
+        const OF_A_BYTE: u64 = 3;
+        let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
+        let grown = self.hold.borrow_mut().grow(bytes.saturating_mul(OF_A_BYTE));
+        grown.map_err(LookupFault::Memory)
+    }
+}
+
+impl Turns for OfKey<'_> {
+    type Error = LookupFault;
+
+    fn response(&self, id: RequestId) -> Result<Option<Bytes>, LookupFault> {
+        let found = self.lookup.response(id)?;
+        self.count(found.as_ref().map_or(0, Bytes::len))?;
+        Ok(found)
+    }
+
+    fn turn(&self, id: RequestId) -> Result<Option<Turn>, LookupFault> {
+        let found = self.lookup.answer(id)?;
+        let size = |it: &Remembered| it.input.len().saturating_add(it.response.len());
+        self.count(found.as_ref().map_or(0, size))?;
+        Ok(found.map(|it| Turn {
+            previous: it.previous,
+            input: it.input,
+            response: it.response,
+        }))
+    }
+}
+
+/// Puts remembered answers into a request that refers to them. The conversation counts as its input
+/// from here on.
+///
+/// # Errors
+///
+/// 404 for what is not remembered and was not made by the key's own provider either, 413 if the
+/// conversation is larger than a request may be, 503 while nothing can be looked up or there is no
+/// memory for it.
+pub async fn resolve(exchange: &mut Exchange) -> Result<(), PublicError> {
+    /// What looking at a value of the body takes, in bytes.
+    const OF_A_VALUE: u64 = 32;
+    let snapshot = Arc::clone(&exchange.snapshot);
+    let Some((remembering, identity, body)) = referring(exchange, &snapshot) else {
+        return Ok(());
+    };
+    let length = body.len();
+    let most = usize::try_from(snapshot.limits.body.size).unwrap_or(usize::MAX);
+    let whole = body.assemble(Splice::default());
+    let whole = whole.ok_or_else(respond::internal_error)?;
+    let mut hold = Hold::new(load::bounds(exchange), load::shares(exchange)).beside(length);
+    let of_body = length.saturating_mul(2);
+    let of_values = body.peeked().values.saturating_mul(OF_A_VALUE);
+    hold.grow(of_body.saturating_add(of_values))
+        .map_err(load::shed)?;
+    // What is held goes with the look-up, which may last longer than this request waits for it.
+    let found = remembering.memory.look_up(&identity.key, move |lookup| {
+        let hold = RefCell::new(hold);
+        let answers = OfKey { lookup, hold };
+        let found = references::resolve(&whole, most, &answers);
+        (found, answers.hold.into_inner())
+    });
+    let (found, mut hold) = found.await.map_err(|fault| unavailable(exchange, &fault))?;
+    let resolved = match found {
+        Ok(resolved) => resolved,
+        Err(Unresolved::TooLarge) => return Err(too_large(most)),
+        Err(Unresolved::Lookup(LookupFault::Store(fault))) => {
+            return Err(unavailable(exchange, &fault));
+        }
+        Err(Unresolved::Lookup(LookupFault::Memory(shed))) => return Err(load::shed(shed)),
+    };
+    check_unknown(&snapshot, &identity, &resolved.unknown).await?;
+    let kept = u64::try_from(resolved.body.len()).unwrap_or(u64::MAX);
+    hold.shrink_to(kept);
+    let asked = Asked {
+        input: resolved.input,
+        previous: resolved.previous,
+        forgot_reasoning: resolved.forgot_reasoning,
+        length,
+    };
+    let reading = admission::reading(exchange);
+    if let Some(body) = &mut exchange.body {
+        body.replace(resolved.body, reading, hold, asked)?;
+    }
+    admission::note_facts(exchange, reading);
+    Ok(())
+}
+
+/// A request that names answers made here.
+fn referring<'a>(
+    exchange: &'a Exchange,
+    snapshot: &'a Snapshot,
+) -> Option<(&'a Remembering, Arc<Identity>, &'a RequestBody)> {
+    let remembering = snapshot.memory.as_ref()?;
+    let request = exchange.request.as_ref()?;
+    if request.format() != Some(Format::Responses) || !names_answers(request.facts.as_ref()?) {
+        return None;
+    }
+    let identity = Arc::clone(request.identity.as_ref()?);
+    Some((remembering, identity, exchange.body.as_ref()?))
+}
+
+fn names_answers(facts: &RequestFacts) -> bool {
+    /// A thought may have contents and lack the state that its provider needs.
+    const THOUGHT: &str = "rs_";
+    let made_here = |id: &str| RequestId::in_answer_id(id).is_some();
+    let mut items = facts.items.iter();
+    facts.stored_ids.iter().any(|id| made_here(id))
+        || items.any(|it| (!it.has_contents || it.id.starts_with(THOUGHT)) && made_here(&it.id))
+}
+
+/// Lets references pass to what a provider has stored for the key: it may make ids like ours.
+async fn check_unknown(
+    snapshot: &Snapshot,
+    identity: &Identity,
+    unknown: &[Reference],
+) -> Result<(), PublicError> {
+    for Reference { path, id } in unknown {
+        let mut found = match &snapshot.owned {
+            Some(owned) => owned.find(&identity.key, id),
+            None => Stored::NotYours,
+        };
+        if let Stored::Miss(pending) = found {
+            found = pending.await;
+        }
+        match found {
+            Stored::Yours { .. } => {}
+            Stored::NotYours => return Err(not_remembered(path, id)),
+            Stored::Unavailable | Stored::Miss(_) => return Err(try_again()),
+        }
+    }
+    Ok(())
+}
+
+/// The error for a reference that leads nowhere.
+fn not_remembered(path: &str, id: &str) -> PublicError {
+    let message = format!(
+        "'{path}' refers to '{id}', which does not exist or was not made with this API key: send \
+         the whole history instead"
+    );
+    PublicError::new(ErrorCode::NotFound, message)
+}
+
+fn too_large(most: usize) -> PublicError {
+    let message = format!(
+        "the conversation that the request refers to is larger than {most} bytes, or has more \
+         than 1000 answers: begin a new one"
+    );
+    PublicError::new(ErrorCode::RequestTooLarge, message)
+}
+
+fn unavailable(exchange: &Exchange, fault: &dyn std::error::Error) -> PublicError {
+    // A caller can cause it by the number of its requests.
+    log::warn!(
+        "{}: remembered answers cannot be looked up: {fault}",
+        exchange.id
+    );
+    try_again()
+}
+
+fn try_again() -> PublicError {
+    let message = "earlier answers cannot be looked up at the moment; retry in a few seconds";
+    PublicError::new(ErrorCode::ServiceUnavailable, message)
+}
+
+/// Whether the answer to a request is remembered, should it be translated.
+pub fn of_answer(exchange: &Exchange) -> AnswerMemory {
+    let Some(remembering) = &exchange.snapshot.memory else {
+        return AnswerMemory::Off;
+    };
+    let request = exchange.request.as_ref();
+    let facts = request.and_then(|it| it.facts.as_ref());
+    let is_wanted = facts.is_some_and(|facts| facts.store != Some(false));
+    let body = exchange.body.as_ref();
+    let length = body.map_or(0, |body| body.asked().map_or(body.len(), |it| it.length));
+    match is_wanted && length <= remembering.most {
+        true => AnswerMemory::Keep,
+        false => AnswerMemory::Skip,
+    }
+}
+
+/// Keeps what the caller sent until its answer is remembered. `input`: where it stands in `sent`,
+/// which is the request without remembered answers.
+pub fn keep(body: &RequestBody, sent: &Bytes, input: Option<Range<usize>>) -> Option<Kept> {
+    if let Some(asked) = body.asked() {
+        return Some(Kept {
+            input: asked.input.clone(),
+            previous: asked.previous,
+        });
+    }
+    let input = sent.get(input?)?;
+    Some(Kept {
+        // A large body is counted until the last of its pieces is let go.
+        input: match body.len() > SMALL {
+            true => sent.slice_ref(input),
+            false => Bytes::copy_from_slice(input),
+        },
+        previous: None,
+    })
+}
+
+/// Remembers the answer to a request that was translated, once it is whole.
+pub fn note(exchange: &mut Exchange) {
+    let Some(response) = exchange.answer.take_remembered() else {
+        return;
+    };
+    let (Some(remembering), Some(Kept { input, previous })) =
+        (&exchange.snapshot.memory, exchange.attempts.take_kept())
+    else {
+        return;
+    };
+    let request = exchange.request.as_ref();
+    let Some(identity) = request.and_then(|request| request.identity.as_ref()) else {
+        return;
+    };
+    remembering.memory.remember(Remembered {
+        id: exchange.id,
+        key: identity.key.clone(),
+        previous,
+        input,
+        response,
+    });
+}
+
+/// Answers a request for a remembered answer; `None`: none is remembered under this id.
+///
+/// # Errors
+///
+/// 503 while nothing can be looked up, 400 for what cannot be done with such an answer.
+pub async fn answer(
+    session: &Session,
+    exchange: &Exchange,
+    identity: &Identity,
+    id: &str,
+) -> Result<Option<Local>, PublicError> {
+    let request = exchange.request.as_ref();
+    let (Some(remembering), Some(answer), Some(request)) =
+        (&exchange.snapshot.memory, RequestId::of_answer(id), request)
+    else {
+        return Ok(None);
+    };
+    let memory = &remembering.memory;
+    let failed = |fault: Unavailable| unavailable(exchange, &fault);
+    let head = session.req_header();
+    if head.method == Method::DELETE {
+        let is_gone = memory.forget(&identity.key, answer).await;
+        let body = format!(r#"{{"id":"{id}","object":"response","deleted":true}}"#);
+        return Ok(is_gone.map_err(failed)?.then(|| json(body.into())));
+    }
+    let found = memory.look_up(&identity.key, move |lookup| lookup.response(answer));
+    let found = found.await.map_err(failed)?;
+    let found = found.map_err(|fault| unavailable(exchange, &fault))?;
+    let Some(response) = found else {
+        return Ok(None);
+    };
+    let refused = |message| Err(PublicError::invalid_request(message));
+    match request.endpoint {
+        Endpoint::CancelResponse => refused("the response has ended and cannot be cancelled"),
+        Endpoint::ResponseInput => {
+            refused("the input of this response cannot be listed: its provider does not store it")
+        }
+        _ => {
+            let query = head.uri.query().unwrap_or_default();
+            let shows_state = query.contains("reasoning.encrypted_content");
+            let shown = references::shown(&response, shows_state);
+            Ok(Some(json(shown.ok_or_else(respond::internal_error)?)))
+        }
+    }
+}
+
+const fn json(body: Bytes) -> Local {
+    Local::new(200, "application/json", body)
+}
