@@ -19,6 +19,7 @@ use http::header::{
     ACCEPT, ACCEPT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, HOST, HeaderValue, USER_AGENT,
 };
 use http::{HeaderMap, Uri};
+use parking_lot::Mutex;
 use pingora_core::protocols::TcpKeepalive;
 use pingora_core::upstreams::peer::{ALPN, HttpPeer};
 use std::collections::HashMap;
@@ -52,6 +53,8 @@ pub struct Upstreams {
 pub struct Pool {
     provider: Arc<Provider>,
     addresses: ArcSwap<Vec<Arc<Address>>>,
+    /// Why the last look-up of the host failed, if it did.
+    lookup_failure: Mutex<Option<String>>,
     template: HttpPeer,
     next_peer: AtomicUsize,
     answers: Bases,
@@ -140,6 +143,7 @@ impl Pool {
         Ok(Self {
             provider: Arc::clone(provider),
             addresses: ArcSwap::from_pointee(addresses),
+            lookup_failure: Mutex::new(None),
             template,
             next_peer: AtomicUsize::new(0),
             answers: bases(provider, |endpoint| Some(&endpoint.path))?,
@@ -213,11 +217,22 @@ impl Pool {
                 .unwrap_or_else(|| Address::new(&self.template, address))
         });
         self.addresses.store(Arc::new(addresses.collect()));
+        if self.lookup_failure.lock().take().is_some() {
+            let Provider { name, host, .. } = &**provider;
+            log::info!("provider {name}: the host '{host}' is resolved again");
+        }
     }
 
+    /// Logs a failed look-up, unless the one before failed for the same cause: a host without
+    /// an address is looked up every second.
     fn unresolved(&self, cause: &str) {
+        let mut last = self.lookup_failure.lock();
+        if last.as_deref() == Some(cause) {
+            return;
+        }
         let Provider { name, host, .. } = &*self.provider;
         log::warn!("provider {name}: the host '{host}' cannot be resolved ({cause})");
+        *last = Some(cause.to_owned());
     }
 }
 

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use std::fs;
 use std::path::Path;
 use std::process::Stdio;
+use std::time::Duration;
 use support::{CHAT, Config, Connection, Gateway, Output, Provider, Request, bounded, tollgate};
 use tempfile::TempDir;
 use tokio::io::AsyncReadExt;
@@ -213,6 +214,12 @@ async fn a_host_without_an_address_is_reported_in_one_sentence() {
     let begin = "provider far: the host 'provider.invalid' cannot be resolved (";
     assert!(line.contains(begin) && line.ends_with(')'), "{line}");
     assert!(!line.contains("lookup"), "{line}");
+
+    // The host is looked up every second; the same failure is logged once.
+    tokio::time::sleep(Duration::from_millis(2500)).await;
+    let lines = gateway.output();
+    let failures = lines.lines().filter(|it| it.contains(begin)).count();
+    assert_eq!(failures, 1, "{lines}");
 }
 
 #[tokio::test]
