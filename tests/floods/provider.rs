@@ -38,6 +38,18 @@ async fn ask(gateway: &Gateway) -> (support::Answer, Duration) {
     (answer, begun.elapsed())
 }
 
+/// How many sockets the gateway has open to the flooder. One that it has closed belongs to the
+/// system, and has no inode, for as long as the flooder keeps its own open.
+fn sockets(flooder: &Flooder) -> usize {
+    let port = format!(":{:04X}", flooder.address.port());
+    let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
+    let sockets = table.lines().filter(|line| {
+        let columns: Vec<_> = line.split_whitespace().collect();
+        columns[2].ends_with(&port) && columns[9] != "0"
+    });
+    sockets.count()
+}
+
 async fn closed(flooder: &Flooder) {
     let look = async || (flooder.closed() == 1).then_some(());
     eventually("the end of the flooded connection", look).await;
@@ -58,6 +70,8 @@ async fn a_provider_that_floods_before_its_answer_is_given_up_in_time() {
         answer.assert_error(504, "upstream_error");
         assert!(took < SLACK, "{what}: {took:?}");
         closed(&flooder).await;
+        let look = async || (sockets(&flooder) == 0).then_some(());
+        eventually("the gateway closes the flooded connection", look).await;
         let (answer, _) = ask(&gateway).await;
         assert_eq!(answer.status, 200, "{what}: {answer:?}");
         assert_eq!(flooder.connections(), 2, "{what}");

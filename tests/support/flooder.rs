@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::tcp::OwnedWriteHalf;
+use tokio::net::tcp::WriteHalf;
 use tokio::net::{TcpListener, TcpStream};
 
 const PREFACE_BYTES: usize = 24;
@@ -110,17 +110,20 @@ async fn serve(
         let before = flood.as_ref().map_or(Before::Everything, |_| before);
         stream.write_all(&answer(came.stream, before)).await.ok()?;
         if let Some(frames) = flood {
-            let (mut reader, mut writer) = stream.into_split();
+            let (mut reader, mut writer) = stream.split();
+            let pouring = pour(&mut writer, &frames, &seen);
             if before == Before::NothingButReads {
-                let reading =
-                    async move { tokio::io::copy(&mut reader, &mut tokio::io::sink()).await };
-                tokio::spawn(reading);
-                pour(&mut writer, &frames, &seen).await;
+                // Writes alone do not show that the gateway has closed. If its receive buffer was full
+                // then, its system takes no more bytes, and so resets nothing, for another minute.
+                let mut sink = tokio::io::sink();
+                tokio::select! {
+                    () = pouring => {}
+                    _ = tokio::io::copy(&mut reader, &mut sink) => {}
+                }
             } else {
-                pour(&mut writer, &frames, &seen).await;
-                // Unread to the end.
-                drop(reader);
+                pouring.await;
             }
+            seen.closed.fetch_add(1, Ordering::SeqCst);
             return None;
         }
     }
@@ -140,8 +143,8 @@ fn answer(stream: u32, before: Before) -> Vec<u8> {
     }
 }
 
-/// Floods until the gateway closes the connection.
-async fn pour(stream: &mut OwnedWriteHalf, frames: &[u8], seen: &Seen) {
+/// Floods until a write fails.
+async fn pour(stream: &mut WriteHalf<'_>, frames: &[u8], seen: &Seen) {
     /// The gateway reads nothing for that long only if it waits for this side to read.
     const STUCK: Duration = Duration::from_secs(1);
     let mut is_stuck = false;
@@ -164,5 +167,4 @@ async fn pour(stream: &mut OwnedWriteHalf, frames: &[u8], seen: &Seen) {
             }
         }
     }
-    seen.closed.fetch_add(1, Ordering::SeqCst);
 }
