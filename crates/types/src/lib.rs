@@ -27,7 +27,7 @@ pub use abilities::{Abilities, ChatAbilities, MessagesAbilities, ResponsesAbilit
 pub use context::ContextNumbers;
 pub use conversation::{ConversationFacts, TextSample};
 pub use error::{ErrorCode, ErrorType, PublicError, Unsupported};
-pub use format::Format;
+pub use format::{Format, PerFormat};
 pub use id::{KeyId, RequestId};
 pub use identity::{Allowance, Identity};
 pub use input::{InputCount, LARGEST_WINDOW, is_free_of_tokens};
