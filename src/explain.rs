@@ -358,10 +358,10 @@ impl Walk<'_> {
             model_required: false,
             ..PeekLimits::default()
         };
-        let mut peeker = match self.request.endpoint {
-            Endpoint::CountTokens => Peeker::count_tokens(&limits),
-            _ => Peeker::new(format, &limits),
-        };
+        let mut peeker = Peeker::new(format, &limits);
+        if self.request.endpoint == Endpoint::CountTokens {
+            peeker = peeker.for_count();
+        }
         if self.catalog.catalog().has_profiles() {
             peeker = peeker.with_texts();
         }

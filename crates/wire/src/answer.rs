@@ -1,20 +1,25 @@
-//! What an answer says of itself: its identity, its usage, how it ended, and whether it is
-//! an answer at all.
+//! What an answer says about itself: its identity, its usage, how it ended, and whether it is an
+//! answer at all.
 //!
-//! Decides for whole bodies, fed in borrowed chunks; `stream` decides for event streams with
-//! the same reader. Keeps a few facts and never the body.
+//! This file decides for whole bodies, fed in borrowed chunks; `stream` decides for event streams
+//! with the same reader. It keeps a few facts and never the body.
 
-mod at;
+pub(crate) mod at;
+pub(crate) mod event;
 mod facts;
 pub(crate) mod kind;
-mod path;
+pub(crate) mod path;
 pub(crate) mod reader;
 mod sample;
 pub(crate) mod text;
 
-use crate::{json::Lexer, usage::ReportedUsage};
+use crate::{
+    formats::{self, rules::FormatRules},
+    json::Lexer,
+    usage::ReportedUsage,
+};
 use kind::EventKind;
-use reader::{Mode, Reader};
+use reader::Reader;
 use tollgate_types::Format;
 
 pub use facts::{AnswerFacts, StopReason};
@@ -25,18 +30,18 @@ pub use kind::StreamEvents;
 pub enum AnswerKind {
     /// An answer.
     Answer,
-    /// An error object, whatever its status said: hand the body to
+    /// An error object, whatever the status: hand the body to
     /// [`classify_body`](crate::fault::classify_body).
     Error,
-    /// Not a JSON object, not a whole one, one without the list that every answer of the
-    /// format has (`choices`, `output`, `content`), or one that calls itself something else.
+    /// Not a complete JSON object, or one without the list that every answer of the format has
+    /// (`choices`, `output`, `content`), or one that calls itself something else.
     Broken,
 }
 
 /// Reads a whole answer as it passes by.
 #[derive(Debug)]
 pub struct AnswerScanner {
-    format: Format,
+    rules: &'static FormatRules,
     lexer: Lexer,
     reader: Reader,
     broken: bool,
@@ -45,10 +50,11 @@ pub struct AnswerScanner {
 impl AnswerScanner {
     /// A scanner for one answer in `format`.
     pub fn new(format: Format) -> Self {
+        let rules = formats::rules(format);
         Self {
-            format,
+            rules,
             lexer: Lexer::new(),
-            reader: Reader::new(Mode::Body(format)),
+            reader: Reader::new(&rules.body),
             broken: false,
         }
     }
@@ -60,9 +66,9 @@ impl AnswerScanner {
         }
     }
 
-    /// What the body is, as soon as that is certain: an error as soon as its error object
-    /// begins, an answer once its first choice, item or block began. `None`: read on.
-    /// [`finish`](Self::finish) has the last word.
+    /// What the body is, once that is certain: an error when its error object begins, an answer
+    /// when its first choice, item or block begins. `None`: read on. [`finish`](Self::finish)
+    /// decides.
     pub const fn kind_so_far(&self) -> Option<AnswerKind> {
         if self.is_error() {
             Some(AnswerKind::Error)
@@ -84,17 +90,17 @@ impl AnswerScanner {
         matches!(self.reader.event.kind, EventKind::Foreign)
     }
 
-    /// Whether the body calls itself an answer of the format, be its list to come.
+    /// Whether the body calls itself an answer of the format, even if its list has not come yet.
     pub const fn is_named(&self) -> bool {
         matches!(self.reader.event.kind, EventKind::Content)
     }
 
-    /// Whether the answer has come to its end: nothing but white space may follow.
+    /// Whether the answer has ended: only white space may follow.
     pub const fn is_whole(&self) -> bool {
         !self.broken && self.lexer.is_complete()
     }
 
-    /// Ends the body and says what it was.
+    /// Ends the body and returns what it was.
     pub fn finish(&mut self) -> AnswerKind {
         if !self.broken {
             self.broken = self.lexer.finish(&mut self.reader).is_err();
@@ -109,18 +115,17 @@ impl AnswerScanner {
         }
     }
 
-    /// What the body said so far.
+    /// What the body has said so far.
     pub const fn facts(&self) -> &AnswerFacts {
         &self.reader.facts
     }
 
     /// The usage reported so far.
     pub fn usage(&self) -> ReportedUsage {
-        self.reader.usage.reported(self.format)
+        self.reader.usage.reported(self.rules.usage.counting)
     }
 
-    /// Bytes of text so far, of every kind: what output is estimated from where no usage
-    /// is reported.
+    /// Bytes of text so far, of every kind. They estimate the output if no usage is reported.
     pub fn text_bytes(&self) -> u64 {
         self.reader.text_so_far(&self.lexer)
     }

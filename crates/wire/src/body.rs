@@ -1,10 +1,11 @@
-//! What the gateway edits in a request that goes up in the format it came in: the
-//! model's name, the output limit, the wish for usage in a chat stream.
+//! What the gateway edits in a request that it forwards in the client's format: the name of the
+//! model, the output limit, whether a stream reports usage.
 //!
-//! It decides which bytes change; everything else in the body stays as the caller
-//! wrote it. Members that are missing are put right after the opening brace.
+//! This file decides which bytes change; the rest of the body stays as the client wrote it.
+//! Missing members are inserted after the opening brace.
 
 use crate::{
+    formats::{self, rules::FormatRules},
     json::Span,
     peek::{LimitSpan, ObjectSpan, Peeked},
     splice::Splice,
@@ -35,10 +36,10 @@ use tollgate_types::Format;
 /// ```
 #[derive(Debug)]
 pub struct BodyEdits<'a> {
-    format: Format,
+    rules: &'static FormatRules,
     peeked: &'a Peeked,
     splice: Splice,
-    /// Members to be put into the top-level object, as JSON.
+    /// Members to insert into the top-level object, as JSON.
     members: Vec<String>,
     output_limit: Option<u64>,
     says_how_to_think: bool,
@@ -48,7 +49,7 @@ impl<'a> BodyEdits<'a> {
     /// No edits yet on a body of this format.
     pub fn new(format: Format, peeked: &'a Peeked) -> Self {
         Self {
-            format,
+            rules: formats::rules(format),
             peeked,
             splice: Splice::default(),
             members: Vec::new(),
@@ -57,7 +58,7 @@ impl<'a> BodyEdits<'a> {
         }
     }
 
-    /// Names the model; puts the field in where it is absent. At most once per body.
+    /// Sets the name of the model. At most once per body.
     pub fn set_model(&mut self, name: &str) {
         let name = Value::from(name).to_string();
         match self.peeked.spans.model {
@@ -66,37 +67,30 @@ impl<'a> BodyEdits<'a> {
         }
     }
 
-    /// Limits the output to so many tokens, in the field that the caller used; where
-    /// there is none, in the format's own (chat: `max_completion_tokens`). Where the
-    /// caller gave several, of whatever name, none stays that says more. The last word
-    /// counts.
+    /// Limits the output to this many tokens, in the field that the client used; if there is none,
+    /// in that of the format. If the client used several fields, none of them keeps a greater
+    /// limit. The last call counts.
     pub const fn set_output_limit(&mut self, tokens: u64) {
         self.output_limit = Some(tokens);
     }
 
-    /// The limit that was set, if one was.
+    /// The limit that was set.
     pub const fn output_limit(&self) -> Option<u64> {
         self.output_limit
     }
 
     fn limit_output(&mut self, tokens: u64) {
         let spans = &self.peeked.spans;
-        let (own, field, other) = match self.format {
-            Format::Chat => (
-                spans.max_completion_tokens,
-                "max_completion_tokens",
-                spans.max_tokens,
-            ),
-            Format::Responses => (spans.max_output_tokens, "max_output_tokens", None),
-            Format::Messages => (spans.max_tokens, "max_tokens", None),
-        };
+        let rules = &self.rules.request.output_limit;
+        let own = spans.limit(rules.field);
+        let older = rules.older.and_then(|field| spans.limit(field));
         let given = |limit: &LimitSpan| limit.tokens.is_some();
-        let (own_given, other_given) = (own.filter(given), other.filter(given));
-        let places = match (own_given, other_given) {
-            (None, None) => [own.or(other), None],
-            both => [both.0, both.1],
+        let places = match (own.filter(given), older.filter(given)) {
+            (None, None) => [own.or(older), None],
+            (own, older) => [own, older],
         };
         if places == [None, None] {
+            let field = rules.field.field();
             self.members.push(format!("\"{field}\":{tokens}"));
         }
         let asked = self.peeked.facts.output_limit;
@@ -109,8 +103,8 @@ impl<'a> BodyEdits<'a> {
         }
     }
 
-    /// Takes the effort out of the format's own place for it; `false` where none is there. A
-    /// `null` is what all three formats take for none. At most once per body.
+    /// Removes the effort from the field of the format; `false` if there is none. In every format
+    /// `null` stands for none. At most once per body.
     pub fn leave_out_effort(&mut self) -> bool {
         let Some(span) = self.peeked.spans.effort else {
             return false;
@@ -119,8 +113,7 @@ impl<'a> BodyEdits<'a> {
         true
     }
 
-    /// Says how the model is to think, in the words of the messages format. At most once per
-    /// body.
+    /// Sets how the model thinks, in the words of the messages format. At most once per body.
     pub fn set_thinking(&mut self, thinking: &str) {
         self.says_how_to_think = true;
         match self.peeked.spans.thinking {
@@ -129,17 +122,17 @@ impl<'a> BodyEdits<'a> {
         }
     }
 
-    /// Whether it was said here how the model is to think.
+    /// Whether [`set_thinking`](Self::set_thinking) was called.
     pub const fn says_how_to_think(&self) -> bool {
         self.says_how_to_think
     }
 
-    /// Asks a chat stream to report its usage; the other members of `stream_options`
-    /// stay. Nothing changes where the caller asked already, or the format reports
-    /// usage without being asked. At most once per body.
+    /// Asks a stream to report its usage; the other members of `stream_options` stay. Nothing
+    /// changes if the client has asked already, or if the format always reports usage. At most
+    /// once per body.
     pub fn ask_for_usage(&mut self) {
         let asked = self.peeked.facts.include_usage == Some(true);
-        if self.format != Format::Chat || asked {
+        if !self.rules.usage.is_on_request || asked {
             return;
         }
         let spans = &self.peeked.spans;
@@ -158,7 +151,7 @@ impl<'a> BodyEdits<'a> {
         }
     }
 
-    /// The edits, ready to be made.
+    /// The edits, ready to apply.
     pub fn into_splice(mut self) -> Splice {
         if let Some(tokens) = self.output_limit {
             self.limit_output(tokens);

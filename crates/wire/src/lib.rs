@@ -1,4 +1,6 @@
-//! What is said: the three wire formats, peeking, event streams, usage, errors
+//! Reads and writes what clients and providers send: JSON in chunks, requests, answers, event
+//! streams, usage and errors. `formats` has one folder for each wire format; everything else is
+//! shared by the formats and knows none of them by name.
 
 #![forbid(unsafe_code)]
 
@@ -6,6 +8,7 @@ pub mod answer;
 pub mod body;
 pub mod fault;
 pub mod field_path;
+mod formats;
 pub mod json;
 pub mod peek;
 pub mod reasoning;

@@ -17,19 +17,24 @@
 //! the gateway counts with them and the providers do not agree on what they are.
 
 mod error;
+mod extensions;
 mod keys;
-mod node;
-mod place;
+pub(crate) mod node;
+pub(crate) mod place;
 #[cfg(test)]
 mod tests;
 mod texts;
 mod walk;
 
 pub use error::{ModelFault, PeekError};
+use place::Limit;
 pub(crate) use texts::BEGINNING_BYTES;
 pub use texts::{Piece, Texts, Voice};
 
-use crate::json::{Lexer, Span};
+use crate::{
+    formats,
+    json::{Lexer, Span},
+};
 use tollgate_types::{Format, RequestFacts};
 
 /// Bounds on what a peek takes.
@@ -136,6 +141,26 @@ pub struct Spans {
     pub beginning: Option<Span>,
 }
 
+impl Spans {
+    /// The output limit in this field.
+    pub(crate) const fn limit(&self, field: Limit) -> Option<LimitSpan> {
+        match field {
+            Limit::Tokens => self.max_tokens,
+            Limit::CompletionTokens => self.max_completion_tokens,
+            Limit::OutputTokens => self.max_output_tokens,
+        }
+    }
+
+    /// The place for the output limit in this field.
+    const fn limit_mut(&mut self, field: Limit) -> &mut Option<LimitSpan> {
+        match field {
+            Limit::Tokens => &mut self.max_tokens,
+            Limit::CompletionTokens => &mut self.max_completion_tokens,
+            Limit::OutputTokens => &mut self.max_output_tokens,
+        }
+    }
+}
+
 /// An output limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LimitSpan {
@@ -180,16 +205,15 @@ impl Peeker {
     pub fn new(format: Format, limits: &PeekLimits) -> Self {
         Self {
             lexer: Lexer::with_max_depth(limits.depth),
-            walk: walk::Walk::new(format, limits),
+            walk: walk::Walk::new(formats::rules(format), limits),
         }
     }
 
-    /// A peeker for a request of the messages format that asks for a count of its
-    /// tokens alone: there `max_tokens` may be absent.
-    pub fn count_tokens(limits: &PeekLimits) -> Self {
-        let mut peeker = Self::new(Format::Messages, limits);
-        peeker.walk.output_limit_required = false;
-        peeker
+    /// For a request that only asks for a count of its tokens: it needs no output limit.
+    #[must_use]
+    pub const fn for_count(mut self) -> Self {
+        self.walk.output_limit_required = false;
+        self
     }
 
     /// Lets the peeker note where the text of the conversation stands, too.

@@ -1,26 +1,26 @@
-//! What a model's reasoning mode changes in a request that goes up in its own format.
+//! What the reasoning mode of a model changes in a request that the gateway forwards in the
+//! client's format.
 //!
-//! An explicit budget for a model that does not think is refused elsewhere.
+//! The gateway refuses an explicit budget for a model that does not think elsewhere.
 
-use crate::body::BodyEdits;
+use crate::{body::BodyEdits, formats};
 use tollgate_types::{Effort, Format, ReasoningMode, RequestFacts, Thinking, ThinkingRoom};
 
-/// What of a request and its balance bounds the thinking that is added.
+/// What bounds the thinking that the gateway adds to a request.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Bounds {
-    /// The output limit that the request is sent with before anything is added, where the
-    /// caller's own does not stand.
+    /// The output limit of the request before anything is added; `None` if it is the client's.
     pub output_limit: Option<u64>,
-    /// The output limit beyond which the request must not go, where there is one.
+    /// The greatest output limit that the request may have; `None` if there is no bound.
     pub most_output: Option<u64>,
     /// The rest of the request excludes thinking.
     pub excluded: bool,
-    /// The model thinks as much as it finds useful: it is given no budget.
+    /// The model decides how much it thinks: it gets no budget.
     pub adaptive: bool,
 }
 
-/// Makes the request fit the mode. Returns the names of the fields that were left out, and
-/// `thinking` where a model that thinks unasked is not made to.
+/// Makes the request fit the mode. Returns the fields that were left out, and `thinking` if the
+/// model should think and the request has no room for it.
 pub fn fit(
     mode: ReasoningMode,
     format: Format,
@@ -30,7 +30,7 @@ pub fn fit(
 ) -> Vec<&'static str> {
     match mode {
         ReasoningMode::None => leave_out(format, facts, edits),
-        ReasoningMode::Extended if format == Format::Messages => {
+        ReasoningMode::Extended if formats::rules(format).request.has_thinking_budget => {
             let budget = facts.thinking_to_add(mode);
             match budget.is_none_or(|budget| think(budget, facts, bounds, edits)) {
                 true => Vec::new(),
@@ -43,15 +43,11 @@ pub fn fit(
     }
 }
 
-/// Agents send an effort, or let the model think as it likes, whichever model it is.
+/// Agents send an effort, or adaptive thinking, to any model.
 fn leave_out(format: Format, facts: &RequestFacts, edits: &mut BodyEdits<'_>) -> Vec<&'static str> {
     let mut dropped = Vec::new();
     if facts.effort.is_some_and(|effort| effort != Effort::None) && edits.leave_out_effort() {
-        dropped.push(match format {
-            Format::Chat => "reasoning_effort",
-            Format::Responses => "reasoning.effort",
-            Format::Messages => "output_config.effort",
-        });
+        dropped.push(formats::rules(format).request.effort.field());
     }
     if facts.thinking == Some(Thinking::Adaptive) {
         edits.set_thinking(r#"{"type":"disabled"}"#);
@@ -60,24 +56,24 @@ fn leave_out(format: Format, facts: &RequestFacts, edits: &mut BodyEdits<'_>) ->
     dropped
 }
 
-/// Has the model think for `budget` tokens, or for as many as the output limit leaves room
-/// for; `false`: it cannot be made to.
+/// Gives the thinking `budget` tokens, or as many as the output limit leaves; `false` if there is
+/// no room.
 fn think(budget: u64, facts: &RequestFacts, bounds: &Bounds, edits: &mut BodyEdits<'_>) -> bool {
     if bounds.adaptive {
         let adds = facts.thinking.is_none() && !bounds.excluded;
         if adds {
-            // Models differ in what they show when they are not told.
+            // Models differ in what they show by default.
             edits.set_thinking(r#"{"type":"adaptive","display":"summarized"}"#);
         }
         return adds || facts.thinking.is_some();
     }
     let Some(asked) = bounds.output_limit.or(facts.output_limit) else {
-        // The provider asks for a limit, and says so itself.
+        // The provider requires a limit and refuses the request itself.
         return true;
     };
     let room = ThinkingRoom::within(budget, asked, bounds.most_output);
     let Some(room) = room.filter(|_| !bounds.excluded) else {
-        // Whoever asks for thinking in so many words is sent what was written.
+        // An explicit request for thinking is forwarded as it is.
         return facts.thinking.is_some();
     };
     let ThinkingRoom { budget, limit } = room;

@@ -15,17 +15,20 @@
 mod event;
 mod framing;
 mod held;
+mod phase;
 mod reader;
 mod template;
 
 use crate::{
     answer::{
         AnswerFacts, StreamEvents,
+        event::Choices,
         kind::EventKind,
-        reader::{Choices, Mode, Reader},
+        reader::Reader,
         text::{StreamText, TextClass},
     },
     fault::UpstreamFault,
+    formats::{self, rules::FormatRules},
     render::{self, StreamTail},
     usage::ReportedUsage,
 };
@@ -33,54 +36,10 @@ use bytes::Bytes;
 use event::{Event, Verdict};
 use framing::{Framer, Token, without_other_lines};
 use held::Held;
+pub use phase::{Phase, StreamEnd, StreamOptions};
 pub use reader::{EventReader, StreamItem};
 use template::Templates;
 use tollgate_types::{Format, PublicError, RequestId};
-
-/// How a stream is to be scanned.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct StreamOptions {
-    /// Chat only: take out the chunk that holds usage and no choices, because the gateway
-    /// and not the caller asked for it.
-    pub strip_usage: bool,
-    /// An event that the format defines is held so long, in bytes, while it is incomplete;
-    /// then it passes piece by piece.
-    pub max_event_bytes: usize,
-}
-
-impl Default for StreamOptions {
-    fn default() -> Self {
-        Self {
-            strip_usage: false,
-            max_event_bytes: 64 * 1024,
-        }
-    }
-}
-
-/// How far a stream has come.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Phase {
-    /// No content yet: another upstream may still take over unseen.
-    #[default]
-    Preamble,
-    /// Content has come.
-    Content,
-    /// The event has come that ends an answer of the format.
-    Terminal,
-    /// An error has come. Nothing leaves any more.
-    Failed(UpstreamFault),
-}
-
-/// How a stream ended when its upstream closed it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum StreamEnd {
-    /// With everything that belongs to a whole answer.
-    Finished,
-    /// Without it: the caller must be told.
-    Cut,
-    /// With an error: the caller must be told.
-    Failed,
-}
 
 /// What leaves in place of a provider's comment.
 const COMMENT: Bytes = Bytes::from_static(b":\n");
@@ -93,6 +52,7 @@ const DONE: Bytes = Bytes::from_static(b"data: [DONE]\n\n");
 #[derive(Debug)]
 pub struct StreamScanner {
     format: Format,
+    rules: &'static FormatRules,
     options: StreamOptions,
     framer: Framer,
     event: Event,
@@ -131,12 +91,14 @@ impl Passing<'_> {
 impl StreamScanner {
     /// A scanner for one stream in `format`.
     pub fn new(format: Format, options: StreamOptions) -> Self {
+        let rules = formats::rules(format);
         Self {
             format,
+            rules,
             options,
             framer: Framer::new(),
             event: Event::default(),
-            reader: Reader::new(Mode::Stream(format)),
+            reader: Reader::new(&rules.event),
             held: Held::default(),
             templates: Templates::default(),
             is_open: false,
@@ -221,7 +183,7 @@ impl StreamScanner {
 
     /// The usage reported so far.
     pub fn usage(&self) -> ReportedUsage {
-        self.reader.usage.reported(self.format)
+        self.reader.usage.reported(self.rules.usage.counting)
     }
 
     /// Bytes of text that were let through, of every kind and each once: what output is
@@ -268,8 +230,9 @@ impl StreamScanner {
         matches!(self.phase, Phase::Failed(_))
     }
 
-    const fn is_chat_finished(&self) -> bool {
-        matches!(self.format, Format::Chat) && self.choices.are_finished()
+    /// Whether the answer is complete without an event that ends it.
+    const fn is_complete(&self) -> bool {
+        self.rules.stream.ends_with_choices && self.choices.are_finished()
     }
 
     /// Takes the block at the start of `rest` where it is like one that has passed, and says
@@ -360,7 +323,7 @@ impl StreamScanner {
             kind,
             EventKind::Preamble | EventKind::Content | EventKind::Terminal
         );
-        let is_known = self.reader.is_defined() || (is_named && self.format != Format::Chat);
+        let is_known = self.reader.is_defined() || (is_named && !self.rules.event.is_untyped);
         is_known && !self.framer.is_in_other_line()
     }
 
@@ -394,7 +357,7 @@ impl StreamScanner {
             Verdict::Pass => {
                 if self.phase == Phase::Content && is_whole_here {
                     let kind = self.event.kind(&self.reader);
-                    self.templates.learn(self.format, kind, here);
+                    self.templates.learn(&self.rules.event, kind, here);
                 }
                 self.pass(passing, at, out);
             }
@@ -469,14 +432,14 @@ impl StreamScanner {
         }
     }
 
-    /// `[DONE]`: the end of a chat stream; some providers send it in the other formats, too,
-    /// after their own end. Before that it would make a broken stream look finished.
+    /// `[DONE]`: in some formats the end of a stream. Providers of the others send it, too, after
+    /// their own end. Before that it would make a broken stream look finished.
     fn end_by_marker(&mut self) -> Verdict {
-        match (self.format, &self.phase) {
+        match (self.rules.stream.ends_with_marker, &self.phase) {
             (_, Phase::Terminal) => {}
-            (Format::Chat, Phase::Content) => self.phase = Phase::Terminal,
-            (Format::Chat, _) => return self.fail_as_broken(),
-            _ => return Verdict::Drop,
+            (true, Phase::Content) => self.phase = Phase::Terminal,
+            (true, _) => return self.fail_as_broken(),
+            (false, _) => return Verdict::Drop,
         }
         match self.event.has_name_line() || self.event.has_other_line() {
             true => Verdict::PassCleaned,
@@ -489,10 +452,10 @@ impl StreamScanner {
         Verdict::Fail
     }
 
-    /// The last chunk of a chat stream that was asked for usage.
+    /// Whether the event is the one that reports usage because the request asked for it.
     const fn is_usage_alone(&self) -> bool {
         let event = &self.reader.event;
-        matches!(self.format, Format::Chat) && event.usage && !event.main_item
+        self.rules.usage.is_on_request && event.usage && !event.main_item
     }
 
     /// Counts an event that leaves, and moves on by it.

@@ -1,10 +1,10 @@
-//! Usage as the three formats report it, brought into the one canonical form.
+//! Usage as the formats report it, in one canonical form.
 //!
-//! Decides what of a report is believed. What is charged where nothing believable was
-//! reported is the ledger's to decide; the readers (`answer`, `stream`) find the numbers.
+//! This file decides which part of a report is credible. The ledger decides what to charge if no
+//! report is; the readers (`answer`, `stream`) find the numbers.
 
 use crate::json::Number;
-use tollgate_types::{Format, Usage};
+use tollgate_types::Usage;
 
 /// The most tokens that a report is believed to mean: integers beyond this are not exact in
 /// JSON.
@@ -32,6 +32,15 @@ impl ReportedUsage {
     pub fn believed(&self) -> Option<Usage> {
         (self.has_input && self.has_output && !self.absurd).then_some(self.usage)
     }
+}
+
+/// Whether the input tokens of a report contain the cached ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Counting {
+    /// They do.
+    Inclusive,
+    /// Each token counts in one number only.
+    Exclusive,
 }
 
 /// The numbers of a usage object.
@@ -124,16 +133,16 @@ impl UsageReport {
     }
 
     /// The report in canonical form.
-    pub(crate) fn reported(&self, format: Format) -> ReportedUsage {
+    pub(crate) fn reported(&self, counting: Counting) -> ReportedUsage {
         let Whole {
             numbers,
             conflicting,
             absurd,
         } = self.whole();
         ReportedUsage {
-            usage: match format {
-                Format::Chat | Format::Responses => numbers.inclusive(),
-                Format::Messages => numbers.exclusive(),
+            usage: match counting {
+                Counting::Inclusive => numbers.inclusive(),
+                Counting::Exclusive => numbers.exclusive(),
             },
             has_input: numbers.input.is_some(),
             has_output: numbers.output.is_some(),

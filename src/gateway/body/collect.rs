@@ -22,10 +22,10 @@ pub(super) fn peeker(format: Format, reading: Reading) -> Peeker {
         model_required: false,
         ..PeekLimits::default()
     };
-    let peeker = if reading.counts_tokens {
-        Peeker::count_tokens(&limits)
-    } else {
-        Peeker::new(format, &limits)
+    let peeker = Peeker::new(format, &limits);
+    let peeker = match reading.counts_tokens {
+        true => peeker.for_count(),
+        false => peeker,
     };
     match reading.notes_texts {
         true => peeker.with_texts(),

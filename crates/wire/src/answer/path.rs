@@ -1,11 +1,11 @@
-//! Where in an answer the reader stands: the keys around it, packed into one integer, so
-//! that a place is recognised by one comparison.
+//! Where in an answer the reader is: the keys around it, packed into one integer, so that one
+//! comparison recognises a place.
 
-/// A key that means something somewhere, or an array's element.
+/// The meaning of a key, or the element of an array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub(super) enum Key {
-    /// No key was read yet in this object.
+pub(crate) enum Key {
+    /// No key has been read yet in this object.
     None = 0,
     /// Any key without a meaning.
     Other,
@@ -30,7 +30,7 @@ pub(super) enum Key {
     Index,
     Input,
     Message,
-    /// Metadata, and what is opaque: nothing in it is text of the answer.
+    /// Metadata and opaque values: nothing in it is text of the answer.
     Metadata,
     Model,
     Object,
@@ -54,12 +54,13 @@ pub(super) enum Key {
 }
 
 impl Key {
-    /// The longest key that means something, in bytes.
-    pub(super) const MAX_LEN: usize = 27;
+    /// The longest key with a meaning, in bytes, in any format.
+    pub(crate) const MAX_LEN: usize = 27;
 
-    /// The meaning of a key. Formats share no key with different meanings but `input` and
-    /// `output`, which stand in different places.
-    pub(super) fn of(name: &[u8]) -> Self {
+    /// The meaning of a key in the formats of OpenAI and Anthropic. They share one table, because
+    /// servers of one format use keys of another. Only `input` and `output` have two meanings, and
+    /// these stand in different places.
+    pub(crate) fn of(name: &[u8]) -> Self {
         match name {
             b"arguments" | b"input" => Self::Arguments,
             b"cached_tokens"
@@ -118,7 +119,7 @@ impl Key {
             | b"stop_sequence"
             | b"system_fingerprint"
             | b"tool_use_id" => Self::Metadata,
-            // About the text, not of it.
+            // Descriptions of the text.
             b"annotation"
             | b"annotations"
             | b"citation"
@@ -128,23 +129,52 @@ impl Key {
             | b"content_filter_results"
             | b"logprobs"
             | b"obfuscation" => Self::Metadata,
-            // Sound, images, signatures and what is encrypted.
+            // Sound, images, signatures and encrypted values.
             b"b64_json" | b"data" | b"encrypted_content" | b"partial_image_b64" | b"result"
             | b"signature" | b"thought_signature" | b"extra_content" | b"image_url" | b"images" => {
                 Self::Metadata
             }
-            // What the provider's own tools were asked and have found.
+            // Calls of the provider's own tools and their results.
             b"executed_tools" | b"search_results" => Self::Metadata,
             _ => Self::Other,
         }
     }
 }
 
-/// The keys from the document's top to here, the innermost in the lowest byte.
+/// A set of keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct KeySet(u64);
+
+impl KeySet {
+    pub(crate) const NONE: Self = Self(0);
+    /// Every key, and no key at all.
+    pub(crate) const ALL: Self = Self(u64::MAX);
+    /// Every key.
+    pub(crate) const ANY: Self = Self(!(1 << Key::None as u64));
+
+    pub(crate) const fn of(keys: &[Key]) -> Self {
+        let (mut set, mut rest) = (0, keys);
+        while let [key, after @ ..] = rest {
+            set |= 1 << *key as u64;
+            rest = after;
+        }
+        Self(set)
+    }
+
+    /// Whether the set has the key of this number.
+    pub(super) const fn contains(self, key: u8) -> bool {
+        self.0 & (1 << (key & 63)) != 0
+    }
+}
+
+// A key is a bit of a set.
+const _: () = assert!((Key::XGroq as u8) < 64, "a set holds 64 keys");
+
+/// The keys from the top of the document to here, the innermost in the lowest byte.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Path {
     packed: u64,
-    /// Containers below one whose keys mean nothing, or too deep to mean anything.
+    /// Containers below one whose keys have no meaning, or too deep to have one.
     beyond: u32,
     /// These containers are metadata.
     is_metadata: bool,
@@ -154,7 +184,7 @@ pub(super) struct Path {
 
 impl Path {
     /// The path of these keys, to compare with.
-    pub(super) const fn of<const N: usize>(keys: [Key; N]) -> u64 {
+    pub(crate) const fn of<const N: usize>(keys: [Key; N]) -> u64 {
         let mut packed = 0;
         let mut rest: &[Key] = &keys;
         while let [key, after @ ..] = rest {
@@ -164,7 +194,7 @@ impl Path {
         packed
     }
 
-    /// The place, or nothing where no place has a meaning.
+    /// The place; `None` if no place here has a meaning.
     pub(super) const fn here(self) -> Option<u64> {
         if self.beyond == 0 {
             Some(self.packed)
@@ -195,8 +225,8 @@ impl Path {
         }
     }
 
-    /// Whether what stands here names or describes something and is no text of the answer.
-    /// What the arguments of a tool call have for keys means nothing here.
+    /// Whether the value here names or describes something and is no text of the answer. Keys
+    /// in the arguments of a tool call have no meaning.
     pub(super) const fn is_metadata(self) -> bool {
         use Key as K;
         if self.beyond > 0 {
@@ -234,7 +264,7 @@ impl Path {
         }
     }
 
-    /// Begins an object at the top whose members count as the document's own.
+    /// Begins a wrapper: an object at the top whose members count as the document's own.
     pub(super) const fn begin_wrapper(&mut self, key: Key) {
         self.wrapper = Some(key);
         self.packed = Key::None as u64;

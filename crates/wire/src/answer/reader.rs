@@ -1,136 +1,59 @@
 //! The one reader of answers: whole bodies and the data of stream events.
 //!
-//! Knows where the formats keep what the gateway looks at. It judges nothing: whether an
-//! event may pass is `stream`'s to decide, whether a body is an answer `answer`'s.
+//! It picks facts out of the places that the rules of its format name. `stream` decides whether an
+//! event may pass, and `answer` whether a body is an answer.
 
 use super::{
     AnswerFacts, StopReason, at,
+    event::EventFacts,
     kind::{EventKind, StreamEvents},
     path::{Key, Path},
     sample::Sample,
     text::{EventText, TextClass},
 };
 use crate::{
+    formats::rules::{DocumentRules, Wrapper},
     json::{Container, JsonError, Lexer, Literal, Number, Sink, Span, Text, Want},
     usage::{UsageField, UsageReport},
 };
-use tollgate_types::Format;
 
-/// Longest id or model name that is kept, in bytes.
+/// The longest id or model name that is kept, in bytes.
 const MAX_NAME_BYTES: usize = 256;
-/// Longest word (type, status, reason) that is looked at, in bytes.
+/// The longest word (type, status, reason) that is read, in bytes.
 const MAX_WORD_BYTES: usize = 64;
-
-/// What the reader reads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Mode {
-    /// A whole answer.
-    Body(Format),
-    /// The data of one event after the other.
-    Stream(Format),
-}
-
-impl Mode {
-    const fn format(self) -> Format {
-        match self {
-            Self::Body(format) | Self::Stream(format) => format,
-        }
-    }
-}
-
-/// What one event, or one body, says of itself.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct EventFacts {
-    /// The document is an object.
-    pub(crate) object: bool,
-    /// That object has a member.
-    pub(crate) member: bool,
-    /// By its `type`; in chat, and of whole responses, by its `object`.
-    pub(crate) kind: EventKind,
-    /// It holds an error object.
-    pub(crate) error: bool,
-    /// Chat: a delta that is not empty, or a finish reason.
-    pub(crate) content: bool,
-    /// The list that every answer of the format has is there: `choices`, `output`, `content`.
-    pub(crate) main_list: bool,
-    /// An element of that list began.
-    pub(crate) main_item: bool,
-    /// It holds a usage object.
-    pub(crate) usage: bool,
-    /// Its text and the arguments of its tool calls.
-    pub(crate) text: EventText,
-    /// Its `sequence_number`.
-    pub(crate) sequence: Option<u64>,
-    /// Chat: the choices in it.
-    pub(crate) choices: Choices,
-}
 
 /// What a value is to the reader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ValueRole {
-    /// Text of the answer: it is measured, and a sample of it kept.
+    /// Text of the answer: it is measured and sampled.
     Text,
-    /// It may mean something.
+    /// It may have a meaning.
     Read,
     /// Nothing depends on it.
     Unread,
 }
 
-/// Chat: which choices have begun and which have ended, by index.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Choices {
-    /// Of the choice that is being read.
-    index: u64,
-    /// It has a finish reason.
-    has_reason: bool,
-    begun: u128,
-    finished: u128,
-}
-
-impl Choices {
-    /// Takes over what an event said, once it has left.
-    pub(crate) const fn merge(&mut self, event: Self) {
-        self.begun |= event.begun;
-        self.finished |= event.finished;
-    }
-
-    /// Whether every choice that began has a finish reason.
-    pub(crate) const fn are_finished(&self) -> bool {
-        self.begun != 0 && self.begun == self.finished
-    }
-
-    /// Takes the choice that was read to its end. Indexes beyond the last share its bit.
-    fn take(&mut self) {
-        let bit = 1 << self.index.min(127);
-        self.begun |= bit;
-        if std::mem::take(&mut self.has_reason) {
-            self.finished |= bit;
-        }
-        self.index = 0;
-    }
-}
-
 /// The sink that picks out facts.
 #[derive(Debug)]
 pub(crate) struct Reader {
-    mode: Mode,
-    /// Events that the provider has beyond those of the format.
+    rules: &'static DocumentRules,
+    /// Events of the provider that the format does not define.
     pub(crate) extensions: StreamEvents,
     path: Path,
     in_delta: bool,
-    /// Of the event that is being read.
+    /// About the event that is being read.
     pub(crate) event: EventFacts,
-    /// Of the whole answer.
+    /// About the whole answer.
     pub(crate) facts: AnswerFacts,
     pub(crate) usage: UsageReport,
-    /// Of all its text, for an estimate of how many tokens the whole has.
+    /// A sample of its text, to estimate how many tokens the whole has.
     sample: Sample,
 }
 
 impl Reader {
-    pub(crate) fn new(mode: Mode) -> Self {
+    pub(crate) fn new(rules: &'static DocumentRules) -> Self {
         Self {
-            mode,
+            rules,
             extensions: StreamEvents::default(),
             path: Path::default(),
             in_delta: false,
@@ -143,11 +66,18 @@ impl Reader {
 
     /// What an event of this name, or of this type, does to its stream.
     pub(crate) fn kind_of(&self, name: &[u8]) -> EventKind {
-        EventKind::of(self.mode.format(), name, &self.extensions)
+        let is_extension = || {
+            let mut names = self.extensions.iter();
+            names.any(|extension| extension.as_bytes() == name)
+        };
+        match (self.rules.kind)(name) {
+            EventKind::Foreign if is_extension() => EventKind::Content,
+            kind => kind,
+        }
     }
 
-    /// Whether the event that was read, as far as it was, is one of those that the format
-    /// defines. Its name must be one, too.
+    /// Whether the format defines the event, as far as the event was read. Its name must be one of
+    /// the format, too.
     pub(crate) const fn is_defined(&self) -> bool {
         let EventFacts {
             kind,
@@ -157,10 +87,8 @@ impl Reader {
         } = self.event;
         match kind {
             EventKind::Preamble | EventKind::Content | EventKind::Terminal => true,
-            // Chunks of chat have no type. Some providers report usage without a list.
-            EventKind::Unnamed => {
-                matches!(self.mode.format(), Format::Chat) && (main_list || usage)
-            }
+            // Some providers report usage without the main list.
+            EventKind::Unnamed => self.rules.is_untyped && (main_list || usage),
             EventKind::Foreign | EventKind::Error => false,
         }
     }
@@ -170,73 +98,59 @@ impl Reader {
         self.event.object && !self.event.member
     }
 
-    /// Makes ready for the next event. What is known of the whole answer stays.
+    /// Prepares for the next event. Facts about the whole answer stay.
     pub(crate) fn next_event(&mut self) {
         self.path = Path::default();
         self.in_delta = false;
         self.event = EventFacts::default();
     }
 
-    /// The key of an object here whose members count as the document's own.
-    fn wrapper(&self) -> Option<Key> {
-        let key = match self.mode {
-            Mode::Stream(Format::Messages) => Key::Message,
-            Mode::Stream(Format::Responses) => Key::Response,
-            Mode::Stream(Format::Chat) => Key::XGroq,
-            Mode::Body(_) => return None,
-        };
-        let is_here = self.path.here() == Some(key as u64) && !self.path.is_wrapped();
-        is_here.then_some(key)
+    /// The wrapper, if it stands here.
+    fn wrapper_here(&self) -> Option<&'static Wrapper> {
+        let wrapper = self.rules.wrapper.as_ref()?;
+        let is_here = self.path.here() == Some(wrapper.key as u64) && !self.path.is_wrapped();
+        is_here.then_some(wrapper)
     }
 
-    /// Whether identity read here is the answer's own.
-    fn is_identity(&self) -> bool {
-        !(self.path.is_wrapped() && self.mode.format() == Format::Chat)
-    }
-
-    fn is_main_list(&self, here: u64) -> bool {
-        here == match self.mode.format() {
-            Format::Chat => at::CHOICES,
-            Format::Responses => at::OUTPUT,
-            Format::Messages => at::CONTENT,
+    /// The wrapper around here.
+    const fn wrapper_around(&self) -> Option<&'static Wrapper> {
+        match self.path.is_wrapped() {
+            true => self.rules.wrapper.as_ref(),
+            false => None,
         }
     }
 
-    fn is_main_item(&self, here: u64) -> bool {
+    /// Whether an identity that stands here is that of the answer.
+    fn is_identity(&self) -> bool {
+        self.wrapper_around().is_none_or(|it| it.has_identity)
+    }
+
+    const fn is_main_list(&self, here: u64) -> bool {
+        here == self.rules.main_list
+    }
+
+    const fn is_main_item(&self, here: u64) -> bool {
         here & 0xff == Key::Item as u64 && self.is_main_list(here >> 8)
     }
 
-    /// Whether a string that stands here is text of the answer: every one is that is not known
-    /// to be metadata, where the format has its content.
+    /// Whether a string that stands here is text of the answer: every string is that stands where
+    /// the format has its content and is not known to be metadata.
     fn is_text(&self) -> bool {
-        use Key as K;
         if self.path.is_metadata() {
             return false;
         }
-        let outermost = self.path.level(0);
-        let is = |key: Key| outermost == key as u8;
-        match (self.mode, self.path.is_wrapped()) {
-            (Mode::Stream(Format::Chat), true) => false,
-            (Mode::Body(Format::Chat) | Mode::Stream(Format::Chat), _) => {
-                is(K::Choices) && self.path.level(1) == K::Item as u8
-            }
-            (Mode::Stream(Format::Messages), false) => is(K::Delta) || is(K::ContentBlock),
-            (Mode::Body(Format::Messages) | Mode::Stream(Format::Messages), _) => is(K::Content),
-            // An event of this format has its content in members of many names.
-            (Mode::Stream(Format::Responses), false) => outermost != K::None as u8,
-            (Mode::Body(Format::Responses) | Mode::Stream(Format::Responses), _) => is(K::Output),
-        }
+        let places = match self.wrapper_around() {
+            Some(wrapper) => &wrapper.text,
+            None => &self.rules.text,
+        };
+        places.outer.contains(self.path.level(0)) && places.inner.contains(self.path.level(1))
     }
 
-    /// Adds to the text of the event what stands here.
+    /// Adds the text that stands here to that of the event.
     fn add_text(&self, text: &mut EventText, bytes: u64) {
-        let place = match (self.mode.format(), self.path.level(3)) {
-            (Format::Chat, key) if key == Key::Reasoning as u8 => Some(0),
-            (Format::Chat, key) if key == Key::ReasoningContent as u8 => Some(1),
-            (Format::Chat, key) if key == Key::ReasoningDetails as u8 => Some(2),
-            _ => None,
-        };
-        text.add(place, bytes);
+        let key = self.path.level(3);
+        let name = self.rules.reasoning.iter().position(|it| *it as u8 == key);
+        text.add(name, bytes);
     }
 
     /// The text in the event so far, with the string in which its last chunk ended.
@@ -258,13 +172,13 @@ impl Reader {
         }
     }
 
-    /// Whether a number that stands here is that of the event.
+    /// Whether a number that stands here is the number of the event.
     pub(crate) fn is_at_sequence(&self) -> bool {
         self.path.here() == Some(at::SEQUENCE_NUMBER)
     }
 
-    /// Of the one event that was read: whether nothing is to be learnt from another like it
-    /// but its text and its number. What is kept of the first alone does not count.
+    /// Whether another event like the one that was read would say nothing new except its text and
+    /// its number. Facts that are kept from the first event only do not count.
     pub(crate) fn says_text_alone(&self) -> bool {
         let EventFacts {
             object,
@@ -320,34 +234,27 @@ impl Reader {
         }
     }
 
-    /// Takes the word by which an event, or a body, says what it is.
+    /// Takes a word by which an event, or a body, can say what it is.
     fn name_event(&mut self, here: u64, word: &[u8]) {
-        let format = self.mode.format();
-        let kind = match (self.mode, here) {
-            (Mode::Stream(Format::Chat), at::OBJECT)
-            | (Mode::Stream(Format::Messages | Format::Responses), at::TYPE) => {
-                self.event.text.class = TextClass::of(word);
-                self.kind_of(word)
-            }
-            (Mode::Body(Format::Chat | Format::Responses), at::OBJECT)
-            | (Mode::Body(Format::Messages), at::TYPE) => EventKind::of_body(format, word),
-            _ if word == b"error" => EventKind::Error,
-            _ => return,
+        let kind = if here == self.rules.name {
+            self.event.text.class = (self.rules.text_class)(word);
+            self.kind_of(word)
+        } else if word == b"error" {
+            EventKind::Error
+        } else {
+            return;
         };
         self.event.kind = self.event.kind.max(kind);
     }
 
-    /// Where the ids of things are kept that stand here.
+    /// The list that keeps an id which stands here.
     fn ids_at(&mut self, here: u64) -> Option<&mut Vec<Box<str>>> {
-        match (self.mode.format(), here) {
-            (Format::Responses, at::ITEM_ID | at::OUTPUT_ID | at::CONVERSATION_ID) => {
-                Some(&mut self.facts.stored_ids)
-            }
-            (Format::Responses, at::ITEM_CONTAINER | at::OUTPUT_CONTAINER)
-            | (Format::Messages, at::CONTAINER | at::DELTA_CONTAINER) => {
-                Some(&mut self.facts.containers)
-            }
-            _ => None,
+        if self.rules.stored_ids.contains(&here) {
+            Some(&mut self.facts.stored_ids)
+        } else if self.rules.containers.contains(&here) {
+            Some(&mut self.facts.containers)
+        } else {
+            None
         }
     }
 
@@ -361,11 +268,11 @@ impl Reader {
         self.event.choices.has_reason = true;
     }
 
-    /// The status of a response; that of one still running says nothing.
+    /// The status of a response. That of a running one says nothing.
     fn status(&mut self, status: &str) {
         match status {
             "completed" => self.facts.stop = Some(StopReason::Done),
-            // The reason stands in `incomplete_details`, before or after.
+            // `incomplete_details` has the reason, before or after this.
             "incomplete" => {
                 self.facts.stop.get_or_insert(StopReason::MaxTokens);
             }
@@ -386,15 +293,13 @@ impl Reader {
         })
     }
 
-    /// Whether a usage number is told before there is anything to count: `message_start` says
-    /// that one token of output was made, or some, and `message_delta` how many there were.
+    /// Whether a usage number is reported before there is anything to count.
     fn is_too_early(&self, field: UsageField) -> bool {
         matches!(field, UsageField::Output | UsageField::Reasoning)
-            && matches!(self.mode, Mode::Stream(Format::Messages))
-            && self.path.is_wrapped()
+            && self.wrapper_around().is_some_and(|it| it.usage_is_early)
     }
 
-    /// A value that is not `null`, no number and no container, where a number should be.
+    /// Notes a value that is neither `null` nor a number in the place of a usage number.
     fn refuse_usage(&mut self, here: u64) {
         if Self::usage_field(here).is_some() {
             self.usage.set_absurd();
@@ -406,7 +311,7 @@ const fn have_room(ids: &[Box<str>]) -> bool {
     ids.len() < AnswerFacts::MOST_STORED
 }
 
-/// Keeps the id of something stored; one that is cut short names nothing.
+/// Keeps the id of something stored, unless it was cut.
 fn keep_id(ids: &mut Vec<Box<str>>, text: Text<'_>) {
     let is_new = || !ids.iter().any(|known| **known == *text.as_str());
     if have_room(ids) && text.is_whole() && text.len > 0 && is_new() {
@@ -459,7 +364,7 @@ impl Sink for Reader {
     fn key(&mut self, key: Text<'_>) -> Result<(), JsonError> {
         self.event.member = true;
         if self.path.is_live() {
-            self.path.set(Key::of(key.bytes));
+            self.path.set((self.rules.key)(key.bytes));
         }
         Ok(())
     }
@@ -528,14 +433,12 @@ impl Sink for Reader {
                 at::ERROR | at::CHOICE_ERROR => self.event.error = true,
                 at::USAGE => {
                     self.event.usage |= is_object;
-                    // Each of them is whole; those of messages are spread over events, and
-                    // responses have one.
-                    if is_object && self.mode.format() == Format::Chat {
+                    if is_object && self.rules.usage_is_complete {
                         self.usage.begin();
                     }
                 }
                 at::DELTA => self.in_delta = true,
-                at::MESSAGE if matches!(self.mode, Mode::Stream(Format::Chat)) => {
+                _ if self.rules.whole_text == Some(here) => {
                     self.event.text.class = TextClass::Whole;
                 }
                 _ if self.is_main_list(here) => self.event.main_list |= !is_object,
@@ -543,8 +446,8 @@ impl Sink for Reader {
                 _ => self.refuse_usage(here),
             }
         }
-        match self.wrapper() {
-            Some(key) if is_object => self.path.begin_wrapper(key),
+        match self.wrapper_here() {
+            Some(wrapper) if is_object => self.path.begin_wrapper(wrapper.key),
             _ if is_object => self.path.begin(Key::None),
             _ => self.path.begin(Key::Item),
         }

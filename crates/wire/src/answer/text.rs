@@ -1,4 +1,4 @@
-//! How much text an answer has, each text counted once although streams repeat it.
+//! How much text an answer has. Streams repeat text; each text counts once.
 
 /// What the text of an event is to that of its answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -6,37 +6,25 @@ pub(crate) enum TextClass {
     /// A piece that follows the pieces before.
     #[default]
     Piece,
-    /// A text of which the pieces may have come: `response.output_text.done` and its like.
+    /// A text whose pieces may have come before: `response.output_text.done` and its like.
     Text,
-    /// A part of an item, whose text may have come.
+    /// A part of an item; its text may have come before.
     Part,
     /// An item that begins.
     Item,
-    /// An item that ends, with everything that it holds.
+    /// An item that ends, with all its text.
     ItemEnd,
     /// The whole answer.
     Whole,
 }
 
-/// The classes of what comes within an item.
+/// The classes of text within an item.
 const WITHIN: usize = 4;
 
 impl TextClass {
-    /// The class of an event of this type.
-    pub(super) fn of(name: &[u8]) -> Self {
-        match name {
-            b"response.output_item.done" => Self::ItemEnd,
-            b"response.output_item.added" => Self::Item,
-            b"message_start"
-            | b"response.created"
-            | b"response.queued"
-            | b"response.in_progress"
-            | b"response.completed"
-            | b"response.incomplete" => Self::Whole,
-            _ if name.ends_with(b"_part.added") || name.ends_with(b"_part.done") => Self::Part,
-            _ if name.starts_with(b"response.") && name.ends_with(b".done") => Self::Text,
-            _ => Self::Piece,
-        }
+    /// The class of every document of a format that repeats no text.
+    pub(crate) const fn piece(_name: &[u8]) -> Self {
+        Self::Piece
     }
 }
 
@@ -45,7 +33,7 @@ impl TextClass {
 pub(crate) struct EventText {
     pub(crate) class: TextClass,
     plain: u64,
-    /// Chat: the same reasoning under up to three names.
+    /// The same reasoning under up to three names.
     reasoning: [u64; 3],
 }
 
@@ -66,9 +54,9 @@ impl EventText {
 
 /// How much text a stream had so far.
 ///
-/// What an item repeats at its end stands for its pieces, and the whole answer for everything
-/// before; the greater counts. Items are taken to follow each other: of two that come at once,
-/// what of the first is repeated late may count twice.
+/// Text that an item repeats at its end replaces its pieces, and the whole answer replaces
+/// everything before; the greater counts. Items are assumed to follow each other: if two are open
+/// at once, text that the first one repeats late can count twice.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct StreamText {
     /// Of the items that have ended.
@@ -79,7 +67,7 @@ pub(crate) struct StreamText {
 }
 
 impl StreamText {
-    /// Adds what an event of this class holds.
+    /// Adds the text of an event of this class.
     #[inline]
     pub(crate) fn add(&mut self, class: TextClass, bytes: u64) {
         let place = match class {

@@ -1,4 +1,4 @@
-//! What a message, an item or a content part is, told by its `type` and by what it holds.
+//! What a message, an item or a content part is, by its `type` and its members.
 
 use super::place::Medium;
 
@@ -12,12 +12,12 @@ pub(super) enum Kind {
     Image,
     Document,
     Audio,
-    /// A payload is text: the source of a document.
+    /// Its payload is text: the source of a document.
     TextSource,
-    /// Stands for an item that the provider has stored.
+    /// Refers to an item that the provider has stored.
     ItemReference,
     ImageGeneration,
-    /// A skill that a customer of the provider made.
+    /// A skill made by a customer of the provider.
     CustomSkill,
 }
 
@@ -35,7 +35,7 @@ impl Kind {
         }
     }
 
-    /// Whether a type tells of tools: a call, its result, or more tools.
+    /// Whether a type is about tools: a call, its result, or more tools.
     pub(super) fn is_tool_traffic(self, word: &[u8]) -> bool {
         self == Self::Other
             && (word.ends_with(b"_call")
@@ -46,73 +46,73 @@ impl Kind {
                 || word.starts_with(b"tool_"))
     }
 
-    /// Whether an item of this kind says with its `id` alone what it is.
-    pub(super) fn is_known_by_id(self, marks: Marks) -> bool {
+    /// Whether the `id` alone of an item of this kind says what the item is.
+    pub(super) fn is_known_by_id(self, members: NodeFlags) -> bool {
         match self {
             Self::ItemReference | Self::CustomSkill => true,
-            Self::Untyped => !marks.contains(Marks::ROLE),
-            Self::ImageGeneration => !marks.contains(Marks::RESULT),
+            Self::Untyped => !members.contains(NodeFlags::ROLE),
+            Self::ImageGeneration => !members.contains(NodeFlags::RESULT),
             _ => false,
         }
     }
 
-    /// The media that a node with these marks has in it.
-    pub(super) fn media(self, marks: Marks) -> Marks {
-        let held = marks.only(Marks::MEDIA);
-        if held != Marks::default() {
+    /// The media in a node with these members.
+    pub(super) fn media(self, members: NodeFlags) -> NodeFlags {
+        let held = members.only(NodeFlags::MEDIA);
+        if held != NodeFlags::default() {
             return held;
         }
-        let by_source = marks.contains(Marks::SOURCE);
-        let by_file = marks.contains(Marks::FILE);
+        let by_source = members.contains(NodeFlags::SOURCE);
+        let by_file = members.contains(NodeFlags::FILE);
         match self {
-            Self::ImageGeneration if marks.contains(Marks::RESULT) => Marks::IMAGE,
-            Self::Image if by_source || by_file => Marks::IMAGE,
-            Self::Document if by_source || by_file => Marks::DOCUMENT,
-            _ if by_source => Marks::OTHER,
-            _ => Marks::default(),
+            Self::ImageGeneration if members.contains(NodeFlags::RESULT) => NodeFlags::IMAGE,
+            Self::Image if by_source || by_file => NodeFlags::IMAGE,
+            Self::Document if by_source || by_file => NodeFlags::DOCUMENT,
+            _ if by_source => NodeFlags::OTHER,
+            _ => NodeFlags::default(),
         }
     }
 }
 
-/// What a node was seen to hold.
+/// The members of a node that was read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Marks(u16);
+pub(crate) struct NodeFlags(u16);
 
-impl Marks {
-    pub(super) const IMAGE: Self = Self(1);
-    pub(super) const DOCUMENT: Self = Self(1 << 1);
-    pub(super) const AUDIO: Self = Self(1 << 2);
-    /// Media of another sort.
-    pub(super) const OTHER: Self = Self(1 << 3);
+impl NodeFlags {
+    pub(crate) const IMAGE: Self = Self(1);
+    pub(crate) const DOCUMENT: Self = Self(1 << 1);
+    pub(crate) const AUDIO: Self = Self(1 << 2);
+    /// Other media.
+    pub(crate) const OTHER: Self = Self(1 << 3);
     const MEDIA: Self = Self(0b1111);
-    /// A `source` that is no text.
-    pub(super) const SOURCE: Self = Self(1 << 4);
+    /// A `source` that is not text.
+    pub(crate) const SOURCE: Self = Self(1 << 4);
     /// A payload that may be an image.
-    pub(super) const RESULT: Self = Self(1 << 5);
+    pub(crate) const RESULT: Self = Self(1 << 5);
     /// A `role`.
-    pub(super) const ROLE: Self = Self(1 << 6);
+    pub(crate) const ROLE: Self = Self(1 << 6);
     /// The identifier of a stored file.
-    pub(super) const FILE: Self = Self(1 << 7);
-    /// Of an item: more than what it is and which.
-    pub(super) const CONTENTS: Self = Self(1 << 8);
+    pub(crate) const FILE: Self = Self(1 << 7);
+    /// Of an item: more than its type, role, id and status.
+    pub(crate) const SUBSTANCE: Self = Self(1 << 8);
     /// Of a message: a `content`.
-    pub(super) const SAID: Self = Self(1 << 9);
+    pub(crate) const CONTENT: Self = Self(1 << 9);
     /// A `type`.
-    pub(super) const TYPED: Self = Self(1 << 10);
+    pub(crate) const TYPED: Self = Self(1 << 10);
     /// Of a tool: a name.
-    pub(super) const NAMED: Self = Self(1 << 11);
+    pub(crate) const NAMED: Self = Self(1 << 11);
     /// Of a tool: an object `function`.
-    pub(super) const FUNCTION: Self = Self(1 << 12);
+    pub(crate) const FUNCTION: Self = Self(1 << 12);
     /// Of a tool: the type `function`.
-    pub(super) const IS_FUNCTION: Self = Self(1 << 13);
+    pub(crate) const IS_FUNCTION: Self = Self(1 << 13);
     /// Of a tool: the type `custom`.
-    pub(super) const IS_CUSTOM: Self = Self(1 << 14);
+    pub(crate) const IS_CUSTOM: Self = Self(1 << 14);
 
     pub(super) fn insert(&mut self, other: Self) {
         self.0 |= other.0;
     }
 
-    pub(super) const fn contains(self, other: Self) -> bool {
+    pub(crate) const fn contains(self, other: Self) -> bool {
         self.0 & other.0 != 0
     }
 
@@ -121,7 +121,7 @@ impl Marks {
     }
 }
 
-impl From<Medium> for Marks {
+impl From<Medium> for NodeFlags {
     fn from(medium: Medium) -> Self {
         match medium {
             Medium::Image => Self::IMAGE,

@@ -1,29 +1,30 @@
-//! Which keys mean what, and where: the shapes of the three formats as far as the
-//! gateway reads them. One table per kind of object.
+//! What keys and values of a request mean to the gateway, and the tables that the formats share.
+//! The tables of a format itself stand in `formats/*/places.rs`.
 
-use super::walk::Checked;
-use tollgate_types::{Format, is_free_of_tokens};
+use super::extensions;
+use crate::formats::rules::FormatRules;
 
-/// The object or array around a value, as far as it matters to its keys.
+/// The object or array around a value: it decides what keys mean.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place {
-    /// An array; its elements are all of one slot.
+pub(crate) enum Place {
+    /// An array; all its elements have one slot.
     Array,
     /// The body itself.
     Top,
-    /// A message, an item, a content part or anything else within them.
+    /// A message, an item, a content part, or anything else within them.
     Node,
-    /// The same, directly in `input` or in a list of skills: its `id` may be all it has.
+    /// The same, directly in the list of items or in a list of skills: it can consist of its
+    /// `id` alone.
     Item,
-    /// What holds a payload or a link to one: `image_url`, `input_audio`, `file` …
+    /// An object with a payload or a link to one: `image_url`, `input_audio`, `file` …
     Payload,
-    /// Messages: the `source` of an image or a document.
+    /// The `source` of an image or a document.
     Source,
-    /// A tool that is offered: its `type` says who runs it.
+    /// A tool that the request offers: its `type` says who runs it.
     Offered,
-    /// A part of one.
+    /// A part of a tool.
     Tool,
-    /// Chat: what a tool of the type `function` is.
+    /// The `function` of a tool of that type.
     Function,
     StreamOptions,
     Reasoning,
@@ -31,48 +32,46 @@ pub(super) enum Place {
     OutputConfig,
     TextConfig,
     AnswerFormat,
-    /// An object that matters for its `id` alone.
+    /// An object of which only the `id` matters.
     Reference,
-    /// Messages: the container, with the skills loaded into it.
+    /// A container, with the skills loaded into it.
     Container,
-    /// Responses: a prompt template stored at the provider.
+    /// A prompt template stored at the provider.
     Prompt,
-    /// What an SDK should have put into the body itself (`extra_body`).
+    /// Members that an SDK should have put into the body itself (`extra_body`).
     Extra,
     /// Settings for the layers of a provider that is a gateway itself (`providerOptions`).
     ProviderOptions,
-    /// Those of the gateway.
+    /// The settings of the gateway layer.
     GatewayOptions,
-    /// What a provider that is a gateway itself does besides.
+    /// A plugin of a provider that is a gateway itself.
     Plugin,
-    /// Names models besides `model`, if anything is in it; the path of the field.
+    /// An object that names models besides `model`, if it has a member; the path of the field.
     FurtherModels(&'static str),
-    /// xAI: how to search.
+    /// How to search (xAI).
     Search,
 }
 
 /// What a value means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Slot {
-    /// Nothing to the gateway, whatever is within.
+pub(crate) enum Slot {
+    /// Nothing, whatever it contains.
     Ignored,
     /// JSON that the model reads as JSON.
     Json,
     /// Text, a node, or an array of these.
     Content,
-    /// The same, of the `content` of a node.
-    Said,
-    /// The same, in the list of a responses request's items.
+    /// The `content` of a node.
+    NodeContent,
+    /// An entry of a list of items.
     Item,
-    /// The same, of an item's `status`: how far it has come, and nothing of what it holds.
+    /// The `status` of an item: it says how far the item has come, not what it contains.
     Status,
-    /// Text that may be a seal of the gateway's.
+    /// Text that may be a seal of the gateway.
     Seal,
-    /// The list of messages.
-    Messages,
-    /// A responses request's text or list of items.
-    Input,
-    /// Messages of the past that are calls of tools.
+    /// The conversation: a list, or in some formats a text.
+    Conversation,
+    /// Tool calls in messages of the past.
     ToolCalls,
     /// The `type` of a node.
     Type,
@@ -80,57 +79,57 @@ pub(super) enum Slot {
     Role,
     /// The `id` of an item.
     ItemId,
-    /// A payload: base64 or an object that holds it.
+    /// A payload: base64 or an object with base64 in it.
     Payload(Medium),
-    /// A link that may be a `data:` URL, or an object that holds one.
+    /// A link that may be a `data:` URL, or an object with such a link in it.
     Link(Medium),
-    /// A payload of which the `type` beside it says whether it is text.
+    /// A payload that is text if the `type` beside it says so.
     MaybePayload,
-    /// Messages: an object that holds a payload, a link or text.
+    /// An object with a payload, a link or text in it.
     Source,
     /// The identifier of something stored at the provider, or several.
     StoredId,
-    /// The same, or an object that has it as its `id`.
+    /// The same, or an object with it as `id`.
     Reference,
     Container,
     Skills,
     Prompt,
     /// A part of a tool.
     Tool,
-    /// The list of the tools that are offered.
+    /// The list of tools that the request offers.
     Tools,
-    /// Chat: the same in its older form.
+    /// The same in its older form.
     Functions,
-    /// The `function` of one of them.
+    /// The `function` of a tool.
     Function,
-    /// The name of one of them.
+    /// The name of a tool.
     ToolName,
-    /// The `type` of one of them.
+    /// The `type` of a tool.
     ToolType,
-    /// The model that one of them names.
+    /// The model that a tool names.
     ToolModel,
-    /// What has the provider run tools of its own, where it asks for anything.
+    /// Has the provider run its own tools, unless the value is empty.
     HostedTools,
-    /// What makes the prompt of the messages.
+    /// The template that turns the messages into the prompt.
     Template,
     /// The same as `HostedTools`, unless its `mode` is `off`.
     Search,
     Model,
     Stream,
     Limit(Limit),
-    /// An output limit by a name that is not the format's own.
+    /// An output limit under a name that the format does not define.
     OtherLimit(&'static str),
-    /// How many answers are made.
+    /// The number of answers; the field.
     Choices(&'static str),
-    /// What names models besides `model`; the path of the field.
+    /// Names models besides `model`; the path of the field.
     FurtherModels(&'static str),
-    /// What a provider does besides: tools of its own.
+    /// Additional work of the provider: its own tools.
     Plugins,
-    /// The name of one of them.
+    /// The name of a plugin.
     PluginId,
-    /// Whether the object is to do anything (`enabled: false`, `mode: off`).
+    /// Turns the object off (`enabled: false`, `mode: off`).
     Switch,
-    /// An object that is looked into for a few keys.
+    /// An object in which a few keys matter.
     Within(Place),
     StreamOptions,
     IncludeUsage,
@@ -141,7 +140,8 @@ pub(super) enum Slot {
     ThinkingBudget,
     OutputConfig,
     TextConfig,
-    AnswerFormat,
+    /// The shape of the answer; the path of the field.
+    AnswerFormat(&'static str),
     AnswerFormatType,
     Modalities,
     AudioOutput,
@@ -150,13 +150,13 @@ pub(super) enum Slot {
     Thread,
     /// `prompt_cache_key`: the name of a conversation.
     CacheKey,
-    /// A setting that is checked and otherwise not acted on.
+    /// A setting that is only checked.
     Checked(Checked),
 }
 
 /// What a payload is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Medium {
+pub(crate) enum Medium {
     Image,
     Document,
     Audio,
@@ -165,14 +165,14 @@ pub(super) enum Medium {
 
 /// The fields that limit the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Limit {
+pub(crate) enum Limit {
     Tokens,
     CompletionTokens,
     OutputTokens,
 }
 
 impl Limit {
-    pub(super) const fn field(self) -> &'static str {
+    pub(crate) const fn field(self) -> &'static str {
         match self {
             Self::Tokens => "max_tokens",
             Self::CompletionTokens => "max_completion_tokens",
@@ -183,46 +183,49 @@ impl Limit {
 
 /// The fields that ask for an effort.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum EffortField {
-    /// Chat.
+pub(crate) enum EffortField {
     ReasoningEffort,
-    /// Responses; in chat some providers know it too.
     Reasoning,
-    /// Messages.
     OutputConfig,
 }
 
 impl EffortField {
-    pub(super) const fn field(self) -> &'static str {
+    pub(crate) const fn field(self) -> &'static str {
         match self {
             Self::ReasoningEffort => "reasoning_effort",
             Self::Reasoning => "reasoning.effort",
             Self::OutputConfig => "output_config.effort",
         }
     }
+}
 
-    /// Whether this is where the format itself has the effort.
-    pub(super) const fn is_of(self, format: Format) -> bool {
-        matches!(
-            (self, format),
-            (Self::ReasoningEffort, Format::Chat)
-                | (Self::Reasoning, Format::Responses)
-                | (Self::OutputConfig, Format::Messages)
-        )
-    }
+/// A field of the body that is only checked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Checked {
+    Temperature,
+    TopP,
+    PresencePenalty,
+    FrequencyPenalty,
+    ParallelToolCalls,
+    /// A string or an object.
+    ToolChoice,
+    /// An object.
+    ToolChoiceObject,
+    Stop,
+    StopSequences,
 }
 
 impl Place {
     /// What the value of a key means here.
-    pub(super) fn slot(self, format: Format, key: &[u8]) -> Slot {
+    pub(super) fn slot(self, format: &FormatRules, key: &[u8]) -> Slot {
         match self {
             Self::Array => Slot::Ignored,
-            Self::Top => top(format, key),
-            Self::Node => node(format, key),
+            Self::Top => (format.request.top)(key),
+            Self::Node => (format.request.node)(key),
             Self::Item => match key {
                 b"id" | b"skill_id" => Slot::ItemId,
                 b"status" => Slot::Status,
-                _ => node(format, key),
+                _ => (format.request.node)(key),
             },
             Self::Payload => payload(key),
             Self::Source => source(key),
@@ -240,8 +243,8 @@ impl Place {
                 b"name" => Slot::ToolName,
                 _ => tool(key),
             },
-            Self::StreamOptions => match (format, key) {
-                (Format::Chat, b"include_usage") => Slot::IncludeUsage,
+            Self::StreamOptions => match key {
+                b"include_usage" if format.usage.is_on_request => Slot::IncludeUsage,
                 _ => Slot::Ignored,
             },
             Self::Reasoning => match key {
@@ -255,11 +258,11 @@ impl Place {
             },
             Self::OutputConfig => match key {
                 b"effort" => Slot::Effort(EffortField::OutputConfig),
-                b"format" => Slot::AnswerFormat,
+                b"format" => Slot::AnswerFormat("output_config.format"),
                 _ => Slot::Ignored,
             },
             Self::TextConfig => match key {
-                b"format" => Slot::AnswerFormat,
+                b"format" => Slot::AnswerFormat("text.format"),
                 _ => Slot::Ignored,
             },
             Self::AnswerFormat => match key {
@@ -281,7 +284,7 @@ impl Place {
                 b"variables" => Slot::Content,
                 _ => Slot::Ignored,
             },
-            Self::Extra => match top(format, key) {
+            Self::Extra => match (format.request.top)(key) {
                 Slot::Checked(_) => Slot::Ignored,
                 slot => slot,
             },
@@ -310,128 +313,40 @@ impl Place {
     }
 }
 
-fn top(format: Format, key: &[u8]) -> Slot {
-    match (format, key) {
-        (_, b"model") => Slot::Model,
-        (_, b"stream") => Slot::Stream,
-        (_, b"tools") => Slot::Tools,
-        (Format::Chat, b"functions") => Slot::Functions,
-
-        (Format::Messages, b"mcp_servers") => Slot::HostedTools,
-
-        (Format::Chat, b"messages") => Slot::Messages,
-        (Format::Chat, b"max_tokens") => Slot::Limit(Limit::Tokens),
-        (Format::Chat, b"max_completion_tokens") => Slot::Limit(Limit::CompletionTokens),
-        (Format::Chat, b"n") => Slot::Choices("n"),
-        (Format::Chat, b"reasoning_effort") => Slot::Effort(EffortField::ReasoningEffort),
-        (Format::Chat, b"response_format") => Slot::AnswerFormat,
-        (Format::Chat, b"modalities") => Slot::Modalities,
-        (Format::Chat, b"audio") => Slot::AudioOutput,
-        (Format::Chat, b"prediction") => Slot::Content,
-        (Format::Chat | Format::Responses, b"stream_options") => Slot::StreamOptions,
-        (Format::Chat | Format::Responses, b"reasoning") => Slot::Reasoning,
-        (Format::Chat | Format::Responses, b"prompt_cache_key") => Slot::CacheKey,
-
-        (Format::Responses, b"input") => Slot::Input,
-        (Format::Responses, b"instructions") => Slot::Content,
-        (Format::Responses, b"max_output_tokens") => Slot::Limit(Limit::OutputTokens),
-        (Format::Responses, b"text") => Slot::TextConfig,
-        (Format::Responses, b"background") => Slot::Background,
-        (Format::Responses, b"store") => Slot::Store,
-        (Format::Responses, b"previous_response_id" | b"conversation") => Slot::Reference,
-        (Format::Responses, b"prompt") => Slot::Prompt,
-
-        (Format::Messages, b"messages") => Slot::Messages,
-        (Format::Messages, b"system") => Slot::Content,
-        (Format::Messages, b"max_tokens") => Slot::Limit(Limit::Tokens),
-        (Format::Messages, b"thinking") => Slot::Thinking,
-        (Format::Messages, b"output_config") => Slot::OutputConfig,
-        (Format::Messages, b"output_format") => Slot::AnswerFormat,
-        (Format::Messages, b"container") => Slot::Container,
-        (Format::Messages, b"thread") => Slot::Thread,
-        _ => match Checked::of(format, key) {
-            Some(checked) => Slot::Checked(checked),
-            None => of_servers(key),
-        },
-    }
-}
-
-/// Fields of no format's, that servers which speak one take besides, in any of them: several
-/// make a chat request of whatever they are sent, and pass on what they do not know.
-///
-/// Output limits and numbers of answers: llama.cpp (`n_predict` and `n_cmpl`, whose aliases are
-/// the names of chat), Ollama, text-generation-inference and its like,
-/// text-generation-webui (`auto_max_new_tokens`), `KoboldCpp` and
-/// `TabbyAPI` (`max_length`), vLLM (`best_of`), and the names that the formats have from each
-/// other. Models: OpenRouter, `LiteLLM`, NanoGPT, the messages format, and Vercel's gateway. Input
-/// from elsewhere: OpenRouter, xAI, Azure, `DashScope`.
-fn of_servers(key: &[u8]) -> Slot {
+/// What a key of the body means in every format, or as an extension.
+pub(crate) fn top(key: &[u8]) -> Slot {
     match key {
-        b"max_tokens" => Slot::OtherLimit("max_tokens"),
-        b"max_completion_tokens" => Slot::OtherLimit("max_completion_tokens"),
-        b"max_output_tokens" => Slot::OtherLimit("max_output_tokens"),
-        b"n_predict" => Slot::OtherLimit("n_predict"),
-        b"num_predict" => Slot::OtherLimit("num_predict"),
-        b"max_new_tokens" => Slot::OtherLimit("max_new_tokens"),
-        b"max_length" => Slot::OtherLimit("max_length"),
-        b"auto_max_new_tokens" => Slot::OtherLimit("auto_max_new_tokens"),
-        b"max_tokens_to_sample" => Slot::OtherLimit("max_tokens_to_sample"),
-        b"maxTokens" => Slot::OtherLimit("maxTokens"),
-
-        b"n" => Slot::Choices("n"),
-        b"n_cmpl" => Slot::Choices("n_cmpl"),
-        b"best_of" => Slot::Choices("best_of"),
-
-        b"models" => Slot::FurtherModels("models"),
-        b"route" => Slot::FurtherModels("route"),
-        b"preset" => Slot::FurtherModels("preset"),
-        b"fallbacks" => Slot::FurtherModels("fallbacks"),
-        b"context_window_fallbacks" => Slot::FurtherModels("context_window_fallbacks"),
-        b"content_policy_fallbacks" => Slot::FurtherModels("content_policy_fallbacks"),
-        b"user_config" => Slot::FurtherModels("user_config"),
-        b"router_settings_override" => Slot::FurtherModels("router_settings_override"),
-        b"advisor" => Slot::FurtherModels("advisor"),
-        b"providerOptions" => Slot::Within(Place::ProviderOptions),
-        b"extra_body" => Slot::Within(Place::Extra),
-
-        b"plugins" => Slot::Plugins,
-        b"chat_template" => Slot::Template,
-        b"search_parameters" => Slot::Search,
-        b"web_search_options" | b"data_sources" | b"enable_search" => Slot::HostedTools,
-        _ if is_free_of_tokens(key) => Slot::Ignored,
-        // A chat template may read it.
-        _ => Slot::Json,
+        b"model" => Slot::Model,
+        b"stream" => Slot::Stream,
+        b"tools" => Slot::Tools,
+        b"temperature" => Slot::Checked(Checked::Temperature),
+        b"top_p" => Slot::Checked(Checked::TopP),
+        _ => extensions::slot(key),
     }
 }
 
-fn node(format: Format, key: &[u8]) -> Slot {
-    match (format, key) {
-        (_, b"type") => Slot::Type,
-        (_, b"role") => Slot::Role,
-        (_, b"content") => Slot::Said,
-        (_, b"tools") => Slot::Tools,
-        (_, b"file_id" | b"container_id") => Slot::StoredId,
-        (Format::Messages, b"source") => Slot::Source,
-        // Where each format keeps what only a provider can read.
-        (Format::Messages, b"signature" | b"data" | b"encrypted_content" | b"encrypted_index")
-        | (Format::Responses, b"encrypted_content")
-        | (Format::Chat, b"data") => Slot::Seal,
-        // A tool call of messages, and a tool search of responses.
-        (Format::Messages, b"input") | (Format::Responses, b"arguments") => Slot::Json,
-        (Format::Messages, _) => Slot::Content,
-
-        (_, b"image_url") => Slot::Link(Medium::Image),
-        (_, b"file_url" | b"document_url") => Slot::Link(Medium::Document),
-        (_, b"audio_url") => Slot::Link(Medium::Audio),
-        (_, b"video_url") => Slot::Link(Medium::Other),
-        (_, b"input_audio") => Slot::Payload(Medium::Audio),
-        (_, b"file_data") => Slot::Payload(Medium::Document),
-        (Format::Chat, b"file") => Slot::Payload(Medium::Document),
-        (Format::Chat, b"tool_calls" | b"function_call") => Slot::ToolCalls,
-        // An answer in sound that the provider keeps, named by its id.
-        (Format::Chat, b"audio") => Slot::Reference,
-        (Format::Responses, b"result") => Slot::MaybePayload,
+/// What a key of a node means in every format.
+pub(crate) fn node(key: &[u8]) -> Slot {
+    match key {
+        b"type" => Slot::Type,
+        b"role" => Slot::Role,
+        b"content" => Slot::NodeContent,
+        b"tools" => Slot::Tools,
+        b"file_id" | b"container_id" => Slot::StoredId,
         _ => Slot::Content,
+    }
+}
+
+/// What a key of a node means in the formats of OpenAI.
+pub(crate) fn openai_node(key: &[u8]) -> Slot {
+    match key {
+        b"image_url" => Slot::Link(Medium::Image),
+        b"file_url" | b"document_url" => Slot::Link(Medium::Document),
+        b"audio_url" => Slot::Link(Medium::Audio),
+        b"video_url" => Slot::Link(Medium::Other),
+        b"input_audio" => Slot::Payload(Medium::Audio),
+        b"file_data" => Slot::Payload(Medium::Document),
+        _ => node(key),
     }
 }
 

@@ -1,23 +1,23 @@
-//! The walk over a body: keeps the way down to the current value and fills in
-//! facts and spans. What a key means stands in [`place`](super::place).
+//! The walk over a body: keeps the path to the current value and fills in facts and spans.
+//! [`place`](super::place) and the format say what a key means.
 
-mod beyond;
 mod content;
+mod extensions;
 mod settings;
 mod shape;
 mod speech;
 
-pub(super) use shape::Checked;
-
 use super::{
     ModelFault, ObjectSpan, PeekError, PeekLimits, Peeked, SEAL_TAG,
     keys::KeyStack,
-    node::{Kind, Marks},
-    place::{Limit, Place, Slot},
+    node::{Kind, NodeFlags},
+    place::{Place, Slot},
     texts::Voice,
 };
-use crate::json::{Container, Literal, Number, Sink, Span, Text, Want};
-use tollgate_types::Format;
+use crate::{
+    formats::rules::FormatRules,
+    json::{Container, Literal, Number, Sink, Span, Text, Want},
+};
 
 /// The longest word that decides anything: types, roles, efforts.
 const WORD_BYTES: usize = 48;
@@ -26,7 +26,7 @@ const SCHEME: &[u8] = b"data:";
 
 #[derive(Debug)]
 pub(super) struct Walk {
-    format: Format,
+    format: &'static FormatRules,
     limits: PeekLimits,
     pub(super) output_limit_required: bool,
     /// The greatest output limit in the format's own fields.
@@ -34,50 +34,50 @@ pub(super) struct Walk {
     found: Peeked,
     frames: Vec<Frame>,
     keys: KeyStack,
-    /// Open containers that are not looked into, and whether the model reads them.
+    /// Open containers of which nothing is read, and whether the model reads them.
     unread: u32,
     unread_is_text: bool,
     /// The `id` of the item that is open.
     item_id: Option<ItemId>,
-    /// Whether messages or input were given.
+    /// The request has a conversation.
     has_input: bool,
-    /// Whether something stored stands in for the input.
+    /// Something stored replaces the conversation.
     has_stored_input: bool,
-    /// The user speaks in the message that is open, for the first time.
+    /// The open message is the first one of the user.
     user_begins: bool,
-    /// Values so far in the top-level list or object that is open.
+    /// Values so far in the open top-level list or object.
     entries: u32,
-    /// Where a conversation without any entry stands.
+    /// The offset of a conversation without entries.
     empty_input: Option<u64>,
 }
 
-/// A container that is open and looked into.
+/// An open container that is read.
 #[derive(Clone, Copy, Debug)]
 struct Frame {
     place: Place,
-    /// What the value of the last key means; in an array, what its elements mean.
+    /// What the value of the last key means; in an array, what each element means.
     slot: Slot,
     start: u64,
     keys: usize,
     kind: Kind,
-    marks: Marks,
+    members: NodeFlags,
     /// Bytes of a payload that may turn out to be text.
     undecided: u64,
-    /// Who speaks here, where texts are noted.
+    /// Who speaks here, if texts are noted.
     voice: Voice,
-    /// Whether the value of the last key is what is said.
+    /// The value of the last key is something that is said.
     speaks: bool,
-    /// Pieces of text that were noted before.
+    /// Pieces of text noted before it.
     since: usize,
-    /// What it does besides was switched off.
+    /// A plugin or a search that is switched off.
     is_off: bool,
-    /// What it does besides brings no input.
+    /// A plugin that brings no input.
     is_inward: bool,
-    /// The field in it that has other models asked.
+    /// The field in it that makes the provider ask other models.
     asks_others: Option<&'static str>,
 }
 
-/// The `id` of an item; it matters only if the item turns out to be known by it.
+/// The `id` of an item; whether it names something stored is known at the end of the item.
 #[derive(Debug)]
 struct ItemId {
     id: String,
@@ -106,7 +106,7 @@ enum Value<'a> {
 }
 
 impl Value<'_> {
-    /// How many bytes a scalar is to a model that reads it as JSON.
+    /// The bytes of a scalar for a model that reads it as JSON.
     fn text_bytes(self, span: Span) -> u64 {
         match self {
             Self::Text(text) => text.len,
@@ -117,13 +117,13 @@ impl Value<'_> {
 }
 
 impl Walk {
-    pub(super) fn new(format: Format, limits: &PeekLimits) -> Self {
+    pub(super) fn new(format: &'static FormatRules, limits: &PeekLimits) -> Self {
         let mut found = Peeked::default();
         found.facts.choices = 1;
         Self {
             format,
             limits: limits.clone(),
-            output_limit_required: format == Format::Messages,
+            output_limit_required: format.request.output_limit.is_required,
             own_limit: None,
             found,
             frames: Vec::with_capacity(16),
@@ -144,21 +144,21 @@ impl Walk {
         self.found.texts = Some(Box::default());
     }
 
-    /// Checks that what must be there was there.
+    /// Checks that the required fields were there.
     pub(super) fn finish(mut self) -> Result<Peeked, PeekError> {
         if self.limits.model_required && self.found.facts.model.is_none() {
             return Err(PeekError::Model(ModelFault::Missing));
         }
         if !self.has_input && !self.has_stored_input {
-            let (field, wanted) = match self.format {
-                Format::Chat | Format::Messages => ("messages", "an array of messages"),
-                Format::Responses => ("input", "a string or an array of items"),
-            };
-            return Err(PeekError::Missing { field, wanted });
+            let conversation = &self.format.request.conversation;
+            return Err(PeekError::Missing {
+                field: conversation.field,
+                wanted: conversation.wanted,
+            });
         }
         self.check_has_entries()?;
         if self.output_limit_required && self.own_limit.is_none() {
-            let field = Limit::Tokens.field();
+            let field = self.format.request.output_limit.field.field();
             let wanted = settings::POSITIVE_INTEGER;
             return Err(PeekError::Missing { field, wanted });
         }
@@ -170,9 +170,9 @@ impl Walk {
         self.frames.last().map(|frame| frame.slot)
     }
 
-    fn mark(&mut self, marks: Marks) {
+    fn mark(&mut self, members: NodeFlags) {
         if let Some(frame) = self.frames.last_mut() {
-            frame.marks.insert(marks);
+            frame.members.insert(members);
         }
     }
 
@@ -191,7 +191,7 @@ impl Walk {
             start,
             keys: self.keys.mark(),
             kind: Kind::Untyped,
-            marks: Marks::default(),
+            members: NodeFlags::default(),
             undecided: 0,
             voice,
             speaks: place == Place::Array,
@@ -202,14 +202,14 @@ impl Walk {
         });
     }
 
-    /// Passes over a container that opens now; `is_text` where the model reads it.
+    /// Skips a container that opens now; `is_text` if the model reads it.
     fn pass_over(&mut self, is_text: bool) {
         self.unread = 1;
         self.unread_is_text = is_text;
     }
 
-    /// Takes a value, or the beginning of one, at `span`. Most of the values of a dense
-    /// body are in JSON that is not looked into, so that way is kept short.
+    /// Takes a value, or the beginning of one, at `span`. Most values of a dense body are in JSON
+    /// that is skipped, so that path is short.
     #[inline]
     fn value(&mut self, value: Value<'_>, span: Span) -> Result<(), PeekError> {
         self.found.values = self.found.values.saturating_add(1);
@@ -249,7 +249,7 @@ impl Walk {
             | Slot::Plugins
             | Slot::PluginId
             | Slot::Within(_) => {
-                self.beyond(slot, value, span);
+                self.extension(slot, value, span);
             }
             Slot::CacheKey => {
                 if let Value::Text(_) = value {
@@ -270,8 +270,8 @@ impl Walk {
                 self.found.has_seals |= is_seal;
                 self.content(Slot::Content, value, span.start);
             }
-            Slot::Said => return self.said(value, span),
-            Slot::Messages | Slot::Input => return self.input(slot, value, span),
+            Slot::NodeContent => return self.node_content(value, span),
+            Slot::Conversation => return self.conversation(value, span),
             Slot::Type | Slot::Role | Slot::ItemId | Slot::ToolType => {
                 self.check_word(slot, value, span.start)?;
                 self.word(slot, value, span.start)
@@ -371,7 +371,7 @@ impl Walk {
             }
             Place::Thinking => self.found.spans.thinking = Some(span),
             Place::Source => self.close_source(frame),
-            Place::Plugin | Place::Search => self.close_beyond(frame),
+            Place::Plugin | Place::Search => self.close_extension(frame),
             Place::Node => self.close_node(frame),
             Place::Item => {
                 self.close_node(frame);
@@ -384,33 +384,33 @@ impl Walk {
         Ok(())
     }
 
-    /// Now that its `type` is known: was the data of a source a payload?
+    /// Counts the data of a source, now that its `type` is known: as text or as a payload.
     fn close_source(&mut self, source: Frame) {
         if source.kind == Kind::TextSource {
             self.add_text(source.undecided);
             return;
         }
         self.add_media(source.undecided);
-        self.mark(Marks::SOURCE);
+        self.mark(NodeFlags::SOURCE);
     }
 
-    /// Counts what a node turned out to be.
+    /// Counts the media of a node, now that its `type` is known.
     fn close_node(&mut self, node: Frame) {
         if node.kind == Kind::ImageGeneration {
             self.add_media(node.undecided);
         } else {
             self.add_text(node.undecided);
         }
-        let media = node.kind.media(node.marks);
+        let media = node.kind.media(node.members);
         let facts = &mut self.found.facts;
-        facts.needs.images |= media.contains(Marks::IMAGE);
-        facts.needs.documents |= media.contains(Marks::DOCUMENT);
-        facts.needs.audio |= media.contains(Marks::AUDIO);
-        let is_other = media.contains(Marks::OTHER) && !media.contains(Marks::IMAGE);
-        if is_other || media.contains(Marks::DOCUMENT) || media.contains(Marks::AUDIO) {
+        facts.needs.images |= media.contains(NodeFlags::IMAGE);
+        facts.needs.documents |= media.contains(NodeFlags::DOCUMENT);
+        facts.needs.audio |= media.contains(NodeFlags::AUDIO);
+        let is_other = media.contains(NodeFlags::OTHER) && !media.contains(NodeFlags::IMAGE);
+        if is_other || media.contains(NodeFlags::DOCUMENT) || media.contains(NodeFlags::AUDIO) {
             facts.media.unmeasured = facts.media.unmeasured.saturating_add(1);
         }
-        if media != Marks::default() {
+        if media != NodeFlags::default() {
             facts.media.parts = facts.media.parts.saturating_add(1);
         }
     }

@@ -1,4 +1,5 @@
 use super::*;
+use serde_json::{Value, json};
 use tollgate_types::ErrorCode;
 
 fn request() -> RequestId {

@@ -265,8 +265,7 @@ impl StreamScanner {
         match self.phase {
             Phase::Failed(_) => StreamEnd::Failed,
             Phase::Terminal => StreamEnd::Finished,
-            // Some providers of chat close without `[DONE]`.
-            Phase::Content if self.is_chat_finished() => StreamEnd::Finished,
+            Phase::Content if self.is_complete() => StreamEnd::Finished,
             Phase::Content | Phase::Preamble => StreamEnd::Cut,
         }
     }

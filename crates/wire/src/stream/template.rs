@@ -13,14 +13,14 @@ use super::framing::{Framer, Token};
 use crate::{
     answer::{
         kind::EventKind,
-        reader::{Mode, Reader, ValueRole},
+        reader::{Reader, ValueRole},
     },
+    formats::rules::DocumentRules,
     json::{
         Container, JsonError, Lexer, Literal, Number, Sink, Span, Text, Want, string_to_its_end,
     },
 };
 use std::ops::Range;
-use tollgate_types::Format;
 
 /// The longest event that is made a template, in bytes.
 const MAX_BYTES: usize = 2048;
@@ -93,7 +93,7 @@ impl Templates {
     }
 
     /// Makes a template of an event that was read and has passed, now and then.
-    pub(super) fn learn(&mut self, format: Format, kind: EventKind, block: &[u8]) {
+    pub(super) fn learn(&mut self, rules: &'static DocumentRules, kind: EventKind, block: &[u8]) {
         if self.wait > 0 {
             self.wait -= 1;
             return;
@@ -101,7 +101,7 @@ impl Templates {
         self.wait = self.pause;
         self.pause = self.pause.saturating_mul(2).saturating_add(1);
         self.pause = self.pause.min(LONGEST_PAUSE);
-        if let Some(template) = Template::of(format, kind, block) {
+        if let Some(template) = Template::of(rules, kind, block) {
             self.template = Some(template);
         }
     }
@@ -109,13 +109,13 @@ impl Templates {
 
 impl Template {
     /// `None` where more than its text or its number would have to be read of another event.
-    fn of(format: Format, kind: EventKind, block: &[u8]) -> Option<Self> {
+    fn of(rules: &'static DocumentRules, kind: EventKind, block: &[u8]) -> Option<Self> {
         // Where lines end in one way alone, the next line begins right behind the block.
         if block.len() > MAX_BYTES || !block.ends_with(b"\n\n") || block.contains(&b'\r') {
             return None;
         }
         let data = only_data(block)?;
-        let mut learner = Learner::new(format);
+        let mut learner = Learner::new(rules);
         let mut lexer = Lexer::new();
         lexer.feed(block.get(data.clone())?, &mut learner).ok()?;
         let texts = learner.holes.iter().filter(|(_, it)| *it == What::Text);
@@ -218,9 +218,9 @@ struct Learner {
 }
 
 impl Learner {
-    fn new(format: Format) -> Self {
+    fn new(rules: &'static DocumentRules) -> Self {
         Self {
-            reader: Reader::new(Mode::Stream(format)),
+            reader: Reader::new(rules),
             holes: Vec::new(),
         }
     }

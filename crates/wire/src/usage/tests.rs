@@ -1,6 +1,7 @@
 use super::*;
 use crate::answer::AnswerScanner;
 use crate::stream::{StreamOptions, StreamScanner};
+use tollgate_types::Format;
 
 /// Scans a body that says nothing but its usage.
 fn reported(format: Format, usage: &str) -> ReportedUsage {

@@ -279,7 +279,9 @@ fn every_recorded_request_peeks_to_what_its_tree_holds() {
         ("messages.jsonl", Format::Messages, |l| {
             Peeker::new(Format::Messages, l)
         }),
-        ("count_tokens.jsonl", Format::Messages, Peeker::count_tokens),
+        ("count_tokens.jsonl", Format::Messages, |l| {
+            Peeker::new(Format::Messages, l).for_count()
+        }),
     ];
     for (file, format, peeker) in files {
         let Some(records) = recorded(file) else {

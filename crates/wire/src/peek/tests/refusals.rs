@@ -164,7 +164,7 @@ fn what_must_be_there_is_named_where_it_is_not() {
     assert!(absent(Format::Responses, r#"{"model":"m"}"#).contains("'input' is required"));
     let body = r#"{"model":"m","messages":[{"role":"user","content":""}]}"#;
     assert!(absent(Format::Messages, body).contains("'max_tokens' is required"));
-    let count = Peeker::count_tokens(&PeekLimits::default());
+    let count = Peeker::new(Format::Messages, &PeekLimits::default()).for_count();
     assert!(peek_chunks(count, [body.as_bytes()]).is_ok());
     for stored in [r#""prompt":{"id":"p"}"#, r#""previous_response_id":"r""#] {
         let body = format!(r#"{{"model":"m",{stored}}}"#);

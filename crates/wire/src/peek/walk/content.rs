@@ -4,15 +4,15 @@
 use super::{
     super::{
         PeekError,
-        node::{Kind, Marks},
+        node::{Kind, NodeFlags},
         place::{Place, Slot},
     },
     Frame, ItemId, SCHEME, Value, Walk,
-    beyond::asks_models,
+    extensions::asks_models,
     fault,
 };
 use crate::json::{Container, Span};
-use tollgate_types::{Format, NamedItem};
+use tollgate_types::NamedItem;
 
 impl Walk {
     /// A value that is not looked into.
@@ -48,34 +48,25 @@ impl Walk {
     }
 
     /// The conversation itself.
-    pub(super) fn input(
-        &mut self,
-        slot: Slot,
-        value: Value<'_>,
-        span: Span,
-    ) -> Result<(), PeekError> {
+    pub(super) fn conversation(&mut self, value: Value<'_>, span: Span) -> Result<(), PeekError> {
         self.has_input = true;
-        match (slot, value) {
-            (Slot::Input, Value::Text(text)) => {
+        let rules = &self.format.request.conversation;
+        match value {
+            Value::Text(text) if rules.takes_text => {
                 self.add_text(text.len);
                 self.found.spans.beginning = Some(span);
                 self.note_question(span);
             }
-            (Slot::Input, Value::Open(Container::Array)) => {
-                self.push(Place::Array, Slot::Item, span.start);
+            Value::Open(Container::Array) => {
+                self.push(Place::Array, rules.entry, span.start);
                 self.begin_conversation(span.start);
             }
-            (Slot::Messages, Value::Open(Container::Array)) => {
-                self.push(Place::Array, Slot::Content, span.start);
-                self.begin_conversation(span.start);
-            }
-            (Slot::Input, _) => return fault("input", "a string or an array of items", span),
-            _ => return fault("messages", "an array of messages", span),
+            _ => return fault(rules.field, rules.wanted, span),
         }
         Ok(())
     }
 
-    /// A word that says what the node around it is.
+    /// A word that says what its node is.
     pub(super) fn word(&mut self, slot: Slot, value: Value<'_>, start: u64) {
         let Value::Text(text) = value else {
             return self.content(Slot::Content, value, start);
@@ -92,14 +83,14 @@ impl Walk {
                 }
             }
             Slot::Role => {
-                self.mark(Marks::ROLE);
+                self.mark(NodeFlags::ROLE);
                 self.found.facts.needs.tools |= matches!(text.bytes, b"tool" | b"function");
                 self.note_role(text.bytes);
             }
             Slot::ToolType => {
-                self.mark_tool_type(text.bytes);
-                let is_callers = text.is_whole() && is_run_by_caller(text.bytes);
-                if !is_callers {
+                self.note_tool_type(text.bytes);
+                let is_clients = text.is_whole() && is_run_by_client(text.bytes);
+                if !is_clients {
                     self.add_hosted_tool();
                 }
                 if text.bytes.starts_with(b"advisor_") {
@@ -112,7 +103,7 @@ impl Walk {
         }
     }
 
-    /// Tools that are offered, or calls of them.
+    /// Tools that the request offers, or calls of them.
     pub(super) fn tools(&mut self, slot: Slot, value: Value<'_>, start: u64) {
         match value {
             Value::Open(Container::Array) => self.push(Place::Array, slot, start),
@@ -130,7 +121,7 @@ impl Walk {
         }
     }
 
-    /// A payload, or something that may be or hold one.
+    /// A payload, or something that may be or contain one.
     pub(super) fn payload(&mut self, slot: Slot, value: Value<'_>, start: u64) {
         match (slot, value) {
             (Slot::Payload(medium), Value::Text(text)) => {
@@ -146,7 +137,7 @@ impl Walk {
                 }
             }
             (Slot::MaybePayload, Value::Text(text)) => {
-                self.mark(Marks::RESULT);
+                self.mark(NodeFlags::RESULT);
                 if let Some(frame) = self.frames.last_mut() {
                     frame.undecided = frame.undecided.saturating_add(text.len);
                 }
@@ -162,7 +153,7 @@ impl Walk {
         }
     }
 
-    /// The identifier of something stored at the provider, or what may hold one.
+    /// The identifier of something stored at the provider, or what may contain one.
     pub(super) fn stored(
         &mut self,
         slot: Slot,
@@ -171,12 +162,11 @@ impl Walk {
     ) -> Result<(), PeekError> {
         let is_top = self.frames.len() == 1;
         self.has_stored_input |= is_top
-            && self.format == Format::Responses
             && !matches!(value, Value::Null)
             && matches!(slot, Slot::Reference | Slot::Prompt);
         let place = match (slot, value) {
             (_, Value::Text(text)) => {
-                self.mark(Marks::FILE);
+                self.mark(NodeFlags::FILE);
                 return self.keep_stored_id(ItemId::of(text));
             }
             (Slot::Skills, Value::Open(Container::Array)) => {
@@ -198,8 +188,8 @@ impl Walk {
         Ok(())
     }
 
-    /// Notes that an item holds more than what it is and which. Lists that are read hold
-    /// something once they have an element.
+    /// Notes that an item has more than its type, role, id and status. A list that is read has
+    /// something once it has an element.
     #[inline]
     pub(super) fn note_contents(&mut self, slot: Slot, value: Value<'_>) {
         let is_opaque = matches!(slot, Slot::Ignored | Slot::Json);
@@ -212,29 +202,30 @@ impl Walk {
         let names_it = matches!(slot, Slot::Type | Slot::Role | Slot::ItemId | Slot::Status);
         match self.frames.as_mut_slice() {
             [.., item] if item.place == Place::Item && is_something && !names_it => {
-                item.marks.insert(Marks::CONTENTS);
+                item.members.insert(NodeFlags::SUBSTANCE);
             }
             [.., item, list]
                 if list.place == Place::Array && item.place == Place::Item && is_something =>
             {
-                item.marks.insert(Marks::CONTENTS);
+                item.members.insert(NodeFlags::SUBSTANCE);
             }
             _ => {}
         }
     }
 
-    /// Keeps the identifier of an item: that of a stored thing where it says nothing else.
+    /// Keeps the identifier of an item: as that of something stored if the item has nothing else.
     pub(super) fn keep_item(&mut self, found: ItemId, item: Frame) -> Result<(), PeekError> {
-        if item.kind.is_known_by_id(item.marks) {
+        if item.kind.is_known_by_id(item.members) {
             return self.keep_stored_id(found);
         }
         let ItemId { id, at, is_whole } = found;
-        let has_contents = item.marks.contains(Marks::CONTENTS);
-        if self.format != Format::Responses || id.is_empty() {
+        let has_contents = item.members.contains(NodeFlags::SUBSTANCE);
+        // A skill is no item of the conversation.
+        if self.slot() == Some(Slot::Skills) || id.is_empty() {
             return Ok(());
         }
         if !is_whole {
-            // So long a one is nowhere known.
+            // No provider has ids of this length.
             let limit = self.limits.stored_id_bytes;
             return match has_contents {
                 true => Ok(()),
@@ -269,14 +260,14 @@ impl Walk {
     }
 }
 
-/// Whether tools of this `type` are run by the caller, so that what they find stands in a later
-/// body. A type that is not known is taken for one of the provider's: new ones mostly are.
+/// Whether the client runs tools of this `type`, so that a later body contains their results. An
+/// unknown type counts as one that the provider runs: most new ones are.
 ///
-/// Chat and responses: functions, free-form tools, their namespaces and what an agent does on
-/// its own machine, its screen included. Messages: tools without a `type` or `custom`, and those
-/// of which the provider has written the description alone.
-fn is_run_by_caller(kind: &[u8]) -> bool {
-    const OF_CALLERS: [&[u8]; 7] = [
+/// Chat and responses: functions, free-form tools, their namespaces, and what an agent does on
+/// its own machine, its screen included. Messages: tools without a `type`, `custom` ones, and
+/// those of which the provider has only written the description.
+fn is_run_by_client(kind: &[u8]) -> bool {
+    const OF_CLIENTS: [&[u8]; 7] = [
         b"function",
         b"custom",
         b"namespace",
@@ -294,5 +285,5 @@ fn is_run_by_caller(kind: &[u8]) -> bool {
         b"computer_toolset_",
         b"browser_toolset_",
     ];
-    OF_CALLERS.contains(&kind) || DESCRIBED.iter().any(|begin| kind.starts_with(begin))
+    OF_CLIENTS.contains(&kind) || DESCRIBED.iter().any(|begin| kind.starts_with(begin))
 }

@@ -1,5 +1,4 @@
-//! The part of the walk that meets the fields which say how to answer, and checks
-//! their types.
+//! The part of the walk that reads the fields which say how to answer, and checks their types.
 
 use super::{
     super::{
@@ -9,9 +8,9 @@ use super::{
     Value, Walk, fault,
 };
 use crate::json::{Container, Number, Span};
-use tollgate_types::{Effort, Format, Thinking};
+use tollgate_types::{Effort, Thinking};
 
-/// The largest output limit and thinking budget; beyond it, no model is.
+/// The largest output limit and thinking budget; no model reaches it.
 const MAX_TOKENS: u64 = i32::MAX as u64;
 /// The most answers that one chat request may ask for.
 const MAX_CHOICES: u64 = 128;
@@ -107,7 +106,11 @@ impl Walk {
             Slot::Thinking => ("thinking", Place::Thinking),
             Slot::OutputConfig => ("output_config", Place::OutputConfig),
             Slot::TextConfig => ("text", Place::TextConfig),
-            _ => (self.answer_format(), Place::AnswerFormat),
+            Slot::AnswerFormat(field) => (field, Place::AnswerFormat),
+            _ => {
+                self.opaque(Slot::Ignored, value, span);
+                return Ok(());
+            }
         };
         match value {
             Value::Open(Container::Object) => self.push(place, Slot::Ignored, span.start),
@@ -119,17 +122,6 @@ impl Walk {
             _ => return fault(field, OBJECT, span),
         }
         Ok(())
-    }
-
-    /// The field that gives the shape of the answer. Messages has an older one at the top level.
-    fn answer_format(&self) -> &'static str {
-        let is_top = self.frames.len() == 1;
-        match self.format {
-            Format::Messages if is_top => "output_format",
-            Format::Chat => "response_format",
-            Format::Responses => "text.format",
-            Format::Messages => "output_config.format",
-        }
     }
 
     fn model(&mut self, value: Value<'_>, span: Span) -> Result<(), PeekError> {
@@ -157,30 +149,24 @@ impl Walk {
     ) -> Result<(), PeekError> {
         let tokens = tokens(limit.field(), value, self.null(), span)?;
         self.own_limit = self.own_limit.max(tokens);
-        let spans = &mut self.found.spans;
-        let place = match limit {
-            Limit::Tokens => &mut spans.max_tokens,
-            Limit::CompletionTokens => &mut spans.max_completion_tokens,
-            Limit::OutputTokens => &mut spans.max_output_tokens,
-        };
-        *place = Some(LimitSpan { span, tokens });
+        *self.found.spans.limit_mut(limit) = Some(LimitSpan { span, tokens });
         Ok(())
     }
 
-    /// An output limit by another name. Some servers let it win over the format's own, others
-    /// pass over it, so that it can raise the limit and never lower it. A number that is no
-    /// limit (`-1`, and whatever no model reaches) is taken for none.
+    /// An output limit under another name. Some servers prefer it to the format's own, others
+    /// ignore it, so it can raise the limit and never lower it. A number that limits nothing
+    /// (`-1`, or more than any model writes) counts as none.
     fn other_limit(
         &mut self,
         field: &'static str,
         value: Value<'_>,
         span: Span,
     ) -> Result<(), PeekError> {
-        /// Lifts the limits beside it.
+        /// Removes the limits beside it.
         const LIFTS: &str = "auto_max_new_tokens";
         let tokens = match value {
             Value::Null => return Ok(()),
-            // As much as there is room for, whatever stands beside it.
+            // The model writes as much as there is room for, whatever the other limits are.
             Value::Bool(lifts) if field == LIFTS => match lifts {
                 true => None,
                 false => return Ok(()),
@@ -194,8 +180,8 @@ impl Walk {
         Ok(())
     }
 
-    /// The greatest output limit that a server can go by; `None` where one of them may go by
-    /// none: it passes over what is not the format's own, or is told that there is none.
+    /// The greatest output limit that a server can apply; `None` if a server may apply none,
+    /// because it ignores unknown fields or because a field removes the limits.
     pub(super) fn greatest_limit(&self) -> Option<u64> {
         let others = self.found.other_limits.iter();
         others.fold(self.own_limit, |greatest, other| {
@@ -203,7 +189,7 @@ impl Walk {
         })
     }
 
-    /// Where two fields ask for an effort, the greater counts.
+    /// If two fields ask for an effort, the greater counts.
     fn effort(
         &mut self,
         field: EffortField,
@@ -219,18 +205,17 @@ impl Walk {
             Value::Null => {}
             _ => return fault(field.field(), "a string", span),
         }
-        if field.is_of(self.format) {
+        if field == self.format.request.effort {
             self.found.spans.effort = Some(span);
         }
         Ok(())
     }
 
-    /// What `null` is in the fields that have it in some formats: the types of the
-    /// messages format have none.
-    fn null(&self) -> Null {
-        match self.format {
-            Format::Chat | Format::Responses => Null::IsAbsent,
-            Format::Messages => Null::IsRefused,
+    /// What `null` means in the fields that some formats allow to be `null`.
+    const fn null(&self) -> Null {
+        match self.format.request.null_is_absent {
+            true => Null::IsAbsent,
+            false => Null::IsRefused,
         }
     }
 }
@@ -281,7 +266,7 @@ fn integer(
     }
 }
 
-/// An effort; `None` where the word is not known: providers add levels.
+/// An effort; `None` if the word is unknown: providers add levels.
 fn effort(word: &[u8]) -> Option<Effort> {
     Some(match word {
         b"none" => Effort::None,

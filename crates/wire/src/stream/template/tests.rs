@@ -1,16 +1,22 @@
 use super::*;
+use crate::formats;
 use crate::stream::{
     StreamEnd, StreamOptions, StreamScanner,
     tests::recorded::{random_chunks, recorded},
 };
 use bytes::Bytes;
+use tollgate_types::Format;
 
 const CHAT: &str = "data: {\"id\":\"c\",\"object\":\"chat.completion.chunk\",\"choices\":[{\"index\":0,\"delta\":{\"content\":\"a\"},\"finish_reason\":null}],\"usage\":null,\"obfuscation\":\"x\"}\n\n";
 const MESSAGES: &str = "event: content_block_delta\ndata: {\"type\":\"content_block_delta\",\"index\":0,\"delta\":{\"type\":\"text_delta\",\"text\":\"a\"}}\n\n";
 const RESPONSES: &str = "event: response.output_text.delta\ndata: {\"type\":\"response.output_text.delta\",\"sequence_number\":4,\"item_id\":\"m\",\"delta\":\"a\",\"obfuscation\":\"x\"}\n\n";
 
 fn template(format: Format, block: &str) -> Option<Template> {
-    Template::of(format, EventKind::Content, block.as_bytes())
+    Template::of(
+        &formats::rules(format).event,
+        EventKind::Content,
+        block.as_bytes(),
+    )
 }
 
 /// The text of what fits, still escaped.
@@ -231,7 +237,11 @@ fn a_template_changes_with_what_comes_and_rests_where_nothing_repeats() {
         let block = CHAT.replace("\"c\"", &format!("\"c{n}\""));
         assert_eq!(templates.fit(block.as_bytes()), None);
         templates.template = None;
-        templates.learn(Format::Chat, EventKind::Content, block.as_bytes());
+        templates.learn(
+            &formats::rules(Format::Chat).event,
+            EventKind::Content,
+            block.as_bytes(),
+        );
         templates.template.is_some()
     });
     let made = made.count();

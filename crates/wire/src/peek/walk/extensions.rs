@@ -1,16 +1,16 @@
-//! The part of the walk that meets what has a provider do more than answer with the model
-//! that was named: ask other models, run plugins.
+//! The part of the walk that reads fields which make a provider do more than answer with the
+//! named model: ask other models, run plugins.
 
 use super::{Frame, Value, Walk};
 use crate::json::{Container, Span};
 use crate::peek::place::{Place, Slot};
 
-/// So many models of tools are kept; who names more is not let in with an adviser.
+/// Models of tools that are kept. A request that names more is refused if it has an adviser.
 const MOST_TOOL_MODELS: usize = 8;
 
 impl Walk {
-    /// A field that belongs to no format.
-    pub(super) fn beyond(&mut self, slot: Slot, value: Value<'_>, span: Span) {
+    /// A field that no format defines.
+    pub(super) fn extension(&mut self, slot: Slot, value: Value<'_>, span: Span) {
         if asks_for_nothing(value) && slot != Slot::Switch {
             return;
         }
@@ -18,7 +18,7 @@ impl Walk {
         let in_list = around == Some(Place::Array);
         let is_first = !in_list && !matches!(around, Some(Place::FurtherModels(_)));
         match (slot, value) {
-            // A list asks for nothing until it has an element, and an object until it has a member.
+            // An empty list or object asks for nothing.
             (
                 Slot::FurtherModels(_) | Slot::Plugins | Slot::HostedTools,
                 Value::Open(Container::Array),
@@ -37,7 +37,7 @@ impl Walk {
                 if asks_models(text.bytes) {
                     self.asks_others("plugins[].id");
                 }
-                // Mends the JSON of the answer.
+                // Repairs the JSON of the answer.
                 let is_inward = text.bytes == b"response-healing";
                 if let Some(frame) = self.frames.last_mut() {
                     frame.is_inward = is_inward;
@@ -61,7 +61,7 @@ impl Walk {
         }
     }
 
-    /// The provider runs one more tool.
+    /// Counts one more tool that the provider runs.
     pub(super) fn add_hosted_tool(&mut self) {
         let tools = &mut self.found.facts.hosted_tools;
         *tools = tools.saturating_add(1);
@@ -77,19 +77,19 @@ impl Walk {
         }
     }
 
-    /// Notes the first field that has other models asked; of a plugin, until it is known whether
-    /// it was switched off.
+    /// Notes the first field that makes the provider ask other models. A plugin keeps its field
+    /// until its end, because it may be switched off.
     pub(super) fn asks_others(&mut self, field: &'static str) {
         let mut around = self.frames.iter_mut();
-        let told = match around.find(|frame| frame.place == Place::Plugin) {
+        let first = match around.find(|frame| frame.place == Place::Plugin) {
             Some(plugin) => &mut plugin.asks_others,
             None => &mut self.found.facts.further_models,
         };
-        told.get_or_insert(field);
+        first.get_or_insert(field);
     }
 
-    /// Now that it is known whether it was switched off.
-    pub(super) fn close_beyond(&mut self, closed: Frame) {
+    /// Counts a plugin or a search at its end, unless it was switched off.
+    pub(super) fn close_extension(&mut self, closed: Frame) {
         if closed.is_off {
             return;
         }
@@ -101,7 +101,7 @@ impl Walk {
         }
     }
 
-    /// Notes the model that a tool names. What is no name is noted as one that no model has.
+    /// Notes the model that a tool names; for a value that is no name, a name that no model has.
     pub(super) fn tool_model(&mut self, value: Value<'_>) {
         let models = &mut self.found.facts.tool_models;
         match (value, models.len()) {
@@ -115,7 +115,7 @@ impl Walk {
     }
 }
 
-/// Whether a value is as good as none: `null`, `false`, an empty text.
+/// Whether a value asks for nothing: `null`, `false`, an empty text.
 fn asks_for_nothing(value: Value<'_>) -> bool {
     match value {
         Value::Null | Value::Bool(false) => true,
@@ -124,8 +124,8 @@ fn asks_for_nothing(value: Value<'_>) -> bool {
     }
 }
 
-/// Whether a tool or a plugin of a provider's asks other models, which it may choose itself:
-/// OpenRouter's adviser, panel (`fusion`) and helper (`subagent`).
+/// Whether a tool or a plugin of a provider asks other models, which it may choose itself: the
+/// adviser, the panel (`fusion`) and the helper (`subagent`) of OpenRouter.
 pub(super) fn asks_models(kind: &[u8]) -> bool {
     matches!(
         kind.strip_prefix(b"openrouter:").unwrap_or(kind),

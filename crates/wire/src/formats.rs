@@ -1,0 +1,32 @@
+//! The wire formats: one folder for each, with the same files in each.
+//!
+//! | File | Decides |
+//! |---|---|
+//! | `places.rs` | where a request and an answer keep what the gateway reads |
+//! | `stream.rs` | which events a stream has and what each of them does to it |
+//! | `usage.rs` | how reported tokens are counted |
+//! | `errors.rs` | how the gateway writes an error |
+//!
+//! The rest of this crate knows no format by name. It looks the [`FormatRules`] up once for a
+//! body or a stream and follows them: tables of functions and plain data, all of them static.
+//!
+//! To add a format: add it to `tollgate_types::Format`, write its folder, name it in [`RULES`].
+
+mod chat;
+mod messages;
+mod responses;
+pub(crate) mod rules;
+
+use rules::FormatRules;
+use tollgate_types::{Format, PerFormat};
+
+static RULES: PerFormat<FormatRules> = PerFormat {
+    chat: chat::RULES,
+    responses: responses::RULES,
+    messages: messages::RULES,
+};
+
+/// What the shared code must know of a format.
+pub(crate) fn rules(format: Format) -> &'static FormatRules {
+    RULES.get(format)
+}

@@ -1,0 +1,224 @@
+//! What the shared code asks a format for.
+
+use crate::{
+    answer::{
+        kind::EventKind,
+        path::{Key, KeySet},
+        text::TextClass,
+    },
+    peek::{
+        node::NodeFlags,
+        place::{EffortField, Limit, Slot},
+    },
+    render::StreamTail,
+    usage::Counting,
+};
+use tollgate_types::{PublicError, RequestId};
+
+/// A wire format, as far as the shared code depends on it.
+#[derive(Debug)]
+pub(crate) struct FormatRules {
+    pub(crate) request: RequestRules,
+    /// A whole answer.
+    pub(crate) body: DocumentRules,
+    /// The data of one event of a streamed answer.
+    pub(crate) event: DocumentRules,
+    pub(crate) stream: StreamRules,
+    pub(crate) usage: UsageRules,
+    pub(crate) errors: ErrorRules,
+}
+
+/// How a request is read and edited.
+#[derive(Debug)]
+pub(crate) struct RequestRules {
+    /// What a key of the body means.
+    pub(crate) top: fn(&[u8]) -> Slot,
+    /// What a key of a message, an item or a content part means.
+    pub(crate) node: fn(&[u8]) -> Slot,
+    pub(crate) conversation: Conversation,
+    pub(crate) entries: EntryRules,
+    pub(crate) tools: ToolRules,
+    pub(crate) output_limit: OutputLimitRules,
+    /// The field that asks for an effort.
+    pub(crate) effort: EffortField,
+    /// A request can give the thinking a budget in tokens.
+    pub(crate) has_thinking_budget: bool,
+    /// `null` stands for an absent `stream` or output limit; otherwise it is refused.
+    pub(crate) null_is_absent: bool,
+}
+
+/// The field that holds the conversation.
+#[derive(Debug)]
+pub(crate) struct Conversation {
+    pub(crate) field: &'static str,
+    /// What the field must hold.
+    pub(crate) wanted: &'static str,
+    /// The same, if the list is empty.
+    pub(crate) wanted_entry: &'static str,
+    /// The whole conversation can be one string.
+    pub(crate) takes_text: bool,
+    /// What an entry of the list is.
+    pub(crate) entry: Slot,
+}
+
+/// What an entry of the conversation must be.
+#[derive(Debug)]
+pub(crate) struct EntryRules {
+    /// The only roles; `None` if providers of the format may know others.
+    pub(crate) roles: Option<Roles>,
+    /// `role` can be `null`.
+    pub(crate) null_role: bool,
+    /// `type` must be a string.
+    pub(crate) type_is_string: bool,
+    /// `content` can be `null`.
+    pub(crate) null_content: bool,
+    /// `content` can be an object: entries of kinds that the gateway does not know have one.
+    pub(crate) object_content: bool,
+    /// The member that an entry with these members lacks.
+    pub(crate) lacks: fn(Entry) -> Option<Lack>,
+}
+
+/// The roles of a format that has no others.
+#[derive(Debug)]
+pub(crate) struct Roles {
+    pub(crate) names: &'static [&'static [u8]],
+    /// What the error message says about any other role.
+    pub(crate) problem: &'static str,
+}
+
+/// An entry of the conversation, at its end.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Entry {
+    pub(crate) members: NodeFlags,
+    pub(crate) has_id: bool,
+}
+
+/// A missing member: its path in the entry and what the error message says about it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Lack {
+    pub(crate) field: &'static str,
+    pub(crate) problem: &'static str,
+}
+
+impl Lack {
+    pub(crate) const fn of(field: &'static str) -> Self {
+        let problem = "is required";
+        Self { field, problem }
+    }
+}
+
+/// What a tool of the request's list must be.
+#[derive(Debug)]
+pub(crate) struct ToolRules {
+    /// `function` must be an object.
+    pub(crate) function_is_object: bool,
+    /// The required member that a tool with these members lacks.
+    pub(crate) lacks: fn(NodeFlags) -> Option<&'static str>,
+}
+
+/// The fields that limit the output.
+#[derive(Debug)]
+pub(crate) struct OutputLimitRules {
+    /// The field that the gateway adds to a request without a limit.
+    pub(crate) field: Limit,
+    /// An older field that providers still accept.
+    pub(crate) older: Option<Limit>,
+    /// A request must have a limit.
+    pub(crate) is_required: bool,
+}
+
+/// Where a document of an answer keeps what the gateway reads. A document is a whole answer or
+/// the data of one event.
+#[derive(Debug)]
+pub(crate) struct DocumentRules {
+    /// What a key means. Formats whose servers borrow keys from each other share one table.
+    pub(crate) key: fn(&[u8]) -> Key,
+    /// The path of the word that says what the document is.
+    pub(crate) name: u64,
+    /// What a document with this name does to its answer.
+    pub(crate) kind: fn(&[u8]) -> EventKind,
+    /// Events do not say what they are: one with the main list or with usage belongs to the
+    /// answer.
+    pub(crate) is_untyped: bool,
+    /// What the text of a document with this name is to the text of the answer.
+    pub(crate) text_class: fn(&[u8]) -> TextClass,
+    /// An object whose members count as the document's own.
+    pub(crate) wrapper: Option<Wrapper>,
+    /// The path of the list that every answer has.
+    pub(crate) main_list: u64,
+    /// Where text of the answer stands.
+    pub(crate) text: TextPlaces,
+    /// The path of an object that holds the whole answer so far.
+    pub(crate) whole_text: Option<u64>,
+    /// Names under which an element of the main list can repeat the same reasoning.
+    pub(crate) reasoning: &'static [Key],
+    /// The paths of ids of what the provider stored with the answer.
+    pub(crate) stored_ids: &'static [u64],
+    /// The paths of ids of containers in which the provider's tools ran.
+    pub(crate) containers: &'static [u64],
+    /// Every usage object is complete; otherwise a later one adds to an earlier one.
+    pub(crate) usage_is_complete: bool,
+}
+
+/// An object whose members count as the document's own.
+#[derive(Debug)]
+pub(crate) struct Wrapper {
+    pub(crate) key: Key,
+    /// Where text of the answer stands in it.
+    pub(crate) text: TextPlaces,
+    /// `id` and `model` in it are those of the answer.
+    pub(crate) has_identity: bool,
+    /// Output tokens in it are reported before there is any output.
+    pub(crate) usage_is_early: bool,
+}
+
+/// The objects and lists in which every string is text of the answer, except metadata.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TextPlaces {
+    /// The outermost key.
+    pub(crate) outer: KeySet,
+    /// The key below it.
+    pub(crate) inner: KeySet,
+}
+
+impl TextPlaces {
+    pub(crate) const NONE: Self = Self {
+        outer: KeySet::NONE,
+        inner: KeySet::ALL,
+    };
+
+    /// Everything below any of these keys.
+    pub(crate) const fn below(outer: KeySet) -> Self {
+        Self {
+            outer,
+            inner: KeySet::ALL,
+        }
+    }
+}
+
+/// How a stream runs and ends.
+#[derive(Debug)]
+pub(crate) struct StreamRules {
+    /// `[DONE]` ends the answer. In other formats some providers send it after their own end.
+    pub(crate) ends_with_marker: bool,
+    /// The answer is complete once every choice has a finish reason, even without an end event.
+    pub(crate) ends_with_choices: bool,
+}
+
+/// How tokens are reported.
+#[derive(Debug)]
+pub(crate) struct UsageRules {
+    pub(crate) counting: Counting,
+    /// A stream reports usage only if the request asks for it (`stream_options.include_usage`),
+    /// in an event without content.
+    pub(crate) is_on_request: bool,
+}
+
+/// How the gateway writes an error.
+#[derive(Debug)]
+pub(crate) struct ErrorRules {
+    /// The body of an error answer.
+    pub(crate) body: fn(&PublicError, &RequestId) -> Vec<u8>,
+    /// Appends the events that end a stream.
+    pub(crate) end_stream: fn(&mut Vec<u8>, &StreamTail<'_>, &PublicError, &RequestId),
+}
