@@ -3,20 +3,18 @@
 use std::fmt;
 use tollgate_types::Format;
 
-/// Which of the three wire formats a provider, a deployment or a model speaks.
+/// The wire formats that a provider, a deployment or a model speaks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FormatSet(u8);
+
+const _: () = assert!(Format::COUNT <= 8, "a set holds 8 formats");
 
 impl FormatSet {
     /// No format.
     pub const EMPTY: Self = Self(0);
 
     const fn bit(format: Format) -> u8 {
-        match format {
-            Format::Chat => 1,
-            Format::Responses => 2,
-            Format::Messages => 4,
-        }
+        1 << format as u8
     }
 
     /// Whether `format` is in the set.
@@ -39,21 +37,6 @@ impl FormatSet {
     #[must_use]
     pub const fn union(self, other: Self) -> Self {
         Self(self.0 | other.0)
-    }
-
-    /// The same as a list, in the order of [`Format::ALL`].
-    pub const fn as_slice(self) -> &'static [Format] {
-        use Format::{Chat, Messages, Responses};
-        match self.0 {
-            1 => &[Chat],
-            2 => &[Responses],
-            3 => &[Chat, Responses],
-            4 => &[Messages],
-            5 => &[Chat, Messages],
-            6 => &[Responses, Messages],
-            7 => &[Chat, Responses, Messages],
-            _ => &[],
-        }
     }
 
     /// The formats in it, in the order of [`Format::ALL`].
@@ -93,13 +76,5 @@ mod tests {
         assert!(set.contains(Format::Chat) && !set.contains(Format::Responses));
         assert_eq!(set.to_string(), "chat, messages");
         assert_eq!(FormatSet::EMPTY.to_string(), "");
-    }
-
-    #[test]
-    fn as_a_list_every_set_holds_the_same() {
-        for bits in 0..8 {
-            let set = FormatSet(bits);
-            assert_eq!(set.as_slice(), set.iter().collect::<Vec<_>>());
-        }
     }
 }

@@ -4,7 +4,7 @@ use crate::health::{BreakerPolicy, Limits};
 use crate::{FormatSet, settings::ModelTimeoutSettings};
 use http::{HeaderName, HeaderValue};
 use std::{path::PathBuf, sync::Arc, time::Duration};
-use tollgate_types::{Abilities, Format, Tokenizer};
+use tollgate_types::{Abilities, Format, PerFormat, Tokenizer};
 
 /// A service that answers.
 #[derive(Clone, Debug)]
@@ -39,27 +39,20 @@ pub struct Provider {
     pub health: Option<BreakerPolicy>,
     /// How it is looked after beside the requests.
     pub check: Option<Check>,
-    /// By format, in the order of [`Format::ALL`].
-    pub(crate) endpoints: [Option<Endpoint>; 3],
+    /// Where it serves each format; `None` if it does not speak the format.
+    pub(crate) endpoints: PerFormat<Option<Endpoint>>,
 }
 
 impl Provider {
     /// Where the provider serves `format`.
     pub const fn endpoint(&self, format: Format) -> Option<&Endpoint> {
-        let [chat, responses, messages] = &self.endpoints;
-        match format {
-            Format::Chat => chat.as_ref(),
-            Format::Responses => responses.as_ref(),
-            Format::Messages => messages.as_ref(),
-        }
+        self.endpoints.get(format).as_ref()
     }
 
     /// The formats that it speaks.
     pub fn formats(&self) -> FormatSet {
-        Format::ALL
-            .into_iter()
-            .filter(|format| self.endpoint(*format).is_some())
-            .collect()
+        let spoken = self.endpoints.iter().filter(|(_, at)| at.is_some());
+        spoken.map(|(format, _)| format).collect()
     }
 }
 
@@ -146,19 +139,14 @@ pub struct Credential {
     pub weight: u16,
     /// How much it takes.
     pub limits: Limits,
-    /// By format, in the order of [`Format::ALL`]; ready to send, and marked sensitive.
-    pub(crate) headers: [(HeaderName, HeaderValue); 3],
+    /// The header for each format, ready to send and marked sensitive.
+    pub(crate) headers: PerFormat<(HeaderName, HeaderValue)>,
 }
 
 impl Credential {
     /// The header that carries the credential in a request of `format`.
     pub const fn header(&self, format: Format) -> (&HeaderName, &HeaderValue) {
-        let [chat, responses, messages] = &self.headers;
-        let (name, value) = match format {
-            Format::Chat => chat,
-            Format::Responses => responses,
-            Format::Messages => messages,
-        };
+        let (name, value) = self.headers.get(format);
         (name, value)
     }
 
@@ -214,24 +202,25 @@ impl Deployment {
             && endpoint.is_some_and(|endpoint| endpoint.count_tokens.is_some())
     }
 
-    /// The format in which it is asked by a caller of `format`: the caller's own where it is
-    /// spoken here, else the one that carries most of it.
+    /// The format in which the gateway asks it for a client of `format`: the client's own if the
+    /// deployment speaks it, else the one that carries most of the request.
     pub fn format_for(&self, format: Format) -> Option<Format> {
         self.formats_for(format).next()
     }
 
-    /// The formats in which a caller of `format` can be served here: the caller's own first, then
-    /// those that carry most of it.
+    /// The formats in which it can serve a client of `format`: the client's own first, then those
+    /// that carry most of the request.
     pub fn formats_for(&self, format: Format) -> impl Iterator<Item = Format> + use<> {
         use Format::{Chat, Messages, Responses};
-        let in_order = match format {
-            Chat => [Chat, Responses, Messages],
+        const IN_ORDER: PerFormat<[Format; Format::COUNT]> = PerFormat {
+            chat: [Chat, Responses, Messages],
             // Chat has no room for reasoning that comes back.
-            Responses => [Responses, Messages, Chat],
-            Messages => [Messages, Responses, Chat],
+            responses: [Responses, Messages, Chat],
+            messages: [Messages, Responses, Chat],
         };
         let spoken = self.formats;
-        in_order.into_iter().filter(move |it| spoken.contains(*it))
+        let in_order = IN_ORDER[format].into_iter();
+        in_order.filter(move |it| spoken.contains(*it))
     }
 
     /// The model name to send upstream, where the caller asked for `requested`.

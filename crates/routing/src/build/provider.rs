@@ -11,7 +11,14 @@ use crate::{
 use http::{HeaderName, HeaderValue, Uri, header};
 use std::sync::Arc;
 use tollgate_settings::{KeyPath, Secret, SecretSource};
-use tollgate_types::Format;
+use tollgate_types::{Format, PerFormat};
+
+/// Where providers serve each format unless the configuration gives a path.
+const USUAL_PATHS: PerFormat<&str> = PerFormat {
+    chat: "/v1/chat/completions",
+    responses: "/v1/responses",
+    messages: "/v1/messages",
+};
 
 const X_API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 
@@ -116,7 +123,7 @@ impl<'a> Builder<'a> {
         entries: &[FormatEntry],
         prefix: &str,
         path: &KeyPath,
-    ) -> [Option<Endpoint>; 3] {
+    ) -> PerFormat<Option<Endpoint>> {
         let path = path.key("formats");
         if entries.is_empty() {
             self.fault(
@@ -124,7 +131,7 @@ impl<'a> Builder<'a> {
                 "name at least one format: chat, responses or messages",
             );
         }
-        let mut endpoints = [None, None, None];
+        let mut endpoints = PerFormat::default();
         for (place, entry) in entries.iter().enumerate() {
             let settings = match entry {
                 FormatEntry::Full(settings) => settings.clone(),
@@ -135,16 +142,11 @@ impl<'a> Builder<'a> {
                 },
             };
             let at = path.index(place);
-            let [chat, responses, messages] = &mut endpoints;
-            let slot = match settings.name {
-                Format::Chat => chat,
-                Format::Responses => responses,
-                Format::Messages => messages,
-            };
-            if slot.is_some() {
+            let endpoint = &mut endpoints[settings.name];
+            if endpoint.is_some() {
                 self.fault(&at, format!("'{}' stands here twice", settings.name));
             }
-            *slot = Some(self.build_endpoint(&settings, prefix, &at));
+            *endpoint = Some(self.build_endpoint(&settings, prefix, &at));
         }
         endpoints
     }
@@ -155,11 +157,7 @@ impl<'a> Builder<'a> {
         prefix: &str,
         at: &KeyPath,
     ) -> Endpoint {
-        let usual = match settings.name {
-            Format::Chat => "/v1/chat/completions",
-            Format::Responses => "/v1/responses",
-            Format::Messages => "/v1/messages",
-        };
+        let usual = USUAL_PATHS[settings.name];
         let own = [
             ("path", &settings.path),
             ("count_tokens", &settings.count_tokens),
@@ -248,7 +246,7 @@ impl<'a> Builder<'a> {
         settings: &CredentialSettings,
         secret: &Secret,
         at: &KeyPath,
-    ) -> Option<[(HeaderName, HeaderValue); 3]> {
+    ) -> Option<PerFormat<(HeaderName, HeaderValue)>> {
         let own = settings.header.as_ref().map(|name| {
             HeaderName::from_bytes(name.as_bytes())
                 .map_err(|_| self.fault(&at.key("header"), "expected the name of a header"))
@@ -270,7 +268,11 @@ impl<'a> Builder<'a> {
             self.fault(at, "the secret holds a character that no header can carry");
             return None;
         };
-        Some([bearer.clone(), bearer, api_key])
+        Some(PerFormat {
+            chat: bearer.clone(),
+            responses: bearer,
+            messages: api_key,
+        })
     }
 
     fn build_headers(
