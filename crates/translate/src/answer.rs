@@ -6,18 +6,18 @@
 //! stream or whole. So six directions are three readers and three writers. Framing, phase,
 //! usage, stop and faults are read by the wire crate.
 
-mod arguments;
-mod flow;
-mod json;
-mod logprobs;
-mod parts;
-mod read;
-mod stops;
-mod stream;
+pub(crate) mod arguments;
+pub(crate) mod flow;
+pub(crate) mod json;
+pub(crate) mod logprobs;
+pub(crate) mod parts;
+pub(crate) mod read;
+pub(crate) mod stops;
+pub(crate) mod stream;
 pub mod table;
-mod text;
-mod whole;
-mod write;
+pub(crate) mod text;
+pub(crate) mod whole;
+pub(crate) mod write;
 
 pub use parts::AnswerContext;
 pub use stream::StreamTranslator;

@@ -22,6 +22,7 @@
 mod answer;
 pub mod document;
 mod fingerprint;
+mod formats;
 pub mod names;
 mod notes;
 pub mod output;

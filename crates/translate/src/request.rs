@@ -4,14 +4,14 @@
 //! format makes a conversation of the body, a writer for each format makes a body of the
 //! conversation. What may be lost on the way stands in the [table](crate::table).
 
-mod calls;
-mod conversation;
-mod fields;
-mod path;
-mod read;
-mod reasoning;
+pub(crate) mod calls;
+pub(crate) mod conversation;
+pub(crate) mod fields;
+pub(crate) mod path;
+pub(crate) mod read;
+pub(crate) mod reasoning;
 pub(crate) mod scope;
-mod write;
+pub(crate) mod write;
 
 use crate::{
     AnswerCheck, AnswerMemory, AskedReasoning, AskedSearch, MemoryNotes, Refusal, ResponsesEcho,

@@ -5,14 +5,14 @@
 //! its shape: what the table refuses or drops never reaches them. A field that has no row is
 //! refused at the top level and dropped with notice below. [`Kinds`] do the same for objects that say what they are in their `type`.
 
-pub(crate) mod chat;
-pub(crate) mod messages;
 mod page;
-pub(crate) mod responses;
 
 pub use page::page;
 
-use crate::document::{Value, is_word};
+use crate::{
+    document::{Value, is_word},
+    formats,
+};
 use std::collections::BTreeSet;
 use tollgate_types::Format;
 
@@ -81,19 +81,19 @@ pub struct Row {
 
 impl Row {
     /// The same row, with values that ask for nothing.
-    const fn unless(mut self, neutral: &'static [&'static str]) -> Self {
+    pub(crate) const fn unless(mut self, neutral: &'static [&'static str]) -> Self {
         self.neutral = neutral;
         self
     }
 
     /// The same row, of a value that is taken as a whole.
-    const fn whole(mut self) -> Self {
+    pub(crate) const fn whole(mut self) -> Self {
         self.whole = true;
         self
     }
 
     /// The same row, of a field that the SDKs do not know.
-    const fn extra(mut self) -> Self {
+    pub(crate) const fn extra(mut self) -> Self {
         self.extra = true;
         self
     }
@@ -160,18 +160,18 @@ pub struct Kinds {
 /// Every shape of a format, the body first.
 pub fn shapes(format: Format) -> &'static [&'static Shape] {
     match format {
-        Format::Chat => chat::SHAPES,
-        Format::Responses => responses::SHAPES,
-        Format::Messages => messages::SHAPES,
+        Format::Chat => formats::chat::request_fields::SHAPES,
+        Format::Responses => formats::responses::request_fields::SHAPES,
+        Format::Messages => formats::messages::request_fields::SHAPES,
     }
 }
 
 /// Every set of kinds of a format.
 pub fn kinds(format: Format) -> &'static [&'static Kinds] {
     match format {
-        Format::Chat => chat::KINDS,
-        Format::Responses => responses::KINDS,
-        Format::Messages => messages::KINDS,
+        Format::Chat => formats::chat::request_fields::KINDS,
+        Format::Responses => formats::responses::request_fields::KINDS,
+        Format::Messages => formats::messages::request_fields::KINDS,
     }
 }
 
@@ -216,7 +216,7 @@ pub fn is_droppable(path: &str) -> bool {
 }
 
 /// A row with a fate for each of the two other formats, in the order of [`Format::ALL`].
-const fn row(name: &'static str, first: Fate, second: Fate) -> Row {
+pub(crate) const fn row(name: &'static str, first: Fate, second: Fate) -> Row {
     Row {
         name,
         fates: [first, second],
@@ -227,23 +227,23 @@ const fn row(name: &'static str, first: Fate, second: Fate) -> Row {
 }
 
 /// A row with the same fate in both directions.
-const fn both(name: &'static str, fate: Fate) -> Row {
+pub(crate) const fn both(name: &'static str, fate: Fate) -> Row {
     row(name, fate, fate)
 }
 
 /// The `type` or `role` by which the shape was chosen.
-const fn tag(name: &'static str) -> Row {
+pub(crate) const fn tag(name: &'static str) -> Row {
     both(name, Fate::Implied("the kind of object says it"))
 }
 
-const CARRIED: Fate = Fate::Carried;
+pub(crate) const CARRIED: Fate = Fate::Carried;
 
 /// What becomes of stop sequences where the target's format has none.
-const STOPS: &str =
+pub(crate) const STOPS: &str =
     "the gateway ends the answer at the sequence (16 at most, of 1,024 bytes at most), with notice";
 
 /// About where the user is, for a search of the web: both formats that have one say it alike.
-const LOCATION: &[Row] = &[
+pub(crate) const LOCATION: &[Row] = &[
     tag("type"),
     both("city", CARRIED),
     both("country", CARRIED),
@@ -251,19 +251,19 @@ const LOCATION: &[Row] = &[
     both("timezone", CARRIED),
 ];
 
-const fn mapped(how: &'static str) -> Fate {
+pub(crate) const fn mapped(how: &'static str) -> Fate {
     Fate::Mapped(how)
 }
 
-const fn implied(why: &'static str) -> Fate {
+pub(crate) const fn implied(why: &'static str) -> Fate {
     Fate::Implied(why)
 }
 
-const fn dropped(why: &'static str) -> Fate {
+pub(crate) const fn dropped(why: &'static str) -> Fate {
     Fate::Dropped(why)
 }
 
-const fn refused(why: &'static str) -> Fate {
+pub(crate) const fn refused(why: &'static str) -> Fate {
     Fate::Refused(why)
 }
 

@@ -28,7 +28,7 @@ struct Entry<'a> {
 }
 
 /// The entries of a list, with commas between; empty where there is none.
-pub(super) fn entries(list: Option<Raw<'_>>) -> Result<String, Broken> {
+pub(crate) fn entries(list: Option<Raw<'_>>) -> Result<String, Broken> {
     let Some(list) = list.filter(|list| list.get() != "[]") else {
         return Ok(String::new());
     };

@@ -3,15 +3,14 @@
 //! Each reader knows one format and nothing of where the answer goes. Phase, usage, stop and
 //! faults are read by the wire crate; here stands what an answer says.
 
-mod chat;
-mod messages;
-mod responses;
-
-use crate::answer::{
-    flow::Flow,
-    json::{self, Raw},
-    parts::Broken,
-    text::RawText,
+use crate::{
+    answer::{
+        flow::Flow,
+        json::{self, Raw},
+        parts::Broken,
+        text::RawText,
+    },
+    formats,
 };
 use serde::Deserialize;
 use tollgate_types::Format;
@@ -19,17 +18,21 @@ use tollgate_types::Format;
 /// A reader of one answer.
 #[derive(Debug)]
 pub(crate) enum Reader {
-    Chat(chat::ChatReader),
-    Messages(messages::MessagesReader),
-    Responses(responses::ResponsesReader),
+    Chat(formats::chat::answer_reader::ChatReader),
+    Messages(formats::messages::answer_reader::MessagesReader),
+    Responses(formats::responses::answer_reader::ResponsesReader),
 }
 
 impl Reader {
     pub(crate) fn new(format: Format) -> Self {
         match format {
-            Format::Chat => Self::Chat(chat::ChatReader::default()),
-            Format::Messages => Self::Messages(messages::MessagesReader::default()),
-            Format::Responses => Self::Responses(responses::ResponsesReader::default()),
+            Format::Chat => Self::Chat(formats::chat::answer_reader::ChatReader::default()),
+            Format::Messages => {
+                Self::Messages(formats::messages::answer_reader::MessagesReader::default())
+            }
+            Format::Responses => {
+                Self::Responses(formats::responses::answer_reader::ResponsesReader::default())
+            }
         }
     }
 
@@ -63,12 +66,12 @@ impl Reader {
 }
 
 /// Reads one JSON document, borrowing from it.
-fn document<'a, T: Deserialize<'a>>(data: &'a str) -> Result<T, Broken> {
+pub(crate) fn document<'a, T: Deserialize<'a>>(data: &'a str) -> Result<T, Broken> {
     json::read(data).map_err(|_| Broken)
 }
 
 /// A JSON value as the contents of a string that holds it.
-fn as_contents(value: Raw<'_>) -> String {
+pub(crate) fn as_contents(value: Raw<'_>) -> String {
     let quoted = serde_json::to_string(value.get()).unwrap_or_default();
     match quoted.get(1..quoted.len().saturating_sub(1)) {
         Some(contents) => contents.to_owned(),
@@ -77,13 +80,13 @@ fn as_contents(value: Raw<'_>) -> String {
 }
 
 /// Whether a value is an object with members.
-fn has_members(value: Raw<'_>) -> bool {
+pub(crate) fn has_members(value: Raw<'_>) -> bool {
     let inner = value.get().strip_prefix('{');
     inner.is_some_and(|inner| !inner.trim_start().starts_with('}'))
 }
 
 /// An owned copy of what a text means; nothing where there is none.
-fn owned(text: Option<RawText<'_>>) -> String {
+pub(crate) fn owned(text: Option<RawText<'_>>) -> String {
     text.map(|text| text.unescape().into_owned())
         .unwrap_or_default()
 }

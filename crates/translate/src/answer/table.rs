@@ -5,8 +5,9 @@
 //! The readers are not driven by it: an answer is the provider's, who adds to it at will, and
 //! what the caller's format has no word for is left out rather than refused.
 
-mod rows;
+pub(crate) mod rows;
 
+use crate::formats;
 use std::fmt::Write as _;
 use tollgate_types::Format;
 
@@ -42,9 +43,9 @@ pub struct AnswerRow {
 /// The rows of a provider's format.
 pub const fn rows(provider: Format) -> &'static [AnswerRow] {
     match provider {
-        Format::Chat => rows::chat::ROWS,
-        Format::Responses => rows::responses::ROWS,
-        Format::Messages => rows::messages::ROWS,
+        Format::Chat => formats::chat::answer_fields::ROWS,
+        Format::Responses => formats::responses::answer_fields::ROWS,
+        Format::Messages => formats::messages::answer_fields::ROWS,
     }
 }
 

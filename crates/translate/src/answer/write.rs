@@ -2,10 +2,6 @@
 //!
 //! Decides nothing but the bytes: the parts come in order, one block after the other.
 
-mod chat;
-mod messages;
-mod responses;
-
 use crate::{
     TranslationNotes,
     answer::{
@@ -13,6 +9,7 @@ use crate::{
         parts::{Broken, Citation, Ending, Head, Search, ToolCall},
         text::RawText,
     },
+    formats,
     output::Output,
 };
 use std::fmt::Debug;
@@ -31,7 +28,7 @@ pub(crate) enum BlockEnd<'a> {
 }
 
 impl<'a> BlockEnd<'a> {
-    const fn sealed(self) -> Option<&'a str> {
+    pub(crate) const fn sealed(self) -> Option<&'a str> {
         match self {
             Self::Sealed(sealed) => Some(sealed),
             Self::Whole | Self::Cut => None,
@@ -107,29 +104,39 @@ pub(crate) trait Write: Debug + Send + Sync {
 /// A writer of an event stream in the caller's format.
 pub(crate) fn stream(notes: &TranslationNotes) -> Box<dyn Write> {
     match notes.from {
-        Format::Responses if notes.compacts => Box::new(responses::CompactionWriter::new(
-            responses::ResponsesWriter::new(true, notes),
+        Format::Responses if notes.compacts => {
+            Box::new(formats::responses::answer_writer::CompactionWriter::new(
+                formats::responses::answer_writer::ResponsesWriter::new(true, notes),
+            ))
+        }
+        Format::Chat => Box::new(formats::chat::answer_writer::ChatStream::new(
+            notes.include_usage,
         )),
-        Format::Chat => Box::new(chat::ChatStream::new(notes.include_usage)),
-        Format::Messages => Box::<messages::MessagesStream>::default(),
-        Format::Responses => Box::new(responses::ResponsesWriter::new(true, notes)),
+        Format::Messages => Box::<formats::messages::answer_writer::MessagesStream>::default(),
+        Format::Responses => Box::new(formats::responses::answer_writer::ResponsesWriter::new(
+            true, notes,
+        )),
     }
 }
 
 /// A writer of a whole answer in the caller's format.
 pub(crate) fn body(notes: &TranslationNotes) -> Box<dyn Write> {
     match notes.from {
-        Format::Responses if notes.compacts => Box::new(responses::CompactionWriter::new(
-            responses::ResponsesWriter::new(false, notes),
+        Format::Responses if notes.compacts => {
+            Box::new(formats::responses::answer_writer::CompactionWriter::new(
+                formats::responses::answer_writer::ResponsesWriter::new(false, notes),
+            ))
+        }
+        Format::Chat => Box::<formats::chat::answer_writer::ChatBody>::default(),
+        Format::Messages => Box::<formats::messages::answer_writer::MessagesBody>::default(),
+        Format::Responses => Box::new(formats::responses::answer_writer::ResponsesWriter::new(
+            false, notes,
         )),
-        Format::Chat => Box::<chat::ChatBody>::default(),
-        Format::Messages => Box::<messages::MessagesBody>::default(),
-        Format::Responses => Box::new(responses::ResponsesWriter::new(false, notes)),
     }
 }
 
 /// A comment, for streams without a ping of their own.
-const COMMENT: &[u8] = b": ping\n\n";
+pub(crate) const COMMENT: &[u8] = b": ping\n\n";
 
 /// Writes a string whose contents are escaped.
 pub(crate) fn escaped(out: &mut Output, contents: &str) {
@@ -140,7 +147,7 @@ pub(crate) fn escaped(out: &mut Output, contents: &str) {
 
 /// Keeps log probabilities for the next piece, within bounds: tokens without text may come
 /// first, but not for ever.
-fn keep_logprobs(kept: &mut String, entries: &str) {
+pub(crate) fn keep_logprobs(kept: &mut String, entries: &str) {
     const MOST_KEPT: usize = 256 * 1024;
     if kept.len() < MOST_KEPT {
         append(kept, entries);
@@ -148,7 +155,7 @@ fn keep_logprobs(kept: &mut String, entries: &str) {
 }
 
 /// Appends to a list with commas between.
-fn append(list: &mut String, entries: &str) {
+pub(crate) fn append(list: &mut String, entries: &str) {
     if !list.is_empty() {
         list.push(',');
     }

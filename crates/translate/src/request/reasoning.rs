@@ -18,15 +18,15 @@ const FALLBACK_LIMIT: u64 = 8192;
 
 /// What a messages provider is told.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct MessagesPlan {
-    pub(super) thinking: Option<ThinkingSent>,
-    pub(super) effort: Option<Effort>,
-    pub(super) max_tokens: u64,
+pub(crate) struct MessagesPlan {
+    pub(crate) thinking: Option<ThinkingSent>,
+    pub(crate) effort: Option<Effort>,
+    pub(crate) max_tokens: u64,
 }
 
 /// The value of `thinking`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum ThinkingSent {
+pub(crate) enum ThinkingSent {
     Adaptive,
     /// With so many tokens.
     Enabled(u64),
@@ -35,7 +35,7 @@ pub(super) enum ThinkingSent {
 
 impl MessagesPlan {
     /// Whether the model thinks, so that it takes no other sampling than its own.
-    pub(super) const fn thinks(&self) -> bool {
+    pub(crate) const fn thinks(&self) -> bool {
         matches!(
             self.thinking,
             Some(ThinkingSent::Adaptive | ThinkingSent::Enabled(_))
@@ -55,7 +55,7 @@ const fn effort_field(asked: &Reasoning) -> &'static str {
 ///
 /// # Errors
 /// A budget is asked of a model that does not reason.
-pub(super) fn effort(
+pub(crate) fn effort(
     conversation: &Conversation<'_>,
     scope: &mut Scope<'_>,
 ) -> Result<Option<Effort>, Refusal> {
@@ -89,7 +89,7 @@ pub(super) fn effort(
 
 /// Whether the model reasons, as far as the catalog and the request show: a model that does not
 /// refuses a request for its encrypted reasoning.
-pub(super) fn is_expected(
+pub(crate) fn is_expected(
     conversation: &Conversation<'_>,
     effort: Option<Effort>,
     target: &Target<'_>,
@@ -107,7 +107,7 @@ pub(super) fn is_expected(
 }
 
 /// What a messages provider is told, by a caller of chat or responses.
-pub(super) fn messages(
+pub(crate) fn messages(
     conversation: &Conversation<'_>,
     lost_thought: bool,
     scope: &mut Scope<'_>,

@@ -1,13 +1,10 @@
 //! Writers: a [`Conversation`] becomes a body in the target's format.
 
-mod chat;
-mod messages;
-mod openai;
-mod responses;
-mod schema;
-mod search;
-mod shared;
-mod tools;
+pub(crate) mod openai;
+pub(crate) mod schema;
+pub(crate) mod search;
+pub(crate) mod shared;
+pub(crate) mod tools;
 
 use super::{
     conversation::{Conversation, Takes, Tool, Turn},
@@ -20,35 +17,35 @@ use tollgate_types::Format;
 
 /// A body on its way out.
 #[derive(Debug)]
-struct Writer<'w, 't> {
-    out: Output,
-    scope: &'w mut Scope<'t>,
-    names: ToolNames,
+pub(crate) struct Writer<'w, 't> {
+    pub(crate) out: Output,
+    pub(crate) scope: &'w mut Scope<'t>,
+    pub(crate) names: ToolNames,
     /// Whether a tool goes by another name there, so that no two may get the same.
-    has_renamed: bool,
-    marks: MarkBudget,
-    backend: Option<Backend>,
+    pub(crate) has_renamed: bool,
+    pub(crate) marks: MarkBudget,
+    pub(crate) backend: Option<Backend>,
     /// The output limit that was written, in tokens.
-    output_limit: Option<u64>,
+    pub(crate) output_limit: Option<u64>,
     /// Whether the target is offered its own search of the web.
-    offers_search: bool,
+    pub(crate) offers_search: bool,
     /// Messages: what the texts of the turn that is written cite, by their fingerprints.
-    citations: HashMap<String, String>,
+    pub(crate) citations: HashMap<String, String>,
 }
 
 /// A body that is written.
 #[derive(Debug)]
-pub(super) struct Written {
-    pub(super) body: Vec<u8>,
-    pub(super) names: ToolNames,
-    pub(super) output_limit: Option<u64>,
+pub(crate) struct Written {
+    pub(crate) body: Vec<u8>,
+    pub(crate) names: ToolNames,
+    pub(crate) output_limit: Option<u64>,
 }
 
 /// Writes the target's body.
 ///
 /// # Errors
 /// Something cannot be said to this target.
-pub(super) fn write(
+pub(crate) fn write(
     conversation: &Conversation<'_>,
     scope: &mut Scope<'_>,
     capacity: usize,
@@ -85,7 +82,7 @@ const fn is_renamed(tool: &Tool<'_>) -> bool {
 }
 
 impl Writer<'_, '_> {
-    fn refuse_turn(&self, turn: &Turn<'_>, message: impl Into<String>) -> Refusal {
+    pub(crate) fn refuse_turn(&self, turn: &Turn<'_>, message: impl Into<String>) -> Refusal {
         super::calls::refuse_turn(turn, self.scope, message.into())
     }
 }

@@ -23,7 +23,7 @@ const MESSAGES_IMAGES: [&str; 4] = ["image/png", "image/jpeg", "image/gif", "ima
 const PDF: &str = "application/pdf";
 
 /// What the link of an image leads to.
-pub(super) fn image<'d>(
+pub(crate) fn image<'d>(
     scope: &Scope<'_>,
     url: Text<'d>,
     path: &Path<'_>,
@@ -38,7 +38,7 @@ pub(super) fn image<'d>(
 }
 
 /// Refuses data that the target does not take as an image.
-pub(super) fn check_image(
+pub(crate) fn check_image(
     scope: &Scope<'_>,
     media_type: &str,
     path: &Path<'_>,
@@ -52,7 +52,7 @@ pub(super) fn check_image(
 }
 
 /// An address that a provider can fetch from.
-pub(super) fn address<'d>(url: Text<'d>, path: &Path<'_>) -> Result<Text<'d>, Refusal> {
+pub(crate) fn address<'d>(url: Text<'d>, path: &Path<'_>) -> Result<Text<'d>, Refusal> {
     if is_address(url) {
         return Ok(url);
     }
@@ -72,7 +72,7 @@ fn is_address(text: Text<'_>) -> bool {
 }
 
 /// What a field for base64 holds: data, or the address that some callers put there.
-pub(super) fn data<'d>(
+pub(crate) fn data<'d>(
     media_type: Cow<'d, str>,
     data: Text<'d>,
     path: &Path<'_>,
@@ -176,7 +176,7 @@ fn data_url<'d>(url: Text<'d>, path: &Path<'_>) -> Result<Option<Source<'d>>, Re
 }
 
 /// A document given by its data: `file_data`, a `data:` URL or bare base64.
-pub(super) fn document<'d>(
+pub(crate) fn document<'d>(
     scope: &Scope<'_>,
     data: Text<'d>,
     name: Option<Text<'d>>,

@@ -6,6 +6,7 @@
 use crate::{
     Refusal,
     document::{Kind, Text, Value},
+    formats::{messages::request_fields as messages, responses::request_fields as responses},
     request::{
         conversation::{Block, Conversation, Location, Search, WebSearch},
         fields::{Fields, text},
@@ -13,15 +14,15 @@ use crate::{
         scope::{Scope, member, must_be, refuse},
     },
     seal::is_sealed,
-    table::{Shape, messages, responses},
+    table::Shape,
 };
 use tollgate_types::Format;
 
 /// The name by which messages knows the tool.
-pub(super) const NAME: &str = "web_search";
+pub(crate) const NAME: &str = "web_search";
 
 /// Reads the offer of a search. `kind` is its `type`.
-pub(super) fn offered<'d>(
+pub(crate) fn offered<'d>(
     scope: &mut Scope<'_>,
     tool: Value<'d>,
     kind: &str,
@@ -150,7 +151,7 @@ const BLOCK_PATHS: &[&str] = &[
 ];
 
 /// Reads the call of a tool of the provider's; `None`: the operator lets it be dropped.
-pub(super) fn server_tool_use<'d>(
+pub(crate) fn server_tool_use<'d>(
     scope: &mut Scope<'_>,
     block: Value<'d>,
     path: &Path<'_>,
@@ -172,7 +173,7 @@ pub(super) fn server_tool_use<'d>(
 }
 
 /// Reads the result of a search, into the block that made it.
-pub(super) fn search_tool_result<'d>(
+pub(crate) fn search_tool_result<'d>(
     scope: &mut Scope<'_>,
     block: Value<'d>,
     path: &Path<'_>,
@@ -209,7 +210,7 @@ fn sealed_content(result: Value<'_>) -> Option<Text<'_>> {
 }
 
 /// Reads an item that tells of a search.
-pub(super) fn search_call<'d>(
+pub(crate) fn search_call<'d>(
     scope: &mut Scope<'_>,
     item: Value<'d>,
     path: &Path<'_>,

@@ -5,7 +5,7 @@ use crate::{
     document::{Kind, Text, Value},
     request::{
         conversation::{
-            Block, CacheMark, Choice, Conversation, Role, TextBlock, Tool, Turn, Words,
+            Block, CacheMark, CallResult, Choice, Conversation, Role, TextBlock, Tool, Turn, Words,
         },
         fields::Fields,
         path::Path,
@@ -28,7 +28,7 @@ const EFFORTS: [(&str, Effort); 7] = [
 ];
 
 /// An effort by its name.
-pub(super) fn effort(text: Text<'_>, path: &Path<'_>) -> Result<Effort, Refusal> {
+pub(crate) fn effort(text: Text<'_>, path: &Path<'_>) -> Result<Effort, Refusal> {
     let mut efforts = EFFORTS.iter();
     let found = efforts.find_map(|(name, effort)| text.is(name).then_some(*effort));
     found.ok_or_else(|| {
@@ -39,7 +39,7 @@ pub(super) fn effort(text: Text<'_>, path: &Path<'_>) -> Result<Effort, Refusal>
 }
 
 /// Takes a field that holds an effort.
-pub(super) fn take_effort(
+pub(crate) fn take_effort(
     fields: &mut Fields<'_, '_>,
     name: &str,
 ) -> Result<Option<Effort>, Refusal> {
@@ -51,7 +51,7 @@ pub(super) fn take_effort(
 }
 
 /// Takes one of a few words.
-pub(super) fn take_word(
+pub(crate) fn take_word(
     fields: &mut Fields<'_, '_>,
     name: &str,
     words: &[&'static str],
@@ -73,7 +73,7 @@ pub(super) fn take_word(
 }
 
 /// Takes a mark for caching: `cache_control` or `prompt_cache_breakpoint`.
-pub(super) fn take_mark<'d>(
+pub(crate) fn take_mark<'d>(
     scope: &mut Scope<'_>,
     fields: &mut Fields<'d, '_>,
     name: &str,
@@ -92,7 +92,7 @@ pub(super) fn take_mark<'d>(
 
 /// Adds what the assistant says at `at`: several of its messages in a row are one turn, as the
 /// results of their calls are.
-pub(super) fn assistant_says<'d>(
+pub(crate) fn assistant_says<'d>(
     turns: &mut Vec<Turn<'d>>,
     blocks: impl IntoIterator<Item = Block<'d>>,
     at: usize,
@@ -108,7 +108,7 @@ pub(super) fn assistant_says<'d>(
 }
 
 /// A block of text as the caller wrote it.
-pub(super) fn text_block<'d>(text: Text<'d>, cache: Option<CacheMark<'d>>) -> Block<'d> {
+pub(crate) fn text_block<'d>(text: Text<'d>, cache: Option<CacheMark<'d>>) -> Block<'d> {
     Block::Text(TextBlock {
         words: Words::Asked(text),
         cache,
@@ -117,12 +117,12 @@ pub(super) fn text_block<'d>(text: Text<'d>, cache: Option<CacheMark<'d>>) -> Bl
 }
 
 /// A block of text of the gateway's own making.
-pub(super) fn made_block<'d>(text: String) -> Block<'d> {
+pub(crate) fn made_block<'d>(text: String) -> Block<'d> {
     Block::Text(TextBlock::of(Words::Made(text)))
 }
 
 /// What a list of stop sequences, or a single one, holds.
-pub(super) fn stops<'d>(value: Value<'d>, path: &Path<'_>) -> Result<Vec<Text<'d>>, Refusal> {
+pub(crate) fn stops<'d>(value: Value<'d>, path: &Path<'_>) -> Result<Vec<Text<'d>>, Refusal> {
     match value.kind() {
         Kind::String => Ok(value.text().into_iter().collect()),
         Kind::Array => value
@@ -138,7 +138,7 @@ pub(super) fn stops<'d>(value: Value<'d>, path: &Path<'_>) -> Result<Vec<Text<'d
 }
 
 /// Keeps the tools that `allowed_tools` names, and makes its mode the choice.
-pub(super) fn keep_allowed<'d>(
+pub(crate) fn keep_allowed<'d>(
     conversation: &mut Conversation<'d>,
     names: &[(Text<'d>, Option<Text<'d>>)],
     keeps_search: bool,
@@ -167,4 +167,45 @@ pub(super) fn keep_allowed<'d>(
         _ => Choice::Auto,
     });
     Ok(())
+}
+
+/// Adds the result of a call; results of one answer stand in one turn.
+pub(crate) fn answer_call<'d>(turns: &mut Vec<Turn<'d>>, result: CallResult<'d>, at: usize) {
+    let block = Block::Result(result);
+    match turns.last_mut() {
+        Some(last)
+            if last.role == Role::User && matches!(last.blocks.last(), Some(Block::Result(_))) =>
+        {
+            last.blocks.push(block);
+        }
+        _ => turns.push(Turn {
+            role: Role::User,
+            blocks: vec![block],
+            at: Some(at),
+        }),
+    }
+}
+
+/// A choice in one word; chat and responses use the same.
+pub(crate) fn choice_word(word: Text<'_>, path: &Path<'_>) -> Result<Choice<'static>, Refusal> {
+    match word {
+        _ if word.is("auto") => Ok(Choice::Auto),
+        _ if word.is("none") => Ok(Choice::None),
+        _ if word.is("required") => Ok(Choice::Required),
+        _ => {
+            let message = format!(
+                "is '{}'; expected auto, none, required or an object",
+                shown(word)
+            );
+            Err(refuse(path, message))
+        }
+    }
+}
+
+/// A value that must be an array, at a path of its own.
+pub(crate) fn array<'d>(value: Value<'d>, path: &Path<'_>) -> Result<Value<'d>, Refusal> {
+    match value.kind() {
+        crate::document::Kind::Array => Ok(value),
+        _ => Err(must_be(path, "an array", value)),
+    }
 }

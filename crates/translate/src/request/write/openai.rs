@@ -14,7 +14,7 @@ use tollgate_types::Format;
 
 impl Writer<'_, '_> {
     /// `temperature` and `top_p`, which chat and responses share, and `top_k`.
-    pub(super) fn openai_sampling(&mut self, conversation: &Conversation<'_>) {
+    pub(crate) fn openai_sampling(&mut self, conversation: &Conversation<'_>) {
         let sampling = &conversation.sampling;
         let knows_top_k = self.scope.to == Format::Chat
             && self.scope.target.chat.top_k
@@ -37,7 +37,7 @@ impl Writer<'_, '_> {
     }
 
     /// The members of a JSON schema's description, which chat and responses share.
-    pub(super) fn schema(&mut self, format: &AnswerFormat<'_>) {
+    pub(crate) fn schema(&mut self, format: &AnswerFormat<'_>) {
         let AnswerFormat::Schema {
             name,
             description,
@@ -62,7 +62,7 @@ impl Writer<'_, '_> {
     }
 
     /// What a chat request has besides the conversation, as far as the provider knows it.
-    pub(super) fn chat_extras(&mut self, conversation: &Conversation<'_>) -> Result<(), Refusal> {
+    pub(crate) fn chat_extras(&mut self, conversation: &Conversation<'_>) -> Result<(), Refusal> {
         if conversation.logprobs {
             self.out.key("logprobs").bool(true);
         }
@@ -122,7 +122,7 @@ impl Writer<'_, '_> {
     }
 
     /// What chat and responses share apart from the conversation.
-    pub(super) fn openai_extras(&mut self, conversation: &Conversation<'_>) {
+    pub(crate) fn openai_extras(&mut self, conversation: &Conversation<'_>) {
         let user = &conversation.user;
         if let Some(name) = user.user {
             text(self.out.key("user"), name);

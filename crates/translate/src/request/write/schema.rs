@@ -9,15 +9,15 @@ use serde_json::{Map, Value, json};
 
 /// Why a schema cannot be said to the provider.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Obstacle {
+pub(crate) struct Obstacle {
     /// Where it stands within the schema: `.properties.a`.
-    pub(super) path: String,
-    pub(super) why: &'static str,
+    pub(crate) path: String,
+    pub(crate) why: &'static str,
 }
 
 impl Obstacle {
     /// The refusal of a schema that stands in the caller's field.
-    pub(super) fn refusal(&self, field: &str) -> Refusal {
+    pub(crate) fn refusal(&self, field: &str) -> Refusal {
         let path: String = self.path.chars().take(LONGEST_PATH).collect();
         let why = format!("{}, which this model does not take", self.why);
         Refusal::new(format!("{field}{path}"), why)
@@ -32,7 +32,7 @@ const LONGEST_PATH: usize = 256;
 const LONGEST_SCHEMA: usize = 256 * 1024;
 
 /// The schema in the caller's field, to be changed.
-pub(super) fn parse(schema: document::Value<'_>, field: &str) -> Result<Value, Refusal> {
+pub(crate) fn parse(schema: document::Value<'_>, field: &str) -> Result<Value, Refusal> {
     if schema.raw().len() > LONGEST_SCHEMA {
         let why = format!("is larger than {LONGEST_SCHEMA} bytes, which this model does not take");
         return Err(Refusal::new(field, why));
@@ -49,7 +49,7 @@ const NAMED: [&str; 4] = ["properties", "$defs", "definitions", "dependentSchema
 const ITEMS: [&str; 3] = ["items", "prefixItems", "additionalItems"];
 
 /// Has each object of a schema allow its own members alone, and returns whether that is new.
-pub(super) fn close(schema: &mut Value) -> Result<bool, Obstacle> {
+pub(crate) fn close(schema: &mut Value) -> Result<bool, Obstacle> {
     close_at(schema, &mut String::new())
 }
 
@@ -142,7 +142,7 @@ fn allows_objects(schema: &Map<String, Value>) -> bool {
 }
 
 /// Whether a tool's schema is several at its top.
-pub(super) fn is_several(schema: document::Value<'_>) -> bool {
+pub(crate) fn is_several(schema: document::Value<'_>) -> bool {
     BRANCHES.iter().any(|key| member(schema, key).is_some())
 }
 
@@ -151,7 +151,7 @@ const MOST_BRANCHES: usize = 64;
 
 /// Makes one object of a tool's schema that is several at its top: it has the members of all of
 /// them, and needs those that any value needs.
-pub(super) fn merge(schema: &mut Value) -> Result<(), Obstacle> {
+pub(crate) fn merge(schema: &mut Value) -> Result<(), Obstacle> {
     let Some(schema) = schema.as_object_mut() else {
         return Ok(());
     };

@@ -19,7 +19,7 @@ use tollgate_types::Format;
 
 impl Writer<'_, '_> {
     /// The tool of a responses request, and how often it may be called.
-    pub(super) fn responses_search(&mut self, search: &WebSearch<'_>) {
+    pub(crate) fn responses_search(&mut self, search: &WebSearch<'_>) {
         self.out.item().begin_object();
         self.out.key("type").string("web_search");
         if search.allowed.is_some() || search.blocked.is_some() {
@@ -32,7 +32,7 @@ impl Writer<'_, '_> {
     }
 
     /// The tool of a messages request, in the version that every model takes which searches.
-    pub(super) fn messages_search(
+    pub(crate) fn messages_search(
         &mut self,
         search: &WebSearch<'_>,
         conversation: &Conversation<'_>,
@@ -82,14 +82,14 @@ impl Writer<'_, '_> {
     }
 
     /// Leaves a search of the past out, with notice.
-    pub(super) fn forget_search(&mut self, search: &Search<'_>) {
+    pub(crate) fn forget_search(&mut self, search: &Search<'_>) {
         for path in search.paths {
             self.scope.note_dropped(*path);
         }
     }
 
     /// The item that a search of the past was, where this provider made it.
-    pub(super) fn search_item(&mut self, search: &Search<'_>) -> Option<String> {
+    pub(crate) fn search_item(&mut self, search: &Search<'_>) -> Option<String> {
         let state = search.state?.decode();
         let native = seal::open(self.backend(), &state)?;
         let is_item = native.form == ReasoningForm::SearchItem
@@ -98,7 +98,7 @@ impl Writer<'_, '_> {
     }
 
     /// Writes a search of the past as the item that it was.
-    pub(super) fn responses_past_search(&mut self, search: &Search<'_>) {
+    pub(crate) fn responses_past_search(&mut self, search: &Search<'_>) {
         match self.search_item(search) {
             Some(item) => self.out.item().raw(item.as_bytes()),
             None => self.forget_search(search),
@@ -106,7 +106,7 @@ impl Writer<'_, '_> {
     }
 
     /// Writes a search of the past as the blocks that it was.
-    pub(super) fn messages_past_search(&mut self, native: &NativeReasoning, thought: &Thought<'_>) {
+    pub(crate) fn messages_past_search(&mut self, native: &NativeReasoning, thought: &Thought<'_>) {
         let blocks = Document::parse(native.payload.as_bytes());
         let blocks = blocks.as_ref().ok().map(Document::root);
         match blocks.filter(|blocks| self.offers_search && is_search(*blocks)) {
@@ -120,7 +120,7 @@ impl Writer<'_, '_> {
     }
 
     /// Whether the reasoning that follows a search holds what it found.
-    pub(super) fn is_search_kept(&mut self, rest: &[Block<'_>]) -> bool {
+    pub(crate) fn is_search_kept(&mut self, rest: &[Block<'_>]) -> bool {
         let Some(Block::Thought(thought)) = rest.first() else {
             return false;
         };
@@ -135,7 +135,7 @@ impl Writer<'_, '_> {
     }
 
     /// Whether anything of a block of an answer is written in responses.
-    pub(super) fn is_item(&mut self, block: &Block<'_>) -> bool {
+    pub(crate) fn is_item(&mut self, block: &Block<'_>) -> bool {
         match block {
             Block::Thought(_) => false,
             Block::Search(search) => self.search_item(search).is_some(),
@@ -145,7 +145,7 @@ impl Writer<'_, '_> {
     }
 
     /// Finds what the texts of an answer cited, for the provider that it cited them for.
-    pub(super) fn find_citations(&mut self, blocks: &[Block<'_>]) {
+    pub(crate) fn find_citations(&mut self, blocks: &[Block<'_>]) {
         self.citations.clear();
         if !self.offers_search || self.scope.from != Format::Responses {
             return;
@@ -174,7 +174,7 @@ impl Writer<'_, '_> {
     }
 
     /// Writes what a text cites, in messages.
-    pub(super) fn messages_citations(&mut self, words: &Words<'_>, cited: Option<Value<'_>>) {
+    pub(crate) fn messages_citations(&mut self, words: &Words<'_>, cited: Option<Value<'_>>) {
         let found = match self.citations.is_empty() {
             true => None,
             false => self.citations.get(&fingerprint_of(words)),
@@ -187,7 +187,7 @@ impl Writer<'_, '_> {
     }
 
     /// What a text cites, in responses: the entries of `annotations` with commas between.
-    pub(super) fn annotations(&mut self, cited: Option<Value<'_>>) -> Option<String> {
+    pub(crate) fn annotations(&mut self, cited: Option<Value<'_>>) -> Option<String> {
         let mut kept = Vec::new();
         for citation in cited.into_iter().flat_map(Value::elements) {
             match self.annotation(citation) {

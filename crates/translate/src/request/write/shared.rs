@@ -26,14 +26,14 @@ const MAX_MARKS: usize = 4;
 
 /// Which of the marks for caching are written.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct MarkBudget {
+pub(crate) struct MarkBudget {
     /// So many are left out before the first is written.
     skip: usize,
     is_known: bool,
 }
 
 impl MarkBudget {
-    pub(super) fn of(conversation: &Conversation<'_>, scope: &Scope<'_>) -> Self {
+    pub(crate) fn of(conversation: &Conversation<'_>, scope: &Scope<'_>) -> Self {
         let is_marked = |block: &&Block<'_>| match block {
             Block::Text(text) => text.cache.is_some(),
             _ => false,
@@ -68,7 +68,7 @@ impl MarkBudget {
 
 impl Writer<'_, '_> {
     /// Whether a mark is written here; one that is not is noted.
-    pub(super) fn is_marked(&mut self, mark: Option<CacheMark<'_>>) -> bool {
+    pub(crate) fn is_marked(&mut self, mark: Option<CacheMark<'_>>) -> bool {
         let Some(mark) = mark else {
             return false;
         };
@@ -81,7 +81,7 @@ impl Writer<'_, '_> {
     }
 
     /// The mark of chat and responses, where it is written.
-    pub(super) fn breakpoint(&mut self, mark: Option<CacheMark<'_>>) {
+    pub(crate) fn breakpoint(&mut self, mark: Option<CacheMark<'_>>) {
         if !self.is_marked(mark) {
             return;
         }
@@ -95,26 +95,26 @@ impl Writer<'_, '_> {
     }
 
     /// Writes the output limit, and remembers it.
-    pub(super) fn limit(&mut self, field: &str, tokens: u64) {
+    pub(crate) fn limit(&mut self, field: &str, tokens: u64) {
         self.output_limit = Some(tokens);
         self.out.key(field).number(tokens);
     }
 
     /// Who answers, as seals know it; made when the first one is looked at.
-    pub(super) fn backend(&mut self) -> Backend {
+    pub(crate) fn backend(&mut self) -> Backend {
         let name = self.scope.target.backend;
         *self.backend.get_or_insert_with(|| Backend::new(name))
     }
 
     /// Leaves reasoning out, with notice.
-    pub(super) fn forget_thought(&mut self, thought: &Thought<'_>) {
+    pub(crate) fn forget_thought(&mut self, thought: &Thought<'_>) {
         for path in thought.paths {
             self.scope.note_dropped(*path);
         }
     }
 
     /// What this backend made of an earlier thought. A stranger's is left out, with notice.
-    pub(super) fn restore(&mut self, thought: &Thought<'_>) -> Option<NativeReasoning> {
+    pub(crate) fn restore(&mut self, thought: &Thought<'_>) -> Option<NativeReasoning> {
         let state = thought.state?.decode();
         let native = seal::open(self.backend(), &state);
         if native.is_none() {
@@ -124,7 +124,7 @@ impl Writer<'_, '_> {
     }
 
     /// Writes the name of a tool as the target takes it.
-    pub(super) fn tool_name(
+    pub(crate) fn tool_name(
         &mut self,
         name: Text<'_>,
         namespace: Option<Text<'_>>,
@@ -152,7 +152,7 @@ impl Writer<'_, '_> {
 
     /// Writes the name of the tool that a call of the past names. What kind of tool it is
     /// the offer says, or where it is offered no more, the call.
-    pub(super) fn called_name(&mut self, call: &Call<'_>) {
+    pub(crate) fn called_name(&mut self, call: &Call<'_>) {
         let kind = match call.input {
             Input::Free(_) => ToolKind::Custom,
             Input::Object(_) | Input::Json(_) => ToolKind::Function,
@@ -161,7 +161,7 @@ impl Writer<'_, '_> {
     }
 
     /// Writes the id of a call as the target takes it.
-    pub(super) fn call_id(&mut self, id: Text<'_>) {
+    pub(crate) fn call_id(&mut self, id: Text<'_>) {
         let max_len = match self.scope.to {
             Format::Chat => 40,
             Format::Responses => 64,
@@ -182,7 +182,7 @@ impl Writer<'_, '_> {
     }
 
     /// Writes the input of a call as the string that chat and responses call `arguments`.
-    pub(super) fn arguments(&mut self, input: &Input<'_>) {
+    pub(crate) fn arguments(&mut self, input: &Input<'_>) {
         self.out.begin_string();
         match input {
             Input::Object(object) => match std::str::from_utf8(object.raw()) {
@@ -203,7 +203,7 @@ impl Writer<'_, '_> {
 
     /// Writes the input of a call as an object. Text that holds none is what a model wrote: the
     /// history must go on with it, and the model must see what its tool complained about.
-    pub(super) fn input(&mut self, input: &Input<'_>) {
+    pub(crate) fn input(&mut self, input: &Input<'_>) {
         match input {
             Input::Object(object) => self.out.raw(object.raw()),
             Input::Json(json) => {
@@ -233,7 +233,7 @@ impl Writer<'_, '_> {
     }
 
     /// Writes the words of a result, after a sign that the tool failed.
-    pub(super) fn result_words(&mut self, words: &Words<'_>, is_error: bool) {
+    pub(crate) fn result_words(&mut self, words: &Words<'_>, is_error: bool) {
         self.out.begin_string();
         if is_error {
             self.out.text("ERROR: ");
@@ -243,7 +243,7 @@ impl Writer<'_, '_> {
     }
 
     /// Writes a `data:` URL, or the address.
-    pub(super) fn link(&mut self, source: &Source<'_>) {
+    pub(crate) fn link(&mut self, source: &Source<'_>) {
         match source {
             Source::Url(url) => text(&mut self.out, *url),
             Source::Data { media_type, data } => {
@@ -258,7 +258,7 @@ impl Writer<'_, '_> {
     }
 
     /// Writes the name of a file, which chat and responses ask for.
-    pub(super) fn file_name(&mut self, file: &File<'_>) {
+    pub(crate) fn file_name(&mut self, file: &File<'_>) {
         match file.name {
             Some(name) if !name.is_empty() => text(self.out.key("filename"), name),
             _ => self.out.key("filename").string(FILE_NAME),
@@ -266,7 +266,7 @@ impl Writer<'_, '_> {
     }
 
     /// Writes the description of a tool and the grammar of what it takes.
-    pub(super) fn description(&mut self, tool: &Tool<'_>) {
+    pub(crate) fn description(&mut self, tool: &Tool<'_>) {
         let grammar = match (&tool.takes, self.has_custom_tools()) {
             (Takes::Free(grammar), false) => Some(*grammar),
             _ => None,
@@ -302,7 +302,7 @@ impl Writer<'_, '_> {
     }
 
     /// Whether the target has tools that take free text.
-    pub(super) const fn has_custom_tools(&self) -> bool {
+    pub(crate) const fn has_custom_tools(&self) -> bool {
         match self.scope.to {
             Format::Chat => self.scope.target.chat.custom_tools,
             Format::Responses => true,
@@ -312,26 +312,26 @@ impl Writer<'_, '_> {
 }
 
 /// Whether words are worth sending.
-pub(super) fn is_said(words: &Words<'_>) -> bool {
+pub(crate) fn is_said(words: &Words<'_>) -> bool {
     !words.is_blank()
 }
 
 /// Writes a string that stands in the request.
-pub(super) fn text(out: &mut Output, text: Text<'_>) {
+pub(crate) fn text(out: &mut Output, text: Text<'_>) {
     out.begin_string();
     out.escaped(text.json());
     out.end_string();
 }
 
 /// Writes words as a string.
-pub(super) fn words(out: &mut Output, words: &Words<'_>) {
+pub(crate) fn words(out: &mut Output, words: &Words<'_>) {
     out.begin_string();
     pieces(out, words);
     out.end_string();
 }
 
 /// Writes words into a string that is open.
-pub(super) fn pieces(out: &mut Output, words: &Words<'_>) {
+pub(crate) fn pieces(out: &mut Output, words: &Words<'_>) {
     match words {
         Words::Asked(text) => out.escaped(text.json()),
         Words::Made(text) => out.text(text),
@@ -352,7 +352,7 @@ fn utf8(json: &[u8]) -> &str {
 }
 
 /// Who asks, in a form that a provider of another format takes: never the name itself.
-pub(super) fn hashed_user(user: &User<'_>) -> Option<String> {
+pub(crate) fn hashed_user(user: &User<'_>) -> Option<String> {
     let in_metadata = user
         .metadata
         .and_then(|metadata| member(metadata, "user_id"))
@@ -367,7 +367,7 @@ pub(super) fn hashed_user(user: &User<'_>) -> Option<String> {
 }
 
 /// The name of an effort on the wire.
-pub(super) const fn effort_name(effort: Effort) -> &'static str {
+pub(crate) const fn effort_name(effort: Effort) -> &'static str {
     match effort {
         Effort::None => "none",
         Effort::Minimal => "minimal",
@@ -380,13 +380,13 @@ pub(super) const fn effort_name(effort: Effort) -> &'static str {
 }
 
 /// The name of a JSON schema, where the target asks for one.
-pub(super) fn schema_name(name: Option<Text<'_>>) -> Cow<'_, str> {
+pub(crate) fn schema_name(name: Option<Text<'_>>) -> Cow<'_, str> {
     const NAME: &str = "answer";
     name.map_or(Cow::Borrowed(NAME), Text::decode)
 }
 
 /// What stands in a message about a part that its role cannot have.
-pub(super) fn misplaced(block: &Block<'_>) -> &'static str {
+pub(crate) fn misplaced(block: &Block<'_>) -> &'static str {
     match block {
         Block::Text(_) => "a text",
         Block::Refusal(_) => "a refusal",
@@ -400,6 +400,6 @@ pub(super) fn misplaced(block: &Block<'_>) -> &'static str {
 }
 
 /// A caller's word in a message.
-pub(super) fn quoted(text: Text<'_>) -> String {
+pub(crate) fn quoted(text: Text<'_>) -> String {
     format!("'{}'", shown(text))
 }

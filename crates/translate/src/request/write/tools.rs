@@ -20,7 +20,7 @@ const FREE_SCHEMA: &[u8] = br#"{"type":"object","properties":{"input":{"type":"s
 
 /// Whether each object of a schema allows its own members alone and needs all of them, as
 /// chat and responses want it of a schema that they are to keep to.
-pub(super) fn is_closed(schema: Value<'_>) -> bool {
+pub(crate) fn is_closed(schema: Value<'_>) -> bool {
     /// More members than chat and responses take.
     const MANY: usize = 5000;
     if let Some(properties) = member(schema, "properties") {
@@ -83,7 +83,7 @@ impl Writer<'_, '_> {
     }
 
     /// `tools`, `tool_choice` and `parallel_tool_calls` of a chat request.
-    pub(super) fn chat_tools(&mut self, conversation: &Conversation<'_>) -> Result<(), Refusal> {
+    pub(crate) fn chat_tools(&mut self, conversation: &Conversation<'_>) -> Result<(), Refusal> {
         self.check_choice(conversation)?;
         if conversation.tools.is_empty() {
             return Ok(());
@@ -227,7 +227,7 @@ impl Writer<'_, '_> {
     }
 
     /// `tools`, `tool_choice` and `parallel_tool_calls` of a responses request.
-    pub(super) fn responses_tools(
+    pub(crate) fn responses_tools(
         &mut self,
         conversation: &Conversation<'_>,
     ) -> Result<(), Refusal> {
@@ -300,7 +300,7 @@ impl Writer<'_, '_> {
     }
 
     /// `tools` and `tool_choice` of a messages request.
-    pub(super) fn messages_tools(
+    pub(crate) fn messages_tools(
         &mut self,
         conversation: &Conversation<'_>,
     ) -> Result<(), Refusal> {

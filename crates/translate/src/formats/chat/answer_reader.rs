@@ -1,0 +1,231 @@
+//! Reads answers of the chat format.
+
+mod types;
+
+use crate::answer::{
+    flow::{Flow, Key, Kind, LONGEST_ID},
+    json::Raw,
+    logprobs,
+    parts::{Broken, NativeCall},
+    read::{as_contents, document, has_members},
+    text::RawText,
+};
+use serde::Deserialize;
+use types::{Annotation, Call, Content, Function, Message};
+
+/// More calls in one answer are absurd.
+const MOST_CALLS: usize = 1024;
+
+const TEXT: Key = Key::new(Kind::Text, 0, 0);
+const REFUSAL: Key = Key::new(Kind::Refusal, 0, 0);
+const THINKING: Key = Key::new(Kind::Thinking, 0, 0);
+
+#[derive(Debug, Default)]
+pub(crate) struct ChatReader {
+    /// The calls so far, the last one last.
+    calls: Vec<KnownCall>,
+}
+
+#[derive(Debug)]
+struct KnownCall {
+    index: u64,
+    /// As it was written.
+    id: String,
+    key: Key,
+}
+
+#[derive(Debug, Deserialize)]
+struct Chunk<'a> {
+    #[serde(borrow, default)]
+    choices: Vec<Choice<'a>>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Choice<'a> {
+    #[serde(default)]
+    index: Option<u64>,
+    /// In a chunk.
+    #[serde(borrow, default)]
+    delta: Option<Message<'a>>,
+    /// In a whole answer.
+    #[serde(borrow, default)]
+    message: Option<Message<'a>>,
+    #[serde(borrow, default)]
+    logprobs: Option<Logprobs<'a>>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Logprobs<'a> {
+    #[serde(borrow, default)]
+    content: Option<Raw<'a>>,
+}
+
+impl Choice<'_> {
+    fn logprobs(&self, flow: &mut Flow) -> Result<(), Broken> {
+        let list = self.logprobs.as_ref().and_then(|it| it.content);
+        flow.logprobs(&logprobs::entries(list)?);
+        Ok(())
+    }
+}
+
+impl ChatReader {
+    pub(crate) fn event(&mut self, data: &str, flow: &mut Flow) -> Result<(), Broken> {
+        let chunk: Chunk<'_> = document(data)?;
+        for choice in &chunk.choices {
+            // Other formats have one answer; nobody asked for more.
+            if choice.index.is_some_and(|index| index > 0) {
+                return Err(Broken);
+            }
+            choice.logprobs(flow)?;
+            if let Some(delta) = &choice.delta {
+                self.message(delta, flow)?;
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn body(&mut self, data: &str, flow: &mut Flow) -> Result<(), Broken> {
+        let answer: Chunk<'_> = document(data)?;
+        let [choice] = answer.choices.as_slice() else {
+            return Err(Broken);
+        };
+        choice.logprobs(flow)?;
+        let message = choice.message.as_ref().ok_or(Broken)?;
+        self.message(message, flow)
+    }
+
+    /// Reads a message, whole or what a chunk adds to it.
+    fn message(&mut self, delta: &Message<'_>, flow: &mut Flow) -> Result<(), Broken> {
+        for piece in delta.reasoning() {
+            flow.piece(THINKING, piece)?;
+        }
+        for blob in delta.reasoning_details.iter().flatten() {
+            if let Some(blob) = blob.blob() {
+                flow.end(THINKING, Some(blob))?;
+            }
+        }
+        for content in delta.content()? {
+            match content {
+                Content::Thinking(piece) => flow.piece(THINKING, piece)?,
+                Content::Text(piece) => flow.piece(TEXT, piece)?,
+            }
+        }
+        flow.piece(REFUSAL, delta.refusal.unwrap_or_default())?;
+        for page in delta
+            .annotations
+            .iter()
+            .flatten()
+            .filter_map(Annotation::page)
+        {
+            flow.cite(TEXT, page)?;
+        }
+        for call in delta.tool_calls.iter().flatten() {
+            self.call(call, flow)?;
+        }
+        match &delta.function_call {
+            Some(function) if is_used(function) => self.function_call(function, flow),
+            _ => Ok(()),
+        }
+    }
+
+    fn call(&mut self, call: &Call<'_>, flow: &mut Flow) -> Result<(), Broken> {
+        let id = call.id.unwrap_or_default();
+        if let Some((name, input)) = call.custom() {
+            let place = self.place(call.index, id, name, true, flow)?;
+            return self.contents(place, input, flow);
+        }
+        let Some(function) = &call.function else {
+            return Ok(());
+        };
+        let place = self.place(call.index, id, function.name, false, flow)?;
+        self.arguments(place, function.arguments, flow)
+    }
+
+    fn function_call(&mut self, function: &Function<'_>, flow: &mut Flow) -> Result<(), Broken> {
+        let id = RawText::default();
+        let place = self.place(Some(u64::MAX), id, function.name, false, flow)?;
+        self.arguments(place, function.arguments, flow)
+    }
+
+    /// Which call a chunk goes on with, or the one that it begins. Providers leave out the
+    /// index, or write the same one for each call and tell them apart by id.
+    fn place(
+        &mut self,
+        index: Option<u64>,
+        id: RawText<'_>,
+        name: Option<RawText<'_>>,
+        is_custom: bool,
+        flow: &mut Flow,
+    ) -> Result<usize, Broken> {
+        let name = name.unwrap_or_default();
+        if id.as_str().len() > LONGEST_ID {
+            return Err(Broken);
+        }
+        let is_same = |call: &KnownCall| match index {
+            Some(index) => call.index == index,
+            None => id.is_empty() || call.id == id.as_str(),
+        };
+        let is_another =
+            |call: &KnownCall| !id.is_empty() && !name.is_empty() && call.id != id.as_str();
+        let known = self.calls.iter().rposition(is_same);
+        let goes_on = known.filter(|place| {
+            let call = self.calls.get(*place);
+            // Without index and id, a name begins a call.
+            let is_begun = index.is_none() && id.is_empty() && !name.is_empty();
+            !is_begun && !call.is_some_and(is_another)
+        });
+        if let Some(place) = goes_on {
+            return Ok(place);
+        }
+        if self.calls.len() >= MOST_CALLS {
+            return Err(Broken);
+        }
+        let place = self.calls.len();
+        let key = Key::new(Kind::Tool, u64::try_from(place).unwrap_or(u64::MAX), 0);
+        flow.call(
+            key,
+            NativeCall {
+                id,
+                name,
+                is_custom,
+            },
+        )?;
+        self.calls.push(KnownCall {
+            index: index.unwrap_or(u64::MAX),
+            id: id.as_str().to_owned(),
+            key,
+        });
+        Ok(place)
+    }
+
+    fn arguments(
+        &self,
+        place: usize,
+        arguments: Option<Raw<'_>>,
+        flow: &mut Flow,
+    ) -> Result<(), Broken> {
+        let Some(arguments) = arguments else {
+            return Ok(());
+        };
+        match RawText::of(arguments) {
+            Some(piece) => self.contents(place, piece, flow),
+            None if has_members(arguments) => {
+                let contents = as_contents(arguments);
+                self.contents(place, RawText::escaped(&contents), flow)
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn contents(&self, place: usize, piece: RawText<'_>, flow: &mut Flow) -> Result<(), Broken> {
+        let call = self.calls.get(place).ok_or(Broken)?;
+        flow.arguments(call.key, piece)
+    }
+}
+
+/// Some providers write an empty one into every message.
+fn is_used(function: &Function<'_>) -> bool {
+    let has_name = function.name.is_some_and(|name| !name.is_empty());
+    let arguments = function.arguments.and_then(RawText::of);
+    has_name || arguments.is_some_and(|text| !text.is_empty())
+}

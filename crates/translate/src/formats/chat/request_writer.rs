@@ -1,0 +1,490 @@
+//! Writes a chat completions request.
+
+use crate::request::write::{
+    Writer,
+    shared::{effort_name, misplaced, pieces, quoted, text, words},
+};
+use crate::{
+    Refusal,
+    document::{Document, Text, Value},
+    names::ToolKind,
+    request::{
+        conversation::{
+            AnswerFormat, Block, CallResult, Conversation, File, Image, Input, Role, Source, Turn,
+        },
+        reasoning,
+        scope::member,
+    },
+    seal::ReasoningForm,
+};
+
+/// What a chat provider thought before, in its own words.
+#[derive(Default)]
+struct Own<'d> {
+    shown: Vec<Text<'d>>,
+    hidden: Vec<String>,
+}
+
+impl Writer<'_, '_> {
+    /// Writes the members of the body.
+    pub(crate) fn chat(&mut self, conversation: &Conversation<'_>) -> Result<(), Refusal> {
+        let effort = reasoning::effort(conversation, self.scope)?;
+        self.out.key("model").string(self.scope.target.model);
+        self.out.key("messages").begin_array();
+        let mut has_begun = false;
+        for turn in &conversation.turns {
+            has_begun |= !turn.role.instructs();
+            self.chat_turn(turn, has_begun)?;
+        }
+        self.out.end_array();
+        self.chat_tools(conversation)?;
+        if let Some(limit) = conversation.limit {
+            let field = match self.scope.target.chat.max_completion_tokens {
+                true => "max_completion_tokens",
+                false => "max_tokens",
+            };
+            self.limit(field, limit);
+        }
+        self.openai_sampling(conversation);
+        if let Some(effort) = effort {
+            self.out.key("reasoning_effort").string(effort_name(effort));
+        }
+        self.chat_stop(conversation)?;
+        self.chat_format(conversation);
+        self.chat_extras(conversation)?;
+        if conversation.stream {
+            self.out.key("stream").bool(true);
+            self.out.key("stream_options").begin_object();
+            self.out.key("include_usage").bool(true);
+            self.out.end_object();
+        }
+        Ok(())
+    }
+
+    /// `has_begun`: somebody has spoken before.
+    fn chat_turn(&mut self, turn: &Turn<'_>, has_begun: bool) -> Result<(), Refusal> {
+        if has_begun && turn.role.instructs() && !self.scope.target.chat.system_in_the_middle {
+            self.chat_reminder(turn);
+            return Ok(());
+        }
+        match turn.role {
+            Role::System => self.chat_instructions(turn, "system"),
+            Role::Developer if self.scope.target.chat.developer_role => {
+                self.chat_instructions(turn, "developer")
+            }
+            Role::Developer => self.chat_instructions(turn, "system"),
+            Role::User => self.chat_user(turn),
+            Role::Assistant => self.chat_assistant(turn),
+        }
+    }
+
+    fn chat_instructions(&mut self, turn: &Turn<'_>, role: &str) -> Result<(), Refusal> {
+        let other = turn.blocks.iter().find(|it| !matches!(it, Block::Text(_)));
+        if let Some(other) = other {
+            let message = format!("holds {}, which the role {role} cannot", misplaced(other));
+            return Err(self.refuse_turn(turn, message));
+        }
+        if turn.blocks.is_empty() {
+            return Ok(());
+        }
+        self.out.item().begin_object();
+        self.out.key("role").string(role);
+        self.out.key("content");
+        self.chat_content(&turn.blocks, turn)?;
+        self.out.end_object();
+        Ok(())
+    }
+
+    /// An instruction in the middle, for providers that take them from the user alone.
+    fn chat_reminder(&mut self, turn: &Turn<'_>) {
+        self.out.item().begin_object();
+        self.out.key("role").string("user");
+        self.out.key("content").begin_string();
+        self.out.text("<system-reminder>\n");
+        for block in &turn.blocks {
+            if let Block::Text(block) = block {
+                pieces(&mut self.out, &block.words);
+                self.out.text("\n");
+            }
+        }
+        self.out.text("</system-reminder>");
+        self.out.end_string();
+        self.out.end_object();
+    }
+
+    /// Results first, each a message of its own; then what they could not hold, and what
+    /// the user says.
+    fn chat_user(&mut self, turn: &Turn<'_>) -> Result<(), Refusal> {
+        let mut said = 0_usize;
+        for block in &turn.blocks {
+            match block {
+                Block::Result(result) => self.chat_result(result, turn)?,
+                _ => said += 1,
+            }
+        }
+        for block in &turn.blocks {
+            if let Block::Result(result) = block {
+                self.chat_result_media(result, turn)?;
+            }
+        }
+        if said == 0 {
+            return Ok(());
+        }
+        self.out.item().begin_object();
+        self.out.key("role").string("user");
+        self.out.key("content");
+        self.chat_content(&turn.blocks, turn)?;
+        self.out.end_object();
+        Ok(())
+    }
+
+    fn chat_result(&mut self, result: &CallResult<'_>, turn: &Turn<'_>) -> Result<(), Refusal> {
+        self.out.item().begin_object();
+        self.out.key("role").string("tool");
+        self.out.key("tool_call_id");
+        self.call_id(result.id);
+        self.out.key("content").begin_string();
+        if result.is_error {
+            self.out.text("ERROR: ");
+        }
+        let mut is_first = true;
+        for block in &result.content {
+            let between = if is_first { "" } else { "\n" };
+            match block {
+                Block::Text(block) => {
+                    self.out.text(between);
+                    pieces(&mut self.out, &block.words);
+                    // A mark within a result has no place in its one string.
+                    if let Some(mark) = block.cache {
+                        self.scope.note_dropped(mark.path);
+                    }
+                    is_first = false;
+                }
+                Block::Image(_) | Block::Document(_) => {}
+                other => {
+                    let message = format!("holds {} in the result of a tool", misplaced(other));
+                    return Err(self.refuse_turn(turn, message));
+                }
+            }
+        }
+        self.out.end_string();
+        self.out.end_object();
+        Ok(())
+    }
+
+    /// Images and documents of a result, in a message of the user's: the role `tool` holds
+    /// text alone.
+    fn chat_result_media(
+        &mut self,
+        result: &CallResult<'_>,
+        turn: &Turn<'_>,
+    ) -> Result<(), Refusal> {
+        let is_media = |block: &&Block<'_>| matches!(block, Block::Image(_) | Block::Document(_));
+        if !result.content.iter().any(|block| is_media(&block)) {
+            return Ok(());
+        }
+        self.out.item().begin_object();
+        self.out.key("role").string("user");
+        self.out.key("content").begin_array();
+        self.out.item().begin_object();
+        self.out.key("type").string("text");
+        self.out.key("text").begin_string();
+        self.out.text("[from the result of the tool call ");
+        self.out.escaped(result.id.json());
+        self.out.text("]");
+        self.out.end_string();
+        self.out.end_object();
+        for block in result.content.iter().filter(is_media) {
+            self.chat_part(block, turn)?;
+        }
+        self.out.end_array();
+        self.out.end_object();
+        Ok(())
+    }
+
+    /// The content of a message: a string where one says it all, else parts. Results, calls
+    /// and reasoning stand elsewhere.
+    fn chat_content(&mut self, blocks: &[Block<'_>], turn: &Turn<'_>) -> Result<(), Refusal> {
+        let is_content = |block: &&Block<'_>| {
+            !matches!(
+                block,
+                Block::Result(_)
+                    | Block::Call(_)
+                    | Block::Thought(_)
+                    | Block::Refusal(_)
+                    | Block::Search(_)
+            )
+        };
+        let mut content = blocks.iter().filter(is_content);
+        if let (Some(Block::Text(only)), None) = (content.next(), content.next()) {
+            let is_bare = only.cache.is_none() || !self.scope.target.cache_marks;
+            if is_bare {
+                self.is_marked(only.cache);
+                words(&mut self.out, &only.words);
+                return Ok(());
+            }
+        }
+        let knows_parts = self.scope.target.chat.openai || turn.role == Role::User;
+        if !knows_parts {
+            self.chat_joined(blocks);
+            return Ok(());
+        }
+        self.out.begin_array();
+        for block in blocks.iter().filter(is_content) {
+            self.chat_part(block, turn)?;
+        }
+        self.out.end_array();
+        Ok(())
+    }
+
+    /// Texts in one string, for providers that know no parts here.
+    fn chat_joined(&mut self, blocks: &[Block<'_>]) {
+        self.out.begin_string();
+        let mut is_first = true;
+        for block in blocks {
+            if let Block::Text(block) = block {
+                self.out.text(if is_first { "" } else { "\n\n" });
+                is_first = false;
+                pieces(&mut self.out, &block.words);
+                if let Some(mark) = block.cache {
+                    self.scope.note_dropped(mark.path);
+                }
+            }
+        }
+        self.out.end_string();
+    }
+
+    fn chat_part(&mut self, block: &Block<'_>, turn: &Turn<'_>) -> Result<(), Refusal> {
+        self.out.item().begin_object();
+        match block {
+            Block::Text(block) => {
+                self.out.key("type").string("text");
+                words(self.out.key("text"), &block.words);
+                self.breakpoint(block.cache);
+            }
+            Block::Image(image) => self.chat_image(image),
+            Block::Document(file) => self.chat_file(file, turn)?,
+            other => {
+                let message = format!("holds {} where it cannot stand", misplaced(other));
+                return Err(self.refuse_turn(turn, message));
+            }
+        }
+        self.out.end_object();
+        Ok(())
+    }
+
+    fn chat_image(&mut self, image: &Image<'_>) {
+        self.out.key("type").string("image_url");
+        self.out.key("image_url").begin_object();
+        self.out.key("url");
+        self.link(&image.source);
+        if let Some(detail) = image.detail.filter(|detail| !detail.is("auto")) {
+            if detail.is("original") {
+                self.out.key("detail").string("high");
+            } else {
+                text(self.out.key("detail"), detail);
+            }
+        }
+        self.out.end_object();
+    }
+
+    fn chat_file(&mut self, file: &File<'_>, turn: &Turn<'_>) -> Result<(), Refusal> {
+        if matches!(file.source, Source::Url(_)) {
+            let message = "holds a document by its address, and this model takes data alone";
+            return Err(self.refuse_turn(turn, message));
+        }
+        self.out.key("type").string("file");
+        self.out.key("file").begin_object();
+        self.file_name(file);
+        self.out.key("file_data");
+        self.link(&file.source);
+        self.out.end_object();
+        Ok(())
+    }
+
+    fn chat_assistant(&mut self, turn: &Turn<'_>) -> Result<(), Refusal> {
+        let has_calls = turn.blocks.iter().any(|it| matches!(it, Block::Call(_)));
+        let mut has_text = false;
+        let mut refusal = None;
+        for block in &turn.blocks {
+            match block {
+                Block::Text(_) => has_text = true,
+                Block::Refusal(words) => refusal = Some(*words),
+                Block::Call(_) | Block::Thought(_) => {}
+                Block::Search(search) => self.forget_search(search),
+                other => {
+                    let message = format!("holds {}, which an answer cannot", misplaced(other));
+                    return Err(self.refuse_turn(turn, message));
+                }
+            }
+        }
+        if !has_calls && !has_text && refusal.is_none() {
+            self.forget_thoughts(turn);
+            return Ok(());
+        }
+        self.out.item().begin_object();
+        self.out.key("role").string("assistant");
+        self.chat_thoughts(turn);
+        self.out.key("content");
+        if has_text {
+            self.chat_content(&turn.blocks, turn)?;
+        } else {
+            self.out.raw(b"null");
+        }
+        if let Some(refusal) = refusal {
+            text(self.out.key("refusal"), refusal);
+        }
+        if has_calls {
+            self.chat_calls(turn);
+        }
+        self.out.end_object();
+        Ok(())
+    }
+
+    fn chat_calls(&mut self, turn: &Turn<'_>) {
+        self.out.key("tool_calls").begin_array();
+        for block in &turn.blocks {
+            let Block::Call(call) = block else { continue };
+            self.out.item().begin_object();
+            self.out.key("id");
+            self.call_id(call.id);
+            if let (Input::Free(input), true) = (&call.input, self.has_custom_tools()) {
+                self.out.key("type").string("custom");
+                self.out.key("custom").begin_object();
+                self.out.key("name");
+                self.tool_name(call.name, call.namespace, ToolKind::Custom);
+                text(self.out.key("input"), *input);
+            } else {
+                self.out.key("type").string("function");
+                self.out.key("function").begin_object();
+                self.out.key("name");
+                self.called_name(call);
+                self.out.key("arguments");
+                self.arguments(&call.input);
+            }
+            self.out.end_object();
+            self.out.end_object();
+        }
+        self.out.end_array();
+    }
+
+    /// What this provider thought before it answered: what it can verify as it was, and the
+    /// text where it wants that back.
+    fn chat_thoughts(&mut self, turn: &Turn<'_>) {
+        let mut own = Own::default();
+        let mut details = Vec::new();
+        for block in &turn.blocks {
+            let Block::Thought(thought) = block else {
+                continue;
+            };
+            let wants_text = self.scope.target.chat.reasoning_content;
+            let Some(native) = self.restore(thought) else {
+                // What nobody sealed may be anybody's.
+                self.forget_thought(thought);
+                continue;
+            };
+            match native.form {
+                ReasoningForm::Details => {
+                    own.shown.extend(thought.text.iter().filter(|_| wants_text));
+                    details.push((native.payload, &thought.text));
+                }
+                ReasoningForm::Shown if wants_text => own.shown.extend(&thought.text),
+                ReasoningForm::Hidden if wants_text => own.hidden.push(native.payload),
+                _ => self.forget_thought(thought),
+            }
+        }
+        if !own.shown.is_empty() || !own.hidden.is_empty() {
+            self.out.key("reasoning_content").begin_string();
+            for text in own.shown {
+                self.out.escaped(text.json());
+            }
+            for text in own.hidden {
+                self.out.text(&text);
+            }
+            self.out.end_string();
+        }
+        if !details.is_empty() {
+            self.out.key("reasoning_details").begin_array();
+            for (payload, texts) in details {
+                self.reasoning_detail(&payload, texts);
+            }
+            self.out.end_array();
+        }
+    }
+
+    /// An entry of `reasoning_details`, with the text that its seal went without.
+    fn reasoning_detail(&mut self, payload: &str, texts: &[Text<'_>]) {
+        let Ok(entry) = Document::parse(payload.as_bytes()) else {
+            return;
+        };
+        let entry = entry.root();
+        self.out.item().begin_object();
+        for (key, value) in entry.members() {
+            self.out.escaped_key(key.json()).raw(value.raw());
+        }
+        let kind = member(entry, "type").and_then(Value::text);
+        let field = match kind {
+            Some(kind) if kind.is("reasoning.text") => "text",
+            Some(kind) if kind.is("reasoning.summary") => "summary",
+            _ => "",
+        };
+        if !field.is_empty() {
+            self.out.key(field).begin_string();
+            for text in texts {
+                self.out.escaped(text.json());
+            }
+            self.out.end_string();
+        }
+        self.out.end_object();
+    }
+
+    /// An answer that held reasoning alone is left out.
+    fn forget_thoughts(&mut self, turn: &Turn<'_>) {
+        for block in &turn.blocks {
+            if let Block::Thought(thought) = block {
+                self.forget_thought(thought);
+            }
+        }
+    }
+
+    fn chat_stop(&mut self, conversation: &Conversation<'_>) -> Result<(), Refusal> {
+        const MOST: usize = 4;
+        let stop = &conversation.stop;
+        if stop.is_empty() {
+            return Ok(());
+        }
+        if stop.len() > MOST {
+            let message = format!("must hold at most {MOST} entries for this model");
+            return Err(Refusal::new("stop_sequences", message));
+        }
+        self.out.key("stop").begin_array();
+        for entry in stop {
+            text(self.out.item(), *entry);
+        }
+        self.out.end_array();
+        Ok(())
+    }
+
+    fn chat_format(&mut self, conversation: &Conversation<'_>) {
+        let Some(format) = &conversation.format else {
+            return;
+        };
+        self.out.key("response_format").begin_object();
+        match format {
+            AnswerFormat::JsonObject => self.out.key("type").string("json_object"),
+            AnswerFormat::Schema { .. } => {
+                self.out.key("type").string("json_schema");
+                self.out.key("json_schema").begin_object();
+                self.schema(format);
+                self.out.end_object();
+            }
+        }
+        self.out.end_object();
+    }
+
+    /// A refusal about the tool that `tool_choice` names.
+    pub(crate) fn unknown_choice(&self, name: Text<'_>) -> Refusal {
+        let message = format!("names {}, which is not offered", quoted(name));
+        Refusal::new("tool_choice", message)
+    }
+}

@@ -1,0 +1,181 @@
+//! The settings of a messages request: sampling, thinking, the shape of the answer, the user.
+
+use crate::{
+    Refusal,
+    document::{Text, Value},
+    request::{
+        conversation::{AnswerFormat, Conversation},
+        reasoning::{MessagesPlan, ThinkingSent},
+        write::{
+            Writer, schema,
+            shared::{effort_name, hashed_user, text},
+        },
+    },
+};
+use tollgate_types::Format;
+
+impl Writer<'_, '_> {
+    pub(crate) fn messages_sampling(
+        &mut self,
+        conversation: &Conversation<'_>,
+        plan: &MessagesPlan,
+    ) -> Result<(), Refusal> {
+        let sampling = &conversation.sampling;
+        let takes = self.scope.target.sampling;
+        if let Some(temperature) = sampling.temperature {
+            let degree = temperature.as_f64().unwrap_or_default();
+            if !takes || (plan.thinks() && degree < 1.0) {
+                self.scope.note_dropped("temperature");
+            } else if degree > 1.0 {
+                let message = "must be at most 1 for this model";
+                return Err(Refusal::new("temperature", message));
+            } else {
+                self.out.key("temperature").raw(temperature.raw());
+            }
+        }
+        if let Some(top_p) = sampling.top_p {
+            let share = top_p.as_f64().unwrap_or_default();
+            if !takes || (plan.thinks() && share < 0.95) {
+                self.scope.note_dropped("top_p");
+            } else {
+                self.out.key("top_p").raw(top_p.raw());
+            }
+        }
+        if let Some(top_k) = sampling.top_k {
+            if !takes || plan.thinks() {
+                self.scope.note_dropped("top_k");
+            } else {
+                self.out.key("top_k").raw(top_k.raw());
+            }
+        }
+        self.messages_stop(&conversation.stop);
+        Ok(())
+    }
+
+    /// Messages refuses stop sequences of white space alone.
+    fn messages_stop(&mut self, stop: &[Text<'_>]) {
+        let is_taken = |entry: &&Text<'_>| !entry.is_blank();
+        let taken = stop.iter().filter(is_taken).count();
+        if taken < stop.len() {
+            self.scope.note_dropped("stop");
+        }
+        if taken == 0 {
+            return;
+        }
+        self.out.key("stop_sequences").begin_array();
+        for entry in stop.iter().filter(is_taken) {
+            text(self.out.item(), *entry);
+        }
+        self.out.end_array();
+    }
+
+    pub(crate) fn thinking(&mut self, conversation: &Conversation<'_>, plan: &MessagesPlan) {
+        let Some(thinking) = plan.thinking else {
+            return;
+        };
+        self.out.key("thinking").begin_object();
+        match thinking {
+            ThinkingSent::Adaptive => {
+                self.out.key("type").string("adaptive");
+                // Models differ in what they do when they are not told.
+                let is_hidden = conversation.reasoning.shown == Some(false);
+                let display = if is_hidden { "omitted" } else { "summarized" };
+                self.out.key("display").string(display);
+            }
+            ThinkingSent::Enabled(budget) => {
+                self.out.key("type").string("enabled");
+                self.out.key("budget_tokens").number(budget);
+            }
+            ThinkingSent::Disabled => self.out.key("type").string("disabled"),
+        }
+        self.out.end_object();
+    }
+
+    pub(crate) fn output_config(
+        &mut self,
+        conversation: &Conversation<'_>,
+        plan: &MessagesPlan,
+    ) -> Result<(), Refusal> {
+        let schema = match conversation.format {
+            Some(AnswerFormat::Schema { schema, .. }) => schema,
+            _ => None,
+        };
+        let is_shaped = conversation.format.is_some();
+        let field = match self.scope.from {
+            Format::Chat => "response_format",
+            Format::Responses => "text.format",
+            Format::Messages => "output_config.format",
+        };
+        if is_shaped && !self.scope.target.messages.structured_output {
+            let message = "cannot be kept to by this model: it takes no schemas";
+            return Err(Refusal::new(field, message));
+        }
+        if is_shaped && schema.is_none() {
+            return Err(Refusal::new(field, "must have a schema for this model"));
+        }
+        if schema.is_none() && plan.effort.is_none() {
+            return Ok(());
+        }
+        self.out.key("output_config").begin_object();
+        if let Some(effort) = plan.effort {
+            self.out.key("effort").string(effort_name(effort));
+        }
+        if let Some(schema) = schema {
+            self.out.key("format").begin_object();
+            self.out.key("type").string("json_schema");
+            self.out.key("schema");
+            self.closed_schema(schema)?;
+            self.out.end_object();
+        }
+        self.out.end_object();
+        Ok(())
+    }
+
+    /// A schema of answers: each of its objects allows its own members alone.
+    fn closed_schema(&mut self, schema: Value<'_>) -> Result<(), Refusal> {
+        let field = match self.scope.from {
+            Format::Chat => "response_format.json_schema.schema",
+            Format::Responses | Format::Messages => "text.format.schema",
+        };
+        let mut closed = schema::parse(schema, field)?;
+        let has_closed = schema::close(&mut closed).map_err(|it| it.refusal(field))?;
+        match has_closed {
+            true => {
+                self.scope.note_dropped(field);
+                self.out.raw(closed.to_string().as_bytes());
+            }
+            false => self.out.raw(schema.raw()),
+        }
+        Ok(())
+    }
+
+    pub(crate) fn messages_extras(
+        &mut self,
+        conversation: &Conversation<'_>,
+    ) -> Result<(), Refusal> {
+        let user = &conversation.user;
+        if let Some(user) = hashed_user(user) {
+            self.out.key("metadata").begin_object();
+            self.out.key("user_id").string(&user);
+            self.out.end_object();
+        }
+        let others = user.metadata.into_iter().flat_map(|it| it.members());
+        if others.into_iter().any(|(key, _)| !key.is("user_id")) {
+            self.scope.note_dropped("metadata");
+        }
+        if let Some(tier) = conversation.service_tier {
+            self.messages_tier(tier);
+        }
+        Ok(())
+    }
+
+    fn messages_tier(&mut self, tier: Text<'_>) {
+        if tier.is("default") {
+            self.out.key("service_tier").string("standard_only");
+        } else if tier.is("auto") {
+            self.out.key("service_tier").string("auto");
+        } else {
+            self.scope.note_dropped("service_tier");
+        }
+    }
+}

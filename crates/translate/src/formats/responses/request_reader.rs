@@ -1,0 +1,288 @@
+//! Reads a responses request.
+
+mod compaction;
+mod items;
+mod tool_search;
+mod tools;
+
+use crate::request::read::shared::{take_effort, text_block};
+use crate::{
+    AnswerMemory, Refusal,
+    document::{Text, Value},
+    formats::responses::request_fields as table,
+    notes::{Json, ResponsesEcho},
+    request::{
+        conversation::{AnswerFormat, CacheWishes, Conversation, Role, Sampling, Turn, User},
+        fields::{Fields, text},
+        path::Path,
+        scope::{Scope, refuse},
+    },
+};
+use items::read_items;
+use std::collections::HashSet;
+use tools::{choice, tools};
+
+pub(crate) fn read<'d>(
+    body: Value<'d>,
+    scope: &mut Scope<'_>,
+) -> Result<Conversation<'d>, Refusal> {
+    let mut top = scope.open(body, &table::TOP, &Path::ROOT)?;
+    let mut conversation = Conversation {
+        model: top.require_text("model")?.decode().into_owned(),
+        stream: top.bool("stream")?.unwrap_or_default(),
+        limit_field: "max_output_tokens",
+        echo: Some(Box::new(echo(body))),
+        ..Conversation::default()
+    };
+    if let Some(instructions) = top.text("instructions")? {
+        conversation.turns.push(Turn {
+            role: Role::System,
+            blocks: vec![text_block(instructions, None)],
+            at: None,
+        });
+    }
+    if let Some(offered) = top.array("tools")? {
+        tools(
+            scope,
+            offered,
+            &Path::ROOT.field("tools"),
+            None,
+            &mut conversation,
+        )?;
+    }
+    let input = top.require("input")?;
+    read_input(scope, input, &mut conversation)?;
+    // Lists of tools in the input repeat what was offered before.
+    let mut names = HashSet::new();
+    conversation
+        .tools
+        .retain(|tool| names.insert((tool.name, tool.namespace)));
+    if let Some(value) = top.take("tool_choice") {
+        choice(scope, value, &mut conversation)?;
+    }
+    if let Some(most) = top.integer("max_tool_calls", 1)? {
+        // Where no tool of the provider's is offered, none is called too often.
+        if let Some(search) = &mut conversation.search {
+            search.max_uses = Some(most);
+        }
+    }
+    conversation.parallel = top.bool("parallel_tool_calls")?;
+    conversation.limit = top.integer("max_output_tokens", 1)?;
+    conversation.sampling = Sampling {
+        temperature: top.number("temperature", 0.0, 2.0)?,
+        top_p: top.number("top_p", 0.0, 1.0)?,
+        top_k: None,
+    };
+    if let Some(value) = top.take("text") {
+        text_config(scope, value, &mut conversation)?;
+    }
+    if let Some(value) = top.take("reasoning") {
+        reasoning(scope, value, &mut conversation)?;
+    }
+    if let Some(value) = top.array("include")? {
+        include(scope, value, &mut conversation)?;
+    }
+    conversation.user = User {
+        user: top.text("user")?,
+        safety_identifier: top.text("safety_identifier")?,
+        user_id: None,
+        metadata: top.object("metadata")?,
+    };
+    conversation.service_tier = top.text("service_tier")?;
+    if top.bool("store")? == Some(true) {
+        check_store(scope)?;
+    }
+    conversation.moderation = top.object("moderation")?;
+    conversation.top_logprobs = top.number("top_logprobs", 0.0, 20.0)?;
+    conversation.cache = cache_wishes(scope, &mut top)?;
+    if let Some(value) = top.take("stream_options") {
+        let path = Path::ROOT.field("stream_options");
+        scope.open(value, &table::STREAM_OPTIONS, &path)?.close()?;
+    }
+    top.close()?;
+    if conversation.compacts {
+        compaction::ask_for_text(scope, &mut conversation);
+    }
+    Ok(conversation)
+}
+
+/// Judges a request to store the answer.
+fn check_store(scope: &mut Scope<'_>) -> Result<(), Refusal> {
+    let is_dropped = match scope.target.memory {
+        AnswerMemory::Keep => return Ok(()),
+        AnswerMemory::Skip => true,
+        AnswerMemory::Off => scope.target.lossy.allows("store"),
+    };
+    if !is_dropped {
+        let why = "what the gateway translates is not stored: send the whole history";
+        return Err(refuse(&Path::ROOT.field("store"), scope.cannot(why)));
+    }
+    scope.note_dropped("store");
+    Ok(())
+}
+
+fn read_input<'d>(
+    scope: &mut Scope<'_>,
+    input: Value<'d>,
+    conversation: &mut Conversation<'d>,
+) -> Result<(), Refusal> {
+    match input.text() {
+        Some(text) => {
+            conversation.turns.push(Turn {
+                role: Role::User,
+                blocks: vec![text_block(text, None)],
+                at: None,
+            });
+            Ok(())
+        }
+        None => read_items(scope, input, conversation),
+    }
+}
+
+fn text_config<'d>(
+    scope: &mut Scope<'_>,
+    value: Value<'d>,
+    conversation: &mut Conversation<'d>,
+) -> Result<(), Refusal> {
+    let path = Path::ROOT.field("text");
+    let mut config = scope.open(value, &table::TEXT_CONFIG, &path)?;
+    conversation.verbosity = config.text("verbosity")?;
+    let format = config.take("format");
+    config.close()?;
+    let Some(format) = format else {
+        return Ok(());
+    };
+    let path = path.field("format");
+    conversation.format = match scope.kind(format, &table::FORMATS, &path)? {
+        None => None,
+        Some("json_object") => {
+            scope.open(format, &table::FORMAT_OBJECT, &path)?.close()?;
+            Some(AnswerFormat::JsonObject)
+        }
+        Some(_) => {
+            let mut fields = scope.open(format, &table::FORMAT_SCHEMA, &path)?;
+            let format = AnswerFormat::Schema {
+                name: fields.text("name")?,
+                description: fields.text("description")?,
+                schema: fields.object("schema")?,
+                strict: fields.bool("strict")?,
+            };
+            fields.close()?;
+            Some(format)
+        }
+    };
+    Ok(())
+}
+
+fn reasoning(
+    scope: &mut Scope<'_>,
+    value: Value<'_>,
+    conversation: &mut Conversation<'_>,
+) -> Result<(), Refusal> {
+    let path = Path::ROOT.field("reasoning");
+    let mut fields = scope.open(value, &table::REASONING, &path)?;
+    conversation.reasoning.effort = take_effort(&mut fields, "effort")?;
+    conversation.reasoning.effort_field = "reasoning.effort";
+    let summary = fields.text("summary")?;
+    let older = fields.text("generate_summary")?;
+    let asks = |text: Text<'_>| !text.is("none");
+    conversation.reasoning.shown = Some(summary.or(older).is_some_and(asks));
+    fields.close()
+}
+
+/// What the caller wants to see besides the answer.
+fn include(
+    scope: &mut Scope<'_>,
+    list: Value<'_>,
+    conversation: &mut Conversation<'_>,
+) -> Result<(), Refusal> {
+    /// What tells more about the provider's own tools, which are not offered.
+    const HOSTED: [&str; 6] = [
+        "file_search_call.results",
+        "web_search_call.results",
+        SOURCES,
+        "message.input_image.image_url",
+        "computer_call_output.output.image_url",
+        "code_interpreter_call.outputs",
+    ];
+    const SOURCES: &str = "web_search_call.action.sources";
+    let path = Path::ROOT.field("include");
+    for (at, entry) in list.elements().enumerate() {
+        let path = path.index(at);
+        let word = text(entry, &path)?;
+        if word.is("reasoning.encrypted_content") {
+            conversation.encrypted_reasoning = true;
+        } else if word.is("message.output_text.logprobs") {
+            if scope.to == tollgate_types::Format::Messages {
+                return Err(refuse(&path, scope.cannot("it gives no log probabilities")));
+            }
+            conversation.logprobs = true;
+        } else if word.is(SOURCES) && conversation.search.is_some() {
+            conversation.search_sources = true;
+        } else if HOSTED.iter().any(|hosted| word.is(hosted)) {
+            scope.note_dropped("include");
+        } else {
+            return Err(refuse(&path, "is not something that can be included"));
+        }
+    }
+    Ok(())
+}
+
+fn cache_wishes<'d>(
+    scope: &mut Scope<'_>,
+    top: &mut Fields<'d, '_>,
+) -> Result<CacheWishes<'d>, Refusal> {
+    let mut wishes = CacheWishes {
+        key: top.text("prompt_cache_key")?,
+        retention: top.text("prompt_cache_retention")?,
+        ..CacheWishes::default()
+    };
+    if let Some(value) = top.take("prompt_cache_options") {
+        let path = Path::ROOT.field("prompt_cache_options");
+        let mut options = scope.open(value, &table::CACHE_OPTIONS, &path)?;
+        wishes.mode = options.text("mode")?;
+        wishes.ttl = options.text("ttl")?;
+        options.close()?;
+    }
+    Ok(wishes)
+}
+
+/// What the answer repeats of the request.
+fn echo(body: Value<'_>) -> ResponsesEcho {
+    let mut echo = ResponsesEcho::default();
+    for (key, value) in body.members() {
+        let Ok(key) = std::str::from_utf8(key.json()) else {
+            continue;
+        };
+        let place = match key {
+            "instructions" => &mut echo.instructions,
+            "max_output_tokens" => &mut echo.max_output_tokens,
+            "max_tool_calls" => &mut echo.max_tool_calls,
+            "metadata" => &mut echo.metadata,
+            "parallel_tool_calls" => &mut echo.parallel_tool_calls,
+            "prompt_cache_key" => &mut echo.prompt_cache_key,
+            "reasoning" => &mut echo.reasoning,
+            "safety_identifier" => &mut echo.safety_identifier,
+            "service_tier" => &mut echo.service_tier,
+            "store" => &mut echo.store,
+            "temperature" => &mut echo.temperature,
+            "text" => &mut echo.text,
+            "tool_choice" => &mut echo.tool_choice,
+            "tools" => &mut echo.tools,
+            "top_logprobs" => &mut echo.top_logprobs,
+            "top_p" => &mut echo.top_p,
+            "truncation" => &mut echo.truncation,
+            "user" => &mut echo.user,
+            _ => continue,
+        };
+        *place = json(value);
+    }
+    echo
+}
+
+fn json(value: Value<'_>) -> Option<Json> {
+    if value.is_null() {
+        return None;
+    }
+    std::str::from_utf8(value.raw()).ok().map(Json::from)
+}
