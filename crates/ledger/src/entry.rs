@@ -7,7 +7,7 @@ use crate::{
     charge::{BillingState, CountSource},
     journal,
 };
-use serde::{Deserialize, Serialize};
+use serde::{Serialize, Serializer};
 use smallvec::SmallVec;
 use std::{io, sync::Arc};
 use tollgate_types::{ErrorCode, Format, RequestId, Usage};
@@ -40,10 +40,10 @@ pub(crate) const fn pieces_in(slots: usize) -> usize {
 }
 
 /// One settled request, or how far one has come.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Entry {
     /// The request id: what makes a second settlement of one request nothing.
-    #[serde(with = "request_id")]
+    #[serde(serialize_with = "request_id")]
     pub(crate) request: RequestId,
     /// The key's number in the file.
     pub(crate) key: i64,
@@ -51,8 +51,8 @@ pub(crate) struct Entry {
     pub(crate) at: u64,
     pub(crate) asked: Arc<str>,
     pub(crate) served: Arc<str>,
-    /// Why this model, where the service chose it. Records of older programs have none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// Why the gateway chose this model, if the request left the choice to it.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) reason: Option<String>,
     pub(crate) format: Format,
     pub(crate) streamed: bool,
@@ -69,7 +69,7 @@ pub(crate) struct Entry {
     pub(crate) duration_ms: u32,
     /// The request has not ended: this is what it is charged if its process crashes. Its
     /// settlement takes the place of it.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub(crate) is_progress: bool,
 }
 
@@ -119,30 +119,15 @@ impl Entry {
         serde_json::to_vec(self).ok()
     }
 
-    /// Reads what stands in a settlement file; older programs wrote JSON.
+    /// Reads a record of the settlement file.
     pub(crate) fn from_record(record: &[u8]) -> Option<Self> {
-        if record.first() == Some(&layout::LAYOUT) {
-            layout::read(record)
-        } else {
-            serde_json::from_slice(record).ok()
-        }
+        layout::read(record)
     }
 }
 
 /// A request id in JSON.
-mod request_id {
-    use serde::{Deserialize, Deserializer, Serializer, de::Error};
-    use std::borrow::Cow;
-    use tollgate_types::RequestId;
-
-    pub(super) fn serialize<S: Serializer>(id: &RequestId, to: S) -> Result<S::Ok, S::Error> {
-        to.serialize_str(id.as_str())
-    }
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<RequestId, D::Error> {
-        let text = Cow::<str>::deserialize(from)?;
-        RequestId::from_text(&text).ok_or_else(|| D::Error::custom("not a request id"))
-    }
+fn request_id<S: Serializer>(id: &RequestId, to: S) -> Result<S::Ok, S::Error> {
+    to.serialize_str(id.as_str())
 }
 
 /// A model's name as it is kept: plain characters, of bounded length.
@@ -299,11 +284,10 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_an_older_program_wrote_is_read() {
-        let entry = largest();
-        let json = entry.to_json().expect("it is written");
+    fn a_record_is_shown_to_people_as_json() {
+        let json = largest().to_json().expect("it is written");
         assert!(json.starts_with(br#"{"request":"rrr"#));
-        assert_eq!(Entry::from_record(&json), Some(entry));
+        assert_eq!(Entry::from_record(&json), None);
     }
 
     #[test]

@@ -84,7 +84,7 @@ impl Store {
         clock: Clock,
     ) -> Result<Self, StoreError> {
         let store = Self::open_with(path.into(), hasher, clock, Loss::Accept)?;
-        store.seal()?;
+        store.accept_rows()?;
         Ok(store)
     }
 

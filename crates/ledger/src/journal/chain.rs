@@ -14,8 +14,6 @@ use tollgate_types::RequestId;
 
 /// How a slot begins that holds a part.
 pub(super) const MARK: [u8; 4] = *b"TOL4";
-/// How one does of programs whose parts do not name their request.
-pub(super) const NAMELESS_MARK: [u8; 4] = *b"TOL3";
 /// What stands before the bytes of a part: which record, how long that is, which part of how many.
 const PART_LEN: usize = 12;
 /// After it, the request.
@@ -91,19 +89,15 @@ struct Part {
 
 impl Parts {
     /// Takes a part; `false` where it is none.
-    pub(super) fn take(&mut self, part: &[u8], is_named: bool, slot: &[u8]) -> bool {
+    pub(super) fn take(&mut self, part: &[u8], slot: &[u8]) -> bool {
         let Some((header, rest)) = part.split_first_chunk::<PART_LEN>() else {
             return false;
         };
-        let (request, bytes) = if is_named {
-            let Some((name, bytes)) = rest.split_first_chunk::<NAME_LEN>() else {
-                return false;
-            };
-            let name = std::str::from_utf8(name).ok();
-            (name.and_then(RequestId::from_text), bytes)
-        } else {
-            (None, rest)
+        let Some((name, bytes)) = rest.split_first_chunk::<NAME_LEN>() else {
+            return false;
         };
+        let name = std::str::from_utf8(name).ok();
+        let request = name.and_then(RequestId::from_text);
         let [f0, f1, f2, f3, c0, c1, c2, c3, l0, l1, place, count] = *header;
         let of = Record {
             first: [f0, f1, f2, f3],

@@ -6,15 +6,11 @@ use std::io;
 /// Bytes of a slot: an eighth of a page, so that no record crosses one and a sync has few pages
 /// to write.
 pub(super) const SLOT_LEN: usize = 512;
-/// Bytes of a slot in files of programs that wrote records as JSON.
-pub(super) const OLD_SLOT_LEN: usize = 1024;
 pub(super) const HEADER_LEN: usize = 12;
 /// The longest record in one slot.
 pub(crate) const MAX_RECORD: usize = SLOT_LEN - HEADER_LEN;
 /// How a slot begins that holds something.
 pub(super) const MARK: [u8; 4] = *b"TOL2";
-/// How one of [`OLD_SLOT_LEN`] does.
-pub(super) const OLD_MARK: [u8; 4] = *b"TOLS";
 
 /// Mark, length, CRC-32 of the record, the record: as much of `frame` as that takes.
 pub(super) fn framed(
@@ -45,12 +41,8 @@ pub(super) fn framed(
 pub(super) enum Contents<'a> {
     Nothing,
     Record(&'a [u8]),
-    /// Of a record that is longer than a slot.
-    Part {
-        bytes: &'a [u8],
-        /// It says of which request it is.
-        is_named: bool,
-    },
+    /// A part of a record that is longer than a slot.
+    Part(&'a [u8]),
     Torn,
 }
 
@@ -66,7 +58,7 @@ pub(super) fn unframe(slot: &[u8]) -> Contents<'_> {
     };
     let [m0, m1, m2, m3, l0, l1, l2, l3, c0, c1, c2, c3] = *header;
     let mark = [m0, m1, m2, m3];
-    if ![MARK, OLD_MARK, chain::MARK, chain::NAMELESS_MARK].contains(&mark) {
+    if ![MARK, chain::MARK].contains(&mark) {
         // A frame's first eight bytes are the last that come into a slot.
         return if header.starts_with(&[0; 8]) {
             Contents::Nothing
@@ -77,10 +69,7 @@ pub(super) fn unframe(slot: &[u8]) -> Contents<'_> {
     let len = usize::try_from(u32::from_le_bytes([l0, l1, l2, l3])).unwrap_or(usize::MAX);
     match rest.get(..len) {
         Some(record) if crc32fast::hash(record).to_le_bytes() == [c0, c1, c2, c3] => match mark {
-            chain::MARK | chain::NAMELESS_MARK => Contents::Part {
-                bytes: record,
-                is_named: mark == chain::MARK,
-            },
+            chain::MARK => Contents::Part(record),
             _ => Contents::Record(record),
         },
         _ => Contents::Torn,

@@ -4,7 +4,7 @@ use super::{
     chain,
     copy::path_of_copy,
     file::take_away,
-    frame::{Contents, OLD_MARK, OLD_SLOT_LEN, SLOT_LEN, unframe},
+    frame::{Contents, SLOT_LEN, unframe},
 };
 use std::{
     collections::HashSet,
@@ -131,7 +131,7 @@ impl Read {
     /// Reads a file to its end.
     pub(super) fn add(&mut self, mut file: &File) -> io::Result<()> {
         let mut slots = io::BufReader::with_capacity(64 * SLOT_LEN, &mut file);
-        let mut room = [0; OLD_SLOT_LEN];
+        let mut room = [0; SLOT_LEN];
         let mut parts = chain::Parts::default();
         let mut number = 0_usize;
         while let Some(slot) = read_slot(&mut slots, &mut room)? {
@@ -141,10 +141,10 @@ impl Read {
                     self.take(record.to_vec());
                     self.whole.insert(number);
                 }
-                Contents::Part { bytes, is_named } if parts.take(bytes, is_named, slot) => {
+                Contents::Part(part) if parts.take(part, slot) => {
                     self.whole.insert(number);
                 }
-                Contents::Part { .. } | Contents::Torn => {
+                Contents::Part(_) | Contents::Torn => {
                     self.torn.push((number, Remnant::unknown(slot)));
                 }
             }
@@ -178,16 +178,12 @@ impl Read {
     }
 }
 
-/// The next slot, in whichever form, or what there is of it; `None` at the end of the file.
+/// The next slot, or what there is of it; `None` at the end of the file.
 fn read_slot<'a>(
     slots: &mut impl io::Read,
-    room: &'a mut [u8; OLD_SLOT_LEN],
+    room: &'a mut [u8; SLOT_LEN],
 ) -> io::Result<Option<&'a [u8]>> {
-    let (slot, rest) = room.split_at_mut(SLOT_LEN);
-    let mut len = fill(slots, slot)?;
-    if len == SLOT_LEN && slot.starts_with(&OLD_MARK) {
-        len = len.saturating_add(fill(slots, rest)?);
-    }
+    let len = fill(slots, room)?;
     Ok(room.get(..len).filter(|slot| !slot.is_empty()))
 }
 

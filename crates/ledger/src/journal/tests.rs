@@ -1,5 +1,4 @@
 use super::{
-    frame::{OLD_MARK, OLD_SLOT_LEN},
     remains::Read,
     *,
 };
@@ -295,28 +294,6 @@ fn a_file_of_garbage_gives_no_record_and_no_panic() {
 }
 
 #[test]
-fn what_a_process_of_an_older_program_left_is_read() {
-    let desk = Desk::new();
-    let record = [b'{'; 900];
-    let mut slots = Vec::new();
-    for text in [&record[..], &[], b"{}"] {
-        let mut slot = Vec::new();
-        if !text.is_empty() {
-            slot.extend(OLD_MARK);
-            slot.extend(u32::try_from(text.len()).unwrap().to_le_bytes());
-            slot.extend(crc32fast::hash(text).to_le_bytes());
-            slot.extend(text);
-        }
-        slot.resize(OLD_SLOT_LEN, 0);
-        slots.extend(slot);
-    }
-    std::fs::write(desk.path(), &slots).unwrap();
-    let remains = desk.remains();
-    assert_eq!(remains.records, [record.to_vec(), b"{}".to_vec()]);
-    assert!(remains.torn.is_empty());
-}
-
-#[test]
 fn a_record_that_is_longer_than_a_slot_is_there_as_a_whole_or_not_at_all() {
     let long: Vec<u8> = (0..1360_u16)
         .map(|number| number.to_le_bytes()[0])
@@ -402,35 +379,6 @@ fn a_record_is_lent_as_much_room_as_its_slots_have() {
     assert_eq!(lent, room_in(2));
     journal.die();
     assert_eq!(desk.file_alone().records, [vec![7; lent]]);
-}
-
-#[test]
-fn a_long_record_of_an_older_program_is_read_and_its_parts_say_nothing_of_their_request() {
-    let desk = Desk::new();
-    let record: Vec<u8> = (0..=255).cycle().take(700).collect();
-    let mut slots = Vec::new();
-    for (place, bytes) in (0..).zip(record.chunks(488)) {
-        let mut part = Vec::new();
-        part.extend(0_u32.to_le_bytes());
-        part.extend(crc32fast::hash(&record).to_le_bytes());
-        part.extend(700_u16.to_le_bytes());
-        part.extend([place, 2]);
-        part.extend(bytes);
-        let mut slot = b"TOL3".to_vec();
-        slot.extend(u32::try_from(part.len()).unwrap().to_le_bytes());
-        slot.extend(crc32fast::hash(&part).to_le_bytes());
-        slot.extend(part);
-        slot.resize(SLOT_LEN, 0);
-        slots.extend(slot);
-    }
-    std::fs::write(desk.path(), &slots).unwrap();
-    let remains = desk.remains();
-    assert_eq!((remains.records.len(), remains.torn.len()), (1, 0));
-    assert_eq!(remains.records, [record]);
-    drop(remains);
-    std::fs::write(desk.path(), &slots[SLOT_LEN..]).unwrap();
-    let torn = desk.remains().torn;
-    assert_eq!((torn.len(), torn[0].request), (1, None));
 }
 
 #[test]

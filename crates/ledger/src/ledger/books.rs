@@ -71,7 +71,7 @@ pub(crate) fn end(
     now: Timestamp,
 ) -> rusqlite::Result<()> {
     file.execute("DELETE FROM leases WHERE process = ?1", [process.0])?;
-    file.execute("DELETE FROM wants WHERE process = ?1", [process.0])?;
+    file.execute("DELETE FROM lease_requests WHERE process = ?1", [process.0])?;
     file.execute(
         "UPDATE processes SET ended_at = ?2 WHERE number = ?1 AND ended_at IS NULL",
         params![process.0, storable_time(now)],
@@ -236,10 +236,10 @@ pub(crate) fn want(
     wanted: bool,
 ) -> rusqlite::Result<()> {
     let sql = if wanted {
-        "INSERT INTO wants (key, process) VALUES (?1, ?2)
+        "INSERT INTO lease_requests (key, process) VALUES (?1, ?2)
          ON CONFLICT DO UPDATE SET key = excluded.key"
     } else {
-        "DELETE FROM wants WHERE key = ?1 AND process = ?2"
+        "DELETE FROM lease_requests WHERE key = ?1 AND process = ?2"
     };
     file.prepare_cached(sql)?.execute([key, process.0])?;
     Ok(())
@@ -250,7 +250,7 @@ pub(crate) fn wishes(
     file: &Connection,
     process: ProcessNumber,
 ) -> rusqlite::Result<Vec<(i64, KeyId)>> {
-    file.prepare_cached("SELECT key, id FROM wants JOIN keys ON number = key WHERE process = ?1")?
+    file.prepare_cached("SELECT key, id FROM lease_requests JOIN keys ON number = key WHERE process = ?1")?
         .query_map([process.0], |row| {
             Ok((row.get(0)?, KeyId::new(row.get::<_, String>(1)?)))
         })?
@@ -263,7 +263,7 @@ pub(crate) fn wanted_by_others(
     process: ProcessNumber,
 ) -> rusqlite::Result<Vec<KeyId>> {
     file.prepare_cached(
-        "SELECT DISTINCT id FROM wants JOIN keys ON number = key WHERE process <> ?1 LIMIT 1000",
+        "SELECT DISTINCT id FROM lease_requests JOIN keys ON number = key WHERE process <> ?1 LIMIT 1000",
     )?
     .query_map([process.0], |row| row.get::<_, String>(0).map(KeyId::new))?
     .collect()

@@ -64,7 +64,7 @@ fn release(copy: &Path) -> Result<(), StoreError> {
         let file = WriteConnection::new(connect(copy, BUSY_TIMEOUT)?, None, BUSY_TIMEOUT)?;
         file.change(|transaction| {
             transaction.execute_batch(
-                "DELETE FROM leases; DELETE FROM wants;
+                "DELETE FROM leases; DELETE FROM lease_requests;
                  UPDATE processes SET ended_at = started_at WHERE ended_at IS NULL",
             )
         })

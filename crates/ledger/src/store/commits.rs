@@ -1,23 +1,17 @@
 //! The row of the database that every transaction changes: the number of the commit, and the sums
 //! of the rows of each table as they were committed.
 //!
-//! The row is a list of 64-bit numbers (number, mark, sums) and its CRC-32. A later version may add
+//! The row is a list of 64-bit numbers (number, sums) and its CRC-32. A later version may add
 //! sums at the end. This version then writes them back unchanged, so that a process of it can
 //! commit until a hot upgrade is over.
 
 use super::sums::{self, Sums};
 use rusqlite::{Connection, OptionalExtension, ffi};
 
-/// The first format of the file that has the row.
-pub(super) const SINCE_VERSION: i64 = 9;
-
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Commits {
     /// How many commits there were.
     pub(super) number: u64,
-    /// 0 if the sums cover all rows. Otherwise they cover only the changes since a migration, and
-    /// processes with a number below this one may still change rows without updating them.
-    pub(super) unsealed: u64,
     pub(super) sums: Sums,
     /// The sums that a later version has added.
     later: Vec<u8>,
@@ -25,7 +19,7 @@ pub(super) struct Commits {
 
 impl Commits {
     fn to_bytes(&self) -> Vec<u8> {
-        let numbers = [self.number, self.unsealed].into_iter().chain(self.sums.0);
+        let numbers = std::iter::once(self.number).chain(self.sums.0);
         let mut bytes: Vec<u8> = numbers.flat_map(u64::to_le_bytes).collect();
         bytes.extend(&self.later);
         bytes.extend(crc32fast::hash(&bytes).to_le_bytes());
@@ -44,26 +38,20 @@ impl Commits {
         };
         Some(Self {
             number: next()?,
-            unsealed: next()?,
             sums: Sums::from_fn(&mut next)?,
             later: rest.to_vec(),
         })
     }
 }
 
-/// Reads the row; `None` in a file of an older version, which has none.
-pub(super) fn read(file: &Connection) -> rusqlite::Result<Option<Commits>> {
+/// Reads the row.
+pub(super) fn read(file: &Connection) -> rusqlite::Result<Commits> {
     let found: Option<Vec<u8>> = file
         .prepare_cached("SELECT value FROM settings WHERE name = 'commits'")?
         .query_row([], |row| row.get(0))
         .optional()?;
-    let parse = |bytes: Vec<u8>| Commits::from_bytes(&bytes).ok_or_else(damaged);
-    found.map(parse).transpose()
-}
-
-/// Reads the row of a file that must have one.
-pub(super) fn expect(file: &Connection) -> rusqlite::Result<Commits> {
-    read(file)?.ok_or_else(damaged)
+    let commits = found.and_then(|bytes| Commits::from_bytes(&bytes));
+    commits.ok_or_else(damaged)
 }
 
 pub(super) fn write(file: &Connection, commits: &Commits) -> rusqlite::Result<()> {
@@ -80,39 +68,21 @@ pub(super) fn held(file: &Connection, version: i64) -> rusqlite::Result<u64> {
     match version {
         // The file has no tables yet.
         0 => Ok(0),
-        SINCE_VERSION.. => Ok(expect(file)?.number),
-        // A file of such a format has no row: the number of its format is damaged. A migration would
-        // start the sums again and hide other damage.
-        _ => read(file)?.map_or(Ok(0), |_| Err(damaged())),
+        _ => Ok(read(file)?.number),
     }
 }
 
-/// Writes the row in the transaction that migrates a file of `version` to the present format. The
-/// sums start again at 0 there: processes of the older version may still run, and do not know all
-/// tables and columns of this format.
+/// Writes the row in the transaction that brings a file to the present format.
 pub(super) fn migrate(file: &Connection, version: i64) -> rusqlite::Result<()> {
-    let known = read(file)?.unwrap_or_default();
-    let migrated = if version == 0 {
-        Commits {
-            sums: sums::of_all_rows(file)?,
-            ..known
-        }
-    } else {
-        let last: i64 = file.query_row(
-            "SELECT coalesce(max(number), 0) FROM processes",
-            [],
-            |row| row.get(0),
-        )?;
-        Commits {
-            number: known.number,
-            unsealed: last.unsigned_abs().saturating_add(1),
-            ..Commits::default()
-        }
+    let migrated = Commits {
+        number: held(file, version)?,
+        sums: sums::of_all_rows(file)?,
+        ..Commits::default()
     };
     write(file, &migrated)
 }
 
-fn damaged() -> rusqlite::Error {
+pub(super) fn damaged() -> rusqlite::Error {
     let fault = ffi::Error::new(ffi::SQLITE_CORRUPT);
     let cause = "the number of its commits or the number of its format is wrong".to_owned();
     rusqlite::Error::SqliteFailure(fault, Some(cause))
@@ -126,7 +96,6 @@ mod tests {
     fn sums_that_a_later_version_added_are_written_back_unchanged() {
         let known = Commits {
             number: 7,
-            unsealed: 3,
             later: [1, 2].into_iter().flat_map(u64::to_le_bytes).collect(),
             ..Commits::default()
         };

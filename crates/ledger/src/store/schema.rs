@@ -1,7 +1,9 @@
 //! The tables and their versions.
 //!
-//! `user_version` counts the steps that a file has been through, `application_id`
-//! marks it as ours. A step, once released, is never edited: a new one is added.
+//! `user_version` counts the steps that a file has been through, `application_id` marks the file as a
+//! ledger. A released step is never edited; a later version adds one. A step that changes a table
+//! must also say what processes of the version before, which run on during a hand-over, do to the
+//! sums of rows (`sums`).
 
 use super::{
     commits,
@@ -18,16 +20,7 @@ const APPLICATION_ID: i64 = 0x544F_4C4C;
 
 /// The steps from an empty file to the present format.
 const STEPS: &[&str] = &[
-    include_str!("schema/0001_keys.sql"),
-    include_str!("schema/0002_ledger.sql"),
-    include_str!("schema/0003_limits_and_owned.sql"),
-    include_str!("schema/0004_fewer_entries.sql"),
-    include_str!("schema/0005_route_reason.sql"),
-    include_str!("schema/0006_named_extensions.sql"),
-    include_str!("schema/0007_stored_size.sql"),
-    include_str!("schema/0008_request_of_owned.sql"),
-    include_str!("schema/0009_commits.sql"),
-    include_str!("schema/0010_memory.sql"),
+    include_str!("schema/0001_ledger.sql"),
 ];
 
 /// The newest format of this program.
@@ -37,11 +30,11 @@ pub(super) fn supported() -> i64 {
 
 /// Refuses a file that is not ours or newer than this program. Writes nothing. Returns the format.
 pub(super) fn check(connection: &Connection, path: &Path) -> Result<i64, StoreError> {
-    // One moment for all three: another process may be making the file right now.
-    let moment = connection.unchecked_transaction().described(path)?;
-    let version = version(&moment).described(path)?;
-    let application: i64 = pragma(&moment, "application_id").described(path)?;
-    let tables: i64 = moment
+    // One snapshot for all three: another process may be making the file right now.
+    let snapshot = connection.unchecked_transaction().described(path)?;
+    let version = version(&snapshot).described(path)?;
+    let application: i64 = pragma(&snapshot, "application_id").described(path)?;
+    let tables: i64 = snapshot
         .query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))
         .described(path)?;
     let empty = tables == 0 && version == 0 && application == 0;
@@ -49,6 +42,9 @@ pub(super) fn check(connection: &Connection, path: &Path) -> Result<i64, StoreEr
         return Err(StoreError::NotALedger {
             path: path.to_owned(),
         });
+    }
+    if !empty && version == 0 {
+        return Err(commits::damaged()).described(path);
     }
     refuse_newer(version, path)?;
     Ok(version)

@@ -29,7 +29,7 @@ const TABLES: [&str; 13] = [
     "grants",
     "processes",
     "leases",
-    "wants",
+    "lease_requests",
     "usage",
     "charges",
     "totals",

@@ -10,7 +10,6 @@ use tollgate_types::Allowance;
 
 mod grants;
 mod orders;
-mod seals;
 mod states;
 
 fn hasher() -> KeyHasher {

@@ -6,7 +6,7 @@ use super::{
     error::{Described, StoreError},
     open::open_reader,
     sequence::{Known, Sequence},
-    sums::{self, Sums},
+    sums,
 };
 use rusqlite::Connection;
 use schemars::JsonSchema;
@@ -119,8 +119,7 @@ impl Verification {
 
 impl Store {
     /// Checks the file and everything in it that must add up, in one snapshot. Takes as long
-    /// as reading the whole file; blocks no writer, over a connection of its own. A file of an older
-    /// program is sealed: from then on a row that changes without a commit is found.
+    /// as reading the whole file; blocks no writer, over a connection of its own.
     ///
     /// # Errors
     /// The file cannot be read at all.
@@ -129,7 +128,7 @@ impl Store {
         let sequence = Sequence::beside(self.path());
         let known = sequence.read()?;
         let file = open_reader(self.path())?;
-        let (mut found, unsealed) = verify(&file, known).described(self.path())?;
+        let mut found = verify(&file, known).described(self.path())?;
         match known {
             Known::Commits(_) => {}
             Known::Damaged => found.faults.push(format!(
@@ -141,77 +140,37 @@ impl Store {
                 sequence.path().display()
             )),
         }
-        if let Some(unsealed) = unsealed {
-            self.seal_by(&unsealed)?;
-        }
         Ok(found)
     }
 
     /// Takes the rows that are in the file for the committed ones.
-    pub(super) fn seal(&self) -> Result<(), StoreError> {
-        let unsealed = self.unsealed()?;
-        unsealed.map_or(Ok(()), |unsealed| self.seal_by(&unsealed))
-    }
-
-    /// What sealing the file takes; `None` while processes of an older version run.
-    pub(super) fn unsealed(&self) -> Result<Option<Unsealed>, StoreError> {
+    pub(super) fn accept_rows(&self) -> Result<(), StoreError> {
         let file = open_reader(self.path())?;
-        let read = || {
+        let difference = || {
             let snapshot = file.unchecked_transaction()?;
-            let commits = commits::expect(&snapshot)?;
-            if older_programs_run(&snapshot, &commits)? {
-                return Ok(None);
-            }
             let sums = sums::of_all_rows(&snapshot)?;
-            Ok(Some(Unsealed::of(&commits, &sums)))
+            Ok(sums.minus(&commits::read(&snapshot)?.sums))
         };
-        read().described(self.path())
-    }
-
-    pub(super) fn seal_by(&self, unsealed: &Unsealed) -> Result<(), StoreError> {
-        let Unsealed { difference, mark } = unsealed;
+        let difference = difference().described(self.path())?;
         let connection = self.connection.lock();
-        connection.seal(difference, *mark).described(self.path())
+        connection.correct_sums(&difference).described(self.path())
     }
 }
 
-/// What sealing a file takes.
-#[derive(Debug)]
-pub(super) struct Unsealed {
-    /// What the sums lack.
-    difference: Sums,
-    /// The mark of the snapshot in which they lacked it.
-    mark: u64,
-}
-
-impl Unsealed {
-    fn of(commits: &Commits, sums: &Sums) -> Self {
-        Self {
-            difference: sums.minus(&commits.sums),
-            mark: commits.unsealed,
-        }
-    }
-}
-
-/// What was found, and what sealing the file takes if that is due.
-fn verify(file: &Connection, known: Known) -> rusqlite::Result<(Verification, Option<Unsealed>)> {
+fn verify(file: &Connection, known: Known) -> rusqlite::Result<Verification> {
     let snapshot = file.unchecked_transaction()?;
     let mut found = totals(&snapshot)?;
     found.faults.extend(structure(&snapshot)?);
     found.faults.extend(broken_rules(&snapshot)?);
-    let commits = commits::expect(&snapshot)?;
+    let commits = commits::read(&snapshot)?;
     found.faults.extend(missing(&commits, known));
     let sums = sums::of_all_rows(&snapshot)?;
-    if commits.unsealed > 0 {
-        let is_due = !older_programs_run(&snapshot, &commits)?;
-        return Ok((found, is_due.then(|| Unsealed::of(&commits, &sums))));
-    }
     let changed = sums.different(&commits.sums).into_iter();
     let words = "is not as it was committed: it is damaged, or was changed by hand";
     found
         .faults
         .extend(changed.map(|table| format!("a row of {table} {words}")));
-    Ok((found, None))
+    Ok(found)
 }
 
 fn missing(commits: &Commits, known: Known) -> Option<String> {
@@ -222,13 +181,6 @@ fn missing(commits: &Commits, known: Known) -> Option<String> {
     Some(format!(
         "commits are missing: {missing} of {known} are not in the file"
     ))
-}
-
-/// Whether a process of an older version still runs, which does not update all sums.
-fn older_programs_run(file: &Connection, commits: &Commits) -> rusqlite::Result<bool> {
-    let before = i64::try_from(commits.unsealed).unwrap_or(i64::MAX);
-    file.prepare("SELECT 1 FROM processes WHERE ended_at IS NULL AND number < ?1")?
-        .exists([before])
 }
 
 fn broken_rules(snapshot: &Connection) -> rusqlite::Result<Vec<String>> {

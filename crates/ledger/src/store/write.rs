@@ -74,16 +74,11 @@ impl WriteConnection {
         is_busy.map(|is_busy: bool| !is_busy)
     }
 
-    /// Makes the sums cover all rows. `difference` is what they lacked in a snapshot in which the file
-    /// had the mark `unsealed`. Does nothing if another process has sealed the file since then.
-    pub(super) fn seal(&self, difference: &Sums, unsealed: u64) -> rusqlite::Result<()> {
+    /// Adds to the sums what they lacked in a snapshot, so that they cover all rows.
+    pub(super) fn correct_sums(&self, difference: &Sums) -> rusqlite::Result<()> {
         self.change(|transaction| {
-            let mut commits = commits::expect(transaction)?;
-            if commits.unsealed != unsealed {
-                return Ok(());
-            }
+            let mut commits = commits::read(transaction)?;
             commits.sums = commits.sums.plus(difference);
-            commits.unsealed = 0;
             commits::write(transaction, &commits)
         })
     }
@@ -96,7 +91,7 @@ impl WriteConnection {
             Known::Nothing | Known::Damaged => 0,
         };
         self.change(|transaction| {
-            let mut commits = commits::expect(transaction)?;
+            let mut commits = commits::read(transaction)?;
             commits.number = commits.number.max(known);
             commits::write(transaction, &commits)
         })
@@ -136,7 +131,7 @@ impl WriteTransaction<'_> {
         if inner.total_changes() == changes {
             return inner.commit();
         }
-        let mut commits = commits::expect(&inner)?;
+        let mut commits = commits::read(&inner)?;
         commits.sums = commits.sums.plus(&file.sums.get());
         if file.sequence.is_some() {
             commits.number = commits.number.saturating_add(1);

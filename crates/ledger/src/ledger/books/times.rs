@@ -35,17 +35,8 @@ impl Times {
             .query_row([], |row| row.get(0))
             .optional()?;
         let known = known.and_then(|bytes| bytes.try_into().ok());
-        let floor_ms = match known {
-            Some(bytes) => u64::from_le_bytes(bytes),
-            // The file is new, or an older program has written it, at most so many at once.
-            None => file
-                .prepare_cached(
-                    "SELECT coalesce(max(at), 0)
-                     FROM (SELECT at FROM usage ORDER BY number DESC LIMIT 1000)",
-                )?
-                .query_row([], |row| row.get::<_, i64>(0))?
-                .unsigned_abs(),
-        };
+        // A new file has none.
+        let floor_ms = known.map_or(0, u64::from_le_bytes);
         let now_ms = now.unix_ms();
         let floor_ms = if floor_ms > now_ms.saturating_add(WRONG_MS) {
             log::warn!("a record has a time that has not come yet: new ones stand before it");

@@ -226,21 +226,10 @@ async fn verify_names_the_table_of_a_row_that_no_commit_has_changed() {
     house.check(1);
 }
 
-/// Changes rows as an older program does: without the sums.
+/// Changes rows without the sums.
 fn raw(house: &House, sql: &str) {
     let file = rusqlite::Connection::open(house.file("")).unwrap();
     file.execute_batch(sql).unwrap();
-}
-
-/// A file of the format before the sums, whose program still runs.
-fn make_older(house: &House) {
-    raw(
-        house,
-        "DELETE FROM settings WHERE name = 'commits';
-         INSERT INTO processes (settlements, started_at) VALUES ('older', 1);
-         PRAGMA user_version = 8",
-    );
-    fs::remove_file(house.file(".sequence")).unwrap();
 }
 
 #[tokio::test]
@@ -248,54 +237,11 @@ async fn a_file_whose_format_number_is_too_low_is_refused() {
     let house = House::new();
     let key = house.key(100);
     house.spend_ten(&key).await;
-    // A migration from there would start the sums again, and hide this damage.
+    // A migration from there would compute the sums again, and hide this damage.
     raw(
         &house,
-        "PRAGMA user_version = 8; UPDATE grants SET tokens = tokens + 64",
+        "PRAGMA user_version = 0; UPDATE grants SET tokens = tokens + 64",
     );
     let refusal = house.refusal();
     assert!(refusal.contains("the number of its format"), "{refusal}");
-}
-
-#[tokio::test]
-async fn accepting_a_loss_beside_an_older_process_does_not_seal_the_file() {
-    let house = House::new();
-    let key = house.key(100);
-    house.spend_ten(&key).await;
-    make_older(&house);
-    drop(house.accept_loss());
-    raw(&house, "UPDATE grants SET validity_ms = validity_ms + 1");
-    // Of a sealed file this would be damage.
-    house.check(1);
-    raw(&house, "UPDATE processes SET ended_at = 1");
-    drop(house.accept_loss());
-    house.check(1);
-    raw(&house, "UPDATE grants SET validity_ms = validity_ms + 1");
-    assert!(!house.store().verify().unwrap().holds());
-}
-
-#[tokio::test]
-async fn a_file_of_an_older_program_is_sealed_when_its_processes_have_ended() {
-    let house = House::new();
-    let key = house.key(100);
-    house.spend_ten(&key).await;
-    make_older(&house);
-    let store = house.store();
-    let raw = |sql: &str| raw(&house, sql);
-    // The older process keeps no sums while it runs.
-    raw("UPDATE grants SET validity_ms = validity_ms + 1");
-    for _ in 0..2 {
-        assert!(store.verify().unwrap().holds());
-    }
-    raw("UPDATE processes SET ended_at = 1");
-    assert!(store.verify().unwrap().holds());
-    assert!(store.verify().unwrap().holds());
-    raw("UPDATE grants SET validity_ms = validity_ms + 1");
-    let faults = store.verify().unwrap().faults;
-    let tables: Vec<_> = faults.iter().map(|it| &it[..17]).collect();
-    assert_eq!(tables, ["a row of changes ", "a row of grants i"]);
-    drop(store);
-    house.accept_loss();
-    house.spend_ten(&key).await;
-    house.check(2);
 }

@@ -228,7 +228,7 @@ async fn nobody_is_asked_for_long_for_what_nobody_waits_for() {
     let refused = house.reserve(&two, &key, 2000).await.unwrap_err();
     assert_eq!(refused, Refused::Exhausted);
     let start = Instant::now();
-    while house.sql::<i64>("SELECT count(*) FROM wants") > 0 {
+    while house.sql::<i64>("SELECT count(*) FROM lease_requests") > 0 {
         assert!(start.elapsed() < PATIENCE, "it is still asked for");
         std::thread::yield_now();
     }

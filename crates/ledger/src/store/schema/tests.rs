@@ -4,15 +4,14 @@ use crate::{
     clock::Clock,
     history::{History, HistoryQuery},
     key::KeyHasher,
-    store::{Store, Verification},
+    store::{Store, Verification, edit},
 };
 use std::path::PathBuf;
 use tempfile::TempDir;
 use tollgate_types::KeyId;
 
-/// A file as a program of format 3 has left it: three requests, of which one grant has paid
-/// the first and two the second, and the third was refused.
-const LEFT_BY_FORMAT_3: &str = "
+/// Three requests. One grant has paid the first, two have paid the second; the third was refused.
+const THREE_REQUESTS: &str = "
     INSERT INTO keys (number, id, hash, prefix, name, created_at)
         VALUES (1, 'key_old', zeroblob(32), 'sk-old', 'old', 1);
     INSERT INTO grants (number, id, key, tokens, spent, validity_ms, created_at, first_used_at,
@@ -30,29 +29,17 @@ const LEFT_BY_FORMAT_3: &str = "
     INSERT INTO charges (usage, grant_number, tokens) VALUES (1, 1, 8), (2, 1, 2), (2, 2, 5);
     INSERT INTO totals VALUES (1, 'm', 3, 8, 0, 0, 8, 16, 1);";
 
-/// What a program of format 1 has left: a key.
-const LEFT_BY_FORMAT_1: &str = "
-    INSERT INTO keys (number, id, hash, prefix, name, created_at)
-        VALUES (1, 'key_old', zeroblob(32), 'sk-old', 'old', 1);";
+struct House(TempDir);
 
-struct Old(TempDir);
-
-impl Old {
-    fn left(steps: usize, rows: &str) -> Self {
-        let old = Self(TempDir::new().unwrap());
-        let file = old.file();
-        for step in &STEPS[..steps] {
-            file.execute_batch(step).unwrap();
-        }
-        file.execute_batch(rows).unwrap();
-        if i64::try_from(steps).unwrap() >= commits::SINCE_VERSION {
-            commits::migrate(&file, 0).unwrap();
-        }
-        file.pragma_update(None, "application_id", APPLICATION_ID)
-            .unwrap();
-        file.pragma_update(None, "user_version", i64::try_from(steps).unwrap())
-            .unwrap();
-        old
+impl House {
+    /// A new file with these rows in it.
+    fn with(rows: &str) -> (Self, Store) {
+        let house = Self(TempDir::new().unwrap());
+        let hasher = KeyHasher::new(b"a pepper for tests").unwrap();
+        let store = Store::open(house.path(), hasher, Clock::system()).unwrap();
+        edit(&house.path(), rows);
+        store.accept_rows().unwrap();
+        (house, store)
     }
 
     fn path(&self) -> PathBuf {
@@ -62,11 +49,6 @@ impl Old {
     fn file(&self) -> Connection {
         Connection::open(self.path()).unwrap()
     }
-
-    fn open(&self) -> Store {
-        let hasher = KeyHasher::new(b"a pepper for tests").unwrap();
-        Store::open(self.path(), hasher, Clock::system()).unwrap()
-    }
 }
 
 fn faults(found: &Verification) -> String {
@@ -74,9 +56,8 @@ fn faults(found: &Verification) -> String {
 }
 
 #[test]
-fn a_file_of_the_format_before_keeps_its_charges_beside_new_ones() {
-    let old = Old::left(3, LEFT_BY_FORMAT_3);
-    let store = old.open();
+fn charges_of_one_grant_and_of_several_add_up() {
+    let (house, store) = House::with(THREE_REQUESTS);
     let found = store.verify().unwrap();
     assert!(found.holds(), "{}", faults(&found));
     assert_eq!((found.requests, found.spent), (3, 15));
@@ -86,43 +67,15 @@ fn a_file_of_the_format_before_keeps_its_charges_beside_new_ones() {
             9, 2, source, clamped, first_byte_ms, duration_ms, 2, NULL FROM usage WHERE number = 1;
         UPDATE grants SET spent = spent + 7 WHERE number = 2;
         UPDATE totals SET charged = charged + 9, overdraft = overdraft + 2";
-    old.file().execute_batch(new).unwrap();
-    store.seal().unwrap();
+    house.file().execute_batch(new).unwrap();
+    store.accept_rows().unwrap();
     let found = store.verify().unwrap();
     assert!(found.holds(), "{}", faults(&found));
 }
 
 #[test]
-fn a_file_of_any_format_before_becomes_one_of_this_and_keeps_its_records() {
-    for steps in 1..STEPS.len() {
-        let (left, requests) = match steps {
-            1 => (LEFT_BY_FORMAT_1, 0),
-            _ => (LEFT_BY_FORMAT_3, 3),
-        };
-        let old = Old::left(steps, left);
-        let store = old.open();
-        assert_eq!(version(&old.file()).unwrap(), supported(), "{steps}");
-        let found = store.verify().unwrap();
-        assert!(found.holds(), "{steps}: {}", faults(&found));
-        assert_eq!(found.requests, requests, "{steps}");
-        let history = History::new(&store);
-        let page = history
-            .page(&KeyId::new("key_old"), &HistoryQuery::default())
-            .unwrap();
-        let reasons: Vec<_> = page.data.iter().map(|it| &it.route_reason).collect();
-        assert_eq!(
-            reasons.len(),
-            usize::try_from(requests).unwrap(),
-            "{steps}: {page:?}"
-        );
-        assert!(reasons.iter().all(|it| it.is_none()), "{steps}: {page:?}");
-    }
-}
-
-#[test]
-fn every_state_is_found_in_a_file_of_the_format_before() {
-    let old = Old::left(3, LEFT_BY_FORMAT_3);
-    let store = old.open();
+fn every_state_is_found() {
+    let (_house, store) = House::with(THREE_REQUESTS);
     let key = KeyId::new("key_old");
     let history = History::new(&store);
     let found = |state| {
@@ -166,9 +119,8 @@ fn a_charge_that_stands_twice_or_nowhere_is_found() {
         ),
         ("DELETE FROM totals", "key_old (0 by model, 15 spent)"),
     ] {
-        let old = Old::left(3, LEFT_BY_FORMAT_3);
-        let store = old.open();
-        old.file().execute_batch(wrong).unwrap();
+        let (house, store) = House::with(THREE_REQUESTS);
+        house.file().execute_batch(wrong).unwrap();
         let found = store.verify().unwrap();
         assert!(
             faults(&found).contains(words),

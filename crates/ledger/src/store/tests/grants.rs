@@ -193,7 +193,7 @@ fn a_backup_is_a_whole_ledger_that_nobody_spends_from() {
 fn a_backup_that_fails_leaves_nothing_behind() {
     let home = Home::new();
     let store = home.store();
-    home.sql("ALTER TABLE wants RENAME TO elsewhere");
+    home.sql("ALTER TABLE lease_requests RENAME TO elsewhere");
     let target = home.folder.path().join("backup.db");
     store.backup(&target).unwrap_err();
     assert!(!target.exists());

@@ -1,2 +1,0 @@
--- From this format on `settings` has a row `commits` (store/commits.rs): the number of the last
--- commit and a sum of the rows of each table. A program that does not keep it must not write.
