@@ -1,7 +1,4 @@
-use super::{
-    remains::Read,
-    *,
-};
+use super::{remains::Read, *};
 use std::{
     io::{Seek, SeekFrom, Write},
     os::unix::fs::FileExt,

@@ -250,11 +250,13 @@ pub(crate) fn wishes(
     file: &Connection,
     process: ProcessNumber,
 ) -> rusqlite::Result<Vec<(i64, KeyId)>> {
-    file.prepare_cached("SELECT key, id FROM lease_requests JOIN keys ON number = key WHERE process = ?1")?
-        .query_map([process.0], |row| {
-            Ok((row.get(0)?, KeyId::new(row.get::<_, String>(1)?)))
-        })?
-        .collect()
+    file.prepare_cached(
+        "SELECT key, id FROM lease_requests JOIN keys ON number = key WHERE process = ?1",
+    )?
+    .query_map([process.0], |row| {
+        Ok((row.get(0)?, KeyId::new(row.get::<_, String>(1)?)))
+    })?
+    .collect()
 }
 
 /// The keys of which other processes want a share: key and its number.

@@ -19,9 +19,7 @@ use std::path::Path;
 const APPLICATION_ID: i64 = 0x544F_4C4C;
 
 /// The steps from an empty file to the present format.
-const STEPS: &[&str] = &[
-    include_str!("schema/0001_ledger.sql"),
-];
+const STEPS: &[&str] = &[include_str!("schema/0001_ledger.sql")];
 
 /// The newest format of this program.
 pub(super) fn supported() -> i64 {
