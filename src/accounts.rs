@@ -19,17 +19,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use tollgate_filter::{
-    Balances, Bound, Catalog, Checked, Counted, Counting, Holds, KeyDirectory, KeyLookup, Limited,
-    Limiter, Load, NotAdmitted, RequestContext, Reserving, Services, Shortage, Standing, Stored,
+    Balances, Bound, Catalog, Checked, Counting, Holds, KeyDirectory, KeyLookup, Limited, Limiter,
+    Load, NotAdmitted, RequestContext, Reserved, Services, Shortage, Standing, Stored,
     StoredThings,
 };
 use tollgate_ledger::{
-    Clock, Denied, Dimension, Ledger, LedgerSettings, Memory, MemoryLimits, Refused, RequestInfo,
-    Reserve, Store, Unavailable, UpperBound,
+    Clock, Denied, Dimension, Ledger, LedgerSettings, Memory, MemoryLimits, PendingAccount,
+    Refused, RequestInfo, Reservation, Reserve, Store, Unavailable, UpperBound,
 };
 use tollgate_routing::Conversations;
 use tollgate_settings::TokenCount;
-use tollgate_types::{Identity, KeyId, Limits, NamedItem, Weights};
+use tollgate_types::{Identity, InputCount, KeyId, Limits, MaybeReady, NamedItem, Weights};
 
 /// Everything that outlives a configuration: keys, balances, and how fast keys have gone.
 pub struct Accounts {
@@ -329,22 +329,32 @@ struct PricedBalances {
 }
 
 impl Balances for PricedBalances {
-    fn reserve(&self, request: &RequestContext, bound: Bound) -> Reserving {
-        let Some((identity, asked)) = request.identity.as_ref().zip(request_info(request)) else {
+    fn reserve(
+        &self,
+        request: &RequestContext,
+        bound: Bound,
+    ) -> MaybeReady<Result<Reserved, Shortage>> {
+        let Some((identity, info)) = request.identity.as_ref().zip(request_info(request)) else {
             log::error!("{}: a request without a key or format", request.id);
-            return Reserving::Short(Shortage::Unavailable);
+            return MaybeReady::ready(Err(Shortage::Unavailable));
         };
-        let weights = self.weights(request);
-        let bound = upper(bound);
-        match self.ledger.reserve(&identity.key, asked, bound, weights) {
-            Reserve::Held(reservation) => Reserving::Held {
-                output_limit: reservation.output_limit(),
-                hold: Box::new(reservation),
-            },
-            Reserve::Refused(refused) => Reserving::Short(shortage(&refused)),
-            Reserve::Wait(pending) => Reserving::Miss(Box::pin(async {
-                pending.wait().await.map_err(|refused| shortage(&refused))
-            })),
+        let (key, weights, bound) = (&identity.key, self.weights(request), upper(bound));
+        match self.ledger.reserve(key, info, bound, weights) {
+            Reserve::Held(reservation) => MaybeReady::ready(Ok(reserved(reservation))),
+            Reserve::Refused(refused) => MaybeReady::ready(Err(shortage(&refused))),
+            Reserve::Wait(pending) => {
+                let Some(info) = request_info(request) else {
+                    return MaybeReady::ready(Err(Shortage::Unavailable));
+                };
+                let order = (key.clone(), info, bound, weights);
+                let reservation = reserve_when_loaded(self.ledger.clone(), pending, order);
+                MaybeReady::pending(async {
+                    let reservation = reservation.await;
+                    reservation
+                        .map(reserved)
+                        .map_err(|refused| shortage(&refused))
+                })
+            }
         }
     }
 
@@ -367,6 +377,39 @@ impl PricedBalances {
         let route = request.route.as_ref();
         let model = route.and_then(|route| self.catalog.model(route.model));
         model.map(|model| model.weights).unwrap_or_default()
+    }
+}
+
+/// What a reservation needs.
+type Order = (KeyId, RequestInfo, UpperBound, Weights);
+
+/// Reserves tokens of a key whose account is being loaded into memory.
+///
+/// # Errors
+///
+/// The balance does not cover the request, or the account cannot be kept in memory.
+pub async fn reserve_when_loaded(
+    ledger: Ledger,
+    mut pending: PendingAccount,
+    (key, info, bound, weights): Order,
+) -> Result<Reservation, Refused> {
+    /// How often an idle account may leave the memory before it is used.
+    const MOST_LOADS: usize = 4;
+    for _ in 0..MOST_LOADS {
+        pending.wait().await?;
+        pending = match ledger.reserve(&key, info.clone(), bound, weights) {
+            Reserve::Held(reservation) => return Ok(reservation),
+            Reserve::Refused(refused) => return Err(refused),
+            Reserve::Wait(pending) => pending,
+        };
+    }
+    Err(Unavailable::TimedOut.into())
+}
+
+fn reserved(reservation: Reservation) -> Reserved {
+    Reserved {
+        output_limit: reservation.output_limit(),
+        hold: Box::new(reservation),
     }
 }
 
@@ -448,8 +491,8 @@ impl NoAccounts {
 }
 
 impl KeyDirectory for NoAccounts {
-    fn lookup(&self, _: &str, _: Option<IpAddr>) -> KeyLookup {
-        KeyLookup::Unavailable
+    fn lookup(&self, _: &str, _: Option<IpAddr>) -> MaybeReady<KeyLookup> {
+        MaybeReady::ready(KeyLookup::Unavailable)
     }
 }
 
@@ -460,22 +503,22 @@ impl Limiter for NoAccounts {
 }
 
 impl StoredThings for NoAccounts {
-    fn find(&self, _: &KeyId, _: &str) -> Stored {
-        Stored::Unavailable
+    fn find(&self, _: &KeyId, _: &str) -> MaybeReady<Stored> {
+        MaybeReady::ready(Stored::Unavailable)
     }
 
-    fn check(&self, _: &KeyId, items: Vec<NamedItem>) -> Checked {
+    fn check(&self, _: &KeyId, items: Vec<NamedItem>) -> MaybeReady<Checked> {
         // What is all there passes unless another key is known to have made it.
-        match items.iter().all(|item| item.has_contents) {
+        MaybeReady::ready(match items.iter().all(|item| item.has_contents) {
             true => Checked::Fine,
             false => Checked::Unavailable,
-        }
+        })
     }
 }
 
 impl Balances for NoAccounts {
-    fn reserve(&self, _: &RequestContext, _: Bound) -> Reserving {
-        Reserving::Short(Shortage::Unavailable)
+    fn reserve(&self, _: &RequestContext, _: Bound) -> MaybeReady<Result<Reserved, Shortage>> {
+        MaybeReady::ready(Err(Shortage::Unavailable))
     }
 
     fn affords(&self, _: &RequestContext, _: Bound) -> bool {
@@ -484,8 +527,8 @@ impl Balances for NoAccounts {
 }
 
 impl Counting for NoAccounts {
-    fn count(&self, _: &RequestContext) -> Counted {
-        Counted::Unknown
+    fn count(&self, _: &RequestContext) -> MaybeReady<Option<InputCount>> {
+        MaybeReady::ready(None)
     }
 }
 

@@ -19,13 +19,14 @@ use crate::{accounts, clock};
 use bytes::Bytes;
 use candidates::Question;
 use dry::Dry;
+use futures::FutureExt;
 use http::{HeaderMap, HeaderValue, Method, header};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use tokio::runtime::Handle;
-use tollgate_filter::{Endpoint, Head, Pending, RequestContext, Resume, Verdict};
+use tollgate_filter::{Endpoint, Head, RequestContext, Verdict};
 use tollgate_ledger::{KeyRecord, KeySelector, KeyState, Store};
 use tollgate_types::{Format, PublicError, RequestId};
 use tollgate_wire::peek::{PeekLimits, Peeked, Peeker};
@@ -379,10 +380,7 @@ impl Walk<'_> {
         let filters = self.pipeline.of(part).to_vec();
         for (name, filter) in filters {
             let before = self.request.answer_headers.len();
-            let mut verdict = filter.on_request(head, &mut self.request);
-            while let Verdict::Wait(pending) = verdict {
-                verdict = wait(pending)?(&mut self.request);
-            }
+            let decision = wait(filter.on_request(head, &mut self.request))?;
             let added = self.request.answer_headers.iter().skip(before);
             let headers = added
                 .map(|(name, value)| format!("{name}: {}", value.to_str().unwrap_or_default()));
@@ -391,10 +389,10 @@ impl Walk<'_> {
                 refusal: None,
                 headers: headers.collect(),
             };
-            let ended = match verdict {
-                Verdict::Continue | Verdict::Wait(_) => None,
-                Verdict::Answer { .. } => Some(Ok(Some(Outcome::AnsweredHere))),
-                Verdict::Refuse(error) => {
+            let ended = match decision {
+                Ok(Verdict::Continue) => None,
+                Ok(Verdict::Answer { .. }) => Some(Ok(Some(Outcome::AnsweredHere))),
+                Err(error) => {
                     shown.refusal = Some(error.clone().into());
                     Some(Err(error))
                 }
@@ -486,11 +484,11 @@ fn headers(config: &Config, session: Option<&str>) -> Result<HeaderMap, Refusal>
     Ok(headers)
 }
 
-/// Waits for what a filter waits for, on this thread.
-fn wait(pending: Pending) -> Result<Resume, PublicError> {
+/// Blocks this thread until a future is ready. Outside the gateway no filter has anything to wait for.
+fn wait<T>(future: impl Future<Output = T>) -> Result<T, PublicError> {
     match Handle::try_current() {
-        Ok(runtime) => Ok(runtime.block_on(pending)),
-        Err(_) => Err(unknown_here()),
+        Ok(runtime) => Ok(runtime.block_on(future)),
+        Err(_) => future.now_or_never().ok_or_else(unknown_here),
     }
 }
 

@@ -14,7 +14,7 @@ use tollgate_ledger::{
     PendingLookup, PlanInUse, Store, StoreError, plans_beyond,
 };
 use tollgate_settings::KeyPath;
-use tollgate_types::{KeyId, Limits};
+use tollgate_types::{KeyId, Limits, MaybeReady};
 
 /// Opens the store that a configuration names.
 ///
@@ -144,7 +144,7 @@ impl Directory {
 }
 
 impl KeyDirectory for Directory {
-    fn lookup(&self, credential: &str, from: Option<IpAddr>) -> KeyLookup {
+    fn lookup(&self, credential: &str, from: Option<IpAddr>) -> MaybeReady<KeyLookup> {
         let caller = || Caller {
             // Connections without an address count together.
             address: from.map_or_else(
@@ -154,11 +154,10 @@ impl KeyDirectory for Directory {
             attempts: self.attempts.clone(),
         };
         match self.keys.lookup(credential) {
-            Lookup::Known(record) => KeyLookup::Known(record.identity.clone()),
-            Lookup::Refused(refusal) => caller().refuse(refusal.as_str()),
+            Lookup::Known(record) => MaybeReady::ready(KeyLookup::Known(record.identity.clone())),
+            Lookup::Refused(refusal) => MaybeReady::ready(caller().refuse(refusal.as_str())),
             Lookup::Miss(pending) => {
-                let look_up = look_up(pending, caller(), self.lookups.clone());
-                KeyLookup::Miss(Box::pin(look_up))
+                MaybeReady::pending(look_up(pending, caller(), self.lookups.clone()))
             }
         }
     }

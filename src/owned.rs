@@ -1,13 +1,14 @@
 //! What providers have stored for keys: whose it is, and what is due for a response before its key
 //! can retrieve it. Both are the ledger's; here they are put behind what filters and gateway know.
 
+use crate::accounts;
 use std::sync::Arc;
 use tollgate_filter::{Checked, Stored, StoredAt, StoredThings};
 use tollgate_ledger::{
     Claim, Claims, Due, InputDue, Ledger, Owner, OwnerFailure, Ownership, Payable, Paying, Refused,
     RequestInfo, Reservation, Reserve, Store, Unavailable, Unpaid, UpperBound,
 };
-use tollgate_types::{Format, KeyId, NamedItem, RequestId, Weights};
+use tollgate_types::{Format, KeyId, MaybeReady, NamedItem, RequestId, Weights};
 
 /// Stored things whose owners are kept in memory.
 const KNOWN_OWNED: usize = 20_000;
@@ -128,8 +129,6 @@ impl Owned {
         most: u64,
         weights: Weights,
     ) -> Result<Reservation, Refused> {
-        /// How often the account may turn out not to be in memory after all.
-        const TRIES: usize = 4;
         let bound = UpperBound {
             input: 0,
             hidden_input: 0,
@@ -139,30 +138,30 @@ impl Owned {
             believed_output: u64::MAX,
             useful_output: 1,
         };
-        for _ in 0..TRIES {
-            let info = RequestInfo {
-                id: due.request,
-                model: Arc::clone(&due.asked),
-                reason: None,
-                format: Format::Responses,
-                streamed: false,
-            };
-            match self.ledger.reserve(key, info, bound, weights) {
-                Reserve::Held(reservation) => return Ok(reservation),
-                Reserve::Refused(refused) => return Err(refused),
-                Reserve::Wait(pending) => pending.wait().await?,
+        let info = RequestInfo {
+            id: due.request,
+            model: Arc::clone(&due.asked),
+            reason: None,
+            format: Format::Responses,
+            streamed: false,
+        };
+        match self.ledger.reserve(key, info.clone(), bound, weights) {
+            Reserve::Held(reservation) => Ok(reservation),
+            Reserve::Refused(refused) => Err(refused),
+            Reserve::Wait(pending) => {
+                let order = (key.clone(), info, bound, weights);
+                accounts::reserve_when_loaded(self.ledger.clone(), pending, order).await
             }
         }
-        Err(Refused::Busy)
     }
 }
 
 impl StoredThings for Owned {
-    fn find(&self, key: &KeyId, id: &str) -> Stored {
+    fn find(&self, key: &KeyId, id: &str) -> MaybeReady<Stored> {
         match self.ownership.owner(key, id) {
-            Owner::Yours(thing) => yours(&thing),
-            Owner::NotYours => Stored::NotYours,
-            Owner::Wait(answer) => Stored::Miss(Box::pin(async {
+            Owner::Yours(thing) => MaybeReady::ready(yours(&thing)),
+            Owner::NotYours => MaybeReady::ready(Stored::NotYours),
+            Owner::Wait(answer) => MaybeReady::pending(async {
                 match answer.await {
                     Ok(thing) => yours(&thing),
                     Err(OwnerFailure::NotYours) => Stored::NotYours,
@@ -171,14 +170,14 @@ impl StoredThings for Owned {
                         Stored::Unavailable
                     }
                 }
-            })),
+            }),
         }
     }
 
-    fn check(&self, key: &KeyId, items: Vec<NamedItem>) -> Checked {
+    fn check(&self, key: &KeyId, items: Vec<NamedItem>) -> MaybeReady<Checked> {
         match self.ownership.check(key, items) {
-            Claims::Known(claim) => checked(claim),
-            Claims::Wait(answer) => Checked::Miss(Box::pin(async { checked(answer.await) })),
+            Claims::Known(claim) => MaybeReady::ready(checked(claim)),
+            Claims::Wait(answer) => MaybeReady::pending(async { checked(answer.await) }),
         }
     }
 }

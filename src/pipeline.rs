@@ -3,11 +3,9 @@
 //! Which filters there are is the table in `tollgate_filters`; what they decide is theirs.
 
 use crate::config::FilterEntry;
-use bytes::Bytes;
 use http::HeaderMap;
-use std::sync::Arc;
 use tollgate_filter::{
-    Filter, FilterKind, Head, Pending, RequestContext, Resume, Services, SettingsFault, Verdict,
+    DynFilter, FilterKind, Head, RequestContext, Services, SettingsFault, Verdict,
 };
 use tollgate_settings::{Fault, KeyPath};
 use tollgate_types::PublicError;
@@ -21,12 +19,12 @@ pub struct Pipeline {
     body: Vec<Named>,
     /// Those of them that see requests for what a provider has stored as well.
     stored: Vec<Named>,
-    answer: Vec<Arc<dyn Filter>>,
-    error: Vec<Arc<dyn Filter>>,
+    answer: Vec<DynFilter>,
+    error: Vec<DynFilter>,
 }
 
 /// A filter and its name.
-type Named = (&'static str, Arc<dyn Filter>);
+type Named = (&'static str, DynFilter);
 
 /// The parts of the way of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,29 +36,6 @@ pub enum Part {
     /// In place of that, for what a provider has stored: filters that want to see it.
     Stored,
 }
-
-/// Where a request stands in a part of the pipeline.
-pub enum Step {
-    /// At its end.
-    Passed,
-    /// A filter refused it.
-    Refused(PublicError),
-    /// A filter answered it.
-    Answered {
-        /// The HTTP status.
-        status: u16,
-        /// The value of `content-type`.
-        content_type: &'static str,
-        /// The whole body.
-        body: Bytes,
-    },
-    /// A filter waits; [`Pipeline::resume`] goes on behind it.
-    Waiting(Pending, Place),
-}
-
-/// Names the filter that waits.
-#[derive(Clone, Copy, Debug)]
-pub struct Place(usize);
 
 impl Pipeline {
     /// Builds the filters of a list whose names and order were checked.
@@ -76,7 +51,7 @@ impl Pipeline {
                 continue;
             };
             match (kind.build)(&entry.settings, services) {
-                Ok(filter) => pipeline.add(kind, filter.into()),
+                Ok(filter) => pipeline.add(kind, filter),
                 Err(own) => faults.extend(own.iter().map(|fault| place(fault, &entry.path))),
             }
         }
@@ -87,12 +62,12 @@ impl Pipeline {
         }
     }
 
-    fn add(&mut self, kind: &FilterKind, filter: Arc<dyn Filter>) {
+    fn add(&mut self, kind: &FilterKind, filter: DynFilter) {
         if kind.wants.answer {
-            self.answer.push(Arc::clone(&filter));
+            self.answer.push(filter.clone());
         }
         if kind.wants.error {
-            self.error.push(Arc::clone(&filter));
+            self.error.push(filter.clone());
         }
         let named = (kind.name, filter);
         // Once one filter has needed the body, those behind it run behind it too.
@@ -106,48 +81,33 @@ impl Pipeline {
         }
     }
 
-    /// Runs a part of the pipeline on a request.
-    pub fn run(&self, part: Part, head: Head<'_>, request: &mut RequestContext) -> Step {
-        self.run_from(0, part, head, request)
+    /// Runs the filters of a part until one does not let the request continue.
+    ///
+    /// # Errors
+    ///
+    /// A filter refuses the request.
+    pub async fn run(
+        &self,
+        part: Part,
+        head: Head<'_>,
+        request: &mut RequestContext,
+    ) -> Result<Verdict, PublicError> {
+        for (_, filter) in self.of(part) {
+            let verdict = filter.on_request(head, request).await?;
+            if verdict != Verdict::Continue {
+                return Ok(verdict);
+            }
+        }
+        Ok(Verdict::Continue)
     }
 
-    /// The filters of a part in order, with their names: for who looks at each by itself.
+    /// The filters of a part in order, with their names.
     pub fn of(&self, part: Part) -> &[Named] {
         match part {
             Part::Head => &self.head,
             Part::Body => &self.body,
             Part::Stored => &self.stored,
         }
-    }
-
-    /// Goes on behind a filter that waited.
-    pub fn resume(
-        &self,
-        Place(place): Place,
-        resume: Resume,
-        part: Part,
-        head: Head<'_>,
-        request: &mut RequestContext,
-    ) -> Step {
-        match step(resume(request), place) {
-            Some(step) => step,
-            None => self.run_from(place.saturating_add(1), part, head, request),
-        }
-    }
-
-    fn run_from(
-        &self,
-        start: usize,
-        part: Part,
-        head: Head<'_>,
-        request: &mut RequestContext,
-    ) -> Step {
-        for (place, (_, filter)) in self.of(part).iter().enumerate().skip(start) {
-            if let Some(step) = step(filter.on_request(head, request), place) {
-                return step;
-            }
-        }
-        Step::Passed
     }
 
     /// Lets the filters add to the head of an answer.
@@ -170,24 +130,6 @@ impl Pipeline {
     }
 }
 
-/// What a verdict means for the walk; `None`: go on.
-fn step(verdict: Verdict, place: usize) -> Option<Step> {
-    match verdict {
-        Verdict::Continue => None,
-        Verdict::Refuse(error) => Some(Step::Refused(error)),
-        Verdict::Answer {
-            status,
-            content_type,
-            body,
-        } => Some(Step::Answered {
-            status,
-            content_type,
-            body,
-        }),
-        Verdict::Wait(pending) => Some(Step::Waiting(pending, Place(place))),
-    }
-}
-
 /// A filter's own fault, with its place in the whole file.
 fn place(fault: &SettingsFault, entry: &KeyPath) -> Fault {
     let own: KeyPath = fault.path.parse().unwrap_or_else(|_| KeyPath::root());
@@ -200,7 +142,9 @@ mod tests {
     use crate::accounts::NoAccounts;
     use crate::snapshot::IndexedCatalog;
     use serde_json::json;
+    use std::sync::Arc;
     use tollgate_routing::Catalog;
+
     #[test]
     fn every_fault_in_the_settings_of_filters_is_said_at_once_and_where() {
         let catalog = Arc::new(IndexedCatalog::new(Catalog::default()));

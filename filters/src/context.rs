@@ -10,10 +10,10 @@ use serde_json::Value;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use tollgate_filter::{
-    Built, Catalog, Counted, Counting, Filter, FilterKind, Head, Limiter, RequestContext, Services,
-    Verdict, Wants, settings,
+    Built, Catalog, Counting, Filter, FilterKind, Head, Limiter, RequestContext, Services, Verdict,
+    Wants, settings,
 };
-use tollgate_types::{ContextNumbers, InputCount, PublicError};
+use tollgate_types::{ContextNumbers, PublicError};
 
 pub(crate) const KIND: FilterKind = FilterKind {
     name: "context",
@@ -53,32 +53,40 @@ struct Context {
 }
 
 fn build(value: &Value, services: &Services) -> Built {
-    Ok(Box::new(Context {
+    Ok(Context {
         settings: settings(value)?,
         catalog: Arc::clone(&services.catalog),
         counting: Arc::clone(&services.counting),
         limiter: Arc::clone(&services.limits),
-    }))
+    }
+    .into())
 }
 
 impl Filter for Context {
-    fn on_request(&self, _: Head<'_>, request: &mut RequestContext) -> Verdict {
+    async fn on_request(
+        &self,
+        _: Head<'_>,
+        request: &mut RequestContext,
+    ) -> Result<Verdict, PublicError> {
         let Some(limit) = self.limit_in_question(request) else {
-            return Verdict::Continue;
+            return Ok(Verdict::Continue);
         };
         if !self.may_be_counted(request) {
-            return Verdict::Continue;
+            return Ok(Verdict::Continue);
         }
-        match self.counting.count(request) {
-            Counted::Known(input) => judge(request, input, limit),
-            Counted::Later(pending) => Verdict::Wait(Box::pin(async move {
-                let input = pending.await;
-                Box::new(move |request: &mut RequestContext| {
-                    input.map_or(Verdict::Continue, |input| judge(request, input, limit))
-                }) as _
-            })),
-            Counted::Unknown => Verdict::Continue,
+        let Some(input) = self.counting.count(request).await else {
+            return Ok(Verdict::Continue);
+        };
+        request.input = Some(input);
+        if input.at_least > limit {
+            let numbers = ContextNumbers {
+                input: Some(input.tokens),
+                output: None,
+                limit: Some(limit),
+            };
+            return Err(PublicError::context_length(request.format(), numbers));
         }
+        Ok(Verdict::Continue)
     }
 }
 
@@ -110,19 +118,6 @@ impl Context {
             .saturating_sub(facts.media_tokens());
         (in_question > limit).then_some(limit)
     }
-}
-
-fn judge(request: &mut RequestContext, input: InputCount, limit: u64) -> Verdict {
-    request.input = Some(input);
-    if input.at_least > limit {
-        let numbers = ContextNumbers {
-            input: Some(input.tokens),
-            output: None,
-            limit: Some(limit),
-        };
-        return PublicError::context_length(request.format(), numbers).into();
-    }
-    Verdict::Continue
 }
 
 #[cfg(test)]
@@ -167,21 +162,21 @@ mod tests {
     #[test]
     fn what_may_just_fit_is_for_the_provider_to_decide() {
         let mut scene = scene(0, 840_000);
-        assert!(matches!(scene.run(&KIND, "null"), Verdict::Continue));
+        assert!(matches!(scene.run(&KIND, "null"), Ok(Verdict::Continue)));
         assert_eq!(scene.request.input.map(|it| it.tokens), Some(210_000));
     }
 
     #[test]
     fn what_surely_fits_is_not_counted() {
         let mut scene = scene(0, 700_000);
-        assert!(matches!(scene.run(&KIND, "null"), Verdict::Continue));
+        assert!(matches!(scene.run(&KIND, "null"), Ok(Verdict::Continue)));
         assert_eq!(scene.request.input, None);
     }
 
     #[test]
     fn a_model_without_a_known_limit_takes_anything() {
         let mut scene = scene(1, 100_000_000);
-        assert!(matches!(scene.run(&KIND, "null"), Verdict::Continue));
+        assert!(matches!(scene.run(&KIND, "null"), Ok(Verdict::Continue)));
         assert_eq!(scene.request.input, None);
     }
 
@@ -199,7 +194,7 @@ mod tests {
         };
         for settings in ["null", r#"{"counts_per_minute": 600}"#] {
             let mut scene = counted();
-            assert!(matches!(scene.run(&KIND, settings), Verdict::Continue));
+            assert!(matches!(scene.run(&KIND, settings), Ok(Verdict::Continue)));
             assert_eq!(scene.request.input, None);
         }
         refusal(counted().run(&KIND, r#"{"counts_per_minute": 601}"#));
@@ -215,6 +210,6 @@ mod tests {
     fn counting_tokens_has_no_limit() {
         let mut scene = scene(0, 1_000_000);
         scene.request.endpoint = Endpoint::CountTokens;
-        assert!(matches!(scene.run(&KIND, "null"), Verdict::Continue));
+        assert!(matches!(scene.run(&KIND, "null"), Ok(Verdict::Continue)));
     }
 }

@@ -60,7 +60,7 @@ fn build(value: &Value, _: &Services) -> Built {
         })
         .collect();
     if faults.is_empty() {
-        Ok(Box::new(Errors { messages }))
+        Ok(Errors { messages }.into())
     } else {
         Err(faults)
     }

@@ -96,11 +96,12 @@ fn build(value: &Value, _: &Services) -> Built {
     if !faults.is_empty() {
         return Err(faults);
     }
-    Ok(Box::new(Headers {
+    Ok(Headers {
         to_provider,
         to_caller,
         betas: settings.anthropic_beta,
-    }))
+    }
+    .into())
 }
 
 fn names(setting: &str, texts: &[String], faults: &mut Vec<SettingsFault>) -> Vec<HeaderName> {
@@ -125,13 +126,14 @@ fn names(setting: &str, texts: &[String], faults: &mut Vec<SettingsFault>) -> Ve
 }
 
 impl Filter for Headers {
-    fn on_request(&self, head: Head<'_>, request: &mut RequestContext) -> Verdict {
-        match credential(head.headers) {
-            Ok(credential) => request.credential = credential,
-            Err(error) => return error.into(),
-        }
+    async fn on_request(
+        &self,
+        head: Head<'_>,
+        request: &mut RequestContext,
+    ) -> Result<Verdict, PublicError> {
+        request.credential = credential(head.headers)?;
         self.collect_for_provider(head.headers, request);
-        Verdict::Continue
+        Ok(Verdict::Continue)
     }
 
     fn on_answer(&self, _: &RequestContext, upstream: Option<&HeaderMap>, answer: &mut HeaderMap) {
@@ -269,7 +271,7 @@ mod tests {
     fn credential_of(pairs: &[(&'static str, &str)]) -> Result<Option<String>, PublicError> {
         let mut scene = Scene::new(Endpoint::Models, pairs);
         match scene.run(&KIND, "{}") {
-            Verdict::Continue => Ok(scene
+            Ok(Verdict::Continue) => Ok(scene
                 .request
                 .credential
                 .as_ref()
@@ -328,7 +330,7 @@ mod tests {
             ],
         );
         let settings = r#"{"anthropic_beta": ["a-1", "c-3"], "pass_to_provider": ["x-trace"]}"#;
-        assert!(matches!(scene.run(&KIND, settings), Verdict::Continue));
+        assert!(matches!(scene.run(&KIND, settings), Ok(Verdict::Continue)));
         let sent: Vec<String> = scene
             .request
             .upstream_headers

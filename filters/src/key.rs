@@ -5,11 +5,12 @@
 
 use serde_json::Value;
 use std::sync::Arc;
+use std::time::Duration;
 use tollgate_filter::{
     Built, Filter, FilterKind, Head, KeyDirectory, KeyLookup, RequestContext, Services, Verdict,
     Wants, no_settings,
 };
-use tollgate_types::{ErrorCode, Identity, PublicError};
+use tollgate_types::{ErrorCode, PublicError};
 
 pub(crate) const KIND: FilterKind = FilterKind {
     name: "key",
@@ -31,67 +32,65 @@ struct Key {
 
 fn build(settings: &Value, services: &Services) -> Built {
     no_settings(settings)?;
-    Ok(Box::new(Key {
+    Ok(Key {
         keys: Arc::clone(&services.keys),
-    }))
+    }
+    .into())
 }
 
 impl Filter for Key {
-    fn on_request(&self, _: Head<'_>, request: &mut RequestContext) -> Verdict {
-        // Taken out, so that nothing behind this filter can leak it.
-        let Some(credential) = request.credential.take() else {
-            return PublicError::new(
-                ErrorCode::MissingApiKey,
-                "no API key was sent: send it as 'Authorization: Bearer <API key>' or as \
-                 'x-api-key: <API key>'",
-            )
-            .into();
+    async fn on_request(
+        &self,
+        _: Head<'_>,
+        request: &mut RequestContext,
+    ) -> Result<Verdict, PublicError> {
+        // Taken out, so that no later filter can leak it.
+        let credential = request.credential.take().ok_or_else(missing)?;
+        let lookup = self.keys.lookup(credential.expose(), request.client);
+        let identity = match lookup.await {
+            KeyLookup::Known(identity) => identity,
+            KeyLookup::Refused(reason) => {
+                log::debug!("{}: key refused: {reason}", request.id);
+                return Err(invalid());
+            }
+            KeyLookup::TooManyAttempts(wait) => return Err(too_many_attempts(wait)),
+            KeyLookup::Unavailable => return Err(unavailable()),
         };
-        decide(
-            self.keys.lookup(credential.expose(), request.client),
-            request,
-        )
-    }
-}
-
-fn decide(lookup: KeyLookup, request: &mut RequestContext) -> Verdict {
-    match lookup {
-        KeyLookup::Known(identity) => admit(identity, request),
-        KeyLookup::Refused(reason) => {
-            log::debug!("{}: key refused: {reason}", request.id);
-            PublicError::new(ErrorCode::InvalidApiKey, "the API key is not valid").into()
+        let path = request.endpoint.path();
+        let is_admitted = identity.endpoints.admits(path);
+        request.identity = Some(identity);
+        if !is_admitted {
+            return Err(PublicError::new(
+                ErrorCode::PermissionDenied,
+                format!("the API key may not use the endpoint {path}"),
+            ));
         }
-        KeyLookup::TooManyAttempts(wait) => PublicError::new(
-            ErrorCode::RateLimitExceeded,
-            "too many API keys from this address were not valid",
-        )
-        .with_retry_after(wait)
-        .into(),
-        KeyLookup::Unavailable => PublicError::new(
-            ErrorCode::ServiceUnavailable,
-            "API keys cannot be checked at the moment: try again shortly",
-        )
-        .into(),
-        KeyLookup::Miss(answer) => Verdict::Wait(Box::pin(async move {
-            let lookup = answer.await;
-            Box::new(move |request: &mut RequestContext| decide(lookup, request)) as _
-        })),
+        Ok(Verdict::Continue)
     }
 }
 
-fn admit(identity: Arc<Identity>, request: &mut RequestContext) -> Verdict {
-    let path = request.endpoint.path();
-    let admitted = identity.endpoints.admits(path);
-    request.identity = Some(identity);
-    if admitted {
-        Verdict::Continue
-    } else {
-        PublicError::new(
-            ErrorCode::PermissionDenied,
-            format!("the API key may not use the endpoint {path}"),
-        )
-        .into()
-    }
+fn missing() -> PublicError {
+    PublicError::new(
+        ErrorCode::MissingApiKey,
+        "no API key was sent: send it as 'Authorization: Bearer <API key>' or as \
+         'x-api-key: <API key>'",
+    )
+}
+
+fn invalid() -> PublicError {
+    PublicError::new(ErrorCode::InvalidApiKey, "the API key is not valid")
+}
+
+fn too_many_attempts(wait: Duration) -> PublicError {
+    let message = "too many API keys from this address were not valid";
+    PublicError::new(ErrorCode::RateLimitExceeded, message).with_retry_after(wait)
+}
+
+fn unavailable() -> PublicError {
+    PublicError::new(
+        ErrorCode::ServiceUnavailable,
+        "API keys cannot be checked at the moment: try again shortly",
+    )
 }
 
 #[cfg(test)]
@@ -110,7 +109,7 @@ mod tests {
     #[test]
     fn a_known_key_is_admitted_and_its_text_is_gone() {
         let mut scene = scene(Some("sk-known"));
-        assert!(matches!(scene.run(&KIND, "null"), Verdict::Continue));
+        assert!(matches!(scene.run(&KIND, "null"), Ok(Verdict::Continue)));
         assert_eq!(
             scene.request.identity.as_deref(),
             Some(&identity(Allowance::All))
@@ -121,8 +120,9 @@ mod tests {
     #[test]
     fn a_key_that_is_not_in_memory_is_waited_for() {
         let mut scene = scene(Some("sk-slow"));
-        let verdict = scene.run_to_end(&KIND);
-        assert!(matches!(verdict, Verdict::Continue));
+        let verdict = scene.run(&KIND, "null");
+        assert!(matches!(verdict, Ok(Verdict::Continue)));
+        assert!(scene.has_waited);
         assert!(scene.request.identity.is_some());
     }
 

@@ -53,32 +53,44 @@ struct Limits {
 }
 
 fn build(value: &Value, services: &Services) -> Built {
-    Ok(Box::new(Limits {
+    Ok(Limits {
         limiter: Arc::clone(&services.limits),
         catalog: Arc::clone(&services.catalog),
         settings: settings(value)?,
-    }))
+    }
+    .into())
 }
 
 impl Filter for Limits {
-    fn on_request(&self, _: Head<'_>, request: &mut RequestContext) -> Verdict {
+    async fn on_request(
+        &self,
+        _: Head<'_>,
+        request: &mut RequestContext,
+    ) -> Result<Verdict, PublicError> {
         let Some(identity) = request.identity.clone() else {
             // The gateway runs this filter for admitted keys alone.
-            return PublicError::new(ErrorCode::InternalError, "the request has no key").into();
+            return Err(PublicError::new(
+                ErrorCode::InternalError,
+                "the request has no key",
+            ));
         };
         let load = self.load(request);
         match self.limiter.admit(load, &identity, &mut request.holds) {
             Ok(standing) => {
                 request.answer_headers.extend(standing);
-                Verdict::Continue
+                Ok(Verdict::Continue)
             }
-            Err(NotAdmitted::Limited(limited)) => refuse(limited, request),
+            Err(NotAdmitted::Limited(limited)) => {
+                request
+                    .answer_headers
+                    .extend(limited.standing.iter().cloned());
+                Err(over_limit(&limited))
+            }
             // Without limits it could take everybody else's place until somebody notices.
-            Err(NotAdmitted::UnknownPlan) => PublicError::new(
+            Err(NotAdmitted::UnknownPlan) => Err(PublicError::new(
                 ErrorCode::ServiceUnavailable,
                 "the gateway does not know the plan of the API key yet: try again shortly",
-            )
-            .into(),
+            )),
         }
     }
 }
@@ -109,8 +121,7 @@ impl Limits {
     }
 }
 
-fn refuse(limited: Limited, request: &mut RequestContext) -> Verdict {
-    request.answer_headers.extend(limited.standing);
+fn over_limit(limited: &Limited) -> PublicError {
     let limit = limited.limit;
     let mut error = PublicError::new(
         ErrorCode::RateLimitExceeded,
@@ -121,7 +132,7 @@ fn refuse(limited: Limited, request: &mut RequestContext) -> Verdict {
     );
     error.retry_after = limited.retry_after;
     error.should_retry = limited.retry_after.is_none().then_some(false);
-    error.into()
+    error
 }
 
 #[cfg(test)]
@@ -147,7 +158,7 @@ mod tests {
     #[test]
     fn a_request_within_its_limits_goes_on_and_tells_how_the_key_stands() {
         let mut scene = scene(Endpoint::Messages, 400, Some(50));
-        assert!(matches!(scene.run(&KIND, "{}"), Verdict::Continue));
+        assert!(matches!(scene.run(&KIND, "{}"), Ok(Verdict::Continue)));
         let told: Vec<_> = scene
             .request
             .answer_headers
@@ -161,7 +172,7 @@ mod tests {
     fn no_more_output_is_taken_than_a_request_is_expected_to_need() {
         for (asked, taken) in [(Some(64_000), 1024), (None, 1024), (Some(9), 9)] {
             let mut scene = scene(Endpoint::Messages, 0, asked);
-            assert!(matches!(scene.run(&KIND, "{}"), Verdict::Continue));
+            assert!(matches!(scene.run(&KIND, "{}"), Ok(Verdict::Continue)));
             let (_, value) = scene.request.answer_headers.first().expect("a header");
             let told = format!("generation of 0 and {taken} tokens");
             assert_eq!(value.to_str().unwrap(), told);
@@ -172,7 +183,7 @@ mod tests {
     fn counting_has_a_limit_of_its_own() {
         let mut scene = scene(Endpoint::CountTokens, 400, None);
         let settings = r#"{"count_tokens_per_minute": 7}"#;
-        assert!(matches!(scene.run(&KIND, settings), Verdict::Continue));
+        assert!(matches!(scene.run(&KIND, settings), Ok(Verdict::Continue)));
         let (_, value) = scene.request.answer_headers.first().expect("a header");
         assert_eq!(value.to_str().unwrap(), "count, 7 a minute");
     }

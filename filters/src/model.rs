@@ -50,21 +50,21 @@ fn build(value: &Value, services: &Services) -> Built {
             message: format!("{name:?} is not a model of the catalog"),
         }]);
     }
-    Ok(Box::new(Model {
+    Ok(Model {
         catalog,
         default_model: settings.default_model,
-    }))
+    }
+    .into())
 }
 
 impl Filter for Model {
-    fn on_request(&self, head: Head<'_>, request: &mut RequestContext) -> Verdict {
-        match self.decide(head, request) {
-            Ok(route) => {
-                request.route = Some(route);
-                Verdict::Continue
-            }
-            Err(error) => error.into(),
-        }
+    async fn on_request(
+        &self,
+        head: Head<'_>,
+        request: &mut RequestContext,
+    ) -> Result<Verdict, PublicError> {
+        request.route = Some(self.decide(head, request)?);
+        Ok(Verdict::Continue)
     }
 }
 
@@ -267,7 +267,7 @@ mod tests {
     #[test]
     fn a_model_of_the_keys_groups_is_chosen() {
         let mut scene = scene(Endpoint::Messages, Some("opus-1"));
-        assert!(matches!(scene.run(&KIND, "{}"), Verdict::Continue));
+        assert!(matches!(scene.run(&KIND, "{}"), Ok(Verdict::Continue)));
         assert_eq!(
             scene
                 .request
@@ -294,7 +294,7 @@ mod tests {
             facts.tool_models = models.iter().map(|it| (*it).to_owned()).collect();
             let verdict = scene.run(&KIND, "{}");
             if passes {
-                assert!(matches!(verdict, Verdict::Continue), "{models:?}");
+                assert!(matches!(verdict, Ok(Verdict::Continue)), "{models:?}");
                 continue;
             }
             let error = refusal(verdict);
@@ -306,7 +306,7 @@ mod tests {
     #[test]
     fn auto_chooses_among_what_the_key_may_use_and_says_why() {
         let mut scene = scene(Endpoint::Messages, Some("auto"));
-        assert!(matches!(scene.run(&KIND, "{}"), Verdict::Continue));
+        assert!(matches!(scene.run(&KIND, "{}"), Ok(Verdict::Continue)));
         let route = scene.request.route.expect("a route");
         assert_eq!(
             (
@@ -352,7 +352,7 @@ mod tests {
     fn a_default_model_serves_requests_that_name_none_and_must_exist() {
         let mut scene = scene(Endpoint::Messages, None);
         let settings = r#"{"default_model": "opus-1"}"#;
-        assert!(matches!(scene.run(&KIND, settings), Verdict::Continue));
+        assert!(matches!(scene.run(&KIND, settings), Ok(Verdict::Continue)));
         let faults = faults(&KIND, r#"{"default_model": "nothing"}"#);
         assert_eq!(faults[0].path, "default_model");
     }

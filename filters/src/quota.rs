@@ -10,13 +10,12 @@ use crate::bound::Assumed;
 use serde::Deserialize;
 use serde_json::Value;
 use std::num::NonZeroU32;
-use std::pin::Pin;
 use std::sync::Arc;
 use tollgate_filter::{
-    Balances, Bound, Built, Catalog, Counted, Counting, Filter, FilterKind, Head, Holds, Limiter,
-    RequestContext, Reserving, Services, Shortage, Verdict, Wants, settings,
+    Balances, Bound, Built, Catalog, Counting, Filter, FilterKind, Head, Holds, Limiter,
+    RequestContext, Reserved, Services, Shortage, Verdict, Wants, settings,
 };
-use tollgate_types::{ErrorCode, InputCount, PublicError};
+use tollgate_types::{ErrorCode, PublicError};
 
 pub(crate) const KIND: FilterKind = FilterKind {
     name: "quota",
@@ -59,10 +58,6 @@ impl Default for Settings {
     }
 }
 
-/// Ends when another process may have given tokens back.
-type Coming = Pin<Box<dyn Future<Output = ()> + Send>>;
-
-#[derive(Clone)]
 struct Quota {
     balances: Arc<dyn Balances>,
     catalog: Arc<dyn Catalog>,
@@ -72,51 +67,87 @@ struct Quota {
 }
 
 fn build(value: &Value, services: &Services) -> Built {
-    Ok(Box::new(Quota {
+    Ok(Quota {
         balances: Arc::clone(&services.balances),
         catalog: Arc::clone(&services.catalog),
         counting: Arc::clone(&services.counting),
         limits: Arc::clone(&services.limits),
         settings: settings(value)?,
-    }))
-}
-
-/// How often a request may wait.
-#[derive(Clone, Copy)]
-struct Waits {
-    /// The waits that are left: for a balance that is not in memory, for a count of the input, or for
-    /// tokens of another process.
-    left: u8,
-    /// Whether the request has waited for another process before its answer is limited.
-    asked: bool,
-}
-
-impl Waits {
-    const fn new() -> Self {
-        const MOST: u8 = 4;
-        Self {
-            left: MOST,
-            asked: false,
-        }
     }
-
-    /// Counts another wait. `None`: none is left.
-    fn less(self) -> Option<Self> {
-        let left = self.left.checked_sub(1)?;
-        Some(Self { left, ..self })
-    }
+    .into())
 }
 
 impl Filter for Quota {
-    fn on_request(&self, _: Head<'_>, request: &mut RequestContext) -> Verdict {
+    async fn on_request(
+        &self,
+        _: Head<'_>,
+        request: &mut RequestContext,
+    ) -> Result<Verdict, PublicError> {
         if request.endpoint.is_count() {
-            return Verdict::Continue;
+            return Ok(Verdict::Continue);
         }
-        self.reserve(request, Waits::new())
+        match self.reserve(request).await {
+            Ok(reserved) => {
+                self.accept(request, reserved);
+                Ok(Verdict::Continue)
+            }
+            Err(shortage) => {
+                self.give_back_limits(request);
+                Err(error(shortage))
+            }
+        }
     }
 }
 
 impl Quota {
+    /// Reserves the maximum cost of a request. If the balance does not cover it, counts the input, and
+    /// reserves what is left if that is enough for a useful answer.
+    async fn reserve(&self, request: &mut RequestContext) -> Result<Reserved, Shortage> {
+        /// How often a request waits for tokens that other processes have leased.
+        const MOST_WAITS: u8 = 4;
+        let mut waits = 0;
+        loop {
+            let mut bound = self.bound(request);
+            let maximum = Bound {
+                useful_output: bound.output,
+                ..bound
+            };
+            match self.balances.reserve(request, maximum).await {
+                Ok(reserved) => return Ok(reserved),
+                Err(Shortage::Exhausted) => {}
+                Err(Shortage::Busy) => {
+                    // Other processes may have the rest: ask them once before the output is limited.
+                    if waits == 0 && self.wait_for_others(request).await {
+                        waits = 1;
+                        continue;
+                    }
+                }
+                Err(shortage) => return Err(shortage),
+            }
+            if request.input.is_none() {
+                if let Some(likely) = self.beyond_balance(request, bound) {
+                    bound.input = likely;
+                } else {
+                    request.input = self.counting.count(request).await;
+                    if request.input.is_some() {
+                        continue;
+                    }
+                }
+            }
+            match self.balances.reserve(request, bound).await {
+                Ok(reserved) => return Ok(reserved),
+                // Starts again, because the tokens that come may cover the maximum cost.
+                Err(Shortage::Busy) if waits < MOST_WAITS => {
+                    if !self.wait_for_others(request).await {
+                        return Err(Shortage::Busy);
+                    }
+                    waits = waits.saturating_add(1);
+                }
+                Err(shortage) => return Err(shortage),
+            }
+        }
+    }
+
     fn bound(&self, request: &RequestContext) -> Bound {
         crate::bound::of(
             request,
@@ -130,55 +161,9 @@ impl Quota {
         )
     }
 
-    /// Reserves the maximum cost. If this process does not have it, waits once for other processes.
-    /// After that, counts the input and limits the output to what is left.
-    fn reserve(&self, request: &mut RequestContext, waits: Waits) -> Verdict {
-        let bound = self.bound(request);
-        let all = Bound {
-            useful_output: bound.output,
-            ..bound
-        };
-        match self.balances.reserve(request, all) {
-            Reserving::Short(Shortage::Busy) if !waits.asked => {
-                match waits.less().zip(self.balances.more(request)) {
-                    Some((waits, coming)) => self.wait(coming, move |quota, request| {
-                        let asked = true;
-                        quota.reserve(request, Waits { asked, ..waits })
-                    }),
-                    None => self.reserve_less(request, bound, waits),
-                }
-            }
-            Reserving::Short(Shortage::Exhausted | Shortage::Busy) => {
-                self.reserve_less(request, bound, waits)
-            }
-            outcome => self.take(request, outcome, waits),
-        }
-    }
-
-    /// Reserves what is left, after a count of the input.
-    fn reserve_less(&self, request: &mut RequestContext, bound: Bound, waits: Waits) -> Verdict {
-        if request.input.is_some() {
-            self.reserve_what_is_left(request, bound, waits)
-        } else {
-            self.count(request, bound, waits)
-        }
-    }
-
-    /// Continues with `then` when another process may have given tokens back.
-    fn wait(
-        &self,
-        coming: Coming,
-        then: impl FnOnce(Self, &mut RequestContext) -> Verdict + Send + 'static,
-    ) -> Verdict {
-        let quota = self.clone();
-        Verdict::Wait(Box::pin(async move {
-            coming.await;
-            Box::new(move |request: &mut RequestContext| then(quota, request)) as _
-        }))
-    }
-
-    /// Counts the input, unless the balance cannot cover the request anyway.
-    fn count(&self, request: &mut RequestContext, bound: Bound, waits: Waits) -> Verdict {
+    /// The likely input of a request that the balance cannot cover whatever a count finds. `None`: a
+    /// count can help.
+    fn beyond_balance(&self, request: &RequestContext, bound: Bound) -> Option<u64> {
         /// Ordinary text has at least one part in so many of the tokens that its length suggests.
         const AT_LEAST: u64 = 4;
         let likely = crate::bound::likely_input(request);
@@ -186,107 +171,41 @@ impl Quota {
             input: likely / AT_LEAST,
             ..bound
         };
-        // A count would be wasted on a key that has nothing left.
-        if !self.balances.affords(request, least) {
-            let likely = Bound {
-                input: likely,
-                ..bound
-            };
-            return self.reserve_what_is_left(request, likely, waits);
-        }
-        match self.counting.count(request) {
-            Counted::Known(input) => self.counted(request, Some(input), waits),
-            Counted::Later(pending) => {
-                let Some(waits) = waits.less() else {
-                    return self.refuse(Shortage::Unavailable, request);
-                };
-                let again = self.clone();
-                Verdict::Wait(Box::pin(async move {
-                    let input = pending.await;
-                    Box::new(move |request: &mut RequestContext| {
-                        again.counted(request, input, waits)
-                    }) as _
-                }))
+        let is_affordable = self.balances.affords(request, least);
+        (!is_affordable).then_some(likely)
+    }
+
+    /// Waits until other processes may have given tokens back. `false`: no process was asked.
+    async fn wait_for_others(&self, request: &RequestContext) -> bool {
+        match self.balances.more(request) {
+            Some(more) => {
+                more.await;
+                true
             }
-            Counted::Unknown => self.counted(request, None, waits),
+            None => false,
         }
     }
 
-    /// Continues with the count; without one, with the bound that the length gives.
-    fn counted(
-        &self,
-        request: &mut RequestContext,
-        input: Option<InputCount>,
-        waits: Waits,
-    ) -> Verdict {
-        request.input = input;
-        if input.is_some() {
-            return self.reserve(request, waits);
-        }
-        let bound = self.bound(request);
-        self.reserve_what_is_left(request, bound, waits)
+    fn accept(&self, request: &mut RequestContext, reserved: Reserved) {
+        let Reserved { hold, output_limit } = reserved;
+        request.holds.put_boxed(hold);
+        let held = output_limit.unwrap_or_else(|| self.bound(request).output);
+        limit_output(request, held, output_limit.is_some());
     }
 
-    /// Reserves what is left, if it is enough for a useful answer.
-    fn reserve_what_is_left(
-        &self,
-        request: &mut RequestContext,
-        bound: Bound,
-        waits: Waits,
-    ) -> Verdict {
-        let outcome = self.balances.reserve(request, bound);
-        if let (Reserving::Short(Shortage::Busy), Some(left)) = (&outcome, waits.less())
-            && let Some(coming) = self.balances.more(request)
-        {
-            // Starts again: the tokens that come may cover the maximum cost, or make a count useful.
-            return self.wait(coming, move |quota, request| {
-                let asked = true;
-                quota.reserve(request, Waits { asked, ..left })
-            });
-        }
-        self.take(request, outcome, waits)
-    }
-
-    fn take(&self, request: &mut RequestContext, outcome: Reserving, waits: Waits) -> Verdict {
-        match outcome {
-            Reserving::Held { hold, output_limit } => {
-                request.holds.put_boxed(hold);
-                let held = output_limit.unwrap_or_else(|| self.bound(request).output);
-                limit_output(request, held, output_limit.is_some());
-                Verdict::Continue
-            }
-            Reserving::Short(shortage) => self.refuse(shortage, request),
-            Reserving::Miss(pending) => {
-                let Some(waits) = waits.less() else {
-                    return self.refuse(Shortage::Unavailable, request);
-                };
-                let quota = self.clone();
-                Verdict::Wait(Box::pin(async move {
-                    let known = pending.await;
-                    Box::new(move |request: &mut RequestContext| match known {
-                        Ok(()) => quota.reserve(request, waits),
-                        Err(shortage) => quota.refuse(shortage, request),
-                    }) as _
-                }))
-            }
-        }
-    }
-}
-
-impl Quota {
-    /// Refuses a request. Its part of the key's limits goes back at once, so that the headers of the
-    /// answer show the limits without it.
-    fn refuse(&self, shortage: Shortage, request: &mut RequestContext) -> Verdict {
+    /// Gives back what a refused request took of the key's limits, so that the headers of the answer
+    /// show the limits without it.
+    fn give_back_limits(&self, request: &mut RequestContext) {
         request.holds = Holds::default();
-        if let Some(identity) = &request.identity {
-            for (name, now) in self.limits.standing(identity) {
-                let mut told = request.answer_headers.iter_mut();
-                if let Some((_, value)) = told.find(|(known, _)| *known == name) {
-                    *value = now;
-                }
+        let Some(identity) = &request.identity else {
+            return;
+        };
+        for (name, now) in self.limits.standing(identity) {
+            let mut headers = request.answer_headers.iter_mut();
+            if let Some((_, value)) = headers.find(|(known, _)| *known == name) {
+                *value = now;
             }
         }
-        error(shortage).into()
     }
 }
 
@@ -357,7 +276,7 @@ mod tests {
     #[test]
     fn an_ample_balance_holds_what_no_text_exceeds_and_nothing_is_counted() {
         let mut scene = scene("rich", Endpoint::Messages, 500, 1);
-        assert!(matches!(scene.run(&KIND, "{}"), Verdict::Continue));
+        assert!(matches!(scene.run(&KIND, "{}"), Ok(Verdict::Continue)));
         let held = scene.request.holds.take::<Held>().map(|held| held.0);
         assert_eq!(held, Some(UNCOUNTED + 500));
         assert_eq!(scene.request.input, None);
@@ -370,7 +289,7 @@ mod tests {
         let held = |settings| {
             let mut scene = scene("rich", Endpoint::Messages, 500, 1);
             scene.request.facts.as_mut().unwrap().hosted_tools = 1;
-            assert!(matches!(scene.run(&KIND, settings), Verdict::Continue));
+            assert!(matches!(scene.run(&KIND, settings), Ok(Verdict::Continue)));
             assert_eq!(scene.request.output_limit, None);
             scene.request.holds.take::<Held>().map(|held| held.0)
         };
@@ -382,7 +301,7 @@ mod tests {
     #[test]
     fn a_request_that_just_fits_once_it_is_counted_keeps_its_output_limit() {
         let mut scene = scene("rich", Endpoint::Messages, 10_000 - COUNTED, 1);
-        assert!(matches!(scene.run(&KIND, "{}"), Verdict::Continue));
+        assert!(matches!(scene.run(&KIND, "{}"), Ok(Verdict::Continue)));
         assert_eq!(scene.request.input.map(|it| it.tokens), Some(500));
         assert_eq!(scene.request.output_limit, None);
     }
@@ -390,7 +309,7 @@ mod tests {
     #[test]
     fn a_balance_that_is_too_small_limits_the_output_and_says_so() {
         let mut scene = scene("rich", Endpoint::ChatCompletions, 9_000, 2);
-        assert!(matches!(scene.run(&KIND, "{}"), Verdict::Continue));
+        assert!(matches!(scene.run(&KIND, "{}"), Ok(Verdict::Continue)));
         let each = (10_000 - COUNTED) / 2;
         assert_eq!(scene.request.output_limit, Some(each));
         let (name, value) = scene.request.answer_headers.first().expect("a header");
@@ -403,14 +322,15 @@ mod tests {
     #[test]
     fn what_cannot_be_counted_leaves_what_no_text_exceeds() {
         let mut scene = scene("uncountable", Endpoint::ChatCompletions, 9_000, 1);
-        assert!(matches!(scene.run(&KIND, "{}"), Verdict::Continue));
+        assert!(matches!(scene.run(&KIND, "{}"), Ok(Verdict::Continue)));
         assert_eq!(scene.request.output_limit, Some(10_000 - UNCOUNTED));
     }
 
     #[test]
     fn a_count_that_takes_its_time_is_waited_for() {
         let mut scene = scene("slowly counted", Endpoint::Messages, 9_900, 1);
-        assert!(matches!(scene.run_to_end(&KIND), Verdict::Continue));
+        assert!(matches!(scene.run(&KIND, "null"), Ok(Verdict::Continue)));
+        assert!(scene.has_waited);
         assert_eq!(scene.request.output_limit, Some(10_000 - COUNTED));
     }
 
@@ -425,22 +345,24 @@ mod tests {
     #[test]
     fn counting_tokens_costs_nothing() {
         let mut scene = scene("exhausted", Endpoint::CountTokens, 500, 1);
-        assert!(matches!(scene.run(&KIND, "{}"), Verdict::Continue));
+        assert!(matches!(scene.run(&KIND, "{}"), Ok(Verdict::Continue)));
         assert!(scene.request.holds.take::<Held>().is_none());
     }
 
     #[test]
     fn a_balance_that_is_not_in_memory_is_waited_for() {
         let mut scene = scene("slow", Endpoint::Messages, 500, 1);
-        assert!(matches!(scene.run_to_end(&KIND), Verdict::Continue));
+        assert!(matches!(scene.run(&KIND, "null"), Ok(Verdict::Continue)));
+        assert!(scene.has_waited);
         assert!(scene.request.holds.take::<Held>().is_some());
     }
 
     #[test]
-    fn a_balance_that_never_comes_is_not_waited_for_for_ever() {
-        let mut scene = scene("never", Endpoint::Messages, 500, 1);
-        let error = refusal(scene.run_all_waits(&KIND));
-        assert_eq!(error.code, ErrorCode::ServiceUnavailable);
+    fn tokens_that_never_come_back_are_not_waited_for_for_ever() {
+        let mut scene = scene("always busy", Endpoint::Messages, 500, 1);
+        let error = refusal(scene.run(&KIND, "null"));
+        assert!(scene.has_waited);
+        assert_eq!(error.code, ErrorCode::RateLimitExceeded);
     }
 
     #[test]

@@ -25,116 +25,69 @@ pub(crate) const KIND: FilterKind = FilterKind {
     build,
 };
 
-#[derive(Clone)]
 struct StoredFilter {
     things: Arc<dyn StoredThings>,
 }
 
 fn build(settings: &Value, services: &Services) -> Built {
     no_settings(settings)?;
-    Ok(Box::new(StoredFilter {
+    Ok(StoredFilter {
         things: Arc::clone(&services.stored),
-    }))
+    }
+    .into())
 }
 
 impl Filter for StoredFilter {
-    fn on_request(&self, _: Head<'_>, request: &mut RequestContext) -> Verdict {
-        self.check_from(0, request)
-    }
-}
-
-impl StoredFilter {
-    /// Checks the things that the request names, from one on.
-    fn check_from(&self, first: usize, request: &mut RequestContext) -> Verdict {
-        let Some(identity) = request.identity.clone() else {
-            // The gateway runs this filter for admitted keys alone.
-            return PublicError::new(ErrorCode::InternalError, "the request has no key").into();
+    async fn on_request(
+        &self,
+        _: Head<'_>,
+        request: &mut RequestContext,
+    ) -> Result<Verdict, PublicError> {
+        let (Some(identity), Some(facts)) = (request.identity.clone(), &mut request.facts) else {
+            // The gateway runs this filter only on requests with a key, after it has read the body.
+            return Err(PublicError::new(
+                ErrorCode::InternalError,
+                "the request was not read",
+            ));
         };
-        let mut place = first;
-        while let Some(id) = named(request, place) {
-            match self.things.find(&identity.key, &id) {
-                Stored::Miss(pending) => return self.wait(place, pending),
-                known => {
-                    if let Err(error) = take(known, &id, request) {
-                        return error.into();
-                    }
-                }
-            }
-            place = place.saturating_add(1);
+        let ids = facts.stored_ids.clone();
+        // Only this filter needs them.
+        let items = std::mem::take(&mut facts.items);
+        for id in &ids {
+            let stored = self.things.find(&identity.key, id).await;
+            note(stored, id, request)?;
         }
-        // Nobody asks for them again.
-        let facts = request.facts.as_mut();
-        let items = facts.map(|facts| std::mem::take(&mut facts.items));
-        let mut each = items.iter().flatten();
-        if each.any(|item| !item.has_contents) {
-            // It stands for what the provider has stored.
+        if items.iter().any(|item| !item.has_contents) {
+            // Such an item stands for something that the provider has stored.
             request.stored_tokens = None;
         }
-        match items.filter(|items| !items.is_empty()) {
-            None => Verdict::Continue,
-            Some(items) => judge(self.things.check(&identity.key, items)),
+        if items.is_empty() {
+            return Ok(Verdict::Continue);
+        }
+        match self.things.check(&identity.key, items).await {
+            Checked::Fine => Ok(Verdict::Continue),
+            Checked::NotYours(id) => Err(not_yours(&id)),
+            Checked::Unavailable => Err(unavailable()),
         }
     }
-
-    fn wait(
-        &self,
-        place: usize,
-        pending: std::pin::Pin<Box<dyn Future<Output = Stored> + Send>>,
-    ) -> Verdict {
-        let this = self.clone();
-        Verdict::Wait(Box::pin(async move {
-            let known = pending.await;
-            Box::new(move |request: &mut RequestContext| {
-                let id = named(request, place).unwrap_or_default();
-                match take(known, &id, request) {
-                    Ok(()) => this.check_from(place.saturating_add(1), request),
-                    Err(error) => error.into(),
-                }
-            }) as _
-        }))
-    }
 }
 
-fn named(request: &RequestContext, place: usize) -> Option<String> {
-    let facts = request.facts.as_ref()?;
-    facts.stored_ids.get(place).cloned()
-}
-
-/// Takes note of where a thing is, and how much of it there is.
-fn take(known: Stored, id: &str, request: &mut RequestContext) -> Result<(), PublicError> {
-    match known {
-        Stored::Yours { at, tokens } => match &request.stored_at {
-            Some(other) if *other != at => Err(PublicError::invalid_request(
-                "the stored things that the request names are with different providers",
-            )),
-            _ => {
-                request.stored_at = Some(at);
-                let known = request.stored_tokens.zip(tokens);
-                request.stored_tokens = known.map(|(sum, tokens)| sum.saturating_add(tokens));
-                Ok(())
-            }
-        },
-        Stored::NotYours => Err(not_yours(id)),
-        // Asked for once, it is known or not; a second wait is the store's trouble.
-        Stored::Unavailable | Stored::Miss(_) => Err(unavailable()),
+/// Notes where a thing is stored, and its size.
+fn note(stored: Stored, id: &str, request: &mut RequestContext) -> Result<(), PublicError> {
+    let (at, tokens) = match stored {
+        Stored::Yours { at, tokens } => (at, tokens),
+        Stored::NotYours => return Err(not_yours(id)),
+        Stored::Unavailable => return Err(unavailable()),
+    };
+    if request.stored_at.as_ref().is_some_and(|other| *other != at) {
+        return Err(PublicError::invalid_request(
+            "the stored things that the request names are with different providers",
+        ));
     }
-}
-
-/// What is known of the items that say more than which they are.
-fn judge(known: Checked) -> Verdict {
-    match known {
-        Checked::Fine => Verdict::Continue,
-        Checked::NotYours(id) => not_yours(&id).into(),
-        Checked::Unavailable => unavailable().into(),
-        Checked::Miss(pending) => Verdict::Wait(Box::pin(async {
-            let known = match pending.await {
-                // Asked for once, they are known or not; a second wait is the store's trouble.
-                Checked::Miss(_) => Checked::Unavailable,
-                known => known,
-            };
-            Box::new(|_: &mut RequestContext| judge(known)) as _
-        })),
-    }
+    request.stored_at = Some(at);
+    let known = request.stored_tokens.zip(tokens);
+    request.stored_tokens = known.map(|(sum, tokens)| sum.saturating_add(tokens));
+    Ok(())
 }
 
 fn unavailable() -> PublicError {
@@ -181,21 +134,22 @@ mod tests {
     #[test]
     fn a_request_that_names_nothing_can_be_answered_anywhere() {
         let mut scene = scene(&[]);
-        assert!(matches!(scene.run(&KIND, "null"), Verdict::Continue));
+        assert!(matches!(scene.run(&KIND, "null"), Ok(Verdict::Continue)));
         assert_eq!(place(&scene), None);
     }
 
     #[test]
     fn what_the_key_made_is_answered_where_it_is() {
         let mut scene = scene(&["resp_1", "resp_2"]);
-        assert!(matches!(scene.run(&KIND, "null"), Verdict::Continue));
+        assert!(matches!(scene.run(&KIND, "null"), Ok(Verdict::Continue)));
         assert_eq!(place(&scene), Some("one"));
     }
 
     #[test]
     fn what_is_not_in_memory_is_waited_for_one_after_the_other() {
         let mut scene = scene(&["slow_1", "resp_1", "slow_2"]);
-        assert!(matches!(scene.run_all_waits(&KIND), Verdict::Continue));
+        assert!(matches!(scene.run(&KIND, "null"), Ok(Verdict::Continue)));
+        assert!(scene.has_waited);
         assert_eq!(place(&scene), Some("one"));
     }
 
@@ -208,7 +162,7 @@ mod tests {
                 has_contents,
             });
             scene.request.facts.as_mut().unwrap().items = items.into_iter().collect();
-            assert!(matches!(scene.run_all_waits(&KIND), Verdict::Continue));
+            assert!(matches!(scene.run(&KIND, "null"), Ok(Verdict::Continue)));
             scene.request.stored_tokens
         };
         assert_eq!(tokens(&[], None), Some(0));
@@ -222,7 +176,7 @@ mod tests {
     #[test]
     fn what_another_made_does_not_exist() {
         for ids in [&["theirs"][..], &["resp_1", "theirs"], &["slow_theirs"]] {
-            let error = refusal(scene(ids).run_all_waits(&KIND));
+            let error = refusal(scene(ids).run(&KIND, "null"));
             assert_eq!((error.code, error.status), (ErrorCode::NotFound, 404));
         }
     }
@@ -236,7 +190,7 @@ mod tests {
                 has_contents,
             }];
             scene.request.facts.as_mut().unwrap().items = items;
-            scene.run_all_waits(&KIND)
+            scene.run(&KIND, "null")
         };
         for (id, has_contents) in [
             ("theirs", true),
@@ -252,7 +206,10 @@ mod tests {
             );
         }
         for (id, has_contents) in [("mine", false), ("unknown", true), ("slow_mine", true)] {
-            assert!(matches!(run(id, has_contents), Verdict::Continue), "{id}");
+            assert!(
+                matches!(run(id, has_contents), Ok(Verdict::Continue)),
+                "{id}"
+            );
         }
         let error = refusal(run("down", true));
         assert_eq!(error.code, ErrorCode::ServiceUnavailable);

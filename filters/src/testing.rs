@@ -1,25 +1,28 @@
 //! A scene in which one filter plays: a scripted request, keys and catalog.
 
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
+use std::future::poll_fn;
 use std::net::IpAddr;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 use tollgate_filter::{
-    Asked, Balances, Bound, Catalog, Checked, Chosen, Counted, Counting, Endpoint, FilterKind,
-    Head, Holds, KeyDirectory, KeyLookup, Limited, Limiter, Load, ModelHandle, ModelView,
-    NotAdmitted, RequestContext, Reserving, Services, SettingsFault, Shortage, Standing, Stored,
-    StoredAt, StoredThings, Verdict,
+    Asked, Balances, Bound, Catalog, Checked, Chosen, Counting, Endpoint, FilterKind, Head, Holds,
+    KeyDirectory, KeyLookup, Limited, Limiter, Load, ModelHandle, ModelView, NotAdmitted,
+    RequestContext, Reserved, Services, SettingsFault, Shortage, Standing, Stored, StoredAt,
+    StoredThings, Verdict,
 };
 use tollgate_types::{
-    Allowance, Format, Identity, InputCount, KeyId, NamedItem, PublicError, ReasoningMode,
-    RequestId,
+    Allowance, Format, Identity, InputCount, KeyId, MaybeReady, NamedItem, PublicError,
+    ReasoningMode, RequestId,
 };
 
 pub(crate) struct Scene {
     headers: HeaderMap,
     pub(crate) request: RequestContext,
+    /// Whether a filter had to wait for something.
+    pub(crate) has_waited: bool,
 }
 
 impl Scene {
@@ -35,41 +38,32 @@ impl Scene {
         Self {
             headers: map,
             request,
+            has_waited: false,
         }
     }
 
-    pub(crate) fn run(&mut self, kind: &FilterKind, settings: &str) -> Verdict {
+    /// Runs a filter to its end; what it waits for is there the next time it looks.
+    pub(crate) fn run(
+        &mut self,
+        kind: &FilterKind,
+        settings: &str,
+    ) -> Result<Verdict, PublicError> {
+        const MOST_POLLS: usize = 100;
         let filter = build(kind, settings).unwrap_or_else(|faults| panic!("{faults:?}"));
         let head = Head {
             method: &Method::POST,
             path: "/",
             headers: &self.headers,
         };
-        filter.on_request(head, &mut self.request)
-    }
-
-    /// Runs a filter that waits once, for a future that is ready at once.
-    pub(crate) fn run_to_end(&mut self, kind: &FilterKind) -> Verdict {
-        let verdict = self.run(kind, "null");
-        assert!(matches!(verdict, Verdict::Wait(_)), "it did not wait");
-        self.go_on(verdict)
-    }
-
-    /// Runs a filter that waits, at most ten times, for futures that are ready at once.
-    pub(crate) fn run_all_waits(&mut self, kind: &FilterKind) -> Verdict {
-        let verdict = self.run(kind, "null");
-        (0..10).fold(verdict, |verdict, _| self.go_on(verdict))
-    }
-
-    fn go_on(&mut self, verdict: Verdict) -> Verdict {
-        let Verdict::Wait(mut pending) = verdict else {
-            return verdict;
-        };
+        let mut decision = pin!(filter.on_request(head, &mut self.request));
         let mut cx = Context::from_waker(Waker::noop());
-        let Poll::Ready(resume) = pending.as_mut().poll(&mut cx) else {
-            panic!("the future is not ready");
-        };
-        resume(&mut self.request)
+        for _ in 0..MOST_POLLS {
+            if let Poll::Ready(decision) = decision.as_mut().poll(&mut cx) {
+                return decision;
+            }
+            self.has_waited = true;
+        }
+        panic!("the filter waits for ever");
     }
 
     pub(crate) fn answer(
@@ -104,11 +98,20 @@ pub(crate) fn faults(kind: &FilterKind, settings: &str) -> Vec<SettingsFault> {
     build(kind, settings).err().unwrap_or_default()
 }
 
-pub(crate) fn refusal(verdict: Verdict) -> PublicError {
-    match verdict {
-        Verdict::Refuse(error) => error,
-        _ => panic!("the request was not refused"),
-    }
+pub(crate) fn refusal(decision: Result<Verdict, PublicError>) -> PublicError {
+    decision.expect_err("the request was not refused")
+}
+
+/// A value that is there the second time that somebody looks.
+fn later<T: Send + Unpin + 'static>(value: T) -> MaybeReady<T> {
+    let mut value = Some(value);
+    let mut has_been_asked = false;
+    MaybeReady::pending(poll_fn(move |_| {
+        match std::mem::replace(&mut has_been_asked, true) {
+            true => value.take().map_or(Poll::Pending, Poll::Ready),
+            false => Poll::Pending,
+        }
+    }))
 }
 
 pub(crate) fn identity(groups: Allowance) -> Identity {
@@ -128,7 +131,7 @@ fn services() -> Services {
         keys: Arc::new(Keys),
         catalog: Arc::new(catalog()),
         limits: Arc::new(Limits),
-        balances: Arc::new(TenThousand::default()),
+        balances: Arc::new(TenThousand),
         stored: Arc::new(Shelves),
         counting: Arc::new(FourBytes),
     }
@@ -138,7 +141,7 @@ fn services() -> Services {
 struct FourBytes;
 
 impl Counting for FourBytes {
-    fn count(&self, request: &RequestContext) -> Counted {
+    fn count(&self, request: &RequestContext) -> MaybeReady<Option<InputCount>> {
         let bytes = request.facts.as_ref().map_or(0, |facts| facts.text_bytes);
         let tokens = bytes / 4;
         let input = InputCount {
@@ -148,9 +151,9 @@ impl Counting for FourBytes {
             error_p95: 0.1,
         };
         match request.identity.as_ref().map(|holder| holder.name.as_str()) {
-            Some("uncountable") => Counted::Unknown,
-            Some("slowly counted") => Counted::Later(Box::pin(async move { Some(input) })),
-            _ => Counted::Known(input),
+            Some("uncountable") => MaybeReady::ready(None),
+            Some("slowly counted") => later(Some(input)),
+            _ => MaybeReady::ready(Some(input)),
         }
     }
 }
@@ -158,12 +161,10 @@ impl Counting for FourBytes {
 struct Keys;
 
 impl KeyDirectory for Keys {
-    fn lookup(&self, credential: &str, _: Option<IpAddr>) -> KeyLookup {
-        match credential {
+    fn lookup(&self, credential: &str, _: Option<IpAddr>) -> MaybeReady<KeyLookup> {
+        MaybeReady::ready(match credential {
             "sk-known" => KeyLookup::Known(Arc::new(identity(Allowance::All))),
-            "sk-slow" => KeyLookup::Miss(Box::pin(async {
-                KeyLookup::Known(Arc::new(identity(Allowance::All)))
-            })),
+            "sk-slow" => return later(KeyLookup::Known(Arc::new(identity(Allowance::All)))),
             "sk-chat-only" => KeyLookup::Known(Arc::new(Identity {
                 endpoints: Allowance::Only(vec!["/v1/chat/completions".to_owned()]),
                 ..identity(Allowance::All)
@@ -171,7 +172,7 @@ impl KeyDirectory for Keys {
             "sk-store-down" => KeyLookup::Unavailable,
             "sk-guessed" => KeyLookup::TooManyAttempts(Duration::from_secs(5)),
             _ => KeyLookup::Refused("unknown"),
-        }
+        })
     }
 }
 
@@ -222,37 +223,38 @@ impl Limiter for Limits {
 }
 
 /// Every key has 10,000 tokens, but those that are named after what they lack.
-#[derive(Default)]
-struct TenThousand {
-    was_asked: AtomicBool,
-}
+struct TenThousand;
 
 /// So many tokens of them.
 pub(crate) struct Held(pub(crate) u64);
 
 impl Balances for TenThousand {
-    fn reserve(&self, request: &RequestContext, bound: Bound) -> Reserving {
-        let name = request.identity.as_ref().map(|holder| holder.name.as_str());
-        let shortage = match name {
-            Some("exhausted") => Shortage::Exhausted,
-            Some("expired") => Shortage::Expired,
-            Some("busy") => Shortage::Busy,
-            Some("unavailable") => Shortage::Unavailable,
-            Some("never") => return Reserving::Miss(Box::pin(async { Ok(()) })),
-            Some("slow") if !self.was_asked.swap(true, Ordering::Relaxed) => {
-                return Reserving::Miss(Box::pin(async { Ok(()) }));
-            }
-            _ if bound.input + bound.useful_output > 10_000 => Shortage::Exhausted,
-            _ => {
-                let visible = bound.input + bound.output;
-                let wanted = visible + bound.hidden_input;
-                return Reserving::Held {
-                    hold: Box::new(Held(wanted.min(10_000))),
-                    output_limit: (visible > 10_000).then(|| 10_000 - bound.input),
-                };
-            }
+    fn reserve(
+        &self,
+        request: &RequestContext,
+        bound: Bound,
+    ) -> MaybeReady<Result<Reserved, Shortage>> {
+        let visible = bound.input + bound.output;
+        let wanted = visible + bound.hidden_input;
+        let held = || Reserved {
+            hold: Box::new(Held(wanted.min(10_000))),
+            output_limit: (visible > 10_000).then(|| 10_000 - bound.input),
         };
-        Reserving::Short(shortage)
+        let name = request.identity.as_ref().map(|holder| holder.name.as_str());
+        MaybeReady::ready(match name {
+            Some("exhausted") => Err(Shortage::Exhausted),
+            Some("expired") => Err(Shortage::Expired),
+            Some("busy" | "always busy") => Err(Shortage::Busy),
+            Some("unavailable") => Err(Shortage::Unavailable),
+            Some("slow") => return later(Ok(held())),
+            _ if bound.input + bound.useful_output > 10_000 => Err(Shortage::Exhausted),
+            _ => Ok(held()),
+        })
+    }
+
+    fn more(&self, request: &RequestContext) -> Option<Pin<Box<dyn Future<Output = ()> + Send>>> {
+        let name = request.identity.as_ref().map(|holder| holder.name.as_str());
+        (name == Some("always busy")).then(|| Box::pin(later(())) as _)
     }
 
     fn affords(&self, request: &RequestContext, bound: Bound) -> bool {
@@ -266,7 +268,7 @@ impl Balances for TenThousand {
 struct Shelves;
 
 impl StoredThings for Shelves {
-    fn find(&self, _: &KeyId, id: &str) -> Stored {
+    fn find(&self, _: &KeyId, id: &str) -> MaybeReady<Stored> {
         let at = |provider: &str| Stored::Yours {
             at: StoredAt {
                 provider: provider.into(),
@@ -274,20 +276,17 @@ impl StoredThings for Shelves {
             },
             tokens: (id != "of_unknown_size").then_some(1_000),
         };
-        match id {
+        MaybeReady::ready(match id {
             "resp_1" | "resp_2" | "of_unknown_size" => at("one"),
             "resp_3" => at("two"),
             "down" => Stored::Unavailable,
-            "slow_theirs" => Stored::Miss(Box::pin(async { Stored::NotYours })),
-            slow if slow.starts_with("slow_") => {
-                let at = at("one");
-                Stored::Miss(Box::pin(async { at }))
-            }
+            "slow_theirs" => return later(Stored::NotYours),
+            slow if slow.starts_with("slow_") => return later(at("one")),
             _ => Stored::NotYours,
-        }
+        })
     }
 
-    fn check(&self, _: &KeyId, items: Vec<NamedItem>) -> Checked {
+    fn check(&self, _: &KeyId, items: Vec<NamedItem>) -> MaybeReady<Checked> {
         let judge = |items: Vec<NamedItem>| {
             let mut refused = items.into_iter().filter(|it| match &*it.id {
                 "theirs" | "slow_theirs" => true,
@@ -299,11 +298,9 @@ impl StoredThings for Shelves {
                 .map_or(Checked::Fine, |it| Checked::NotYours(it.id))
         };
         match () {
-            () if items.iter().any(|it| it.id == "down") => Checked::Unavailable,
-            () if items.iter().any(|it| it.id.starts_with("slow_")) => {
-                Checked::Miss(Box::pin(async move { judge(items) }))
-            }
-            () => judge(items),
+            () if items.iter().any(|it| it.id == "down") => MaybeReady::ready(Checked::Unavailable),
+            () if items.iter().any(|it| it.id.starts_with("slow_")) => later(judge(items)),
+            () => MaybeReady::ready(judge(items)),
         }
     }
 }

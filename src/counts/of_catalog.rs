@@ -3,12 +3,11 @@
 
 use super::Desk;
 use crate::snapshot::IndexedCatalog;
-use bytes::Bytes;
 use std::sync::Arc;
 use tollgate_count::{Basis, Count, Family as _, Rules, Tokenizer};
-use tollgate_filter::{Counted, Counting, ModelHandle, RequestContext};
+use tollgate_filter::{Counting, ModelHandle, RequestContext};
 use tollgate_routing::{Deployment, Model, UpstreamModel};
-use tollgate_types::{Format, InputCount, KeyId};
+use tollgate_types::{Format, InputCount, MaybeReady};
 
 /// Text of which every byte is counted for a filter: a sample can be deceived, and here that
 /// would be paid for. Half a second of a thread at worst.
@@ -107,34 +106,27 @@ impl CatalogCounts {
 }
 
 impl Counting for CatalogCounts {
-    fn count(&self, request: &RequestContext) -> Counted {
-        if let Some(known) = request.input {
-            return Counted::Known(known);
+    fn count(&self, request: &RequestContext) -> MaybeReady<Option<InputCount>> {
+        if request.input.is_some() {
+            return MaybeReady::ready(request.input);
         }
         let Some((body, how)) = request.body.clone().zip(self.how_routed(request)) else {
-            return Counted::Unknown;
+            return MaybeReady::ready(None);
         };
         let How { format, mut rules } = how;
         rules.exact_bytes = EXACT_BYTES;
         match self.desk.at_once(format, &body, &rules) {
-            Some(count) => input_count(count).map_or(Counted::Unknown, Counted::Known),
+            Some(count) => MaybeReady::ready(input_count(count)),
             None => match &request.identity {
                 Some(identity) => {
-                    let key = identity.key.clone();
-                    Counted::Later(self.count_elsewhere(key, format, body, rules))
+                    let (desk, key) = (Arc::clone(&self.desk), identity.key.clone());
+                    MaybeReady::pending(async move {
+                        input_count(desk.count(&key, format, body, rules).await?)
+                    })
                 }
-                None => Counted::Unknown,
+                None => MaybeReady::ready(None),
             },
         }
-    }
-}
-
-type Pending = std::pin::Pin<Box<dyn Future<Output = Option<InputCount>> + Send>>;
-
-impl CatalogCounts {
-    fn count_elsewhere(&self, key: KeyId, format: Format, body: Bytes, rules: Rules) -> Pending {
-        let desk = Arc::clone(&self.desk);
-        Box::pin(async move { input_count(desk.count(&key, format, body, rules).await?) })
     }
 }
 

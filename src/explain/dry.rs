@@ -11,11 +11,11 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use tollgate_filter::{
     Asked, Balances, Bound, Catalog, Chosen, Counting, Holds, KeyDirectory, KeyLookup, Limited,
-    Limiter, Load, ModelHandle, ModelView, NotAdmitted, RequestContext, Reserving, Services,
+    Limiter, Load, ModelHandle, ModelView, NotAdmitted, RequestContext, Reserved, Services,
     Shortage, Standing, StoredThings,
 };
 use tollgate_ledger::{GrantView, Holdings, KeyRecord, KeyState, Ledger, Store};
-use tollgate_types::{Identity, Limits, Weights};
+use tollgate_types::{Identity, Limits, MaybeReady, Weights};
 
 /// All of it, for one request of one key.
 pub(super) struct Dry {
@@ -170,12 +170,12 @@ fn here(ledger: &Ledger, store: &Store, record: &KeyRecord) -> Holdings {
 }
 
 impl KeyDirectory for Book {
-    fn lookup(&self, _: &str, _: Option<IpAddr>) -> KeyLookup {
-        match self.record.state(accounts::now()) {
+    fn lookup(&self, _: &str, _: Option<IpAddr>) -> MaybeReady<KeyLookup> {
+        MaybeReady::ready(match self.record.state(accounts::now()) {
             KeyState::Active => KeyLookup::Known(Arc::clone(&self.record.identity)),
             KeyState::Revoked => KeyLookup::Refused("the key was revoked"),
             KeyState::Expired => KeyLookup::Refused("the key has expired"),
-        }
+        })
     }
 }
 
@@ -266,7 +266,11 @@ impl Balances for Book {
         self.holdings().free >= wanted
     }
 
-    fn reserve(&self, request: &RequestContext, bound: Bound) -> Reserving {
+    fn reserve(
+        &self,
+        request: &RequestContext,
+        bound: Bound,
+    ) -> MaybeReady<Result<Reserved, Shortage>> {
         let weights = self.weights(request);
         let bound = accounts::upper(bound);
         let (tokens, useful) = (bound.tokens(&weights), bound.useful_tokens(&weights));
@@ -287,16 +291,16 @@ impl Balances for Book {
         });
         drop(seen);
         let needed = useful.max(1);
-        match () {
+        MaybeReady::ready(match () {
             () if !self.grants.is_empty() && self.valid().next().is_none() => {
-                Reserving::Short(Shortage::Expired)
+                Err(Shortage::Expired)
             }
-            () if left < needed => Reserving::Short(Shortage::Exhausted),
-            () if free < needed => Reserving::Short(Shortage::Busy),
-            () => Reserving::Held {
+            () if left < needed => Err(Shortage::Exhausted),
+            () if free < needed => Err(Shortage::Busy),
+            () => Ok(Reserved {
                 hold: Box::new(()),
                 output_limit: bound.output_that_fits(free.min(tokens), &weights),
-            },
-        }
+            }),
+        })
     }
 }

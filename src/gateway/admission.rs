@@ -16,7 +16,7 @@ use super::toll::Toll;
 use crate::clock;
 use crate::endpoints;
 use crate::events;
-use crate::pipeline::{Part, Step};
+use crate::pipeline::Part;
 use crate::snapshot::{Limits, Snapshot};
 use bytes::Bytes;
 use http::header::{
@@ -27,7 +27,7 @@ use pingora_proxy::Session;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Instant;
-use tollgate_filter::{Endpoint, Head, RequestContext};
+use tollgate_filter::{Endpoint, Head, RequestContext, Verdict};
 use tollgate_routing::plan::{Asked, plan};
 use tollgate_types::{ErrorCode, Identity, PublicError, RequestFacts};
 
@@ -181,25 +181,13 @@ async fn run_filters(
     let Some(request) = &mut exchange.request else {
         return Ok(());
     };
-    let mut step = snapshot.pipeline.run(part, head(session), request);
-    loop {
-        step = match step {
-            Step::Passed => return Ok(()),
-            Step::Refused(error) => return Err(error.into()),
-            Step::Answered {
-                status,
-                content_type,
-                body,
-            } => {
-                return Err(Admission::Answer(Local::new(status, content_type, body)));
-            }
-            Step::Waiting(pending, place) => {
-                let resume = pending.await;
-                snapshot
-                    .pipeline
-                    .resume(place, resume, part, head(session), request)
-            }
-        };
+    match snapshot.pipeline.run(part, head(session), request).await? {
+        Verdict::Continue => Ok(()),
+        Verdict::Answer {
+            status,
+            content_type,
+            body,
+        } => Err(Admission::Answer(Local::new(status, content_type, body))),
     }
 }
 

@@ -197,17 +197,14 @@ async fn check_unknown(
     unknown: &[Reference],
 ) -> Result<(), PublicError> {
     for Reference { path, id } in unknown {
-        let mut found = match &snapshot.owned {
-            Some(owned) => owned.find(&identity.key, id),
+        let found = match &snapshot.owned {
+            Some(owned) => owned.find(&identity.key, id).await,
             None => Stored::NotYours,
         };
-        if let Stored::Miss(pending) = found {
-            found = pending.await;
-        }
         match found {
             Stored::Yours { .. } => {}
             Stored::NotYours => return Err(not_remembered(path, id)),
-            Stored::Unavailable | Stored::Miss(_) => return Err(try_again()),
+            Stored::Unavailable => return Err(try_again()),
         }
     }
     Ok(())

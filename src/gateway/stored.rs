@@ -71,14 +71,10 @@ pub async fn holder(
     let Some(owned) = &snapshot.owned else {
         return Err(respond::internal_error());
     };
-    let mut found = owned.find(&identity.key, id);
-    if let Stored::Miss(pending) = found {
-        found = pending.await;
-    }
-    let at = match found {
+    let at = match owned.find(&identity.key, id).await {
         Stored::Yours { at, .. } => at,
         Stored::NotYours => return Err(unknown()),
-        Stored::Unavailable | Stored::Miss(_) => {
+        Stored::Unavailable => {
             return Err(PublicError::new(
                 ErrorCode::ServiceUnavailable,
                 "it cannot be checked at the moment whose this is: try again shortly",

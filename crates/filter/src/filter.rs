@@ -3,26 +3,34 @@
 use crate::{Head, RequestContext};
 use bytes::Bytes;
 use http::HeaderMap;
-use std::{future::Future, pin::Pin};
+use std::{pin::Pin, sync::Arc};
 use tollgate_types::PublicError;
 
 /// One decision about a request.
 ///
-/// A filter is built once per configuration and shared by all requests, so it keeps
-/// what belongs to one request in the [`RequestContext`]. Its methods run on the
-/// request threads: they must neither block nor take long. Work that has to wait
-/// for something else goes into [`Verdict::Wait`].
+/// The gateway builds a filter once per configuration and shares it between all requests. State that
+/// belongs to one request goes into the [`RequestContext`].
+///
+/// The methods run on the threads that serve requests, so they must not block. `on_request` may await
+/// what is not in memory; the other two cannot wait.
 pub trait Filter: Send + Sync {
-    /// Looks at a request and decides how it goes on.
-    fn on_request(&self, head: Head<'_>, request: &mut RequestContext) -> Verdict {
+    /// Decides whether a request continues. An error refuses it: the gateway writes the error in the
+    /// client's format.
+    ///
+    /// The gateway drops the future if the client disconnects while it waits.
+    fn on_request(
+        &self,
+        head: Head<'_>,
+        request: &mut RequestContext,
+    ) -> impl Future<Output = Result<Verdict, PublicError>> + Send {
         let _ = (head, request);
-        Verdict::Continue
+        std::future::ready(Ok(Verdict::Continue))
     }
 
-    /// Adds to the head of an answer that is about to leave. `upstream` is the provider's
-    /// head, of which nothing passes by itself; `None` where the gateway answers.
+    /// Adds headers to an answer before its head is sent. `upstream` has the provider's headers, of which
+    /// the gateway itself forwards none; `None` if the gateway answers.
     ///
-    /// Runs when the filter's [`Wants`](crate::Wants) has `answer`.
+    /// Runs only if the filter's [`Wants`](crate::Wants) has `answer`.
     fn on_answer(
         &self,
         request: &RequestContext,
@@ -32,21 +40,20 @@ pub trait Filter: Send + Sync {
         let _ = (request, upstream, answer);
     }
 
-    /// Looks at an error that is about to leave, and may reword it.
+    /// May change an error before it is sent.
     ///
-    /// Runs when the filter's [`Wants`](crate::Wants) has `error`.
+    /// Runs only if the filter's [`Wants`](crate::Wants) has `error`.
     fn on_error(&self, request: &RequestContext, error: &mut PublicError) {
         let _ = (request, error);
     }
 }
 
-/// How a request goes on.
+/// What happens to a request that a filter does not refuse.
+#[derive(Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// To the next filter.
+    /// The next filter runs.
     Continue,
-    /// Not at all: the caller gets this error.
-    Refuse(PublicError),
-    /// Answered here.
+    /// The gateway sends this answer, and no provider is asked.
     Answer {
         /// The HTTP status.
         status: u16,
@@ -55,18 +62,74 @@ pub enum Verdict {
         /// The whole body.
         body: Bytes,
     },
-    /// When this future is done, by what it returns. Only for what is not in memory.
-    Wait(Pending),
 }
 
-/// A future that ends in a continuation on the request. It borrows nothing of the request.
-pub type Pending = Pin<Box<dyn Future<Output = Resume> + Send>>;
+/// A filter of any type. Cheap to clone.
+#[derive(Clone)]
+pub struct DynFilter(Arc<dyn Object>);
 
-/// What to do with the request when the wait is over.
-pub type Resume = Box<dyn FnOnce(&mut RequestContext) -> Verdict + Send>;
+impl<F: Filter + 'static> From<F> for DynFilter {
+    fn from(filter: F) -> Self {
+        Self(Arc::new(filter))
+    }
+}
 
-impl From<PublicError> for Verdict {
-    fn from(error: PublicError) -> Self {
-        Self::Refuse(error)
+impl DynFilter {
+    /// See [`Filter::on_request`].
+    ///
+    /// # Errors
+    ///
+    /// The filter refuses the request.
+    pub async fn on_request(
+        &self,
+        head: Head<'_>,
+        request: &mut RequestContext,
+    ) -> Result<Verdict, PublicError> {
+        self.0.on_request(head, request).await
+    }
+
+    /// See [`Filter::on_answer`].
+    pub fn on_answer(
+        &self,
+        request: &RequestContext,
+        upstream: Option<&HeaderMap>,
+        answer: &mut HeaderMap,
+    ) {
+        self.0.on_answer(request, upstream, answer);
+    }
+
+    /// See [`Filter::on_error`].
+    pub fn on_error(&self, request: &RequestContext, error: &mut PublicError) {
+        self.0.on_error(request, error);
+    }
+}
+
+/// The same as [`Filter`], for filters whose type is not known: each future has a box of its own.
+trait Object: Send + Sync {
+    fn on_request<'a>(&'a self, head: Head<'a>, request: &'a mut RequestContext) -> Pending<'a>;
+
+    fn on_answer(&self, _: &RequestContext, upstream: Option<&HeaderMap>, answer: &mut HeaderMap);
+
+    fn on_error(&self, request: &RequestContext, error: &mut PublicError);
+}
+
+type Pending<'a> = Pin<Box<dyn Future<Output = Result<Verdict, PublicError>> + Send + 'a>>;
+
+impl<F: Filter> Object for F {
+    fn on_request<'a>(&'a self, head: Head<'a>, request: &'a mut RequestContext) -> Pending<'a> {
+        Box::pin(Filter::on_request(self, head, request))
+    }
+
+    fn on_answer(
+        &self,
+        request: &RequestContext,
+        upstream: Option<&HeaderMap>,
+        answer: &mut HeaderMap,
+    ) {
+        Filter::on_answer(self, request, upstream, answer);
+    }
+
+    fn on_error(&self, request: &RequestContext, error: &mut PublicError) {
+        Filter::on_error(self, request, error);
     }
 }

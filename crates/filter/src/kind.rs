@@ -1,6 +1,6 @@
 //! What a filter declares about itself: its name, what it wants, how it is built.
 
-use crate::{Filter, Services};
+use crate::{DynFilter, Services};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -21,7 +21,7 @@ pub struct FilterKind {
 }
 
 /// A filter, or everything that is wrong with its settings.
-pub type Built = Result<Box<dyn Filter>, Vec<SettingsFault>>;
+pub type Built = Result<DynFilter, Vec<SettingsFault>>;
 
 /// What a filter wants to see. It pays for that alone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -15,11 +15,11 @@ mod services;
 
 pub use context::{Head, RequestContext, Route, RouteChoice, Secret};
 pub use endpoint::{Endpoint, EndpointInfo};
-pub use filter::{Filter, Pending, Resume, Verdict};
+pub use filter::{DynFilter, Filter, Verdict};
 pub use holds::Holds;
 pub use kind::{Built, FilterKind, SettingsFault, Wants, no_settings, settings};
 pub use services::{
-    Asked, Balances, Bound, Catalog, Checked, Chosen, Counted, Counting, KeyDirectory, KeyLookup,
-    Limited, Limiter, Load, ModelHandle, ModelView, NotAdmitted, Reserving, Services, Shadow,
-    Shortage, Standing, Stored, StoredAt, StoredThings,
+    Asked, Balances, Bound, Catalog, Checked, Chosen, Counting, KeyDirectory, KeyLookup, Limited,
+    Limiter, Load, ModelHandle, ModelView, NotAdmitted, Reserved, Services, Shadow, Shortage,
+    Standing, Stored, StoredAt, StoredThings,
 };

@@ -3,8 +3,10 @@
 
 use crate::{RequestContext, holds::Holds};
 use http::{HeaderMap, HeaderName, HeaderValue};
-use std::{future::Future, net::IpAddr, pin::Pin, sync::Arc, time::Duration};
-use tollgate_types::{Format, Identity, InputCount, KeyId, NamedItem, ReasoningMode, RequestFacts};
+use std::{net::IpAddr, pin::Pin, sync::Arc, time::Duration};
+use tollgate_types::{
+    Format, Identity, InputCount, KeyId, MaybeReady, NamedItem, ReasoningMode, RequestFacts,
+};
 
 /// What a filter may hold on to when it is built.
 #[derive(Clone)]
@@ -25,8 +27,8 @@ pub struct Services {
 
 /// Finds the holder of a credential.
 pub trait KeyDirectory: Send + Sync {
-    /// Looks a credential up that came from this address, in memory where it can.
-    fn lookup(&self, credential: &str, from: Option<IpAddr>) -> KeyLookup;
+    /// Looks up a credential that came from this address, in memory if possible, else in the store.
+    fn lookup(&self, credential: &str, from: Option<IpAddr>) -> MaybeReady<KeyLookup>;
 }
 
 /// What is known of a credential.
@@ -40,8 +42,6 @@ pub enum KeyLookup {
     TooManyAttempts(Duration),
     /// The store cannot say at the moment.
     Unavailable,
-    /// It is not in memory; the future asks the store.
-    Miss(Pin<Box<dyn Future<Output = KeyLookup> + Send>>),
 }
 
 /// Names a model within one configuration: an index, so that it costs nothing to keep.
@@ -128,11 +128,11 @@ pub struct Shadow {
 /// Knows whose is what providers have stored on callers' behalf.
 pub trait StoredThings: Send + Sync {
     /// Whether the thing was made with this key, and where it is.
-    fn find(&self, key: &KeyId, id: &str) -> Stored;
+    fn find(&self, key: &KeyId, id: &str) -> MaybeReady<Stored>;
 
     /// Whether a key may send items of these names. What was made with another key is never its
     /// own; what nobody is known to have made is where the item has contents of its own.
-    fn check(&self, key: &KeyId, items: Vec<NamedItem>) -> Checked;
+    fn check(&self, key: &KeyId, items: Vec<NamedItem>) -> MaybeReady<Checked>;
 }
 
 /// What is known of several items.
@@ -143,8 +143,6 @@ pub enum Checked {
     NotYours(String),
     /// Nobody can say at the moment.
     Unavailable,
-    /// Some are not in memory; the future asks the store for all of them at once.
-    Miss(Pin<Box<dyn Future<Output = Checked> + Send>>),
 }
 
 /// What is known of a stored thing.
@@ -160,8 +158,6 @@ pub enum Stored {
     NotYours,
     /// Nobody can say at the moment.
     Unavailable,
-    /// It is not in memory; the future asks the store.
-    Miss(Pin<Box<dyn Future<Output = Stored> + Send>>),
 }
 
 /// Where a thing is stored: nobody else has it.
@@ -247,8 +243,12 @@ pub struct Limited {
 
 /// Holds what requests can cost.
 pub trait Balances: Send + Sync {
-    /// Holds tokens of the key's balance for a request that was routed.
-    fn reserve(&self, request: &RequestContext, bound: Bound) -> Reserving;
+    /// Reserves tokens of the key's balance for a request that was routed.
+    fn reserve(
+        &self,
+        request: &RequestContext,
+        bound: Bound,
+    ) -> MaybeReady<Result<Reserved, Shortage>>;
 
     /// Whether what is left could pay for a useful answer under this bound. Holds nothing, so
     /// that it can be otherwise a moment later.
@@ -265,17 +265,9 @@ pub trait Balances: Send + Sync {
 pub trait Counting: Send + Sync {
     /// Counts the input of a request that was routed. Only where it matters: it takes
     /// milliseconds for a large body, on a thread of its own.
-    fn count(&self, request: &RequestContext) -> Counted;
-}
-
-/// What came of counting.
-pub enum Counted {
-    /// It was short, or was counted before.
-    Known(InputCount),
-    /// It is being counted; `None`: that cannot be done in time.
-    Later(Pin<Box<dyn Future<Output = Option<InputCount>> + Send>>),
-    /// It cannot be counted.
-    Unknown,
+    ///
+    /// `None`: it cannot be counted, or not in time.
+    fn count(&self, request: &RequestContext) -> MaybeReady<Option<InputCount>>;
 }
 
 /// The most that a request can use, in tokens as the model counts them.
@@ -296,19 +288,12 @@ pub struct Bound {
     pub believed_output: u64,
 }
 
-/// What came of holding tokens.
-pub enum Reserving {
-    /// They are held.
-    Held {
-        /// What stands for them.
-        hold: Box<dyn std::any::Any + Send + Sync>,
-        /// The output tokens that they are enough for, where not all that were asked for.
-        output_limit: Option<u64>,
-    },
-    /// They are not.
-    Short(Shortage),
-    /// The balance is not in memory: ask again when the future is done.
-    Miss(Pin<Box<dyn Future<Output = Result<(), Shortage>> + Send>>),
+/// Tokens that are reserved.
+pub struct Reserved {
+    /// What stands for them.
+    pub hold: Box<dyn std::any::Any + Send + Sync>,
+    /// The output tokens that they are enough for, if they are not enough for all.
+    pub output_limit: Option<u64>,
 }
 
 /// Why no tokens are held.

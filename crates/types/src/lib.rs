@@ -15,6 +15,7 @@ mod id;
 mod identity;
 mod input;
 mod limits;
+mod maybe_ready;
 mod model;
 mod request;
 mod share;
@@ -32,6 +33,7 @@ pub use id::{KeyId, RequestId};
 pub use identity::{Allowance, Identity};
 pub use input::{InputCount, LARGEST_WINDOW, is_free_of_tokens};
 pub use limits::Limits;
+pub use maybe_ready::MaybeReady;
 pub use model::{Effort, ReasoningMode, Thinking, ThinkingStyle};
 pub use request::{
     LEAST_RESPONSES_OUTPUT, MediaFacts, NamedItem, RequestFacts, RequestNeeds, ThinkingRoom,
