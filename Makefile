@@ -43,7 +43,7 @@ FUZZ_DRY ?= 1200
 TARGET = "$${CARGO_TARGET_DIR:-target}"
 CLIENTS := tests/clients
 
-.PHONY: help setup build release install demo demo-clean fmt lint test test-crash test-corruption test-history test-soak test-upgrade test-overload test-fuzz fuzz-until-dry test-clients bench bench-load bench-counts text-layout eval-auto eval-count translation-news deny
+.PHONY: help setup build release install demo demo-clean fmt lint test test-crash test-corruption test-history test-soak test-upgrade test-overload test-fuzz fuzz-until-dry test-clients bench bench-load bench-counts text-layout eval-count translation-news deny
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -159,14 +159,6 @@ text-layout: setup ## List anew which functions of a release are to stand togeth
 	$(CARGO) build --release --package tollgate
 	@list=$$(mktemp) && trap 'rm -f "$$list"' EXIT && scripts/text-layout $(TARGET)/release/tollgate > "$$list" && cp "$$list" build/text-layout.ld
 	$(CARGO) build --release --package tollgate
-
-# What `eval-auto` reads, and by which configuration it chooses.
-EVAL_CONFIG ?= conf/auto.yaml
-EVAL_FILES ?= eval/auto.jsonl
-EVAL_ARGS ?=
-
-eval-auto: build ## Compare the choices of `auto` with simpler ones, on labelled prompts
-	@TOLLGATE_PEPPER="$${TOLLGATE_PEPPER:-no-key-is-made-here-so-anything-will-do}" $(TARGET)/debug/tollgate eval-auto --config $(EVAL_CONFIG) $(EVAL_ARGS) $(EVAL_FILES)
 
 eval-count: setup ## Compare counts with what providers reported, by the recordings in TOLLGATE_FIXTURES
 	$(CARGO) run --release --package tollgate-count --example evaluate

@@ -14,7 +14,6 @@ mod clock;
 pub mod config;
 mod counts;
 mod endpoints;
-mod evaluation;
 mod events;
 mod explain;
 #[doc(hidden)]

@@ -51,7 +51,6 @@ async fn every_command_finds_its_configuration_in_the_same_way() {
         &["keys", "list"],
         &["ledger", "verify"],
         &["explain", "--key", "key_01"],
-        &["eval-auto", "labelled.jsonl"],
     ] {
         // The key that only this file has is refused by name.
         let refused = async |command: &mut Command, file: &str, key: &str| {

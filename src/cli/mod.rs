@@ -3,7 +3,6 @@
 mod bounded_log;
 mod check;
 mod demo;
-mod eval_auto;
 mod explain;
 mod http;
 mod keys;
@@ -39,8 +38,6 @@ enum Command {
     Sim(sim::Arguments),
     /// Check a configuration file, and what it needs on this machine; report every fault.
     Check(check::Arguments),
-    /// Compare the choices of `auto` with simpler ones, on labelled prompts.
-    EvalAuto(eval_auto::Arguments),
     /// Report what would happen to a request and why, without sending it. The body of the request
     /// is read from standard input.
     Explain(explain::Arguments),
@@ -61,7 +58,6 @@ pub fn main() -> ExitCode {
         Command::Demo(arguments) => demo::run(&arguments),
         Command::Sim(arguments) => sim::run(&arguments),
         Command::Check(arguments) => check::run(&arguments),
-        Command::EvalAuto(arguments) => eval_auto::run(&arguments),
         Command::Explain(arguments) => explain::run(&arguments),
         Command::Schema => print(config::schema_text()),
         Command::Keys(arguments) => keys::run(&arguments),

@@ -113,26 +113,6 @@ impl Profile {
         })
     }
 
-    /// The same with other thresholds, for whoever looks for better ones.
-    #[must_use]
-    pub fn with_thresholds(&self, middle: f64, strong: f64) -> Self {
-        let mut profile = self.clone();
-        if let Some(tiers) = &mut profile.tiers {
-            (tiers.middle, tiers.strong) = (middle, strong);
-        }
-        profile
-    }
-
-    /// The same with a score of one signal alone, to compare with.
-    #[must_use]
-    pub fn by_signal(&self, signal: Signal) -> Self {
-        let mut profile = self.clone();
-        if let Some(tiers) = &mut profile.tiers {
-            tiers.weights = Weights::one(signal);
-        }
-        profile
-    }
-
     /// The models that price alone does not exclude.
     pub fn affordable(&self) -> impl Iterator<Item = &Arc<Model>> {
         self.candidates.iter().filter(|it| !self.is_too_dear(it))

@@ -98,17 +98,6 @@ impl Weights {
     }
 }
 
-impl Weights {
-    /// A score of one signal alone.
-    pub(crate) fn one(wanted: Signal) -> Self {
-        let weight = |signal| f64::from(u8::from(signal == wanted));
-        Self {
-            base: 0.0,
-            signals: Signal::ALL.map(weight),
-        }
-    }
-}
-
 /// What a request without any signal scores.
 const BASE: f64 = 0.2;
 
