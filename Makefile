@@ -94,7 +94,7 @@ test: lint ## Everything that CI checks
 	$(CARGO) test --workspace
 
 test-crash: setup ## Kill the gateway under load, fifty times over
-	TOLLGATE_CRASH_ROUNDS=$(CRASH_ROUNDS) $(CARGO) test --workspace --test crash -- --nocapture
+	TOLLGATE_CRASH_ROUNDS=$(CRASH_ROUNDS) $(CARGO) test --workspace --test alone -- --nocapture crash::
 
 # TOLLGATE_CORRUPTION_SEED repeats a run, by the seed that it prints.
 test-corruption: setup ## Damage the ledger's files at random: nothing is lost unnoticed
@@ -105,14 +105,14 @@ test-history: setup ## A page of ten million records comes within 20 ms
 	TOLLGATE_HISTORY_ROWS=$(HISTORY_ROWS) $(CARGO) test --workspace --lib -- --ignored --nocapture ten_million
 
 test-soak: setup ## Mixed load with faults for half an hour: nothing grows, everything adds up
-	TOLLGATE_SOAK_SECONDS=$(SOAK_SECONDS) $(CARGO) test --workspace --test soak -- --nocapture
+	TOLLGATE_SOAK_SECONDS=$(SOAK_SECONDS) $(CARGO) test --workspace --test alone -- --nocapture soak::
 
 test-upgrade: setup ## Reload and upgrade under load, a hundred and ten times over
-	TOLLGATE_RELOADS=$(RELOAD_ROUNDS) TOLLGATE_UPGRADES=$(UPGRADE_ROUNDS) $(CARGO) test --workspace --test reload --test upgrade -- --nocapture no_request_notices
+	TOLLGATE_RELOADS=$(RELOAD_ROUNDS) TOLLGATE_UPGRADES=$(UPGRADE_ROUNDS) $(CARGO) test --workspace --test it -- --nocapture no_request_notices
 
 test-overload: setup ## A thousand slow callers, slowhttptest's too: what they cost everybody else, measured
 	@scripts/setup overload
-	TOLLGATE_OVERLOAD_ROUNDS=$(OVERLOAD_ROUNDS) $(CARGO) test --workspace --test slow -- --ignored --nocapture --test-threads 1
+	TOLLGATE_OVERLOAD_ROUNDS=$(OVERLOAD_ROUNDS) $(CARGO) test --workspace --test alone -- --ignored --nocapture slow::
 
 # The first build takes some ten minutes; FUZZ_TARGETS="stream body" FUZZ_FEATURES= is quicker.
 test-fuzz: setup ## Run each fuzz target for a minute

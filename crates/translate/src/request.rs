@@ -50,7 +50,7 @@ const SLACK: usize = 1024;
 ///
 /// Of a text in one piece that is what is written and what was unescaped for a look at it; a body
 /// of many small values takes many times its bytes, for what is known of each. Measured over dense
-/// bodies of every kind in all directions; `tests/memory.rs` holds the whole program to it.
+/// bodies of every kind in all directions; `tests/alone/memory.rs` holds the whole program to it.
 pub const fn most_memory(length: u64, values: u64) -> u64 {
     /// A node of the document, while its list grows, and its part of the conversation.
     const OF_A_VALUE: u64 = 128;

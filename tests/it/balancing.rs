@@ -1,0 +1,109 @@
+//! Who of several is asked: the faster one, who has room, and why.
+
+use crate::support::{
+    Answer, CHAT, Config, Gateway, Provider, Request, eventually, prompt, provider,
+};
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+async fn ask(gateway: &Gateway, model: &str) -> Answer {
+    gateway.ask(CHAT, model, "", json!({})).await
+}
+
+#[tokio::test]
+async fn balancing_by_latency_finds_the_faster_one() {
+    let [a, b] = [Provider::start().await, Provider::start().await];
+    let config =
+        Config::side_by_side(a.address, b.address).with("routing.balance", json!("latency"));
+    let gateway = Gateway::start(config).await;
+    for _ in 0..20 {
+        let more = json!({"stream": true});
+        gateway.ask(CHAT, "m", "delay-60ms", more).await.assert_ok();
+    }
+    let [slow, fast] = [&a, &b].map(|it| it.handle.counters().requests);
+    assert!(slow <= 2 && fast >= 18, "{slow} {fast}");
+    let sample = r#"tollgate_deployment_first_token_seconds{provider="a",deployment="a/m"}"#;
+    let seconds = gateway.sample(sample).await.expect("it was measured");
+    assert!(seconds > 0.03, "{seconds}");
+}
+
+#[tokio::test]
+async fn limits_of_a_deployment_are_kept_and_when_all_are_full_the_wait_is_told() {
+    let [a, b] = [Provider::start().await, Provider::start().await];
+    let limits = |limits: Value, name: &str, priority: u8| json!({"provider": name, "priority": priority, "limits": limits});
+    let config = Config::first_and_second(a.address, b.address).model(
+        "m",
+        json!([
+            limits(json!({"in_flight": 1}), "a", 0),
+            limits(json!({"requests_per_minute": 2}), "b", 1),
+        ]),
+    );
+    let gateway = Arc::new(Gateway::start(config).await);
+    let hanging = {
+        let gateway = Arc::clone(&gateway);
+        tokio::spawn(async move { gateway.ask(CHAT, "m", "hang", json!({})).await })
+    };
+    a.when("a request hangs", |it| it.requests == 1).await;
+    for _ in 0..2 {
+        ask(&gateway, "m").await.assert_ok();
+    }
+    assert_eq!(a.handle.counters().requests, 1);
+    let answer = ask(&gateway, "m").await;
+    answer.assert_error(503, "service_unavailable");
+    assert!(answer.header("retry-after").is_some(), "{answer:?}");
+    gateway
+        .sample_is(
+            r#"tollgate_deployment_in_flight{provider="a",deployment="a/m"}"#,
+            1.0,
+        )
+        .await;
+    hanging.abort();
+    let served = async || {
+        let answer = ask(&gateway, "m").await;
+        (answer.status == 200).then_some(())
+    };
+    eventually("the place of who has left is free", served).await;
+    assert_eq!(b.handle.counters().requests, 2, "b stays full");
+}
+
+#[tokio::test]
+async fn who_asks_is_told_why_without_a_providers_name() {
+    let [a, b] = [Provider::start().await, Provider::start().await];
+    let config = Config::new()
+        .provider("first-provider", provider(a.address))
+        .provider("other-provider", provider(b.address))
+        .with(
+            "routing.health",
+            json!({"consecutive_failures": 1, "cooldown": "1m"}),
+        )
+        .with("providers.other-provider.pass_headers", json!([]))
+        .model(
+            "m",
+            json!(["first-provider", {"provider": "other-provider", "priority": 1}]),
+        );
+    let gateway = Gateway::start(config.clone()).await;
+    let body = prompt(CHAT, "m", "Hello!", Value::Null);
+    let plain = Request::post(CHAT, &body).key(&gateway.key);
+    let explained = plain.clone().header("x-explain", "1");
+    assert_eq!(gateway.send(&plain).await.header("x-route-reason"), None);
+    let reason = |answer: &Answer| answer.header("x-route-reason").map(str::to_owned);
+    assert_eq!(
+        reason(&gateway.send(&explained).await).as_deref(),
+        Some("deployment 1 credential 1: only one of its rank")
+    );
+    gateway
+        .send(&plain.clone().orders("status-500"))
+        .await
+        .assert_ok();
+    assert_eq!(
+        reason(&gateway.send(&explained).await).as_deref(),
+        Some(
+            "deployment 2 credential 1: only one of its rank; \
+             left out: deployment 1 credential 1 (benched)"
+        )
+    );
+    gateway.rewrite(config.with("routing.explain", json!("never")));
+    gateway.signal("HUP").await;
+    gateway.log_line("the configuration was reloaded").await;
+    assert_eq!(reason(&gateway.send(&explained).await), None);
+}

@@ -1,0 +1,572 @@
+//! What would happen to a request is told as it then happens, and telling changes nothing.
+
+use crate::support::{
+    self, Answer, CHAT, COUNT_TOKENS, Config, Connection, EASY, FORMATS, Gateway, HARD, LONG,
+    MESSAGES, Output, Provider, RESPONSES, Request, bounded, prompt, tollgate,
+};
+use serde_json::{Value, json};
+use std::process::Stdio;
+use tempfile::TempDir;
+use tokio::io::AsyncWriteExt;
+
+const TOKEN: &str = "0123456789abcdef-admin";
+
+/// A gateway that operators can ask.
+async fn gateway_of(config: Config) -> Gateway {
+    let folder = TempDir::new().unwrap();
+    std::fs::write(folder.path().join("token"), TOKEN).unwrap();
+    Gateway::start_in(folder, config.with("admin.token", json!("file:token"))).await
+}
+
+/// Two providers: one speaks chat alone, the other everything, and comes second.
+async fn gateway() -> (Provider, Gateway) {
+    let provider = Provider::start().await;
+    let mut chat_only = support::provider(provider.address);
+    chat_only["formats"] = json!(["chat"]);
+    let deployments = json!([
+        {"provider": "narrow", "upstream_model": "narrow-model", "priority": 1},
+        {"provider": "sim", "upstream_model": "upstream-model", "priority": 2},
+    ]);
+    let config = Config::of(&provider)
+        .provider("narrow", chat_only)
+        .model("both", deployments)
+        .model("narrow-only", json!(["narrow/narrow-model"]))
+        .with("aliases", json!({"short": "both"}))
+        .with("families.hidden", json!({"group": "hidden"}))
+        .with(
+            "models.hidden",
+            json!({"family": "hidden", "deployments": ["sim"]}),
+        );
+    (provider, gateway_of(config).await)
+}
+
+#[tokio::test]
+async fn a_candidate_is_shown_in_the_format_that_carries_the_request() {
+    let provider = Provider::start().await;
+    let mut two = support::provider(provider.address);
+    two["formats"] = json!(["responses", "messages"]);
+    let config = Config::of(&provider)
+        .provider("two", two)
+        .model("in-two", json!(["two"]));
+    let gateway = gateway_of(config).await;
+    for (more, format) in [(json!({}), "responses"), (json!({"top_k": 5}), "messages")] {
+        let body = prompt(CHAT, "in-two", "Hello!", more);
+        let told = explain(&gateway, &gateway.key, CHAT, &body).await;
+        told.assert_ok();
+        let told = told.json();
+        assert_eq!(told["outcome"]["kind"], "sent", "{told}");
+        let first = &told["candidates"][0];
+        assert_eq!(first["format"], format, "{told}");
+        let reason = first["reason"].as_str().unwrap();
+        assert!(
+            reason.ends_with(&format!("translated to {format}")),
+            "{reason}"
+        );
+    }
+}
+
+async fn explain(gateway: &Gateway, key: &str, path: &str, request: &Value) -> Answer {
+    explain_order(
+        gateway,
+        json!({"key": key, "path": path, "request": request}),
+    )
+    .await
+}
+
+async fn explain_order(gateway: &Gateway, order: Value) -> Answer {
+    let order = Request::post("/api/v1/explain", &order).key(TOKEN);
+    Connection::open(gateway.admin).await.send(&order).await
+}
+
+async fn explain_here(gateway: &Gateway, arguments: &[&str], request: &Value) -> Output {
+    let mut command = tollgate();
+    command
+        .args(["explain", "--config"])
+        .arg(gateway.folder.path().join("tollgate.yaml"));
+    let command = command.args(arguments).stdin(Stdio::piped());
+    let mut child = command
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    stdin
+        .write_all(request.to_string().as_bytes())
+        .await
+        .unwrap();
+    drop(stdin);
+    let output = bounded("an explanation", child.wait_with_output())
+        .await
+        .unwrap();
+    Output {
+        status: output.status,
+        stdout: String::from_utf8(output.stdout).unwrap(),
+        stderr: String::from_utf8(output.stderr).unwrap(),
+    }
+}
+
+#[tokio::test]
+async fn an_explanation_names_model_filters_costs_and_candidates_and_nothing_happens() {
+    let (provider, gateway) = gateway().await;
+    let body = prompt(MESSAGES, "short", "Hello!", json!({"top_k": 5}));
+    let told = explain(&gateway, &gateway.key, MESSAGES, &body).await;
+    told.assert_ok();
+    let told = told.json();
+    assert_eq!(told["outcome"]["kind"], "sent", "{told}");
+    assert_eq!(
+        (&told["endpoint"], &told["format"]),
+        (&json!(MESSAGES), &json!("messages"))
+    );
+    assert_eq!(
+        (&told["model"]["id"], &told["model"]["asked"]),
+        (&json!("both"), &json!("short"))
+    );
+    let names: Vec<_> = told["filters"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|it| &it["name"])
+        .collect();
+    let wanted = [
+        "headers", "key", "stored", "model", "context", "limits", "quota", "errors",
+    ];
+    assert_eq!(names, wanted, "{told}");
+    assert_eq!(told["bound"]["output"], 1000, "{told}");
+    assert_eq!(told["balance"]["left"], 1_000_000_000, "{told}");
+    let candidates = told["candidates"].as_array().unwrap();
+    let first = &candidates[0];
+    assert_eq!(
+        (&first["provider"], &first["model"]),
+        (&json!("narrow"), &json!("narrow-model"))
+    );
+    assert_eq!(
+        (&first["translated"], &first["format"]),
+        (&json!(true), &json!("chat"))
+    );
+    assert_eq!(candidates[1]["provider"], "sim");
+    assert_eq!(candidates[1]["translated"], false);
+
+    // On the command line the same, by the beginning of the key, without the gateway.
+    let arguments = ["--key", &gateway.key[..11], "--path", MESSAGES];
+    let table = explain_here(&gateway, &arguments, &body).await;
+    assert!(table.status.success(), "{table:?}");
+    for words in [
+        "sent to narrow",
+        "asked for as short",
+        "1.  narrow/narrow-model",
+        "2.  sim/",
+    ] {
+        assert!(table.stdout.contains(words), "{words}: {}", table.stdout);
+    }
+    let arguments = [&arguments[..], &["--json"]].concat();
+    let here = explain_here(&gateway, &arguments, &body).await;
+    let here: Value = serde_json::from_str(&here.stdout).unwrap();
+    assert_eq!(here["candidates"], told["candidates"]);
+    assert_eq!(here["bound"], told["bound"]);
+
+    assert!(provider.received().is_empty(), "a request was sent");
+    assert_eq!(gateway.spent(&gateway.key).await, 0);
+    gateway
+        .sample_is("tollgate_ledger_reservations_total", 0.0)
+        .await;
+    assert!(!told.to_string().contains(&gateway.key), "{told}");
+}
+
+#[tokio::test]
+async fn what_is_told_of_a_refusal_is_what_the_caller_gets() {
+    let (_provider, gateway) = gateway().await;
+    let limited = gateway.create_key(&["--group", "other"]).await;
+    let poor = gateway.key_with(10, LONG);
+    let plenty = gateway.key.clone();
+    let mut cases = Vec::new();
+    for path in FORMATS {
+        cases.push((&plenty, path, prompt(path, "nothing", "Hello!", json!({}))));
+        cases.push((&limited, path, prompt(path, "hidden", "Hello!", json!({}))));
+        cases.push((&poor, path, prompt(path, "test-model", "Hello!", json!({}))));
+        cases.push((&plenty, path, json!({"messages": []})));
+        cases.push((&plenty, path, json!([])));
+    }
+    let stored = json!({"previous_response_id": "resp_of_nobody"});
+    cases.push((
+        &plenty,
+        RESPONSES,
+        prompt(RESPONSES, "test-model", "Hello!", stored),
+    ));
+    let background = json!({"background": true});
+    cases.push((
+        &plenty,
+        RESPONSES,
+        prompt(RESPONSES, "test-model", "Hello!", background),
+    ));
+    // What chat cannot carry.
+    let document = json!([{"role": "user", "content": [{"type": "document", "source":
+        {"type": "url", "url": "https://example.com/a.pdf"}}]}]);
+    let body = json!({"model": "narrow-only", "max_tokens": 10, "messages": document});
+    cases.push((&plenty, MESSAGES, body));
+    for (key, path, body) in cases {
+        let real = gateway.send(&Request::post(path, &body).key(key)).await;
+        let told = explain(&gateway, key, path, &body).await;
+        told.assert_ok();
+        let told = told.json();
+        let outcome = &told["outcome"];
+        let (status, code) = real.error();
+        assert_eq!(
+            (&outcome["status"], &outcome["code"], &outcome["message"]),
+            (&json!(status), &json!(code), &json!(real.message())),
+            "{path} {body}: {told} instead of {real:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn an_output_limit_that_the_balance_sets_is_told_before() {
+    let (_provider, gateway) = gateway().await;
+    let key = gateway.key_with(600, LONG);
+    let body = prompt(MESSAGES, "test-model", "Hello!", json!({}));
+    let told = explain(&gateway, &key, MESSAGES, &body).await.json();
+    let real = gateway
+        .send(&Request::post(MESSAGES, &body).key(&key))
+        .await;
+    real.assert_ok();
+    let limit = told["balance"]["output_limit"].to_string();
+    assert_eq!(real.header("x-output-limit"), Some(&*limit), "{told}");
+}
+
+#[tokio::test]
+async fn limits_are_told_with_what_is_left_of_them() {
+    let (_provider, gateway) = gateway().await;
+    let key = gateway.create_key(&["--requests", "2"]).await;
+    let body = prompt(CHAT, "test-model", "Hello!", json!({}));
+    for left in [2, 1, 0] {
+        let told = explain(&gateway, &key, CHAT, &body).await.json();
+        let limit = &told["limits"][0];
+        assert_eq!(
+            (&limit["limit"], &limit["remaining"]),
+            (&json!(2), &json!(left)),
+            "{told}"
+        );
+        let status = &told["outcome"]["status"];
+        assert_eq!(*status == 429, left == 0, "{told}");
+        let real = gateway.send(&Request::post(CHAT, &body).key(&key)).await;
+        assert_eq!(real.status == 429, left == 0, "{real:?}");
+    }
+}
+
+#[tokio::test]
+async fn endpoints_without_a_model_and_keys_that_do_not_work_are_told_too() {
+    let (_provider, gateway) = gateway().await;
+    let models = explain(&gateway, &gateway.key, "/v1/models", &Value::Null)
+        .await
+        .json();
+    assert_eq!(models["outcome"]["kind"], "answered_here", "{models}");
+    let body = prompt(COUNT_TOKENS, "test-model", "Hello!", json!({}));
+    let counted = explain(&gateway, &gateway.key, COUNT_TOKENS, &body)
+        .await
+        .json();
+    assert_eq!(counted["outcome"]["provider"], "sim", "{counted}");
+    assert_eq!(counted["bound"], Value::Null);
+    let body = prompt(RESPONSES, "test-model", "Hello!", json!({}));
+    let counted = explain(&gateway, &gateway.key, "/v1/responses/input_tokens", &body);
+    let counted = counted.await.json();
+    assert_eq!(counted["outcome"]["kind"], "answered_here", "{counted}");
+
+    gateway.keys(&["revoke", &gateway.key]).await;
+    let revoked = explain(&gateway, &gateway.key, CHAT, &body).await.json();
+    assert_eq!(revoked["outcome"]["status"], 401, "{revoked}");
+    assert_eq!(revoked["key"]["state"], "revoked");
+
+    let unknown = explain(&gateway, "sk-zzzzzzzz", CHAT, &body).await;
+    assert_eq!(unknown.status, 404, "{unknown:?}");
+    let nowhere = explain(&gateway, &gateway.key, "/v1/nowhere", &body).await;
+    nowhere.assert_error(400, "invalid_request");
+}
+
+/// `prompt_cache_key` is a name as good as the one in the header.
+#[tokio::test]
+async fn a_conversation_by_its_cache_key_is_told_where_it_is_asked() {
+    let [a, b] = [Provider::start().await, Provider::start().await];
+    let config = Config::side_by_side(a.address, b.address);
+    let gateway = gateway_of(config).await;
+    let mut homes = [0, 0];
+    for conversation in 0..16 {
+        let name = json!({"prompt_cache_key": format!("conversation-{conversation}")});
+        let body = prompt(CHAT, "m", "Hello!", name);
+        let told = explain(&gateway, &gateway.key, CHAT, &body).await.json();
+        let told = told["candidates"][0]["provider"]
+            .as_str()
+            .unwrap()
+            .to_owned();
+        let before = a.handle.counters().requests;
+        gateway.post(CHAT, &body).await.assert_ok();
+        let asked = usize::from(a.handle.counters().requests == before);
+        assert_eq!(told, ["a", "b"][asked], "{conversation}");
+        homes[asked] += 1;
+    }
+    assert!(homes.iter().all(|it| *it > 0), "{homes:?}");
+}
+
+#[tokio::test]
+async fn what_staying_with_its_model_does_for_a_conversation_is_told_and_changes_nothing() {
+    let provider = Provider::start().await;
+    let gateway = gateway_of(Config::of(&provider).tiers()).await;
+    let explain = async |session: &str, text: &str| {
+        let request = prompt(CHAT, "auto", text, Value::Null);
+        let order = json!({"key": gateway.key, "session": session, "request": request});
+        let told = explain_order(&gateway, order).await;
+        told.assert_ok();
+        told.json()["model"].clone()
+    };
+    // Telling what would be chosen for a hard beginning is not choosing it.
+    for _ in 0..2 {
+        let told = explain("one", HARD).await;
+        assert_eq!(told["id"], "strong", "{told}");
+        let begins = json!({"model": null, "anew": null});
+        assert_eq!(told["conversation"], begins, "{told}");
+    }
+    let told = explain("one", EASY).await;
+    assert_eq!(told["id"], "light", "{told}");
+
+    let body = prompt(CHAT, "auto", HARD, Value::Null);
+    let request = Request::post(CHAT, &body)
+        .key(&gateway.key)
+        .header("session-id", "one");
+    let answer = gateway.send(&request).await;
+    assert_eq!(answer.header("x-model"), Some("strong"), "{answer:?}");
+    let told = explain("one", EASY).await;
+    assert_eq!(told["id"], "strong", "{told}");
+    let reason = told["reason"].as_str().unwrap();
+    assert!(
+        reason.ends_with("stays with the conversation's model"),
+        "{told}"
+    );
+    let conversation = &told["conversation"];
+    assert_eq!(conversation["model"], "strong", "{told}");
+    assert_eq!(conversation["anew"]["model"], "light", "{told}");
+    assert!(
+        conversation["anew"]["reason"]
+            .as_str()
+            .unwrap()
+            .ends_with("light"),
+        "{told}"
+    );
+    assert_eq!(explain("two", EASY).await["id"], "light");
+
+    // Who names a model has none; the command line cannot know.
+    let named = explain_order(
+        &gateway,
+        json!({"key": gateway.key, "request": prompt(CHAT, "light", EASY, Value::Null)}),
+    )
+    .await;
+    assert_eq!(named.json()["model"]["conversation"], Value::Null);
+    let body = prompt(CHAT, "auto", EASY, Value::Null);
+    let here = explain_here(&gateway, &["--key", &gateway.key], &body).await;
+    assert!(here.stdout.contains("so far      unknown here"), "{here:?}");
+}
+
+/// What a real request came to, in the words of an explanation.
+async fn reality(gateway: &Gateway, providers: &[(&str, &Provider)], request: &Request) -> Value {
+    let asked = |provider: &Provider| provider.handle.counters().requests;
+    let before: Vec<_> = providers.iter().map(|(_, it)| asked(it)).collect();
+    let answer = gateway.send(request).await;
+    if answer.status >= 400 {
+        let (status, code) = answer.error();
+        let message = answer.message();
+        return json!({"status": status, "code": code, "message": message});
+    }
+    let mut all = providers.iter().zip(before);
+    let first = all.find(|((_, it), before)| asked(it) > *before);
+    let dropped = answer.header("x-dropped-fields").unwrap_or_default();
+    let dropped = dropped
+        .split(',')
+        .map(str::trim)
+        .filter(|it| !it.is_empty());
+    json!({
+        "provider": first.map(|((name, _), _)| name),
+        "model": answer.header("x-model"),
+        "dropped": dropped.collect::<Vec<_>>(),
+    })
+}
+
+/// The same of an explanation.
+fn said(told: &Value) -> Value {
+    let outcome = &told["outcome"];
+    match outcome["kind"].as_str() {
+        Some("refused") => json!({
+            "status": outcome["status"],
+            "code": outcome["code"],
+            "message": outcome["message"],
+        }),
+        Some("sent") => json!({
+            "provider": outcome["provider"],
+            "model": told["model"]["id"],
+            "dropped": told["candidates"][0]["dropped"],
+        }),
+        _ => json!({"provider": null, "model": told["model"]["id"], "dropped": []}),
+    }
+}
+
+/// Requests in every format, some of which lose something on their way.
+fn requests() -> Vec<(&'static str, Value)> {
+    let mut requests = Vec::new();
+    for path in FORMATS {
+        for model in [
+            "both",
+            "short",
+            "wide",
+            "thinks-never",
+            "narrow-only",
+            "nothing",
+        ] {
+            requests.push((path, prompt(path, model, "Hello!", json!({}))));
+        }
+    }
+    let with = |path, model, more| (path, prompt(path, model, "Hello!", more));
+    requests.push(with(MESSAGES, "both", json!({"top_k": 5})));
+    requests.push(with(MESSAGES, "wide", json!({"top_k": 5})));
+    requests.push(with(
+        MESSAGES,
+        "thinks-never",
+        json!({"output_config": {"effort": "high"}}),
+    ));
+    requests.push(with(
+        CHAT,
+        "thinks-never",
+        json!({"reasoning_effort": "high"}),
+    ));
+    requests.push(with(RESPONSES, "both", json!({"background": true})));
+    // Reasoning that another provider has sealed, by way of a translation.
+    let sealed = json!({"model": "wide", "max_tokens": 100, "messages": [
+        {"role": "user", "content": "Hello!"},
+        {"role": "assistant", "content": [
+            {"type": "thinking", "thinking": "hm", "signature": SEAL},
+            {"type": "text", "text": "Hi."},
+        ]},
+        {"role": "user", "content": "And now?"},
+    ]});
+    requests.push((MESSAGES, sealed));
+    requests
+}
+
+/// What a translation has sealed for a provider that is not asked here.
+const SEAL: &str = "tg1.AAAA";
+
+#[tokio::test]
+async fn what_is_told_is_what_then_happens() {
+    let (narrow, wide) = (Provider::start().await, Provider::start().await);
+    let mut chat_only = support::provider(narrow.address);
+    chat_only["formats"] = json!(["chat"]);
+    let mut config = Config::new()
+        .provider("narrow", chat_only)
+        .provider("wide", support::provider(wide.address))
+        .model(
+            "both",
+            json!(["narrow", {"provider": "wide", "priority": 1}]),
+        )
+        .model("wide", json!(["wide"]))
+        .model("narrow-only", json!(["narrow"]))
+        .model("thinks-never", json!(["wide"]))
+        .with("models.thinks-never.reasoning", json!("none"))
+        .with("aliases", json!({"short": "both"}))
+        .with("families.hidden", json!({"group": "hidden"}))
+        .with(
+            "models.hidden",
+            json!({"family": "hidden", "deployments": ["wide"]}),
+        )
+        .with("failover", json!({"again": 0}));
+    config.0["providers"]["narrow"]["health"] = json!({"consecutive_failures": 1});
+    let gateway = gateway_of(config).await;
+    let providers = [("narrow", &narrow), ("wide", &wide)];
+    let poor = gateway.key_with(10, LONG);
+    let few = gateway.key_with(300, LONG);
+    let limited = gateway.create_key(&["--requests", "3"]).await;
+    let other = gateway.create_key(&["--group", "hidden"]).await;
+    let compare = async |key: &str, path: &str, body: &Value| {
+        let told = explain(&gateway, key, path, body).await;
+        told.assert_ok();
+        let told = told.json();
+        let real = reality(&gateway, &providers, &Request::post(path, body).key(key)).await;
+        assert_eq!(said(&told), real, "{path} {body}: {told}");
+        real
+    };
+    let mut dropped = 0;
+    for benched in [false, true] {
+        if benched {
+            // From its next failure on nobody asks it.
+            let mut body = prompt(CHAT, "narrow-only", "Hello!", json!({}));
+            body["stream"] = json!(false);
+            let request = Request::post(CHAT, &body)
+                .key(&gateway.key)
+                .orders("status-500");
+            assert_eq!(gateway.send(&request).await.status, 502);
+        }
+        for key in [&gateway.key, &poor, &few, &limited, &other] {
+            for (path, body) in requests() {
+                let real = compare(key, path, &body).await;
+                dropped += real["dropped"].as_array().map_or(0, Vec::len);
+            }
+        }
+    }
+    assert!(dropped > 0, "nothing was left out of any of them");
+}
+
+#[tokio::test]
+async fn who_comes_behind_eight_others_is_told_to_be_asked_by_nobody() {
+    let provider = Provider::start().await;
+    let many: Vec<_> = (0..10)
+        .map(|n| json!({"provider": "sim", "upstream_model": format!("m{n}"), "priority": n}))
+        .collect();
+    let gateway = gateway_of(Config::of(&provider).model("many", json!(many))).await;
+    let body = prompt(CHAT, "many", "Hello!", json!({}));
+    let told = explain(&gateway, &gateway.key, CHAT, &body).await.json();
+    let candidates = told["candidates"].as_array().unwrap();
+    let asked = candidates.iter().filter(|it| it["asked"] == true);
+    assert_eq!((asked.count(), candidates.len()), (8, 10), "{told}");
+    assert!(
+        candidates[9]["reason"]
+            .as_str()
+            .unwrap()
+            .contains("8 others"),
+        "{told}"
+    );
+}
+
+#[tokio::test]
+async fn what_is_stored_is_told_to_be_asked_for_where_it_is() {
+    let (one, two) = (Provider::start().await, Provider::start().await);
+    let config = Config::new()
+        .provider("one", support::provider(one.address))
+        .provider("two", support::provider(two.address))
+        .model("on-one", json!(["one"]))
+        .model("on-two", json!(["two"]));
+    let gateway = gateway_of(config).await;
+    let providers = [("one", &one), ("two", &two)];
+    let stranger = gateway.create_key(&[]).await;
+    for (model, name) in [("on-one", "one"), ("on-two", "two")] {
+        let made = gateway.ask(RESPONSES, model, "", json!({})).await;
+        made.assert_ok();
+        let id = made.json()["id"].as_str().unwrap().to_owned();
+        for (target, key) in [
+            (format!("{RESPONSES}/{id}"), &gateway.key),
+            (format!("{RESPONSES}/{id}/input_items"), &gateway.key),
+            (format!("{RESPONSES}/{id}"), &stranger),
+            (format!("{RESPONSES}/resp_of_nobody"), &gateway.key),
+        ] {
+            let told = explain(&gateway, key, &target, &Value::Null).await.json();
+            let real = reality(&gateway, &providers, &Request::get(&target).key(key)).await;
+            assert_eq!(said(&told), real, "{target}: {told}");
+            if key == &gateway.key && target.contains(&id) {
+                assert_eq!(real["provider"], name);
+            }
+        }
+    }
+    let here = explain_here(
+        &gateway,
+        &["--key", &gateway.key, "--path", "/v1/responses/resp_1"],
+        &Value::Null,
+    )
+    .await;
+    assert!(
+        here.stdout.contains("only the running gateway can say"),
+        "{here:?}"
+    );
+}

@@ -1,0 +1,322 @@
+//! What a newcomer does: the README to the letter, and the demo from any folder.
+
+use crate::support::{Output, PATIENCE, Ports, bounded, tollgate};
+use std::fs;
+use std::net::TcpListener;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use tempfile::TempDir;
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::process::{Child, Command};
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// A fenced block of a page.
+struct Block {
+    language: String,
+    text: String,
+}
+
+/// The blocks of a section of the README, in order.
+fn blocks(section: &str) -> Vec<Block> {
+    let page = fs::read_to_string(root().join("README.md")).unwrap();
+    let begin = format!("\n## {section}\n");
+    let (_, rest) = page.split_once(&begin).expect("the section");
+    let text = rest.split("\n## ").next().unwrap();
+    let fences: Vec<_> = text.split("```").collect();
+    fences
+        .chunks_exact(2)
+        .map(|pair| {
+            let (language, text) = pair[1].split_once('\n').unwrap();
+            Block {
+                language: language.to_owned(),
+                text: text.to_owned(),
+            }
+        })
+        .collect()
+}
+
+/// A shell with a network of its own, in which the ports that the README names are free. `None`, and
+/// a line that says so, where the system does not allow it.
+async fn own_network(test: &str) -> Option<Vec<&'static str>> {
+    const AS_ROOT: &[&str] = &["unshare", "--net"];
+    const AS_ANYBODY: &[&str] = &["unshare", "--user", "--map-root-user", "--net"];
+    for arguments in [AS_ROOT, AS_ANYBODY] {
+        let mut probe = Command::new(arguments[0]);
+        probe
+            .args(&arguments[1..])
+            .args(["ip", "link", "set", "lo", "up"]);
+        let status = probe.stderr(Stdio::null()).status().await;
+        if status.is_ok_and(|status| status.success()) {
+            return Some(arguments.to_vec());
+        }
+    }
+    eprintln!("SKIPPED: {test}: this system gives us no network namespace");
+    None
+}
+
+/// The folders in which programs are found, that of `tollgate` first.
+fn path() -> String {
+    let program = tollgate();
+    let folder = Path::new(program.as_std().get_program()).parent().unwrap();
+    format!("{}:{}", folder.display(), std::env::var("PATH").unwrap())
+}
+
+/// The blocks of the README as one script. A block that serves goes on in the background, as in a
+/// terminal of its own, once the gateway is ready.
+fn script(blocks: &[Block]) -> String {
+    let mut script = "set -eu\nip link set lo up\n".to_owned();
+    for block in blocks {
+        assert_eq!(block.language, "sh");
+        if block.text.trim_end().ends_with("tollgate serve") {
+            let (before, _) = block.text.rsplit_once("tollgate serve").unwrap();
+            script.push_str(before);
+            script.push_str(
+                "tollgate serve 2> serve.log &\n\
+                 trap 'kill -TERM $!; wait $!' EXIT\n\
+                 for i in $(seq 100); do grep -q 'serving$' serve.log && break; sleep 0.1; done\n",
+            );
+        } else {
+            script.push_str(&block.text);
+        }
+    }
+    script
+}
+
+#[tokio::test]
+async fn the_readme_leads_from_an_empty_folder_to_a_gateway() {
+    let Some(shell) = own_network("the_readme_leads_from_an_empty_folder").await else {
+        return;
+    };
+    let folder = TempDir::new().unwrap();
+    let mut blocks = blocks("A real provider");
+    let yaml = blocks.remove(0);
+    assert_eq!(yaml.language, "yaml");
+    let name = yaml.text.lines().next().unwrap().trim_start_matches("# ");
+    fs::write(folder.path().join(name), &yaml.text).unwrap();
+    let mut command = Command::new(shell[0]);
+    command
+        .args(&shell[1..])
+        .args(["bash", "-c", &script(&blocks)])
+        .current_dir(&folder)
+        .env_clear()
+        .env("PATH", path())
+        .kill_on_drop(true);
+    let output = Output::within(PATIENCE * 3, &mut command).await;
+    let log = fs::read_to_string(folder.path().join("serve.log")).unwrap_or_default();
+    assert!(output.status.success(), "{output:?}\n{log}");
+    assert!(output.stdout.contains("no fault (1 model,"), "{output:?}");
+    assert!(
+        output.stdout.contains(r#""id":"alpha-opus-5-5""#),
+        "{output:?}"
+    );
+    let key = fs::read_to_string(folder.path().join("my-app.key")).unwrap();
+    assert!(key.starts_with("sk-"), "{key}");
+    for line in [
+        "listening on http://127.0.0.1:8080 for callers",
+        "listening on http://127.0.0.1:9080 for operators",
+        "the host 'api.alpha.example' cannot be resolved (",
+        "stopped",
+    ] {
+        assert!(log.contains(line), "{line}:\n{log}");
+    }
+}
+
+/// What `conf/default.yaml` needs beside it is all that the README says.
+#[tokio::test]
+async fn the_whole_catalog_is_two_files_and_a_folder() {
+    let folder = TempDir::new().unwrap();
+    let default = fs::read_to_string(root().join("conf/default.yaml")).unwrap();
+    let file = folder.path().join("default.yaml");
+    fs::copy(
+        root().join("conf/catalog.yaml"),
+        folder.path().join("catalog.yaml"),
+    )
+    .unwrap();
+    let check = || {
+        let mut command = tollgate();
+        command.arg("check").arg(&file);
+        for name in ["ALPHA", "BETA", "GAMMA", "DELTA"] {
+            command.env(format!("{name}_API_KEY"), "a-credential");
+        }
+        command
+    };
+    let store = folder.path().join("store");
+    let own = default.replace("/var/lib/tollgate/", &format!("{}/", store.display()));
+    assert_ne!(own, default);
+    fs::write(&file, own).unwrap();
+    let output = Output::of(&mut check()).await;
+    assert!(!output.status.success());
+    let told = format!("store.path: there is no folder {}", store.display());
+    assert!(output.stderr.contains(&told), "{output:?}");
+    fs::create_dir(&store).unwrap();
+    let output = Output::of(&mut check()).await;
+    assert!(output.status.success(), "{output:?}");
+}
+
+/// `make` with a target folder in which the program stands already, and a cargo that builds nothing.
+struct Make {
+    target: TempDir,
+    state: TempDir,
+    elsewhere: TempDir,
+    ports: Ports,
+}
+
+impl Make {
+    fn new() -> Self {
+        let target = TempDir::new().unwrap();
+        fs::create_dir(target.path().join("debug")).unwrap();
+        let program = PathBuf::from(tollgate().as_std().get_program());
+        symlink(program, target.path().join("debug/tollgate")).unwrap();
+        Self {
+            target,
+            state: TempDir::new().unwrap(),
+            elsewhere: TempDir::new().unwrap(),
+            ports: Ports::free(),
+        }
+    }
+
+    /// `make demo` by arguments that find the Makefile from another folder.
+    fn demo(&self, arguments: &[&str], cargo: &str) -> Command {
+        let mut command = Command::new("make");
+        let set = |name: &str, value: &dyn std::fmt::Display| format!("{name}={value}");
+        command
+            .args(arguments)
+            .arg("demo")
+            .arg(set("CARGO", &cargo))
+            .arg(set("DEMO_PORT", &self.ports.callers.port()))
+            .arg(set("DEMO_ADMIN_PORT", &self.ports.operators.port()))
+            .arg(set("DEMO_STATE", &self.state.path().display()))
+            .current_dir(&self.elsewhere)
+            .env("CARGO_TARGET_DIR", self.target.path())
+            .env_remove("MAKEFLAGS")
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true);
+        command
+    }
+}
+
+/// A process with all that it has started.
+struct Group(Child);
+
+impl Group {
+    fn start(command: &mut Command) -> Self {
+        Self(command.process_group(0).spawn().unwrap())
+    }
+
+    fn signal(&self, name: &str) {
+        let Some(id) = self.0.id() else { return };
+        let mut kill = std::process::Command::new("kill");
+        // The group may have ended.
+        let _ = kill
+            .args([&format!("-{name}"), "--", &format!("-{id}")])
+            .status();
+    }
+
+    /// Ends it as Ctrl-C does, and waits until it has.
+    async fn interrupt(mut self) {
+        self.signal("INT");
+        bounded("the demo's end", self.0.wait()).await.unwrap();
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        self.signal("KILL");
+    }
+}
+
+#[tokio::test]
+async fn the_demo_runs_from_any_folder() {
+    let root = root().to_str().unwrap();
+    let makefile = format!("{root}/Makefile");
+    for arguments in [["-C", root], ["-f", &makefile]] {
+        let make = Make::new();
+        let mut process = Group::start(&mut make.demo(&arguments, "true"));
+        let mut lines = BufReader::new(process.0.stdout.take().unwrap()).lines();
+        loop {
+            let line = bounded("the demo's start", lines.next_line())
+                .await
+                .unwrap();
+            let line = line.unwrap_or_else(|| panic!("{arguments:?}: it ends"));
+            if line.starts_with("Base address") {
+                break;
+            }
+        }
+        assert!(make.state.path().join("key").exists());
+        assert_eq!(fs::read_dir(&make.elsewhere).unwrap().count(), 0);
+        process.interrupt().await;
+    }
+}
+
+#[tokio::test]
+async fn a_port_in_use_is_reported_before_the_demo_is_built() {
+    let root = root().to_str().unwrap();
+    let make = Make::new();
+    for (address, variable) in [
+        (make.ports.callers, "DEMO_PORT"),
+        (make.ports.operators, "DEMO_ADMIN_PORT"),
+    ] {
+        let _taken = TcpListener::bind(address).unwrap();
+        // A cargo that fails: the build would be the next step.
+        let output = Output::of(&mut make.demo(&["-C", root], "false")).await;
+        assert!(!output.status.success());
+        let told = format!("port {} is in use: choose another one", address.port());
+        assert!(output.stderr.contains(&told), "{output:?}");
+        let example = format!("make demo {variable}=");
+        assert!(output.stderr.contains(&example), "{output:?}");
+    }
+}
+
+#[tokio::test]
+async fn the_demo_needs_no_file_of_the_repository() {
+    let make = Make::new();
+    let [port, admin] = [make.ports.callers, make.ports.operators].map(|it| it.port().to_string());
+    let demo = || {
+        let mut command = tollgate();
+        command
+            .args(["demo", "--port", &port, "--admin-port", &admin])
+            .current_dir(&make.elsewhere);
+        command
+    };
+    let taken = TcpListener::bind(make.ports.callers).unwrap();
+    let output = Output::of(&mut demo()).await;
+    assert!(!output.status.success());
+    assert!(
+        output.stderr.contains("choose another port with --port"),
+        "{output:?}"
+    );
+    drop(taken);
+    let mut process = demo().stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(process.stdout.take().unwrap()).lines();
+    loop {
+        let line = bounded("the demo's start", lines.next_line())
+            .await
+            .unwrap();
+        if line.expect("it serves").starts_with("Base address") {
+            break;
+        }
+    }
+    assert!(make.elsewhere.path().join(".demo/key").exists());
+    bounded("the demo's end", process.kill()).await.unwrap();
+}
+
+#[tokio::test]
+async fn the_program_is_installed_under_a_prefix() {
+    let make = Make::new();
+    let prefix = TempDir::new().unwrap();
+    let mut command = Command::new("make");
+    command
+        .args(["-C", root().to_str().unwrap(), "install"])
+        .arg(format!("PREFIX={}", prefix.path().display()))
+        .env("CARGO_TARGET_DIR", make.target.path());
+    let output = Output::of(&mut command).await;
+    assert!(output.status.success(), "{output:?}");
+    let mut installed = Command::new(prefix.path().join("bin/tollgate"));
+    let output = Output::of(installed.arg("--version")).await;
+    assert!(output.stdout.starts_with("tollgate "), "{output:?}");
+}

@@ -1,0 +1,49 @@
+//! The end-to-end tests: a gateway over real sockets, one module for each subject. They are one program,
+//! because each program of tests links the gateway and the harness anew.
+
+#![cfg(test)]
+
+mod admin;
+mod auto;
+mod balances;
+mod balancing;
+mod bodies;
+mod charging;
+mod client_addresses;
+mod command_line;
+mod connections;
+mod contract;
+mod conversations;
+mod counting;
+mod documentation;
+mod early_answers;
+mod environment;
+mod errors;
+mod explain;
+mod fair_shares;
+mod faults;
+mod first_minutes;
+mod floods;
+mod handover;
+mod health;
+mod keys;
+mod leaving;
+mod limits;
+mod models_and_keys;
+mod operations;
+mod overload;
+mod reload;
+mod remembering;
+mod reserving;
+mod stop_sequences;
+mod stored;
+mod streams;
+mod strict;
+#[path = "../support/mod.rs"]
+mod support;
+mod timeouts;
+mod torn_answers;
+mod translation;
+mod upgrade;
+mod upkeep;
+mod usage;

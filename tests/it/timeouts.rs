@@ -1,0 +1,532 @@
+//! Time-outs: each phase of an answer has its own, a provider that is too slow is replaced
+//! where nothing was committed, and a caller is told in its own format where something was.
+
+use crate::support::{
+    self, Act, Answer, Authority, CHAT, Config, Connection, Ending, FORMATS, Gateway, Http2,
+    MESSAGES, Provider, Request, Upstream, prompt,
+};
+use futures::future::join_all;
+use serde_json::{Value, json};
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+use tokio::io::{AsyncWrite, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpSocket};
+
+/// A bound that is due.
+const SOON: &str = "300ms";
+const SOON_MS: Duration = Duration::from_millis(300);
+/// A bound that no test waits for.
+const LATE: &str = "60s";
+/// What a busy machine may add.
+const SLACK: Duration = Duration::from_secs(5);
+
+/// All bounds late, but for one.
+fn all_but(name: &str) -> Value {
+    let mut timeouts = json!({"read": LATE, "connect": LATE});
+    timeouts[name] = json!(SOON);
+    timeouts
+}
+
+/// Providers that speak HTTP/1.1 and HTTP/2.
+const HTTP: [&str; 2] = ["never", "always"];
+
+/// A model `alone` at a provider with these orders, and a model `two` with another behind it.
+fn config(provider: &Provider, http2: &str, timeouts: Value, orders: &str) -> Config {
+    let slow = json!({"provider": "slow", "upstream_model": format!("sim-{orders}")});
+    let healthy = json!({"provider": "healthy", "priority": 1});
+    Config::new()
+        .provider("slow", support::provider(provider.address))
+        .provider("healthy", support::provider(provider.address))
+        .with("providers.slow.timeouts", timeouts)
+        // It is asked however often it was too slow.
+        .with(
+            "providers.slow.health",
+            json!({"consecutive_failures": null, "error_rate": null}),
+        )
+        .with("providers.slow.http2", json!(http2))
+        .with("failover", json!({"pause": "10ms"}))
+        // Each request is to meet the slow one.
+        .with("routing.health", json!({"enabled": false}))
+        .model("alone", json!([slow]))
+        .model("two", json!([slow, healthy]))
+}
+
+async fn ask(gateway: &Gateway, path: &str, model: &str, stream: bool) -> Answer {
+    let said = "one two three four five six seven eight";
+    let body = prompt(path, model, said, json!({"stream": stream}));
+    gateway.post(path, &body).await
+}
+
+/// Nothing was committed: alone it is 504, and with another candidate nobody notices.
+async fn is_replaced(gateway: &Gateway, what: &str, streams: &[bool]) {
+    let cases = FORMATS
+        .into_iter()
+        .flat_map(|path| streams.iter().map(move |it| (path, *it)));
+    let asked = cases.map(async |(path, stream)| {
+        let begun = Instant::now();
+        let answer = ask(gateway, path, "alone", stream).await;
+        let took = begun.elapsed();
+        assert_eq!(
+            answer.error(),
+            (504, "upstream_error".to_owned()),
+            "{what} {path} {stream}: {answer:?}"
+        );
+        assert!(
+            (SOON_MS..SOON_MS + SLACK).contains(&took),
+            "{what}: {took:?}"
+        );
+        let answer = ask(gateway, path, "two", stream).await;
+        answer.assert_ok();
+        assert_eq!(answer.header("x-attempts"), Some("2"), "{what} {path}");
+        assert!(!answer.text().contains("\"error\":{"), "{}", answer.text());
+    });
+    join_all(asked).await;
+}
+
+/// Something was committed: the stream ends in the error event of its format, in time.
+async fn is_told(gateway: &Gateway, what: &str, model: &str) {
+    let asked = FORMATS.map(async |path| {
+        let begun = Instant::now();
+        let answer = ask(gateway, path, model, true).await;
+        let took = begun.elapsed();
+        assert_eq!(answer.status, 200, "{what} {path}: {answer:?}");
+        assert_eq!(answer.ending, Ending::Complete, "{what} {path}");
+        let events = answer.events();
+        let last = events.last().expect("an event");
+        let code = last.pointer("/error/code");
+        let code = code.or_else(|| last.pointer("/response/error/code"));
+        assert_eq!(
+            code,
+            Some(&json!("upstream_error")),
+            "{what} {path}: {last}"
+        );
+        assert!(
+            (SOON_MS..SOON_MS + SLACK).contains(&took),
+            "{what}: {took:?}"
+        );
+    });
+    join_all(asked).await;
+}
+
+#[tokio::test]
+async fn a_provider_that_is_silent_before_its_head_is_replaced() {
+    let provider = Provider::start().await;
+    for http2 in HTTP {
+        let config = config(&provider, http2, all_but("first_byte"), "hang");
+        is_replaced(&Gateway::start(config).await, http2, &[false, true]).await;
+    }
+}
+
+#[tokio::test]
+async fn a_stream_without_content_in_time_is_replaced() {
+    let provider = Provider::start().await;
+    let orders = [
+        "hang",
+        "stall-after-0",
+        "stall-after-0+pings-50ms",
+        "chunks-1+chunk-delay-50ms",
+    ];
+    for http2 in HTTP {
+        join_all(orders.map(async |orders| {
+            let config = config(&provider, http2, all_but("first_token"), orders);
+            let what = format!("{orders}, {http2}");
+            is_replaced(&Gateway::start(config).await, &what, &[true]).await;
+        }))
+        .await;
+    }
+}
+
+#[tokio::test]
+async fn the_pings_of_messages_are_no_content() {
+    let start = json!({"type": "message_start", "message": {"id": "m", "type": "message",
+        "role": "assistant", "content": [], "model": "m", "stop_reason": null,
+        "usage": {"input_tokens": 3, "output_tokens": 1}}});
+    let ping = "event: ping\ndata: {\"type\": \"ping\"}\n\n";
+    let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n";
+    let mut script = vec![Act::send(format!(
+        "{head}event: message_start\ndata: {start}\n\n"
+    ))];
+    for _ in 0..40 {
+        script.push(Act::send(ping));
+        script.push(Act::Pause(Duration::from_millis(50)));
+    }
+    script.push(Act::Hang);
+    let upstream = Upstream::playing(script).await;
+    let config = Config::new()
+        .provider("raw", support::provider(upstream.address))
+        .with("providers.raw.timeouts", all_but("first_token"))
+        .model("alone", json!(["raw"]));
+    let gateway = Gateway::start(config).await;
+    let begun = Instant::now();
+    let answer = ask(&gateway, MESSAGES, "alone", true).await;
+    answer.assert_error(504, "upstream_error");
+    assert!(begun.elapsed() < SOON_MS + Duration::from_secs(1));
+}
+
+#[tokio::test]
+async fn a_stream_that_stops_between_two_events_ends_in_an_error_event() {
+    let provider = Provider::start().await;
+    for http2 in HTTP {
+        for (what, orders) in [
+            ("silent", "stall-after-6"),
+            ("pings for ever", "stall-after-6+pings-50ms"),
+        ] {
+            let config = config(&provider, http2, all_but("between_events"), orders);
+            let gateway = Gateway::start(config).await;
+            is_told(&gateway, &format!("{what}, {http2}"), "alone").await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_request_has_an_end_however_much_comes() {
+    let provider = Provider::start().await;
+    for http2 in HTTP {
+        let late = json!({"read": LATE});
+        let drips = config(
+            &provider,
+            http2,
+            late.clone(),
+            "chunk-delay-20ms+tokens-1000",
+        );
+        let gateway = Gateway::start(drips.with("failover.total", json!("1s"))).await;
+        is_told(&gateway, http2, "two").await;
+        let silent = config(&provider, http2, late, "hang");
+        let gateway = Gateway::start(silent.with("failover.total", json!(SOON))).await;
+        for stream in [false, true] {
+            let answer = ask(&gateway, CHAT, "two", stream).await;
+            answer.assert_error(504, "upstream_error");
+            assert_eq!(
+                answer.header("x-attempts"),
+                None,
+                "no time was left: {answer:?}"
+            );
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_a_request_may_take_is_counted_over_all_its_attempts() {
+    let provider = Provider::start().await;
+    let hang =
+        |n: usize| json!({"provider": "sim", "upstream_model": format!("sim-hang+tokens-{n}")});
+    let config = Config::of(&provider)
+        .with("providers.sim.timeouts", json!({"first_byte": "400ms"}))
+        .with("failover", json!({"total": "1s"}))
+        .model("hangs", json!([hang(1), hang(2), hang(3), hang(4)]));
+    let gateway = Gateway::start(config).await;
+    let begun = Instant::now();
+    let answer = ask(&gateway, CHAT, "hangs", false).await;
+    let took = begun.elapsed();
+    answer.assert_error(504, "upstream_error");
+    assert_eq!(
+        answer.header("x-attempts"),
+        Some("3"),
+        "400 + 400 + 200 ms: {answer:?}"
+    );
+    assert!(took >= Duration::from_millis(950), "{took:?}");
+}
+
+#[tokio::test]
+async fn a_model_that_thinks_for_long_can_have_bounds_of_its_own() {
+    let provider = Provider::start().await;
+    let config = Config::of(&provider)
+        .with("providers.sim.timeouts", json!({"read": SOON}))
+        .model("thinks", json!(["sim/sim-delay-700ms"]))
+        .with(
+            "models.thinks.timeouts",
+            json!({"first_byte": LATE, "first_token": LATE}),
+        )
+        .model("quick", json!(["sim/sim-delay-700ms"]));
+    let gateway = Gateway::start(config).await;
+    for stream in [false, true] {
+        ask(&gateway, CHAT, "thinks", stream).await.assert_ok();
+        let answer = ask(&gateway, CHAT, "quick", stream).await;
+        answer.assert_error(504, "upstream_error");
+    }
+}
+
+#[tokio::test]
+async fn a_connection_that_is_never_made_is_given_up_as_unreachable() {
+    // It is accepted by the system, and nobody ever says hello.
+    let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = format!("https://{}", silent.local_addr().unwrap());
+    let provider = Provider::start().await;
+    let config = Config::of(&provider)
+        .provider("silent", support::provider_at(&address))
+        .with("providers.silent.timeouts", all_but("connect"))
+        .with("failover", json!({"pause": "10ms", "again": 0}))
+        .model("alone", json!(["silent"]))
+        .model("two", json!(["silent", {"provider": "sim", "priority": 1}]));
+    let gateway = Gateway::start(config).await;
+    let begun = Instant::now();
+    let answer = ask(&gateway, CHAT, "alone", false).await;
+    answer.assert_error(503, "service_unavailable");
+    assert!(begun.elapsed() < SOON_MS + SLACK);
+    ask(&gateway, CHAT, "two", true).await.assert_ok();
+}
+
+/// A gateway whose provider's answers are larger than what all sockets hold together, and must not
+/// pause. Callers have a time to take a piece.
+async fn gateway_for_large_answers(provider: &Provider, http2: &str, write: &str) -> Gateway {
+    let config = Config::of(provider)
+        .with(
+            "providers.sim.timeouts",
+            json!({"read": LATE, "between_events": SOON}),
+        )
+        .with("providers.sim.http2", json!(http2))
+        .with(
+            "server.limits",
+            json!({"downstream_write_timeout": write, "min_send_rate": null}),
+        )
+        .model("test-model", json!(["sim/sim-huge-16mb"]));
+    Gateway::start(config).await
+}
+
+fn large(gateway: &Gateway) -> Request {
+    let body = prompt(CHAT, "test-model", "Hi", json!({"stream": true}));
+    Request::post(CHAT, &body).key(&gateway.key)
+}
+
+/// No failure of the provider was counted.
+async fn nobody_is_blamed(gateway: &Gateway) {
+    let page = gateway.operator("/metrics").await.text();
+    let faults = "tollgate_upstream_faults_total{";
+    assert!(!page.contains(faults), "{}", gateway.output());
+}
+
+#[tokio::test]
+async fn a_caller_that_reads_slowly_is_not_the_providers_fault() {
+    let provider = Provider::start().await;
+    let all = HTTP.into_iter().flat_map(|to| [(to, false), (to, true)]);
+    // One after the other: the provider shares its processor with whoever reads.
+    for (to, from) in all {
+        let gateway = gateway_for_large_answers(&provider, to, LATE).await;
+        let request = large(&gateway);
+        // All sockets and windows fill while nobody reads.
+        let answer = if from {
+            let mut connection = Http2::open(gateway.address).await;
+            let answer = connection.begin(&request).await.unwrap();
+            tokio::time::sleep(4 * SOON_MS).await;
+            Http2::rest(answer).await
+        } else {
+            let mut connection = gateway.connect().await;
+            connection.write(&request.bytes()).await;
+            let mut answer = connection.head().await;
+            tokio::time::sleep(4 * SOON_MS).await;
+            connection.read_body(&mut answer).await;
+            answer
+        };
+        answer.assert_ok();
+        let text = answer.text();
+        let end = text.len().saturating_sub(300);
+        assert!(
+            text.ends_with("data: [DONE]\n\n"),
+            "provider's HTTP/2 {to}, caller's {from}: {} bytes, {}",
+            text.len(),
+            &text[end..]
+        );
+        assert_eq!(gateway.line_of(&answer).await["outcome"], "completed");
+        nobody_is_blamed(&gateway).await;
+    }
+}
+
+/// A provider that says so much at once, then a word now and then: never silent for a second.
+async fn burst(bytes: usize) -> Upstream {
+    const EVENT: usize = 16 * 1024;
+    let event = |text: &str| {
+        let delta = json!({"index": 0, "delta": {"content": text}, "finish_reason": null});
+        let chunk = json!({"id": "c", "object": "chat.completion.chunk", "choices": [delta]});
+        format!("data: {chunk}\n\n")
+    };
+    let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n";
+    let large = event(&"x".repeat(EVENT)).repeat(bytes / EVENT);
+    let mut script = vec![Act::send(format!("{head}{large}"))];
+    for _ in 0..4 {
+        script.extend([Act::Pause(2 * SOON_MS), Act::send(event("and"))]);
+    }
+    script.push(Act::send("data: [DONE]\n\n"));
+    Upstream::playing(script).await
+}
+
+/// What was read of a provider over HTTP/1.1 and waits for the caller is not in the provider's
+/// connection any more. How much fits into the caller's depends on the system, so it is tried.
+#[tokio::test]
+async fn a_caller_that_holds_up_what_was_read_is_not_the_providers_fault() {
+    const STEP: usize = 128 * 1024;
+    let sizes: Vec<usize> = (8..=48).map(|steps| steps * STEP).collect();
+    let mut config = Config::new();
+    for bytes in &sizes {
+        let upstream = burst(*bytes).await;
+        let name = format!("burst-{bytes}");
+        let timeouts = json!({"read": LATE, "between_events": "1s"});
+        config = config
+            .provider(&name, support::provider(upstream.address))
+            .with(&format!("providers.{name}.timeouts"), timeouts)
+            .model(&name, json!([name]));
+    }
+    let gateway = Gateway::start(config).await;
+    let read = async |bytes: &usize| {
+        let model = format!("burst-{bytes}");
+        let body = prompt(CHAT, &model, "Hi", json!({"stream": true}));
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.set_recv_buffer_size(64 * 1024).unwrap();
+        let mut connection = Connection::over(socket.connect(gateway.address).await.unwrap());
+        let request = Request::post(CHAT, &body).key(&gateway.key);
+        connection.write(&request.bytes()).await;
+        let mut answer = connection.head().await;
+        tokio::time::sleep(7 * SOON_MS).await;
+        connection.read_body(&mut answer).await;
+        let whole = answer.text().ends_with("data: [DONE]\n\n");
+        (!whole).then_some(model)
+    };
+    let cut = join_all(sizes.iter().map(read)).await;
+    let cut: Vec<_> = cut.into_iter().flatten().collect();
+    assert!(cut.is_empty(), "{cut:?}");
+    nobody_is_blamed(&gateway).await;
+}
+
+#[tokio::test]
+async fn a_caller_that_reads_no_more_ends_its_stream_and_blames_nobody() {
+    let provider = Provider::start().await;
+    let all = HTTP.into_iter().flat_map(|to| [(to, false), (to, true)]);
+    // One after the other: the provider shares its processor with whoever reads.
+    for (to, from) in all {
+        let gateway = gateway_for_large_answers(&provider, to, "1s").await;
+        let request = large(&gateway);
+        // Both are held, and read by nobody.
+        let mut streams = (None, None);
+        if from {
+            let mut connection = Http2::open(gateway.address).await;
+            let answer = connection.begin(&request).await.unwrap();
+            streams.0 = Some((connection, answer));
+        } else {
+            let mut connection = gateway.connect().await;
+            connection.write(&request.bytes()).await;
+            connection.head().await;
+            streams.1 = Some(connection);
+        }
+        let line = gateway
+            .access_line(|line| line["model_asked"] == "test-model")
+            .await;
+        assert_eq!(line["outcome"], "client_closed", "{to} {from}: {line}");
+        nobody_is_blamed(&gateway).await;
+        drop(streams);
+    }
+}
+
+/// A provider that says this on every connection, and takes no more than its system does by itself;
+/// under TLS, no more than the handshake.
+async fn deaf(says: String, authority: Option<&Authority>) -> SocketAddr {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.set_recv_buffer_size(4096).unwrap();
+    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let listener = socket.listen(64).unwrap();
+    let address = listener.local_addr().unwrap();
+    let acceptor = authority.map(|it| it.issue(HOST).acceptor());
+    tokio::spawn(async move {
+        let mut open: Vec<Box<dyn AsyncWrite + Send + Unpin>> = Vec::new();
+        while let Ok((stream, _)) = listener.accept().await {
+            let mut stream: Box<dyn AsyncWrite + Send + Unpin> = match &acceptor {
+                Some(acceptor) => Box::new(acceptor.accept(stream).await.unwrap()),
+                None => Box::new(stream),
+            };
+            stream.write_all(says.as_bytes()).await.unwrap();
+            stream.flush().await.unwrap();
+            open.push(stream);
+        }
+    });
+    address
+}
+
+/// What the certificate of a provider under TLS is for.
+const HOST: &str = "provider.test";
+
+/// A gateway whose provider `a` is at this address, with the healthy one behind it.
+async fn gateway_to(
+    address: SocketAddr,
+    healthy: &Provider,
+    authority: Option<&Authority>,
+) -> Gateway {
+    let folder = TempDir::new().unwrap();
+    let mut config = Config::first_and_second(address, healthy.address)
+        .with("providers.a.timeouts", all_but("write"))
+        .with("providers.a.health", json!({"enabled": false}))
+        .with("failover", json!({"again": 0}))
+        .model("alone", json!(["a"]));
+    if let Some(authority) = authority {
+        std::fs::write(folder.path().join("own.pem"), authority.pem()).unwrap();
+        let at = format!("https://{address}");
+        config = config.with("providers.a.address", json!(at)).with(
+            "providers.a.tls",
+            json!({"ca": "own.pem", "server_name": HOST}),
+        );
+    }
+    Gateway::start_in(folder, config).await
+}
+
+/// More than any system takes in the place of one who does not read.
+fn too_much() -> String {
+    "word ".repeat(12 << 20 >> 2)
+}
+
+async fn nothing_is_taken(authority: Option<&Authority>) {
+    let healthy = Provider::start().await;
+    let deaf = deaf(String::new(), authority).await;
+    let gateway = gateway_to(deaf, &healthy, authority).await;
+    let said = too_much();
+    for stream in [false, true] {
+        let begun = Instant::now();
+        let body = prompt(CHAT, "alone", &said, json!({"stream": stream}));
+        let answer = gateway.post(CHAT, &body).await;
+        let took = begun.elapsed();
+        let told = (503, "service_unavailable".to_owned());
+        assert_eq!(answer.error(), told, "{stream}: {answer:?}");
+        assert!((SOON_MS..SOON_MS + SLACK).contains(&took), "{took:?}");
+
+        let begun = Instant::now();
+        let body = prompt(CHAT, "m", &said, json!({"stream": stream, "max_tokens": 5}));
+        let answer = gateway.post(CHAT, &body).await;
+        answer.assert_ok();
+        assert_eq!(answer.header("x-attempts"), Some("2"), "{answer:?}");
+        let took = begun.elapsed();
+        assert!((SOON_MS..SOON_MS + 2 * SLACK).contains(&took), "{took:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_provider_that_takes_nothing_of_a_body_is_left_by_the_time_of_a_write() {
+    nothing_is_taken(None).await;
+}
+
+/// Its tickets come before the answer, and wait to be read while the body is written.
+#[tokio::test]
+async fn a_provider_that_takes_nothing_is_left_by_the_time_of_a_write_under_tls_too() {
+    nothing_is_taken(Some(&Authority::new())).await;
+}
+
+async fn what_is_said_is_told(authority: Option<&Authority>) {
+    const REFUSAL: &str = r#"{"error":{"message":"no","type":"invalid_request_error"}}"#;
+    let length = REFUSAL.len();
+    let says = format!(
+        "HTTP/1.1 422 No\r\ncontent-type: application/json\r\n\
+         content-length: {length}\r\n\r\n{REFUSAL}"
+    );
+    let healthy = Provider::start().await;
+    let address = deaf(says, authority).await;
+    let gateway = gateway_to(address, &healthy, authority).await;
+    let said = too_much();
+    for stream in [false, true] {
+        let body = prompt(CHAT, "alone", &said, json!({"stream": stream}));
+        let answer = gateway.post(CHAT, &body).await;
+        let told = (422, "upstream_error".to_owned());
+        assert_eq!(answer.error(), told, "{stream}: {answer:?}");
+    }
+}
+
+#[tokio::test]
+async fn what_a_provider_says_is_told_although_it_takes_nothing_of_the_body() {
+    what_is_said_is_told(None).await;
+    what_is_said_is_told(Some(&Authority::new())).await;
+}

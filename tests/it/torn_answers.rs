@@ -1,0 +1,231 @@
+//! Whole answers that their provider cuts: the next candidate answers instead at no charge, and
+//! every client sees the break of one that was too large to be held.
+
+use crate::support::{
+    self, Act, Answer, CHAT, Config, Connection, Ending, Gateway, Http2, Provider, Request,
+    Upstream, prompt,
+};
+use serde_json::json;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::Notify;
+
+const MIB: usize = 1024 * 1024;
+
+/// A whole answer with so many bytes of text.
+fn body(bytes: usize) -> String {
+    let message = json!({"role": "assistant", "content": "x".repeat(bytes)});
+    json!({
+        "id": "c", "object": "chat.completion", "created": 1, "model": "m",
+        "choices": [{"index": 0, "message": message, "finish_reason": "stop"}],
+        "usage": {"prompt_tokens": 10, "completion_tokens": 20, "total_tokens": 30},
+    })
+    .to_string()
+}
+
+/// How a provider frames the body of its answer.
+#[derive(Clone, Copy, Debug)]
+enum Framing {
+    Length,
+    Chunked,
+    /// The end of the connection ends the body.
+    Close,
+}
+
+impl Framing {
+    const ALL: [Self; 3] = [Self::Length, Self::Chunked, Self::Close];
+
+    /// An answer of which `sent` bytes come.
+    fn cut(self, body: &str, sent: usize) -> String {
+        let part = &body[..sent];
+        let (header, part) = match self {
+            Self::Length => (
+                format!("content-length: {}\r\n", body.len()),
+                part.to_owned(),
+            ),
+            Self::Chunked => (
+                "transfer-encoding: chunked\r\n".to_owned(),
+                format!("{sent:x}\r\n{part}\r\n"),
+            ),
+            Self::Close => (String::new(), part.to_owned()),
+        };
+        format!("HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n{header}\r\n{part}")
+    }
+}
+
+/// What the same request gets over both versions of HTTP.
+async fn over_both(gateway: &Gateway, model: &str) -> [Answer; 2] {
+    let body = prompt(CHAT, model, "Hello!", json!({}));
+    let request = Request::post(CHAT, &body).key(&gateway.key);
+    let one = Connection::open(gateway.address).await.send(&request).await;
+    let two = Http2::open(gateway.address).await.send(&request).await;
+    [one, two]
+}
+
+fn config() -> Config {
+    Config::new()
+        .with("failover", json!({"pause": "10ms"}))
+        .with("routing.health", json!({"enabled": false}))
+}
+
+#[tokio::test]
+async fn a_whole_answer_that_is_cut_is_replaced_and_costs_nothing() {
+    for framing in Framing::ALL {
+        for (bytes, ends) in [
+            (1_000, vec![]),
+            (900_000, vec![]),
+            (900_000, vec![Act::Reset]),
+        ] {
+            let torn = body(bytes);
+            let mut script = vec![Act::send(framing.cut(&torn, torn.len() - 100))];
+            let ends_by_reset = !ends.is_empty();
+            script.extend(ends);
+            let upstream = Upstream::playing(script).await;
+            let healthy = Provider::start().await;
+            let config = config()
+                .provider("torn", support::provider(upstream.address))
+                .provider("healthy", support::provider(healthy.address))
+                .model("alone", json!(["torn"]))
+                .model(
+                    "both",
+                    json!([
+                        {"provider": "torn", "upstream_model": "m", "priority": 0},
+                        {"provider": "healthy", "upstream_model": "m", "priority": 1},
+                    ]),
+                );
+            let gateway = Gateway::start(config).await;
+            for answer in over_both(&gateway, "alone").await {
+                let what = format!("{framing:?}, {bytes}");
+                // Without a length the end looks like that of a body, which is no answer.
+                let expected = match (framing, ends_by_reset) {
+                    (Framing::Close, false) => (502, "upstream_error".to_owned()),
+                    _ => (503, "service_unavailable".to_owned()),
+                };
+                assert_eq!(answer.error(), expected, "{what}");
+                assert_eq!(answer.ending, Ending::Complete, "{what}");
+                let line = gateway.line_of(&answer).await;
+                assert_eq!(line["outcome"], "upstream_failed", "{line}");
+                assert_eq!(line["charged"], 0, "{line}");
+            }
+            let mut spent = 0;
+            for answer in over_both(&gateway, "both").await {
+                answer.assert_ok();
+                assert_eq!(answer.header("x-attempts"), Some("2"), "{framing:?}");
+                spent += answer.reported();
+            }
+            gateway.has_spent(&gateway.key, spent).await;
+            gateway.verify().await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn every_client_sees_the_break_of_an_answer_that_is_too_large_to_be_held() {
+    let torn = body(2 * MIB);
+    for framing in Framing::ALL {
+        let script = [Act::send(framing.cut(&torn, MIB + MIB / 2))];
+        let upstream = Upstream::playing(script).await;
+        let config = config()
+            .provider("torn", support::provider(upstream.address))
+            .model("alone", json!(["torn"]));
+        let gateway = Gateway::start(config).await;
+        let [one, two] = over_both(&gateway, "alone").await;
+        for (answer, way) in [(&one, "HTTP/1.1"), (&two, "HTTP/2")] {
+            assert_eq!(answer.status, 200, "{framing:?}, {way}");
+            assert_ne!(answer.ending, Ending::Complete, "{framing:?}, {way}");
+            assert!(answer.body().len() < torn.len());
+            let line = gateway.line_of(answer).await;
+            assert_eq!(line["outcome"], "upstream_failed", "{line}");
+        }
+        assert_eq!(two.ending, Ending::Reset, "{framing:?}");
+        gateway.verify().await;
+    }
+}
+
+#[tokio::test]
+async fn an_answer_that_is_whole_passes_though_its_connection_stays_open() {
+    let whole = body(200_000);
+    let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n\r\n";
+    let upstream = Upstream::playing([Act::send(format!("{head}{whole}")), Act::Hang]).await;
+    let config = config()
+        .provider("open", support::provider(upstream.address))
+        .model("open", json!(["open"]));
+    let gateway = Gateway::start(config).await;
+    let asked = prompt(CHAT, "open", "Hello!", json!({}));
+    let request = Request::post(CHAT, &asked).key(&gateway.key);
+    let mut connection = gateway.connect().await;
+    connection.write(&request.bytes()).await;
+    assert_eq!(connection.head().await.status, 200);
+    connection.read_until(b"\"total_tokens\":30}}").await;
+}
+
+#[tokio::test]
+async fn an_answer_for_which_there_is_no_memory_passes_as_it_comes() {
+    const HELD: usize = 200_000;
+    let whole = body(HELD + 100_000);
+    for (bodies, passes) in [("250kB", true), ("4MB", false)] {
+        let rest = Arc::new(Notify::new());
+        let length = whole.len();
+        let head = format!(
+            "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n"
+        );
+        let script = [
+            Act::send(format!("{head}{}", &whole[..HELD])),
+            Act::Wait(Arc::clone(&rest)),
+            Act::Reset,
+        ];
+        let upstream = Upstream::playing(script).await;
+        let config = config()
+            .with("failover", json!({"again": 0}))
+            .with("server.limits.body_bytes", json!("100kB"))
+            .with("server.limits.bodies_in_memory", json!(bodies))
+            .provider("raw", support::provider(upstream.address))
+            .model("raw", json!(["raw"]));
+        let gateway = Gateway::start(config).await;
+        let asked = prompt(CHAT, "raw", "Hello!", json!({}));
+        let request = Request::post(CHAT, &asked).key(&gateway.key);
+        let mut connection = gateway.connect().await;
+        connection.write(&request.bytes()).await;
+        if passes {
+            assert_eq!(
+                connection.head().await.status,
+                200,
+                "before the rest has come"
+            );
+            rest.notify_one();
+            let (_, ending) = connection.rest().await;
+            assert_ne!(ending, Ending::Complete);
+        } else {
+            rest.notify_one();
+            let answer = connection.answer(&request).await;
+            assert_eq!(answer.error(), (503, "service_unavailable".to_owned()));
+        }
+        // What was held is given back.
+        gateway.sample_is("tollgate_request_body_bytes", 0.0).await;
+    }
+}
+
+/// An error that comes as a success, too large to be held: before its kind is known, nothing passes.
+#[tokio::test]
+async fn a_large_error_behind_a_200_is_an_error_and_none_of_its_text_passes() {
+    const SECRET: &str = "a-secret-of-the-provider";
+    let error = json!({"message": SECRET, "type": "server_error", "padding": "x".repeat(2 * MIB)});
+    let body = json!({"error": error}).to_string();
+    let (first, rest) = body.split_at(1);
+    let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n";
+    let begun = format!("{head}content-length: {}\r\n\r\n{first}", body.len());
+    let script = [
+        Act::send(begun),
+        Act::Pause(Duration::from_millis(200)),
+        Act::send(rest),
+    ];
+    let upstream = Upstream::playing(script).await;
+    let config = config()
+        .provider("large", support::provider(upstream.address))
+        .model("test-model", json!(["large"]));
+    let gateway = Gateway::start(config).await;
+    for answer in over_both(&gateway, "test-model").await {
+        assert!(answer.status >= 500, "{answer:?}");
+        assert!(!answer.text().contains(SECRET), "{answer:?}");
+    }
+}
