@@ -131,7 +131,7 @@ impl<'a> Builder<'a> {
                 "name at least one format: chat, responses or messages",
             );
         }
-        let mut endpoints = PerFormat::default();
+        let mut endpoints = PerFormat::<Option<Endpoint>>::default();
         for (place, entry) in entries.iter().enumerate() {
             let settings = match entry {
                 FormatEntry::Full(settings) => settings.clone(),
