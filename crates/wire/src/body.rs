@@ -5,6 +5,7 @@
 //! Missing members are inserted after the opening brace.
 
 use crate::{
+    address::AddressRules,
     formats::{self, rules::FormatRules},
     json::Span,
     peek::{LimitSpan, ObjectSpan, Peeked},
@@ -58,8 +59,13 @@ impl<'a> BodyEdits<'a> {
         }
     }
 
-    /// Sets the name of the model. At most once per body.
+    /// Sets the name of the model, unless the format keeps it in the
+    /// [address](crate::address). At most once per body.
     pub fn set_model(&mut self, name: &str) {
+        let address = self.rules.request.address.as_ref();
+        if address.is_some_and(AddressRules::has_model) {
+            return;
+        }
         let name = Value::from(name).to_string();
         match self.peeked.spans.model {
             Some(span) => self.splice.replace(span, name),
@@ -81,16 +87,14 @@ impl<'a> BodyEdits<'a> {
 
     fn limit_output(&mut self, tokens: u64) {
         let spans = &self.peeked.spans;
-        let rules = &self.rules.request.output_limit;
-        let own = spans.limit(rules.field);
-        let older = rules.older.and_then(|field| spans.limit(field));
+        let (own, older) = (spans.output_limit, spans.older_output_limit);
         let given = |limit: &LimitSpan| limit.tokens.is_some();
         let places = match (own.filter(given), older.filter(given)) {
             (None, None) => [own.or(older), None],
             (own, older) => [own, older],
         };
         if places == [None, None] {
-            let field = rules.field.field();
+            let field = self.rules.request.output_limit.field;
             self.members.push(format!("\"{field}\":{tokens}"));
         }
         let asked = self.peeked.facts.output_limit;

@@ -4,6 +4,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod address;
 pub mod answer;
 pub mod body;
 pub mod fault;

@@ -27,11 +27,11 @@ mod texts;
 mod walk;
 
 pub use error::{ModelFault, PeekError};
-use place::Limit;
 pub(crate) use texts::BEGINNING_BYTES;
 pub use texts::{Piece, Texts, Voice};
 
 use crate::{
+    address::Address,
     formats,
     json::{Lexer, Span},
 };
@@ -115,12 +115,10 @@ pub struct Spans {
     pub model: Option<Span>,
     /// The value of `stream`.
     pub stream: Option<Span>,
-    /// `max_tokens` (chat, messages).
-    pub max_tokens: Option<LimitSpan>,
-    /// `max_completion_tokens` (chat).
-    pub max_completion_tokens: Option<LimitSpan>,
-    /// `max_output_tokens` (responses).
-    pub max_output_tokens: Option<LimitSpan>,
+    /// The output limit in the field of the format.
+    pub output_limit: Option<LimitSpan>,
+    /// The output limit in an older field of the format (`max_tokens` of chat).
+    pub older_output_limit: Option<LimitSpan>,
     /// The value of `stream_options` (chat, responses), `null` included.
     pub stream_options: Option<Span>,
     /// The inside of `stream_options`, where it is an object.
@@ -139,26 +137,6 @@ pub struct Spans {
     /// The beginning of the conversation: its list up to the end of the first message of the
     /// user's, or the input that is one text. Empty where no user speaks.
     pub beginning: Option<Span>,
-}
-
-impl Spans {
-    /// The output limit in this field.
-    pub(crate) const fn limit(&self, field: Limit) -> Option<LimitSpan> {
-        match field {
-            Limit::Tokens => self.max_tokens,
-            Limit::CompletionTokens => self.max_completion_tokens,
-            Limit::OutputTokens => self.max_output_tokens,
-        }
-    }
-
-    /// The place for the output limit in this field.
-    const fn limit_mut(&mut self, field: Limit) -> &mut Option<LimitSpan> {
-        match field {
-            Limit::Tokens => &mut self.max_tokens,
-            Limit::CompletionTokens => &mut self.max_completion_tokens,
-            Limit::OutputTokens => &mut self.max_output_tokens,
-        }
-    }
 }
 
 /// An output limit.
@@ -201,7 +179,7 @@ pub struct Peeker {
 }
 
 impl Peeker {
-    /// A peeker for a request that asks for an answer in this format.
+    /// A peeker for a request in this format.
     pub fn new(format: Format, limits: &PeekLimits) -> Self {
         Self {
             lexer: Lexer::with_max_depth(limits.depth),
@@ -213,6 +191,13 @@ impl Peeker {
     #[must_use]
     pub const fn for_count(mut self) -> Self {
         self.walk.output_limit_required = false;
+        self
+    }
+
+    /// With what the address of the request says about it.
+    #[must_use]
+    pub fn with_address(mut self, address: Address) -> Self {
+        self.walk.take(address);
         self
     }
 

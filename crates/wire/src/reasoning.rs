@@ -47,7 +47,7 @@ pub fn fit(
 fn leave_out(format: Format, facts: &RequestFacts, edits: &mut BodyEdits<'_>) -> Vec<&'static str> {
     let mut dropped = Vec::new();
     if facts.effort.is_some_and(|effort| effort != Effort::None) && edits.leave_out_effort() {
-        dropped.push(formats::rules(format).request.effort.field());
+        dropped.push(formats::rules(format).request.effort);
     }
     if facts.thinking == Some(Thinking::Adaptive) {
         edits.set_thinking(r#"{"type":"disabled"}"#);

@@ -1,15 +1,13 @@
 //! What the shared code asks a format for.
 
 use crate::{
+    address::AddressRules,
     answer::{
         kind::EventKind,
         path::{Key, KeySet},
         text::TextClass,
     },
-    peek::{
-        node::NodeFlags,
-        place::{EffortField, Limit, Slot},
-    },
+    peek::{node::NodeFlags, place::Slot},
     render::StreamTail,
     usage::Counting,
 };
@@ -31,6 +29,9 @@ pub(crate) struct FormatRules {
 /// How a request is read and edited.
 #[derive(Debug)]
 pub(crate) struct RequestRules {
+    /// Its path and query, if they say which model it asks for, whether it streams or which
+    /// version of the API it uses; `None` if the body says so.
+    pub(crate) address: Option<AddressRules>,
     /// What a key of the body means.
     pub(crate) top: fn(&[u8]) -> Slot,
     /// What a key of a message, an item or a content part means.
@@ -39,8 +40,8 @@ pub(crate) struct RequestRules {
     pub(crate) entries: EntryRules,
     pub(crate) tools: ToolRules,
     pub(crate) output_limit: OutputLimitRules,
-    /// The field that asks for an effort.
-    pub(crate) effort: EffortField,
+    /// The path of the field that asks for an effort.
+    pub(crate) effort: &'static str,
     /// A request can give the thinking a budget in tokens.
     pub(crate) has_thinking_budget: bool,
     /// `null` stands for an absent `stream` or output limit; otherwise it is refused.
@@ -116,13 +117,11 @@ pub(crate) struct ToolRules {
     pub(crate) lacks: fn(NodeFlags) -> Option<&'static str>,
 }
 
-/// The fields that limit the output.
+/// The field that limits the output.
 #[derive(Debug)]
 pub(crate) struct OutputLimitRules {
-    /// The field that the gateway adds to a request without a limit.
-    pub(crate) field: Limit,
-    /// An older field that providers still accept.
-    pub(crate) older: Option<Limit>,
+    /// The field, which the gateway adds to a request without a limit.
+    pub(crate) field: &'static str,
     /// A request must have a limit.
     pub(crate) is_required: bool,
 }

@@ -27,11 +27,10 @@ pub(crate) enum Place {
     /// The `function` of a tool of that type.
     Function,
     StreamOptions,
-    Reasoning,
     Thinking,
-    OutputConfig,
-    TextConfig,
     AnswerFormat,
+    /// Another object of settings.
+    Table(Table),
     /// An object of which only the `id` matters.
     Reference,
     /// A container, with the skills loaded into it.
@@ -116,7 +115,10 @@ pub(crate) enum Slot {
     Search,
     Model,
     Stream,
-    Limit(Limit),
+    /// The output limit of the format.
+    OutputLimit,
+    /// An older field for the output limit.
+    OlderOutputLimit(&'static str),
     /// An output limit under a name that the format does not define.
     OtherLimit(&'static str),
     /// The number of answers; the field.
@@ -131,17 +133,13 @@ pub(crate) enum Slot {
     Switch,
     /// An object in which a few keys matter.
     Within(Place),
-    StreamOptions,
+    /// An object of settings.
+    Settings(&'static Settings),
     IncludeUsage,
-    Reasoning,
-    Effort(EffortField),
-    Thinking,
+    /// How hard the model thinks; the path of the field.
+    Effort(&'static str),
     ThinkingType,
     ThinkingBudget,
-    OutputConfig,
-    TextConfig,
-    /// The shape of the answer; the path of the field.
-    AnswerFormat(&'static str),
     AnswerFormatType,
     Modalities,
     AudioOutput,
@@ -163,41 +161,25 @@ pub(crate) enum Medium {
     Other,
 }
 
-/// The fields that limit the output.
+/// An object of settings: a key of the body means it, or of other settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Limit {
-    Tokens,
-    CompletionTokens,
-    OutputTokens,
+pub(crate) struct Settings {
+    /// The path of the field.
+    pub(crate) field: &'static str,
+    pub(crate) place: Place,
 }
 
-impl Limit {
-    pub(crate) const fn field(self) -> &'static str {
-        match self {
-            Self::Tokens => "max_tokens",
-            Self::CompletionTokens => "max_completion_tokens",
-            Self::OutputTokens => "max_output_tokens",
-        }
+/// What keys mean in an object of which only a few matter.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Table(pub(crate) fn(&[u8]) -> Slot);
+
+impl PartialEq for Table {
+    fn eq(&self, other: &Self) -> bool {
+        std::ptr::fn_addr_eq(self.0, other.0)
     }
 }
 
-/// The fields that ask for an effort.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum EffortField {
-    ReasoningEffort,
-    Reasoning,
-    OutputConfig,
-}
-
-impl EffortField {
-    pub(crate) const fn field(self) -> &'static str {
-        match self {
-            Self::ReasoningEffort => "reasoning_effort",
-            Self::Reasoning => "reasoning.effort",
-            Self::OutputConfig => "output_config.effort",
-        }
-    }
-}
+impl Eq for Table {}
 
 /// A field of the body that is only checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -247,22 +229,10 @@ impl Place {
                 b"include_usage" if format.usage.is_on_request => Slot::IncludeUsage,
                 _ => Slot::Ignored,
             },
-            Self::Reasoning => match key {
-                b"effort" => Slot::Effort(EffortField::Reasoning),
-                _ => Slot::Ignored,
-            },
+            Self::Table(table) => (table.0)(key),
             Self::Thinking => match key {
                 b"type" => Slot::ThinkingType,
                 b"budget_tokens" => Slot::ThinkingBudget,
-                _ => Slot::Ignored,
-            },
-            Self::OutputConfig => match key {
-                b"effort" => Slot::Effort(EffortField::OutputConfig),
-                b"format" => Slot::AnswerFormat("output_config.format"),
-                _ => Slot::Ignored,
-            },
-            Self::TextConfig => match key {
-                b"format" => Slot::AnswerFormat("text.format"),
                 _ => Slot::Ignored,
             },
             Self::AnswerFormat => match key {
@@ -336,6 +306,19 @@ pub(crate) fn node(key: &[u8]) -> Slot {
         _ => Slot::Content,
     }
 }
+
+/// `stream_options` and `reasoning` in the formats of OpenAI.
+pub(crate) static STREAM_OPTIONS: Settings = Settings {
+    field: "stream_options",
+    place: Place::StreamOptions,
+};
+pub(crate) static REASONING: Settings = Settings {
+    field: "reasoning",
+    place: Place::Table(Table(|key| match key {
+        b"effort" => Slot::Effort("reasoning.effort"),
+        _ => Slot::Ignored,
+    })),
+};
 
 /// What a key of a node means in the formats of OpenAI.
 pub(crate) fn openai_node(key: &[u8]) -> Slot {

@@ -91,11 +91,11 @@ fn the_facts_of_a_chat_request_are_found() {
     assert_eq!(slice(body, spans.model), Some(r#""alpha\u002dopus""#));
     assert_eq!(slice(body, spans.stream), Some("true"));
     assert_eq!(
-        slice(body, spans.max_tokens.map(|limit| limit.span)),
+        slice(body, spans.older_output_limit.map(|limit| limit.span)),
         Some("10")
     );
     assert_eq!(
-        slice(body, spans.max_completion_tokens.map(|limit| limit.span)),
+        slice(body, spans.output_limit.map(|limit| limit.span)),
         Some("20")
     );
     assert_eq!(
@@ -164,7 +164,7 @@ fn the_facts_of_a_responses_request_are_found() {
     assert_eq!(facts.store, Some(false));
     assert_eq!(facts.text_bytes, "HiBe kind".len() as u64);
     assert_eq!(
-        slice(body, spans.max_output_tokens.map(|limit| limit.span)),
+        slice(body, spans.output_limit.map(|limit| limit.span)),
         Some("64")
     );
     assert_eq!(slice(body, spans.stream_options), Some("{}"));
@@ -456,7 +456,7 @@ fn null_is_an_absent_field_where_the_format_has_it() {
         (None, 1, false)
     );
     assert_eq!(facts.effort, None);
-    assert!(spans.max_tokens.is_some() && spans.stream_options.is_some());
+    assert!(spans.older_output_limit.is_some() && spans.stream_options.is_some());
     assert!(spans.stream_options_object.is_none());
     let members = r#""max_output_tokens":null,"previous_response_id":null,"reasoning":null"#;
     assert!(responses(members).is_ok());

@@ -15,6 +15,7 @@ use super::{
     texts::Voice,
 };
 use crate::{
+    address::Address,
     formats::rules::FormatRules,
     json::{Container, Literal, Number, Sink, Span, Text, Want},
 };
@@ -139,6 +140,13 @@ impl Walk {
         }
     }
 
+    /// Takes facts that stand outside the body.
+    pub(super) fn take(&mut self, address: Address) {
+        let facts = &mut self.found.facts;
+        facts.model = address.model;
+        facts.stream = address.stream.unwrap_or(facts.stream);
+    }
+
     /// From now on, notes where the conversation's text stands.
     pub(super) fn keep_texts(&mut self) {
         self.found.texts = Some(Box::default());
@@ -158,7 +166,7 @@ impl Walk {
         }
         self.check_has_entries()?;
         if self.output_limit_required && self.own_limit.is_none() {
-            let field = self.format.request.output_limit.field.field();
+            let field = self.format.request.output_limit.field;
             let wanted = settings::POSITIVE_INTEGER;
             return Err(PeekError::Missing { field, wanted });
         }

@@ -15,11 +15,12 @@ use crate::{
     },
     peek::{
         node::NodeFlags,
-        place::{self, Checked, EffortField, Limit, Medium, Slot},
+        place::{self, Checked, Medium, Place, Settings, Slot},
     },
 };
 
 pub(super) const REQUEST: RequestRules = RequestRules {
+    address: None,
     top,
     node,
     conversation: Conversation {
@@ -42,11 +43,10 @@ pub(super) const REQUEST: RequestRules = RequestRules {
         lacks: tool_lacks,
     },
     output_limit: OutputLimitRules {
-        field: Limit::CompletionTokens,
-        older: Some(Limit::Tokens),
+        field: "max_completion_tokens",
         is_required: false,
     },
-    effort: EffortField::ReasoningEffort,
+    effort: "reasoning_effort",
     has_thinking_budget: false,
     null_is_absent: true,
 };
@@ -55,16 +55,16 @@ fn top(key: &[u8]) -> Slot {
     match key {
         b"messages" => Slot::Conversation,
         b"functions" => Slot::Functions,
-        b"max_tokens" => Slot::Limit(Limit::Tokens),
-        b"max_completion_tokens" => Slot::Limit(Limit::CompletionTokens),
+        b"max_completion_tokens" => Slot::OutputLimit,
+        b"max_tokens" => Slot::OlderOutputLimit("max_tokens"),
         b"n" => Slot::Choices("n"),
-        b"reasoning_effort" => Slot::Effort(EffortField::ReasoningEffort),
-        b"reasoning" => Slot::Reasoning,
-        b"response_format" => Slot::AnswerFormat("response_format"),
+        b"reasoning_effort" => Slot::Effort("reasoning_effort"),
+        b"reasoning" => Slot::Settings(&place::REASONING),
+        b"response_format" => Slot::Settings(&RESPONSE_FORMAT),
         b"modalities" => Slot::Modalities,
         b"audio" => Slot::AudioOutput,
         b"prediction" => Slot::Content,
-        b"stream_options" => Slot::StreamOptions,
+        b"stream_options" => Slot::Settings(&place::STREAM_OPTIONS),
         b"prompt_cache_key" => Slot::CacheKey,
         b"tool_choice" => Slot::Checked(Checked::ToolChoice),
         b"parallel_tool_calls" => Slot::Checked(Checked::ParallelToolCalls),
@@ -74,6 +74,11 @@ fn top(key: &[u8]) -> Slot {
         _ => place::top(key),
     }
 }
+
+static RESPONSE_FORMAT: Settings = Settings {
+    field: "response_format",
+    place: Place::AnswerFormat,
+};
 
 fn node(key: &[u8]) -> Slot {
     match key {

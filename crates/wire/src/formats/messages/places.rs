@@ -15,11 +15,12 @@ use crate::{
     },
     peek::{
         node::NodeFlags,
-        place::{self, Checked, EffortField, Limit, Slot},
+        place::{self, Checked, Place, Settings, Slot, Table},
     },
 };
 
 pub(super) const REQUEST: RequestRules = RequestRules {
+    address: None,
     top,
     node,
     conversation: Conversation {
@@ -45,11 +46,10 @@ pub(super) const REQUEST: RequestRules = RequestRules {
         lacks: tool_lacks,
     },
     output_limit: OutputLimitRules {
-        field: Limit::Tokens,
-        older: None,
+        field: "max_tokens",
         is_required: true,
     },
-    effort: EffortField::OutputConfig,
+    effort: "output_config.effort",
     has_thinking_budget: true,
     // The types of the format have no `null`.
     null_is_absent: false,
@@ -59,11 +59,11 @@ fn top(key: &[u8]) -> Slot {
     match key {
         b"messages" => Slot::Conversation,
         b"system" => Slot::Content,
-        b"max_tokens" => Slot::Limit(Limit::Tokens),
-        b"thinking" => Slot::Thinking,
-        b"output_config" => Slot::OutputConfig,
+        b"max_tokens" => Slot::OutputLimit,
+        b"thinking" => Slot::Settings(&THINKING),
+        b"output_config" => Slot::Settings(&OUTPUT_CONFIG),
         // An older place for the same.
-        b"output_format" => Slot::AnswerFormat("output_format"),
+        b"output_format" => Slot::Settings(&OUTPUT_FORMAT),
         b"container" => Slot::Container,
         b"thread" => Slot::Thread,
         b"mcp_servers" => Slot::HostedTools,
@@ -72,6 +72,30 @@ fn top(key: &[u8]) -> Slot {
         _ => place::top(key),
     }
 }
+
+static THINKING: Settings = Settings {
+    field: "thinking",
+    place: Place::Thinking,
+};
+
+static OUTPUT_FORMAT: Settings = Settings {
+    field: "output_format",
+    place: Place::AnswerFormat,
+};
+
+static OUTPUT_CONFIG: Settings = Settings {
+    field: "output_config",
+    place: Place::Table(Table(|key| match key {
+        b"effort" => Slot::Effort("output_config.effort"),
+        b"format" => Slot::Settings(&CONFIGURED_FORMAT),
+        _ => Slot::Ignored,
+    })),
+};
+
+static CONFIGURED_FORMAT: Settings = Settings {
+    field: "output_config.format",
+    place: Place::AnswerFormat,
+};
 
 fn node(key: &[u8]) -> Slot {
     match key {

@@ -15,11 +15,12 @@ use crate::{
     },
     peek::{
         node::NodeFlags,
-        place::{self, Checked, EffortField, Limit, Slot},
+        place::{self, Checked, Place, Settings, Slot, Table},
     },
 };
 
 pub(super) const REQUEST: RequestRules = RequestRules {
+    address: None,
     top,
     node,
     conversation: Conversation {
@@ -42,11 +43,10 @@ pub(super) const REQUEST: RequestRules = RequestRules {
         lacks: tool_lacks,
     },
     output_limit: OutputLimitRules {
-        field: Limit::OutputTokens,
-        older: None,
+        field: "max_output_tokens",
         is_required: false,
     },
-    effort: EffortField::Reasoning,
+    effort: "reasoning.effort",
     has_thinking_budget: false,
     null_is_absent: true,
 };
@@ -55,20 +55,33 @@ fn top(key: &[u8]) -> Slot {
     match key {
         b"input" => Slot::Conversation,
         b"instructions" => Slot::Content,
-        b"max_output_tokens" => Slot::Limit(Limit::OutputTokens),
-        b"reasoning" => Slot::Reasoning,
-        b"text" => Slot::TextConfig,
+        b"max_output_tokens" => Slot::OutputLimit,
+        b"reasoning" => Slot::Settings(&place::REASONING),
+        b"text" => Slot::Settings(&TEXT_SETTINGS),
         b"background" => Slot::Background,
         b"store" => Slot::Store,
         b"previous_response_id" | b"conversation" => Slot::Reference,
         b"prompt" => Slot::Prompt,
-        b"stream_options" => Slot::StreamOptions,
+        b"stream_options" => Slot::Settings(&place::STREAM_OPTIONS),
         b"prompt_cache_key" => Slot::CacheKey,
         b"tool_choice" => Slot::Checked(Checked::ToolChoice),
         b"parallel_tool_calls" => Slot::Checked(Checked::ParallelToolCalls),
         _ => place::top(key),
     }
 }
+
+static TEXT_SETTINGS: Settings = Settings {
+    field: "text",
+    place: Place::Table(Table(|key| match key {
+        b"format" => Slot::Settings(&TEXT_FORMAT),
+        _ => Slot::Ignored,
+    })),
+};
+
+static TEXT_FORMAT: Settings = Settings {
+    field: "text.format",
+    place: Place::AnswerFormat,
+};
 
 fn node(key: &[u8]) -> Slot {
     match key {

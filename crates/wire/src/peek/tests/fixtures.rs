@@ -309,13 +309,14 @@ fn check_spans(body: &Value, source: &str, spans: &Spans) {
         |span| slice(source, span).map(|text| serde_json::from_str::<Value>(text).unwrap());
     assert_eq!(parsed(spans.model).as_ref(), body.get("model"));
     assert_eq!(parsed(spans.stream).as_ref(), body.get("stream"));
-    assert_eq!(
-        parsed(spans.max_tokens.map(|limit| limit.span)).as_ref(),
-        body.get("max_tokens")
-    );
-    assert_eq!(
-        parsed(spans.max_output_tokens.map(|limit| limit.span)).as_ref(),
-        body.get("max_output_tokens")
+    let limits = [spans.output_limit, spans.older_output_limit];
+    let limits = limits.into_iter().flatten();
+    let given = ["max_completion_tokens", "max_output_tokens", "max_tokens"];
+    assert!(
+        limits
+            .filter_map(|limit| parsed(Some(limit.span)))
+            .eq(given.iter().filter_map(|field| body.get(field)).cloned()),
+        "{spans:?}"
     );
     let options = body.get("stream_options");
     assert_eq!(parsed(spans.stream_options).as_ref(), options);

@@ -3,7 +3,7 @@
 use super::{
     super::{
         LimitSpan, ModelFault, PeekError,
-        place::{EffortField, Limit, Place, Slot},
+        place::{Place, Settings, Slot},
     },
     Value, Walk, fault,
 };
@@ -52,7 +52,13 @@ impl Walk {
                 self.found.facts.include_usage = flag(field, value, Null::IsAbsent, span)?;
                 self.found.spans.include_usage = Some(span);
             }
-            Slot::Limit(limit) => self.output_limit(limit, value, span)?,
+            Slot::OutputLimit => {
+                let field = self.format.request.output_limit.field;
+                self.found.spans.output_limit = self.output_limit(field, value, span)?;
+            }
+            Slot::OlderOutputLimit(field) => {
+                self.found.spans.older_output_limit = self.output_limit(field, value, span)?;
+            }
             Slot::OtherLimit(field) => self.other_limit(field, value, span)?,
             Slot::Choices(field) => {
                 let wanted = "an integer from 1 to 128";
@@ -88,38 +94,29 @@ impl Walk {
                 self.found.facts.needs.audio |= !matches!(value, Value::Null);
                 self.opaque(Slot::Ignored, value, span);
             }
-            _ => self.settings_object(slot, value, span)?,
+            Slot::Settings(settings) => self.settings(settings, value, span)?,
+            _ => self.opaque(Slot::Ignored, value, span),
         }
         Ok(())
     }
 
     /// A field whose value is an object of settings.
-    fn settings_object(
+    fn settings(
         &mut self,
-        slot: Slot,
+        settings: &Settings,
         value: Value<'_>,
         span: Span,
     ) -> Result<(), PeekError> {
-        let (field, place) = match slot {
-            Slot::StreamOptions => ("stream_options", Place::StreamOptions),
-            Slot::Reasoning => ("reasoning", Place::Reasoning),
-            Slot::Thinking => ("thinking", Place::Thinking),
-            Slot::OutputConfig => ("output_config", Place::OutputConfig),
-            Slot::TextConfig => ("text", Place::TextConfig),
-            Slot::AnswerFormat(field) => (field, Place::AnswerFormat),
-            _ => {
-                self.opaque(Slot::Ignored, value, span);
-                return Ok(());
-            }
-        };
         match value {
-            Value::Open(Container::Object) => self.push(place, Slot::Ignored, span.start),
-            Value::Null => match place {
+            Value::Open(Container::Object) => {
+                self.push(settings.place, Slot::Ignored, span.start);
+            }
+            Value::Null => match settings.place {
                 Place::StreamOptions => self.found.spans.stream_options = Some(span),
                 Place::Thinking => self.found.spans.thinking = Some(span),
                 _ => {}
             },
-            _ => return fault(field, OBJECT, span),
+            _ => return fault(settings.field, OBJECT, span),
         }
         Ok(())
     }
@@ -141,16 +138,16 @@ impl Walk {
         Ok(())
     }
 
+    /// The value of a field of the format that limits the output.
     fn output_limit(
         &mut self,
-        limit: Limit,
+        field: &'static str,
         value: Value<'_>,
         span: Span,
-    ) -> Result<(), PeekError> {
-        let tokens = tokens(limit.field(), value, self.null(), span)?;
+    ) -> Result<Option<LimitSpan>, PeekError> {
+        let tokens = tokens(field, value, self.null(), span)?;
         self.own_limit = self.own_limit.max(tokens);
-        *self.found.spans.limit_mut(limit) = Some(LimitSpan { span, tokens });
-        Ok(())
+        Ok(Some(LimitSpan { span, tokens }))
     }
 
     /// An output limit under another name. Some servers prefer it to the format's own, others
@@ -192,7 +189,7 @@ impl Walk {
     /// If two fields ask for an effort, the greater counts.
     fn effort(
         &mut self,
-        field: EffortField,
+        field: &'static str,
         value: Value<'_>,
         span: Span,
     ) -> Result<(), PeekError> {
@@ -203,7 +200,7 @@ impl Walk {
                 self.found.facts.needs.reasoning |= effort != Some(Effort::None);
             }
             Value::Null => {}
-            _ => return fault(field.field(), "a string", span),
+            _ => return fault(field, "a string", span),
         }
         if field == self.format.request.effort {
             self.found.spans.effort = Some(span);
