@@ -1,9 +1,9 @@
 //! The words of the error for a request that does not fit the model's context, by format.
 //!
-//! Decides the words. Agents look for those of the provider whose format they speak, read the
-//! numbers out of them, and make their request smaller.
+//! Agents look for the words of the provider whose format they speak, read the numbers out of
+//! them, and make their request smaller.
 
-use crate::Format;
+use crate::{Format, PerFormat};
 use std::borrow::Cow;
 
 /// The integers of a context error, in tokens, as far as they are known.
@@ -11,19 +11,28 @@ use std::borrow::Cow;
 pub struct ContextNumbers {
     /// Tokens of the input.
     pub input: Option<u64>,
-    /// Tokens of output asked for, where the provider counts them against the context.
+    /// Tokens of output that the request asks for, if the provider counts them against the context.
     pub output: Option<u64>,
     /// The model's limit.
     pub limit: Option<u64>,
 }
 
+/// What each format says.
+const WORDS: PerFormat<fn(ContextNumbers) -> Cow<'static, str>> = PerFormat {
+    chat: ContextNumbers::in_chat,
+    responses: ContextNumbers::in_chat,
+    messages: ContextNumbers::in_messages,
+    #[cfg(feature = "made-up-format")]
+    made_up: ContextNumbers::in_messages,
+};
+
 impl ContextNumbers {
-    /// The message for a caller of this format. A number that would contradict the others is left
+    /// The message for a client of this format. A number that would contradict the others is left
     /// out.
     pub fn message(self, format: Option<Format>) -> Cow<'static, str> {
         match format {
-            Some(Format::Chat | Format::Responses) => self.in_chat(),
-            Some(Format::Messages) | None => self.in_messages(),
+            Some(format) => WORDS[format](self),
+            None => self.in_messages(),
         }
     }
 

@@ -15,14 +15,23 @@ pub enum Format {
     Responses,
     /// Anthropic Messages, `POST /v1/messages`.
     Messages,
+    /// A format that no provider speaks.
+    #[cfg(feature = "made-up-format")]
+    MadeUp,
 }
 
 impl Format {
     /// The number of formats.
-    pub const COUNT: usize = Self::ALL.len();
+    pub const COUNT: usize = 3 + cfg!(feature = "made-up-format") as usize;
 
     /// Every format, in the order in which documents and metrics list them.
-    pub const ALL: [Self; 3] = [Self::Chat, Self::Responses, Self::Messages];
+    pub const ALL: [Self; Self::COUNT] = [
+        Self::Chat,
+        Self::Responses,
+        Self::Messages,
+        #[cfg(feature = "made-up-format")]
+        Self::MadeUp,
+    ];
 
     /// The name used in configuration, metrics and logs.
     pub const fn as_str(self) -> &'static str {
@@ -30,6 +39,8 @@ impl Format {
             Self::Chat => "chat",
             Self::Responses => "responses",
             Self::Messages => "messages",
+            #[cfg(feature = "made-up-format")]
+            Self::MadeUp => "made_up",
         }
     }
 }
@@ -66,6 +77,9 @@ pub struct PerFormat<T> {
     pub responses: T,
     /// The value for [`Format::Messages`].
     pub messages: T,
+    /// The value for [`Format::MadeUp`].
+    #[cfg(feature = "made-up-format")]
+    pub made_up: T,
 }
 
 impl<T> PerFormat<T> {
@@ -75,6 +89,8 @@ impl<T> PerFormat<T> {
             chat: value(Format::Chat),
             responses: value(Format::Responses),
             messages: value(Format::Messages),
+            #[cfg(feature = "made-up-format")]
+            made_up: value(Format::MadeUp),
         }
     }
 
@@ -88,6 +104,8 @@ impl<T> PerFormat<T> {
             chat: value(Format::Chat)?,
             responses: value(Format::Responses)?,
             messages: value(Format::Messages)?,
+            #[cfg(feature = "made-up-format")]
+            made_up: value(Format::MadeUp)?,
         })
     }
 
@@ -98,6 +116,8 @@ impl<T> PerFormat<T> {
             Format::Chat => &self.chat,
             Format::Responses => &self.responses,
             Format::Messages => &self.messages,
+            #[cfg(feature = "made-up-format")]
+            Format::MadeUp => &self.made_up,
         }
     }
 
@@ -125,6 +145,8 @@ impl<T> IndexMut<Format> for PerFormat<T> {
             Format::Chat => &mut self.chat,
             Format::Responses => &mut self.responses,
             Format::Messages => &mut self.messages,
+            #[cfg(feature = "made-up-format")]
+            Format::MadeUp => &mut self.made_up,
         }
     }
 }

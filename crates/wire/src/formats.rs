@@ -13,6 +13,8 @@
 //! To add a format: add it to `tollgate_types::Format`, write its folder, name it in [`RULES`].
 
 mod chat;
+#[cfg(feature = "made-up-format")]
+mod made_up;
 mod messages;
 mod responses;
 pub(crate) mod rules;
@@ -24,6 +26,8 @@ static RULES: PerFormat<FormatRules> = PerFormat {
     chat: chat::RULES,
     responses: responses::RULES,
     messages: messages::RULES,
+    #[cfg(feature = "made-up-format")]
+    made_up: made_up::RULES,
 };
 
 /// What the shared code must know of a format.

@@ -1,0 +1,20 @@
+//! The events of a made-up stream: parts of the answer without a type.
+
+use super::super::rules::StreamRules;
+use crate::answer::kind::EventKind;
+
+pub(super) const RULES: StreamRules = StreamRules {
+    ends_with_marker: false,
+    ends_with_choices: true,
+};
+
+pub(super) const fn event_kind(name: &[u8]) -> EventKind {
+    EventKind::of_any(name)
+}
+
+pub(super) const fn body_kind(name: &[u8]) -> EventKind {
+    match name {
+        b"answer" => EventKind::Content,
+        _ => EventKind::of_any_body(name),
+    }
+}
