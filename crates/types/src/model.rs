@@ -64,6 +64,16 @@ pub enum Effort {
 }
 
 impl Effort {
+    /// The effort that thinks about as much as this budget in tokens.
+    pub const fn of_thinking_budget(budget: u64) -> Self {
+        match budget {
+            ..2048 => Self::Low,
+            2048..8192 => Self::Medium,
+            8192..24_576 => Self::High,
+            _ => Self::Xhigh,
+        }
+    }
+
     /// The thinking budget, in tokens, that stands for this effort with models that know
     /// budgets and no efforts; `None`: no thinking at all.
     pub const fn thinking_budget(self) -> Option<u64> {
@@ -89,4 +99,28 @@ pub enum Thinking {
     Disabled,
     /// A word that is not known here: providers add ways.
     Other,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn budgets_and_efforts_agree_on_how_much_is_much() {
+        for (budget, effort) in [
+            (1024, Effort::Low),
+            (4096, Effort::Medium),
+            (16_384, Effort::High),
+            (31_999, Effort::Xhigh),
+        ] {
+            assert_eq!(Effort::of_thinking_budget(budget), effort, "{budget}");
+        }
+        for effort in [Effort::Low, Effort::Medium, Effort::High, Effort::Xhigh] {
+            let budget = effort.thinking_budget().unwrap();
+            assert!(
+                Effort::of_thinking_budget(budget) >= effort,
+                "{effort:?}: {budget}"
+            );
+        }
+    }
 }

@@ -65,7 +65,9 @@ pub(crate) fn effort(
     }
     let wanted = match asked.mode {
         Some(ThinkingMode::Disabled) => Some(Effort::None),
-        Some(ThinkingMode::Enabled) => asked.effort.or(asked.budget.map(effort_of_budget)),
+        Some(ThinkingMode::Enabled) => asked
+            .effort
+            .or(asked.budget.map(Effort::of_thinking_budget)),
         Some(ThinkingMode::Adaptive) => asked.effort.or(Some(Effort::High)),
         Some(ThinkingMode::BetweenTools) => {
             scope.note_dropped("thinking");
@@ -214,35 +216,4 @@ fn fit(wanted: Effort, asked: &Reasoning, scope: &mut Scope<'_>) -> Option<Effor
     let below = known.iter().filter(|effort| **effort < wanted);
     let above = known.iter().filter(|effort| **effort > wanted);
     below.filter(reasons).max().or(above.min()).copied()
-}
-
-/// The effort that thinks about as much.
-const fn effort_of_budget(budget: u64) -> Effort {
-    match budget {
-        ..2048 => Effort::Low,
-        2048..8192 => Effort::Medium,
-        8192..24_576 => Effort::High,
-        _ => Effort::Xhigh,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn budgets_and_efforts_agree_on_how_much_is_much() {
-        for (budget, effort) in [
-            (1024, Effort::Low),
-            (4096, Effort::Medium),
-            (16_384, Effort::High),
-            (31_999, Effort::Xhigh),
-        ] {
-            assert_eq!(effort_of_budget(budget), effort, "{budget}");
-        }
-        for effort in [Effort::Low, Effort::Medium, Effort::High, Effort::Xhigh] {
-            let budget = effort.thinking_budget().unwrap();
-            assert!(effort_of_budget(budget) >= effort, "{effort:?}: {budget}");
-        }
-    }
 }
