@@ -434,10 +434,7 @@ fn request_info(request: &RequestContext) -> Option<RequestInfo> {
             Some(asked) if *asked != *route.model_id => asked.into(),
             _ => Arc::clone(&route.model_id),
         },
-        reason: route
-            .choice
-            .as_ref()
-            .map(|choice| choice.reason.as_str().into()),
+        reason: route.reason.as_deref().map(Into::into),
         format: request.format()?,
         streamed: facts.is_some_and(|facts| facts.stream),
     })

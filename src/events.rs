@@ -23,7 +23,6 @@ use std::fmt::Display;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
-use tollgate_filter::Shadow;
 use tollgate_routing::Decision;
 use tollgate_routing::health::{Change, Fleet, Transition, Whose};
 use tollgate_types::{ErrorCode, Format, Usage};
@@ -47,7 +46,6 @@ struct Metrics {
     reloads: IntCounterVec,
     token_counts: IntCounterVec,
     choices: IntCounterVec,
-    shadows: IntCounterVec,
 }
 
 static METRICS: Lazy<Metrics> = Lazy::new(Metrics::new);
@@ -168,13 +166,8 @@ impl Metrics {
             ),
             choices: counters(
                 "tollgate_auto_choices_total",
-                "Models that the service chose, and why.",
+                "Models that the gateway chose, by the rule that decided.",
                 &["profile", "model", "why"],
-            ),
-            shadows: counters(
-                "tollgate_auto_shadow_choices_total",
-                "Models that were chosen, beside what another profile would have chosen.",
-                &["profile", "model", "shadow_profile", "shadow_model"],
             ),
             registry,
         }
@@ -393,19 +386,10 @@ pub fn tokens_counted(source: CountSource) {
     METRICS.token_counts.with_label_values(&[source]).inc();
 }
 
-/// A profile has chosen a model; another one would have chosen this or another.
-pub fn model_chosen(decision: &Decision, shadow: Option<&Shadow>) {
-    let (profile, model) = (&*decision.profile, &*decision.model.id);
-    METRICS
-        .choices
-        .with_label_values(&[profile, model, decision.why.as_str()])
-        .inc();
-    if let Some(shadow) = shadow {
-        METRICS
-            .shadows
-            .with_label_values(&[profile, model, &*shadow.profile, &*shadow.model])
-            .inc();
-    }
+/// A profile has chosen a model.
+pub fn model_chosen(decision: &Decision) {
+    let labels = [&*decision.profile, &*decision.model.id, decision.label()];
+    METRICS.choices.with_label_values(&labels).inc();
 }
 
 /// A line of the access log was dropped.

@@ -29,8 +29,8 @@ use tokio::runtime::Handle;
 use tollgate_filter::{Endpoint, Head, RequestContext, Verdict};
 use tollgate_ledger::{KeyRecord, KeySelector, KeyState, Store};
 use tollgate_types::{Format, PublicError, RequestId};
+use tollgate_wire::conversation;
 use tollgate_wire::peek::{PeekLimits, Peeked, Peeker};
-use tollgate_wire::sample;
 
 /// A request to be explained.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
@@ -306,8 +306,8 @@ impl Walk<'_> {
         let peeked = self.peek(format, &body)?;
         let mut facts = peeked.facts.clone();
         if let Some(texts) = &peeked.texts {
-            let look = sample::look(texts, std::slice::from_ref(&body));
-            facts.conversation = Some(Box::new(look));
+            let found = conversation::inspect(texts, std::slice::from_ref(&body));
+            facts.conversation = Some(Box::new(found));
         }
         self.request.facts = Some(facts);
         self.request.body = Some(body.clone());
@@ -425,7 +425,7 @@ impl Walk<'_> {
                     .map(str::to_owned),
                 id: model.id.to_string(),
                 group: model.group.to_string(),
-                reason: route.choice.as_ref().map(|choice| choice.reason.clone()),
+                reason: route.reason.as_deref().map(str::to_owned),
                 conversation,
             })
         });

@@ -157,7 +157,7 @@ mod tests {
         scene.request.route = model.and_then(|id| catalog.resolve(id)).map(|model| Route {
             model: model.handle,
             model_id: model.id.clone(),
-            choice: None,
+            reason: None,
         });
         scene.request.facts = Some(facts);
         scene.request.stored_tokens = stored;

@@ -140,7 +140,7 @@ mod tests {
         scene.request.route = Some(Route {
             model: ModelHandle(model),
             model_id: "model".into(),
-            choice: None,
+            reason: None,
         });
         scene
     }

@@ -6,8 +6,8 @@ use serde::Deserialize;
 use serde_json::Value;
 use std::sync::Arc;
 use tollgate_filter::{
-    Asked, Built, Catalog, Filter, FilterKind, Head, ModelView, RequestContext, Route, RouteChoice,
-    Services, SettingsFault, StoredAt, Verdict, Wants, settings,
+    Asked, Built, Catalog, Filter, FilterKind, Head, ModelView, RequestContext, Route, Services,
+    SettingsFault, StoredAt, Verdict, Wants, settings,
 };
 use tollgate_types::{ErrorCode, Identity, PublicError, ReasoningMode, RequestFacts, Unsupported};
 
@@ -147,7 +147,7 @@ impl Model {
         Ok(Route {
             model: model.handle,
             model_id: Arc::clone(model.id),
-            choice: None,
+            reason: None,
         })
     }
 
@@ -172,11 +172,7 @@ impl Model {
         Ok(Route {
             model: chosen.model.handle,
             model_id: Arc::clone(chosen.model.id),
-            choice: Some(Box::new(RouteChoice {
-                reason: chosen.reason,
-                word: chosen.word,
-                shadow: chosen.shadow,
-            })),
+            reason: Some(chosen.reason),
         })
     }
 }
@@ -309,11 +305,8 @@ mod tests {
         assert!(matches!(scene.run(&KIND, "{}"), Ok(Verdict::Continue)));
         let route = scene.request.route.expect("a route");
         assert_eq!(
-            (
-                &*route.model_id,
-                route.choice.map(|choice| choice.reason).as_deref()
-            ),
-            ("opus-1", Some("auto: first choice"))
+            (&*route.model_id, route.reason.as_deref()),
+            ("opus-1", Some("auto: default"))
         );
     }
 

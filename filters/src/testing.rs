@@ -370,9 +370,7 @@ impl Catalog for TwoModels {
             .find(|view| allowed(*view))
             .map(|model| Chosen {
                 model,
-                reason: format!("{}: first choice", asked.name),
-                word: "first",
-                shadow: None,
+                reason: format!("{}: default", asked.name).into(),
             })
     }
 }

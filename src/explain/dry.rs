@@ -126,21 +126,19 @@ impl Catalog for Looker {
         asked: &Asked<'_>,
         allowed: &dyn Fn(ModelView<'_>) -> bool,
     ) -> Option<Chosen<'_>> {
-        let look = choose::look(&self.catalog, asked, allowed)?;
+        let preview = choose::preview(&self.catalog, asked, allowed)?;
         if self.knows_conversations {
             *self.conversation.lock() = Some(ConversationShown {
-                model: look.before.as_deref().map(str::to_owned),
-                anew: look.anew.map(|anew| AnewShown {
+                model: preview.before.as_deref().map(str::to_owned),
+                anew: preview.anew.map(|anew| AnewShown {
                     model: anew.model.id.to_string(),
                     reason: anew.to_string(),
                 }),
             });
         }
         Some(Chosen {
-            model: self.catalog.view(&look.decision.model)?,
-            reason: look.decision.to_string(),
-            word: look.decision.why.as_str(),
-            shadow: None,
+            model: self.catalog.view(&preview.decision.model)?,
+            reason: preview.decision.to_string().into(),
         })
     }
 }

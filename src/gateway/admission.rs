@@ -360,7 +360,7 @@ pub fn note_facts(exchange: &mut Exchange, reading: Reading) {
     let named = facts.model.as_deref();
     // A request without a model may get a profile, if the default is one.
     if reading.notes_texts && named.is_none_or(|name| catalog.profile(name).is_some()) {
-        facts.conversation = body.look().map(Box::new);
+        facts.conversation = body.inspect_conversation().map(Box::new);
     }
     request.facts = Some(facts);
     request.body = body.in_one_piece();

@@ -23,10 +23,10 @@ use pingora_proxy::Session;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 use tollgate_types::{ConversationFacts, Format, KeyShares, PublicError};
+use tollgate_wire::conversation;
 use tollgate_wire::field_path;
 use tollgate_wire::json::Span;
 use tollgate_wire::peek::Peeked;
-use tollgate_wire::sample;
 use tollgate_wire::splice::Splice;
 
 use super::hold::{Bounds, Hold, SMALL};
@@ -104,7 +104,7 @@ impl BodyLimits {
 pub struct Reading {
     /// It asks for a count of its tokens.
     pub counts_tokens: bool,
-    /// Somebody may want to look at its conversation.
+    /// Whether texts are noted, because a profile may choose the model.
     pub notes_texts: bool,
     /// How its caller has compressed it.
     pub coding: Option<Coding>,
@@ -201,10 +201,10 @@ impl RequestBody {
         }
     }
 
-    /// A bounded look at its conversation; `None` where its texts were not noted.
-    pub fn look(&self) -> Option<ConversationFacts> {
+    /// What a profile needs to know of the conversation; `None` if texts were not noted.
+    pub fn inspect_conversation(&self) -> Option<ConversationFacts> {
         let texts = self.peeked.texts.as_ref()?;
-        Some(sample::look(texts, &self.chunks))
+        Some(conversation::inspect(texts, &self.chunks))
     }
 
     /// Whether this is the body itself, and no copy of it.

@@ -81,12 +81,8 @@ pub fn record(exchange: &mut Exchange, error: Option<&Error>) {
             facts.and_then(|facts| facts.model.as_deref()),
         );
         line.optional_text("model", exchange.model_name());
-        if let Some(choice) = route.and_then(|route| route.choice.as_deref()) {
-            line.word("choice", choice.word);
-            line.optional_text(
-                "shadow_model",
-                choice.shadow.as_ref().map(|shadow| &*shadow.model),
-            );
+        if let Some(reason) = route.and_then(|route| route.reason.as_deref()) {
+            line.text("route_reason", reason);
         }
         line.optional_text("provider", provider.map(|provider| &**provider));
         line.number("status", status.into());

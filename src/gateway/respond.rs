@@ -283,7 +283,7 @@ fn own_headers(exchange: &Exchange, upstream: Option<&HeaderMap>) -> HeaderMap {
             exchange.model_name().unwrap_or(&route.model_id),
         );
         let asked = exchange.explains.then(|| reason::text(exchange)).flatten();
-        let chosen = route.choice.as_deref().map(|choice| &choice.reason);
+        let chosen = route.reason.as_deref();
         match (chosen, asked) {
             (Some(chosen), Some(asked)) => {
                 let both = format!("{chosen}; {asked}");

@@ -1,4 +1,4 @@
-//! The service chooses the model: what callers, records and operators see of it.
+//! The gateway chooses the model: what clients, records and operators see of it.
 
 use crate::support::{
     Answer, CHAT, COUNT_TOKENS, Config, EASY, FORMATS, Gateway, HARD, MESSAGES, Provider, Request,
@@ -7,7 +7,7 @@ use crate::support::{
 use serde_json::{Value, json};
 
 fn config(provider: &Provider) -> Config {
-    Config::of(provider).tiers()
+    Config::of(provider).auto()
 }
 
 async fn gateway() -> (Provider, Gateway) {
@@ -38,24 +38,26 @@ fn asked(provider: &Provider) -> String {
 }
 
 #[tokio::test]
-async fn what_asks_for_little_goes_to_the_light_tier_and_what_asks_for_much_to_the_strong_one() {
+async fn rules_decide_in_every_format_and_are_named() {
     let (provider, gateway) = gateway().await;
+    let long = "Tell me a story. ".repeat(200);
     for (number, path) in FORMATS.into_iter().enumerate() {
-        for (text, expected) in [(EASY, "light"), (HARD, "strong")] {
+        for (text, expected, rule) in [
+            (EASY, "light", "auto: rule 2"),
+            (HARD, "strong", "auto: rule code"),
+            (&*long, "middle", "auto: default"),
+        ] {
             // Each is a conversation of its own.
-            let text = format!("{text} {number}");
+            let text = format!("{number} {text}");
             let answer = say(&gateway, path, "auto", &text).await;
-            let (model, reason) = route(&answer);
-            assert_eq!(model, expected, "{path}: {reason}");
-            assert!(reason.starts_with("auto: score "), "{reason}");
-            assert!(reason.ends_with(expected), "{reason}");
+            assert_eq!(route(&answer), (expected, rule), "{path}");
             assert_eq!(asked(&provider), expected, "{path}");
         }
     }
 }
 
 #[tokio::test]
-async fn profiles_are_listed_and_used_like_models_by_who_may_use_what_they_can_give() {
+async fn profiles_are_listed_for_keys_that_may_use_one_of_their_models() {
     let (_provider, gateway) = gateway().await;
     let list = gateway.get("/v1/models").await.json();
     let ids: Vec<_> = list["data"]
@@ -65,9 +67,10 @@ async fn profiles_are_listed_and_used_like_models_by_who_may_use_what_they_can_g
         .map(|it| it["id"].clone())
         .collect();
     assert_eq!(ids, ["light", "middle", "strong", "auto", "auto-cheap"]);
-    // Too dear for this profile, whatever is asked.
+    // The model of the rule is above the cap of this profile.
     let answer = say(&gateway, CHAT, "auto-cheap", HARD).await;
-    assert_eq!(route(&answer).0, "middle", "{answer:?}");
+    let reason = "auto-cheap: default, passed over strong (price)";
+    assert_eq!(route(&answer), ("middle", reason));
 
     let key = gateway.create_key(&["--group", "large"]).await;
     let list = gateway
@@ -83,12 +86,8 @@ async fn profiles_are_listed_and_used_like_models_by_who_may_use_what_they_can_g
     assert_eq!(ids, ["strong", "auto"]);
     let ask = |model: &str| Request::post(CHAT, &prompt(CHAT, model, EASY, Value::Null)).key(&key);
     let answer = gateway.send(&ask("auto")).await;
-    let (model, reason) = route(&answer);
-    assert_eq!(model, "strong");
-    assert!(
-        reason.ends_with("light wanted, strong to be had"),
-        "{reason}"
-    );
+    // The model of the rule is not this key's, and is not named.
+    assert_eq!(route(&answer), ("strong", "auto: default"));
     let refused = gateway.send(&ask("auto-cheap")).await;
     refused.assert_error(404, "invalid_model");
     assert!(
@@ -98,7 +97,7 @@ async fn profiles_are_listed_and_used_like_models_by_who_may_use_what_they_can_g
 }
 
 #[tokio::test]
-async fn a_conversation_keeps_its_model_moves_up_when_it_must_and_never_down() {
+async fn a_conversation_keeps_its_model_until_that_cannot_answer() {
     let (_provider, gateway) = gateway().await;
     let user = |text: &str| json!({"role": "user", "content": text});
     let assistant = json!({"role": "assistant", "content": "Done."});
@@ -117,7 +116,7 @@ async fn a_conversation_keeps_its_model_moves_up_when_it_must_and_never_down() {
         "{reason}"
     );
 
-    // The light model sees no images.
+    // The light model takes no images.
     let picture = json!({"role": "user", "content": [
         {"type": "text", "text": "What colour is this?"},
         {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}},
@@ -125,22 +124,20 @@ async fn a_conversation_keeps_its_model_moves_up_when_it_must_and_never_down() {
     let answer = ask(json!([first, assistant, picture])).await;
     let (model, reason) = route(&answer);
     assert_eq!(model, "middle", "{reason}");
-    assert!(reason.ends_with("moved from light (images)"), "{reason}");
+    assert!(
+        reason.ends_with("moved from light (images), default"),
+        "{reason}"
+    );
 
-    let hard = user(&HARD.repeat(2));
-    let answer = ask(json!([first, assistant, hard])).await;
-    let (model, reason) = route(&answer);
-    assert_eq!(model, "strong", "{reason}");
-    assert!(reason.ends_with("moved up from middle"), "{reason}");
-    let answer = ask(json!([
-        first,
-        assistant,
-        hard,
-        assistant,
-        user("Thanks, hello!")
-    ]))
-    .await;
-    assert_eq!(route(&answer).0, "strong", "{answer:?}");
+    // No rule moves it.
+    let hard = user(HARD);
+    for messages in [
+        json!([first, assistant, hard]),
+        json!([first, assistant, hard, assistant, user("Thanks!")]),
+    ] {
+        let answer = ask(messages).await;
+        assert_eq!(route(&answer).0, "middle", "{answer:?}");
+    }
 
     // Another conversation begins anew, and so does the same one with another key.
     let answer = ask(json!([user("Hello, translate this."), assistant])).await;
@@ -152,7 +149,7 @@ async fn a_conversation_keeps_its_model_moves_up_when_it_must_and_never_down() {
 }
 
 #[tokio::test]
-async fn who_is_benched_is_passed_over_by_the_choice_as_well() {
+async fn a_benched_model_is_passed_over() {
     let (sim, other) = (Provider::start().await, Provider::start().await);
     let health = json!({"consecutive_failures": 1, "cooldown": "1m"});
     let config = config(&sim)
@@ -164,20 +161,12 @@ async fn who_is_benched_is_passed_over_by_the_choice_as_well() {
     let failed = gateway.ask(CHAT, "light", "status-500", json!({})).await;
     assert!(failed.status >= 500, "{failed:?}");
     let answer = say(&gateway, CHAT, "auto", "Hello! What is your name?").await;
-    let (model, reason) = route(&answer);
-    assert_eq!(model, "middle", "{reason}");
-    assert!(
-        reason.ends_with("light wanted, middle to be had"),
-        "{reason}"
-    );
-    // So does a conversation that had the model.
+    let reason = "auto: default, passed over light (unavailable)";
+    assert_eq!(route(&answer), ("middle", reason));
+    // A conversation that had the model moves.
     let answer = say(&gateway, CHAT, "auto", EASY).await;
-    let (model, reason) = route(&answer);
-    assert_eq!(model, "middle", "{reason}");
-    assert!(
-        reason.ends_with("moved from light (unavailable)"),
-        "{reason}"
-    );
+    let reason = "auto: moved from light (unavailable), default";
+    assert_eq!(route(&answer), ("middle", reason));
 }
 
 #[tokio::test]
@@ -195,7 +184,7 @@ async fn a_session_of_an_agent_is_one_conversation_whatever_it_begins_with() {
     assert_eq!(ask(HARD, "one", tools.clone()).await, "strong");
     assert_eq!(ask(EASY, "one", tools.clone()).await, "strong");
     assert_eq!(ask(EASY, "two", tools.clone()).await, "light");
-    // What the agent asks on the side is no part of it.
+    // A side request of the agent is a conversation of its own.
     assert_eq!(
         ask("Suggest a short title.", "one", Value::Null).await,
         "light"
@@ -243,27 +232,22 @@ async fn the_chosen_model_is_what_is_charged_and_recorded() {
 }
 
 #[tokio::test]
-async fn operators_see_what_was_chosen_why_and_what_another_profile_would_have_chosen() {
+async fn operators_see_which_rule_chose_which_model() {
     let (_provider, gateway) = gateway().await;
     say(&gateway, CHAT, "auto", HARD).await.assert_ok();
     let line = gateway
         .access_line(|line| line["model_asked"] == "auto")
         .await;
     assert_eq!(line["model"], "strong", "{line}");
-    assert_eq!(line["choice"], "strong", "{line}");
-    assert_eq!(line["shadow_model"], "middle", "{line}");
-    for sample in [
-        r#"tollgate_auto_choices_total{model="strong",profile="auto",why="strong"}"#,
-        r#"tollgate_auto_shadow_choices_total{model="strong",profile="auto",shadow_model="middle",shadow_profile="auto-cheap"}"#,
-    ] {
-        assert_eq!(gateway.sample(sample).await, Some(1.0), "{sample}");
-    }
-    // Who names a model is not looked at.
+    assert_eq!(line["route_reason"], "auto: rule code", "{line}");
+    let sample = r#"tollgate_auto_choices_total{model="strong",profile="auto",why="rule code"}"#;
+    assert_eq!(gateway.sample(sample).await, Some(1.0));
+    // Requests that name a model have no reason.
     say(&gateway, CHAT, "middle", HARD).await.assert_ok();
     let line = gateway
         .access_line(|line| line["model_asked"] == "middle")
         .await;
-    assert!(line.get("choice").is_none(), "{line}");
+    assert!(line.get("route_reason").is_none(), "{line}");
 }
 
 #[tokio::test]
@@ -275,14 +259,13 @@ async fn conversations_outlive_a_reload() {
         (model.to_owned(), reason.to_owned())
     };
     assert_eq!(say_again().await.0, "light");
-    // Everything would be strong from now on, if it began anew.
-    let changed = config(&provider).with(
-        "auto.thresholds",
-        json!({"middle": 0, "strong": 0, "hysteresis": 1}),
-    );
+    // A conversation that begins after the reload gets the strong model.
+    let changed = config(&provider)
+        .with("auto.rules", json!([]))
+        .with("auto.candidates", json!(["strong", "light"]));
     gateway.rewrite(changed);
     gateway.signal("HUP").await;
-    // Each look begins a conversation of its own.
+    // Each request begins a conversation of its own.
     let fresh = async || {
         static NUMBER: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, std::sync::atomic::Ordering::Relaxed);

@@ -15,6 +15,7 @@
 
 mod accounts;
 mod answer;
+mod auto;
 mod caller;
 mod config;
 mod doorman;
@@ -28,12 +29,12 @@ mod nginx;
 mod provider;
 mod request;
 pub mod slow;
-mod tiers;
 mod tls;
 mod upstream;
 
 pub use accounts::{LONG, store_in};
 pub use answer::{Answer, Ending};
+pub use auto::{EASY, HARD};
 pub use caller::{Caller, Way};
 pub use config::{Config, Ports, provider, provider_at};
 pub use doorman::{Doorman, json_answer};
@@ -46,7 +47,6 @@ pub use nginx::Nginx;
 pub use provider::Provider;
 pub use request::{Request, prompt};
 pub use slow::Crowd;
-pub use tiers::{EASY, HARD};
 pub use tls::{Authority, Front, Identity, in_front_of};
 pub use upstream::{Act, Upstream, closed_port};
 

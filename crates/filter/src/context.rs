@@ -1,6 +1,6 @@
 //! The request as filters see it.
 
-use crate::{Endpoint, Holds, ModelHandle, Shadow, StoredAt};
+use crate::{Endpoint, Holds, ModelHandle, StoredAt};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use std::{fmt, net::IpAddr, sync::Arc};
@@ -91,19 +91,8 @@ pub struct Route {
     pub model: ModelHandle,
     /// Its identifier, for logs, metrics and the `x-model` header.
     pub model_id: Arc<str>,
-    /// Why this model, where the service chose it (`auto`).
-    pub choice: Option<Box<RouteChoice>>,
-}
-
-/// Why the service chose a model.
-#[derive(Clone, Debug)]
-pub struct RouteChoice {
-    /// In words, for the caller.
-    pub reason: String,
-    /// In a word out of few, for history.
-    pub word: &'static str,
-    /// What another profile would have chosen, where that is recorded.
-    pub shadow: Option<Shadow>,
+    /// Why this model, if the gateway chose it (`auto`).
+    pub reason: Option<Arc<str>>,
 }
 
 /// A text that must not be printed.

@@ -13,13 +13,13 @@ mod holds;
 mod kind;
 mod services;
 
-pub use context::{Head, RequestContext, Route, RouteChoice, Secret};
+pub use context::{Head, RequestContext, Route, Secret};
 pub use endpoint::{Endpoint, EndpointInfo};
 pub use filter::{DynFilter, Filter, Verdict};
 pub use holds::Holds;
 pub use kind::{Built, FilterKind, SettingsFault, Wants, no_settings, settings};
 pub use services::{
     Asked, Balances, Bound, Catalog, Checked, Chosen, Counting, KeyDirectory, KeyLookup, Limited,
-    Limiter, Load, ModelHandle, ModelView, NotAdmitted, Reserved, Services, Shadow, Shortage,
-    Standing, Stored, StoredAt, StoredThings,
+    Limiter, Load, ModelHandle, ModelView, NotAdmitted, Reserved, Services, Shortage, Standing,
+    Stored, StoredAt, StoredThings,
 };

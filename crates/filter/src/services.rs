@@ -77,7 +77,7 @@ pub trait Catalog: Send + Sync {
     /// The model that a route names.
     fn model(&self, handle: ModelHandle) -> Option<ModelView<'_>>;
 
-    /// Whether `name` lets the service choose.
+    /// Whether `name` leaves the choice to the gateway.
     fn is_auto(&self, name: &str) -> bool;
 
     /// Chooses a model for a request among those that `allowed` admits, and says why.
@@ -108,21 +108,8 @@ pub struct Asked<'a> {
 pub struct Chosen<'a> {
     /// The model.
     pub model: ModelView<'a>,
-    /// Why, for the caller.
-    pub reason: String,
-    /// Why, in a word out of few.
-    pub word: &'static str,
-    /// What another profile would have chosen, where that is recorded.
-    pub shadow: Option<Shadow>,
-}
-
-/// What a profile would have chosen that did not have to.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Shadow {
-    /// The profile.
-    pub profile: Arc<str>,
-    /// The model.
-    pub model: Arc<str>,
+    /// Why, for the client.
+    pub reason: Arc<str>,
 }
 
 /// Knows whose is what providers have stored on callers' behalf.

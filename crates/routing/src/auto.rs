@@ -1,29 +1,26 @@
-//! `auto`: which model answers when the caller leaves the choice.
+//! `auto`: which model answers if the client leaves the choice to the gateway.
 //!
-//! A profile is a name such as `auto` with its candidates. Hard rules come first: what the
-//! key may use, what the request needs, what is available, what it may cost. Among what is
-//! left the conversation's own model stays; else a score of the request ([`Score`]) says
-//! which tier is wanted. Nothing here waits or keeps anything: who remembers what a
-//! conversation was answered by is [`Conversations`], and who asks for it the caller.
+//! A profile is a name such as `auto` with its candidates and rules. A candidate that cannot answer
+//! is passed over: what the key may use, what the request needs, the price and the availability come
+//! before every rule. A conversation stays with its model. The choice waits for nothing;
+//! [`Conversations`] remembers the models of conversations.
 
 mod memory;
 mod reason;
-mod score;
+mod rules;
 pub(crate) mod settings;
 #[cfg(test)]
 mod tests;
 
 pub use memory::Conversations;
-pub use reason::{Considered, Decision, Obstacle, Why};
-pub use score::{Score, Signal};
-pub use settings::Tier;
+pub use reason::{Decision, Obstacle, Why};
+pub(crate) use rules::Rule;
 
 use crate::{Capability, Catalog, Model};
-pub(crate) use score::Weights;
 use std::sync::Arc;
 use tollgate_types::{ReasoningMode, RequestFacts};
 
-/// What a model costs, per million tokens, in the currency of the configuration's choice.
+/// The price of a model per million tokens, in the currency that the configuration uses.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Price {
     /// Input.
@@ -32,123 +29,126 @@ pub struct Price {
     pub output: f64,
 }
 
-/// A name that lets the service choose, with the rules by which it does.
+/// A name that leaves the choice to the gateway, with its rules.
 #[derive(Clone, Debug)]
 pub struct Profile {
     /// The name.
     pub name: Arc<str>,
-    /// What is chosen from, in order of preference.
+    /// The models to choose from, in the order that decides if no rule does.
     pub candidates: Vec<Arc<Model>>,
-    /// The profile whose choice is recorded beside this one's.
-    pub shadow: Option<Arc<str>>,
-    /// How scores become tiers; `None`: the first that fits is taken.
-    pub(crate) tiers: Option<Tiers>,
+    pub(crate) rules: Vec<Rule>,
     pub(crate) max_price: (Option<f64>, Option<f64>),
 }
 
-/// How scores become tiers.
-#[derive(Clone, Debug)]
-pub(crate) struct Tiers {
-    /// Where in `candidates` the best single model stands.
-    pub(crate) best: usize,
-    pub(crate) weights: Weights,
-    /// Scores from which on the middle and the strong tier are wanted.
-    pub(crate) middle: f64,
-    pub(crate) strong: f64,
-    /// How near to one of them a score is in doubt.
-    pub(crate) doubt: f64,
-    /// How far beyond one of them a conversation moves up.
-    pub(crate) hysteresis: f64,
-}
-
-/// A request that asks for a choice.
+/// A request for which a profile chooses.
 #[derive(Clone, Copy)]
-pub struct Ask<'a> {
+pub struct ChoiceRequest<'a> {
     /// What it asks for.
     pub facts: &'a RequestFacts,
-    /// Whether the caller may use a model. What it may not use is never spoken of.
+    /// Whether the key may use a model. Other models are never named.
     pub allowed: &'a dyn Fn(&Model) -> bool,
-    /// Whether a model can answer at the moment.
+    /// Whether a model can answer now.
     pub available: &'a dyn Fn(&Model) -> bool,
     /// The model that has answered the conversation so far.
     pub before: Option<&'a str>,
 }
 
 impl Catalog {
-    /// The profile of that name, in any of its forms.
+    /// Returns the profile of that name, in any form of the name.
     pub fn profile(&self, name: &str) -> Option<&Profile> {
         let model = self.resolve(name).filter(|model| model.is_auto())?;
         self.profiles.iter().find(|it| it.name == model.id)
     }
 
-    /// Whether there is any name that lets the service choose.
+    /// Whether there is any profile.
     pub fn has_profiles(&self) -> bool {
         !self.profiles.is_empty()
     }
 }
 
 impl Profile {
-    /// The model for a request, and why. `None`: there is none that the caller may use and
-    /// that can answer.
-    pub fn choose(&self, ask: &Ask<'_>) -> Option<Decision> {
-        let considered = self.consider(ask);
-        let score = self
-            .tiers
-            .as_ref()
-            .map(|tiers| Score::of(ask.facts, &tiers.weights));
-        let choice = Choice {
-            profile: self,
-            considered: &considered,
-        };
-        let (model, why) = match (&self.tiers, &score) {
-            (Some(tiers), Some(score)) => choice.by_score(tiers, score.value, ask.before)?,
-            _ => choice.by_order(ask.before)?,
-        };
-        Some(Decision {
-            profile: Arc::clone(&self.name),
-            model,
-            why,
-            score,
-            considered,
-        })
+    /// Chooses the model for a request. Returns `None` if no candidate that the key may use can
+    /// answer.
+    pub fn choose(&self, request: &ChoiceRequest<'_>) -> Option<Decision> {
+        let mut moved_from = None;
+        if let Some(model) = self.model_before(request) {
+            match self.obstacle(model, request) {
+                None => return Some(self.decide(model, Why::Stays)),
+                Some(obstacle) => moved_from = Some((Arc::clone(model), obstacle)),
+            }
+        }
+        let mut passed_over: Vec<(Arc<Model>, Obstacle)> = Vec::new();
+        for (model, why) in self.in_order(request.facts) {
+            let is_passed_over = passed_over.iter().any(|(it, _)| it.id == model.id);
+            if is_passed_over || !(request.allowed)(model) {
+                continue;
+            }
+            match self.obstacle(model, request) {
+                None => {
+                    return Some(Decision {
+                        moved_from,
+                        passed_over,
+                        ..self.decide(model, why)
+                    });
+                }
+                Some(obstacle) => passed_over.push((Arc::clone(model), obstacle)),
+            }
+        }
+        None
     }
 
-    /// The models that price alone does not exclude.
+    /// The candidates whose price is not above the cap.
     pub fn affordable(&self) -> impl Iterator<Item = &Arc<Model>> {
-        self.candidates.iter().filter(|it| !self.is_too_dear(it))
+        self.candidates.iter().filter(|it| !self.is_above_cap(it))
     }
 
-    /// Every candidate that the caller may use, with what keeps it from answering.
-    fn consider(&self, ask: &Ask<'_>) -> Vec<Considered> {
-        let allowed = self.candidates.iter().filter(|it| (ask.allowed)(it));
-        allowed
-            .map(|model| Considered {
-                model: Arc::clone(model),
-                obstacle: self.obstacle(model, ask),
-            })
-            .collect()
+    /// The models of every rule whose conditions hold, then the candidates.
+    fn in_order(&self, facts: &RequestFacts) -> impl Iterator<Item = (&Arc<Model>, Why)> {
+        let rules = self.rules.iter().filter(|rule| rule.when.hold(facts));
+        let chosen_by_rules = rules.flat_map(|rule| {
+            let models = rule.models.iter();
+            models.map(|model| (model, Why::Rule(Arc::clone(&rule.label))))
+        });
+        chosen_by_rules.chain(self.candidates.iter().map(|model| (model, Why::Default)))
     }
 
-    fn obstacle(&self, model: &Model, ask: &Ask<'_>) -> Option<Obstacle> {
-        if self.is_too_dear(model) {
+    /// The conversation's model, if it is still a candidate that the key may use.
+    fn model_before(&self, request: &ChoiceRequest<'_>) -> Option<&Arc<Model>> {
+        let before = request.before?;
+        let model = self.candidates.iter().find(|it| *it.id == *before)?;
+        (request.allowed)(model).then_some(model)
+    }
+
+    fn decide(&self, model: &Arc<Model>, why: Why) -> Decision {
+        Decision {
+            profile: Arc::clone(&self.name),
+            model: Arc::clone(model),
+            why,
+            moved_from: None,
+            passed_over: Vec::new(),
+        }
+    }
+
+    fn obstacle(&self, model: &Model, request: &ChoiceRequest<'_>) -> Option<Obstacle> {
+        if self.is_above_cap(model) {
             return Some(Obstacle::Price);
         }
-        unfit(model, ask.facts)
-            .or_else(|| (!(ask.available)(model)).then_some(Obstacle::Unavailable))
+        incapable(model, request.facts)
+            .or_else(|| (!(request.available)(model)).then_some(Obstacle::Unavailable))
     }
 
-    fn is_too_dear(&self, model: &Model) -> bool {
+    fn is_above_cap(&self, model: &Model) -> bool {
         let (input, output) = self.max_price;
-        let is_over = |most: Option<f64>, price: fn(&Price) -> f64| {
-            // That a price is known was checked with the configuration.
-            most.is_some_and(|most| model.price.as_ref().is_none_or(|it| price(it) > most))
+        let is_above = |cap: Option<f64>, price: fn(&Price) -> f64| {
+            // The configuration was checked for candidates without a price.
+            cap.is_some_and(|cap| model.price.as_ref().is_none_or(|it| price(it) > cap))
         };
-        is_over(input, |it| it.input) || is_over(output, |it| it.output)
+        is_above(input, |it| it.input) || is_above(output, |it| it.output)
     }
 }
 
-/// What about a request a model cannot do.
-fn unfit(model: &Model, facts: &RequestFacts) -> Option<Obstacle> {
+/// What a request needs and a model cannot do.
+fn incapable(model: &Model, facts: &RequestFacts) -> Option<Obstacle> {
     let missing = Capability::ALL
         .into_iter()
         .find(|it| it.is_needed(&facts.needs) && model.unsupported.contains(it));
@@ -162,133 +162,9 @@ fn unfit(model: &Model, facts: &RequestFacts) -> Option<Obstacle> {
     if model.max_output_tokens.is_some_and(|most| output > most) {
         return Some(Obstacle::OutputLimit);
     }
-    let wanted = facts.cautious_input_tokens().saturating_add(output);
-    if model.context_window.is_some_and(|most| wanted > most) {
+    let tokens = facts.cautious_input_tokens().saturating_add(output);
+    if model.context_window.is_some_and(|most| tokens > most) {
         return Some(Obstacle::Context);
     }
     None
-}
-
-/// One choice among candidates that were looked at.
-struct Choice<'a> {
-    profile: &'a Profile,
-    considered: &'a [Considered],
-}
-
-type Chosen = (Arc<Model>, Why);
-
-impl Choice<'_> {
-    fn eligible(&self) -> impl Iterator<Item = &Arc<Model>> {
-        let considered = self.considered.iter();
-        considered
-            .filter(|it| it.obstacle.is_none())
-            .map(|it| &it.model)
-    }
-
-    /// The first that fits.
-    fn by_order(&self, before: Option<&str>) -> Option<Chosen> {
-        let (stays, moved) = self.recall(before);
-        if let Some(model) = stays {
-            // The first choice is no news.
-            let is_first = self
-                .considered
-                .first()
-                .is_some_and(|it| it.model.id == model.id);
-            let why = if is_first {
-                Why::FirstChoice
-            } else {
-                Why::Stays
-            };
-            return Some((model, why));
-        }
-        let model = self.eligible().next()?;
-        Some((Arc::clone(model), moved.unwrap_or(Why::FirstChoice)))
-    }
-
-    /// Of the tier that the score asks for.
-    fn by_score(&self, tiers: &Tiers, score: f64, before: Option<&str>) -> Option<Chosen> {
-        let wanted = tiers.tier(score);
-        let (stays, moved) = self.recall(before);
-        if let Some(model) = stays {
-            return Some(self.stay_or_rise(tiers, score, model));
-        }
-        if let Some(moved) = moved {
-            // What a conversation had reached it does not lose by moving.
-            let reached = moved
-                .from()
-                .map_or(wanted, |from| from.tier.unwrap_or(wanted));
-            return Some((self.of_tier(wanted.max(reached))?, moved));
-        }
-        if tiers.is_doubtful(score)
-            && let Some(best) = self.profile.candidates.get(tiers.best)
-            && self.eligible().any(|it| it.id == best.id)
-        {
-            return Some((Arc::clone(best), Why::Doubt));
-        }
-        Some((self.of_tier(wanted)?, Why::Tier(wanted)))
-    }
-
-    fn stay_or_rise(&self, tiers: &Tiers, score: f64, model: Arc<Model>) -> Chosen {
-        let wanted = tiers.tier(score - tiers.hysteresis);
-        let risen = self
-            .of_tier(wanted)
-            .filter(|risen| wanted > model_tier(&model) && model_tier(risen) > model_tier(&model));
-        match risen {
-            Some(risen) => (risen, Why::Rises { from: model }),
-            None => (model, Why::Stays),
-        }
-    }
-
-    /// The conversation's model where it can stay, or why it cannot.
-    fn recall(&self, before: Option<&str>) -> (Option<Arc<Model>>, Option<Why>) {
-        let Some(before) = before else {
-            return (None, None);
-        };
-        match self.considered.iter().find(|it| *it.model.id == *before) {
-            Some(known) => match known.obstacle {
-                None => (Some(Arc::clone(&known.model)), None),
-                Some(obstacle) => {
-                    let from = Arc::clone(&known.model);
-                    (None, Some(Why::Moves { from, obstacle }))
-                }
-            },
-            // The configuration or the key has changed since.
-            None => (None, Some(Why::Gone)),
-        }
-    }
-
-    /// The first of a tier; where there is none, of the next stronger one, and last of the
-    /// next weaker.
-    fn of_tier(&self, wanted: Tier) -> Option<Arc<Model>> {
-        let distance = |model: &Model| {
-            let tier = model_tier(model);
-            (tier < wanted, (tier as u8).abs_diff(wanted as u8))
-        };
-        self.eligible()
-            .min_by_key(|it| distance(it))
-            .map(Arc::clone)
-    }
-}
-
-/// A candidate's tier; that all have one was checked with the configuration.
-fn model_tier(model: &Model) -> Tier {
-    model.tier.unwrap_or(Tier::Middle)
-}
-
-impl Tiers {
-    fn tier(&self, score: f64) -> Tier {
-        if score >= self.strong {
-            Tier::Strong
-        } else if score >= self.middle {
-            Tier::Middle
-        } else {
-            Tier::Light
-        }
-    }
-
-    fn is_doubtful(&self, score: f64) -> bool {
-        [self.middle, self.strong]
-            .iter()
-            .any(|threshold| (score - threshold).abs() < self.doubt)
-    }
 }

@@ -244,7 +244,6 @@ fn auto_entry(name: &str, family: &str, group: &str) -> Model {
         thinking: None,
         tokenizer: None,
         weights: Weights::default(),
-        tier: None,
         price: None,
         aliases: Vec::new(),
         deployments: Vec::<Arc<Deployment>>::new(),

@@ -14,7 +14,7 @@ pub struct Catalog {
     pub(crate) by_name: HashMap<Arc<str>, Arc<Model>, foldhash::fast::RandomState>,
     /// Longest prefix first.
     pub(crate) wildcards: Vec<(Arc<str>, Arc<Model>)>,
-    /// `auto` and the further names that let the service choose.
+    /// `auto` and the further names that leave the choice to the gateway.
     pub(crate) profiles: Vec<Profile>,
     pub(crate) conversation_ttl: Duration,
     pub(crate) affinity: Affinity,

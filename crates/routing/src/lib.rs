@@ -19,9 +19,7 @@ pub mod plan;
 mod provider;
 pub mod settings;
 
-pub use auto::{
-    Ask, Considered, Conversations, Decision, Obstacle, Price, Profile, Score, Signal, Tier, Why,
-};
+pub use auto::{ChoiceRequest, Conversations, Decision, Obstacle, Price, Profile, Why};
 pub use candidates::Candidates;
 pub use catalog::{Affinity, Catalog};
 pub use formats::FormatSet;

@@ -1,7 +1,7 @@
 //! One model of the catalog.
 
 use crate::plan::Balancing;
-use crate::{Candidates, Deployment, FormatSet, Price, Tier, settings::ModelTimeoutSettings};
+use crate::{Candidates, Deployment, FormatSet, Price, settings::ModelTimeoutSettings};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::{fmt, sync::Arc};
@@ -80,8 +80,8 @@ pub enum ModelKind {
         /// What such a name begins with.
         prefix: Arc<str>,
     },
-    /// A name that lets the service choose, such as `auto`: its [`crate::Profile`] says who
-    /// answers.
+    /// A name that leaves the choice to the gateway, such as `auto`: its [`crate::Profile`]
+    /// chooses the model.
     Auto,
 }
 
@@ -125,8 +125,6 @@ pub struct Model {
     pub timeouts: ModelTimeoutSettings,
     /// What it is known to be unable to do.
     pub unsupported: Vec<Capability>,
-    /// How strong it is, for `auto`.
-    pub tier: Option<Tier>,
     /// What it costs, for `auto`.
     pub price: Option<Price>,
     /// Further names that resolve to it; dotted forms are not listed.
@@ -166,7 +164,7 @@ impl Model {
         }
     }
 
-    /// Whether this is a name that lets the service choose.
+    /// Whether this name leaves the choice to the gateway.
     pub fn is_auto(&self) -> bool {
         self.kind == ModelKind::Auto
     }

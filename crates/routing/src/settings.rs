@@ -6,15 +6,14 @@
 mod routing;
 
 pub use crate::auto::settings::{
-    AutoSettings, PriceCapSettings, PriceSettings, ProfileSettings, ThresholdSettings,
-    WeightsSettings,
+    AutoSettings, Conditions, PriceCapSettings, PriceSettings, ProfileSettings, RuleSettings,
 };
 pub use routing::{
     AffinitySettings, Balance, CheckSettings, ExplainSetting, HealthSettings, LimitSettings,
     RoutingSettings,
 };
 
-use crate::{Capability, Tier};
+use crate::Capability;
 use indexmap::IndexMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -36,7 +35,7 @@ pub struct CatalogSettings {
     pub models: IndexMap<String, ModelSettings>,
     /// Further names, each with the model that it stands for.
     pub aliases: IndexMap<String, String>,
-    /// The names that let the service choose.
+    /// The names that leave the choice to the gateway.
     pub auto: Option<AutoSettings>,
     /// How requests are spread over deployments.
     pub routing: RoutingSettings,
@@ -394,9 +393,7 @@ pub struct ModelSettings {
     /// What the model is known to be unable to do; `auto` takes another one then.
     #[serde(default)]
     pub unsupported: Vec<Capability>,
-    /// How strong it is among the candidates of `auto`. Either all of them have a tier, or none.
-    pub tier: Option<Tier>,
-    /// What it costs. For `auto`, where a profile caps the price.
+    /// Its price per million tokens. `auto` compares it with `max_price`.
     pub price: Option<PriceSettings>,
     /// The name by which providers know it. Default: the identifier.
     pub upstream_model: Option<String>,

@@ -26,7 +26,7 @@ mod weight;
 
 pub use abilities::{Abilities, ChatAbilities, MessagesAbilities, ResponsesAbilities};
 pub use context::ContextNumbers;
-pub use conversation::{ConversationFacts, TextSample};
+pub use conversation::{ConversationFacts, Script};
 pub use error::{ErrorCode, ErrorType, PublicError, Unsupported};
 pub use format::{Format, PerFormat};
 pub use id::{KeyId, RequestId};

@@ -64,8 +64,7 @@ pub struct RequestFacts {
     pub stored_ids: Vec<String>,
     /// Responses only: the other items of the input that have an `id`, in their order.
     pub items: Vec<NamedItem>,
-    /// What the conversation looks like; `None` where nobody asks, which is whenever the
-    /// caller names the model.
+    /// What `auto` knows of the conversation; `None` if the client names the model.
     pub conversation: Option<Box<ConversationFacts>>,
 }
 

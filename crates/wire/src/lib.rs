@@ -7,6 +7,7 @@
 pub mod address;
 pub mod answer;
 pub mod body;
+pub mod conversation;
 pub mod fault;
 pub mod field_path;
 mod formats;
@@ -14,7 +15,6 @@ pub mod json;
 pub mod peek;
 pub mod reasoning;
 pub mod render;
-pub mod sample;
 pub mod splice;
 pub mod stream;
 pub mod usage;

@@ -27,8 +27,7 @@ mod texts;
 mod walk;
 
 pub use error::{ModelFault, PeekError};
-pub(crate) use texts::BEGINNING_BYTES;
-pub use texts::{Piece, Texts, Voice};
+pub use texts::Texts;
 
 use crate::{
     address::Address,
@@ -92,7 +91,7 @@ pub struct Peeked {
     pub spans: Spans,
     /// Output limits by names that are not the format's own, `null` left out.
     pub other_limits: Vec<LimitSpan>,
-    /// Where the conversation's text stands; `None` unless it was asked for.
+    /// Where the texts stand that `auto` looks at; `None` without [`Peeker::with_texts`].
     pub texts: Option<Box<Texts>>,
     /// Whether reasoning that was sealed for a translation stands in the conversation: no
     /// provider can read it.
@@ -201,7 +200,8 @@ impl Peeker {
         self
     }
 
-    /// Lets the peeker note where the text of the conversation stands, too.
+    /// Lets the peeker note where the texts stand that `auto` looks at
+    /// ([`crate::conversation::inspect`]).
     #[must_use]
     pub fn with_texts(mut self) -> Self {
         self.walk.keep_texts();

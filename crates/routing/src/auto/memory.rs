@@ -1,7 +1,7 @@
-//! Which model has answered which conversation: what lets one stay with its model.
+//! Which model has answered which conversation, so that a conversation stays with its model.
 //!
-//! Bounded in number and time, in this process alone: what is forgotten is chosen anew,
-//! which costs a provider's cache and nothing else.
+//! Bounded in number and time, and kept by this process alone. If a conversation is forgotten, its
+//! model is chosen anew, which may lose a provider's prompt cache.
 
 use quick_cache::sync::Cache;
 use std::{
@@ -10,15 +10,15 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Conversations that are remembered; of more, the least used are forgotten.
+/// Conversations that are remembered; beyond that, the least used are forgotten.
 const MOST: usize = 65_536;
 
 /// The conversations of a process, over all configurations.
 #[derive(Debug, Default)]
 pub struct Conversations {
-    /// Made when the first is remembered: most gateways never have one.
+    /// Allocated with the first conversation, because most gateways never have one.
     known: OnceLock<Cache<u64, Known>>,
-    /// Keyed at random: nobody can make two conversations one.
+    /// Keyed at random, so that a client cannot make two conversations collide.
     hasher: RandomState,
 }
 
@@ -29,19 +29,19 @@ struct Known {
 }
 
 impl Conversations {
-    /// What a conversation is called here that `of` tells from all others.
-    pub fn name(&self, of: impl Hash) -> u64 {
+    /// The identity of the conversation that `of` distinguishes from all others.
+    pub fn identify(&self, of: impl Hash) -> u64 {
         self.hasher.hash_one(of)
     }
 
-    /// The model that has answered a conversation, unless that is longer ago than `ttl`.
+    /// Returns the model that has answered a conversation, unless that is longer ago than `ttl`.
     pub fn recall(&self, conversation: u64, now: Instant, ttl: Duration) -> Option<Arc<str>> {
         let known = self.known.get()?.get(&conversation)?;
         let is_fresh = now.saturating_duration_since(known.at) <= ttl;
         is_fresh.then_some(known.model)
     }
 
-    /// A conversation is answered by a model.
+    /// Notes that a model answers a conversation.
     pub fn remember(&self, conversation: u64, model: &Arc<str>, now: Instant) {
         let known = self.known.get_or_init(|| Cache::new(MOST));
         let model = Arc::clone(model);

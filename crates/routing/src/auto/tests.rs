@@ -1,4 +1,4 @@
-//! How a profile chooses, each rule shown by a small catalog.
+//! How a profile chooses, each promise shown by a small catalog.
 
 use super::*;
 use crate::CatalogSettings;
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use std::io;
 use std::path::Path;
 use tollgate_settings::Environment;
-use tollgate_types::{ConversationFacts, Effort, MediaFacts, RequestNeeds, TextSample};
+use tollgate_types::{ConversationFacts, Effort, RequestNeeds, Script};
 
 struct NoVariables;
 
@@ -32,60 +32,88 @@ fn build(models: &Value, auto: &Value) -> Result<Catalog, Vec<String>> {
         .map_err(|faults| faults.iter().map(ToString::to_string).collect())
 }
 
-/// One model of each tier, the middle one the best; `strong-2` has no images.
-fn tiered(more: &Value) -> Catalog {
+/// Three models; `light` has no images. Rules for code and for short texts.
+fn catalog(more: &Value) -> Catalog {
     let mut auto = json!({
         "family": "f",
-        "candidates": ["middle", "light", "strong", "strong-2"],
-        "weights": {"base": 0.15, "effort": 0.5},
-        "thresholds": {"middle": 0.3, "strong": 0.55},
+        "candidates": ["middle", "light", "strong"],
+        "rules": [
+            {"name": "code", "when": {"code": true}, "use": ["strong"]},
+            {"when": {"max_text": 1000}, "use": ["light"]},
+        ],
     });
     for (key, value) in more.as_object().unwrap() {
         auto[key] = value.clone();
     }
-    build(&tiered_models(), &auto).unwrap()
+    build(&models(), &auto).unwrap()
 }
 
-fn tiered_models() -> Value {
+fn models() -> Value {
     json!({
-        "light": {"family": "f", "tier": "light", "price": {"input": 1, "output": 5}, "unsupported": ["images"], "context_window": 10_000},
-        "middle": {"family": "f", "tier": "middle", "price": {"input": 3, "output": 15}},
-        "strong": {"family": "f", "tier": "strong", "price": {"input": 5, "output": 25}},
-        "strong-2": {"family": "f", "tier": "strong", "price": {"input": 5, "output": 30}},
+        "light": {"family": "f", "price": {"input": 1, "output": 5}, "unsupported": ["images"], "context_window": 10_000},
+        "middle": {"family": "f", "price": {"input": 3, "output": 15}},
+        "strong": {"family": "f", "price": {"input": 5, "output": 25}},
     })
 }
 
-/// A request whose score is the effort's alone: 0.15, and half of the effort.
-fn with_effort(effort: Effort) -> RequestFacts {
+fn short() -> RequestFacts {
+    RequestFacts::default()
+}
+
+fn long() -> RequestFacts {
     RequestFacts {
-        effort: Some(effort),
+        text_bytes: 1001,
         ..RequestFacts::default()
     }
 }
 
-fn everyone(_: &Model) -> bool {
+fn conversation(facts: ConversationFacts) -> RequestFacts {
+    RequestFacts {
+        conversation: Some(Box::new(facts)),
+        ..RequestFacts::default()
+    }
+}
+
+fn code() -> RequestFacts {
+    conversation(ConversationFacts {
+        code: true,
+        ..ConversationFacts::default()
+    })
+}
+
+fn images() -> RequestFacts {
+    RequestFacts {
+        needs: RequestNeeds {
+            images: true,
+            ..RequestNeeds::default()
+        },
+        ..RequestFacts::default()
+    }
+}
+
+fn any_model(_: &Model) -> bool {
     true
 }
 
-fn ask<'a>(facts: &'a RequestFacts) -> Ask<'a> {
-    Ask {
+fn request(facts: &RequestFacts) -> ChoiceRequest<'_> {
+    ChoiceRequest {
         facts,
-        allowed: &everyone,
-        available: &everyone,
+        allowed: &any_model,
+        available: &any_model,
         before: None,
     }
 }
 
-fn told(catalog: &Catalog, ask: &Ask<'_>) -> String {
+fn choice(catalog: &Catalog, request: &ChoiceRequest<'_>) -> String {
     let profile = catalog.profile("auto").unwrap();
-    match profile.choose(ask) {
+    match profile.choose(request) {
         Some(decision) => format!("{}: {decision}", decision.model.id),
-        None => "nobody".to_owned(),
+        None => "none".to_owned(),
     }
 }
 
 #[test]
-fn without_tiers_the_first_candidate_that_is_allowed_and_fits_is_taken() {
+fn without_rules_the_first_candidate_answers_that_is_allowed_and_can() {
     let models = json!({
         "small": {
             "family": "f", "reasoning": "adaptive",
@@ -112,347 +140,251 @@ fn without_tiers_the_first_candidate_that_is_allowed_and_fits_is_taken() {
         ..none
     };
     for (facts, denied, expected) in [
-        (facts(30, None, none), "", "small: auto: first choice"),
-        (facts(30, None, none), "small", "plain: auto: first choice"),
+        (facts(30, None, none), "", "small: auto: default"),
+        (facts(30, None, none), "small", "plain: auto: default"),
         (
             facts(30, None, images),
             "",
-            "plain: auto: passed over small (images)",
+            "plain: auto: default, passed over small (images)",
         ),
         (
             facts(30, Some(501), none),
             "",
-            "plain: auto: passed over small (output limit)",
+            "plain: auto: default, passed over small (output limit)",
         ),
-        (
-            facts(1200, Some(400), none),
-            "",
-            "small: auto: first choice",
-        ),
+        (facts(1200, Some(400), none), "", "small: auto: default"),
         (
             facts(1201, Some(400), none),
             "",
-            "plain: auto: passed over small (context)",
+            "plain: auto: default, passed over small (context)",
         ),
         (
             facts(9000, None, reasoning),
             "",
-            "large: auto: passed over small (context), plain (reasoning)",
+            "large: auto: default, passed over small (context), plain (reasoning)",
         ),
     ] {
         let allowed = |model: &Model| &*model.id != denied;
-        let ask = Ask {
+        let request = ChoiceRequest {
             allowed: &allowed,
-            ..ask(&facts)
+            ..request(&facts)
         };
-        assert_eq!(told(&catalog, &ask), expected, "{facts:?}");
+        assert_eq!(choice(&catalog, &request), expected, "{facts:?}");
     }
     let any = facts(30, None, none);
-    let nobody = Ask {
+    let none_allowed = ChoiceRequest {
         allowed: &|_| false,
-        ..ask(&any)
+        ..request(&any)
     };
-    assert_eq!(told(&catalog, &nobody), "nobody");
+    assert_eq!(choice(&catalog, &none_allowed), "none");
 }
 
 #[test]
-fn the_score_says_which_tier_answers_and_in_doubt_the_best_does() {
-    let catalog = tiered(&json!({"thresholds": {"middle": 0.3, "strong": 0.55, "doubt": 0.02}}));
-    for (effort, expected) in [
-        (Effort::Minimal, "light: auto: score 0.00, light"),
-        (Effort::Low, "light: auto: score 0.00, light"),
-        (Effort::Medium, "light: auto: score 0.15, light"),
-        (Effort::High, "middle: auto: score 0.40, middle"),
-        (Effort::Max, "strong: auto: score 0.65, strong"),
+fn the_first_rule_decides_whose_conditions_hold() {
+    let catalog = catalog(&json!({}));
+    for (facts, expected) in [
+        (short(), "light: auto: rule 2"),
+        (code(), "strong: auto: rule code"),
+        (long(), "middle: auto: default"),
     ] {
-        assert_eq!(told(&catalog, &ask(&with_effort(effort))), expected);
+        assert_eq!(choice(&catalog, &request(&facts)), expected, "{facts:?}");
     }
-    let near = tiered(&json!({"thresholds": {"middle": 0.16, "strong": 0.66}}));
-    for effort in [Effort::Medium, Effort::Max] {
-        let told = told(&near, &ask(&with_effort(effort)));
-        assert!(
-            told.starts_with("middle: ") && told.ends_with("in doubt the best single model"),
-            "{told}"
-        );
-    }
-    // Another best one, and one that cannot answer.
-    let best = tiered(&json!({"best": "strong-2", "thresholds": {"middle": 0.16, "strong": 0.66}}));
-    let medium = with_effort(Effort::Medium);
-    assert!(told(&best, &ask(&medium)).starts_with("strong-2: "));
-    let down = |model: &Model| &*model.id != "strong-2";
-    let ask = Ask {
-        available: &down,
-        ..ask(&medium)
-    };
-    assert_eq!(told(&best, &ask), "light: auto: score 0.15, light");
 }
 
 #[test]
-fn where_a_tier_has_nobody_the_next_stronger_one_answers_and_last_a_weaker_one() {
-    let catalog = tiered(&json!({}));
-    let max = with_effort(Effort::Max);
-    let low = with_effort(Effort::Low);
+fn a_rule_whose_models_cannot_answer_leaves_the_decision_to_the_next() {
+    let catalog = catalog(&json!({}));
     let without =
         |names: &'static [&'static str]| move |model: &Model| !names.contains(&&*model.id);
     for (facts, down, expected) in [
-        (&max, &["strong"][..], "strong-2: auto: score 0.65, strong"),
         (
-            &max,
-            &["strong", "strong-2"],
-            "middle: auto: score 0.65, strong wanted, middle to be had",
+            code(),
+            &["strong"][..],
+            "light: auto: rule 2, passed over strong (unavailable)",
         ),
         (
-            &low,
-            &["light"],
-            "middle: auto: score 0.00, light wanted, middle to be had",
+            code(),
+            &["strong", "light"],
+            "middle: auto: default, passed over strong (unavailable), light (unavailable)",
         ),
         (
-            &low,
-            &["light", "middle"],
-            "strong: auto: score 0.00, light wanted, strong to be had",
+            images(),
+            &[],
+            "middle: auto: default, passed over light (images)",
         ),
+        (code(), &["strong", "light", "middle"], "none"),
     ] {
         let available = without(down);
-        let ask = Ask {
+        let request = ChoiceRequest {
             available: &available,
-            ..ask(facts)
+            ..request(&facts)
         };
-        assert_eq!(told(&catalog, &ask), expected);
+        assert_eq!(choice(&catalog, &request), expected, "{facts:?}");
     }
 }
 
 #[test]
-fn what_a_request_needs_comes_before_its_score() {
-    let catalog = tiered(&json!({}));
-    let image = RequestFacts {
-        needs: RequestNeeds {
-            images: true,
-            ..RequestNeeds::default()
-        },
-        media: MediaFacts {
-            parts: 1,
-            bytes: 1000,
-            ..MediaFacts::default()
-        },
-        ..with_effort(Effort::Low)
+fn each_condition_holds_for_what_it_says() {
+    let needs = RequestNeeds::default();
+    let with_needs = |needs| RequestFacts {
+        needs,
+        ..RequestFacts::default()
     };
-    assert!(told(&catalog, &ask(&image)).starts_with("middle: "));
-    let long = RequestFacts {
-        text_bytes: 100_000,
-        ..with_effort(Effort::Low)
+    let text = |text_bytes| RequestFacts {
+        text_bytes,
+        ..RequestFacts::default()
     };
-    assert!(told(&catalog, &ask(&long)).starts_with("middle: "));
-    let decision = catalog
-        .profile("auto")
-        .unwrap()
-        .choose(&ask(&long))
-        .unwrap();
-    let obstacles: Vec<_> = decision
-        .considered
-        .iter()
-        .map(|it| (&*it.model.id, it.obstacle))
-        .collect();
-    assert_eq!(
-        obstacles,
-        [
-            ("middle", None),
-            ("light", Some(Obstacle::Context)),
-            ("strong", None),
-            ("strong-2", None)
-        ]
-    );
+    let messages = |messages| {
+        conversation(ConversationFacts {
+            messages,
+            ..ConversationFacts::default()
+        })
+    };
+    let effort = |effort| RequestFacts {
+        effort: Some(effort),
+        ..RequestFacts::default()
+    };
+    let budget = |budget| RequestFacts {
+        thinking_budget: Some(budget),
+        ..RequestFacts::default()
+    };
+    let chinese = conversation(ConversationFacts {
+        script: Script::NotLatin,
+        ..ConversationFacts::default()
+    });
+    let tools = with_needs(RequestNeeds {
+        tools: true,
+        ..needs
+    });
+    let documents = with_needs(RequestNeeds {
+        documents: true,
+        ..needs
+    });
+    let audio = with_needs(RequestNeeds {
+        audio: true,
+        ..needs
+    });
+    for (when, holds, fails) in [
+        (json!({"min_text": "1kB"}), text(1000), text(999)),
+        (json!({"max_text": "1kB"}), text(1000), text(1001)),
+        (json!({"min_messages": 3}), messages(3), messages(2)),
+        (json!({"max_messages": 3}), messages(3), messages(4)),
+        (json!({"tools": true}), tools.clone(), short()),
+        (json!({"tools": false}), short(), tools),
+        (json!({"images": true}), images(), short()),
+        (json!({"documents": true}), documents, short()),
+        (json!({"audio": true}), audio, short()),
+        (json!({"code": true}), code(), short()),
+        (json!({"code": false}), short(), code()),
+        (json!({"script": "not_latin"}), chinese.clone(), short()),
+        (json!({"script": "latin"}), short(), chinese),
+        (
+            json!({"min_effort": "high"}),
+            effort(Effort::High),
+            effort(Effort::Medium),
+        ),
+        (json!({"min_effort": "high"}), budget(8192), budget(8191)),
+        (json!({"min_effort": "none"}), effort(Effort::None), short()),
+        (
+            json!({"max_effort": "low"}),
+            effort(Effort::Minimal),
+            effort(Effort::Medium),
+        ),
+        (json!({"max_effort": "low"}), budget(2047), short()),
+        // All conditions of a rule must hold.
+        (
+            json!({"code": true, "max_text": 10}),
+            code(),
+            RequestFacts {
+                text_bytes: 11,
+                ..code()
+            },
+        ),
+    ] {
+        let rules = json!([{"when": when, "use": ["strong"]}]);
+        let catalog = catalog(&json!({"rules": rules}));
+        for (facts, expected) in [(holds, "rule 1"), (fails, "default")] {
+            let profile = catalog.profile("auto").unwrap();
+            let decision = profile.choose(&request(&facts)).unwrap();
+            assert_eq!(decision.label(), expected, "{when}: {facts:?}");
+        }
+    }
 }
 
 type Available<'a> = &'a dyn Fn(&Model) -> bool;
 
 #[test]
 fn a_conversation_stays_with_its_model_unless_it_must_move() {
-    let catalog =
-        tiered(&json!({"thresholds": {"middle": 0.3, "strong": 0.55, "hysteresis": 0.1}}));
-    let of = |effort| with_effort(effort);
+    let catalog = catalog(&json!({}));
     let up = |model: &Model| &*model.id != "middle";
-    let (all, up): (Available<'_>, Available<'_>) = (&everyone, &up);
-    for (before, effort, available, expected) in [
-        // Never down.
+    let (all, up): (Available<'_>, Available<'_>) = (&any_model, &up);
+    for (before, facts, available, expected) in [
+        // Whatever the rules decide for the beginning of a conversation.
         (
             "strong",
-            Effort::Low,
+            short(),
             all,
-            "strong: auto: score 0.00, stays with the conversation's model",
+            "strong: auto: stays with the conversation's model",
         ),
-        (
-            "strong-2",
-            Effort::Max,
-            all,
-            "strong-2: auto: score 0.65, stays with the conversation's model",
-        ),
-        // Up, but only where the score is well beyond the threshold: 0.40 asks for the
-        // middle tier and is 0.1 above it, 0.65 is for the strong one.
         (
             "light",
-            Effort::High,
+            code(),
             all,
-            "middle: auto: score 0.40, moved up from light",
+            "light: auto: stays with the conversation's model",
+        ),
+        // Away from a model that cannot answer, and then by the rules.
+        (
+            "light",
+            images(),
+            all,
+            "middle: auto: moved from light (images), default",
         ),
         (
             "middle",
-            Effort::High,
-            all,
-            "middle: auto: score 0.40, stays with the conversation's model",
-        ),
-        // Away from who cannot answer, and not to a weaker one.
-        (
-            "middle",
-            Effort::Low,
+            code(),
             up,
-            "strong: auto: score 0.00, moved from middle (unavailable)",
+            "strong: auto: moved from middle (unavailable), rule code",
         ),
-        (
-            "gone",
-            Effort::Low,
-            all,
-            "light: auto: score 0.00, moved, the conversation's model is no candidate any more",
-        ),
+        // As at the beginning, if the model is no candidate any more.
+        ("gone", short(), all, "light: auto: rule 2"),
     ] {
-        let facts = of(effort);
-        let ask = Ask {
+        let request = ChoiceRequest {
             before: Some(before),
             available,
-            ..ask(&facts)
+            ..request(&facts)
         };
-        assert_eq!(told(&catalog, &ask), expected, "from {before}");
+        assert_eq!(choice(&catalog, &request), expected, "from {before}");
     }
-    let wary = tiered(&json!({"thresholds": {"middle": 0.3, "strong": 0.55, "hysteresis": 0.11}}));
-    let high = of(Effort::High);
-    let ask = Ask {
-        before: Some("light"),
-        ..ask(&high)
-    };
-    assert!(told(&wary, &ask).starts_with("light: "));
 }
 
 #[test]
 fn a_key_hears_nothing_of_models_that_it_may_not_use() {
-    let catalog = tiered(&json!({}));
-    let max = with_effort(Effort::Max);
-    let allowed = |model: &Model| !model.id.starts_with("strong");
+    let catalog = catalog(&json!({}));
+    let code = code();
+    let allowed = |model: &Model| &*model.id != "strong";
+    let down = |model: &Model| &*model.id != "light";
     for before in [None, Some("strong")] {
-        let ask = Ask {
+        let request = ChoiceRequest {
             allowed: &allowed,
+            available: &down,
             before,
-            ..ask(&max)
+            ..request(&code)
         };
-        let decision = catalog.profile("auto").unwrap().choose(&ask).unwrap();
-        let told = format!("{decision:?} {decision}");
-        assert!(!told.contains("\"strong"), "{told}");
+        let decision = catalog.profile("auto").unwrap().choose(&request).unwrap();
+        let text = format!("{decision:?} {decision}");
+        assert!(!text.contains("\"strong"), "{text}");
+        assert!(!decision.to_string().contains("strong"), "{decision}");
     }
-}
-
-#[test]
-fn every_signal_counts_for_what_its_weight_says() {
-    let sample = TextSample {
-        bytes: 1000,
-        words: 100,
-        letters: 400,
-        other_letters: 100,
-        symbols: 20,
-        fences: 2,
-        identifiers: 5,
-        code_words: 5,
-        math_marks: 2,
-        math_words: 1,
-        hard_words: 2,
-        easy_words: 1,
-        list_items: 4,
-    };
-    let facts = RequestFacts {
-        effort: Some(Effort::High),
-        needs: RequestNeeds {
-            tools: true,
-            ..RequestNeeds::default()
-        },
-        media: MediaFacts {
-            parts: 1,
-            bytes: 1,
-            ..MediaFacts::default()
-        },
-        conversation: Some(Box::new(ConversationFacts {
-            messages: 8,
-            user_messages: 4,
-            tools: 2,
-            tool_traffic: 7,
-            text_bytes: 7936,
-            beginning: 1,
-            sample,
-        })),
-        ..RequestFacts::default()
-    };
-    let all = [
-        0.5,
-        0.5 + 2.0 * 0.1 + 4.0 * 0.02,
-        0.5,
-        1.0,
-        0.5,
-        0.5,
-        0.25,
-        0.5,
-        1.0,
-        0.5,
-        0.5,
-        0.5,
-    ];
-    for (place, signal) in Signal::ALL.into_iter().enumerate() {
-        let mut weights = serde_json::Map::new();
-        weights.insert("base".into(), json!(0));
-        for other in Signal::ALL {
-            weights.insert(
-                other.as_str().into(),
-                json!(f64::from(u8::from(other == signal))),
-            );
-        }
-        let catalog = tiered(&json!({"weights": weights}));
-        let decision = catalog
-            .profile("auto")
-            .unwrap()
-            .choose(&ask(&facts))
-            .unwrap();
-        let score = decision.score.unwrap();
-        assert!(
-            (score.value - all[place]).abs() < 1e-9,
-            "{signal:?}: {score:?}"
-        );
-        assert!(
-            (score.parts[place] - all[place]).abs() < 1e-9,
-            "{signal:?}: {score:?}"
-        );
-    }
-    // Whatever is counted, a score is a score.
-    let most = RequestFacts {
-        conversation: Some(Box::new(ConversationFacts {
-            text_bytes: u64::MAX,
-            messages: u32::MAX,
-            tool_traffic: u32::MAX,
-            ..ConversationFacts::default()
-        })),
-        thinking_budget: Some(u64::MAX),
-        ..RequestFacts::default()
-    };
-    let decision = tiered(&json!({}))
-        .profile("auto")
-        .unwrap()
-        .choose(&ask(&most))
-        .unwrap();
-    assert!((0.0..=1.0).contains(&decision.score.unwrap().value));
 }
 
 #[test]
 fn profiles_are_names_with_rules_of_their_own_over_those_of_auto() {
-    let catalog = tiered(&json!({
-        "weights": {"base": 0.15, "effort": 0.4},
+    let catalog = catalog(&json!({
         "profiles": {
-            "auto-cheap": {"max_price": {"output": 15}, "best": "light"},
+            "auto-cheap": {"max_price": {"output": 15}},
             "auto-max-4-8": {"candidates": ["strong"]},
             "auto-free": {"max_price": {"input": 0.5}},
+            "auto-plain": {"rules": []},
         },
     }));
     let listed: Vec<_> = catalog.models().iter().map(|model| &*model.id).collect();
@@ -462,30 +394,35 @@ fn profiles_are_names_with_rules_of_their_own_over_those_of_auto() {
             "light",
             "middle",
             "strong",
-            "strong-2",
             "auto",
             "auto-cheap",
-            "auto-max-4-8"
+            "auto-max-4-8",
+            "auto-plain"
         ]
     );
     assert_eq!(catalog.unserved(), [Arc::from("auto-free")]);
-    let max = with_effort(Effort::Max);
     let chosen = |name: &str| {
-        let decision = catalog.profile(name).unwrap().choose(&ask(&max)).unwrap();
+        let facts = RequestFacts {
+            text_bytes: 1001,
+            ..code()
+        };
+        let profile = catalog.profile(name).unwrap();
+        let decision = profile.choose(&request(&facts)).unwrap();
         format!("{} {decision}", decision.model.id)
     };
+    assert_eq!(chosen("auto"), "strong auto: rule code");
     assert_eq!(
-        chosen("auto"),
-        "middle auto: score 0.55, in doubt the best single model"
+        chosen("auto-cheap"),
+        "middle auto-cheap: default, passed over strong (price)"
     );
-    let cheap = chosen("auto-cheap");
-    assert!(cheap.starts_with("light auto-cheap: "), "{cheap}");
-    assert!(
-        chosen("auto-max-4.8").starts_with("strong auto-max-4-8: score 0.55"),
-        "a dotted name"
+    assert_eq!(chosen("auto-plain"), "middle auto-plain: default");
+    assert_eq!(
+        chosen("auto-max-4.8"),
+        "strong auto-max-4-8: rule code",
+        "a dotted name, and a rule of `auto`"
     );
     assert!(catalog.profile("middle").is_none());
-    // Who may use a profile depends on what it can give.
+    // Keys may use a profile if they may use a model that it can choose.
     let usable = |allowed: &str| {
         let cheap = catalog.resolve("auto-cheap").unwrap();
         catalog.is_usable(cheap, |model| &*model.id == allowed)
@@ -494,39 +431,64 @@ fn profiles_are_names_with_rules_of_their_own_over_those_of_auto() {
 }
 
 #[test]
-fn every_fault_in_profiles_is_told() {
-    let mut models = tiered_models();
+fn rules_name_models_by_any_of_their_names_and_pass_over_those_without_a_deployment() {
+    let mut models = models();
+    models["short"] = json!({"alias_of": "light"});
+    models["unserved"] = json!({"family": "f", "deployments": []});
+    let auto = json!({
+        "family": "f",
+        "candidates": ["middle", "light", "unserved"],
+        "rules": [{"when": {"max_text": 1000}, "use": ["unserved", "short"]}],
+    });
+    let catalog = build(&models, &auto).unwrap();
+    assert_eq!(choice(&catalog, &request(&short())), "light: auto: rule 1");
+}
+
+#[test]
+fn every_fault_in_profiles_is_reported() {
+    let mut models = models();
     models["plain"] = json!({"family": "f"});
-    models["other"] = json!({"family": "f"});
     models["bad"] = json!({"family": "f", "price": {"input": -1, "output": 1}});
     let auto = json!({
         "family": "f",
         "candidates": ["light", "plain"],
-        "shadow": "auto",
         "max_price": {"input": 1},
+        "rules": [
+            {"name": "1st", "when": {}, "use": ["lihgt"]},
+            {"name": "small", "when": {"min_text": 2000, "max_text": "1kB"}, "use": ["middle"]},
+            {"name": "small", "when": {"min_messages": 2, "max_messages": 1}, "use": ["light"]},
+            {"name": "a b", "when": {"min_effort": "high", "max_effort": "low"}, "use": ["light"]},
+        ],
         "profiles": {
             "auto": {},
-            "light": {"shadow": "nobody"},
+            "light": {},
             "sp ace": {},
-            "upside-down": {"candidates": ["light"], "thresholds": {"middle": 0.9}, "best": "strong"},
-            "untiered": {"candidates": ["other"], "best": "other", "weights": {"code": 1}, "max_price": {"output": 1}},
+            "other": {
+                "candidates": ["middle", "strnog"],
+                "rules": [{"when": {"code": true}, "use": ["light"]}],
+            },
+            "unpriced": {"candidates": ["plain"], "max_price": {"output": 1}},
         },
     });
     let faults = build(&models, &auto).unwrap_err();
     let expected = [
         "models.bad.price: expected numbers from 0 on",
-        "auto.shadow: a profile is no shadow of itself",
-        "auto.max_price: the candidate 'plain' has no price: give it one under `models`, or nobody can say whether it is over the cap",
-        "auto.candidates: 'plain' has no tier, and other candidates have: give it one under `models`",
         "auto.profiles.auto: 'auto' is the gateway's own; settle what it chooses from under `auto`",
         "auto.profiles.light: 'light' is a model; a profile needs a name that is free",
-        "auto.profiles.light.shadow: no profile 'nobody'; known are auto, auto, light, sp ace, upside-down, untiered",
         "auto.profiles.\"sp ace\": a model name begins with a letter or digit and holds letters, digits and . - _ : / @ + only, at most 128 of them",
-        "auto.profiles.upside-down.thresholds: 'middle' is 0.9 and above 'strong', which is 0.4",
-        "auto.profiles.upside-down.best: 'strong' is no candidate of this profile",
-        "auto.profiles.untiered.max_price: the candidate 'other' has no price: give it one under `models`, or nobody can say whether it is over the cap",
-        "auto.profiles.untiered.best: no candidate has a tier, so this would do nothing",
-        "auto.profiles.untiered.weights: no candidate has a tier, so this would do nothing",
+        "auto.rules[0].name: the name of a rule begins with a letter",
+        "auto.rules[0].when: a rule needs a condition; `candidates` decides if no rule does",
+        "auto.rules[0].use[0]: no model 'lihgt'; did you mean 'light'?",
+        "auto.rules[1].when: 'min_text' is above 'max_text': no request matches",
+        "auto.rules[1].use[0]: 'middle' is not a candidate: add it to `candidates`",
+        "auto.rules[2].name: 'small' is the name of an earlier rule",
+        "auto.rules[2].when: 'min_messages' is above 'max_messages': no request matches",
+        "auto.rules[3].name: the name of a rule begins with a letter or digit and holds letters, digits and - _ only, at most 128 of them",
+        "auto.rules[3].when: 'min_effort' is above 'max_effort': no request matches",
+        "auto.max_price: the candidate 'plain' has no price to compare with the cap: set `models.plain.price`",
+        "auto.profiles.other.candidates[1]: no model 'strnog'; did you mean 'strong'?",
+        "auto.profiles.other.rules[0].use[0]: 'light' is not a candidate: add it to `candidates`",
+        "auto.profiles.unpriced.max_price: the candidate 'plain' has no price to compare with the cap: set `models.plain.price`",
     ];
     assert_eq!(faults, expected, "{}", faults.join("\n"));
 }

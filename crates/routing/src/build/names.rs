@@ -27,6 +27,14 @@ pub(super) fn check_plain(name: &str, what: &str) -> Result<(), String> {
     check(name, what, ".-_")
 }
 
+/// The name of a rule of `auto`. It begins with a letter, so that it is not a position.
+pub(super) fn check_rule(name: &str) -> Result<(), String> {
+    if !name.starts_with(|c: char| c.is_ascii_alphabetic()) {
+        return Err("the name of a rule begins with a letter".to_owned());
+    }
+    check(name, "the name of a rule", "-_")
+}
+
 /// A model group.
 pub(super) fn check_group(name: &str) -> Result<(), String> {
     if name == ALL_GROUPS {

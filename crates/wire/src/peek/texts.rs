@@ -1,159 +1,111 @@
-//! Where the text of a conversation stands in its body: the first pieces and the last, so
-//! that a bounded look ([`crate::sample`]) needs no second pass.
-//!
-//! Instructions are told apart: they are the same for everything that an application asks.
+//! Where the texts stand that `auto` looks at: the first instructions, the first question and the
+//! last message of the user. Tool results are left out, although some formats put them into
+//! messages of the user.
 
 use crate::json::Span;
 
-/// Pieces of text that are kept of the beginning, and as many of the end.
-const PIECES: usize = 32;
-/// Bytes of text after which nothing more is kept of the beginning.
-pub(crate) const BEGINNING_BYTES: u64 = 8 * 1024;
+/// Texts of one message that are noted; further ones are ignored.
+const MOST: usize = 32;
 
-/// Who speaks.
+/// The part of a body in which a text stands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Voice {
-    /// Nobody: what stands here is no part of the conversation.
+pub(super) enum Part {
+    /// Neither of the following.
     #[default]
-    None,
-    /// It is not known, or not yet.
-    Someone,
-    /// System or developer.
+    Other,
+    /// The instructions, if they have a field of their own.
     Instructions,
-    /// The user.
+    /// The list of messages or items.
+    Conversation,
+}
+
+/// The author of a message.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Author {
+    /// The model, a tool, or not known yet.
+    #[default]
+    Other,
+    Instructions,
     User,
-    /// The model.
-    Assistant,
-    /// A tool.
-    Tool,
 }
 
-impl Voice {
-    /// The voice of a role.
-    pub(super) fn of_role(role: &[u8]) -> Self {
-        match role {
-            b"user" => Self::User,
-            b"assistant" => Self::Assistant,
-            b"system" | b"developer" => Self::Instructions,
-            b"tool" | b"function" => Self::Tool,
-            _ => Self::Someone,
-        }
-    }
-}
-
-/// A piece of text in a body.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Piece {
-    /// Where it stands, quotes included.
-    pub span: Span,
-    /// Who says it.
-    pub voice: Voice,
-}
-
-/// The conversation of one body.
+/// The texts of one body, each with its quotes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Texts {
-    first: Vec<Piece>,
-    /// The latest, as a ring: the piece of number `n` stands at `n % PIECES`.
-    last: Vec<Piece>,
-    /// The first instructions.
-    pub(crate) instructions: Option<Span>,
-    /// Pieces seen, instructions aside.
-    seen: usize,
-    /// Their bytes, escapes included.
-    pub(crate) bytes: u64,
-    first_bytes: u64,
+    /// Messages or items of the conversation.
     pub(crate) messages: u32,
-    pub(crate) user_messages: u32,
-    pub(crate) tools: u32,
-    pub(crate) tool_traffic: u32,
+    /// The first text of the instructions.
+    pub(crate) instructions: Option<Span>,
+    /// The texts of the user before the first answer.
+    pub(crate) question: Vec<Span>,
+    /// The texts of the user's last message.
+    pub(crate) last: Vec<Span>,
+    is_answered: bool,
+    /// The texts of the message that is open.
+    open: Vec<Span>,
+    author: Author,
 }
 
 impl Texts {
-    /// The first pieces, in order.
-    pub(crate) fn first(&self) -> &[Piece] {
-        &self.first
-    }
-
-    /// The last pieces that are not among the first, the latest first.
-    pub(crate) fn last_backwards(&self) -> impl Iterator<Item = Piece> + '_ {
-        let oldest = self
-            .first
-            .len()
-            .max(self.seen.saturating_sub(self.last.len()));
-        (oldest..self.seen)
-            .rev()
-            .filter_map(|number| self.last.get(number % PIECES).copied())
-    }
-
-    /// A piece was met.
-    pub(super) fn note(&mut self, span: Span, voice: Voice) {
-        match voice {
-            Voice::None => return,
-            Voice::Instructions => {
+    /// Notes a text.
+    pub(super) fn note(&mut self, span: Span, part: Part) {
+        match part {
+            Part::Instructions => {
                 self.instructions.get_or_insert(span);
-                return;
             }
-            _ => {}
+            Part::Conversation if self.open.len() < MOST => self.open.push(span),
+            Part::Conversation | Part::Other => {}
         }
-        let piece = Piece { span, voice };
-        let bytes = span.len().saturating_sub(2);
-        self.bytes = self.bytes.saturating_add(bytes);
-        if self.first.len() == self.seen && self.seen < PIECES && self.first_bytes < BEGINNING_BYTES
-        {
-            self.first_bytes = self.first_bytes.saturating_add(bytes);
-            self.first.push(piece);
-        }
-        match self.last.get_mut(self.seen % PIECES) {
-            Some(place) => *place = piece,
-            // Piece by piece up to PIECES, so that a short conversation takes little.
-            None => self.last.push(piece),
-        }
-        self.seen = self.seen.saturating_add(1);
     }
 
-    /// How many pieces there have been: what [`Texts::attribute`] begins from.
-    pub(super) const fn seen(&self) -> usize {
-        self.seen
+    /// Notes a conversation that is one text of the user.
+    pub(super) fn note_only_message(&mut self, span: Span) {
+        self.messages = 1;
+        self.question = vec![span];
+        self.last = vec![span];
     }
 
-    /// Who spoke since `from` has become known only now.
-    pub(super) fn attribute(&mut self, from: usize, voice: Voice) {
-        if voice == Voice::Instructions {
-            return self.take_for_instructions(from);
-        }
-        for number in from.max(self.seen.saturating_sub(PIECES))..self.seen {
-            if let Some(piece) = self.last.get_mut(number % PIECES) {
-                attribute(piece, voice);
+    /// How many texts of the open message are noted.
+    pub(super) const fn noted(&self) -> usize {
+        self.open.len()
+    }
+
+    /// Forgets the texts of the open message but for the first `noted`.
+    pub(super) fn forget_from(&mut self, noted: usize) {
+        self.open.truncate(noted);
+    }
+
+    pub(super) fn begin_message(&mut self) {
+        self.messages = self.messages.saturating_add(1);
+        self.open.clear();
+        self.author = Author::Other;
+    }
+
+    /// Notes the role of the open message.
+    pub(super) fn note_role(&mut self, role: &[u8]) {
+        self.author = match role {
+            b"user" => Author::User,
+            b"system" | b"developer" => Author::Instructions,
+            _ => Author::Other,
+        };
+    }
+
+    /// Ends the open message. Its role may have come last, so that its texts are sorted only now.
+    pub(super) fn end_message(&mut self) {
+        match self.author {
+            Author::Instructions => {
+                self.instructions = self.instructions.or(self.open.first().copied());
             }
-        }
-        for piece in self.first.iter_mut().skip(from) {
-            attribute(piece, voice);
-        }
-    }
-
-    /// What was noted since `from` was no part of the conversation. Only where all of it is
-    /// still at hand: else it stays what it was taken for.
-    fn take_for_instructions(&mut self, from: usize) {
-        if self.seen > PIECES || from >= self.seen {
-            return;
-        }
-        let dropped = self.last.drain(from..);
-        for (place, piece) in dropped.enumerate() {
-            let bytes = piece.span.len().saturating_sub(2);
-            self.bytes = self.bytes.saturating_sub(bytes);
-            if from.saturating_add(place) < self.first.len() {
-                self.first_bytes = self.first_bytes.saturating_sub(bytes);
+            Author::User if !self.open.is_empty() => {
+                if !self.is_answered {
+                    let room = MOST.saturating_sub(self.question.len());
+                    self.question.extend(self.open.iter().take(room));
+                }
+                std::mem::swap(&mut self.last, &mut self.open);
             }
-            self.instructions.get_or_insert(piece.span);
+            Author::User => {}
+            Author::Other => self.is_answered |= !self.question.is_empty(),
         }
-        self.first.truncate(from);
-        self.seen = from;
-    }
-}
-
-fn attribute(piece: &mut Piece, voice: Voice) {
-    if piece.voice == Voice::Someone || voice == Voice::Tool {
-        piece.voice = voice;
+        self.open.clear();
     }
 }

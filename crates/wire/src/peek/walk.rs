@@ -12,7 +12,7 @@ use super::{
     keys::KeyStack,
     node::{Kind, NodeFlags},
     place::{Place, Slot},
-    texts::Voice,
+    texts::Part,
 };
 use crate::{
     address::Address,
@@ -64,12 +64,12 @@ struct Frame {
     members: NodeFlags,
     /// Bytes of a payload that may turn out to be text.
     undecided: u64,
-    /// Who speaks here, if texts are noted.
-    voice: Voice,
-    /// The value of the last key is something that is said.
-    speaks: bool,
-    /// Pieces of text noted before it.
-    since: usize,
+    /// The part of the body in which it stands, if texts are noted.
+    part: Part,
+    /// Whether texts in the value of the last key are noted.
+    is_noted: bool,
+    /// Texts of the message that were noted before.
+    noted_before: usize,
     /// A plugin or a search that is switched off.
     is_off: bool,
     /// A plugin that brings no input.
@@ -147,7 +147,7 @@ impl Walk {
         facts.stream = address.stream.unwrap_or(facts.stream);
     }
 
-    /// From now on, notes where the conversation's text stands.
+    /// Notes texts from now on.
     pub(super) fn keep_texts(&mut self) {
         self.found.texts = Some(Box::default());
     }
@@ -188,11 +188,10 @@ impl Walk {
         if self.frames.len() == 1 {
             self.entries = 0;
         }
-        let around = self.frames.last();
-        let voice = around
-            .filter(|it| it.speaks)
-            .map_or(Voice::None, |it| it.voice);
-        let since = self.found.texts.as_ref().map_or(0, |texts| texts.seen());
+        let around = self.frames.last().filter(|it| it.is_noted);
+        let part = around.map_or(Part::Other, |it| it.part);
+        let texts = self.found.texts.as_ref();
+        let noted_before = texts.map_or(0, |texts| texts.noted());
         self.frames.push(Frame {
             place,
             slot,
@@ -201,9 +200,9 @@ impl Walk {
             kind: Kind::Untyped,
             members: NodeFlags::default(),
             undecided: 0,
-            voice,
-            speaks: place == Place::Array,
-            since,
+            part,
+            is_noted: place == Place::Array,
+            noted_before,
             is_off: false,
             is_inward: false,
             asks_others: None,
@@ -367,6 +366,7 @@ impl Walk {
         if self.user_begins && matches!(frame.place, Place::Node | Place::Item) {
             self.end_beginning(end);
         }
+        self.end_message();
         match frame.place {
             Place::Top => {
                 self.found.spans.top = object;

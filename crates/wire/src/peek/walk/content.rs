@@ -41,7 +41,7 @@ impl Walk {
                     _ => Place::Node,
                 };
                 self.push(place, Slot::Ignored, start);
-                self.note_message();
+                self.begin_message();
             }
             Value::Number(_) | Value::Bool(_) | Value::Null => {}
         }
@@ -55,7 +55,7 @@ impl Walk {
             Value::Text(text) if rules.takes_text => {
                 self.add_text(text.len);
                 self.found.spans.beginning = Some(span);
-                self.note_question(span);
+                self.note_only_message(span);
             }
             Value::Open(Container::Array) => {
                 self.push(Place::Array, rules.entry, span.start);
@@ -77,7 +77,9 @@ impl Walk {
                 let kind = Kind::of(text.bytes);
                 let is_tool_traffic = kind.is_tool_traffic(text.bytes);
                 self.found.facts.needs.tools |= is_tool_traffic;
-                self.note_kind(text.bytes, is_tool_traffic);
+                if is_tool_traffic {
+                    self.note_tool_traffic();
+                }
                 if let Some(frame) = self.frames.last_mut() {
                     frame.kind = kind;
                 }
@@ -109,7 +111,6 @@ impl Walk {
             Value::Open(Container::Array) => self.push(Place::Array, slot, start),
             Value::Open(Container::Object) => {
                 self.found.facts.needs.tools = true;
-                self.note_tool(slot);
                 let inside = if slot == Slot::Tools {
                     Slot::Tools
                 } else {
