@@ -21,6 +21,7 @@
 
 mod answer;
 pub mod document;
+pub mod features;
 mod fingerprint;
 mod formats;
 pub mod names;

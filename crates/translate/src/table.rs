@@ -1,5 +1,5 @@
-//! What becomes of each field of each format, in every direction: one table that the
-//! readers are driven by, that the tests walk, and that `docs/translation.md` is written from.
+//! What becomes of each field of each format, in every direction. The readers are driven by this
+//! table, the tests walk it, and `docs/translation.md` is written from it.
 //!
 //! A [`Shape`] is one kind of object, a [`Row`] one field of it. Readers open an object by
 //! its shape: what the table refuses or drops never reaches them. A field that has no row is
@@ -11,7 +11,8 @@ pub use page::page;
 
 use crate::{
     document::{Value, is_word},
-    formats,
+    features::{Feature, TargetFeatures},
+    formats::rules,
 };
 use std::collections::BTreeSet;
 use tollgate_types::Format;
@@ -37,6 +38,19 @@ impl Fate {
     /// Whether a reader gets to see the field.
     pub const fn is_read(self) -> bool {
         matches!(self, Self::Carried | Self::Mapped(_))
+    }
+
+    /// Whether something is lost.
+    const fn is_loss(self) -> bool {
+        matches!(self, Self::Dropped(_) | Self::Refused(_))
+    }
+
+    /// What becomes of a feature, in one word.
+    const fn in_short(self) -> &'static str {
+        match self {
+            Self::Carried | Self::Mapped(_) => "carried",
+            Self::Implied(_) | Self::Dropped(_) | Self::Refused(_) => self.word(),
+        }
     }
 
     /// The fate in one word.
@@ -67,8 +81,7 @@ impl Fate {
 pub struct Row {
     /// The field's name, or the value of `type`.
     pub name: &'static str,
-    /// What becomes of it in the two other formats, in the order of [`Format::ALL`].
-    fates: [Fate; 2],
+    feeds: Feeds,
     /// Values (as JSON) that ask for nothing: they pass where the field is refused or
     /// dropped, however they are written. `null` always does.
     pub neutral: &'static [&'static str],
@@ -79,7 +92,25 @@ pub struct Row {
     pub extra: bool,
 }
 
+/// What a field is for.
+#[derive(Clone, Copy, Debug)]
+enum Feeds {
+    /// A feature of the conversation. The text says how the field is read, if it is not simply
+    /// the feature.
+    Feature(Feature, &'static str),
+    /// None: the same happens to the field in every other format.
+    Nothing(Fate),
+}
+
 impl Row {
+    /// The same row, with how the field is read.
+    pub(crate) const fn how(mut self, how: &'static str) -> Self {
+        if let Feeds::Feature(feature, _) = self.feeds {
+            self.feeds = Feeds::Feature(feature, how);
+        }
+        self
+    }
+
     /// The same row, with values that ask for nothing.
     pub(crate) const fn unless(mut self, neutral: &'static [&'static str]) -> Self {
         self.neutral = neutral;
@@ -98,16 +129,27 @@ impl Row {
         self
     }
 
-    /// What becomes of the field on its way from `from` to `to`. Within a format
-    /// everything is carried: nothing is translated.
-    pub fn fate(&self, from: Format, to: Format) -> Fate {
-        let [first, second] = self.fates;
-        match (from, to) {
-            (Format::Chat, Format::Responses)
-            | (Format::Responses | Format::Messages, Format::Chat) => first,
-            (Format::Chat | Format::Responses, Format::Messages)
-            | (Format::Messages, Format::Responses) => second,
-            _ => Fate::Carried,
+    /// The feature that the field feeds; `None` if every other format treats it alike.
+    pub const fn feature(&self) -> Option<Feature> {
+        match self.feeds {
+            Feeds::Feature(feature, _) => Some(feature),
+            Feeds::Nothing(_) => None,
+        }
+    }
+
+    /// What becomes of the field on its way into another format.
+    pub fn fate(&self, to: Format) -> Fate {
+        self.fate_in(rules(to).features)
+    }
+
+    /// What becomes of the field in a format with these features.
+    pub(crate) fn fate_in(&self, target: &TargetFeatures) -> Fate {
+        match self.feeds {
+            Feeds::Nothing(fate) => fate,
+            Feeds::Feature(feature, how) => match target.fate(feature) {
+                Fate::Carried | Fate::Mapped(_) if !how.is_empty() => Fate::Mapped(how),
+                fate => fate,
+            },
         }
     }
 
@@ -120,8 +162,6 @@ impl Row {
 /// One kind of object.
 #[derive(Debug)]
 pub struct Shape {
-    /// The format it belongs to.
-    pub format: Format,
     /// Where it stands: paths like `messages[].content[]`, the body itself being `""`. Readers
     /// open objects of this shape there and nowhere else.
     pub at: &'static [&'static str],
@@ -149,8 +189,6 @@ impl Shape {
 /// The kinds of objects that stand at a place, by the value of `type`.
 #[derive(Debug)]
 pub struct Kinds {
-    /// The format.
-    pub format: Format,
     /// Where they stand, as in [`Shape::at`].
     pub at: &'static [&'static str],
     /// One row for each value of `type`.
@@ -159,20 +197,12 @@ pub struct Kinds {
 
 /// Every shape of a format, the body first.
 pub fn shapes(format: Format) -> &'static [&'static Shape] {
-    match format {
-        Format::Chat => formats::chat::request_fields::SHAPES,
-        Format::Responses => formats::responses::request_fields::SHAPES,
-        Format::Messages => formats::messages::request_fields::SHAPES,
-    }
+    rules(format).shapes
 }
 
 /// Every set of kinds of a format.
 pub fn kinds(format: Format) -> &'static [&'static Kinds] {
-    match format {
-        Format::Chat => formats::chat::request_fields::KINDS,
-        Format::Responses => formats::responses::request_fields::KINDS,
-        Format::Messages => formats::messages::request_fields::KINDS,
-    }
+    rules(format).kinds
 }
 
 /// The path under which a field is dropped, and which an operator lists under `lossy: allow`.
@@ -215,56 +245,59 @@ pub fn is_droppable(path: &str) -> bool {
             .is_some_and(|(place, _)| is_below(place))
 }
 
-/// A row with a fate for each of the two other formats, in the order of [`Format::ALL`].
-pub(crate) const fn row(name: &'static str, first: Fate, second: Fate) -> Row {
+const fn row(name: &'static str, feeds: Feeds) -> Row {
     Row {
         name,
-        fates: [first, second],
+        feeds,
         neutral: &[],
         whole: false,
         extra: false,
     }
 }
 
-/// A row with the same fate in both directions.
-pub(crate) const fn both(name: &'static str, fate: Fate) -> Row {
-    row(name, fate, fate)
+/// A field that feeds a feature.
+pub(crate) const fn field(name: &'static str, feature: Feature) -> Row {
+    row(name, Feeds::Feature(feature, ""))
+}
+
+/// A field that every format carries.
+pub(crate) const fn core(name: &'static str) -> Row {
+    field(name, Feature::Core)
+}
+
+/// A field that every other format implies.
+pub(crate) const fn implied(name: &'static str, why: &'static str) -> Row {
+    row(name, Feeds::Nothing(Fate::Implied(why)))
+}
+
+/// A field that is dropped whatever the target.
+pub(crate) const fn dropped(name: &'static str, why: &'static str) -> Row {
+    row(name, Feeds::Nothing(Fate::Dropped(why)))
+}
+
+/// A field that is refused whatever the target.
+pub(crate) const fn refused(name: &'static str, why: &'static str) -> Row {
+    row(name, Feeds::Nothing(Fate::Refused(why)))
 }
 
 /// The `type` or `role` by which the shape was chosen.
 pub(crate) const fn tag(name: &'static str) -> Row {
-    both(name, Fate::Implied("the kind of object says it"))
+    implied(name, "the kind of object says it")
 }
+
+/// The user's approximate location, for a search of the web.
+pub(crate) const LOCATION: &[Row] = &[
+    tag("type"),
+    core("city"),
+    core("country"),
+    core("region"),
+    core("timezone"),
+];
 
 pub(crate) const CARRIED: Fate = Fate::Carried;
 
-/// What becomes of stop sequences where the target's format has none.
-pub(crate) const STOPS: &str =
-    "the gateway ends the answer at the sequence (16 at most, of 1,024 bytes at most), with notice";
-
-/// About where the user is, for a search of the web: both formats that have one say it alike.
-pub(crate) const LOCATION: &[Row] = &[
-    tag("type"),
-    both("city", CARRIED),
-    both("country", CARRIED),
-    both("region", CARRIED),
-    both("timezone", CARRIED),
-];
-
 pub(crate) const fn mapped(how: &'static str) -> Fate {
     Fate::Mapped(how)
-}
-
-pub(crate) const fn implied(why: &'static str) -> Fate {
-    Fate::Implied(why)
-}
-
-pub(crate) const fn dropped(why: &'static str) -> Fate {
-    Fate::Dropped(why)
-}
-
-pub(crate) const fn refused(why: &'static str) -> Fate {
-    Fate::Refused(why)
 }
 
 #[cfg(test)]

@@ -7,6 +7,8 @@ use super::{fields::Fields, path::Path};
 use crate::{
     Refusal, Target,
     document::{Kind, Text, Value, is_word},
+    features::TargetFeatures,
+    formats::rules,
     table::{Fate, Kinds, Row, Shape, field_path},
 };
 use tollgate_types::Format;
@@ -16,6 +18,8 @@ use tollgate_types::Format;
 pub(crate) struct Scope<'t> {
     pub(crate) from: Format,
     pub(crate) to: Format,
+    /// What the target's format does with features.
+    features: &'static TargetFeatures,
     pub(crate) target: &'t Target<'t>,
     dropped: Vec<String>,
     /// Unknown fields among them.
@@ -35,10 +39,11 @@ const MAX_UNKNOWN: usize = 16;
 const ANY: &str = "*";
 
 impl<'t> Scope<'t> {
-    pub(crate) const fn new(from: Format, to: Format, target: &'t Target<'t>) -> Self {
+    pub(crate) fn new(from: Format, to: Format, target: &'t Target<'t>) -> Self {
         Self {
             from,
             to,
+            features: rules(to).features,
             target,
             dropped: Vec::new(),
             unknown: 0,
@@ -121,7 +126,7 @@ impl<'t> Scope<'t> {
             if value.is_null() {
                 continue;
             }
-            match row.fate(self.from, self.to) {
+            match row.fate_in(self.features) {
                 Fate::Carried | Fate::Mapped(_) => fields.keep(at, value),
                 Fate::Implied(_) => {}
                 Fate::Dropped(_) if row.is_neutral(value) => {}
@@ -157,13 +162,13 @@ impl<'t> Scope<'t> {
             let expected: Vec<_> = kinds
                 .rows
                 .iter()
-                .filter(|row| !matches!(row.fate(self.from, self.to), Fate::Refused(_)))
+                .filter(|row| !matches!(row.fate_in(self.features), Fate::Refused(_)))
                 .map(|row| row.name)
                 .collect();
             let message = format!("is '{tag}'; expected one of: {}", expected.join(", "));
             return Err(refuse(&path.field("type"), message));
         };
-        match row.fate(self.from, self.to) {
+        match row.fate_in(self.features) {
             Fate::Carried | Fate::Mapped(_) => Ok(Some(row.name)),
             Fate::Implied(_) => Ok(None),
             Fate::Dropped(_) => {

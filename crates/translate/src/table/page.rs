@@ -1,17 +1,20 @@
 //! `docs/translation.md`, written from the table.
 
 use super::{Fate, Row, field_path, kinds, shapes};
+use crate::{features::Feature, formats::rules};
 use std::fmt::Write as _;
 use tollgate_types::Format;
 
+/// What stands before the table of losses.
 const INTRODUCTION: &str = "\
 # Translation
 
 <!-- Made from the table by `TOLLGATE_BLESS=1 cargo test -p tollgate-translate`; edit that. -->
 
 Clients can use any model through any of the three formats. This page lists what the gateway does with each request field when
-the provider uses another format. `cargo test -p tollgate-translate` writes it from the table that the gateway itself reads
-(`crates/translate/src/table`). Tests fail if a field of the official SDKs, or a place that the gateway reads, is not here.
+the provider uses another format. It is written from the tables that the gateway itself reads: the fields of each format, and
+what each format does with each feature (`request_fields` and `features` in `crates/translate/src/formats`). Tests fail if a field
+of the official SDKs, or a place that the gateway reads, is not here.
 
 | Fate | Meaning |
 |---|---|
@@ -24,6 +27,13 @@ the provider uses another format. `cargo test -p tollgate-translate` writes it f
 `x-dropped-fields` names what was dropped, and what is mapped \"with notice\": an enforced stop sequence, a closed schema.
 `null` always passes, and so do the values after \"unless\", however they are written.
 
+## What you lose
+
+Everything that is not in this table is carried. A feature that is carried can still have limits: see the fields below.
+";
+
+/// What stands between the table of losses and the tables of fields.
+const DETAILS: &str = "
 ## Fields that are not in the table
 
 | Where | What happens |
@@ -138,12 +148,15 @@ user's, to providers of responses too. A `compaction` item that a provider made 
 
 /// The whole page.
 pub fn page() -> String {
-    let mut page = INTRODUCTION.to_owned();
+    let mut page = INTRODUCTION.to_owned() + &losses() + DETAILS;
     for format in Format::ALL {
-        let [first, second] = others(format);
+        let others: Vec<_> = others(format).collect();
+        let columns: Vec<_> = others.iter().map(|to| format!("to {to}")).collect();
+        let columns = columns.join(" | ");
+        let rule = "---|".repeat(others.len());
         let _ = write!(
             page,
-            "\n## From {format}\n\n| Field | to {first} | to {second} |\n|---|---|---|\n"
+            "\n## From {format}\n\n| Field | {columns} |\n|---|{rule}\n"
         );
         for shape in shapes(format) {
             let label = match shape.tags {
@@ -154,31 +167,65 @@ pub fn page() -> String {
                 let paths = shape.at.iter().map(|at| field_path(at, row.name));
                 let paths: Vec<_> = paths.map(|path| format!("`{path}`")).collect();
                 let label = paths.join("<br>") + &label;
-                write_row(&mut page, &label, row, format);
+                write_row(&mut page, &label, row, &others);
             }
         }
         for kinds in kinds(format) {
             for row in kinds.rows {
                 let paths: Vec<_> = kinds.at.iter().map(|at| format!("`{at}`")).collect();
                 let label = format!("{} of type `{}`", paths.join("<br>"), row.name);
-                write_row(&mut page, &label, row, format);
+                write_row(&mut page, &label, row, &others);
             }
         }
     }
     page
 }
 
-fn others(format: Format) -> [Format; 2] {
-    match format {
-        Format::Chat => [Format::Responses, Format::Messages],
-        Format::Responses => [Format::Chat, Format::Messages],
-        Format::Messages => [Format::Chat, Format::Responses],
+/// The features that are lost in some direction.
+fn losses() -> String {
+    let columns = Format::ALL.map(|to| format!(" to {to} |")).concat();
+    let rule = "---|".repeat(Format::COUNT);
+    let mut table = format!("\n| Feature | Clients of |{columns}\n|---|---|{rule}\n");
+    for feature in Feature::ALL {
+        let from = Format::ALL.into_iter().filter(|it| feeds(*it, *feature));
+        let from: Vec<_> = from.collect();
+        let fates = Format::ALL.map(|to| {
+            let is_asked = from.iter().any(|it| *it != to);
+            is_asked.then(|| rules(to).features.fate(*feature))
+        });
+        if !fates.iter().flatten().any(|fate| fate.is_loss()) {
+            continue;
+        }
+        let from: Vec<_> = from.iter().map(|it| it.as_str()).collect();
+        let cells = fates.map(|fate| format!(" {} |", fate.map_or("", Fate::in_short)));
+        let _ = writeln!(
+            table,
+            "| {} | {} |{}",
+            feature.label(),
+            from.join(", "),
+            cells.concat()
+        );
     }
+    table
 }
 
-fn write_row(page: &mut String, label: &str, row: &Row, from: Format) {
-    let [first, second] = others(from).map(|to| cell(row, row.fate(from, to)));
-    let _ = writeln!(page, "| {label} | {first} | {second} |");
+/// Whether a field of a format feeds a feature.
+fn feeds(format: Format, feature: Feature) -> bool {
+    let fields = shapes(format).iter().flat_map(|shape| shape.rows);
+    let objects = kinds(format).iter().flat_map(|kinds| kinds.rows);
+    let mut rows = fields.chain(objects);
+    rows.any(|row| row.feature() == Some(feature))
+}
+
+fn others(format: Format) -> impl Iterator<Item = Format> {
+    Format::ALL
+        .into_iter()
+        .filter(move |other| *other != format)
+}
+
+fn write_row(page: &mut String, label: &str, row: &Row, others: &[Format]) {
+    let cells: Vec<_> = others.iter().map(|to| cell(row, row.fate(*to))).collect();
+    let _ = writeln!(page, "| {label} | {} |", cells.join(" | "));
 }
 
 fn cell(row: &Row, fate: Fate) -> String {

@@ -35,7 +35,7 @@ fn is_judged_by_type(format: Format, at: &str, tag: &str) -> bool {
 /// Whether a reader looks into the value.
 fn is_entered(row: &Row, from: Format) -> bool {
     let others = Format::ALL.into_iter().filter(|to| *to != from);
-    !row.whole && others.into_iter().any(|to| row.fate(from, to).is_read())
+    !row.whole && others.into_iter().any(|to| row.fate(to).is_read())
 }
 
 /// Walks the SDK's types from the body down, as far as the table says that readers look.
@@ -144,7 +144,7 @@ fn what_is_refused_or_dropped_says_why() {
         let rows = shapes(format).iter().flat_map(|shape| shape.rows);
         for row in rows.chain(kinds(format).iter().flat_map(|kinds| kinds.rows)) {
             for to in Format::ALL.into_iter().filter(|to| *to != format) {
-                let fate = row.fate(format, to);
+                let fate = row.fate(to);
                 let needs_none = fate == Fate::Carried;
                 assert_eq!(
                     fate.reason().is_empty(),

@@ -1,14 +1,14 @@
-//! The fields of a chat completions request. Fates: towards responses, towards messages.
+//! The fields of a chat completions request.
 
 mod messages;
 mod tools;
 
 pub(crate) use {messages::*, tools::*};
 
-use crate::table::{
-    CARRIED, Kinds, Row, STOPS, Shape, both, dropped, implied, mapped, refused, row, tag,
+use crate::{
+    features::Feature as F,
+    table::{Kinds, Row, Shape, core, field, implied, refused, tag},
 };
-use tollgate_types::Format::Chat;
 
 pub(crate) const SHAPES: &[&Shape] = &[
     &TOP,
@@ -60,254 +60,116 @@ pub(crate) const KINDS: &[&Kinds] = &[
     &CUSTOM_FORMATS,
 ];
 
-const CACHE_CONTROL_ROW: Row = row(
-    "cache_control",
-    mapped("`prompt_cache_breakpoint`, at most the last four"),
-    CARRIED,
-)
-.extra();
+const CACHE_CONTROL_ROW: Row = field("cache_control", F::CacheMarks).extra();
 
 pub(crate) static TOP: Shape = Shape {
-    format: Chat,
     at: &[""],
     tags: &[],
     rows: &[
-        both("messages", mapped("turn by turn, in order")),
-        both("model", mapped("the name that the provider knows it by")),
-        both("audio", refused("it answers in text alone")),
-        row(
-            "frequency_penalty",
-            refused("it has no penalties"),
-            refused("it has no penalties"),
-        )
-        .unless(&["0"]),
-        both("function_call", refused("use `tool_choice`")),
-        both("functions", refused("use `tools`")).unless(&["[]"]),
-        both("logit_bias", refused("it has no logit bias"))
-            .whole()
-            .unless(&["{}"]),
-        row(
-            "logprobs",
-            mapped("`include: [message.output_text.logprobs]`"),
-            refused("it gives no log probabilities"),
-        )
-        .unless(&["false"]),
-        both("max_completion_tokens", mapped("the target's output limit")),
-        both(
-            "max_tokens",
-            mapped("the target's output limit; `max_completion_tokens` goes before it"),
-        ),
-        row(
-            "metadata",
-            CARRIED,
-            mapped("`metadata.user_id`, hashed; other entries are dropped with notice"),
-        )
-        .whole(),
-        both("modalities", refused("it answers in text alone")).unless(&["[\"text\"]", "[]"]),
-        row(
-            "moderation",
-            mapped(
-                "the provider checks the conversation, and its findings are left out with notice",
-            ),
-            refused("it has no moderation"),
-        )
-        .whole(),
-        both("n", refused("one request gives one answer there")).unless(&["1"]),
-        row(
-            "parallel_tool_calls",
-            CARRIED,
-            mapped("`tool_choice.disable_parallel_tool_use`"),
-        ),
-        both("prediction", refused("it takes no predicted output")).whole(),
-        both("presence_penalty", refused("it has no penalties")).unless(&["0"]),
-        row(
-            "prompt_cache_key",
-            CARRIED,
-            mapped("a top-level `cache_control`, which caches what requests share"),
-        ),
-        row(
-            "prompt_cache_options",
-            mapped("`mode` and `ttl`"),
-            mapped("`mode: implicit` is a top-level `cache_control`"),
-        ),
-        row(
-            "prompt_cache_retention",
-            CARRIED,
-            dropped("caching lasts as long as the provider decides"),
-        ),
-        row(
-            "reasoning_effort",
-            mapped("`reasoning.effort`"),
-            mapped("`thinking` and `output_config.effort`, or a budget, as the model takes it"),
-        ),
-        row(
-            "response_format",
-            mapped("`text.format`"),
-            mapped("`output_config.format`"),
-        ),
-        row(
-            "safety_identifier",
-            CARRIED,
-            mapped("`metadata.user_id`, hashed"),
-        ),
-        both("seed", dropped("it has no seed")),
-        row(
-            "service_tier",
-            CARRIED,
-            mapped("`default` is `standard_only`; `flex` and `priority` are dropped with notice"),
-        ),
-        row(
-            "stop",
-            mapped(STOPS),
-            mapped("`stop_sequences`; white space alone is dropped with notice"),
-        )
-        .unless(&["[]"]),
-        both(
-            "store",
-            refused("what the gateway translates is not stored"),
-        )
-        .unless(&["false"]),
-        both(
-            "stream_options",
-            mapped("the gateway always asks for usage and passes it on as asked"),
-        ),
-        row(
-            "temperature",
-            CARRIED,
-            mapped("refused above 1; dropped with notice if the model takes none or thinks"),
-        ),
-        row(
-            "tool_choice",
-            mapped("its own spelling"),
-            mapped("`required` is `any`"),
-        ),
-        row(
-            "tools",
-            mapped("flattened"),
-            mapped("`input_schema` for `parameters`; custom tools as functions"),
-        ),
-        row(
-            "top_logprobs",
-            CARRIED,
-            refused("it gives no log probabilities"),
-        )
-        .unless(&["0"]),
-        row(
-            "top_p",
-            CARRIED,
-            mapped("left out with notice where the model takes none or thinks"),
-        ),
-        row("user", CARRIED, mapped("`metadata.user_id`, hashed")),
-        row(
-            "verbosity",
-            mapped("`text.verbosity`"),
-            dropped("it has no verbosity"),
-        ),
-        both("web_search_options", refused("offer a web search tool")).whole(),
-        both("stream", CARRIED),
-        row("top_k", refused("it has no `top_k`"), CARRIED).extra(),
-        row(
-            "reasoning",
-            mapped("`reasoning.effort`"),
-            mapped("as `reasoning_effort`"),
-        )
-        .extra(),
+        core("messages").how("turn by turn, in order"),
+        core("model").how("the name that the provider knows it by"),
+        field("audio", F::AudioOutput),
+        field("frequency_penalty", F::Penalties).unless(&["0"]),
+        refused("function_call", "use `tool_choice`"),
+        refused("functions", "use `tools`").unless(&["[]"]),
+        field("logit_bias", F::LogitBias).whole().unless(&["{}"]),
+        field("logprobs", F::Logprobs).unless(&["false"]),
+        field("max_completion_tokens", F::OutputLimit).how("the target's output limit"),
+        field("max_tokens", F::OutputLimit)
+            .how("the target's output limit; `max_completion_tokens` goes before it"),
+        field("metadata", F::Metadata).whole(),
+        field("modalities", F::AudioOutput).unless(&["[\"text\"]", "[]"]),
+        field("moderation", F::Moderation).whole(),
+        field("n", F::ManyAnswers).unless(&["1"]),
+        field("parallel_tool_calls", F::ParallelCalls),
+        field("prediction", F::Prediction).whole(),
+        field("presence_penalty", F::Penalties).unless(&["0"]),
+        field("prompt_cache_key", F::CacheKey),
+        field("prompt_cache_options", F::CacheOptions),
+        field("prompt_cache_retention", F::CacheRetention),
+        field("reasoning_effort", F::Effort),
+        field("response_format", F::AnswerFormats),
+        field("safety_identifier", F::UserId),
+        field("seed", F::Seed),
+        field("service_tier", F::ServiceTier),
+        field("stop", F::StopSequences).unless(&["[]"]),
+        refused("store", "what the gateway translates is not stored").unless(&["false"]),
+        core("stream_options").how("the gateway always asks for usage and passes it on as asked"),
+        field("temperature", F::Temperature),
+        field("tool_choice", F::ToolChoice),
+        field("tools", F::Tools),
+        field("top_logprobs", F::TopLogprobs).unless(&["0"]),
+        field("top_p", F::TopP),
+        field("user", F::UserId),
+        field("verbosity", F::Verbosity),
+        refused("web_search_options", "offer a web search tool").whole(),
+        core("stream"),
+        field("top_k", F::TopK).extra(),
+        field("reasoning", F::Effort).extra(),
     ],
 };
 
 pub(crate) static FORMATS: Kinds = Kinds {
-    format: Chat,
     at: &["response_format"],
     rows: &[
-        both("text", implied("it is the default")),
-        row(
-            "json_object",
-            CARRIED,
-            mapped(
-                "an instruction, with notice; an answer that is not one JSON object is an error",
-            ),
-        ),
-        both("json_schema", CARRIED),
+        implied("text", "it is the default"),
+        field("json_object", F::JsonObjects),
+        core("json_schema"),
     ],
 };
 
 pub(crate) static FORMAT_OBJECT: Shape = Shape {
-    format: Chat,
     at: &["response_format"],
     tags: &["json_object"],
     rows: &[tag("type")],
 };
 
 pub(crate) static FORMAT_SCHEMA: Shape = Shape {
-    format: Chat,
     at: &["response_format"],
     tags: &["json_schema"],
-    rows: &[tag("type"), both("json_schema", CARRIED)],
+    rows: &[tag("type"), core("json_schema")],
 };
 
 pub(crate) static SCHEMA: Shape = Shape {
-    format: Chat,
     at: &["response_format.json_schema"],
     tags: &[],
     rows: &[
-        row(
-            "name",
-            CARRIED,
-            mapped("kept for the answer; schemas have no names there"),
-        ),
-        row(
-            "description",
-            CARRIED,
-            dropped("schemas have no descriptions of their own there"),
-        ),
-        both("schema", CARRIED).whole(),
-        row(
-            "strict",
-            CARRIED,
-            mapped("answers follow the schema there even if it is `false`"),
-        ),
+        field("name", F::SchemaNames),
+        field("description", F::SchemaDescriptions),
+        core("schema").whole(),
+        field("strict", F::SchemaStrictness),
     ],
 };
 
 pub(crate) static STREAM_OPTIONS: Shape = Shape {
-    format: Chat,
     at: &["stream_options"],
     tags: &[],
     rows: &[
-        both(
-            "include_usage",
-            mapped("usage is always asked for, and passed on as asked"),
-        ),
-        both(
-            "include_obfuscation",
-            dropped("a translated stream is not padded"),
-        )
-        .unless(&["false"]),
+        core("include_usage").how("usage is always asked for, and passed on as asked"),
+        field("include_obfuscation", F::StreamPadding).unless(&["false"]),
     ],
 };
 
 pub(crate) static CACHE_OPTIONS: Shape = Shape {
-    format: Chat,
     at: &["prompt_cache_options"],
     tags: &[],
     rows: &[
-        row(
-            "mode",
-            CARRIED,
-            mapped("`implicit` is a top-level `cache_control`"),
-        ),
-        row("ttl", CARRIED, dropped("its times to live are others")),
+        field("mode", F::CacheModes),
+        field("ttl", F::CacheLifetimes),
     ],
 };
 
 pub(crate) static REASONING: Shape = Shape {
-    format: Chat,
     at: &["reasoning"],
     tags: &[],
     rows: &[
-        both("effort", mapped("as `reasoning_effort`")).extra(),
-        both("enabled", mapped("`false` is the effort `none`")).extra(),
-        both("exclude", dropped("reasoning that is asked for is shown"))
+        field("effort", F::Effort)
+            .how("as `reasoning_effort`")
+            .extra(),
+        field("enabled", F::Effort)
+            .how("`false` is the effort `none`")
+            .extra(),
+        field("exclude", F::HiddenReasoning)
             .unless(&["false"])
             .extra(),
     ],

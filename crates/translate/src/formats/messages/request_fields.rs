@@ -1,14 +1,14 @@
-//! The fields of a messages request. Fates: towards chat, towards responses.
+//! The fields of a messages request.
 
 mod blocks;
 mod tools;
 
 pub(crate) use {blocks::*, tools::*};
 
-use crate::table::{
-    CARRIED, Kinds, STOPS, Shape, both, dropped, implied, mapped, refused, row, tag,
+use crate::{
+    features::Feature as F,
+    table::{Kinds, Shape, core, field, implied, tag},
 };
-use tollgate_types::Format::Messages;
 
 pub(crate) const SHAPES: &[&Shape] = &[
     &TOP,
@@ -63,189 +63,106 @@ pub(crate) const KINDS: &[&Kinds] = &[
 ];
 
 pub(crate) static TOP: Shape = Shape {
-    format: Messages,
     at: &[""],
     tags: &[],
     rows: &[
-        row(
-            "max_tokens",
-            mapped("`max_completion_tokens` or `max_tokens`, as the provider knows it"),
-            mapped("`max_output_tokens`, 16 at least"),
-        ),
-        row(
-            "messages",
-            mapped("turn by turn, in order"),
-            mapped("`input`, turn by turn, in order"),
-        ),
-        both("model", mapped("the name that the provider knows it by")),
-        both("billing_policy", refused("it has no billing policies")).whole(),
-        both(
+        field("max_tokens", F::OutputLimit),
+        core("messages").how("turn by turn, in order"),
+        core("model").how("the name that the provider knows it by"),
+        field("billing_policy", F::BillingPolicies).whole(),
+        implied(
             "cache_control",
-            implied("it caches what requests share without being asked"),
+            "it caches what requests share without being asked",
         )
         .whole(),
-        both("compaction", refused("it does not compact the history")).whole(),
-        both("container", refused("it has no containers")).whole(),
-        both(
-            "context_management",
-            mapped("keeping all thinking is what happens; other edits are refused"),
-        ),
-        both("diagnostics", dropped("it has no diagnostics")).whole(),
-        both("fallback_credit_token", refused("it has no fallbacks")).whole(),
-        both("fallbacks", refused("it has no fallbacks"))
-            .whole()
-            .unless(&["[]"]),
-        both("inference_geo", refused("it does not choose where it runs")),
-        both("mcp_servers", refused("it calls no servers"))
-            .whole()
-            .unless(&["[]"]),
-        both("metadata", mapped("`user_id`, hashed")),
-        both("output_config", mapped("format and effort")),
-        both("service_tier", mapped("`standard_only` is `default`")),
-        both("speed", refused("it has one speed")).unless(&["\"standard\""]),
-        row(
-            "stop_sequences",
-            mapped("`stop`, four at most"),
-            mapped(STOPS),
-        )
-        .unless(&["[]"]),
-        row(
-            "system",
-            mapped("the first message"),
-            mapped("`instructions`, or the first message where it has several blocks"),
-        ),
-        both("thinking", mapped("the effort")),
-        both(
-            "thread",
-            refused("it keeps no conversations: send the whole history"),
-        )
-        .whole(),
-        both(
-            "tool_choice",
-            mapped("its own spelling, and `parallel_tool_calls`"),
-        ),
-        row(
-            "tools",
-            mapped("functions; the provider's own are taken out with notice"),
-            mapped(
-                "functions, and web search where the provider has it; the provider's other tools are taken out with notice",
-            ),
-        ),
-        both("betas", implied("the SDK sends it as a header")).whole(),
-        both("user_profile_id", refused("it has no user profiles")),
-        both("workspace_id", refused("it has no workspaces")),
-        both("stream", CARRIED),
-        row("temperature", CARRIED, CARRIED).extra(),
-        row("top_p", CARRIED, CARRIED).extra(),
-        row(
-            "top_k",
-            mapped("where the provider knows it; else dropped with notice"),
-            dropped("it has no `top_k`"),
-        )
-        .extra(),
+        field("compaction", F::Compaction).whole(),
+        field("container", F::Containers).whole(),
+        core("context_management")
+            .how("keeping all thinking is what happens; other edits are refused"),
+        field("diagnostics", F::Diagnostics).whole(),
+        field("fallback_credit_token", F::Fallbacks).whole(),
+        field("fallbacks", F::Fallbacks).whole().unless(&["[]"]),
+        field("inference_geo", F::InferenceRegion),
+        field("mcp_servers", F::McpServers).whole().unless(&["[]"]),
+        field("metadata", F::UserId).how("`user_id`, hashed"),
+        core("output_config").how("format and effort"),
+        field("service_tier", F::ServiceTier).how("`standard_only` is `default`"),
+        field("speed", F::Speed).unless(&["\"standard\""]),
+        field("stop_sequences", F::StopSequences).unless(&["[]"]),
+        field("system", F::Instructions),
+        field("thinking", F::Effort).how("the effort"),
+        field("thread", F::StoredConversations).whole(),
+        field("tool_choice", F::ToolChoice).how("its own spelling, and `parallel_tool_calls`"),
+        field("tools", F::Tools),
+        implied("betas", "the SDK sends it as a header").whole(),
+        field("user_profile_id", F::UserProfiles),
+        field("workspace_id", F::Workspaces),
+        core("stream"),
+        core("temperature").extra(),
+        core("top_p").extra(),
+        field("top_k", F::TopKHint).extra(),
     ],
 };
 
 pub(crate) static METADATA: Shape = Shape {
-    format: Messages,
     at: &["metadata"],
     tags: &[],
-    rows: &[both(
-        "user_id",
-        mapped("`safety_identifier` or `user`, hashed"),
-    )],
+    rows: &[field("user_id", F::UserId).how("`safety_identifier` or `user`, hashed")],
 };
 
 pub(crate) static OUTPUT_CONFIG: Shape = Shape {
-    format: Messages,
     at: &["output_config"],
     tags: &[],
     rows: &[
-        row(
-            "effort",
-            mapped("`reasoning_effort`"),
-            mapped("`reasoning.effort`"),
-        ),
-        row(
-            "format",
-            mapped("`response_format`"),
-            mapped("`text.format`"),
-        ),
-        both("task_budget", refused("it has no budgets for tasks")).whole(),
+        field("effort", F::Effort),
+        field("format", F::AnswerFormats),
+        field("task_budget", F::TaskBudgets).whole(),
     ],
 };
 
 pub(crate) static FORMAT_SCHEMA: Shape = Shape {
-    format: Messages,
     at: &["output_config.format"],
     tags: &["json_schema"],
     rows: &[
-        both("type", CARRIED),
-        both("schema", mapped("with a name of the gateway's")).whole(),
+        core("type"),
+        core("schema").how("with a name of the gateway's").whole(),
     ],
 };
 
 /// Every kind of `thinking` has the same fields, or fewer.
 pub(crate) static THINKING_CONFIG: Shape = Shape {
-    format: Messages,
     at: &["thinking"],
     tags: &["enabled", "disabled", "adaptive", "between_tools"],
     rows: &[
-        both(
-            "type",
-            mapped("`disabled` is the effort `none`; `between_tools` is `low`, with notice"),
-        ),
-        both("budget_tokens", mapped("the effort that thinks as much")),
-        both(
-            "display",
-            mapped("whether reasoning is asked for and shown"),
-        ),
-        both(
-            "block_binding",
-            dropped("a block of another provider is left out by itself"),
-        )
-        .whole(),
+        field("type", F::Effort)
+            .how("`disabled` is the effort `none`; `between_tools` is `low`, with notice"),
+        field("budget_tokens", F::Effort).how("the effort that thinks as much"),
+        field("display", F::ReasoningShown).how("whether reasoning is asked for and shown"),
+        field("block_binding", F::BlockBinding).whole(),
     ],
 };
 
 pub(crate) static CONTEXT_MANAGEMENT: Shape = Shape {
-    format: Messages,
     at: &["context_management"],
     tags: &[],
-    rows: &[both(
-        "edits",
-        mapped("keeping all thinking is what happens"),
-    )],
+    rows: &[core("edits").how("keeping all thinking is what happens")],
 };
 
 pub(crate) static EDITS: Kinds = Kinds {
-    format: Messages,
     at: &["context_management.edits[]"],
     rows: &[
-        both(
-            "clear_thinking_20251015",
-            mapped("keeping all thinking is what happens"),
-        ),
-        both(
-            "clear_tool_uses_20250919",
-            refused("it does not shorten the history"),
-        )
-        .whole(),
-        both(
-            "compact_20260112",
-            refused("it does not compact the history"),
-        )
-        .whole(),
+        core("clear_thinking_20251015").how("keeping all thinking is what happens"),
+        field("clear_tool_uses_20250919", F::HistoryEdits).whole(),
+        field("compact_20260112", F::Compaction).whole(),
     ],
 };
 
 pub(crate) static CLEAR_THINKING: Shape = Shape {
-    format: Messages,
     at: &["context_management.edits[]"],
     tags: &["clear_thinking_20251015"],
     rows: &[
         tag("type"),
-        both("keep", refused("it does not shorten the history"))
+        field("keep", F::HistoryEdits)
             .whole()
             .unless(&["\"all\"", "{\"type\":\"all\"}"]),
     ],

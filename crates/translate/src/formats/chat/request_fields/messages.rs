@@ -1,228 +1,164 @@
 //! The fields of messages and their parts in a chat completions request.
 
 use super::CACHE_CONTROL_ROW;
-use crate::table::{CARRIED, Kinds, Row, Shape, both, dropped, implied, mapped, refused, row, tag};
-use tollgate_types::Format::Chat;
+use crate::{
+    features::Feature as F,
+    table::{Kinds, Row, Shape, core, dropped, field, implied, refused, tag},
+};
 
-const BREAKPOINT_ROW: Row = row(
-    "prompt_cache_breakpoint",
-    CARRIED,
-    mapped("`cache_control`, at most the last four"),
-);
+const BREAKPOINT_ROW: Row = field("prompt_cache_breakpoint", F::CacheMarks);
 
-const NAME_ROW: Row = both("name", dropped("it has no names of participants"));
+const NAME_ROW: Row = field("name", F::ParticipantNames);
 
 pub(crate) static SYSTEM: Shape = Shape {
-    format: Chat,
     at: &["messages[]"],
     tags: &["system"],
-    rows: &[
-        tag("role"),
-        row(
-            "content",
-            CARRIED,
-            mapped("before the first turn `system`, later a message in its place"),
-        ),
-        NAME_ROW,
-    ],
+    rows: &[tag("role"), field("content", F::SystemTurns), NAME_ROW],
 };
 
 pub(crate) static DEVELOPER: Shape = Shape {
-    format: Chat,
     at: &["messages[]"],
     tags: &["developer"],
     rows: SYSTEM.rows,
 };
 
 pub(crate) static USER: Shape = Shape {
-    format: Chat,
     at: &["messages[]"],
     tags: &["user"],
     rows: &[
         tag("role"),
-        both("content", CARRIED),
+        core("content"),
         NAME_ROW,
-        both("tool_calls", refused("a user calls no tools"))
+        refused("tool_calls", "a user calls no tools")
             .whole()
             .extra(),
     ],
 };
 
 pub(crate) static ASSISTANT: Shape = Shape {
-    format: Chat,
     at: &["messages[]"],
     tags: &["assistant"],
     rows: &[
         tag("role"),
-        both("content", CARRIED),
-        both("tool_calls", mapped("calls with the same ids")),
-        row("refusal", mapped("a part of its own"), mapped("text")),
-        both("audio", refused("it reads text alone")).whole(),
-        both("function_call", refused("use `tool_calls`")).whole(),
+        core("content"),
+        core("tool_calls").how("calls with the same ids"),
+        field("refusal", F::Refusals),
+        field("audio", F::AudioHistory).whole(),
+        refused("function_call", "use `tool_calls`").whole(),
         NAME_ROW,
-        both(
-            "reasoning_content",
-            mapped("restored where this provider made it, else left out with notice"),
-        )
-        .extra(),
-        both("reasoning", mapped("as `reasoning_content`")).extra(),
-        both(
-            "reasoning_details",
-            mapped("the seal in it is opened where this provider made it"),
-        )
-        .whole()
-        .extra(),
-        both("annotations", dropped("citations are output only"))
+        field("reasoning_content", F::Thoughts)
+            .how("restored where this provider made it, else left out with notice")
+            .extra(),
+        field("reasoning", F::Thoughts)
+            .how("as `reasoning_content`")
+            .extra(),
+        field("reasoning_details", F::Thoughts)
+            .how("the seal in it is opened where this provider made it")
+            .whole()
+            .extra(),
+        dropped("annotations", "citations are output only")
             .whole()
             .unless(&["[]"])
             .extra(),
-        both("prefix", refused("it does not go on with a begun answer"))
-            .unless(&["false"])
-            .extra(),
+        field("prefix", F::AnswerPrefix).unless(&["false"]).extra(),
     ],
 };
 
 pub(crate) static TOOL_RESULT: Shape = Shape {
-    format: Chat,
     at: &["messages[]"],
     tags: &["tool"],
     rows: &[
         tag("role"),
-        row(
-            "content",
-            mapped("`output`"),
-            mapped("the content of a `tool_result`"),
-        ),
-        row("tool_call_id", mapped("`call_id`"), mapped("`tool_use_id`")),
-        both("name", implied("the call has it")).extra(),
+        field("content", F::ResultContents),
+        field("tool_call_id", F::ResultIds),
+        implied("name", "the call has it").extra(),
     ],
 };
 
 pub(crate) static FUNCTION_RESULT: Shape = Shape {
-    format: Chat,
     at: &["messages[]"],
     tags: &["function"],
     rows: &[
-        both("role", refused("use the role `tool`")),
-        both("content", refused("use the role `tool`")).whole(),
-        both("name", refused("use the role `tool`")),
+        refused("role", "use the role `tool`"),
+        refused("content", "use the role `tool`").whole(),
+        refused("name", "use the role `tool`"),
     ],
 };
 
 pub(crate) static PARTS: Kinds = Kinds {
-    format: Chat,
     at: &["messages[].content[]"],
     rows: &[
-        both("text", CARRIED),
-        row(
-            "image_url",
-            mapped("`input_image`"),
-            mapped("`image`, by data or by address"),
-        ),
-        both("input_audio", refused("it hears nothing")).whole(),
-        row(
-            "file",
-            mapped("`input_file`"),
-            mapped("`document`; PDF and plain text alone"),
-        ),
-        row("refusal", CARRIED, mapped("text")),
+        core("text"),
+        field("image_url", F::Images),
+        field("input_audio", F::AudioInput).whole(),
+        field("file", F::Files),
+        field("refusal", F::Refusals),
     ],
 };
 
 pub(crate) static TEXT: Shape = Shape {
-    format: Chat,
     at: &["messages[].content[]", "prediction.content[]"],
     tags: &["text"],
-    rows: &[
-        tag("type"),
-        both("text", CARRIED),
-        BREAKPOINT_ROW,
-        CACHE_CONTROL_ROW,
-    ],
+    rows: &[tag("type"), core("text"), BREAKPOINT_ROW, CACHE_CONTROL_ROW],
 };
 
 pub(crate) static IMAGE: Shape = Shape {
-    format: Chat,
     at: &["messages[].content[]"],
     tags: &["image_url"],
     rows: &[
         tag("type"),
-        both("image_url", CARRIED),
+        core("image_url"),
         BREAKPOINT_ROW,
         CACHE_CONTROL_ROW,
     ],
 };
 
 pub(crate) static IMAGE_URL: Shape = Shape {
-    format: Chat,
     at: &["messages[].content[].image_url"],
     tags: &[],
     rows: &[
-        row(
-            "url",
-            CARRIED,
-            mapped("a `data:` URL becomes base64 data; another is passed on, never fetched"),
-        ),
-        row("detail", CARRIED, dropped("it has no level of detail")).unless(&["\"auto\""]),
+        field("url", F::ImageSources),
+        field("detail", F::ImageDetail).unless(&["\"auto\""]),
     ],
 };
 
 pub(crate) static FILE: Shape = Shape {
-    format: Chat,
     at: &["messages[].content[]"],
     tags: &["file"],
-    rows: &[
-        tag("type"),
-        both("file", CARRIED),
-        BREAKPOINT_ROW,
-        CACHE_CONTROL_ROW,
-    ],
+    rows: &[tag("type"), core("file"), BREAKPOINT_ROW, CACHE_CONTROL_ROW],
 };
 
-const STORED: &str = "only the provider that stores a file knows it; 404 `not_found` if the file does not belong to the API key";
-
 pub(crate) static FILE_DATA: Shape = Shape {
-    format: Chat,
     at: &["messages[].content[].file"],
     tags: &[],
     rows: &[
-        row(
-            "file_data",
-            CARRIED,
-            mapped("a `source`; PDF and plain text alone"),
-        ),
-        both("file_id", refused(STORED)),
-        row("filename", CARRIED, mapped("`title`")),
+        field("file_data", F::FileData),
+        field("file_id", F::StoredFiles),
+        field("filename", F::FileNames),
     ],
 };
 
 pub(crate) static REFUSAL: Shape = Shape {
-    format: Chat,
     at: &["messages[].content[]"],
     tags: &["refusal"],
-    rows: &[tag("type"), row("refusal", CARRIED, mapped("text"))],
+    rows: &[tag("type"), field("refusal", F::Refusals)],
 };
 
 pub(crate) static BREAKPOINT: Shape = Shape {
-    format: Chat,
     at: &["messages[].content[].prompt_cache_breakpoint"],
     tags: &[],
     rows: &[
-        both("mode", implied("`explicit` is the only one")),
-        row("ttl", CARRIED, dropped("its times to live are others")),
+        implied("mode", "`explicit` is the only one"),
+        field("ttl", F::CacheLifetimes),
     ],
 };
 
 /// Where the provider takes no marks for caching, they are dropped with notice.
 pub(crate) static CACHE_CONTROL: Shape = Shape {
-    format: Chat,
     at: &[
         "messages[].content[].cache_control",
         "tools[].cache_control",
     ],
     tags: &[],
-    rows: &[
-        tag("type").extra(),
-        row("ttl", dropped("its times to live are others"), CARRIED).extra(),
-    ],
+    rows: &[tag("type").extra(), field("ttl", F::MarkLifetimes).extra()],
 };

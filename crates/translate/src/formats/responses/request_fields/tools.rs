@@ -1,13 +1,9 @@
 //! The fields of tools in a responses request: offered and chosen.
 
-use crate::table::{
-    CARRIED, Fate, Kinds, LOCATION, Row, Shape, both, dropped, mapped, refused, row, tag,
+use crate::{
+    features::Feature as F,
+    table::{Kinds, LOCATION, Row, Shape, core, field, tag},
 };
-use tollgate_types::Format::Responses;
-
-const HOSTED: &str = "the provider's own tools are taken out, unless `tool_choice` demands them or nothing else is offered";
-
-const SEARCH: &str = "`web_search_20250305` where the provider has it (`abilities.messages.web_search`); else it is taken out like the provider's other tools";
 
 /// Wherever tools are offered.
 const TOOLS_AT: &[&str] = &[
@@ -18,76 +14,47 @@ const TOOLS_AT: &[&str] = &[
 ];
 
 pub(crate) static TOOLS: Kinds = Kinds {
-    format: Responses,
     at: TOOLS_AT,
     rows: &[
-        both("function", CARRIED),
-        row(
-            "custom",
-            mapped("as it is, or as a function with one string, `input`"),
-            mapped("a function with one string, `input`; the grammar in its description"),
-        ),
-        both("namespace", mapped("its tools as `<namespace>__<name>`")),
-        both("file_search", dropped(HOSTED)).whole(),
-        both("computer", dropped(HOSTED)).whole(),
-        both("computer_use_preview", dropped(HOSTED)).whole(),
-        row("web_search", dropped(HOSTED), mapped(SEARCH)),
-        row("web_search_2025_08_26", dropped(HOSTED), mapped(SEARCH)),
-        row("web_search_preview", dropped(HOSTED), mapped(SEARCH)),
-        row(
-            "web_search_preview_2025_03_11",
-            dropped(HOSTED),
-            mapped(SEARCH),
-        ),
-        both("mcp", dropped(HOSTED)).whole(),
-        both("code_interpreter", dropped(HOSTED)).whole(),
-        both("programmatic_tool_calling", dropped(HOSTED)).whole(),
-        both("image_generation", dropped(HOSTED)).whole(),
-        both("local_shell", dropped(HOSTED)).whole(),
-        both("shell", dropped(HOSTED)).whole(),
-        both("tool_search", dropped(HOSTED)).whole(),
-        both("apply_patch", dropped(HOSTED)).whole(),
+        core("function"),
+        field("custom", F::CustomTools),
+        core("namespace").how("its tools as `<namespace>__<name>`"),
+        field("file_search", F::HostedTools).whole(),
+        field("computer", F::HostedTools).whole(),
+        field("computer_use_preview", F::HostedTools).whole(),
+        field("web_search", F::WebSearch),
+        field("web_search_2025_08_26", F::WebSearch),
+        field("web_search_preview", F::WebSearch),
+        field("web_search_preview_2025_03_11", F::WebSearch),
+        field("mcp", F::HostedTools).whole(),
+        field("code_interpreter", F::HostedTools).whole(),
+        field("programmatic_tool_calling", F::HostedTools).whole(),
+        field("image_generation", F::HostedTools).whole(),
+        field("local_shell", F::HostedTools).whole(),
+        field("shell", F::HostedTools).whole(),
+        field("tool_search", F::HostedTools).whole(),
+        field("apply_patch", F::HostedTools).whole(),
     ],
 };
 
-const ALLOWED_CALLERS: Row = both(
-    "allowed_callers",
-    dropped("only the model itself calls tools there"),
-)
-.whole()
-.unless(&["[\"direct\"]"]);
+const ALLOWED_CALLERS: Row = field("allowed_callers", F::AllowedCallers)
+    .whole()
+    .unless(&["[\"direct\"]"]);
 
-const DEFER: Row = both("defer_loading", mapped("the tool is offered at once"));
+const DEFER: Row = core("defer_loading").how("the tool is offered at once");
 
-const ASYNC: Row = both(
-    "async",
-    refused("calls are answered before the next turn there"),
-)
-.unless(&["false"]);
+const ASYNC: Row = field("async", F::AsyncCalls).unless(&["false"]);
 
 pub(crate) static FUNCTION_TOOL: Shape = Shape {
-    format: Responses,
     at: TOOLS_AT,
     tags: &["function"],
     rows: &[
         tag("type"),
-        both(
-            "name",
-            mapped("with its namespace, shortened where the target takes less"),
-        ),
-        both("description", CARRIED),
-        row(
-            "parameters",
-            CARRIED,
-            mapped("`input_schema`, of type object"),
-        )
-        .whole(),
-        both("strict", CARRIED),
-        both(
-            "output_schema",
-            dropped("tools do not say what they answer there"),
-        )
-        .whole(),
+        core("name").how("with its namespace, shortened where the target takes less"),
+        core("description"),
+        field("parameters", F::Parameters).whole(),
+        core("strict"),
+        field("output_schema", F::OutputSchemas).whole(),
         ASYNC,
         ALLOWED_CALLERS,
         DEFER,
@@ -95,17 +62,13 @@ pub(crate) static FUNCTION_TOOL: Shape = Shape {
 };
 
 pub(crate) static CUSTOM_TOOL: Shape = Shape {
-    format: Responses,
     at: TOOLS_AT,
     tags: &["custom"],
     rows: &[
         tag("type"),
-        both(
-            "name",
-            mapped("with its namespace, shortened where the target takes less"),
-        ),
-        both("description", CARRIED),
-        row("format", CARRIED, mapped("told in the description")),
+        core("name").how("with its namespace, shortened where the target takes less"),
+        core("description"),
+        field("format", F::Grammars),
         ASYNC,
         ALLOWED_CALLERS,
         DEFER,
@@ -120,87 +83,69 @@ const CUSTOM_FORMATS_AT: &[&str] = &[
 ];
 
 pub(crate) static CUSTOM_FORMATS: Kinds = Kinds {
-    format: Responses,
     at: CUSTOM_FORMATS_AT,
-    rows: &[
-        both("text", CARRIED),
-        row("grammar", CARRIED, mapped("told in the description")),
-    ],
+    rows: &[core("text"), field("grammar", F::Grammars)],
 };
 
 pub(crate) static CUSTOM_TEXT: Shape = Shape {
-    format: Responses,
     at: CUSTOM_FORMATS_AT,
     tags: &["text"],
     rows: &[tag("type")],
 };
 
 pub(crate) static CUSTOM_GRAMMAR: Shape = Shape {
-    format: Responses,
     at: CUSTOM_FORMATS_AT,
     tags: &["grammar"],
     rows: &[
         tag("type"),
-        row("definition", CARRIED, mapped("told in the description")),
-        row("syntax", CARRIED, mapped("told in the description")),
+        field("definition", F::Grammars),
+        field("syntax", F::Grammars),
     ],
 };
 
 pub(crate) static NAMESPACE: Shape = Shape {
-    format: Responses,
     at: TOOLS_AT,
     tags: &["namespace"],
     rows: &[
         tag("type"),
-        both("name", mapped("`<namespace>__<name>`")),
-        both(
-            "description",
-            mapped("before the description of each of its tools"),
-        ),
-        both("tools", CARRIED),
+        core("name").how("`<namespace>__<name>`"),
+        core("description").how("before the description of each of its tools"),
+        core("tools"),
     ],
 };
 
 /// A search of the web by the provider. Chat never gets to see it.
 pub(crate) static WEB_SEARCH: Shape = Shape {
-    format: Responses,
     at: TOOLS_AT,
     tags: &["web_search", "web_search_2025_08_26"],
     rows: &[
         tag("type"),
-        both(
-            "external_web_access",
-            mapped("where it is `false` the tool is taken out: this provider searches live alone"),
-        ),
-        both("filters", mapped("`allowed_domains`, `blocked_domains`")),
+        core("external_web_access")
+            .how("where it is `false` the tool is taken out: this provider searches live alone"),
+        core("filters").how("`allowed_domains`, `blocked_domains`"),
         CONTEXT_SIZE,
-        both("user_location", CARRIED),
+        core("user_location"),
     ],
 };
 
 /// The same, as it was first.
 pub(crate) static WEB_SEARCH_PREVIEW: Shape = Shape {
-    format: Responses,
     at: TOOLS_AT,
     tags: &["web_search_preview", "web_search_preview_2025_03_11"],
     rows: &[
         tag("type"),
-        both("search_content_types", dropped("it finds text"))
+        field("search_content_types", F::SearchContentTypes)
             .whole()
             .unless(&["[\"text\"]"]),
         CONTEXT_SIZE,
-        both("user_location", CARRIED),
+        core("user_location"),
     ],
 };
 
-const CONTEXT_SIZE: Row = both(
-    "search_context_size",
-    dropped("it decides by itself how much it reads"),
-)
-.unless(&["\"medium\""]);
+const CONTEXT_SIZE: Row =
+    field("search_context_size", F::SearchContextSize).unless(&["\"medium\""]);
 
 pub(crate) static SEARCH_FILTERS: Shape = Shape {
-    format: Responses,
     at: &[
         "tools[].filters",
         "tools[].tools[].filters",
@@ -209,18 +154,15 @@ pub(crate) static SEARCH_FILTERS: Shape = Shape {
     ],
     tags: &[],
     rows: &[
-        both("allowed_domains", CARRIED).whole(),
-        both(
-            "blocked_domains",
-            mapped("as it is; beside `allowed_domains` it is refused"),
-        )
-        .whole()
-        .extra(),
+        core("allowed_domains").whole(),
+        core("blocked_domains")
+            .how("as it is; beside `allowed_domains` it is refused")
+            .whole()
+            .extra(),
     ],
 };
 
 pub(crate) static USER_LOCATION: Shape = Shape {
-    format: Responses,
     at: &[
         "tools[].user_location",
         "tools[].tools[].user_location",
@@ -232,67 +174,54 @@ pub(crate) static USER_LOCATION: Shape = Shape {
 };
 
 pub(crate) static CHOICES: Kinds = Kinds {
-    format: Responses,
     at: &["tool_choice"],
     rows: &[
-        row("function", CARRIED, mapped("`tool`")),
-        row("custom", CARRIED, mapped("`tool`")),
-        both("allowed_tools", mapped("the other tools are not offered")),
-        both("file_search", refused(NO_HOSTED)).whole(),
-        row("web_search", refused(NO_HOSTED), mapped(SEARCH_CHOICE)).extra(),
-        row(
-            "web_search_2025_08_26",
-            refused(NO_HOSTED),
-            mapped(SEARCH_CHOICE),
-        )
-        .extra(),
-        row(
-            "web_search_preview",
-            refused(NO_HOSTED),
-            mapped(SEARCH_CHOICE),
-        ),
-        row(
-            "web_search_preview_2025_03_11",
-            refused(NO_HOSTED),
-            mapped(SEARCH_CHOICE),
-        ),
-        both("computer", refused(NO_HOSTED)).whole(),
-        both("computer_use_preview", refused(NO_HOSTED)).whole(),
-        both("computer_use", refused(NO_HOSTED)).whole(),
-        both("image_generation", refused(NO_HOSTED)).whole(),
-        both("code_interpreter", refused(NO_HOSTED)).whole(),
-        both("mcp", refused(NO_HOSTED)).whole(),
-        both("programmatic_tool_calling", refused(NO_HOSTED)).whole(),
-        both("apply_patch", refused(NO_HOSTED)).whole(),
-        both("shell", refused(NO_HOSTED)).whole(),
+        field("function", F::ChosenTools),
+        field("custom", F::ChosenTools),
+        core("allowed_tools").how("the other tools are not offered"),
+        field("file_search", F::HostedChoice).whole(),
+        field("web_search", F::SearchChoice).extra(),
+        field("web_search_2025_08_26", F::SearchChoice).extra(),
+        field("web_search_preview", F::SearchChoice),
+        field("web_search_preview_2025_03_11", F::SearchChoice),
+        field("computer", F::HostedChoice).whole(),
+        field("computer_use_preview", F::HostedChoice).whole(),
+        field("computer_use", F::HostedChoice).whole(),
+        field("image_generation", F::HostedChoice).whole(),
+        field("code_interpreter", F::HostedChoice).whole(),
+        field("mcp", F::HostedChoice).whole(),
+        field("programmatic_tool_calling", F::HostedChoice).whole(),
+        field("apply_patch", F::HostedChoice).whole(),
+        field("shell", F::HostedChoice).whole(),
     ],
 };
 
 /// The tools that `allowed_tools` names.
 pub(crate) static ALLOWED: Kinds = Kinds {
-    format: Responses,
     at: &["tool_choice.tools[]"],
     rows: &[
-        both("function", OTHERS_LEFT).extra(),
-        both("custom", OTHERS_LEFT).extra(),
-        row("web_search", refused(NO_HOSTED), OTHERS_LEFT).extra(),
-        row("web_search_2025_08_26", refused(NO_HOSTED), OTHERS_LEFT).extra(),
-        row("web_search_preview", refused(NO_HOSTED), OTHERS_LEFT).extra(),
-        row(
-            "web_search_preview_2025_03_11",
-            refused(NO_HOSTED),
-            OTHERS_LEFT,
-        )
-        .extra(),
+        core("function")
+            .how("the other tools are not offered")
+            .extra(),
+        core("custom")
+            .how("the other tools are not offered")
+            .extra(),
+        field("web_search", F::SearchChoice)
+            .how("the other tools are not offered")
+            .extra(),
+        field("web_search_2025_08_26", F::SearchChoice)
+            .how("the other tools are not offered")
+            .extra(),
+        field("web_search_preview", F::SearchChoice)
+            .how("the other tools are not offered")
+            .extra(),
+        field("web_search_preview_2025_03_11", F::SearchChoice)
+            .how("the other tools are not offered")
+            .extra(),
     ],
 };
 
-const OTHERS_LEFT: Fate = mapped("the other tools are not offered");
-const NO_HOSTED: &str = "it has no such tool";
-const SEARCH_CHOICE: &str = "`tool` of the name `web_search`; refused where that is not offered";
-
 pub(crate) static CHOICE_SEARCH: Shape = Shape {
-    format: Responses,
     at: &["tool_choice", "tool_choice.tools[]"],
     tags: &[
         "web_search",
@@ -304,26 +233,21 @@ pub(crate) static CHOICE_SEARCH: Shape = Shape {
 };
 
 pub(crate) static CHOICE_NAMED: Shape = Shape {
-    format: Responses,
     at: &["tool_choice", "tool_choice.tools[]"],
     tags: &["function", "custom"],
     rows: &[
         tag("type"),
-        both(
-            "name",
-            mapped("with its namespace, shortened where the target takes less"),
-        ),
-        both("namespace", mapped("`<namespace>__<name>`")).extra(),
+        core("name").how("with its namespace, shortened where the target takes less"),
+        core("namespace").how("`<namespace>__<name>`").extra(),
     ],
 };
 
 pub(crate) static CHOICE_ALLOWED: Shape = Shape {
-    format: Responses,
     at: &["tool_choice"],
     tags: &["allowed_tools"],
     rows: &[
         tag("type"),
-        both("mode", mapped("the choice among the tools that are left")),
-        both("tools", mapped("the other tools are not offered")).whole(),
+        core("mode").how("the choice among the tools that are left"),
+        core("tools").how("the other tools are not offered").whole(),
     ],
 };
