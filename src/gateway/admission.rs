@@ -105,8 +105,8 @@ async fn try_admit(session: &mut Session, exchange: &mut Exchange) -> Result<Adm
         if let Some(count) = count::without_asking(session, exchange).await? {
             return Ok(Admission::Answer(count));
         }
-        outgoing::wait_for_room(exchange).await;
-        attempt::make_ready(exchange)?;
+        let room = outgoing::wait_for_room(exchange).await;
+        attempt::make_ready(exchange, room)?;
         return Ok(Admission::Forward);
     }
     let identity = exchange

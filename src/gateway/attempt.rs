@@ -3,6 +3,7 @@
 
 use super::deadlines::Deadlines;
 use super::exchange::Exchange;
+use super::hold::Hold;
 use super::load;
 use super::outgoing::{self, NotReady, Outgoing};
 use super::remembered::Kept;
@@ -356,15 +357,15 @@ impl Attempts {
 }
 
 /// Makes ready what the next candidate is sent that can take the request; those before it
-/// are left out.
+/// are left out. `room`: the memory that the first of them was waited for.
 ///
 /// # Errors
 ///
 /// Why none can take it.
-pub fn make_ready(exchange: &mut Exchange) -> Result<(), PublicError> {
+pub fn make_ready(exchange: &mut Exchange, mut room: Option<Hold>) -> Result<(), PublicError> {
     let (mut refusal, mut shed) = (None, None);
     while let Some(candidate) = exchange.attempts.coming() {
-        match outgoing::prepare(exchange, candidate) {
+        match outgoing::prepare(exchange, candidate, room.take()) {
             Ok((format, outgoing)) => {
                 exchange.attempts.make_ready(format, outgoing);
                 return Ok(());
@@ -383,7 +384,7 @@ pub fn make_ready(exchange: &mut Exchange) -> Result<(), PublicError> {
 pub fn next_peer(exchange: &mut Exchange) -> Option<Box<HttpPeer>> {
     loop {
         if !exchange.attempts.is_ready() {
-            make_ready(exchange).ok()?;
+            make_ready(exchange, None).ok()?;
         }
         let facts = exchange.request.as_ref().and_then(|it| it.facts.as_ref());
         let tokens = facts.map_or(0, RequestFacts::likely_input_tokens);

@@ -5,7 +5,7 @@
 //! How much there may be is decided in `load.rs`; what small things take besides is left to the
 //! look at the whole program's memory in `machine.rs`.
 
-use super::turn;
+use super::turn::Turns;
 use crate::events::{self, Shed};
 use crate::machine;
 use bytes::Bytes;
@@ -50,12 +50,6 @@ impl Bounds {
             memory_by_large: self.memory,
             ..self
         }
-    }
-
-    /// Whether there is room for so many bytes more.
-    pub fn have_room_for(&self, bytes: u64) -> bool {
-        let all = events::held().saturating_add(bytes);
-        all <= self.held_by_large && machine::has_room(all, self.memory_by_large)
     }
 
     /// How much a large one can take beside so many bytes of its own, when nobody else holds any.
@@ -131,25 +125,33 @@ impl Hold {
         Ok(())
     }
 
-    /// As [`Self::grow`], but a large one waits for room where nobody else does. How long it has
-    /// waited.
+    /// As [`Self::grow`], but a large request waits for room: for `patience`, and longer if it gets
+    /// a turn. Returns how long it has waited.
     ///
     /// # Errors
     ///
-    /// There is none, and somebody else has the turn, or none came in time: nothing was taken.
-    pub async fn grow_in_turn(&mut self, bytes: u64) -> Result<Duration, Shed> {
-        let Err(shed) = self.grow(bytes) else {
+    /// There is no room, and none came in time: nothing was taken.
+    pub async fn grow_in_turn(&mut self, bytes: u64, patience: Duration) -> Result<Duration, Shed> {
+        const LOOK: Duration = Duration::from_millis(10);
+        let Err(mut shed) = self.grow(bytes) else {
             return Ok(Duration::ZERO);
         };
         let is_small = self.bytes.saturating_add(bytes) <= SMALL;
-        // A key that holds too much waits for itself, and would keep others from their turn.
-        if is_small || shed.is_for_the_key() || bytes > self.bounds.alone_beside(self.bytes) {
+        if is_small || bytes > self.bounds.alone_beside(self.bytes) {
             return Err(shed);
         }
-        let (begun, has_priority) = (Instant::now(), self.bounds.of_priority);
-        match turn::wait(has_priority, Duration::ZERO, || self.grow(bytes).is_ok()).await {
-            true => Ok(begun.elapsed()),
-            false => Err(shed),
+        let (begun, mut turns) = (Instant::now(), Turns::default());
+        loop {
+            let of_key = self.of_key.as_ref().map(Share::of);
+            let has_priority = self.bounds.of_priority;
+            if begun.elapsed() >= turns.patience(shed, has_priority, of_key, patience) {
+                return Err(shed);
+            }
+            tokio::time::sleep(LOOK).await;
+            match self.grow(bytes) {
+                Ok(()) => return Ok(begun.elapsed()),
+                Err(why) => shed = why,
+            }
         }
     }
 
@@ -202,8 +204,8 @@ mod tests {
     };
 
     /// One test, for what is held is counted once for the whole program.
-    #[test]
-    fn what_is_held_is_counted_before_it_is_there_and_until_the_last_copy_is_gone() {
+    #[tokio::test]
+    async fn what_is_held_is_counted_before_it_is_there_and_until_the_last_copy_is_gone() {
         let before = events::held();
         let mut large = Hold::new(BOUNDS, None);
         assert_eq!(large.grow(8 << 20), Ok(()));
@@ -221,7 +223,6 @@ mod tests {
             "which makes it a large one"
         );
         drop(small);
-        assert!(!BOUNDS.have_room_for(1));
         let mut reads = Hold::new(BOUNDS.for_reading(), None);
         large.shrink_to(4 << 20);
         assert_eq!(
@@ -229,7 +230,6 @@ mod tests {
             Err(Shed::Bodies),
             "the rest is for what is made"
         );
-        assert!(BOUNDS.have_room_for(4 << 20));
         large.shrink_to(5);
         let bytes = large.keep(Bytes::from_static(b"body"));
         let copy = bytes.slice(1..2);
@@ -240,6 +240,12 @@ mod tests {
 
         one_key_leaves_as_much_as_it_holds();
         assert_eq!(events::held(), before);
+
+        of_a_crowd_that_leaves_no_room_for_itself_one_goes_on(None).await;
+        let key = KeyShares::default();
+        of_a_crowd_that_leaves_no_room_for_itself_one_goes_on(Some(&key)).await;
+        assert_eq!(events::held(), before);
+        one_request_of_each_key_and_one_of_all_wait_longest();
 
         assert_eq!(refused_beside_a_wish_that_is_too_large(), 0);
         assert_eq!(events::held(), before);
@@ -282,6 +288,49 @@ mod tests {
         assert_eq!(other.held(Resource::BodyBytes), 0);
         // One request alone may have all.
         assert!(take(&one, 8).is_ok());
+    }
+
+    fn one_request_of_each_key_and_one_of_all_wait_longest() {
+        const LEAST: Duration = Duration::from_secs(1);
+        let (one, another) = (KeyShares::default(), KeyShares::default());
+        let seconds = |turns: &mut Turns, shed, has_priority, key| {
+            let patience = turns.patience(shed, has_priority, Some(key), LEAST);
+            patience.as_secs()
+        };
+        let [mut first, mut second, mut third] = [(); 3].map(|()| Turns::default());
+        assert_eq!(seconds(&mut first, Shed::Memory, false, &one), 4);
+        assert_eq!(seconds(&mut second, Shed::Bodies, false, &another), 1);
+        assert_eq!(seconds(&mut second, Shed::Bodies, true, &another), 6);
+        assert_eq!(seconds(&mut second, Shed::KeyBodies, false, &one), 2);
+        assert_eq!(seconds(&mut third, Shed::KeyBodies, false, &one), 1);
+        assert_eq!(seconds(&mut third, Shed::KeyBodies, false, &another), 2);
+        drop((first, second));
+        assert_eq!(seconds(&mut third, Shed::Memory, false, &one), 4);
+    }
+
+    /// Each holds a part of what it needs, and returns it only after the others were refused, as
+    /// on a machine that is slow to let it.
+    async fn of_a_crowd_that_leaves_no_room_for_itself_one_goes_on(key: Option<&KeyShares>) {
+        const PART: u64 = BOUNDS.held_by_large / 8;
+        let part = || {
+            let mut hold = Hold::new(BOUNDS, key);
+            hold.grow(PART).map(|()| hold).ok()
+        };
+        // A key has fewer of them, and then too much, before all is taken.
+        let crowd: Vec<_> = std::iter::from_fn(part).collect();
+        assert!(
+            crowd.len() > 2,
+            "{} leave room for one another",
+            crowd.len()
+        );
+        let wait = async |mut hold: Hold| {
+            let grown = hold.grow_in_turn(2 * PART, Duration::ZERO).await;
+            tokio::task::yield_now().await;
+            grown.is_ok()
+        };
+        let went_on = futures::future::join_all(crowd.into_iter().map(wait)).await;
+        let went_on = went_on.into_iter().filter(|it| *it).count();
+        assert_eq!(went_on, 1, "of a crowd with {key:?}");
     }
 
     /// How many pieces of one byte found no room while somebody else asked for what there never is.

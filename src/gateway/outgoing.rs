@@ -15,7 +15,6 @@ use super::load;
 use super::reader::{Expectation, Translation};
 use super::remembered::{self, Kept};
 use super::respond;
-use super::turn;
 use crate::clock;
 use crate::config::TranslationSettings;
 use crate::events::Shed;
@@ -70,13 +69,18 @@ impl From<Shed> for NotReady {
 }
 
 /// Makes the body that a candidate is sent, in the caller's format where it speaks it, else in
-/// the first of its formats that carries the request.
+/// the first of its formats that carries the request. `waited_for`: the memory that it waited for
+/// ([`wait_for_room`]).
 ///
 /// # Errors
 ///
 /// The request holds what none of the candidate's formats can carry: what is said of the one that
 /// carries most. Or there is no memory for that now.
-pub fn prepare(exchange: &Exchange, candidate: &Candidate) -> Result<(Format, Outgoing), NotReady> {
+pub fn prepare(
+    exchange: &Exchange,
+    candidate: &Candidate,
+    waited_for: Option<Hold>,
+) -> Result<(Format, Outgoing), NotReady> {
     let Some(body) = &exchange.body else {
         return Ok((candidate.format, Outgoing::default()));
     };
@@ -92,7 +96,10 @@ pub fn prepare(exchange: &Exchange, candidate: &Candidate) -> Result<(Format, Ou
         .catalog
         .model(route.model)
         .ok_or_else(fault)?;
-    let hold = room(exchange, body, candidate)?;
+    let hold = match waited_for {
+        None => room(exchange, body, candidate)?,
+        waited_for => waited_for,
+    };
     let (to, mut sent) = if candidate.format == format {
         let same = same_format(request, body, candidate, model, hold);
         (format, same.ok_or_else(fault)?)
@@ -140,9 +147,14 @@ fn room(
     if bytes == 0 {
         return Ok(None);
     }
-    let mut hold = Hold::new(bounds, load::shares(exchange)).beside(body.len());
+    let mut hold = no_room(exchange, body);
     hold.grow(bytes)?;
     Ok(Some(hold))
+}
+
+/// No memory yet, beside that of a body.
+fn no_room(exchange: &Exchange, body: &RequestBody) -> Hold {
+    Hold::new(load::bounds(exchange), load::shares(exchange)).beside(body.len())
 }
 
 /// Bytes to take before a large body is made fit for a candidate; `None` where there can never be
@@ -205,28 +217,24 @@ fn of_same_format(length: u64, values: u64, is_edited: bool, is_read: bool) -> u
     length.saturating_mul(copies).saturating_add(of_nodes)
 }
 
-/// Waits a moment for the memory that it takes to make of a large body what the first candidate is
-/// sent: it is all there, and others may be done, or refused, before long. Who has waited in vain is
-/// refused after that. Not all for the same time: of many that wait for one another some go on, and the
-/// last of them has the turn.
-pub async fn wait_for_room(exchange: &Exchange) {
+/// Waits up to a second, or longer in its turn, for the memory that it takes to make of a large body
+/// what the first candidate is sent: the body is all there, and other requests may end, or be refused,
+/// before long. `None` if no memory came, or none is needed. Waits are jittered, so that requests that
+/// wait for one another do not all give up together.
+pub async fn wait_for_room(exchange: &Exchange) -> Option<Hold> {
     const PATIENCE: Duration = Duration::from_secs(1);
-    let (Some(body), Some(candidate)) = (&exchange.body, exchange.attempts.coming()) else {
-        return;
-    };
+    let (body, candidate) = exchange.body.as_ref().zip(exchange.attempts.coming())?;
     if body.len() <= SMALL {
-        return;
+        return None;
     }
-    let bounds = load::bounds(exchange);
-    // What is never enough, and what takes nothing, waits for nothing.
-    let Some(needed @ 1..) = needed(exchange, body, candidate, bounds) else {
-        return;
-    };
+    let needed = needed(exchange, body, candidate, load::bounds(exchange))?;
+    if needed == 0 {
+        return None;
+    }
+    let mut hold = no_room(exchange, body);
     let patience = PATIENCE.mul_f64(0.1 + 0.9 * fastrand::f64());
-    turn::wait(bounds.of_priority, patience, || {
-        bounds.have_room_for(needed)
-    })
-    .await;
+    hold.grow_in_turn(needed, patience).await.ok()?;
+    Some(hold)
 }
 
 /// Translates into the first format of a deployment that carries the request by itself, or else

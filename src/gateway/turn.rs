@@ -1,81 +1,52 @@
-//! Who goes on where there is no memory left: of many large requests that come at once and leave no
-//! room to one another all would be refused. One of them has the turn: it waits longer than the
-//! others, and goes on with what they give back.
+//! Which large request waits longest for memory. Large requests that leave no room for one another
+//! would all be refused. One request of each key, and one of all keys, has a turn: it waits until the
+//! others have given up, and goes on with the memory that they return.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use crate::events::Shed;
+use once_cell::sync::Lazy;
+use std::time::Duration;
+use tollgate_types::{KeyShares, Resource, Share};
 
-/// That of keys with priority, and that of the others.
-static ARE_TAKEN: [AtomicBool; 2] = [const { AtomicBool::new(false) }; 2];
+/// How long a request with the turn of its key waits: longer than any request without a turn.
+const OF_KEY: Duration = Duration::from_secs(2);
 
-/// The turn, of which there is one for each kind of keys; given back when it is dropped.
-struct Turn(&'static AtomicBool);
+/// The same with the turn of all keys. A request that holds the turn of its key and the memory that
+/// this one waits for gives up earlier.
+const OF_ALL: Duration = Duration::from_secs(4);
 
-impl Turn {
-    /// Longer than anybody waits without it.
-    const PATIENCE: Duration = Duration::from_secs(2);
+/// The same with the turn of all keys with priority.
+const OF_PRIORITY: Duration = Duration::from_secs(6);
 
-    /// The turn, where nobody has it.
-    fn take(has_priority: bool) -> Option<Self> {
-        let [theirs, others] = &ARE_TAKEN;
-        let turn = if has_priority { theirs } else { others };
-        (!turn.swap(true, Ordering::Relaxed)).then_some(Self(turn))
-    }
+/// Where the turns of all keys are taken: of those with priority, and of the others.
+static ALL: Lazy<[KeyShares; 2]> = Lazy::new(Default::default);
+
+/// The turns that one request has taken; given back when they are dropped.
+#[derive(Default)]
+pub struct Turns {
+    of_key: Option<Share>,
+    of_all: Option<Share>,
 }
 
-impl Drop for Turn {
-    fn drop(&mut self) {
-        self.0.store(false, Ordering::Relaxed);
-    }
-}
-
-/// Waits until there is room: for `patience`, and longer where nobody else has the turn. Tells
-/// whether it came. Keys with priority have a turn of their own, so that no other key has them
-/// refused.
-pub async fn wait(
-    has_priority: bool,
-    patience: Duration,
-    mut is_there: impl FnMut() -> bool,
-) -> bool {
-    const LOOK: Duration = Duration::from_millis(10);
-    let begun = Instant::now();
-    let mut turn = None;
-    while !is_there() {
-        turn = turn.or_else(|| Turn::take(has_priority));
-        let patience = turn.as_ref().map_or(patience, |_| Turn::PATIENCE);
-        if begun.elapsed() >= patience {
-            return false;
+impl Turns {
+    /// How long a request waits that finds no room for the reason `shed`, if it waits for `least`
+    /// without a turn. Takes the turn if no other request has it. Keys with priority have a turn of
+    /// their own, so that no other key has them refused.
+    pub fn patience(
+        &mut self,
+        shed: Shed,
+        has_priority: bool,
+        of_key: Option<&KeyShares>,
+        least: Duration,
+    ) -> Duration {
+        let [priority, others] = &*ALL;
+        let (turn, shares, longest) = match (shed.is_for_the_key(), has_priority) {
+            (true, _) => (&mut self.of_key, of_key, OF_KEY),
+            (false, true) => (&mut self.of_all, Some(priority), OF_PRIORITY),
+            (false, false) => (&mut self.of_all, Some(others), OF_ALL),
+        };
+        if turn.is_none() {
+            *turn = shares.and_then(|shares| shares.take_only(Resource::MemoryTurn));
         }
-        tokio::time::sleep(LOOK).await;
-    }
-    true
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// One test, for the turns are the whole program's.
-    #[tokio::test]
-    async fn one_waits_longer_than_the_others_and_gives_the_turn_back() {
-        let none = Duration::ZERO;
-        let first = tokio::spawn(wait(false, none, || false));
-        tokio::task::yield_now().await;
-        assert!(!wait(false, none, || false).await, "somebody has it");
-        assert!(wait(false, none, || true).await, "there is room");
-        assert!(wait(true, none, soon()).await, "it is another turn");
-        assert!(!first.is_finished());
-        first.abort();
-        assert!(first.await.is_err());
-        assert!(wait(false, none, soon()).await, "it was given back");
-    }
-
-    /// Room that comes after some looks.
-    fn soon() -> impl FnMut() -> bool {
-        let mut looks = 0;
-        move || {
-            looks += 1;
-            looks == 5
-        }
+        turn.as_ref().map_or(least, |_| longest)
     }
 }

@@ -29,11 +29,13 @@ pub enum Resource {
     BodyBytes,
     /// Reads of the usage records.
     UsageReads,
+    /// The turn to wait for memory, of which there is one.
+    MemoryTurn,
 }
 
 /// What the requests of one key hold right now. Clones count together.
 #[derive(Clone, Debug, Default)]
-pub struct KeyShares(Arc<[AtomicU64; 4]>);
+pub struct KeyShares(Arc<[AtomicU64; 5]>);
 
 impl KeyShares {
     /// How much the key holds.
@@ -57,13 +59,24 @@ impl KeyShares {
         share
     }
 
+    /// Takes the only one of a resource; `None` while another request has it.
+    pub fn take_only(&self, resource: Resource) -> Option<Share> {
+        let taken =
+            self.count(resource)
+                .compare_exchange(0, 1, Ordering::Relaxed, Ordering::Relaxed);
+        let mut share = self.share(resource);
+        share.amount = u64::from(taken.is_ok());
+        taken.ok().map(|_| share)
+    }
+
     fn count(&self, resource: Resource) -> &AtomicU64 {
-        let [requests, local, bytes, reads] = &*self.0;
+        let [requests, local, bytes, reads, turn] = &*self.0;
         match resource {
             Resource::Requests => requests,
             Resource::LocalRequests => local,
             Resource::BodyBytes => bytes,
             Resource::UsageReads => reads,
+            Resource::MemoryTurn => turn,
         }
     }
 }
@@ -86,6 +99,11 @@ pub struct Share {
 }
 
 impl Share {
+    /// What it is a share of.
+    pub const fn of(&self) -> &KeyShares {
+        &self.of
+    }
+
     /// How much it is.
     pub const fn amount(&self) -> u64 {
         self.amount

@@ -186,7 +186,8 @@ impl Reader {
         if self.read > self.limits.size {
             return Err(too_large(self.limits.size).into());
         }
-        let room = self.hold.grow_in_turn(size.saturating_add(copied)).await;
+        let needed = size.saturating_add(copied);
+        let room = self.hold.grow_in_turn(needed, Duration::ZERO).await;
         let waited = room.map_err(load::shed)?;
         self.waited = self.waited.saturating_add(waited);
         let progress = self.peeker.push(&chunk).map_err(|fault| fault.public())?;
@@ -231,7 +232,7 @@ impl Reader {
         // While it is moved, what is there is there twice.
         let mut moved = Hold::new(self.bounds, self.of_key.as_ref()).beside(self.read);
         let twice = u64::try_from(there).unwrap_or(u64::MAX);
-        let waited = moved.grow_in_turn(twice).await?;
+        let waited = moved.grow_in_turn(twice, Duration::ZERO).await?;
         self.waited = self.waited.saturating_add(waited);
         self.whole.reserve_exact(wanted.saturating_sub(there));
         Ok(())
