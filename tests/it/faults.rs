@@ -478,7 +478,7 @@ async fn what_costs_nothing_takes_nothing_from_what_may_be_tried_again() {
 async fn a_caller_that_leaves_in_the_pause_between_two_attempts_is_noticed_at_once() {
     let provider = Provider::start().await;
     let config = Config::of(&provider)
-        .with("failover", json!({"pause": "4s", "again": 1}))
+        .with("failover", json!({"pause": "5s", "again": 1}))
         .model("fails", json!(["sim/sim-status-503"]));
     let gateway = Gateway::start(config).await;
     let body = prompt(CHAT, "fails", "Hi", json!({}));
@@ -510,8 +510,9 @@ async fn a_caller_that_leaves_in_the_pause_between_two_attempts_is_noticed_at_on
             asking.abort();
         }
         gateway.sample_is("tollgate_requests_in_flight", 0.0).await;
+        // Half of the pause is left to chance.
         assert!(
-            left.elapsed() < Duration::from_secs(1),
+            left.elapsed() < Duration::from_secs(2),
             "{:?}",
             left.elapsed()
         );

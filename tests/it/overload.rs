@@ -4,8 +4,8 @@
 use crate::support::frames::{self, DATA, END_HEADERS, END_STREAM, Frames, HEADERS};
 use crate::support::slow::{Slowness, from, narrow};
 use crate::support::{
-    self, Act, Authority, CHAT, Config, Connection, Crowd, Ending, Gateway, MESSAGES, Provider,
-    Request, Upstream, bounded, eventually, json_answer, prompt,
+    self, AT_ONCE, Act, Authority, CHAT, Config, Connection, Crowd, Ending, Gateway, MESSAGES,
+    Provider, Request, Upstream, bounded, eventually, json_answer, prompt,
 };
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -171,7 +171,7 @@ async fn requests_beyond_the_bound_are_refused_at_once_and_priority_keys_last() 
         let answer = gateway.post(path, &body).await;
         answer.assert_error(503, "service_unavailable");
         assert_eq!(answer.header("retry-after"), Some("1"), "{answer:?}");
-        assert!(asked.elapsed() < Duration::from_secs(2), "{asked:?}");
+        assert!(asked.elapsed() < AT_ONCE, "{asked:?}");
     }
     gateway.send(&ask(&priority)).await.assert_ok();
     for (number, key) in [(3, &priority), (4, &another_priority)] {
@@ -199,20 +199,28 @@ async fn who_is_refused_and_says_no_more_takes_no_place_among_the_requests() {
     let (_provider, gateway) = gateway(json!({"requests_in_flight": 4})).await;
     let mut silent = Vec::new();
     for length in ["10", "1000000"] {
-        for _ in 0..10 {
-            let mut connection = gateway.connect().await;
-            let head =
-                format!("POST {CHAT} HTTP/1.1\r\nhost: x\r\ncontent-length: {length}\r\n\r\n");
-            connection.write(head.as_bytes()).await;
-            silent.push(connection);
+        let was_in_time = async |silent: &mut Vec<Connection>| {
+            for _ in 0..10 {
+                let mut connection = gateway.connect().await;
+                let head =
+                    format!("POST {CHAT} HTTP/1.1\r\nhost: x\r\ncontent-length: {length}\r\n\r\n");
+                connection.write(head.as_bytes()).await;
+                silent.push(connection);
+            }
+            let asked = Instant::now();
+            // They are refused by then, and waited for.
+            tokio::time::sleep(Duration::from_millis(200)).await;
+            for _ in 0..5 {
+                gateway.send(&ask(&gateway.key)).await.assert_ok();
+            }
+            asked.elapsed() < Duration::from_millis(1900)
+        };
+        // After two seconds they are not waited for any more, and what was served shows nothing.
+        let mut tries = 0;
+        while !was_in_time(&mut silent).await {
+            tries += 1;
+            assert!(tries < 10, "the machine is too slow to tell");
         }
-        let asked = Instant::now();
-        // They are refused by then, and waited for.
-        tokio::time::sleep(Duration::from_millis(200)).await;
-        for _ in 0..5 {
-            gateway.send(&ask(&gateway.key)).await.assert_ok();
-        }
-        assert!(asked.elapsed() < Duration::from_millis(1900), "{asked:?}");
     }
     drop(silent);
     gateway.sample_is("tollgate_requests_in_flight", 0.0).await;

@@ -147,7 +147,8 @@ async fn the_pings_of_messages_are_no_content() {
     let mut script = vec![Act::send(format!(
         "{head}event: message_start\ndata: {start}\n\n"
     ))];
-    for _ in 0..40 {
+    // They go on for longer than a busy machine takes to end the attempt.
+    for _ in 0..200 {
         script.push(Act::send(ping));
         script.push(Act::Pause(Duration::from_millis(50)));
     }
@@ -161,7 +162,7 @@ async fn the_pings_of_messages_are_no_content() {
     let begun = Instant::now();
     let answer = ask(&gateway, MESSAGES, "alone", true).await;
     answer.assert_error(504, "upstream_error");
-    assert!(begun.elapsed() < SOON_MS + Duration::from_secs(1));
+    assert!(begun.elapsed() < SOON_MS + SLACK);
 }
 
 #[tokio::test]

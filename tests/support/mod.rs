@@ -52,8 +52,12 @@ pub use upstream::{Act, Upstream, closed_port};
 
 use std::time::{Duration, Instant};
 
-/// How long a test waits for anything.
-pub const PATIENCE: Duration = Duration::from_secs(10);
+/// How long a test waits for anything: long, for other load can keep the machine busy.
+pub const PATIENCE: Duration = Duration::from_secs(30);
+
+/// How long it takes at most until a test sees what the gateway does at once. Much more than it takes
+/// on an idle machine, and less than any time-out that would do the same later.
+pub const AT_ONCE: Duration = Duration::from_secs(5);
 
 pub const CHAT: &str = "/v1/chat/completions";
 pub const RESPONSES: &str = "/v1/responses";
