@@ -165,6 +165,24 @@ impl Hold {
         events::hold_less(freed);
     }
 
+    /// A part of it, of so many bytes at most, that is given back by itself.
+    pub fn split(&mut self, bytes: u64) -> Self {
+        let bytes = bytes.min(self.bytes);
+        self.bytes = self.bytes.saturating_sub(bytes);
+        let of_key = self.of_key.as_mut().map(|whole| {
+            let mut part = whole.of().share(Resource::BodyBytes);
+            part.grow(bytes);
+            whole.shrink(bytes);
+            part
+        });
+        Self {
+            bytes,
+            bounds: self.bounds,
+            of_key,
+            beside: self.beside,
+        }
+    }
+
     /// The same bytes, for which this stands until the last of their copies is let go.
     pub fn keep(mut self, bytes: Bytes) -> Bytes {
         self.shrink_to(u64::try_from(bytes.len()).unwrap_or(u64::MAX));

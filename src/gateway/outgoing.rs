@@ -96,7 +96,7 @@ pub fn prepare(
         .catalog
         .model(route.model)
         .ok_or_else(fault)?;
-    let hold = match waited_for {
+    let mut hold = match waited_for {
         None => room(exchange, body, candidate)?,
         waited_for => waited_for,
     };
@@ -105,6 +105,12 @@ pub fn prepare(
         (format, same.ok_or_else(fault)?)
     } else {
         let asked = limited(request, body).ok_or_else(fault)?;
+        // A copy may be kept until the answer is remembered, and longer than what is made of it.
+        let asked = held(
+            hold.as_mut().map(|hold| hold.split(body.len())),
+            body,
+            asked,
+        );
         let (to, mut sent) = first_that_carries(&candidate.deployment, format, |to| {
             let way = (format, to);
             translated(exchange, way, &asked, &candidate.deployment, model)

@@ -2,7 +2,8 @@
 //! providers that know nothing of references.
 
 use crate::support::{
-    Answer, CHAT, Config, Gateway, MESSAGES, Provider, RESPONSES, Request, provider,
+    Answer, CHAT, Config, Gateway, LONG, MESSAGES, Provider, RESPONSES, Request, eventually,
+    provider,
 };
 use serde_json::{Value, json};
 
@@ -384,4 +385,34 @@ async fn a_conversation_may_be_no_larger_than_a_request() {
         .post(RESPONSES, &body("by-chat", json!(long), more))
         .await;
     refused.assert_error(413, "request_too_large");
+}
+
+#[tokio::test]
+async fn what_is_kept_of_a_large_request_until_its_answer_has_ended_counts_as_memory() {
+    const BYTES: usize = 200_000;
+    const HELD: &str = "tollgate_request_body_bytes";
+    let (_simulated, gateway) = start().await;
+    // Its balance does not cover the longest answer, so that a copy of the request gets a limit.
+    let key = gateway.key_with(BYTES as u64 / 2, LONG);
+    let long = "word ".repeat(BYTES / 5);
+    let large = body("by-chat", json!(long), json!({"stream": true}));
+    let large = Request::post(RESPONSES, &large).key(&key);
+    let mut connection = gateway.connect().await;
+    let stalls = large.orders("stall-after-6");
+    connection.write(&stalls.bytes()).await;
+    let answer = connection.head().await;
+    assert!(answer.header("x-output-limit").is_some(), "{answer:?}");
+    // The body itself has been sent and let go.
+    ask(&gateway, "by-chat", json!("Hi."), json!({})).await;
+    eventually("one copy of the request is counted", async || {
+        let held = gateway.sample(HELD).await?;
+        let one_copy = BYTES as f64..BYTES as f64 + 1000.0;
+        one_copy.contains(&held).then_some(())
+    })
+    .await;
+    ask(&gateway, "by-chat", json!("Hi."), json!({})).await;
+    let held = gateway.sample(HELD).await;
+    assert!(held >= Some(BYTES as f64), "{held:?}");
+    drop(connection);
+    gateway.sample_is(HELD, 0.0).await;
 }
