@@ -40,7 +40,7 @@ impl Cors {
         let headers = settings.headers.iter();
         Self {
             origins: origins
-                .filter_map(|it| HeaderValue::from_str(it).ok())
+                .filter_map(|it| HeaderValue::from_str(without_usual_port(it)).ok())
                 .collect(),
             headers: match settings.headers.iter().any(|name| name == "*") {
                 true => Allowed::Any,
@@ -100,6 +100,16 @@ impl Cors {
     }
 }
 
+/// An origin as browsers send it: without the port that its scheme implies (WHATWG URL, "port").
+fn without_usual_port(origin: &str) -> &str {
+    let port = match origin.split_once("://") {
+        Some(("https", _)) => ":443",
+        Some(("http", _)) => ":80",
+        _ => return origin,
+    };
+    origin.strip_suffix(port).unwrap_or(origin)
+}
+
 impl Allowed {
     /// Of the headers that a preflight asks for, those that the page may set.
     fn of(&self, request: &HeaderMap) -> Option<HeaderValue> {
@@ -115,5 +125,29 @@ impl Allowed {
         };
         let names: Vec<&str> = names.filter(is_allowed).collect();
         HeaderValue::from_str(&names.join(", ")).ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_origin_that_is_configured_with_the_port_of_its_scheme_is_the_one_that_browsers_send() {
+        let allows = |configured: &str, sent: &'static str| {
+            let cors = Cors::new(&CorsSettings {
+                origins: vec![configured.to_owned()],
+                ..CorsSettings::default()
+            });
+            let mut request = HeaderMap::new();
+            request.insert(ORIGIN, HeaderValue::from_static(sent));
+            cors.origin(&request).is_some()
+        };
+        assert!(allows("https://app.test:443", "https://app.test"));
+        assert!(allows("http://[::1]:80", "http://[::1]"));
+        assert!(allows("https://app.test:8443", "https://app.test:8443"));
+        assert!(allows("http://app.test:443", "http://app.test:443"));
+        assert!(!allows("http://app.test:443", "http://app.test"));
+        assert!(!allows("https://app.test:80", "https://app.test"));
     }
 }
