@@ -275,8 +275,9 @@ fn is_websocket(offers: &HeaderValue) -> bool {
     offers.any(|offer| offer.trim_ascii().eq_ignore_ascii_case(b"websocket"))
 }
 
+const UNSUPPORTED_MEDIA_TYPE: u16 = 415;
+
 fn check_media_type(session: &Session) -> Result<(), PublicError> {
-    const UNSUPPORTED_MEDIA_TYPE: u16 = 415;
     let value = session
         .get_header(CONTENT_TYPE)
         .and_then(|value| value.to_str().ok());
@@ -292,7 +293,6 @@ fn check_media_type(session: &Session) -> Result<(), PublicError> {
 
 /// How the body is compressed (RFC 9110, sections 8.4 and 15.5.16).
 fn coding(session: &Session) -> Result<Option<Coding>, Admission> {
-    const UNSUPPORTED_MEDIA_TYPE: u16 = 415;
     Coding::of(&session.req_header().headers).map_err(|_| {
         let message = format!(
             "the content-encoding is not supported: send one of {}, or none",
