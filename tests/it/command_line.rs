@@ -104,6 +104,32 @@ async fn a_reader_that_leaves_ends_a_command_quietly() {
 }
 
 #[tokio::test]
+async fn a_reader_that_leaves_before_the_secret_of_a_key_is_told_which_to_revoke() {
+    let folder = folder_with("tollgate.yaml", MINIMAL);
+    let create = ["keys", "create", "lost"];
+    let mut process = command(&create, folder.path())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // Before the command has had the time to write.
+    drop(process.stdout.take());
+    let output = bounded("its end", process.wait_with_output())
+        .await
+        .unwrap();
+    assert!(!output.status.success(), "{}", output.status);
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    let named = stderr.split_whitespace().find(|it| it.starts_with("key_"));
+    let id = named.unwrap_or_else(|| panic!("no key is named: {stderr}"));
+    assert!(
+        stderr.contains("could not be printed: revoke it"),
+        "{stderr}"
+    );
+    let revoke = Output::of(&mut command(&["keys", "revoke", id], folder.path())).await;
+    assert!(revoke.status.success(), "{revoke:?}");
+}
+
+#[tokio::test]
 async fn a_file_of_tls_that_cannot_be_used_is_reported_with_its_place() {
     let tls = |certificate: &str, key: &str| {
         format!(

@@ -3,7 +3,7 @@
 use crate::support::{Output, PATIENCE, Ports, bounded, tollgate};
 use std::fs;
 use std::net::TcpListener;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use tempfile::TempDir;
@@ -319,4 +319,24 @@ async fn the_program_is_installed_under_a_prefix() {
     let mut installed = Command::new(prefix.path().join("bin/tollgate"));
     let output = Output::of(installed.arg("--version")).await;
     assert!(output.stdout.starts_with("tollgate "), "{output:?}");
+}
+
+#[tokio::test]
+async fn a_package_is_staged_below_destdir_and_needs_no_right_to_write_elsewhere() {
+    let make = Make::new();
+    let stage = TempDir::new().unwrap();
+    let mut command = Command::new("make");
+    command
+        .args(["-C", root().to_str().unwrap(), "install"])
+        .arg(format!("DESTDIR={}", stage.path().display()))
+        .arg("PREFIX=/opt/tollgate-of-the-tests")
+        .env("CARGO_TARGET_DIR", make.target.path());
+    let output = Output::of(&mut command).await;
+    assert!(output.status.success(), "{output:?}");
+    let program = stage.path().join("opt/tollgate-of-the-tests/bin/tollgate");
+    let installed = fs::metadata(&program).unwrap();
+    // For everybody, whatever the builder's umask is: a package is built by root.
+    assert_eq!(installed.permissions().mode() & 0o7777, 0o755);
+    assert_eq!(installed.uid(), fs::metadata(&stage).unwrap().uid());
+    assert!(!Path::new("/opt/tollgate-of-the-tests").exists());
 }

@@ -284,6 +284,15 @@ async fn an_answer_can_be_retrieved_and_deleted() {
     let got = gateway.get(&target).await;
     got.assert_ok();
     assert_eq!(got.json(), made);
+    // Over one connection, which an answer with a body would put out of step.
+    let mut connection = gateway.connect().await;
+    let head = Request::new("HEAD", &target).key(&gateway.key);
+    for _ in 0..2 {
+        let head = connection.send(&head).await;
+        head.assert_ok();
+        assert_eq!(head.header("content-type"), Some("application/json"));
+        assert_eq!(head.body().len(), 0, "{head:?}");
+    }
     let include = format!("{target}?include[]=reasoning.encrypted_content");
     let whole = gateway.get(&include).await;
     whole.assert_ok();

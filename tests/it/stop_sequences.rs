@@ -204,3 +204,33 @@ async fn an_answer_without_the_sequence_comes_whole() {
         ("one two ST", json!("end_turn"), Value::Null)
     );
 }
+
+#[tokio::test]
+async fn usage_that_comes_with_the_sequence_is_charged_and_reported() {
+    let completed = json!({"type": "response.completed", "response": {
+        "id": "resp_1", "status": "completed",
+        "usage": {"input_tokens": 30, "output_tokens": 90, "total_tokens": 120},
+    }});
+    let answer = stream(&["one two STOP three"]) + &format!("data: {completed}\n\n");
+    // Its length ends it: this provider never does.
+    let (head, events) = answer.split_once("\r\n\r\n").unwrap();
+    let length = events.len();
+    let answer = format!("{head}\r\ncontent-length: {length}\r\n\r\n{events}");
+    let (address, _closed) = provider(answer).await;
+    let gateway = gateway(address, "none").await;
+    for path in [CHAT, MESSAGES] {
+        let answer = gateway.send(&ask(path, true, &gateway.key)).await;
+        answer.assert_ok();
+        assert_eq!(
+            read(path, &answer),
+            expected(path, "one two "),
+            "{answer:?}"
+        );
+        let line = gateway.line_of(&answer).await;
+        assert_eq!(
+            (&line["charged"], &line["count"]),
+            (&json!(120), &json!("reported")),
+            "{answer:?}"
+        );
+    }
+}

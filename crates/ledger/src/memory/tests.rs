@@ -182,3 +182,31 @@ async fn a_damaged_answer_is_not_there_and_breaks_no_sums() {
     let found = house.store.verify().unwrap();
     assert!(found.holds(), "{:?}", found.faults);
 }
+
+#[tokio::test]
+async fn what_waits_of_one_key_leaves_as_much_room_for_the_others() {
+    const SIZE: usize = 8 << 20;
+    let house = House::new();
+    let limits = MemoryLimits {
+        bytes_per_key: u64::MAX,
+        bytes: u64::MAX,
+        ..LIMITS
+    };
+    let memory = Memory::open(&house.store, Some(limits)).unwrap();
+    // Nothing is written meanwhile.
+    let other = Connection::open(house.store.path()).unwrap();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    for number in 1..=8 {
+        memory.remember(answer("key_a", number, SIZE));
+    }
+    // Of eight places the fourth would take half, and a little more for its row.
+    assert_eq!(memory.stats().lost, 5);
+    memory.remember(answer("key_b", 11, SIZE));
+    assert_eq!(memory.stats().lost, 5);
+    assert!(find(&memory, "key_a", 3).await.is_some());
+    assert_eq!(find(&memory, "key_a", 4).await, None);
+    assert!(find(&memory, "key_b", 11).await.is_some());
+    other.execute_batch("ROLLBACK").unwrap();
+    assert!(memory.close(PATIENCE));
+    assert_eq!(house.count("SELECT count(*) FROM memory"), 4);
+}
