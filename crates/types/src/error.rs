@@ -8,12 +8,12 @@ use serde::{Deserialize, Serialize};
 use std::{borrow::Cow, fmt, time::Duration};
 
 macro_rules! error_codes {
-    ($($(#[$doc:meta])* $variant:ident = $name:literal, $status:literal, $kind:ident;)*) => {
+    ($($(#[doc = $doc:literal])* $variant:ident = $name:literal, $status:literal, $kind:ident;)*) => {
         /// The value of `error.code`. The specification fixes the first ten, the
         /// gateway adds the others for faults that the specification leaves open.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
         #[serde(rename_all = "snake_case")]
-        pub enum ErrorCode { $($(#[$doc])* $variant,)* }
+        pub enum ErrorCode { $($(#[doc = $doc])* $variant,)* }
 
         impl ErrorCode {
             /// Every code, in the order of the table.
@@ -33,40 +33,48 @@ macro_rules! error_codes {
             pub const fn default_type(self) -> ErrorType {
                 match self { $(Self::$variant => ErrorType::$kind,)* }
             }
+
+            /// What the documentation says of it.
+            #[cfg(test)]
+            const fn meaning(self) -> &'static str {
+                match self { $(Self::$variant => concat!($($doc),*),)* }
+            }
         }
     };
 }
 
 error_codes! {
-    /// No supported credential header was sent.
+    /// The request has no credential. Send `Authorization: Bearer KEY` or `x-api-key: KEY`.
     MissingApiKey = "missing_api_key", 401, AuthenticationError;
-    /// The key is malformed, unknown, expired or revoked.
+    /// The key is malformed, unknown, expired or revoked. Use another key.
     InvalidApiKey = "invalid_api_key", 401, AuthenticationError;
-    /// The key is valid but may not use the model or resource.
+    /// The key may not use this model or endpoint. Ask the operator.
     PermissionDenied = "permission_denied", 403, PermissionError;
-    /// The key has no credit left.
+    /// The balance of the key is used up. Top the key up.
     QuotaExhausted = "quota_exhausted", 402, BillingError;
-    /// Too many requests: slow down and try again.
+    /// A limit of the key, or of every candidate, is reached.
     RateLimitExceeded = "rate_limit_exceeded", 429, RateLimitError;
-    /// Temporary overload: try again soon.
+    /// The gateway or the provider is overloaded, or the provider is unreachable.
     ServiceUnavailable = "service_unavailable", 503, OverloadedError;
-    /// The input is too long for the model.
+    /// The input is too long for the model. Shorten it.
     ContextLengthExceeded = "context_length_exceeded", 400, InvalidRequestError;
-    /// The request was blocked by a content policy.
+    /// A content policy blocked the request. Change it.
     ContentPolicyViolation = "content_policy_violation", 400, InvalidRequestError;
-    /// The requested model cannot be used: 404 unknown, 400 malformed or missing.
+    /// The model is unknown (404), or missing or malformed (400). `GET /v1/models` lists the models.
     InvalidModel = "invalid_model", 404, NotFoundError;
-    /// Any other fault of a provider.
+    /// Any other fault of a provider: it refused the request (its own 4xx), failed (502), or took too
+    /// long (504).
     UpstreamError = "upstream_error", 502, ApiError;
-    /// No such path or resource.
+    /// The path does not exist, or this key owns nothing with that id.
     NotFound = "not_found", 404, NotFoundError;
-    /// The path exists, the method does not.
+    /// The path exists, but not with this method. `allow` lists the methods.
     MethodNotAllowed = "method_not_allowed", 405, InvalidRequestError;
-    /// The request is malformed or asks for what cannot be done.
+    /// The request is malformed or impossible (400); the message names the field. Also: too slow (408),
+    /// without a length (411), of an unsupported type or coding (415), a WebSocket (426).
     InvalidRequest = "invalid_request", 400, InvalidRequestError;
-    /// The body (413) or the head (431) is over its limit.
+    /// The body (413) or the head (431) exceeds its limit.
     RequestTooLarge = "request_too_large", 413, InvalidRequestError;
-    /// A fault of the gateway itself.
+    /// A fault of the gateway. Report it with the `x-request-id`.
     InternalError = "internal_error", 500, ApiError;
 }
 
@@ -227,6 +235,9 @@ impl fmt::Display for PublicError {
 }
 
 impl std::error::Error for PublicError {}
+
+#[cfg(test)]
+mod page;
 
 #[cfg(test)]
 mod tests {

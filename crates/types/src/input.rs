@@ -19,7 +19,7 @@ pub struct InputCount {
 }
 
 /// What a provider puts around the text of a request, and the prompt that tools bring
-/// (docs/counting.md). The JSON of a message is longer than what stands around it there.
+/// (docs/reference/token-counts.md). The JSON of a message is longer than what stands around it there.
 const FRAME: u64 = 128;
 const TOOLS_FRAME: u64 = 600;
 /// An image of full size, to the model that sees most of it.
