@@ -1,24 +1,39 @@
-//! The page in `docs/` says what the code does.
+//! The tables of the page in `docs/` are those of the code. `TOLLGATE_BLESS=1` writes them anew.
 
+use std::fmt::Write;
 use tollgate_sim::{orders, vendors::VENDORS};
+
+/// The page with another table between two comments.
+fn with_table(page: &str, name: &str, table: &str) -> String {
+    let (begin, end) = (
+        format!("<!-- {name} -->\n"),
+        format!("<!-- end of {name} -->"),
+    );
+    let (before, rest) = page.split_once(&begin).expect(&begin);
+    let (_, after) = rest.split_once(&end).expect(&end);
+    format!("{before}{begin}{table}{end}{after}")
+}
 
 #[test]
 fn the_page_lists_every_order_and_every_vendor_error() {
     let path = concat!(
         env!("CARGO_MANIFEST_DIR"),
-        "/../../docs/simulated-provider.md"
+        "/../../docs/reference/simulated-provider.md"
     );
+    let mut vendors = "| Name | Status |\n|---|---|\n".to_owned();
+    for vendor in VENDORS {
+        // Writing to a string cannot fail.
+        let _ = writeln!(vendors, "| `{}` | {} |", vendor.name, vendor.status);
+    }
     let page = std::fs::read_to_string(path).unwrap();
-    let table = orders::table_as_markdown();
+    let wanted = with_table(&page, "orders", &orders::table_as_markdown());
+    let wanted = with_table(&wanted, "vendor errors", &vendors);
+    if std::env::var_os("TOLLGATE_BLESS").is_some() {
+        std::fs::write(path, &wanted).unwrap();
+        return;
+    }
     assert!(
-        page.contains(&table),
-        "the table in {path} should read:\n{table}"
+        page == wanted,
+        "{path} is stale: TOLLGATE_BLESS=1 cargo test -p tollgate-sim the_page"
     );
-    let named: Vec<_> = page
-        .lines()
-        .skip_while(|line| *line != "## Vendor errors")
-        .filter_map(|line| line.strip_prefix("| `")?.split('`').next())
-        .collect();
-    let known: Vec<_> = VENDORS.iter().map(|vendor| vendor.name).collect();
-    assert_eq!(named, known, "the table under 'Vendor errors' in {path}");
 }
