@@ -1,11 +1,12 @@
-//! What of a request the model reads: the text, the media, and how much framing stands around
-//! them, over all three formats.
+//! What the model reads of a request: the text, the media, and the framing around them.
 //!
-//! One reading serves the three: their messages, parts, calls and results differ in names more
-//! than in shape. What is known to be no text for the model (identifiers, signatures, marks of
-//! caching) is left out; what is not known is counted by its strings, a field of the request
-//! that is not known as JSON. The bytes of all the rest are added up, so that a bound covers them.
+//! One reading serves every format: their messages, parts, calls and results differ in names more
+//! than in shape. `formats` has the fields of each. Values that are known to be no text for the
+//! model (identifiers, signatures, marks of caching) are left out. Of unknown values the strings
+//! count; an unknown field of the request counts as JSON. The bytes of the rest are added up, so
+//! that a bound covers them.
 
+mod formats;
 mod parts;
 mod passed_over;
 mod tools;
@@ -18,23 +19,23 @@ use tollgate_types::{Format, is_free_of_tokens};
 #[derive(Debug)]
 pub(crate) struct Reading<'j> {
     rules: &'j Rules,
-    /// All that is text to the model.
+    /// Text that the model reads.
     pub(crate) texts: Vec<Cow<'j, str>>,
     /// Tokens around messages, tools, calls and results.
     pub(crate) framing: u64,
     /// Tokens of images, documents and sound.
     pub(crate) media: u64,
-    /// Whether the size of something among the media had to be assumed.
+    /// Whether the size of a medium had to be assumed.
     pub(crate) assumed: bool,
-    /// Whether tools are offered.
+    /// Whether the request offers tools.
     pub(crate) tools: bool,
-    /// Bytes that the model is taken not to read, where that is not sure.
+    /// Bytes that the model probably does not read.
     pub(crate) passed_over: u64,
-    /// Whether what is read belongs to the turn that goes on.
+    /// Whether the reading is in the current turn.
     in_turn: bool,
 }
 
-/// How deep content is followed into content. Deeper is not how any provider reads it.
+/// The depth to which content is followed into content. No provider reads deeper.
 const MAX_DEPTH: u8 = 16;
 
 impl<'j> Reading<'j> {
@@ -56,57 +57,28 @@ impl<'j> Reading<'j> {
     }
 
     fn field(&mut self, format: Format, key: &str, value: &'j Json<'j>) {
-        match (format, key) {
-            (Format::Chat, "messages") => value.elements().iter().for_each(|it| self.message(it)),
-            (Format::Messages, "messages") => self.conversation(value.elements()),
-            (Format::Responses, "input") => match value {
-                Json::Text(_) => self.framed(value),
-                _ => self.items(value.elements()),
-            },
-            (Format::Responses, "instructions") => {
-                if value.as_text() != Some("") {
-                    self.framed(value);
-                }
-            }
-            (Format::Messages, "system") => self.content(value, 0),
-            (_, "tools" | "functions") if matches!(value, Json::Array(_)) => {
+        if formats::FIELDS[format](self, key, value) {
+            return;
+        }
+        match key {
+            "tools" | "functions" if matches!(value, Json::Array(_)) => {
                 self.offered(value.elements());
             }
-            (Format::Chat, "response_format") | (Format::Messages, "output_format") => {
-                self.answer_schema(value)
-            }
-            (Format::Responses, "text") | (Format::Messages, "output_config") => {
-                value
-                    .get("format")
-                    .into_iter()
-                    .for_each(|it| self.answer_schema(it));
-                self.rest_of(value, &["format", "verbosity", "effort"]);
-            }
-            (Format::Messages, "thinking") if value.text_of("type") != "disabled" => {
-                self.frame(self.rules.thinking);
-            }
-            (Format::Chat, "reasoning") if value.text_of("effort") != "none" => {
-                self.frame(self.rules.thinking);
-            }
-            (_, "tool_choice") if demands_a_call(value) => self.frame(self.rules.tools_forced),
-            (Format::Chat, "prediction") => self.content(value, 0),
-            (Format::Responses, "previous_response_id" | "conversation")
-            | (Format::Messages, "container" | "mcp_servers") => {
-                self.assumed |= !matches!(value, Json::Null);
-            }
-            (Format::Responses, "prompt") => {
-                self.assumed = true;
-                let variables = value.get("variables").map_or(&[][..], Json::members);
-                variables.iter().for_each(|(_, it)| self.content(it, 0));
-                self.rest_of(value, &["variables"]);
-            }
-            (Format::Messages, "context_management") => self.pass_over(value),
+            "tool_choice" if demands_a_call(value) => self.frame(self.rules.tools_forced),
             _ if is_free_of_tokens(key.as_bytes()) => {}
             _ => self.json(value),
         }
     }
 
-    /// Content that makes a message of its own.
+    /// An object of settings with the shape of the answer in it.
+    fn answer_settings(&mut self, settings: &'j Json<'j>) {
+        if let Some(shape) = settings.get("format") {
+            self.answer_schema(shape);
+        }
+        self.rest_of(settings, &["format", "verbosity", "effort"]);
+    }
+
+    /// Content that is a message of its own.
     fn framed(&mut self, content: &'j Json<'j>) {
         if matches!(content, Json::Null) {
             return;
@@ -115,8 +87,8 @@ impl<'j> Reading<'j> {
         self.content(content, 0);
     }
 
-    /// The messages of a messages request. Thinking of turns that are over is taken out by the
-    /// provider: it counts from the last message on that is not made of results alone.
+    /// Messages of which the provider removes the thinking of past turns: thinking counts after the
+    /// last message that is more than results.
     fn conversation(&mut self, messages: &'j [Json<'j>]) {
         let turn = messages.iter().rposition(starts_turn).unwrap_or_default();
         for (place, message) in messages.iter().enumerate() {
@@ -144,7 +116,7 @@ impl<'j> Reading<'j> {
         }
     }
 
-    /// An earlier answer, of which the model does not read how it came to it.
+    /// An earlier answer, of which the model does not read the thinking.
     fn answer(&mut self, content: &'j Json<'j>) {
         let Some(text) = content.as_text() else {
             return self.content(content, 0);
@@ -156,7 +128,7 @@ impl<'j> Reading<'j> {
         self.text(said);
     }
 
-    /// The items of a responses request. Reasoning counts from the caller's last message on.
+    /// A list of items. Reasoning counts after the last message of the user.
     fn items(&mut self, items: &'j [Json<'j>]) {
         let turn = items.iter().rposition(|it| it.text_of("role") == "user");
         for (place, item) in items.iter().enumerate() {
@@ -165,7 +137,7 @@ impl<'j> Reading<'j> {
         }
     }
 
-    /// An item of a responses request.
+    /// An item of such a list.
     fn item(&mut self, item: &'j Json<'j>) {
         match item.text_of("type") {
             "" | "message" => self.message(item),
@@ -202,14 +174,14 @@ impl<'j> Reading<'j> {
     }
 }
 
-/// Whether a message is the caller's own, and not the results of tools.
+/// Whether a message is the user's own, and not only results of tools.
 fn starts_turn(message: &Json<'_>) -> bool {
     let is_result = |part: &Json<'_>| part.text_of("type").ends_with("tool_result");
     let parts = message.get("content").map_or(&[][..], Json::elements);
     message.text_of("role") == "user" && (parts.is_empty() || !parts.iter().all(is_result))
 }
 
-/// Whether a choice of tools leaves none, or one of them at least, to the model.
+/// Whether a choice of tools requires the model to call one.
 fn demands_a_call(choice: &Json<'_>) -> bool {
     let word = choice.as_text().unwrap_or_else(|| choice.text_of("type"));
     !matches!(word, "" | "auto" | "none")

@@ -1,0 +1,21 @@
+//! The fields of messages.
+
+use super::super::{Json, Reading};
+
+pub(super) fn field<'j>(reading: &mut Reading<'j>, key: &str, value: &'j Json<'j>) -> bool {
+    match key {
+        "messages" => reading.conversation(value.elements()),
+        "system" => reading.content(value, 0),
+        "output_format" => reading.answer_schema(value),
+        "output_config" => reading.answer_settings(value),
+        "thinking" if value.text_of("type") != "disabled" => {
+            reading.frame(reading.rules.thinking);
+        }
+        "container" | "mcp_servers" => {
+            reading.assumed |= !matches!(value, Json::Null);
+        }
+        "context_management" => reading.pass_over(value),
+        _ => return false,
+    }
+    true
+}
