@@ -1,6 +1,7 @@
 //! The wire formats, and a value for each of them.
 
 use serde::{Deserialize, Serialize};
+use std::convert::Infallible;
 use std::fmt;
 use std::ops::{Index, IndexMut};
 
@@ -85,13 +86,8 @@ pub struct PerFormat<T> {
 impl<T> PerFormat<T> {
     /// Builds the value of each format, in the order of [`Format::ALL`].
     pub fn from_fn(mut value: impl FnMut(Format) -> T) -> Self {
-        Self {
-            chat: value(Format::Chat),
-            responses: value(Format::Responses),
-            messages: value(Format::Messages),
-            #[cfg(feature = "made-up-format")]
-            made_up: value(Format::MadeUp),
-        }
+        let Ok(values) = Self::try_from_fn(|format| Ok::<_, Infallible>(value(format)));
+        values
     }
 
     /// Like [`PerFormat::from_fn`]; stops at the first error.
