@@ -5,6 +5,7 @@ mod content;
 mod extensions;
 mod settings;
 mod shape;
+mod sink;
 mod speech;
 
 use super::{
@@ -17,7 +18,7 @@ use super::{
 use crate::{
     address::Address,
     formats::rules::FormatRules,
-    json::{Container, Literal, Number, Sink, Span, Text, Want},
+    json::{Container, Number, Span, Text},
 };
 
 /// The longest word that decides anything: types, roles, efforts.
@@ -30,7 +31,7 @@ pub(super) struct Walk {
     format: &'static FormatRules,
     limits: PeekLimits,
     pub(super) output_limit_required: bool,
-    /// The greatest output limit in the format's own fields.
+    /// The greatest output limit in the fields of the format.
     own_limit: Option<u64>,
     found: Peeked,
     frames: Vec<Frame>,
@@ -140,14 +141,14 @@ impl Walk {
         }
     }
 
-    /// Takes facts that stand outside the body.
+    /// Takes the facts that stand outside the body.
     pub(super) fn take(&mut self, address: Address) {
         let facts = &mut self.found.facts;
         facts.model = address.model;
         facts.stream = address.stream.unwrap_or(facts.stream);
     }
 
-    /// Notes texts from now on.
+    /// Begins to note where the text of the conversation stands.
     pub(super) fn keep_texts(&mut self) {
         self.found.texts = Some(Box::default());
     }
@@ -421,101 +422,6 @@ impl Walk {
         if media != NodeFlags::default() {
             facts.media.parts = facts.media.parts.saturating_add(1);
         }
-    }
-}
-
-impl Sink for Walk {
-    type Error = PeekError;
-
-    #[inline]
-    fn want_key(&mut self) -> Want {
-        if self.unread > 0 {
-            Want::Nothing
-        } else {
-            Want::Prefix(self.limits.key_bytes)
-        }
-    }
-
-    #[inline]
-    fn want_string(&mut self) -> Want {
-        if self.unread > 0 {
-            return Want::Nothing;
-        }
-        match self.slot() {
-            Some(Slot::Model | Slot::ToolModel) => Want::Prefix(self.limits.model_bytes),
-            Some(
-                Slot::StoredId
-                | Slot::Reference
-                | Slot::Container
-                | Slot::Skills
-                | Slot::Prompt
-                | Slot::ItemId,
-            ) => Want::Prefix(self.limits.stored_id_bytes),
-            Some(Slot::Link(_)) => Want::Prefix(SCHEME.len()),
-            Some(Slot::Seal) => Want::Prefix(SEAL_TAG.len()),
-            Some(
-                Slot::Type
-                | Slot::ToolType
-                | Slot::Role
-                | Slot::Effort(_)
-                | Slot::ThinkingType
-                | Slot::PluginId
-                | Slot::Switch
-                | Slot::AnswerFormatType
-                | Slot::Modalities,
-            ) => Want::Prefix(WORD_BYTES),
-            _ => Want::Nothing,
-        }
-    }
-
-    #[inline]
-    fn key(&mut self, key: Text<'_>) -> Result<(), PeekError> {
-        self.found.values = self.found.values.saturating_add(1);
-        if self.unread > 0 {
-            if self.unread_is_text {
-                self.add_text(key.len);
-            }
-            return Ok(());
-        }
-        self.read_key(key)
-    }
-
-    #[inline]
-    fn string(&mut self, text: Text<'_>) -> Result<(), PeekError> {
-        self.value(Value::Text(text), text.span)
-    }
-
-    #[inline]
-    fn number(&mut self, number: Number<'_>) -> Result<(), PeekError> {
-        self.value(Value::Number(number), number.span)
-    }
-
-    #[inline]
-    fn literal(&mut self, literal: Literal, span: Span) -> Result<(), PeekError> {
-        let value = match literal {
-            Literal::Null => Value::Null,
-            Literal::True => Value::Bool(true),
-            Literal::False => Value::Bool(false),
-        };
-        self.value(value, span)
-    }
-
-    #[inline]
-    fn begin(&mut self, container: Container, at: u64) -> Result<(), PeekError> {
-        let bracket = Span {
-            start: at,
-            end: at.saturating_add(1),
-        };
-        self.value(Value::Open(container), bracket)
-    }
-
-    #[inline]
-    fn end(&mut self, _: Container, end: u64) -> Result<(), PeekError> {
-        if self.unread > 0 {
-            self.unread -= 1;
-            return Ok(());
-        }
-        self.close(end)
     }
 }
 
