@@ -201,8 +201,7 @@ fn takes(exchange: &Exchange, candidate: &Candidate) -> u64 {
     let Some(model) = route.and_then(|route| exchange.snapshot.catalog.model(route.model)) else {
         return 0;
     };
-    let adds_thinking = candidate.format == Format::Messages
-        && peeked.facts.thinking_to_add(model.reasoning).is_some();
+    let adds_thinking = reasoning::adds_thinking(model.reasoning, candidate.format, &peeked.facts);
     let is_read = peeked.has_seals || adds_thinking;
     // What stands in the way of thinking is found with the memory that is asked for here.
     let is_edited = adds_thinking || {
@@ -353,7 +352,7 @@ pub fn fit_reasoning(
     let Some(format) = request.format() else {
         return Fitted::default();
     };
-    let adds = format == Format::Messages && facts.thinking_to_add(mode).is_some();
+    let adds = reasoning::adds_thinking(mode, format, facts);
     let obstacles = match adds.then(whole).flatten() {
         Some(body) => ThinkingObstacles::of(&body),
         None => ThinkingObstacles::default(),

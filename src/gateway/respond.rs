@@ -14,11 +14,10 @@ use pingora_core::{Error, ErrorType};
 use pingora_proxy::Session;
 use std::time::{Duration, Instant};
 use tollgate_filter::Endpoint;
-use tollgate_types::{ErrorCode, Format, PublicError};
-use tollgate_wire::render;
+use tollgate_types::{ErrorCode, PublicError};
+use tollgate_wire::{headers as wire_headers, render};
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
-const MESSAGES_REQUEST_ID: HeaderName = HeaderName::from_static("request-id");
 const MODEL: HeaderName = HeaderName::from_static("x-model");
 const ROUTE_REASON: HeaderName = HeaderName::from_static("x-route-reason");
 const DROPPED_FIELDS: HeaderName = HeaderName::from_static("x-dropped-fields");
@@ -264,8 +263,8 @@ fn own_headers(exchange: &Exchange, upstream: Option<&HeaderMap>) -> HeaderMap {
     let cors = &exchange.snapshot.cors;
     cors.expose(exchange.origin.as_ref(), &mut headers);
     if let Ok(id) = HeaderValue::from_str(exchange.id.as_str()) {
-        if exchange.format() == Some(Format::Messages) {
-            headers.insert(MESSAGES_REQUEST_ID, id.clone());
+        if let Some(name) = exchange.format().and_then(wire_headers::request_id) {
+            headers.insert(name, id.clone());
         }
         headers.insert(REQUEST_ID, id);
     }

@@ -6,6 +6,7 @@
 //! | `stream.rs` | which events a stream has and what each of them does to it |
 //! | `usage.rs` | how reported tokens are counted |
 //! | `errors.rs` | how the gateway writes an error |
+//! | `headers.rs` | which headers only this format has |
 //!
 //! The rest of this crate knows no format by name. It looks the [`FormatRules`] up once for a
 //! body or a stream and follows them: tables of functions and plain data, all of them static.

@@ -11,6 +11,7 @@ pub mod conversation;
 pub mod fault;
 pub mod field_path;
 mod formats;
+pub mod headers;
 pub mod json;
 pub mod peek;
 pub mod reasoning;

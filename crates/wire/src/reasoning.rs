@@ -19,6 +19,11 @@ pub struct Bounds {
     pub adaptive: bool,
 }
 
+/// Whether the mode adds thinking to such a request.
+pub fn adds_thinking(mode: ReasoningMode, format: Format, facts: &RequestFacts) -> bool {
+    formats::rules(format).request.has_thinking_budget && facts.thinking_to_add(mode).is_some()
+}
+
 /// Makes the request fit the mode. Returns the fields that were left out, and `thinking` if the
 /// model should think and the request has no room for it.
 pub fn fit(

@@ -11,6 +11,7 @@ use pingora::http::RequestHeader;
 use pingora_proxy::Session;
 use tollgate_filter::{Endpoint, RequestContext};
 use tollgate_types::Format;
+use tollgate_wire::headers as wire_headers;
 
 /// Begins to send what was made ready, and makes the head that goes before it.
 pub fn begin(exchange: &mut Exchange, session: &Session) -> Option<RequestHeader> {
@@ -87,15 +88,18 @@ fn upstream_head(
             headers.append(name.clone(), value.clone());
         }
     }
-    let of_format = |(name, _): &&(HeaderName, HeaderValue)| is_for(name, format);
+    let of_format = |(name, _): &&(HeaderName, HeaderValue)| wire_headers::is_known(format, name);
     for (name, _) in request.upstream_headers.iter().filter(of_format) {
         headers.remove(name);
     }
     for (name, value) in request.upstream_headers.iter().filter(of_format) {
         headers.append(name.clone(), value.clone());
     }
-    if format == Format::Messages && !headers.contains_key(&VERSION) {
-        headers.insert(VERSION, DEFAULT_VERSION);
+    // A client of another format cannot name a version.
+    if let Some((name, version)) = wire_headers::version(format)
+        && !headers.contains_key(name)
+    {
+        headers.insert(name.clone(), version.clone());
     }
     // The operator's own come last: they win over what a caller sent.
     for (name, value) in &provider.headers {
@@ -110,17 +114,4 @@ fn upstream_head(
     head.uri = base.uri.clone();
     head.headers = headers;
     Some(head)
-}
-
-const VERSION: HeaderName = HeaderName::from_static("anthropic-version");
-/// What a caller of another format cannot name.
-const DEFAULT_VERSION: HeaderValue = HeaderValue::from_static("2023-06-01");
-
-/// Whether a header is understood in requests of a format.
-fn is_for(name: &HeaderName, format: Format) -> bool {
-    let name = name.as_str();
-    match format {
-        Format::Messages => !name.starts_with("openai-"),
-        Format::Chat | Format::Responses => !name.starts_with("anthropic-"),
-    }
 }

@@ -12,8 +12,8 @@ use std::io;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tollgate_ledger::BillingState;
-use tollgate_types::{Format, PublicError, RequestId};
-use tollgate_wire::render;
+use tollgate_types::{PublicError, RequestId};
+use tollgate_wire::{headers, render};
 
 /// How long the answer may take to leave.
 const WRITE: Duration = Duration::from_secs(5);
@@ -82,8 +82,8 @@ fn compose(error: &PublicError, id: &RequestId, path: Option<&str>) -> Vec<u8> {
         status.canonical_reason().unwrap_or_default(),
         body.len(),
     );
-    if format == Some(Format::Messages) {
-        head.push_str(&format!("request-id: {id}\r\n"));
+    if let Some(name) = format.and_then(headers::request_id) {
+        head.push_str(&format!("{name}: {id}\r\n"));
     }
     head.push_str("\r\n");
     let mut answer = head.into_bytes();

@@ -5,6 +5,7 @@
 //! names of its own for everything, and ends a stream by a finish reason.
 
 mod errors;
+mod headers;
 mod places;
 mod stream;
 mod usage;
@@ -18,4 +19,5 @@ pub(super) const RULES: FormatRules = FormatRules {
     stream: stream::RULES,
     usage: usage::RULES,
     errors: errors::RULES,
+    headers: headers::RULES,
 };

@@ -1,6 +1,7 @@
 //! OpenAI Responses.
 
 mod errors;
+mod headers;
 mod places;
 mod stream;
 mod usage;
@@ -14,4 +15,5 @@ pub(super) const RULES: FormatRules = FormatRules {
     stream: stream::RULES,
     usage: usage::RULES,
     errors: errors::RULES,
+    headers: headers::RULES,
 };

@@ -7,6 +7,7 @@ use crate::{
         path::{Key, KeySet},
         text::TextClass,
     },
+    headers::HeaderRules,
     peek::{node::NodeFlags, place::Slot},
     render::StreamTail,
     usage::Counting,
@@ -24,6 +25,7 @@ pub(crate) struct FormatRules {
     pub(crate) stream: StreamRules,
     pub(crate) usage: UsageRules,
     pub(crate) errors: ErrorRules,
+    pub(crate) headers: HeaderRules,
 }
 
 /// How a request is read and edited.
