@@ -1,20 +1,18 @@
-//! Reads a request body in one pass, without a tree: what it asks for
-//! ([`RequestFacts`]) and where the parts stand that may be edited ([`Spans`]).
+//! Reads a request body in one pass, without a tree: what it asks for ([`RequestFacts`]) and where
+//! the parts stand that the gateway may edit ([`Spans`]).
 //!
-//! It decides whether a body is well-formed enough to act on: one JSON object, no
-//! key twice in any object that is read, the fields that the gateway itself acts
-//! on present and of the right type. What only the model's provider can judge
-//! (names of tools, ranges of temperatures, order of messages) is left to it.
+//! The peek checks that the gateway can act on the body: it is one JSON object, no object that is
+//! read has a key twice, and the fields that the gateway acts on are present and of the right type.
+//! The provider checks the rest: names of tools, the order of messages.
 //!
-//! How text is measured: every string in the messages, the system prompt and the
-//! tools counts with its unescaped length; where JSON itself is shown to the model
-//! (tool schemas, the input of a tool call, the schema of an answer, and any field
-//! that is not known), keys and numbers count as well. Base64 payloads count as
-//! media, links as text, identifiers of stored things not at all. Beside that
-//! likely measure stands one that nothing exceeds: the whole body without media.
+//! How text is measured: every string in the messages, the system prompt and the tools counts with
+//! its unescaped length. If the model reads JSON as JSON (tool schemas, the input of a tool call,
+//! the schema of an answer, unknown fields), keys and numbers count as well. Base64 payloads count
+//! as media, links as text, identifiers of stored files and responses not at all. Besides this
+//! likely measure there is an upper bound: the whole body without media.
 //!
-//! Integers are taken as plain digits alone: `1e3` and `5.0` are refused, because
-//! the gateway counts with them and the providers do not agree on what they are.
+//! An integer has plain digits only: `1e3` and `5.0` are refused, because the gateway counts with
+//! integers and providers disagree about such forms.
 
 mod error;
 mod extensions;
@@ -36,25 +34,24 @@ use crate::{
 };
 use tollgate_types::{Format, RequestFacts};
 
-/// Bounds on what a peek takes.
+/// Limits of a peek.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PeekLimits {
     /// Nesting of containers, at most [`Lexer::MAX_DEPTH`].
     pub depth: u8,
-    /// Keys in any one object that is read, the top level among them.
+    /// Keys in any one object that is read, including the body itself.
     pub keys: usize,
     /// Bytes of a key in an object that is read, unescaped.
     pub key_bytes: usize,
     /// Bytes of the model name, unescaped.
     pub model_bytes: usize,
-    /// Identifiers of stored things.
+    /// Identifiers of stored files, responses and conversations.
     pub stored_ids: usize,
     /// Further items of the input with an identifier.
     pub items: usize,
-    /// Bytes of each of them, unescaped.
+    /// Bytes of each identifier, unescaped.
     pub stored_id_bytes: usize,
-    /// Whether a body without `model` is refused. Off where the operator has set a
-    /// default model.
+    /// Whether a body without `model` is refused. Off if the operator has set a default model.
     pub model_required: bool,
 }
 
@@ -82,30 +79,29 @@ pub enum Progress {
     Complete,
 }
 
-/// What a peek found.
+/// The result of a peek.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Peeked {
     /// What the request asks for.
     pub facts: RequestFacts,
-    /// Where the parts stand that may be edited.
+    /// Where the parts stand that the gateway may edit.
     pub spans: Spans,
-    /// Output limits by names that are not the format's own, `null` left out.
+    /// Output limits under names that the format does not define, except `null`.
     pub other_limits: Vec<LimitSpan>,
     /// Where the texts stand that `auto` looks at; `None` without [`Peeker::with_texts`].
     pub texts: Option<Box<Texts>>,
-    /// Whether reasoning that was sealed for a translation stands in the conversation: no
-    /// provider can read it.
+    /// The conversation has reasoning that a translation sealed: no provider can read it.
     pub has_seals: bool,
-    /// Keys and values of the whole body: what it takes to look at it closer is by these, not by
-    /// its bytes alone.
+    /// Keys and values of the whole body: they, and not its bytes alone, decide what a closer look
+    /// costs.
     pub values: u64,
 }
 
-/// What every seal begins with that the translation makes.
+/// The beginning of every seal that the translation makes.
 pub const SEAL_TAG: &str = "tg1.";
 
-/// Where the parts of a body stand that the gateway may edit. Offsets count from the
-/// start of the body.
+/// Where the parts of a body stand that the gateway may edit. Offsets count from the start of the
+/// body.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Spans {
     /// The top-level object.
@@ -120,21 +116,21 @@ pub struct Spans {
     pub older_output_limit: Option<LimitSpan>,
     /// The value of `stream_options` (chat, responses), `null` included.
     pub stream_options: Option<Span>,
-    /// The inside of `stream_options`, where it is an object.
+    /// The inside of `stream_options`, if it is an object.
     pub stream_options_object: Option<ObjectSpan>,
     /// The value of `stream_options.include_usage` (chat), `null` included.
     pub include_usage: Option<Span>,
-    /// The value of the effort in the format's own place: `reasoning_effort`,
-    /// `reasoning.effort`, `output_config.effort`.
+    /// The value of the effort in the field of the format: `reasoning_effort`, `reasoning.effort`,
+    /// `output_config.effort`.
     pub effort: Option<Span>,
     /// The value of `thinking` (messages).
     pub thinking: Option<Span>,
     /// The value of `thinking.budget_tokens` (messages).
     pub thinking_budget: Option<Span>,
-    /// The value of `prompt_cache_key` (chat, responses), where it is a string.
+    /// The value of `prompt_cache_key` (chat, responses), if it is a string.
     pub cache_key: Option<Span>,
-    /// The beginning of the conversation: its list up to the end of the first message of the
-    /// user's, or the input that is one text. Empty where no user speaks.
+    /// The beginning of the conversation: its list up to the end of the first message of the user,
+    /// or an input that is one text. Empty if the user says nothing.
     pub beginning: Option<Span>,
 }
 
@@ -143,16 +139,16 @@ pub struct Spans {
 pub struct LimitSpan {
     /// Where its value stands.
     pub span: Span,
-    /// The limit in tokens; `None` where the value is `null`, or a number that limits nothing.
+    /// The limit in tokens; `None` if the value is `null`, or a number that limits nothing.
     pub tokens: Option<u64>,
 }
 
-/// Where a member can be put into an object.
+/// Where a member can be inserted into an object.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ObjectSpan {
     /// The offset after the opening brace.
     pub inside: u64,
-    /// Whether the object has no members yet.
+    /// The object has no members.
     pub is_empty: bool,
 }
 
@@ -193,7 +189,7 @@ impl Peeker {
         self
     }
 
-    /// With what the address of the request says about it.
+    /// With the facts that the address of the request names.
     #[must_use]
     pub fn with_address(mut self, address: Address) -> Self {
         self.walk.take(address);
@@ -211,7 +207,7 @@ impl Peeker {
     /// Reads the next chunk of the body.
     ///
     /// # Errors
-    /// The body cannot be acted on. The peeker is of no more use then.
+    /// The gateway cannot act on the body. The peeker cannot go on.
     pub fn push(&mut self, chunk: &[u8]) -> Result<Progress, PeekError> {
         self.lexer.feed(chunk, &mut self.walk)?;
         Ok(if self.lexer.is_complete() {
@@ -221,10 +217,10 @@ impl Peeker {
         })
     }
 
-    /// Ends the body and hands over what was found.
+    /// Ends the body and returns the result.
     ///
     /// # Errors
-    /// The body is not complete, or lacks a field that it must have.
+    /// The body is incomplete, or lacks a required field.
     pub fn finish(mut self) -> Result<Peeked, PeekError> {
         self.lexer.finish(&mut self.walk)?;
         self.walk.finish()

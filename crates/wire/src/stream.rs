@@ -1,16 +1,14 @@
-//! Event streams as they pass: what may go out, what was said, how it ended.
+//! Event streams as they pass: which bytes go out, what the stream said, how it ended.
 //!
-//! Decides, event by event, whether bytes leave. An event that the format defines leaves as
-//! the very bytes that came, but for lines that are neither its data nor its name. Any other
-//! event is an error of the provider: the stream fails, and nothing of it leaves, not half of
-//! it. In place of a comment, and of an event without data, a comment of the gateway's own
-//! leaves: it keeps the connection alive and holds no text of the provider. The usage chunk
-//! that the gateway itself asked for is taken out. Leaves to others: holding back what precedes the first content
-//! (the gateway looks at [`StreamScanner::phase`]), and what a failure means (`fault`).
+//! The scanner decides event by event. An event that the format defines passes unchanged, except
+//! for lines that are neither its data nor its name. Any other event is an error of the provider:
+//! the stream fails, and no byte of the event passes. A comment of the gateway replaces a comment
+//! of the provider and an event without data: it keeps the connection alive and has no text of the
+//! provider. The usage event that the gateway asked for is removed. The gateway holds the events
+//! before the first content ([`StreamScanner::phase`]); `fault` decides what a failure means.
 //!
-//! An event that a chunk cuts is held until its end has come. No reader of event streams
-//! acts on half an event, so nobody waits for it, and where the upstream breaks off the
-//! caller is spared a half one.
+//! An event that a chunk cuts is held until its end has come. No client acts on half an event, and
+//! a client of a provider that breaks off does not get one.
 
 mod event;
 mod framing;
@@ -41,11 +39,11 @@ pub use reader::{EventReader, StreamItem};
 use template::Templates;
 use tollgate_types::{Format, PublicError, RequestId};
 
-/// What leaves in place of a provider's comment.
+/// Replaces a comment of the provider.
 const COMMENT: Bytes = Bytes::from_static(b":\n");
-/// What leaves in place of an event without data.
+/// Replaces an event without data.
 const KEEP_ALIVE: Bytes = Bytes::from_static(b":\n\n");
-/// What leaves in place of an end marker that has more lines than its own.
+/// Replaces an end marker with further lines.
 const DONE: Bytes = Bytes::from_static(b"data: [DONE]\n\n");
 
 /// Reads an event stream as it passes by.
@@ -59,9 +57,9 @@ pub struct StreamScanner {
     reader: Reader,
     held: Held,
     templates: Templates,
-    /// The first bytes of the event that is being read have left.
+    /// The first bytes of the event that is being read have been sent.
     is_open: bool,
-    /// The block that ended last was taken out.
+    /// The block that ended last was removed.
     dropped_last: bool,
     phase: Phase,
     choices: Choices,
@@ -70,12 +68,12 @@ pub struct StreamScanner {
     next_sequence: u64,
 }
 
-/// The chunk that is being read: which of its bytes have left, and which may.
+/// The chunk that is being read: which of its bytes have been sent, and which may be.
 struct Passing<'a> {
     chunk: &'a Bytes,
-    /// Everything before has left or was taken out.
+    /// Everything before has been sent or removed.
     start: usize,
-    /// Everything before may leave.
+    /// Everything before may be sent.
     cleared: usize,
 }
 
@@ -118,7 +116,8 @@ impl StreamScanner {
         self
     }
 
-    /// Reads the next chunk and puts into `out` what may leave now, as slices of what came.
+    /// Reads the next chunk and adds the bytes that may be sent now to `out`, as slices of the
+    /// chunks.
     pub fn push(&mut self, chunk: &Bytes, out: &mut Vec<Bytes>) {
         if self.has_failed() {
             return;
@@ -140,7 +139,7 @@ impl StreamScanner {
             };
             let at = chunk.len().saturating_sub(rest.len());
             match token {
-                // What comes behind the end is looked at for a marker and nothing else.
+                // After the end only a marker matters.
                 Token::Data(piece) if self.phase == Phase::Terminal => self.event.skim(piece),
                 Token::Data(piece) => self.event.data(piece, &mut self.reader),
                 Token::DataLine => self.event.begin_data_line(&mut self.reader),
@@ -160,8 +159,8 @@ impl StreamScanner {
         self.end_chunk(&mut passing, out);
     }
 
-    /// Ends the stream after the upstream has closed it in order, and lets go what of an
-    /// event without its blank line is whole nevertheless.
+    /// Ends the stream after the provider has closed it in order. A complete event passes even
+    /// without its blank line.
     pub fn finish(&mut self, out: &mut Vec<Bytes>) -> StreamEnd {
         const BLANK_LINE: Bytes = Bytes::from_static(b"\n\n");
         if !self.has_failed() && self.event.is_whole() {
@@ -176,7 +175,7 @@ impl StreamScanner {
         &self.phase
     }
 
-    /// What the stream said of its answer so far.
+    /// What the stream has said about its answer so far.
     pub const fn facts(&self) -> &AnswerFacts {
         &self.reader.facts
     }
@@ -186,8 +185,8 @@ impl StreamScanner {
         self.reader.usage.reported(self.rules.usage.counting)
     }
 
-    /// Bytes of text that were let through, of every kind and each once: what output is
-    /// estimated from where no usage is reported.
+    /// Bytes of text that passed, of every kind and each once. They estimate the output if no
+    /// usage is reported.
     pub fn text_bytes(&self) -> u64 {
         let mut text = self.text;
         if self.is_open {
@@ -202,7 +201,7 @@ impl StreamScanner {
         self.reader.text_sample()
     }
 
-    /// Events that were let through, without those that only say that more will come.
+    /// Events that passed, except those that only say that more will come.
     pub const fn events(&self) -> u64 {
         self.events
     }
@@ -212,8 +211,7 @@ impl StreamScanner {
         self.held.len()
     }
 
-    /// What the gateway appends to end the stream with an error, in the stream's own format
-    /// and as a well-formed continuation of what has left.
+    /// The bytes that end the stream with an error, as a well-formed continuation of what was sent.
     pub fn failure_event(&self, error: &PublicError, request: &RequestId) -> Bytes {
         let facts = self.facts();
         let tail = StreamTail {
@@ -235,8 +233,8 @@ impl StreamScanner {
         self.rules.stream.ends_with_choices && self.choices.are_finished()
     }
 
-    /// Takes the block at the start of `rest` where it is like one that has passed, and says
-    /// how long it is.
+    /// Takes the block at the start of `rest` if it is like one that has passed; returns its
+    /// length.
     #[inline]
     fn take_like_last(&mut self, rest: &[u8]) -> Option<usize> {
         if self.phase != Phase::Content || !self.framer.is_between_blocks() || rest.is_empty() {
@@ -254,7 +252,7 @@ impl StreamScanner {
         Some(fit.len)
     }
 
-    /// Lets everything up to `at` leave.
+    /// Clears everything up to `at`.
     fn pass(&mut self, passing: &mut Passing<'_>, at: usize, out: &mut Vec<Bytes>) {
         self.held.release(out);
         passing.cleared = at;
@@ -262,7 +260,7 @@ impl StreamScanner {
         self.dropped_last = false;
     }
 
-    /// Takes out the block that ends at `at`.
+    /// Removes the block that ends at `at`.
     fn take_out(&mut self, passing: &mut Passing<'_>, at: usize, out: &mut Vec<Bytes>) {
         self.held.clear();
         passing.flush(out);
@@ -270,8 +268,8 @@ impl StreamScanner {
         self.dropped_last = true;
     }
 
-    /// Takes out everything up to `at`, and lets a line of the gateway's own leave in its place,
-    /// unless the answer is over: then there is nothing to be kept alive.
+    /// Replaces everything up to `at` by a line of the gateway. Once the answer has ended, nothing
+    /// needs to be kept alive, and no line is sent.
     fn replace(&mut self, own: Bytes, passing: &mut Passing<'_>, at: usize, out: &mut Vec<Bytes>) {
         self.take_out(passing, at, out);
         if self.phase != Phase::Terminal {
@@ -279,13 +277,13 @@ impl StreamScanner {
         }
     }
 
-    /// Lets the cleared bytes leave and holds the rest, unless the event is larger than what
-    /// is held of one that the format defines.
+    /// Sends the cleared bytes and holds the rest, unless the event is larger than the bytes that
+    /// are held of one that the format defines.
     fn end_chunk(&mut self, passing: &mut Passing<'_>, out: &mut Vec<Bytes>) {
         passing.flush(out);
         let rest = passing.chunk.slice(passing.start..);
         if rest.is_empty() || self.framer.is_in_comment() {
-            // Nothing of a comment leaves.
+            // No byte of a comment passes.
             return;
         }
         let kind = self.event.kind(&self.reader);
@@ -296,7 +294,7 @@ impl StreamScanner {
                 self.held.push(rest);
             }
         } else if self.phase == Phase::Terminal && held > self.options.max_event_bytes {
-            // No marker is as long, so it will be taken out.
+            // No marker is as long: the event will be removed.
             self.held.clear();
         } else if self.is_open && self.event.has_other_line() {
             self.fail_here();
@@ -311,13 +309,13 @@ impl StreamScanner {
         }
     }
 
-    /// Fails within an event, of which nothing more leaves.
+    /// Fails within an event; no more of it passes.
     fn fail_here(&mut self) {
         self.fail_as_broken();
         self.held.clear();
     }
 
-    /// Whether the event at hand is known to be one that may leave, before it is whole.
+    /// Whether an incomplete event is certain to be one that may pass.
     fn may_open(&self, kind: EventKind) -> bool {
         let is_named = matches!(
             kind,
@@ -327,7 +325,7 @@ impl StreamScanner {
         is_known && !self.framer.is_in_other_line()
     }
 
-    /// Lets what has come of the event at hand leave.
+    /// Sends the part of the event that has come.
     fn open(&mut self, rest: Bytes, out: &mut Vec<Bytes>) {
         self.is_open = true;
         if self.event.has_other_line() {
@@ -341,8 +339,8 @@ impl StreamScanner {
         }
     }
 
-    /// Judges the block that ends at `at`, and does with it what it deserves; `false` where the
-    /// stream has failed with it.
+    /// Judges the block that ends at `at` and carries the verdict out; `false` if the stream has
+    /// failed with it.
     fn end_block(&mut self, passing: &mut Passing<'_>, at: usize, out: &mut Vec<Bytes>) -> bool {
         let verdict = self.judge();
         let chunk = passing.chunk;
@@ -385,8 +383,7 @@ impl StreamScanner {
     }
 
     fn judge(&mut self) -> Verdict {
-        // Clients stop reading at the end of an answer. What comes after can add nothing to
-        // it, and must not.
+        // Clients stop reading at the end of an answer. Nothing after it may add to it.
         let is_over = self.phase == Phase::Terminal;
         let kind = self.event.kind(&self.reader);
         if kind == EventKind::Error && !is_over {
@@ -417,14 +414,14 @@ impl StreamScanner {
             return Verdict::Drop;
         }
         if self.event.has_other_line() && self.is_open {
-            // What stands before these lines has left, and they cannot follow it.
+            // The part before these lines has been sent, and they cannot follow it.
             return self.fail_as_broken();
         }
         self.advance(kind);
         self.as_it_may_pass()
     }
 
-    /// How an event leaves that may.
+    /// How an event passes that may.
     const fn as_it_may_pass(&self) -> Verdict {
         match self.event.has_other_line() {
             true => Verdict::PassCleaned,
@@ -458,7 +455,7 @@ impl StreamScanner {
         self.rules.usage.is_on_request && event.usage && !event.main_item
     }
 
-    /// Counts an event that leaves, and moves on by it.
+    /// Counts an event that passes, and moves the phase on.
     fn advance(&mut self, kind: EventKind) {
         let event = &self.reader.event;
         if kind != EventKind::Preamble {

@@ -6,29 +6,28 @@
 use crate::json::Number;
 use tollgate_types::Usage;
 
-/// The most tokens that a report is believed to mean: integers beyond this are not exact in
-/// JSON.
+/// The most tokens that a credible report has: greater integers are not exact in JSON.
 const MAX_TOKENS: u64 = 1 << 53;
 
-/// What an upstream reported so far, and how far it can be believed.
+/// What a provider has reported so far, and whether the report is credible.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReportedUsage {
-    /// The tokens, in exclusive form; what was not reported is zero.
+    /// The tokens, in exclusive form; zero for a number that was not reported.
     pub usage: Usage,
     /// The input tokens were reported.
     pub has_input: bool,
     /// The output tokens were reported.
     pub has_output: bool,
-    /// A number was no count of tokens: negative, fractional, not a number, above 2^53.
-    /// It was passed over.
+    /// A number was no count of tokens (negative, fractional, not a number, above 2^53) and was
+    /// ignored.
     pub absurd: bool,
-    /// A later report said less than an earlier one, which no running total does: the greater
-    /// of the two stands.
+    /// A later report said less than an earlier one, which no running total does; the greater of
+    /// the two counts.
     pub conflicting: bool,
 }
 
 impl ReportedUsage {
-    /// The usage, where it is whole and nothing in it was absurd.
+    /// The usage, if it is complete and every number was a count of tokens.
     pub fn believed(&self) -> Option<Usage> {
         (self.has_input && self.has_output && !self.absurd).then_some(self.usage)
     }
@@ -60,19 +59,19 @@ pub(crate) enum UsageField {
     Reasoning,
 }
 
-/// What was reported so far. Streams report running totals, so that a later number takes
-/// the place of an earlier one and never adds to it.
+/// The reports so far. Streams report running totals, so a later number replaces an earlier one
+/// and never adds to it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct UsageReport {
     /// The report that is being read.
     last: Numbers,
-    /// It held what is no count of tokens.
+    /// It had a value that is no count of tokens.
     absurd: bool,
-    /// What the ones before it came to.
+    /// The sum of the reports before it.
     before: Whole,
 }
 
-/// What several reports come to.
+/// The sum of several reports.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Whole {
     numbers: Numbers,
@@ -92,15 +91,15 @@ struct Numbers {
 }
 
 impl UsageReport {
-    /// A report begins that stands by itself. Only formats whose reports are whole say so: what
-    /// is not told apart is taken together.
+    /// Begins a report that is complete by itself. Reports of formats that spread usage over
+    /// several events are read as one.
     pub(crate) fn begin(&mut self) {
         self.before = self.whole();
         self.last = Numbers::default();
         self.absurd = false;
     }
 
-    /// What all reports come to. Of one that makes sense and one that makes none, the first.
+    /// The sum of all reports. If only one of two is credible, that one.
     fn whole(&self) -> Whole {
         let before = &self.before;
         let (numbers, conflicting, absurd) = match (before.absurd, self.absurd) {
@@ -118,7 +117,7 @@ impl UsageReport {
         }
     }
 
-    /// Takes a number; one that cannot be a count of tokens is marked and passed over.
+    /// Takes a number; notes and ignores one that cannot be a count of tokens.
     pub(crate) fn set(&mut self, field: UsageField, number: Number<'_>) {
         match tokens(number) {
             Some(tokens) => *self.last.place(field) = Some(tokens),
@@ -126,8 +125,8 @@ impl UsageReport {
         }
     }
 
-    /// Notes that a field held something else than a number. `null` is not reported here: it
-    /// stands for an unknown number.
+    /// Notes that a field had another value than a number. `null` stands for an unknown number and
+    /// is not reported here.
     pub(crate) const fn set_absurd(&mut self) {
         self.absurd = true;
     }
@@ -175,10 +174,9 @@ impl Numbers {
         ]
     }
 
-    /// What this report and those before it come to, and whether they contradict each other.
-    /// Totals grow. Of two of which the later says less, one is wrong, and nobody knows which:
-    /// the greater stands as it was written, since mixing them would make a third that nobody
-    /// reported.
+    /// The sum of this report and those before it, and whether they contradict each other. Totals
+    /// grow. If the later of two says less, one is wrong: the greater counts as it was written,
+    /// since a mix of both would be a report that no provider sent.
     fn after(&self, before: &Self) -> (Self, bool) {
         let pairs = || self.fields().into_iter().zip(before.fields());
         let shrinks = |(later, earlier): (Option<u64>, Option<u64>)| {
@@ -197,7 +195,7 @@ impl Numbers {
         if self.are_whole() {
             return (*self, false);
         }
-        // A report of a part says nothing of the rest.
+        // A partial report says nothing about the other numbers.
         let whole = Self {
             input: self.input.or(before.input),
             output: self.output.or(before.output),
@@ -222,7 +220,7 @@ impl Numbers {
         parts.max(self.total.unwrap_or(0))
     }
 
-    /// Of a report that already counts each token once.
+    /// The usage of a report that counts each token once.
     fn exclusive(&self) -> Usage {
         let output = self.output.unwrap_or(0);
         Usage {
@@ -234,9 +232,8 @@ impl Numbers {
         }
     }
 
-    /// Of a report whose input contains the cached tokens. The parts are taken out of the
-    /// whole and never exceed it: some providers count a
-    /// token as read from the cache and as written to it.
+    /// The usage of a report whose input contains the cached tokens. The parts never exceed the
+    /// whole: some providers count a token as read from the cache and as written to it.
     fn inclusive(&self) -> Usage {
         let prompt = self.input.unwrap_or(0);
         let cache_read = self.cache_read.unwrap_or(0).min(prompt);
@@ -259,7 +256,7 @@ impl Numbers {
         }
     }
 
-    /// Reasoning that the total contains and the output does not: two providers report so.
+    /// Reasoning that the total contains and the output does not, as two providers report it.
     fn hidden_output(&self) -> u64 {
         match (self.input, self.output, self.total) {
             (Some(input), Some(output), Some(total)) => {

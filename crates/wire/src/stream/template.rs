@@ -1,13 +1,13 @@
 //! One event as the template of those like it, which then pass without being read.
 //!
-//! Most events of a stream differ from the last in their text alone. A template is an event
-//! cut into what must come again byte for byte and the values between of which nothing is
-//! read but their length: its text, strings that nobody reads, its number. An event that fits
-//! says what that one said. What is in any way out of the ordinary does not fit, and is read
-//! in full; so is an event that a chunk cuts.
+//! Most events of a stream differ from the last one in their text only. A template is an event cut
+//! into parts that must come again byte for byte, and values between them of which only the length
+//! matters: its text, strings without a meaning, its number. An event that fits says the same as
+//! the template. An event that is unusual in any way, or cut by a chunk, does not fit and is read
+//! in full.
 //!
-//! Decides which events can be templates and what fits them. What becomes of an event is the
-//! scanner's.
+//! This file decides which events can be templates and which events fit them. The scanner decides
+//! what happens to an event.
 
 use super::framing::{Framer, Token};
 use crate::{
@@ -35,9 +35,9 @@ const LONGEST_PAUSE: u32 = 63;
 #[derive(Debug, Default)]
 pub(super) struct Templates {
     template: Option<Template>,
-    /// So many events are read before another is made a template.
+    /// Events that are read before another one is made a template.
     wait: u32,
-    /// What is waited after that. It grows where templates are made for nothing.
+    /// The wait after that. It grows with each template that no event fits.
     pause: u32,
 }
 
@@ -58,9 +58,9 @@ pub(super) struct Fit {
 
 #[derive(Debug)]
 struct Template {
-    /// What must come again, one after the other.
+    /// The parts that must come again, one after the other.
     constants: Vec<u8>,
-    /// What stands between, in order.
+    /// The values between them, in order.
     holes: Vec<Hole>,
     counts: bool,
 }
@@ -77,14 +77,14 @@ struct Hole {
 enum What {
     /// The string that is the text.
     Text,
-    /// A string that nobody reads.
+    /// A string without a meaning.
     Unread,
     /// The number of the event.
     Sequence,
 }
 
 impl Templates {
-    /// The event at the start of `bytes`, where it fits.
+    /// The event at the start of `bytes`, if it fits.
     #[inline]
     pub(super) fn fit(&mut self, bytes: &[u8]) -> Option<Fit> {
         let fit = self.template.as_ref()?.fit(bytes)?;
@@ -108,9 +108,9 @@ impl Templates {
 }
 
 impl Template {
-    /// `None` where more than its text or its number would have to be read of another event.
+    /// `None` if another event like it could say more than its text and its number.
     fn of(rules: &'static DocumentRules, kind: EventKind, block: &[u8]) -> Option<Self> {
-        // Where lines end in one way alone, the next line begins right behind the block.
+        // If all lines end in the same way, the next line begins right after the block.
         if block.len() > MAX_BYTES || !block.ends_with(b"\n\n") || block.contains(&b'\r') {
             return None;
         }
@@ -184,7 +184,7 @@ impl Template {
     }
 }
 
-/// Where the data of a block stand that has one line of them.
+/// Where the data of a block stand, if it has one data line.
 fn only_data(block: &[u8]) -> Option<Range<usize>> {
     let (mut framer, mut rest, mut found) = (Framer::between_blocks(), block, None);
     while let Some(token) = framer.next(&mut rest) {
@@ -199,7 +199,7 @@ fn only_data(block: &[u8]) -> Option<Range<usize>> {
     found
 }
 
-/// The number at the start of `bytes`, and what stands behind it.
+/// The number at the start of `bytes`, and the rest.
 fn whole_number(bytes: &[u8]) -> Option<(u64, &[u8])> {
     let digits = bytes.iter().take_while(|byte| byte.is_ascii_digit());
     let (digits, after) = bytes.split_at_checked(digits.take(MAX_DIGITS + 1).count())?;

@@ -1,5 +1,5 @@
-//! The part of the walk that meets what the model reads: text, media, tools and
-//! the identifiers of stored things.
+//! The part of the walk that reads text, media, tools and the identifiers of stored files,
+//! responses and conversations.
 
 use super::{
     super::{
