@@ -18,13 +18,13 @@ use crate::{
     clock::{Clock, Timestamp},
     key::{self, KeyHash, KeyHasher},
     record::{KeyRecord, KeyState},
-    store::{Store, StoreError},
+    store::{Store, StoreError, database::Database},
 };
 use cache::{Cached, KeyCache};
 use flight::Flights;
 pub(crate) use flight::spawn;
 use parking_lot::Mutex;
-use std::{future::Future, path::PathBuf, sync::Arc, time::Duration};
+use std::{future::Future, sync::Arc, time::Duration};
 use tollgate_types::KeyId;
 use watcher::Watcher;
 
@@ -110,17 +110,17 @@ pub enum LookupFailure {
     Unavailable(#[from] Unavailable),
 }
 
-/// Why nothing could be learned about a key.
+/// Why the store could not answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unavailable {
     /// Too many look-ups are waiting already.
-    #[error("too many key look-ups are waiting")]
+    #[error("too many look-ups are waiting")]
     Overloaded,
     /// The store did not answer in time.
-    #[error("the key store did not answer in time")]
+    #[error("the store did not answer in time")]
     TimedOut,
     /// The store failed.
-    #[error("the key store failed: {0}")]
+    #[error("the store failed: {0}")]
     Store(Arc<str>),
     /// More settlements wait to be committed than there is room for.
     #[error("too many settlements wait to be committed")]
@@ -128,8 +128,8 @@ pub enum Unavailable {
     /// Settlements cannot be committed; the ledger logs the reason once a second.
     #[error("settlements cannot be committed: {0}")]
     Stalled(Arc<str>),
-    /// The directory is shutting down.
-    #[error("the key store is closed")]
+    /// The process is shutting down.
+    #[error("the store is closed")]
     Closed,
     /// Another process has closed this one in the ledger.
     #[error("another process has closed this one in the ledger")]
@@ -159,7 +159,7 @@ struct Inner {
 
 /// What request threads, loaders and the watcher share.
 struct Shared {
-    path: PathBuf,
+    database: Arc<dyn Database>,
     hasher: KeyHasher,
     clock: Clock,
     settings: DirectorySettings,
@@ -175,7 +175,7 @@ impl KeyDirectory {
     pub fn open(store: &Store, settings: DirectorySettings) -> Result<Self, StoreError> {
         let clock = store.clock().clone();
         let shared = Arc::new(Shared {
-            path: store.path().to_owned(),
+            database: Arc::clone(store.database()),
             hasher: store.hasher().clone(),
             cache: KeyCache::new(settings.known_keys, settings.unknown_keys),
             health: Mutex::new(DirectoryHealth {
@@ -224,7 +224,7 @@ impl KeyDirectory {
 impl std::fmt::Debug for KeyDirectory {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("KeyDirectory")
-            .field("path", &self.0.shared.path)
+            .field("path", &self.0.shared.database.path())
             .finish_non_exhaustive()
     }
 }

@@ -12,43 +12,12 @@ use crate::{
     charge::BillingState,
     clock::Timestamp,
     key::KeyHasher,
-    store::{Store, StoreError, open_reader, storable_time, stored_time},
+    store::{Store, StoreError, database::Database},
 };
-use cursor::Place;
-use parking_lot::Mutex;
-use rusqlite::{Connection, Row, ToSql};
+pub(crate) use cursor::Place;
 use serde::Serialize;
-use std::{
-    path::PathBuf,
-    time::{Duration, Instant},
-};
+use std::sync::Arc;
 use tollgate_types::{KeyId, Usage};
-
-/// How many records one page looks at, where the filters let little through: what a page costs
-/// is bounded, and as few pages as possible are short.
-struct Effort {
-    /// However long it takes.
-    least: usize,
-    /// As long as there is time.
-    most: usize,
-    time: Duration,
-}
-
-/// Looking at a record takes 0.3 µs where those of a key lie together, and several where each
-/// comes from a page of its own.
-const EFFORT: Effort = Effort {
-    least: 5000,
-    most: 50_000,
-    time: Duration::from_millis(8),
-};
-
-impl Effort {
-    fn is_over(&self, examined: usize, begun: Instant) -> bool {
-        // A look at the clock costs a tenth of one at a record.
-        let is_late = || examined.is_multiple_of(64) && begun.elapsed() >= self.time;
-        examined >= self.most || (examined >= self.least && is_late())
-    }
-}
 
 /// Which records.
 #[derive(Clone, Debug, Default)]
@@ -178,35 +147,30 @@ pub enum HistoryError {
     /// `after` and `before` together: the caller's fault.
     #[error("give after or before, not both")]
     BothCursors,
-    /// The file cannot be read.
+    /// The database cannot be read.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
-/// Reads histories from a ledger file, over connections of its own.
+/// Reads histories.
 pub struct History {
-    path: PathBuf,
+    database: Arc<dyn Database>,
     hasher: KeyHasher,
-    idle: Mutex<Vec<Connection>>,
 }
 
-/// Connections that are kept open.
-const KEPT_CONNECTIONS: usize = 4;
-
 impl History {
-    /// Over the file of `store`.
+    /// Over the database of `store`.
     pub fn new(store: &Store) -> Self {
         Self {
-            path: store.path().to_owned(),
+            database: Arc::clone(store.database()),
             hasher: store.hasher().clone(),
-            idle: Mutex::default(),
         }
     }
 
     /// A page of the records of `key`.
     ///
     /// # Errors
-    /// A cursor is wrong, or the file cannot be read.
+    /// A cursor is wrong, or the database cannot be read.
     pub fn page(&self, key: &KeyId, query: &HistoryQuery) -> Result<HistoryPage, HistoryError> {
         let place = |cursor: &Option<String>| {
             let cursor = cursor.as_deref();
@@ -224,7 +188,7 @@ impl History {
             limit => limit.min(HistoryQuery::MAX_LIMIT),
         };
         let limit = usize::try_from(limit).unwrap_or(1);
-        let found = self.with(|file| find(file, key, query, direction, limit, &EFFORT))?;
+        let found = self.database.history(key, query, direction, limit)?;
         Ok(self.to_page(key, found, direction))
     }
 
@@ -254,38 +218,17 @@ impl History {
     /// What `key` has and has used, at `now`.
     ///
     /// # Errors
-    /// The file cannot be read.
+    /// The database cannot be read.
     pub fn summary(&self, key: &KeyId, now: Timestamp) -> Result<UsageSummary, StoreError> {
-        self.with(|file| {
-            let mut summary = read_grants(file, key, now)?;
-            summary.models = read_totals(file, key)?;
-            Ok(summary)
-        })
+        self.database.summary(key, now)
     }
 
-    /// Whether the time of every grant that a key was ever given is over at `now`.
+    /// Whether all grants that a key was ever given are over at `now`.
     ///
     /// # Errors
-    /// The file cannot be read.
+    /// The database cannot be read.
     pub fn is_over(&self, key: &KeyId, now: Timestamp) -> Result<bool, StoreError> {
-        self.with(|file| read_grants(file, key, now).map(|summary| summary.is_over))
-    }
-
-    fn with<T>(
-        &self,
-        read: impl FnOnce(&Connection) -> rusqlite::Result<T>,
-    ) -> Result<T, StoreError> {
-        let kept = self.idle.lock().pop();
-        let file = match kept {
-            Some(file) => file,
-            None => open_reader(&self.path)?,
-        };
-        let result = read(&file).map_err(|fault| StoreError::from_sqlite(&fault, &self.path))?;
-        let mut idle = self.idle.lock();
-        if idle.len() < KEPT_CONNECTIONS {
-            idle.push(file);
-        }
-        Ok(result)
+        Ok(self.summary(key, now)?.is_over)
     }
 }
 
@@ -295,8 +238,9 @@ impl std::fmt::Debug for History {
     }
 }
 
+/// Where a page begins.
 #[derive(Clone, Copy)]
-enum Direction {
+pub(crate) enum Direction {
     /// From the newest on, or from behind this place.
     Older(Option<Place>),
     /// From before this place on, backwards.
@@ -304,200 +248,10 @@ enum Direction {
 }
 
 /// Records in the direction of the search.
-struct Found {
-    records: Vec<UsageRecord>,
+pub(crate) struct Found {
+    pub(crate) records: Vec<UsageRecord>,
     /// The places of the first and the last record that was looked at.
-    first: Option<Place>,
-    last: Option<Place>,
-    has_more: bool,
+    pub(crate) first: Option<Place>,
+    pub(crate) last: Option<Place>,
+    pub(crate) has_more: bool,
 }
-
-/// The statement that finds the records for a query, and the numbers that it takes. The text consists of
-/// constants alone. The index is named: left to itself, SQLite may prefer one that reads
-/// every record of a busy key.
-fn statement(query: &HistoryQuery, direction: Direction) -> (String, [i64; 3]) {
-    let (index, filter) = match (&query.model, query.state) {
-        // One goes by the index; the others, the HTTP status always, are checked row by row
-        // in `find`, where the rows are counted.
-        (Some(_), _) => ("usage_by_model", "AND model_served = ?5"),
-        // Spelled out, since the index holds no others and SQLite must see that.
-        (None, Some(state)) if state != BillingState::Completed => {
-            ("usage_by_state", "AND state = ?5 AND state <> 'completed'")
-        }
-        (None, _) => ("usage_by_time", "AND ?5 IS NULL"),
-    };
-    let from = query.from.map_or(0, storable_time);
-    let to = query.to.map_or(i64::MAX, storable_time);
-    let border = |at| Place {
-        at,
-        number: i64::MIN,
-    };
-    // One bound on each side, so that the index is entered where the page begins.
-    let (bounds, order, place, end) = match direction {
-        Direction::Older(place) => {
-            let place = place.map_or(border(to), |place| place.min(border(to)));
-            ("(at, number) < (?2, ?3) AND at >= ?4", "DESC", place, from)
-        }
-        Direction::Newer(place) => {
-            let place = place.max(border(from));
-            ("(at, number) > (?2, ?3) AND at < ?4", "ASC", place, to)
-        }
-    };
-    let sql = format!(
-        "SELECT number, at, state, status FROM usage INDEXED BY {index}
-         WHERE key = (SELECT number FROM keys WHERE id = ?1) {filter} AND {bounds}
-         ORDER BY at {order}, number {order}"
-    );
-    (sql, [place.at, place.number, end])
-}
-
-fn find(
-    file: &Connection,
-    key: &KeyId,
-    query: &HistoryQuery,
-    direction: Direction,
-    limit: usize,
-    effort: &Effort,
-) -> rusqlite::Result<Found> {
-    let (sql, numbers) = statement(query, direction);
-    let state = query.state.map(BillingState::as_str);
-    let by_index = state.filter(|state| *state != BillingState::Completed.as_str());
-    let filter = query.model.as_deref().or(by_index);
-    let id = key.as_str();
-    let mut values: Vec<&dyn ToSql> = vec![&id];
-    values.extend(numbers.iter().map(|number| number as &dyn ToSql));
-    values.push(&filter);
-
-    // Of one moment, although the records that are wanted are read one by one.
-    let moment = file.unchecked_transaction()?;
-    let mut statement = moment.prepare_cached(&sql)?;
-    let mut whole = moment.prepare_cached(RECORD)?;
-    let mut rows = statement.query(values.as_slice())?;
-    let mut found = Found {
-        records: Vec::new(),
-        first: None,
-        last: None,
-        has_more: false,
-    };
-    let begun = Instant::now();
-    let mut examined = 0_usize;
-    while let Some(row) = rows.next()? {
-        if found.records.len() == limit || effort.is_over(examined, begun) {
-            found.has_more = true;
-            break;
-        }
-        examined = examined.saturating_add(1);
-        let place = Place {
-            number: row.get(0)?,
-            at: row.get(1)?,
-        };
-        found.first.get_or_insert(place);
-        found.last = Some(place);
-        if is_wanted(row, state, query.status)? {
-            let record = whole.query_row([place.number], read_record)?;
-            found.records.push(record);
-        }
-    }
-    Ok(found)
-}
-
-/// Whether a row of [`statement`] passes the filters that no index answers.
-fn is_wanted(row: &Row<'_>, state: Option<&str>, status: Option<u16>) -> rusqlite::Result<bool> {
-    let of_state = match state {
-        Some(state) => row.get_ref(2)?.as_str()? == state,
-        None => true,
-    };
-    let of_status = match status {
-        Some(status) => row.get::<_, u16>(3)? == status,
-        None => true,
-    };
-    Ok(of_state && of_status)
-}
-
-/// In the order of [`read_record`].
-const RECORD: &str = "SELECT at, request, model_asked, model_served, format, streamed, status,
-        error, state, input, cache_read, cache_write, output, reasoning, charged, overdraft,
-        source, first_byte_ms, duration_ms, route_reason, clamped
-    FROM usage WHERE number = ?1";
-
-fn read_record(row: &Row<'_>) -> rusqlite::Result<UsageRecord> {
-    let at: i64 = row.get(0)?;
-    let usage = Usage {
-        input: unsigned(row, 9)?,
-        cache_read: unsigned(row, 10)?,
-        cache_write: unsigned(row, 11)?,
-        output: unsigned(row, 12)?,
-        reasoning: unsigned(row, 13)?,
-    };
-    let source: String = row.get(16)?;
-    Ok(UsageRecord {
-        id: row.get(1)?,
-        time: stored_time(at).unwrap_or_default(),
-        model_asked: row.get(2)?,
-        model_served: row.get(3)?,
-        format: row.get(4)?,
-        streamed: row.get(5)?,
-        status: row.get(6)?,
-        error: row.get(7)?,
-        state: row.get(8)?,
-        usage,
-        charged: unsigned(row, 14)?,
-        overdraft: unsigned(row, 15)?,
-        source: (usage.total() > 0).then_some(source),
-        first_byte_ms: row.get(17)?,
-        duration_ms: row.get(18)?,
-        route_reason: row.get(19)?,
-        clamped: row.get(20)?,
-    })
-}
-
-fn unsigned(row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {
-    let stored: i64 = row.get(column)?;
-    Ok(u64::try_from(stored).unwrap_or(0))
-}
-
-fn read_grants(file: &Connection, key: &KeyId, now: Timestamp) -> rusqlite::Result<UsageSummary> {
-    file.prepare_cached(
-        "SELECT min(first_used_at) FILTER (WHERE lasts), max(expires_at) FILTER (WHERE lasts),
-                coalesce(sum(tokens) FILTER (WHERE lasts), 0),
-                coalesce(sum(spent) FILTER (WHERE lasts), 0),
-                count(*) > 0 AND count(*) FILTER (WHERE lasts) = 0
-         FROM (SELECT first_used_at, expires_at, tokens, spent,
-                      coalesce(expires_at > ?2, TRUE) AS lasts
-               FROM grants WHERE key = (SELECT number FROM keys WHERE id = ?1))",
-    )?
-    .query_row(rusqlite::params![key.as_str(), storable_time(now)], |row| {
-        let time = |ms: Option<i64>| ms.and_then(stored_time);
-        Ok(UsageSummary {
-            valid_from: time(row.get(0)?),
-            valid_until: time(row.get(1)?),
-            granted: unsigned(row, 2)?,
-            used: unsigned(row, 3)?,
-            is_over: row.get(4)?,
-            models: Vec::new(),
-        })
-    })
-}
-
-fn read_totals(file: &Connection, key: &KeyId) -> rusqlite::Result<Vec<ModelTotal>> {
-    file.prepare_cached(
-        "SELECT model, requests, input, cache_read, cache_write, output, charged
-         FROM totals WHERE key = (SELECT number FROM keys WHERE id = ?1)
-         ORDER BY model LIMIT 1000",
-    )?
-    .query_map([key.as_str()], |row| {
-        Ok(ModelTotal {
-            model: row.get(0)?,
-            requests: unsigned(row, 1)?,
-            input: unsigned(row, 2)?,
-            cache_read: unsigned(row, 3)?,
-            cache_write: unsigned(row, 4)?,
-            output: unsigned(row, 5)?,
-            charged: unsigned(row, 6)?,
-        })
-    })?
-    .collect()
-}
-
-#[cfg(test)]
-mod tests;

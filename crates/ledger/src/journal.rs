@@ -9,15 +9,15 @@
 //!
 //! The process holds an exclusive lock on both files for as long as it lives. The lock is
 //! the proof of life: the kernel lets go of it however the process ends. What it left is
-//! read in `remains`.
+//! read in `leftover`.
 
 mod chain;
 mod copy;
 mod file;
 mod frame;
+mod leftover;
 mod live;
-mod marks;
-mod remains;
+mod slot_states;
 
 use crate::directory::spawn;
 use crate::store::StoreError;
@@ -26,10 +26,10 @@ use copy::{DiskCopy, path_of_copy};
 use file::take_away;
 pub(crate) use frame::MAX_RECORD;
 use frame::{MARK, SLOT_LEN, framed};
+pub(crate) use leftover::{LeftoverJournal, LostSlot, Other, examine};
 use live::Live;
-use marks::{Holds, Marks};
 use parking_lot::Mutex;
-pub(crate) use remains::{Other, Remains, Remnant, examine};
+use slot_states::{SlotState, SlotStates};
 use std::{
     io,
     path::{Path, PathBuf},
@@ -93,7 +93,7 @@ pub(crate) struct Journal {
     path: PathBuf,
     /// Last in, first out: a few pages stay warm.
     free: Mutex<Vec<Slot>>,
-    marks: Marks,
+    states: SlotStates,
     slots: u32,
     dirty: AtomicBool,
     /// Progress was written that the copy may not have.
@@ -128,7 +128,7 @@ impl Journal {
             live,
             copy,
             free: Mutex::new((0..slots).rev().map(Slot::one).collect()),
-            marks: Marks::of_empty(slots),
+            states: SlotStates::of_empty(slots),
             slots,
             dirty: AtomicBool::new(false),
             has_progress: AtomicBool::new(false),
@@ -219,7 +219,7 @@ impl Journal {
         request: RequestId,
         record: impl FnOnce(&mut &mut [u8]) -> io::Result<()>,
     ) -> io::Result<()> {
-        self.mark(slot, Holds::Open);
+        self.mark(slot, SlotState::Open);
         if slot.1.is_empty() {
             let mut frame = [0; SLOT_LEN];
             let frame = framed(&mut frame, MARK, record)?;
@@ -268,7 +268,7 @@ impl Journal {
         let mut free: Vec<Slot> = Vec::new();
         for slot in slots {
             if slot.1.is_empty() {
-                self.mark(&slot, Holds::Spent);
+                self.mark(&slot, SlotState::Spent);
                 free.push(slot);
             } else {
                 free.extend(slot.apart().filter(|slot| self.empty(slot)));
@@ -283,7 +283,7 @@ impl Journal {
     /// a part that is left alone would be told as torn. One that cannot be emptied is not used
     /// again.
     fn empty(&self, slot: &Slot) -> bool {
-        self.mark(slot, Holds::Nothing);
+        self.mark(slot, SlotState::Empty);
         self.wipe(slot.0)
     }
 
@@ -300,12 +300,12 @@ impl Journal {
     /// already and have not been written over. To be called once in a while, by one thread: an
     /// old record must not outlive the memory of its request id.
     pub(crate) fn tidy(&self) {
-        self.marks.tidy(|slot| self.wipe(slot));
+        self.states.tidy(|slot| self.wipe(slot));
     }
 
-    fn mark(&self, slot: &Slot, holds: Holds) {
+    fn mark(&self, slot: &Slot, state: SlotState) {
         for number in std::iter::once(slot.0).chain(slot.1.iter().copied()) {
-            self.marks.set(number, holds);
+            self.states.set(number, state);
         }
     }
 

@@ -1,16 +1,11 @@
-//! What a request costs its key: reserved before it leaves, settled once when it ends.
+//! What a request costs its key: reserved before it is forwarded, settled once when it ends.
 //!
-//! The request path works in memory and leaves one record in the settlement file; it
-//! never waits for the disk. `docs/ledger.md` tells the whole story. Here are the promises
-//! that callers see; balances are in `balance` and `accounts`, rules in `charge`, what
-//! is written in `books` and `enter`, when in `writer`, after a crash in `recovery`.
+//! The request path works in memory and leaves one record in the settlement file; it never waits for
+//! the disk. `docs/ledger.md` describes the whole. Here are the promises that callers see; balances
+//! are in `balance` and `accounts`, rules in `charge`, commits in `writer`, crashes in `recovery`.
 
 mod accounts;
-mod books;
-mod enter;
-mod gains;
-mod purge;
-mod quarantine;
+mod lease_waiters;
 mod queue;
 mod recovery;
 mod reservation;
@@ -30,11 +25,10 @@ use crate::{
     journal::Journal,
     key,
     ownership::Stored,
-    store::{Store, StoreError, open_settling_writer},
+    store::{Store, StoreError},
 };
-use accounts::{Accounts, Held};
+use accounts::{Accounts, Reserved};
 use parking_lot::Mutex;
-use quarantine::Quarantined;
 use stats::Stats;
 use std::{
     path::PathBuf,
@@ -52,10 +46,9 @@ use writer::{Command, Writer};
 /// How much a ledger keeps in memory and how long it waits.
 #[derive(Clone, Debug)]
 pub struct LedgerSettings {
-    /// Requests that may be reserved or not yet entered at once, one KiB on disk each; more
-    /// are shed.
+    /// Most requests that are reserved or not entered yet, one KiB on disk each; more are shed.
     pub open_requests: u32,
-    /// Callers that may wait for accounts to be loaded at once; more are shed.
+    /// Most callers that wait for accounts to be loaded; more are shed.
     pub waiting_callers: usize,
     /// Longest wait for an account.
     pub load_timeout: Duration,
@@ -65,9 +58,9 @@ pub struct LedgerSettings {
     pub idle_after: Duration,
     /// How long records of requests are kept, an hour at least; `None`: for ever.
     pub keep_history: Option<Duration>,
-    /// How long it is remembered whose a stored thing is.
+    /// How long the owner of a stored thing is remembered.
     pub keep_owned: Duration,
-    /// Of how many stored things it is remembered.
+    /// Most stored things whose owner is remembered.
     pub most_owned: u64,
 }
 
@@ -93,7 +86,7 @@ pub struct RequestInfo {
     pub id: RequestId,
     /// The model asked for.
     pub model: Arc<str>,
-    /// Why the service chose the model that serves, where that was left to it.
+    /// Why the gateway chose the model that serves, if the request left the choice to it.
     pub reason: Option<Box<str>>,
     /// The caller's format.
     pub format: Format,
@@ -105,12 +98,12 @@ pub struct RequestInfo {
 #[derive(Debug)]
 #[expect(
     clippy::large_enum_variant,
-    reason = "it is taken apart at once, and boxed by who keeps it"
+    reason = "it is taken apart at once, and boxed by a caller that keeps it"
 )]
 pub enum Reserve {
-    /// The tokens are held.
+    /// The tokens are reserved.
     Held(Reservation),
-    /// They are not.
+    /// They are not reserved.
     Refused(Refused),
     /// The key's account is not in memory: wait, then ask again.
     Wait(PendingAccount),
@@ -125,7 +118,7 @@ pub enum Refused {
     /// The validity of all grants has passed: 401.
     #[error("all grants have expired")]
     Expired,
-    /// Too little is left only because other requests hold the rest: 429.
+    /// Too little is left only because other requests reserve the rest: 429.
     #[error("other requests hold the tokens that are left")]
     Busy,
     /// The ledger cannot take more at the moment: 503.
@@ -133,8 +126,8 @@ pub enum Refused {
     Unavailable(#[from] Unavailable),
 }
 
-/// The accounts of all keys. Cheap to clone. The last clone commits what is open and
-/// gives everything back, in the background; [`Ledger::close`] waits for it.
+/// The accounts of all keys. Cheap to clone. When the last clone is dropped, everything is committed and
+/// given back in the background; [`Ledger::close`] waits for it.
 #[derive(Clone)]
 pub struct Ledger(Arc<Inner>);
 
@@ -145,29 +138,29 @@ struct Inner {
 
 /// What request threads and the writer share.
 struct Shared {
-    /// Where the ledger is.
+    /// The folder of the settlement files.
     folder: PathBuf,
-    /// How the settlement files of all its processes are named there, up to what tells them apart.
+    /// How the names of all settlement files begin.
     prefix: String,
     clock: Clock,
     settings: LedgerSettings,
     accounts: Accounts,
     journal: Arc<Journal>,
     stats: Stats,
-    /// Stored things on their way into the file.
+    /// Stored things that are not committed yet.
     unwritten: AtomicUsize,
     /// Why the last commit failed, until one succeeds.
     stalled: Mutex<Option<Arc<str>>>,
     /// This process admits nothing more.
     shut: AtomicBool,
-    /// Another process has closed this one.
+    /// Another process has ended this one.
     fenced: watch::Sender<bool>,
-    /// A test plays a crash.
+    /// A test simulates a crash.
     abandoned: AtomicBool,
 }
 
 impl Shared {
-    /// Another process has closed this one in the file.
+    /// Another process has ended this one in the database.
     fn fence(&self) {
         self.shut.store(true, Ordering::Release);
         if !self.fenced.send_replace(true) {
@@ -178,13 +171,13 @@ impl Shared {
         }
     }
 
-    /// Counts a request for which the settlement file has no room. Why that is.
+    /// Counts a request for which the settlement file has no room. Returns the reason.
     fn shed(&self) -> Unavailable {
         self.stats.shed.fetch_add(1, Ordering::Relaxed);
         self.why_stalled().unwrap_or(Unavailable::Backlog)
     }
 
-    /// Why nothing is committed, if that is so.
+    /// Why nothing is committed; `None` if commits succeed.
     fn why_stalled(&self) -> Option<Unavailable> {
         self.stalled.lock().clone().map(Unavailable::Stalled)
     }
@@ -210,15 +203,14 @@ impl Shared {
 }
 
 impl Ledger {
-    /// Enters this process into the file of `store`, finishes what dead processes left, and
-    /// starts the writer.
+    /// Enters this process into the database of `store`, recovers crashed processes, and starts the
+    /// writer.
     ///
     /// # Errors
-    /// The file cannot be written, or the settlement file beside it cannot be made.
+    /// The database cannot be written, or the settlement file cannot be made.
     pub fn open(store: &Store, settings: LedgerSettings) -> Result<Self, StoreError> {
         let path = store.path();
         let clock = store.clock().clone();
-        let file = open_settling_writer(path)?;
         let folder = match path.parent() {
             Some(folder) if !folder.as_os_str().is_empty() => folder.to_owned(),
             _ => PathBuf::from("."),
@@ -230,16 +222,14 @@ impl Ledger {
         key::push_random(&mut suffix, 12)?;
         name.push(suffix);
         let journal = Journal::create(folder.join(&name), settings.open_requests, path)?;
-        let described = |fault| StoreError::from_sqlite(&fault, path);
-        let process = file.change(|file| books::begin(file, &name.to_string_lossy(), clock.now()));
-        let process = process.map_err(|fault| {
-            journal.remove();
-            described(fault)
-        })?;
-        recovery::bury_dead_peers(&file, &folder, process, clock.now()).map_err(described)?;
-        recovery::sweep(&file, &folder, &prefix, process, clock.now()).map_err(described)?;
+        let name = name.to_string_lossy();
+        let begun = store.database().begin_process(&name, clock.now());
+        let mut process = begun.inspect_err(|_| journal.remove())?;
+        let peers = process.check_in()?.peers;
+        recovery::recover_crashed(&mut *process, &peers, &folder, clock.now())?;
+        recovery::sweep(&mut *process, &folder, &prefix, clock.now())?;
         let stats = Stats::default();
-        stats.saw_quarantined(Quarantined::count(&file).map_err(described)?);
+        stats.saw_quarantined(process.check_in()?.quarantined);
         let shared = Arc::new(Shared {
             folder,
             prefix,
@@ -257,7 +247,6 @@ impl Ledger {
         let (commands, queue) = queue::commands();
         let writer = Writer {
             shared: Arc::clone(&shared),
-            file,
             process,
             commands: queue,
             seen: writer::Seen::default(),
@@ -269,7 +258,7 @@ impl Ledger {
         Ok(Self(Arc::new(Inner { shared, commands })))
     }
 
-    /// Holds what `request` can cost at most, or what is left if that is enough for a useful
+    /// Reserves what `request` can cost at most, or what is left if that is enough for a useful
     /// answer. In memory; never waits.
     pub fn reserve(
         &self,
@@ -291,11 +280,13 @@ impl Ledger {
         let now = shared.clock.now();
         let useful = bound.useful_tokens(&weights);
         let refused = match account.reserve(bound.tokens(&weights), useful, now) {
-            Held::Pieces(pieces) if !shared.journal.widen(&mut slot, slots_for(pieces.len())) => {
+            Reserved::Pieces(pieces)
+                if !shared.journal.widen(&mut slot, slots_for(pieces.len())) =>
+            {
                 account.settle(&pieces, 0, 0, now);
                 shared.shed().into()
             }
-            Held::Pieces(pieces) => {
+            Reserved::Pieces(pieces) => {
                 shared.stats.reservations.fetch_add(1, Ordering::Relaxed);
                 let terms = reservation::Terms { bound, weights };
                 let ledger = Arc::clone(&self.0);
@@ -303,14 +294,14 @@ impl Ledger {
                     ledger, account, slot, pieces, terms, request,
                 ));
             }
-            Held::Short(Short::Exhausted) => Refused::Exhausted,
-            Held::Short(Short::Expired) => Refused::Expired,
-            Held::Short(Short::Busy) | Held::Elsewhere(false) => Refused::Busy,
-            Held::Elsewhere(true) => {
-                self.0.tell(Command::Load(key.clone()));
+            Reserved::Short(Short::Exhausted) => Refused::Exhausted,
+            Reserved::Short(Short::Expired) => Refused::Expired,
+            Reserved::Short(Short::Busy) | Reserved::Elsewhere(false) => Refused::Busy,
+            Reserved::Elsewhere(true) => {
+                self.0.send(Command::Load(key.clone()));
                 Refused::Busy
             }
-            Held::Closed => {
+            Reserved::Closed => {
                 shared.journal.give_back(slot);
                 return self.load(key);
             }
@@ -323,7 +314,7 @@ impl Ledger {
         match self.0.shared.accounts.wait(key) {
             Ok((answer, first)) => {
                 if first {
-                    self.0.tell(Command::Load(key.clone()));
+                    self.0.send(Command::Load(key.clone()));
                 }
                 Reserve::Wait(PendingAccount {
                     answer,
@@ -339,84 +330,80 @@ impl Ledger {
         self.0.shared.clock.now()
     }
 
-    /// Has it written down whose a stored thing is. Under a flood the newest are left out
-    /// rather than piled up: they are known to this process all the same.
+    /// Has the owner of a stored thing committed. If too many wait, the newest are left out: only this
+    /// process knows them then.
     pub(crate) fn remember(&self, stored: Arc<Stored>) {
         const MOST: usize = 50_000;
         let unwritten = &self.0.shared.unwritten;
         if unwritten.fetch_add(1, Ordering::Relaxed) < MOST {
-            self.0.tell(Command::Remember(stored));
+            self.0.send(Command::Remember(stored));
         } else {
             unwritten.fetch_sub(1, Ordering::Relaxed);
-            log::error!("too many stored things wait to be written down");
+            log::error!("too many stored things wait to be committed");
         }
     }
 
-    /// Waits until what was settled before is in the file, for those who read it there, but
-    /// no longer than `patience`. Whether it is. Must run on a tokio runtime; how many wait
-    /// is the caller's to bound.
+    /// Waits until everything that was settled before is committed, at most `patience`. Returns whether
+    /// it is. Must run on a tokio runtime; the caller bounds how many wait.
     pub async fn caught_up(&self, patience: Duration) -> bool {
         let (done, answer) = tokio::sync::oneshot::channel();
-        self.0.tell(Command::CatchUp(done));
+        self.0.send(Command::CatchUp(done));
         matches!(tokio::time::timeout(patience, answer).await, Ok(Ok(())))
     }
 
-    /// Makes room for another process that is about to serve the same keys: half of what
-    /// nothing holds here is there for it to take. Whether the file says so. Must run on a
-    /// tokio runtime.
+    /// Makes room for another process that is about to serve the same keys: gives back half of what no
+    /// request reserves. Returns whether that is committed. Must run on a tokio runtime.
     pub async fn share_out(&self) -> bool {
         let (done, answer) = tokio::sync::oneshot::channel();
-        self.0.tell(Command::ShareOut(done));
+        self.0.send(Command::ShareOut(done));
         answer.await.is_ok()
     }
 
-    /// Leaves the keys to the other processes, for this one ends: who is short of something is given
-    /// all that nothing holds here, and not half as otherwise. Until then what is
-    /// here is for callers who have kept their connections.
+    /// Leaves the keys to the other processes, because this one ends: a process that requests tokens gets
+    /// everything that no request reserves here, instead of half. Until then the tokens are for clients
+    /// that have kept their connections.
     pub fn retire(&self) {
-        self.0.tell(Command::Retire);
+        self.0.send(Command::Retire);
     }
 
-    /// Waits for what other processes give of a key's tokens, half a second at most: after a
-    /// refusal as [`Refused::Busy`], where they were asked. `None`: nobody was. Whether something
-    /// has come is told by asking again. To be waited for on a tokio runtime.
+    /// Waits for a key's tokens that other processes give back, half a second at most: after
+    /// [`Refused::Busy`], if they were asked. `None`: they were not. The caller then reserves again.
+    /// Must be awaited on a tokio runtime.
     pub fn more(&self, key: &KeyId) -> Option<impl Future<Output = ()> + Send + 'static> {
-        // Another process looks five times a second what is wanted of it, as this one does what
-        // it was given.
+        // Each process looks five times a second for lease requests and for tokens that it was given.
         const PATIENCE: Duration = Duration::from_millis(500);
         let accounts = &self.0.shared.accounts;
         if !accounts.get(key)?.is_asking() {
             return None;
         }
-        let gain = accounts.wait_for_gain(key)?;
+        let waiter = accounts.wait_for_lease(key)?;
         Some(async move {
-            // Whatever came of it, whoever waits looks again.
-            let _ = tokio::time::timeout(PATIENCE, gain.wait()).await;
+            // Whatever came of it, the caller reserves again.
+            let _ = tokio::time::timeout(PATIENCE, waiter.wait()).await;
         })
     }
 
-    /// What this process holds of a key's valid grants; `None` where its account is not in
-    /// memory.
+    /// What this process leases of a key's valid grants; `None` if the account is not in memory.
     pub fn holdings(&self, key: &KeyId) -> Option<Holdings> {
         let shared = &self.0.shared;
         let account = shared.accounts.get(key)?;
         Some(account.holdings(shared.clock.now()))
     }
 
-    /// Whether another process has closed this one in the file: it admits nothing more, and never will.
-    /// What is under way is settled.
+    /// Whether another process has ended this one in the database: it admits nothing more, ever. Requests
+    /// under way are settled.
     pub fn is_fenced(&self) -> bool {
         *self.0.shared.fenced.borrow()
     }
 
-    /// Waits until another process has closed this one.
+    /// Waits until another process has ended this one.
     pub async fn fenced(&self) {
         let mut fenced = self.0.shared.fenced.subscribe();
         // The sender lives as long as this does.
         let _ = fenced.wait_for(|it| *it).await;
     }
 
-    /// What is going on.
+    /// Counts for metrics.
     pub fn stats(&self) -> LedgerStats {
         let shared = &self.0.shared;
         let (accounts, holdings) = shared.accounts.holdings(shared.clock.now());
@@ -429,17 +416,17 @@ impl Ledger {
         }
     }
 
-    /// Commits what has been settled and gives everything back. `true`: all is done and the
-    /// settlement file is gone; `false`: requests were still open, or the file could not be
-    /// written in time, and the next process finishes the work. Blocks.
+    /// Commits what has been settled and gives everything back. Returns `false` if requests were still
+    /// open, or the database could not be written in time: the next process then finishes the work.
+    /// Blocks.
     pub fn close(self, patience: Duration) -> bool {
         self.0.shared.shut.store(true, Ordering::Release);
         let (done, answer) = sync_channel(1);
-        self.0.tell(Command::Close(done));
+        self.0.send(Command::Close(done));
         answer.recv_timeout(patience).unwrap_or(false)
     }
 
-    /// Ends as a killed process does: nothing more is written, the lock is let go.
+    /// Ends as a killed process does: nothing more is written, and the lock is released.
     #[cfg(test)]
     pub(crate) fn crash(self) {
         self.0.shared.abandoned.store(true, Ordering::Release);
@@ -448,8 +435,8 @@ impl Ledger {
 }
 
 impl Inner {
-    fn tell(&self, command: Command) {
-        // After the end: what was settled is in the settlement file.
+    fn send(&self, command: Command) {
+        // After the end the settlement file has what was settled.
         if !self.commands.send(command) {
             log::warn!("the ledger is closed; the next process enters what comes now");
         }
@@ -463,18 +450,18 @@ impl std::fmt::Debug for Ledger {
 }
 
 /// An account on its way into memory.
-#[must_use = "an account that nobody waits for is of no use"]
+#[must_use = "an account is loaded for the request that waits for it"]
 pub struct PendingAccount {
     answer: accounts::Waiting,
     shared: Arc<Shared>,
 }
 
 impl PendingAccount {
-    /// Waits for the account, at most [`LedgerSettings::load_timeout`]; after it, ask again.
+    /// Waits for the account, at most [`LedgerSettings::load_timeout`]; the caller then reserves again.
     /// Must run on a tokio runtime.
     ///
     /// # Errors
-    /// There is no such key ([`Refused::Expired`]), or nothing could be learned about it.
+    /// There is no such key ([`Refused::Expired`]), or the store could not answer.
     pub async fn wait(self) -> Result<(), Refused> {
         let shared = &self.shared;
         let found = tokio::time::timeout(shared.settings.load_timeout, self.answer)

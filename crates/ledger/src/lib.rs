@@ -1,10 +1,9 @@
-//! Who pays: API keys, their balances and limits, and what they have used.
+//! API keys, their balances and limits, and what they have used.
 //!
-//! The crate decides what a key is, what is stored of it (a keyed hash, never the
-//! key), and how a request finds it: from memory, or from one SQLite file without
-//! ever waiting for the disk on a request thread. It takes plans, model groups
-//! and endpoints as names; what they mean is decided by the catalog and by the
-//! configuration.
+//! The crate decides what a key is, what is stored of it (a keyed hash, never the key), and how a
+//! request finds it: in memory, or in the database, without waiting for the disk on a request thread.
+//! Plans, model groups and endpoints are names here; the catalog and the configuration decide what
+//! they mean. What a database must do stands in `store::database`.
 
 #![forbid(unsafe_code)]
 
@@ -13,12 +12,14 @@ mod charge;
 mod clock;
 mod directory;
 mod entry;
+mod file;
 mod history;
 mod journal;
 mod key;
 mod keyed_semaphore;
 mod ledger;
 mod limits;
+mod lookups;
 mod memory;
 mod ownership;
 mod record;

@@ -1,33 +1,31 @@
-//! What the gateway remembers of the answers that it has translated: the answer and what it answered,
-//! for the key that asked, within bounds of bytes and time.
+//! The answers that the gateway has translated and remembers: the answer and what it answered, for the
+//! key that asked, within limits of bytes and time.
 //!
-//! An answer is in memory at once and in the store's file shortly after, written by a thread and over a
-//! connection of its own: settlements never wait for it, and a lost answer is no lost money. So its
-//! commits are not synced one by one, not numbered, and its rows have no sums. Reads go to the file on a
+//! An answer is in memory at once and in the database shortly after. A thread of its own writes it:
+//! settlements never wait for it, and a lost answer is no lost money. Reads go to the database on a
 //! thread that may wait; a request never does. What a remembered answer means is decided elsewhere.
-
-mod rows;
 
 use crate::{
     clock::{Clock, Timestamp},
     directory::{Unavailable, spawn},
-    keyed_semaphore::KeyedSemaphore,
-    store::{Store, StoreError, open_memory_writer, open_reader},
+    lookups::{Lookups, TIMEOUT},
+    store::{
+        Store, StoreError,
+        database::{AnswerChange, Database},
+    },
 };
 use bytes::Bytes;
 use parking_lot::{Condvar, Mutex, RwLock};
-use rusqlite::Connection;
 use std::{
-    cell::OnceCell,
     collections::{HashMap, VecDeque, hash_map::Entry},
-    path::PathBuf,
+    path::Path,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
     time::{Duration, Instant},
 };
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::oneshot;
 use tollgate_types::{KeyId, RequestId, leaves_room};
 
 /// An answer and what it answered.
@@ -46,8 +44,8 @@ pub struct Remembered {
 }
 
 impl Remembered {
-    /// What it counts towards the bounds, in bytes.
-    fn bytes(&self) -> u64 {
+    /// What it counts towards the limits, in bytes.
+    pub(crate) fn bytes(&self) -> u64 {
         /// The row and its entries in the indexes.
         const ROW: usize = 256;
         let contents = self.input.len().saturating_add(self.response.len());
@@ -55,7 +53,7 @@ impl Remembered {
     }
 }
 
-/// The bounds of what is remembered.
+/// The limits of what is remembered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryLimits {
     /// Bytes for each key; of more, the key's oldest answers are forgotten.
@@ -66,46 +64,42 @@ pub struct MemoryLimits {
     pub time: Duration,
 }
 
-/// What has become of answers since the process began, and what there is.
+/// Counts of answers since the process began, and of what there is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MemoryStats {
     /// Answers that were written down.
     pub remembered: u64,
-    /// Answers that could not be: too many waited, or the file failed.
+    /// Answers that could not be written: too many waited, or the database failed.
     pub lost: u64,
-    /// Bytes in the file.
+    /// Bytes in the database.
     pub bytes: u64,
 }
 
-/// Most bytes that wait to be written down, of which one key's leave as much free; further answers are
-/// lost.
+/// Most bytes that wait to be written, of which those of one key leave as much free; further answers
+/// are lost.
 const MOST_WAITING: u64 = 64 << 20;
-/// Most bytes of one transaction, so that no settlement waits long for the file.
+/// Most bytes that one transaction writes or overwrites, so that no settlement waits long for the
+/// database.
 const MOST_AT_ONCE: u64 = 1 << 20;
 /// How often old answers are forgotten.
 const ROUND: Duration = Duration::from_secs(60);
 /// How often a failed transaction is tried, and after which pause.
 const TRIES: u32 = 5;
 const RETRY_AFTER: Duration = Duration::from_millis(200);
-/// Most look-ups in the file at once, and most of them for one key.
-const LOOKUPS_AT_ONCE: usize = 8;
-const LOOKUPS_OF_A_KEY: usize = LOOKUPS_AT_ONCE / 4;
-const LOOKUP_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Remembers answers and finds them again. The last handle writes down what waits, in the background;
 /// [`Memory::close`] waits for it.
 pub struct Memory(Arc<Inner>);
 
 struct Inner {
-    path: PathBuf,
+    database: Arc<dyn Database>,
     clock: Clock,
     /// `None`: nothing is remembered, and what there is is forgotten.
     limits: RwLock<Option<MemoryLimits>>,
     queue: Mutex<Queue>,
     /// Something is in the queue, or the writer has ended.
     changed: Condvar,
-    lookups: Arc<Semaphore>,
-    of_keys: KeyedSemaphore,
+    lookups: Lookups,
     remembered: AtomicU64,
     lost: AtomicU64,
     bytes: AtomicU64,
@@ -114,7 +108,7 @@ struct Inner {
 #[derive(Default)]
 struct Queue {
     changes: VecDeque<Change>,
-    /// Answers that are not in the file yet.
+    /// Answers that are not in the database yet.
     unwritten: HashMap<RequestId, Arc<Remembered>>,
     /// Bytes of these, and of each key's among them.
     bytes: u64,
@@ -126,8 +120,9 @@ struct Queue {
 }
 
 impl Queue {
-    /// An answer waits no more.
-    fn give_back(&mut self, answer: &Remembered) {
+    /// An answer waits no more: it is in the database, or lost.
+    fn is_written(&mut self, answer: &Remembered) {
+        self.unwritten.remove(&answer.id);
         let bytes = answer.bytes();
         self.bytes = self.bytes.saturating_sub(bytes);
         if let Entry::Occupied(mut own) = self.of_keys.entry(answer.key.clone()) {
@@ -151,28 +146,28 @@ enum Change {
 }
 
 impl Memory {
-    /// Over the file of `store`, within these limits; `None`: nothing is remembered, and what there is
-    /// is forgotten.
+    /// Over the database of `store`, within these limits; `None`: nothing is remembered, and what there
+    /// is is forgotten.
     ///
     /// # Errors
-    /// The file cannot be opened, or no thread can be started.
+    /// The database cannot be opened, or no thread can be started.
     pub fn open(store: &Store, limits: Option<MemoryLimits>) -> Result<Self, StoreError> {
-        let path = store.path();
-        let file = open_memory_writer(path)?;
+        let database = Arc::clone(store.database());
+        // No change: it opens the database for writing, and counts.
+        let counted = database.change_answers(&[], limits, 0, store.clock().now())?;
         let inner = Arc::new(Inner {
-            path: path.to_owned(),
+            database,
             clock: store.clock().clone(),
             limits: RwLock::new(limits),
             queue: Mutex::default(),
             changed: Condvar::new(),
-            lookups: Arc::new(Semaphore::new(LOOKUPS_AT_ONCE)),
-            of_keys: KeyedSemaphore::new(LOOKUPS_OF_A_KEY, usize::MAX),
+            lookups: Lookups::default(),
             remembered: AtomicU64::new(0),
             lost: AtomicU64::new(0),
-            bytes: AtomicU64::new(rows::bytes(&file).unwrap_or(0)),
+            bytes: AtomicU64::new(counted.bytes),
         });
         let writer = Arc::clone(&inner);
-        spawn("memory-writer", path, move || writer.run(file))?;
+        spawn("memory-writer", store.path(), move || writer.run())?;
         Ok(Self(inner))
     }
 
@@ -211,11 +206,11 @@ impl Memory {
         self.0.changed.notify_all();
     }
 
-    /// Forgets the answer to a request of this key. Whether there was one. To be waited for on a tokio
+    /// Forgets the answer to a request of this key. Whether there was one. Must be awaited on a tokio
     /// runtime.
     ///
     /// # Errors
-    /// The file cannot be written, or not in time.
+    /// The database cannot be written, or not in time.
     pub async fn forget(&self, key: &KeyId, id: RequestId) -> Result<bool, Unavailable> {
         let (done, answer) = oneshot::channel();
         {
@@ -227,13 +222,13 @@ impl Memory {
             queue.changes.push_back(Change::Forget { key, id, done });
         }
         self.0.changed.notify_all();
-        let answer = tokio::time::timeout(LOOKUP_TIMEOUT, answer).await;
+        let answer = tokio::time::timeout(TIMEOUT, answer).await;
         let answer = answer.map_err(|_| Unavailable::TimedOut)?;
         // The writer drops the sender if the file has failed.
         answer.map_err(|_| Unavailable::Store("the answer could not be forgotten".into()))
     }
 
-    /// Looks up answers of a key, on a thread that may wait. To be waited for on a tokio runtime.
+    /// Looks up answers of a key, on a thread that may wait. Must be awaited on a tokio runtime.
     ///
     /// # Errors
     /// Too many look-ups are under way, or it takes too long.
@@ -242,31 +237,12 @@ impl Memory {
         key: &KeyId,
         look: impl FnOnce(&Lookup<'_>) -> T + Send + 'static,
     ) -> Result<T, Unavailable> {
-        let found = tokio::time::timeout(LOOKUP_TIMEOUT, self.look_up_in_turn(key, look)).await;
-        found.unwrap_or(Err(Unavailable::TimedOut))
+        let (inner, asking) = (Arc::clone(&self.0), key.clone());
+        let look = move || look(&inner.lookup(&asking));
+        self.0.lookups.run(key, look).await
     }
 
-    async fn look_up_in_turn<T: Send + 'static>(
-        &self,
-        key: &KeyId,
-        look: impl FnOnce(&Lookup<'_>) -> T + Send + 'static,
-    ) -> Result<T, Unavailable> {
-        let own = self.0.of_keys.acquire(key).await?;
-        let permit = Arc::clone(&self.0.lookups)
-            .acquire_owned()
-            .await
-            .map_err(|_| Unavailable::Closed)?;
-        let (inner, key) = (Arc::clone(&self.0), key.clone());
-        let look = move || {
-            let _held = (permit, own);
-            look(&inner.lookup(&key))
-        };
-        tokio::task::spawn_blocking(look)
-            .await
-            .map_err(|_| Unavailable::Closed)
-    }
-
-    /// What has become of answers.
+    /// Counts of answers.
     pub fn stats(&self) -> MemoryStats {
         MemoryStats {
             remembered: self.0.remembered.load(Ordering::Relaxed),
@@ -299,7 +275,7 @@ impl Drop for Memory {
 
 impl std::fmt::Debug for Memory {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("Memory").field(&self.0.path).finish()
+        f.debug_tuple("Memory").field(&self.0.path()).finish()
     }
 }
 
@@ -307,56 +283,43 @@ impl std::fmt::Debug for Memory {
 pub struct Lookup<'a> {
     inner: &'a Inner,
     key: &'a KeyId,
-    /// What was made before is forgotten; `None`: all is.
+    /// What was made before is forgotten; `None`: everything is.
     since: Option<Timestamp>,
-    file: OnceCell<Connection>,
 }
 
 impl Lookup<'_> {
     /// The response that answered a request.
     ///
     /// # Errors
-    /// The file cannot be read.
+    /// The database cannot be read.
     pub fn response(&self, id: RequestId) -> Result<Option<Bytes>, StoreError> {
         match self.unwritten(id) {
             Some(answer) => Ok(answer.map(|it| it.response.clone())),
-            None => self.read(|file, since| rows::response(file, self.key, id, since)),
+            None => match self.since {
+                Some(since) => self.inner.database.response(self.key, id, since),
+                None => Ok(None),
+            },
         }
     }
 
     /// The same, with what it answered.
     ///
     /// # Errors
-    /// The file cannot be read.
+    /// The database cannot be read.
     pub fn answer(&self, id: RequestId) -> Result<Option<Remembered>, StoreError> {
         match self.unwritten(id) {
             Some(answer) => Ok(answer.map(|it| Remembered::clone(&it))),
-            None => self.read(|file, since| rows::answer(file, self.key, id, since)),
+            None => match self.since {
+                Some(since) => self.inner.database.answer(self.key, id, since),
+                None => Ok(None),
+            },
         }
     }
 
-    /// An answer that is not in the file yet; `Some(None)` where it is another key's.
+    /// An answer that is not in the database yet; `Some(None)` where it is another key's.
     fn unwritten(&self, id: RequestId) -> Option<Option<Arc<Remembered>>> {
         let answer = self.inner.queue.lock().unwritten.get(&id).cloned()?;
         Some((answer.key == *self.key).then_some(answer))
-    }
-
-    fn read<T>(
-        &self,
-        find: impl FnOnce(&Connection, Timestamp) -> rusqlite::Result<Option<T>>,
-    ) -> Result<Option<T>, StoreError> {
-        let Some(since) = self.since else {
-            return Ok(None);
-        };
-        let path = &self.inner.path;
-        let file = match self.file.get() {
-            Some(file) => file,
-            None => {
-                let opened = open_reader(path)?;
-                self.file.get_or_init(|| opened)
-            }
-        };
-        find(file, since).map_err(|fault| StoreError::from_sqlite(&fault, path))
     }
 }
 
@@ -367,106 +330,114 @@ impl Inner {
             inner: self,
             key,
             since: limits.map(|limits| self.clock.now().minus(limits.time)),
-            file: OnceCell::new(),
         }
     }
 
+    fn path(&self) -> &Path {
+        self.database.path()
+    }
+
     /// The thread that writes.
-    fn run(&self, mut file: Connection) {
+    fn run(&self) {
         let mut next_round = Instant::now();
         loop {
-            let (changes, is_round_due, is_closed) = self.wait(next_round);
+            let (mut changes, is_round_due, is_closed) = self.wait(next_round);
             let is_last = is_closed && changes.is_empty();
-            if !changes.is_empty() {
-                self.write(&mut file, changes);
+            while !changes.is_empty() {
+                changes = self.write(changes);
             }
             if is_round_due || Instant::now() >= next_round {
-                self.forget_old(&mut file);
+                self.forget_old();
                 next_round = Instant::now().checked_add(ROUND).unwrap_or(next_round);
             }
             if is_last {
                 break;
             }
         }
-        // `close` returns after this: the ledger can move the whole log into the file then.
-        drop(file);
+        // `close` returns after this.
         self.queue.lock().has_ended = true;
         self.changed.notify_all();
     }
 
-    /// Waits until then for changes, and takes as many as go in one transaction.
-    fn wait(&self, until: Instant) -> (Vec<Change>, bool, bool) {
+    /// Waits until then for changes, and takes as many new answers as go in one transaction.
+    fn wait(&self, until: Instant) -> (VecDeque<Change>, bool, bool) {
         let mut queue = self.queue.lock();
         let waits =
             |queue: &mut Queue| queue.changes.is_empty() && !queue.is_closed && !queue.is_round_due;
         self.changed.wait_while_until(&mut queue, waits, until);
-        let (mut taken, mut bytes) = (Vec::new(), 0_u64);
+        let (mut taken, mut bytes) = (VecDeque::new(), 0_u64);
         while bytes < MOST_AT_ONCE
             && let Some(change) = queue.changes.pop_front()
         {
             bytes = bytes.saturating_add(change.bytes());
-            taken.push(change);
+            taken.push_back(change);
         }
         let is_round_due = std::mem::take(&mut queue.is_round_due);
         (taken, is_round_due, queue.is_closed)
     }
 
-    fn write(&self, file: &mut Connection, changes: Vec<Change>) {
-        let done = self.try_often("answers cannot be remembered", || {
+    /// Writes changes, as many as go in one transaction. Returns the others.
+    fn write(&self, mut changes: VecDeque<Change>) -> VecDeque<Change> {
+        let given: Vec<AnswerChange<'_>> = changes.iter().map(Change::given).collect();
+        let written = self.try_often("answers cannot be remembered", || {
             let limits = *self.limits.read();
-            rows::apply(file, &changes, limits, self.clock.now())
+            let now = self.clock.now();
+            self.database
+                .change_answers(&given, limits, MOST_AT_ONCE, now)
         });
-        self.note_bytes(file);
+        let Some(written) = written else {
+            // The callers that wait for one to be forgotten notice that its sender is dropped.
+            let mut queue = self.queue.lock();
+            changes.drain(..).for_each(|change| {
+                if let Change::Remember(answer) = change {
+                    queue.is_written(&answer);
+                    self.lost.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+            return changes;
+        };
+        self.bytes.store(written.bytes, Ordering::Relaxed);
         let mut queue = self.queue.lock();
-        for (place, change) in changes.into_iter().enumerate() {
-            let done = done.as_ref().and_then(|done| done.get(place).copied());
+        let rest = changes.split_off(written.done.len().min(changes.len()));
+        for (change, is_done) in changes.into_iter().zip(written.done) {
             match change {
                 Change::Remember(answer) => {
-                    queue.unwritten.remove(&answer.id);
-                    queue.give_back(&answer);
-                    let count = match done {
-                        Some(_) => &self.remembered,
-                        None => &self.lost,
-                    };
-                    count.fetch_add(1, Ordering::Relaxed);
+                    queue.is_written(&answer);
+                    self.remembered.fetch_add(1, Ordering::Relaxed);
                 }
                 Change::Forget { done: report, .. } => {
-                    if let Some(done) = done {
-                        // The caller may have disconnected.
-                        let _ = report.send(done);
-                    }
+                    // The caller may have disconnected.
+                    let _ = report.send(is_done);
                 }
             }
         }
+        rest
     }
 
-    fn forget_old(&self, file: &mut Connection) {
+    fn forget_old(&self) {
         let limits = *self.limits.read();
         let (before, most) = match limits {
             Some(limits) => (self.clock.now().minus(limits.time), limits.bytes),
             None => (Timestamp::MAX, 0),
         };
-        self.try_often("old answers cannot be forgotten", || {
-            rows::expire(file, before, most)
+        let left = self.try_often("old answers cannot be forgotten", || {
+            self.database.expire_answers(before, most)
         });
-        self.note_bytes(file);
-    }
-
-    fn note_bytes(&self, file: &Connection) {
-        if let Ok(bytes) = rows::bytes(file) {
+        if let Some(bytes) = left {
             self.bytes.store(bytes, Ordering::Relaxed);
         }
     }
 
     /// Tries a few times. `None`: it failed each time.
-    fn try_often<T>(&self, what: &str, mut run: impl FnMut() -> rusqlite::Result<T>) -> Option<T> {
+    fn try_often<T>(
+        &self,
+        what: &str,
+        mut run: impl FnMut() -> Result<T, StoreError>,
+    ) -> Option<T> {
         for attempt in 1..=TRIES {
             match run() {
                 Ok(done) => return Some(done),
-                Err(fault) if attempt == TRIES => {
-                    let fault = StoreError::from_sqlite(&fault, &self.path);
-                    log::error!("{what}: {fault}");
-                }
+                Err(fault) if attempt == TRIES => log::error!("{what}: {fault}"),
                 Err(_) => std::thread::park_timeout(RETRY_AFTER),
             }
         }
@@ -475,11 +446,19 @@ impl Inner {
 }
 
 impl Change {
-    /// Bytes that it adds to the file.
+    /// Bytes that it is known to write. What forgetting an answer overwrites only the database knows:
+    /// it ends the transaction when that is enough.
     fn bytes(&self) -> u64 {
         match self {
             Self::Remember(answer) => answer.bytes(),
             Self::Forget { .. } => 0,
+        }
+    }
+
+    fn given(&self) -> AnswerChange<'_> {
+        match self {
+            Self::Remember(answer) => AnswerChange::Remember(answer),
+            Self::Forget { key, id, .. } => AnswerChange::Forget(key, *id),
         }
     }
 }

@@ -15,22 +15,21 @@ mod inputs;
 mod misses;
 mod payment;
 
+pub(crate) use inputs::Shown;
 pub use inputs::{InputDue, Unpaid};
+pub(crate) use payment::{Charged, PaymentRecord};
 pub use payment::{Due, Payable, Paying};
 
 use crate::{
-    clock::Clock,
     directory::Unavailable,
-    keyed_semaphore::{KeyedSemaphore, TooManyCallers},
     ledger::Ledger,
-    store::{Store, StoreError, open_reader, storable_time},
+    lookups::Lookups,
+    store::{Store, StoreError, database::Database},
 };
 use misses::Misses;
 use payment::Paid;
 use quick_cache::{UnitWeighter, sync::Cache};
-use rusqlite::{Connection, OptionalExtension, params};
-use std::{future::Future, path::PathBuf, sync::Arc, time::Duration};
-use tokio::sync::Semaphore;
+use std::{collections::HashMap, future::Future, sync::Arc};
 use tollgate_types::{KeyId, NamedItem, RequestId};
 
 /// Something stored at a provider.
@@ -94,11 +93,6 @@ pub enum Claims<F> {
 
 /// Longest id that is remembered or looked up, in bytes.
 const MAX_ID_LEN: usize = 256;
-/// Most look-ups in the file at once.
-const LOOKUPS_AT_ONCE: usize = 8;
-/// Most of them for one key.
-const LOOKUPS_OF_A_KEY: usize = LOOKUPS_AT_ONCE / 4;
-const LOOKUP_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Remembers and tells. Cheap to clone.
 #[derive(Clone)]
@@ -106,14 +100,11 @@ pub struct Ownership(Arc<Inner>);
 
 struct Inner {
     ledger: Ledger,
-    path: PathBuf,
+    database: Arc<dyn Database>,
     known: Known<Arc<Stored>>,
     /// Ids that were looked for a moment ago and not found.
     misses: Misses,
-    /// Bounds the blocking threads.
-    lookups: Arc<Semaphore>,
-    /// Bounds those of one key.
-    of_keys: KeyedSemaphore,
+    lookups: Lookups,
     /// Responses that have been paid for.
     paid: Paid,
     /// Responses and items that are paid for, and whose inputs show nothing else.
@@ -152,11 +143,10 @@ impl Ownership {
         let known = known.max(1);
         Self(Arc::new(Inner {
             ledger,
-            path: store.path().to_owned(),
+            database: Arc::clone(store.database()),
             known: bounded_cache(known),
             misses: Misses::default(),
-            lookups: Arc::new(Semaphore::new(LOOKUPS_AT_ONCE)),
-            of_keys: KeyedSemaphore::new(LOOKUPS_OF_A_KEY, usize::MAX),
+            lookups: Lookups::default(),
             paid: Paid::new(known),
             all_paid: bounded_cache(known),
         }))
@@ -236,8 +226,7 @@ impl Ownership {
         }
         let (this, key) = (Self::clone(self), key.clone());
         Claims::Wait(async move {
-            let all = tokio::time::timeout(LOOKUP_TIMEOUT, this.check_in_file(key, left)).await;
-            match all.unwrap_or(Err(Unavailable::TimedOut)) {
+            match this.check_in_database(key, left).await {
                 Ok(None) => Claim::Fine,
                 Ok(Some(id)) => Claim::NotYours(id),
                 Err(cause) => Claim::Unavailable(cause),
@@ -246,47 +235,41 @@ impl Ownership {
     }
 
     /// The first of the items that the key may not send.
-    async fn check_in_file(
+    async fn check_in_database(
         self,
         key: KeyId,
         items: Vec<NamedItem>,
     ) -> Result<Option<String>, Unavailable> {
         let asking = key.clone();
-        self.read(&asking, move |inner, file| {
-            for item in items {
-                let may_be = match find_in(file, &item.id)? {
+        self.read(&asking, move |inner| {
+            let ids: Vec<&str> = items.iter().map(|item| &*item.id).collect();
+            let found = inner.database.stored(&ids)?;
+            let found: HashMap<Arc<str>, Arc<Stored>> = found
+                .into_iter()
+                .map(|stored| (Arc::clone(&stored.id), Arc::new(stored)))
+                .collect();
+            let refused = items.into_iter().find(|item| {
+                let is_allowed = match found.get(&*item.id) {
                     None => {
                         inner.note_miss(&item.id);
                         item.has_contents
                     }
                     Some(stored) => {
-                        let is_own = stored.key == key;
-                        inner.known.insert(Arc::clone(&stored.id), Arc::new(stored));
-                        is_own
+                        let id = Arc::clone(&stored.id);
+                        inner.known.insert(id, Arc::clone(stored));
+                        stored.key == key
                     }
                 };
-                if !may_be {
-                    return Ok(Some(item.id));
-                }
-            }
-            Ok(None)
+                !is_allowed
+            });
+            Ok(refused.map(|item| item.id))
         })
         .await
     }
 
     async fn look_up(self, key: KeyId, id: Arc<str>) -> Result<Arc<Stored>, OwnerFailure> {
-        let found = tokio::time::timeout(LOOKUP_TIMEOUT, self.find(&key, id))
-            .await
-            .map_err(|_| Unavailable::TimedOut)??;
-        match found {
-            Some(stored) if stored.key == key => Ok(stored),
-            _ => Err(OwnerFailure::NotYours),
-        }
-    }
-
-    async fn find(self, key: &KeyId, id: Arc<str>) -> Result<Option<Arc<Stored>>, Unavailable> {
-        self.read(key, move |inner, file| {
-            let found = find_in(file, &id)?.map(Arc::new);
+        let found = self.read(&key, move |inner| {
+            let found = inner.database.stored(&[&id])?.pop().map(Arc::new);
             match &found {
                 Some(stored) => {
                     let id = Arc::clone(&stored.id);
@@ -295,37 +278,25 @@ impl Ownership {
                 None => inner.note_miss(&id),
             }
             Ok(found)
-        })
-        .await
+        });
+        match found.await? {
+            Some(stored) if stored.key == key => Ok(stored),
+            _ => Err(OwnerFailure::NotYours),
+        }
     }
 
-    /// Reads in the file for a key, on a thread that may wait.
+    /// Reads the database for a key, on a thread that may wait.
     async fn read<T: Send + 'static>(
-        self,
+        &self,
         key: &KeyId,
-        read: impl FnOnce(&Inner, &Connection) -> rusqlite::Result<T> + Send + 'static,
+        read: impl FnOnce(&Inner) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, Unavailable> {
-        let own = self.0.of_keys.acquire(key).await?;
-        let permit = Arc::clone(&self.0.lookups)
-            .acquire_owned()
-            .await
-            .map_err(|_| Unavailable::Closed)?;
-        let read = move || {
-            let _held = (permit, own);
-            let path = &self.0.path;
-            let file = open_reader(path)?;
-            read(&self.0, &file).map_err(|fault| StoreError::from_sqlite(&fault, path))
-        };
-        tokio::task::spawn_blocking(read)
-            .await
-            .map_err(|_| Unavailable::Closed)?
+        let inner = Arc::clone(&self.0);
+        self.0
+            .lookups
+            .run(key, move || read(&inner))
+            .await?
             .map_err(|fault| Unavailable::Store(fault.to_string().into()))
-    }
-}
-
-impl From<TooManyCallers> for Unavailable {
-    fn from(_: TooManyCallers) -> Self {
-        Self::Overloaded
     }
 }
 
@@ -333,47 +304,6 @@ impl std::fmt::Debug for Ownership {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Ownership")
     }
-}
-
-fn find_in(file: &Connection, id: &str) -> rusqlite::Result<Option<Stored>> {
-    let find = "SELECT id, key, provider, credential, tokens, request FROM owned WHERE id = ?1";
-    let mut find = file.prepare_cached(find)?;
-    find.query_row([id], |row| {
-        let text = |column| row.get::<_, String>(column);
-        Ok(Stored {
-            id: text(0)?.into(),
-            key: KeyId::new(text(1)?),
-            provider: text(2)?.into(),
-            credential: text(3)?.into(),
-            tokens: row.get::<_, Option<i64>>(4)?.map(i64::unsigned_abs),
-            request: row
-                .get::<_, Option<String>>(5)?
-                .and_then(|text| RequestId::from_text(&text)),
-        })
-    })
-    .optional()
-}
-
-/// Writes a row, unless the id has an owner already; of its owner's a size that has grown.
-pub(crate) fn insert(file: &Connection, stored: &Stored, clock: &Clock) -> rusqlite::Result<()> {
-    file.prepare_cached(
-        "INSERT INTO owned (id, key, provider, credential, at, tokens, request)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
-         ON CONFLICT (id) DO UPDATE SET tokens = excluded.tokens
-         WHERE owned.key = excluded.key AND excluded.tokens > ifnull(owned.tokens, -1)",
-    )?
-    .execute(params![
-        stored.id,
-        stored.key.as_str(),
-        stored.provider,
-        stored.credential,
-        storable_time(clock.now()),
-        stored
-            .tokens
-            .map(|tokens| i64::try_from(tokens).unwrap_or(i64::MAX)),
-        stored.request.as_ref().map(RequestId::as_str),
-    ])?;
-    Ok(())
 }
 
 #[cfg(test)]

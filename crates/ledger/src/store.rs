@@ -1,65 +1,47 @@
-//! The file that remembers: opening it, and administering the keys in it.
+//! The handle on the database: opening it, and administering the keys in it.
 //!
-//! One SQLite file in WAL mode, so that the command line writes while a gateway
-//! reads. Writes are `synchronous = FULL`: in WAL mode `NORMAL` may lose the last
-//! commits when the power fails, and a revocation that comes back is a security
-//! hole. No request ever waits for one of these commits.
-//!
-//! What the request path sees of it is in `directory`; the schema and its
-//! versions are in `schema`.
+//! What a database does stands in the trait [`Database`](database::Database); `sqlite` implements it.
+//! The request path sees the database through `directory`, `ledger`, `ownership` and `memory`.
 
-mod backup;
-mod commits;
+#[cfg(test)]
+pub(crate) mod conformance;
+pub(crate) mod database;
 mod error;
-mod extensions;
 mod grants;
 mod keys;
-mod once;
-mod open;
-mod plans;
-mod schema;
-mod sequence;
-mod sums;
-mod verify;
-mod write;
+mod order;
+pub(crate) mod sqlite;
+mod verification;
 
 pub use error::StoreError;
-pub(crate) use error::{storable_time, stored_time};
+pub(crate) use grants::NewGrant;
 pub use grants::{GrantTerms, GrantView};
 pub use keys::{CreatedKey, KeyFilter, KeySelector, Revocation};
-pub(crate) use keys::{lookup_sql, read_key};
-pub use once::OrderName;
-pub(crate) use open::{
-    create_file, data_version, open_memory_writer, open_reader, open_settling_writer,
-};
-pub use plans::{PlanInUse, plans_beyond};
-pub use schema::check_pepper;
-pub use verify::Verification;
-pub(crate) use write::{WriteConnection, WriteTransaction};
-#[cfg(test)]
-pub(crate) use {open::open_writer, write::edit};
+pub use order::OrderName;
+pub use sqlite::{PlanInUse, check_pepper, plans_beyond};
+pub use verification::Verification;
 
 use crate::{clock::Clock, key::KeyHasher};
-use error::Described;
-use open::{Loss, open_despite};
-use parking_lot::Mutex;
-use rusqlite::{Connection, Transaction};
-use std::path::{Path, PathBuf};
+use database::Database;
+use sqlite::{Loss, Sqlite};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
-/// An open ledger file, for administration.
+/// An open database, the pepper of its keys, and the clock.
 ///
-/// Calls block on the disk: for a command line or an administration runtime, never
-/// for a request thread. Several processes may have the same file open.
+/// Calls block on the disk: they are for a command line or an administration runtime, never for a
+/// request thread. Several processes may have the same database open.
 pub struct Store {
-    path: PathBuf,
+    database: Arc<dyn Database>,
     hasher: KeyHasher,
     clock: Clock,
-    connection: Mutex<WriteConnection>,
 }
 
 impl Store {
-    /// Opens the file, makes it where there is none (readable by its owner alone),
-    /// and brings an older one up to date.
+    /// Opens the file, makes it if there is none (readable by its owner alone), and brings an older one
+    /// up to date.
     ///
     /// # Errors
     /// The file is not a ledger, damaged, locked, read-only, made by a newer program
@@ -83,9 +65,7 @@ impl Store {
         hasher: KeyHasher,
         clock: Clock,
     ) -> Result<Self, StoreError> {
-        let store = Self::open_with(path.into(), hasher, clock, Loss::Accept)?;
-        store.accept_rows()?;
-        Ok(store)
+        Self::open_with(path.into(), hasher, clock, Loss::Accept)
     }
 
     fn open_with(
@@ -94,22 +74,22 @@ impl Store {
         clock: Clock,
         loss: Loss,
     ) -> Result<Self, StoreError> {
-        let connection = open_despite(&path, loss)?;
-        schema::bind_pepper(&connection, &hasher.fingerprint()).described(&path)??;
-        // By whatever names processes know one file, they must find each other's settlement files
-        // beside it. One that cannot be resolved was opened by this name all the same.
-        let path = std::fs::canonicalize(&path).unwrap_or(path);
-        Ok(Self {
-            path,
-            hasher,
-            clock,
-            connection: Mutex::new(connection),
-        })
+        let database = Sqlite::open(path, &hasher.fingerprint(), loss)?;
+        Ok(Self::over(Arc::new(database), hasher, clock))
     }
 
-    /// Where the file is.
+    /// Over a database that was opened under the pepper of `hasher`.
+    pub(crate) fn over(database: Arc<dyn Database>, hasher: KeyHasher, clock: Clock) -> Self {
+        Self {
+            database,
+            hasher,
+            clock,
+        }
+    }
+
+    /// Where the database is.
     pub fn path(&self) -> &Path {
-        &self.path
+        self.database.path()
     }
 
     /// The clock that decides what has expired.
@@ -121,34 +101,37 @@ impl Store {
         &self.hasher
     }
 
-    fn read<T>(
-        &self,
-        query: impl FnOnce(&Connection) -> rusqlite::Result<T>,
-    ) -> Result<T, StoreError> {
-        query(&self.connection.lock()).described(&self.path)
+    pub(crate) fn database(&self) -> &Arc<dyn Database> {
+        &self.database
     }
 
-    /// Runs `change` in one transaction that holds the write lock from the start, so
-    /// that it never fails half-way on somebody else's lock.
-    fn write<T>(
-        &self,
-        change: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T>,
-    ) -> Result<T, StoreError> {
-        let connection = self.connection.lock();
-        let changed = connection.change(|transaction| change(transaction));
-        // The client gets its answer after this commit: a loss of it must be noticed.
-        connection.sync_sequence();
-        changed.described(&self.path)
+    /// Checks the database and everything in it that must add up, in one snapshot. Takes as long as
+    /// reading all of it; blocks no writer.
+    ///
+    /// # Errors
+    /// The database cannot be read at all.
+    pub fn verify(&self) -> Result<Verification, StoreError> {
+        self.database.verify()
+    }
+
+    /// Writes a copy to `target`, which must not exist; when this returns, it is on the disk. One
+    /// snapshot, which blocks no writer. Settlements of the last moments that are only in a settlement
+    /// file are not in it.
+    ///
+    /// The copy has no lease: a process that opens it begins anew.
+    ///
+    /// # Errors
+    /// `target` exists or cannot be written, or the database cannot be read. Nothing is left at
+    /// `target` then.
+    pub fn backup(&self, target: &Path) -> Result<(), StoreError> {
+        self.database.backup(target)
     }
 }
 
 impl std::fmt::Debug for Store {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Store")
-            .field("path", &self.path)
+            .field("path", &self.path())
             .finish_non_exhaustive()
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -2,12 +2,8 @@
 //! with a bound on everything that can pile up.
 
 use super::{Cached, Loaded, Shared, Unavailable};
-use crate::{
-    key::KeyHash,
-    store::{StoreError, lookup_sql, open_reader, read_key},
-};
+use crate::{key::KeyHash, store::StoreError};
 use parking_lot::Mutex;
-use rusqlite::Connection;
 use std::{
     collections::HashMap,
     io,
@@ -32,7 +28,7 @@ pub(super) struct Flights {
     waiting_callers: usize,
 }
 
-/// Who waits for what.
+/// The callers of each load.
 #[derive(Default)]
 struct Board {
     loads: HashMap<KeyHash, Vec<oneshot::Sender<Loaded>>, foldhash::fast::RandomState>,
@@ -40,21 +36,19 @@ struct Board {
 }
 
 impl Flights {
-    /// Opens a connection per loader and starts the threads. They end when this value
-    /// is dropped.
+    /// Starts the threads. They end when this value is dropped.
     pub(super) fn start(shared: &Arc<Shared>) -> Result<Self, StoreError> {
         let (jobs, queue) = sync_channel(shared.settings.loads_at_once.max(1));
         let queue = Arc::new(Mutex::new(queue));
         let board = Arc::default();
         for _ in 0..shared.settings.loaders.max(1) {
             let loader = Loader {
-                connection: open_reader(&shared.path)?,
-                sql: lookup_sql(),
                 shared: Arc::clone(shared),
                 board: Arc::clone(&board),
             };
             let queue = Arc::clone(&queue);
-            spawn("key-loader", &shared.path, move || loader.run(&queue))?;
+            let path = shared.database.path();
+            spawn("key-loader", path, move || loader.run(&queue))?;
         }
         Ok(Self {
             board,
@@ -83,8 +77,6 @@ impl Flights {
 }
 
 struct Loader {
-    connection: Connection,
-    sql: String,
     shared: Arc<Shared>,
     board: Arc<Mutex<Board>>,
 }
@@ -127,32 +119,21 @@ impl Loader {
                 break;
             }
         }
-        // Under a storm of changes to other keys nothing could be remembered; the last
-        // read is younger than the request, which is all that was asked.
+        // If other keys change all the time nothing can be remembered; the last read is younger than the
+        // request, which suffices.
         latest
     }
 
     fn read(&self, hash: &KeyHash) -> Result<(i64, Cached), StoreError> {
-        let run = || {
-            let mut statement = self.connection.prepare_cached(&self.sql)?;
-            statement.query_row([hash.as_bytes()], |row| {
-                let seq = row.get(0)?;
-                let id: Option<String> = row.get(1)?;
-                let stored = id.map(|_| read_key(row, 1)).transpose()?;
-                Ok((seq, stored))
-            })
-        };
-        let (seq, stored) =
-            run().map_err(|fault| StoreError::from_sqlite(&fault, &self.shared.path))?;
-        let cached = match stored {
-            Some(stored) => {
-                let mut record = stored?;
+        let found = self.shared.database.look_up_key(hash)?;
+        let cached = match found.record {
+            Some(mut record) => {
                 Arc::make_mut(&mut record.identity).shares = self.shared.cache.shares(hash);
                 Cached::Known(Arc::new(record))
             }
             None => Cached::Unknown,
         };
-        Ok((seq, cached))
+        Ok((found.change, cached))
     }
 }
 

@@ -2,7 +2,7 @@ use super::*;
 use crate::{
     key::ApiKey,
     record::NewKey,
-    store::{CreatedKey, KeySelector},
+    store::{CreatedKey, KeySelector, sqlite::testing},
 };
 use std::{
     sync::atomic::{AtomicUsize, Ordering},
@@ -125,19 +125,17 @@ async fn an_unknown_key_is_remembered_as_unknown_until_it_is_made() {
     let directory = house.directory();
     let made = house.key();
     // The same key as nobody's: taken out behind the program's back.
-    let connection = rusqlite::Connection::open(store.path()).unwrap();
-    connection
-        .execute_batch("CREATE TABLE aside AS SELECT * FROM keys; DELETE FROM keys")
-        .unwrap();
+    testing::execute(
+        store.path(),
+        "CREATE TABLE aside AS SELECT * FROM keys; DELETE FROM keys",
+    );
     becomes(&directory, &made.key, |answer| {
         refused(answer) == Some("unknown")
     })
     .await;
     becomes(&directory, &made.key, |_| in_memory(&directory, &made.key)).await;
 
-    connection
-        .execute_batch("INSERT INTO keys SELECT * FROM aside")
-        .unwrap();
+    testing::execute(store.path(), "INSERT INTO keys SELECT * FROM aside");
     becomes(&directory, &made.key, Result::is_ok).await;
 }
 
@@ -232,10 +230,10 @@ async fn a_failing_store_is_no_verdict_and_keys_in_memory_go_on_working() {
     let (warm, cold) = (house.key(), house.key());
     let directory = house.directory();
     ask(&directory, warm.key.expose()).await.unwrap();
-    rusqlite::Connection::open(house.folder.path().join("ledger.db"))
-        .unwrap()
-        .execute_batch("ALTER TABLE keys RENAME TO lost")
-        .unwrap();
+    testing::execute(
+        &house.folder.path().join("ledger.db"),
+        "ALTER TABLE keys RENAME TO lost",
+    );
     let answer = ask(&directory, cold.key.expose()).await;
     let unavailable = matches!(
         answer,
@@ -283,13 +281,11 @@ async fn changes_that_were_pruned_unseen_empty_the_memory() {
     let made = house.key();
     let directory = house.directory();
     ask(&directory, made.key.expose()).await.unwrap();
-    rusqlite::Connection::open(house.folder.path().join("ledger.db"))
-        .unwrap()
-        .execute_batch(
-            "BEGIN; UPDATE keys SET revoked_at = 1; DELETE FROM changes;
+    testing::execute(
+        &house.folder.path().join("ledger.db"),
+        "BEGIN; UPDATE keys SET revoked_at = 1; DELETE FROM changes;
              INSERT INTO changes VALUES (5000000, zeroblob(32)); COMMIT",
-        )
-        .unwrap();
+    );
     becomes(&directory, &made.key, |answer| {
         refused(answer) == Some("revoked")
     })
@@ -303,8 +299,8 @@ async fn a_key_that_changed_goes_on_with_what_its_requests_hold() {
     let directory = house.directory();
     let before = ask(&directory, made.key.expose()).await.unwrap();
     let held = before.identity.shares.take_one(Resource::Requests);
-    let file = rusqlite::Connection::open(house.folder.path().join("ledger.db")).unwrap();
-    file.execute("UPDATE keys SET name = 'other'", []).unwrap();
+    let path = house.folder.path().join("ledger.db");
+    testing::execute(&path, "UPDATE keys SET name = 'other'");
     let is_changed = |it: &Result<Arc<KeyRecord>, LookupFailure>| {
         it.as_ref()
             .is_ok_and(|record| record.identity.name == "other")
@@ -351,9 +347,8 @@ async fn a_directory_reports_that_it_sees_changes() {
 async fn a_reissued_key_that_begins_like_a_revoked_one_shares_nothing_with_it() {
     let house = House::new();
     let (old, new) = (house.key(), house.key());
-    let file = rusqlite::Connection::open(house.folder.path().join("ledger.db")).unwrap();
-    file.execute("UPDATE keys SET prefix = 'sk-AAAAAAAA'", [])
-        .unwrap();
+    let path = house.folder.path().join("ledger.db");
+    testing::execute(&path, "UPDATE keys SET prefix = 'sk-AAAAAAAA'");
     let directory = house.directory();
     for revoked in [&old, &new] {
         becomes(&directory, &revoked.key, Result::is_ok).await;

@@ -1,15 +1,7 @@
-//! Seeing what others change in the file.
-//!
-//! `PRAGMA data_version` moves whenever another connection commits; asking costs a
-//! look at shared memory, no disk. Only when it has moved, the table of changes is
-//! read from where the last reading ended.
+//! Notices keys that other programs, or other parts of this one, have changed in the database.
 
 use super::{Shared, flight::spawn};
-use crate::{
-    key::KeyHash,
-    store::{StoreError, data_version, open_reader},
-};
-use rusqlite::Connection;
+use crate::store::StoreError;
 use std::sync::{
     Arc,
     mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel},
@@ -22,29 +14,23 @@ pub(super) struct Watcher {
 
 impl Watcher {
     pub(super) fn start(shared: &Arc<Shared>) -> Result<Self, StoreError> {
-        let connection = open_reader(&shared.path)?;
         let mut watch = Watch {
             shared: Arc::clone(shared),
-            connection,
-            version: None,
-            seq: None,
+            seen: None,
         };
-        watch
-            .look()
-            .map_err(|fault| StoreError::from_sqlite(&fault, &shared.path))?;
+        watch.look()?;
         let (stop, stopped) = sync_channel(0);
-        spawn("key-watcher", &shared.path, move || watch.run(&stopped))?;
+        spawn("key-watcher", shared.database.path(), move || {
+            watch.run(&stopped);
+        })?;
         Ok(Self { _stop: stop })
     }
 }
 
 struct Watch {
     shared: Arc<Shared>,
-    connection: Connection,
-    /// The data version at the last look.
-    version: Option<i64>,
-    /// The change sequence up to which the cache is current.
-    seq: Option<i64>,
+    /// The change up to which the cache is current.
+    seen: Option<i64>,
 }
 
 impl Watch {
@@ -71,50 +57,17 @@ impl Watch {
         health.fault = fault.map(Into::into);
     }
 
-    fn look(&mut self) -> rusqlite::Result<()> {
-        let version = data_version(&self.connection)?;
-        if self.version == Some(version) {
+    fn look(&mut self) -> Result<(), StoreError> {
+        let changes = self.shared.database.changes_since(self.seen)?;
+        if self.seen == Some(changes.newest) && changes.hashes.is_some() {
             return Ok(());
         }
-        self.catch_up()?;
-        // Last: a look that failed on the way is repeated.
-        self.version = Some(version);
-        Ok(())
-    }
-
-    fn catch_up(&mut self) -> rusqlite::Result<()> {
-        let known = self.seq.unwrap_or(-1);
-        let (oldest, newest, hashes) = read_changes(&mut self.connection, known)?;
-        // Rows that were pruned before they were seen, or a file put in place of this
-        // one: nothing in memory can be trusted.
-        let missed = oldest > known.saturating_add(1) || newest < known;
-        match hashes {
-            Some(hashes) if !missed => self.shared.cache.forget(newest, &hashes),
-            _ => self.shared.cache.forget_all(newest),
+        let cache = &self.shared.cache;
+        match changes.hashes {
+            Some(hashes) if self.seen.is_some() => cache.forget(changes.newest, &hashes),
+            _ => cache.forget_all(changes.newest),
         }
-        self.seq = Some(newest);
+        self.seen = Some(changes.newest);
         Ok(())
     }
-}
-
-/// The oldest and newest change in one snapshot, and the hashes changed after `known`
-/// (`None`: one of them cannot be read).
-fn read_changes(
-    connection: &mut Connection,
-    known: i64,
-) -> rusqlite::Result<(i64, i64, Option<Vec<KeyHash>>)> {
-    let snapshot = connection.transaction()?;
-    let (oldest, newest) = snapshot.query_row(
-        "SELECT coalesce(min(seq), 0), coalesce(max(seq), 0) FROM changes",
-        [],
-        |row| Ok((row.get(0)?, row.get(1)?)),
-    )?;
-    let hashes = snapshot
-        .prepare_cached("SELECT hash FROM changes WHERE seq > ?1")?
-        .query_map([known], |row| {
-            row.get::<_, Vec<u8>>(0)
-                .map(|hash| KeyHash::from_slice(&hash))
-        })?
-        .collect::<rusqlite::Result<Option<Vec<KeyHash>>>>()?;
-    Ok((oldest, newest, hashes))
 }

@@ -18,9 +18,9 @@ pub struct InvalidCursor;
 
 /// Between two records: by time, then by number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Place {
-    pub(super) at: i64,
-    pub(super) number: i64,
+pub(crate) struct Place {
+    pub(crate) at: i64,
+    pub(crate) number: i64,
 }
 
 impl Place {

@@ -4,7 +4,7 @@
 
 use super::{
     frame::{HEADER_LEN, SLOT_LEN},
-    remains::Remnant,
+    leftover::LostSlot,
 };
 use std::{
     collections::BTreeMap,
@@ -84,7 +84,7 @@ struct Part {
     place: u8,
     count: u8,
     bytes: Vec<u8>,
-    slot: Remnant,
+    slot: LostSlot,
 }
 
 impl Parts {
@@ -108,7 +108,7 @@ impl Parts {
             place,
             count,
             bytes: bytes.to_vec(),
-            slot: Remnant {
+            slot: LostSlot {
                 bytes: slot.to_vec(),
                 request,
             },
@@ -117,7 +117,7 @@ impl Parts {
     }
 
     /// The records that are whole, and the slots of those that are not.
-    pub(super) fn join(self) -> (Vec<Vec<u8>>, Vec<Remnant>) {
+    pub(super) fn join(self) -> (Vec<Vec<u8>>, Vec<LostSlot>) {
         let (mut whole, mut torn) = (Vec::new(), Vec::new());
         for (of, mut parts) in self.0 {
             parts.sort_unstable_by_key(|part| part.place);

@@ -1,7 +1,7 @@
 //! Making a settlement file that nobody takes for one of the dead.
 
 use super::frame::SLOT_LEN;
-use crate::store::create_file;
+use crate::file::create_private;
 use std::{fs::File, io, os::unix::fs::MetadataExt, path::Path};
 
 /// Creates and locks a file of `slots` empty slots, with the owner of the database if root creates it.
@@ -37,7 +37,7 @@ fn fill(file: &File, slots: u32) -> io::Result<()> {
 /// remove it as that of a crashed process; then the file is created again.
 fn make_locked(path: &Path, database: &Path) -> io::Result<File> {
     loop {
-        let file = create_file(path, Some(database))?;
+        let file = create_private(path, Some(database))?;
         file.lock()?;
         if file.metadata()?.nlink() > 0 {
             return Ok(file);

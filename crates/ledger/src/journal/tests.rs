@@ -1,4 +1,4 @@
-use super::{remains::Read, *};
+use super::{leftover::Read, *};
 use std::{
     io::{Seek, SeekFrom, Write},
     os::unix::fs::FileExt,
@@ -58,15 +58,15 @@ impl Desk {
         Journal::create(self.path(), slots, &self.folder.path().join("ledger.db"))
     }
 
-    fn remains(&self) -> Remains {
+    fn remains(&self) -> LeftoverJournal {
         match examine(&self.path()).unwrap() {
-            Other::Dead(remains) => remains,
+            Other::Crashed(remains) => remains,
             other => panic!("{other:?}"),
         }
     }
 
     /// What the file itself says: its copy may say more, of what was there a moment before.
-    fn file_alone(&self) -> Remains {
+    fn file_alone(&self) -> LeftoverJournal {
         std::fs::remove_file(self.copy()).unwrap();
         self.remains()
     }
@@ -83,7 +83,7 @@ fn what_was_written_is_there_after_its_process_is_gone() {
     journal
         .write(&b, request(), |out| out.write_all(&[b'x'; MAX_RECORD]))
         .unwrap();
-    assert!(matches!(examine(&desk.path()).unwrap(), Other::Alive));
+    assert!(matches!(examine(&desk.path()).unwrap(), Other::Running));
     journal.die();
     let remains = desk.remains();
     assert_eq!(remains.records, [b"first".to_vec(), vec![b'x'; MAX_RECORD]]);
@@ -97,7 +97,7 @@ fn remains_are_taken_up_by_one_alone() {
     let desk = Desk::new();
     desk.journal().die();
     let held = desk.remains();
-    assert!(matches!(examine(&desk.path()).unwrap(), Other::Alive));
+    assert!(matches!(examine(&desk.path()).unwrap(), Other::Running));
     drop(held);
     desk.remains();
 }
@@ -110,14 +110,14 @@ fn a_file_that_is_taken_away_before_it_is_locked_is_made_again() {
         // What a process does that begins, with files whose owner is dead.
         scope.spawn(|| {
             while !is_over.load(Ordering::Acquire) {
-                if let Ok(Other::Dead(remains)) = examine(&desk.path()) {
+                if let Ok(Other::Crashed(remains)) = examine(&desk.path()) {
                     remains.remove();
                 }
             }
         });
         let is_lost = |_: &usize| match desk.create(4) {
             Ok(journal) => {
-                let is_there = matches!(examine(&desk.path()), Ok(Other::Alive));
+                let is_there = matches!(examine(&desk.path()), Ok(Other::Running));
                 journal.remove();
                 !is_there
             }
@@ -528,7 +528,7 @@ fn a_file_that_is_gone_while_its_process_lives_is_missing() {
     std::fs::remove_file(desk.path()).unwrap();
     assert!(matches!(examine(&desk.path()).unwrap(), Other::Missing));
     journal.die();
-    assert!(matches!(examine(&desk.path()).unwrap(), Other::Dead(_)));
+    assert!(matches!(examine(&desk.path()).unwrap(), Other::Crashed(_)));
 }
 
 #[test]

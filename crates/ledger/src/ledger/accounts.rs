@@ -4,10 +4,8 @@ use crate::{
     balance::{Balance, Holdings, Payment, Piece, Pieces, Short},
     clock::Timestamp,
     directory::Unavailable,
-    ledger::{
-        books::Share,
-        gains::{Gain, Gains},
-    },
+    ledger::lease_waiters::{LeaseWaiter, LeaseWaiters},
+    store::database::Share,
 };
 use parking_lot::{Mutex, RwLock};
 use std::{collections::HashMap, hash::BuildHasher, sync::Arc, time::Duration};
@@ -29,13 +27,13 @@ pub(super) struct Account {
 
 struct State {
     balance: Balance,
-    /// Other processes hold tokens of this key.
+    /// Other processes lease tokens of this key.
     elsewhere: bool,
-    /// The most that they can hold of them.
+    /// The most that they can lease of them.
     most_elsewhere: u64,
-    /// A share of them has been asked for.
+    /// This process has requested a part of them.
     asked: bool,
-    /// Its leases have been given back; whoever still has it must load anew.
+    /// Its leases have been given back: a request that still has it must load it again.
     closed: bool,
     used_at: Timestamp,
 }
@@ -48,13 +46,13 @@ impl State {
     }
 }
 
-/// What came of asking an account for a reservation.
-pub(super) enum Held {
+/// What came of a reservation.
+pub(super) enum Reserved {
     Pieces(Pieces),
     Short(Short),
-    /// Too little here while other processes hold some: `true`, and they must be asked.
+    /// Too little here while other processes lease some. `true`: they must be asked now.
     Elsewhere(bool),
-    /// The account was given back meanwhile: load it again.
+    /// The account was closed meanwhile: load it again.
     Closed,
 }
 
@@ -76,56 +74,56 @@ impl Account {
         account
     }
 
-    /// Takes in what was newly leased. Whether others must be asked for more.
+    /// Takes in what was newly leased.
     pub(super) fn take_in(&self, share: Share, now: Timestamp) {
         let mut state = self.state.lock();
-        let gained = share.gains();
+        let gained = share.has_leased();
         state.balance.forget_spent();
         for grant in share.grants {
             state.balance.lease(grant);
         }
         state.elsewhere = share.elsewhere > 0;
-        // What was given up and is not written down yet is another's already.
+        // What was given up and is not committed yet does not count as here.
         let here = state.balance.holdings(now).all();
         state.most_elsewhere = share.left.saturating_sub(here);
-        // Until something came the question stands.
+        // The request stands until tokens came.
         state.asked &= state.elsewhere && !gained;
     }
 
-    pub(super) fn reserve(&self, wanted: u64, useful: u64, now: Timestamp) -> Held {
+    pub(super) fn reserve(&self, wanted: u64, useful: u64, now: Timestamp) -> Reserved {
         let mut state = self.state.lock();
         if state.closed {
-            return Held::Closed;
+            return Reserved::Closed;
         }
         state.used_at = now;
         match state.balance.reserve(wanted, useful, now) {
-            Ok(pieces) => Held::Pieces(pieces),
-            // All there is together may be too little: then nothing is worth waiting for.
+            Ok(pieces) => Reserved::Pieces(pieces),
+            // If all tokens together are too few, there is nothing to wait for.
             Err(_) if state.elsewhere && state.could_have(useful, now) => {
-                Held::Elsewhere(!std::mem::replace(&mut state.asked, true))
+                Reserved::Elsewhere(!std::mem::replace(&mut state.asked, true))
             }
-            Err(short) => Held::Short(short),
+            Err(short) => Reserved::Short(short),
         }
     }
 
     pub(super) fn settle(
         &self,
-        held: &[Piece],
+        reserved: &[Piece],
         charge: u64,
         most: usize,
         now: Timestamp,
     ) -> Payment {
         let mut state = self.state.lock();
         state.used_at = now;
-        state.balance.settle(held, charge, most, now)
+        state.balance.settle(reserved, charge, most, now)
     }
 
-    /// Gives up half of what nothing holds, the last token included.
+    /// Gives up half of what no request reserves, the last token included.
     pub(super) fn give_up_half(&self) -> Vec<Piece> {
         self.give_up(|free| free.div_ceil(2))
     }
 
-    /// Gives up all that nothing holds.
+    /// Gives up all that no request reserves.
     pub(super) fn give_up_all(&self) -> Vec<Piece> {
         self.give_up(|free| free)
     }
@@ -133,7 +131,7 @@ impl Account {
     fn give_up(&self, of_free: impl Fn(u64) -> u64) -> Vec<Piece> {
         let mut state = self.state.lock();
         let given = state.balance.give_up(of_free);
-        // The other process now holds it, and may have to be asked in turn.
+        // The other process now leases it, and may have to be asked in turn.
         state.elsewhere |= !given.is_empty();
         let tokens = given.iter().map(|piece| piece.tokens);
         state.most_elsewhere = tokens.fold(state.most_elsewhere, u64::saturating_add);
@@ -148,7 +146,7 @@ impl Account {
         self.state.lock().asked
     }
 
-    /// Closes an account that nothing holds and nobody has used since `before`.
+    /// Closes an account of which no request reserves anything and that was not used since `before`.
     fn close_if_idle(&self, before: Timestamp) -> Option<Vec<Piece>> {
         let mut state = self.state.lock();
         if state.closed || state.used_at > before || !state.balance.is_idle() {
@@ -165,8 +163,8 @@ pub(super) struct Accounts {
     shards: [RwLock<HashMap<KeyId, Arc<Account>, Hasher>>; SHARDS],
     hasher: Hasher,
     loads: Mutex<Loads>,
-    /// Those who wait for what other processes give.
-    gains: Gains,
+    /// Requests that wait for tokens of other processes.
+    lease_waiters: LeaseWaiters,
     most_waiting: usize,
 }
 
@@ -177,7 +175,7 @@ struct Loads {
 }
 
 impl Loads {
-    /// Enters a caller among those who wait for `id`; whether it is the first of them.
+    /// Adds a caller that waits for `id`. Returns whether it is the first.
     fn enter(&mut self, id: &KeyId, most: usize) -> Result<(Waiting, bool), Unavailable> {
         if self.waiting >= most {
             return Err(Unavailable::Overloaded);
@@ -204,7 +202,7 @@ impl Accounts {
             shards: Default::default(),
             hasher: Hasher::default(),
             loads: Mutex::default(),
-            gains: Gains::new(most_waiting),
+            lease_waiters: LeaseWaiters::new(most_waiting),
             most_waiting,
         }
     }
@@ -231,23 +229,23 @@ impl Accounts {
         }
     }
 
-    /// Waits for a load of `id`. `true`: nobody has started one yet, the caller must.
+    /// Waits for a load of `id`. `true`: the caller must start it.
     pub(super) fn wait(&self, id: &KeyId) -> Result<(Waiting, bool), Unavailable> {
         self.loads.lock().enter(id, self.most_waiting)
     }
 
-    /// Waits for what other processes give of `id`, where they were asked for something.
-    pub(super) fn wait_for_gain(&self, id: &KeyId) -> Option<Gain> {
+    /// Waits for tokens of `id` that other processes give back, if they were asked.
+    pub(super) fn wait_for_lease(&self, id: &KeyId) -> Option<LeaseWaiter> {
         let account = self.get(id)?;
-        let gain = self.gains.enter(id)?;
+        let waiter = self.lease_waiters.enter(id)?;
         if !account.is_asking() {
-            // It has come meanwhile, or there is none.
-            self.gains.came(id);
+            // The tokens came meanwhile, or there are none.
+            self.lease_waiters.wake(id);
         }
-        Some(gain)
+        Some(waiter)
     }
 
-    /// Answers those who wait for `id`.
+    /// Answers the callers that wait for `id`.
     pub(super) fn answer(&self, id: &KeyId, result: &Result<bool, Unavailable>) {
         let callers = self.loads.lock().leave(id);
         for caller in callers {
@@ -256,7 +254,7 @@ impl Accounts {
         }
         let is_asking = self.get(id).is_some_and(|account| account.is_asking());
         if !is_asking {
-            self.gains.came(id);
+            self.lease_waiters.wake(id);
         }
     }
 
@@ -264,7 +262,7 @@ impl Accounts {
         self.shards.iter().map(|shard| shard.read().len()).sum()
     }
 
-    /// How many accounts there are, and what they hold together of valid grants.
+    /// How many accounts there are, and their tokens of valid grants.
     pub(super) fn holdings(&self, now: Timestamp) -> (usize, Holdings) {
         let mut count = 0_usize;
         let mut sum = Holdings::default();
@@ -289,8 +287,7 @@ impl Accounts {
         self.shards.iter().flat_map(pick).collect()
     }
 
-    /// Takes accounts out that have been idle for `span`; what they held must be given
-    /// back.
+    /// Removes accounts that have been idle for `span`. The caller must give back what they had.
     pub(super) fn evict_idle(&self, span: Duration, now: Timestamp) -> Vec<Piece> {
         let before = now.minus(span);
         let mut given = Vec::new();
@@ -300,8 +297,8 @@ impl Accounts {
                 .retain(|id, account| match account.close_if_idle(before) {
                     Some(pieces) => {
                         given.extend(pieces);
-                        // Nothing comes to an account that is gone.
-                        self.gains.came(id);
+                        // No tokens come to an account that is gone.
+                        self.lease_waiters.wake(id);
                         false
                     }
                     None => true,

@@ -1,5 +1,4 @@
-//! One request's hold on its key's tokens, from the moment it exists to its one
-//! settlement.
+//! One request's reservation of its key's tokens, until its one settlement.
 
 use super::{Inner, RequestInfo, accounts::Account, writer::Command};
 use crate::{
@@ -15,10 +14,10 @@ use std::{
 };
 use tollgate_types::{ErrorCode, RequestId, Usage, Weights};
 
-/// How old what the settlement file says of a running request may become, while pieces pass.
+/// How old the progress of a running request in the settlement file may become while pieces pass.
 const KEEP_AFTER: Duration = Duration::from_millis(250);
 
-/// What was agreed when the tokens were held.
+/// The terms of the reservation.
 pub(super) struct Terms {
     pub(super) bound: UpperBound,
     pub(super) weights: Weights,
@@ -27,28 +26,28 @@ pub(super) struct Terms {
 /// How a request ended.
 #[derive(Clone, Debug)]
 pub struct Ending {
-    /// How it ended as far as money is concerned.
+    /// How it ended, for its charge.
     pub state: BillingState,
-    /// The HTTP status that the caller saw.
+    /// The HTTP status that the client got.
     pub status: u16,
-    /// The error that the caller saw.
+    /// The error that the client got.
     pub error: Option<ErrorCode>,
-    /// What the upstream reported, if it did; the last report where it gave several.
+    /// What the upstream reported, if it did; the last of several reports.
     pub reported: Option<Usage>,
-    /// What it reported held numbers that count nothing (negative, fractional, unreadable), or
-    /// it reported less after more.
+    /// The report had numbers that are no counts (negative, fractional, unreadable), or a later report
+    /// was lower.
     pub absurd: bool,
-    /// What was sent and delivered by the gateway's own count.
+    /// What was sent and delivered, by the gateway's own count.
     pub delivered: Usage,
-    /// Output tokens that the provider can have produced, delivered or not. Where the caller has
-    /// disconnected, they are charged as far as they were reserved.
+    /// Output tokens that the provider can have produced, delivered or not. If the client disconnected,
+    /// they are charged as far as they were reserved.
     pub produced: u64,
-    /// Input tokens that the provider had stored, `u64::MAX` where their number is not known; charged
-    /// in the same way.
+    /// Input tokens that the provider had stored, `u64::MAX` if their number is unknown; charged in the
+    /// same way.
     pub stored_input: u64,
-    /// What an honest report says at least.
+    /// The least that an honest report says.
     pub least: Least,
-    /// The model that served, where one did.
+    /// The model that served, if one did.
     pub model_served: Option<Arc<str>>,
 }
 
@@ -75,20 +74,20 @@ impl Ending {
 pub struct Settled {
     /// Tokens paid.
     pub charged: u64,
-    /// Tokens that nothing was left for.
+    /// Tokens that no grant covered.
     pub overdraft: u64,
     /// Where the count comes from.
     pub source: CountSource,
-    /// The upstream's report could not be believed.
+    /// The upstream's report was not believed.
     pub clamped: bool,
     /// What was charged for.
     pub usage: Usage,
 }
 
-/// Tokens held for one request.
+/// Tokens that are reserved for one request.
 ///
-/// Settled once: by [`Reservation::settle`], or by being dropped, which charges what was
-/// delivered as a hang-up, and nothing where nothing was.
+/// Settled once: by [`Reservation::settle`], or when it is dropped. Then what was delivered is charged
+/// as after a disconnect; if nothing was delivered, the request is free.
 #[must_use = "dropping it settles the request as failed"]
 pub struct Reservation {
     ledger: Arc<Inner>,
@@ -99,9 +98,9 @@ pub struct Reservation {
     begun: Instant,
     first_byte: Option<Duration>,
     delivered: Usage,
-    /// When what was delivered was last written into the slot, or the request began.
+    /// When the progress was last written into the slot, or the request began.
     kept_at: Instant,
-    /// Something was.
+    /// Progress was written.
     has_kept: bool,
     /// `None` once it is settled.
     slot: Option<Slot>,
@@ -144,27 +143,26 @@ impl Reservation {
         }
     }
 
-    /// The request that holds them.
+    /// The request of the reservation.
     pub fn request(&self) -> RequestId {
         self.request.id
     }
 
-    /// The tokens that are held.
+    /// The reserved tokens.
     pub fn reserved(&self) -> u64 {
         self.held
             .iter()
             .fold(0, |sum, piece| sum.saturating_add(piece.tokens))
     }
 
-    /// The output limit that fits, where what is left is less than the request can cost: it
-    /// must be written into the request.
+    /// The output limit that fits, if less is left than the request can cost. It must be written into
+    /// the request.
     pub fn output_limit(&self) -> Option<u64> {
         let Terms { bound, weights } = &self.terms;
         bound.output_that_fits(self.reserved(), weights)
     }
 
-    /// The most tokens that the request can have, unless its provider was wrongly bounded: input,
-    /// seen or not, and output.
+    /// The most tokens that the request can use: input, visible or not, and output.
     pub fn most_tokens(&self) -> u64 {
         let bound = &self.terms.bound;
         let output = self.output_limit().unwrap_or(bound.output);
@@ -180,7 +178,7 @@ impl Reservation {
         self.first_byte.get_or_insert(elapsed);
     }
 
-    /// What has been sent and delivered so far: charged if nobody settles.
+    /// Notes what has been sent and delivered so far: it is charged if the reservation is dropped.
     pub fn progress(&mut self, delivered: Usage) {
         self.delivered = delivered;
     }
@@ -190,11 +188,11 @@ impl Reservation {
         now.saturating_duration_since(self.kept_at) >= KEEP_AFTER
     }
 
-    /// Writes what was delivered into the settlement file: should the process crash, it is charged.
+    /// Writes what was delivered into the settlement file: it is charged if the process crashes.
     /// A store into memory, no system call.
     pub fn keep_progress(&mut self, now: Instant, model_served: Option<Arc<str>>) {
         self.kept_at = now;
-        // As what the end of the process cuts: the gateway's own failure.
+        // The end of the process would be the gateway's own failure.
         let ending = Ending {
             status: 200,
             error: Some(ErrorCode::ServiceUnavailable),
@@ -221,18 +219,18 @@ impl Reservation {
         }
     }
 
-    /// Ends the request. Must come before the last bytes of the answer leave: from here on
-    /// the charge survives the process.
+    /// Ends the request. Must be called before the last bytes of the answer are sent: from here on the
+    /// charge survives the process.
     pub fn settle(mut self, ending: &Ending) -> Settled {
         match self.slot.take() {
             Some(slot) => self.finish(slot, ending),
-            // Cannot be: only settling takes the slot.
+            // Unreachable: only settling takes the slot.
             None => Settled::nothing(),
         }
     }
 
-    /// Gives everything back, as if the request had never been: for what was refused before
-    /// anybody was asked. Nothing of it is on record.
+    /// Gives everything back without a record: for a request that was refused before a provider was
+    /// asked.
     pub fn release(mut self) -> Settled {
         if let Some(slot) = self.slot.take() {
             let shared = &self.ledger.shared;
@@ -261,7 +259,7 @@ impl Reservation {
         self.note(&settled);
         let entry = self.entry(ending, &charge, &payment, now.unix_ms());
         self.write_ahead(&slot, &entry);
-        self.ledger.tell(Command::Settle(Some(slot), entry));
+        self.ledger.send(Command::Settle(Some(slot), entry));
         settled
     }
 
@@ -341,8 +339,8 @@ impl Reservation {
         }
     }
 
-    /// A record that cannot be written ahead is still entered, only not proof against a
-    /// crash until it is committed, some 200 ms later.
+    /// A record that cannot be written ahead is still entered. Until its commit, some 200 ms later, a
+    /// crash would lose it.
     fn write_ahead(&self, slot: &Slot, entry: &Entry) {
         let shared = &self.ledger.shared;
         let written = shared

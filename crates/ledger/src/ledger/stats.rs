@@ -1,7 +1,6 @@
 //! What the ledger counts of itself, for metrics.
 
-use super::quarantine::Quarantined;
-use crate::balance::Holdings;
+use crate::{balance::Holdings, store::database::Quarantined};
 use parking_lot::Mutex;
 use std::{
     sync::atomic::{AtomicU64, Ordering},
@@ -14,13 +13,13 @@ const CLASSES: usize = LedgerStats::COMMIT_BOUNDS.len() + 1;
 /// A snapshot for metrics. Counters begin at zero with the process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LedgerStats {
-    /// 1 where another process has closed this one, else 0.
+    /// 1 if another process has ended this one, else 0.
     pub fenced: u64,
     /// Accounts in memory.
     pub accounts: u64,
     /// Tokens that those accounts can spend.
     pub free_tokens: u64,
-    /// Tokens that requests hold of those accounts.
+    /// Tokens that requests reserve of those accounts.
     pub reserved_tokens: u64,
     /// Requests reserved, or settled and not yet entered.
     pub open_requests: u64,
@@ -32,22 +31,22 @@ pub struct LedgerStats {
     pub settlements: u64,
     /// Settlements by an estimate.
     pub estimated: u64,
-    /// Settlements whose report was cut down or replaced.
+    /// Settlements whose report was reduced or replaced.
     pub clamped: u64,
     /// Tokens charged and paid.
     pub charged_tokens: u64,
-    /// Tokens that nothing was left for.
+    /// Tokens that no grant covered.
     pub overdraft_tokens: u64,
     /// Settlements that could not be written ahead.
     pub failed_writes: u64,
-    /// Times that what was settled could not be brought to the disk, and was tried again.
+    /// Failed syncs of settlements to the disk, which were tried again.
     pub failed_syncs: u64,
-    /// Slots in quarantine that held no whole record: of all processes, until a person has looked,
-    /// as are the next two. Of all three together no more than a thousand are counted.
+    /// Slots without a whole record in quarantine. This and the next two counts are those of all
+    /// processes, until an operator deletes the rows; together they count at most a thousand.
     pub quarantined_torn: u64,
-    /// Records in quarantine that this program does not know.
+    /// Records in quarantine that this program cannot read.
     pub quarantined_unreadable: u64,
-    /// Records in quarantine that the file has refused.
+    /// Records in quarantine that the database has refused.
     pub quarantined_refused: u64,
     /// Commits to the database.
     pub commits: u64,
@@ -64,8 +63,7 @@ pub struct LedgerStats {
 }
 
 impl LedgerStats {
-    /// The bounds of the classes of commit times, in microseconds: from a page cache to a
-    /// disk that nobody should have.
+    /// The bounds of the classes of commit times, in microseconds.
     pub const COMMIT_BOUNDS: [u64; 13] = [
         250, 500, 1000, 2500, 5000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000, 1_000_000,
         5_000_000,
@@ -90,7 +88,7 @@ pub(super) struct Stats {
 }
 
 impl Stats {
-    /// What the file has in quarantine.
+    /// Notes what is in quarantine.
     pub(super) fn saw_quarantined(&self, seen: Quarantined) {
         *self.quarantined.lock() = seen;
     }

@@ -5,10 +5,10 @@ use crate::{
     history::{History, HistoryQuery},
     key::KeyHasher,
     record::NewKey,
-    store::{GrantTerms, KeySelector},
+    store::{GrantTerms, KeySelector, database::Retention, sqlite::testing},
 };
 use std::{
-    path::Path,
+    path::{Path, PathBuf},
     sync::atomic::{AtomicU32, AtomicU64},
     time::Instant,
 };
@@ -19,10 +19,10 @@ mod commits;
 mod corruption;
 mod grants;
 mod late;
+mod leftover;
 mod processes;
 mod progress;
 mod properties;
-mod remains;
 
 const DAY: Duration = Duration::from_secs(86_400);
 /// Longest wait for anything that happens in the background.
@@ -134,11 +134,12 @@ impl House {
         assert_eq!(found.requests, requests);
     }
 
-    fn sql<T: rusqlite::types::FromSql>(&self, sql: &str) -> T {
-        rusqlite::Connection::open(self.folder.path().join("ledger.db"))
-            .unwrap()
-            .query_row(sql, [], |row| row.get(0))
-            .unwrap()
+    fn path(&self) -> PathBuf {
+        self.folder.path().join("ledger.db")
+    }
+
+    fn sql<T: testing::Value>(&self, sql: &str) -> T {
+        testing::value(&self.path(), sql)
     }
 
     fn settlement_files(&self) -> usize {
@@ -410,11 +411,10 @@ async fn whoever_catches_up_reads_what_was_settled_before() {
         commits,
         "there was nothing to commit"
     );
-    let lock = rusqlite::Connection::open(house.folder.path().join("ledger.db")).unwrap();
-    lock.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let lock = testing::Other::lock(&house.path());
     drop(house.reserve(&ledger, &key, 10).await.unwrap());
     assert!(!ledger.caught_up(Duration::from_millis(50)).await);
-    lock.execute_batch("ROLLBACK").unwrap();
+    lock.end();
 }
 
 #[tokio::test]
@@ -423,8 +423,7 @@ async fn a_stopped_disk_stops_no_settlement() {
     let key = house.key(1000);
     let ledger = house.ledger();
     drop(house.reserve(&ledger, &key, 1).await.unwrap());
-    let lock = rusqlite::Connection::open(house.folder.path().join("ledger.db")).unwrap();
-    lock.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let lock = testing::Other::lock(&house.path());
     for _ in 0..10 {
         house
             .reserve(&ledger, &key, 10)
@@ -432,7 +431,7 @@ async fn a_stopped_disk_stops_no_settlement() {
             .unwrap()
             .settle(&completed(10));
     }
-    lock.execute_batch("ROLLBACK").unwrap();
+    lock.end();
     assert!(ledger.close(PATIENCE));
     assert_eq!(house.used(&key), 100);
 }
@@ -509,17 +508,25 @@ fn ledger_counts(house: &House) -> (i64, i64) {
 fn of_stored_things_the_oldest_go_as_fast_as_they_come() {
     let house = House::new();
     let store = house.store();
-    let file = crate::store::open_settling_writer(store.path()).unwrap();
     let insert = "WITH RECURSIVE times (at) AS
             (SELECT 1 UNION ALL SELECT at + 1 FROM times WHERE at < 3000)
         INSERT INTO owned (id, key, provider, credential, at)
         SELECT at, 'k', 'p', 'c', at FROM times";
-    file.execute(insert, []).unwrap();
+    testing::edit(&house.path(), insert);
+    let now = Timestamp::from_unix_ms(3000);
+    let mut process = store.database().begin_process("a", now).unwrap();
     let left = || house.sql::<i64>("SELECT count(*) FROM owned");
-    let purge = |before, most| purge::owned(&file, Timestamp::from_unix_ms(before), most).unwrap();
-    purge(2500, 5000);
+    let mut purge = |most_stored| {
+        let retention = Retention {
+            history: None,
+            stored: Duration::from_millis(500),
+            most_stored,
+        };
+        process.purge(&retention, now).unwrap();
+    };
+    purge(5000);
     assert_eq!(left(), 501);
-    purge(2500, 100);
+    purge(100);
     assert_eq!(left(), 100);
     assert_eq!(house.sql::<i64>("SELECT min(at) FROM owned"), 2901);
 }

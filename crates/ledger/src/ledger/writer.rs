@@ -8,8 +8,6 @@ mod upkeep;
 
 use super::{
     Shared,
-    books::{self, ProcessNumber, Share},
-    enter::enter_all,
     queue::{Next, Queue},
 };
 use crate::{
@@ -17,13 +15,15 @@ use crate::{
     directory::Unavailable,
     entry::Entry,
     journal::Slot,
-    ownership,
-    store::{StoreError, WriteConnection},
+    ownership::Stored,
+    store::{
+        StoreError,
+        database::{self, Committed, Lease, LeaseMode, Process},
+    },
 };
 use batch::Batch;
 pub(super) use batch::Command;
 use std::{
-    path::Path,
     sync::{Arc, atomic::Ordering},
     time::{Duration, Instant},
 };
@@ -35,8 +35,6 @@ pub(super) use upkeep::Seen;
 const PAUSE: Duration = Duration::from_micros(250);
 /// How often the writer looks at what other processes changed, and commits what was settled.
 const TICK: Duration = Duration::from_millis(200);
-/// How long the checkpoint at the end of the process waits for readers.
-const LAST_CHECKPOINT_PATIENCE: Duration = Duration::from_secs(1);
 /// How long a failed commit waits before it is tried again.
 const RETRY_AFTER: Duration = Duration::from_millis(100);
 /// How often a fault that goes on is logged.
@@ -46,11 +44,10 @@ const LAST_TRIES: u32 = 20;
 
 pub(super) struct Writer {
     pub(super) shared: Arc<Shared>,
-    pub(super) file: WriteConnection,
-    pub(super) process: ProcessNumber,
+    pub(super) process: Box<dyn Process>,
     pub(super) commands: Queue,
     pub(super) seen: Seen,
-    /// What memory has given up and the file does not have yet.
+    /// Leased tokens that memory has given up and that are not committed yet.
     pub(super) returns: Vec<Piece>,
     /// This process ends, and others serve the keys.
     pub(super) retired: bool,
@@ -101,11 +98,11 @@ impl Writer {
             }
             let start = Instant::now();
             match self.commit(&batch) {
-                Ok(shares) => {
+                Ok(committed) => {
                     self.shared.stats.committed(start.elapsed());
                     *self.shared.stalled.lock() = None;
                     self.refuse_if_fenced(&mut batch);
-                    break shares;
+                    break committed.shares;
                 }
                 Err(fault) => {
                     tries = tries.saturating_add(1);
@@ -141,43 +138,37 @@ impl Writer {
         }
     }
 
-    fn commit(&mut self, batch: &Batch) -> rusqlite::Result<Vec<(KeyId, Option<Share>)>> {
-        let process = self.process;
-        let transaction = enter_all(
-            &self.file,
-            process,
-            || self.shared.clock.now(),
-            || batch.entries(),
-            || self.pause(),
-        )?;
-        let fenced = books::is_fenced(&transaction, process)?;
-        // First: what memory has given up is still leased to this process in the file.
-        books::give_back(&transaction, process, &self.returns)?;
-        for stored in &batch.made {
-            ownership::insert(&transaction, stored, &self.shared.clock)?;
-        }
-        let mut shares = Vec::new();
-        let now = self.shared.clock.now();
-        for key in batch.loads.iter().filter(|_| !fenced) {
-            shares.push((
-                key.clone(),
-                leases::lease(&transaction, process, key, now, true)?,
-            ));
-        }
-        transaction.commit()?;
-        self.returns.clear();
-        if fenced {
-            self.shared.fence();
-        }
-        Ok(shares)
+    fn commit(&mut self, batch: &Batch) -> Result<Committed, StoreError> {
+        let settled: Vec<&Entry> = batch.entries().collect();
+        let need = |key: &KeyId| Lease {
+            key: key.clone(),
+            mode: LeaseMode::Need,
+        };
+        let leases: Vec<Lease> = batch.loads.iter().map(need).collect();
+        self.commit_all(&settled, &batch.made, &leases)
     }
 
-    /// Yields the processor within a commit. Entering thousands of records without a pause would
-    /// delay the threads that serve requests by milliseconds. There is no pause while slots run out.
-    fn pause(&self) {
-        if !self.shared.journal.is_scarce() {
-            std::thread::park_timeout(PAUSE);
+    /// Commits all of this, and what memory has given up.
+    pub(super) fn commit_all(
+        &mut self,
+        settled: &[&Entry],
+        stored: &[Arc<Stored>],
+        leases: &[Lease],
+    ) -> Result<Committed, StoreError> {
+        let shared = &self.shared;
+        let committed = self.process.commit(&database::Batch {
+            settled,
+            stored,
+            returned: &self.returns,
+            leases,
+            now: &|| shared.clock.now(),
+            pause: &|| shared.pause(),
+        })?;
+        self.returns.clear();
+        if committed.is_fenced {
+            self.shared.fence();
         }
+        Ok(committed)
     }
 
     /// Refuses the requests that wait for accounts if another process has closed this one.
@@ -191,27 +182,22 @@ impl Writer {
     }
 
     /// Logs a fault with its reason, at most once a second, because what failed is tried again.
-    fn log_fault(&mut self, what: &str, fault: &rusqlite::Error) {
+    fn log_fault(&mut self, what: &str, fault: &StoreError) {
         let is_recent = |at: Instant| at.elapsed() < LOG_EVERY;
         if !self.seen.fault_logged_at.is_some_and(is_recent) {
             self.seen.fault_logged_at = Some(Instant::now());
-            log::error!("{what}, and it is tried again: {}", self.reason(fault));
+            log::error!("{what}, and it is tried again: {fault}");
         }
     }
 
-    fn reason(&self, fault: &rusqlite::Error) -> StoreError {
-        let path = self.file.path().unwrap_or_default();
-        StoreError::from_sqlite(fault, Path::new(path))
-    }
-
     /// Answers the callers that wait for an account with the fault. Settlements stay in the batch.
-    fn report(&mut self, fault: &rusqlite::Error, batch: &mut Batch) {
+    fn report(&mut self, fault: &StoreError, batch: &mut Batch) {
         self.log_fault("settlements cannot be committed", fault);
         self.shared
             .stats
             .failed_commits
             .fetch_add(1, Ordering::Relaxed);
-        let reason: Arc<str> = self.reason(fault).to_string().into();
+        let reason: Arc<str> = fault.to_string().into();
         *self.shared.stalled.lock() = Some(Arc::clone(&reason));
         let failed = Err(Unavailable::Stalled(reason));
         for key in batch.loads.drain() {
@@ -230,11 +216,10 @@ impl Writer {
             return false;
         }
         let now = self.shared.clock.now();
-        match self.file.change(|file| books::end(file, self.process, now)) {
+        match self.process.end(now) {
             Ok(()) => {
                 self.shared.shut.store(true, Ordering::Release);
                 self.shared.journal.remove();
-                self.checkpoint_at_end();
                 true
             }
             Err(fault) => {
@@ -243,16 +228,14 @@ impl Writer {
             }
         }
     }
+}
 
-    /// Moves everything into the database itself, so that it is complete without its log.
-    fn checkpoint_at_end(&self) {
-        self.file.sync_sequence();
-        match self.file.checkpoint(LAST_CHECKPOINT_PATIENCE) {
-            Ok(true) => {}
-            Ok(false) => log::warn!(
-                "another process reads the ledger: the newest commits stay in its write-ahead log"
-            ),
-            Err(fault) => log::warn!("the ledger's write-ahead log stays as it is: {fault}"),
+impl Shared {
+    /// Yields the processor within a commit. Entering thousands of records without a pause would
+    /// delay the threads that serve requests by milliseconds. There is no pause while slots run out.
+    fn pause(&self) {
+        if !self.journal.is_scarce() {
+            std::thread::park_timeout(PAUSE);
         }
     }
 }

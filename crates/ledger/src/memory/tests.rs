@@ -1,5 +1,5 @@
 use super::*;
-use crate::key::KeyHasher;
+use crate::{key::KeyHasher, store::sqlite::testing};
 use std::os::unix::fs::PermissionsExt as _;
 use tempfile::TempDir;
 
@@ -35,8 +35,7 @@ impl House {
     }
 
     fn count(&self, sql: &str) -> i64 {
-        let file = open_reader(self.store.path()).unwrap();
-        file.query_row(sql, [], |row| row.get(0)).unwrap()
+        testing::value(self.store.path(), sql)
     }
 }
 
@@ -159,8 +158,7 @@ async fn what_is_forgotten_leaves_nothing_in_the_file() {
     assert_eq!(memory.forget(&a, id(1)).await, Ok(false));
     assert_eq!(find(&memory, "key_a", 1).await, None);
     assert!(memory.close(PATIENCE));
-    let file = crate::store::open_writer(house.store.path()).unwrap();
-    assert!(file.checkpoint(PATIENCE).unwrap());
+    testing::checkpoint(house.store.path());
     let bytes = std::fs::read(house.store.path()).unwrap();
     let wanted = b"an unusual secret";
     assert!(!bytes.windows(wanted.len()).any(|part| part == wanted));
@@ -173,10 +171,8 @@ async fn a_damaged_answer_is_not_there_and_breaks_no_sums() {
     memory.remember(answer("key_a", 1, 100));
     memory.remember(answer("key_a", 2, 100));
     assert!(memory.close(PATIENCE));
-    let file = open_memory_writer(house.store.path()).unwrap();
-    let change = "UPDATE memory SET response = ?1 WHERE id = ?2";
-    file.execute(change, rusqlite::params![b"x", id(1).as_str()])
-        .unwrap();
+    let change = format!("UPDATE memory SET response = x'78' WHERE id = '{}'", id(1));
+    testing::execute(house.store.path(), &change);
     assert_eq!(find(&memory, "key_a", 1).await, None);
     assert!(find(&memory, "key_a", 2).await.is_some());
     let found = house.store.verify().unwrap();
@@ -194,8 +190,7 @@ async fn what_waits_of_one_key_leaves_as_much_room_for_the_others() {
     };
     let memory = Memory::open(&house.store, Some(limits)).unwrap();
     // Nothing is written meanwhile.
-    let other = Connection::open(house.store.path()).unwrap();
-    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let other = testing::Other::lock(house.store.path());
     for number in 1..=8 {
         memory.remember(answer("key_a", number, SIZE));
     }
@@ -206,7 +201,27 @@ async fn what_waits_of_one_key_leaves_as_much_room_for_the_others() {
     assert!(find(&memory, "key_a", 3).await.is_some());
     assert_eq!(find(&memory, "key_a", 4).await, None);
     assert!(find(&memory, "key_b", 11).await.is_some());
-    other.execute_batch("ROLLBACK").unwrap();
+    other.end();
     assert!(memory.close(PATIENCE));
     assert_eq!(house.count("SELECT count(*) FROM memory"), 4);
+}
+
+#[tokio::test]
+async fn many_large_answers_are_forgotten_in_several_transactions() {
+    let house = House::new();
+    let limits = MemoryLimits {
+        bytes_per_key: 64 << 20,
+        bytes: 64 << 20,
+        time: Duration::from_secs(3600),
+    };
+    let memory = Memory::open(&house.store, Some(limits)).unwrap();
+    let key = KeyId::new("key_a");
+    for number in 0..4 {
+        memory.remember(answer("key_a", number, 600 << 10));
+    }
+    let forget = |number| memory.forget(&key, id(number));
+    let all = tokio::join!(forget(0), forget(1), forget(2), forget(3));
+    assert_eq!(all, (Ok(true), Ok(true), Ok(true), Ok(true)));
+    assert!(memory.close(PATIENCE));
+    assert_eq!(memory.stats().bytes, 0);
 }

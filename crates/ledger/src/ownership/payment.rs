@@ -3,16 +3,11 @@
 //! A request whose caller disconnected, or whose provider broke off, is charged an estimate, while
 //! its provider may have finished and stored the whole response. The record of that request says so.
 //! What the response did cost beyond it is charged when it is retrieved, under a request id that is
-//! derived from the first one: a second charge of the same response changes nothing in the file.
+//! derived from the first one: a second charge of the same response changes nothing in the database.
 
-use super::{Known, LOOKUP_TIMEOUT, Ownership, Stored, bounded_cache};
-use crate::{
-    charge::{BillingState, CountSource},
-    clock::Timestamp,
-    directory::Unavailable,
-};
+use super::{Inner, Known, Ownership, Stored, bounded_cache};
+use crate::{charge::BillingState, clock::Timestamp, directory::Unavailable, store::StoreError};
 use parking_lot::Mutex;
-use rusqlite::{Connection, OptionalExtension, Row};
 use sha2::{Digest as _, Sha256};
 use std::{collections::HashSet, sync::Arc, time::Duration};
 use tollgate_types::{RequestId, Usage};
@@ -99,7 +94,7 @@ impl Drop for Paying {
     }
 }
 
-/// How long to wait for the file to have what was settled before.
+/// How long to wait until what was settled before is committed.
 pub(super) const PATIENCE: Duration = Duration::from_millis(500);
 /// How long a request without a record may be under way. Without one after that, a crash came
 /// before anything of it was delivered.
@@ -109,7 +104,7 @@ impl Ownership {
     /// What is due for a response before it can be retrieved.
     ///
     /// # Errors
-    /// The file cannot be read.
+    /// The database cannot be read.
     pub async fn due(&self, stored: &Stored) -> Result<Due, Unavailable> {
         let Some(request) = stored.request else {
             return Ok(Due::Nothing);
@@ -142,77 +137,68 @@ impl Ownership {
         request: RequestId,
     ) -> Result<Due, Unavailable> {
         let id = Arc::clone(&stored.id);
-        let looking = self.clone().read(&stored.key, move |inner, file| {
-            let now = inner.ledger.now();
-            due_by(file, &id, &request, now)
-        });
-        let looked = tokio::time::timeout(LOOKUP_TIMEOUT, looking).await;
-        looked.unwrap_or(Err(Unavailable::TimedOut))
+        self.read(&stored.key, move |inner| inner.due_by(&id, &request))
+            .await
     }
 }
 
-/// What the records in the file say.
-pub(super) fn due_by(
-    file: &Connection,
-    id: &str,
-    request: &RequestId,
-    now: Timestamp,
-) -> rusqlite::Result<Due> {
-    let second = second_charge(request);
-    let mut record = file.prepare_cached(
-        "SELECT model_asked, model_served, input, cache_read, cache_write, output, reasoning,
-                state, source FROM usage WHERE request = ?1",
-    )?;
-    let first = record
-        .query_row([request.as_str()], |row| {
-            Ok((payable(second, row)?, is_final(row)?))
-        })
-        .optional()?;
-    let Some((payable, is_final)) = first else {
-        let made: Option<u64> = file
-            .prepare_cached("SELECT at FROM owned WHERE id = ?1")?
-            .query_row([id], |row| whole(row, 0))
-            .optional()?;
-        let made = made.map_or(now, Timestamp::from_unix_ms);
-        return Ok(match made <= now.minus(LONGEST_REQUEST) {
-            true => Due::Nothing,
-            false => Due::Unknown,
-        });
-    };
-    if is_final || record.exists([second.as_str()])? {
-        return Ok(Due::Nothing);
+/// The records that say whether a stored response is paid for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct PaymentRecord {
+    /// What the request that made it was charged for; `None` if it has no record.
+    pub(crate) first: Option<Charged>,
+    /// The second charge has a record.
+    pub(crate) is_charged_again: bool,
+    /// When the response was stored; `None` if that is not known.
+    pub(crate) made: Option<Timestamp>,
+}
+
+/// What a request was charged for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Charged {
+    pub(crate) asked: Arc<str>,
+    pub(crate) served: Arc<str>,
+    pub(crate) usage: Usage,
+    /// How it ended; `None` if this program does not know the state.
+    pub(crate) state: Option<BillingState>,
+    /// Its provider reported the usage.
+    pub(crate) is_reported: bool,
+}
+
+impl Charged {
+    /// Whether the usage is that of the whole response: its end was seen, or the usage was reported.
+    fn is_final(&self) -> bool {
+        let is_cut = matches!(
+            self.state,
+            Some(BillingState::ClientClosed | BillingState::UpstreamFailed)
+        );
+        !is_cut || (self.is_reported && self.usage.output > 0)
     }
-    Ok(Due::Rest(payable))
 }
 
-fn payable(request: RequestId, row: &Row<'_>) -> rusqlite::Result<Payable> {
-    Ok(Payable {
-        request,
-        asked: row.get::<_, String>(0)?.into(),
-        served: row.get::<_, String>(1)?.into(),
-        charged: Usage {
-            input: whole(row, 2)?,
-            cache_read: whole(row, 3)?,
-            cache_write: whole(row, 4)?,
-            output: whole(row, 5)?,
-            reasoning: whole(row, 6)?,
-        },
-    })
-}
-
-/// A whole number that is never negative.
-fn whole(row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {
-    let stored: i64 = row.get(column)?;
-    Ok(u64::try_from(stored).unwrap_or_default())
-}
-
-/// Whether a record says what the whole response used: its end was seen, or it was reported.
-fn is_final(row: &Row<'_>) -> rusqlite::Result<bool> {
-    let (state, source): (String, String) = (row.get(7)?, row.get(8)?);
-    let was_cut = [BillingState::ClientClosed, BillingState::UpstreamFailed];
-    let is_cut = was_cut.iter().any(|it| it.as_str() == state);
-    let output = whole(row, 5)?;
-    Ok(!is_cut || (source == CountSource::Reported.as_str() && output > 0))
+impl Inner {
+    /// What is due by the records in the database.
+    pub(super) fn due_by(&self, id: &str, request: &RequestId) -> Result<Due, StoreError> {
+        let second = second_charge(request);
+        let record = self.database.payment(id, request, &second)?;
+        let now = self.ledger.now();
+        let Some(first) = record.first else {
+            let made = record.made.unwrap_or(now);
+            return Ok(match made <= now.minus(LONGEST_REQUEST) {
+                true => Due::Nothing,
+                false => Due::Unknown,
+            });
+        };
+        if first.is_final() || record.is_charged_again {
+            return Ok(Due::Nothing);
+        }
+        Ok(Due::Rest(Payable {
+            request: second,
+            asked: first.asked,
+            served: first.served,
+            charged: first.usage,
+        }))
+    }
 }
 
 /// The id under which the rest of what a request used is charged: always the same one.

@@ -1,6 +1,13 @@
 use super::*;
-use crate::{clock::Timestamp, key::KeyHasher, ledger::LedgerSettings};
+use crate::{
+    clock::{Clock, Timestamp},
+    key::KeyHasher,
+    ledger::LedgerSettings,
+    lookups,
+};
+use std::time::Duration;
 use tempfile::TempDir;
+use tollgate_types::RequestId;
 
 struct House {
     _folder: TempDir,
@@ -226,8 +233,8 @@ async fn a_key_whose_look_ups_take_long_leaves_room_for_the_others() {
     let (_ledger, ownership) = house.open();
     let key = KeyId::new("key_a");
     let mut held = Vec::new();
-    for _ in 0..LOOKUPS_AT_ONCE / 4 {
-        held.push(ownership.0.of_keys.acquire(&key).await.unwrap());
+    for _ in 0..lookups::AT_ONCE / 4 {
+        held.push(ownership.0.lookups.of_keys.acquire(&key).await.unwrap());
     }
     let mut waiting = std::pin::pin!(ask(&ownership, "key_a", "resp_1"));
     tokio::select! {
@@ -239,5 +246,5 @@ async fn a_key_whose_look_ups_take_long_leaves_room_for_the_others() {
     }
     drop(held);
     assert_eq!(waiting.await, Err(OwnerFailure::NotYours));
-    assert_eq!(ownership.0.of_keys.keys(), 0);
+    assert_eq!(ownership.0.lookups.of_keys.keys(), 0);
 }

@@ -2,13 +2,10 @@
 
 use crate::{
     balance::MAX_PIECES,
-    clock::Timestamp,
     key::PepperError,
     record::{InvalidKey, KeyState},
-    store::open::BUSY_TIMEOUT,
 };
-use rusqlite::ErrorCode as Sqlite;
-use std::path::{Path, PathBuf};
+use std::{path::PathBuf, time::Duration};
 
 /// A failure of the ledger file or of an operation on it.
 #[derive(Debug, thiserror::Error)]
@@ -58,10 +55,12 @@ pub enum StoreError {
         known: u64,
     },
     /// Another process held the write lock for too long.
-    #[error("{path} is locked by another process (waited {} s)", BUSY_TIMEOUT.as_secs())]
+    #[error("{path} is locked by another process (waited {} s)", waited.as_secs())]
     Locked {
         /// The file.
         path: PathBuf,
+        /// How long the lock was waited for.
+        waited: Duration,
     },
     /// The file or its folder cannot be written.
     #[error("{path} cannot be written: check the permissions of the file and of its folder")]
@@ -170,41 +169,4 @@ pub enum StoreError {
         /// SQLite's words.
         cause: String,
     },
-}
-
-impl StoreError {
-    pub(crate) fn from_sqlite(error: &rusqlite::Error, path: &Path) -> Self {
-        let path = path.to_owned();
-        let cause = error.to_string();
-        match error.sqlite_error_code() {
-            Some(Sqlite::NotADatabase) => Self::NotALedger { path },
-            Some(Sqlite::DatabaseCorrupt) => Self::Damaged { path, cause },
-            Some(Sqlite::DatabaseBusy | Sqlite::DatabaseLocked) => Self::Locked { path },
-            Some(Sqlite::ReadOnly | Sqlite::PermissionDenied) => Self::ReadOnly { path },
-            Some(Sqlite::CannotOpen) => Self::CannotOpen { path, cause },
-            Some(Sqlite::DiskFull) => Self::DiskFull { path },
-            _ => Self::Other { path, cause },
-        }
-    }
-}
-
-/// Turns SQLite's errors into ones that name the file.
-pub(super) trait Described<T> {
-    fn described(self, path: &Path) -> Result<T, StoreError>;
-}
-
-impl<T> Described<T> for rusqlite::Result<T> {
-    fn described(self, path: &Path) -> Result<T, StoreError> {
-        self.map_err(|error| StoreError::from_sqlite(&error, path))
-    }
-}
-
-/// Reads a stored time; `None` where it is before 1970.
-pub(crate) fn stored_time(ms: i64) -> Option<Timestamp> {
-    u64::try_from(ms).ok().map(Timestamp::from_unix_ms)
-}
-
-/// A time as it is stored; [`Timestamp::MAX`] is far below the limit.
-pub(crate) fn storable_time(time: Timestamp) -> i64 {
-    i64::try_from(time.unix_ms()).unwrap_or(i64::MAX)
 }

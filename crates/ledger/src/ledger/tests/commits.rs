@@ -1,7 +1,6 @@
 //! Commits that the file has lost, and rows that are not what was committed.
 
 use super::*;
-use crate::store::edit;
 use std::{fs, path::PathBuf};
 
 impl House {
@@ -49,12 +48,9 @@ async fn after_a_clean_stop_the_file_alone_has_everything() {
 async fn a_reader_does_not_keep_a_ledger_from_closing() {
     let house = House::new();
     let key = house.key(100);
-    let reader = rusqlite::Connection::open(house.file("")).unwrap();
-    reader
-        .execute_batch("BEGIN; SELECT count(*) FROM usage")
-        .unwrap();
+    let reader = testing::Other::read(&house.path());
     house.spend_ten(&key).await;
-    reader.execute_batch("COMMIT").unwrap();
+    reader.end();
     house.check(1);
 }
 
@@ -179,13 +175,9 @@ async fn a_process_keeps_the_sums_that_a_later_version_has_added() {
     longer.truncate(longer.len() - 4);
     longer.extend(later);
     longer.extend(crc32fast::hash(&longer).to_le_bytes());
-    rusqlite::Connection::open(house.file(""))
-        .unwrap()
-        .execute(
-            "UPDATE settings SET value = ?1 WHERE name = 'commits'",
-            [&longer],
-        )
-        .unwrap();
+    let hex: String = longer.iter().map(|byte| format!("{byte:02x}")).collect();
+    let update = format!("UPDATE settings SET value = x'{hex}' WHERE name = 'commits'");
+    testing::execute(&house.path(), &update);
     held.settle(&completed(10));
     assert!(ledger.close(PATIENCE));
     let found = row();
@@ -209,10 +201,7 @@ async fn verify_names_the_table_of_a_row_that_no_commit_has_changed() {
         ),
     ] {
         let whole = fs::read(house.file("")).unwrap();
-        rusqlite::Connection::open(house.file(""))
-            .unwrap()
-            .execute_batch(change)
-            .unwrap();
+        testing::execute(&house.path(), change);
         let faults = house.store().verify().unwrap().faults;
         let words = format!("a row of {table} is not as it was committed");
         assert!(faults.iter().any(|it| it.starts_with(&words)), "{faults:?}");
@@ -222,14 +211,8 @@ async fn verify_names_the_table_of_a_row_that_no_commit_has_changed() {
         let _ = fs::remove_file(house.file("-wal"));
         let _ = fs::remove_file(house.file(".sequence"));
     }
-    edit(&house.file(""), "UPDATE keys SET name = 'other'");
+    testing::edit(&house.file(""), "UPDATE keys SET name = 'other'");
     house.check(1);
-}
-
-/// Changes rows without the sums.
-fn raw(house: &House, sql: &str) {
-    let file = rusqlite::Connection::open(house.file("")).unwrap();
-    file.execute_batch(sql).unwrap();
 }
 
 #[tokio::test]
@@ -238,8 +221,8 @@ async fn a_file_whose_format_number_is_too_low_is_refused() {
     let key = house.key(100);
     house.spend_ten(&key).await;
     // A migration from there would compute the sums again, and hide this damage.
-    raw(
-        &house,
+    testing::execute(
+        &house.path(),
         "PRAGMA user_version = 0; UPDATE grants SET tokens = tokens + 64",
     );
     let refusal = house.refusal();

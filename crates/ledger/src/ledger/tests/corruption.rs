@@ -135,8 +135,7 @@ fn damage(files: &mut Files, random: &mut Random) -> String {
 }
 
 /// Everything that a caller or an operator can see of what was given and charged.
-fn contents(path: &Path) -> rusqlite::Result<Vec<String>> {
-    let file = rusqlite::Connection::open(path)?;
+fn contents(path: &Path) -> Result<Vec<String>, String> {
     let mut all = Vec::new();
     for query in [
         "SELECT concat_ws('|', id, hex(hash), prefix, name, plan, model_groups, endpoints,
@@ -149,9 +148,7 @@ fn contents(path: &Path) -> rusqlite::Result<Vec<String>> {
         "SELECT concat_ws('|', key, model, requests, input, output, charged, overdraft)
              FROM totals ORDER BY key, model",
     ] {
-        let mut query = file.prepare(query)?;
-        let rows = query.query_map([], |row| row.get::<_, String>(0))?;
-        all.extend(rows.collect::<Result<Vec<_>, _>>()?);
+        all.extend(testing::values::<String>(path, query)?);
     }
     Ok(all)
 }
@@ -200,7 +197,7 @@ fn outcome(files: &Files, expected: Option<&[String]>, clock: &Clock) -> (Outcom
         return (Outcome::Named(verified.faults), Vec::new());
     }
     let found = contents(&folder.path().join("ledger.db"));
-    let found = found.unwrap_or_else(|fault| vec![fault.to_string()]);
+    let found = found.unwrap_or_else(|fault| vec![fault]);
     if let Some(expected) = expected {
         let missing: Vec<_> = expected.iter().filter(|it| !found.contains(it)).collect();
         let new: Vec<_> = found.iter().filter(|it| !expected.contains(it)).collect();

@@ -51,7 +51,7 @@ async fn a_key_of_more_grants_than_a_request_is_paid_from_has_them_one_after_the
     let house = House::new();
     let key = house.key(10);
     // As an older program let them be given, most of them long spent.
-    crate::store::edit(
+    testing::edit(
         house.store().path(),
         "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 1199)
          INSERT INTO grants (id, key, tokens, spent, validity_ms, created_at)

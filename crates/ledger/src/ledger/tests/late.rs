@@ -1,13 +1,14 @@
 //! Records that are entered later than others that were settled after them.
 
 use super::*;
-use crate::store::{WriteConnection, open_settling_writer};
 use crate::{
     entry::{Entry, tests::largest},
     history::{HistoryPage, UsageRecord},
-    ledger::{books::ProcessNumber, enter::enter_all, purge},
+    store::{
+        database::{Batch, Process},
+        sqlite::testing::SqliteProcess,
+    },
 };
-use rusqlite::Connection;
 use std::{
     collections::BTreeSet,
     sync::atomic::{AtomicBool, Ordering},
@@ -31,7 +32,7 @@ const DAY_MS: u64 = 86_400_000;
 
 struct Desk {
     house: House,
-    file: WriteConnection,
+    process: SqliteProcess,
     history: History,
     key: KeyId,
 }
@@ -40,11 +41,8 @@ impl Desk {
     fn new() -> Self {
         let house = House::new();
         let key = house.key(1000);
-        let file = open_settling_writer(house.store().path()).unwrap();
-        // Hundreds of commits, of which none has to survive the machine.
-        file.pragma_update(None, "synchronous", "off").unwrap();
         Self {
-            file,
+            process: testing::process(&house.path(), Timestamp::from_unix_ms(BEGIN)),
             history: History::new(&house.store()),
             house,
             key,
@@ -52,21 +50,36 @@ impl Desk {
     }
 
     /// Enters records in one commit, at this millisecond after the beginning.
-    fn enter(&self, now: u64, entries: &[Entry]) {
+    fn enter(&mut self, now: u64, entries: &[Entry]) {
         let now = Timestamp::from_unix_ms(BEGIN + now);
-        let transaction = enter_all(
-            &self.file,
-            ProcessNumber(1),
-            || now,
-            || entries.iter(),
-            || (),
-        )
-        .unwrap();
-        transaction.commit().unwrap();
+        self.enter_by(&|| now, entries);
+    }
+
+    fn enter_by(&mut self, now: &dyn Fn() -> Timestamp, entries: &[Entry]) {
+        let settled: Vec<&Entry> = entries.iter().collect();
+        let batch = Batch {
+            settled: &settled,
+            stored: &[],
+            returned: &[],
+            leases: &[],
+            now,
+            pause: &|| (),
+        };
+        self.process.commit(&batch).unwrap();
+    }
+
+    /// Purges once what is older than 90 days. Returns how many records.
+    fn purge(&mut self, now: Timestamp) -> usize {
+        let retention = Retention {
+            history: Some(90 * DAY),
+            stored: 90 * DAY,
+            most_stored: 1000,
+        };
+        self.process.purge(&retention, now).unwrap()
     }
 
     /// Enters so many records with a commit, whose clock says that it is this day.
-    fn enter_on(&self, day: u64, first: u64, count: u64) {
+    fn enter_on(&mut self, day: u64, first: u64, count: u64) {
         let now = day * DAY_MS;
         let numbers = first..first + count;
         let entries: Vec<_> = numbers.map(|number| settled(1, number, now)).collect();
@@ -76,7 +89,7 @@ impl Desk {
     /// Takes away what is older than 90 days on this day, as often as it takes. What is left.
     fn purge_on(&mut self, day: u64) -> u64 {
         let now = Timestamp::from_unix_ms(BEGIN + day * DAY_MS);
-        while purge::usage(&self.file, now, 90 * DAY).unwrap() > 0 {}
+        while self.purge(now) > 0 {}
         let found = self.house.store().verify().unwrap();
         assert_eq!(found.faults, [""; 0]);
         found.requests
@@ -106,19 +119,18 @@ fn times(records: &[UsageRecord]) -> Vec<u64> {
 #[test]
 fn a_record_that_had_to_wait_for_the_file_is_late_from_when_it_is_entered() {
     let mut desk = Desk::new();
-    let path = desk.house.folder.path().join("ledger.db");
+    let path = desk.house.path();
     static WAITS: AtomicBool = AtomicBool::new(false);
     static IS_FREE: AtomicBool = AtomicBool::new(false);
     let (locks, locked) = std::sync::mpsc::channel();
     let other = std::thread::spawn(move || {
-        let file = Connection::open(path).unwrap();
-        file.execute_batch("BEGIN IMMEDIATE").unwrap();
+        let lock = testing::Other::lock(&path);
         locks.send(()).unwrap();
         while !WAITS.load(Ordering::SeqCst) {
             std::thread::yield_now();
         }
         IS_FREE.store(true, Ordering::SeqCst);
-        file.execute_batch("ROLLBACK").unwrap();
+        lock.end();
     });
     locked.recv().unwrap();
     // Four seconds go by while the file is locked.
@@ -130,16 +142,12 @@ fn a_record_that_had_to_wait_for_the_file_is_late_from_when_it_is_entered() {
         };
         Timestamp::from_unix_ms(BEGIN + waited)
     };
-    let waits = |_| {
+    testing::when_it_waits(&mut desk.process, |_| {
         WAITS.store(true, Ordering::SeqCst);
         std::thread::yield_now();
         true
-    };
-    desk.file.connection().busy_handler(Some(waits)).unwrap();
-    let entries = [settled(1, 1, 0)];
-    let process = ProcessNumber(1);
-    let entered = enter_all(&desk.file, process, clock, || entries.iter(), || ());
-    entered.unwrap().commit().unwrap();
+    });
+    desk.enter_by(&clock, &[settled(1, 1, 0)]);
     other.join().unwrap();
     assert_eq!(times(&desk.since(None).data), [4000]);
 }
@@ -150,7 +158,7 @@ fn a_round_takes_more_than_one_batch_of_old_records_away() {
     desk.enter_on(0, 0, 6000);
     let now = Timestamp::from_unix_ms(BEGIN + 91 * DAY_MS);
     // As many as go within its time, which is more than one transaction's.
-    let gone = purge::usage(&desk.file, now, 90 * DAY).unwrap();
+    let gone = desk.purge(now);
     assert!(gone > 500, "{gone}");
     desk.enter_on(91, 6000, 30);
     assert_eq!(desk.purge_on(91), 30);
@@ -158,7 +166,7 @@ fn a_round_takes_more_than_one_batch_of_old_records_away() {
 
 #[test]
 fn what_was_settled_before_others_and_entered_after_them_is_newer_than_they() {
-    let desk = Desk::new();
+    let mut desk = Desk::new();
     desk.enter(1000, &[settled(1, 1, 900), settled(1, 2, 1000)]);
     let seen = desk.since(None);
     assert_eq!(times(&seen.data), [1000, 900]);
@@ -207,10 +215,10 @@ fn who_follows_the_newest_and_who_walks_back_see_each_record_once_whatever_comes
     let seed = u64::try_from(seed.as_nanos()).unwrap();
     println!("seed {seed}");
     let mut dice = Dice(seed);
-    let desk = Desk::new();
+    let mut desk = Desk::new();
     let mut entered = BTreeSet::new();
     let (mut number, mut now) = (0, 10_000_u64);
-    let mut commit = |entered: &mut BTreeSet<String>, dice: &mut Dice| {
+    let mut commit = |desk: &mut Desk, entered: &mut BTreeSet<String>, dice: &mut Dice| {
         now += dice.below(300);
         let mut batch = Vec::new();
         for _ in 0..(1 + dice.below(7)) {
@@ -223,12 +231,12 @@ fn who_follows_the_newest_and_who_walks_back_see_each_record_once_whatever_comes
         entered.extend(batch.iter().map(|entry| entry.request.to_string()));
         desk.enter(now, &batch);
     };
-    commit(&mut entered, &mut dice);
+    commit(&mut desk, &mut entered, &mut dice);
     let first = desk.since(None);
     let mut followed = ids(&first.data);
     let mut cursor = first.first_cursor;
     for _ in 0..40 {
-        commit(&mut entered, &mut dice);
+        commit(&mut desk, &mut entered, &mut dice);
         // A walk back sees what there was when it began, and what comes in the meantime not.
         let (known, mut walked, mut between) = (entered.clone(), Vec::new(), 3);
         let mut query = HistoryQuery {
@@ -244,7 +252,7 @@ fn who_follows_the_newest_and_who_walks_back_see_each_record_once_whatever_comes
             }
             if between > 0 && dice.below(2) == 0 {
                 between -= 1;
-                commit(&mut entered, &mut dice);
+                commit(&mut desk, &mut entered, &mut dice);
             }
         }
         let apart: BTreeSet<_> = walked.iter().cloned().collect();
@@ -274,7 +282,7 @@ fn who_follows_the_newest_and_who_walks_back_see_each_record_once_whatever_comes
 #[test]
 fn a_clock_that_was_wrong_dates_no_record_behind_its_own() {
     const YEAR: u64 = 365 * 86_400_000;
-    let desk = Desk::new();
+    let mut desk = Desk::new();
     desk.enter(YEAR, &[settled(1, 1, YEAR)]);
     desk.enter(1000, &[settled(1, 2, 990)]);
     desk.enter(1200, &[settled(1, 3, 980)]);

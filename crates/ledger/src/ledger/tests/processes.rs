@@ -273,10 +273,10 @@ async fn a_process_that_was_closed_by_another_admits_nothing_more_and_charges_wh
     let key = house.key(1000);
     let ledger = house.ledger();
     let open = house.reserve(&ledger, &key, 10).await.unwrap();
-    rusqlite::Connection::open(house.folder.path().join("ledger.db"))
-        .unwrap()
-        .execute_batch("BEGIN; DELETE FROM leases; UPDATE processes SET ended_at = 1; COMMIT")
-        .unwrap();
+    testing::execute(
+        &house.path(),
+        "BEGIN; DELETE FROM leases; UPDATE processes SET ended_at = 1; COMMIT",
+    );
     open.settle(&completed(10));
     let start = Instant::now();
     while house.reserve(&ledger, &key, 1).await.is_ok() {
@@ -302,13 +302,11 @@ async fn a_closed_process_that_has_nothing_to_enter_notices_and_leases_nothing_m
     }
     assert!(!ledger.is_fenced());
     assert_eq!(ledger.stats().fenced, 0);
-    rusqlite::Connection::open(house.folder.path().join("ledger.db"))
-        .unwrap()
-        .execute_batch(
-            "BEGIN; DELETE FROM leases; UPDATE processes SET ended_at = 1;
-             UPDATE grants SET validity_ms = validity_ms + 1; COMMIT",
-        )
-        .unwrap();
+    testing::execute(
+        &house.path(),
+        "BEGIN; DELETE FROM leases; UPDATE processes SET ended_at = 1;
+         UPDATE grants SET validity_ms = validity_ms + 1; COMMIT",
+    );
     tokio::time::timeout(PATIENCE, ledger.fenced())
         .await
         .unwrap();
@@ -448,21 +446,14 @@ async fn a_record_that_the_file_refuses_is_kept_aside_and_holds_up_no_other() {
     let orphan = house.reserve(&ledger, &gone, 10).await.unwrap();
     let request = orphan.request();
     let other = house.reserve(&ledger, &key, 10).await.unwrap();
-    let file = rusqlite::Connection::open(house.folder.path().join("ledger.db")).unwrap();
-    let number: i64 = file
-        .query_row(
-            "SELECT number FROM keys WHERE id = ?1",
-            [gone.as_str()],
-            |row| row.get(0),
-        )
-        .unwrap();
-    // As where an older backup was put in the place of the file.
-    file.execute_batch(&format!(
+    let number: i64 = house.sql(&format!("SELECT number FROM keys WHERE id = '{gone}'"));
+    // As after an older backup was put in the place of the file.
+    let delete = format!(
         "PRAGMA foreign_keys = OFF; BEGIN;
          DELETE FROM leases WHERE grant_number IN (SELECT number FROM grants WHERE key = {number});
          DELETE FROM grants WHERE key = {number}; DELETE FROM keys WHERE number = {number}; COMMIT"
-    ))
-    .unwrap();
+    );
+    testing::execute(&house.path(), &delete);
     orphan.settle(&completed(10));
     other.settle(&completed(10));
     assert!(ledger.close(PATIENCE));

@@ -194,16 +194,18 @@ impl Life {
     }
 
     fn recorded(&self) -> BTreeMap<String, (u64, u64)> {
-        let path = self.house.folder.path().join("ledger.db");
-        let file = rusqlite::Connection::open(path).unwrap();
-        let mut rows = file
-            .prepare("SELECT request, charged, overdraft FROM usage")
-            .unwrap();
-        let rows = rows.query_map([], |row| {
-            let amount = |column| row.get::<_, i64>(column).map(i64::unsigned_abs);
-            Ok((row.get(0)?, (amount(1)?, amount(2)?)))
-        });
-        rows.unwrap().map(Result::unwrap).collect()
+        let rows = "SELECT concat_ws('|', request, charged, overdraft) FROM usage";
+        let rows: Vec<String> = testing::values(&self.house.path(), rows).unwrap();
+        let read = |row: &String| {
+            let mut parts = row.split('|');
+            let mut next = || parts.next().unwrap().to_owned();
+            let (request, charged, overdraft) = (next(), next(), next());
+            (
+                request,
+                (charged.parse().unwrap(), overdraft.parse().unwrap()),
+            )
+        };
+        rows.iter().map(read).collect()
     }
 }
 

@@ -1,58 +1,64 @@
 //! Which tokens this process leases, and which it leaves to other processes on the same file.
 
 use super::{super::Shared, Writer};
-use crate::{
-    clock::Timestamp,
-    ledger::{
-        accounts::Accounts,
-        books::{self, ProcessNumber, Share},
-    },
+use crate::store::{
+    StoreError,
+    database::{Lease, LeaseMode, Look, News, Share},
 };
-use rusqlite::Transaction;
 use std::collections::HashSet;
 use tollgate_types::KeyId;
 
 impl Writer {
     /// Takes up what other processes have changed: top-ups, lease requests, tokens that they gave back.
-    pub(super) fn look_at_others(&mut self) -> rusqlite::Result<()> {
-        let now = self.shared.clock.now();
-        let process = self.process;
-        let accounts = &self.shared.accounts;
-        let transaction = self.file.begin()?;
-        if books::is_fenced(&transaction, process)? {
-            // No process would give back what a fenced process leases.
-            self.shared.fence();
+    pub(super) fn look_at_others(&mut self, look: Look) -> Result<(), StoreError> {
+        let Some(news) = self.process.news(self.seen.change, look)? else {
+            return Ok(());
+        };
+        let leases = self.leases_after(&news);
+        let committed = self.commit_all(&[], &[], &leases)?;
+        if committed.is_fenced {
             return Ok(());
         }
-        books::give_back(&transaction, process, &self.returns)?;
-        let (newest, topped_up) = changed_accounts(&transaction, self.seen.change, accounts)?;
-        let asking = accounts.filter(|account| account.is_asking());
-        let asking: HashSet<_> = asking.iter().map(|account| account.id.clone()).collect();
-        let mut shares = Vec::new();
-        let topped_up: HashSet<_> = topped_up.into_iter().collect();
-        for key in topped_up.union(&asking) {
-            let asks = asking.contains(key);
-            let share = match self.retired && !asks {
-                // The serving process leases new tokens; this one only needs to know of them.
-                true => books::look(&transaction, process, key, now)?,
-                false => lease(&transaction, process, key, now, asks)?,
-            };
-            shares.push((key.clone(), share));
-        }
-        let wanted = books::wanted_by_others(&transaction, process)?;
-        transaction.commit()?;
-        self.returns.clear();
-        self.seen.change = newest;
-        self.hand_out(shares);
-        self.give_way(&wanted);
+        self.seen.change = news.newest;
+        self.hand_out(committed.shares);
+        self.give_way(&news.requested);
         Ok(())
+    }
+
+    /// What to lease of the accounts in memory that have changed, or that need tokens.
+    fn leases_after(&self, news: &News) -> Vec<Lease> {
+        let accounts = &self.shared.accounts;
+        let asking = accounts.filter(|account| account.is_asking());
+        let asking: HashSet<KeyId> = asking.iter().map(|account| account.id.clone()).collect();
+        let changed: HashSet<KeyId> = match &news.changed {
+            Some(keys) => {
+                let keys = keys.iter().filter(|key| accounts.get(key).is_some());
+                keys.cloned().collect()
+            }
+            None => {
+                let all = accounts.filter(|_| true);
+                all.iter().map(|account| account.id.clone()).collect()
+            }
+        };
+        let mode = |key: &KeyId| match asking.contains(key) {
+            true => LeaseMode::Need,
+            // The serving process leases new tokens; this one only needs to know of them.
+            false if self.retired => LeaseMode::Look,
+            false => LeaseMode::Take,
+        };
+        let keys = changed.union(&asking);
+        keys.map(|key| Lease {
+            key: key.clone(),
+            mode: mode(key),
+        })
+        .collect()
     }
 
     /// Puts leased tokens into the accounts, and answers the requests that wait for them.
     pub(super) fn hand_out(&mut self, shares: Vec<(KeyId, Option<Share>)>) {
-        // Spending here frees places for grants that were not looked at; no change in the file
+        // Spending here makes room for grants that were not looked at; no change in the database
         // reports that.
-        let waits = |share: &Share| share.has_more && !share.gains();
+        let waits = |share: &Share| share.has_more && !share.has_leased();
         let mut leased = shares.iter().filter_map(|(_, share)| share.as_ref());
         self.seen.look_again |= leased.any(waits);
         let Shared {
@@ -83,15 +89,15 @@ impl Writer {
         }
     }
 
-    /// Gives up half of the tokens that no request reserves, of every account, and answers when the
-    /// file has that.
+    /// Gives up half of the tokens that no request reserves, of every account, and answers when that is
+    /// committed.
     pub(super) fn share_out(&mut self, waiting: Vec<tokio::sync::oneshot::Sender<()>>) {
         if waiting.is_empty() {
             return;
         }
         // A change that is seen only afterwards (a grant that has begun is one) would make this
         // process lease again what it gives up now.
-        let shared = self.look_at_others().and_then(|()| {
+        let shared = self.look_at_others(Look::Always).and_then(|()| {
             for account in self.shared.accounts.filter(|_| true) {
                 self.returns.extend(account.give_up_half());
             }
@@ -109,76 +115,18 @@ impl Writer {
 
     /// Withdraws the lease requests of accounts that wait for nothing: they have left memory, or were
     /// loaded anew. Other processes would give tokens for them again and again.
-    pub(super) fn withdraw_lease_requests(&self) -> rusqlite::Result<()> {
-        let accounts = &self.shared.accounts;
-        let waits = |key: &KeyId| accounts.get(key).is_some_and(|it| it.is_asking());
-        let mut requests = books::wishes(&self.file, self.process)?;
-        requests.retain(|(_, key)| !waits(key));
-        if requests.is_empty() {
-            return Ok(());
-        }
-        // Together, because each commit waits for the disk.
-        let transaction = self.file.begin()?;
-        for (number, _) in requests {
-            books::want(&transaction, self.process, number, false)?;
-        }
-        transaction.commit()
+    pub(super) fn withdraw_lease_requests(&mut self) -> Result<(), StoreError> {
+        let asking = self.shared.accounts.filter(|account| account.is_asking());
+        let asking = asking.iter().map(|account| account.id.clone()).collect();
+        self.process.keep_lease_requests(&asking)
     }
 
-    /// Enters into the file what memory has given up. After a fault it is entered later; no process
-    /// spends it until then.
-    pub(super) fn give_back(&mut self) -> rusqlite::Result<()> {
+    /// Commits what memory has given up. After a fault it is committed later; no process spends it until
+    /// then.
+    pub(super) fn give_back(&mut self) -> Result<(), StoreError> {
         if self.returns.is_empty() {
             return Ok(());
         }
-        let transaction = self.file.begin()?;
-        books::give_back(&transaction, self.process, &self.returns)?;
-        transaction.commit()?;
-        self.returns.clear();
-        Ok(())
+        self.commit_all(&[], &[], &[]).map(|_| ())
     }
-}
-
-/// Leases what is free. If nothing is free and a request needs it, asks the other processes.
-pub(super) fn lease(
-    transaction: &Transaction<'_>,
-    process: ProcessNumber,
-    key: &KeyId,
-    now: Timestamp,
-    is_needed: bool,
-) -> rusqlite::Result<Option<Share>> {
-    let share = books::lease(transaction, process, key, now)?;
-    if let Some(share) = &share {
-        let wanted = share.elsewhere > 0 && !share.gains();
-        if is_needed || !wanted {
-            books::want(transaction, process, share.key, wanted)?;
-        }
-    }
-    Ok(share)
-}
-
-/// The newest change, and the accounts in memory that changed since `seen`.
-fn changed_accounts(
-    transaction: &Transaction<'_>,
-    seen: i64,
-    accounts: &Accounts,
-) -> rusqlite::Result<(i64, Vec<KeyId>)> {
-    let (oldest, newest): (i64, i64) = transaction.query_row(
-        "SELECT coalesce(min(seq), 0), coalesce(max(seq), 0) FROM changes",
-        [],
-        |row| Ok((row.get(0)?, row.get(1)?)),
-    )?;
-    let missed = oldest > seen.saturating_add(1) || newest < seen;
-    if missed {
-        let all = accounts.filter(|_| true);
-        return Ok((newest, all.iter().map(|a| a.id.clone()).collect()));
-    }
-    let changed = transaction
-        .prepare_cached(
-            "SELECT DISTINCT id FROM changes JOIN keys ON keys.hash = changes.hash WHERE seq > ?1",
-        )?
-        .query_map([seen], |row| row.get::<_, String>(0).map(KeyId::new))?
-        .filter(|key| !matches!(key, Ok(key) if accounts.get(key).is_none()))
-        .collect::<rusqlite::Result<_>>()?;
-    Ok((newest, changed))
 }

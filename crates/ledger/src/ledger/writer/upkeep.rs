@@ -3,32 +3,26 @@
 use super::Writer;
 use crate::{
     clock::Timestamp,
-    ledger::{books, purge, quarantine::Quarantined, recovery},
-    store::data_version,
+    ledger::recovery,
+    store::{
+        StoreError,
+        database::{Look, Retention},
+    },
 };
-use std::{
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{sync::Arc, time::Instant};
 
 /// Rounds of upkeep come every so many ticks: crashed processes, idle accounts, old records.
 const TICKS_PER_ROUND: u32 = 5;
 /// Settlement files that no process's row names are looked for once a minute, in a round; in tests
 /// once a round.
 const TICKS_PER_SWEEP: u32 = if cfg!(test) { 1 } else { 60 } * TICKS_PER_ROUND;
-/// The write-ahead log is moved into the file once a minute, in a round, so that a damaged log costs
-/// little.
-const TICKS_PER_CHECKPOINT: u32 = 60 * TICKS_PER_ROUND;
-/// How long a checkpoint waits for readers.
-const CHECKPOINT_PATIENCE: Duration = Duration::from_millis(50);
 
-/// What the writer has seen of the file.
+/// What the writer has seen of the database.
 #[derive(Default)]
 pub(in super::super) struct Seen {
-    version: Option<i64>,
     pub(super) change: i64,
     ticks: u32,
-    /// The next tick looks at the file even if no other process has changed it: a lease request
+    /// The next tick looks at the database even if no other process has changed it: a lease request
     /// that got nothing, a load that failed, a lease of a crashed process that is free now.
     pub(super) look_again: bool,
     /// When a fault was last logged.
@@ -36,57 +30,54 @@ pub(in super::super) struct Seen {
 }
 
 impl Writer {
-    pub(super) fn tick(&mut self) -> rusqlite::Result<()> {
+    pub(super) fn tick(&mut self) -> Result<(), StoreError> {
         self.seen.ticks = self.seen.ticks.wrapping_add(1);
-        let version = data_version(&self.file)?;
-        if self.seen.version != Some(version) || self.seen.look_again {
-            // After a fault the version is unknown, so that the next tick tries again.
-            self.seen.version = None;
-            self.seen.look_again = false;
-            self.look_at_others()?;
-            self.seen.version = Some(version);
-        }
+        let look = match std::mem::take(&mut self.seen.look_again) {
+            true => Look::Always,
+            false => Look::IfChanged,
+        };
+        let looked = self.look_at_others(look);
+        // What could not be taken up is looked at again.
+        self.seen.look_again |= looked.is_err();
+        looked?;
         if self.seen.ticks.is_multiple_of(TICKS_PER_ROUND) {
             self.round()?;
         }
         self.give_back()
     }
 
-    fn round(&mut self) -> rusqlite::Result<()> {
+    fn round(&mut self) -> Result<(), StoreError> {
         self.shared.journal.tidy();
         // A process that has nothing to enter would not notice it otherwise.
-        if books::is_fenced(&self.file, self.process)? {
+        let checked = self.process.check_in()?;
+        if checked.is_fenced {
             self.shared.fence();
         }
+        self.shared.stats.saw_quarantined(checked.quarantined);
         let now = self.shared.clock.now();
         let idle = self.shared.idle_after();
         self.returns
             .extend(self.shared.accounts.evict_idle(idle, now));
         let shared = Arc::clone(&self.shared);
-        let recovered = recovery::bury_dead_peers(&self.file, &shared.folder, self.process, now)?;
+        let process = &mut *self.process;
+        let recovered = recovery::recover_crashed(process, &checked.peers, &shared.folder, now)?;
         self.seen.look_again |= recovered > 0;
         self.withdraw_lease_requests()?;
-        let quarantined = Quarantined::count(&self.file)?;
-        self.shared.stats.saw_quarantined(quarantined);
         self.purge(now)?;
-        self.file.sync_sequence();
-        if self.seen.ticks.is_multiple_of(TICKS_PER_CHECKPOINT) {
-            // What a reader keeps in the log now is moved by the next checkpoint.
-            self.file.checkpoint(CHECKPOINT_PATIENCE)?;
-        }
+        self.process.maintain()?;
         if self.seen.ticks.is_multiple_of(TICKS_PER_SWEEP) {
-            let (file, process) = (&self.file, self.process);
-            recovery::sweep(file, &shared.folder, &shared.prefix, process, now)?;
+            recovery::sweep(&mut *self.process, &shared.folder, &shared.prefix, now)?;
         }
         Ok(())
     }
 
-    fn purge(&mut self, now: Timestamp) -> rusqlite::Result<()> {
+    fn purge(&mut self, now: Timestamp) -> Result<(), StoreError> {
         let settings = &self.shared.settings;
-        if let Some(age) = settings.keep_history {
-            purge::usage(&self.file, now, age)?;
-        }
-        let before = now.minus(settings.keep_owned);
-        purge::owned(&self.file, before, settings.most_owned)
+        let retention = Retention {
+            history: settings.keep_history,
+            stored: settings.keep_owned,
+            most_stored: settings.most_owned,
+        };
+        self.process.purge(&retention, now).map(|_| ())
     }
 }

@@ -1,0 +1,150 @@
+//! What is left in the settlement file of a crashed process if it is not whole.
+
+use super::*;
+use crate::entry::{Entry, tests::largest};
+use std::fs;
+
+/// What many grants have paid: longer than a slot.
+fn long(house: &House, number: u128) -> Entry {
+    const GRANTS: i64 = 20;
+    let key = house.key(10);
+    for _ in 1..GRANTS {
+        house.top_up(&key, 10);
+    }
+    let last = house.sql::<i64>("SELECT max(number) FROM grants");
+    let grants = last - GRANTS + 1..=last;
+    Entry {
+        request: RequestId::from_parts(0, number),
+        key: house.sql("SELECT max(number) FROM keys"),
+        at: 1_790_000_000_000,
+        paid: grants.map(|grant| (grant, 3)).collect::<Vec<_>>().into(),
+        overdraft: 0,
+        usage: Usage {
+            output: 60,
+            ..Usage::default()
+        },
+        ..largest()
+    }
+}
+
+/// Leaves the file of a crashed process with this record in it, without its slots of these places.
+/// Of how many slots it was.
+fn leave(house: &House, entry: &Entry, emptied: std::ops::Range<usize>) -> usize {
+    let path = house.folder.path().join("ledger.db.settlements-left");
+    let journal = Journal::create(path.clone(), 8, Path::new("ledger.db")).unwrap();
+    let mut slot = journal.take().unwrap();
+    let count = slots_for(entry.paid.len());
+    assert!(journal.widen(&mut slot, count));
+    journal
+        .write(&slot, entry.request, |out| entry.write_record(out))
+        .unwrap();
+    journal.die();
+    let mut bytes = fs::read(&path).unwrap();
+    // The file is made anew, for the copy says more than it will, and who has it mapped must not see
+    // it shortened.
+    journal.remove();
+    let held: Vec<_> = (0..8)
+        .map(|place| place * 512..(place + 1) * 512)
+        .filter(|slot| bytes[slot.clone()].iter().any(|byte| *byte != 0))
+        .collect();
+    assert_eq!(held.len(), count);
+    for slot in &held[emptied] {
+        bytes[slot.clone()].fill(0);
+    }
+    fs::write(&path, &bytes).unwrap();
+    count
+}
+
+#[tokio::test]
+async fn a_file_that_nobody_names_is_taken_up_by_who_serves() {
+    let house = House::new();
+    let entry = long(&house, 1);
+    let ledger = house.ledger();
+    leave(&house, &entry, 0..0);
+    let start = Instant::now();
+    // Its own two files stay.
+    while house.settlement_files() > 2 {
+        assert!(start.elapsed() < PATIENCE);
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    house.check(1);
+    assert!(ledger.close(PATIENCE));
+}
+
+#[tokio::test]
+async fn a_record_that_was_entered_and_half_emptied_at_the_crash_is_no_alarm() {
+    let house = House::new();
+    let entry = long(&house, 1);
+    let count = leave(&house, &entry, 0..0);
+    assert!(count > 1);
+    assert!(house.ledger().close(PATIENCE));
+    house.check(1);
+    for emptied in 1..count {
+        for range in [0..emptied, emptied..count] {
+            leave(&house, &entry, range.clone());
+            let ledger = house.ledger();
+            assert_eq!(ledger.stats().quarantined_torn, 0, "{range:?}");
+            assert!(ledger.close(PATIENCE));
+            house.check(1);
+            assert_eq!(house.settlement_files(), 0);
+        }
+    }
+    assert_eq!(house.sql::<i64>("SELECT sum(spent) FROM grants"), 60);
+}
+
+#[tokio::test]
+async fn what_is_left_of_a_record_that_was_not_entered_is_kept_named_and_counted() {
+    let house = House::new();
+    let entry = long(&house, 1);
+    let count = leave(&house, &entry, 1..2);
+    let ledger = house.ledger();
+    let stats = ledger.stats();
+    let kept = u64::try_from(count - 1).unwrap();
+    assert_eq!(
+        (stats.quarantined_torn, stats.quarantined_unreadable),
+        (kept, 0)
+    );
+    assert_eq!(stats.quarantined_refused, 0);
+    assert!(ledger.close(PATIENCE));
+    let found = house.store().verify().unwrap();
+    assert_eq!(found.faults.len(), count - 1);
+    for fault in &found.faults {
+        let words = format!(
+            "torn in the settlement file: {} is not on record",
+            entry.request
+        );
+        assert!(fault.contains(&words), "{fault}");
+    }
+}
+
+#[tokio::test]
+async fn what_waits_in_quarantine_is_counted_by_cause_until_a_person_has_looked() {
+    let house = House::new();
+    let ledger = house.ledger();
+    let counted = async |torn, unreadable, refused| {
+        let start = Instant::now();
+        loop {
+            let stats = ledger.stats();
+            let seen = (
+                stats.quarantined_torn,
+                stats.quarantined_unreadable,
+                stats.quarantined_refused,
+            );
+            if seen == (torn, unreadable, refused) {
+                return;
+            }
+            assert!(start.elapsed() < PATIENCE, "{seen:?}");
+            tokio::task::yield_now().await;
+        }
+    };
+    testing::execute(
+        &house.path(),
+        "INSERT INTO quarantine (at, record, cause) VALUES
+             (1, x'00', 'torn in the settlement file'), (1, x'00', 'not readable'),
+             (1, x'00', 'torn in the settlement file: req_ is not on record'),
+             (1, x'00', 'FOREIGN KEY constraint failed'), (1, x'00', 'datatype mismatch')",
+    );
+    counted(2, 1, 2).await;
+    testing::execute(&house.path(), "DELETE FROM quarantine");
+    counted(0, 0, 0).await;
+}

@@ -1,0 +1,213 @@
+//! Cases that every database passes, for `conformance_tests!` to run on each.
+//!
+//! A case sees a database through the trait, or through the [`Store`] over it, never through
+//! statements of its own. What only one database has (files, damage, its log) is tested beside it.
+
+pub(crate) mod keys;
+pub(crate) mod processes;
+pub(crate) mod reads;
+
+use super::{GrantTerms, KeySelector, Store, database::Database};
+use crate::{
+    balance::{Grant, Piece},
+    clock::{Clock, Timestamp},
+    entry::{Entry, tests::largest},
+    key::{KeyHash, KeyHasher},
+    ownership::Stored,
+    record::NewKey,
+    store::database::{Batch, Committed, Lease, LeaseMode, Process, Share},
+};
+use std::{sync::Arc, time::Duration};
+use tollgate_types::{KeyId, RequestId, Usage};
+
+/// An empty database that is made for one case.
+pub(crate) trait Fixture {
+    /// Opens it: the first time it is made. Each time as another program would, under this pepper.
+    fn open(&self, pepper: &KeyHash) -> Arc<dyn Database>;
+}
+
+/// Defines a test for each case. `$make` makes a [`Fixture`].
+macro_rules! conformance_tests {
+    ($make:expr) => {
+        $crate::store::conformance::conformance_tests! { @ $make;
+            keys::a_key_is_found_by_id_by_prefix_and_by_itself_after_reopening,
+            keys::of_orders_of_one_name_that_come_together_one_makes_a_key_and_the_others_are_told_of_it,
+            keys::an_order_that_is_sent_again_after_its_key_has_expired_is_told_of_the_key,
+            keys::keys_are_listed_in_order_page_by_page,
+            keys::keys_are_filtered_by_what_they_are_and_no_wildcard_counts,
+            keys::revoking_twice_keeps_the_first_time,
+            keys::a_key_expires_at_its_time_and_not_before,
+            keys::wildcards_and_quotes_name_no_key,
+            keys::what_everything_means_survives_storage,
+            keys::a_grant_is_what_was_given_and_begins_unused,
+            keys::a_key_and_its_first_grant_are_made_together_or_not_at_all,
+            keys::a_revoked_key_is_given_nothing_more,
+            keys::an_order_of_one_name_is_one_order_of_whatever_kind,
+            processes::a_lease_is_one_processs_until_it_ends,
+            processes::tokens_that_are_given_back_are_free_for_others,
+            processes::a_lease_request_is_news_for_the_others_until_it_is_withdrawn,
+            processes::a_process_hears_of_top_ups_and_not_of_spending,
+            processes::a_request_is_charged_once_however_often_it_is_committed,
+            processes::a_record_that_is_refused_is_put_aside_and_delays_no_other,
+            processes::what_no_lease_covers_is_paid_from_what_is_free,
+            processes::a_fenced_process_leases_nothing_more,
+            processes::what_a_crashed_process_left_is_entered_once,
+            processes::processes_that_have_ended_are_no_peers,
+            processes::old_records_go_and_what_they_charged_stays,
+            reads::a_key_is_looked_up_by_its_hash_with_the_newest_change,
+            reads::every_change_of_a_key_and_its_grants_is_seen,
+            reads::a_history_is_read_page_by_page_newest_first,
+            reads::a_stored_thing_stays_its_first_owners_and_only_grows,
+            reads::a_response_is_paid_for_when_its_request_has_a_record,
+            reads::an_answer_is_its_keys_until_it_is_forgotten_or_too_old,
+            reads::changes_of_answers_end_with_the_bytes_that_fit,
+            reads::a_backup_is_a_whole_database_without_leases,
+        }
+    };
+    (@ $make:expr; $($group:ident :: $case:ident,)*) => {
+        $(
+            #[test]
+            fn $case() {
+                $crate::store::conformance::$group::$case(&$make);
+            }
+        )*
+    };
+}
+pub(crate) use conformance_tests;
+
+const START: u64 = 1_790_000_000_000;
+const DAY: Duration = Duration::from_secs(86_400);
+
+fn hasher() -> KeyHasher {
+    KeyHasher::new(b"a pepper for tests").unwrap()
+}
+
+fn select(text: &str) -> KeySelector {
+    KeySelector::parse(text).unwrap()
+}
+
+fn terms(tokens: u64, seconds: u64) -> GrantTerms {
+    GrantTerms {
+        plan: Some("pro".into()),
+        tokens,
+        validity: Duration::from_secs(seconds),
+    }
+}
+
+/// A database, and a clock for what is done to it.
+struct Home<'a> {
+    fixture: &'a dyn Fixture,
+    clock: Clock,
+}
+
+impl<'a> Home<'a> {
+    fn on(fixture: &'a dyn Fixture) -> Self {
+        Self {
+            fixture,
+            clock: Clock::manual(Timestamp::from_unix_ms(START)),
+        }
+    }
+
+    /// A handle of its own, as another program has it.
+    fn store(&self) -> Store {
+        let database = self.fixture.open(&hasher().fingerprint());
+        Store::over(database, hasher(), self.clock.clone())
+    }
+
+    /// A key that was given so many tokens, valid for a day.
+    fn key(&self, tokens: u64) -> KeyId {
+        let store = self.store();
+        let key = store.create_key(&NewKey::named("ci")).unwrap();
+        let id = key.record.id().clone();
+        self.top_up(&id, tokens);
+        id
+    }
+
+    fn top_up(&self, key: &KeyId, tokens: u64) {
+        let day = terms(tokens, DAY.as_secs());
+        let selector = KeySelector::Id(key.clone());
+        self.store().top_up(&selector, &day).unwrap();
+    }
+
+    fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    /// A process with a journal of this name.
+    fn process(&self, journal: &str) -> Box<dyn Process> {
+        let store = self.store();
+        store.database().begin_process(journal, self.now()).unwrap()
+    }
+
+    /// What was charged to a key.
+    fn used(&self, key: &KeyId) -> u64 {
+        let grants = self.store().grants(key).unwrap();
+        grants.iter().map(|grant| grant.used).sum()
+    }
+
+    /// Everything adds up, and so many requests are on record.
+    fn adds_up(&self, requests: u64) {
+        let found = self.store().verify().unwrap();
+        assert_eq!(found.faults, [""; 0]);
+        assert_eq!(found.requests, requests);
+    }
+}
+
+/// What a process does in one transaction.
+#[derive(Default)]
+struct Work<'a> {
+    settled: &'a [Entry],
+    stored: &'a [Arc<Stored>],
+    returned: &'a [Piece],
+    leases: &'a [Lease],
+}
+
+impl Home<'_> {
+    fn commit(&self, process: &mut dyn Process, work: &Work<'_>) -> Committed {
+        let settled: Vec<&Entry> = work.settled.iter().collect();
+        let batch = Batch {
+            settled: &settled,
+            stored: work.stored,
+            returned: work.returned,
+            leases: work.leases,
+            now: &|| self.now(),
+            pause: &|| (),
+        };
+        process.commit(&batch).unwrap()
+    }
+
+    /// Leases a key's tokens, or looks at them.
+    fn lease(&self, process: &mut dyn Process, key: &KeyId, mode: LeaseMode) -> Share {
+        let leases = [Lease {
+            key: key.clone(),
+            mode,
+        }];
+        let work = Work {
+            leases: &leases,
+            ..Work::default()
+        };
+        let (_, share) = self.commit(process, &work).shares.pop().unwrap();
+        share.unwrap()
+    }
+}
+
+/// What was newly leased.
+fn free(share: &Share) -> u64 {
+    share.grants.iter().map(|grant| grant.free).sum()
+}
+
+/// A settled request of the key of a share, of so many tokens of one grant.
+fn settled(share: &Share, grant: &Grant, number: u64, tokens: u64) -> Entry {
+    Entry {
+        request: RequestId::from_parts(0, number.into()),
+        key: share.key,
+        at: START,
+        paid: vec![(grant.number.0, tokens)].into(),
+        overdraft: 0,
+        usage: Usage {
+            output: tokens,
+            ..Usage::default()
+        },
+        ..largest()
+    }
+}

@@ -1,0 +1,300 @@
+//! Processes: their leases, settlements, crashes and ends.
+
+use super::{DAY, Fixture, Home, Work, free, settled};
+use crate::{
+    balance::Piece,
+    journal::LostSlot,
+    store::database::{LeaseMode, Leftover, Look, ProcessNumber, Retention},
+};
+use std::{collections::HashSet, time::Duration};
+use tollgate_types::RequestId;
+
+pub(crate) fn a_lease_is_one_processs_until_it_ends(fixture: &dyn Fixture) {
+    let home = Home::on(fixture);
+    let key = home.key(100);
+    let (mut one, mut two) = (home.process("one"), home.process("two"));
+    let looked = home.lease(&mut *one, &key, LeaseMode::Look);
+    assert_eq!((free(&looked), looked.elsewhere), (0, 100));
+    assert_eq!(free(&home.lease(&mut *one, &key, LeaseMode::Take)), 100);
+    assert_eq!(free(&home.lease(&mut *one, &key, LeaseMode::Take)), 0);
+    let none = home.lease(&mut *two, &key, LeaseMode::Take);
+    assert_eq!((free(&none), none.elsewhere, none.left), (0, 100, 100));
+    assert_eq!(home.store().unleased(&key, home.now()).unwrap(), 0);
+    one.end(home.now()).unwrap();
+    assert_eq!(free(&home.lease(&mut *two, &key, LeaseMode::Take)), 100);
+    home.adds_up(0);
+}
+
+pub(crate) fn tokens_that_are_given_back_are_free_for_others(fixture: &dyn Fixture) {
+    let home = Home::on(fixture);
+    let key = home.key(100);
+    let (mut one, mut two) = (home.process("one"), home.process("two"));
+    let share = home.lease(&mut *one, &key, LeaseMode::Take);
+    let grant = share.grants[0].number;
+    // More than is leased is not given back.
+    for (tokens, left) in [(101, 0), (40, 40), (61, 0)] {
+        let returned = [Piece { grant, tokens }];
+        let work = Work {
+            returned: &returned,
+            ..Work::default()
+        };
+        home.commit(&mut *one, &work);
+        let leased = home.lease(&mut *two, &key, LeaseMode::Take);
+        assert_eq!(free(&leased), left, "{tokens}");
+    }
+    home.adds_up(0);
+}
+
+pub(crate) fn a_lease_request_is_news_for_the_others_until_it_is_withdrawn(fixture: &dyn Fixture) {
+    let home = Home::on(fixture);
+    let key = home.key(100);
+    let (mut one, mut two) = (home.process("one"), home.process("two"));
+    home.lease(&mut *one, &key, LeaseMode::Take);
+    let news = one.news(0, Look::Always).unwrap().unwrap();
+    assert!(news.requested.is_empty());
+    // A process that does not need tokens requests none.
+    home.lease(&mut *two, &key, LeaseMode::Take);
+    assert!(
+        one.news(0, Look::Always)
+            .unwrap()
+            .unwrap()
+            .requested
+            .is_empty()
+    );
+    home.lease(&mut *two, &key, LeaseMode::Need);
+    let news = one.news(0, Look::IfChanged).unwrap().unwrap();
+    assert_eq!(news.requested, std::slice::from_ref(&key));
+    assert_eq!(one.news(news.newest, Look::IfChanged).unwrap(), None);
+    let own = two.news(0, Look::Always).unwrap().unwrap();
+    assert!(own.requested.is_empty());
+
+    two.keep_lease_requests(&HashSet::from([key.clone()]))
+        .unwrap();
+    assert_eq!(one.news(0, Look::Always).unwrap().unwrap().requested, [key]);
+    two.keep_lease_requests(&HashSet::new()).unwrap();
+    assert!(
+        one.news(0, Look::Always)
+            .unwrap()
+            .unwrap()
+            .requested
+            .is_empty()
+    );
+}
+
+pub(crate) fn a_process_hears_of_top_ups_and_not_of_spending(fixture: &dyn Fixture) {
+    let home = Home::on(fixture);
+    let key = home.key(100);
+    let (mut one, mut two) = (home.process("one"), home.process("two"));
+    let share = home.lease(&mut *two, &key, LeaseMode::Take);
+    let first = [settled(&share, &share.grants[0], 1, 10)];
+    let work = |settled| Work {
+        settled,
+        ..Work::default()
+    };
+    home.commit(&mut *two, &work(&first));
+    let seen = one.news(0, Look::Always).unwrap().unwrap().newest;
+    let second = [settled(&share, &share.grants[0], 2, 10)];
+    home.commit(&mut *two, &work(&second));
+    let news = one.news(seen, Look::Always).unwrap().unwrap();
+    assert_eq!((news.newest, news.changed), (seen, Some(Vec::new())));
+    home.top_up(&key, 50);
+    let news = one.news(seen, Look::IfChanged).unwrap().unwrap();
+    assert_eq!(news.changed, Some(vec![key]));
+    assert!(news.newest > seen);
+}
+
+pub(crate) fn a_request_is_charged_once_however_often_it_is_committed(fixture: &dyn Fixture) {
+    let home = Home::on(fixture);
+    let key = home.key(100);
+    let mut process = home.process("one");
+    let share = home.lease(&mut *process, &key, LeaseMode::Take);
+    let grant = &share.grants[0];
+    let batch = [settled(&share, grant, 1, 10), settled(&share, grant, 2, 20)];
+    for _ in 0..2 {
+        let work = Work {
+            settled: &batch,
+            ..Work::default()
+        };
+        home.commit(&mut *process, &work);
+        assert_eq!(home.used(&key), 30);
+    }
+    // The first of several records of one request counts.
+    let other = [settled(&share, grant, 1, 50), settled(&share, grant, 3, 5)];
+    let work = Work {
+        settled: &other,
+        ..Work::default()
+    };
+    home.commit(&mut *process, &work);
+    assert_eq!(home.used(&key), 35);
+    home.adds_up(3);
+}
+
+pub(crate) fn a_record_that_is_refused_is_put_aside_and_delays_no_other(fixture: &dyn Fixture) {
+    let home = Home::on(fixture);
+    let key = home.key(100);
+    let mut process = home.process("one");
+    let share = home.lease(&mut *process, &key, LeaseMode::Take);
+    let mut refused = settled(&share, &share.grants[0], 1, 10);
+    refused.key += 1000;
+    let batch = [refused, settled(&share, &share.grants[0], 2, 20)];
+    let work = Work {
+        settled: &batch,
+        ..Work::default()
+    };
+    home.commit(&mut *process, &work);
+    assert_eq!(home.used(&key), 20);
+    let quarantined = process.check_in().unwrap().quarantined;
+    assert_eq!((quarantined.refused, quarantined.torn), (1, 0));
+    let found = home.store().verify().unwrap();
+    assert_eq!(found.faults.len(), 1, "{:?}", found.faults);
+}
+
+pub(crate) fn what_no_lease_covers_is_paid_from_what_is_free(fixture: &dyn Fixture) {
+    let home = Home::on(fixture);
+    let key = home.key(100);
+    let (mut one, mut two) = (home.process("one"), home.process("two"));
+    let share = home.lease(&mut *one, &key, LeaseMode::Take);
+    let number = two.check_in().unwrap().peers[0].number;
+    two.recover(Some(number), &Leftover::default(), home.now())
+        .unwrap();
+    assert!(one.check_in().unwrap().is_fenced);
+    // Half of it is leased elsewhere.
+    let leased = home.lease(&mut *two, &key, LeaseMode::Take);
+    let grant = leased.grants[0].number;
+    let returned = [Piece { grant, tokens: 30 }];
+    let work = Work {
+        returned: &returned,
+        ..Work::default()
+    };
+    home.commit(&mut *two, &work);
+    let late = [settled(&share, &share.grants[0], 1, 50)];
+    let work = Work {
+        settled: &late,
+        ..Work::default()
+    };
+    let committed = home.commit(&mut *one, &work);
+    assert!(committed.is_fenced);
+    assert_eq!(home.used(&key), 30);
+    home.adds_up(1);
+}
+
+pub(crate) fn a_fenced_process_leases_nothing_more(fixture: &dyn Fixture) {
+    let home = Home::on(fixture);
+    let key = home.key(100);
+    let (mut one, mut two) = (home.process("one"), home.process("two"));
+    assert!(!one.check_in().unwrap().is_fenced);
+    let number = two.check_in().unwrap().peers[0].number;
+    two.recover(Some(number), &Leftover::default(), home.now())
+        .unwrap();
+    let leases = [crate::store::database::Lease {
+        key: key.clone(),
+        mode: LeaseMode::Need,
+    }];
+    let work = Work {
+        leases: &leases,
+        ..Work::default()
+    };
+    let committed = home.commit(&mut *one, &work);
+    assert!(committed.is_fenced && committed.shares.is_empty());
+    assert!(two.check_in().unwrap().peers.is_empty());
+    assert_eq!(free(&home.lease(&mut *two, &key, LeaseMode::Take)), 100);
+}
+
+pub(crate) fn what_a_crashed_process_left_is_entered_once(fixture: &dyn Fixture) {
+    let home = Home::on(fixture);
+    let key = home.key(100);
+    let (mut crashed, mut other) = (home.process("crashed"), home.process("other"));
+    let share = home.lease(&mut *crashed, &key, LeaseMode::Take);
+    let grant = &share.grants[0];
+    let known = [settled(&share, grant, 1, 10)];
+    let work = Work {
+        settled: &known,
+        ..Work::default()
+    };
+    home.commit(&mut *crashed, &work);
+    drop(crashed);
+    let mut cut = settled(&share, grant, 3, 5);
+    cut.is_progress = true;
+    let torn = [
+        LostSlot {
+            bytes: b"of a known request".to_vec(),
+            request: Some(known[0].request),
+        },
+        LostSlot {
+            bytes: b"of another".to_vec(),
+            request: Some(RequestId::from_parts(0, 77)),
+        },
+    ];
+    let left = || Leftover {
+        entries: vec![known[0].clone(), settled(&share, grant, 2, 20), cut.clone()],
+        unreadable: vec![b"what is this"],
+        torn: &torn,
+    };
+    let peers = other.check_in().unwrap().peers;
+    assert_eq!(peers[0].journal, "crashed");
+    let number = peers[0].number;
+    let recovered = other.recover(Some(number), &left(), home.now()).unwrap();
+    assert_eq!(
+        (recovered.settled, recovered.cut, recovered.torn),
+        (1, 1, 1)
+    );
+    assert_eq!(home.used(&key), 35);
+    let checked = other.check_in().unwrap();
+    assert!(checked.peers.is_empty());
+    assert_eq!(checked.quarantined.torn, 1);
+    assert_eq!(checked.quarantined.unreadable, 1);
+    // Its leases are free, and a second recovery finds nothing new, whether it knows the process or not.
+    for process in [Some(number), None] {
+        let again = other.recover(process, &left(), home.now()).unwrap();
+        assert_eq!((again.settled, again.cut), (0, 0));
+    }
+    assert_eq!(home.used(&key), 35);
+    assert_eq!(free(&home.lease(&mut *other, &key, LeaseMode::Take)), 65);
+}
+
+pub(crate) fn processes_that_have_ended_are_no_peers(fixture: &dyn Fixture) {
+    let home = Home::on(fixture);
+    let (mut one, mut two) = (home.process("one"), home.process("two"));
+    let numbers = |process: &mut dyn crate::store::database::Process| -> Vec<ProcessNumber> {
+        let peers = process.check_in().unwrap().peers;
+        peers.iter().map(|peer| peer.number).collect()
+    };
+    let (of_one, of_two) = (numbers(&mut *one), numbers(&mut *two));
+    assert_eq!((of_one.len(), of_two.len()), (1, 1));
+    assert_ne!(of_one, of_two);
+    one.end(home.now()).unwrap();
+    assert_eq!(numbers(&mut *two), []);
+}
+
+pub(crate) fn old_records_go_and_what_they_charged_stays(fixture: &dyn Fixture) {
+    let home = Home::on(fixture);
+    let key = home.key(100);
+    let mut process = home.process("one");
+    let share = home.lease(&mut *process, &key, LeaseMode::Take);
+    let first = [settled(&share, &share.grants[0], 1, 10)];
+    let work = |settled| Work {
+        settled,
+        ..Work::default()
+    };
+    home.commit(&mut *process, &work(&first));
+    home.clock.advance(2 * DAY);
+    let second = [settled(&share, &share.grants[0], 2, 10)];
+    home.commit(&mut *process, &work(&second));
+    let mut purge = |history| {
+        let retention = Retention {
+            history,
+            stored: DAY,
+            most_stored: 10,
+        };
+        process.purge(&retention, home.now()).unwrap()
+    };
+    assert_eq!(purge(None), 0);
+    assert_eq!(purge(Some(DAY)), 1);
+    // An hour at least, whatever the retention is.
+    assert_eq!(purge(Some(Duration::ZERO)), 0);
+    assert_eq!(home.used(&key), 20);
+    home.adds_up(1);
+    let summary = home.store();
+    let summary = summary.database().summary(&key, home.now()).unwrap();
+    assert_eq!(summary.models[0].requests, 2);
+}

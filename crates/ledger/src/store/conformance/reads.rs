@@ -1,0 +1,276 @@
+//! What the request path and the endpoints read.
+
+use super::{DAY, Fixture, Home, LeaseMode, START, Work, hasher, settled};
+use crate::{
+    clock::Timestamp,
+    history::{History, HistoryQuery},
+    memory::{MemoryLimits, Remembered},
+    ownership::Stored,
+    record::NewKey,
+    store::{KeySelector, database::AnswerChange},
+};
+use std::sync::Arc;
+use tollgate_types::{KeyId, RequestId};
+
+pub(crate) fn a_key_is_looked_up_by_its_hash_with_the_newest_change(fixture: &dyn Fixture) {
+    let home = Home::on(fixture);
+    let store = home.store();
+    let made = store.create_key(&NewKey::named("ci")).unwrap();
+    let hash = hasher().hash(&made.key);
+    let found = store.database().look_up_key(&hash).unwrap();
+    assert_eq!(found.record, Some(made.record));
+    let changes = store.database().changes_since(Some(found.change)).unwrap();
+    assert_eq!(
+        (changes.newest, changes.hashes),
+        (found.change, Some(vec![]))
+    );
+    let other = hasher().hash(&crate::key::ApiKey::generate().unwrap());
+    let unknown = store.database().look_up_key(&other).unwrap();
+    assert_eq!((unknown.change, unknown.record), (found.change, None));
+}
+
+pub(crate) fn every_change_of_a_key_and_its_grants_is_seen(fixture: &dyn Fixture) {
+    let home = Home::on(fixture);
+    let store = home.store();
+    let made = store.create_key(&NewKey::named("ci")).unwrap();
+    let hash = hasher().hash(&made.key);
+    let selector = KeySelector::Id(made.record.id().clone());
+    // Without a beginning everything may have changed.
+    let mut seen = store.database().changes_since(None).unwrap();
+    assert_eq!(seen.hashes, None);
+    let other = home.store();
+    let changes: [(&str, &dyn Fn()); 4] = [
+        ("limits", &|| {
+            drop(other.set_limits(&selector, &Default::default()).unwrap())
+        }),
+        ("grant", &|| {
+            drop(other.top_up(&selector, &super::terms(10, 60)).unwrap())
+        }),
+        ("extension", &|| {
+            drop(other.extend_key(&selector, DAY).unwrap())
+        }),
+        ("revocation", &|| drop(other.revoke_key(&selector).unwrap())),
+    ];
+    for (what, change) in changes {
+        change();
+        let now = store.database().changes_since(Some(seen.newest)).unwrap();
+        let hashes = now.hashes.clone().unwrap_or_default();
+        assert!(
+            !hashes.is_empty() && hashes.iter().all(|it| *it == hash),
+            "{what}"
+        );
+        assert!(now.newest > seen.newest, "{what}");
+        seen = now;
+    }
+    // One that is ahead of the database has seen another one.
+    let ahead = store
+        .database()
+        .changes_since(Some(seen.newest + 1))
+        .unwrap();
+    assert_eq!(ahead.hashes, None);
+}
+
+pub(crate) fn a_history_is_read_page_by_page_newest_first(fixture: &dyn Fixture) {
+    let home = Home::on(fixture);
+    let (key, other) = (home.key(100), home.key(100));
+    let mut process = home.process("one");
+    let share = home.lease(&mut *process, &key, LeaseMode::Take);
+    for number in 0..5 {
+        let batch = [settled(&share, &share.grants[0], number, 2)];
+        let work = Work {
+            settled: &batch,
+            ..Work::default()
+        };
+        home.commit(&mut *process, &work);
+        home.clock.advance(std::time::Duration::from_secs(10));
+    }
+    let history = History::new(&home.store());
+    let mut query = HistoryQuery {
+        limit: 2,
+        ..HistoryQuery::default()
+    };
+    let mut ids = Vec::new();
+    loop {
+        let page = history.page(&key, &query).unwrap();
+        ids.extend(page.data.iter().map(|record| record.id.clone()));
+        query.after = page.last_cursor;
+        if !page.has_more {
+            break;
+        }
+    }
+    let expected = (0..5_u64).rev();
+    let expected: Vec<_> = expected
+        .map(|number| RequestId::from_parts(0, number.into()).to_string())
+        .collect();
+    assert_eq!(ids, expected);
+    let none = history.page(&other, &HistoryQuery::default()).unwrap();
+    assert!(none.data.is_empty());
+    let summary = history.summary(&key, home.now()).unwrap();
+    assert_eq!((summary.granted, summary.used), (100, 10));
+    assert!(!history.is_over(&key, home.now()).unwrap());
+    home.clock.advance(DAY);
+    assert!(history.is_over(&key, home.now()).unwrap());
+}
+
+fn stored(key: &str, id: &str, tokens: Option<u64>) -> Arc<Stored> {
+    Arc::new(Stored {
+        id: id.into(),
+        key: KeyId::new(key),
+        provider: "east".into(),
+        credential: "first".into(),
+        tokens,
+        request: Some(RequestId::from_parts(0, 1)),
+    })
+}
+
+pub(crate) fn a_stored_thing_stays_its_first_owners_and_only_grows(fixture: &dyn Fixture) {
+    let home = Home::on(fixture);
+    let mut process = home.process("one");
+    let things = [
+        stored("key_a", "conv_1", Some(5)),
+        stored("key_b", "conv_1", Some(99)),
+        stored("key_a", "conv_1", Some(7)),
+        stored("key_a", "conv_1", Some(6)),
+    ];
+    let work = Work {
+        stored: &things,
+        ..Work::default()
+    };
+    home.commit(&mut *process, &work);
+    let found = home
+        .store()
+        .database()
+        .stored(&["conv_2", "conv_1"])
+        .unwrap();
+    assert_eq!(found, [Stored::clone(&things[2])]);
+}
+
+pub(crate) fn a_response_is_paid_for_when_its_request_has_a_record(fixture: &dyn Fixture) {
+    let home = Home::on(fixture);
+    let key = home.key(100);
+    let mut process = home.process("one");
+    let share = home.lease(&mut *process, &key, LeaseMode::Take);
+    let (first, second) = (RequestId::from_parts(0, 1), RequestId::from_parts(0, 2));
+    let store = home.store();
+    let read = || store.database().payment("resp_1", &first, &second).unwrap();
+    assert_eq!(read(), Default::default());
+    let things = [
+        stored("key_a", "resp_1", None),
+        stored("key_a", "resp_2<resp_1", None),
+    ];
+    let batch = [settled(&share, &share.grants[0], 1, 3)];
+    let work = Work {
+        settled: &batch,
+        stored: &things,
+        ..Work::default()
+    };
+    home.commit(&mut *process, &work);
+    let record = read();
+    assert_eq!(record.made, Some(home.now()));
+    assert_eq!(record.first.map(|it| it.usage), Some(batch[0].usage));
+    assert!(!record.is_charged_again);
+    let rest = [settled(&share, &share.grants[0], 2, 3)];
+    let work = Work {
+        settled: &rest,
+        ..Work::default()
+    };
+    home.commit(&mut *process, &work);
+    assert!(read().is_charged_again);
+    let shown = store.database().shown_by("resp_2").unwrap();
+    assert_eq!(shown.len(), 1);
+    assert_eq!(
+        (&*shown[0].unpaid.id, shown[0].unpaid.request),
+        ("resp_1", first)
+    );
+    assert_eq!(store.database().shown_by("resp_1").unwrap(), []);
+}
+
+fn answer(key: &str, number: u128, size: usize) -> Remembered {
+    Remembered {
+        id: RequestId::from_parts(START, number),
+        key: KeyId::new(key),
+        previous: None,
+        input: "\"input\"".into(),
+        response: "r".repeat(size).into(),
+    }
+}
+
+pub(crate) fn an_answer_is_its_keys_until_it_is_forgotten_or_too_old(fixture: &dyn Fixture) {
+    let home = Home::on(fixture);
+    let store = home.store();
+    let database = store.database();
+    let limits = Some(MemoryLimits {
+        bytes_per_key: 10_000,
+        bytes: 20_000,
+        time: DAY,
+    });
+    let (a, b) = (KeyId::new("key_a"), KeyId::new("key_b"));
+    let made = answer("key_a", 1, 100);
+    let change = |changes: &[AnswerChange<'_>]| {
+        let changed = database.change_answers(changes, limits, u64::MAX, home.now());
+        changed.unwrap()
+    };
+    assert_eq!(change(&[]).bytes, 0);
+    let twice = [AnswerChange::Remember(&made), AnswerChange::Remember(&made)];
+    let changed = change(&twice);
+    assert_eq!(changed.done, [true, false]);
+    assert!(changed.bytes > 100);
+    let find = |key, since| database.answer(key, made.id, since).unwrap();
+    assert_eq!(find(&a, home.now()), Some(made.clone()));
+    assert_eq!(find(&b, home.now()), None);
+    let later = Timestamp::from_unix_ms(START + 1);
+    assert_eq!(find(&a, later), None);
+    let response = database.response(&a, made.id, home.now()).unwrap();
+    assert_eq!(response, Some(made.response.clone()));
+    let forget = [
+        AnswerChange::Forget(&b, made.id),
+        AnswerChange::Forget(&a, made.id),
+    ];
+    let changed = change(&forget);
+    assert_eq!((changed.done, changed.bytes), (vec![false, true], 0));
+    change(&twice);
+    assert_eq!(database.expire_answers(later, u64::MAX).unwrap(), 0);
+    // The oldest of a key make room for its newest.
+    let many: Vec<_> = (10..15)
+        .map(|number| answer("key_a", number, 3000))
+        .collect();
+    let many: Vec<_> = many.iter().map(AnswerChange::Remember).collect();
+    assert!(change(&many).bytes <= 10_000);
+}
+
+pub(crate) fn changes_of_answers_end_with_the_bytes_that_fit(fixture: &dyn Fixture) {
+    let home = Home::on(fixture);
+    let store = home.store();
+    let limits = Some(MemoryLimits {
+        bytes_per_key: 1 << 20,
+        bytes: 1 << 20,
+        time: DAY,
+    });
+    let made: Vec<_> = (0..4).map(|number| answer("key_a", number, 1000)).collect();
+    let change = |changes: &[AnswerChange<'_>], most| {
+        let database = store.database();
+        let changed = database.change_answers(changes, limits, most, home.now());
+        changed.unwrap().done.len()
+    };
+    let remember: Vec<_> = made.iter().map(AnswerChange::Remember).collect();
+    assert_eq!(change(&remember, 2000), 2);
+    assert_eq!(change(&remember[2..], u64::MAX), 2);
+    let key = KeyId::new("key_a");
+    let forget: Vec<_> = made
+        .iter()
+        .map(|it| AnswerChange::Forget(&key, it.id))
+        .collect();
+    assert_eq!(change(&forget, 2000), 2);
+}
+
+pub(crate) fn a_backup_is_a_whole_database_without_leases(fixture: &dyn Fixture) {
+    let home = Home::on(fixture);
+    let key = home.key(100);
+    let mut process = home.process("one");
+    home.lease(&mut *process, &key, LeaseMode::Take);
+    let folder = tempfile::TempDir::new().unwrap();
+    let target = folder.path().join("copy");
+    home.store().backup(&target).unwrap();
+    assert!(home.store().backup(&target).is_err(), "it exists");
+    home.adds_up(0);
+}

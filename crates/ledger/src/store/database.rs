@@ -1,0 +1,426 @@
+//! What a database does for the ledger, as operations of the domain.
+//!
+//! An implementation has all of its statements in its own folder; nothing else in the crate knows
+//! them. The operations take and return plain values, never a row, a connection or a transaction.
+//!
+//! - **Blocking.** An operation waits for the database. The callers are threads that may wait: the
+//!   writer of settlements, the loaders of keys, the blocking pool, a command line. Never call one on
+//!   a request thread.
+//! - **Atomic.** Each operation that changes something is one transaction: after an error nothing
+//!   is changed, and after a return everything survives the machine. [`Database::change_answers`]
+//!   and [`Database::expire_answers`] alone may be lost with the machine.
+//! - **Concurrent.** Any number of threads and processes may call any operation of [`Database`] at
+//!   the same time. A [`Process`] belongs to one thread.
+//! - **Repeatable.** A caller that does not know whether an operation was carried out repeats it.
+//!   Each operation says by which id a repetition is noticed.
+
+use super::{GrantView, KeyFilter, NewGrant, OrderName, StoreError, Verification};
+use crate::{
+    balance::{Grant, Piece},
+    clock::Timestamp,
+    entry::Entry,
+    history::{Direction, Found, HistoryQuery, UsageSummary},
+    journal::LostSlot,
+    key::KeyHash,
+    memory::{MemoryLimits, Remembered},
+    ownership::{PaymentRecord, Shown, Stored},
+    record::KeyRecord,
+};
+use bytes::Bytes;
+use std::{collections::HashSet, path::Path, sync::Arc, time::Duration};
+use tollgate_types::{KeyId, Limits, RequestId};
+
+/// A database, open under one pepper.
+pub(crate) trait Database: Send + Sync {
+    /// The path beside which the settlement files of processes lie; their names begin with its name.
+    fn path(&self) -> &Path;
+
+    /// Enters a key and its first grant. A repetition is noticed by the id of the key, which an order
+    /// determines: [`Outcome::DoneBefore`], or [`Outcome::OtherOrder`] if the order made something
+    /// else.
+    fn add_key(
+        &self,
+        key: &KeyRecord,
+        hash: &KeyHash,
+        grant: Option<&NewGrant<'_>>,
+        order: Option<&OrderName>,
+    ) -> Result<Outcome, StoreError>;
+
+    /// The keys that a query names, in the order in which they were made.
+    fn keys(&self, query: &KeyQuery<'_>) -> Result<Vec<KeyRecord>, StoreError>;
+
+    /// Changes a key. Revoking is idempotent and keeps the first time; limits are replaced; an
+    /// extension is added once for each order, and each time without one.
+    fn change_key(
+        &self,
+        key: &KeyId,
+        change: &KeyChange<'_>,
+        now: Timestamp,
+    ) -> Result<Outcome, StoreError>;
+
+    /// Gives a key tokens, unless it is revoked or has no room for another grant. A repetition is
+    /// noticed by the id of the grant, which an order determines.
+    fn add_grant(
+        &self,
+        key: &KeyId,
+        grant: &NewGrant<'_>,
+        now: Timestamp,
+    ) -> Result<GrantAdded, StoreError>;
+
+    /// The grants of a key, oldest first; if it has more than a thousand, the newest thousand.
+    fn grants(&self, key: &KeyId) -> Result<Vec<GrantView>, StoreError>;
+
+    /// Tokens of a key's valid grants that are neither charged nor leased.
+    fn unleased(&self, key: &KeyId, now: Timestamp) -> Result<u64, StoreError>;
+
+    /// The key with this hash, and the newest change of the same snapshot.
+    fn look_up_key(&self, hash: &KeyHash) -> Result<KeyLookup, StoreError>;
+
+    /// The keys that changed after a change, their grants included. Spending is no change.
+    fn changes_since(&self, seen: Option<i64>) -> Result<KeyChanges, StoreError>;
+
+    /// Enters a process that spends. Its settlement file has this name, by which others recover it.
+    fn begin_process(&self, journal: &str, now: Timestamp) -> Result<Box<dyn Process>, StoreError>;
+
+    /// Records of a key's requests. Reads a bounded number of them, whatever the query is.
+    fn history(
+        &self,
+        key: &KeyId,
+        query: &HistoryQuery,
+        direction: Direction,
+        limit: usize,
+    ) -> Result<Found, StoreError>;
+
+    /// What a key was given and has used; the use of each model includes purged records.
+    fn summary(&self, key: &KeyId, now: Timestamp) -> Result<UsageSummary, StoreError>;
+
+    /// Those of these stored things that are known.
+    fn stored(&self, ids: &[&str]) -> Result<Vec<Stored>, StoreError>;
+
+    /// The records that say whether a stored response is paid for: of the request that made it, and of
+    /// the second charge.
+    fn payment(
+        &self,
+        response: &str,
+        request: &RequestId,
+        second: &RequestId,
+    ) -> Result<PaymentRecord, StoreError>;
+
+    /// What the input of a stored response shows that was not known to be paid for.
+    fn shown_by(&self, response: &str) -> Result<Vec<Shown>, StoreError>;
+
+    /// A remembered answer of this key, if it was made at `since` or later and is undamaged.
+    fn answer(
+        &self,
+        key: &KeyId,
+        id: RequestId,
+        since: Timestamp,
+    ) -> Result<Option<Remembered>, StoreError>;
+
+    /// The response of a remembered answer, without what was answered.
+    fn response(
+        &self,
+        key: &KeyId,
+        id: RequestId,
+        since: Timestamp,
+    ) -> Result<Option<Bytes>, StoreError>;
+
+    /// Remembers and forgets answers, in their order, until `most` bytes were written or overwritten;
+    /// the caller repeats the rest. Deletes the oldest beyond the limits. Without limits nothing is
+    /// remembered. A repetition is noticed by the request id.
+    fn change_answers(
+        &self,
+        changes: &[AnswerChange<'_>],
+        limits: Option<MemoryLimits>,
+        most: u64,
+        now: Timestamp,
+    ) -> Result<AnswersChanged, StoreError>;
+
+    /// Deletes answers older than `before`, and the oldest beyond so many bytes, as many as fit a
+    /// tenth of a second. Returns the bytes that are left.
+    fn expire_answers(&self, before: Timestamp, most_bytes: u64) -> Result<u64, StoreError>;
+
+    /// Checks everything that must add up, in one snapshot.
+    fn verify(&self) -> Result<Verification, StoreError>;
+
+    /// Writes a copy of one snapshot, without leases. `target` must not exist.
+    fn backup(&self, target: &Path) -> Result<(), StoreError>;
+}
+
+/// A process that spends, entered in the database.
+///
+/// Its leases are its own until it ends or another process recovers it. From then on it is fenced: it
+/// leases nothing more, and its settlements are paid from what is free.
+pub(crate) trait Process: Send {
+    /// What other processes have changed, or `None` if they have changed nothing since the last call.
+    fn news(&mut self, seen: i64, look: Look) -> Result<Option<News>, StoreError>;
+
+    /// Commits a batch. Each settlement is entered once, by its request id; the first of several
+    /// counts. One that the database refuses is kept in quarantine. A repetition of the rest returns
+    /// no more than is leased, and leases only what is free.
+    fn commit(&mut self, batch: &Batch<'_>) -> Result<Committed, StoreError>;
+
+    /// Withdraws the lease requests of this process, except for these keys.
+    fn keep_lease_requests(&mut self, keys: &HashSet<KeyId>) -> Result<(), StoreError>;
+
+    /// Whether this process still counts as living, and which others do. Called once a second.
+    fn check_in(&mut self) -> Result<CheckIn, StoreError>;
+
+    /// Enters what a crashed process left, and ends that process. `None`: it is not known any more,
+    /// or never was. A repetition is noticed by the request ids.
+    fn recover(
+        &mut self,
+        process: Option<ProcessNumber>,
+        leftover: &Leftover<'_>,
+        now: Timestamp,
+    ) -> Result<Recovered, StoreError>;
+
+    /// Deletes old records, a bounded number in bounded time. Returns how many records of requests.
+    fn purge(&mut self, retention: &Retention, now: Timestamp) -> Result<usize, StoreError>;
+
+    /// What the database itself needs from time to time. Called once a second.
+    fn maintain(&mut self) -> Result<(), StoreError>;
+
+    /// Returns all leases and ends the process.
+    fn end(&mut self, now: Timestamp) -> Result<(), StoreError>;
+}
+
+/// What came of an operation that is carried out once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// It was carried out.
+    Done,
+    /// It was carried out when it came first.
+    DoneBefore,
+    /// The order made this before, which is something else.
+    OtherOrder(String),
+    /// The key is revoked.
+    Revoked,
+}
+
+/// What came of a grant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum GrantAdded {
+    /// It was made.
+    New,
+    /// The key has a grant of this id.
+    Known(GrantView),
+    /// The order made this before, which is something else.
+    OtherOrder(String),
+    /// The key is revoked.
+    Revoked,
+    /// The key has as many grants to spend as a request can be paid from.
+    TooMany,
+}
+
+/// Which keys.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum KeyQuery<'a> {
+    Id(&'a KeyId),
+    Hash(&'a KeyHash),
+    /// Keys that begin so, at most so many of them.
+    Prefix(&'a str, u32),
+    /// Keys that a filter admits, at most `limit` of them, made after the key `after`.
+    Page {
+        filter: &'a KeyFilter,
+        after: Option<&'a KeyId>,
+        limit: u32,
+        now: Timestamp,
+    },
+}
+
+/// A change of a key.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum KeyChange<'a> {
+    Revoke,
+    Limits(&'a Limits),
+    /// Lets the key and its grants live longer, unless it is revoked.
+    Extend {
+        span: Duration,
+        order: Option<&'a OrderName>,
+    },
+}
+
+/// A key that was looked up.
+#[derive(Clone, Debug)]
+pub(crate) struct KeyLookup {
+    /// The number of the newest change in the snapshot.
+    pub(crate) change: i64,
+    /// The key; `None` if no key has the hash.
+    pub(crate) record: Option<KeyRecord>,
+}
+
+/// Which keys changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct KeyChanges {
+    /// The number of the newest change.
+    pub(crate) newest: i64,
+    /// The keys; `None` if any key may have changed.
+    pub(crate) hashes: Option<Vec<KeyHash>>,
+}
+
+/// The number of a process in the database.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct ProcessNumber(pub(crate) i64);
+
+/// Whether to look for news even if no other process has changed anything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Look {
+    IfChanged,
+    Always,
+}
+
+/// What other processes have changed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct News {
+    /// The number of the newest change of a key.
+    pub(crate) newest: i64,
+    /// The keys that changed; `None` if any key may have changed.
+    pub(crate) changed: Option<Vec<KeyId>>,
+    /// The keys of which other processes request tokens.
+    pub(crate) requested: Vec<KeyId>,
+}
+
+/// What a process commits in one transaction.
+pub(crate) struct Batch<'a> {
+    /// Requests that were settled.
+    pub(crate) settled: &'a [&'a Entry],
+    /// What providers have stored. The first key of an id stays its owner; a size only grows.
+    pub(crate) stored: &'a [Arc<Stored>],
+    /// Leased tokens that are given back.
+    pub(crate) returned: &'a [Piece],
+    /// What to lease, after all the rest.
+    pub(crate) leases: &'a [Lease],
+    /// The time. It is asked for in the transaction, because the wait for that may be long.
+    pub(crate) now: &'a dyn Fn() -> Timestamp,
+    /// Called every few records, so that the thread can leave the processor to others.
+    pub(crate) pause: &'a dyn Fn(),
+}
+
+/// A key whose tokens are looked at or leased.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Lease {
+    pub(crate) key: KeyId,
+    pub(crate) mode: LeaseMode,
+}
+
+/// What to do about a key's free tokens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LeaseMode {
+    /// Lease nothing: what is free is for other processes.
+    Look,
+    /// Lease what is free.
+    Take,
+    /// Lease what is free. If nothing is, request tokens of the other processes.
+    Need,
+}
+
+/// What came of a batch.
+#[derive(Debug, Default)]
+pub(crate) struct Committed {
+    /// What there is of each key that was to be leased; `None` if there is no such key. Empty if the
+    /// process is fenced.
+    pub(crate) shares: Vec<(KeyId, Option<Share>)>,
+    /// Another process has ended this one.
+    pub(crate) is_fenced: bool,
+}
+
+/// A process's share of a key's grants.
+#[derive(Clone, Debug)]
+pub(crate) struct Share {
+    /// The key's number.
+    pub(crate) key: i64,
+    /// The key's grants; `free` is what was newly leased.
+    pub(crate) grants: Vec<Grant>,
+    /// What other processes lease of them, and what is left in grants beyond those that were looked
+    /// at.
+    pub(crate) elsewhere: u64,
+    /// What is left of the valid grants, whoever leases it; what was settled and is not entered yet
+    /// still counts.
+    pub(crate) left: u64,
+    /// Whether there are grants beyond those that were looked at.
+    pub(crate) has_more: bool,
+}
+
+impl Share {
+    /// Whether anything was newly leased.
+    pub(crate) fn has_leased(&self) -> bool {
+        self.grants.iter().any(|grant| grant.free > 0)
+    }
+}
+
+/// How a process and the others are.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct CheckIn {
+    /// Another process has ended this one.
+    pub(crate) is_fenced: bool,
+    /// The other processes that have not ended.
+    pub(crate) peers: Vec<Peer>,
+    /// What is in quarantine.
+    pub(crate) quarantined: Quarantined,
+}
+
+/// Another process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Peer {
+    pub(crate) number: ProcessNumber,
+    /// The name of its settlement file.
+    pub(crate) journal: String,
+}
+
+/// How many records are in quarantine, by cause: the first thousand are counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Quarantined {
+    pub(crate) torn: u64,
+    pub(crate) unreadable: u64,
+    pub(crate) refused: u64,
+}
+
+/// What a crashed process left.
+#[derive(Debug, Default)]
+pub(crate) struct Leftover<'a> {
+    /// The records, those first that count if a request has several.
+    pub(crate) entries: Vec<Entry>,
+    /// Whole records that this program cannot read.
+    pub(crate) unreadable: Vec<&'a [u8]>,
+    /// Slots without a whole record.
+    pub(crate) torn: &'a [LostSlot],
+}
+
+/// What was recovered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Recovered {
+    /// Settlements that were new.
+    pub(crate) settled: usize,
+    /// Requests that the crash cut, charged by their progress.
+    pub(crate) cut: usize,
+    /// Torn slots that were put in quarantine.
+    pub(crate) torn: usize,
+}
+
+/// How long records are kept.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Retention {
+    /// Records of requests, an hour at least; `None`: for ever.
+    pub(crate) history: Option<Duration>,
+    /// Owners of stored things.
+    pub(crate) stored: Duration,
+    /// Most owners of stored things.
+    pub(crate) most_stored: u64,
+}
+
+/// A change of the remembered answers.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum AnswerChange<'a> {
+    Remember(&'a Remembered),
+    Forget(&'a KeyId, RequestId),
+}
+
+/// What came of changes of the remembered answers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct AnswersChanged {
+    /// For each change that was carried out, whether an answer was added or removed.
+    pub(crate) done: Vec<bool>,
+    /// Bytes of all answers.
+    pub(crate) bytes: u64,
+}

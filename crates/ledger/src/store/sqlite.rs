@@ -1,0 +1,306 @@
+//! The database as one SQLite file in WAL mode, so that the command line writes while a gateway
+//! reads.
+//!
+//! Writes are `synchronous = FULL`: in WAL mode `NORMAL` may lose the last commits when the power
+//! fails, and a revocation that comes back is a security hole. No request waits for these commits.
+//! Remembered answers alone are written without, over a connection of their own.
+
+mod answers;
+mod backup;
+mod changes;
+mod commits;
+mod error;
+mod extensions;
+mod grants;
+mod history;
+mod keys;
+mod leases;
+mod open;
+mod orders;
+mod plans;
+mod process;
+mod purge;
+mod quarantine;
+mod records;
+mod recover;
+mod schema;
+mod sequence;
+mod settle;
+mod stored;
+mod sums;
+mod times;
+mod verify;
+mod write;
+
+#[cfg(test)]
+pub(crate) mod testing;
+
+pub(crate) use open::Loss;
+pub use plans::{PlanInUse, plans_beyond};
+pub use schema::check_pepper;
+
+use super::{
+    GrantView, NewGrant, OrderName, StoreError, Verification,
+    database::{
+        AnswerChange, AnswersChanged, Database, GrantAdded, KeyChange, KeyChanges, KeyLookup,
+        KeyQuery, Outcome, Process,
+    },
+};
+use crate::{
+    clock::Timestamp,
+    history::{Direction, Found, HistoryQuery, UsageSummary},
+    key::KeyHash,
+    memory::{MemoryLimits, Remembered},
+    ownership::{PaymentRecord, Shown, Stored},
+    record::KeyRecord,
+};
+use bytes::Bytes;
+use error::Described;
+use open::{open_despite, open_memory_writer, open_reader};
+use parking_lot::Mutex;
+use process::SqliteProcess;
+use rusqlite::{Connection, Row, Transaction};
+use std::path::{Path, PathBuf};
+use tollgate_types::{KeyId, RequestId};
+use write::WriteConnection;
+
+/// Connections for reading that are kept open.
+const KEPT_READERS: usize = 8;
+
+/// The open file.
+pub(crate) struct Sqlite {
+    path: PathBuf,
+    writer: Mutex<WriteConnection>,
+    /// Opened by the first write of an answer.
+    answers: Mutex<Option<Connection>>,
+    readers: Mutex<Vec<Connection>>,
+}
+
+impl Sqlite {
+    /// Opens the file, makes it if there is none, and brings an older one up to date. If the loss is
+    /// accepted, what is in the file counts from here on.
+    ///
+    /// # Errors
+    /// The file is not a ledger, damaged, locked, read-only, made by a newer program or under another
+    /// pepper, lacks commits, or its folder does not exist.
+    pub(crate) fn open(path: PathBuf, pepper: &KeyHash, loss: Loss) -> Result<Self, StoreError> {
+        let writer = open_despite(&path, loss)?;
+        schema::bind_pepper(&writer, pepper).described(&path)??;
+        // By whatever names processes know one file, they must find each other's settlement files
+        // beside it. A path that cannot be resolved was opened by this name all the same.
+        let path = std::fs::canonicalize(&path).unwrap_or(path);
+        let database = Self {
+            path,
+            writer: Mutex::new(writer),
+            answers: Mutex::new(None),
+            readers: Mutex::default(),
+        };
+        if loss == Loss::Accept {
+            database.accept_rows()?;
+        }
+        Ok(database)
+    }
+
+    /// Reads over a connection of its own, which is kept for the next reader.
+    fn read<T>(
+        &self,
+        read: impl FnOnce(&Connection) -> rusqlite::Result<T>,
+    ) -> Result<T, StoreError> {
+        let kept = self.readers.lock().pop();
+        let file = match kept {
+            Some(file) => file,
+            None => open_reader(&self.path)?,
+        };
+        let result = read(&file).described(&self.path)?;
+        let mut readers = self.readers.lock();
+        if readers.len() < KEPT_READERS {
+            readers.push(file);
+        }
+        Ok(result)
+    }
+
+    /// Runs `change` in one transaction that takes the write lock from the start, so that it never
+    /// fails half-way on the lock of another process.
+    fn write<T>(
+        &self,
+        change: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T>,
+    ) -> Result<T, StoreError> {
+        let writer = self.writer.lock();
+        let changed = writer.change(|transaction| change(transaction));
+        // The client gets its answer after this commit: a loss of it must be noticed.
+        writer.sync_sequence();
+        changed.described(&self.path)
+    }
+
+    fn write_answers<T>(
+        &self,
+        write: impl FnOnce(&mut Connection) -> rusqlite::Result<T>,
+    ) -> Result<T, StoreError> {
+        let mut kept = self.answers.lock();
+        let file = match kept.take() {
+            Some(file) => file,
+            None => open_memory_writer(&self.path)?,
+        };
+        write(kept.insert(file)).described(&self.path)
+    }
+}
+
+impl Database for Sqlite {
+    fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn add_key(
+        &self,
+        key: &KeyRecord,
+        hash: &KeyHash,
+        grant: Option<&NewGrant<'_>>,
+        order: Option<&OrderName>,
+    ) -> Result<Outcome, StoreError> {
+        self.write(|transaction| keys::add(transaction, key, hash, grant, order))
+    }
+
+    fn keys(&self, query: &KeyQuery<'_>) -> Result<Vec<KeyRecord>, StoreError> {
+        self.read(|file| keys::find(file, query))?
+    }
+
+    fn change_key(
+        &self,
+        key: &KeyId,
+        change: &KeyChange<'_>,
+        now: Timestamp,
+    ) -> Result<Outcome, StoreError> {
+        self.write(|transaction| keys::change(transaction, key, change, now))
+    }
+
+    fn add_grant(
+        &self,
+        key: &KeyId,
+        grant: &NewGrant<'_>,
+        now: Timestamp,
+    ) -> Result<GrantAdded, StoreError> {
+        self.write(|transaction| grants::add(transaction, key, grant, now))
+    }
+
+    fn grants(&self, key: &KeyId) -> Result<Vec<GrantView>, StoreError> {
+        self.read(|file| grants::of_key(file, key))
+    }
+
+    fn unleased(&self, key: &KeyId, now: Timestamp) -> Result<u64, StoreError> {
+        self.read(|file| grants::unleased(file, key, now))
+    }
+
+    fn look_up_key(&self, hash: &KeyHash) -> Result<KeyLookup, StoreError> {
+        self.read(|file| keys::look_up(file, hash))?
+    }
+
+    fn changes_since(&self, seen: Option<i64>) -> Result<KeyChanges, StoreError> {
+        self.read(|file| changes::since(file, seen))
+    }
+
+    fn begin_process(&self, journal: &str, now: Timestamp) -> Result<Box<dyn Process>, StoreError> {
+        let process = SqliteProcess::begin(&self.path, journal, now)?;
+        Ok(Box::new(process))
+    }
+
+    fn history(
+        &self,
+        key: &KeyId,
+        query: &HistoryQuery,
+        direction: Direction,
+        limit: usize,
+    ) -> Result<Found, StoreError> {
+        self.read(|file| history::find(file, key, query, direction, limit, &history::EFFORT))
+    }
+
+    fn summary(&self, key: &KeyId, now: Timestamp) -> Result<UsageSummary, StoreError> {
+        self.read(|file| history::summary(file, key, now))
+    }
+
+    fn stored(&self, ids: &[&str]) -> Result<Vec<Stored>, StoreError> {
+        self.read(|file| stored::find(file, ids))
+    }
+
+    fn payment(
+        &self,
+        response: &str,
+        request: &RequestId,
+        second: &RequestId,
+    ) -> Result<PaymentRecord, StoreError> {
+        self.read(|file| stored::payment(file, response, request, second))
+    }
+
+    fn shown_by(&self, response: &str) -> Result<Vec<Shown>, StoreError> {
+        self.read(|file| stored::shown_by(file, response))
+    }
+
+    fn answer(
+        &self,
+        key: &KeyId,
+        id: RequestId,
+        since: Timestamp,
+    ) -> Result<Option<Remembered>, StoreError> {
+        self.read(|file| answers::answer(file, key, id, since))
+    }
+
+    fn response(
+        &self,
+        key: &KeyId,
+        id: RequestId,
+        since: Timestamp,
+    ) -> Result<Option<Bytes>, StoreError> {
+        self.read(|file| answers::response(file, key, id, since))
+    }
+
+    fn change_answers(
+        &self,
+        changes: &[AnswerChange<'_>],
+        limits: Option<MemoryLimits>,
+        most: u64,
+        now: Timestamp,
+    ) -> Result<AnswersChanged, StoreError> {
+        self.write_answers(|file| answers::change(file, changes, limits, most, now))
+    }
+
+    fn expire_answers(&self, before: Timestamp, most_bytes: u64) -> Result<u64, StoreError> {
+        self.write_answers(|file| answers::expire(file, before, most_bytes))
+    }
+
+    fn verify(&self) -> Result<Verification, StoreError> {
+        self.verify_file()
+    }
+
+    fn backup(&self, target: &Path) -> Result<(), StoreError> {
+        self.copy_file(target)
+    }
+}
+
+/// Reads a stored time; `None` if it is before 1970.
+fn stored_time(ms: i64) -> Option<Timestamp> {
+    u64::try_from(ms).ok().map(Timestamp::from_unix_ms)
+}
+
+/// A time as it is stored; [`Timestamp::MAX`] is far below the limit.
+fn storable_time(time: Timestamp) -> i64 {
+    i64::try_from(time.unix_ms()).unwrap_or(i64::MAX)
+}
+
+/// An amount as it is stored. SQLite's integers are signed; four quadrillion is more than any request
+/// is charged, and sums of it stay far from the end.
+fn storable(value: u64) -> i64 {
+    const MOST: u64 = 1 << 52;
+    i64::try_from(value.min(MOST)).unwrap_or(i64::MAX)
+}
+
+/// Reads a stored amount; one below zero cannot be, and counts as nothing.
+fn amount(stored: i64) -> u64 {
+    u64::try_from(stored).unwrap_or(0)
+}
+
+/// Reads an amount of a row.
+fn unsigned(row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {
+    row.get(column).map(amount)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,237 @@
+//! The rows of leases: what a process may spend, and what it requests of others.
+
+use super::{amount, storable, storable_time, stored_time};
+use crate::{
+    balance::{Grant, GrantNumber, MAX_PIECES, Piece},
+    clock::Timestamp,
+    store::database::{Lease, LeaseMode, ProcessNumber, Share},
+};
+use rusqlite::{Connection, OptionalExtension, Transaction, params};
+use std::{collections::HashSet, time::Duration};
+use tollgate_types::KeyId;
+
+/// The most grants of one key that a process looks at; those that can be spent come
+/// first.
+const MAX_GRANTS: usize = MAX_PIECES;
+
+/// Leases what there is of a key, or looks at it. `None`: there is no such key.
+pub(super) fn lease(
+    transaction: &Transaction<'_>,
+    process: ProcessNumber,
+    lease: &Lease,
+    now: Timestamp,
+) -> rusqlite::Result<Option<Share>> {
+    let Some(mut share) = share_of(transaction, process, &lease.key, now)? else {
+        return Ok(None);
+    };
+    if lease.mode == LeaseMode::Look {
+        // What is free is for others.
+        let free = share
+            .grants
+            .iter_mut()
+            .map(|grant| std::mem::take(&mut grant.free));
+        share.elsewhere = free.fold(share.elsewhere, u64::saturating_add);
+        return Ok(Some(share));
+    }
+    take(transaction, process, &share)?;
+    let requests_more = share.elsewhere > 0 && !share.has_leased();
+    if !requests_more {
+        withdraw(transaction, process, share.key)?;
+    } else if lease.mode == LeaseMode::Need {
+        request(transaction, process, share.key)?;
+    }
+    Ok(Some(share))
+}
+
+/// Leases what is free of each grant.
+fn take(file: &Connection, process: ProcessNumber, share: &Share) -> rusqlite::Result<()> {
+    let mut take = file.prepare_cached(
+        "INSERT INTO leases (grant_number, process, tokens) VALUES (?1, ?2, ?3)
+         ON CONFLICT DO UPDATE SET tokens = tokens + excluded.tokens",
+    )?;
+    for grant in share.grants.iter().filter(|grant| grant.free > 0) {
+        take.execute(params![grant.number.0, process.0, storable(grant.free)])?;
+    }
+    Ok(())
+}
+
+/// What is free of a key's valid grants, and what others lease. `None`: there is no such key.
+fn share_of(
+    file: &Connection,
+    process: ProcessNumber,
+    key: &KeyId,
+    now: Timestamp,
+) -> rusqlite::Result<Option<Share>> {
+    let number: Option<i64> = file
+        .prepare_cached("SELECT number FROM keys WHERE id = ?1")?
+        .query_row([key.as_str()], |row| row.get(0))
+        .optional()?;
+    let read = |number| read_share(file, process, number, now);
+    number.map(read).transpose()
+}
+
+/// The key's grants, those that can be spent before those that cannot, with what is
+/// free of each.
+fn read_share(
+    file: &Connection,
+    process: ProcessNumber,
+    key: i64,
+    now: Timestamp,
+) -> rusqlite::Result<Share> {
+    let (mut elsewhere, mut seen): (u64, u64) = (0, 0);
+    let most = i64::try_from(MAX_GRANTS).unwrap_or(i64::MAX);
+    let grants = file
+        .prepare_cached(
+            "SELECT number, validity_ms, expires_at, tokens - spent - coalesce(held, 0),
+                    coalesce(others, 0), tokens - spent
+             FROM grants LEFT JOIN (
+                 SELECT grant_number, sum(tokens) AS held,
+                        sum(tokens) FILTER (WHERE process <> ?2) AS others
+                 FROM leases
+                 WHERE grant_number IN (SELECT number FROM grants WHERE key = ?1)
+                 GROUP BY grant_number
+             ) ON grant_number = number
+             WHERE key = ?1
+             ORDER BY coalesce(expires_at <= ?3, FALSE), tokens = spent, expires_at IS NULL,
+                      expires_at, validity_ms, number
+             LIMIT ?4",
+        )?
+        .query_map(params![key, process.0, storable_time(now), most], |row| {
+            let validity_ms: i64 = row.get(1)?;
+            let expires_at: Option<i64> = row.get(2)?;
+            let grant = Grant {
+                number: GrantNumber(row.get(0)?),
+                validity: Duration::from_millis(validity_ms.unsigned_abs()),
+                expires_at: expires_at.and_then(stored_time),
+                free: amount(row.get(3)?),
+                reserved: 0,
+            };
+            Ok((grant, amount(row.get(4)?), amount(row.get(5)?)))
+        })?
+        .map(|row| {
+            let (mut grant, others, left) = row?;
+            if grant.expires_at.is_none_or(|end| now < end) {
+                elsewhere = elsewhere.saturating_add(others);
+                seen = seen.saturating_add(left);
+            } else {
+                grant.free = 0;
+            }
+            Ok(grant)
+        })
+        .collect::<rusqlite::Result<Vec<_>>>()?;
+    let beyond = if grants.len() < MAX_GRANTS {
+        0
+    } else {
+        left_of(file, key, now)?.saturating_sub(seen)
+    };
+    Ok(Share {
+        key,
+        grants,
+        elsewhere: elsewhere.saturating_add(beyond),
+        left: seen.saturating_add(beyond),
+        has_more: beyond > 0,
+    })
+}
+
+/// What is left of a key's valid grants, whoever leases it.
+fn left_of(file: &Connection, key: i64, now: Timestamp) -> rusqlite::Result<u64> {
+    file.prepare_cached(
+        "SELECT coalesce(sum(tokens - spent), 0) FROM grants
+         WHERE key = ?1 AND spent < tokens AND coalesce(expires_at > ?2, TRUE)",
+    )?
+    .query_row(params![key, storable_time(now)], |row| row.get(0))
+    .map(amount)
+}
+
+/// Requests tokens of a key from the other processes. A repeated request is a change of the file as
+/// well, by which they notice it.
+fn request(file: &Connection, process: ProcessNumber, key: i64) -> rusqlite::Result<()> {
+    file.prepare_cached(
+        "INSERT INTO lease_requests (key, process) VALUES (?1, ?2)
+         ON CONFLICT DO UPDATE SET key = excluded.key",
+    )?
+    .execute([key, process.0])?;
+    Ok(())
+}
+
+fn withdraw(file: &Connection, process: ProcessNumber, key: i64) -> rusqlite::Result<()> {
+    file.prepare_cached("DELETE FROM lease_requests WHERE key = ?1 AND process = ?2")?
+        .execute([key, process.0])?;
+    Ok(())
+}
+
+/// The lease requests of a process for other keys than these, by the numbers of the keys.
+pub(super) fn requests_beyond(
+    file: &Connection,
+    process: ProcessNumber,
+    keys: &HashSet<KeyId>,
+) -> rusqlite::Result<Vec<i64>> {
+    let sql = "SELECT key, id FROM lease_requests JOIN keys ON number = key WHERE process = ?1";
+    let mut requests = file.prepare_cached(sql)?;
+    let requests = requests.query_map([process.0], |row| {
+        let id = KeyId::new(row.get::<_, String>(1)?);
+        Ok((row.get(0)?, id))
+    })?;
+    requests
+        .filter(|request| !matches!(request, Ok((_, id)) if keys.contains(id)))
+        .map(|request| request.map(|(key, _)| key))
+        .collect()
+}
+
+/// Withdraws lease requests. Together, because each commit waits for the disk.
+pub(super) fn withdraw_all(
+    transaction: &Transaction<'_>,
+    process: ProcessNumber,
+    keys: &[i64],
+) -> rusqlite::Result<()> {
+    keys.iter()
+        .try_for_each(|key| withdraw(transaction, process, *key))
+}
+
+/// The keys of which other processes request tokens.
+pub(super) fn requested_by_others(
+    file: &Connection,
+    process: ProcessNumber,
+) -> rusqlite::Result<Vec<KeyId>> {
+    file.prepare_cached(
+        "SELECT DISTINCT id FROM lease_requests JOIN keys ON number = key
+         WHERE process <> ?1 LIMIT 1000",
+    )?
+    .query_map([process.0], |row| row.get::<_, String>(0).map(KeyId::new))?
+    .collect()
+}
+
+/// Gives leased tokens back, never more than are leased: a fenced process has nothing to give.
+pub(super) fn give_back(
+    file: &Connection,
+    process: ProcessNumber,
+    pieces: &[Piece],
+) -> rusqlite::Result<()> {
+    let mut less = file.prepare_cached(
+        "UPDATE leases SET tokens = tokens - ?3
+         WHERE grant_number = ?1 AND process = ?2 AND tokens >= ?3",
+    )?;
+    let mut gone = file.prepare_cached(
+        "DELETE FROM leases WHERE grant_number = ?1 AND process = ?2 AND tokens = 0",
+    )?;
+    for piece in pieces {
+        less.execute(params![piece.grant.0, process.0, storable(piece.tokens)])?;
+        gone.execute(params![piece.grant.0, process.0])?;
+    }
+    Ok(())
+}
+
+/// Spends a piece of the process's lease; `false` if the lease has less.
+pub(super) fn spend(
+    file: &Connection,
+    process: ProcessNumber,
+    piece: Piece,
+) -> rusqlite::Result<bool> {
+    let rows = file
+        .prepare_cached(
+            "UPDATE leases SET tokens = tokens - ?3
+             WHERE grant_number = ?1 AND process = ?2 AND tokens >= ?3",
+        )?
+        .execute(params![piece.grant.0, process.0, storable(piece.tokens)])?;
+    Ok(rows == 1)
+}

@@ -1,0 +1,103 @@
+//! Deletes old records, a few at a time: no transaction is held for long, and what the records
+//! proved stays provable (`grants.purged`).
+
+use super::{storable_time, write::WriteConnection};
+use crate::clock::Timestamp;
+use rusqlite::{Connection, params};
+use std::time::{Duration, Instant};
+
+/// How many rows go in one transaction.
+const AT_ONCE: u32 = 500;
+/// As many transactions in a round, and no longer than this: settlements wait meanwhile.
+const MOST_TIMES: usize = 20;
+const MOST_TIME: Duration = Duration::from_millis(100);
+/// Records younger than this are never taken away: the ids of recent requests are what makes a
+/// second record of one nothing.
+const SHORTEST_HISTORY: Duration = Duration::from_secs(3600);
+/// Takes away records of requests that were settled longer ago than `age`, in as many transactions
+/// as keep up with the busiest hours. How many.
+pub(super) fn usage(
+    file: &WriteConnection,
+    now: Timestamp,
+    age: Duration,
+) -> rusqlite::Result<usize> {
+    let (begun, mut all) = (Instant::now(), 0_usize);
+    for _ in 0..MOST_TIMES {
+        let gone = oldest(file, now, age)?;
+        all = all.saturating_add(gone);
+        if gone < AT_ONCE as usize || begun.elapsed() > MOST_TIME {
+            break;
+        }
+    }
+    Ok(all)
+}
+
+/// Deletes the oldest of them. Returns how many.
+fn oldest(file: &WriteConnection, now: Timestamp, age: Duration) -> rusqlite::Result<usize> {
+    let before = now.minus(age.max(SHORTEST_HISTORY));
+    let Some(last) = last_to_go(file, before, now)? else {
+        return Ok(0);
+    };
+    let transaction = file.begin()?;
+    transaction.execute(
+        "UPDATE grants SET purged = purged + gone
+         FROM (
+             SELECT grant_number, sum(tokens) AS gone FROM (
+                 SELECT paid_by AS grant_number, charged - overdraft AS tokens FROM usage
+                 WHERE number <= ?1 AND paid_by IS NOT NULL
+                 UNION ALL
+                 SELECT grant_number, tokens FROM charges WHERE usage <= ?1
+             ) GROUP BY grant_number
+         ) WHERE grant_number = number",
+        [last],
+    )?;
+    transaction.execute("DELETE FROM charges WHERE usage <= ?1", [last])?;
+    let gone = transaction.execute("DELETE FROM usage WHERE number <= ?1", [last])?;
+    transaction.commit()?;
+    Ok(gone)
+}
+
+/// The last of the oldest records, in the order in which they were entered, that are all old enough.
+/// A record that was entered late waits for those before it. A record with a time after `now` is of a
+/// clock that was wrong and would hold all others back until then: it goes with the records after it.
+fn last_to_go(
+    file: &Connection,
+    before: Timestamp,
+    now: Timestamp,
+) -> rusqlite::Result<Option<i64>> {
+    let oldest = "SELECT number, at FROM usage WHERE at <= ?1 ORDER BY number LIMIT ?2";
+    let mut oldest = file.prepare_cached(oldest)?;
+    let mut rows = oldest.query(params![storable_time(now), AT_ONCE])?;
+    let mut last = None;
+    while let Some(row) = rows.next()? {
+        let (number, at): (i64, i64) = (row.get(0)?, row.get(1)?);
+        if at >= storable_time(before) {
+            break;
+        }
+        last = Some(number);
+    }
+    Ok(last)
+}
+
+/// Takes away what is known of stored things: the oldest that were made before `before`,
+/// and the oldest beyond `most`. More of them at a time where more have come.
+pub(super) fn owned(file: &WriteConnection, before: Timestamp, most: u64) -> rusqlite::Result<()> {
+    let most = i64::try_from(most).unwrap_or(i64::MAX);
+    let begun = Instant::now();
+    for _ in 0..MOST_TIMES {
+        let gone = file.change(|file| {
+            // From the oldest on, and no further: there is no index by time.
+            file.prepare_cached(
+                "DELETE FROM owned WHERE number IN (
+                     SELECT number FROM (SELECT number, at FROM owned ORDER BY number LIMIT ?3)
+                     WHERE at < ?1 OR number <= (SELECT max(number) FROM owned) - ?2
+                 )",
+            )?
+            .execute(params![storable_time(before), most, AT_ONCE])
+        })?;
+        if gone < AT_ONCE as usize || begun.elapsed() > MOST_TIME {
+            break;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,333 @@
+//! Entering settled requests: the record of each, what its grants paid, and the totals of its key.
+//!
+//! Requests that come together are entered together, with few statements for all of them. Whatever
+//! cannot be entered so is entered one by one. That the keys and grants exist which rows refer to is
+//! checked here: on the connection of the writer SQLite does not check it.
+
+use super::{
+    amount, leases, quarantine,
+    records::{self, Record},
+    storable,
+    times::Times,
+    write::{WriteConnection, WriteTransaction},
+};
+use crate::{
+    balance::{GrantNumber, Piece},
+    clock::Timestamp,
+    entry::Entry,
+    store::database::{Batch, ProcessNumber},
+};
+use rusqlite::{Connection, ErrorCode, OptionalExtension, ffi, params};
+use std::collections::BTreeMap;
+use tollgate_types::{RequestId, Usage};
+
+/// Begins a transaction and enters the settled requests of a batch. If they cannot be entered together
+/// (a record exists or is refused, a lease is gone), the transaction is rolled back as a whole: a
+/// savepoint would copy every page for it. Then each is entered by itself.
+pub(super) fn enter_all<'file>(
+    file: &'file WriteConnection,
+    process: ProcessNumber,
+    batch: &Batch<'_>,
+) -> rusqlite::Result<WriteTransaction<'file>> {
+    let transaction = file.begin()?;
+    if batch.settled.is_empty() {
+        return Ok(transaction);
+    }
+    match settle_together(&transaction, process, batch) {
+        Ok(true) => return Ok(transaction),
+        Err(fault) if !is_about_the_record(&fault) => return Err(fault),
+        Ok(false) | Err(_) => transaction.rollback()?,
+    }
+    let transaction = file.begin()?;
+    let now = (batch.now)();
+    for entry in batch.settled {
+        enter(&transaction, process, entry, now)?;
+    }
+    Ok(transaction)
+}
+
+/// Enters a record, in a savepoint of its own. One that the database refuses is put in quarantine with
+/// the reason, so that it delays no other and is not lost. Whether it was new.
+pub(super) fn enter(
+    transaction: &WriteTransaction<'_>,
+    process: ProcessNumber,
+    entry: &Entry,
+    now: Timestamp,
+) -> rusqlite::Result<bool> {
+    match transaction.attempt(|| settle(transaction, process, entry, now))? {
+        Err(fault) if is_about_the_record(&fault) => {
+            log::error!("{}: the ledger refuses the record: {fault}", entry.request);
+            let record = entry.to_json().unwrap_or_default();
+            quarantine::add(transaction, &record, &fault.to_string(), now)?;
+            Ok(false)
+        }
+        entered => entered,
+    }
+}
+
+/// Whether trying again would fail again.
+fn is_about_the_record(fault: &rusqlite::Error) -> bool {
+    matches!(
+        fault.sqlite_error_code(),
+        Some(
+            ErrorCode::ConstraintViolation
+                | ErrorCode::TypeMismatch
+                | ErrorCode::TooBig
+                | ErrorCode::ParameterOutOfRange
+        )
+    )
+}
+
+/// Enters a settled request and charges its grants. `false`: it was there already, and
+/// nothing was changed.
+fn settle(
+    file: &WriteTransaction<'_>,
+    process: ProcessNumber,
+    entry: &Entry,
+    now: Timestamp,
+) -> rusqlite::Result<bool> {
+    refuse_missing_key(file, entry.key)?;
+    let mut times = Times::read(file, now)?;
+    // The pieces are paid and noted one by one.
+    let record = Record {
+        entry,
+        at: times.of(entry.at),
+        paid_by: None,
+    };
+    if !records::insert(file, &record)? {
+        return Ok(false);
+    }
+    let usage = file.last_insert_rowid();
+    times.write(file)?;
+    let mut uncovered: u64 = 0;
+    for piece in entry.pieces().filter(|piece| piece.tokens > 0) {
+        let paid = pay(file, process, piece)?;
+        uncovered = uncovered.saturating_add(piece.tokens.saturating_sub(paid));
+        if paid > 0 {
+            let piece = Piece {
+                tokens: paid,
+                ..piece
+            };
+            spend(file, piece, entry.at)?;
+            note_charge(file, usage, piece)?;
+        }
+    }
+    if uncovered > 0 {
+        file.prepare_cached("UPDATE usage SET overdraft = overdraft + ?2 WHERE number = ?1")?
+            .execute([usage, storable(uncovered)])?;
+    }
+    let mut totals = Totals::default();
+    totals.add(entry, uncovered);
+    add_totals(file, entry.key, &entry.served, &totals)?;
+    Ok(true)
+}
+
+/// Enters settled requests as [`settle`] does, with few statements for all of them and one for each
+/// grant, lease and total that they touch. `false`: a request is on record already, or a lease does
+/// not cover them because this process was fenced; what was written must be rolled back.
+fn settle_together(
+    file: &WriteTransaction<'_>,
+    process: ProcessNumber,
+    batch: &Batch<'_>,
+) -> rusqlite::Result<bool> {
+    let mut times = Times::read(file, (batch.now)())?;
+    let mut paid: BTreeMap<i64, Paid> = BTreeMap::new();
+    let mut totals: BTreeMap<(i64, &str), Totals> = BTreeMap::new();
+    let mut records = Vec::new();
+    for &entry in batch.settled {
+        let record = Record {
+            entry,
+            at: times.of(entry.at),
+            paid_by: entry.paid_by_one(),
+        };
+        for piece in entry.pieces().filter(|piece| piece.tokens > 0) {
+            paid.entry(piece.grant.0).or_default().add(&piece, entry.at);
+        }
+        let totals = totals.entry((entry.key, &entry.served)).or_default();
+        totals.add(entry, 0);
+        // The pieces of several grants are noted under the number of the record.
+        if record.paid_by.is_some() || entry.pieces().all(|piece| piece.tokens == 0) {
+            records.push(record);
+        } else if !enter_pieces(file, &record)? {
+            return Ok(false);
+        }
+    }
+    // Neighbours in an index together: with many keys its pages are each looked up once.
+    records.sort_by_key(|record| record.entry.key);
+    if !records::insert_all(file, &records, batch.pause)? {
+        return Ok(false);
+    }
+    times.write(file)?;
+    for (grant, Paid { tokens, first_at }) in paid {
+        let piece = Piece {
+            grant: GrantNumber(grant),
+            tokens,
+        };
+        if !leases::spend(file, process, piece)? {
+            return Ok(false);
+        }
+        spend(file, piece, first_at)?;
+    }
+    let mut seen = None;
+    for ((key, model), totals) in totals {
+        if seen.replace(key) != Some(key) {
+            refuse_missing_key(file, key)?;
+        }
+        add_totals(file, key, model, &totals)?;
+    }
+    Ok(true)
+}
+
+/// Refuses a record whose key does not exist, as after an older backup was put in the place of the
+/// file.
+fn refuse_missing_key(file: &Connection, key: i64) -> rusqlite::Result<()> {
+    let is_there = file
+        .prepare_cached("SELECT 1 FROM keys WHERE number = ?1")?
+        .exists([key])?;
+    if is_there {
+        Ok(())
+    } else {
+        Err(missing("key"))
+    }
+}
+
+/// What SQLite says of a row that refers to nothing.
+fn missing(what: &str) -> rusqlite::Error {
+    let fault = ffi::Error::new(ffi::SQLITE_CONSTRAINT_FOREIGNKEY);
+    rusqlite::Error::SqliteFailure(fault, Some(format!("its {what} is not in the file")))
+}
+
+/// What a grant pays for several requests.
+#[derive(Default)]
+struct Paid {
+    tokens: u64,
+    /// When the earliest of them was settled.
+    first_at: u64,
+}
+
+impl Paid {
+    fn add(&mut self, piece: &Piece, at: u64) {
+        self.first_at = match self.tokens {
+            0 => at,
+            _ => self.first_at.min(at),
+        };
+        self.tokens = self.tokens.saturating_add(piece.tokens);
+    }
+}
+
+/// What a key's requests to a model add up to.
+#[derive(Default)]
+struct Totals {
+    requests: u64,
+    usage: Usage,
+    charged: u64,
+    overdraft: u64,
+}
+
+impl Totals {
+    /// Adds a request, of which so many tokens turned out to be covered by nothing.
+    fn add(&mut self, entry: &Entry, uncovered: u64) {
+        let paid = entry.paid.iter().map(|(_, tokens)| *tokens);
+        let charged = paid.fold(entry.overdraft, u64::saturating_add);
+        let sum = &mut self.usage;
+        self.requests = self.requests.saturating_add(1);
+        sum.input = sum.input.saturating_add(entry.usage.input);
+        sum.cache_read = sum.cache_read.saturating_add(entry.usage.cache_read);
+        sum.cache_write = sum.cache_write.saturating_add(entry.usage.cache_write);
+        sum.output = sum.output.saturating_add(entry.usage.output);
+        self.charged = self.charged.saturating_add(charged);
+        let overdraft = entry.overdraft.saturating_add(uncovered);
+        self.overdraft = self.overdraft.saturating_add(overdraft);
+    }
+}
+
+/// Enters the record of a request that several grants have paid, and their pieces.
+fn enter_pieces(file: &WriteTransaction<'_>, record: &Record<'_>) -> rusqlite::Result<bool> {
+    if !records::insert(file, record)? {
+        return Ok(false);
+    }
+    let usage = file.last_insert_rowid();
+    let pieces = record.entry.pieces();
+    for piece in pieces.filter(|piece| piece.tokens > 0) {
+        note_charge(file, usage, piece)?;
+    }
+    Ok(true)
+}
+
+/// Takes a piece from the process's lease, or as much as is free if the lease is gone because the
+/// process was fenced. Returns what was taken.
+fn pay(file: &Connection, process: ProcessNumber, piece: Piece) -> rusqlite::Result<u64> {
+    if leases::spend(file, process, piece)? {
+        return Ok(piece.tokens);
+    }
+    let free: Option<i64> = file
+        .prepare_cached(
+            "SELECT tokens - spent - coalesce(
+                 (SELECT sum(tokens) FROM leases WHERE grant_number = number), 0)
+             FROM grants WHERE number = ?1",
+        )?
+        .query_row([piece.grant.0], |row| row.get(0))
+        .optional()?;
+    Ok(amount(free.unwrap_or(0)).min(piece.tokens))
+}
+
+/// Spends a piece of a grant, whose validity begins with its first use.
+fn spend(file: &Connection, piece: Piece, at: u64) -> rusqlite::Result<()> {
+    let rows = file
+        .prepare_cached(
+            "UPDATE grants SET spent = spent + ?2,
+             first_used_at = min(coalesce(first_used_at, ?3), ?3),
+             expires_at = CASE
+                 WHEN expires_at IS NULL THEN ?3 + validity_ms
+                 WHEN ?3 < first_used_at THEN min(expires_at, ?3 + validity_ms)
+                 ELSE expires_at
+             END
+         WHERE number = ?1",
+        )?
+        .execute(params![piece.grant.0, storable(piece.tokens), storable(at)])?;
+    if rows == 1 {
+        Ok(())
+    } else {
+        Err(missing("grant"))
+    }
+}
+
+fn note_charge(file: &Connection, usage: i64, piece: Piece) -> rusqlite::Result<()> {
+    file.prepare_cached("INSERT INTO charges (usage, grant_number, tokens) VALUES (?1, ?2, ?3)")?
+        .execute([usage, piece.grant.0, storable(piece.tokens)])?;
+    Ok(())
+}
+
+fn add_totals(file: &Connection, key: i64, model: &str, totals: &Totals) -> rusqlite::Result<()> {
+    file.prepare_cached(
+        "INSERT INTO totals (key, model, requests, input, cache_read, cache_write, output,
+             charged, overdraft)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)
+         ON CONFLICT DO UPDATE SET
+             requests = requests + excluded.requests,
+             input = input + excluded.input,
+             cache_read = cache_read + excluded.cache_read,
+             cache_write = cache_write + excluded.cache_write,
+             output = output + excluded.output,
+             charged = charged + excluded.charged,
+             overdraft = overdraft + excluded.overdraft",
+    )?
+    .execute(params![
+        key,
+        model,
+        storable(totals.requests),
+        storable(totals.usage.input),
+        storable(totals.usage.cache_read),
+        storable(totals.usage.cache_write),
+        storable(totals.usage.output),
+        storable(totals.charged),
+        storable(totals.overdraft),
+    ])?;
+    Ok(())
+}
+
+/// Whether a request has a record.
+pub(super) fn is_on_record(file: &Connection, request: &RequestId) -> rusqlite::Result<bool> {
+    file.prepare_cached("SELECT 1 FROM usage WHERE request = ?1")?
+        .exists([request.as_str()])
+}

@@ -1,0 +1,207 @@
+//! Proving that grants, charges and balances add up.
+
+use super::{
+    Sqlite,
+    commits::{self, Commits},
+    error::Described,
+    open::open_reader,
+    sequence::{Known, Sequence},
+    sums,
+};
+use crate::store::{StoreError, Verification};
+use rusqlite::Connection;
+
+/// What to do about a file beside the database that does not have the number of the last commit.
+const MENDS: &str = "If the database is the right one, the next start of a gateway or \
+     `tollgate ledger accept-loss` writes the file anew";
+
+/// The most faults of a rule that are reported one by one.
+const MAX_FAULTS: u32 = 100;
+
+/// The rules: words, and a query for the ids and amounts that break the rule.
+const RULES: &[(&str, &str)] = &[
+    (
+        "a grant is spent beyond what was given, or below zero",
+        "SELECT id, spent || ' of ' || tokens FROM grants
+         WHERE spent NOT BETWEEN 0 AND tokens",
+    ),
+    (
+        "a grant's charges do not add up to what is spent of it",
+        "SELECT id, (charged + purged) || ' charged, ' || spent || ' spent' FROM (
+             SELECT id, spent, purged, coalesce(charged, 0) AS charged
+             FROM grants LEFT JOIN (
+                 SELECT grant_number, sum(tokens) AS charged FROM (
+                     SELECT paid_by AS grant_number, charged - overdraft AS tokens FROM usage
+                     WHERE paid_by IS NOT NULL
+                     UNION ALL
+                     SELECT grant_number, tokens FROM charges
+                 ) GROUP BY grant_number
+             ) ON grant_number = number
+         ) WHERE charged + purged <> spent",
+    ),
+    (
+        "a grant is leased beyond what is left of it",
+        "SELECT id, held || ' leased, ' || (tokens - spent) || ' left'
+         FROM grants JOIN (
+             SELECT grant_number, sum(tokens) AS held FROM leases GROUP BY grant_number
+         ) ON grant_number = number
+         WHERE held > tokens - spent",
+    ),
+    (
+        "a process that has ended holds a lease",
+        "SELECT settlements, leases.tokens || ' tokens'
+         FROM leases JOIN processes ON processes.number = process
+         WHERE ended_at IS NOT NULL AND leases.tokens > 0",
+    ),
+    (
+        "a request's charges do not add up",
+        "SELECT request, charged || ' charged, ' || overdraft || ' overdraft, '
+                || coalesce(paid, 0) || ' paid by several'
+         FROM usage LEFT JOIN (
+             SELECT usage AS charged_usage, sum(tokens) AS paid FROM charges GROUP BY usage
+         ) ON charged_usage = number
+         WHERE charged < overdraft
+             OR charged <> overdraft + coalesce(paid, 0)
+                 + iif(paid_by IS NULL, 0, charged - overdraft)",
+    ),
+    (
+        "what a key's totals by model say it was charged is not what is spent of its grants",
+        "SELECT id, (charged - overdraft) || ' by model, ' || coalesce(spent, 0) || ' spent'
+         FROM keys
+         JOIN (
+             SELECT key AS charged_key, sum(charged) AS charged, sum(overdraft) AS overdraft
+             FROM (SELECT key, charged, overdraft FROM totals
+                   UNION ALL SELECT key, 0, 0 FROM grants)
+             GROUP BY key
+         ) ON charged_key = number
+         LEFT JOIN (
+             SELECT key AS spent_key, sum(spent) AS spent FROM grants GROUP BY key
+         ) ON spent_key = number
+         WHERE charged - overdraft <> coalesce(spent, 0)",
+    ),
+    (
+        "a grant's time is set without its first use, or the other way round",
+        "SELECT id, coalesce(first_used_at, 0) || ' to ' || coalesce(expires_at, 0) FROM grants
+         WHERE (first_used_at IS NULL) <> (expires_at IS NULL)",
+    ),
+    (
+        "a record could not be entered",
+        "SELECT number, cause FROM quarantine",
+    ),
+];
+
+impl Sqlite {
+    /// Reads the whole file, over a connection of its own, so that it blocks no writer.
+    pub(super) fn verify_file(&self) -> Result<Verification, StoreError> {
+        // Read before the snapshot, which then has every commit that this number counts.
+        let sequence = Sequence::beside(&self.path);
+        let known = sequence.read()?;
+        let file = open_reader(&self.path)?;
+        let mut found = verify(&file, known).described(&self.path)?;
+        match known {
+            Known::Commits(_) => {}
+            Known::Damaged => found.faults.push(format!(
+                "{} is damaged: lost commits cannot be detected. {MENDS}",
+                sequence.path().display()
+            )),
+            Known::Nothing => found.warnings.push(format!(
+                "{} is missing: lost commits cannot be detected. {MENDS}",
+                sequence.path().display()
+            )),
+        }
+        Ok(found)
+    }
+
+    /// Takes the rows that are in the file for the committed ones.
+    pub(super) fn accept_rows(&self) -> Result<(), StoreError> {
+        let difference = self.read(|file| {
+            let snapshot = file.unchecked_transaction()?;
+            let sums = sums::of_all_rows(&snapshot)?;
+            Ok(sums.minus(&commits::read(&snapshot)?.sums))
+        })?;
+        let writer = self.writer.lock();
+        writer.correct_sums(&difference).described(&self.path)
+    }
+}
+
+fn verify(file: &Connection, known: Known) -> rusqlite::Result<Verification> {
+    let snapshot = file.unchecked_transaction()?;
+    let mut found = totals(&snapshot)?;
+    found.faults.extend(structure(&snapshot)?);
+    found.faults.extend(broken_rules(&snapshot)?);
+    let commits = commits::read(&snapshot)?;
+    found.faults.extend(missing(&commits, known));
+    let sums = sums::of_all_rows(&snapshot)?;
+    let changed = sums.different(&commits.sums).into_iter();
+    let words = "is not as it was committed: it is damaged, or was changed by hand";
+    found
+        .faults
+        .extend(changed.map(|table| format!("a row of {table} {words}")));
+    Ok(found)
+}
+
+fn missing(commits: &Commits, known: Known) -> Option<String> {
+    let Known::Commits(known) = known else {
+        return None;
+    };
+    let missing = known.checked_sub(commits.number).filter(|it| *it > 0)?;
+    Some(format!(
+        "commits are missing: {missing} of {known} are not in the file"
+    ))
+}
+
+fn broken_rules(snapshot: &Connection) -> rusqlite::Result<Vec<String>> {
+    let mut found = Vec::new();
+    for (words, query) in RULES {
+        let sql = format!("{query} LIMIT {MAX_FAULTS}");
+        let mut rows = snapshot.prepare(&sql)?;
+        let faults = rows.query_map([], |row| {
+            let id: rusqlite::types::Value = row.get(0)?;
+            let what: String = row.get(1)?;
+            Ok(format!("{words}: {} ({what})", shown(&id)))
+        })?;
+        for fault in faults {
+            found.push(fault?);
+        }
+    }
+    Ok(found)
+}
+
+fn shown(id: &rusqlite::types::Value) -> String {
+    match id {
+        rusqlite::types::Value::Text(text) => text.clone(),
+        rusqlite::types::Value::Integer(number) => number.to_string(),
+        _ => "?".to_owned(),
+    }
+}
+
+fn totals(file: &Connection) -> rusqlite::Result<Verification> {
+    let count = |sql: &str| file.query_row(sql, [], |row| row.get::<_, i64>(0));
+    Ok(Verification {
+        grants: count("SELECT count(*) FROM grants")?.unsigned_abs(),
+        requests: count("SELECT count(*) FROM usage")?.unsigned_abs(),
+        granted: count("SELECT coalesce(sum(tokens), 0) FROM grants")?.unsigned_abs(),
+        spent: count("SELECT coalesce(sum(spent), 0) FROM grants")?.unsigned_abs(),
+        leased: count("SELECT coalesce(sum(tokens), 0) FROM leases")?.unsigned_abs(),
+        ..Verification::default()
+    })
+}
+
+/// What SQLite itself finds: damaged pages, indexes and references.
+fn structure(file: &Connection) -> rusqlite::Result<Vec<String>> {
+    let mut faults = Vec::new();
+    let mut check = file.prepare("PRAGMA integrity_check(100)")?;
+    let lines = check.query_map([], |row| row.get::<_, String>(0))?;
+    for line in lines {
+        let line = line?;
+        if line != "ok" {
+            faults.push(format!("the file is damaged: {line}"));
+        }
+    }
+    let mut references = file.prepare("PRAGMA foreign_key_check")?;
+    let broken = references.query_map([], |row| row.get::<_, String>(0))?;
+    for table in broken.take(100) {
+        faults.push(format!("a reference in {} leads nowhere", table?));
+    }
+    Ok(faults)
+}
