@@ -1,6 +1,5 @@
-//! A key's balance as one process holds it: what is leased of each grant, what of
-//! it requests have reserved, and in which order it is spent. Pure: no clock, no
-//! lock, no file.
+//! A key's balance in one process: what is leased of each grant, what requests reserve of it, and in
+//! which order it is spent. Pure: no clock, no lock, no file.
 //!
 //! The invariant, for every grant: what came in by leases and has not been returned
 //! is `free + reserved + spent`. Nothing here can go below zero: amounts move between
@@ -10,7 +9,7 @@ use crate::clock::Timestamp;
 use smallvec::SmallVec;
 use std::time::Duration;
 
-/// A grant's number in the file.
+/// A grant's number in the database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct GrantNumber(pub(crate) i64);
 
@@ -21,12 +20,12 @@ pub(crate) struct Piece {
     pub(crate) tokens: u64,
 }
 
-/// What one request holds or pays with: nearly always of one grant, which takes no memory of its
+/// What one request reserves or pays with: nearly always of one grant, which needs no memory of its
 /// own.
 pub(crate) type Pieces = SmallVec<[Piece; 1]>;
 
-/// The most grants that one request is paid from, so that its record has a bounded size; so
-/// many of a key can be spendable at once.
+/// The most grants that pay one request, so that its record has a bounded size. A key can have as many
+/// grants to spend at once.
 pub(crate) const MAX_PIECES: usize = 64;
 
 /// One grant as far as it is leased to this process.
@@ -35,11 +34,11 @@ pub(crate) struct Grant {
     pub(crate) number: GrantNumber,
     /// How long it is valid from its first use.
     pub(crate) validity: Duration,
-    /// When it is over; `None` before its first use.
+    /// When it ends; `None` before its first use.
     pub(crate) expires_at: Option<Timestamp>,
-    /// Leased and held by no request.
+    /// Leased, and reserved by no request.
     pub(crate) free: u64,
-    /// Held by requests.
+    /// Reserved by requests.
     pub(crate) reserved: u64,
 }
 
@@ -48,8 +47,8 @@ impl Grant {
         self.expires_at.is_none_or(|end| now < end)
     }
 
-    /// Begun grants first, the next to expire before all; then those not begun, the
-    /// shortest first; then by age.
+    /// Grants that have begun come first, in order of expiry; then the others, the shortest first; then
+    /// by age.
     fn order(&self) -> (Timestamp, Duration, GrantNumber) {
         let expires_at = self.expires_at.unwrap_or(Timestamp::MAX);
         (expires_at, self.validity, self.number)
@@ -59,11 +58,11 @@ impl Grant {
 /// Why a reservation could not be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Short {
-    /// The key's grants are all over.
+    /// All grants of the key have ended.
     Expired,
     /// Too little is left for this request.
     Exhausted,
-    /// Too little is left while other requests hold the rest.
+    /// Too little is left while other requests reserve the rest.
     Busy,
 }
 
@@ -72,16 +71,16 @@ pub(crate) enum Short {
 pub(crate) struct Payment {
     /// From which grants, in order of expiry.
     pub(crate) pieces: Pieces,
-    /// What nothing was left for.
+    /// Tokens that no grant covered.
     pub(crate) overdraft: u64,
 }
 
 /// What is left of a key's valid grants.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Holdings {
-    /// Tokens that nothing holds.
+    /// Tokens that no request reserves.
     pub free: u64,
-    /// Tokens that requests hold.
+    /// Tokens that requests reserve.
     pub reserved: u64,
 }
 
@@ -107,8 +106,8 @@ impl Balance {
             Some(grant) => {
                 grant.free = grant.free.saturating_add(news.free);
                 grant.validity = news.validity;
-                // The file knows of extensions and of what other processes began; it does not
-                // know yet what began here a moment ago.
+                // The database knows extensions and grants that other processes began; it may not know
+                // yet that this process began the grant.
                 grant.expires_at = news.expires_at.or(grant.expires_at);
             }
             None => self.grants.push(news),
@@ -116,7 +115,7 @@ impl Balance {
         self.grants.sort_unstable_by_key(Grant::order);
     }
 
-    /// Holds up to `wanted` tokens, at least `useful`.
+    /// Reserves up to `wanted` tokens, at least `useful`.
     pub(crate) fn reserve(
         &mut self,
         wanted: u64,
@@ -128,7 +127,7 @@ impl Balance {
             .filter(|g| g.free > 0)
             .take(MAX_PIECES)
             .map(|g| g.free));
-        // An empty balance admits nothing, not even what would cost nothing.
+        // An empty balance admits no request, even if it would be free.
         if spendable < useful.max(1) {
             return Err(self.why_short(useful, now));
         }
@@ -163,10 +162,10 @@ impl Balance {
         }
     }
 
-    /// Ends a reservation: pays `charge`, from what was held first and then from what is
-    /// left, and lets the rest go. What was reserved in time is paid with although its
-    /// grant has expired since; what is let go into an expired grant is lost with it. At most
-    /// `most` grants pay, which there is room for in the record, or as many as were held of.
+    /// Ends a reservation: pays `charge`, first from what was reserved and then from what is left, and
+    /// releases the rest. A reservation pays even if its grant has expired since; what is released into an
+    /// expired grant is lost with it. At most `most` grants pay, because the record has room for no more,
+    /// or as many as were reserved.
     pub(crate) fn settle(
         &mut self,
         held: &[Piece],
@@ -199,7 +198,7 @@ impl Balance {
         payment
     }
 
-    /// Forgets grants of which nothing is left here, where they have become many.
+    /// Forgets grants of which nothing is left here, if there are many of them.
     pub(crate) fn forget_spent(&mut self) {
         const MANY: usize = 2 * MAX_PIECES;
         if self.grants.len() > MANY {
@@ -208,7 +207,7 @@ impl Balance {
         }
     }
 
-    /// Gives up a share of what no request holds: `of_free` says how much of each.
+    /// Gives up a part of what no request reserves: `of_free` says how much of each grant.
     pub(crate) fn give_up(&mut self, of_free: impl Fn(u64) -> u64) -> Vec<Piece> {
         let mut given = Vec::new();
         for grant in &mut self.grants {
@@ -233,7 +232,7 @@ impl Balance {
         }
     }
 
-    /// Whether any request holds anything, valid or not.
+    /// Whether no request reserves anything.
     pub(crate) fn is_idle(&self) -> bool {
         self.grants.iter().all(|grant| grant.reserved == 0)
     }
@@ -244,7 +243,7 @@ impl Balance {
 }
 
 impl Payment {
-    /// What `held` covers of a charge, in their order. No balance changes.
+    /// What a reservation covers of a charge. No balance changes.
     pub(crate) fn from_held(held: &[Piece], charge: u64) -> Self {
         let mut payment = Self {
             overdraft: charge,
@@ -260,7 +259,7 @@ impl Payment {
         payment
     }
 
-    /// Notes that `grant` paid `tokens`. Its validity starts here if it had not.
+    /// Notes that `grant` paid `tokens`. Its validity begins now unless it has begun.
     fn add(&mut self, grant: &mut Grant, tokens: u64, now: Timestamp) {
         if tokens == 0 {
             return;

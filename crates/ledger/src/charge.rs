@@ -1,7 +1,6 @@
 //! What a request costs: the rules, without any state.
 //!
-//! Who pays from which grant is decided in `balance`; where it is written down, in
-//! `ledger`.
+//! `balance` decides which grants pay, and `ledger` commits it.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -12,22 +11,22 @@ use tollgate_types::{Usage, Weights};
 pub struct UpperBound {
     /// Input tokens that the body shows.
     pub input: u64,
-    /// Input tokens that it does not show (stored, found by a provider's tools): reserved as far
+    /// Input tokens that the body does not show (stored, found by tools of a provider): reserved as far
     /// as the balance has them.
     pub hidden_input: u64,
-    /// Output tokens over all answers asked for: the output limit (or the model's
-    /// maximum where the request gives none), thinking budget included, times `n`.
+    /// Output tokens of all answers: the output limit (the model's maximum if the request gives none),
+    /// thinking budget included, times `n`.
     pub output: u64,
-    /// The smallest output for which sending the request is worth anything.
+    /// The smallest output that is useful.
     pub useful_output: u64,
-    /// The most input that the model can process for it: a report of more is not believed.
+    /// The most input that the model can process: a report of more is not believed.
     pub believed_input: u64,
     /// The same of output.
     pub believed_output: u64,
 }
 
 impl UpperBound {
-    /// What to reserve, as far as the balance has it.
+    /// The tokens to reserve, as far as the balance has them.
     pub fn tokens(&self, weights: &Weights) -> u64 {
         let hidden = weights.heaviest_input().of(self.hidden_input);
         Weights::whole_tokens(
@@ -36,18 +35,18 @@ impl UpperBound {
         )
     }
 
-    /// What must be there for a useful answer.
+    /// The tokens that a useful answer needs.
     pub fn useful_tokens(&self, weights: &Weights) -> u64 {
         Weights::whole_tokens(self.thousandths(self.useful_output.min(self.output), weights))
     }
 
-    /// What the visible input and so much output count for.
+    /// The cost of the visible input and of so much output, in thousandths of tokens.
     fn thousandths(&self, output: u64, weights: &Weights) -> u128 {
         let input = weights.heaviest_input().of(self.input);
         input.saturating_add(weights.output.of(output))
     }
 
-    /// The hidden input that was reserved: what fits into `reserved` beside everything else.
+    /// The hidden input that was reserved: as much as fits into `reserved` beside the rest.
     pub fn hidden_that_fits(&self, reserved: u64, weights: &Weights) -> u64 {
         let room = u128::from(reserved)
             .saturating_mul(1000)
@@ -59,8 +58,7 @@ impl UpperBound {
             .min(self.hidden_input)
     }
 
-    /// The output tokens that fit into `reserved` beside the visible input, when not all of them
-    /// do.
+    /// The output tokens that fit into `reserved` beside the visible input; `None` if all of them do.
     pub fn output_that_fits(&self, reserved: u64, weights: &Weights) -> Option<u64> {
         if reserved >= Weights::whole_tokens(self.thousandths(self.output, weights)) {
             return None;
@@ -73,15 +71,15 @@ impl UpperBound {
     }
 }
 
-/// How a request ended, as far as money is concerned.
+/// How a request ended, for its charge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum BillingState {
-    /// The answer is whole.
+    /// The answer is complete.
     Completed,
     /// The upstream stopped early: a limit, a filter.
     Incomplete,
-    /// The caller hung up.
+    /// The client disconnected.
     ClientClosed,
     /// The upstream failed.
     UpstreamFailed,
@@ -99,8 +97,8 @@ impl BillingState {
         Self::Rejected,
     ];
 
-    /// Whether a request that ended so costs nothing: it was refused, or its provider failed
-    /// before so much as a token of `output` was delivered.
+    /// Whether a request in this state is free: it was refused, or its provider failed before one token
+    /// of `output` was delivered.
     pub const fn is_free(self, output: u64) -> bool {
         match self {
             Self::Rejected => true,
@@ -152,34 +150,33 @@ impl CountSource {
     }
 }
 
-/// What is known about a request's usage when it ends.
+/// What is known of a request's usage at its end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// What the upstream reported, if it did. A negative, fractional or unreadable
-    /// number is no report.
+    /// What the upstream reported, if it did. A negative, fractional or unreadable number is no report.
     pub reported: Option<Usage>,
-    /// What the gateway counted of its own: the input sent and the output delivered.
+    /// What the gateway counted: the input that it sent and the output that it delivered.
     pub delivered: Usage,
-    /// Output tokens that the provider can have produced, delivered or not, and that were reserved:
-    /// charged where the caller has disconnected before they were reported.
+    /// Output tokens that the provider can have produced, delivered or not, and that were reserved.
+    /// They are charged if the client disconnected before the usage was reported.
     pub produced: u64,
-    /// Input tokens that the body does not show and that were reserved: charged in the same case.
+    /// Input tokens that the body does not show and that were reserved; charged in the same case.
     pub stored_input: u64,
-    /// What an honest report says at least.
+    /// The least that an honest report says.
     pub least: Least,
 }
 
-/// What an honest report of a usage says at least, in tokens.
+/// The least that an honest report of a usage says, in tokens.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Least {
-    /// Input, read from or written to a cache or not.
+    /// Input, cached or not.
     pub input: u64,
     /// Output.
     pub output: u64,
 }
 
 impl Counts {
-    /// What a request used whose provider reported nothing.
+    /// The usage of a request whose provider reported nothing.
     fn used(&self, state: BillingState) -> Usage {
         let mut usage = self.delivered;
         if state == BillingState::ClientClosed {
@@ -195,11 +192,11 @@ impl Counts {
 pub struct Charge {
     /// Tokens to pay.
     pub tokens: u64,
-    /// The usage that they were computed from.
+    /// The usage from which they were computed.
     pub usage: Usage,
     /// Where that usage comes from.
     pub source: CountSource,
-    /// The upstream's report could not be believed and was cut down or replaced.
+    /// The upstream's report was not believed, and was reduced or replaced.
     pub clamped: bool,
 }
 
@@ -208,14 +205,13 @@ impl Charge {
     ///
     /// - A refused request costs nothing.
     /// - A failure before any output was delivered costs nothing.
-    /// - Else what the upstream reported counts, and where it reported nothing, what the
-    ///   gateway counted.
-    /// - A caller that disconnects before the usage was reported pays for what its provider can
-    ///   have produced, where that is more than was delivered, and for what it had stored.
+    /// - Otherwise the upstream's report counts. If there is none, the gateway's own count does.
+    /// - A client that disconnects before the usage was reported pays for what its provider can have
+    ///   produced, if that is more than was delivered, and for stored input.
     /// - A report of zero for an answer that has content is no report.
     /// - A report that is lower than any honest one is raised to that.
-    /// - A report of more than the model can process is wrong: it is cut down to what the
-    ///   request was expected to cost at most.
+    /// - A report of more than the model can process is wrong: it is reduced to the most that the
+    ///   request was expected to cost.
     pub fn by_rule(
         state: BillingState,
         counts: &Counts,
@@ -235,7 +231,7 @@ impl Charge {
                 believe(reported, bound, weights).at_least(&least, weights)
             }
             reported => {
-                // What a provider has said on the way has the same ceiling.
+                // A report from the middle of the answer has the same ceiling.
                 let charge = believe(counts.used(state), bound, weights);
                 Self {
                     source: CountSource::Estimated,
@@ -246,7 +242,7 @@ impl Charge {
         }
     }
 
-    /// The same, raised where it is below what any honest report says.
+    /// The same, raised to the least that an honest report says.
     fn at_least(self, least: &Least, weights: &Weights) -> Self {
         let mut usage = self.usage;
         usage.output = usage.output.max(least.output);
@@ -279,7 +275,7 @@ impl Charge {
     }
 }
 
-/// Takes a report as far as it can be believed.
+/// Reduces a report to what can be believed.
 fn believe(reported: Usage, bound: &UpperBound, weights: &Weights) -> Charge {
     let mut usage = reported;
     if reported.total_input() > bound.believed_input {

@@ -1,4 +1,4 @@
-//! A semaphore that each key has to itself, and a queue that no key can fill alone.
+//! A semaphore for each key, and a queue that no key can fill alone.
 //!
 //! A key is an API key, or a client's address. At most `at_once` callers of a key hold a permit; its
 //! others wait, first in, first out. All keys together have `most` callers, and a key may add one
@@ -19,16 +19,17 @@ pub struct KeyedSemaphore {
 
 #[derive(Default)]
 struct Keys {
-    semaphores: HashMap<KeyId, OfKey>,
+    semaphores: HashMap<KeyId, KeyPermits>,
     callers: usize,
 }
 
-struct OfKey {
+/// The permits of one key.
+struct KeyPermits {
     semaphore: Arc<Semaphore>,
     callers: usize,
 }
 
-/// A permit of a key, given back when it is dropped.
+/// A permit of a key, returned when it is dropped.
 pub struct KeyedPermit {
     permit: Option<OwnedSemaphorePermit>,
     _caller: Caller,
@@ -58,7 +59,7 @@ impl KeyedSemaphore {
     /// Waits for a permit of `key`.
     ///
     /// # Errors
-    /// Too many callers wait or hold permits already; nothing was waited for.
+    /// Too many callers wait or have permits already; this one has not waited.
     pub async fn acquire(&self, key: &KeyId) -> Result<KeyedPermit, TooManyCallers> {
         let (caller, semaphore) = self.enter(key)?;
         let permit = semaphore.acquire_owned().await;
@@ -78,10 +79,13 @@ impl KeyedSemaphore {
             return Err(TooManyCallers);
         }
         keys.callers = callers;
-        let of_key = keys.semaphores.entry(key.clone()).or_insert_with(|| OfKey {
-            semaphore: Arc::new(Semaphore::new(self.at_once)),
-            callers: 0,
-        });
+        let of_key = keys
+            .semaphores
+            .entry(key.clone())
+            .or_insert_with(|| KeyPermits {
+                semaphore: Arc::new(Semaphore::new(self.at_once)),
+                callers: 0,
+            });
         of_key.callers = own.saturating_add(1);
         let caller = Caller {
             of: self.clone(),
@@ -98,7 +102,7 @@ impl KeyedSemaphore {
 
 impl Drop for KeyedPermit {
     fn drop(&mut self) {
-        // Before the caller, with whom the key may be forgotten.
+        // Before the caller: the key may be forgotten with its last one.
         self.permit = None;
     }
 }
