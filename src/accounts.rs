@@ -3,14 +3,12 @@
 //! What a key may do and what a request costs is decided in `tollgate_ledger`; here its types
 //! are put behind the traits that filters know.
 
+use crate::catalog::IndexedCatalog;
 use crate::config::{self, Config, MemorySettings};
 use crate::counts::{CatalogCounts, Desk};
 use crate::endpoints::{PlanLimits, Usage, UsageSource};
-use crate::gateway::Remembering;
-use crate::keys;
+use crate::keys::{self, OpenError};
 use crate::owned::Owned;
-use crate::server::RunError;
-use crate::snapshot::IndexedCatalog;
 use http::{HeaderName, HeaderValue};
 use std::net::IpAddr;
 use std::num::NonZeroU32;
@@ -47,6 +45,24 @@ pub struct Accounts {
     conversations: Arc<Conversations>,
 }
 
+/// Where answers are remembered under a configuration.
+pub struct Remembering {
+    /// The store of answers.
+    pub memory: Arc<Memory>,
+    /// Bytes of the largest request whose answer is remembered.
+    pub most: u64,
+}
+
+impl Remembering {
+    /// In `memory`, within these limits.
+    fn new(memory: Arc<Memory>, limits: &MemoryLimits) -> Self {
+        /// A request that an answer is remembered with.
+        const MOST: u64 = 8 << 20;
+        let most = MOST.min(limits.bytes_per_key).min(limits.bytes);
+        Self { memory, most }
+    }
+}
+
 /// How fast keys have gone. Cheap to clone.
 #[derive(Clone)]
 struct Paces {
@@ -78,7 +94,7 @@ impl Accounts {
     /// # Errors
     ///
     /// When the pepper or the file cannot be used.
-    pub fn open(config: &Config) -> Result<Self, RunError> {
+    pub fn open(config: &Config) -> Result<Self, OpenError> {
         let store = keys::open_store(config)?;
         let directory = keys::Directory::open(&store, config.failed_keys_per_minute)?;
         let ledger = Ledger::open(&store, LedgerSettings::default())?;

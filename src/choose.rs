@@ -1,18 +1,41 @@
-//! `auto`, joined to what the gateway knows beside the request: the model of the conversation and
-//! the availability of models.
+//! The catalog as filters see it, and `auto`, joined to what the gateway knows beside the request: the
+//! model of the conversation and the availability of models.
 //!
 //! How a profile chooses is decided in `tollgate_routing`.
 
-use crate::snapshot::IndexedCatalog;
+use crate::catalog::IndexedCatalog;
 use crate::{clock, events};
 use std::sync::Arc;
 use std::time::Instant;
-use tollgate_filter::{Asked, Chosen, ModelView};
+use tollgate_filter::{Asked, Catalog, Chosen, ModelHandle, ModelView};
 use tollgate_routing::{ChoiceRequest, Decision, Model, Profile, plan};
 use tollgate_types::{Format, RequestFacts};
 
+impl Catalog for IndexedCatalog {
+    fn resolve(&self, name: &str) -> Option<ModelView<'_>> {
+        self.view(self.catalog().resolve(name)?)
+    }
+
+    fn model(&self, handle: ModelHandle) -> Option<ModelView<'_>> {
+        self.view_of(handle)
+    }
+
+    fn is_auto(&self, name: &str) -> bool {
+        let model = self.catalog().resolve(name);
+        model.is_some_and(|model| model.is_auto())
+    }
+
+    fn choose(
+        &self,
+        asked: &Asked<'_>,
+        allowed: &dyn Fn(ModelView<'_>) -> bool,
+    ) -> Option<Chosen<'_>> {
+        choose(self, asked, allowed)
+    }
+}
+
 /// Chooses a model, and remembers it for the conversation.
-pub fn choose<'a>(
+fn choose<'a>(
     catalog: &'a IndexedCatalog,
     asked: &Asked<'_>,
     allowed: &dyn Fn(ModelView<'_>) -> bool,

@@ -9,12 +9,10 @@ mod dry;
 mod told;
 
 use crate::accounts::Accounts;
-use crate::admin::Refusal;
+use crate::catalog::IndexedCatalog;
 use crate::config::Config;
 use crate::endpoints;
-use crate::gateway;
 use crate::pipeline::{Part, Pipeline};
-use crate::snapshot::{IndexedCatalog, Snapshot};
 use crate::{accounts, clock};
 use bytes::Bytes;
 use candidates::Question;
@@ -24,11 +22,13 @@ use http::{HeaderMap, HeaderValue, Method, header};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, Ipv4Addr};
+use std::pin::Pin;
 use std::sync::Arc;
 use tokio::runtime::Handle;
 use tollgate_filter::{Endpoint, Head, RequestContext, Verdict};
-use tollgate_ledger::{KeyRecord, KeySelector, KeyState, Store};
-use tollgate_types::{Format, PublicError, RequestId};
+use tollgate_ledger::{KeyRecord, KeySelector, KeyState, Store, StoreError};
+use tollgate_routing::health::{Fleet, Place};
+use tollgate_types::{Format, Identity, PublicError, RequestId};
 use tollgate_wire::conversation;
 use tollgate_wire::peek::{PeekLimits, Peeked, Peeker};
 
@@ -239,8 +239,36 @@ pub struct Ground<'a> {
     pub store: &'a Arc<Store>,
     /// What the running gateway knows beyond them.
     pub accounts: Option<&'a Accounts>,
-    /// How providers are doing that the running gateway asks.
-    pub snapshot: Option<&'a Snapshot>,
+    /// The providers as the running gateway has them.
+    pub running: Option<&'a dyn Running>,
+}
+
+/// The state of the providers, which only the running gateway has.
+pub trait Running {
+    /// Their health.
+    fn fleet(&self) -> &Arc<Fleet>;
+
+    /// Whether the host of a provider has an address.
+    fn has_address(&self, provider: &str) -> bool;
+
+    /// Finds the provider that has stored a thing for a key: one of its deployments, and the index of the
+    /// credential in that deployment.
+    fn holder<'a>(&'a self, identity: &'a Identity, id: &'a str) -> Holding<'a>;
+}
+
+/// The result of [`Running::holder`].
+pub type Holding<'a> =
+    Pin<Box<dyn Future<Output = Result<(Arc<Place>, usize), PublicError>> + Send + 'a>>;
+
+/// Why a request cannot be explained.
+#[derive(Debug, thiserror::Error)]
+pub enum ExplainError {
+    /// The order is not valid.
+    #[error("{0}")]
+    Order(String),
+    /// The store cannot be read, or has no such key.
+    #[error(transparent)]
+    Store(#[from] StoreError),
 }
 
 /// Explains a request. Blocks on the store, and changes nothing.
@@ -248,15 +276,15 @@ pub struct Ground<'a> {
 /// # Errors
 ///
 /// The key or the path is not known; the configuration cannot be joined.
-pub fn explain(ground: &Ground<'_>, order: &ExplainOrder) -> Result<Explanation, Refusal> {
+pub fn explain(ground: &Ground<'_>, order: &ExplainOrder) -> Result<Explanation, ExplainError> {
     let record = ground.store.find_key(&KeySelector::parse(&order.key)?)?;
     let matched = endpoints::match_path(&order.path);
-    let matched = matched.map_err(|error| Refusal::Order(error.message.into_owned()))?;
+    let matched = matched.map_err(|error| ExplainError::Order(error.message.into_owned()))?;
     let headers = headers(ground.config, order.session.as_deref())?;
     let catalog = Arc::new(catalog(ground));
     let dry = Dry::new(ground, &record, &catalog);
     let pipeline = Pipeline::build(&ground.config.filters, &dry.lend())
-        .map_err(|faults| Refusal::Order(ground.config.locate(faults).to_string()))?;
+        .map_err(|faults| ExplainError::Order(ground.config.locate(faults).to_string()))?;
     let id = RequestId::from_parts(clock::unix_ms(), fastrand::u128(..));
     let client = IpAddr::V4(Ipv4Addr::LOCALHOST);
     let mut walk = Walk {
@@ -342,14 +370,15 @@ impl Walk<'_> {
             return Ok(outcome);
         }
         let matched = endpoints::match_path(&self.order.path)?;
-        let (Some(snapshot), Ok(runtime)) = (self.ground.snapshot, Handle::try_current()) else {
+        let (Some(running), Ok(runtime)) = (self.ground.running, Handle::try_current()) else {
             return Err(unknown_here());
         };
         let (Some(identity), Some(id)) = (&self.request.identity, matched.id) else {
             return Ok(Outcome::AnsweredHere);
         };
-        let holder = runtime.block_on(gateway::holder(snapshot, identity, id))?;
-        let (candidates, outcome) = candidates::of_holder(&holder);
+        let (place, seat) = runtime.block_on(running.holder(identity, id))?;
+        let has_address = running.has_address(&place.deployment.provider.name);
+        let (candidates, outcome) = candidates::of_holder(&place, seat, has_address);
         self.candidates = candidates;
         outcome
     }
@@ -458,15 +487,15 @@ fn catalog(ground: &Ground<'_>) -> IndexedCatalog {
     if let Some(accounts) = ground.accounts {
         catalog = catalog.with_conversations(accounts.conversations());
     }
-    if let Some(snapshot) = ground.snapshot {
-        catalog = catalog.with_fleet(Arc::clone(&snapshot.fleet));
+    if let Some(running) = ground.running {
+        catalog = catalog.with_fleet(Arc::clone(running.fleet()));
     }
     catalog
 }
 
 /// What any caller sends, and by what it may name its session. The credential is none: whose
 /// request it is, is known already.
-fn headers(config: &Config, session: Option<&str>) -> Result<HeaderMap, Refusal> {
+fn headers(config: &Config, session: Option<&str>) -> Result<HeaderMap, ExplainError> {
     let mut headers = HeaderMap::new();
     let json = HeaderValue::from_static("application/json");
     headers.insert(header::CONTENT_TYPE, json);
@@ -475,10 +504,13 @@ fn headers(config: &Config, session: Option<&str>) -> Result<HeaderMap, Refusal>
     headers.insert(header::HOST, HeaderValue::from_static("gateway"));
     if let Some(session) = session {
         let name = config.catalog.affinity().headers.first().ok_or_else(|| {
-            Refusal::Order("session: routing.affinity.headers names no header for it".to_owned())
+            ExplainError::Order(
+                "session: routing.affinity.headers names no header for it".to_owned(),
+            )
         })?;
-        let value = HeaderValue::from_str(session)
-            .map_err(|_| Refusal::Order("session: it cannot be sent in a header".to_owned()))?;
+        let value = HeaderValue::from_str(session).map_err(|_| {
+            ExplainError::Order("session: it cannot be sent in a header".to_owned())
+        })?;
         headers.insert(name.clone(), value);
     }
     Ok(headers)

@@ -1,8 +1,7 @@
 //! The key store as the gateway uses it: opened by the configuration, asked by filters.
 
 use crate::client::ClientNetwork;
-use crate::config::Config;
-use crate::server::RunError;
+use crate::config::{Config, Faults};
 use std::net::IpAddr;
 use std::num::NonZeroU32;
 use std::path::Path;
@@ -16,12 +15,30 @@ use tollgate_ledger::{
 use tollgate_settings::KeyPath;
 use tollgate_types::{KeyId, Limits, MaybeReady};
 
+/// Why the store of a configuration cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The configuration is at fault.
+    #[error("{0}")]
+    Config(#[from] Faults),
+    /// The key store cannot be used.
+    #[error("the key store cannot be used: {0}")]
+    Store(#[from] StoreError),
+    /// Keys have plans that the configuration does not have.
+    #[error(
+        "keys that are not revoked have plans that the configuration does not have; they would \
+         be limited by nothing:{0}\nkeep these plans under 'plans', or revoke the keys first \
+         ('tollgate keys list --plan NAME' shows them)"
+    )]
+    PlansInUse(String),
+}
+
 /// Opens the store that a configuration names.
 ///
 /// # Errors
 ///
 /// When the pepper or the file cannot be used.
-pub fn open_store(config: &Config) -> Result<Store, RunError> {
+pub fn open_store(config: &Config) -> Result<Store, OpenError> {
     check_folder(config)?;
     Ok(Store::open(
         &config.store.path,
@@ -36,7 +53,7 @@ pub fn open_store(config: &Config) -> Result<Store, RunError> {
 /// # Errors
 ///
 /// As [`open_store`] for any other reason.
-pub fn accept_loss(config: &Config) -> Result<Store, RunError> {
+pub fn accept_loss(config: &Config) -> Result<Store, OpenError> {
     Ok(Store::accept_loss(
         &config.store.path,
         hasher(config)?,
@@ -49,7 +66,7 @@ pub fn accept_loss(config: &Config) -> Result<Store, RunError> {
 /// # Errors
 ///
 /// There is no such folder.
-pub fn check_folder(config: &Config) -> Result<(), RunError> {
+pub fn check_folder(config: &Config) -> Result<(), OpenError> {
     let folder = config.store.path.parent();
     let folder = folder.filter(|it| !it.as_os_str().is_empty());
     let folder = folder.unwrap_or(Path::new("."));
@@ -70,7 +87,7 @@ pub fn check_folder(config: &Config) -> Result<(), RunError> {
 /// # Errors
 ///
 /// It was made under another pepper, or it cannot be read.
-pub fn check_pepper(config: &Config) -> Result<(), RunError> {
+pub fn check_pepper(config: &Config) -> Result<(), OpenError> {
     match tollgate_ledger::check_pepper(&config.store.path, &hasher(config)?) {
         Err(fault @ StoreError::WrongPepper) => {
             let path = KeyPath::root().key("keys").key("pepper");
@@ -80,7 +97,7 @@ pub fn check_pepper(config: &Config) -> Result<(), RunError> {
     }
 }
 
-fn hasher(config: &Config) -> Result<KeyHasher, RunError> {
+fn hasher(config: &Config) -> Result<KeyHasher, OpenError> {
     let hasher = KeyHasher::new(config.pepper.expose().as_bytes());
     Ok(hasher.map_err(StoreError::from)?)
 }
@@ -91,7 +108,7 @@ fn hasher(config: &Config) -> Result<KeyHasher, RunError> {
 /// # Errors
 ///
 /// Keys have plans that the configuration does not have, or the store cannot be read.
-pub fn check_plans(config: &Config, store: &Path) -> Result<(), RunError> {
+pub fn check_plans(config: &Config, store: &Path) -> Result<(), OpenError> {
     /// So many are told; whoever has lost more has most likely lost the section.
     const TOLD: u32 = 8;
     let known: Vec<_> = config.plans.keys().map(String::as_str).collect();
@@ -103,7 +120,7 @@ pub fn check_plans(config: &Config, store: &Path) -> Result<(), RunError> {
         let have = if keys == 1 { "key has" } else { "keys have" };
         format!("\n  {}: {keys} {have} it", plan.escape_debug())
     });
-    Err(RunError::PlansInUse(lines.collect()))
+    Err(OpenError::PlansInUse(lines.collect()))
 }
 
 /// Look-ups of one address in the store at once; its others wait.

@@ -140,7 +140,7 @@ fn place(fault: &SettingsFault, entry: &KeyPath) -> Fault {
 mod tests {
     use super::*;
     use crate::accounts::NoAccounts;
-    use crate::snapshot::IndexedCatalog;
+    use crate::catalog::IndexedCatalog;
     use serde_json::json;
     use std::sync::Arc;
     use tollgate_routing::Catalog;

@@ -3,29 +3,23 @@
 //! A request takes the snapshot that is current when it begins and keeps it to its end;
 //! a new one replaces the old in one step.
 
-use crate::accounts::{Accounts, NoAccounts};
-use crate::choose::choose;
+use crate::accounts::{Accounts, NoAccounts, Remembering};
+use crate::catalog::IndexedCatalog;
 use crate::client::TrustedProxies;
-use crate::config::{
-    Config, CountingSettings, DrainSettings, FailoverSettings, Faults, LimitSettings, Support,
-    TranslationSettings,
-};
+use crate::config::{Config, CountingSettings, Faults, Support, TranslationSettings};
+use crate::cors::Cors;
 use crate::counts::{CatalogCounts, CountCache, Desk};
 use crate::endpoints::Usage;
-use crate::gateway::{BodyLimits, Cors, DrainLimits, LoadLimits, Remembering};
-use crate::machine;
+use crate::limits::{DrainLimits, Failover, Limits};
 use crate::owned::Owned;
 use crate::pipeline::Pipeline;
 use crate::upstreams::{Authorities, Pool, Upstreams};
 use arc_swap::ArcSwap;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::sync::Arc;
-use std::time::Duration;
 use tollgate_count::Vocabulary;
-use tollgate_filter::{Asked, Chosen, ModelHandle, ModelView};
+use tollgate_filter::ModelHandle;
 use tollgate_routing::health::{Fleet, Place};
-use tollgate_routing::{Catalog, Conversations, Model};
-use tollgate_types::Format;
 
 /// Everything that a request needs of the configuration.
 pub struct Snapshot {
@@ -67,48 +61,6 @@ pub struct Snapshot {
     pub count_cache: CountCache,
 }
 
-/// What a request may cost the gateway.
-#[derive(Clone, Copy, Debug)]
-pub struct Limits {
-    /// Bytes of a request's head.
-    pub head_bytes: usize,
-    /// The body's size and time.
-    pub body: BodyLimits,
-    /// How long an unused connection of a caller is kept.
-    pub keepalive: Duration,
-    /// How long a caller may take to accept a piece of an answer.
-    pub write: Duration,
-    /// Bytes a second that a caller must take of what is there for it.
-    pub min_send_rate: Option<u64>,
-    /// How long a head may take.
-    pub head_timeout: Duration,
-    /// Connections at one time.
-    pub connections: u32,
-    /// Connections at one time from one address.
-    pub connections_per_address: Option<u32>,
-    /// Requests at one time over one connection of HTTP/2.
-    pub http2_streams: u32,
-    /// What is refused when there is too much.
-    pub load: LoadLimits,
-}
-
-/// How often and how long a request is tried.
-#[derive(Clone, Copy, Debug)]
-pub struct Failover {
-    /// Attempts of one request.
-    pub attempts: usize,
-    /// From its head to its end.
-    pub total: Duration,
-    /// How often an only candidate is asked again.
-    pub again: usize,
-    /// The first pause before that.
-    pub pause: Duration,
-    /// Attempts beyond the first, for every hundred requests of the last seconds.
-    pub percent: u64,
-    /// And for each second.
-    pub per_second: u64,
-}
-
 /// Where a model is served.
 pub struct Served {
     /// In the order of its deployments.
@@ -119,166 +71,22 @@ pub struct Served {
     pub has_choice: bool,
 }
 
+/// Where each model is served, by its number.
+fn served(catalog: &IndexedCatalog, fleet: &Fleet, upstreams: &Upstreams) -> Vec<Served> {
+    let models = catalog.in_order().map(|model| {
+        let places = fleet.places(model);
+        let pool = |place: &Arc<Place>| upstreams.pool(&place.deployment.provider.name);
+        Served {
+            pools: places.iter().filter_map(pool).cloned().collect(),
+            has_choice: places.iter().map(|it| it.seats.len()).sum::<usize>() > 1,
+            places,
+        }
+    });
+    models.collect()
+}
+
 /// The current snapshot.
 pub type Current = ArcSwap<Snapshot>;
-
-/// The catalog, with a number for each model.
-pub struct IndexedCatalog {
-    catalog: Catalog,
-    models: Vec<Indexed>,
-    handles: HashMap<Arc<str>, ModelHandle, foldhash::fast::RandomState>,
-    conversations: Arc<Conversations>,
-    fleet: Option<Arc<Fleet>>,
-}
-
-struct Indexed {
-    model: Arc<Model>,
-    providers: Vec<Arc<str>>,
-    responses_for: Vec<Format>,
-}
-
-impl IndexedCatalog {
-    /// Numbers the models of a catalog.
-    pub fn new(catalog: Catalog) -> Self {
-        let mut models: Vec<Indexed> = Vec::new();
-        let mut handles = HashMap::default();
-        for model in catalog.all() {
-            if let Ok(place) = u32::try_from(models.len()) {
-                handles.insert(Arc::clone(&model.id), ModelHandle(place));
-                models.push(Indexed::new(model));
-            }
-        }
-        Self {
-            catalog,
-            models,
-            handles,
-            conversations: Arc::default(),
-            fleet: None,
-        }
-    }
-
-    /// The same, with the conversations that began before it was made.
-    #[must_use]
-    pub fn with_conversations(mut self, conversations: Arc<Conversations>) -> Self {
-        self.conversations = conversations;
-        self
-    }
-
-    /// The same, with how those are doing who serve its models.
-    #[must_use]
-    pub fn with_fleet(mut self, fleet: Arc<Fleet>) -> Self {
-        self.fleet = Some(fleet);
-        self
-    }
-
-    /// How those are doing who serve the models; `None` in a catalog by itself.
-    pub const fn fleet(&self) -> Option<&Arc<Fleet>> {
-        self.fleet.as_ref()
-    }
-
-    /// Which models have answered which conversations.
-    pub fn conversations(&self) -> &Conversations {
-        &self.conversations
-    }
-
-    /// The catalog itself.
-    pub const fn catalog(&self) -> &Catalog {
-        &self.catalog
-    }
-
-    /// The models, in the order of their numbers.
-    pub fn in_order(&self) -> impl Iterator<Item = &Arc<Model>> {
-        self.models.iter().map(|indexed| &indexed.model)
-    }
-
-    /// A model by its number.
-    pub fn model(&self, handle: ModelHandle) -> Option<&Arc<Model>> {
-        self.indexed(handle).map(|indexed| &indexed.model)
-    }
-
-    fn indexed(&self, handle: ModelHandle) -> Option<&Indexed> {
-        self.models.get(usize::try_from(handle.0).ok()?)
-    }
-
-    /// Where each is served, by its number.
-    fn served(&self, fleet: &Fleet, upstreams: &Upstreams) -> Vec<Served> {
-        let models = self.models.iter().map(|indexed| {
-            let places = fleet.places(&indexed.model);
-            let pool = |place: &Arc<Place>| upstreams.pool(&place.deployment.provider.name);
-            Served {
-                pools: places.iter().filter_map(pool).cloned().collect(),
-                has_choice: places.iter().map(|it| it.seats.len()).sum::<usize>() > 1,
-                places,
-            }
-        });
-        models.collect()
-    }
-
-    /// A model as filters see it.
-    pub fn view(&self, model: &Model) -> Option<ModelView<'_>> {
-        self.view_of(*self.handles.get(&model.id)?)
-    }
-
-    fn view_of(&self, handle: ModelHandle) -> Option<ModelView<'_>> {
-        let indexed = self.indexed(handle)?;
-        Some(ModelView {
-            handle,
-            id: &indexed.model.id,
-            group: &indexed.model.group,
-            providers: &indexed.providers,
-            responses_for: &indexed.responses_for,
-            reasoning: indexed.model.reasoning,
-            max_output_tokens: indexed.model.max_output_tokens,
-            context_window: indexed.model.context_window,
-        })
-    }
-}
-
-impl Indexed {
-    fn new(model: &Arc<Model>) -> Self {
-        Self {
-            model: Arc::clone(model),
-            providers: model
-                .deployments
-                .iter()
-                .map(|deployment| Arc::clone(&deployment.provider.name))
-                .collect(),
-            responses_for: [Format::Chat, Format::Messages]
-                .into_iter()
-                .filter(|format| {
-                    let mut asked = model.deployments.iter();
-                    asked.any(|it| {
-                        !it.formats.contains(*format) && it.formats.contains(Format::Responses)
-                    })
-                })
-                .collect(),
-        }
-    }
-}
-
-impl tollgate_filter::Catalog for IndexedCatalog {
-    fn resolve(&self, name: &str) -> Option<ModelView<'_>> {
-        self.view(self.catalog.resolve(name)?)
-    }
-
-    fn model(&self, handle: ModelHandle) -> Option<ModelView<'_>> {
-        self.view_of(handle)
-    }
-
-    fn is_auto(&self, name: &str) -> bool {
-        self.catalog
-            .resolve(name)
-            .is_some_and(|model| model.is_auto())
-    }
-
-    fn choose(
-        &self,
-        asked: &Asked<'_>,
-        allowed: &dyn Fn(ModelView<'_>) -> bool,
-    ) -> Option<Chosen<'_>> {
-        choose(self, asked, allowed)
-    }
-}
 
 impl Snapshot {
     /// Makes ready to serve what a configuration says: joins the parts that know nothing of
@@ -317,7 +125,7 @@ impl Snapshot {
             .ok();
         match (upstreams, pipeline) {
             (Some(upstreams), Some(pipeline)) => Ok(Self {
-                served: catalog.served(&fleet, &upstreams),
+                served: served(&catalog, &fleet, &upstreams),
                 catalog,
                 pipeline,
                 upstreams,
@@ -326,7 +134,7 @@ impl Snapshot {
                 trusted_proxies: TrustedProxies::new(config.server.trusted_proxies.clone()),
                 cors: Cors::new(&config.server.cors),
                 failover: Failover::of(&config.failover),
-                drain: drain_limits(&config.settlement.drain),
+                drain: DrainLimits::of(&config.settlement.drain),
                 translation: config.translation.clone(),
                 memory: accounts.and_then(|accounts| accounts.remembering(config)),
                 owned: accounts.map(Accounts::owned),
@@ -341,19 +149,6 @@ impl Snapshot {
     }
 }
 
-impl Failover {
-    fn of(settings: &FailoverSettings) -> Self {
-        Self {
-            attempts: settings.attempts.into(),
-            total: settings.total.get(),
-            again: settings.again.into(),
-            pause: settings.pause.get(),
-            percent: settings.budget.percent.into(),
-            per_second: settings.budget.per_second.into(),
-        }
-    }
-}
-
 impl Snapshot {
     /// Where a model is served.
     pub fn served(&self, model: ModelHandle) -> Option<&Served> {
@@ -361,56 +156,8 @@ impl Snapshot {
     }
 }
 
-fn drain_limits(settings: &DrainSettings) -> DrainLimits {
-    DrainLimits {
-        time: settings.time.get(),
-        bytes: settings.bytes.get(),
-        requests: usize::try_from(settings.requests).unwrap_or(usize::MAX),
-    }
-}
-
 fn priority_plans(config: &Config) -> HashSet<String> {
     let plans = config.plans.iter();
     let priority = plans.filter(|(_, plan)| plan.support == Support::Priority);
     priority.map(|(name, _)| name.clone()).collect()
-}
-
-impl Limits {
-    /// Headers in one request: no client sends half as many, and Pingora's parser ends at 256.
-    pub const MOST_HEADERS: usize = 128;
-
-    fn of(settings: &LimitSettings) -> Self {
-        let memory = settings.memory.map(|memory| memory.get());
-        let memory = memory.unwrap_or_else(machine::usual_memory);
-        let load = LoadLimits {
-            requests: settings.requests_in_flight,
-            bodies: settings.bodies_within(memory).get(),
-            largest: settings.body_bytes.get(),
-            memory,
-            files: machine::files_for_callers(),
-            reserved: settings.reserved_for_priority,
-        };
-        Self {
-            head_bytes: usize::try_from(settings.head_bytes.get()).unwrap_or(usize::MAX),
-            body: BodyLimits {
-                size: load.largest_body(),
-                time: settings.body_timeout.get(),
-                rate: settings
-                    .min_body_rate
-                    .map(|rate| rate.get())
-                    .filter(|rate| *rate > 0),
-            },
-            keepalive: settings.keepalive_timeout.get(),
-            write: settings.downstream_write_timeout.get(),
-            min_send_rate: settings
-                .min_send_rate
-                .map(|rate| rate.get())
-                .filter(|rate| *rate > 0),
-            head_timeout: settings.head_timeout.get(),
-            connections: settings.connections.min(machine::most_connections()),
-            connections_per_address: settings.connections_per_address,
-            http2_streams: settings.http2_streams,
-            load,
-        }
-    }
 }

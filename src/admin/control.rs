@@ -5,7 +5,6 @@ use super::health::HealthView;
 use super::operations::Refusal;
 use crate::config::{Change, Config};
 use crate::explain::{ExplainOrder, Explanation};
-use crate::snapshot::Current;
 use arc_swap::ArcSwap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -135,35 +134,37 @@ pub struct Serving {
 /// Explains requests by what is served. Blocks.
 pub type Explainer = Arc<dyn Fn(&ExplainOrder) -> Result<Explanation, Refusal> + Send + Sync>;
 
+/// Returns the health of the providers.
+pub type HealthSource = Arc<dyn Fn() -> HealthView + Send + Sync>;
+
 /// The way to the gateway that runs.
 #[derive(Clone)]
 pub struct Control {
     orders: mpsc::Sender<Order>,
     serving: Arc<ArcSwap<Serving>>,
-    current: Arc<Current>,
+    health: HealthSource,
     explainer: Explainer,
 }
 
 impl Control {
-    /// Orders go to `orders`; what is served stands in `serving`, and what requests are served
-    /// by in `current`.
+    /// Orders go to `orders`; what is served stands in `serving`.
     pub const fn new(
         orders: mpsc::Sender<Order>,
         serving: Arc<ArcSwap<Serving>>,
-        current: Arc<Current>,
+        health: HealthSource,
         explainer: Explainer,
     ) -> Self {
         Self {
             orders,
             serving,
-            current,
+            health,
             explainer,
         }
     }
 
     /// How everybody who can be asked is doing.
     pub(super) fn health(&self) -> HealthView {
-        HealthView::of(&self.current.load())
+        (self.health)()
     }
 
     /// What would happen to a request, and why. Blocks.

@@ -5,12 +5,12 @@
 //! request is decided in `tollgate_routing::health` and `tollgate_routing::plan`.
 
 use crate::clock;
-use crate::snapshot::Snapshot;
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
 use std::time::Instant;
-use tollgate_routing::health::{Breaker, Place, Seat, Standing};
+use tollgate_routing::health::{Breaker, Fleet, Place, Seat, Standing};
 
 /// Everybody who can be asked, as this process knows them.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -123,19 +123,22 @@ enum State {
 }
 
 impl HealthView {
-    /// How everybody is doing under a configuration, now.
-    pub(super) fn of(snapshot: &Snapshot) -> Self {
+    /// The health of all providers, now; `addresses` returns the addresses of a provider.
+    pub fn new(fleet: &Fleet, addresses: &dyn Fn(&str) -> Vec<SocketAddr>) -> Self {
         let now = clock::steady_ms(Instant::now());
         Self {
             at: clock::now().as_str().to_owned(),
-            providers: providers(snapshot, now),
-            deployments: deployments(snapshot, now),
+            providers: providers(fleet, addresses, now),
+            deployments: deployments(fleet, now),
         }
     }
 }
 
-fn providers(snapshot: &Snapshot, now: u64) -> Vec<ProviderView> {
-    let fleet = &snapshot.fleet;
+fn providers(
+    fleet: &Fleet,
+    addresses: &dyn Fn(&str) -> Vec<SocketAddr>,
+    now: u64,
+) -> Vec<ProviderView> {
     let mut credentials: BTreeMap<&str, BTreeMap<&str, CredentialView>> = BTreeMap::new();
     for ([provider, name], health) in fleet.credentials() {
         let view = CredentialView {
@@ -148,8 +151,7 @@ fn providers(snapshot: &Snapshot, now: u64) -> Vec<ProviderView> {
     let mut views: Vec<_> = fleet
         .providers()
         .map(|health| {
-            let pool = snapshot.upstreams.pool(&health.name);
-            let addresses = pool.map(|it| it.addresses()).unwrap_or_default();
+            let addresses = addresses(&health.name);
             let credentials = credentials.remove(&*health.name).unwrap_or_default();
             ProviderView {
                 name: health.name.to_string(),
@@ -163,9 +165,9 @@ fn providers(snapshot: &Snapshot, now: u64) -> Vec<ProviderView> {
     views
 }
 
-fn deployments(snapshot: &Snapshot, now: u64) -> Vec<DeploymentView> {
+fn deployments(fleet: &Fleet, now: u64) -> Vec<DeploymentView> {
     let mut views: BTreeMap<&str, DeploymentView> = BTreeMap::new();
-    for (model, places) in snapshot.fleet.by_model() {
+    for (model, places) in fleet.by_model() {
         for place in places.iter() {
             let view = views.entry(&place.deployment.name);
             let view = view.or_insert_with(|| DeploymentView::of(place, now));

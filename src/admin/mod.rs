@@ -17,8 +17,9 @@ mod routes;
 
 pub use api::Api;
 pub use control::{
-    Ask, Cause, ConfigurationView, Control, Explainer, FailureView, Order, PreviousView,
-    ReloadQuery, ReloadView, Serving,
+    Ask, Cause, ConfigurationView, Control, Explainer, FailureView, HealthSource, Order,
+    PreviousView, ReloadQuery, ReloadView, Serving,
 };
+pub use health::HealthView;
 pub use listener::{Readiness, bind, serve};
 pub use operations::{Offer, Operations, Refusal};

@@ -7,7 +7,7 @@
 use super::control::{Ask, Control, ReloadQuery, ReloadView, SettingsView};
 use super::health::HealthView;
 use crate::config::{ALL_GROUPS, Config, PlanSettings, a_minute};
-use crate::explain::{ExplainOrder, Explanation};
+use crate::explain::{ExplainError, ExplainOrder, Explanation};
 use arc_swap::ArcSwap;
 use indexmap::IndexMap;
 use once_cell::sync::OnceCell;
@@ -219,6 +219,15 @@ pub enum Refusal {
     /// Not at the moment.
     #[error("{0}")]
     Busy(&'static str),
+}
+
+impl From<ExplainError> for Refusal {
+    fn from(fault: ExplainError) -> Self {
+        match fault {
+            ExplainError::Order(message) => Self::Order(message),
+            ExplainError::Store(fault) => Self::Store(fault),
+        }
+    }
 }
 
 type Done<T> = Result<T, Refusal>;

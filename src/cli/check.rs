@@ -2,8 +2,8 @@
 
 use super::{ConfigFile, Failure, Outcome, http, print, print_line};
 use crate::config::{self, Change, Config};
-use crate::keys;
-use crate::server::{self, RunError};
+use crate::keys::{self, OpenError};
+use crate::server;
 use clap::Args;
 use serde_json::Value;
 use std::fmt::Write;
@@ -66,7 +66,7 @@ fn check_store(config: &Config) -> Outcome {
     let checked =
         keys::check_pepper(config).and_then(|()| keys::check_plans(config, &config.store.path));
     match checked {
-        Err(RunError::Store(fault)) => print_line(format_args!(
+        Err(OpenError::Store(fault)) => print_line(format_args!(
             "not checked: whether the pepper and the plans of the keys are right ({fault})"
         )),
         checked => Ok(checked?),

@@ -53,7 +53,7 @@ pub(super) fn run(arguments: &Arguments) -> Outcome {
         config: &config,
         store: &store,
         accounts: None,
-        snapshot: None,
+        running: None,
     };
     let explanation = explain(&ground, &order).map_err(Failure::from)?;
     if arguments.json {

@@ -3,8 +3,7 @@
 
 use super::{ConfigFile, Outcome, note, print, print_line};
 use crate::config::{self, Config};
-use crate::keys;
-use crate::server::RunError;
+use crate::keys::{self, OpenError};
 use clap::{Args, Subcommand};
 use serde_json::json;
 use std::path::{Path, PathBuf};
@@ -72,7 +71,7 @@ fn accept_loss(config: &Config, json: bool) -> Outcome {
                 note(format_args!("found: {fault}"));
             }
         }
-        Err(RunError::Store(lost @ StoreError::CommitsMissing { .. })) => {
+        Err(OpenError::Store(lost @ StoreError::CommitsMissing { .. })) => {
             note(format_args!("given up: {lost}"));
         }
         Err(fault) => return Err(fault.into()),

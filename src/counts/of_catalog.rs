@@ -2,7 +2,7 @@
 //! handle.
 
 use super::Desk;
-use crate::snapshot::IndexedCatalog;
+use crate::catalog::IndexedCatalog;
 use std::sync::Arc;
 use tollgate_count::{Basis, Count, Family as _, Rules, Tokenizer};
 use tollgate_filter::{Counting, ModelHandle, RequestContext};

@@ -2,12 +2,10 @@
 //! and what becomes of the request's body at each.
 
 use super::{CandidateShown, Ground, Outcome};
+use crate::candidate::{self, first_that_carries, fit_reasoning, full_fault, target};
+use crate::catalog::IndexedCatalog;
 use crate::clock;
-use crate::gateway::{
-    Gateway, Holder, cache_key, cached_conversation, first_that_carries, fit_reasoning, full_fault,
-    named_conversation, target,
-};
-use crate::snapshot::IndexedCatalog;
+use crate::conversation;
 use bytes::Bytes;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -55,14 +53,14 @@ impl Question<'_> {
         };
         let (mut candidates, mut unable) = (Vec::new(), Vec::new());
         let mut refusal = None;
-        let mut room = Gateway::MOST_CANDIDATES;
+        let mut room = candidate::MOST;
         let left_out = plan(&places, &self.model.balancing, &asked, |choice| {
             let Some((place, seat)) = find(&places, choice.place, choice.seat) else {
                 return;
             };
             let mut shown = self.shown(place, seat);
             let Some(rest) = room.checked_sub(1) else {
-                let most = Gateway::MOST_CANDIDATES;
+                let most = candidate::MOST;
                 shown.reason = format!("{most} others come before it, and no more are asked");
                 unable.push(shown);
                 return;
@@ -113,8 +111,8 @@ impl Question<'_> {
             // No provider is asked to count.
             return Arc::default();
         }
-        match self.ground.snapshot {
-            Some(snapshot) => snapshot.fleet.places(self.model),
+        match self.ground.running {
+            Some(running) => running.fleet().places(self.model),
             None => Fleet::new(self.catalog.catalog(), None).places(self.model),
         }
     }
@@ -127,12 +125,12 @@ impl Question<'_> {
         }
         let key = self.request.identity.as_ref()?.key.as_str().as_bytes();
         if let Some(name) = self.session.filter(|name| !name.is_empty()) {
-            return Some(named_conversation(key, name.as_bytes()));
+            return Some(conversation::named(key, name.as_bytes()));
         }
-        let span = cache_key(&self.peeked.spans)?;
+        let span = conversation::cache_key(&self.peeked.spans)?;
         let range = usize::try_from(span.start).ok()?..usize::try_from(span.end).ok()?;
         let name = self.body.get(range)?;
-        Some(cached_conversation(key, std::iter::once(name)))
+        Some(conversation::cached(key, std::iter::once(name)))
     }
 
     fn counts(&self) -> bool {
@@ -172,11 +170,9 @@ impl Question<'_> {
         let deployment = &place.deployment;
         shown.format = Some(choice.format.as_str().to_owned());
         shown.translated = choice.format != self.format;
-        if let Some(snapshot) = self.ground.snapshot {
-            let pool = snapshot.upstreams.pool(&deployment.provider.name);
-            if pool.is_none_or(|pool| pool.peer().is_none()) {
-                return Err(("its name has no address".to_owned(), None));
-            }
+        let running = self.ground.running;
+        if running.is_some_and(|it| !it.has_address(&deployment.provider.name)) {
+            return Err(("its name has no address".to_owned(), None));
         }
         let sent = match shown.translated {
             false => Ok((choice.format, self.fitted())),
@@ -250,11 +246,14 @@ impl Question<'_> {
 }
 
 /// Who is asked for a stored thing, and what becomes of the request.
-pub(super) fn of_holder(holder: &Holder) -> (Vec<CandidateShown>, Result<Outcome, PublicError>) {
-    let deployment = &holder.place.deployment;
-    let seat = holder.place.seats.get(holder.seat);
+pub(super) fn of_holder(
+    place: &Place,
+    seat: usize,
+    has_address: bool,
+) -> (Vec<CandidateShown>, Result<Outcome, PublicError>) {
+    let deployment = &place.deployment;
+    let seat = place.seats.get(seat);
     let credential = seat.and_then(|seat| seat.credential.as_ref());
-    let has_address = holder.pool.peer().is_some();
     let provider = deployment.provider.name.to_string();
     let shown = CandidateShown {
         asked: has_address,

@@ -2,10 +2,10 @@
 
 use super::{AnewShown, BalanceShown, BoundShown, ConversationShown, Ground, LimitShown};
 use crate::accounts::{self, NoAccounts};
+use crate::catalog::IndexedCatalog;
 use crate::choose;
 use crate::counts::CatalogCounts;
 use crate::endpoints::PlanLimits;
-use crate::snapshot::IndexedCatalog;
 use parking_lot::Mutex;
 use std::net::IpAddr;
 use std::sync::Arc;

@@ -13,11 +13,13 @@ use super::remembered;
 use super::respond::{self, Local};
 use super::stored;
 use super::toll::Toll;
+use crate::candidate::full_fault;
 use crate::clock;
 use crate::endpoints;
 use crate::events;
+use crate::limits::Limits;
 use crate::pipeline::Part;
-use crate::snapshot::{Limits, Snapshot};
+use crate::snapshot::Snapshot;
 use bytes::Bytes;
 use http::header::{
     ACCEPT_ENCODING, ALLOW, CONTENT_LENGTH, CONTENT_TYPE, HOST, HeaderValue, UPGRADE,
@@ -79,11 +81,11 @@ async fn try_admit(session: &mut Session, exchange: &mut Exchange) -> Result<Adm
     load::check(exchange)?;
     let head = session.req_header();
     let methods = || endpoints::allow(matched.endpoint);
-    if let Some(answer) = snapshot
+    if let Some(headers) = snapshot
         .cors
         .preflight(&head.method, &head.headers, methods)
     {
-        return Ok(Admission::Answer(answer));
+        return Ok(Admission::Answer(Local::of_headers(&headers)));
     }
 
     run_filters(Part::Head, session, exchange).await?;
@@ -413,7 +415,7 @@ fn candidates(exchange: &mut Exchange, headers: &HeaderMap) -> Result<Attempts, 
     });
     if attempts.is_empty() && !counts_tokens {
         if let Some(full) = left_out.wait(asked.now) {
-            return Err(attempt::full_fault(full).public());
+            return Err(full_fault(full).public());
         }
         if stored_at.is_some() {
             return Err(stored::unknown());
@@ -431,5 +433,15 @@ fn internal(cause: &'static str) -> PublicError {
 impl Local {
     fn json(status: u16, body: Bytes) -> Self {
         Self::new(status, "application/json", body)
+    }
+
+    /// An answer without a body.
+    fn of_headers(headers: &HeaderMap) -> Self {
+        const NO_CONTENT: u16 = 204;
+        let mut answer = Self::new(NO_CONTENT, "", Bytes::new());
+        for (name, value) in headers {
+            answer.add(name.clone(), value.clone());
+        }
+        answer
     }
 }

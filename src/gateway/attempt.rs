@@ -8,6 +8,7 @@ use super::load;
 use super::outgoing::{self, NotReady, Outgoing};
 use super::remembered::Kept;
 use super::timer::AttemptTimer;
+use crate::candidate::{self, full_fault};
 use crate::clock;
 use crate::upstreams::Pool;
 use bytes::Bytes;
@@ -21,7 +22,7 @@ use tollgate_routing::plan::Why;
 use tollgate_routing::{Credential, Http2, Provider};
 use tollgate_translate::TranslationNotes;
 use tollgate_types::{Format, PublicError, RequestFacts};
-use tollgate_wire::fault::{FaultClass, UpstreamFault};
+use tollgate_wire::fault::UpstreamFault;
 
 /// The candidates of a request, in order, and the one that is being asked.
 #[derive(Default)]
@@ -141,7 +142,7 @@ impl LogIn<'_> {
 
 impl Attempts {
     /// How many candidates are tried at most.
-    pub const MOST_CANDIDATES: usize = 8;
+    pub const MOST_CANDIDATES: usize = candidate::MOST;
     /// How many attempts are made at most: each candidate may meet a connection or two
     /// that its provider has just closed.
     pub const MOST: usize = 16;
@@ -489,16 +490,4 @@ pub fn send(exchange: &mut Exchange, body: Bytes) -> Bytes {
 pub fn nobody(exchange: &Exchange) -> UpstreamFault {
     let full = exchange.attempts.full;
     full.map_or_else(UpstreamFault::unreachable, full_fault)
-}
-
-/// What it means that everybody is full, or has asked to wait.
-pub fn full_fault(full: Full) -> UpstreamFault {
-    let class = match full.wait {
-        Some(_) => FaultClass::RateLimit,
-        None => FaultClass::Busy,
-    };
-    UpstreamFault {
-        retry_after: full.wait,
-        ..UpstreamFault::without_answer(class)
-    }
 }

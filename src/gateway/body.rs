@@ -31,6 +31,7 @@ use tollgate_wire::splice::Splice;
 
 use super::hold::{Bounds, Hold, SMALL};
 use super::remembered::Asked;
+use crate::limits::BodyLimits;
 use collect::Reader;
 pub use unpack::Coding;
 
@@ -71,32 +72,6 @@ enum Replay {
     Once {
         sent: bool,
     },
-}
-
-/// How much body is read, and how long that may take.
-#[derive(Clone, Copy, Debug)]
-pub struct BodyLimits {
-    /// Bytes.
-    pub size: u64,
-    /// For the whole body.
-    pub time: Duration,
-    /// Bytes a second that must come, beyond [`BodyLimits::GRACE`].
-    pub rate: Option<u64>,
-}
-
-impl BodyLimits {
-    /// How long a body may be slower than its rate: a caller may take a moment to begin.
-    pub const GRACE: Duration = Duration::from_secs(10);
-
-    /// How long the piece may take that comes behind `read` bytes, `passed` after the start.
-    fn left(&self, read: u64, passed: Duration) -> Duration {
-        let paid = |rate: u64| {
-            let micros = read.saturating_mul(1_000_000).div_euclid(rate.max(1));
-            Self::GRACE.saturating_add(Duration::from_micros(micros))
-        };
-        let most = self.rate.map_or(self.time, paid).min(self.time);
-        most.saturating_sub(passed)
-    }
 }
 
 /// What is looked for in a body.
@@ -424,34 +399,4 @@ fn length_required() -> PublicError {
          a content-length",
     )
     .with_status(LENGTH_REQUIRED)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const SECOND: Duration = Duration::from_secs(1);
-
-    #[test]
-    fn a_body_has_its_grace_and_then_as_long_as_it_brings_bytes() {
-        let limits = BodyLimits {
-            size: 1 << 20,
-            time: 60 * SECOND,
-            rate: Some(1000),
-        };
-        assert_eq!(limits.left(0, Duration::ZERO), BodyLimits::GRACE);
-        assert_eq!(limits.left(999, 10 * SECOND), Duration::from_millis(999));
-        assert_eq!(limits.left(1, 11 * SECOND), Duration::ZERO, "a trickle");
-        assert_eq!(limits.left(20_000, 20 * SECOND), 10 * SECOND);
-        assert_eq!(
-            limits.left(1 << 20, 59 * SECOND),
-            SECOND,
-            "never beyond its time"
-        );
-        let patient = BodyLimits {
-            rate: None,
-            ..limits
-        };
-        assert_eq!(patient.left(0, 20 * SECOND), 40 * SECOND);
-    }
 }

@@ -3,7 +3,7 @@
 //!
 //! Requests and retries of the last ten seconds are counted by the second, without a lock.
 
-use crate::snapshot::Failover;
+use crate::limits::Failover;
 use once_cell::sync::Lazy;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Instant;

@@ -8,20 +8,10 @@
 
 use super::exchange::Exchange;
 use super::toll;
+use crate::limits::DrainLimits;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
-
-/// How far an answer is read on after its caller has disconnected.
-#[derive(Clone, Copy, Debug)]
-pub struct DrainLimits {
-    /// How long, in one answer.
-    pub time: Duration,
-    /// Bytes, in one answer.
-    pub bytes: u64,
-    /// Answers at one time, in this process.
-    pub requests: usize,
-}
 
 /// Answers in which the gateway reads on at this moment.
 static UNDER_WAY: AtomicUsize = AtomicUsize::new(0);

@@ -5,6 +5,7 @@
 use super::exchange::Exchange;
 use super::hold::{Bounds, SMALL};
 use crate::events::{self, InFlight, Shed};
+use crate::limits::{LoadLimits, Rank};
 use crate::machine;
 use std::time::Duration;
 use tollgate_types::{ErrorCode, Identity, KeyShares, PublicError, Resource, leaves_room};
@@ -12,43 +13,7 @@ use tollgate_types::{ErrorCode, Identity, KeyShares, PublicError, Resource, leav
 /// The connection to the provider, and the watch over it.
 const FILES_OF_A_REQUEST: u64 = 2;
 
-/// How much there may be at one time.
-#[derive(Clone, Copy, Debug)]
-pub struct LoadLimits {
-    /// Requests under way.
-    pub requests: u32,
-    /// Bytes of request bodies, of what is made of them, and of answers that are translated whole.
-    pub bodies: u64,
-    /// Bytes of the largest body there may be.
-    pub largest: u64,
-    /// Bytes of memory of the whole program.
-    pub memory: u64,
-    /// Open files, for callers and for those that are asked for them.
-    pub files: u64,
-    /// Per cent of each that only keys with priority may use.
-    pub reserved: u8,
-}
-
-/// Whose request it is, as far as it decides on who is refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Rank {
-    /// Nobody knows yet, or a key with priority.
-    Whole,
-    /// Any other key.
-    Standard,
-}
-
 impl LoadLimits {
-    fn share(&self, of: u64, rank: Rank) -> u64 {
-        let reserved = match rank {
-            Rank::Whole => 0,
-            Rank::Standard => u64::from(self.reserved.min(100)),
-        };
-        // Rounded down, so that a reservation is never nothing.
-        let rest = u128::from(of).saturating_mul(u128::from(100 - reserved));
-        u64::try_from(rest.div_euclid(100)).unwrap_or(of)
-    }
-
     /// How many requests there may be that the gateway answers by itself, beside those to providers:
     /// they are cheap, and must be answered while providers keep the gateway busy.
     fn local_requests(&self) -> u64 {
@@ -111,12 +76,6 @@ impl LoadLimits {
             memory_by_large: memory.saturating_sub(memory.div_euclid(16)),
             of_priority: rank == Rank::Whole,
         }
-    }
-
-    /// Bytes of the largest body that any key can send.
-    pub fn largest_body(&self) -> u64 {
-        let half = self.share(self.bodies, Rank::Standard).div_euclid(2);
-        self.largest.min(half)
     }
 }
 

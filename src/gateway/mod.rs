@@ -16,7 +16,6 @@ mod attempt;
 mod body;
 mod budget;
 mod conversation;
-mod cors;
 mod count;
 mod deadlines;
 mod decode;
@@ -42,15 +41,8 @@ mod untaken;
 mod unwritten;
 mod watch;
 
-pub use attempt::full_fault;
-pub use body::BodyLimits;
-pub use conversation::{cache_key, cached as cached_conversation, named as named_conversation};
-pub use cors::Cors;
-pub use drain::{Drain, DrainLimits, Draining};
-pub use load::LoadLimits;
-pub use outgoing::{first_that_carries, fit_reasoning, target};
-pub use remembered::Remembering;
-pub use stored::{Holder, holder};
+pub use drain::{Drain, Draining};
+pub use stored::holder;
 pub use untaken::Untaken;
 
 use crate::access_log::AccessLog;
@@ -110,8 +102,6 @@ const STALE_WITHIN: Duration = Duration::from_secs(2);
 impl Gateway {
     /// How many attempts Pingora is to allow for; the exchange bounds them further.
     pub const MOST_ATTEMPTS: usize = Attempts::MOST;
-    /// How many candidates of a request are asked at most.
-    pub const MOST_CANDIDATES: usize = Attempts::MOST_CANDIDATES;
 
     /// A gateway that serves whatever `current` holds when a request begins.
     pub const fn new(

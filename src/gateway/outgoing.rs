@@ -15,8 +15,8 @@ use super::load;
 use super::reader::{Expectation, Translation};
 use super::remembered::{self, Kept};
 use super::respond;
+use crate::candidate::{Fitted, first_that_carries, fit_reasoning, target};
 use crate::clock;
-use crate::config::TranslationSettings;
 use crate::events::Shed;
 use bytes::Bytes;
 use std::borrow::Cow;
@@ -24,14 +24,10 @@ use std::sync::Arc;
 use std::time::Duration;
 use tollgate_filter::{Endpoint, RequestContext};
 use tollgate_routing::{Deployment, Model};
-use tollgate_translate::{
-    AnswerContext, Lossy, Strict, Target, ThinkingObstacles, TranslationNotes,
-};
-use tollgate_types::{ErrorCode, Format, MessagesAbilities, PublicError, ThinkingStyle};
-use tollgate_wire::body::BodyEdits;
-use tollgate_wire::peek::Peeked;
-use tollgate_wire::reasoning;
+use tollgate_translate::{AnswerContext, Target, TranslationNotes};
+use tollgate_types::{ErrorCode, Format, PublicError};
 use tollgate_wire::splice::Splice;
+use tollgate_wire::{body::BodyEdits, reasoning};
 
 /// What one attempt sends.
 #[derive(Default)]
@@ -242,33 +238,6 @@ pub async fn wait_for_room(exchange: &Exchange) -> Option<Hold> {
     Some(hold)
 }
 
-/// Translates into the first format of a deployment that carries the request by itself, or else
-/// the first in which the gateway emulates a field, as the second value of `translate` tells.
-///
-/// # Errors
-///
-/// None does: the refusal of the one that carries most.
-pub fn first_that_carries<T>(
-    deployment: &Deployment,
-    from: Format,
-    translate: impl Fn(Format) -> Result<(T, bool), PublicError>,
-) -> Result<(Format, T), PublicError> {
-    let mut refusal = None;
-    let mut emulating = None;
-    for to in deployment.formats_for(from) {
-        match translate(to) {
-            Ok((translated, false)) => return Ok((to, translated)),
-            // Made again if no other format is better: two bodies at once need more memory.
-            Ok((_, true)) => emulating = emulating.or(Some(to)),
-            Err(error) => drop(refusal.get_or_insert(error)),
-        }
-    }
-    match emulating {
-        Some(to) => translate(to).map(|(translated, _)| (to, translated)),
-        None => Err(refusal.unwrap_or_else(respond::internal_error)),
-    }
-}
-
 /// What must differ in a body that is sent in its own format. `whole`: the body.
 fn edits<'a>(
     request: &RequestContext,
@@ -330,48 +299,6 @@ fn same_format(
     })
 }
 
-/// What a request that is sent in its own format loses to its model's mode of reasoning.
-#[derive(Default)]
-pub struct Fitted {
-    /// What the edits leave out.
-    pub dropped: Vec<&'static str>,
-    /// Settings to be left out besides.
-    pub sampling: Vec<&'static str>,
-}
-
-/// Makes a request that is sent in its own format fit its model's mode of reasoning, within
-/// what is held for it. `whole`: its body.
-pub fn fit_reasoning(
-    request: &RequestContext,
-    model: &Model,
-    peeked: &Peeked,
-    edits: &mut BodyEdits<'_>,
-    whole: impl FnOnce() -> Option<Bytes>,
-) -> Fitted {
-    let (mode, facts) = (model.reasoning, &peeked.facts);
-    let Some(format) = request.format() else {
-        return Fitted::default();
-    };
-    let adds = reasoning::adds_thinking(mode, format, facts);
-    let obstacles = match adds.then(whole).flatten() {
-        Some(body) => ThinkingObstacles::of(&body),
-        None => ThinkingObstacles::default(),
-    };
-    let bounds = reasoning::Bounds {
-        output_limit: request.output_limit,
-        most_output: request.held_output.or(model.max_output_tokens),
-        excluded: obstacles.excluded,
-        adaptive: model.thinking == Some(ThinkingStyle::Adaptive),
-    };
-    let dropped = reasoning::fit(mode, format, facts, &bounds, edits);
-    let thinks = adds && edits.says_how_to_think();
-    let sampling = obstacles.sampling.into_iter().filter(|_| thinks);
-    Fitted {
-        dropped,
-        sampling: sampling.collect(),
-    }
-}
-
 /// The output limit that is sent, where it is more than the caller's.
 fn raised(asked: Option<u64>, sent: Option<u64>) -> Option<u64> {
     sent.filter(|sent| asked.is_some_and(|asked| asked < *sent))
@@ -384,34 +311,6 @@ fn limited(request: &RequestContext, body: &RequestBody) -> Option<Bytes> {
         edits.set_output_limit(tokens);
     }
     body.assemble(edits.into_splice())
-}
-
-/// What a request is translated for.
-pub fn target<'a>(
-    deployment: &'a Deployment,
-    model: &'a Model,
-    upstream_model: &'a str,
-    request: &RequestContext,
-    settings: &'a TranslationSettings,
-) -> Target<'a> {
-    let provider = &deployment.provider;
-    Target {
-        max_output_tokens: request.output_limit.or(model.max_output_tokens),
-        held_output: request.held_output,
-        reasoning: model.reasoning,
-        efforts: &model.efforts,
-        sampling: model.sampling,
-        cache_marks: provider.abilities.cache_marks,
-        chat: provider.abilities.chat,
-        responses: provider.abilities.responses,
-        messages: MessagesAbilities {
-            adaptive_thinking: model.adaptive_thinking(&provider.abilities.messages),
-            ..provider.abilities.messages
-        },
-        lossy: Lossy(&settings.lossy),
-        strict: Strict(&settings.strict),
-        ..Target::new(upstream_model, &provider.name)
-    }
 }
 
 fn translated(

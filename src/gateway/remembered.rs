@@ -10,6 +10,7 @@ use super::exchange::Exchange;
 use super::hold::{Hold, SMALL};
 use super::load;
 use super::respond::{self, Local};
+use crate::accounts::Remembering;
 use crate::events::Shed;
 use crate::snapshot::Snapshot;
 use bytes::Bytes;
@@ -19,28 +20,11 @@ use std::cell::RefCell;
 use std::ops::Range;
 use std::sync::Arc;
 use tollgate_filter::{Endpoint, Stored, StoredThings};
-use tollgate_ledger::{Memory, MemoryLimits, MemoryLookup, Remembered, StoreError, Unavailable};
+use tollgate_ledger::{MemoryLookup, Remembered, StoreError, Unavailable};
 use tollgate_translate::AnswerMemory;
 use tollgate_translate::references::{self, Reference, Turn, Turns, Unresolved};
 use tollgate_types::{ErrorCode, Format, Identity, PublicError, RequestFacts, RequestId};
 use tollgate_wire::splice::Splice;
-
-/// Where answers are remembered under a configuration.
-pub struct Remembering {
-    memory: Arc<Memory>,
-    /// Bytes of the largest request whose answer is remembered.
-    most: u64,
-}
-
-impl Remembering {
-    /// In `memory`, within these limits.
-    pub fn new(memory: Arc<Memory>, limits: &MemoryLimits) -> Self {
-        /// A request that an answer is remembered with.
-        const MOST: u64 = 8 << 20;
-        let most = MOST.min(limits.bytes_per_key).min(limits.bytes);
-        Self { memory, most }
-    }
-}
 
 /// The caller's own request, where remembered answers have been put into the one that is sent.
 pub struct Asked {

@@ -5,6 +5,7 @@ use super::answer::UpstreamHead;
 use super::body;
 use super::exchange::{Exchange, Told};
 use super::{reason, record, toll};
+pub use crate::candidate::internal_error;
 use bytes::Bytes;
 use futures::FutureExt;
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE, TRANSFER_ENCODING};
@@ -14,7 +15,7 @@ use pingora_core::{Error, ErrorType};
 use pingora_proxy::Session;
 use std::time::{Duration, Instant};
 use tollgate_filter::Endpoint;
-use tollgate_types::{ErrorCode, PublicError};
+use tollgate_types::PublicError;
 use tollgate_wire::{headers as wire_headers, render};
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
@@ -67,19 +68,6 @@ impl Local {
     /// Adds a header.
     pub fn add(&mut self, name: HeaderName, value: HeaderValue) {
         self.headers.push((name, value));
-    }
-}
-
-/// The error for a fault of the gateway itself.
-pub const fn internal_error() -> PublicError {
-    PublicError {
-        code: ErrorCode::InternalError,
-        status: 500,
-        message: std::borrow::Cow::Borrowed("the gateway failed on this request"),
-        retry_after: None,
-        should_retry: None,
-        unsupported: None,
-        param: None,
     }
 }
 

@@ -11,6 +11,7 @@ mod notify;
 mod operator;
 mod predecessor;
 mod reload;
+mod running;
 mod started;
 mod stop;
 mod successor;
@@ -26,7 +27,7 @@ use crate::admin::{self, Api, Offer, Operations, Readiness};
 use crate::config::{self, AccessLog as AccessLogTarget, Config, Faults, ListenSettings, Sources};
 use crate::events;
 use crate::gateway::{Gateway, RetryBudgets};
-use crate::keys;
+use crate::keys::{self, OpenError};
 use crate::machine;
 use crate::snapshot::{Current, Snapshot};
 use connections::{Connections, Doorkeeper, Gate};
@@ -50,7 +51,6 @@ use std::sync::mpsc;
 use stop::{Sessions, Signals, Stopping, wait_for_the_end};
 use successor::Succession;
 use tokio::sync::watch;
-use tollgate_ledger::StoreError;
 
 /// Why a gateway cannot run.
 #[derive(Debug, thiserror::Error)]
@@ -59,15 +59,8 @@ pub enum RunError {
     #[error("{0}")]
     Config(#[from] Faults),
     /// The key store cannot be used.
-    #[error("the key store cannot be used: {0}")]
-    Store(#[from] StoreError),
-    /// Keys have plans that the configuration does not have.
-    #[error(
-        "keys that are not revoked have plans that the configuration does not have; they would \
-         be limited by nothing:{0}\nkeep these plans under 'plans', or revoke the keys first \
-         ('tollgate keys list --plan NAME' shows them)"
-    )]
-    PlansInUse(String),
+    #[error(transparent)]
+    Store(#[from] OpenError),
     /// An address cannot be listened on.
     #[error("cannot listen on {address}: {cause}")]
     Listen {

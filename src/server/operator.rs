@@ -7,7 +7,7 @@ use super::reload::{RESOLVE_LIMIT, Reloader};
 use super::stop::{End, Ending, Signals, begin_end};
 use super::successor::{Service, Succeeded, Succession};
 use crate::accounts::Accounts;
-use crate::admin::{self, Api, Control, Readiness};
+use crate::admin::{self, Api, Control, HealthSource, HealthView, Readiness};
 use crate::snapshot::Current;
 use crate::upstreams::Checks;
 use once_cell::sync::OnceCell;
@@ -75,7 +75,7 @@ impl Operator {
         let control = Control::new(
             orders,
             Arc::clone(reloader.serving()),
-            Arc::clone(&current),
+            health(Arc::clone(&current)),
             reloader.explainer(),
         );
         api.operations().set_control(control);
@@ -260,6 +260,17 @@ async fn hand_over(
     }
 }
 
+/// Returns the health of the providers of the current snapshot.
+fn health(current: Arc<Current>) -> HealthSource {
+    Arc::new(move || {
+        let snapshot = current.load();
+        HealthView::new(&snapshot.fleet, &|provider| {
+            let pool = snapshot.upstreams.pool(provider);
+            pool.map(|it| it.addresses()).unwrap_or_default()
+        })
+    })
+}
+
 async fn keep_names_resolved(current: &Current) {
     /// How soon a name is looked up that a reload has brought and nobody knows.
     const LOOK: Duration = Duration::from_secs(1);
@@ -279,7 +290,8 @@ async fn keep_checked(current: &Current, mut service: watch::Receiver<Service>) 
     let mut checks = Checks::default();
     let checking = async {
         loop {
-            checks.step(&current.load_full()).await;
+            let snapshot = current.load_full();
+            checks.step(&snapshot.upstreams, &snapshot.fleet).await;
         }
     };
     tokio::select! {

@@ -132,9 +132,9 @@ impl Reloader {
                 config: &serving.config,
                 store: accounts.store(),
                 accounts: Some(&accounts),
-                snapshot: Some(&snapshot),
+                running: Some(&*snapshot),
             };
-            explain(&ground, order)
+            Ok(explain(&ground, order)?)
         })
     }
 
@@ -325,7 +325,7 @@ impl Reloader {
         let reading = tokio::task::spawn_blocking(move || keys::check_plans(&config, &store));
         let late = || std::io::Error::other("the plans of the keys could not be looked up in time");
         let read = tokio::time::timeout(PLANS_LIMIT, reading).await;
-        read.map_err(|_| late())?.map_err(std::io::Error::other)?
+        Ok(read.map_err(|_| late())?.map_err(std::io::Error::other)??)
     }
 
     fn told(&self, applied: bool, changes: &[Change], compared: &Held) -> ReloadView {

@@ -2,7 +2,6 @@
 //! that is down is known before a request meets it, and one that is back as well.
 
 use super::{Pool, Upstreams, is_out_of_files};
-use crate::snapshot::Snapshot;
 use crate::{clock, events};
 use pingora::http::RequestHeader;
 use pingora_core::Error;
@@ -15,7 +14,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 use tollgate_routing::Check;
-use tollgate_routing::health::{LastFailure, ProviderHealth, Severity};
+use tollgate_routing::health::{Fleet, LastFailure, ProviderHealth, Severity};
 
 /// How often it is looked which checks are due.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
@@ -60,17 +59,17 @@ struct Series {
 
 impl Checks {
     /// Makes the checks that are due and takes in those that have ended, then waits a little.
-    pub async fn step(&mut self, snapshot: &Snapshot) {
+    pub async fn step(&mut self, upstreams: &Upstreams, fleet: &Fleet) {
         while let Some(ended) = self.under_way.try_join_next() {
             if let Ok((provider, health, found)) = ended {
-                self.take_in(&snapshot.upstreams, &provider, &health, found);
+                self.take_in(upstreams, &provider, &health, found);
             }
         }
         let now = Instant::now();
         // Requests that began under an earlier configuration bench by that one.
-        snapshot.fleet.release(clock::steady_ms(now));
-        for (name, pool) in &snapshot.upstreams.pools {
-            let Some(health) = snapshot.fleet.provider(name) else {
+        fleet.release(clock::steady_ms(now));
+        for (name, pool) in &upstreams.pools {
+            let Some(health) = fleet.provider(name) else {
                 continue;
             };
             let Some(check) = &pool.provider.check else {

@@ -7,7 +7,7 @@
 mod class;
 
 use super::framing::Framing;
-use crate::snapshot::Limits;
+use crate::limits::Limits;
 use class::{AUTHORITY, TARGET, TOKEN, VALUE, all_are};
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HOST, TRANSFER_ENCODING};
 use std::borrow::Cow;

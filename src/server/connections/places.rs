@@ -5,7 +5,7 @@
 
 use crate::client::ClientNetwork;
 use crate::events;
-use crate::snapshot::Limits;
+use crate::limits::Limits;
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::net::IpAddr;

@@ -4,9 +4,7 @@
 //! A page needs an API key like every other caller. Browsers send no cookies here, so answers
 //! may be exposed whole (Fetch standard, section "CORS protocol").
 
-use super::respond::Local;
 use crate::config::CorsSettings;
-use bytes::Bytes;
 use http::header::{
     ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
     ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, ACCESS_CONTROL_REQUEST_HEADERS,
@@ -61,27 +59,26 @@ impl Cors {
         self.origins.contains(origin).then(|| origin.clone())
     }
 
-    /// The answer to a preflight of an allowed origin; `None` for any other request.
+    /// The headers of the answer to a preflight of an allowed origin; `None` for any other request.
     pub fn preflight(
         &self,
         method: &Method,
         request: &HeaderMap,
         methods: impl FnOnce() -> String,
-    ) -> Option<Local> {
-        const NO_CONTENT: u16 = 204;
+    ) -> Option<HeaderMap> {
         let is_preflight =
             *method == Method::OPTIONS && request.contains_key(ACCESS_CONTROL_REQUEST_METHOD);
         if !is_preflight || self.origin(request).is_none() {
             return None;
         }
-        let mut answer = Local::new(NO_CONTENT, "", Bytes::new());
+        let mut answer = HeaderMap::new();
         if let Ok(methods) = HeaderValue::from_str(&methods()) {
-            answer.add(ACCESS_CONTROL_ALLOW_METHODS, methods);
+            answer.insert(ACCESS_CONTROL_ALLOW_METHODS, methods);
         }
         if let Some(headers) = self.headers.of(request) {
-            answer.add(ACCESS_CONTROL_ALLOW_HEADERS, headers);
+            answer.insert(ACCESS_CONTROL_ALLOW_HEADERS, headers);
         }
-        answer.add(ACCESS_CONTROL_MAX_AGE, MAX_AGE);
+        answer.insert(ACCESS_CONTROL_MAX_AGE, MAX_AGE);
         Some(answer)
     }
 

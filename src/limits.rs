@@ -1,0 +1,226 @@
+//! Limits of one configuration: sizes, times, attempts, and concurrency. Values only; `gateway` decides
+//! which request is refused.
+
+use crate::config::{DrainSettings, FailoverSettings, LimitSettings};
+use crate::machine;
+use std::time::Duration;
+
+/// What a request may cost the gateway.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Bytes of a request's head.
+    pub head_bytes: usize,
+    /// The body's size and time.
+    pub body: BodyLimits,
+    /// How long an unused connection of a caller is kept.
+    pub keepalive: Duration,
+    /// How long a caller may take to accept a piece of an answer.
+    pub write: Duration,
+    /// Bytes a second that a caller must take of what is there for it.
+    pub min_send_rate: Option<u64>,
+    /// How long a head may take.
+    pub head_timeout: Duration,
+    /// Connections at one time.
+    pub connections: u32,
+    /// Connections at one time from one address.
+    pub connections_per_address: Option<u32>,
+    /// Requests at one time over one connection of HTTP/2.
+    pub http2_streams: u32,
+    /// What is refused when there is too much.
+    pub load: LoadLimits,
+}
+
+impl Limits {
+    /// Headers in one request: no client sends half as many, and Pingora's parser ends at 256.
+    pub const MOST_HEADERS: usize = 128;
+
+    /// By the configuration, within what the machine gives.
+    pub fn of(settings: &LimitSettings) -> Self {
+        let memory = settings.memory.map(|memory| memory.get());
+        let memory = memory.unwrap_or_else(machine::usual_memory);
+        let load = LoadLimits {
+            requests: settings.requests_in_flight,
+            bodies: settings.bodies_within(memory).get(),
+            largest: settings.body_bytes.get(),
+            memory,
+            files: machine::files_for_callers(),
+            reserved: settings.reserved_for_priority,
+        };
+        Self {
+            head_bytes: usize::try_from(settings.head_bytes.get()).unwrap_or(usize::MAX),
+            body: BodyLimits {
+                size: load.largest_body(),
+                time: settings.body_timeout.get(),
+                rate: settings
+                    .min_body_rate
+                    .map(|rate| rate.get())
+                    .filter(|rate| *rate > 0),
+            },
+            keepalive: settings.keepalive_timeout.get(),
+            write: settings.downstream_write_timeout.get(),
+            min_send_rate: settings
+                .min_send_rate
+                .map(|rate| rate.get())
+                .filter(|rate| *rate > 0),
+            head_timeout: settings.head_timeout.get(),
+            connections: settings.connections.min(machine::most_connections()),
+            connections_per_address: settings.connections_per_address,
+            http2_streams: settings.http2_streams,
+            load,
+        }
+    }
+}
+
+/// How much body is read, and how long that may take.
+#[derive(Clone, Copy, Debug)]
+pub struct BodyLimits {
+    /// Bytes.
+    pub size: u64,
+    /// For the whole body.
+    pub time: Duration,
+    /// Bytes a second that must come, beyond [`BodyLimits::GRACE`].
+    pub rate: Option<u64>,
+}
+
+impl BodyLimits {
+    /// How long a body may be slower than its rate: a caller may take a moment to begin.
+    pub const GRACE: Duration = Duration::from_secs(10);
+
+    /// How long the piece may take that comes behind `read` bytes, `passed` after the start.
+    pub fn left(&self, read: u64, passed: Duration) -> Duration {
+        let paid = |rate: u64| {
+            let micros = read.saturating_mul(1_000_000).div_euclid(rate.max(1));
+            Self::GRACE.saturating_add(Duration::from_micros(micros))
+        };
+        let most = self.rate.map_or(self.time, paid).min(self.time);
+        most.saturating_sub(passed)
+    }
+}
+
+/// How much there may be at one time.
+#[derive(Clone, Copy, Debug)]
+pub struct LoadLimits {
+    /// Requests under way.
+    pub requests: u32,
+    /// Bytes of request bodies, of what is made of them, and of answers that are translated whole.
+    pub bodies: u64,
+    /// Bytes of the largest body there may be.
+    pub largest: u64,
+    /// Bytes of memory of the whole program.
+    pub memory: u64,
+    /// Open files, for callers and for those that are asked for them.
+    pub files: u64,
+    /// Per cent of each that only keys with priority may use.
+    pub reserved: u8,
+}
+
+/// Whose request it is, as far as it decides on who is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rank {
+    /// Nobody knows yet, or a key with priority.
+    Whole,
+    /// Any other key.
+    Standard,
+}
+
+impl LoadLimits {
+    /// The part of `of` that requests of a rank may use.
+    pub fn share(&self, of: u64, rank: Rank) -> u64 {
+        let reserved = match rank {
+            Rank::Whole => 0,
+            Rank::Standard => u64::from(self.reserved.min(100)),
+        };
+        // Rounded down, so that a reservation is never nothing.
+        let rest = u128::from(of).saturating_mul(u128::from(100 - reserved));
+        u64::try_from(rest.div_euclid(100)).unwrap_or(of)
+    }
+
+    /// Bytes of the largest body that any key can send.
+    pub fn largest_body(&self) -> u64 {
+        let half = self.share(self.bodies, Rank::Standard).div_euclid(2);
+        self.largest.min(half)
+    }
+}
+
+/// How often and how long a request is tried.
+#[derive(Clone, Copy, Debug)]
+pub struct Failover {
+    /// Attempts of one request.
+    pub attempts: usize,
+    /// From its head to its end.
+    pub total: Duration,
+    /// How often an only candidate is asked again.
+    pub again: usize,
+    /// The first pause before that.
+    pub pause: Duration,
+    /// Attempts beyond the first, for every hundred requests of the last seconds.
+    pub percent: u64,
+    /// And for each second.
+    pub per_second: u64,
+}
+
+impl Failover {
+    /// By the configuration.
+    pub fn of(settings: &FailoverSettings) -> Self {
+        Self {
+            attempts: settings.attempts.into(),
+            total: settings.total.get(),
+            again: settings.again.into(),
+            pause: settings.pause.get(),
+            percent: settings.budget.percent.into(),
+            per_second: settings.budget.per_second.into(),
+        }
+    }
+}
+
+/// How far an answer is read on after its caller has disconnected.
+#[derive(Clone, Copy, Debug)]
+pub struct DrainLimits {
+    /// How long, in one answer.
+    pub time: Duration,
+    /// Bytes, in one answer.
+    pub bytes: u64,
+    /// Answers at one time, in this process.
+    pub requests: usize,
+}
+
+impl DrainLimits {
+    /// By the configuration.
+    pub fn of(settings: &DrainSettings) -> Self {
+        Self {
+            time: settings.time.get(),
+            bytes: settings.bytes.get(),
+            requests: usize::try_from(settings.requests).unwrap_or(usize::MAX),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn a_body_has_its_grace_and_then_as_long_as_it_brings_bytes() {
+        let limits = BodyLimits {
+            size: 1 << 20,
+            time: 60 * SECOND,
+            rate: Some(1000),
+        };
+        assert_eq!(limits.left(0, Duration::ZERO), BodyLimits::GRACE);
+        assert_eq!(limits.left(999, 10 * SECOND), Duration::from_millis(999));
+        assert_eq!(limits.left(1, 11 * SECOND), Duration::ZERO, "a trickle");
+        assert_eq!(limits.left(20_000, 20 * SECOND), 10 * SECOND);
+        assert_eq!(
+            limits.left(1 << 20, 59 * SECOND),
+            SECOND,
+            "never beyond its time"
+        );
+        let patient = BodyLimits {
+            rate: None,
+            ..limits
+        };
+        assert_eq!(patient.left(0, 20 * SECOND), 40 * SECOND);
+    }
+}

@@ -1,0 +1,26 @@
+//! Answers the questions of an explanation from the running gateway.
+
+use crate::explain::{Holding, Running};
+use crate::gateway;
+use crate::snapshot::Snapshot;
+use std::sync::Arc;
+use tollgate_routing::health::Fleet;
+use tollgate_types::Identity;
+
+impl Running for Snapshot {
+    fn fleet(&self) -> &Arc<Fleet> {
+        &self.fleet
+    }
+
+    fn has_address(&self, provider: &str) -> bool {
+        let pool = self.upstreams.pool(provider);
+        pool.is_some_and(|pool| pool.peer().is_some())
+    }
+
+    fn holder<'a>(&'a self, identity: &'a Identity, id: &'a str) -> Holding<'a> {
+        Box::pin(async move {
+            let holder = gateway::holder(self, identity, id).await?;
+            Ok((holder.place, holder.seat))
+        })
+    }
+}
