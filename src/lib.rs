@@ -3,7 +3,6 @@
 //! The library behind the `tollgate` program. Its parts, and how they stand to each
 //! other, are described in `docs/architecture.md`.
 
-mod access_log;
 mod accounts;
 mod admin;
 mod allocator;
@@ -12,13 +11,10 @@ mod catalog;
 mod choose;
 pub mod cli;
 mod client;
-mod clock;
-pub mod config;
 mod conversation;
 mod cors;
 mod counts;
 mod endpoints;
-mod events;
 mod explain;
 #[doc(hidden)]
 pub mod fuzzing;
@@ -31,3 +27,6 @@ mod pipeline;
 mod server;
 mod snapshot;
 mod upstreams;
+
+use tollgate_config as config;
+use tollgate_telemetry::{access_log, clock, events};

@@ -6,10 +6,10 @@ use std::{
     path::{Path, PathBuf},
     sync::LazyLock,
 };
-use tollgate::{
-    config::{Faults, Loader},
-    fuzzing::{LONGEST_PROXY_HEADER, ProxyHeader, passing_frames, read_proxy_header, read_request},
+use tollgate::fuzzing::{
+    LONGEST_PROXY_HEADER, ProxyHeader, passing_frames, read_proxy_header, read_request,
 };
+use tollgate_config::{Faults, Loader};
 use tollgate_settings::Environment;
 
 /// The most bytes of a head.

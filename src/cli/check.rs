@@ -81,7 +81,7 @@ struct Difference {
 
 impl Difference {
     fn to_file(config: &Config, earlier: &Config) -> Self {
-        let paths = server::needs_restart(earlier, config).into_iter();
+        let paths = config::needs_restart(earlier, config).into_iter();
         Self {
             changes: config.changes_since(earlier),
             needs_restart: paths.map(str::to_owned).collect(),
@@ -99,7 +99,7 @@ impl Difference {
         let changes = config.changes_since_shown(settings);
         let shown = config.shown();
         let parts = changes.iter().flat_map(|change| {
-            let parts = server::takes_restart(&change.path).into_iter();
+            let parts = config::takes_restart(&change.path).into_iter();
             // Of what has come or gone as a whole not everything need be new.
             parts.filter(|part| *part == change.path || at(settings, part) != at(&shown, part))
         });

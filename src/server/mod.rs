@@ -12,7 +12,6 @@ mod operator;
 mod predecessor;
 mod reload;
 mod running;
-mod started;
 mod stop;
 mod successor;
 
@@ -24,7 +23,9 @@ pub use successor::{Program, ask_for_upgrade};
 use crate::access_log::{self, AccessLog};
 use crate::accounts::Accounts;
 use crate::admin::{self, Api, Offer, Operations, Readiness};
-use crate::config::{self, AccessLog as AccessLogTarget, Config, Faults, ListenSettings, Sources};
+use crate::config::{
+    self, AccessLog as AccessLogTarget, Config, Faults, ListenSettings, Sources, Started,
+};
 use crate::events;
 use crate::gateway::{Gateway, RetryBudgets};
 use crate::keys::{self, OpenError};
@@ -43,7 +44,6 @@ use pingora_core::server::{RunArgs, Server};
 use pingora_core::services::listening::Service;
 use pingora_proxy::HttpProxy;
 use reload::{Material, Places, RESOLVE_LIMIT, Reloader};
-use started::Started;
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
@@ -372,17 +372,6 @@ pub fn check(config: &Config) -> Result<(), RunError> {
     let material = Material::of(config)?;
     Snapshot::build(config, &material.authorities, None, None)?;
     Ok(())
-}
-
-/// The key paths of what a gateway that serves `running` can take of `next` only by a restart
-/// or an upgrade.
-pub fn needs_restart(running: &Config, next: &Config) -> Vec<&'static str> {
-    Started::with(running).differs_from(&Started::with(next))
-}
-
-/// Of a changed key path what takes a restart or an upgrade: itself, or settings that stand in it.
-pub fn takes_restart(path: &str) -> Vec<&str> {
-    Started::parts_of(path)
 }
 
 /// Pingora's 64 KiB read buffer is cleared for each connection and half of what an open

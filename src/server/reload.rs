@@ -6,7 +6,6 @@
 //! decided in `config` and `snapshot`.
 
 use super::listeners::{self, Certificates};
-use super::started::Started;
 use super::successor::Service;
 use super::{Reload, RunError};
 use crate::accounts::Accounts;
@@ -15,7 +14,7 @@ use crate::admin::{
     Refusal, ReloadQuery, ReloadView, Serving,
 };
 use crate::clock;
-use crate::config::{Answering, Change, Config, Faults, Sources};
+use crate::config::{Answering, Change, Config, Faults, Sources, Started};
 use crate::events::{self, ReloadOutcome};
 use crate::explain::{Ground, explain};
 use crate::keys;

@@ -6,6 +6,8 @@
 //! (`sections`, `plans`, `filters`, and the sections that other crates own), then the
 //! rules that cross sections. What a section means is left to those who own it.
 
+#![forbid(unsafe_code)]
+
 mod answer_memory;
 mod answering;
 mod check;
@@ -19,6 +21,7 @@ mod hidden;
 mod network;
 mod plans;
 mod reference;
+mod restart;
 mod schema;
 mod sections;
 mod settlement;
@@ -37,6 +40,7 @@ pub use filters::FilterEntry;
 pub use network::Network;
 pub use plans::{ALL_GROUPS, Decimal, PlanLimits, PlanSettings, Price, Support, a_minute};
 pub use reference::reference;
+pub use restart::{Started, needs_restart, takes_restart};
 pub use schema::{schema, schema_text};
 pub use sections::{
     AccessLog, AdminSettings, CountingSettings, LimitSettings, ListenAddress, ListenSettings,

@@ -1,6 +1,6 @@
 //! What of a configuration holds from the start of the program to its end.
 
-use crate::config::{
+use crate::{
     Config, ListenAddress, ListenSettings, LogSettings, ShutdownSettings, StoreSettings,
     UpgradeSettings,
 };
@@ -9,7 +9,7 @@ use tollgate_settings::Duration;
 
 /// The settings that a reload cannot change.
 #[derive(PartialEq, Eq)]
-pub(super) struct Started {
+pub struct Started {
     listen: Vec<Listening>,
     threads: Option<u16>,
     upstream_keepalive_pool: u32,
@@ -45,7 +45,8 @@ impl Listening {
 }
 
 impl Started {
-    pub(super) fn with(config: &Config) -> Self {
+    /// Those of a configuration.
+    pub fn with(config: &Config) -> Self {
         let server = &config.server;
         Self {
             listen: server.listen.iter().map(Listening::of).collect(),
@@ -64,7 +65,7 @@ impl Started {
 
     /// What cannot be changed of something at a key path: itself, where it is such a setting or
     /// stands in one, else the settings of that kind that stand in it.
-    pub(super) fn parts_of(path: &str) -> Vec<&str> {
+    fn parts_of(path: &str) -> Vec<&str> {
         const PATHS: [&str; 12] = [
             "server.listen",
             "server.threads",
@@ -95,7 +96,7 @@ impl Started {
     }
 
     /// The key paths of what another configuration wants otherwise.
-    pub(super) fn differs_from(&self, other: &Self) -> Vec<&'static str> {
+    pub fn differs_from(&self, other: &Self) -> Vec<&'static str> {
         [
             ("server.listen", self.listen != other.listen),
             ("server.threads", self.threads != other.threads),
@@ -122,4 +123,15 @@ impl Started {
         .filter_map(|(path, differs)| differs.then_some(path))
         .collect()
     }
+}
+
+/// The key paths of what a gateway that serves `running` can take of `next` only by a restart
+/// or an upgrade.
+pub fn needs_restart(running: &Config, next: &Config) -> Vec<&'static str> {
+    Started::with(running).differs_from(&Started::with(next))
+}
+
+/// Of a changed key path what takes a restart or an upgrade: itself, or settings that stand in it.
+pub fn takes_restart(path: &str) -> Vec<&str> {
+    Started::parts_of(path)
 }

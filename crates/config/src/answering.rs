@@ -115,7 +115,7 @@ mod tests {
     #[test]
     fn no_command_waits_for_a_configuration_that_never_comes() {
         let (_folder, path) = pipe();
-        let faults = crate::config::load(&path).unwrap_err().to_string();
+        let faults = crate::load(&path).unwrap_err().to_string();
         assert!(faults.contains("has not answered"), "{faults}");
     }
 

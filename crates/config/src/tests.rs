@@ -22,7 +22,7 @@ impl Environment for Workshop {
 }
 
 fn conf() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("conf")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../conf")
 }
 
 fn load(name: &str) -> Result<Config, Faults> {
@@ -692,7 +692,7 @@ fn a_fault_that_a_filter_finds_in_its_settings_gets_its_place() {
 
 #[test]
 fn the_operators_page_is_up_to_date() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/configuration.md");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/configuration.md");
     let page = reference();
     if std::env::var_os("TOLLGATE_BLESS").is_some() {
         std::fs::write(&path, &page).unwrap();

@@ -213,7 +213,7 @@ pub(super) fn check(plans: &IndexMap<String, PlanSettings>, catalog: &Catalog) -
 
 #[cfg(test)]
 mod tests {
-    use crate::config::Loader;
+    use crate::Loader;
     use std::path::Path;
     use tollgate_settings::ProcessEnvironment;
 

@@ -9,7 +9,7 @@ use std::fmt::Write;
 const HEAD: &str = "\
 # Configuration
 
-<!-- Made from the types by `TOLLGATE_BLESS=1 cargo test --lib config`; edit those. -->
+<!-- Made from the types by `TOLLGATE_BLESS=1 cargo test -p tollgate-config page`; edit those. -->
 
 One YAML file, strict: an unknown key, a wrong type or a name that leads nowhere is a fault, and all faults are told
 at once, with file, line and column. `tollgate check FILE` does that and no more; `tollgate schema` prints the JSON
