@@ -1,12 +1,12 @@
 //! The key store as the gateway uses it: opened by the configuration, asked by filters.
 
 use crate::client::ClientNetwork;
-use crate::config::{Config, Faults};
 use std::net::IpAddr;
 use std::num::NonZeroU32;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
+use tollgate_config::{Config, Faults};
 use tollgate_filter::{KeyDirectory, KeyLookup};
 use tollgate_ledger::{
     Clock, Denied, DirectorySettings, KeyHasher, KeyedSemaphore, Limiter, Lookup, LookupFailure,

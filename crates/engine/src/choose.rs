@@ -4,11 +4,11 @@
 //! How a profile chooses is decided in `tollgate_routing`.
 
 use crate::catalog::IndexedCatalog;
-use crate::{clock, events};
 use std::sync::Arc;
 use std::time::Instant;
 use tollgate_filter::{Asked, Catalog, Chosen, ModelHandle, ModelView};
 use tollgate_routing::{ChoiceRequest, Decision, Model, Profile, plan};
+use tollgate_telemetry::{clock, events};
 use tollgate_types::{Format, RequestFacts};
 
 impl Catalog for IndexedCatalog {

@@ -1,8 +1,8 @@
 //! Fits a request to a candidate, and classifies candidates without room: from values alone. The gateway
 //! edits the bytes and sends them.
 
-use crate::config::TranslationSettings;
 use bytes::Bytes;
+use tollgate_config::TranslationSettings;
 use tollgate_filter::RequestContext;
 use tollgate_routing::health::Full;
 use tollgate_routing::{Deployment, Model};

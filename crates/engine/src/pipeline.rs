@@ -2,8 +2,8 @@
 //!
 //! Which filters there are is the table in `tollgate_filters`; what they decide is theirs.
 
-use crate::config::FilterEntry;
 use http::HeaderMap;
+use tollgate_config::FilterEntry;
 use tollgate_filter::{
     DynFilter, FilterKind, Head, RequestContext, Services, SettingsFault, Verdict,
 };

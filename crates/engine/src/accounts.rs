@@ -4,7 +4,6 @@
 //! are put behind the traits that filters know.
 
 use crate::catalog::IndexedCatalog;
-use crate::config::{self, Config, MemorySettings};
 use crate::counts::{CatalogCounts, Desk};
 use crate::endpoints::{PlanLimits, Usage, UsageSource};
 use crate::keys::{self, OpenError};
@@ -16,6 +15,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
+use tollgate_config::{Config, MemorySettings};
 use tollgate_filter::{
     Balances, Bound, Catalog, Checked, Counting, Holds, KeyDirectory, KeyLookup, Limited, Limiter,
     Load, NotAdmitted, RequestContext, Reserved, Services, Shortage, Standing, Stored,
@@ -211,8 +211,8 @@ pub fn limits_of_plans(config: &Config) -> PlanLimits {
     PlanLimits(limits.collect())
 }
 
-fn limits(plan: &config::PlanLimits) -> Limits {
-    let tokens = |count: Option<TokenCount>| count.and_then(config::a_minute);
+fn limits(plan: &tollgate_config::PlanLimits) -> Limits {
+    let tokens = |count: Option<TokenCount>| count.and_then(tollgate_config::a_minute);
     Limits {
         requests: plan.requests_per_minute.and_then(NonZeroU32::new),
         input_tokens: tokens(plan.input_tokens_per_minute),
@@ -476,7 +476,7 @@ fn log_unavailable(cause: &Unavailable) {
         // The ledger logs it.
         return;
     }
-    let now = crate::clock::steady_ms(Instant::now());
+    let now = tollgate_telemetry::clock::steady_ms(Instant::now());
     let is_due = |logged: u64| {
         let is_due = logged == 0 || now.saturating_sub(logged) >= EVERY_MS;
         is_due.then_some(now)

@@ -1,9 +1,9 @@
 //! Which client a request comes from, where proxies stand in between: the address of the connection,
 //! unless that is a trusted proxy's, which names the client in `x-forwarded-for`.
 
-use crate::config::Network;
 use http::{HeaderMap, HeaderName};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use tollgate_config::Network;
 
 const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
