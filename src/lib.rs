@@ -3,11 +3,9 @@
 //! The library behind the `tollgate` program. Its parts, and how they stand to each
 //! other, are described in `docs/architecture.md`.
 
-mod admin;
 mod allocator;
 pub mod cli;
 mod cors;
-mod explain;
 #[doc(hidden)]
 pub mod fuzzing;
 mod gateway;
@@ -17,9 +15,11 @@ mod server;
 mod snapshot;
 mod upstreams;
 
+use tollgate_admin as admin;
 use tollgate_config as config;
 use tollgate_engine::{
     accounts, candidate, catalog, choose, client, conversation, counts, endpoints, keys, owned,
     pipeline,
 };
+use tollgate_explain as explain;
 use tollgate_telemetry::{access_log, clock, events};

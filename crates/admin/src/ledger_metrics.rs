@@ -1,8 +1,8 @@
 //! What the ledger counts of itself, as metrics. It keeps its own counters and knows no registry.
 
-use crate::events::families::{Labels, counters, gauges, histogram};
 use prometheus::proto::MetricFamily;
 use tollgate_ledger::LedgerStats;
+use tollgate_telemetry::events::families::{Labels, counters, gauges, histogram};
 
 /// The page's part about the ledger.
 pub(super) fn families(stats: &LedgerStats) -> Vec<MetricFamily> {
@@ -190,7 +190,7 @@ mod tests {
 
     #[test]
     fn the_page_for_operators_has_every_family() {
-        let told = include_str!("../../docs/operations.md");
+        let told = include_str!("../../../docs/operations.md");
         let page = page();
         let families = page.lines().filter_map(|it| it.strip_prefix("# TYPE "));
         let names: Vec<_> = families.map(|it| it.split(' ').next().unwrap()).collect();

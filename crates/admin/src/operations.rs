@@ -6,8 +6,6 @@
 
 use super::control::{Ask, Control, ReloadQuery, ReloadView, SettingsView};
 use super::health::HealthView;
-use crate::config::{ALL_GROUPS, Config, PlanSettings, a_minute};
-use crate::explain::{ExplainError, ExplainOrder, Explanation};
 use arc_swap::ArcSwap;
 use indexmap::IndexMap;
 use once_cell::sync::OnceCell;
@@ -15,6 +13,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::num::NonZeroU32;
 use std::sync::Arc;
+use tollgate_config::{ALL_GROUPS, Config, PlanSettings, a_minute};
+use tollgate_explain::{ExplainError, ExplainOrder, Explanation};
 use tollgate_filter::Endpoint;
 use tollgate_ledger::{
     CreatedKey, GrantTerms, GrantView, KeyFilter, KeyRecord, KeySelector, KeyState, KeyView,

@@ -10,10 +10,10 @@ use super::health::HealthView;
 use super::operations::{
     CreateKey, CreatedView, Extension, KeyLimits, KeyQuery, Operations, TopUp,
 };
-use crate::explain::{ExplainOrder, Explanation};
 use axum::http::{Method, StatusCode};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Serialize;
+use tollgate_explain::{ExplainOrder, Explanation};
 use tollgate_ledger::{GrantView, KeyRecord, KeyView, Timestamp, Verification};
 use tollgate_types::KeyId;
 
@@ -309,7 +309,7 @@ mod tests {
 
     #[test]
     fn the_page_for_operators_has_every_operation() {
-        let page = include_str!("../../docs/admin-api.md");
+        let page = include_str!("../../../docs/admin-api.md");
         let row = |route: &Route| {
             let Route {
                 id, method, path, ..

@@ -10,8 +10,6 @@ use super::host;
 use super::openapi;
 use super::operations::Operations;
 use super::routes::{Answered, Effort, ROUTES, Route};
-use crate::clock;
-use crate::config::Config;
 use arc_swap::ArcSwap;
 use axum::Router;
 use axum::body::Bytes;
@@ -24,7 +22,9 @@ use serde::Deserialize;
 use std::sync::Arc;
 use subtle::ConstantTimeEq;
 use tokio::sync::Semaphore;
+use tollgate_config::Config;
 use tollgate_settings::Secret;
+use tollgate_telemetry::clock;
 use tollgate_types::{ErrorCode, KeyId, PublicError, RequestId};
 use tollgate_wire::render::error_body;
 

@@ -3,7 +3,6 @@
 use super::api::{self, Api};
 use super::connections::{self, PATIENCE};
 use super::ledger_metrics;
-use crate::events;
 use axum::Router;
 use axum::http::{StatusCode, header};
 use axum::response::IntoResponse;
@@ -13,6 +12,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tollgate_ledger::Ledger;
+use tollgate_telemetry::events;
 
 /// Whether new callers should come here.
 #[derive(Clone, Default)]

@@ -2,17 +2,17 @@
 //! and what becomes of the request's body at each.
 
 use super::{CandidateShown, Ground, Outcome};
-use crate::candidate::{self, first_that_carries, fit_reasoning, full_fault, target};
-use crate::catalog::IndexedCatalog;
-use crate::clock;
-use crate::conversation;
 use bytes::Bytes;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use tollgate_engine::candidate::{self, first_that_carries, fit_reasoning, full_fault, target};
+use tollgate_engine::catalog::IndexedCatalog;
+use tollgate_engine::conversation;
 use tollgate_filter::{Endpoint, RequestContext};
 use tollgate_routing::health::{Fleet, Place, Seat, Whose};
 use tollgate_routing::plan::{Asked, Choice, LeftOut, Obstacle, plan};
 use tollgate_routing::{Deployment, Model};
+use tollgate_telemetry::clock;
 use tollgate_translate::{AnswerMemory, Target};
 use tollgate_types::{Format, PublicError, RequestFacts};
 use tollgate_wire::body::BodyEdits;

@@ -1,14 +1,14 @@
 //! What filters are lent for an explanation: the same answers, and nothing is taken.
 
 use super::{AnewShown, BalanceShown, BoundShown, ConversationShown, Ground, LimitShown};
-use crate::accounts::{self, NoAccounts};
-use crate::catalog::IndexedCatalog;
-use crate::choose;
-use crate::counts::CatalogCounts;
-use crate::endpoints::PlanLimits;
 use parking_lot::Mutex;
 use std::net::IpAddr;
 use std::sync::Arc;
+use tollgate_engine::accounts::{self, NoAccounts};
+use tollgate_engine::catalog::IndexedCatalog;
+use tollgate_engine::choose;
+use tollgate_engine::counts::CatalogCounts;
+use tollgate_engine::endpoints::PlanLimits;
 use tollgate_filter::{
     Asked, Balances, Bound, Catalog, Chosen, Counting, Holds, KeyDirectory, KeyLookup, Limited,
     Limiter, Load, ModelHandle, ModelView, NotAdmitted, RequestContext, Reserved, Services,

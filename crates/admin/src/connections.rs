@@ -6,7 +6,6 @@
 //! no request within [`PATIENCE`] is closed. It is closed earlier if a new connection needs
 //! room, the longest-waiting one first, so that silent clients never keep a health check out.
 
-use crate::client::ClientNetwork;
 use axum::Router;
 use axum::serve::Listener;
 use hyper::body::Incoming;
@@ -23,6 +22,7 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
+use tollgate_engine::client::ClientNetwork;
 
 /// Connections at one time. They fit the descriptors that `machine` keeps from callers.
 const MOST: usize = 96;

@@ -4,16 +4,12 @@
 //!
 //! What the words are for people is in `told`, what filters are lent in `dry`.
 
+#![forbid(unsafe_code)]
+
 mod candidates;
 mod dry;
 mod told;
 
-use crate::accounts::Accounts;
-use crate::catalog::IndexedCatalog;
-use crate::config::Config;
-use crate::endpoints;
-use crate::pipeline::{Part, Pipeline};
-use crate::{accounts, clock};
 use bytes::Bytes;
 use candidates::Question;
 use dry::Dry;
@@ -25,9 +21,16 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::pin::Pin;
 use std::sync::Arc;
 use tokio::runtime::Handle;
+use tollgate_config::Config;
+use tollgate_engine::accounts;
+use tollgate_engine::accounts::Accounts;
+use tollgate_engine::catalog::IndexedCatalog;
+use tollgate_engine::endpoints;
+use tollgate_engine::pipeline::{Part, Pipeline};
 use tollgate_filter::{Endpoint, Head, RequestContext, Verdict};
 use tollgate_ledger::{KeyRecord, KeySelector, KeyState, Store, StoreError};
 use tollgate_routing::health::{Fleet, Place};
+use tollgate_telemetry::clock;
 use tollgate_types::{Format, Identity, PublicError, RequestId};
 use tollgate_wire::conversation;
 use tollgate_wire::peek::{PeekLimits, Peeked, Peeker};

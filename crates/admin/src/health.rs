@@ -4,13 +4,13 @@
 //! Names and numbers alone; a credential is told by its name. What it means for the next
 //! request is decided in `tollgate_routing::health` and `tollgate_routing::plan`.
 
-use crate::clock;
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::time::Instant;
 use tollgate_routing::health::{Breaker, Fleet, Place, Seat, Standing};
+use tollgate_telemetry::clock;
 
 /// Everybody who can be asked, as this process knows them.
 #[derive(Debug, Serialize, JsonSchema)]

@@ -3,13 +3,13 @@
 
 use super::health::HealthView;
 use super::operations::Refusal;
-use crate::config::{Change, Config};
-use crate::explain::{ExplainOrder, Explanation};
 use arc_swap::ArcSwap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use tokio::sync::{mpsc, oneshot};
+use tollgate_config::{Change, Config};
+use tollgate_explain::{ExplainOrder, Explanation};
 
 /// The configuration that is served, as far as an operator wants to know.
 #[derive(Clone, Debug, Serialize, JsonSchema)]

@@ -2,6 +2,8 @@
 //! described in `openapi`), and the listener on which it is served beside metrics and
 //! health (`listener`).
 
+#![forbid(unsafe_code)]
+
 mod api;
 mod call;
 mod connections;
