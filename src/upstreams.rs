@@ -39,7 +39,7 @@ const RESOLVE_EVERY: Duration = Duration::from_secs(30);
 const RESOLVE_AGAIN: Duration = Duration::from_secs(1);
 
 /// What the standard library puts before the reason of the system's resolver.
-pub const LOOKUP_FAILED: &str = "failed to lookup address information: ";
+const LOOKUP_FAILED: &str = "failed to lookup address information: ";
 
 /// What the gateway calls itself.
 const AGENT: &str = concat!("tollgate/", env!("CARGO_PKG_VERSION"));

@@ -1,6 +1,6 @@
 //! `tollgate demo`: the whole catalog on a simulated provider within this process.
 
-use super::{Failure, Outcome, init_log, print, print_line};
+use super::init_log;
 use crate::config::{Answering, Config, Faults, Loader, Sources};
 use crate::keys;
 use crate::server::{Hangups, RunError, Start};
@@ -12,6 +12,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
+use tollgate_cli::{Failure, Outcome, print, print_line};
 use tollgate_ledger::{GrantTerms, KeySelector, NewKey};
 use tollgate_settings::{Environment, KeyPath};
 use tollgate_sim::{Sim, SimOptions};

@@ -1,6 +1,6 @@
 //! `tollgate serve` and `tollgate upgrade`: a gateway, and the one that takes over from it.
 
-use super::{ConfigFile, Outcome, init_log, print_line};
+use super::init_log;
 use crate::config::{self, Answering, Loader, Sources};
 use crate::server::{self, Hangups, Predecessor, Program, Start};
 use clap::{Args, ValueEnum};
@@ -9,6 +9,7 @@ use std::io;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use tollgate_cli::{ConfigFile, Outcome, print_line};
 
 /// What `serve` takes.
 #[derive(Args)]

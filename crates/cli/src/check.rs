@@ -1,17 +1,16 @@
 //! `tollgate check`: whether the gateway would start with a configuration, and if not, why.
 
-use super::{ConfigFile, Failure, Outcome, http, print, print_line};
-use crate::config::{self, Change, Config};
-use crate::keys::{self, OpenError};
-use crate::server;
+use super::{CheckEdge, ConfigFile, Failure, Outcome, http, print, print_line};
 use clap::Args;
 use serde_json::Value;
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
+use tollgate_config::{self as config, Change, Config};
+use tollgate_engine::keys::{self, OpenError};
 
 /// What `check` takes.
 #[derive(Args)]
-pub(super) struct Arguments {
+pub struct Arguments {
     #[command(flatten)]
     config: ConfigFile,
     /// The configuration file; the same as `--config FILE`.
@@ -31,10 +30,10 @@ pub(super) struct Arguments {
     token: Option<String>,
 }
 
-pub(super) fn run(arguments: &Arguments) -> Outcome {
+pub(super) fn run(arguments: &Arguments, check_edge: &CheckEdge) -> Outcome {
     let file = arguments.file.as_ref().unwrap_or(&arguments.config.path);
     let config = config::load(file)?;
-    server::check(&config)?;
+    check_edge(&config)?;
     check_store(&config)?;
     print(summary(file, &config))?;
     if let Some(against) = &arguments.against {
@@ -157,8 +156,8 @@ fn count(many: usize, what: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Loader;
     use std::io;
+    use tollgate_config::Loader;
     use tollgate_settings::{Environment, ProcessEnvironment};
 
     /// Variables are all set; files are those on disk.
@@ -175,7 +174,7 @@ mod tests {
     }
 
     fn told(name: &str) -> String {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("conf");
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../conf");
         let config = Loader::new(&Workshop).load(&folder.join(name)).unwrap();
         summary(Path::new(name), &config)
     }

@@ -1,7 +1,6 @@
 //! A request of the command line to the admin API of a gateway.
 
 use super::Failure;
-use crate::upstreams::LOOKUP_FAILED;
 use http::{Request, StatusCode, header};
 use http_body_util::{BodyExt, Empty, Limited};
 use hyper::body::Bytes;
@@ -9,6 +8,9 @@ use hyper_util::client::legacy::Client;
 use hyper_util::rt::TokioExecutor;
 use std::error::Error;
 use std::time::Duration;
+
+/// What the standard library puts before the reason of the system's resolver.
+const LOOKUP_FAILED: &str = "failed to lookup address information: ";
 
 /// How long the whole answer may take.
 const PATIENCE: Duration = Duration::from_secs(30);

@@ -2,16 +2,16 @@
 //! works while gateways run.
 
 use super::{ConfigFile, Outcome, note, print, print_line};
-use crate::config::{self, Config};
-use crate::keys::{self, OpenError};
 use clap::{Args, Subcommand};
 use serde_json::json;
 use std::path::{Path, PathBuf};
+use tollgate_config::{self as config, Config};
+use tollgate_engine::keys::{self, OpenError};
 use tollgate_ledger::{Store, StoreError, Verification};
 
 /// What `ledger` takes.
 #[derive(Args)]
-pub(super) struct Arguments {
+pub struct Arguments {
     #[command(flatten)]
     config: ConfigFile,
     /// Print JSON instead of a table.

@@ -1,18 +1,19 @@
 //! `tollgate explain`: a request from the standard input, and what would happen to it.
 
 use super::{ConfigFile, Failure, Outcome, note, print, print_line};
-use crate::explain::{ExplainOrder, Ground, explain};
-use crate::{config, keys};
 use clap::Args;
 use std::io::{self, IsTerminal, Read};
 use std::sync::Arc;
+use tollgate_config as config;
+use tollgate_engine::keys;
+use tollgate_explain::{ExplainOrder, Ground, explain};
 
 /// The longest request that is read.
 const MOST_BYTES: u64 = 64 << 20;
 
 /// What `explain` takes; the request's body comes from the standard input.
 #[derive(Args)]
-pub(super) struct Arguments {
+pub struct Arguments {
     #[command(flatten)]
     config: ConfigFile,
     /// Whose request it is: the id of a key, the beginning of its text, or its text.

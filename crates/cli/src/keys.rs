@@ -2,14 +2,15 @@
 //! `admin::operations`, which the admin API shares.
 
 use super::{ConfigFile, Failure, Outcome, note, print, print_line};
-use crate::admin::operations::{
-    CreateKey, CreatedView, Extension, KeyLimits, KeyQuery, Offer, Operations, TopUp,
-};
-use crate::{config, keys};
 use clap::{Args, Subcommand, ValueEnum};
 use serde::Serialize;
 use std::num::NonZeroU32;
 use std::sync::Arc;
+use tollgate_admin::operations::{
+    CreateKey, CreatedView, Extension, KeyLimits, KeyQuery, Offer, Operations, TopUp,
+};
+use tollgate_config as config;
+use tollgate_engine::keys;
 use tollgate_ledger::{
     GrantView, KeyRecord, KeySelector, KeyState, KeyView, grants_table, keys_table,
 };
@@ -17,7 +18,7 @@ use tollgate_settings::{Duration, TokenCount};
 
 /// What `keys` takes.
 #[derive(Args)]
-pub(super) struct Arguments {
+pub struct Arguments {
     #[command(flatten)]
     config: ConfigFile,
     /// Print JSON instead of a table.

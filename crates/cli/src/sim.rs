@@ -11,7 +11,7 @@ use tollgate_sim::{Recordings, Sim, SimOptions};
 
 /// What `sim` takes.
 #[derive(Args)]
-pub(super) struct Arguments {
+pub struct Arguments {
     /// The address to listen on; port 0 takes a free one.
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:9000")]
     listen: SocketAddr,

@@ -1,0 +1,115 @@
+//! The commands that do not run a gateway: their arguments and their output. The edge has the others.
+
+#![forbid(unsafe_code)]
+
+mod check;
+mod explain;
+mod http;
+mod keys;
+mod ledger;
+mod sim;
+
+use clap::{Args, Subcommand};
+use std::fmt::Display;
+use std::io::{self, Write};
+use std::path::PathBuf;
+use tollgate_config::Config;
+
+/// A command that does not run a gateway.
+#[derive(Subcommand)]
+pub enum Command {
+    /// Be a simulated provider.
+    Sim(sim::Arguments),
+    /// Check a configuration file, and what it needs on this machine; report every fault.
+    Check(check::Arguments),
+    /// Report what would happen to a request and why, without sending it. The body of the request
+    /// is read from standard input.
+    Explain(explain::Arguments),
+    /// Print the JSON Schema of the configuration file, for editors.
+    Schema,
+    /// Make, list and revoke API keys.
+    Keys(keys::Arguments),
+    /// Verify or back up the ledger, also while gateways run.
+    Ledger(ledger::Arguments),
+}
+
+/// The checks of a configuration that need the edge.
+pub type CheckEdge = dyn Fn(&Config) -> Outcome;
+
+impl Command {
+    /// Runs the command.
+    ///
+    /// # Errors
+    ///
+    /// The message for the terminal.
+    pub fn run(&self, check_edge: &CheckEdge) -> Outcome {
+        match self {
+            Self::Sim(arguments) => sim::run(arguments),
+            Self::Check(arguments) => check::run(arguments, check_edge),
+            Self::Explain(arguments) => explain::run(arguments),
+            Self::Schema => print(tollgate_config::schema_text()),
+            Self::Keys(arguments) => keys::run(arguments),
+            Self::Ledger(arguments) => ledger::run(arguments),
+        }
+    }
+}
+
+/// Why a command ends before it has printed everything.
+pub enum Failure {
+    /// It failed, in the words that the person at the keyboard reads.
+    Fault(String),
+    /// Nothing reads its standard output any more.
+    ReaderLeft,
+}
+
+impl<E: Display> From<E> for Failure {
+    fn from(cause: E) -> Self {
+        Self::Fault(cause.to_string())
+    }
+}
+
+/// The result of a command.
+pub type Outcome = Result<(), Failure>;
+
+/// Prints to the standard output. `print!` would panic if the reader of a pipe has left.
+///
+/// # Errors
+///
+/// Nothing reads it any more, or it cannot be written.
+pub fn print(text: impl Display) -> Outcome {
+    let mut out = io::stdout().lock();
+    match write!(out, "{text}").and_then(|()| out.flush()) {
+        Ok(()) => Ok(()),
+        Err(fault) if fault.kind() == io::ErrorKind::BrokenPipe => Err(Failure::ReaderLeft),
+        Err(fault) => Err(format!("the output cannot be written: {fault}").into()),
+    }
+}
+
+/// The same with a line break.
+///
+/// # Errors
+///
+/// As [`print`].
+pub fn print_line(text: impl Display) -> Outcome {
+    print(format_args!("{text}\n"))
+}
+
+/// Prints a line to the standard error, whether anything reads it or not.
+pub fn note(text: impl Display) {
+    let _ = writeln!(io::stderr(), "{text}");
+}
+
+/// Where a command finds its configuration; the same for all commands that need one.
+#[derive(Args)]
+pub struct ConfigFile {
+    /// The configuration file.
+    #[arg(
+        id = "config",
+        long = "config",
+        value_name = "FILE",
+        env = "TOLLGATE_CONFIG",
+        default_value = "tollgate.yaml",
+        global = true
+    )]
+    pub path: PathBuf,
+}
