@@ -1,7 +1,7 @@
 //! Tollgate: an edge gateway to language models.
 //!
-//! The library behind the `tollgate` program. Its parts, and how they stand to each
-//! other, are described in `docs/architecture.md`.
+//! The library behind the `tollgate` program: the edge. [`cli::run`] builds a gateway with filters of
+//! your own (`examples/own-filter`). `docs/architecture.md` describes the crates.
 
 mod allocator;
 pub mod cli;

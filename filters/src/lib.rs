@@ -1,6 +1,7 @@
 //! The filters of the gateway: one decision about a request per file.
 //!
-//! [`KINDS`] is the table of them; the configuration, the documents and the tests read it.
+//! [`KINDS`] is the table of them; the configuration, the documents and the tests read it. A program
+//! that is built on the gateway can add kinds of its own ([`register`]).
 
 #![forbid(unsafe_code)]
 
@@ -16,6 +17,7 @@ mod stored;
 #[cfg(test)]
 mod testing;
 
+use std::sync::OnceLock;
 use tollgate_filter::FilterKind;
 
 /// Every filter that a configuration can name, in the order that suits most.
@@ -30,9 +32,37 @@ pub const KINDS: &[FilterKind] = &[
     errors::KIND,
 ];
 
+/// The kinds that the program has added.
+static OWN: OnceLock<&'static [FilterKind]> = OnceLock::new();
+
+/// Adds kinds of filters. They run only if the configuration lists them. Call it once, before the
+/// process reads a configuration.
+///
+/// # Errors
+///
+/// A name is taken, or kinds were added before.
+pub fn register(own: &'static [FilterKind]) -> Result<(), String> {
+    for (place, kind) in own.iter().enumerate() {
+        let mut earlier = KINDS.iter().chain(own.iter().take(place));
+        if earlier.any(|other| other.name == kind.name) {
+            let name = kind.name;
+            return Err(format!(
+                "there are two kinds of filters named '{name}': every kind needs a name of its own"
+            ));
+        }
+    }
+    let set = OWN.set(own);
+    set.map_err(|_| "kinds of filters can be added once in a process".to_owned())
+}
+
+/// Every kind of filter that a configuration can name: [`KINDS`], then those of the program.
+pub fn kinds() -> impl Iterator<Item = &'static FilterKind> + Clone {
+    KINDS.iter().chain(OWN.get().copied().unwrap_or_default())
+}
+
 /// Finds a filter by the name under which configurations know it.
 pub fn kind(name: &str) -> Option<&'static FilterKind> {
-    KINDS.iter().find(|kind| kind.name == name)
+    kinds().find(|kind| kind.name == name)
 }
 
 /// A caller's text in a message: printable and short.
@@ -67,6 +97,14 @@ mod tests {
                 );
             }
         }
+    }
+
+    #[test]
+    fn a_kind_whose_name_is_taken_is_refused() {
+        const TAKEN: &[FilterKind] = &[key::KIND];
+        let refused = register(TAKEN).unwrap_err();
+        assert!(refused.contains("'key'"), "{refused}");
+        assert_eq!(kinds().count(), KINDS.len());
     }
 
     #[test]

@@ -9,6 +9,7 @@ use bounded_log::Bounded;
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
 use tollgate_cli::{Failure, note};
+use tollgate_filter::FilterKind;
 
 /// An edge gateway to language models: one key, one address, every model.
 #[derive(Parser)]
@@ -30,9 +31,14 @@ enum Command {
     Other(tollgate_cli::Command),
 }
 
-/// Runs the program.
-pub fn main() -> ExitCode {
+/// Runs the program. Configurations can name these kinds of filters beside the built-in ones
+/// (`examples/own-filter`).
+pub fn run(kinds: &'static [FilterKind]) -> ExitCode {
     machine::keep_private();
+    if let Err(fault) = tollgate_filters::register(kinds) {
+        note(fault);
+        return ExitCode::FAILURE;
+    }
     let outcome = match Arguments::parse().command {
         Command::Serve(arguments) => serve::run(&arguments),
         Command::Upgrade(arguments) => serve::upgrade(&arguments),

@@ -7,7 +7,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Deserializer, de};
 use serde_json::{Map, Value};
 use std::borrow::Cow;
-use tollgate_filters::KINDS;
+use tollgate_filters::{KINDS, kinds};
 use tollgate_settings::{Fault, KeyPath, unknown_name};
 
 /// One entry of `filters`.
@@ -72,7 +72,7 @@ impl JsonSchema for FilterSettings {
     }
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        let names: Vec<_> = KINDS.iter().map(|kind| kind.name).collect();
+        let names: Vec<_> = kinds().map(|kind| kind.name).collect();
         json_schema!({
             "description": "A filter by its name, or a mapping with its name and its own settings.",
             "anyOf": [
@@ -89,7 +89,7 @@ impl JsonSchema for FilterSettings {
     }
 }
 
-/// The list that runs where the file has none: every filter, in the order of the table.
+/// The list that runs where the file has none: every built-in filter, in the order of the table.
 pub(super) fn default_list() -> Vec<FilterEntry> {
     let section = KeyPath::root().key("filters");
     KINDS
@@ -119,8 +119,7 @@ pub(super) fn build(settings: Vec<FilterSettings>) -> (Vec<FilterEntry>, Vec<Fau
     for (place, entry) in entries.iter().enumerate() {
         faults.extend(entry_fault(&entries, place, entry).map(|message| entry.path.fault(message)));
     }
-    let missing = KINDS
-        .iter()
+    let missing = kinds()
         .filter(|kind| kind.required && !entries.iter().any(|entry| entry.name == kind.name));
     faults.extend(missing.map(|kind| {
         section.fault(format!(
@@ -133,7 +132,7 @@ pub(super) fn build(settings: Vec<FilterSettings>) -> (Vec<FilterEntry>, Vec<Fau
 
 fn entry_fault(entries: &[FilterEntry], place: usize, entry: &FilterEntry) -> Option<String> {
     let Some(kind) = tollgate_filters::kind(&entry.name) else {
-        let known = KINDS.iter().map(|kind| kind.name);
+        let known = kinds().map(|kind| kind.name);
         return Some(unknown_name("filter", &entry.name, known));
     };
     let mut earlier = entries.iter().take(place);

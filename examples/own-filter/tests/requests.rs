@@ -1,0 +1,80 @@
+//! The gateway of this example, with its filter, on the simulated provider.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::process::{Child, Command, Stdio};
+
+/// The demo, which ends with the test.
+struct Gateway {
+    process: Child,
+    port: u16,
+    key: String,
+}
+
+impl Gateway {
+    fn start(state: &std::path::Path) -> Self {
+        let [port, admin] = free_ports();
+        let mut process = Command::new(env!("CARGO_BIN_EXE_own-filter"))
+            .args(["demo", "--port", &port.to_string()])
+            .args(["--admin-port", &admin.to_string()])
+            .arg("--config")
+            .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/demo.yaml"))
+            .arg("--state-dir")
+            .arg(state)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let lines = BufReader::new(process.stdout.take().unwrap()).lines();
+        let mut lines = lines.map(Result::unwrap);
+        let key = lines.find(|line| line.starts_with("sk-"));
+        Self {
+            key: key.expect("the demo prints its key"),
+            process,
+            port,
+        }
+    }
+
+    /// The status and the body of the answer to a request of a project.
+    fn ask(&self, project: Option<&str>) -> (u16, String) {
+        let body = r#"{"model":"beta-5.6-terra","messages":[{"role":"user","content":"Hello!"}]}"#;
+        let project = project.map_or_else(String::new, |name| format!("x-project: {name}\r\n"));
+        let (key, length) = (&self.key, body.len());
+        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
+        write!(
+            stream,
+            "POST /v1/chat/completions HTTP/1.1\r\nhost: gateway\r\nauthorization: Bearer {key}\r\n\
+             content-type: application/json\r\nconnection: close\r\n{project}\
+             content-length: {length}\r\n\r\n{body}"
+        )
+        .unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        let status = answer.split(' ').nth(1).and_then(|it| it.parse().ok());
+        (status.expect("an answer"), answer)
+    }
+}
+
+impl Drop for Gateway {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+fn free_ports() -> [u16; 2] {
+    let sockets = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
+    sockets.map(|socket| socket.local_addr().unwrap().port())
+}
+
+#[test]
+fn requests_pass_through_the_filter_of_this_example() {
+    let state = tempfile::tempdir().unwrap();
+    let gateway = Gateway::start(state.path());
+    let (status, answer) = gateway.ask(Some("apollo"));
+    assert_eq!(status, 200, "{answer}");
+    for project in [None, Some("gemini")] {
+        let (status, answer) = gateway.ask(project);
+        assert_eq!(status, 403, "{answer}");
+        assert!(answer.contains("x-project must name"), "{answer}");
+    }
+}
