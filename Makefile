@@ -53,7 +53,7 @@ setup: ## Install what the build needs and this machine lacks
 
 build: setup ## Build the gateway, the way that the demo and the tests run it
 	@[ -e $(TARGET)/debug/tollgate ] || echo "The first build compiles some 320 crates: about nine minutes on two cores. Later builds take seconds."
-	$(CARGO) build --bin tollgate
+	$(CARGO) build --bin tollgate --features demo
 
 # Some twenty minutes on two cores.
 release: ## Build the gateway for production, laid out by what it serves
@@ -147,11 +147,11 @@ bench: setup ## Measure: micro-benchmarks, then the comparison of bench-load
 	@$(MAKE) --no-print-directory bench-load
 
 bench-load: setup ## Compare the gateway with other proxies in one run
-	$(CARGO) build --release --package tollgate --package tollgate-load
+	$(CARGO) build --release --package tollgate --package tollgate-load --features demo
 	@exec $(TARGET)/release/tollgate-load $(BENCH_ARGS)
 
 bench-counts: setup ## Measure how long 26 token counts at once take
-	$(CARGO) build --release --package tollgate --package tollgate-load
+	$(CARGO) build --release --package tollgate --package tollgate-load --features demo
 	@exec $(TARGET)/release/tollgate-load counts $(BENCH_ARGS)
 
 # The second build is laid out by what the first has run.

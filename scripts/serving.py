@@ -44,11 +44,10 @@ class Served:
 
 
 @contextmanager
-def serving(binary, folder, wrapper=(), environment=None):
+def serving(binary, provider_binary, folder, environment=None):
     """Serves while it is entered; at the end the gateway is asked to end, and waited for.
 
-    `wrapper` stands before its command, and `environment` is its alone: the provider and the
-    command that makes the key are the same program.
+    `environment` is its alone: the command that makes the key is the same program.
     """
     port, admin, provider = free_port(), free_port(), free_port()
     config = folder / "tollgate.yaml"
@@ -61,10 +60,10 @@ def serving(binary, folder, wrapper=(), environment=None):
     )
     key = re.search(r"^\s*(sk-\S+)", made.stdout, re.MULTILINE).group(1)
     sim = subprocess.Popen(
-        [binary, "sim", "--listen", f"127.0.0.1:{provider}"], stdout=subprocess.DEVNULL, **apart
+        [provider_binary, f"127.0.0.1:{provider}"], stdout=subprocess.DEVNULL, **apart
     )
     gateway = subprocess.Popen(
-        [*wrapper, binary, "serve", "--config", config],
+        [binary, "serve", "--config", config],
         cwd=folder, stdout=subprocess.DEVNULL, env={**os.environ, **(environment or {})},
     )
     try:

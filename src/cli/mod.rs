@@ -1,6 +1,7 @@
 //! The command line of the program: the commands that run a gateway. The others are in `tollgate_cli`.
 
 mod bounded_log;
+#[cfg(feature = "demo")]
 mod demo;
 mod serve;
 
@@ -8,6 +9,8 @@ use crate::{config, machine, server};
 use bounded_log::Bounded;
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
+#[cfg(not(feature = "demo"))]
+use tollgate_cli::absent as demo;
 use tollgate_cli::{Failure, note};
 use tollgate_filter::FilterKind;
 

@@ -27,6 +27,7 @@ mod floods;
 mod handover;
 mod health;
 mod keys;
+mod layout;
 mod leaving;
 mod limits;
 mod models_and_keys;

@@ -2,12 +2,18 @@
 
 #![forbid(unsafe_code)]
 
+#[cfg(not(feature = "demo"))]
+pub mod absent;
 mod check;
 mod explain;
 mod http;
 mod keys;
 mod ledger;
+#[cfg(feature = "demo")]
 mod sim;
+
+#[cfg(not(feature = "demo"))]
+use absent as sim;
 
 use clap::{Args, Subcommand};
 use std::fmt::Display;
