@@ -43,7 +43,7 @@ FUZZ_DRY ?= 1200
 TARGET = "$${CARGO_TARGET_DIR:-target}"
 CLIENTS := tests/clients
 
-.PHONY: help setup build release install demo demo-clean fmt lint test test-crash test-corruption test-history test-soak test-upgrade test-overload test-fuzz fuzz-until-dry test-clients bench bench-load bench-counts text-layout eval-count translation-news deny
+.PHONY: help setup build release install demo demo-clean fmt lint test test-crash test-corruption test-history test-soak test-upgrade test-overload test-fuzz fuzz-until-dry test-clients bench bench-load bench-counts eval-count translation-news deny
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -56,7 +56,7 @@ build: setup ## Build the gateway, the way that the demo and the tests run it
 	$(CARGO) build --bin tollgate --features demo
 
 # Some twenty minutes on two cores.
-release: ## Build the gateway for production, laid out by what it serves
+release: ## Build the gateway for production, optimised by what it serves
 	@scripts/setup release
 	@CARGO="$(CARGO)" scripts/release
 
@@ -153,12 +153,6 @@ bench-load: setup ## Compare the gateway with other proxies in one run
 bench-counts: setup ## Measure how long 26 token counts at once take
 	$(CARGO) build --release --package tollgate --package tollgate-load --features demo
 	@exec $(TARGET)/release/tollgate-load counts $(BENCH_ARGS)
-
-# The second build is laid out by what the first has run.
-text-layout: setup ## List anew which functions of a release are to stand together (needs valgrind)
-	$(CARGO) build --release --package tollgate
-	@list=$$(mktemp) && trap 'rm -f "$$list"' EXIT && scripts/text-layout $(TARGET)/release/tollgate > "$$list" && cp "$$list" build/text-layout.ld
-	$(CARGO) build --release --package tollgate
 
 eval-count: setup ## Compare counts with what providers reported, by the recordings in TOLLGATE_FIXTURES
 	$(CARGO) run --release --package tollgate-count --example evaluate
