@@ -1,7 +1,8 @@
-//! What `make demo` builds is what `make test` builds: a dependency that the two want with different
-//! features would be built for each of them anew, and everything that stands on it.
+//! The workspace: dependencies between its crates, and features that would build them twice.
 
 use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
 use std::process::Command;
 
 /// The packages of a selection, each with its version and its features.
@@ -20,6 +21,8 @@ fn packages(selection: &[&str]) -> BTreeSet<String> {
     text.lines().map(str::to_owned).collect()
 }
 
+/// If `make demo` and `make test` select different features of a dependency, cargo builds it and all its
+/// dependents twice.
 #[test]
 fn the_demo_and_the_tests_share_what_is_built() {
     let demo = packages(&["--edges", "normal,build", "--features", "demo"]);
@@ -30,4 +33,17 @@ fn the_demo_and_the_tests_share_what_is_built() {
         "of {} packages these have other features in the tests: {twice:#?}",
         demo.len()
     );
+}
+
+#[test]
+fn the_edge_alone_depends_on_pingora() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let crates = fs::read_dir(root.join("crates")).unwrap();
+    let crates = crates.map(|entry| entry.unwrap().path());
+    let crates: Vec<_> = crates.chain([root.join("filters")]).collect();
+    assert!(crates.len() > 10, "{crates:?}");
+    for folder in crates {
+        let manifest = fs::read_to_string(folder.join("Cargo.toml")).unwrap();
+        assert!(!manifest.contains("pingora"), "{}", folder.display());
+    }
 }
