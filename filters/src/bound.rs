@@ -1,7 +1,7 @@
 //! The most that a request can use, from what it asks for and what its model can do.
 
-use tollgate_filter::{Bound, Catalog, RequestContext};
-use tollgate_types::{LARGEST_WINDOW, LEAST_RESPONSES_OUTPUT, RequestFacts};
+use tollgate_filter::{Catalog, RequestContext};
+use tollgate_types::{LARGEST_WINDOW, LEAST_RESPONSES_OUTPUT, RequestFacts, UpperBound};
 
 /// The output tokens over all answers that the request can be sent with: its own limit, raised
 /// where its model thinks unasked or a provider takes none so small, or the model's. `None`
@@ -86,7 +86,7 @@ fn hidden_input(request: &RequestContext, window: u64, assumed: &Assumed) -> u64
 
 /// The bound of a request whose balance must be enough for the useful output of each answer,
 /// unless it asks for less. The input is what was counted, or else what its length cannot exceed.
-pub(crate) fn of(request: &RequestContext, catalog: &dyn Catalog, assumed: &Assumed) -> Bound {
+pub(crate) fn of(request: &RequestContext, catalog: &dyn Catalog, assumed: &Assumed) -> UpperBound {
     let facts = request.facts.as_ref();
     let choices = facts.map_or(1, |facts| facts.choices.max(1));
     let default_output = assumed.output.saturating_mul(choices);
@@ -115,7 +115,7 @@ pub(crate) fn of(request: &RequestContext, catalog: &dyn Catalog, assumed: &Assu
     };
     let hidden_input = hidden_input(request, window, assumed);
     let reserved = input.saturating_add(hidden_input);
-    Bound {
+    UpperBound {
         input,
         hidden_input,
         output,
@@ -131,11 +131,11 @@ mod tests {
     use crate::testing::Scene;
     use tollgate_filter::{Endpoint, Route};
 
-    fn bound(facts: RequestFacts, model: Option<&str>) -> Bound {
+    fn bound(facts: RequestFacts, model: Option<&str>) -> UpperBound {
         bound_at(Endpoint::ChatCompletions, facts, model)
     }
 
-    fn bound_at(endpoint: Endpoint, facts: RequestFacts, model: Option<&str>) -> Bound {
+    fn bound_at(endpoint: Endpoint, facts: RequestFacts, model: Option<&str>) -> UpperBound {
         bound_of_stored(endpoint, facts, model, Some(0))
     }
 
@@ -151,7 +151,7 @@ mod tests {
         facts: RequestFacts,
         model: Option<&str>,
         stored: Option<u64>,
-    ) -> Bound {
+    ) -> UpperBound {
         let mut scene = Scene::new(endpoint, &[]);
         let catalog = crate::testing::catalog();
         scene.request.route = model.and_then(|id| catalog.resolve(id)).map(|model| Route {
@@ -172,7 +172,7 @@ mod tests {
             readable_bytes: 21,
             ..RequestFacts::default()
         };
-        let expected = Bound {
+        let expected = UpperBound {
             input: 21 + 128,
             hidden_input: 0,
             output: 700,

@@ -7,10 +7,10 @@ use serde_json::Value;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use tollgate_filter::{
-    Built, Catalog, Filter, FilterKind, Head, Limited, Limiter, Load, NotAdmitted, RequestContext,
-    Services, Verdict, Wants, settings,
+    Admission, Built, Catalog, Filter, FilterKind, Head, Limiter, Load, NotAdmitted,
+    RequestContext, Services, Verdict, Wants, settings,
 };
-use tollgate_types::{ErrorCode, PublicError};
+use tollgate_types::{Denied, ErrorCode, Limited, PublicError};
 
 pub(crate) const KIND: FilterKind = FilterKind {
     name: "limits",
@@ -75,16 +75,15 @@ impl Filter for Limits {
             ));
         };
         let load = self.load(request);
-        match self.limiter.admit(load, &identity, &mut request.holds) {
-            Ok(standing) => {
-                request.answer_headers.extend(standing);
+        match self.limiter.admit(load, &identity) {
+            Ok(Admission { guard, headers }) => {
+                request.admission = guard;
+                request.answer_headers.extend(headers);
                 Ok(Verdict::Continue)
             }
-            Err(NotAdmitted::Limited(limited)) => {
-                request
-                    .answer_headers
-                    .extend(limited.standing.iter().cloned());
-                Err(over_limit(&limited))
+            Err(NotAdmitted::Limited { limited, headers }) => {
+                request.answer_headers.extend(headers);
+                Err(over_limit(limited))
             }
             // Without limits it could take everybody else's place until somebody notices.
             Err(NotAdmitted::UnknownPlan) => Err(PublicError::new(
@@ -121,18 +120,21 @@ impl Limits {
     }
 }
 
-fn over_limit(limited: &Limited) -> PublicError {
-    let limit = limited.limit;
-    let mut error = PublicError::new(
-        ErrorCode::RateLimitExceeded,
-        match limited.retry_after {
-            Some(_) => format!("the API key has reached its limit of {limit}"),
-            None => format!("the request alone is more than the API key's limit of {limit}"),
+fn over_limit(Limited { dimension, denied }: Limited) -> PublicError {
+    let limit = dimension.in_words();
+    let error = |message| PublicError::new(ErrorCode::RateLimitExceeded, message);
+    match denied {
+        Denied::Wait(wait) => {
+            error(format!("the API key has reached its limit of {limit}")).with_retry_after(wait)
+        }
+        Denied::NeverFits => PublicError {
+            retry_after: None,
+            should_retry: Some(false),
+            ..error(format!(
+                "the request alone is more than the API key's limit of {limit}"
+            ))
         },
-    );
-    error.retry_after = limited.retry_after;
-    error.should_retry = limited.retry_after.is_none().then_some(false);
-    error
+    }
 }
 
 #[cfg(test)]

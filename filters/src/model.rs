@@ -7,9 +7,11 @@ use serde_json::Value;
 use std::sync::Arc;
 use tollgate_filter::{
     Asked, Built, Catalog, Filter, FilterKind, Head, ModelView, RequestContext, Route, Services,
-    SettingsFault, StoredAt, Verdict, Wants, settings,
+    SettingsFault, Verdict, Wants, settings,
 };
-use tollgate_types::{ErrorCode, Identity, PublicError, ReasoningMode, RequestFacts, Unsupported};
+use tollgate_types::{
+    ErrorCode, Identity, PublicError, ReasoningMode, RequestFacts, StoredAt, Unsupported,
+};
 
 pub(crate) const KIND: FilterKind = FilterKind {
     name: "model",

@@ -12,10 +12,10 @@ use serde_json::Value;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use tollgate_filter::{
-    Balances, Bound, Built, Catalog, Counting, Filter, FilterKind, Head, Holds, Limiter,
-    RequestContext, Reserved, Services, Shortage, Verdict, Wants, settings,
+    Balances, Built, Catalog, Counting, Filter, FilterKind, Head, Limiter, RequestContext,
+    Reserved, Services, Verdict, Wants, settings,
 };
-use tollgate_types::{ErrorCode, PublicError};
+use tollgate_types::{ErrorCode, PublicError, ReservationGuard, Shortage, UpperBound};
 
 pub(crate) const KIND: FilterKind = FilterKind {
     name: "quota",
@@ -87,13 +87,13 @@ impl Filter for Quota {
             return Ok(Verdict::Continue);
         }
         match self.reserve(request).await {
-            Ok(reserved) => {
-                self.accept(request, reserved);
+            Ok(reservation) => {
+                self.accept(request, reservation);
                 Ok(Verdict::Continue)
             }
             Err(shortage) => {
                 self.give_back_limits(request);
-                Err(error(shortage))
+                Err(error(&shortage))
             }
         }
     }
@@ -102,18 +102,18 @@ impl Filter for Quota {
 impl Quota {
     /// Reserves the maximum cost of a request. If the balance does not cover it, counts the input, and
     /// reserves what is left if that is enough for a useful answer.
-    async fn reserve(&self, request: &mut RequestContext) -> Result<Reserved, Shortage> {
+    async fn reserve(&self, request: &mut RequestContext) -> Reserved {
         /// How often a request waits for tokens that other processes have leased.
         const MOST_WAITS: u8 = 4;
         let mut waits = 0;
         loop {
             let mut bound = self.bound(request);
-            let maximum = Bound {
+            let maximum = UpperBound {
                 useful_output: bound.output,
                 ..bound
             };
             match self.balances.reserve(request, maximum).await {
-                Ok(reserved) => return Ok(reserved),
+                Ok(reservation) => return Ok(reservation),
                 Err(Shortage::Exhausted) => {}
                 Err(Shortage::Busy) => {
                     // Other processes may have the rest: ask them once before the output is limited.
@@ -135,7 +135,7 @@ impl Quota {
                 }
             }
             match self.balances.reserve(request, bound).await {
-                Ok(reserved) => return Ok(reserved),
+                Ok(reservation) => return Ok(reservation),
                 // Starts again, because the tokens that come may cover the maximum cost.
                 Err(Shortage::Busy) if waits < MOST_WAITS => {
                     if !self.wait_for_others(request).await {
@@ -148,7 +148,7 @@ impl Quota {
         }
     }
 
-    fn bound(&self, request: &RequestContext) -> Bound {
+    fn bound(&self, request: &RequestContext) -> UpperBound {
         crate::bound::of(
             request,
             &*self.catalog,
@@ -163,11 +163,11 @@ impl Quota {
 
     /// The likely input of a request that the balance cannot cover whatever a count finds. `None`: a
     /// count can help.
-    fn beyond_balance(&self, request: &RequestContext, bound: Bound) -> Option<u64> {
+    fn beyond_balance(&self, request: &RequestContext, bound: UpperBound) -> Option<u64> {
         /// Ordinary text has at least one part in so many of the tokens that its length suggests.
         const AT_LEAST: u64 = 4;
         let likely = crate::bound::likely_input(request);
-        let least = Bound {
+        let least = UpperBound {
             input: likely / AT_LEAST,
             ..bound
         };
@@ -186,21 +186,21 @@ impl Quota {
         }
     }
 
-    fn accept(&self, request: &mut RequestContext, reserved: Reserved) {
-        let Reserved { hold, output_limit } = reserved;
-        request.holds.put_boxed(hold);
-        let held = output_limit.unwrap_or_else(|| self.bound(request).output);
-        limit_output(request, held, output_limit.is_some());
+    fn accept(&self, request: &mut RequestContext, reservation: Box<dyn ReservationGuard>) {
+        let limit = reservation.output_limit();
+        let output = limit.unwrap_or_else(|| self.bound(request).output);
+        request.reservation = Some(reservation);
+        limit_output(request, output, limit.is_some());
     }
 
     /// Gives back what a refused request took of the key's limits, so that the headers of the answer
     /// show the limits without it.
     fn give_back_limits(&self, request: &mut RequestContext) {
-        request.holds = Holds::default();
+        request.admission = None;
         let Some(identity) = &request.identity else {
             return;
         };
-        for (name, now) in self.limits.standing(identity) {
+        for (name, now) in self.limits.headers(identity) {
             let mut headers = request.answer_headers.iter_mut();
             if let Some((_, value)) = headers.find(|(known, _)| *known == name) {
                 *value = now;
@@ -216,7 +216,7 @@ fn limit_output(request: &mut RequestContext, all_answers: u64, is_whole_balance
     let facts = request.facts.as_ref();
     let answers = facts.map_or(1, |facts| facts.choices);
     let of_each = all_answers.checked_div(answers).unwrap_or(all_answers);
-    request.held_output = Some(of_each);
+    request.reserved_output = Some(of_each);
     let asked = facts.and_then(|facts| facts.output_limit);
     if is_whole_balance && asked.is_none_or(|asked| of_each < asked) {
         request.output_limit = Some(of_each);
@@ -224,7 +224,7 @@ fn limit_output(request: &mut RequestContext, all_answers: u64, is_whole_balance
     }
 }
 
-fn error(shortage: Shortage) -> PublicError {
+fn error(shortage: &Shortage) -> PublicError {
     match shortage {
         Shortage::Exhausted => PublicError::new(
             ErrorCode::QuotaExhausted,
@@ -238,7 +238,7 @@ fn error(shortage: Shortage) -> PublicError {
             "the API key's remaining tokens are reserved by its other requests or leased to another \
              process of the gateway; retry in a few seconds",
         ),
-        Shortage::Unavailable => PublicError::new(
+        Shortage::Unavailable(_) => PublicError::new(
             ErrorCode::ServiceUnavailable,
             "balances cannot be checked at the moment; retry in a few seconds",
         ),
@@ -248,7 +248,7 @@ fn error(shortage: Shortage) -> PublicError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{Held, Scene, faults, identity, refusal};
+    use crate::testing::{CountedAdmission, Scene, faults, identity, refusal};
     use tollgate_filter::Endpoint;
     use tollgate_types::{Allowance, RequestFacts};
 
@@ -273,11 +273,16 @@ mod tests {
     /// What the scripted count makes of them: four bytes a token, and a tenth more at most.
     const COUNTED: u64 = 550;
 
+    fn reserved(scene: &Scene) -> Option<u64> {
+        let reservation = scene.request.reservation.as_ref();
+        reservation.map(|it| it.most_tokens())
+    }
+
     #[test]
     fn an_ample_balance_holds_what_no_text_exceeds_and_nothing_is_counted() {
         let mut scene = scene("rich", Endpoint::Messages, 500, 1);
         assert!(matches!(scene.run(&KIND, "{}"), Ok(Verdict::Continue)));
-        let held = scene.request.holds.take::<Held>().map(|held| held.0);
+        let held = reserved(&scene);
         assert_eq!(held, Some(UNCOUNTED + 500));
         assert_eq!(scene.request.input, None);
         assert_eq!(scene.request.output_limit, None);
@@ -291,7 +296,7 @@ mod tests {
             scene.request.facts.as_mut().unwrap().hosted_tools = 1;
             assert!(matches!(scene.run(&KIND, settings), Ok(Verdict::Continue)));
             assert_eq!(scene.request.output_limit, None);
-            scene.request.holds.take::<Held>().map(|held| held.0)
+            reserved(&scene)
         };
         assert_eq!(held("{}"), Some(10_000));
         let small = r#"{"hosted_tool_tokens": 40}"#;
@@ -346,7 +351,7 @@ mod tests {
     fn counting_tokens_costs_nothing() {
         let mut scene = scene("exhausted", Endpoint::CountTokens, 500, 1);
         assert!(matches!(scene.run(&KIND, "{}"), Ok(Verdict::Continue)));
-        assert!(scene.request.holds.take::<Held>().is_none());
+        assert_eq!(reserved(&scene), None);
     }
 
     #[test]
@@ -354,7 +359,7 @@ mod tests {
         let mut scene = scene("slow", Endpoint::Messages, 500, 1);
         assert!(matches!(scene.run(&KIND, "null"), Ok(Verdict::Continue)));
         assert!(scene.has_waited);
-        assert!(scene.request.holds.take::<Held>().is_some());
+        assert!(reserved(&scene).is_some());
     }
 
     #[test]
@@ -384,10 +389,13 @@ mod tests {
         let load = http::HeaderName::from_static("x-load");
         let told = http::HeaderValue::from_static("this request");
         scene.request.answer_headers.push((load, told));
-        scene.request.holds.put("a place");
+        let admission = CountedAdmission::default();
+        let taken = admission.clone();
+        scene.request.admission = Some(Box::new(admission));
+        assert_eq!(taken.count(), 1);
         refusal(scene.run(&KIND, "{}"));
         assert_eq!(scene.request.answer_headers[0].1, "nothing");
-        assert!(scene.request.holds.take::<&str>().is_none());
+        assert_eq!(taken.count(), 0);
     }
 
     #[test]

@@ -6,10 +6,10 @@
 use serde_json::Value;
 use std::sync::Arc;
 use tollgate_filter::{
-    Built, Checked, Filter, FilterKind, Head, RequestContext, Services, Stored, StoredThings,
-    Verdict, Wants, no_settings,
+    Built, Filter, FilterKind, Head, RequestContext, Services, StoredThing, StoredThings, Verdict,
+    Wants, no_settings,
 };
-use tollgate_types::{ErrorCode, PublicError};
+use tollgate_types::{Claim, ErrorCode, OwnerFailure, PublicError};
 
 pub(crate) const KIND: FilterKind = FilterKind {
     name: "stored",
@@ -54,8 +54,11 @@ impl Filter for StoredFilter {
         // Only this filter needs them.
         let items = std::mem::take(&mut facts.items);
         for id in &ids {
-            let stored = self.things.find(&identity.key, id).await;
-            note(stored, id, request)?;
+            match self.things.find(&identity.key, id).await {
+                Ok(stored) => note(stored, request)?,
+                Err(OwnerFailure::NotOwned) => return Err(not_owned(id)),
+                Err(OwnerFailure::Unavailable(_)) => return Err(unavailable()),
+            }
         }
         if items.iter().any(|item| !item.has_contents) {
             // Such an item stands for something that the provider has stored.
@@ -65,20 +68,16 @@ impl Filter for StoredFilter {
             return Ok(Verdict::Continue);
         }
         match self.things.check(&identity.key, items).await {
-            Checked::Fine => Ok(Verdict::Continue),
-            Checked::NotYours(id) => Err(not_yours(&id)),
-            Checked::Unavailable => Err(unavailable()),
+            Claim::Allowed => Ok(Verdict::Continue),
+            Claim::NotOwned(id) => Err(not_owned(&id)),
+            Claim::Unavailable(_) => Err(unavailable()),
         }
     }
 }
 
 /// Notes where a thing is stored, and its size.
-fn note(stored: Stored, id: &str, request: &mut RequestContext) -> Result<(), PublicError> {
-    let (at, tokens) = match stored {
-        Stored::Yours { at, tokens } => (at, tokens),
-        Stored::NotYours => return Err(not_yours(id)),
-        Stored::Unavailable => return Err(unavailable()),
-    };
+fn note(stored: StoredThing, request: &mut RequestContext) -> Result<(), PublicError> {
+    let StoredThing { at, tokens } = stored;
     if request.stored_at.as_ref().is_some_and(|other| *other != at) {
         return Err(PublicError::invalid_request(
             "the stored things that the request names are with different providers",
@@ -97,7 +96,7 @@ fn unavailable() -> PublicError {
     )
 }
 
-fn not_yours(id: &str) -> PublicError {
+fn not_owned(id: &str) -> PublicError {
     PublicError::new(
         ErrorCode::NotFound,
         format!(

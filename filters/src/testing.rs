@@ -8,14 +8,15 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 use tollgate_filter::{
-    Asked, Balances, Bound, Catalog, Checked, Chosen, Counting, Endpoint, FilterKind, Head, Holds,
-    KeyDirectory, KeyLookup, Limited, Limiter, Load, ModelHandle, ModelView, NotAdmitted,
-    RequestContext, Reserved, Services, SettingsFault, Shortage, Standing, Stored, StoredAt,
-    StoredThings, Verdict,
+    Admission, Asked, Balances, Catalog, Chosen, Counting, DryReservation, Endpoint, FilterKind,
+    Head, KeyDirectory, KeyLookup, LimitHeaders, Limiter, Load, ModelHandle, ModelView,
+    NotAdmitted, RequestContext, Reserved, Services, SettingsFault, StoredThing, StoredThings,
+    Verdict,
 };
 use tollgate_types::{
-    Allowance, Format, Identity, InputCount, KeyId, MaybeReady, NamedItem, PublicError,
-    ReasoningMode, RequestId,
+    AdmissionGuard, Allowance, Claim, Denied, Dimension, Format, Identity, InputCount, KeyId,
+    Limited, MaybeReady, NamedItem, OwnerFailure, PublicError, ReasoningMode, RequestId,
+    ReservationGuard, Shortage, StoredAt, Unavailable, UpperBound,
 };
 
 pub(crate) struct Scene {
@@ -180,12 +181,7 @@ impl KeyDirectory for Keys {
 struct Limits;
 
 impl Limiter for Limits {
-    fn admit(
-        &self,
-        load: Load,
-        identity: &Identity,
-        _: &mut Holds,
-    ) -> Result<Standing, NotAdmitted> {
+    fn admit(&self, load: Load, identity: &Identity) -> Result<Admission, NotAdmitted> {
         if identity.plan.as_deref() == Some("unknown") {
             return Err(NotAdmitted::UnknownPlan);
         }
@@ -196,23 +192,27 @@ impl Limiter for Limits {
             Load::Count { limit } => format!("count, {limit} a minute"),
         };
         let name = HeaderName::from_static("x-load");
-        let standing = vec![(name, HeaderValue::from_str(&told).unwrap())];
+        let headers = vec![(name, HeaderValue::from_str(&told).unwrap())];
+        let limited = |dimension, denied, headers| NotAdmitted::Limited {
+            limited: Limited { dimension, denied },
+            headers,
+        };
         match load {
-            Load::Generation { input: 1000, .. } => Err(NotAdmitted::Limited(Limited {
-                limit: "requests a minute",
-                retry_after: Some(Duration::from_secs(3)),
-                standing,
-            })),
-            Load::Generation { input: 2000, .. } => Err(NotAdmitted::Limited(Limited {
-                limit: "input tokens a minute",
-                retry_after: None,
-                standing,
-            })),
-            _ => Ok(standing),
+            Load::Generation { input: 1000, .. } => {
+                let wait = Denied::Wait(Duration::from_secs(3));
+                Err(limited(Dimension::Requests, wait, headers))
+            }
+            Load::Generation { input: 2000, .. } => {
+                Err(limited(Dimension::InputTokens, Denied::NeverFits, headers))
+            }
+            _ => Ok(Admission {
+                guard: None,
+                headers,
+            }),
         }
     }
 
-    fn standing(&self, _: &Identity) -> Standing {
+    fn headers(&self, _: &Identity) -> LimitHeaders {
         let name = HeaderName::from_static("x-load");
         vec![(name, HeaderValue::from_static("nothing"))]
     }
@@ -225,30 +225,39 @@ impl Limiter for Limits {
 /// Every key has 10,000 tokens, but those that are named after what they lack.
 struct TenThousand;
 
-/// So many tokens of them.
-pub(crate) struct Held(pub(crate) u64);
+/// An admission whose clones tell whether it is still there.
+#[derive(Clone, Default)]
+pub(crate) struct CountedAdmission(Arc<()>);
+
+impl CountedAdmission {
+    /// How many clones of this one there are.
+    pub(crate) fn count(&self) -> usize {
+        Arc::strong_count(&self.0) - 1
+    }
+}
+
+impl AdmissionGuard for CountedAdmission {
+    fn finish(self: Box<Self>, _: u64, _: u64) {}
+}
 
 impl Balances for TenThousand {
-    fn reserve(
-        &self,
-        request: &RequestContext,
-        bound: Bound,
-    ) -> MaybeReady<Result<Reserved, Shortage>> {
+    fn reserve(&self, request: &RequestContext, bound: UpperBound) -> MaybeReady<Reserved> {
         let visible = bound.input + bound.output;
-        let wanted = visible + bound.hidden_input;
-        let held = || Reserved {
-            hold: Box::new(Held(wanted.min(10_000))),
-            output_limit: (visible > 10_000).then(|| 10_000 - bound.input),
+        let reservation = || -> Box<dyn ReservationGuard> {
+            Box::new(DryReservation {
+                tokens: (visible + bound.hidden_input).min(10_000),
+                output_limit: (visible > 10_000).then(|| 10_000 - bound.input),
+            })
         };
         let name = request.identity.as_ref().map(|holder| holder.name.as_str());
         MaybeReady::ready(match name {
             Some("exhausted") => Err(Shortage::Exhausted),
             Some("expired") => Err(Shortage::Expired),
             Some("busy" | "always busy") => Err(Shortage::Busy),
-            Some("unavailable") => Err(Shortage::Unavailable),
-            Some("slow") => return later(Ok(held())),
+            Some("unavailable") => Err(Unavailable::Closed.into()),
+            Some("slow") => return later(Ok(reservation())),
             _ if bound.input + bound.useful_output > 10_000 => Err(Shortage::Exhausted),
-            _ => Ok(held()),
+            _ => Ok(reservation()),
         })
     }
 
@@ -257,7 +266,7 @@ impl Balances for TenThousand {
         (name == Some("always busy")).then(|| Box::pin(later(())) as _)
     }
 
-    fn affords(&self, request: &RequestContext, bound: Bound) -> bool {
+    fn affords(&self, request: &RequestContext, bound: UpperBound) -> bool {
         let name = request.identity.as_ref().map(|holder| holder.name.as_str());
         name != Some("exhausted") && bound.input + bound.useful_output <= 10_000
     }
@@ -268,25 +277,27 @@ impl Balances for TenThousand {
 struct Shelves;
 
 impl StoredThings for Shelves {
-    fn find(&self, _: &KeyId, id: &str) -> MaybeReady<Stored> {
-        let at = |provider: &str| Stored::Yours {
-            at: StoredAt {
-                provider: provider.into(),
-                credential: "first".into(),
-            },
-            tokens: (id != "of_unknown_size").then_some(1_000),
+    fn find(&self, _: &KeyId, id: &str) -> MaybeReady<Result<StoredThing, OwnerFailure>> {
+        let at = |provider: &str| {
+            Ok(StoredThing {
+                at: StoredAt {
+                    provider: provider.into(),
+                    credential: "first".into(),
+                },
+                tokens: (id != "of_unknown_size").then_some(1_000),
+            })
         };
         MaybeReady::ready(match id {
             "resp_1" | "resp_2" | "of_unknown_size" => at("one"),
             "resp_3" => at("two"),
-            "down" => Stored::Unavailable,
-            "slow_theirs" => return later(Stored::NotYours),
+            "down" => Err(Unavailable::Closed.into()),
+            "slow_theirs" => return later(Err(OwnerFailure::NotOwned)),
             slow if slow.starts_with("slow_") => return later(at("one")),
-            _ => Stored::NotYours,
+            _ => Err(OwnerFailure::NotOwned),
         })
     }
 
-    fn check(&self, _: &KeyId, items: Vec<NamedItem>) -> MaybeReady<Checked> {
+    fn check(&self, _: &KeyId, items: Vec<NamedItem>) -> MaybeReady<Claim> {
         let judge = |items: Vec<NamedItem>| {
             let mut refused = items.into_iter().filter(|it| match &*it.id {
                 "theirs" | "slow_theirs" => true,
@@ -295,10 +306,12 @@ impl StoredThings for Shelves {
             });
             refused
                 .next()
-                .map_or(Checked::Fine, |it| Checked::NotYours(it.id))
+                .map_or(Claim::Allowed, |it| Claim::NotOwned(it.id))
         };
         match () {
-            () if items.iter().any(|it| it.id == "down") => MaybeReady::ready(Checked::Unavailable),
+            () if items.iter().any(|it| it.id == "down") => {
+                MaybeReady::ready(Claim::Unavailable(Unavailable::Closed))
+            }
             () if items.iter().any(|it| it.id.starts_with("slow_")) => later(judge(items)),
             () => MaybeReady::ready(judge(items)),
         }

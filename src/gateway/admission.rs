@@ -147,7 +147,7 @@ fn client(session: &Session, snapshot: &Snapshot) -> Option<IpAddr> {
 fn take_toll(exchange: &mut Exchange) {
     if let Some(request) = &mut exchange.request {
         request.body = None;
-        exchange.toll = Toll::take(&mut request.holds);
+        exchange.toll = Toll::take(request);
     }
 }
 

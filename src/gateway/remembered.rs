@@ -19,11 +19,13 @@ use pingora_proxy::Session;
 use std::cell::RefCell;
 use std::ops::Range;
 use std::sync::Arc;
-use tollgate_filter::{Endpoint, Stored, StoredThings};
+use tollgate_filter::{Endpoint, StoredThings};
 use tollgate_ledger::{MemoryLookup, Remembered, StoreError, Unavailable};
 use tollgate_translate::AnswerMemory;
 use tollgate_translate::references::{self, Reference, Turn, Turns, Unresolved};
-use tollgate_types::{ErrorCode, Format, Identity, PublicError, RequestFacts, RequestId};
+use tollgate_types::{
+    ErrorCode, Format, Identity, OwnerFailure, PublicError, RequestFacts, RequestId,
+};
 use tollgate_wire::splice::Splice;
 
 /// The caller's own request, where remembered answers have been put into the one that is sent.
@@ -183,12 +185,12 @@ async fn check_unknown(
     for Reference { path, id } in unknown {
         let found = match &snapshot.owned {
             Some(owned) => owned.find(&identity.key, id).await,
-            None => Stored::NotYours,
+            None => Err(OwnerFailure::NotOwned),
         };
         match found {
-            Stored::Yours { .. } => {}
-            Stored::NotYours => return Err(not_remembered(path, id)),
-            Stored::Unavailable => return Err(try_again()),
+            Ok(_) => {}
+            Err(OwnerFailure::NotOwned) => return Err(not_remembered(path, id)),
+            Err(OwnerFailure::Unavailable(_)) => return Err(try_again()),
         }
     }
     Ok(())

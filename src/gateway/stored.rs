@@ -14,11 +14,11 @@ use pingora_proxy::Session;
 use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
-use tollgate_filter::{Endpoint, Stored, StoredAt, StoredThings};
-use tollgate_ledger::{Due, InputDue, Refused};
+use tollgate_filter::{Endpoint, StoredThings};
+use tollgate_ledger::{Due, InputDue};
 use tollgate_routing::health::Place;
 use tollgate_routing::plan::Why;
-use tollgate_types::{ErrorCode, Format, Identity, PublicError};
+use tollgate_types::{ErrorCode, Format, Identity, OwnerFailure, PublicError, Shortage, StoredAt};
 
 /// The parameters of a query that go upstream with a request for a stored thing: they say
 /// which part of it is wanted. A stored stream is not played again: `stream` is none of them.
@@ -72,9 +72,9 @@ pub async fn holder(
         return Err(respond::internal_error());
     };
     let at = match owned.find(&identity.key, id).await {
-        Stored::Yours { at, .. } => at,
-        Stored::NotYours => return Err(unknown()),
-        Stored::Unavailable => {
+        Ok(stored) => stored.at,
+        Err(OwnerFailure::NotOwned) => return Err(unknown()),
+        Err(OwnerFailure::Unavailable(_)) => {
             return Err(PublicError::new(
                 ErrorCode::ServiceUnavailable,
                 "it cannot be checked at the moment whose this is: try again shortly",
@@ -204,7 +204,7 @@ pub async fn hold_due(
     let most = model.and_then(|model| model.max_output_tokens);
     let most = most.unwrap_or(MOST_OUTPUT);
     let held = owned.hold(&identity.key, &due, most, weights).await;
-    let reservation = held.map_err(|refused| cannot_pay(exchange, &refused))?;
+    let reservation = held.map_err(|shortage| cannot_pay(exchange, &shortage))?;
     exchange.toll.hold_due(reservation, due, paying);
     Ok(())
 }
@@ -219,19 +219,19 @@ fn not_settled() -> PublicError {
         .with_retry_after(Duration::from_secs(1))
 }
 
-fn cannot_pay(exchange: &Exchange, refused: &Refused) -> PublicError {
-    let (code, message) = match refused {
-        Refused::Exhausted => (
+fn cannot_pay(exchange: &Exchange, shortage: &Shortage) -> PublicError {
+    let (code, message) = match shortage {
+        Shortage::Exhausted => (
             ErrorCode::QuotaExhausted,
             "the API key has no tokens left to pay for the rest of this response: \
              GET /v1/usage shows its balance",
         ),
-        Refused::Expired => (ErrorCode::InvalidApiKey, "the API key is not valid"),
-        Refused::Busy => (
+        Shortage::Expired => (ErrorCode::InvalidApiKey, "the API key is not valid"),
+        Shortage::Busy => (
             ErrorCode::RateLimitExceeded,
             "the API key's remaining tokens are held by its other requests; retry in a few seconds",
         ),
-        Refused::Unavailable(cause) => {
+        Shortage::Unavailable(cause) => {
             log::error!("{}: a balance cannot be had: {cause}", exchange.id);
             (
                 ErrorCode::ServiceUnavailable,

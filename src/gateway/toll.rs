@@ -12,17 +12,18 @@ use super::stored;
 use crate::counts::How;
 use std::time::Instant;
 use tollgate_count::Delivered;
-use tollgate_filter::Holds;
-use tollgate_ledger::{
-    Admission, BillingState, CountSource, Ending, Least, Payable, Paying, Reservation, Settled,
+use tollgate_filter::RequestContext;
+use tollgate_ledger::{Payable, Paying, Reservation};
+use tollgate_types::{
+    AdmissionGuard, BillingState, CountSource, Ending, ErrorCode, LARGEST_WINDOW, Least,
+    ReasoningMode, RequestFacts, RequestId, ReservationGuard, Settled, Usage,
 };
-use tollgate_types::{ErrorCode, LARGEST_WINDOW, ReasoningMode, RequestFacts, RequestId, Usage};
 
 /// What a request holds until it is settled.
 #[derive(Default)]
 pub struct Toll {
-    admission: Option<Box<Admission>>,
-    reservation: Option<Box<Reservation>>,
+    admission: Option<Box<dyn AdmissionGuard>>,
+    reservation: Option<Box<dyn ReservationGuard>>,
     /// What the reservation pays for, where that is a stored response.
     due: Option<Box<(Payable, Paying)>>,
     settled: Option<(BillingState, Settled)>,
@@ -30,10 +31,10 @@ pub struct Toll {
 
 impl Toll {
     /// Takes over what the filters hold, whether all of them let the request through or not.
-    pub fn take(holds: &mut Holds) -> Self {
+    pub fn take(request: &mut RequestContext) -> Self {
         Self {
-            admission: holds.take(),
-            reservation: holds.take(),
+            admission: request.admission.take(),
+            reservation: request.reservation.take(),
             due: None,
             settled: None,
         }

@@ -19,7 +19,7 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Interest};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::process::Child;
 use tollgate_ledger::{
-    KeySelector, Ledger, LedgerSettings, Refused, RequestInfo, Reserve, Store, UpperBound,
+    KeySelector, Ledger, LedgerSettings, RequestInfo, Reserve, Shortage, Store, UpperBound,
 };
 use tollgate_types::{Format, KeyId, RequestId, Weights};
 
@@ -224,7 +224,7 @@ impl Share {
         }
     }
 
-    async fn reserve(&self, tokens: u64) -> Result<(), Refused> {
+    async fn reserve(&self, tokens: u64) -> Result<(), Shortage> {
         let request = RequestInfo {
             id: RequestId::from_parts(1, u128::from(tokens)),
             model: "test-model".into(),
@@ -248,7 +248,7 @@ impl Share {
             Reserve::Refused(refused) => Err(refused),
             Reserve::Wait(account) => {
                 bounded("an account", account.wait()).await?;
-                Err(Refused::Busy)
+                Err(Shortage::Busy)
             }
         }
     }

@@ -17,17 +17,19 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use tollgate_config::{Config, MemorySettings};
 use tollgate_filter::{
-    Balances, Bound, Catalog, Checked, Counting, Holds, KeyDirectory, KeyLookup, Limited, Limiter,
-    Load, NotAdmitted, RequestContext, Reserved, Services, Shortage, Standing, Stored,
-    StoredThings,
+    Admission, Balances, Catalog, Counting, KeyDirectory, KeyLookup, LimitHeaders, Limiter, Load,
+    NotAdmitted, RequestContext, Reserved, Services, StoredThing, StoredThings,
 };
 use tollgate_ledger::{
-    Clock, Denied, Dimension, Ledger, LedgerSettings, Memory, MemoryLimits, PendingAccount,
-    Refused, RequestInfo, Reservation, Reserve, Store, Unavailable, UpperBound,
+    Clock, Ledger, LedgerSettings, Memory, MemoryLimits, PendingAccount, RequestInfo, Reservation,
+    Reserve, Standing, Store,
 };
 use tollgate_routing::Conversations;
 use tollgate_settings::TokenCount;
-use tollgate_types::{Identity, InputCount, KeyId, Limits, MaybeReady, NamedItem, Weights};
+use tollgate_types::{
+    Claim, Identity, InputCount, KeyId, Limits, MaybeReady, NamedItem, OwnerFailure, Shortage,
+    Unavailable, UpperBound, Weights,
+};
 
 /// Everything that outlives a configuration: keys, balances, and how fast keys have gone.
 pub struct Accounts {
@@ -257,12 +259,7 @@ impl PlannedLimits {
 }
 
 impl Limiter for PlannedLimits {
-    fn admit(
-        &self,
-        load: Load,
-        identity: &Identity,
-        holds: &mut Holds,
-    ) -> Result<Standing, NotAdmitted> {
+    fn admit(&self, load: Load, identity: &Identity) -> Result<Admission, NotAdmitted> {
         let (limiter, limits, input, output) = match load {
             Load::Generation {
                 input,
@@ -283,23 +280,18 @@ impl Limiter for PlannedLimits {
             }
         };
         match limiter.admit(&identity.key, &limits, input, output) {
-            Ok(admission) => {
-                let standing = headers(&admission.standing(), &self.clock);
-                holds.put(admission);
-                Ok(standing)
-            }
-            Err(limited) => Err(NotAdmitted::Limited(Limited {
-                limit: in_words(limited.dimension),
-                retry_after: match limited.denied {
-                    Denied::Wait(wait) => Some(wait),
-                    Denied::NeverFits => None,
-                },
-                standing: headers(&limiter.standing(&identity.key, &limits), &self.clock),
-            })),
+            Ok(admission) => Ok(Admission {
+                headers: headers(&admission.standing(), &self.clock),
+                guard: Some(Box::new(admission)),
+            }),
+            Err(limited) => Err(NotAdmitted::Limited {
+                limited,
+                headers: headers(&limiter.standing(&identity.key, &limits), &self.clock),
+            }),
         }
     }
 
-    fn standing(&self, identity: &Identity) -> Standing {
+    fn headers(&self, identity: &Identity) -> LimitHeaders {
         let limits = self.of(identity).unwrap_or(identity.limits);
         let standing = self.paces.generation.standing(&identity.key, &limits);
         headers(&standing, &self.clock)
@@ -316,9 +308,9 @@ impl Limiter for PlannedLimits {
 }
 
 /// In headers; where nothing is limited there are none, and nobody looks at the clock.
-fn headers(standing: &tollgate_ledger::Standing, clock: &Clock) -> Standing {
+fn headers(standing: &Standing, clock: &Clock) -> LimitHeaders {
     if standing.is_empty() {
-        return Standing::default();
+        return LimitHeaders::new();
     }
     let headers = standing.headers(clock.now()).into_iter();
     headers
@@ -329,15 +321,6 @@ fn headers(standing: &tollgate_ledger::Standing, clock: &Clock) -> Standing {
         .collect()
 }
 
-const fn in_words(dimension: Dimension) -> &'static str {
-    match dimension {
-        Dimension::Requests => "requests a minute",
-        Dimension::InputTokens => "input tokens a minute",
-        Dimension::OutputTokens => "output tokens a minute",
-        Dimension::Concurrent => "requests at one time",
-    }
-}
-
 /// The balances of keys, with what tokens count for in one catalog.
 struct PricedBalances {
     ledger: Ledger,
@@ -345,39 +328,32 @@ struct PricedBalances {
 }
 
 impl Balances for PricedBalances {
-    fn reserve(
-        &self,
-        request: &RequestContext,
-        bound: Bound,
-    ) -> MaybeReady<Result<Reserved, Shortage>> {
-        let Some((identity, info)) = request.identity.as_ref().zip(request_info(request)) else {
+    fn reserve(&self, request: &RequestContext, bound: UpperBound) -> MaybeReady<Reserved> {
+        let (Some(identity), Some(info)) = (&request.identity, request_info(request)) else {
             log::error!("{}: a request without a key or format", request.id);
-            return MaybeReady::ready(Err(Shortage::Unavailable));
+            return MaybeReady::ready(Err(Unavailable::Closed.into()));
         };
-        let (key, weights, bound) = (&identity.key, self.weights(request), upper(bound));
-        match self.ledger.reserve(key, info, bound, weights) {
-            Reserve::Held(reservation) => MaybeReady::ready(Ok(reserved(reservation))),
-            Reserve::Refused(refused) => MaybeReady::ready(Err(shortage(&refused))),
+        let (key, weights) = (&identity.key, self.weights(request));
+        match self.ledger.reserve(key, info.clone(), bound, weights) {
+            Reserve::Held(reservation) => MaybeReady::ready(Ok(Box::new(reservation))),
+            Reserve::Refused(shortage) => MaybeReady::ready(Err(logged(shortage))),
             Reserve::Wait(pending) => {
-                let Some(info) = request_info(request) else {
-                    return MaybeReady::ready(Err(Shortage::Unavailable));
-                };
                 let order = (key.clone(), info, bound, weights);
                 let reservation = reserve_when_loaded(self.ledger.clone(), pending, order);
                 MaybeReady::pending(async {
-                    let reservation = reservation.await;
-                    reservation
-                        .map(reserved)
-                        .map_err(|refused| shortage(&refused))
+                    match reservation.await {
+                        Ok(reservation) => Ok(Box::new(reservation) as _),
+                        Err(shortage) => Err(logged(shortage)),
+                    }
                 })
             }
         }
     }
 
-    fn affords(&self, request: &RequestContext, bound: Bound) -> bool {
+    fn affords(&self, request: &RequestContext, bound: UpperBound) -> bool {
         let key = request.identity.as_ref().map(|identity| &identity.key);
         let left = key.and_then(|key| self.ledger.holdings(key));
-        let wanted = upper(bound).useful_tokens(&self.weights(request));
+        let wanted = bound.useful_tokens(&self.weights(request));
         left.is_some_and(|left| left.free >= wanted)
     }
 
@@ -408,7 +384,7 @@ pub async fn reserve_when_loaded(
     ledger: Ledger,
     mut pending: PendingAccount,
     (key, info, bound, weights): Order,
-) -> Result<Reservation, Refused> {
+) -> Result<Reservation, Shortage> {
     /// How often an idle account may leave the memory before it is used.
     const MOST_LOADS: usize = 4;
     for _ in 0..MOST_LOADS {
@@ -420,25 +396,6 @@ pub async fn reserve_when_loaded(
         };
     }
     Err(Unavailable::TimedOut.into())
-}
-
-fn reserved(reservation: Reservation) -> Reserved {
-    Reserved {
-        output_limit: reservation.output_limit(),
-        hold: Box::new(reservation),
-    }
-}
-
-/// The same in the words of the ledger.
-pub const fn upper(bound: Bound) -> UpperBound {
-    UpperBound {
-        input: bound.input,
-        hidden_input: bound.hidden_input,
-        output: bound.output,
-        useful_output: bound.useful_output,
-        believed_input: bound.believed_input,
-        believed_output: bound.believed_output,
-    }
 }
 
 fn request_info(request: &RequestContext) -> Option<RequestInfo> {
@@ -456,16 +413,12 @@ fn request_info(request: &RequestContext) -> Option<RequestInfo> {
     })
 }
 
-fn shortage(refused: &Refused) -> Shortage {
-    match refused {
-        Refused::Exhausted => Shortage::Exhausted,
-        Refused::Expired => Shortage::Expired,
-        Refused::Busy => Shortage::Busy,
-        Refused::Unavailable(cause) => {
-            log_unavailable(cause);
-            Shortage::Unavailable
-        }
+/// Logs a shortage if it is a fault of the ledger.
+fn logged(shortage: Shortage) -> Shortage {
+    if let Shortage::Unavailable(cause) = &shortage {
+        log_unavailable(cause);
     }
+    shortage
 }
 
 /// Logs why balances are unavailable, at most once a second.
@@ -510,31 +463,34 @@ impl KeyDirectory for NoAccounts {
 }
 
 impl Limiter for NoAccounts {
-    fn admit(&self, _: Load, _: &Identity, _: &mut Holds) -> Result<Standing, NotAdmitted> {
-        Ok(Standing::new())
+    fn admit(&self, _: Load, _: &Identity) -> Result<Admission, NotAdmitted> {
+        Ok(Admission {
+            guard: None,
+            headers: LimitHeaders::new(),
+        })
     }
 }
 
 impl StoredThings for NoAccounts {
-    fn find(&self, _: &KeyId, _: &str) -> MaybeReady<Stored> {
-        MaybeReady::ready(Stored::Unavailable)
+    fn find(&self, _: &KeyId, _: &str) -> MaybeReady<Result<StoredThing, OwnerFailure>> {
+        MaybeReady::ready(Err(Unavailable::Closed.into()))
     }
 
-    fn check(&self, _: &KeyId, items: Vec<NamedItem>) -> MaybeReady<Checked> {
+    fn check(&self, _: &KeyId, items: Vec<NamedItem>) -> MaybeReady<Claim> {
         // What is all there passes unless another key is known to have made it.
         MaybeReady::ready(match items.iter().all(|item| item.has_contents) {
-            true => Checked::Fine,
-            false => Checked::Unavailable,
+            true => Claim::Allowed,
+            false => Claim::Unavailable(Unavailable::Closed),
         })
     }
 }
 
 impl Balances for NoAccounts {
-    fn reserve(&self, _: &RequestContext, _: Bound) -> MaybeReady<Result<Reserved, Shortage>> {
-        MaybeReady::ready(Err(Shortage::Unavailable))
+    fn reserve(&self, _: &RequestContext, _: UpperBound) -> MaybeReady<Reserved> {
+        MaybeReady::ready(Err(Unavailable::Closed.into()))
     }
 
-    fn affords(&self, _: &RequestContext, _: Bound) -> bool {
+    fn affords(&self, _: &RequestContext, _: UpperBound) -> bool {
         false
     }
 }

@@ -72,7 +72,7 @@ pub fn fit_reasoning(
     };
     let bounds = reasoning::Bounds {
         output_limit: request.output_limit,
-        most_output: request.held_output.or(model.max_output_tokens),
+        most_output: request.reserved_output.or(model.max_output_tokens),
         excluded: obstacles.excluded,
         adaptive: model.thinking == Some(ThinkingStyle::Adaptive),
     };
@@ -96,7 +96,7 @@ pub fn target<'a>(
     let provider = &deployment.provider;
     Target {
         max_output_tokens: request.output_limit.or(model.max_output_tokens),
-        held_output: request.held_output,
+        held_output: request.reserved_output,
         reasoning: model.reasoning,
         efforts: &model.efforts,
         sampling: model.sampling,

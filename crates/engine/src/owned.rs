@@ -3,12 +3,15 @@
 
 use crate::accounts;
 use std::sync::Arc;
-use tollgate_filter::{Checked, Stored, StoredAt, StoredThings};
+use tollgate_filter::{StoredThing, StoredThings};
 use tollgate_ledger::{
-    Claim, Claims, Due, InputDue, Ledger, Owner, OwnerFailure, Ownership, Payable, Paying, Refused,
-    RequestInfo, Reservation, Reserve, Store, Unavailable, Unpaid, UpperBound,
+    Claims, Due, InputDue, Ledger, Owner, Ownership, Payable, Paying, RequestInfo, Reservation,
+    Reserve, Store, Unpaid,
 };
-use tollgate_types::{Format, KeyId, MaybeReady, NamedItem, RequestId, Weights};
+use tollgate_types::{
+    Claim, Format, KeyId, MaybeReady, NamedItem, OwnerFailure, RequestId, Shortage, StoredAt,
+    Unavailable, UpperBound, Weights,
+};
 
 /// Stored things whose owners are kept in memory.
 const KNOWN_OWNED: usize = 20_000;
@@ -107,7 +110,7 @@ impl Owned {
         };
         match answer.await {
             Ok(stored) => Ok(Some(stored)),
-            Err(OwnerFailure::NotYours) => Ok(None),
+            Err(OwnerFailure::NotOwned) => Ok(None),
             Err(OwnerFailure::Unavailable(cause)) => Err(cause),
         }
     }
@@ -128,7 +131,7 @@ impl Owned {
         due: &Payable,
         most: u64,
         weights: Weights,
-    ) -> Result<Reservation, Refused> {
+    ) -> Result<Reservation, Shortage> {
         let bound = UpperBound {
             input: 0,
             hidden_input: 0,
@@ -157,38 +160,31 @@ impl Owned {
 }
 
 impl StoredThings for Owned {
-    fn find(&self, key: &KeyId, id: &str) -> MaybeReady<Stored> {
+    fn find(&self, key: &KeyId, id: &str) -> MaybeReady<Result<StoredThing, OwnerFailure>> {
         match self.ownership.owner(key, id) {
-            Owner::Yours(thing) => MaybeReady::ready(yours(&thing)),
-            Owner::NotYours => MaybeReady::ready(Stored::NotYours),
+            Owner::Yours(stored) => MaybeReady::ready(Ok(thing(&stored))),
+            Owner::NotYours => MaybeReady::ready(Err(OwnerFailure::NotOwned)),
             Owner::Wait(answer) => MaybeReady::pending(async {
-                match answer.await {
-                    Ok(thing) => yours(&thing),
-                    Err(OwnerFailure::NotYours) => Stored::NotYours,
-                    Err(OwnerFailure::Unavailable(cause)) => {
-                        log::error!("it cannot be found out whose a stored thing is: {cause}");
-                        Stored::Unavailable
+                let stored = answer.await.inspect_err(|fault| {
+                    if let OwnerFailure::Unavailable(cause) = fault {
+                        log::error!("the owner of a stored thing cannot be looked up: {cause}");
                     }
-                }
+                });
+                stored.map(|stored| thing(&stored))
             }),
         }
     }
 
-    fn check(&self, key: &KeyId, items: Vec<NamedItem>) -> MaybeReady<Checked> {
+    fn check(&self, key: &KeyId, items: Vec<NamedItem>) -> MaybeReady<Claim> {
         match self.ownership.check(key, items) {
-            Claims::Known(claim) => MaybeReady::ready(checked(claim)),
-            Claims::Wait(answer) => MaybeReady::pending(async { checked(answer.await) }),
-        }
-    }
-}
-
-fn checked(claim: Claim) -> Checked {
-    match claim {
-        Claim::Fine => Checked::Fine,
-        Claim::NotYours(id) => Checked::NotYours(id),
-        Claim::Unavailable(cause) => {
-            log::error!("it cannot be found out whose items are: {cause}");
-            Checked::Unavailable
+            Claims::Known(claim) => MaybeReady::ready(claim),
+            Claims::Wait(answer) => MaybeReady::pending(async {
+                let claim = answer.await;
+                if let Claim::Unavailable(cause) = &claim {
+                    log::error!("the owners of items cannot be looked up: {cause}");
+                }
+                claim
+            }),
         }
     }
 }
@@ -205,12 +201,12 @@ fn stored(key: &KeyId, id: &str, at: &StoredAt) -> tollgate_ledger::Stored {
     }
 }
 
-fn yours(thing: &tollgate_ledger::Stored) -> Stored {
-    Stored::Yours {
+fn thing(stored: &tollgate_ledger::Stored) -> StoredThing {
+    StoredThing {
         at: StoredAt {
-            provider: Arc::clone(&thing.provider),
-            credential: Arc::clone(&thing.credential),
+            provider: Arc::clone(&stored.provider),
+            credential: Arc::clone(&stored.credential),
         },
-        tokens: thing.tokens,
+        tokens: stored.tokens,
     }
 }

@@ -10,12 +10,14 @@ use tollgate_engine::choose;
 use tollgate_engine::counts::CatalogCounts;
 use tollgate_engine::endpoints::PlanLimits;
 use tollgate_filter::{
-    Asked, Balances, Bound, Catalog, Chosen, Counting, Holds, KeyDirectory, KeyLookup, Limited,
-    Limiter, Load, ModelHandle, ModelView, NotAdmitted, RequestContext, Reserved, Services,
-    Shortage, Standing, StoredThings,
+    Admission, Asked, Balances, Catalog, Chosen, Counting, DryReservation, KeyDirectory, KeyLookup,
+    LimitHeaders, Limiter, Load, ModelHandle, ModelView, NotAdmitted, RequestContext, Reserved,
+    Services, StoredThings,
 };
 use tollgate_ledger::{GrantView, Holdings, KeyRecord, KeyState, Ledger, Store};
-use tollgate_types::{Identity, Limits, MaybeReady, Weights};
+use tollgate_types::{
+    Denied, Dimension, Identity, Limited, Limits, MaybeReady, Shortage, UpperBound, Weights,
+};
 
 /// All of it, for one request of one key.
 pub(super) struct Dry {
@@ -178,54 +180,53 @@ impl KeyDirectory for Book {
 }
 
 impl Limiter for Book {
-    fn admit(
-        &self,
-        load: Load,
-        identity: &Identity,
-        _: &mut Holds,
-    ) -> Result<Standing, NotAdmitted> {
+    fn admit(&self, load: Load, identity: &Identity) -> Result<Admission, NotAdmitted> {
+        let admission = || Admission {
+            guard: None,
+            headers: LimitHeaders::new(),
+        };
         let Load::Generation {
             input,
             output,
             is_limited,
         } = load
         else {
-            return Ok(Standing::new());
+            return Ok(admission());
         };
         let limits = self.limits.as_ref().ok_or(NotAdmitted::UnknownPlan)?;
         let output = accounts::output_in_advance(output, is_limited, limits);
         let standing = self.pace.as_ref();
         let standing = standing.map(|pace| pace.standing(&identity.key, limits));
         let wanted = [
-            ("requests a minute", limits.requests, 1),
-            ("input tokens a minute", limits.input_tokens, input),
-            ("output tokens a minute", limits.output_tokens, output),
+            (Dimension::Requests, limits.requests, 1),
+            (Dimension::InputTokens, limits.input_tokens, input),
+            (Dimension::OutputTokens, limits.output_tokens, output),
         ];
         let levels = standing.map(|it| [it.requests, it.input_tokens, it.output_tokens]);
         let levels = levels.unwrap_or_default();
         let mut refused = None;
         let mut seen = self.seen.lock();
-        for ((name, limit, needed), level) in wanted.into_iter().zip(levels) {
+        for ((dimension, limit, needed), level) in wanted.into_iter().zip(levels) {
             let Some(limit) = limit.map(|limit| u64::from(limit.get())) else {
                 continue;
             };
             let remaining = level.map(|level| level.remaining);
             if needed > remaining.unwrap_or(limit) {
                 let wait = level.filter(|_| needed <= limit);
-                refused = refused.or(Some(NotAdmitted::Limited(Limited {
-                    limit: name,
-                    retry_after: wait.map(|level| level.reset_after),
-                    standing: Standing::new(),
-                })));
+                let denied = wait.map_or(Denied::NeverFits, |it| Denied::Wait(it.reset_after));
+                refused = refused.or(Some(NotAdmitted::Limited {
+                    limited: Limited { dimension, denied },
+                    headers: LimitHeaders::new(),
+                }));
             }
             seen.limits.push(LimitShown {
-                name: name.to_owned(),
+                name: dimension.in_words().to_owned(),
                 limit,
                 remaining,
                 needed,
             });
         }
-        refused.map_or_else(|| Ok(Standing::new()), Err)
+        refused.map_or_else(|| Ok(admission()), Err)
     }
 }
 
@@ -259,18 +260,13 @@ impl Book {
 }
 
 impl Balances for Book {
-    fn affords(&self, request: &RequestContext, bound: Bound) -> bool {
-        let wanted = accounts::upper(bound).useful_tokens(&self.weights(request));
+    fn affords(&self, request: &RequestContext, bound: UpperBound) -> bool {
+        let wanted = bound.useful_tokens(&self.weights(request));
         self.holdings().free >= wanted
     }
 
-    fn reserve(
-        &self,
-        request: &RequestContext,
-        bound: Bound,
-    ) -> MaybeReady<Result<Reserved, Shortage>> {
+    fn reserve(&self, request: &RequestContext, bound: UpperBound) -> MaybeReady<Reserved> {
         let weights = self.weights(request);
-        let bound = accounts::upper(bound);
         let (tokens, useful) = (bound.tokens(&weights), bound.useful_tokens(&weights));
         let Holdings { free, reserved } = self.holdings();
         let left = free.saturating_add(reserved);
@@ -295,10 +291,10 @@ impl Balances for Book {
             }
             () if left < needed => Err(Shortage::Exhausted),
             () if free < needed => Err(Shortage::Busy),
-            () => Ok(Reserved {
-                hold: Box::new(()),
+            () => Ok(Box::new(DryReservation {
+                tokens,
                 output_limit: bound.output_that_fits(free.min(tokens), &weights),
-            }),
+            })),
         })
     }
 }

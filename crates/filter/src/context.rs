@@ -1,10 +1,13 @@
 //! The request as filters see it.
 
-use crate::{Endpoint, Holds, ModelHandle, StoredAt};
+use crate::{Endpoint, ModelHandle};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use std::{fmt, net::IpAddr, sync::Arc};
-use tollgate_types::{Format, Identity, InputCount, RequestFacts, RequestId};
+use tollgate_types::{
+    AdmissionGuard, Format, Identity, InputCount, RequestFacts, RequestId, ReservationGuard,
+    StoredAt,
+};
 
 /// The head of the request as the caller sent it, borrowed from the connection.
 #[derive(Clone, Copy, Debug)]
@@ -48,11 +51,12 @@ pub struct RequestContext {
     pub answer_headers: Vec<(HeaderName, HeaderValue)>,
     /// The output limit that goes upstream instead of the caller's, in tokens of each answer.
     pub output_limit: Option<u64>,
-    /// Tokens of output that are held for each answer, where they are: no request is sent with
-    /// a greater output limit.
-    pub held_output: Option<u64>,
-    /// What filters hold for the request until it is over.
-    pub holds: Holds,
+    /// The output tokens that are reserved for each answer. No provider gets a greater output limit.
+    pub reserved_output: Option<u64>,
+    /// What the request has taken of its key's limits.
+    pub admission: Option<Box<dyn AdmissionGuard>>,
+    /// The tokens that are reserved for the request.
+    pub reservation: Option<Box<dyn ReservationGuard>>,
 }
 
 impl RequestContext {
@@ -73,8 +77,9 @@ impl RequestContext {
             upstream_headers: Vec::new(),
             answer_headers: Vec::new(),
             output_limit: None,
-            held_output: None,
-            holds: Holds::default(),
+            reserved_output: None,
+            admission: None,
+            reservation: None,
         }
     }
 

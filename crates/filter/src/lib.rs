@@ -7,19 +7,20 @@
 #![forbid(unsafe_code)]
 
 mod context;
+mod dry;
 mod endpoint;
 mod filter;
-mod holds;
 mod kind;
 mod services;
 
 pub use context::{Head, RequestContext, Route, Secret};
+pub use dry::DryReservation;
 pub use endpoint::{Endpoint, EndpointInfo};
 pub use filter::{DynFilter, Filter, Verdict};
-pub use holds::Holds;
 pub use kind::{Built, FilterKind, SettingsFault, Wants, no_settings, settings};
 pub use services::{
-    Asked, Balances, Bound, Catalog, Checked, Chosen, Counting, KeyDirectory, KeyLookup, Limited,
-    Limiter, Load, ModelHandle, ModelView, NotAdmitted, Reserved, Services, Shortage, Standing,
-    Stored, StoredAt, StoredThings,
+    Admission, Asked, Balances, Catalog, Chosen, Counting, KeyDirectory, KeyLookup, LimitHeaders,
+    Limiter, Load, ModelHandle, ModelView, NotAdmitted, Reserved, Services, StoredThing,
+    StoredThings,
 };
+pub use tollgate_types::MaybeReady;

@@ -1,11 +1,12 @@
 //! What the gateway lends to filters: small traits over the key store, the catalog and the
 //! ledger.
 
-use crate::{RequestContext, holds::Holds};
+use crate::RequestContext;
 use http::{HeaderMap, HeaderName, HeaderValue};
-use std::{net::IpAddr, pin::Pin, sync::Arc, time::Duration};
+use std::{net::IpAddr, num::NonZeroU32, pin::Pin, sync::Arc, time::Duration};
 use tollgate_types::{
-    Format, Identity, InputCount, KeyId, MaybeReady, NamedItem, ReasoningMode, RequestFacts,
+    AdmissionGuard, Claim, Format, Identity, InputCount, KeyId, Limited, MaybeReady, NamedItem,
+    OwnerFailure, ReasoningMode, RequestFacts, ReservationGuard, Shortage, StoredAt, UpperBound,
 };
 
 /// What a filter may hold on to when it is built.
@@ -112,75 +113,43 @@ pub struct Chosen<'a> {
     pub reason: Arc<str>,
 }
 
-/// Knows whose is what providers have stored on callers' behalf.
+/// Knows which key owns what providers have stored.
 pub trait StoredThings: Send + Sync {
-    /// Whether the thing was made with this key, and where it is.
-    fn find(&self, key: &KeyId, id: &str) -> MaybeReady<Stored>;
+    /// Finds something that the key has had stored.
+    fn find(&self, key: &KeyId, id: &str) -> MaybeReady<Result<StoredThing, OwnerFailure>>;
 
-    /// Whether a key may send items of these names. What was made with another key is never its
-    /// own; what nobody is known to have made is where the item has contents of its own.
-    fn check(&self, key: &KeyId, items: Vec<NamedItem>) -> MaybeReady<Checked>;
+    /// Whether a key may send items of these names. It may never send what another key owns, and what
+    /// no known key owns only if the item has contents.
+    fn check(&self, key: &KeyId, items: Vec<NamedItem>) -> MaybeReady<Claim>;
 }
 
-/// What is known of several items.
-pub enum Checked {
-    /// None of them is another key's.
-    Fine,
-    /// This one is, or has to be somebody's and is not known.
-    NotYours(String),
-    /// Nobody can say at the moment.
-    Unavailable,
-}
-
-/// What is known of a stored thing.
-pub enum Stored {
-    /// The key made it.
-    Yours {
-        /// Where it is.
-        at: StoredAt,
-        /// The input that it makes at most, in tokens; `None`: it is not known.
-        tokens: Option<u64>,
-    },
-    /// Another key made it, or nobody that is known: the same answer either way.
-    NotYours,
-    /// Nobody can say at the moment.
-    Unavailable,
-}
-
-/// Where a thing is stored: nobody else has it.
+/// Something that a key has had stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StoredAt {
-    /// The provider, by name.
-    pub provider: Arc<str>,
-    /// The credential under which it was made, by name.
-    pub credential: Arc<str>,
+pub struct StoredThing {
+    /// Where it is.
+    pub at: StoredAt,
+    /// The most input tokens that it makes in a request, if that is known.
+    pub tokens: Option<u64>,
 }
 
 /// Keeps keys within their limits.
 pub trait Limiter: Send + Sync {
-    /// Takes a request of about so many tokens out of its key's limits, or nothing of any
-    /// of them. What is taken is held with the request.
+    /// Takes what a request needs from each of its key's limits, or nothing from any of them.
     ///
     /// # Errors
     ///
-    /// The first limit that it runs into, or that nobody knows its limits.
-    fn admit(
-        &self,
-        load: Load,
-        identity: &Identity,
-        holds: &mut Holds,
-    ) -> Result<Standing, NotAdmitted>;
+    /// The first limit that the request exceeds, or the limits of the key are not known.
+    fn admit(&self, load: Load, identity: &Identity) -> Result<Admission, NotAdmitted>;
 
-    /// How a key stands with its limits now: for a request that is admitted no more, once
-    /// what it held has gone back. A limiter that tells nothing says nothing here either.
-    fn standing(&self, _: &Identity) -> Standing {
-        Standing::new()
+    /// The state of a key's limits now: for a request that is refused after it has given back what it
+    /// took.
+    fn headers(&self, _: &Identity) -> LimitHeaders {
+        LimitHeaders::new()
     }
 
-    /// Takes one of the counts of tokens that a key may cause in a minute, for good: the work is
-    /// done whatever becomes of the request. `false`: it has none left. A limiter that keeps no
-    /// rate of counts lets all be made.
-    fn take_count(&self, _: &Identity, _a_minute: std::num::NonZeroU32) -> bool {
+    /// Takes one of the token counts that a key may cause in a minute. It is not given back, whatever
+    /// happens to the request. `false`: none is left. The default allows every count.
+    fn take_count(&self, _: &Identity, _a_minute: NonZeroU32) -> bool {
         true
     }
 }
@@ -201,52 +170,53 @@ pub enum Load {
     /// A count of tokens, of which so many are allowed in a minute.
     Count {
         /// Requests a minute.
-        limit: std::num::NonZeroU32,
+        limit: NonZeroU32,
     },
 }
 
-/// How a key stands with its limits, as headers of an answer.
-pub type Standing = Vec<(HeaderName, HeaderValue)>;
+/// The state of a key's limits, as headers of an answer.
+pub type LimitHeaders = Vec<(HeaderName, HeaderValue)>;
 
-/// Why a request is not let through.
+/// A request that is within its key's limits.
+pub struct Admission {
+    /// Gives back what the request took when it is dropped. `None` if nothing is counted.
+    pub guard: Option<Box<dyn AdmissionGuard>>,
+    /// The state of the limits with this request counted.
+    pub headers: LimitHeaders,
+}
+
+/// Why a request is not admitted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NotAdmitted {
-    /// It ran into a limit.
-    Limited(Limited),
-    /// The plan of its key is not in the configuration that serves it.
+    /// It exceeds a limit.
+    Limited {
+        /// Which limit, and when a retry can succeed.
+        limited: Limited,
+        /// The state of the limits.
+        headers: LimitHeaders,
+    },
+    /// The plan of its key is not in the configuration that is served.
     UnknownPlan,
 }
 
-/// A limit that a request ran into.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Limited {
-    /// The limit, in words (`requests a minute`).
-    pub limit: &'static str,
-    /// After how long trying again helps; `None`: never, it is more than the limit itself.
-    pub retry_after: Option<Duration>,
-    /// How the key stands.
-    pub standing: Standing,
-}
-
-/// Holds what requests can cost.
+/// Reserves what requests can cost.
 pub trait Balances: Send + Sync {
-    /// Reserves tokens of the key's balance for a request that was routed.
-    fn reserve(
-        &self,
-        request: &RequestContext,
-        bound: Bound,
-    ) -> MaybeReady<Result<Reserved, Shortage>>;
+    /// Reserves tokens of the key's balance for a request that has a route.
+    fn reserve(&self, request: &RequestContext, bound: UpperBound) -> MaybeReady<Reserved>;
 
-    /// Whether what is left could pay for a useful answer under this bound. Holds nothing, so
-    /// that it can be otherwise a moment later.
-    fn affords(&self, request: &RequestContext, bound: Bound) -> bool;
+    /// Whether the rest of the balance could pay for a useful answer within this bound. Reserves
+    /// nothing, so that the answer can be different a moment later.
+    fn affords(&self, request: &RequestContext, bound: UpperBound) -> bool;
 
-    /// What may still come of the key's tokens that others on the same ledger hold, where a
-    /// request was refused as [`Shortage::Busy`]: when this is over, ask again. `None`: nothing.
+    /// Waits until other processes may have given back tokens of the key, after a refusal with
+    /// [`Shortage::Busy`]. `None`: no process was asked.
     fn more(&self, _: &RequestContext) -> Option<Pin<Box<dyn Future<Output = ()> + Send>>> {
         None
     }
 }
+
+/// Tokens that are reserved, or why they are not.
+pub type Reserved = Result<Box<dyn ReservationGuard>, Shortage>;
 
 /// Counts the input tokens of requests.
 pub trait Counting: Send + Sync {
@@ -255,43 +225,4 @@ pub trait Counting: Send + Sync {
     ///
     /// `None`: it cannot be counted, or not in time.
     fn count(&self, request: &RequestContext) -> MaybeReady<Option<InputCount>>;
-}
-
-/// The most that a request can use, in tokens as the model counts them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Bound {
-    /// Input tokens that its body does not exceed.
-    pub input: u64,
-    /// Input tokens beyond them that its body does not show: what its provider has stored, or
-    /// finds with tools of its own. Of them as many are held as the balance has.
-    pub hidden_input: u64,
-    /// Output tokens over all answers asked for.
-    pub output: u64,
-    /// The smallest output for which sending the request is worth anything.
-    pub useful_output: u64,
-    /// The most input that the model can process for it: what is reported beyond is wrong.
-    pub believed_input: u64,
-    /// The same of output.
-    pub believed_output: u64,
-}
-
-/// Tokens that are reserved.
-pub struct Reserved {
-    /// What stands for them.
-    pub hold: Box<dyn std::any::Any + Send + Sync>,
-    /// The output tokens that they are enough for, if they are not enough for all.
-    pub output_limit: Option<u64>,
-}
-
-/// Why no tokens are held.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Shortage {
-    /// Too few are left.
-    Exhausted,
-    /// The validity of everything that the key was given has passed.
-    Expired,
-    /// Too few are left only because other requests hold the rest.
-    Busy,
-    /// The ledger cannot take more at the moment.
-    Unavailable,
 }

@@ -26,6 +26,7 @@ pub(crate) use flight::spawn;
 use parking_lot::Mutex;
 use std::{future::Future, sync::Arc, time::Duration};
 use tollgate_types::KeyId;
+pub use tollgate_types::Unavailable;
 use watcher::Watcher;
 
 /// How much a directory keeps in memory and how long it waits.
@@ -108,32 +109,6 @@ pub enum LookupFailure {
     /// Nothing is known about the key: 503, never 401.
     #[error(transparent)]
     Unavailable(#[from] Unavailable),
-}
-
-/// Why the store could not answer.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Unavailable {
-    /// Too many look-ups are waiting already.
-    #[error("too many look-ups are waiting")]
-    Overloaded,
-    /// The store did not answer in time.
-    #[error("the store did not answer in time")]
-    TimedOut,
-    /// The store failed.
-    #[error("the store failed: {0}")]
-    Store(Arc<str>),
-    /// More settlements wait to be committed than there is room for.
-    #[error("too many settlements wait to be committed")]
-    Backlog,
-    /// Settlements cannot be committed; the ledger logs the reason once a second.
-    #[error("settlements cannot be committed: {0}")]
-    Stalled(Arc<str>),
-    /// The process is shutting down.
-    #[error("the store is closed")]
-    Closed,
-    /// Another process has closed this one in the ledger.
-    #[error("another process has closed this one in the ledger")]
-    Fenced,
 }
 
 /// What an operator wants to know about a directory.

@@ -40,6 +40,7 @@ use std::{
     time::Duration,
 };
 use tokio::sync::watch;
+pub use tollgate_types::Shortage;
 use tollgate_types::{Format, KeyId, RequestId, Weights};
 use writer::{Command, Writer};
 
@@ -104,26 +105,9 @@ pub enum Reserve {
     /// The tokens are reserved.
     Held(Reservation),
     /// They are not reserved.
-    Refused(Refused),
+    Refused(Shortage),
     /// The key's account is not in memory: wait, then ask again.
     Wait(PendingAccount),
-}
-
-/// Why nothing was reserved.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Refused {
-    /// Too little is left: 402.
-    #[error("too few tokens are left")]
-    Exhausted,
-    /// The validity of all grants has passed: 401.
-    #[error("all grants have expired")]
-    Expired,
-    /// Too little is left only because other requests reserve the rest: 429.
-    #[error("other requests hold the tokens that are left")]
-    Busy,
-    /// The ledger cannot take more at the moment: 503.
-    #[error(transparent)]
-    Unavailable(#[from] Unavailable),
 }
 
 /// The accounts of all keys. Cheap to clone. When the last clone is dropped, everything is committed and
@@ -294,12 +278,12 @@ impl Ledger {
                     ledger, account, slot, pieces, terms, request,
                 ));
             }
-            Reserved::Short(Short::Exhausted) => Refused::Exhausted,
-            Reserved::Short(Short::Expired) => Refused::Expired,
-            Reserved::Short(Short::Busy) | Reserved::Elsewhere(false) => Refused::Busy,
+            Reserved::Short(Short::Exhausted) => Shortage::Exhausted,
+            Reserved::Short(Short::Expired) => Shortage::Expired,
+            Reserved::Short(Short::Busy) | Reserved::Elsewhere(false) => Shortage::Busy,
             Reserved::Elsewhere(true) => {
                 self.0.send(Command::Load(key.clone()));
-                Refused::Busy
+                Shortage::Busy
             }
             Reserved::Closed => {
                 shared.journal.give_back(slot);
@@ -367,7 +351,7 @@ impl Ledger {
     }
 
     /// Waits for a key's tokens that other processes give back, half a second at most: after
-    /// [`Refused::Busy`], if they were asked. `None`: they were not. The caller then reserves again.
+    /// [`Shortage::Busy`], if they were asked. `None`: they were not. The caller then reserves again.
     /// Must be awaited on a tokio runtime.
     pub fn more(&self, key: &KeyId) -> Option<impl Future<Output = ()> + Send + 'static> {
         // Each process looks five times a second for lease requests and for tokens that it was given.
@@ -461,14 +445,18 @@ impl PendingAccount {
     /// Must run on a tokio runtime.
     ///
     /// # Errors
-    /// There is no such key ([`Refused::Expired`]), or the store could not answer.
-    pub async fn wait(self) -> Result<(), Refused> {
+    /// There is no such key ([`Shortage::Expired`]), or the store could not answer.
+    pub async fn wait(self) -> Result<(), Shortage> {
         let shared = &self.shared;
         let found = tokio::time::timeout(shared.settings.load_timeout, self.answer)
             .await
             .map_err(|_| shared.why_stalled().unwrap_or(Unavailable::TimedOut))?
             .unwrap_or(Err(Unavailable::Closed))?;
-        if found { Ok(()) } else { Err(Refused::Expired) }
+        if found {
+            Ok(())
+        } else {
+            Err(Shortage::Expired)
+        }
     }
 }
 

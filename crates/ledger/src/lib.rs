@@ -39,8 +39,8 @@ pub use history::{
 pub use key::{ApiKey, KeyHash, KeyHasher, MalformedKey, PepperError};
 pub use keyed_semaphore::{KeyedPermit, KeyedSemaphore, TooManyCallers};
 pub use ledger::{
-    Ending, Holdings, Ledger, LedgerSettings, LedgerStats, PendingAccount, Refused, RequestInfo,
-    Reservation, Reserve, Settled,
+    Ending, Holdings, Ledger, LedgerSettings, LedgerStats, PendingAccount, RequestInfo,
+    Reservation, Reserve, Settled, Shortage,
 };
 pub use limits::{Admission, Denied, Dimension, Level, Limited, Limiter, Standing};
 pub use memory::{Lookup as MemoryLookup, Memory, MemoryLimits, MemoryStats, Remembered};

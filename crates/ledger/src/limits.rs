@@ -6,7 +6,7 @@
 mod bucket;
 mod headers;
 
-pub use bucket::{Denied, Level};
+pub use bucket::Level;
 
 use crate::clock::Clock;
 use bucket::Bucket;
@@ -20,41 +20,8 @@ use std::{
     },
     time::Duration,
 };
-use tollgate_types::{KeyId, Limits};
-
-/// Which limit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Dimension {
-    /// Requests a minute.
-    Requests,
-    /// Input tokens a minute.
-    InputTokens,
-    /// Output tokens a minute.
-    OutputTokens,
-    /// Requests at once.
-    Concurrent,
-}
-
-impl Dimension {
-    /// The name in metrics and logs.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Requests => "requests",
-            Self::InputTokens => "input_tokens",
-            Self::OutputTokens => "output_tokens",
-            Self::Concurrent => "concurrent",
-        }
-    }
-}
-
-/// A request that is too much: 429.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limited {
-    /// The limit that it ran into.
-    pub dimension: Dimension,
-    /// What would help.
-    pub denied: Denied,
-}
+use tollgate_types::{AdmissionGuard, KeyId, Limits};
+pub use tollgate_types::{Denied, Dimension, Limited};
 
 /// How a key stands with each of its limits; for the headers of an answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -383,6 +350,12 @@ impl Admission {
     pub fn standing(&self) -> Standing {
         let paces = self.meter.paces.lock();
         paces.standing(|| self.limiter.now_ms())
+    }
+}
+
+impl AdmissionGuard for Admission {
+    fn finish(self: Box<Self>, input: u64, output: u64) {
+        Self::finish(*self, input, output);
     }
 }
 

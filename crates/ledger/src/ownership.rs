@@ -30,6 +30,7 @@ use misses::Misses;
 use payment::Paid;
 use quick_cache::{UnitWeighter, sync::Cache};
 use std::{collections::HashMap, future::Future, sync::Arc};
+pub use tollgate_types::{Claim, OwnerFailure};
 use tollgate_types::{KeyId, NamedItem, RequestId};
 
 /// Something stored at a provider.
@@ -60,29 +61,7 @@ pub enum Owner<F> {
     Wait(F),
 }
 
-/// Why it could not be found out.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum OwnerFailure {
-    /// Another key's, or nobody's: 404.
-    #[error("not made by this key")]
-    NotYours,
-    /// Nothing could be learned: 503.
-    #[error(transparent)]
-    Unavailable(#[from] Unavailable),
-}
-
-/// Whether a key may send items of certain names.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Claim {
-    /// None of them is another key's.
-    Fine,
-    /// This one is another key's, or nobody's and must be somebody's.
-    NotYours(String),
-    /// Nothing could be learned.
-    Unavailable(Unavailable),
-}
-
-/// The same, as far as it is in memory.
+/// Whether a key may send certain items, as far as that is in memory.
 #[derive(Debug)]
 pub enum Claims<F> {
     /// All of it.
@@ -212,23 +191,23 @@ impl Ownership {
         for item in items {
             match self.0.known.get(&*item.id) {
                 Some(stored) if stored.key == *key => {}
-                Some(_) => return Claims::Known(Claim::NotYours(item.id)),
+                Some(_) => return Claims::Known(Claim::NotOwned(item.id)),
                 None if self.0.misses.has(&item.id) => {
                     if !item.has_contents {
-                        return Claims::Known(Claim::NotYours(item.id));
+                        return Claims::Known(Claim::NotOwned(item.id));
                     }
                 }
                 None => left.push(item),
             }
         }
         if left.is_empty() {
-            return Claims::Known(Claim::Fine);
+            return Claims::Known(Claim::Allowed);
         }
         let (this, key) = (Self::clone(self), key.clone());
         Claims::Wait(async move {
             match this.check_in_database(key, left).await {
-                Ok(None) => Claim::Fine,
-                Ok(Some(id)) => Claim::NotYours(id),
+                Ok(None) => Claim::Allowed,
+                Ok(Some(id)) => Claim::NotOwned(id),
                 Err(cause) => Claim::Unavailable(cause),
             }
         })
@@ -281,7 +260,7 @@ impl Ownership {
         });
         match found.await? {
             Some(stored) if stored.key == key => Ok(stored),
-            _ => Err(OwnerFailure::NotYours),
+            _ => Err(OwnerFailure::NotOwned),
         }
     }
 

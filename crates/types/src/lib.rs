@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod abilities;
+mod charge;
 mod context;
 mod conversation;
 mod error;
@@ -19,12 +20,17 @@ mod maybe_ready;
 mod model;
 mod request;
 mod share;
+mod shortage;
+mod stored;
 mod text;
 mod tokenizer;
 mod usage;
 mod weight;
 
 pub use abilities::{Abilities, ChatAbilities, MessagesAbilities, ResponsesAbilities};
+pub use charge::{
+    AdmissionGuard, BillingState, CountSource, Ending, Least, ReservationGuard, Settled, UpperBound,
+};
 pub use context::ContextNumbers;
 pub use conversation::{ConversationFacts, Script};
 pub use error::{ErrorCode, ErrorType, PublicError, Unsupported};
@@ -32,13 +38,15 @@ pub use format::{Format, PerFormat};
 pub use id::{KeyId, RequestId};
 pub use identity::{Allowance, Identity};
 pub use input::{InputCount, LARGEST_WINDOW, is_free_of_tokens};
-pub use limits::Limits;
+pub use limits::{Denied, Dimension, Limited, Limits};
 pub use maybe_ready::MaybeReady;
 pub use model::{Effort, ReasoningMode, Thinking, ThinkingStyle};
 pub use request::{
     LEAST_RESPONSES_OUTPUT, MediaFacts, NamedItem, RequestFacts, RequestNeeds, ThinkingRoom,
 };
 pub use share::{KeyShares, Resource, Share, leaves_room};
+pub use shortage::{Shortage, Unavailable};
+pub use stored::{Claim, OwnerFailure, StoredAt};
 pub use text::hidden_character;
 pub use tokenizer::Tokenizer;
 pub use usage::Usage;

@@ -1,7 +1,7 @@
 //! How fast a key may go.
 
 use serde::Serialize;
-use std::num::NonZeroU32;
+use std::{num::NonZeroU32, time::Duration};
 
 /// The limits of a key; `None` where there is none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -27,4 +27,57 @@ impl Limits {
             concurrent: self.concurrent.or(others.concurrent),
         }
     }
+}
+
+/// Which limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Dimension {
+    /// Requests a minute.
+    Requests,
+    /// Input tokens a minute.
+    InputTokens,
+    /// Output tokens a minute.
+    OutputTokens,
+    /// Requests at once.
+    Concurrent,
+}
+
+impl Dimension {
+    /// The name in error messages.
+    pub const fn in_words(self) -> &'static str {
+        match self {
+            Self::Requests => "requests a minute",
+            Self::InputTokens => "input tokens a minute",
+            Self::OutputTokens => "output tokens a minute",
+            Self::Concurrent => "requests at one time",
+        }
+    }
+
+    /// The name in metrics and logs.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Requests => "requests",
+            Self::InputTokens => "input_tokens",
+            Self::OutputTokens => "output_tokens",
+            Self::Concurrent => "concurrent",
+        }
+    }
+}
+
+/// A request that is too much: 429.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limited {
+    /// The limit that it ran into.
+    pub dimension: Dimension,
+    /// What would help.
+    pub denied: Denied,
+}
+
+/// Why nothing was taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Denied {
+    /// It will fit after this wait, if nobody else comes.
+    Wait(Duration),
+    /// It is more than the limit itself: it never fits.
+    NeverFits,
 }

@@ -23,10 +23,11 @@ fn counts_asked_for_and_counts_made_aside_have_limits_of_their_own() {
         limits: Limits::default(),
         shares: Default::default(),
     };
-    let mut holds = Holds::default();
+    let mut admissions = Vec::new();
     let mut ask = |a_minute| {
         let load = Load::Count { limit: a_minute };
-        limits.admit(load, &identity, &mut holds).is_ok()
+        let admission = limits.admit(load, &identity);
+        admission.map(|it| admissions.push(it)).is_ok()
     };
     let many = NonZeroU32::new(600).unwrap();
     assert!(limits.take_count(&identity, many));

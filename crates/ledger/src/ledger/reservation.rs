@@ -3,7 +3,7 @@
 use super::{Inner, RequestInfo, accounts::Account, writer::Command};
 use crate::{
     balance::{Payment, Pieces},
-    charge::{BillingState, Charge, CountSource, Counts, Least, UpperBound},
+    charge::{BillingState, Charge, CountSource, Counts, UpperBound},
     entry::{Entry, kept_name, kept_reason, pieces_in},
     journal::Slot,
 };
@@ -12,7 +12,8 @@ use std::{
     sync::{Arc, atomic::Ordering},
     time::{Duration, Instant},
 };
-use tollgate_types::{ErrorCode, RequestId, Usage, Weights};
+pub use tollgate_types::{Ending, Settled};
+use tollgate_types::{ErrorCode, RequestId, ReservationGuard, Usage, Weights};
 
 /// How old the progress of a running request in the settlement file may become while pieces pass.
 const KEEP_AFTER: Duration = Duration::from_millis(250);
@@ -21,67 +22,6 @@ const KEEP_AFTER: Duration = Duration::from_millis(250);
 pub(super) struct Terms {
     pub(super) bound: UpperBound,
     pub(super) weights: Weights,
-}
-
-/// How a request ended.
-#[derive(Clone, Debug)]
-pub struct Ending {
-    /// How it ended, for its charge.
-    pub state: BillingState,
-    /// The HTTP status that the client got.
-    pub status: u16,
-    /// The error that the client got.
-    pub error: Option<ErrorCode>,
-    /// What the upstream reported, if it did; the last of several reports.
-    pub reported: Option<Usage>,
-    /// The report had numbers that are no counts (negative, fractional, unreadable), or a later report
-    /// was lower.
-    pub absurd: bool,
-    /// What was sent and delivered, by the gateway's own count.
-    pub delivered: Usage,
-    /// Output tokens that the provider can have produced, delivered or not. If the client disconnected,
-    /// they are charged as far as they were reserved.
-    pub produced: u64,
-    /// Input tokens that the provider had stored, `u64::MAX` if their number is unknown; charged in the
-    /// same way.
-    pub stored_input: u64,
-    /// The least that an honest report says.
-    pub least: Least,
-    /// The model that served, if one did.
-    pub model_served: Option<Arc<str>>,
-}
-
-impl Ending {
-    /// A request that ended without a report.
-    pub fn unreported(state: BillingState, delivered: Usage) -> Self {
-        Self {
-            state,
-            status: 0,
-            error: None,
-            reported: None,
-            absurd: false,
-            delivered,
-            produced: 0,
-            stored_input: 0,
-            least: Least::default(),
-            model_served: None,
-        }
-    }
-}
-
-/// What a settlement came to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Settled {
-    /// Tokens paid.
-    pub charged: u64,
-    /// Tokens that no grant covered.
-    pub overdraft: u64,
-    /// Where the count comes from.
-    pub source: CountSource,
-    /// The upstream's report was not believed.
-    pub clamped: bool,
-    /// What was charged for.
-    pub usage: Usage,
 }
 
 /// Tokens that are reserved for one request.
@@ -104,18 +44,6 @@ pub struct Reservation {
     has_kept: bool,
     /// `None` once it is settled.
     slot: Option<Slot>,
-}
-
-impl Settled {
-    fn nothing() -> Self {
-        Self {
-            charged: 0,
-            overdraft: 0,
-            source: CountSource::Reported,
-            clamped: false,
-            usage: Usage::default(),
-        }
-    }
 }
 
 impl Reservation {
@@ -355,6 +283,40 @@ impl Reservation {
         let stats = &self.ledger.shared.stats;
         stats.failed_writes.fetch_add(1, Ordering::Relaxed);
         log::error!("{}: cannot be written ahead: {fault}", self.request.id);
+    }
+}
+
+impl ReservationGuard for Reservation {
+    fn output_limit(&self) -> Option<u64> {
+        Self::output_limit(self)
+    }
+
+    fn most_tokens(&self) -> u64 {
+        Self::most_tokens(self)
+    }
+
+    fn first_byte(&mut self) {
+        Self::first_byte(self);
+    }
+
+    fn progress(&mut self, delivered: Usage) {
+        Self::progress(self, delivered);
+    }
+
+    fn is_keeping_due(&self, now: Instant) -> bool {
+        Self::is_keeping_due(self, now)
+    }
+
+    fn keep_progress(&mut self, now: Instant, model_served: Option<Arc<str>>) {
+        Self::keep_progress(self, now, model_served);
+    }
+
+    fn settle(self: Box<Self>, ending: &Ending) -> Settled {
+        Self::settle(*self, ending)
+    }
+
+    fn release(self: Box<Self>) -> Settled {
+        Self::release(*self)
     }
 }
 

@@ -100,7 +100,7 @@ impl House {
         ledger: &Ledger,
         key: &KeyId,
         output: u64,
-    ) -> Result<Reservation, Refused> {
+    ) -> Result<Reservation, Shortage> {
         loop {
             match ledger.reserve(key, self.request(), bound(output), Weights::default()) {
                 Reserve::Held(reservation) => return Ok(reservation),
@@ -250,7 +250,7 @@ async fn a_balance_caps_a_request_and_says_what_fits() {
     assert_eq!(reservation.output_limit(), Some(70));
     let other = ledger.reserve(&key, house.request(), bound, Weights::default());
     assert!(
-        matches!(other, Reserve::Refused(Refused::Busy)),
+        matches!(other, Reserve::Refused(Shortage::Busy)),
         "{other:?}"
     );
 }
@@ -266,13 +266,13 @@ async fn each_way_of_having_nothing_has_its_name() {
         .unwrap()
         .settle(&completed(9));
     let refused = house.reserve(&ledger, &key, 2).await.unwrap_err();
-    assert_eq!(refused, Refused::Exhausted);
+    assert_eq!(refused, Shortage::Exhausted);
     house.clock.advance(DAY);
     let refused = house.reserve(&ledger, &key, 1).await.unwrap_err();
-    assert_eq!(refused, Refused::Expired);
+    assert_eq!(refused, Shortage::Expired);
     let nobody = KeyId::new("key_0123456789abcdefghij");
     let refused = house.reserve(&ledger, &nobody, 1).await.unwrap_err();
-    assert_eq!(refused, Refused::Expired);
+    assert_eq!(refused, Shortage::Expired);
 }
 
 #[tokio::test]
@@ -347,7 +347,7 @@ async fn a_top_up_is_spent_by_a_running_process() {
         .settle(&completed(10));
     assert_eq!(
         house.reserve(&ledger, &key, 10).await.unwrap_err(),
-        Refused::Exhausted
+        Shortage::Exhausted
     );
     house.top_up(&key, 50);
     drop(house.eventually(&ledger, &key, 50).await);
@@ -363,7 +363,7 @@ async fn more_open_requests_than_slots_are_shed_and_none_is_lost() {
         open.push(house.reserve(&ledger, &key, 1).await.unwrap());
     }
     let refused = house.reserve(&ledger, &key, 1).await.unwrap_err();
-    assert_eq!(refused, Refused::Unavailable(Unavailable::Backlog));
+    assert_eq!(refused, Shortage::Unavailable(Unavailable::Backlog));
     for reservation in open {
         reservation.settle(&completed(1));
     }

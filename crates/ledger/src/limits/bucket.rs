@@ -6,6 +6,7 @@
 //! 60,000 units whatever the limit is, nothing is ever rounded, and `remaining` is exact.
 
 use std::{num::NonZeroU32, time::Duration};
+use tollgate_types::Denied;
 
 /// Milliseconds in the window of every limit.
 const WINDOW_MS: u64 = 60_000;
@@ -21,15 +22,6 @@ pub struct Level {
     pub remaining: u64,
     /// How long until the limit is whole again.
     pub reset_after: Duration,
-}
-
-/// Why nothing was taken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Denied {
-    /// It will fit after this wait, if nobody else comes.
-    Wait(Duration),
-    /// It is more than the limit itself: it never fits.
-    NeverFits,
 }
 
 /// A limit of so many a minute.

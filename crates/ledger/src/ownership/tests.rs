@@ -46,7 +46,7 @@ fn stored(key: &str, id: &str) -> Stored {
 async fn ask(ownership: &Ownership, key: &str, id: &str) -> Result<Arc<Stored>, OwnerFailure> {
     match ownership.owner(&KeyId::new(key), id) {
         Owner::Yours(stored) => Ok(stored),
-        Owner::NotYours => Err(OwnerFailure::NotYours),
+        Owner::NotYours => Err(OwnerFailure::NotOwned),
         Owner::Wait(answer) => answer.await,
     }
 }
@@ -132,7 +132,7 @@ async fn anothers_and_nobodys_get_the_same_answer() {
     let long = "r".repeat(MAX_ID_LEN + 1);
     for id in ["resp_1", "resp_2", "resp_%", "' OR 1=1 --", "", &long] {
         let answer = ask(&ownership, "key_b", id).await;
-        assert_eq!(answer, Err(OwnerFailure::NotYours), "{id:.40}");
+        assert_eq!(answer, Err(OwnerFailure::NotOwned), "{id:.40}");
     }
 }
 
@@ -151,9 +151,12 @@ async fn items_are_their_makers_and_nobodys_only_with_contents() {
             Claims::Wait(answer) => (answer.await, true),
         }
     };
-    let not_yours = |id: &str| Claim::NotYours(id.to_owned());
+    let not_yours = |id: &str| Claim::NotOwned(id.to_owned());
     let own = [("rs_1", false), ("rs_1", true)];
-    assert_eq!(ask(&ownership, "key_a", &own).await, (Claim::Fine, false));
+    assert_eq!(
+        ask(&ownership, "key_a", &own).await,
+        (Claim::Allowed, false)
+    );
     let theirs = [("nobodys", true), ("rs_1", true)];
     let found = ask(&ownership, "key_b", &theirs).await;
     assert_eq!(found, (not_yours("rs_1"), false));
@@ -167,9 +170,12 @@ async fn items_are_their_makers_and_nobodys_only_with_contents() {
     assert_eq!(found, (not_yours("rs_1"), false));
     let found = ask(&again, "key_b", &[("whose", false)]).await;
     assert_eq!(found, (not_yours("whose"), true));
-    assert_eq!(ask(&again, "key_a", &own).await, (Claim::Fine, false));
+    assert_eq!(ask(&again, "key_a", &own).await, (Claim::Allowed, false));
     let whoevers = [("whoevers", true)];
-    assert_eq!(ask(&again, "key_b", &whoevers).await, (Claim::Fine, true));
+    assert_eq!(
+        ask(&again, "key_b", &whoevers).await,
+        (Claim::Allowed, true)
+    );
 }
 
 #[tokio::test]
@@ -241,10 +247,10 @@ async fn a_key_whose_look_ups_take_long_leaves_room_for_the_others() {
         biased;
         answer = &mut waiting => panic!("it had no turn: {answer:?}"),
         answer = ask(&ownership, "key_b", "resp_2") => {
-            assert_eq!(answer, Err(OwnerFailure::NotYours));
+            assert_eq!(answer, Err(OwnerFailure::NotOwned));
         }
     }
     drop(held);
-    assert_eq!(waiting.await, Err(OwnerFailure::NotYours));
+    assert_eq!(waiting.await, Err(OwnerFailure::NotOwned));
     assert_eq!(ownership.0.lookups.of_keys.keys(), 0);
 }

@@ -100,7 +100,7 @@ async fn who_is_short_of_what_another_holds_unused_has_it_after_a_moment() {
         let held = loop {
             match house.reserve(&two, &key, wanted).await {
                 Ok(held) => break held,
-                Err(refused) => assert_eq!(refused, Refused::Busy),
+                Err(refused) => assert_eq!(refused, Shortage::Busy),
             }
             waits += 1;
             assert!(waits <= 2, "{wanted}");
@@ -113,7 +113,7 @@ async fn who_is_short_of_what_another_holds_unused_has_it_after_a_moment() {
     let start = Instant::now();
     for _ in 0..3 {
         let refused = house.reserve(&two, &key, 280).await.unwrap_err();
-        assert_eq!(refused, Refused::Busy);
+        assert_eq!(refused, Shortage::Busy);
         if let Some(more) = two.more(&key) {
             more.await;
         }
@@ -138,7 +138,7 @@ async fn who_waits_in_vain_for_another_process_takes_the_place_of_nobody_after_i
     // Nothing comes of what one holds in earnest.
     let _held = house.reserve(&one, &key, 1000).await.unwrap();
     let refused = house.reserve(&two, &key, 500).await.unwrap_err();
-    assert_eq!(refused, Refused::Busy);
+    assert_eq!(refused, Shortage::Busy);
     for _ in 0..2 {
         two.more(&key).expect("it is asked for").await;
         let waiting = two.more(&key).expect("who waited has gone");
@@ -156,7 +156,7 @@ async fn what_all_processes_hold_together_being_too_little_is_exhausted_in_each(
     let mut start = Instant::now();
     let mut last = [None, None];
     // Some is left at the end, and too little for any request, wherever it is.
-    while last != [Some(Refused::Exhausted), Some(Refused::Exhausted)] {
+    while last != [Some(Shortage::Exhausted), Some(Shortage::Exhausted)] {
         for (ledger, last) in [&one, &two].into_iter().zip(&mut last) {
             *last = match house.reserve(ledger, &key, 30).await {
                 Ok(reservation) => {
@@ -175,7 +175,7 @@ async fn what_all_processes_hold_together_being_too_little_is_exhausted_in_each(
     while start.elapsed() < Duration::from_millis(500) {
         for ledger in [&one, &two] {
             let refused = house.reserve(ledger, &key, 30).await.unwrap_err();
-            assert_eq!(refused, Refused::Exhausted);
+            assert_eq!(refused, Shortage::Exhausted);
         }
         tokio::task::yield_now().await;
     }
@@ -226,7 +226,7 @@ async fn nobody_is_asked_for_long_for_what_nobody_waits_for() {
     drop(house.reserve(&one, &key, 1).await.unwrap());
     // All there is together is too little.
     let refused = house.reserve(&two, &key, 2000).await.unwrap_err();
-    assert_eq!(refused, Refused::Exhausted);
+    assert_eq!(refused, Shortage::Exhausted);
     let start = Instant::now();
     while house.sql::<i64>("SELECT count(*) FROM lease_requests") > 0 {
         assert!(start.elapsed() < PATIENCE, "it is still asked for");
@@ -261,7 +261,7 @@ async fn what_a_dead_peer_held_is_spent_by_the_living() {
         .unwrap()
         .settle(&completed(100));
     let refused = house.reserve(&living, &key, 900).await.unwrap_err();
-    assert_eq!(refused, Refused::Busy);
+    assert_eq!(refused, Shortage::Busy);
     dying.crash();
     drop(house.eventually(&living, &key, 900).await);
     assert_eq!(house.used(&key), 100);
@@ -312,7 +312,7 @@ async fn a_closed_process_that_has_nothing_to_enter_notices_and_leases_nothing_m
         .unwrap();
     assert_eq!(ledger.stats().fenced, 1);
     let refused = house.reserve(&ledger, &key, 1).await.unwrap_err();
-    assert_eq!(refused, Refused::Unavailable(Unavailable::Fenced));
+    assert_eq!(refused, Shortage::Unavailable(Unavailable::Fenced));
     assert_eq!(house.sql::<i64>("SELECT count(*) FROM leases"), 0);
     ledger.close(PATIENCE);
 }

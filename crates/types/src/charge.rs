@@ -1,0 +1,269 @@
+//! What a request is reserved and charged: the words that filters, gateway and ledger share.
+//!
+//! What a request is charged by which rule is decided by the ledger.
+
+use crate::{ErrorCode, Usage, Weights};
+use serde::{Deserialize, Serialize};
+use std::{fmt, sync::Arc, time::Instant};
+
+/// The most that a request can use, in tokens as the model counts them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UpperBound {
+    /// Input tokens that the body shows.
+    pub input: u64,
+    /// Input tokens that the body does not show (stored, found by tools of a provider): reserved as far
+    /// as the balance has them.
+    pub hidden_input: u64,
+    /// Output tokens of all answers: the output limit (the model's maximum if the request gives none),
+    /// thinking budget included, times `n`.
+    pub output: u64,
+    /// The smallest output that is useful.
+    pub useful_output: u64,
+    /// The most input that the model can process: a report of more is not believed.
+    pub believed_input: u64,
+    /// The same of output.
+    pub believed_output: u64,
+}
+
+impl UpperBound {
+    /// The tokens to reserve, as far as the balance has them.
+    pub fn tokens(&self, weights: &Weights) -> u64 {
+        let hidden = weights.heaviest_input().of(self.hidden_input);
+        Weights::whole_tokens(
+            self.thousandths(self.output, weights)
+                .saturating_add(hidden),
+        )
+    }
+
+    /// The tokens that a useful answer needs.
+    pub fn useful_tokens(&self, weights: &Weights) -> u64 {
+        Weights::whole_tokens(self.thousandths(self.useful_output.min(self.output), weights))
+    }
+
+    /// The cost of the visible input and of so much output, in thousandths of tokens.
+    fn thousandths(&self, output: u64, weights: &Weights) -> u128 {
+        let input = weights.heaviest_input().of(self.input);
+        input.saturating_add(weights.output.of(output))
+    }
+
+    /// The hidden input that was reserved: as much as fits into `reserved` beside the rest.
+    pub fn hidden_that_fits(&self, reserved: u64, weights: &Weights) -> u64 {
+        let room = u128::from(reserved)
+            .saturating_mul(1000)
+            .saturating_sub(self.thousandths(self.output, weights));
+        let weight = u128::from(weights.heaviest_input().thousandths());
+        let tokens = room.checked_div(weight).unwrap_or(u128::MAX);
+        u64::try_from(tokens)
+            .unwrap_or(u64::MAX)
+            .min(self.hidden_input)
+    }
+
+    /// The output tokens that fit into `reserved` beside the visible input; `None` if all of them do.
+    pub fn output_that_fits(&self, reserved: u64, weights: &Weights) -> Option<u64> {
+        if reserved >= Weights::whole_tokens(self.thousandths(self.output, weights)) {
+            return None;
+        }
+        let room = u128::from(reserved)
+            .saturating_mul(1000)
+            .saturating_sub(weights.heaviest_input().of(self.input));
+        let output = room.checked_div(u128::from(weights.output.thousandths()))?;
+        Some(u64::try_from(output).unwrap_or(u64::MAX).min(self.output))
+    }
+}
+
+/// How a request ended, for its charge.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum BillingState {
+    /// The answer is complete.
+    Completed,
+    /// The upstream stopped early: a limit, a filter.
+    Incomplete,
+    /// The client disconnected.
+    ClientClosed,
+    /// The upstream failed.
+    UpstreamFailed,
+    /// The request was refused, here or upstream.
+    Rejected,
+}
+
+impl BillingState {
+    /// Every state, in the order of their numbers in the file.
+    pub const ALL: [Self; 5] = [
+        Self::Completed,
+        Self::Incomplete,
+        Self::ClientClosed,
+        Self::UpstreamFailed,
+        Self::Rejected,
+    ];
+
+    /// Whether a request in this state is free: it was refused, or its provider failed before one token
+    /// of `output` was delivered.
+    pub const fn is_free(self, output: u64) -> bool {
+        match self {
+            Self::Rejected => true,
+            Self::UpstreamFailed => output == 0,
+            Self::Completed | Self::Incomplete | Self::ClientClosed => false,
+        }
+    }
+
+    /// The name on the wire, in filters and in logs.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Completed => "completed",
+            Self::Incomplete => "incomplete",
+            Self::ClientClosed => "client_closed",
+            Self::UpstreamFailed => "upstream_failed",
+            Self::Rejected => "rejected",
+        }
+    }
+
+    /// The state of this name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|state| state.as_str() == name)
+    }
+}
+
+impl fmt::Display for BillingState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+/// Where a count comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CountSource {
+    /// The upstream reported it.
+    Reported,
+    /// The gateway counted what it sent and delivered.
+    Estimated,
+}
+
+impl CountSource {
+    /// The name on the wire and in logs.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Reported => "reported",
+            Self::Estimated => "estimated",
+        }
+    }
+}
+
+/// The least that an honest report of a usage says, in tokens.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Least {
+    /// Input, cached or not.
+    pub input: u64,
+    /// Output.
+    pub output: u64,
+}
+
+/// How a request ended.
+#[derive(Clone, Debug)]
+pub struct Ending {
+    /// How it ended, for its charge.
+    pub state: BillingState,
+    /// The HTTP status that the client got.
+    pub status: u16,
+    /// The error that the client got.
+    pub error: Option<ErrorCode>,
+    /// What the upstream reported, if it did; the last of several reports.
+    pub reported: Option<Usage>,
+    /// The report had numbers that are no counts (negative, fractional, unreadable), or a later report
+    /// was lower.
+    pub absurd: bool,
+    /// What was sent and delivered, by the gateway's own count.
+    pub delivered: Usage,
+    /// Output tokens that the provider can have produced, delivered or not. If the client disconnected,
+    /// they are charged as far as they were reserved.
+    pub produced: u64,
+    /// Input tokens that the provider had stored, `u64::MAX` if their number is unknown; charged in the
+    /// same way.
+    pub stored_input: u64,
+    /// The least that an honest report says.
+    pub least: Least,
+    /// The model that served, if one did.
+    pub model_served: Option<Arc<str>>,
+}
+
+impl Ending {
+    /// A request that ended without a report.
+    pub fn unreported(state: BillingState, delivered: Usage) -> Self {
+        Self {
+            state,
+            status: 0,
+            error: None,
+            reported: None,
+            absurd: false,
+            delivered,
+            produced: 0,
+            stored_input: 0,
+            least: Least::default(),
+            model_served: None,
+        }
+    }
+}
+
+/// What a settlement came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settled {
+    /// Tokens paid.
+    pub charged: u64,
+    /// Tokens that no grant covered.
+    pub overdraft: u64,
+    /// Where the count comes from.
+    pub source: CountSource,
+    /// The upstream's report was not believed.
+    pub clamped: bool,
+    /// What was charged for.
+    pub usage: Usage,
+}
+
+impl Settled {
+    /// A settlement that charges nothing.
+    pub fn nothing() -> Self {
+        Self {
+            charged: 0,
+            overdraft: 0,
+            source: CountSource::Reported,
+            clamped: false,
+            usage: Usage::default(),
+        }
+    }
+}
+
+/// What a request has taken of its key's limits. Dropping it gives everything back.
+pub trait AdmissionGuard: Send + Sync {
+    /// Ends the request, which used so many tokens: the limits get back what was taken too much, and
+    /// what was taken too little is a debt.
+    fn finish(self: Box<Self>, input: u64, output: u64);
+}
+
+/// Tokens that are reserved for a request. Dropping it charges what was delivered.
+pub trait ReservationGuard: Send + Sync {
+    /// The output limit that the reserved tokens allow, if they do not cover the maximum cost. The
+    /// provider must get this limit.
+    fn output_limit(&self) -> Option<u64>;
+
+    /// The most tokens, input and output, that the request can have with this reservation.
+    fn most_tokens(&self) -> u64;
+
+    /// Notes that the answer has begun to flow.
+    fn first_byte(&mut self);
+
+    /// Notes what was delivered so far.
+    fn progress(&mut self, delivered: Usage);
+
+    /// Whether it is time to call [`ReservationGuard::keep_progress`].
+    fn is_keeping_due(&self, now: Instant) -> bool;
+
+    /// Stores what was delivered so far, so that it is charged if the process crashes. Does not wait.
+    fn keep_progress(&mut self, now: Instant, model_served: Option<Arc<str>>);
+
+    /// Charges what the request used, and gives back the rest.
+    fn settle(self: Box<Self>, ending: &Ending) -> Settled;
+
+    /// Gives everything back and leaves no record.
+    fn release(self: Box<Self>) -> Settled;
+}

@@ -1,0 +1,70 @@
+//! Why a ledger does not answer, and why it reserves nothing.
+
+use std::{error::Error, fmt, sync::Arc};
+
+/// Why the store could not answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Unavailable {
+    /// Too many look-ups are waiting already.
+    Overloaded,
+    /// The store did not answer in time.
+    TimedOut,
+    /// The store failed.
+    Store(Arc<str>),
+    /// More settlements wait to be committed than there is room for.
+    Backlog,
+    /// Settlements cannot be committed; the ledger logs the reason once a second.
+    Stalled(Arc<str>),
+    /// The process is shutting down.
+    Closed,
+    /// Another process has closed this one in the ledger.
+    Fenced,
+}
+
+impl fmt::Display for Unavailable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Overloaded => f.write_str("too many look-ups are waiting"),
+            Self::TimedOut => f.write_str("the store did not answer in time"),
+            Self::Store(cause) => write!(f, "the store failed: {cause}"),
+            Self::Backlog => f.write_str("too many settlements wait to be committed"),
+            Self::Stalled(cause) => write!(f, "settlements cannot be committed: {cause}"),
+            Self::Closed => f.write_str("the store is closed"),
+            Self::Fenced => f.write_str("another process has closed this one in the ledger"),
+        }
+    }
+}
+
+impl Error for Unavailable {}
+
+/// Why no tokens are reserved.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Shortage {
+    /// Too few are left: 402.
+    Exhausted,
+    /// The validity of all grants has passed: 401.
+    Expired,
+    /// Too few are left only because other requests reserve the rest: 429.
+    Busy,
+    /// The ledger does not answer now: 503.
+    Unavailable(Unavailable),
+}
+
+impl fmt::Display for Shortage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Exhausted => f.write_str("too few tokens are left"),
+            Self::Expired => f.write_str("all grants have expired"),
+            Self::Busy => f.write_str("other requests reserve the tokens that are left"),
+            Self::Unavailable(cause) => cause.fmt(f),
+        }
+    }
+}
+
+impl Error for Shortage {}
+
+impl From<Unavailable> for Shortage {
+    fn from(cause: Unavailable) -> Self {
+        Self::Unavailable(cause)
+    }
+}

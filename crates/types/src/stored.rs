@@ -1,0 +1,50 @@
+//! What providers store for keys: responses, conversations, files.
+
+use crate::Unavailable;
+use std::{error::Error, fmt, sync::Arc};
+
+/// Where something is stored: only this provider has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoredAt {
+    /// The provider, by name.
+    pub provider: Arc<str>,
+    /// The credential under which it was made, by name.
+    pub credential: Arc<str>,
+}
+
+/// Why a key may not name something that is stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum OwnerFailure {
+    /// Another key made it, or no key that is known: 404.
+    NotOwned,
+    /// The ledger does not answer now: 503.
+    Unavailable(Unavailable),
+}
+
+impl fmt::Display for OwnerFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotOwned => f.write_str("not made by this key"),
+            Self::Unavailable(cause) => cause.fmt(f),
+        }
+    }
+}
+
+impl Error for OwnerFailure {}
+
+impl From<Unavailable> for OwnerFailure {
+    fn from(cause: Unavailable) -> Self {
+        Self::Unavailable(cause)
+    }
+}
+
+/// Whether a key may send items of certain names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Claim {
+    /// No other key owns any of them.
+    Allowed,
+    /// Another key owns this one, or its owner must be known and is not.
+    NotOwned(String),
+    /// The ledger does not answer now.
+    Unavailable(Unavailable),
+}
