@@ -18,12 +18,7 @@ use tollgate_types::{ContextNumbers, PublicError};
 pub(crate) const KIND: FilterKind = FilterKind {
     name: "context",
     summary: "Refuses a request whose input alone is more than its model can read.",
-    wants: Wants {
-        body: true,
-        stored: false,
-        answer: false,
-        error: false,
-    },
+    wants: Wants::BODY,
     after: &["key", "model"],
     required: false,
     build,

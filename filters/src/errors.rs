@@ -15,10 +15,8 @@ pub(crate) const KIND: FilterKind = FilterKind {
     name: "errors",
     summary: "Has the last word on what an error says.",
     wants: Wants {
-        body: false,
-        stored: false,
-        answer: false,
         error: true,
+        ..Wants::HEAD
     },
     after: &[],
     required: true,

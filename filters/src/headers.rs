@@ -18,10 +18,8 @@ pub(crate) const KIND: FilterKind = FilterKind {
     name: "headers",
     summary: "Finds the one credential of a request and decides which headers pass.",
     wants: Wants {
-        body: false,
-        stored: false,
         answer: true,
-        error: false,
+        ..Wants::HEAD
     },
     after: &[],
     required: true,

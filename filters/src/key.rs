@@ -15,12 +15,7 @@ use tollgate_types::{ErrorCode, PublicError};
 pub(crate) const KIND: FilterKind = FilterKind {
     name: "key",
     summary: "Turns the credential into an identity, or refuses the request.",
-    wants: Wants {
-        body: false,
-        stored: false,
-        answer: false,
-        error: false,
-    },
+    wants: Wants::HEAD,
     after: &["headers"],
     required: true,
     build,

@@ -16,10 +16,8 @@ pub(crate) const KIND: FilterKind = FilterKind {
     name: "limits",
     summary: "Keeps each key within its requests and tokens a minute and its requests at once.",
     wants: Wants {
-        body: true,
         stored: true,
-        answer: false,
-        error: false,
+        ..Wants::BODY
     },
     after: &["key", "model"],
     required: false,

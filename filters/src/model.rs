@@ -16,12 +16,7 @@ use tollgate_types::{
 pub(crate) const KIND: FilterKind = FilterKind {
     name: "model",
     summary: "Decides which model answers, and whether the key may use it.",
-    wants: Wants {
-        body: true,
-        stored: false,
-        answer: false,
-        error: false,
-    },
+    wants: Wants::BODY,
     after: &["key"],
     required: true,
     build,

@@ -20,12 +20,7 @@ use tollgate_types::{ErrorCode, PublicError, ReservationGuard, Shortage, UpperBo
 pub(crate) const KIND: FilterKind = FilterKind {
     name: "quota",
     summary: "Reserves the maximum cost of a request on its key's balance, or refuses the request.",
-    wants: Wants {
-        body: true,
-        stored: false,
-        answer: false,
-        error: false,
-    },
+    wants: Wants::BODY,
     // `stored` looks up the size of stored input.
     after: &["key", "stored", "model"],
     required: false,

@@ -14,12 +14,7 @@ use tollgate_types::{Claim, ErrorCode, OwnerFailure, PublicError};
 pub(crate) const KIND: FilterKind = FilterKind {
     name: "stored",
     summary: "Lets a request name what a provider has stored only where its own key made it.",
-    wants: Wants {
-        body: true,
-        stored: false,
-        answer: false,
-        error: false,
-    },
+    wants: Wants::BODY,
     after: &["key"],
     required: true,
     build,

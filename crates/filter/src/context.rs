@@ -1,4 +1,4 @@
-//! The request as filters see it.
+//! A request as filters see it.
 
 use crate::{Endpoint, ModelHandle};
 use bytes::Bytes;
@@ -9,58 +9,61 @@ use tollgate_types::{
     StoredAt,
 };
 
-/// The head of the request as the caller sent it, borrowed from the connection.
+/// The head of a request as the client sent it.
 #[derive(Clone, Copy, Debug)]
 pub struct Head<'a> {
     /// The method.
     pub method: &'a Method,
     /// The path, without the query.
     pub path: &'a str,
-    /// The headers, untouched. What of them goes upstream is not decided here: the
-    /// gateway builds the upstream's head from an allow-list.
+    /// The headers. The provider gets none of them as they are: the gateway builds the head that it
+    /// sends from an allow-list and from [`RequestContext::upstream_headers`].
     pub headers: &'a HeaderMap,
 }
 
-/// What is known of a request so far. Each filter reads what it needs and adds what it found.
+/// What is known about a request. Each filter reads what it needs and adds what it finds.
 pub struct RequestContext {
-    /// The request's identifier, on every answer and in every log line.
+    /// The request's id: a header of every answer, and a field of every log line.
     pub id: RequestId,
-    /// The endpoint that was asked.
+    /// The endpoint of the request.
     pub endpoint: Endpoint,
-    /// The client's address, where it is known.
+    /// The client's address, if it is known.
     pub client: Option<IpAddr>,
-    /// The one credential of the request, normalized; taken by the `key` filter.
+    /// The API key that the client sent. Set by `headers`, taken by `key`.
     pub credential: Option<Secret>,
-    /// Who asks.
+    /// The key's holder and permissions. Set by `key`.
     pub identity: Option<Arc<Identity>>,
-    /// What one pass over the body found; `None` before the body was read.
+    /// What the body asks for. Set by the gateway before filters that want the body.
     pub facts: Option<RequestFacts>,
-    /// The body, while filters run that may have it counted.
+    /// The body, for counting its tokens.
     pub body: Option<Bytes>,
-    /// How many tokens the input has, where it was counted.
+    /// The number of input tokens, if it was counted. Set by `context` or `quota`.
     pub input: Option<InputCount>,
-    /// Where the things are stored that the request names: only there can it be answered.
+    /// Where the stored things are that the request names: no other provider can answer it. Set by
+    /// `stored`.
     pub stored_at: Option<StoredAt>,
-    /// The input that they make, in tokens; `None`: the size of one of them is not known.
+    /// The input tokens that the stored things make. `None` if one of their sizes is not known.
     pub stored_tokens: Option<u64>,
-    /// Which model answers.
+    /// The model that answers. Set by `model`.
     pub route: Option<Route>,
-    /// Headers to send to the provider, beyond those that the gateway sets itself.
+    /// Headers for the provider, in addition to those that the gateway sets.
     pub upstream_headers: Vec<(HeaderName, HeaderValue)>,
-    /// Headers to put on the answer.
+    /// Headers for the answer.
     pub answer_headers: Vec<(HeaderName, HeaderValue)>,
-    /// The output limit that goes upstream instead of the caller's, in tokens of each answer.
+    /// The output limit that the provider gets instead of the client's, in tokens of each answer. Set by
+    /// `quota`.
     pub output_limit: Option<u64>,
-    /// The output tokens that are reserved for each answer. No provider gets a greater output limit.
+    /// The output tokens that are reserved for each answer: no provider gets a higher limit. Set by
+    /// `quota`.
     pub reserved_output: Option<u64>,
-    /// What the request has taken of its key's limits.
+    /// What the request has taken from its key's limits. Set by `limits`; dropping it gives it back.
     pub admission: Option<Box<dyn AdmissionGuard>>,
-    /// The tokens that are reserved for the request.
+    /// The tokens that are reserved on its key's balance. Set by `quota`.
     pub reservation: Option<Box<dyn ReservationGuard>>,
 }
 
 impl RequestContext {
-    /// A request of which only the address is known.
+    /// A request that no filter has seen.
     pub fn new(id: RequestId, endpoint: Endpoint, client: Option<IpAddr>) -> Self {
         Self {
             id,
@@ -83,24 +86,24 @@ impl RequestContext {
         }
     }
 
-    /// The caller's wire format, where the endpoint has one.
+    /// The client's wire format, if the endpoint has one.
     pub const fn format(&self) -> Option<Format> {
         self.endpoint.format()
     }
 }
 
-/// Which model answers a request.
+/// The model that answers a request.
 #[derive(Clone, Debug)]
 pub struct Route {
-    /// The model in the catalog of this request's configuration.
+    /// The model in the catalog of the request's configuration.
     pub model: ModelHandle,
-    /// Its identifier, for logs, metrics and the `x-model` header.
+    /// Its id, for logs, metrics and the `x-model` header.
     pub model_id: Arc<str>,
     /// Why this model, if the gateway chose it (`auto`).
     pub reason: Option<Arc<str>>,
 }
 
-/// A text that must not be printed.
+/// A text that is never printed.
 #[derive(Clone)]
 pub struct Secret(Box<str>);
 

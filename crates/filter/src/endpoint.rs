@@ -1,4 +1,4 @@
-//! The endpoints that callers see: one table for dispatch, discovery, documents and tests.
+//! The endpoints of the public API: one table for dispatch, discovery, documents and tests.
 
 use http::Method;
 use tollgate_types::Format;
@@ -8,42 +8,42 @@ use tollgate_types::Format;
 pub enum Endpoint {
     /// Status and discovery.
     Status,
-    /// The models usable with the key.
+    /// The models that the key can use.
     Models,
-    /// One of them.
+    /// One of these models.
     Model,
-    /// What the key has and has used.
+    /// Balance, limits and totals of the key.
     Usage,
-    /// The same, request by request.
+    /// The usage of the key, request by request.
     UsageHistory,
     /// Chat completions.
     ChatCompletions,
     /// Responses.
     Responses,
-    /// One stored response.
+    /// A stored response.
     StoredResponse,
-    /// The end of one that is still being made.
+    /// Cancels a stored response.
     CancelResponse,
-    /// What one was an answer to.
+    /// The input of a stored response.
     ResponseInput,
-    /// How many input tokens a responses request has.
+    /// Counts the input tokens of a responses request.
     InputTokens,
     /// Messages.
     Messages,
-    /// How many input tokens a messages request has.
+    /// Counts the input tokens of a messages request.
     CountTokens,
 }
 
 /// One row of the table of endpoints.
 #[derive(Debug)]
 pub struct EndpointInfo {
-    /// Which endpoint.
+    /// The endpoint.
     pub endpoint: Endpoint,
-    /// The methods that it answers; `HEAD` wherever `GET`.
+    /// The methods that it accepts: `HEAD` wherever `GET`.
     pub methods: &'static [Method],
     /// The path, exact; `{id}` stands for one segment.
     pub path: &'static str,
-    /// The wire format spoken here, where one is.
+    /// The wire format, if it has one.
     pub format: Option<Format>,
     /// What it is for, in a few words.
     pub purpose: &'static str,
@@ -190,7 +190,7 @@ impl Endpoint {
         }
     }
 
-    /// The wire format spoken here, where one is.
+    /// The wire format, if it has one.
     pub const fn format(self) -> Option<Format> {
         match self {
             Self::Status | Self::Models | Self::Model | Self::Usage | Self::UsageHistory => None,

@@ -1,59 +1,75 @@
-//! What a filter declares about itself: its name, what it wants, how it is built.
+//! What a filter declares: its name, when it runs, how it is built.
 
 use crate::{DynFilter, Services};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-/// A filter as the configuration knows it: one row of the table of filters.
+/// The description of a filter: one row in the table of filters.
 pub struct FilterKind {
-    /// The name under `filters` in the configuration.
+    /// Its name under `filters` in the configuration.
     pub name: &'static str,
     /// What it decides, in one line.
     pub summary: &'static str,
-    /// What it wants to see.
+    /// When it runs.
     pub wants: Wants,
-    /// The names of filters that must stand before it in the list.
+    /// The filters that must stand before it in the configuration, by name.
     pub after: &'static [&'static str],
-    /// Whether every configuration must have it.
+    /// Whether every configuration must contain it.
     pub required: bool,
-    /// Builds it from its own settings, or says everything that is wrong with them.
+    /// Builds it from its settings, or returns every fault in them. Runs once per configuration.
     pub build: fn(&Value, &Services) -> Built,
 }
 
-/// A filter, or everything that is wrong with its settings.
+/// A filter, or every fault in its settings.
 pub type Built = Result<DynFilter, Vec<SettingsFault>>;
 
-/// What a filter wants to see. It pays for that alone.
+/// When a filter runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Wants {
-    /// The request's body, peeked: it then runs once the body was read, which is after
-    /// the key was accepted.
+    /// After the request's body was read. A filter without `body` runs before that, so that a request
+    /// that it refuses costs no read.
     pub body: bool,
-    /// Requests for what a provider has stored as well: they have no body to peek at. For a
-    /// filter that runs behind the body alone; one before it sees every request.
+    /// With `body`: also on requests for stored responses, which have no body. Filters without `body`
+    /// run on every request.
     pub stored: bool,
-    /// The head of every answer.
+    /// Before the head of each answer is sent.
     pub answer: bool,
-    /// Every error before it leaves.
+    /// Before each error is sent.
     pub error: bool,
+}
+
+impl Wants {
+    /// Only the head of the request.
+    pub const HEAD: Self = Self {
+        body: false,
+        stored: false,
+        answer: false,
+        error: false,
+    };
+
+    /// The head and the body of the request.
+    pub const BODY: Self = Self {
+        body: true,
+        ..Self::HEAD
+    };
 }
 
 /// A fault in a filter's settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SettingsFault {
-    /// Where, relative to the filter's entry (`limits.burst`); empty for the entry itself.
+    /// The key in the filter's entry, such as `limits.burst`. Empty for the entry itself.
     pub path: String,
-    /// What is wrong and what would be right.
+    /// What is wrong, and what would be right.
     pub message: String,
 }
 
-/// Reads the settings of a filter into its own type, which should deny unknown fields.
+/// Reads the settings of a filter into its type. The type should deny unknown fields.
 ///
 /// # Errors
 ///
-/// A [`SettingsFault`] that names the field.
+/// The field that cannot be read.
 pub fn settings<T: DeserializeOwned>(value: &Value) -> Result<T, Vec<SettingsFault>> {
-    // An entry that is a bare name has no settings at all.
+    // An entry without settings is null; serde needs an empty object to apply the defaults.
     let empty = Value::Object(serde_json::Map::new());
     let value = if value.is_null() { &empty } else { value };
     serde_path_to_error::deserialize(value).map_err(|fault| {
@@ -65,11 +81,11 @@ pub fn settings<T: DeserializeOwned>(value: &Value) -> Result<T, Vec<SettingsFau
     })
 }
 
-/// For a filter without settings: refuses every one that is given.
+/// Checks that a filter without settings gets none.
 ///
 /// # Errors
 ///
-/// A [`SettingsFault`] that names the unknown setting.
+/// The setting that it gets.
 pub fn no_settings(value: &Value) -> Result<(), Vec<SettingsFault>> {
     #[derive(serde::Deserialize)]
     #[serde(deny_unknown_fields)]

@@ -1,8 +1,15 @@
-//! What a plugin author needs, and no more: the [`Filter`] trait, the request as
-//! a filter sees it, and the verdicts that it can give.
+//! The interface for authors of filters.
 //!
-//! Nothing here knows Pingora, a store or a provider. The gateway drives the
-//! filters in the order of the configuration and fills in the [`Services`].
+//! A filter makes one decision about a request: it refuses the request, answers it, changes it, or lets
+//! it continue. To write one:
+//!
+//! 1. Implement [`Filter`] for a type of your own. `on_request` gets the [`Head`] of the request and the
+//!    [`RequestContext`], and returns a [`Verdict`] or an error.
+//! 2. Describe it with a [`FilterKind`]: its name in the configuration, what it [`Wants`] to see, how it
+//!    is built from its settings and the [`Services`] of the gateway.
+//!
+//! `docs/guides/write-a-filter.md` has a complete example. This crate depends neither on Pingora nor on
+//! a store; the gateway runs the filters in the order of the configuration and implements the services.
 
 #![forbid(unsafe_code)]
 
@@ -24,3 +31,8 @@ pub use services::{
     StoredThings,
 };
 pub use tollgate_types::MaybeReady;
+
+/// The guide's example is compiled and run as a test.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/guides/write-a-filter.md")]
+struct Guide;

@@ -1,5 +1,4 @@
-//! What the gateway lends to filters: small traits over the key store, the catalog and the
-//! ledger.
+//! What filters can ask the gateway: keys, models, limits, balances, stored things, token counts.
 
 use crate::RequestContext;
 use http::{HeaderMap, HeaderName, HeaderValue};
@@ -9,43 +8,43 @@ use tollgate_types::{
     OwnerFailure, ReasoningMode, RequestFacts, ReservationGuard, Shortage, StoredAt, UpperBound,
 };
 
-/// What a filter may hold on to when it is built.
+/// The services of the gateway. A filter clones what it needs when it is built.
 #[derive(Clone)]
 pub struct Services {
-    /// Whose key is it?
+    /// Looks up API keys.
     pub keys: Arc<dyn KeyDirectory>,
-    /// Which models are there?
+    /// Looks up models.
     pub catalog: Arc<dyn Catalog>,
-    /// Is the key within its limits?
+    /// Enforces the limits of keys.
     pub limits: Arc<dyn Limiter>,
-    /// Can the key pay?
+    /// Reserves tokens on balances.
     pub balances: Arc<dyn Balances>,
-    /// Whose is what providers have stored?
+    /// Looks up the owners of stored things.
     pub stored: Arc<dyn StoredThings>,
-    /// How many tokens is it?
+    /// Counts input tokens.
     pub counting: Arc<dyn Counting>,
 }
 
-/// Finds the holder of a credential.
+/// Looks up API keys.
 pub trait KeyDirectory: Send + Sync {
-    /// Looks up a credential that came from this address, in memory if possible, else in the store.
+    /// Looks up a key that came from this address, in memory if possible, else in the store.
     fn lookup(&self, credential: &str, from: Option<IpAddr>) -> MaybeReady<KeyLookup>;
 }
 
-/// What is known of a credential.
+/// The result of looking up a key.
 pub enum KeyLookup {
-    /// It belongs to this active key.
+    /// The key is active.
     Known(Arc<Identity>),
-    /// It is malformed, unknown, expired or revoked. The reason is for the log alone:
-    /// all of them get the same answer.
+    /// The key is malformed, unknown, expired or revoked. The reason is only for the log: all of them
+    /// get the same answer.
     Refused(&'static str),
-    /// The address has tried too many credentials that were refused; it may try again then.
+    /// The address has sent too many keys that were refused. It may retry after this time.
     TooManyAttempts(Duration),
-    /// The store cannot say at the moment.
+    /// The store does not answer now.
     Unavailable,
 }
 
-/// Names a model within one configuration: an index, so that it costs nothing to keep.
+/// The index of a model in one configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ModelHandle(pub u32);
 
@@ -54,34 +53,34 @@ pub struct ModelHandle(pub u32);
 pub struct ModelView<'a> {
     /// Its handle.
     pub handle: ModelHandle,
-    /// Its identifier.
+    /// Its id.
     pub id: &'a Arc<str>,
-    /// The model group that a key needs for it.
+    /// The model group that a key needs to use it.
     pub group: &'a str,
     /// The providers of its deployments, by name.
     pub providers: &'a [Arc<str>],
-    /// The formats of those callers whose requests one of its deployments is sent as responses.
+    /// The client formats whose requests are translated to `responses` for one of its deployments.
     pub responses_for: &'a [Format],
     /// How it reasons.
     pub reasoning: ReasoningMode,
-    /// Tokens that an answer may have, where known.
+    /// The most output tokens of an answer, if known.
     pub max_output_tokens: Option<u64>,
-    /// Tokens that its input may have, where known.
+    /// The most input tokens, if known.
     pub context_window: Option<u64>,
 }
 
-/// Finds models by name.
+/// Looks up models.
 pub trait Catalog: Send + Sync {
-    /// Resolves a name: exactly, then through the aliases, then in its dotted form.
+    /// The model of this name: an exact id, else an alias, else the dotted form of an id.
     fn resolve(&self, name: &str) -> Option<ModelView<'_>>;
 
-    /// The model that a route names.
+    /// The model of a route.
     fn model(&self, handle: ModelHandle) -> Option<ModelView<'_>>;
 
     /// Whether `name` leaves the choice to the gateway.
     fn is_auto(&self, name: &str) -> bool;
 
-    /// Chooses a model for a request among those that `allowed` admits, and says why.
+    /// Chooses a model among those that `allowed` admits.
     fn choose(
         &self,
         asked: &Asked<'_>,
@@ -89,18 +88,18 @@ pub trait Catalog: Send + Sync {
     ) -> Option<Chosen<'_>>;
 }
 
-/// A request that leaves the choice of its model to the service.
+/// A request that leaves the choice of its model to the gateway.
 #[derive(Clone, Copy, Debug)]
 pub struct Asked<'a> {
-    /// The name that it gives.
+    /// The model name in the request.
     pub name: &'a str,
-    /// What it asks for.
+    /// What the request asks for.
     pub facts: &'a RequestFacts,
-    /// The key that it came with.
+    /// The key of the request.
     pub key: &'a KeyId,
-    /// The headers, of which one may name its conversation.
+    /// The headers of the request. One of them may name the conversation.
     pub headers: &'a HeaderMap,
-    /// Whether its model answers it: a count of tokens is about the next answer and none.
+    /// Whether the model answers. `false` for a request that only counts tokens.
     pub is_answered: bool,
 }
 
@@ -132,7 +131,7 @@ pub struct StoredThing {
     pub tokens: Option<u64>,
 }
 
-/// Keeps keys within their limits.
+/// Enforces the limits of keys.
 pub trait Limiter: Send + Sync {
     /// Takes what a request needs from each of its key's limits, or nothing from any of them.
     ///
@@ -154,22 +153,22 @@ pub trait Limiter: Send + Sync {
     }
 }
 
-/// What a request takes of its key's limits; corrected when it ends.
+/// What a request takes from its key's limits. Corrected when the request ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Load {
     /// A request that a model answers.
     Generation {
         /// Input tokens.
         input: u64,
-        /// Output tokens: as many as the request is expected to have.
+        /// Output tokens that the request is expected to have.
         output: u64,
-        /// Whether the request itself says how many it may have. Where it does not, `output` is a
-        /// guess, which a smaller limit takes as a whole window.
+        /// Whether the request has an output limit. If not, `output` is an estimate, and a key whose
+        /// limit is smaller is charged its whole limit instead of being refused.
         is_limited: bool,
     },
-    /// A count of tokens, of which so many are allowed in a minute.
+    /// A request that counts tokens.
     Count {
-        /// Requests a minute.
+        /// Such requests that a key may send in a minute.
         limit: NonZeroU32,
     },
 }
@@ -220,9 +219,7 @@ pub type Reserved = Result<Box<dyn ReservationGuard>, Shortage>;
 
 /// Counts the input tokens of requests.
 pub trait Counting: Send + Sync {
-    /// Counts the input of a request that was routed. Only where it matters: it takes
-    /// milliseconds for a large body, on a thread of its own.
-    ///
-    /// `None`: it cannot be counted, or not in time.
+    /// Counts the input tokens of a request that has a route. A large body takes milliseconds, on a
+    /// thread of its own. `None` if the body cannot be counted, or not in time.
     fn count(&self, request: &RequestContext) -> MaybeReady<Option<InputCount>>;
 }
