@@ -11,6 +11,7 @@ use super::outgoing;
 use super::reason;
 use super::remembered;
 use super::respond::{self, Local};
+use super::stage::{Admitted, Stage};
 use super::stored;
 use super::toll::Toll;
 use crate::candidate::full_fault;
@@ -31,7 +32,7 @@ use std::sync::Arc;
 use std::time::Instant;
 use tollgate_filter::{Endpoint, Head, RequestContext, Verdict};
 use tollgate_routing::plan::{Asked, plan};
-use tollgate_types::{ErrorCode, Identity, PublicError, RequestFacts};
+use tollgate_types::{ErrorCode, Identity, PublicError};
 
 /// How a request goes on after its admission.
 pub enum Admission {
@@ -74,7 +75,10 @@ async fn try_admit(session: &mut Session, exchange: &mut Exchange) -> Result<Adm
     exchange.origin = snapshot.cors.origin(&head.headers);
     let matched = endpoints::match_path(session.req_header().uri.path())?;
     let request = RequestContext::new(exchange.id, matched.endpoint, exchange.client);
-    exchange.request = Some(request);
+    exchange.stage = Stage::Matched {
+        request,
+        body: None,
+    };
     check_head_size(session, &snapshot)?;
     check_host(session)?;
     check_once(session)?;
@@ -103,6 +107,7 @@ async fn try_admit(session: &mut Session, exchange: &mut Exchange) -> Result<Adm
         passed?;
         stored::find_unpaid(exchange, named).await?;
         exchange.explains = reason::is_asked_for(exchange, &session.req_header().headers);
+        exchange.stage.admit(&snapshot)?;
         exchange.attempts = candidates(exchange, &session.req_header().headers)?;
         if let Some(count) = count::without_asking(session, exchange).await? {
             return Ok(Admission::Answer(count));
@@ -111,10 +116,7 @@ async fn try_admit(session: &mut Session, exchange: &mut Exchange) -> Result<Adm
         attempt::make_ready(exchange, room)?;
         return Ok(Admission::Forward);
     }
-    let identity = exchange
-        .request
-        .as_ref()
-        .and_then(|request| request.identity.clone());
+    let identity = exchange.stage.identity().cloned();
     let identity = identity.ok_or_else(|| internal("a request came through without a key"))?;
     if let (true, Some(id)) = (matched.endpoint.is_stored(), matched.id) {
         let id = id.to_owned();
@@ -145,7 +147,7 @@ fn client(session: &Session, snapshot: &Snapshot) -> Option<IpAddr> {
 
 /// Takes over what the filters hold, whether they let the request through or not.
 fn take_toll(exchange: &mut Exchange) {
-    if let Some(request) = &mut exchange.request {
+    if let Some(request) = exchange.stage.request_mut() {
         request.body = None;
         exchange.toll = Toll::take(request);
     }
@@ -180,7 +182,7 @@ async fn run_filters(
     exchange: &mut Exchange,
 ) -> Result<(), Admission> {
     let snapshot = Arc::clone(&exchange.snapshot);
-    let Some(request) = &mut exchange.request else {
+    let Some(request) = exchange.stage.request_mut() else {
         return Ok(());
     };
     match snapshot.pipeline.run(part, head(session), request).await? {
@@ -332,8 +334,10 @@ async fn read_body(
     )
     .await
     {
-        Ok(body) => {
-            exchange.body = Some(body);
+        Ok(read) => {
+            if let Stage::Matched { body, .. } = &mut exchange.stage {
+                *body = Some(read);
+            }
             note_facts(exchange, reading);
             Ok(())
         }
@@ -343,7 +347,7 @@ async fn read_body(
 
 /// What is looked for in the body of a request.
 pub fn reading(exchange: &Exchange) -> Reading {
-    let request = exchange.request.as_ref();
+    let request = exchange.stage.request();
     let catalog = exchange.snapshot.catalog.catalog();
     Reading {
         counts_tokens: request.is_some_and(|it| it.endpoint == Endpoint::CountTokens),
@@ -354,7 +358,11 @@ pub fn reading(exchange: &Exchange) -> Reading {
 
 /// Has the filters see what was found in the body.
 pub fn note_facts(exchange: &mut Exchange, reading: Reading) {
-    let (Some(request), Some(body)) = (&mut exchange.request, &exchange.body) else {
+    let Stage::Matched {
+        request,
+        body: Some(body),
+    } = &mut exchange.stage
+    else {
         return;
     };
     let catalog = exchange.snapshot.catalog.catalog();
@@ -368,34 +376,30 @@ pub fn note_facts(exchange: &mut Exchange, reading: Reading) {
     request.body = body.in_one_piece();
 }
 
-/// Who can answer, in order.
+/// The candidates of an admitted request, in order.
 fn candidates(exchange: &mut Exchange, headers: &HeaderMap) -> Result<Attempts, PublicError> {
-    let (Some(request), Some(format)) = (&exchange.request, exchange.format()) else {
-        return Err(internal("a request came through without a format"));
+    let Some(admitted) = exchange.stage.admitted() else {
+        return Ok(Attempts::default());
     };
-    let snapshot = &exchange.snapshot;
-    let handle = request.route.as_ref().map(|route| route.model);
-    let served = handle.and_then(|handle| {
-        let model = snapshot.catalog.model(handle)?;
-        Some((model, snapshot.served(handle)?))
-    });
-    let (model, served) = served.ok_or_else(|| internal("a request came without a model"))?;
-    let stored_at = request.stored_at.as_ref();
-    let counts_tokens = request.endpoint.is_count();
+    let Admitted { request, model, .. } = admitted;
     if request.endpoint == Endpoint::InputTokens {
         // Counted here: few providers of responses have a counter.
         return Ok(Attempts::default());
     }
-    let facts = request.facts.as_ref();
+    let Some(served) = exchange.snapshot.served(admitted.handle) else {
+        return Ok(Attempts::default());
+    };
+    let stored_at = request.stored_at.as_ref();
+    let counts_tokens = request.endpoint.is_count();
     let asked = Asked {
-        format,
+        format: admitted.format,
         counts_tokens,
         stored_at: stored_at.map(|at| (&*at.provider, &*at.credential)),
         conversation: match served.has_choice {
-            true => conversation::of(exchange, headers),
+            true => conversation::of(exchange, admitted, headers),
             false => None,
         },
-        tokens: facts.map_or(0, RequestFacts::likely_input_tokens),
+        tokens: admitted.facts().likely_input_tokens(),
         now: clock::steady_ms(Instant::now()),
         random: fastrand::u64(..),
     };

@@ -21,7 +21,7 @@ use tollgate_routing::health::{Blame, Full, Place, Refusal, Seat, Ticket};
 use tollgate_routing::plan::Why;
 use tollgate_routing::{Credential, Http2, Provider};
 use tollgate_translate::TranslationNotes;
-use tollgate_types::{Format, PublicError, RequestFacts};
+use tollgate_types::{Format, PublicError};
 use tollgate_wire::fault::UpstreamFault;
 
 /// The candidates of a request, in order, and the one that is being asked.
@@ -387,8 +387,8 @@ pub fn next_peer(exchange: &mut Exchange) -> Option<Box<HttpPeer>> {
         if !exchange.attempts.is_ready() {
             make_ready(exchange, None).ok()?;
         }
-        let facts = exchange.request.as_ref().and_then(|it| it.facts.as_ref());
-        let tokens = facts.map_or(0, RequestFacts::likely_input_tokens);
+        let admitted = exchange.stage.admitted();
+        let tokens = admitted.map_or(0, |it| it.facts().likely_input_tokens());
         let is_aside = exchange.is_aside();
         let attempts = &mut exchange.attempts;
         attempts.ticket = None;
@@ -450,18 +450,13 @@ fn choose_http(peer: &mut HttpPeer, provider: &Provider, body: Option<&Bytes>) {
 
 /// Begins to count the time of the attempt with this peer, `now`.
 fn start_timer(exchange: &mut Exchange, peer: &mut HttpPeer, now: Instant) {
-    let request = exchange.request.as_ref();
+    let admitted = exchange.stage.admitted();
     let Some(candidate) = exchange.attempts.current() else {
         return;
     };
-    let model = request
-        .and_then(|request| request.route.as_ref())
-        .and_then(|route| exchange.snapshot.catalog.model(route.model));
     let usual = candidate.deployment.provider.timeouts.answer;
-    let bounds = model.map_or(usual, |model| usual.under(&model.timeouts));
-    let streams = request
-        .and_then(|request| request.facts.as_ref())
-        .is_some_and(|facts| facts.stream);
+    let bounds = admitted.map_or(usual, |it| usual.under(&it.model.timeouts));
+    let streams = admitted.is_some_and(|it| it.facts().stream);
     let ends = exchange.request_ends();
     let deadlines = Deadlines::new(bounds, streams, now, ends);
     let timer = AttemptTimer::begin(deadlines, now, &exchange.timer);

@@ -1,23 +1,23 @@
 //! Finds the conversation of a request, by its head and its body.
 
 use super::exchange::Exchange;
+use super::stage::Admitted;
 use crate::conversation::{beginning, cache_key, cached, named};
 use http::HeaderMap;
 
 /// The hash of the conversation; `None` for a request that belongs to none, as far as can be
 /// told.
-pub fn of(exchange: &Exchange, headers: &HeaderMap) -> Option<u64> {
+pub fn of(exchange: &Exchange, admitted: &Admitted, headers: &HeaderMap) -> Option<u64> {
     let affinity = exchange.snapshot.catalog.catalog().affinity();
     if !affinity.enabled {
         return None;
     }
-    let request = exchange.request.as_ref()?;
-    let key = request.identity.as_ref()?.key.as_str().as_bytes();
+    let key = admitted.identity.key.as_str().as_bytes();
     let said = affinity.headers.iter().find_map(|name| headers.get(name));
     if let Some(name) = said.filter(|name| !name.is_empty()) {
         return Some(named(key, name.as_bytes()));
     }
-    let body = exchange.body.as_ref()?;
+    let body = &admitted.body;
     let spans = &body.peeked().spans;
     if let Some(span) = cache_key(spans) {
         return Some(cached(key, body.part(span)));

@@ -3,18 +3,17 @@
 //!
 //! How a body is counted, and on which thread, is decided in `counts`.
 
-use super::body::RequestBody;
 use super::exchange::Exchange;
 use super::respond::{self, Local};
-use crate::counts::{CatalogCounts, CountKey, How};
+use super::stage::Stage;
+use crate::counts::{CountKey, How};
 use crate::events::{self, CountSource};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use pingora_core::upstreams::peer::HttpPeer;
 use pingora_proxy::Session;
-use std::sync::Arc;
 use tollgate_count::Count;
-use tollgate_types::{Format, PublicError};
+use tollgate_types::{Format, PublicError, RequestFacts};
 use tollgate_wire::splice::Splice;
 
 const SOURCE: HeaderName = HeaderName::from_static("x-token-count-source");
@@ -40,8 +39,11 @@ pub async fn without_asking(
     if exchange.attempts.is_empty() {
         return answer(exchange).await.map(Some);
     }
-    exchange.count_key = key(exchange, &session.req_header().headers);
-    let Some(body) = remembered(exchange) else {
+    let key = key(exchange, &session.req_header().headers);
+    if let Stage::Admitted(admitted) = &mut exchange.stage {
+        admitted.count_key = key;
+    }
+    let Some(body) = remembered(exchange, key) else {
         return Ok(None);
     };
     events::tokens_counted(CountSource::Cache);
@@ -50,15 +52,14 @@ pub async fn without_asking(
     Ok(Some(answer))
 }
 
-fn remembered(exchange: &Exchange) -> Option<Bytes> {
+fn remembered(exchange: &Exchange, key: Option<CountKey>) -> Option<Bytes> {
     let ttl = exchange.snapshot.counting.cache?;
-    let key = exchange.count_key.as_ref()?;
-    exchange.snapshot.count_cache.get(key, ttl.get())
+    exchange.snapshot.count_cache.get(&key?, ttl.get())
 }
 
 /// Whether the request asks for a count.
 pub fn is_count(exchange: &Exchange) -> bool {
-    let request = exchange.request.as_ref();
+    let request = exchange.stage.request();
     request.is_some_and(|request| request.endpoint.is_count())
 }
 
@@ -68,32 +69,27 @@ pub fn is_count(exchange: &Exchange) -> bool {
 fn key(exchange: &Exchange, caller: &HeaderMap) -> Option<CountKey> {
     let snapshot = &exchange.snapshot;
     snapshot.counting.cache?;
-    let is_short = |body: &&RequestBody| body.len() <= LONGEST_REMEMBERED;
-    exchange.body.as_ref().filter(is_short)?;
-    let body = whole(exchange)?;
-    let candidate = exchange.attempts.coming()?;
-    let request = exchange.request.as_ref()?;
-    let asked = request.facts.as_ref()?.model.as_deref().unwrap_or_default();
+    let admitted = exchange.stage.admitted()?;
+    if admitted.body.len() > LONGEST_REMEMBERED {
+        return None;
+    }
+    let body = admitted.body.assemble(Splice::default())?;
+    let deployment = &exchange.attempts.coming()?.deployment;
     let names = [
-        request.identity.as_ref()?.key.as_str().as_bytes(),
-        candidate.deployment.name.as_bytes(),
-        candidate.deployment.upstream_model(asked).as_bytes(),
+        admitted.identity.key.as_str().as_bytes(),
+        deployment.name.as_bytes(),
+        deployment.upstream_model(admitted.model_asked()).as_bytes(),
     ];
-    let passed = &candidate.deployment.provider.pass_headers;
+    let passed = &deployment.provider.pass_headers;
     let passed = passed.iter().flat_map(|name| {
         let values = caller.get_all(name).into_iter();
         values.map(move |value| (name, value))
     });
-    let set = request.upstream_headers.iter();
+    let set = admitted.request.upstream_headers.iter();
     let headers = set.map(|(name, value)| (name, value)).chain(passed);
     let headers = headers.flat_map(|(name, value)| [name.as_str().as_bytes(), value.as_bytes()]);
     let parts: Vec<&[u8]> = names.into_iter().chain(headers).chain([&*body]).collect();
     Some(snapshot.count_cache.key(&parts))
-}
-
-fn whole(exchange: &Exchange) -> Option<Bytes> {
-    let whole = |body: &RequestBody| body.assemble(Splice::default());
-    exchange.body.as_ref().and_then(whole)
 }
 
 /// Bounds what providers may take of the time that a count may take: one that is slower than
@@ -126,7 +122,7 @@ pub fn passed(exchange: &Exchange, body: &Bytes) {
         return;
     }
     events::tokens_counted(CountSource::Upstream);
-    if let Some(key) = exchange.count_key {
+    if let Some(key) = exchange.stage.admitted().and_then(|it| it.count_key) {
         exchange.snapshot.count_cache.put(key, body);
     }
 }
@@ -159,42 +155,37 @@ async fn answer(exchange: &Exchange) -> Result<Local, PublicError> {
         log::error!("{}: there is nothing to count", exchange.id);
         respond::internal_error()
     };
-    let (counts, how) = how(exchange).ok_or_else(fault)?;
-    let body = whole(exchange).ok_or_else(fault)?;
-    let How { format, rules } = how;
+    let admitted = exchange.stage.admitted().ok_or_else(fault)?;
+    let counts = exchange.snapshot.counts.as_ref().ok_or_else(fault)?;
+    let how = counts.how_routed(&admitted.request);
+    let How { format, rules } = how.ok_or_else(fault)?;
+    let body = admitted.body.assemble(Splice::default());
+    let body = body.ok_or_else(fault)?;
     let desk = counts.desk();
     let counted = match desk.at_once(format, &body, &rules) {
         Some(count) => Some(count),
         None => {
-            let request = exchange.request.as_ref();
-            let identity = request.and_then(|request| request.identity.as_ref());
-            let key = &identity.ok_or_else(fault)?.key;
+            let key = &admitted.identity.key;
             desk.count(key, format, body, rules).await
         }
     };
     let (count, source) = match counted {
         Some(count) => (count, CountSource::Local),
-        None => (by_length(exchange).ok_or_else(fault)?, CountSource::Length),
+        None => (by_length(admitted.facts()), CountSource::Length),
     };
     events::tokens_counted(source);
-    Ok(told(exchange.format(), &count))
+    Ok(told(admitted.format, &count))
 }
 
-fn how(exchange: &Exchange) -> Option<(&Arc<CatalogCounts>, How)> {
-    let counts = exchange.snapshot.counts.as_ref()?;
-    Some((counts, counts.how_routed(exchange.request.as_ref()?)?))
-}
-
-/// What is told where too many counts are asked for at once.
-fn by_length(exchange: &Exchange) -> Option<Count> {
-    let facts = exchange.request.as_ref()?.facts.as_ref()?;
+/// The count of a request while too many are counted at once.
+fn by_length(facts: &RequestFacts) -> Count {
     let media = facts.media_tokens();
-    Some(Count::by_bytes(facts.text_bytes, media, facts.needs.tools))
+    Count::by_bytes(facts.text_bytes, media, facts.needs.tools)
 }
 
-fn told(format: Option<Format>, count: &Count) -> Local {
+fn told(format: Format, count: &Count) -> Local {
     let kind = match format {
-        Some(Format::Responses) => r#""object":"response.input_tokens","#,
+        Format::Responses => r#""object":"response.input_tokens","#,
         _ => "",
     };
     let body = format!(r#"{{{kind}"input_tokens":{}}}"#, count.tokens);

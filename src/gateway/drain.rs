@@ -138,8 +138,8 @@ pub fn look(exchange: &mut Exchange) {
     let Some(drain) = &caller.drain else {
         return;
     };
-    let choices = exchange.request.as_ref().and_then(|it| it.facts.as_ref());
-    let is_one = choices.is_none_or(|facts| facts.choices <= 1);
+    let admitted = exchange.stage.admitted();
+    let is_one = admitted.is_none_or(|it| it.facts().choices <= 1);
     let answer = &exchange.answer;
     let is_reported = toll::reported(answer).is_some_and(|usage| usage.output > 0);
     let is_due = is_one && answer.is_about_to_end() && !is_reported;

@@ -4,10 +4,9 @@
 //! the caller was told stands in `told`, which whoever ends the exchange sets.
 
 use super::{
-    answer::Answer, attempt::Attempts, body::RequestBody, budget::RetryBudgets, drain::CallerWatch,
-    record, stored::Noted, timer::AttemptTimer, toll::Toll,
+    answer::Answer, attempt::Attempts, budget::RetryBudgets, drain::CallerWatch, record,
+    stage::Stage, stored::Noted, timer::AttemptTimer, toll::Toll,
 };
-use crate::counts::CountKey;
 use crate::{access_log::AccessLog, events::InFlight, snapshot::Snapshot};
 use http::{HeaderValue, Method, Uri};
 use std::{
@@ -36,10 +35,8 @@ pub struct Exchange {
     pub target: (Method, Uri),
     /// The configuration that it began with and keeps to its end.
     pub snapshot: Arc<Snapshot>,
-    /// What filters see; set once the path is known.
-    pub request: Option<RequestContext>,
-    /// The body, once read.
-    pub body: Option<RequestBody>,
+    /// How far it has come, and what is known of it.
+    pub stage: Stage,
     /// Who was and who can be asked.
     pub attempts: Attempts,
     /// What all requests may try again.
@@ -56,8 +53,6 @@ pub struct Exchange {
     pub caller: CallerWatch,
     /// What it holds of its key's limits and balance.
     pub toll: Toll,
-    /// Under what its provider's count of tokens is kept.
-    pub count_key: Option<CountKey>,
     /// What the request names that is not paid for: the input of its response shows it.
     pub unpaid: Vec<Unpaid>,
     /// What is remembered of whose the answer is that the provider stores.
@@ -113,8 +108,7 @@ impl Exchange {
             origin: None,
             target: (Method::GET, Uri::default()),
             snapshot,
-            request: None,
-            body: None,
+            stage: Stage::default(),
             attempts: Attempts::default(),
             retries,
             timer: AttemptTimer::default(),
@@ -123,7 +117,6 @@ impl Exchange {
             answer: Answer::default(),
             caller: CallerWatch::default(),
             toll: Toll::default(),
-            count_key: None,
             unpaid: Vec::new(),
             noted: Noted::default(),
             fault: None,
@@ -147,12 +140,12 @@ impl Exchange {
 
     /// The caller's format, where the endpoint has one.
     pub fn format(&self) -> Option<Format> {
-        self.request.as_ref().and_then(RequestContext::format)
+        self.stage.request().and_then(RequestContext::format)
     }
 
     /// The model that answers, by its own name: under a wildcard that is the name asked for.
     pub fn model_name(&self) -> Option<&str> {
-        let request = self.request.as_ref()?;
+        let request = self.stage.request()?;
         let route = request.route.as_ref()?;
         match self.snapshot.catalog.model(route.model)?.kind {
             ModelKind::Wildcard { .. } => request.facts.as_ref()?.model.as_deref(),
@@ -163,16 +156,15 @@ impl Exchange {
     /// The model on record: that of the catalog, under a wildcard the pattern. Names that callers ask
     /// for can be made up, and totals are kept for ever.
     pub fn model_served(&self) -> Option<Arc<str>> {
-        let route = self.request.as_ref()?.route.as_ref()?;
+        let route = self.stage.request()?.route.as_ref()?;
         Some(Arc::clone(&route.model_id))
     }
 
     /// Whether it uses no model: it counts tokens, or looks up what is stored. Callers pay
     /// nothing for that, so none of it may bench or fill a deployment for others.
     pub fn is_aside(&self) -> bool {
-        self.request
-            .as_ref()
-            .is_some_and(|request| request.endpoint.is_count() || request.endpoint.is_stored())
+        let request = self.stage.request();
+        request.is_some_and(|request| request.endpoint.is_count() || request.endpoint.is_stored())
     }
 
     /// When it has to be over, whoever is asked.

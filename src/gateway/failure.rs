@@ -4,6 +4,7 @@
 //! table of all of this is docs/failover.md.
 
 use super::exchange::Exchange;
+use super::stage::Stage;
 use super::{count, outcome, respond, stored};
 use crate::events;
 use crate::upstreams::is_out_of_files;
@@ -38,7 +39,9 @@ pub fn note(exchange: &mut Exchange, mut fault: UpstreamFault, cause: Option<&Er
         fault.retry_after = fault.retry_after.map(|it| it.min(policy.max_retry_after));
     }
     // A count that another gives is not this one's.
-    exchange.count_key = None;
+    if let Stage::Admitted(admitted) = &mut exchange.stage {
+        admitted.count_key = None;
+    }
     let is_late = Instant::now() >= exchange.request_ends();
     match fault.class {
         // What the request as a whole may take is nobody's fault.
@@ -60,7 +63,7 @@ pub fn note(exchange: &mut Exchange, mut fault: UpstreamFault, cause: Option<&Er
 fn follows(exchange: &mut Exchange, fault: &UpstreamFault) -> bool {
     let failover = exchange.snapshot.failover;
     let attempts = &exchange.attempts;
-    let can_be_sent = exchange.body.as_ref().is_none_or(|body| body.can_be_sent());
+    let can_be_sent = exchange.stage.body().is_none_or(|body| body.can_be_sent());
     if exchange.told.is_some()
         || exchange.caller.is_draining()
         || !fault.try_elsewhere()
@@ -156,7 +159,7 @@ pub fn of_connection(exchange: &Exchange, error: &Error) -> UpstreamFault {
 /// What the caller is told: of all attempts' failures the one that helps it most.
 pub fn public_error(exchange: &Exchange) -> PublicError {
     let status = exchange.fault.as_ref().and_then(|fault| fault.status);
-    let request = exchange.request.as_ref();
+    let request = exchange.stage.request();
     if status == Some(404) && request.is_some_and(|request| request.endpoint.is_stored()) {
         return stored::unknown();
     }
@@ -181,7 +184,7 @@ pub fn public_error(exchange: &Exchange) -> PublicError {
 /// of those only top-level fields are named.
 fn refused_field(exchange: &Exchange, fault: &UpstreamFault) -> Option<String> {
     let path = fault.words.as_ref()?.field.as_deref()?;
-    let body = exchange.body.as_ref()?;
+    let body = exchange.stage.body()?;
     let field = body.field_at(path)?;
     let is_rewritten = exchange.attempts.notes().is_some() || body.asked().is_some();
     (!is_rewritten || !field.contains(['.', '['])).then_some(field)

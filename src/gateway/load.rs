@@ -111,7 +111,7 @@ pub fn shares(exchange: &Exchange) -> Option<&KeyShares> {
 }
 
 fn identity(exchange: &Exchange) -> Option<&Identity> {
-    exchange.request.as_ref()?.identity.as_deref()
+    exchange.stage.identity().map(|identity| &**identity)
 }
 
 /// How much memory an answer may hold until it is whole: that of a small request may have the share
@@ -119,7 +119,7 @@ fn identity(exchange: &Exchange) -> Option<&Identity> {
 /// bodies of others.
 pub fn answer_bounds(exchange: &Exchange) -> Bounds {
     let bounds = bounds(exchange);
-    match exchange.body.as_ref().is_none_or(|it| it.len() <= SMALL) {
+    match exchange.stage.body().is_none_or(|it| it.len() <= SMALL) {
         true => bounds.of_small(),
         false => bounds,
     }
@@ -183,7 +183,7 @@ pub fn check_key(exchange: &mut Exchange) -> Result<(), PublicError> {
 
 /// Whether the gateway answers a request by itself.
 fn is_local(exchange: &Exchange) -> bool {
-    let request = exchange.request.as_ref();
+    let request = exchange.stage.request();
     request.is_some_and(|it| !it.endpoint.is_model_endpoint() && !it.endpoint.is_stored())
 }
 

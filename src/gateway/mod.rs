@@ -33,6 +33,7 @@ mod record;
 mod remembered;
 mod respond;
 mod sending;
+mod stage;
 mod stored;
 mod timer;
 mod toll;
@@ -272,7 +273,7 @@ impl ProxyHttp for Gateway {
         end: bool,
         exchange: &mut Self::CTX,
     ) -> Result<()> {
-        if let Some(read) = &mut exchange.body {
+        if let Some(read) = exchange.stage.body_mut() {
             let piece = body.as_deref().unwrap_or_default();
             if read.look_behind(piece, Instant::now()).is_err() {
                 let error = Error::explain(ErrorType::InvalidHTTPHeader, "no body follows");
@@ -287,7 +288,7 @@ impl ProxyHttp for Gateway {
         // Whatever Pingora has read or replays stands for the whole, which is put in once.
         let whole = exchange.attempts.take_body();
         *body = whole.map(|whole| attempt::send(exchange, whole));
-        if let Some(read) = &mut exchange.body {
+        if let Some(read) = exchange.stage.body_mut() {
             read.note_sent();
         }
         Ok(())
@@ -460,10 +461,8 @@ impl ProxyHttp for Gateway {
             }
         };
         let was_stale = was_not_taken && !exchange.timer.has_fired();
-        let can_be_sent = exchange
-            .body
-            .as_ref()
-            .is_none_or(body::RequestBody::can_be_sent);
+        let body = exchange.stage.body();
+        let can_be_sent = body.is_none_or(body::RequestBody::can_be_sent);
         if was_stale && !committed && can_be_sent && exchange.attempts.may_go_on() {
             // The provider closed a connection that was kept: not its fault, and no attempt
             // that anyone needs to hear of. The same candidate is asked again.
@@ -477,7 +476,7 @@ impl ProxyHttp for Gateway {
             error.retry = RetryType::Decided(false);
             return error;
         }
-        let is_awaited = exchange.body.as_ref().is_some_and(|it| it.is_awaited());
+        let is_awaited = exchange.stage.body().is_some_and(|it| it.is_awaited());
         if is_awaited {
             // Whatever the provider makes of a body that does not end is no fault of its own.
             outcome::over(exchange);
@@ -507,7 +506,7 @@ impl ProxyHttp for Gateway {
         };
         if *error.esource() == ErrorSource::Downstream {
             let is_stalled = error.etype == ErrorType::ReadTimedout;
-            let body = exchange.body.as_mut();
+            let body = exchange.stage.body_mut();
             let refusal = body
                 .and_then(body::RequestBody::take_refusal)
                 .or_else(|| is_stalled.then(body::took_too_long));

@@ -20,8 +20,8 @@ pub fn passes(exchange: &mut Exchange, now: Instant) {
         return;
     }
     exchange.attempts.note_content();
-    let facts = exchange.request.as_ref().and_then(|it| it.facts.as_ref());
-    let is_stream = facts.is_some_and(|facts| facts.stream);
+    let admitted = exchange.stage.admitted();
+    let is_stream = admitted.is_some_and(|it| it.facts().stream);
     if let Some((ticket, began)) = exchange.attempts.ticket() {
         let took = is_stream.then(|| now.saturating_duration_since(began));
         ticket.first_content(took, clock::steady_ms(now), &mut events::breaker_changed);

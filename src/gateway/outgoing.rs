@@ -15,6 +15,7 @@ use super::load;
 use super::reader::{Expectation, Translation};
 use super::remembered::{self, Kept};
 use super::respond;
+use super::stage::Admitted;
 use crate::candidate::{Fitted, first_that_carries, fit_reasoning, target};
 use crate::clock;
 use crate::events::Shed;
@@ -23,7 +24,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 use tollgate_filter::{Endpoint, RequestContext};
-use tollgate_routing::{Deployment, Model};
+use tollgate_routing::Deployment;
 use tollgate_translate::{AnswerContext, Target, TranslationNotes};
 use tollgate_types::{ErrorCode, Format, PublicError};
 use tollgate_wire::splice::Splice;
@@ -77,30 +78,24 @@ pub fn prepare(
     candidate: &Candidate,
     waited_for: Option<Hold>,
 ) -> Result<(Format, Outgoing), NotReady> {
-    let Some(body) = &exchange.body else {
+    let Some(admitted) = exchange.stage.admitted() else {
+        // A request for something stored has no body.
         return Ok((candidate.format, Outgoing::default()));
     };
     let fault = || {
         log::error!("{}: no body can be made for the provider", exchange.id);
         respond::internal_error()
     };
-    let request = exchange.request.as_ref().ok_or_else(fault)?;
-    let format = request.format().ok_or_else(fault)?;
-    let route = request.route.as_ref().ok_or_else(fault)?;
-    let model = exchange
-        .snapshot
-        .catalog
-        .model(route.model)
-        .ok_or_else(fault)?;
+    let (format, body) = (admitted.format, &admitted.body);
     let mut hold = match waited_for {
-        None => room(exchange, body, candidate)?,
+        None => room(exchange, admitted, candidate)?,
         waited_for => waited_for,
     };
     let (to, mut sent) = if candidate.format == format {
-        let same = same_format(request, body, candidate, model, hold);
+        let same = same_format(admitted, candidate, hold);
         (format, same.ok_or_else(fault)?)
     } else {
-        let asked = limited(request, body).ok_or_else(fault)?;
+        let asked = limited(admitted).ok_or_else(fault)?;
         // A copy may be kept until the answer is remembered, and longer than what is made of it.
         let asked = held(
             hold.as_mut().map(|hold| hold.split(body.len())),
@@ -108,8 +103,7 @@ pub fn prepare(
             asked,
         );
         let (to, mut sent) = first_that_carries(&candidate.deployment, format, |to| {
-            let way = (format, to);
-            translated(exchange, way, &asked, &candidate.deployment, model)
+            translated(exchange, admitted, to, &asked, &candidate.deployment)
         })?;
         sent.body = sent.body.map(|made| held(hold, body, made));
         (to, sent)
@@ -134,14 +128,15 @@ fn note_dropped(dropped: &mut Vec<Cow<'static, str>>, path: &'static str) {
 /// There is not as much: now, or ever.
 fn room(
     exchange: &Exchange,
-    body: &RequestBody,
+    admitted: &Admitted,
     candidate: &Candidate,
 ) -> Result<Option<Hold>, NotReady> {
+    let body = &admitted.body;
     if body.len() <= SMALL {
         return Ok(None);
     }
     let bounds = load::bounds(exchange);
-    let bytes = needed(exchange, body, candidate, bounds).ok_or_else(|| {
+    let bytes = needed(admitted, candidate, bounds).ok_or_else(|| {
         let message = "the request is larger than can be made fit for this model: \
                        send less, or fewer small parts, at a time";
         PublicError::new(ErrorCode::RequestTooLarge, message)
@@ -161,13 +156,9 @@ fn no_room(exchange: &Exchange, body: &RequestBody) -> Hold {
 
 /// Bytes to take before a large body is made fit for a candidate; `None` where there can never be
 /// as many. The bound of what it takes is wide: a body that needs nearly all there is may have all.
-fn needed(
-    exchange: &Exchange,
-    body: &RequestBody,
-    candidate: &Candidate,
-    bounds: Bounds,
-) -> Option<u64> {
-    let most = takes(exchange, candidate);
+fn needed(admitted: &Admitted, candidate: &Candidate, bounds: Bounds) -> Option<u64> {
+    let body = &admitted.body;
+    let most = takes(admitted, candidate);
     // What is unescaped for a look at it. Most bodies have no text as long as they are.
     let least = most.saturating_sub(body.len().saturating_mul(3).div_euclid(4));
     let alone = bounds.alone_beside(body.len());
@@ -184,24 +175,18 @@ fn held(hold: Option<Hold>, body: &RequestBody, made: Bytes) -> Bytes {
 
 /// Bytes of memory that it takes to make of a large body what a candidate is sent: a bound, most of
 /// which is given back once it is made.
-fn takes(exchange: &Exchange, candidate: &Candidate) -> u64 {
-    let Some((body, request)) = exchange.body.as_ref().zip(exchange.request.as_ref()) else {
-        return 0;
-    };
-    let (length, peeked) = (body.len(), body.peeked());
-    if request.format() != Some(candidate.format) {
-        let copy = request.output_limit.map_or(0, |_| length);
+fn takes(admitted: &Admitted, candidate: &Candidate) -> u64 {
+    let (length, peeked) = (admitted.body.len(), admitted.body.peeked());
+    if admitted.format != candidate.format {
+        let copy = admitted.request.output_limit.map_or(0, |_| length);
         return tollgate_translate::most_memory(length, peeked.values).saturating_add(copy);
     }
-    let route = request.route.as_ref();
-    let Some(model) = route.and_then(|route| exchange.snapshot.catalog.model(route.model)) else {
-        return 0;
-    };
-    let adds_thinking = reasoning::adds_thinking(model.reasoning, candidate.format, &peeked.facts);
+    let adds_thinking =
+        reasoning::adds_thinking(admitted.model.reasoning, candidate.format, &peeked.facts);
     let is_read = peeked.has_seals || adds_thinking;
     // What stands in the way of thinking is found with the memory that is asked for here.
     let is_edited = adds_thinking || {
-        let (edits, _) = edits(request, body, candidate, model, || None);
+        let (edits, _) = edits(admitted, candidate, || None);
         !edits.into_splice().is_empty()
     };
     of_same_format(length, peeked.values, is_edited, is_read)
@@ -224,11 +209,12 @@ fn of_same_format(length: u64, values: u64, is_edited: bool, is_read: bool) -> u
 /// wait for one another do not all give up together.
 pub async fn wait_for_room(exchange: &Exchange) -> Option<Hold> {
     const PATIENCE: Duration = Duration::from_secs(1);
-    let (body, candidate) = exchange.body.as_ref().zip(exchange.attempts.coming())?;
+    let (admitted, candidate) = exchange.stage.admitted().zip(exchange.attempts.coming())?;
+    let body = &admitted.body;
     if body.len() <= SMALL {
         return None;
     }
-    let needed = needed(exchange, body, candidate, load::bounds(exchange))?;
+    let needed = needed(admitted, candidate, load::bounds(exchange))?;
     if needed == 0 {
         return None;
     }
@@ -240,15 +226,14 @@ pub async fn wait_for_room(exchange: &Exchange) -> Option<Hold> {
 
 /// What must differ in a body that is sent in its own format. `whole`: the body.
 fn edits<'a>(
-    request: &RequestContext,
-    body: &'a RequestBody,
+    admitted: &'a Admitted,
     candidate: &Candidate,
-    model: &Model,
     whole: impl FnOnce() -> Option<Bytes>,
 ) -> (BodyEdits<'a>, Fitted) {
-    let peeked = body.peeked();
+    let Admitted { request, model, .. } = admitted;
+    let peeked = admitted.body.peeked();
     let mut edits = BodyEdits::new(candidate.format, peeked);
-    let asked_for = peeked.facts.model.as_deref().unwrap_or_default();
+    let asked_for = admitted.model_asked();
     let upstream_model = candidate.deployment.upstream_model(asked_for);
     if upstream_model != asked_for {
         edits.set_model(upstream_model);
@@ -264,16 +249,11 @@ fn edits<'a>(
 }
 
 /// The caller's bytes, with what must differ spliced in.
-fn same_format(
-    request: &RequestContext,
-    body: &RequestBody,
-    candidate: &Candidate,
-    model: &Model,
-    hold: Option<Hold>,
-) -> Option<Outgoing> {
+fn same_format(admitted: &Admitted, candidate: &Candidate, hold: Option<Hold>) -> Option<Outgoing> {
+    let body = &admitted.body;
     let peeked = body.peeked();
     let whole = || body.assemble(Splice::default());
-    let (edits, fitted) = edits(request, body, candidate, model, whole);
+    let (edits, fitted) = edits(admitted, candidate, whole);
     let Fitted {
         mut dropped,
         sampling,
@@ -305,38 +285,40 @@ fn raised(asked: Option<u64>, sent: Option<u64>) -> Option<u64> {
 }
 
 /// The caller's body under the output limit that its balance is enough for.
-fn limited(request: &RequestContext, body: &RequestBody) -> Option<Bytes> {
-    let mut edits = BodyEdits::new(request.format()?, body.peeked());
-    if let Some(tokens) = request.output_limit {
+fn limited(admitted: &Admitted) -> Option<Bytes> {
+    let mut edits = BodyEdits::new(admitted.format, admitted.body.peeked());
+    if let Some(tokens) = admitted.request.output_limit {
         edits.set_output_limit(tokens);
     }
-    body.assemble(edits.into_splice())
+    admitted.body.assemble(edits.into_splice())
 }
 
 fn translated(
     exchange: &Exchange,
-    (from, to): (Format, Format),
+    admitted: &Admitted,
+    to: Format,
     asked: &Bytes,
     deployment: &Deployment,
-    model: &Model,
 ) -> Result<(Outgoing, bool), PublicError> {
-    let request = exchange.request.as_ref();
-    let (request, body) = request
-        .zip(exchange.body.as_ref())
-        .ok_or_else(respond::internal_error)?;
-    let facts = request.facts.as_ref();
-    let asked_for = facts.and_then(|facts| facts.model.as_deref());
+    let Admitted {
+        request,
+        body,
+        model,
+        ..
+    } = admitted;
+    let facts = admitted.facts();
+    let asked_for = facts.model.as_deref();
     let upstream_model = deployment.upstream_model(asked_for.unwrap_or(&model.id));
     let settings = &exchange.snapshot.translation;
     let previous = body.asked().and_then(|asked| asked.previous);
     let previous = previous.map(|id| id.as_answer_id());
     let target = Target {
-        memory: remembered::of_answer(exchange),
+        memory: remembered::of_answer(exchange, admitted),
         previous_response: previous.as_deref(),
         ..target(deployment, model, upstream_model, request, settings)
     };
     // What was peeked is JSON, and so is what was spliced into it.
-    let translated = tollgate_translate::valid_request(from, to, asked, &target)?;
+    let translated = tollgate_translate::valid_request(admitted.format, to, asked, &target)?;
     let is_remembered = translated.notes.memory.is_some();
     let kept = is_remembered.then(|| remembered::keep(body, asked, translated.input));
     let emulates = translated.notes.emulates();
@@ -344,10 +326,7 @@ fn translated(
         kept: kept.flatten(),
         body: Some(translated.body),
         dropped: translated.dropped.into_iter().map(Cow::Owned).collect(),
-        raised_limit: raised(
-            facts.and_then(|facts| facts.output_limit),
-            translated.output_limit,
-        ),
+        raised_limit: raised(facts.output_limit, translated.output_limit),
         notes: Some(Arc::new(translated.notes)),
     };
     Ok((outgoing, emulates))
@@ -365,7 +344,7 @@ pub fn asks_for_usage(request: &RequestContext) -> bool {
 
 /// What the request that was sent means for its answer.
 pub fn expectation(exchange: &Exchange) -> Option<Expectation> {
-    let request = exchange.request.as_ref()?;
+    let request = exchange.stage.request()?;
     let translation = exchange.attempts.notes().map(|notes| Translation {
         notes: Arc::clone(notes),
         hold: answer_hold(exchange),

@@ -20,8 +20,9 @@ pub fn is_asked_for(exchange: &Exchange, headers: &HeaderMap) -> bool {
 /// The reason; `None` where no candidate was asked.
 pub fn text(exchange: &Exchange) -> Option<String> {
     let candidate = exchange.attempts.current()?;
-    let model = exchange.request.as_ref()?.route.as_ref()?.model;
-    let served = exchange.snapshot.served(model)?;
+    let served = exchange
+        .snapshot
+        .served(exchange.stage.admitted()?.handle)?;
     let mut places = served.places.iter();
     let number = places.position(|it| std::sync::Arc::ptr_eq(it, &candidate.place))?;
     let mut text = format!("{}: {}", label(number, candidate.seat), candidate.why);

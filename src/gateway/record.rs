@@ -36,10 +36,8 @@ pub fn record(exchange: &mut Exchange, error: Option<&Error>) {
     outcome::over(exchange);
     let candidate = exchange.attempts.current();
     let provider = candidate.map(|candidate| &candidate.deployment.provider.name);
-    let route = exchange
-        .request
-        .as_ref()
-        .and_then(|request| request.route.as_ref());
+    let request = exchange.stage.request();
+    let route = request.and_then(|request| request.route.as_ref());
     let told = exchange.told;
     let status = told.map_or(CLIENT_CLOSED, |told| told.status);
     let code = exchange.broken.or(told.and_then(|told| told.code));
@@ -57,15 +55,9 @@ pub fn record(exchange: &mut Exchange, error: Option<&Error>) {
     log.line(|line| {
         let (method, uri) = &exchange.target;
         let settled = exchange.toll.settled();
-        let facts = exchange
-            .request
-            .as_ref()
-            .and_then(|request| request.facts.as_ref());
-        let identity = exchange
-            .request
-            .as_ref()
-            .and_then(|request| request.identity.as_ref());
-        let body = exchange.body.as_ref();
+        let facts = request.and_then(|request| request.facts.as_ref());
+        let identity = exchange.stage.identity();
+        let body = exchange.stage.body();
         // What was settled stands, whatever became of the last bytes.
         let outcome = settled.map_or_else(|| ending(exchange, error), |(state, _)| *state);
         line.word("time", clock::now().as_str());
@@ -157,7 +149,7 @@ pub fn ending(exchange: &Exchange, error: Option<&Error>) -> BillingState {
     let is_error = exchange.told.is_none_or(|told| told.code.is_some());
     // What the caller must mend is no failure of the provider's.
     let fault = exchange.fault.as_ref();
-    let was_not_sent = || exchange.body.as_ref().is_some_and(|it| it.is_awaited());
+    let was_not_sent = || exchange.stage.body().is_some_and(|it| it.is_awaited());
     let was_refused = is_error && fault.map_or_else(was_not_sent, must_change);
     let stop = exchange.answer.facts().and_then(|facts| facts.stop);
     match stop {

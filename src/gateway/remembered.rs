@@ -10,6 +10,7 @@ use super::exchange::Exchange;
 use super::hold::{Hold, SMALL};
 use super::load;
 use super::respond::{self, Local};
+use super::stage::Admitted;
 use crate::accounts::Remembering;
 use crate::events::Shed;
 use crate::snapshot::Snapshot;
@@ -146,7 +147,7 @@ pub async fn resolve(exchange: &mut Exchange) -> Result<(), PublicError> {
         length,
     };
     let reading = admission::reading(exchange);
-    if let Some(body) = &mut exchange.body {
+    if let Some(body) = exchange.stage.body_mut() {
         body.replace(resolved.body, reading, hold, asked)?;
     }
     admission::note_facts(exchange, reading);
@@ -159,12 +160,12 @@ fn referring<'a>(
     snapshot: &'a Snapshot,
 ) -> Option<(&'a Remembering, Arc<Identity>, &'a RequestBody)> {
     let remembering = snapshot.memory.as_ref()?;
-    let request = exchange.request.as_ref()?;
+    let request = exchange.stage.request()?;
     if request.format() != Some(Format::Responses) || !names_answers(request.facts.as_ref()?) {
         return None;
     }
     let identity = Arc::clone(request.identity.as_ref()?);
-    Some((remembering, identity, exchange.body.as_ref()?))
+    Some((remembering, identity, exchange.stage.body()?))
 }
 
 fn names_answers(facts: &RequestFacts) -> bool {
@@ -228,15 +229,13 @@ fn try_again() -> PublicError {
 }
 
 /// Whether the answer to a request is remembered, should it be translated.
-pub fn of_answer(exchange: &Exchange) -> AnswerMemory {
+pub fn of_answer(exchange: &Exchange, admitted: &Admitted) -> AnswerMemory {
     let Some(remembering) = &exchange.snapshot.memory else {
         return AnswerMemory::Off;
     };
-    let request = exchange.request.as_ref();
-    let facts = request.and_then(|it| it.facts.as_ref());
-    let is_wanted = facts.is_some_and(|facts| facts.store != Some(false));
-    let body = exchange.body.as_ref();
-    let length = body.map_or(0, |body| body.asked().map_or(body.len(), |it| it.length));
+    let is_wanted = admitted.facts().store != Some(false);
+    let body = &admitted.body;
+    let length = body.asked().map_or(body.len(), |it| it.length);
     match is_wanted && length <= remembering.most {
         true => AnswerMemory::Keep,
         false => AnswerMemory::Skip,
@@ -273,8 +272,7 @@ pub fn note(exchange: &mut Exchange) {
     else {
         return;
     };
-    let request = exchange.request.as_ref();
-    let Some(identity) = request.and_then(|request| request.identity.as_ref()) else {
+    let Some(identity) = exchange.stage.identity() else {
         return;
     };
     remembering.memory.remember(Remembered {
@@ -297,7 +295,7 @@ pub async fn answer(
     identity: &Identity,
     id: &str,
 ) -> Result<Option<Local>, PublicError> {
-    let request = exchange.request.as_ref();
+    let request = exchange.stage.request();
     let (Some(remembering), Some(answer), Some(request)) =
         (&exchange.snapshot.memory, RequestId::of_answer(id), request)
     else {

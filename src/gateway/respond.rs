@@ -184,7 +184,7 @@ pub fn compose(
 
 /// What the filters make of an error.
 pub fn final_word(exchange: &Exchange, mut error: PublicError) -> PublicError {
-    if let Some(request) = &exchange.request {
+    if let Some(request) = exchange.stage.request() {
         exchange.snapshot.pipeline.error(request, &mut error);
     }
     error
@@ -209,7 +209,7 @@ pub fn commit(
     });
     exchange.first_byte = Some(now);
     exchange.toll.first_byte();
-    if let Some(body) = &mut exchange.body {
+    if let Some(body) = exchange.stage.body_mut() {
         body.release();
     }
     let mut headers = own_headers(exchange, Some(&upstream.headers));
@@ -256,7 +256,7 @@ fn own_headers(exchange: &Exchange, upstream: Option<&HeaderMap>) -> HeaderMap {
         }
         headers.insert(REQUEST_ID, id);
     }
-    let Some(request) = &exchange.request else {
+    let Some(request) = exchange.stage.request() else {
         return headers;
     };
     exchange

@@ -100,7 +100,7 @@ pub async fn holder(
 /// What a request for a stored response names that its provider has stored. Must come before the
 /// filters, which take the items away.
 pub fn named(exchange: &Exchange) -> Vec<Arc<str>> {
-    let request = exchange.request.as_ref();
+    let request = exchange.stage.request();
     let request = request.filter(|it| it.endpoint == Endpoint::Responses);
     let facts = request.and_then(|it| it.facts.as_ref());
     let stores = facts.filter(|facts| facts.store != Some(false));
@@ -121,8 +121,7 @@ pub fn named(exchange: &Exchange) -> Vec<Arc<str>> {
 pub async fn find_unpaid(exchange: &mut Exchange, named: Vec<Arc<str>>) -> Result<(), PublicError> {
     /// Responses that are not paid for and that one request can name.
     const MOST: usize = 64;
-    let request = exchange.request.as_ref();
-    let identity = request.and_then(|request| request.identity.clone());
+    let identity = exchange.stage.identity().cloned();
     let snapshot = Arc::clone(&exchange.snapshot);
     let (Some(owned), Some(identity), false) = (&snapshot.owned, identity, named.is_empty()) else {
         return Ok(());
@@ -178,7 +177,7 @@ pub async fn hold_due(
     id: &str,
 ) -> Result<(), PublicError> {
     let snapshot = Arc::clone(&exchange.snapshot);
-    let endpoint = exchange.request.as_ref().map(|request| request.endpoint);
+    let endpoint = exchange.stage.request().map(|request| request.endpoint);
     let Some(owned) = &snapshot.owned else {
         return Ok(());
     };
@@ -281,7 +280,7 @@ pub fn note(exchange: &mut Exchange) {
     if exchange.noted.is_over {
         return;
     }
-    let Some(request) = &exchange.request else {
+    let Some(request) = exchange.stage.request() else {
         return;
     };
     if !matches!(request.endpoint, Endpoint::Responses | Endpoint::Messages) {
@@ -337,10 +336,7 @@ pub fn measure(exchange: &Exchange, tokens: u64) {
     let Some(facts) = exchange.answer.facts().filter(|_| noted.has_id) else {
         return;
     };
-    let identity = exchange
-        .request
-        .as_ref()
-        .and_then(|it| it.identity.as_ref());
+    let identity = exchange.stage.identity();
     let (Some(owned), Some(identity), Some(candidate)) = (
         &exchange.snapshot.owned,
         identity,

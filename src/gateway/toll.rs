@@ -16,7 +16,7 @@ use tollgate_filter::RequestContext;
 use tollgate_ledger::{Payable, Paying, Reservation};
 use tollgate_types::{
     AdmissionGuard, BillingState, CountSource, Ending, ErrorCode, LARGEST_WINDOW, Least,
-    ReasoningMode, RequestFacts, RequestId, ReservationGuard, Settled, Usage,
+    ReasoningMode, RequestId, ReservationGuard, Settled, Usage,
 };
 
 /// What a request holds until it is settled.
@@ -270,17 +270,10 @@ fn used(exchange: &Exchange, reported: Option<Usage>) -> Used {
 
 /// The output tokens that were reserved, where the request or its model has a limit.
 fn output_limit(exchange: &Exchange) -> Option<u64> {
-    let request = exchange.request.as_ref()?;
-    let own = || facts(exchange)?.output_limit;
-    let model = || {
-        let route = request.route.as_ref()?;
-        exchange
-            .snapshot
-            .catalog
-            .model(route.model)?
-            .max_output_tokens
-    };
-    request.output_limit.or_else(own).or_else(model)
+    let admitted = exchange.stage.admitted()?;
+    let own = || admitted.facts().output_limit;
+    let limit = admitted.request.output_limit.or_else(own);
+    limit.or(admitted.model.max_output_tokens)
 }
 
 /// What an honest report says at least. No request has no input, and no text has no tokens: where a
@@ -291,7 +284,8 @@ fn least(exchange: &Exchange, reported: &Usage, delivered: &Usage) -> Least {
     /// reported has 50.
     const MOST_BYTES_PER_TOKEN: u64 = 128;
     // Where the provider runs tools, the text can be what they found.
-    let runs_tools = facts(exchange).is_some_and(|facts| facts.hosted_tools > 0);
+    let admitted = exchange.stage.admitted();
+    let runs_tools = admitted.is_some_and(|it| it.facts().hosted_tools > 0);
     let by_length = exchange.answer.text_bytes() / MOST_BYTES_PER_TOKEN;
     Least {
         input: match reported.total_input() {
@@ -307,19 +301,14 @@ fn least(exchange: &Exchange, reported: &Usage, delivered: &Usage) -> Least {
     }
 }
 
-fn facts(exchange: &Exchange) -> Option<&RequestFacts> {
-    exchange.request.as_ref()?.facts.as_ref()
-}
-
 /// Output tokens that the provider can have produced since the request was sent to it, at the rate
 /// of its model; none where all output is seen as it is produced.
 fn produced(exchange: &Exchange) -> u64 {
     const MICROS: u128 = 1_000_000;
-    let route = exchange.request.as_ref().and_then(|it| it.route.as_ref());
-    let model = route.and_then(|route| exchange.snapshot.catalog.model(route.model));
-    let (Some(model), Some(facts), true) = (model, facts(exchange), is_worked_on(exchange)) else {
+    let (Some(admitted), true) = (exchange.stage.admitted(), is_worked_on(exchange)) else {
         return 0;
     };
+    let (model, facts) = (&admitted.model, admitted.facts());
     let is_seen = facts.stream
         && model.reasoning == ReasoningMode::None
         && !facts.needs.reasoning
@@ -336,31 +325,26 @@ fn produced(exchange: &Exchange) -> u64 {
 /// Input tokens that its provider had stored; all that the model can read if their number is not
 /// known. None if the provider itself has said how much input there is.
 fn stored_input(exchange: &Exchange) -> u64 {
-    let names_some = facts(exchange).is_some_and(|facts| !facts.stored_ids.is_empty());
-    let is_counted = on_the_way(&exchange.answer).is_some();
-    let request = exchange.request.as_ref();
-    match request.filter(|_| names_some && !is_counted && is_worked_on(exchange)) {
-        Some(request) => {
-            let model = request.route.as_ref();
-            let model = model.and_then(|route| exchange.snapshot.catalog.model(route.model));
-            let window = model.and_then(|model| model.context_window);
-            let window = window.unwrap_or(LARGEST_WINDOW);
-            request.stored_tokens.unwrap_or(window).min(window)
-        }
-        None => 0,
+    let (Some(admitted), true) = (exchange.stage.admitted(), is_worked_on(exchange)) else {
+        return 0;
+    };
+    if admitted.facts().stored_ids.is_empty() || on_the_way(&exchange.answer).is_some() {
+        return 0;
     }
+    let window = admitted.model.context_window.unwrap_or(LARGEST_WINDOW);
+    admitted.request.stored_tokens.unwrap_or(window).min(window)
 }
 
 /// Whether a provider works on the request, or has.
 fn is_worked_on(exchange: &Exchange) -> bool {
-    let is_unsent = exchange.body.as_ref().is_some_and(|it| it.is_awaited());
+    let is_unsent = exchange.stage.body().is_some_and(|it| it.is_awaited());
     exchange.attempts.made() > 0 && !is_unsent && !exchange.is_in_pause
 }
 
 /// Whether a count of tokens, or a request for a remembered answer, was answered without asking
 /// anyone.
 fn done_here(exchange: &Exchange) -> bool {
-    let request = exchange.request.as_ref();
+    let request = exchange.stage.request();
     let is_stored = request.is_some_and(|request| request.endpoint.is_stored());
     let is_done = exchange.told.is_some_and(|told| told.code.is_none());
     is_done && (is_stored || count::is_count(exchange))
@@ -400,13 +384,12 @@ fn delivered(exchange: &Exchange, output: fn(&Exchange) -> u64) -> Usage {
 
 /// Input tokens that were sent: as they were counted, or by what their length says.
 fn sent(exchange: &Exchange) -> u64 {
-    let Some(request) = &exchange.request else {
+    let Some(admitted) = exchange.stage.admitted() else {
         return 0;
     };
-    let facts = request.facts.as_ref();
-    match request.input {
+    match admitted.request.input {
         Some(counted) => counted.tokens,
-        None => facts.map_or(0, RequestFacts::likely_input_tokens),
+        None => admitted.facts().likely_input_tokens(),
     }
 }
 
@@ -436,7 +419,7 @@ fn output_by_text(exchange: &Exchange) -> u64 {
 fn how_counted(exchange: &Exchange) -> Option<How> {
     let deployment = &exchange.attempts.current()?.deployment;
     let counts = exchange.snapshot.counts.as_ref()?;
-    counts.how(exchange.request.as_ref()?, deployment)
+    counts.how(&exchange.stage.admitted()?.request, deployment)
 }
 
 /// What the provider has said of its usage before its end, where that can be believed.

@@ -17,7 +17,7 @@ use tollgate_wire::headers as wire_headers;
 pub fn begin(exchange: &mut Exchange, session: &Session) -> Option<RequestHeader> {
     let candidate = exchange.attempts.current()?;
     let log_in = candidate.log_in()?;
-    let request = exchange.request.as_ref()?;
+    let request = exchange.stage.request()?;
     let mut parts = upstream_head(candidate, log_in, request, &session.req_header().headers)?;
     if request.endpoint.is_stored() {
         parts.method = session.req_header().method.clone();
