@@ -8,12 +8,12 @@ use super::count;
 use super::exchange::Exchange;
 use super::load;
 use super::outgoing;
-use super::reason;
 use super::remembered;
 use super::respond::{self, Local};
+use super::route_reason;
+use super::settlement::SettlementGuard;
 use super::stage::{Admitted, Stage};
 use super::stored;
-use super::toll::Toll;
 use crate::candidate::full_fault;
 use crate::clock;
 use crate::endpoints;
@@ -103,10 +103,10 @@ async fn try_admit(session: &mut Session, exchange: &mut Exchange) -> Result<Adm
         remembered::resolve(exchange).await?;
         let named = stored::named(exchange);
         let passed = run_filters(Part::Body, session, exchange).await;
-        take_toll(exchange);
+        take_guards(exchange);
         passed?;
         stored::find_unpaid(exchange, named).await?;
-        exchange.explains = reason::is_asked_for(exchange, &session.req_header().headers);
+        exchange.explains = route_reason::is_requested(exchange, &session.req_header().headers);
         exchange.stage.admit(&snapshot)?;
         exchange.attempts = candidates(exchange, &session.req_header().headers)?;
         if let Some(count) = count::without_asking(session, exchange).await? {
@@ -122,7 +122,7 @@ async fn try_admit(session: &mut Session, exchange: &mut Exchange) -> Result<Adm
         let id = id.to_owned();
         body::leave_out(session).await?;
         let passed = run_filters(Part::Stored, session, exchange).await;
-        take_toll(exchange);
+        take_guards(exchange);
         passed?;
         if let Some(answer) = remembered::answer(session, exchange, &identity, &id).await? {
             return Ok(Admission::Answer(answer));
@@ -146,10 +146,10 @@ fn client(session: &Session, snapshot: &Snapshot) -> Option<IpAddr> {
 }
 
 /// Takes over what the filters hold, whether they let the request through or not.
-fn take_toll(exchange: &mut Exchange) {
+fn take_guards(exchange: &mut Exchange) {
     if let Some(request) = exchange.stage.request_mut() {
         request.body = None;
-        exchange.toll = Toll::take(request);
+        exchange.settlement = SettlementGuard::take(request);
     }
 }
 

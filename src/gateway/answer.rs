@@ -8,7 +8,7 @@
 use super::deadlines::Progress;
 use super::decode::Decoder;
 use super::reader::{Expectation, Reader, content_length, kept_size};
-use super::unwritten::Unwritten;
+use super::unflushed::Unflushed;
 use crate::events::OpenStream;
 use bytes::{Bytes, BytesMut};
 use http::HeaderMap;
@@ -41,7 +41,7 @@ pub struct Answer {
     /// Bytes of what is held.
     held_size: usize,
     /// What has passed last, until it is known to be written.
-    unwritten: Unwritten,
+    unflushed: Unflushed,
     began: Option<Instant>,
     /// Its provider has ended it, and it was whole.
     has_ended: bool,
@@ -134,7 +134,7 @@ impl Answer {
 
     /// Takes a piece of the body; `written` bytes of what has passed have left so far.
     pub fn push(&mut self, chunk: Option<Bytes>, end: bool, written: usize) -> Next {
-        self.unwritten.forget(written);
+        self.unflushed.forget(written);
         if matches!(self.stage, Stage::Awaited | Stage::Over) {
             // What comes behind an end is not the caller's business.
             return Next::Pass(Bytes::new());
@@ -199,7 +199,7 @@ impl Answer {
                 self.has_ended = true;
             }
             let piece = join(leaving);
-            self.unwritten.add(&piece);
+            self.unflushed.add(&piece);
             return Next::Pass(piece);
         }
         self.held_size = self
@@ -285,7 +285,7 @@ impl Answer {
         self.open = (is_stream && !end).then(OpenStream::begin);
         self.has_ended = end;
         self.stage = if end { Stage::Over } else { Stage::Passing };
-        self.unwritten.add(&body);
+        self.unflushed.add(&body);
         Next::Commit { head, body, length }
     }
 
@@ -311,7 +311,7 @@ impl Answer {
         self.open = None;
         match &self.reader {
             Some(Reader::Stream(events)) if *events.phase() != Phase::Terminal => {
-                let mut last = self.unwritten.take(written);
+                let mut last = self.unflushed.take(written);
                 last.append(&mut self.held);
                 last.push(events.failure_event(error, id));
                 Some(join(&mut last))
@@ -326,7 +326,7 @@ impl Answer {
         self.stage = Stage::Over;
         self.open = None;
         matches!(self.reader, Some(Reader::Stream(_))).then(|| {
-            let mut rest = self.unwritten.take(written);
+            let mut rest = self.unflushed.take(written);
             rest.append(&mut self.held);
             join(&mut rest)
         })

@@ -3,8 +3,8 @@
 
 use super::deadlines::Deadlines;
 use super::exchange::Exchange;
-use super::hold::Hold;
 use super::load;
+use super::memory_permit::MemoryPermit;
 use super::outgoing::{self, NotReady, Outgoing};
 use super::remembered::Kept;
 use super::timer::AttemptTimer;
@@ -89,7 +89,7 @@ impl Candidate {
 
     /// Whether it can be asked for what is no use of a model: nothing is taken of its limits,
     /// and what comes of it says nothing of how it is doing.
-    fn may_be_asked_aside(&self, now: u64) -> Result<(), Refusal> {
+    fn can_serve_unbilled(&self, now: u64) -> Result<(), Refusal> {
         let is_well = |seat| self.place.is_closed(seat, now);
         match self.why == Why::LastResort || self.seat().is_some_and(is_well) {
             true => Ok(()),
@@ -363,7 +363,10 @@ impl Attempts {
 /// # Errors
 ///
 /// Why none can take it.
-pub fn make_ready(exchange: &mut Exchange, mut room: Option<Hold>) -> Result<(), PublicError> {
+pub fn make_ready(
+    exchange: &mut Exchange,
+    mut room: Option<MemoryPermit>,
+) -> Result<(), PublicError> {
     let (mut refusal, mut shed) = (None, None);
     while let Some(candidate) = exchange.attempts.coming() {
         match outgoing::prepare(exchange, candidate, room.take()) {
@@ -389,7 +392,7 @@ pub fn next_peer(exchange: &mut Exchange) -> Option<Box<HttpPeer>> {
         }
         let admitted = exchange.stage.admitted();
         let tokens = admitted.map_or(0, |it| it.facts().likely_input_tokens());
-        let is_aside = exchange.is_aside();
+        let is_unbilled = exchange.is_unbilled();
         let attempts = &mut exchange.attempts;
         attempts.ticket = None;
         if attempts.coming().is_none() && attempts.resort() {
@@ -402,8 +405,8 @@ pub fn next_peer(exchange: &mut Exchange) -> Option<Box<HttpPeer>> {
         let began = Instant::now();
         let now = clock::steady_ms(began);
         let is_last_resort = candidate.why == Why::LastResort;
-        let entered = if is_aside {
-            candidate.may_be_asked_aside(now).map(|()| None)
+        let entered = if is_unbilled {
+            candidate.can_serve_unbilled(now).map(|()| None)
         } else {
             let place = &candidate.place;
             let entered = place.enter(candidate.seat, tokens, now, is_last_resort);
@@ -413,7 +416,7 @@ pub fn next_peer(exchange: &mut Exchange) -> Option<Box<HttpPeer>> {
             Ok(ticket) => {
                 if attempts.made == 0 {
                     attempts.began = Some(began);
-                    exchange.retries.of(is_aside).note_request();
+                    exchange.retries.of(is_unbilled).note_request();
                 }
                 attempts.made = attempts.made.saturating_add(1);
                 attempts.ticket = ticket;

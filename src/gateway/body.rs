@@ -29,7 +29,7 @@ use tollgate_wire::json::Span;
 use tollgate_wire::peek::Peeked;
 use tollgate_wire::splice::Splice;
 
-use super::hold::{Bounds, Hold, SMALL};
+use super::memory_permit::{Bounds, MemoryPermit, SMALL};
 use super::remembered::Asked;
 use crate::limits::BodyLimits;
 use collect::Reader;
@@ -50,7 +50,7 @@ pub struct RequestBody {
     refusal: Option<PublicError>,
     /// What a small one holds of the memory. That of a large one is held by its bytes, for they
     /// may be on their way to a provider after it was let go here.
-    hold: Option<Hold>,
+    permit: Option<MemoryPermit>,
     /// The caller's own request, where remembered answers have been put into this one.
     asked: Option<Box<Asked>>,
 }
@@ -143,7 +143,7 @@ impl RequestBody {
         &mut self,
         whole: Bytes,
         reading: Reading,
-        hold: Hold,
+        permit: MemoryPermit,
         asked: Asked,
     ) -> Result<(), PublicError> {
         let mut peeker = collect::peeker(Format::Responses, reading);
@@ -151,9 +151,9 @@ impl RequestBody {
         self.peeked = peeker.finish().map_err(|fault| fault.public())?;
         self.length = u64::try_from(whole.len()).unwrap_or(u64::MAX);
         self.asked = Some(Box::new(asked));
-        (self.chunks, self.hold) = match self.length > SMALL {
-            true => (vec![hold.keep(whole)], None),
-            false => (vec![whole], Some(hold)),
+        (self.chunks, self.permit) = match self.length > SMALL {
+            true => (vec![permit.keep(whole)], None),
+            false => (vec![whole], Some(permit)),
         };
         Ok(())
     }
@@ -260,7 +260,7 @@ impl RequestBody {
     pub fn release(&mut self) {
         self.chunks = Vec::new();
         self.asked = None;
-        drop(self.hold.take());
+        drop(self.permit.take());
     }
 
     /// The body as one attempt sends it. Without edits to a body that came in one piece,

@@ -17,14 +17,14 @@ const WINDOW: u64 = SECONDS as u64;
 #[derive(Default)]
 pub struct RetryBudgets {
     models: RetryBudget,
-    aside: RetryBudget,
+    unbilled: RetryBudget,
 }
 
 impl RetryBudgets {
     /// The one of a request.
-    pub const fn of(&self, is_aside: bool) -> &RetryBudget {
-        match is_aside {
-            true => &self.aside,
+    pub const fn of(&self, is_unbilled: bool) -> &RetryBudget {
+        match is_unbilled {
+            true => &self.unbilled,
             false => &self.models,
         }
     }

@@ -94,7 +94,7 @@ fn key(exchange: &Exchange, caller: &HeaderMap) -> Option<CountKey> {
 
 /// Bounds what providers may take of the time that a count may take: one that is slower than
 /// counting here is not worth waiting for. `None`: the time is over.
-pub fn hurry(exchange: &Exchange, mut peer: Box<HttpPeer>) -> Option<Box<HttpPeer>> {
+pub fn limit_timeouts(exchange: &Exchange, mut peer: Box<HttpPeer>) -> Option<Box<HttpPeer>> {
     if !is_count(exchange) {
         return Some(peer);
     }

@@ -7,7 +7,7 @@
 //! HTTP/1.1 can do that. Over HTTP/2 Pingora asks the stream itself, which belongs to a library.
 
 use super::exchange::Exchange;
-use super::toll;
+use super::settlement;
 use crate::limits::DrainLimits;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
@@ -141,7 +141,7 @@ pub fn look(exchange: &mut Exchange) {
     let admitted = exchange.stage.admitted();
     let is_one = admitted.is_none_or(|it| it.facts().choices <= 1);
     let answer = &exchange.answer;
-    let is_reported = toll::reported(answer).is_some_and(|usage| usage.output > 0);
+    let is_reported = settlement::reported(answer).is_some_and(|usage| usage.output > 0);
     let is_due = is_one && answer.is_about_to_end() && !is_reported;
     if is_due == caller.is_allowed {
         return;

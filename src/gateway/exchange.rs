@@ -5,7 +5,7 @@
 
 use super::{
     answer::Answer, attempt::Attempts, budget::RetryBudgets, drain::CallerWatch, record,
-    stage::Stage, stored::Noted, timer::AttemptTimer, toll::Toll,
+    settlement::SettlementGuard, stage::Stage, stored::Noted, timer::AttemptTimer,
 };
 use crate::{access_log::AccessLog, events::InFlight, snapshot::Snapshot};
 use http::{HeaderValue, Method, Uri};
@@ -52,7 +52,7 @@ pub struct Exchange {
     /// Whether its caller has disconnected.
     pub caller: CallerWatch,
     /// What it holds of its key's limits and balance.
-    pub toll: Toll,
+    pub settlement: SettlementGuard,
     /// What the request names that is not paid for: the input of its response shows it.
     pub unpaid: Vec<Unpaid>,
     /// What is remembered of whose the answer is that the provider stores.
@@ -116,7 +116,7 @@ impl Exchange {
             left_out: LeftOuts::default(),
             answer: Answer::default(),
             caller: CallerWatch::default(),
-            toll: Toll::default(),
+            settlement: SettlementGuard::default(),
             unpaid: Vec::new(),
             noted: Noted::default(),
             fault: None,
@@ -162,7 +162,7 @@ impl Exchange {
 
     /// Whether it uses no model: it counts tokens, or looks up what is stored. Callers pay
     /// nothing for that, so none of it may bench or fill a deployment for others.
-    pub fn is_aside(&self) -> bool {
+    pub fn is_unbilled(&self) -> bool {
         let request = self.stage.request();
         request.is_some_and(|request| request.endpoint.is_count() || request.endpoint.is_stored())
     }

@@ -88,7 +88,7 @@ fn follows(exchange: &mut Exchange, fault: &UpstreamFault) -> bool {
     };
     // Who was not reached was not burdened either.
     let is_free = fault.class == FaultClass::Unreachable;
-    let budget = exchange.retries.of(exchange.is_aside());
+    let budget = exchange.retries.of(exchange.is_unbilled());
     if !is_free && !budget.take(&failover) {
         events::retry_refused();
         return false;

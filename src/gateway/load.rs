@@ -1,9 +1,9 @@
 //! Which requests are refused under load: the newest first, a key that holds more than it leaves
 //! for others before the others, and keys of plans with priority last. A request is refused at once;
-//! only for memory some wait (`turn.rs`).
+//! only for memory some wait (`memory_admission.rs`).
 
 use super::exchange::Exchange;
-use super::hold::{Bounds, SMALL};
+use super::memory_permit::{Bounds, SMALL};
 use crate::events::{self, InFlight, Shed};
 use crate::limits::{LoadLimits, Rank};
 use crate::machine;

@@ -5,9 +5,9 @@
 //! 2. [`attempt`]: a candidate, its peer and its head; again, until one answers. [`timer`]
 //!    says for how long, [`failure`] what follows when it fails.
 //! 3. [`answer`]: what comes back is held until it is worth committing, then it passes
-//!    ([`passing`]).
+//!    ([`passthrough`]).
 //! 4. [`respond`]: everything that is written to the caller.
-//! 5. [`toll`]: what it costs, settled before the last bytes leave.
+//! 5. [`settlement`]: what it costs, settled before the last bytes leave.
 //! 6. [`record`]: the request is told of, once, whatever happened.
 
 mod admission;
@@ -19,32 +19,32 @@ mod conversation;
 mod count;
 mod deadlines;
 mod decode;
+mod downstream_backlog;
 mod drain;
 mod exchange;
 mod failure;
-mod hold;
 mod load;
+mod memory_admission;
+mod memory_permit;
 mod outcome;
 mod outgoing;
-mod passing;
+mod passthrough;
 mod reader;
-mod reason;
 mod record;
 mod remembered;
 mod respond;
-mod sending;
+mod route_reason;
+mod settlement;
 mod stage;
 mod stored;
 mod timer;
-mod toll;
-mod turn;
-mod untaken;
-mod unwritten;
+mod unflushed;
+mod upload_progress;
 mod watch;
 
+pub use downstream_backlog::DownstreamBacklog;
 pub use drain::{Drain, Draining};
 pub use stored::holder;
-pub use untaken::Untaken;
 
 use crate::access_log::AccessLog;
 use crate::clock;
@@ -83,7 +83,7 @@ pub struct Gateway {
 /// What the gateway shares with a caller's connection of HTTP/1.1.
 pub struct CallerConnection {
     /// Whether the caller reads.
-    pub untaken: Untaken,
+    pub backlog: DownstreamBacklog,
     /// Whether the connection reports that its caller has disconnected.
     pub drain: Drain,
 }
@@ -185,7 +185,7 @@ impl ProxyHttp for Gateway {
             body::wait_with(session, pause).await?;
             exchange.is_in_pause = false;
         }
-        match attempt::next_peer(exchange).and_then(|peer| count::hurry(exchange, peer)) {
+        match attempt::next_peer(exchange).and_then(|peer| count::limit_timeouts(exchange, peer)) {
             Some(peer) => Ok(peer),
             None => {
                 // What went wrong with those that were asked says more.
@@ -254,9 +254,9 @@ impl ProxyHttp for Gateway {
             return Err(failure::ask_again_unsent(exchange));
         }
         let connection = (self.connection)(session.as_downstream());
-        let (untaken, drain) = connection.map(|it| (it.untaken, it.drain)).unzip();
+        let (backlog, drain) = connection.map(|it| (it.backlog, it.drain)).unzip();
         exchange.caller = CallerWatch::over(drain);
-        let reader = untaken.map_or(Reader::Stream, Reader::Connection);
+        let reader = backlog.map_or(Reader::Stream, Reader::Connection);
         if !exchange.timer.watch(reader, is_http2) {
             return Err(failure::ask_again_unsent(exchange));
         }
@@ -361,11 +361,11 @@ impl ProxyHttp for Gateway {
             return Err(error.into_down());
         }
         let now = Instant::now();
-        match passing::take_piece(exchange, body.take(), end, written, now) {
+        match passthrough::take_piece(exchange, body.take(), end, written, now) {
             Next::Hold => {}
             Next::Pass(piece) => {
                 outcome::passes(exchange, now);
-                toll::passed(exchange, now);
+                settlement::passed(exchange, now);
                 *body = Some(exchange.timer.hand_over(piece));
             }
             Next::Commit {
@@ -376,7 +376,7 @@ impl ProxyHttp for Gateway {
                 outcome::passes(exchange, now);
                 count::passed(exchange, &first);
                 respond::commit(session, exchange, &head, length, now)?;
-                toll::passed(exchange, now);
+                settlement::passed(exchange, now);
                 *body = Some(exchange.timer.hand_over(first));
             }
             Next::Finish { head } => {
@@ -384,7 +384,7 @@ impl ProxyHttp for Gateway {
                 if let Some(head) = head {
                     respond::commit(session, exchange, &head, None, now)?;
                 }
-                toll::passed(exchange, now);
+                settlement::passed(exchange, now);
                 // What is left of the answer follows in `fail_to_proxy`.
                 return Err(failure::end_attempt(false));
             }
@@ -395,7 +395,7 @@ impl ProxyHttp for Gateway {
                 if again || committed || !end || count::can_stand_in(exchange) {
                     return Err(failure::end_attempt(again));
                 }
-                passing::commit_error(session, exchange, body)?;
+                passthrough::commit_error(session, exchange, body)?;
             }
         }
         Ok(None)
@@ -417,13 +417,13 @@ impl ProxyHttp for Gateway {
         let written = session.body_bytes_sent();
         match exchange.answer.push(None, true, written) {
             Next::Pass(last) => {
-                toll::passed(exchange, Instant::now());
+                settlement::passed(exchange, Instant::now());
                 Ok((!last.is_empty()).then_some(last))
             }
             Next::Fail(fault) => {
                 failure::note(exchange, fault, None);
                 let error = respond::final_word(exchange, failure::public_error(exchange));
-                toll::break_off(exchange, error.code);
+                settlement::break_off(exchange, error.code);
                 let id = exchange.id;
                 Ok(exchange.answer.failure_event(&error, &id, written))
             }
@@ -521,13 +521,13 @@ impl ProxyHttp for Gateway {
             return done;
         }
         let outcome = if session.response_written().is_some() {
-            passing::finish_broken_stream(session, exchange).await
+            passthrough::finish_broken_stream(session, exchange).await
         } else {
             if exchange.fault.is_none() {
                 log::error!("{}: {error}", exchange.id);
             }
             session.set_keepalive(None);
-            let answer = passing::last_answer(exchange).await;
+            let answer = passthrough::last_answer(exchange).await;
             respond::write(session, exchange, answer).await
         };
         if let Err(gone) = outcome {
@@ -546,11 +546,11 @@ impl ProxyHttp for Gateway {
         if exchange.told.is_none() && error.is_none() {
             // The answer's end was no piece of a body: there was none, or it had trailers.
             self.may_leave(session);
-            if let Err(gone) = passing::finish_held(session, exchange).await {
+            if let Err(gone) = passthrough::finish_held(session, exchange).await {
                 log::debug!("{}: the caller is gone: {gone}", exchange.id);
             }
         }
-        toll::settle(exchange, record::ending(exchange, error));
+        settlement::settle(exchange, record::ending(exchange, error));
         exchange.answer_bytes = session.body_bytes_sent();
         record::record(exchange, error);
     }

@@ -10,8 +10,8 @@ pub use head::begin;
 use super::attempt::Candidate;
 use super::body::RequestBody;
 use super::exchange::Exchange;
-use super::hold::{Bounds, Hold, SMALL};
 use super::load;
+use super::memory_permit::{Bounds, MemoryPermit, SMALL};
 use super::reader::{Expectation, Translation};
 use super::remembered::{self, Kept};
 use super::respond;
@@ -76,7 +76,7 @@ impl From<Shed> for NotReady {
 pub fn prepare(
     exchange: &Exchange,
     candidate: &Candidate,
-    waited_for: Option<Hold>,
+    waited_for: Option<MemoryPermit>,
 ) -> Result<(Format, Outgoing), NotReady> {
     let Some(admitted) = exchange.stage.admitted() else {
         // A request for something stored has no body.
@@ -87,25 +87,25 @@ pub fn prepare(
         respond::internal_error()
     };
     let (format, body) = (admitted.format, &admitted.body);
-    let mut hold = match waited_for {
+    let mut permit = match waited_for {
         None => room(exchange, admitted, candidate)?,
         waited_for => waited_for,
     };
     let (to, mut sent) = if candidate.format == format {
-        let same = same_format(admitted, candidate, hold);
+        let same = same_format(admitted, candidate, permit);
         (format, same.ok_or_else(fault)?)
     } else {
         let asked = limited(admitted).ok_or_else(fault)?;
         // A copy may be kept until the answer is remembered, and longer than what is made of it.
         let asked = held(
-            hold.as_mut().map(|hold| hold.split(body.len())),
+            permit.as_mut().map(|permit| permit.split(body.len())),
             body,
             asked,
         );
         let (to, mut sent) = first_that_carries(&candidate.deployment, format, |to| {
             translated(exchange, admitted, to, &asked, &candidate.deployment)
         })?;
-        sent.body = sent.body.map(|made| held(hold, body, made));
+        sent.body = sent.body.map(|made| held(permit, body, made));
         (to, sent)
     };
     if body.asked().is_some_and(|asked| asked.forgot_reasoning) {
@@ -130,7 +130,7 @@ fn room(
     exchange: &Exchange,
     admitted: &Admitted,
     candidate: &Candidate,
-) -> Result<Option<Hold>, NotReady> {
+) -> Result<Option<MemoryPermit>, NotReady> {
     let body = &admitted.body;
     if body.len() <= SMALL {
         return Ok(None);
@@ -144,14 +144,14 @@ fn room(
     if bytes == 0 {
         return Ok(None);
     }
-    let mut hold = no_room(exchange, body);
-    hold.grow(bytes)?;
-    Ok(Some(hold))
+    let mut permit = no_room(exchange, body);
+    permit.grow(bytes)?;
+    Ok(Some(permit))
 }
 
 /// No memory yet, beside that of a body.
-fn no_room(exchange: &Exchange, body: &RequestBody) -> Hold {
-    Hold::new(load::bounds(exchange), load::shares(exchange)).beside(body.len())
+fn no_room(exchange: &Exchange, body: &RequestBody) -> MemoryPermit {
+    MemoryPermit::new(load::bounds(exchange), load::shares(exchange)).beside(body.len())
 }
 
 /// Bytes to take before a large body is made fit for a candidate; `None` where there can never be
@@ -166,9 +166,9 @@ fn needed(admitted: &Admitted, candidate: &Candidate, bounds: Bounds) -> Option<
 }
 
 /// What was made of a body holds its memory for as long as it is there.
-fn held(hold: Option<Hold>, body: &RequestBody, made: Bytes) -> Bytes {
-    match hold {
-        Some(hold) if !body.is_itself(&made) => hold.keep(made),
+fn held(permit: Option<MemoryPermit>, body: &RequestBody, made: Bytes) -> Bytes {
+    match permit {
+        Some(permit) if !body.is_itself(&made) => permit.keep(made),
         _ => made,
     }
 }
@@ -207,7 +207,7 @@ fn of_same_format(length: u64, values: u64, is_edited: bool, is_read: bool) -> u
 /// what the first candidate is sent: the body is all there, and other requests may end, or be refused,
 /// before long. `None` if no memory came, or none is needed. Waits are jittered, so that requests that
 /// wait for one another do not all give up together.
-pub async fn wait_for_room(exchange: &Exchange) -> Option<Hold> {
+pub async fn wait_for_room(exchange: &Exchange) -> Option<MemoryPermit> {
     const PATIENCE: Duration = Duration::from_secs(1);
     let (admitted, candidate) = exchange.stage.admitted().zip(exchange.attempts.coming())?;
     let body = &admitted.body;
@@ -218,10 +218,10 @@ pub async fn wait_for_room(exchange: &Exchange) -> Option<Hold> {
     if needed == 0 {
         return None;
     }
-    let mut hold = no_room(exchange, body);
+    let mut permit = no_room(exchange, body);
     let patience = PATIENCE.mul_f64(0.1 + 0.9 * fastrand::f64());
-    hold.grow_in_turn(needed, patience).await.ok()?;
-    Some(hold)
+    permit.grow_or_wait(needed, patience).await.ok()?;
+    Some(permit)
 }
 
 /// What must differ in a body that is sent in its own format. `whole`: the body.
@@ -249,7 +249,11 @@ fn edits<'a>(
 }
 
 /// The caller's bytes, with what must differ spliced in.
-fn same_format(admitted: &Admitted, candidate: &Candidate, hold: Option<Hold>) -> Option<Outgoing> {
+fn same_format(
+    admitted: &Admitted,
+    candidate: &Candidate,
+    permit: Option<MemoryPermit>,
+) -> Option<Outgoing> {
     let body = &admitted.body;
     let peeked = body.peeked();
     let whole = || body.assemble(Splice::default());
@@ -271,7 +275,7 @@ fn same_format(admitted: &Admitted, candidate: &Candidate, hold: Option<Hold>) -
         dropped.extend(unsealed.dropped);
     }
     Some(Outgoing {
-        body: Some(held(hold, body, sent)),
+        body: Some(held(permit, body, sent)),
         dropped: dropped.into_iter().map(Cow::Borrowed).collect(),
         raised_limit,
         notes: None,
@@ -347,7 +351,7 @@ pub fn expectation(exchange: &Exchange) -> Option<Expectation> {
     let request = exchange.stage.request()?;
     let translation = exchange.attempts.notes().map(|notes| Translation {
         notes: Arc::clone(notes),
-        hold: answer_hold(exchange),
+        permit: answer_permit(exchange),
         context: AnswerContext {
             request: exchange.id,
             created: clock::unix_ms() / 1000,
@@ -361,15 +365,18 @@ pub fn expectation(exchange: &Exchange) -> Option<Expectation> {
         translation,
         counts_tokens: request.endpoint == Endpoint::CountTokens,
         is_stored: request.endpoint.is_stored(),
-        whole: passes.then(|| answer_hold(exchange)),
-        unpaid: exchange.toll.is_of_stored().then(|| answer_hold(exchange)),
+        whole: passes.then(|| answer_permit(exchange)),
+        unpaid: exchange
+            .settlement
+            .is_of_stored()
+            .then(|| answer_permit(exchange)),
         strip_usage: asks_for_usage(request),
     })
 }
 
 /// What an answer that is kept until it is whole takes of the memory.
-fn answer_hold(exchange: &Exchange) -> Hold {
-    Hold::new(load::answer_bounds(exchange), load::shares(exchange)).whatever_the_key_holds()
+fn answer_permit(exchange: &Exchange) -> MemoryPermit {
+    MemoryPermit::new(load::answer_bounds(exchange), load::shares(exchange)).beyond_the_keys_share()
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 
 use super::answer::UpstreamHead;
 use super::deadlines::Progress;
-use super::hold::Hold;
+use super::memory_permit::MemoryPermit;
 use crate::events;
 use bytes::Bytes;
 use http::HeaderMap;
@@ -30,10 +30,10 @@ pub struct Expectation {
     /// Whether the answer is about something that the provider has stored.
     pub is_stored: bool,
     /// What an answer in one piece that passes as it came may hold of the memory until it is whole.
-    pub whole: Option<Hold>,
+    pub whole: Option<MemoryPermit>,
     /// Where that is a response that has not been paid for: what it may hold of the memory until
     /// it is whole.
-    pub unpaid: Option<Hold>,
+    pub unpaid: Option<MemoryPermit>,
     /// Whether the gateway asked for the usage chunk of a chat stream by itself.
     pub strip_usage: bool,
 }
@@ -45,7 +45,7 @@ pub struct Translation {
     /// What the provider does not say.
     pub context: AnswerContext,
     /// What the answer holds of the memory, where it is kept until it is whole.
-    pub hold: Hold,
+    pub permit: MemoryPermit,
 }
 
 /// Reads an answer as its kind wants to be read.
@@ -69,7 +69,7 @@ pub enum Reader {
 /// An answer that passes as it came: when it is whole, if it is not too large to be held.
 pub struct PassingAnswer {
     scanner: AnswerScanner,
-    hold: Option<Hold>,
+    permit: Option<MemoryPermit>,
     /// Bytes for which that stands.
     counted: usize,
     /// Some of it has left as an answer.
@@ -82,11 +82,11 @@ impl PassingAnswer {
     /// Bytes that are held without being counted.
     const UNCOUNTED: usize = 64 * 1024;
 
-    fn new(format: Format, hold: Option<Hold>, length: Option<u64>) -> Self {
+    fn new(format: Format, permit: Option<MemoryPermit>, length: Option<u64>) -> Self {
         let most = u64::try_from(Self::MOST_HELD).unwrap_or(u64::MAX);
         Self {
             scanner: AnswerScanner::new(format),
-            hold: hold.filter(|_| length.is_none_or(|length| length <= most)),
+            permit: permit.filter(|_| length.is_none_or(|length| length <= most)),
             counted: 0,
             has_left: false,
         }
@@ -115,7 +115,7 @@ impl PassingAnswer {
     pub fn has_room(&mut self, bytes: usize) -> bool {
         /// What a byte takes: pieces are joined when they pass.
         const OF_A_BYTE: u64 = 2;
-        let Some(hold) = self.hold.as_mut().filter(|_| bytes <= Self::MOST_HELD) else {
+        let Some(permit) = self.permit.as_mut().filter(|_| bytes <= Self::MOST_HELD) else {
             return false;
         };
         let more = bytes.saturating_sub(self.counted.max(Self::UNCOUNTED));
@@ -123,7 +123,7 @@ impl PassingAnswer {
             return true;
         }
         let size = u64::try_from(more).unwrap_or(u64::MAX);
-        let has_room = hold.grow(size.saturating_mul(OF_A_BYTE)).is_ok();
+        let has_room = permit.grow(size.saturating_mul(OF_A_BYTE)).is_ok();
         if has_room {
             self.counted = bytes;
         }
@@ -133,8 +133,8 @@ impl PassingAnswer {
     /// Lets go of what was held, which passes as `body` and stays counted until it has left.
     pub fn let_go(&mut self, body: Bytes) -> Bytes {
         self.has_left = true;
-        match self.hold.take() {
-            Some(hold) if self.counted > 0 => hold.keep(body),
+        match self.permit.take() {
+            Some(permit) if self.counted > 0 => permit.keep(body),
             _ => body,
         }
     }
@@ -153,7 +153,7 @@ impl PassingAnswer {
 /// An answer that is kept until it is whole, and then written anew.
 pub struct WholeAnswer {
     translator: AnswerTranslator,
-    hold: Hold,
+    permit: MemoryPermit,
     /// The answer is written a second time, to be remembered.
     is_remembered: bool,
 }
@@ -170,7 +170,7 @@ impl WholeAnswer {
             true => OF_A_REMEMBERED_BYTE,
             false => OF_A_BYTE,
         };
-        keep(&mut self.hold, size.saturating_mul(of_a_byte))?;
+        keep(&mut self.permit, size.saturating_mul(of_a_byte))?;
         self.translator.push(chunk);
         match end {
             true => self.translator.finish().map(Some),
@@ -188,22 +188,22 @@ impl WholeAnswer {
 pub struct UnpaidResponse {
     scanner: AnswerScanner,
     pieces: Vec<Bytes>,
-    hold: Hold,
+    permit: MemoryPermit,
 }
 
 impl UnpaidResponse {
-    fn new(hold: Hold) -> Self {
+    fn new(permit: MemoryPermit) -> Self {
         Self {
             scanner: AnswerScanner::new(Format::Responses),
             pieces: Vec::new(),
-            hold,
+            permit,
         }
     }
 
     /// Takes a piece, and gives all of them once that was the last one.
     fn push(&mut self, chunk: Bytes, end: bool, out: &mut Vec<Bytes>) -> Result<(), UpstreamFault> {
         let size = u64::try_from(kept_size(&chunk)).unwrap_or(u64::MAX);
-        keep(&mut self.hold, size)?;
+        keep(&mut self.permit, size)?;
         self.scanner.push(&chunk);
         self.pieces.push(chunk);
         if !end {
@@ -243,8 +243,8 @@ pub fn kept_size(piece: &Bytes) -> usize {
 }
 
 /// Counts bytes that are kept of an answer.
-fn keep(hold: &mut Hold, bytes: u64) -> Result<(), UpstreamFault> {
-    hold.grow(bytes).map_err(|shed| {
+fn keep(permit: &mut MemoryPermit, bytes: u64) -> Result<(), UpstreamFault> {
+    permit.grow(bytes).map_err(|shed| {
         events::request_shed(shed);
         UpstreamFault::out_of_memory()
     })
@@ -285,8 +285,9 @@ impl Reader {
                 ..
             } => Self::Count,
             Expectation {
-                unpaid: Some(hold), ..
-            } => Self::Unpaid(Box::new(UnpaidResponse::new(hold))),
+                unpaid: Some(permit),
+                ..
+            } => Self::Unpaid(Box::new(UnpaidResponse::new(permit))),
             Expectation {
                 is_stored: true, ..
             } => Self::Stored,
@@ -296,7 +297,7 @@ impl Reader {
             } => Self::TranslatedWhole(Box::new(WholeAnswer {
                 is_remembered: translation.notes.memory.is_some(),
                 translator: AnswerTranslator::new(translation.notes, translation.context),
-                hold: translation.hold,
+                permit: translation.permit,
             })),
             Expectation { format, whole, .. } => {
                 let length = content_length(&head.headers);

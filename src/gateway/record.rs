@@ -2,7 +2,7 @@
 
 use super::body::RequestBody;
 use super::exchange::{Exchange, Told};
-use super::{outcome, toll};
+use super::{outcome, settlement};
 use crate::access_log::Fields;
 use crate::clock;
 use crate::events::{self, Finished};
@@ -54,7 +54,7 @@ pub fn record(exchange: &mut Exchange, error: Option<&Error>) {
     });
     log.line(|line| {
         let (method, uri) = &exchange.target;
-        let settled = exchange.toll.settled();
+        let settled = exchange.settlement.settled();
         let facts = request.and_then(|request| request.facts.as_ref());
         let identity = exchange.stage.identity();
         let body = exchange.stage.body();
@@ -128,7 +128,7 @@ pub fn cut(exchange: &mut Exchange) {
     } else if !exchange.answer.is_complete() {
         exchange.broken = Some(code);
     }
-    toll::settle(exchange, ending(exchange, None));
+    settlement::settle(exchange, ending(exchange, None));
     record(exchange, None);
 }
 

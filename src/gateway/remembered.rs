@@ -7,8 +7,8 @@
 use super::admission;
 use super::body::RequestBody;
 use super::exchange::Exchange;
-use super::hold::{Hold, SMALL};
 use super::load;
+use super::memory_permit::{MemoryPermit, SMALL};
 use super::respond::{self, Local};
 use super::stage::Admitted;
 use crate::accounts::Remembering;
@@ -50,7 +50,7 @@ pub struct Kept {
 /// Finds the answers of one key, and counts the memory that they take.
 struct OfKey<'a> {
     lookup: &'a MemoryLookup<'a>,
-    hold: RefCell<Hold>,
+    permit: RefCell<MemoryPermit>,
 }
 
 /// Why answers cannot be looked up.
@@ -71,7 +71,10 @@ impl OfKey<'_> {
         /// What a byte takes: it is read, looked at and written into the request.
         const OF_A_BYTE: u64 = 3;
         let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
-        let grown = self.hold.borrow_mut().grow(bytes.saturating_mul(OF_A_BYTE));
+        let grown = self
+            .permit
+            .borrow_mut()
+            .grow(bytes.saturating_mul(OF_A_BYTE));
         grown.map_err(LookupFault::Memory)
     }
 }
@@ -116,19 +119,21 @@ pub async fn resolve(exchange: &mut Exchange) -> Result<(), PublicError> {
     let most = usize::try_from(snapshot.limits.body.size).unwrap_or(usize::MAX);
     let whole = body.assemble(Splice::default());
     let whole = whole.ok_or_else(respond::internal_error)?;
-    let mut hold = Hold::new(load::bounds(exchange), load::shares(exchange)).beside(length);
+    let mut permit =
+        MemoryPermit::new(load::bounds(exchange), load::shares(exchange)).beside(length);
     let of_body = length.saturating_mul(2);
     let of_values = body.peeked().values.saturating_mul(OF_A_VALUE);
-    hold.grow(of_body.saturating_add(of_values))
+    permit
+        .grow(of_body.saturating_add(of_values))
         .map_err(load::shed)?;
     // What is held goes with the look-up, which may last longer than this request waits for it.
     let found = remembering.memory.look_up(&identity.key, move |lookup| {
-        let hold = RefCell::new(hold);
-        let answers = OfKey { lookup, hold };
+        let permit = RefCell::new(permit);
+        let answers = OfKey { lookup, permit };
         let found = references::resolve(&whole, most, &answers);
-        (found, answers.hold.into_inner())
+        (found, answers.permit.into_inner())
     });
-    let (found, mut hold) = found.await.map_err(|fault| unavailable(exchange, &fault))?;
+    let (found, mut permit) = found.await.map_err(|fault| unavailable(exchange, &fault))?;
     let resolved = match found {
         Ok(resolved) => resolved,
         Err(Unresolved::TooLarge) => return Err(too_large(most)),
@@ -139,7 +144,7 @@ pub async fn resolve(exchange: &mut Exchange) -> Result<(), PublicError> {
     };
     check_unknown(&snapshot, &identity, &resolved.unknown).await?;
     let kept = u64::try_from(resolved.body.len()).unwrap_or(u64::MAX);
-    hold.shrink_to(kept);
+    permit.shrink_to(kept);
     let asked = Asked {
         input: resolved.input,
         previous: resolved.previous,
@@ -148,7 +153,7 @@ pub async fn resolve(exchange: &mut Exchange) -> Result<(), PublicError> {
     };
     let reading = admission::reading(exchange);
     if let Some(body) = exchange.stage.body_mut() {
-        body.replace(resolved.body, reading, hold, asked)?;
+        body.replace(resolved.body, reading, permit, asked)?;
     }
     admission::note_facts(exchange, reading);
     Ok(())

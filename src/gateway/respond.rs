@@ -4,7 +4,7 @@
 use super::answer::UpstreamHead;
 use super::body;
 use super::exchange::{Exchange, Told};
-use super::{reason, record, toll};
+use super::{record, route_reason, settlement};
 pub use crate::candidate::internal_error;
 use bytes::Bytes;
 use futures::FutureExt;
@@ -167,7 +167,7 @@ pub fn compose(
         }
     };
     exchange.told = Some(Told { status, code });
-    toll::settle(exchange, record::ending(exchange, None));
+    settlement::settle(exchange, record::ending(exchange, None));
     let mut headers = own_headers(exchange, None);
     if status != NO_CONTENT {
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
@@ -208,7 +208,7 @@ pub fn commit(
         code: None,
     });
     exchange.first_byte = Some(now);
-    exchange.toll.first_byte();
+    exchange.settlement.first_byte();
     if let Some(body) = exchange.stage.body_mut() {
         body.release();
     }
@@ -269,7 +269,10 @@ fn own_headers(exchange: &Exchange, upstream: Option<&HeaderMap>) -> HeaderMap {
             MODEL,
             exchange.model_name().unwrap_or(&route.model_id),
         );
-        let asked = exchange.explains.then(|| reason::text(exchange)).flatten();
+        let asked = exchange
+            .explains
+            .then(|| route_reason::text(exchange))
+            .flatten();
         let chosen = route.reason.as_deref();
         match (chosen, asked) {
             (Some(chosen), Some(asked)) => {

@@ -204,7 +204,7 @@ pub async fn hold_due(
     let most = most.unwrap_or(MOST_OUTPUT);
     let held = owned.hold(&identity.key, &due, most, weights).await;
     let reservation = held.map_err(|shortage| cannot_pay(exchange, &shortage))?;
-    exchange.toll.hold_due(reservation, due, paying);
+    exchange.settlement.hold_due(reservation, due, paying);
     Ok(())
 }
 
@@ -312,7 +312,7 @@ pub fn note(exchange: &mut Exchange) {
         }
         *noted = ids.len();
     };
-    let charged = exchange.toll.charged(exchange.id);
+    let charged = exchange.settlement.charged(exchange.id);
     let unpaid = &exchange.unpaid;
     let noted = &mut exchange.noted;
     // What is in a container is no input by itself.
@@ -349,7 +349,7 @@ pub fn measure(exchange: &Exchange, tokens: u64) {
         credential: exchange.attempts.credential(),
     };
     let within = facts.stored_ids.get(..noted.within).unwrap_or_default();
-    let charged = exchange.toll.charged(exchange.id);
+    let charged = exchange.settlement.charged(exchange.id);
     for id in facts.id.iter().chain(within) {
         owned.remember(&identity.key, id, &at, Some(tokens), charged);
     }

@@ -1,8 +1,8 @@
 //! The timer of the attempt under way: its deadlines, and the watch over its connection.
 
 use super::deadlines::{Deadlines, Progress};
-use super::sending::{self, Unanswered};
-use super::untaken::Untaken;
+use super::downstream_backlog::DownstreamBacklog;
+use super::upload_progress::{self, Unanswered};
 use super::watch::{Socket, Watch};
 use bytes::Bytes;
 use std::os::fd::RawFd;
@@ -26,7 +26,7 @@ pub struct AttemptTimer {
     unanswered: Option<Unanswered>,
     watch: Option<Watch>,
     /// What notes that a caller has taken a piece, where the pieces have to tell.
-    pieces: Option<Untaken>,
+    pieces: Option<DownstreamBacklog>,
     has_fired: bool,
     /// Nothing but the watch ends a silence.
     relies_on_watch: bool,
@@ -37,7 +37,7 @@ pub struct AttemptTimer {
 /// What tells that a caller does not read, where a provider must not be blamed for that.
 pub enum Reader {
     /// The caller's connection.
-    Connection(Untaken),
+    Connection(DownstreamBacklog),
     /// The pieces that the caller's stream is handed.
     Stream,
 }
@@ -94,15 +94,15 @@ impl AttemptTimer {
         }
         let looked_at = self.socket.take();
         let socket = looked_at.or_else(|| self.connection.take().and_then(Socket::of));
-        let untaken = match reader {
-            Reader::Connection(untaken) => Some(untaken),
+        let backlog = match reader {
+            Reader::Connection(backlog) => Some(backlog),
             Reader::Stream => {
-                self.pieces = Some(Untaken::default());
+                self.pieces = Some(DownstreamBacklog::default());
                 self.pieces.clone()
             }
         };
         let (silence, request) = (deadlines.end(), deadlines.request_ends());
-        self.watch = socket.and_then(|it| Watch::begin(it, is_http2, untaken, silence, request));
+        self.watch = socket.and_then(|it| Watch::begin(it, is_http2, backlog, silence, request));
         self.is_unwatched = self.watch.is_none();
         !(self.is_unwatched && self.relies_on_watch)
     }
@@ -115,7 +115,7 @@ impl AttemptTimer {
                 let unanswered = Unanswered::default();
                 self.unanswered = Some(unanswered.clone());
                 let request_ends = deadlines.request_ends();
-                sending::bounded(body, connection, longest, unanswered, request_ends)
+                upload_progress::bounded(body, connection, longest, unanswered, request_ends)
             }
             _ => body,
         }

@@ -11,7 +11,7 @@
 
 mod socket;
 
-use super::untaken::Untaken;
+use super::downstream_backlog::DownstreamBacklog;
 use once_cell::sync::Lazy;
 use parking_lot::{Condvar, Mutex};
 pub use socket::Socket;
@@ -38,7 +38,7 @@ struct Watched {
     has_fired: AtomicBool,
     socket: Mutex<Option<Socket>>,
     /// What its caller has yet to take: its socket tells what has come and was not read.
-    untaken: Option<Untaken>,
+    backlog: Option<DownstreamBacklog>,
     /// Its time was over while its caller held it up.
     was_held_up: AtomicBool,
     /// Whether its connection is read also while its caller takes nothing, as one of HTTP/2 is.
@@ -47,12 +47,12 @@ struct Watched {
 
 impl Watch {
     /// Watches the attempt that this socket carries. While its caller has not taken what is
-    /// `untaken`, the provider is not taken for silent. `None` where there is no
+    /// `backlog`, the provider is not taken for silent. `None` where there is no
     /// thread to watch.
     pub fn begin(
         socket: Socket,
         is_http2: bool,
-        untaken: Option<Untaken>,
+        backlog: Option<DownstreamBacklog>,
         silence_ends: Instant,
         request_ends: Instant,
     ) -> Option<Self> {
@@ -62,7 +62,7 @@ impl Watch {
             is_over: AtomicBool::new(false),
             has_fired: AtomicBool::new(false),
             socket: Mutex::new(Some(socket)),
-            untaken,
+            backlog,
             was_held_up: AtomicBool::new(false),
             is_always_read: is_http2,
         });
@@ -131,10 +131,10 @@ impl Watched {
 impl Watched {
     /// Whether its caller holds it up, or did so a moment ago.
     fn is_held_up(&self, now: u64) -> bool {
-        let Some(untaken) = &self.untaken else {
+        let Some(backlog) = &self.backlog else {
             return false;
         };
-        let holds = untaken.is_any();
+        let holds = backlog.is_any();
         let held = self.was_held_up.swap(holds, Ordering::Relaxed);
         if held && !holds {
             let again = now.saturating_add(CATCHING_UP);

@@ -61,7 +61,7 @@ pub(super) fn shared(session: &ServerSession) -> Option<CallerConnection> {
     let stream = session.as_http1()?.stream();
     let wire = (**stream).as_any().downcast_ref::<Wire>();
     wire.map(|wire| CallerConnection {
-        untaken: wire.untaken(),
+        backlog: wire.backlog(),
         drain: wire.drain(),
     })
 }

@@ -73,7 +73,7 @@ struct Paces {
     counting: tollgate_ledger::Limiter,
     /// How often they had something counted beside another request: of a limit of its own, and a
     /// meter of two limits would change what is owed with every request.
-    aside: tollgate_ledger::Limiter,
+    filter_counts: tollgate_ledger::Limiter,
 }
 
 impl Paces {
@@ -82,7 +82,7 @@ impl Paces {
         Self {
             generation: pace(),
             counting: pace(),
-            aside: pace(),
+            filter_counts: pace(),
         }
     }
 }
@@ -302,7 +302,7 @@ impl Limiter for PlannedLimits {
             requests: Some(a_minute),
             ..Limits::default()
         };
-        let admitted = self.paces.aside.admit(&identity.key, &limits, 0, 0);
+        let admitted = self.paces.filter_counts.admit(&identity.key, &limits, 0, 0);
         admitted.map(|it| it.finish(0, 0)).is_ok()
     }
 }

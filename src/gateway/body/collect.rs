@@ -7,8 +7,8 @@ use super::{
     read_fault, too_large, took_too_long, within,
 };
 use crate::events::Shed;
-use crate::gateway::hold::{Bounds, Hold, SMALL};
 use crate::gateway::load;
+use crate::gateway::memory_permit::{Bounds, MemoryPermit, SMALL};
 use bytes::Bytes;
 use pingora_proxy::Session;
 use std::time::{Duration, Instant};
@@ -51,7 +51,7 @@ pub(super) struct Reader {
     limits: BodyLimits,
     complete: bool,
     replay: Replay,
-    hold: Hold,
+    permit: MemoryPermit,
     bounds: Bounds,
     of_key: Option<KeyShares>,
     /// How long it has waited for memory, which is not its caller's time.
@@ -81,7 +81,7 @@ impl Reader {
             limits: body_limits,
             complete: false,
             replay: Replay::Always,
-            hold: Hold::new(bounds.for_reading(), of_key),
+            permit: MemoryPermit::new(bounds.for_reading(), of_key),
             bounds,
             of_key: of_key.cloned(),
             waited: Duration::ZERO,
@@ -161,7 +161,7 @@ impl Reader {
         let last = unpacker.finish().map_err(|_| self.cannot_unpack())?;
         self.take(last).await?;
         // The window is gone with what has unpacked it.
-        self.hold.shrink_to(self.read);
+        self.permit.shrink_to(self.read);
         Ok(())
     }
 
@@ -187,7 +187,7 @@ impl Reader {
             return Err(too_large(self.limits.size).into());
         }
         let needed = size.saturating_add(copied);
-        let room = self.hold.grow_in_turn(needed, Duration::ZERO).await;
+        let room = self.permit.grow_or_wait(needed, Duration::ZERO).await;
         let waited = room.map_err(load::shed)?;
         self.waited = self.waited.saturating_add(waited);
         let progress = self.peeker.push(&chunk).map_err(|fault| fault.public())?;
@@ -230,9 +230,9 @@ impl Reader {
         };
         let wanted = needed.max(doubled).max(of_body(MOST_AHEAD));
         // While it is moved, what is there is there twice.
-        let mut moved = Hold::new(self.bounds, self.of_key.as_ref()).beside(self.read);
+        let mut moved = MemoryPermit::new(self.bounds, self.of_key.as_ref()).beside(self.read);
         let twice = u64::try_from(there).unwrap_or(u64::MAX);
-        let waited = moved.grow_in_turn(twice, Duration::ZERO).await?;
+        let waited = moved.grow_or_wait(twice, Duration::ZERO).await?;
         self.waited = self.waited.saturating_add(waited);
         self.whole.reserve_exact(wanted.saturating_sub(there));
         Ok(())
@@ -244,7 +244,8 @@ impl Reader {
             if unused > self.whole.len() / 4 {
                 // It may be moved for that, and is there twice then. Without the room for it what
                 // was set aside stays as it is: nothing was ever written there.
-                let mut moved = Hold::new(self.bounds, self.of_key.as_ref()).beside(self.read);
+                let mut moved =
+                    MemoryPermit::new(self.bounds, self.of_key.as_ref()).beside(self.read);
                 if moved.grow(self.read).is_ok() {
                     self.whole.shrink_to_fit();
                 }
@@ -252,10 +253,10 @@ impl Reader {
             self.chunks.push(self.whole.into());
         }
         let peeked = self.peeker.finish().map_err(|fault| fault.public())?;
-        let (chunks, hold) = match <[Bytes; 1]>::try_from(self.chunks) {
-            Ok([whole]) if self.read > SMALL => (vec![self.hold.keep(whole)], None),
-            Ok([whole]) => (vec![whole], Some(self.hold)),
-            Err(chunks) => (chunks, Some(self.hold)),
+        let (chunks, permit) = match <[Bytes; 1]>::try_from(self.chunks) {
+            Ok([whole]) if self.read > SMALL => (vec![self.permit.keep(whole)], None),
+            Ok([whole]) => (vec![whole], Some(self.permit)),
+            Err(chunks) => (chunks, Some(self.permit)),
         };
         Ok(RequestBody {
             chunks,
@@ -268,7 +269,7 @@ impl Reader {
                 limit: self.limits.size,
             },
             refusal: None,
-            hold,
+            permit,
             asked: None,
         })
     }

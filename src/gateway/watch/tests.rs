@@ -82,11 +82,11 @@ async fn bytes_that_stay_unread_over_http2_put_the_end_off_by_a_second() {
 #[tokio::test]
 async fn a_caller_that_takes_nothing_is_waited_for_and_the_silence_behind_it_is_not() {
     let (mut ours, _theirs) = connection().await;
-    let untaken = Untaken::default();
-    let piece = untaken.wait_for(bytes::Bytes::from_static(b"piece"));
+    let backlog = DownstreamBacklog::default();
+    let piece = backlog.wait_for(bytes::Bytes::from_static(b"piece"));
     let socket = Socket::of(ours.as_raw_fd()).unwrap();
     let now = Instant::now();
-    let watch = Watch::begin(socket, true, Some(untaken), now + SOON, now + LATE).unwrap();
+    let watch = Watch::begin(socket, true, Some(backlog), now + SOON, now + LATE).unwrap();
     let read = tokio::time::timeout(4 * SOON, ours.read(&mut [0; 8])).await;
     assert!(read.is_err() && !watch.has_fired());
     drop(piece);

@@ -11,7 +11,7 @@ use super::head::Head;
 use super::pace::Pace;
 use super::places::Place;
 use crate::events;
-use crate::gateway::{Drain, Untaken};
+use crate::gateway::{DownstreamBacklog, Drain};
 use async_trait::async_trait;
 use bytes::{Buf, BytesMut};
 use once_cell::sync::OnceCell;
@@ -46,7 +46,7 @@ pub(super) struct Wire {
     stage: Stage,
     pace: Pace,
     /// Tells whether a write waits, where somebody wants to know.
-    untaken: OnceCell<Untaken>,
+    backlog: OnceCell<DownstreamBacklog>,
     departure: Departure,
     /// Its place among all connections, where TLS has not taken it before.
     _place: Option<Place>,
@@ -74,15 +74,15 @@ impl Wire {
             ahead,
             stage: Stage::Between,
             pace,
-            untaken: OnceCell::new(),
+            backlog: OnceCell::new(),
             departure: Departure::default(),
             _place: place,
         }
     }
 
     /// What tells from now on whether a write waits for the caller.
-    pub(super) fn untaken(&self) -> Untaken {
-        self.untaken.get_or_init(Untaken::default).clone()
+    pub(super) fn backlog(&self) -> DownstreamBacklog {
+        self.backlog.get_or_init(DownstreamBacklog::default).clone()
     }
 
     /// What decides from now on whether it reports that its caller has disconnected.
@@ -261,8 +261,8 @@ impl Wire {
         let outcome = write(Pin::new(&mut self.inner), context);
         match self.paced(outcome, context) {
             Poll::Ready(Err(_)) if self.departure.poll_report(context).is_pending() => {
-                if let Some(untaken) = self.untaken.get() {
-                    untaken.note_write(false);
+                if let Some(backlog) = self.backlog.get() {
+                    backlog.note_write(false);
                 }
                 Poll::Ready(Ok(all))
             }
@@ -276,8 +276,8 @@ impl Wire {
         outcome: Poll<io::Result<usize>>,
         context: &mut Context<'_>,
     ) -> Poll<io::Result<usize>> {
-        if let Some(untaken) = self.untaken.get() {
-            untaken.note_write(outcome.is_pending());
+        if let Some(backlog) = self.backlog.get() {
+            backlog.note_write(outcome.is_pending());
         }
         match &outcome {
             Poll::Ready(Ok(written)) => {

@@ -9,13 +9,13 @@ use std::collections::VecDeque;
 
 /// The last pieces of an answer's body.
 #[derive(Default)]
-pub struct Unwritten {
+pub struct Unflushed {
     pieces: VecDeque<Bytes>,
     /// Where in the body, in bytes, the first of them begins.
     begin: usize,
 }
 
-impl Unwritten {
+impl Unflushed {
     /// A piece that is handed over.
     pub fn add(&mut self, piece: &Bytes) {
         if !piece.is_empty() {
@@ -54,13 +54,13 @@ mod tests {
     #[test]
     fn what_was_written_is_forgotten_and_the_rest_comes_back() {
         for (written, left) in [(0, "abcdef"), (3, "def"), (4, "ef"), (6, "")] {
-            let mut unwritten = Unwritten::default();
+            let mut unflushed = Unflushed::default();
             for piece in ["abc", "", "de", "f"] {
-                unwritten.add(&Bytes::from_static(piece.as_bytes()));
+                unflushed.add(&Bytes::from_static(piece.as_bytes()));
             }
-            unwritten.forget(written.min(3));
+            unflushed.forget(written.min(3));
             assert_eq!(
-                unwritten.take(written).concat(),
+                unflushed.take(written).concat(),
                 left.as_bytes(),
                 "{written}"
             );

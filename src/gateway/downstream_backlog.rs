@@ -12,9 +12,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// How many pieces, or writes, wait for a caller.
 #[derive(Clone, Debug, Default)]
-pub struct Untaken(Arc<AtomicUsize>);
+pub struct DownstreamBacklog(Arc<AtomicUsize>);
 
-impl Untaken {
+impl DownstreamBacklog {
     /// Whether anything waits.
     pub fn is_any(&self) -> bool {
         self.0.load(Ordering::Acquire) > 0
@@ -33,14 +33,14 @@ impl Untaken {
         self.0.fetch_add(1, Ordering::AcqRel);
         Bytes::from_owner(Piece {
             bytes: piece,
-            untaken: self.clone(),
+            backlog: self.clone(),
         })
     }
 }
 
 struct Piece {
     bytes: Bytes,
-    untaken: Untaken,
+    backlog: DownstreamBacklog,
 }
 
 impl AsRef<[u8]> for Piece {
@@ -51,7 +51,7 @@ impl AsRef<[u8]> for Piece {
 
 impl Drop for Piece {
     fn drop(&mut self) {
-        self.untaken.0.fetch_sub(1, Ordering::AcqRel);
+        self.backlog.0.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
@@ -61,14 +61,14 @@ mod tests {
 
     #[test]
     fn a_piece_waits_until_all_of_it_is_let_go() {
-        let untaken = Untaken::default();
-        assert!(untaken.wait_for(Bytes::new()).is_empty() && !untaken.is_any());
-        let mut piece = untaken.wait_for(Bytes::from_static(b"piece"));
+        let backlog = DownstreamBacklog::default();
+        assert!(backlog.wait_for(Bytes::new()).is_empty() && !backlog.is_any());
+        let mut piece = backlog.wait_for(Bytes::from_static(b"piece"));
         let front = piece.split_to(2);
         assert_eq!((&*front, &*piece), (&b"pi"[..], &b"ece"[..]));
         drop(front);
-        assert!(untaken.is_any());
+        assert!(backlog.is_any());
         drop(piece);
-        assert!(!untaken.is_any());
+        assert!(!backlog.is_any());
     }
 }

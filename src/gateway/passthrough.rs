@@ -6,7 +6,7 @@
 use super::answer::Next;
 use super::exchange::Exchange;
 use super::respond::{self, Local};
-use super::{count, drain, failure, outcome, record, toll};
+use super::{count, drain, failure, outcome, record, settlement};
 use bytes::Bytes;
 use pingora_core::Result;
 use pingora_proxy::Session;
@@ -49,8 +49,8 @@ pub async fn finish_held(session: &mut Session, exchange: &mut Exchange) -> Resu
             outcome::passes(exchange, now);
             count::passed(exchange, &body);
             respond::commit(session, exchange, &head, length, now)?;
-            toll::passed(exchange, now);
-            toll::settle(exchange, record::ending(exchange, None));
+            settlement::passed(exchange, now);
+            settlement::settle(exchange, record::ending(exchange, None));
             return session.write_response_body(Some(body), true).await;
         }
         Next::Fail(fault) => fault,
@@ -92,7 +92,7 @@ pub async fn finish_broken_stream(session: &mut Session, exchange: &mut Exchange
         return Ok(());
     }
     let error = respond::final_word(exchange, failure::public_error(exchange));
-    toll::break_off(exchange, error.code);
+    settlement::break_off(exchange, error.code);
     let id = exchange.id;
     let written = session.body_bytes_sent();
     if let Some(last) = exchange.answer.failure_event(&error, &id, written) {

@@ -5,7 +5,7 @@
 //! How much there may be is decided in `load.rs`; what small things take besides is left to the
 //! look at the whole program's memory in `machine.rs`.
 
-use super::turn::Turns;
+use super::memory_admission::Turns;
 use crate::events::{self, Shed};
 use crate::machine;
 use bytes::Bytes;
@@ -59,7 +59,7 @@ impl Bounds {
 }
 
 /// What one request holds, or a part of it; given back when it is dropped.
-pub struct Hold {
+pub struct MemoryPermit {
     bytes: u64,
     bounds: Bounds,
     /// The same bytes, among those of the key.
@@ -68,7 +68,7 @@ pub struct Hold {
     beside: u64,
 }
 
-impl Hold {
+impl MemoryPermit {
     /// Nothing yet, to be counted among what the key holds.
     pub fn new(bounds: Bounds, of_key: Option<&KeyShares>) -> Self {
         Self {
@@ -87,7 +87,7 @@ impl Hold {
     }
 
     /// The same for what is not refused because the key holds too much.
-    pub const fn whatever_the_key_holds(self) -> Self {
+    pub const fn beyond_the_keys_share(self) -> Self {
         self.beside(u64::MAX)
     }
 
@@ -131,7 +131,7 @@ impl Hold {
     /// # Errors
     ///
     /// There is no room, and none came in time: nothing was taken.
-    pub async fn grow_in_turn(&mut self, bytes: u64, patience: Duration) -> Result<Duration, Shed> {
+    pub async fn grow_or_wait(&mut self, bytes: u64, patience: Duration) -> Result<Duration, Shed> {
         const LOOK: Duration = Duration::from_millis(10);
         let Err(mut shed) = self.grow(bytes) else {
             return Ok(Duration::ZERO);
@@ -186,11 +186,14 @@ impl Hold {
     /// The same bytes, for which this stands until the last of their copies is let go.
     pub fn keep(mut self, bytes: Bytes) -> Bytes {
         self.shrink_to(u64::try_from(bytes.len()).unwrap_or(u64::MAX));
-        Bytes::from_owner(Held { bytes, _hold: self })
+        Bytes::from_owner(Held {
+            bytes,
+            _permit: self,
+        })
     }
 }
 
-impl Drop for Hold {
+impl Drop for MemoryPermit {
     fn drop(&mut self) {
         events::hold_less(self.bytes);
     }
@@ -198,7 +201,7 @@ impl Drop for Hold {
 
 struct Held {
     bytes: Bytes,
-    _hold: Hold,
+    _permit: MemoryPermit,
 }
 
 impl AsRef<[u8]> for Held {
@@ -225,7 +228,7 @@ mod tests {
     #[tokio::test]
     async fn what_is_held_is_counted_before_it_is_there_and_until_the_last_copy_is_gone() {
         let before = events::held();
-        let mut large = Hold::new(BOUNDS, None);
+        let mut large = MemoryPermit::new(BOUNDS, None);
         assert_eq!(large.grow(8 << 20), Ok(()));
         assert_eq!(large.grow(1), Err(Shed::Bodies));
         assert_eq!(
@@ -233,7 +236,7 @@ mod tests {
             before + (8 << 20),
             "what is refused is not held"
         );
-        let mut small = Hold::new(BOUNDS, None);
+        let mut small = MemoryPermit::new(BOUNDS, None);
         assert_eq!(small.grow(SMALL), Ok(()), "a small one finds room");
         assert_eq!(
             small.grow(1),
@@ -241,7 +244,7 @@ mod tests {
             "which makes it a large one"
         );
         drop(small);
-        let mut reads = Hold::new(BOUNDS.for_reading(), None);
+        let mut reads = MemoryPermit::new(BOUNDS.for_reading(), None);
         large.shrink_to(4 << 20);
         assert_eq!(
             reads.grow(SMALL + 1),
@@ -273,9 +276,9 @@ mod tests {
             ..BOUNDS
         };
         machine::tell_resident(1 << 20, events::held());
-        let mut hold = Hold::new(tight, None);
-        assert_eq!(hold.grow(1 << 20), Err(Shed::Memory));
-        assert_eq!(hold.grow(SMALL), Ok(()));
+        let mut permit = MemoryPermit::new(tight, None);
+        assert_eq!(permit.grow(1 << 20), Err(Shed::Memory));
+        assert_eq!(permit.grow(SMALL), Ok(()));
         assert_eq!(
             (tight.alone_beside(8 << 20), tight.alone_beside(1)),
             (0, (8 << 20) - 1)
@@ -285,8 +288,8 @@ mod tests {
     fn one_key_leaves_as_much_as_it_holds() {
         let (one, other) = (KeyShares::default(), KeyShares::default());
         let take = |key: &KeyShares, mib: u64| {
-            let mut hold = Hold::new(BOUNDS, Some(key));
-            hold.grow(mib << 20).map(|()| hold)
+            let mut permit = MemoryPermit::new(BOUNDS, Some(key));
+            permit.grow(mib << 20).map(|()| permit)
         };
         let first = take(&one, 3).unwrap();
         assert_eq!(take(&one, 3).err(), Some(Shed::KeyBodies));
@@ -294,7 +297,7 @@ mod tests {
         assert_eq!(take(&one, 1).err(), Some(Shed::KeyBodies));
         // Another key finds room, and what is made of its body too, though it is more than is left.
         let body = take(&other, 2).unwrap();
-        let mut made = Hold::new(BOUNDS, Some(&other));
+        let mut made = MemoryPermit::new(BOUNDS, Some(&other));
         assert_eq!(made.grow(1 << 20), Err(Shed::KeyBodies));
         let mut made = made.beside(2 << 20);
         assert_eq!(made.grow(1 << 20), Ok(()));
@@ -331,8 +334,8 @@ mod tests {
     async fn of_a_crowd_that_leaves_no_room_for_itself_one_goes_on(key: Option<&KeyShares>) {
         const PART: u64 = BOUNDS.held_by_large / 8;
         let part = || {
-            let mut hold = Hold::new(BOUNDS, key);
-            hold.grow(PART).map(|()| hold).ok()
+            let mut permit = MemoryPermit::new(BOUNDS, key);
+            permit.grow(PART).map(|()| permit).ok()
         };
         // A key has fewer of them, and then too much, before all is taken.
         let crowd: Vec<_> = std::iter::from_fn(part).collect();
@@ -341,8 +344,8 @@ mod tests {
             "{} leave room for one another",
             crowd.len()
         );
-        let wait = async |mut hold: Hold| {
-            let grown = hold.grow_in_turn(2 * PART, Duration::ZERO).await;
+        let wait = async |mut permit: MemoryPermit| {
+            let grown = permit.grow_or_wait(2 * PART, Duration::ZERO).await;
             tokio::task::yield_now().await;
             grown.is_ok()
         };
@@ -357,7 +360,7 @@ mod tests {
         let both = Barrier::new(2);
         std::thread::scope(|scope| {
             let wishes = scope.spawn(|| {
-                let mut wish = Hold::new(BOUNDS, None);
+                let mut wish = MemoryPermit::new(BOUNDS, None);
                 both.wait();
                 for _ in 0..EACH {
                     assert_eq!(wish.grow(200 << 20), Err(Shed::Bodies));
@@ -367,7 +370,7 @@ mod tests {
             let (mut refused, mut pieces) = (0, 0);
             while pieces < EACH || !wishes.is_finished() {
                 pieces += 1;
-                refused += usize::from(Hold::new(BOUNDS, None).grow(1).is_err());
+                refused += usize::from(MemoryPermit::new(BOUNDS, None).grow(1).is_err());
             }
             refused
         })

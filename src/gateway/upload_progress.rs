@@ -72,7 +72,7 @@ pub fn bounded(
     }
     // Without a descriptor the time for the answer has to do.
     match Socket::of(connection) {
-        Some(socket) => Bytes::from_owner(Sending {
+        Some(socket) => Bytes::from_owner(Upload {
             body,
             socket: Some(socket),
             begun: Instant::now(),
@@ -84,7 +84,7 @@ pub fn bounded(
     }
 }
 
-struct Sending {
+struct Upload {
     body: Bytes,
     socket: Option<Socket>,
     begun: Instant,
@@ -93,13 +93,13 @@ struct Sending {
     request_ends: Instant,
 }
 
-impl AsRef<[u8]> for Sending {
+impl AsRef<[u8]> for Upload {
     fn as_ref(&self) -> &[u8] {
         &self.body
     }
 }
 
-impl Drop for Sending {
+impl Drop for Upload {
     fn drop(&mut self) {
         if self.begun.elapsed() >= self.longest
             && let Some(socket) = self.socket.take()

@@ -12,7 +12,7 @@ const EXPLAIN: &str = "x-explain";
 const MOST_TOLD: usize = 16;
 
 /// Whether the caller asks, and may.
-pub fn is_asked_for(exchange: &Exchange, headers: &HeaderMap) -> bool {
+pub fn is_requested(exchange: &Exchange, headers: &HeaderMap) -> bool {
     headers.get(EXPLAIN).is_some_and(|it| it == "1")
         && exchange.snapshot.catalog.catalog().explains()
 }

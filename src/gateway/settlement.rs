@@ -21,7 +21,7 @@ use tollgate_types::{
 
 /// What a request holds until it is settled.
 #[derive(Default)]
-pub struct Toll {
+pub struct SettlementGuard {
     admission: Option<Box<dyn AdmissionGuard>>,
     reservation: Option<Box<dyn ReservationGuard>>,
     /// What the reservation pays for, where that is a stored response.
@@ -29,7 +29,7 @@ pub struct Toll {
     settled: Option<(BillingState, Settled)>,
 }
 
-impl Toll {
+impl SettlementGuard {
     /// Takes over what the filters hold, whether all of them let the request through or not.
     pub fn take(request: &mut RequestContext) -> Self {
         Self {
@@ -176,14 +176,14 @@ pub fn passed(exchange: &mut Exchange, now: Instant) {
         let state = record::ending(exchange, None);
         return settle(exchange, state);
     }
-    let Some(reservation) = &exchange.toll.reservation else {
+    let Some(reservation) = &exchange.settlement.reservation else {
         return;
     };
     // Where it is, a crash from here on charges what has passed.
     let is_keeping_due = reservation.is_keeping_due(now);
     let model = is_keeping_due.then(|| exchange.model_served()).flatten();
     let delivered = delivered(exchange, output_by_length);
-    if let Some(reservation) = &mut exchange.toll.reservation {
+    if let Some(reservation) = &mut exchange.settlement.reservation {
         reservation.progress(delivered);
         if is_keeping_due {
             reservation.keep_progress(now, model);
@@ -201,7 +201,7 @@ pub fn break_off(exchange: &mut Exchange, code: ErrorCode) {
 /// Settles what the request holds, where it is not settled yet. Must come before the last
 /// bytes of an answer leave.
 pub fn settle(exchange: &mut Exchange, state: BillingState) {
-    if !exchange.toll.is_open() {
+    if !exchange.settlement.is_open() {
         return;
     }
     let reported = reported(&exchange.answer);
@@ -220,11 +220,11 @@ pub fn settle(exchange: &mut Exchange, state: BillingState) {
         model: exchange.model_served(),
         was_done: exchange.attempts.made() > 0 || done_here(exchange),
     };
-    exchange.toll.limit_to_due(&mut used, &mut how);
-    let most = exchange.toll.reservation.as_ref();
+    exchange.settlement.limit_to_due(&mut used, &mut how);
+    let most = exchange.settlement.reservation.as_ref();
     let most = most.map_or(0, |reservation| reservation.most_tokens());
-    exchange.toll.settle(used, how);
-    let settled = exchange.toll.settled().map(|(_, settled)| *settled);
+    exchange.settlement.settle(used, how);
+    let settled = exchange.settlement.settled().map(|(_, settled)| *settled);
     if let Some(Settled {
         usage,
         source,
@@ -253,7 +253,7 @@ fn used(exchange: &Exchange, reported: Option<Usage>) -> Used {
     let produced = produced(exchange).max(output(exchange));
     if exchange.answer.is_cut_short() || exchange.has_unfit_answer() {
         // Its provider's stream is closed, as if the caller had disconnected there.
-        let reservation = exchange.toll.reservation.as_ref();
+        let reservation = exchange.settlement.reservation.as_ref();
         let reserved = || reservation.map_or(0, |reservation| reservation.most_tokens());
         let most = output_limit(exchange).unwrap_or_else(reserved);
         delivered.output = delivered.output.max(produced.min(most));
