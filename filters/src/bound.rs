@@ -1,11 +1,11 @@
-//! The most that a request can use, from what it asks for and what its model can do.
+//! The most tokens that a request can use, from its limits and those of its model.
 
 use tollgate_filter::{Catalog, RequestContext};
 use tollgate_types::{LARGEST_WINDOW, LEAST_RESPONSES_OUTPUT, RequestFacts, UpperBound};
 
-/// The output tokens over all answers that the request can be sent with: its own limit, raised
-/// where its model thinks unasked or a provider takes none so small, or the model's. `None`
-/// where neither says.
+/// The most output tokens of all answers: the request's limit, else the model's. The gateway raises the
+/// request's limit if the model thinks without being asked, or if the provider does not accept so small
+/// a limit. `None` if neither has a limit.
 pub(crate) fn output(request: &RequestContext, catalog: &dyn Catalog) -> Option<u64> {
     let facts = request.facts.as_ref()?;
     let route = request.route.as_ref();
@@ -18,7 +18,7 @@ pub(crate) fn output(request: &RequestContext, catalog: &dyn Catalog) -> Option<
         });
         limit.max(least_output(request, catalog))
     });
-    // A limit beyond what the model can do is not reached.
+    // A higher limit than the model's has no effect.
     let of_each = match (asked, most) {
         (Some(asked), Some(most)) => asked.min(most),
         (asked, most) => asked.or(most)?,
@@ -26,7 +26,7 @@ pub(crate) fn output(request: &RequestContext, catalog: &dyn Catalog) -> Option<
     Some(of_each.saturating_mul(facts.choices.max(1)))
 }
 
-/// The least output limit that the request can be sent with.
+/// The lowest output limit that the provider accepts.
 fn least_output(request: &RequestContext, catalog: &dyn Catalog) -> u64 {
     let route = request.route.as_ref();
     let model = route.and_then(|route| catalog.model(route.model));
@@ -40,7 +40,7 @@ fn least_output(request: &RequestContext, catalog: &dyn Catalog) -> u64 {
     }
 }
 
-/// The input tokens that the request has most likely.
+/// The likely number of input tokens.
 pub(crate) fn likely_input(request: &RequestContext) -> u64 {
     match (&request.input, &request.facts) {
         (Some(counted), _) => counted.tokens,
@@ -49,26 +49,25 @@ pub(crate) fn likely_input(request: &RequestContext) -> u64 {
     }
 }
 
-/// How often a provider has its model read everything again for one request: after each call of
-/// the tools that the provider runs itself.
+/// How often the model can read the whole input again in one request: after each call of a tool that
+/// the provider runs.
 const MOST_ROUNDS: u64 = 32;
 
-/// What is taken of a request about which it says nothing itself.
+/// What the filter assumes of a request that does not say it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Assumed {
-    /// Output tokens of each answer for which the request is worth sending.
+    /// The fewest output tokens of a useful answer.
     pub(crate) useful_output: u64,
-    /// Output tokens of each answer at most.
+    /// The most output tokens of an answer.
     pub(crate) output: u64,
-    /// Input tokens that each tool brings which the provider runs.
+    /// Input tokens that each tool of the provider adds.
     pub(crate) hosted_tool: u64,
     /// Input tokens of each document, sound or film.
     pub(crate) unmeasured_media: u64,
 }
 
-/// Input tokens that the body does not show: what is stored (no more than the model can read), what
-/// the provider's tools find, what media hold that cannot be measured here, and what a template
-/// makes. What the caller's own tools find is in a later body.
+/// Input tokens that the body does not show: stored things, results of the provider's tools, media that
+/// the gateway cannot measure, and a chat template. Results of the client's tools come in a later body.
 fn hidden_input(request: &RequestContext, window: u64, assumed: &Assumed) -> u64 {
     let Some(facts) = &request.facts else {
         return 0;
@@ -84,14 +83,14 @@ fn hidden_input(request: &RequestContext, window: u64, assumed: &Assumed) -> u64
         .saturating_add(template)
 }
 
-/// The bound of a request whose balance must be enough for the useful output of each answer,
-/// unless it asks for less. The input is what was counted, or else what its length cannot exceed.
+/// The most tokens that a request can use. The input is the count, else the most that its length
+/// allows.
 pub(crate) fn of(request: &RequestContext, catalog: &dyn Catalog, assumed: &Assumed) -> UpperBound {
     let facts = request.facts.as_ref();
     let choices = facts.map_or(1, |facts| facts.choices.max(1));
     let default_output = assumed.output.saturating_mul(choices);
     let output = output(request, catalog).unwrap_or(default_output);
-    // Providers refuse an output limit that leaves nothing beyond the thinking.
+    // Providers refuse an output limit that only covers the thinking budget.
     let useful = facts
         .and_then(|facts| facts.thinking_budget)
         .unwrap_or_default()

@@ -1,9 +1,8 @@
 //! `context`: refuses a request whose input alone is more than its model can read.
 //!
-//! Before anybody is asked, and only where even a count that errs on the low side is too many:
-//! what is near the limit is for the provider to decide. Models whose `context_window` is not
-//! configured are let through, and so is what a key has counted beyond its rate of counts: a
-//! refusal costs nothing, and so must not be work without a bound.
+//! The filter refuses only if the lowest likely count is above the limit; near the limit the provider
+//! decides. It lets a request through if the model has no `context_window`, or if the key has used up
+//! its counts of this minute: a refusal costs the key nothing, so counting must be limited.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -28,7 +27,7 @@ pub(crate) const KIND: FilterKind = FilterKind {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct Settings {
-    /// Requests of a key that are counted in a minute, besides the counts that it asks for.
+    /// Requests of a key that this filter counts in a minute. `count_tokens` requests are not included.
     counts_per_minute: NonZeroU32,
 }
 
@@ -86,17 +85,16 @@ impl Filter for Context {
 }
 
 impl Context {
-    /// Whether its key is within its rate of counts; takes one of them.
+    /// Takes one of the key's counts. `false`: none is left in this minute.
     fn may_be_counted(&self, request: &RequestContext) -> bool {
         let Some(identity) = &request.identity else {
             return false;
         };
-        // It is gone whatever becomes of the request: the count is made.
         let most = self.settings.counts_per_minute;
         self.limiter.take_count(identity, most)
     }
 
-    /// The model's limit, where the length of the text leaves open whether it is within.
+    /// The model's limit, if the length of the text does not show that the input fits.
     fn limit_in_question(&self, request: &RequestContext) -> Option<u64> {
         if request.endpoint.is_count() {
             return None;

@@ -1,7 +1,7 @@
 //! `errors`: has the last word on what an error says.
 //!
-//! That every error leaves in the one shape is the gateway's own work and cannot be
-//! turned off; here an operator may give a code words of the house ("top up at …").
+//! The gateway writes every error in the client's format. With this filter an operator replaces the
+//! message of a code, for example to tell where to buy tokens.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -27,7 +27,7 @@ pub(crate) const KIND: FilterKind = FilterKind {
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct Settings {
-    /// The message of a code, in place of the gateway's own.
+    /// The message of a code, instead of the gateway's.
     messages: BTreeMap<ErrorCode, String>,
 }
 
@@ -35,8 +35,7 @@ struct Errors {
     messages: BTreeMap<ErrorCode, String>,
 }
 
-/// What the messages of these codes say differs from request to request, and agents
-/// read the numbers in them: no fixed text can stand for it.
+/// The messages of these codes differ from request to request, and clients parse the numbers in them.
 const COMPOSED: &[ErrorCode] = &[ErrorCode::ContextLengthExceeded, ErrorCode::InvalidRequest];
 
 fn build(value: &Value, _: &Services) -> Built {

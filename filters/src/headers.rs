@@ -1,8 +1,7 @@
 //! `headers`: finds the one credential of a request and decides which headers pass.
 //!
-//! Whose credential it is belongs to `key`. Hop-by-hop and forwarding headers need no
-//! rule here: the heads that leave in either direction are built from what is allowed,
-//! never copied.
+//! `key` looks the credential up. Hop-by-hop and forwarding headers need no rule: the gateway builds
+//! every head that it sends from an allow-list, and copies none.
 
 use http::header::{AUTHORIZATION, CONTENT_TYPE};
 use http::{HeaderMap, HeaderName, HeaderValue};
@@ -31,18 +30,18 @@ const VERSION: HeaderName = HeaderName::from_static("anthropic-version");
 const BETA: HeaderName = HeaderName::from_static("anthropic-beta");
 const OPENAI_BETA: HeaderName = HeaderName::from_static("openai-beta");
 
-/// Sent to a messages provider when the caller names no version (specification, section 9).
+/// The version that a messages provider gets if the client sends none (specification, section 9).
 const DEFAULT_VERSION: HeaderValue = HeaderValue::from_static("2023-06-01");
 
 /// The settings of an entry in the configuration.
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct Settings {
-    /// Further request headers that go to providers as the caller sent them.
+    /// Request headers that the provider gets as the client sent them.
     pass_to_provider: Vec<String>,
-    /// Further answer headers that go to callers as the provider sent them.
+    /// Answer headers that the client gets as the provider sent them.
     pass_to_caller: Vec<String>,
-    /// The values of `anthropic-beta` that may go to providers; all of them when absent.
+    /// The values of `anthropic-beta` that providers get. Absent: all of them.
     anthropic_beta: Option<Vec<String>>,
 }
 
@@ -52,8 +51,8 @@ struct Headers {
     betas: Option<Vec<String>>,
 }
 
-/// Headers that carry a credential, an identity or the connection's own business: no
-/// setting lets them pass.
+/// Headers that carry a credential or an identity, or that belong to one connection. No setting lets
+/// them pass.
 const NEVER: &[&str] = &[
     "authorization",
     "x-api-key",
@@ -111,7 +110,7 @@ fn names(setting: &str, texts: &[String], faults: &mut Vec<SettingsFault>) -> Ve
                 continue;
             }
             Ok(name) => format!(
-                "{name} never passes: it carries a credential, an identity or the connection's own business"
+                "{name} cannot pass: it carries a credential or an identity, or belongs to one connection"
             ),
             Err(_) => format!("{text:?} is not a header name"),
         };
@@ -147,8 +146,8 @@ impl Filter for Headers {
     }
 }
 
-/// The media type, and the character set where it is the usual one: what else a provider may
-/// write there is not passed on.
+/// The media type, with the character set only if it is UTF-8: other parameters could tell which
+/// provider has answered.
 fn media_type(kind: &HeaderValue) -> Option<HeaderValue> {
     let text = kind.to_str().ok()?;
     let Some((media, parameters)) = text.split_once(';') else {
@@ -188,7 +187,7 @@ impl Headers {
         }
     }
 
-    /// What the operator lets pass of one `anthropic-beta` header, which is a list.
+    /// The values of one `anthropic-beta` header that the configuration allows.
     fn allowed_betas(&self, value: &HeaderValue) -> Option<HeaderValue> {
         let Some(allowed) = &self.betas else {
             return Some(value.clone());
@@ -208,10 +207,10 @@ impl Headers {
     }
 }
 
-/// The one credential of a request, whichever of the two headers carries it.
+/// The credential of a request, from either of the two headers.
 ///
-/// Two headers that agree are one credential; two that disagree are refused, since
-/// whichever the gateway took, the other might be the one that was meant.
+/// Two headers that agree are one credential. Two that disagree are refused, because the gateway cannot
+/// know which one the client means.
 fn credential(headers: &HeaderMap) -> Result<Option<Secret>, PublicError> {
     let bearer = match one_of(headers, &AUTHORIZATION)? {
         Some(value) => bearer_token(value)?,
@@ -236,8 +235,8 @@ fn one_of<'a>(
     }
 }
 
-/// The token of `Bearer <token>` (RFC 6750, section 2.1); the scheme's case is free. A header of
-/// another scheme is none of the two that carry a key (specification, section 5): as if absent.
+/// The token of `Bearer <token>` (RFC 6750, section 2.1), in any case. A header of another scheme carries
+/// no key and counts as absent (specification, section 5).
 fn bearer_token(value: &HeaderValue) -> Result<Option<&str>, PublicError> {
     let text = visible_text(value)?;
     let (scheme, token) = text.split_once(' ').unwrap_or((text, ""));

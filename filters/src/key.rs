@@ -1,7 +1,6 @@
-//! `key`: turns the credential into an identity, or refuses the request.
+//! `key`: looks up the API key of a request, or refuses the request.
 //!
-//! Which models the identity may use belongs to `model`; what it may spend, to the
-//! filters behind.
+//! `model` decides which models the key may use; `limits` and `quota`, what it may spend.
 
 use serde_json::Value;
 use std::sync::Arc;
@@ -84,7 +83,7 @@ fn too_many_attempts(wait: Duration) -> PublicError {
 fn unavailable() -> PublicError {
     PublicError::new(
         ErrorCode::ServiceUnavailable,
-        "API keys cannot be checked at the moment: try again shortly",
+        "API keys cannot be checked now; retry in a few seconds",
     )
 }
 

@@ -1,6 +1,6 @@
-//! The filters of the gateway: one decision about a request per file.
+//! The built-in filters: one file makes one decision about a request.
 //!
-//! [`KINDS`] is the table of them; the configuration, the documents and the tests read it. A program
+//! [`KINDS`] is their table. The configuration, the documents and the tests read it. A program
 //! that is built on the gateway can add kinds of its own ([`register`]).
 
 #![forbid(unsafe_code)]
@@ -20,7 +20,7 @@ mod testing;
 use std::sync::OnceLock;
 use tollgate_filter::FilterKind;
 
-/// Every filter that a configuration can name, in the order that suits most.
+/// Every filter that a configuration can name, in the default order.
 pub const KINDS: &[FilterKind] = &[
     headers::KIND,
     key::KIND,
@@ -60,12 +60,12 @@ pub fn kinds() -> impl Iterator<Item = &'static FilterKind> + Clone {
     KINDS.iter().chain(OWN.get().copied().unwrap_or_default())
 }
 
-/// Finds a filter by the name under which configurations know it.
+/// The filter of this name.
 pub fn kind(name: &str) -> Option<&'static FilterKind> {
     kinds().find(|kind| kind.name == name)
 }
 
-/// A caller's text in a message: printable and short.
+/// A client's text in a message: printable and short.
 pub(crate) struct Shown<'a>(pub(crate) &'a str);
 
 impl std::fmt::Display for Shown<'_> {

@@ -1,6 +1,6 @@
-//! `limits`: keeps each key within its requests and tokens a minute and its requests at once.
+//! `limits`: enforces the requests and tokens per minute and the concurrent requests of each key.
 //!
-//! Whether the key can pay is decided by `quota`.
+//! `quota` decides whether the key can pay.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -28,10 +28,10 @@ pub(crate) const KIND: FilterKind = FilterKind {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct Settings {
-    /// Output tokens that a request is taken to need, until its end shows how many it had:
-    /// agents ask for tens of thousands as a habit and use some hundreds.
+    /// Output tokens that a request takes from the limits in advance. The end of the request corrects
+    /// them: agents allow tens of thousands of tokens and use hundreds.
     expected_output_tokens: NonZeroU32,
-    /// Counts of tokens that a key may ask for in a minute; they cost nothing else.
+    /// `count_tokens` requests that a key may send in a minute. They are free otherwise.
     count_tokens_per_minute: NonZeroU32,
 }
 
@@ -65,13 +65,7 @@ impl Filter for Limits {
         _: Head<'_>,
         request: &mut RequestContext,
     ) -> Result<Verdict, PublicError> {
-        let Some(identity) = request.identity.clone() else {
-            // The gateway runs this filter for admitted keys alone.
-            return Err(PublicError::new(
-                ErrorCode::InternalError,
-                "the request has no key",
-            ));
-        };
+        let identity = Arc::clone(request.identity()?);
         let load = self.load(request);
         match self.limiter.admit(load, &identity) {
             Ok(Admission { guard, headers }) => {
@@ -83,10 +77,10 @@ impl Filter for Limits {
                 request.answer_headers.extend(headers);
                 Err(over_limit(limited))
             }
-            // Without limits it could take everybody else's place until somebody notices.
+            // Without limits, the key could take the capacity of all others.
             Err(NotAdmitted::UnknownPlan) => Err(PublicError::new(
                 ErrorCode::ServiceUnavailable,
-                "the gateway does not know the plan of the API key yet: try again shortly",
+                "the plan of this API key is not loaded yet; retry in a few seconds",
             )),
         }
     }
@@ -100,7 +94,7 @@ impl Limits {
             };
         }
         if request.endpoint.is_stored() {
-            // One of the key's requests, in which no model has a part.
+            // It counts as a request and uses no model.
             return Load::Generation {
                 input: 0,
                 output: 0,

@@ -1,6 +1,6 @@
 //! `model`: decides which model answers, and whether the key may use it.
 //!
-//! Which of the model's deployments answers is decided attempt by attempt, behind.
+//! The gateway chooses a deployment of the model for each attempt, after the filters.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -26,7 +26,7 @@ pub(crate) const KIND: FilterKind = FilterKind {
 #[derive(Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct Settings {
-    /// The model of requests that name none; without it they are refused.
+    /// The model of a request that names none. Absent: such a request is refused.
     default_model: Option<String>,
 }
 
@@ -67,13 +67,7 @@ impl Filter for Model {
 
 impl Model {
     fn decide(&self, head: Head<'_>, request: &RequestContext) -> Result<Route, PublicError> {
-        let (Some(facts), Some(identity)) = (&request.facts, &request.identity) else {
-            // The gateway runs this filter on peeked requests of admitted keys alone.
-            return Err(PublicError::new(
-                ErrorCode::InternalError,
-                "the request was not read",
-            ));
-        };
+        let (facts, identity) = (request.facts()?, request.identity()?);
         refuse_what_is_not_served(facts)?;
         self.refuse_other_advisers(facts, identity)?;
         let name = facts
@@ -101,7 +95,7 @@ impl Model {
         }
     }
 
-    /// An adviser may be a model that the key may use itself.
+    /// Refuses an adviser that is a model which the key may not use.
     fn refuse_other_advisers(
         &self,
         facts: &RequestFacts,

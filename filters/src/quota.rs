@@ -235,7 +235,7 @@ fn error(shortage: &Shortage) -> PublicError {
         ),
         Shortage::Unavailable(_) => PublicError::new(
             ErrorCode::ServiceUnavailable,
-            "balances cannot be checked at the moment; retry in a few seconds",
+            "balances cannot be checked now; retry in a few seconds",
         ),
     }
 }

@@ -1,7 +1,7 @@
-//! `stored`: lets a request name what a provider has stored only where its own key made it.
+//! `stored`: lets a request name what a provider has stored only if its own key made it.
 //!
-//! Keys share provider credentials, so a provider tells nobody apart. What was made by whom
-//! is remembered by the ledger; that a request is answered where its things are, by routing.
+//! Keys share provider credentials, so a provider cannot tell them apart. The ledger remembers which key
+//! made what; routing sends the request to the provider that stores it.
 
 use serde_json::Value;
 use std::sync::Arc;
@@ -38,16 +38,11 @@ impl Filter for StoredFilter {
         _: Head<'_>,
         request: &mut RequestContext,
     ) -> Result<Verdict, PublicError> {
-        let (Some(identity), Some(facts)) = (request.identity.clone(), &mut request.facts) else {
-            // The gateway runs this filter only on requests with a key, after it has read the body.
-            return Err(PublicError::new(
-                ErrorCode::InternalError,
-                "the request was not read",
-            ));
-        };
-        let ids = facts.stored_ids.clone();
+        let identity = Arc::clone(request.identity()?);
+        let ids = request.facts()?.stored_ids.clone();
         // Only this filter needs them.
-        let items = std::mem::take(&mut facts.items);
+        let facts = request.facts.as_mut();
+        let items = facts.map_or_else(Vec::new, |facts| std::mem::take(&mut facts.items));
         for id in &ids {
             match self.things.find(&identity.key, id).await {
                 Ok(stored) => note(stored, request)?,
@@ -75,7 +70,8 @@ fn note(stored: StoredThing, request: &mut RequestContext) -> Result<(), PublicE
     let StoredThing { at, tokens } = stored;
     if request.stored_at.as_ref().is_some_and(|other| *other != at) {
         return Err(PublicError::invalid_request(
-            "the stored things that the request names are with different providers",
+            "the request names responses or items that are stored by different providers: send the \
+             whole history instead",
         ));
     }
     request.stored_at = Some(at);
@@ -87,7 +83,8 @@ fn note(stored: StoredThing, request: &mut RequestContext) -> Result<(), PublicE
 fn unavailable() -> PublicError {
     PublicError::new(
         ErrorCode::ServiceUnavailable,
-        "it cannot be checked at the moment whose the stored things are: try again shortly",
+        "the owner of the stored responses that the request names cannot be checked now; retry in a \
+         few seconds",
     )
 }
 

@@ -1,4 +1,4 @@
-//! A scene in which one filter plays: a scripted request, keys and catalog.
+//! A scripted request, keys, balances and catalog, to run one filter on.
 
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use std::future::poll_fn;
@@ -43,7 +43,7 @@ impl Scene {
         }
     }
 
-    /// Runs a filter to its end; what it waits for is there the next time it looks.
+    /// Runs a filter to its end. Each future that it awaits is ready at the second poll.
     pub(crate) fn run(
         &mut self,
         kind: &FilterKind,
@@ -103,7 +103,7 @@ pub(crate) fn refusal(decision: Result<Verdict, PublicError>) -> PublicError {
     decision.expect_err("the request was not refused")
 }
 
-/// A value that is there the second time that somebody looks.
+/// A value that is ready at the second poll.
 fn later<T: Send + Unpin + 'static>(value: T) -> MaybeReady<T> {
     let mut value = Some(value);
     let mut has_been_asked = false;
@@ -138,7 +138,7 @@ fn services() -> Services {
     }
 }
 
-/// Finds four bytes of text in a token, and says that it is off by a tenth at most.
+/// Counts four bytes of text per token, with an error of at most a tenth.
 struct FourBytes;
 
 impl Counting for FourBytes {
@@ -177,7 +177,7 @@ impl KeyDirectory for Keys {
     }
 }
 
-/// Lets requests of less than 1,000 input tokens through, and says what it was asked.
+/// Refuses requests of 1,000 and 2,000 input tokens, and reports the load in a header.
 struct Limits;
 
 impl Limiter for Limits {
@@ -222,10 +222,10 @@ impl Limiter for Limits {
     }
 }
 
-/// Every key has 10,000 tokens, but those that are named after what they lack.
+/// Every key has 10,000 tokens, except keys that are named after a shortage.
 struct TenThousand;
 
-/// An admission whose clones tell whether it is still there.
+/// An admission whose clones show whether it was dropped.
 #[derive(Clone, Default)]
 pub(crate) struct CountedAdmission(Arc<()>);
 
@@ -272,8 +272,8 @@ impl Balances for TenThousand {
     }
 }
 
-/// `resp_1` and `resp_2` are with `one`, `resp_3` with `two`, 1,000 tokens each; `slow_…` has to be
-/// waited for.
+/// Provider `one` has stored `resp_1` and `resp_2`, `two` has `resp_3`, 1,000 tokens each. The look-up of
+/// `slow_…` is pending at first.
 struct Shelves;
 
 impl StoredThings for Shelves {

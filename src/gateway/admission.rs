@@ -1,5 +1,4 @@
-//! From the head of a request to the first attempt: everything that is decided before a
-//! provider is asked.
+//! Admits a request: everything that is decided before a provider is asked.
 
 use super::attempt::{self, Attempts, Candidate};
 use super::body::{self, BodyFault, Coding, Reading, RequestBody};
@@ -30,17 +29,17 @@ use pingora_proxy::Session;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Instant;
-use tollgate_filter::{Endpoint, Head, RequestContext, Verdict};
+use tollgate_filter::{Endpoint, EndpointKind, Head, RequestContext, Verdict};
 use tollgate_routing::plan::{Asked, plan};
-use tollgate_types::{ErrorCode, Identity, PublicError};
+use tollgate_types::{ErrorCode, Format, Identity, PublicError};
 
-/// How a request goes on after its admission.
+/// What happens to a request after its admission.
 pub enum Admission {
-    /// To the providers.
+    /// A provider is asked.
     Forward,
-    /// It is answered here.
+    /// The gateway answers.
     Answer(Local),
-    /// The caller is gone.
+    /// The client has disconnected.
     Gone(Box<pingora_core::Error>),
 }
 
@@ -66,7 +65,7 @@ pub async fn admit(session: &mut Session, exchange: &mut Exchange) -> Admission 
     }
 }
 
-/// The way itself; what ends it early is its error.
+/// The steps of the admission. A step that ends it returns an error.
 async fn try_admit(session: &mut Session, exchange: &mut Exchange) -> Result<Admission, Admission> {
     let snapshot = Arc::clone(&exchange.snapshot);
     let wants_websocket = take_offer(session);
@@ -96,47 +95,71 @@ async fn try_admit(session: &mut Session, exchange: &mut Exchange) -> Result<Adm
     load::check_key(exchange)?;
     check_method(session, matched.endpoint, wants_websocket)?;
 
-    if matched.endpoint.is_model_endpoint() {
-        check_media_type(session)?;
-        let coding = coding(session)?;
-        read_body(session, exchange, coding).await?;
-        remembered::resolve(exchange).await?;
-        let named = stored::named(exchange);
-        let passed = run_filters(Part::Body, session, exchange).await;
-        take_guards(exchange);
-        passed?;
-        stored::find_unpaid(exchange, named).await?;
-        exchange.explains = route_reason::is_requested(exchange, &session.req_header().headers);
-        exchange.stage.admit(&snapshot)?;
-        exchange.attempts = candidates(exchange, &session.req_header().headers)?;
-        if let Some(count) = count::without_asking(session, exchange).await? {
-            return Ok(Admission::Answer(count));
-        }
-        let room = outgoing::wait_for_room(exchange).await;
-        attempt::make_ready(exchange, room)?;
-        return Ok(Admission::Forward);
-    }
     let identity = exchange.stage.identity().cloned();
     let identity = identity.ok_or_else(|| internal("a request came through without a key"))?;
-    if let (true, Some(id)) = (matched.endpoint.is_stored(), matched.id) {
-        let id = id.to_owned();
-        body::leave_out(session).await?;
-        let passed = run_filters(Part::Stored, session, exchange).await;
-        take_guards(exchange);
-        passed?;
-        if let Some(answer) = remembered::answer(session, exchange, &identity, &id).await? {
-            return Ok(Admission::Answer(answer));
+    match (matched.endpoint.kind(), matched.id) {
+        (EndpointKind::Model(format), _) => admit_to_model(session, exchange, format).await,
+        (EndpointKind::Stored(_), Some(id)) => {
+            let id = id.to_owned();
+            admit_to_stored(session, exchange, &identity, &id).await
         }
-        exchange.attempts = stored::attempts(&snapshot, &identity, &id).await?;
-        if exchange.target.0 == Method::HEAD {
-            // Providers do not answer it, and it shows nothing of the response.
-            return Ok(Admission::Answer(Local::json(200, Bytes::new())));
+        _ => {
+            let body = answer_here(session, &snapshot, matched, &identity).await?;
+            Ok(Admission::Answer(Local::json(200, body.into())))
         }
-        stored::hold_due(exchange, &identity, &id).await?;
-        return Ok(Admission::Forward);
     }
-    let body = answer_here(session, &snapshot, matched, &identity).await?;
-    Ok(Admission::Answer(Local::json(200, body.into())))
+}
+
+/// Admits a request that a model answers: reads the body, runs the filters that see it, and finds the
+/// candidates.
+async fn admit_to_model(
+    session: &mut Session,
+    exchange: &mut Exchange,
+    format: Format,
+) -> Result<Admission, Admission> {
+    let snapshot = Arc::clone(&exchange.snapshot);
+    check_media_type(session)?;
+    let coding = coding(session)?;
+    read_body(session, exchange, format, coding).await?;
+    remembered::resolve(exchange).await?;
+    let named = stored::named(exchange);
+    let passed = run_filters(Part::Body, session, exchange).await;
+    take_guards(exchange);
+    passed?;
+    stored::find_unpaid(exchange, named).await?;
+    exchange.explains = route_reason::is_requested(exchange, &session.req_header().headers);
+    exchange.stage.admit(&snapshot)?;
+    exchange.attempts = candidates(exchange, &session.req_header().headers)?;
+    if let Some(count) = count::without_asking(session, exchange).await? {
+        return Ok(Admission::Answer(count));
+    }
+    let room = outgoing::wait_for_room(exchange).await;
+    attempt::make_ready(exchange, room)?;
+    Ok(Admission::Forward)
+}
+
+/// Admits a request for something that a provider has stored.
+async fn admit_to_stored(
+    session: &mut Session,
+    exchange: &mut Exchange,
+    identity: &Identity,
+    id: &str,
+) -> Result<Admission, Admission> {
+    body::leave_out(session).await?;
+    let passed = run_filters(Part::Stored, session, exchange).await;
+    take_guards(exchange);
+    passed?;
+    if let Some(answer) = remembered::answer(session, exchange, identity, id).await? {
+        return Ok(Admission::Answer(answer));
+    }
+    let snapshot = Arc::clone(&exchange.snapshot);
+    exchange.attempts = stored::attempts(&snapshot, identity, id).await?;
+    if exchange.target.0 == Method::HEAD {
+        // Providers do not answer HEAD, and the answer has no body.
+        return Ok(Admission::Answer(Local::json(200, Bytes::new())));
+    }
+    stored::hold_due(exchange, identity, id).await?;
+    Ok(Admission::Forward)
 }
 
 fn client(session: &Session, snapshot: &Snapshot) -> Option<IpAddr> {
@@ -145,7 +168,7 @@ fn client(session: &Session, snapshot: &Snapshot) -> Option<IpAddr> {
     Some(snapshot.trusted_proxies.client(peer, headers))
 }
 
-/// Takes over what the filters hold, whether they let the request through or not.
+/// Takes what the filters have taken, even if one of them has refused the request.
 fn take_guards(exchange: &mut Exchange) {
     if let Some(request) = exchange.stage.request_mut() {
         request.body = None;
@@ -213,8 +236,7 @@ fn check_host(session: &Session) -> Result<(), PublicError> {
     Ok(())
 }
 
-/// Over HTTP/1.1 they were found to be there once; HTTP/2 frames by itself and lets a second
-/// length that agrees pass.
+/// Refuses duplicates of three headers over HTTP/2. Over HTTP/1.1 they are refused before.
 fn check_once(session: &Session) -> Result<(), PublicError> {
     if !session.is_http2() {
         return Ok(());
@@ -241,7 +263,7 @@ fn check_head_size(session: &Session, snapshot: &Snapshot) -> Result<(), PublicE
     let message = if size > most {
         format!("the request head is larger than {most} bytes")
     } else if head.headers.len() > Limits::MOST_HEADERS {
-        // Over HTTP/1.1 that is found out before.
+        // Over HTTP/1.1 it is refused before.
         format!("the request has more than {} headers", Limits::MOST_HEADERS)
     } else {
         return Ok(());
@@ -250,8 +272,8 @@ fn check_head_size(session: &Session, snapshot: &Snapshot) -> Result<(), PublicE
     Err(PublicError::new(ErrorCode::RequestTooLarge, message).with_status(HEADERS_TOO_LARGE))
 }
 
-/// Takes away the offer of another protocol; whether a WebSocket is what is wanted. Whoever offers
-/// anything else, such as HTTP/2, is content without it (RFC 9110, section 7.8).
+/// Removes the offer of another protocol. Returns whether that is a WebSocket; a client that offers
+/// anything else, such as HTTP/2, works without it (RFC 9110, section 7.8).
 fn take_offer(session: &mut Session) -> bool {
     let offers = session.req_header_mut().remove_header(&UPGRADE);
     offers.is_some_and(|offers| is_websocket(&offers))
@@ -312,14 +334,12 @@ fn coding(session: &Session) -> Result<Option<Coding>, Admission> {
 async fn read_body(
     session: &mut Session,
     exchange: &mut Exchange,
+    format: Format,
     coding: Option<Coding>,
 ) -> Result<(), Admission> {
     let limits = exchange.snapshot.limits;
     let bounds = load::bounds(exchange);
     let shares = load::shares(exchange).cloned();
-    let Some(format) = exchange.format() else {
-        return Err(internal("a model endpoint has no format").into());
-    };
     let reading = Reading {
         coding,
         ..reading(exchange)
@@ -345,7 +365,7 @@ async fn read_body(
     }
 }
 
-/// What is looked for in the body of a request.
+/// What to look for in the body of a request.
 pub fn reading(exchange: &Exchange) -> Reading {
     let request = exchange.stage.request();
     let catalog = exchange.snapshot.catalog.catalog();
@@ -356,7 +376,7 @@ pub fn reading(exchange: &Exchange) -> Reading {
     }
 }
 
-/// Has the filters see what was found in the body.
+/// Shows the filters what the body asks for.
 pub fn note_facts(exchange: &mut Exchange, reading: Reading) {
     let Stage::Matched {
         request,
@@ -383,7 +403,7 @@ fn candidates(exchange: &mut Exchange, headers: &HeaderMap) -> Result<Attempts, 
     };
     let Admitted { request, model, .. } = admitted;
     if request.endpoint == Endpoint::InputTokens {
-        // Counted here: few providers of responses have a counter.
+        // The gateway counts: few responses providers have a counter.
         return Ok(Attempts::default());
     }
     let Some(served) = exchange.snapshot.served(admitted.handle) else {

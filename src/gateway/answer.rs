@@ -1,9 +1,8 @@
-//! What comes back: holds an answer until it is worth committing, then lets it pass.
+//! Holds an answer until it can be committed, and then decides which of its bytes are sent.
 //!
-//! Decides on bytes alone and writes nothing; `respond.rs` does that. Of a stream nothing is
-//! committed before its first content event, of an answer in one piece nothing before it is whole,
-//! unless it is too large to be held: until then the next candidate can take over unseen, and
-//! the caller's status can follow from the body.
+//! Works on bytes and writes nothing; `respond.rs` does that. A stream is committed at its first content
+//! event, an answer in one piece when it is complete or too large to be held. Until then the next candidate
+//! can take over without the client noticing, and the status can depend on the body.
 
 use super::deadlines::Progress;
 use super::decode::Decoder;
@@ -25,7 +24,7 @@ const MOST_HELD: usize = 64 * 1024;
 /// How long comments, pings and the body of an error are held at most.
 const LONGEST_HELD: Duration = Duration::from_secs(10);
 
-/// The answer to one request: that of the attempt under way.
+/// The answer of the current attempt.
 #[derive(Default)]
 pub struct Answer {
     stage: Stage,
@@ -69,7 +68,7 @@ pub struct UpstreamHead {
     pub headers: HeaderMap,
 }
 
-/// What is to be done after a piece of the answer.
+/// What to do after a piece of the answer.
 pub enum Next {
     /// Nothing leaves yet.
     Hold,

@@ -1,5 +1,4 @@
-//! One attempt after another: which candidate is asked. What it is sent is decided in
-//! `outgoing`.
+//! The attempts of a request: which candidate is asked next. `outgoing` decides what it is sent.
 
 use super::deadlines::Deadlines;
 use super::exchange::Exchange;
@@ -24,56 +23,55 @@ use tollgate_translate::TranslationNotes;
 use tollgate_types::{Format, PublicError};
 use tollgate_wire::fault::UpstreamFault;
 
-/// The candidates of a request, in order, and the one that is being asked.
+/// The candidates of a request, in order, and the current one.
 #[derive(Default)]
 pub struct Attempts {
     candidates: Vec<Candidate>,
-    /// How many candidates were begun with.
+    /// How many candidates have had an attempt.
     begun: usize,
-    /// How many attempts were made, on whichever candidate.
+    /// How many attempts were made.
     made: usize,
-    /// How many of them met a connection that its provider had just closed.
+    /// How many of them used a connection that the provider had just closed.
     stale: usize,
-    /// The name of the credential that the attempt under way uses; empty for none.
+    /// The name of the current attempt's credential; empty for none.
     credential: Option<Arc<str>>,
     /// How often the only candidate was asked again.
     again: usize,
     /// How long to wait before the next attempt.
     pause: Option<Duration>,
-    /// What the candidate that comes next is sent.
+    /// What the next candidate is sent.
     ready: Option<Outgoing>,
-    /// What the attempt under way sends; its body is taken out once.
+    /// What the current attempt sends. Its body is taken once.
     sent: Outgoing,
     /// When the first attempt began.
     began: Option<Instant>,
-    /// What the attempt under way holds of those that it asks, and when it began; nothing where
-    /// it uses no model.
+    /// The current attempt's ticket, and when the attempt began. `None` for a free request.
     ticket: Option<(Ticket, Instant)>,
-    /// The attempt under way has brought content.
+    /// Whether the current attempt has brought content.
     has_content: bool,
-    /// Those that were benched when their turn came.
+    /// Candidates that were benched when they should have been asked.
     spares: Vec<Candidate>,
-    /// What kept a candidate from being asked that had room a moment before: the shortest wait.
+    /// Why a candidate was full that had room when the plan was made: the shortest wait.
     full: Option<Full>,
 }
 
-/// Who can be asked.
+/// A deployment and a credential that can be asked.
 #[derive(Clone)]
 pub struct Candidate {
-    /// The deployment and how it is doing.
+    /// The deployment and its health.
     pub place: Arc<Place>,
-    /// Which of its credentials is used.
+    /// The index of its credential.
     pub seat: usize,
-    /// Why it stands where it does.
+    /// The reason for its place in the order.
     pub why: Why,
     /// The connections to its provider.
     pub pool: Arc<Pool>,
-    /// The format in which it is asked: the caller's, or the one that its request is
-    /// translated to. Settled when it is made ready what it is sent.
+    /// The format of the request to it: the client's, or the one that the request is translated to. Final
+    /// once the request is prepared.
     pub format: Format,
 }
 
-/// What is asked is a place.
+/// A candidate gives access to its deployment.
 impl Deref for Candidate {
     type Target = Place;
 
@@ -87,8 +85,8 @@ impl Candidate {
         self.place.seats.get(self.seat)
     }
 
-    /// Whether it can be asked for what is no use of a model: nothing is taken of its limits,
-    /// and what comes of it says nothing of how it is doing.
+    /// Whether it can serve a free request, which takes nothing from its limits and does not count for its
+    /// health.
     fn can_serve_unbilled(&self, now: u64) -> Result<(), Refusal> {
         let is_well = |seat| self.place.is_closed(seat, now);
         match self.why == Why::LastResort || self.seat().is_some_and(is_well) {
@@ -97,13 +95,13 @@ impl Candidate {
         }
     }
 
-    /// What to log in with.
+    /// How to log in.
     pub fn log_in(&self) -> Option<LogIn<'_>> {
         let credential = self.seat()?.credential.as_ref();
         Some(credential.map_or(LogIn::Without, LogIn::With))
     }
 
-    /// Whether what fails here fails there as well.
+    /// Whether a failure of this candidate also concerns the other one.
     fn shares(&self, other: &Self, blame: Blame) -> bool {
         let provider = Arc::ptr_eq(&self.provider, &other.provider);
         let deployment = Arc::ptr_eq(&self.health, &other.health);
@@ -141,21 +139,21 @@ impl LogIn<'_> {
 }
 
 impl Attempts {
-    /// How many candidates are tried at most.
+    /// The most candidates of a request.
     pub const MOST_CANDIDATES: usize = candidate::MOST;
-    /// How many attempts are made at most: each candidate may meet a connection or two
-    /// that its provider has just closed.
+    /// The most attempts of a request: a candidate can need several if its provider has just closed a
+    /// connection.
     pub const MOST: usize = 16;
 
-    /// Adds one more to ask, behind the others.
+    /// Adds a candidate after the others.
     pub fn add(&mut self, candidate: Candidate) {
         if self.candidates.len() < Self::MOST_CANDIDATES {
             self.candidates.push(candidate);
         }
     }
 
-    /// Puts those that share what the candidate under way has failed at behind all others.
-    /// Where the provider does not know the model, they are not asked at all.
+    /// Moves the candidates that share the cause of the current one's failure behind the others. Removes
+    /// them if the provider does not know the model.
     pub fn put_behind(&mut self, blame: Blame) {
         if self.begun >= self.candidates.len() {
             return;
@@ -165,13 +163,13 @@ impl Attempts {
             if blame == Blame::Model {
                 waiting.retain(|it| !it.shares(failed, blame));
             }
-            // Stable: `false` comes first. Who is benched stays behind all others.
+            // A stable sort: `false` comes first, and benched candidates stay last.
             waiting.sort_by_key(|it| (it.why == Why::LastResort, it.shares(failed, blame)));
         }
         self.candidates.append(&mut waiting);
     }
 
-    /// Goes on to the next candidate, with what was made ready for it.
+    /// Moves on to the next candidate, with what was prepared for it.
     pub fn advance(&mut self) -> Option<&Candidate> {
         let next = self.candidates.get(self.begun)?;
         self.begun = self.begun.saturating_add(1);
@@ -184,32 +182,32 @@ impl Attempts {
         self.began
     }
 
-    /// What the attempt under way holds; reports go through `outcome`.
+    /// The current attempt's ticket. Only `outcome` reports to it.
     pub fn ticket(&mut self) -> Option<(&mut Ticket, Instant)> {
         self.ticket.as_mut().map(|(ticket, began)| (ticket, *began))
     }
 
-    /// Whether the attempt under way has brought content.
+    /// Whether the current attempt has brought content.
     pub const fn has_content(&self) -> bool {
         self.has_content
     }
 
-    /// The attempt under way has brought content.
+    /// Notes that the current attempt has brought content.
     pub const fn note_content(&mut self) {
         self.has_content = true;
     }
 
-    /// Gives back what the attempt under way holds.
+    /// Gives back the current attempt's ticket.
     pub fn drop_ticket(&mut self) {
         self.ticket = None;
     }
 
-    /// Keeps the candidate at hand for a last resort: since it became one, it was benched.
+    /// Keeps the current candidate for a last resort: it was benched after the plan was made.
     fn pass_over(&mut self) {
         self.spares.extend(self.current().cloned());
     }
 
-    /// Nobody is left: those that were passed over are the last resort, each once.
+    /// Makes the candidates that were passed over the last resort, each once. `false`: there are none.
     fn resort(&mut self) -> bool {
         let spares = std::mem::take(&mut self.spares);
         let has_some = !spares.is_empty();
@@ -222,24 +220,24 @@ impl Attempts {
         has_some
     }
 
-    /// The candidate that is being asked.
+    /// The current candidate.
     pub fn current(&self) -> Option<&Candidate> {
         self.candidates.get(self.begun.checked_sub(1)?)
     }
 
-    /// Whether the turn of this credential at this place has come.
+    /// Whether this credential of this deployment was asked.
     pub fn has_begun(&self, place: &Arc<Place>, seat: usize) -> bool {
         let mut begun = self.candidates.iter().take(self.begun);
         begun.any(|it| Arc::ptr_eq(&it.place, place) && it.seat == seat)
     }
 
-    /// Goes back to the candidate that is being asked, to ask it again: it was not reached.
+    /// Asks the current candidate again, because it was not reached.
     pub const fn step_back(&mut self) {
         self.begun = self.begun.saturating_sub(1);
         self.stale = self.stale.saturating_add(1);
     }
 
-    /// Asks the candidate again after a pause.
+    /// Asks the current candidate again after a pause.
     pub const fn ask_again(&mut self, pause: Duration) {
         self.begun = self.begun.saturating_sub(1);
         self.again = self.again.saturating_add(1);
@@ -256,24 +254,24 @@ impl Attempts {
         self.pause.take()
     }
 
-    /// Whether there is nobody else to ask.
+    /// Whether there is only one candidate.
     pub fn has_only_one(&self) -> bool {
         self.candidates.len() == 1 && self.spares.is_empty()
     }
 
-    /// The candidate that comes next.
+    /// The next candidate.
     pub fn coming(&self) -> Option<&Candidate> {
         self.candidates.get(self.begun)
     }
 
-    /// Leaves the candidate out that comes next: it cannot take the request.
+    /// Removes the next candidate: it cannot serve the request.
     pub fn leave_out(&mut self) {
         if self.begun < self.candidates.len() {
             self.candidates.remove(self.begun);
         }
     }
 
-    /// Keeps what the candidate that comes next is sent, and in which format.
+    /// Keeps what the next candidate is sent, and in which format.
     pub fn make_ready(&mut self, format: Format, outgoing: Outgoing) {
         if let Some(coming) = self.candidates.get_mut(self.begun) {
             coming.format = format;
@@ -281,76 +279,76 @@ impl Attempts {
         }
     }
 
-    /// Whether it is known what the candidate that comes next is sent.
+    /// Whether the request to the next candidate is prepared.
     pub const fn is_ready(&self) -> bool {
         self.ready.is_some()
     }
 
-    /// Begins to send what was made ready, under a credential of this name.
+    /// Begins to send what was prepared, with the credential of this name.
     pub fn begin(&mut self, credential: Arc<str>) -> &Outgoing {
         self.credential = Some(credential);
         &self.sent
     }
 
-    /// The body of the attempt under way; nothing the second time.
+    /// Takes the body of the current attempt. `None` the second time.
     pub const fn take_body(&mut self) -> Option<Bytes> {
         self.sent.body.take()
     }
 
-    /// How many attempts were made, without those that never reached their provider.
+    /// How many attempts have reached their provider.
     pub const fn made(&self) -> usize {
         self.made.saturating_sub(self.stale)
     }
 
-    /// The name of the credential of the attempt under way; empty where there is none.
+    /// The name of the current attempt's credential; empty for none.
     pub fn credential(&self) -> Arc<str> {
         self.credential.clone().unwrap_or_default()
     }
 
-    /// The caller's fields that the attempt under way leaves out.
+    /// The fields of the request that the current attempt leaves out.
     pub fn dropped(&self) -> &[Cow<'static, str>] {
         &self.sent.dropped
     }
 
-    /// The output limit of the attempt under way, where that is more than its caller's.
+    /// The output limit of the current attempt, if it is higher than the client's.
     pub const fn raised_limit(&self) -> Option<u64> {
         self.sent.raised_limit
     }
 
-    /// What is remembered of a request that was translated, until its answer is.
+    /// What the translation of the answer needs to know of the request.
     pub const fn notes(&self) -> Option<&Arc<TranslationNotes>> {
         self.sent.notes.as_ref()
     }
 
-    /// What is kept of the request until its answer is remembered; nothing the second time.
+    /// Takes what is kept of the request until its answer is remembered. `None` the second time.
     pub const fn take_kept(&mut self) -> Option<Kept> {
         self.sent.kept.take()
     }
 
-    /// Whether another attempt is within bounds.
+    /// Whether another attempt is allowed.
     pub const fn may_go_on(&self) -> bool {
         self.made < Self::MOST
     }
 
-    /// Whether a connection may once more have been closed before it was used: some attempts are
-    /// left for the others.
+    /// Whether another attempt may use a connection that could be closed already: some attempts are reserved
+    /// for the other candidates.
     pub const fn may_be_stale(&self) -> bool {
         self.stale < Self::MOST - Self::MOST_CANDIDATES
     }
 
-    /// Whether a provider may once more leave a request untaken without having failed: those
-    /// that end their connections in good order take the next.
+    /// Whether a provider may once more refuse a request without having failed: one that closes its
+    /// connections properly accepts the next.
     pub const fn may_be_refused(&self) -> bool {
         const MOST_REFUSED: usize = 2;
         self.stale < MOST_REFUSED
     }
 
-    /// Whether there is nobody to ask.
+    /// Whether there is no candidate.
     pub fn is_empty(&self) -> bool {
         self.candidates.is_empty()
     }
 
-    /// Whether there is another candidate to ask.
+    /// Whether there is another candidate.
     pub fn has_next(&self) -> bool {
         let has_more = self.begun < self.candidates.len() || !self.spares.is_empty();
         has_more && self.may_go_on()
@@ -379,12 +377,12 @@ pub fn make_ready(
         }
         exchange.attempts.leave_out();
     }
-    // What passes by itself comes before what the others cannot carry.
+    // A lack of memory is temporary: report it rather than what a candidate cannot carry.
     let refusal = shed.map(load::shed).or(refusal);
     refusal.map_or(Ok(()), Err)
 }
 
-/// The peer of the next attempt: the next candidate that has an address.
+/// The peer of the next attempt: the address of the next candidate that has one.
 pub fn next_peer(exchange: &mut Exchange) -> Option<Box<HttpPeer>> {
     loop {
         if !exchange.attempts.is_ready() {
@@ -432,18 +430,18 @@ pub fn next_peer(exchange: &mut Exchange) -> Option<Box<HttpPeer>> {
                 let known = attempts.full.get_or_insert(full);
                 known.wait = known.wait.min(full.wait);
             }
-            // A last resort passes every breaker: whoever cannot now is asked once more at most.
+            // A last resort passes every breaker, so a benched candidate is kept only once.
             Err(Refusal::Benched) if !is_last_resort => attempts.pass_over(),
             Err(Refusal::Benched) => {}
         }
     }
 }
 
-/// Speaks HTTP/1.1 where the body is more than HTTP/2 takes at once and the provider is free to
-/// choose. Pingora hands a body of HTTP/2 over whole before it looks for an answer, and what a provider
-/// says in the middle of it, that it is too large or comes too often, would be lost.
+/// Chooses HTTP/1.1 for a body that exceeds the first window of HTTP/2, if the provider accepts both.
+/// Over HTTP/2, Pingora sends the whole body before it reads an answer, and would lose an error that the
+/// provider sends in between, such as 413 or 429.
 fn choose_http(peer: &mut HttpPeer, provider: &Provider, body: Option<&Bytes>) {
-    /// What a stream takes before its peer has taken any of it (RFC 9113, section 6.9.2).
+    /// The initial window of a stream (RFC 9113, section 6.9.2).
     const FIRST_WINDOW: usize = 65_535;
     let is_large = body.is_some_and(|body| body.len() > FIRST_WINDOW);
     if is_large && provider.http2 == Http2::Auto {
@@ -451,7 +449,7 @@ fn choose_http(peer: &mut HttpPeer, provider: &Provider, body: Option<&Bytes>) {
     }
 }
 
-/// Begins to count the time of the attempt with this peer, `now`.
+/// Starts the timer of the attempt with this peer.
 fn start_timer(exchange: &mut Exchange, peer: &mut HttpPeer, now: Instant) {
     let admitted = exchange.stage.admitted();
     let Some(candidate) = exchange.attempts.current() else {
@@ -463,7 +461,7 @@ fn start_timer(exchange: &mut Exchange, peer: &mut HttpPeer, now: Instant) {
     let ends = exchange.request_ends();
     let deadlines = Deadlines::new(bounds, streams, now, ends);
     let timer = AttemptTimer::begin(deadlines, now, &exchange.timer);
-    // Zero would be no time-out at all to some and one that has fired to others.
+    // Zero means no time-out in one place and an expired one in another.
     const LEAST: Duration = Duration::from_millis(1);
     let left = ends.saturating_duration_since(now).max(LEAST);
     let options = &mut peer.options;
@@ -473,7 +471,7 @@ fn start_timer(exchange: &mut Exchange, peer: &mut HttpPeer, now: Instant) {
     exchange.timer = timer;
 }
 
-/// The body of the attempt under way, about to be sent.
+/// The body of the current attempt, about to be sent.
 pub fn send(exchange: &mut Exchange, body: Bytes) -> Bytes {
     match exchange.attempts.current() {
         Some(candidate) => {
@@ -484,7 +482,7 @@ pub fn send(exchange: &mut Exchange, body: Bytes) -> Bytes {
     }
 }
 
-/// Why nobody was asked, where candidates were there.
+/// Why no candidate was asked, although there were some.
 pub fn nobody(exchange: &Exchange) -> UpstreamFault {
     let full = exchange.attempts.full;
     full.map_or_else(UpstreamFault::unreachable, full_fault)

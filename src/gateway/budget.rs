@@ -1,5 +1,5 @@
-//! How many attempts beyond the first all requests may have together, so that a provider in
-//! trouble is not asked twice as often for it.
+//! The retry budget: how many attempts beyond the first all requests may have together, so that retries do
+//! not double the load of a provider in trouble.
 //!
 //! Requests and retries of the last ten seconds are counted by the second, without a lock.
 
@@ -12,8 +12,8 @@ use std::time::Instant;
 const SECONDS: usize = 10;
 const WINDOW: u64 = SECONDS as u64;
 
-/// One budget for what callers pay for, and one for what they do not: whoever looks up what is
-/// stored can neither use up nor add to what requests may be tried again.
+/// One budget for charged requests and one for free ones, so that free requests can neither use up nor add
+/// to the retries of charged ones.
 #[derive(Default)]
 pub struct RetryBudgets {
     models: RetryBudget,

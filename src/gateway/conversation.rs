@@ -5,8 +5,7 @@ use super::stage::Admitted;
 use crate::conversation::{beginning, cache_key, cached, named};
 use http::HeaderMap;
 
-/// The hash of the conversation; `None` for a request that belongs to none, as far as can be
-/// told.
+/// The hash of the request's conversation. `None` if it belongs to none.
 pub fn of(exchange: &Exchange, admitted: &Admitted, headers: &HeaderMap) -> Option<u64> {
     let affinity = exchange.snapshot.catalog.catalog().affinity();
     if !affinity.enabled {

@@ -1,7 +1,6 @@
-//! `count_tokens`: the provider's own count, one that it gave a moment ago, or where none is to
-//! be had one made here.
+//! `count_tokens`: the provider's count, a cached count of the same request, or else the gateway's own.
 //!
-//! How a body is counted, and on which thread, is decided in `counts`.
+//! `counts` decides how a body is counted, and on which thread.
 
 use super::exchange::Exchange;
 use super::respond::{self, Local};
@@ -19,12 +18,10 @@ use tollgate_wire::splice::Splice;
 const SOURCE: HeaderName = HeaderName::from_static("x-token-count-source");
 const ERROR: HeaderName = HeaderName::from_static("x-token-count-error-p95");
 
-/// Bodies that are looked up among those that were counted a moment ago, in bytes: what is
-/// hashed in less than 0.2 ms.
+/// The longest body whose count is cached, in bytes: hashing it takes less than 0.2 ms.
 const LONGEST_REMEMBERED: u64 = 1 << 20;
 
-/// What is known without asking a provider: a count that there is no one else to make, or one
-/// that a provider has made of an equal request.
+/// The count that needs no provider: the gateway's own if no provider counts, or a cached one.
 ///
 /// # Errors
 ///
@@ -92,8 +89,8 @@ fn key(exchange: &Exchange, caller: &HeaderMap) -> Option<CountKey> {
     Some(snapshot.count_cache.key(&parts))
 }
 
-/// Bounds what providers may take of the time that a count may take: one that is slower than
-/// counting here is not worth waiting for. `None`: the time is over.
+/// Limits the time-outs of an attempt to the rest of the time for a count: after that, the gateway counts
+/// itself. `None`: the time is over.
 pub fn limit_timeouts(exchange: &Exchange, mut peer: Box<HttpPeer>) -> Option<Box<HttpPeer>> {
     if !is_count(exchange) {
         return Some(peer);
@@ -116,7 +113,7 @@ pub fn limit_timeouts(exchange: &Exchange, mut peer: Box<HttpPeer>) -> Option<Bo
     Some(peer)
 }
 
-/// A provider's count is about to pass.
+/// Notes that a provider's count is about to be sent.
 pub fn passed(exchange: &Exchange, body: &Bytes) {
     if !is_count(exchange) {
         return;
@@ -127,8 +124,8 @@ pub fn passed(exchange: &Exchange, body: &Bytes) {
     }
 }
 
-/// Whether a count is made here in place of an error: the caller can mend nothing about it, or
-/// the provider has no counter where the configuration says so.
+/// Whether the gateway counts instead of sending an error: the client cannot avoid the error, or the
+/// provider does not have the counter that the configuration names.
 pub fn can_stand_in(exchange: &Exchange) -> bool {
     const NOT_THERE: [u16; 3] = [404, 405, 501];
     let fault = exchange.fault.as_ref();
@@ -136,8 +133,8 @@ pub fn can_stand_in(exchange: &Exchange) -> bool {
     is_count(exchange) && fault.is_none_or(|fault| fault.try_elsewhere() || !is_there(fault.status))
 }
 
-/// The count that is made here where no provider gave one; `None` where the request asks for
-/// none, or the error is the caller's to mend.
+/// The gateway's count, if no provider has counted. `None` if the request does not ask for a count, or if
+/// the client must correct the request.
 pub async fn instead(exchange: &Exchange) -> Option<Local> {
     if !can_stand_in(exchange) {
         return None;

@@ -1,10 +1,10 @@
-//! How long an attempt may take, phase by phase. Decides on moments that are put in; what
-//! looks at the clock while a provider is silent is `watch.rs`.
+//! How long each phase of an attempt may take. Works on times that it is given; `watch.rs` looks at the
+//! clock while a provider is silent.
 
 use std::time::{Duration, Instant};
 use tollgate_routing::AnswerTimeouts;
 
-/// When the attempt under way has to have come how far.
+/// The deadlines of the current attempt.
 #[derive(Clone, Copy, Debug)]
 pub struct Deadlines {
     bounds: AnswerTimeouts,

@@ -1,16 +1,15 @@
-//! Whether a caller has yet to take what it was handed.
+//! Whether a client still has to read what the gateway has sent it.
 //!
-//! A provider's bytes are read ahead of the caller, over HTTP/1.1 a few pieces of them and over
-//! HTTP/2 all that its window lets through, so that silence at the provider's socket says nothing of
-//! the provider while its answer waits for the caller. Of a caller's connection of HTTP/1.1 the
-//! connection itself tells that a write waits. Streams of HTTP/2 share theirs, and wait each for a
-//! window of its own: there each piece of an answer tells by its end that it was taken.
+//! The gateway reads a provider's bytes ahead of the client. While the client reads slowly, the
+//! provider's socket is silent although the provider is not. The backlog tells the two cases apart: over
+//! HTTP/1.1 the client's connection reports a write that waits; over HTTP/2, where streams share a
+//! connection, each piece of an answer reports when its last copy is dropped.
 
 use bytes::Bytes;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// How many pieces, or writes, wait for a caller.
+/// The number of pieces, or writes, that wait for the client.
 #[derive(Clone, Debug, Default)]
 pub struct DownstreamBacklog(Arc<AtomicUsize>);
 
@@ -20,12 +19,12 @@ impl DownstreamBacklog {
         self.0.load(Ordering::Acquire) > 0
     }
 
-    /// Notes whether the one write under way waits; for a connection that is written to by one alone.
+    /// Notes whether the current write waits. For a connection with one writer.
     pub fn note_write(&self, waits: bool) {
         self.0.store(usize::from(waits), Ordering::Release);
     }
 
-    /// The same piece, which waits until the last of its copies is let go.
+    /// Counts this piece as waiting until its last copy is dropped.
     pub fn wait_for(&self, piece: Bytes) -> Bytes {
         if piece.is_empty() {
             return piece;

@@ -1,10 +1,10 @@
-//! Reads on in an answer that is about to end, after its caller has disconnected, so that the
-//! request is charged what its provider reports.
+//! Reads the end of an answer after the client has disconnected, so that the request is charged what its
+//! provider reports.
 //!
-//! Pingora closes the provider's stream as soon as it sees that the caller is gone. So the caller's
-//! connection does not show it while this is allowed: what is written to it is dropped, and what is
-//! read from it is yet to come ([`Drain::begin`] is called by `server/connections/wire.rs`). Only
-//! HTTP/1.1 can do that. Over HTTP/2 Pingora asks the stream itself, which belongs to a library.
+//! Pingora closes the provider's stream as soon as it sees that the client is gone. During a drain, the
+//! client's connection hides that: it drops what is written, and its reads stay pending
+//! (`server/connections/wire.rs` calls [`Drain::begin`]). Only HTTP/1.1 can do that. Over HTTP/2, Pingora
+//! asks the stream of the h2 library.
 
 use super::exchange::Exchange;
 use super::settlement;
@@ -13,10 +13,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// Answers in which the gateway reads on at this moment.
+/// Current drains of the process.
 static UNDER_WAY: AtomicUsize = AtomicUsize::new(0);
 
-/// What a caller's connection and the request on it know of a disconnect.
+/// What a client's connection and its request share about a disconnect.
 #[derive(Clone, Debug, Default)]
 pub struct Drain(Arc<Shared>);
 
@@ -37,7 +37,7 @@ const ALLOWED: u8 = 1;
 const DRAINING: u8 = 2;
 
 impl Drain {
-    /// From here on a disconnect begins a drain.
+    /// Lets a disconnect begin a drain from here on.
     fn allow(&self, limits: &DrainLimits) {
         let time = u64::try_from(limits.time.as_millis()).unwrap_or(u64::MAX);
         self.0.time.store(time, Ordering::Relaxed);
@@ -45,13 +45,13 @@ impl Drain {
         self.change(REPORT, ALLOWED);
     }
 
-    /// The request is over: the next one on its connection allows it anew.
+    /// Lets a disconnect be reported at once again: the request is over, or its answer is not about to end.
     pub fn forbid(&self) {
         self.change(ALLOWED, REPORT);
     }
 
-    /// The caller has disconnected. How long that is not to be reported, and what counts it until
-    /// then; `None`: it is reported at once.
+    /// Begins a drain, because the client has disconnected. Returns how long the connection may hide that,
+    /// and the guard that counts the drain. `None`: it is reported at once.
     pub fn begin(&self) -> Option<(Duration, Draining)> {
         if self.0.phase.load(Ordering::Acquire) != ALLOWED {
             return None;
@@ -62,7 +62,7 @@ impl Drain {
         self.change(ALLOWED, DRAINING).then_some((time, counted))
     }
 
-    /// Whether the caller has disconnected, and the answer is read on.
+    /// Whether the client has disconnected and the answer is drained.
     pub fn is_under_way(&self) -> bool {
         self.0.phase.load(Ordering::Acquire) == DRAINING
     }
@@ -92,19 +92,19 @@ impl Drop for Draining {
     }
 }
 
-/// What a request knows of its caller's disconnect.
+/// What a request knows of its client's disconnect.
 #[derive(Default)]
 pub struct CallerWatch {
-    /// Shared with the caller's connection; `None` where that cannot hold a disconnect back.
+    /// Shared with the client's connection. `None` if that cannot hide a disconnect.
     drain: Option<Drain>,
     is_allowed: bool,
-    /// Bytes that have come since the disconnect.
+    /// Bytes since the disconnect.
     drained: u64,
 }
 
 impl CallerWatch {
-    /// The watch over a caller's connection, while another attempt is made for its request: the answer
-    /// of an earlier one, which was about to end, is gone.
+    /// The watch over a client's connection for a new attempt. Forbids a drain that the answer of an earlier
+    /// attempt has allowed.
     pub fn over(drain: Option<Drain>) -> Self {
         if let Some(drain) = &drain {
             drain.forbid();
@@ -115,12 +115,12 @@ impl CallerWatch {
         }
     }
 
-    /// Whether the caller has disconnected, and the answer is read on.
+    /// Whether the client has disconnected and the answer is drained.
     pub fn is_draining(&self) -> bool {
         self.drain.as_ref().is_some_and(Drain::is_under_way)
     }
 
-    /// Notes bytes that have come from the provider; `false`: they are too many for a drain.
+    /// Notes bytes from the provider. `false`: they are too many for a drain.
     pub fn note_bytes(&mut self, bytes: usize, limits: &DrainLimits) -> bool {
         if !self.is_draining() {
             return true;
@@ -131,8 +131,7 @@ impl CallerWatch {
     }
 }
 
-/// Looks at how far the answer has come: a disconnect begins a drain once the answer is about to
-/// end and its usage has not come.
+/// Allows a drain if the answer is about to end and its usage has not come, and forbids it otherwise.
 pub fn look(exchange: &mut Exchange) {
     let caller = &mut exchange.caller;
     let Some(drain) = &caller.drain else {

@@ -1,7 +1,6 @@
 //! The state of one exchange: a request, its attempts and its answer.
 //!
-//! The phases in `mod.rs` hand it from one to the next. Each part of the work has a field; what
-//! the caller was told stands in `told`, which whoever ends the exchange sets.
+//! The phases in `mod.rs` pass it on. The phase that ends the exchange sets `told`.
 
 use super::{
     answer::Answer, attempt::Attempts, budget::RetryBudgets, drain::CallerWatch, record,
@@ -31,69 +30,69 @@ pub struct Exchange {
     pub client: Option<IpAddr>,
     /// The origin of the web page that may read its answer.
     pub origin: Option<HeaderValue>,
-    /// What it was sent to.
+    /// Its method and URI.
     pub target: (Method, Uri),
-    /// The configuration that it began with and keeps to its end.
+    /// The configuration that was current when it began.
     pub snapshot: Arc<Snapshot>,
     /// How far it has come, and what is known of it.
     pub stage: Stage,
-    /// Who was and who can be asked.
+    /// The candidates, asked or not.
     pub attempts: Attempts,
-    /// What all requests may try again.
+    /// The budget for retries of all requests.
     pub retries: Arc<RetryBudgets>,
-    /// How long the attempt under way may take.
+    /// The time limits of the current attempt.
     pub timer: AttemptTimer,
-    /// The caller wants to know why it was asked where it was.
+    /// Whether the client gets the reason of the route.
     pub explains: bool,
-    /// Who cannot be asked, and why.
+    /// The candidates that cannot be asked, and why.
     pub left_out: LeftOuts,
-    /// What has come back.
+    /// The answer so far.
     pub answer: Answer,
-    /// Whether its caller has disconnected.
+    /// Whether the client has disconnected.
     pub caller: CallerWatch,
-    /// What it holds of its key's limits and balance.
+    /// What it has taken from its key's limits and balance.
     pub settlement: SettlementGuard,
-    /// What the request names that is not paid for: the input of its response shows it.
+    /// Responses that the request names and that are not paid: the input of its own response shows them.
     pub unpaid: Vec<Unpaid>,
-    /// What is remembered of whose the answer is that the provider stores.
+    /// What the ledger already knows of the stored answer.
     pub noted: Noted,
-    /// Of what went wrong upstream, that of which the caller is told.
+    /// The failure that the client gets, of all failures upstream.
     pub fault: Option<UpstreamFault>,
-    /// The status that the caller was told, and the code where it was an error.
+    /// The status that the client got, and the error code.
     pub told: Option<Told>,
-    /// The code of the error event that ended a stream after its head had left.
+    /// The code of the error that ended the answer after its head was sent.
     pub broken: Option<ErrorCode>,
-    /// An attempt has failed, and the next has not begun.
+    /// Whether an attempt has failed and the next has not begun.
     pub is_in_pause: bool,
-    /// When the first byte of an answer left.
+    /// When the first byte of the answer was sent.
     pub first_byte: Option<Instant>,
-    /// Bytes of an answer's body that have left.
+    /// Bytes of the answer's body that were sent.
     pub answer_bytes: usize,
-    /// Where it is told of; taken by whoever does so.
+    /// The access log; taken when the request is recorded.
     pub log: Option<AccessLog>,
-    /// Counts it among those of its key, once that is known.
+    /// Counts it for its key, once that is known.
     pub of_key: Option<Share>,
-    /// Counts the request among those with which it competes.
+    /// Counts it among all concurrent requests.
     pub in_flight: InFlight,
 }
 
-/// What the caller was told.
+/// What the client got.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Told {
     /// The HTTP status.
     pub status: u16,
-    /// The error's code, where it was one.
+    /// The error code, if it was an error.
     pub code: Option<ErrorCode>,
 }
 
 impl Exchange {
-    /// Whether the request failed because the model answered in another form than it asks for.
+    /// Whether the request failed because the answer does not have the form that it asks for.
     pub fn has_unfit_answer(&self) -> bool {
         let fault = self.fault.as_ref();
         fault.is_some_and(|fault| fault.class == FaultClass::UnfitAnswer)
     }
 
-    /// A request of which nothing is known yet.
+    /// A request that has just arrived.
     pub fn new(
         id: RequestId,
         snapshot: Arc<Snapshot>,
@@ -131,19 +130,19 @@ impl Exchange {
         }
     }
 
-    /// It is answered, and takes nobody's place while its caller may still send. `false`: too many do
-    /// for this one to be waited for.
+    /// Stops counting the request, which is answered, while its client still sends. `false`: too many
+    /// clients do, and the gateway does not wait for this one.
     pub fn linger(&mut self) -> bool {
         self.of_key = None;
         self.in_flight.linger()
     }
 
-    /// The caller's format, where the endpoint has one.
+    /// The client's format, if the endpoint has one.
     pub fn format(&self) -> Option<Format> {
         self.stage.request().and_then(RequestContext::format)
     }
 
-    /// The model that answers, by its own name: under a wildcard that is the name asked for.
+    /// The name of the model that answers: under a wildcard, the name in the request.
     pub fn model_name(&self) -> Option<&str> {
         let request = self.stage.request()?;
         let route = request.route.as_ref()?;
@@ -153,30 +152,30 @@ impl Exchange {
         }
     }
 
-    /// The model on record: that of the catalog, under a wildcard the pattern. Names that callers ask
-    /// for can be made up, and totals are kept for ever.
+    /// The model in the usage record: its id in the catalog, under a wildcard the pattern. Names in requests
+    /// can be made up, and totals are kept for ever.
     pub fn model_served(&self) -> Option<Arc<str>> {
         let route = self.stage.request()?.route.as_ref()?;
         Some(Arc::clone(&route.model_id))
     }
 
-    /// Whether it uses no model: it counts tokens, or looks up what is stored. Callers pay
-    /// nothing for that, so none of it may bench or fill a deployment for others.
+    /// Whether the request is free: it counts tokens, or retrieves what is stored. A free request must not
+    /// bench a deployment or use up its limits.
     pub fn is_unbilled(&self) -> bool {
         let request = self.stage.request();
         request.is_some_and(|request| request.endpoint.is_count() || request.endpoint.is_stored())
     }
 
-    /// When it has to be over, whoever is asked.
+    /// When the request times out.
     pub fn request_ends(&self) -> Instant {
         let end = self.started.checked_add(self.snapshot.failover.total);
-        // No clock reaches further.
+        // The clock ends before that.
         end.unwrap_or_else(|| self.started + Duration::from_secs(86_400 * 365))
     }
 }
 
 impl Drop for Exchange {
-    /// A request that nobody has ended was cut, with the task that served it.
+    /// Settles and records a request whose task was dropped.
     fn drop(&mut self) {
         record::cut(self);
     }

@@ -1,7 +1,6 @@
-//! What follows a failed attempt: another one, or the error that the caller is told.
+//! What follows a failed attempt: another attempt, or an error for the client.
 //!
-//! What a failure is, `tollgate_wire::fault` decides; who is asked next, `attempt.rs`. The
-//! table of all of this is docs/failover.md.
+//! `tollgate_wire::fault` classifies failures; `attempt.rs` chooses the next candidate.
 
 use super::exchange::Exchange;
 use super::stage::Stage;
@@ -16,11 +15,11 @@ use tollgate_wire::fault::{FaultClass, UpstreamFault};
 /// Marks an error that stands for [`Exchange::fault`].
 pub const ATTEMPT_FAILED: ErrorType = ErrorType::Custom("attempt failed");
 
-/// Longer than this nobody waits for an only candidate to come back.
+/// The longest wait for an only candidate.
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
-/// Takes down an attempt's failure, and says whether another follows. The cause is for the
-/// operator's log alone.
+/// Notes the failure of an attempt, and returns whether another attempt follows. The cause is only for the
+/// log.
 pub fn note(exchange: &mut Exchange, mut fault: UpstreamFault, cause: Option<&Error>) -> bool {
     let provider = exchange
         .attempts
@@ -32,19 +31,19 @@ pub fn note(exchange: &mut Exchange, mut fault: UpstreamFault, cause: Option<&Er
         &fault,
         cause.map(|it| it as _),
     );
-    // Nobody is left alone for longer, so no caller has to wait for longer.
+    // No deployment is benched for longer, so no client has to wait for longer.
     if let Some((ticket, _)) = exchange.attempts.ticket()
         && let Some(policy) = ticket.place().policy()
     {
         fault.retry_after = fault.retry_after.map(|it| it.min(policy.max_retry_after));
     }
-    // A count that another gives is not this one's.
+    // The cached count of one candidate must not come from another.
     if let Stage::Admitted(admitted) = &mut exchange.stage {
         admitted.count_key = None;
     }
     let is_late = Instant::now() >= exchange.request_ends();
     match fault.class {
-        // What the request as a whole may take is nobody's fault.
+        // The time-out of the whole request is not the fault of a deployment.
         FaultClass::ResponseTimeout if is_late => outcome::over(exchange),
         FaultClass::OutOfFiles => outcome::asked_nobody(exchange),
         _ => outcome::failed(exchange, &fault),
@@ -52,14 +51,14 @@ pub fn note(exchange: &mut Exchange, mut fault: UpstreamFault, cause: Option<&Er
     let again = follows(exchange, &fault);
     let is_committed = exchange.told.is_some();
     exchange.fault = Some(match exchange.fault.take() {
-        // Of a stream that breaks, its own failure is told.
+        // After the head was sent, only the failure of this answer counts.
         Some(earlier) if !is_committed => earlier.or_better(fault),
         _ => fault,
     });
     again
 }
 
-/// Whether another attempt follows this failure; if so, it is taken off the budget.
+/// Whether another attempt follows this failure. Takes it from the retry budget.
 fn follows(exchange: &mut Exchange, fault: &UpstreamFault) -> bool {
     let failover = exchange.snapshot.failover;
     let attempts = &exchange.attempts;
@@ -78,7 +77,7 @@ fn follows(exchange: &mut Exchange, fault: &UpstreamFault) -> bool {
     let next = if attempts.has_next() {
         Some(None)
     } else if count::is_count(exchange) {
-        // It is counted here sooner.
+        // The gateway counts itself, which is faster.
         None
     } else {
         pause_before_another(exchange, fault).map(Some)
@@ -86,7 +85,7 @@ fn follows(exchange: &mut Exchange, fault: &UpstreamFault) -> bool {
     let Some(pause) = next.filter(|pause| pause.unwrap_or_default() < left) else {
         return false;
     };
-    // Who was not reached was not burdened either.
+    // An attempt that reached no provider costs nothing.
     let is_free = fault.class == FaultClass::Unreachable;
     let budget = exchange.retries.of(exchange.is_unbilled());
     if !is_free && !budget.take(&failover) {
@@ -99,7 +98,7 @@ fn follows(exchange: &mut Exchange, fault: &UpstreamFault) -> bool {
     true
 }
 
-/// How long to wait before the only candidate is asked again; `None` where it is not.
+/// How long to wait before the only candidate is asked again. `None` if it is not.
 fn pause_before_another(exchange: &Exchange, fault: &UpstreamFault) -> Option<Duration> {
     let failover = &exchange.snapshot.failover;
     let attempts = &exchange.attempts;
@@ -111,13 +110,13 @@ fn pause_before_another(exchange: &Exchange, fault: &UpstreamFault) -> Option<Du
     let usual = failover
         .pause
         .saturating_mul(2_u32.saturating_pow(doublings));
-    // Between half and one and a half of it: those that failed together come back apart.
+    // Jittered between 0.5 and 1.5, so that requests that failed together do not return together.
     let pause = usual.mul_f64(0.5 + fastrand::f64()).min(LONGEST_PAUSE);
     let pause = pause.max(fault.retry_after.unwrap_or_default());
     (pause <= LONGEST_PAUSE).then_some(pause)
 }
 
-/// Ends an attempt; what is to be told of it stands in the exchange.
+/// Ends an attempt. The exchange has the error for the client.
 pub fn end_attempt(again: bool) -> Box<Error> {
     let mut error = Error::new_up(ATTEMPT_FAILED);
     error.set_retry(again);
@@ -131,8 +130,7 @@ pub fn ask_again_unsent(exchange: &mut Exchange) -> Box<Error> {
     end_attempt(exchange.attempts.may_go_on())
 }
 
-/// What it means that no connection to a provider came about, and whether its address is to
-/// blame.
+/// The failure if no connection to a provider was made, and whether its address has caused it.
 pub fn of_connecting(cause: &Error) -> (UpstreamFault, bool) {
     match is_out_of_files(cause) {
         true => (UpstreamFault::out_of_files(), false),
@@ -140,12 +138,12 @@ pub fn of_connecting(cause: &Error) -> (UpstreamFault, bool) {
     }
 }
 
-/// What an error of the connection to a provider means.
+/// The failure if the connection to a provider has an error.
 pub fn of_connection(exchange: &Exchange, error: &Error) -> UpstreamFault {
     if exchange.timer.has_fired() {
         return UpstreamFault::response_timeout();
     }
-    // What has said why it fails need not end in good order: it may not want the whole body.
+    // A provider that has sent an error may close the connection before it has read the body.
     if let Some(told) = exchange.answer.told_failure() {
         return told;
     }
@@ -156,7 +154,7 @@ pub fn of_connection(exchange: &Exchange, error: &Error) -> UpstreamFault {
     }
 }
 
-/// What the caller is told: of all attempts' failures the one that helps it most.
+/// The error for the client: of all failures the one that helps most.
 pub fn public_error(exchange: &Exchange) -> PublicError {
     let status = exchange.fault.as_ref().and_then(|fault| fault.status);
     let request = exchange.stage.request();
@@ -179,9 +177,8 @@ pub fn public_error(exchange: &Exchange) -> PublicError {
     }
 }
 
-/// The field of the caller's request that a provider has named in its refusal. The parts of a
-/// translated request, or of one into which a conversation was put, stand elsewhere than the caller's:
-/// of those only top-level fields are named.
+/// The field of the client's request that a provider has named in its refusal. In a translated request, or
+/// one with an inserted conversation, nested fields have other places: only top-level fields are named.
 fn refused_field(exchange: &Exchange, fault: &UpstreamFault) -> Option<String> {
     let path = fault.words.as_ref()?.field.as_deref()?;
     let body = exchange.stage.body()?;

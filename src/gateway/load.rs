@@ -1,6 +1,8 @@
-//! Which requests are refused under load: the newest first, a key that holds more than it leaves
-//! for others before the others, and keys of plans with priority last. A request is refused at once;
-//! only for memory some wait (`memory_admission.rs`).
+//! Which requests are refused under load.
+//!
+//! New requests are refused before running ones are affected: first those of a key that uses more than it
+//! leaves for others, last those of plans with priority. The gateway refuses at once; only for memory do
+//! some requests wait (`memory_admission.rs`).
 
 use super::exchange::Exchange;
 use super::memory_permit::{Bounds, SMALL};
@@ -14,20 +16,20 @@ use tollgate_types::{ErrorCode, Identity, KeyShares, PublicError, Resource, leav
 const FILES_OF_A_REQUEST: u64 = 2;
 
 impl LoadLimits {
-    /// How many requests there may be that the gateway answers by itself, beside those to providers:
-    /// they are cheap, and must be answered while providers keep the gateway busy.
+    /// The most concurrent requests that the gateway answers itself. They have a limit of their own, so that
+    /// it answers them while providers keep it busy.
     fn local_requests(&self) -> u64 {
         const LEAST: u64 = 16;
         u64::from(self.requests).div_euclid(8).max(LEAST)
     }
 
-    /// Whether a request of this rank can be taken besides those under way, itself included.
+    /// Checks whether a request of this rank is within the limits. `now` includes it.
     ///
     /// # Errors
     ///
-    /// There is no room for it.
+    /// The limit that it exceeds.
     fn check(&self, rank: Rank, of_key: Option<u64>, now: Load) -> Result<(), Shed> {
-        // What the key has besides this request.
+        // The key's other requests.
         let own = of_key.unwrap_or(0).saturating_sub(1);
         if now.is_local {
             let most = self.share(self.local_requests(), rank);
@@ -45,7 +47,7 @@ impl LoadLimits {
                 now.under_way,
                 [Shed::Requests, Shed::KeyRequests],
             )?;
-            // Of HTTP/2 one connection brings many requests.
+            // An HTTP/2 connection has many requests.
             let files = now.under_way.saturating_mul(FILES_OF_A_REQUEST);
             let files = files.saturating_add(now.connections);
             let own = own.saturating_mul(FILES_OF_A_REQUEST);
@@ -58,10 +60,9 @@ impl LoadLimits {
         Ok(())
     }
 
-    /// How much memory requests of this rank may hold. An eighth of it (of the program's memory a
-    /// sixteenth) is for small ones, so that a few large ones leave room for everybody else, and
-    /// half of the rest for what is made of bodies that were read; but one of the largest and an
-    /// edited copy of it always fit.
+    /// The memory that requests of this rank may use. An eighth of it (a sixteenth of the process's memory)
+    /// is for small requests, so that a few large ones leave room for the others. Half of the rest is for
+    /// what is made from bodies. One of the largest bodies and an edited copy of it always fit.
     pub fn bounds(&self, rank: Rank) -> Bounds {
         let held = self.share(self.bodies, rank);
         let memory = self.share(self.memory, rank);
@@ -79,7 +80,7 @@ impl LoadLimits {
     }
 }
 
-/// What there is of each resource right now, the request in question included.
+/// The current use of each resource, including the request in question.
 #[derive(Clone, Copy, Debug)]
 struct Load {
     /// Whether the gateway answers the request by itself.
@@ -90,8 +91,8 @@ struct Load {
     memory: u64,
 }
 
-/// Whether so much is held of a resource of which there may be `most`, and of it `own` by other
-/// requests of the key.
+/// Checks that `held` of a resource is within `most`, and that `own`, the part of the key's other
+/// requests, is within the key's share.
 fn fits(own: u64, most: u64, held: u64, [all, of_key]: [Shed; 2]) -> Result<(), Shed> {
     match () {
         () if held > most => Err(all),
@@ -100,12 +101,12 @@ fn fits(own: u64, most: u64, held: u64, [all, of_key]: [Shed; 2]) -> Result<(), 
     }
 }
 
-/// How much memory a request may hold.
+/// The memory that a request may use.
 pub fn bounds(exchange: &Exchange) -> Bounds {
     exchange.snapshot.limits.load.bounds(rank(exchange))
 }
 
-/// Where the memory that a request takes is counted for its key.
+/// The counters of the request's key.
 pub fn shares(exchange: &Exchange) -> Option<&KeyShares> {
     identity(exchange).map(|identity| &identity.shares)
 }
@@ -114,9 +115,8 @@ fn identity(exchange: &Exchange) -> Option<&Identity> {
     exchange.stage.identity().map(|identity| &**identity)
 }
 
-/// How much memory an answer may hold until it is whole: that of a small request may have the share
-/// of small ones, for a provider has made it and is paid for it, and it would be lost for the
-/// bodies of others.
+/// The memory that an answer may use until it is complete. The answer of a small request may use the part
+/// of small requests: it is already paid, and the bodies of other requests must not cause its loss.
 pub fn answer_bounds(exchange: &Exchange) -> Bounds {
     let bounds = bounds(exchange);
     match exchange.stage.body().is_none_or(|it| it.len() <= SMALL) {
@@ -125,7 +125,7 @@ pub fn answer_bounds(exchange: &Exchange) -> Bounds {
     }
 }
 
-/// Refuses a request for which there is no room.
+/// The error for a request that exceeds a limit. Counts it in the metrics.
 pub fn shed(why: Shed) -> PublicError {
     events::request_shed(why);
     match why.is_for_the_key() {
@@ -146,21 +146,20 @@ pub fn rank(exchange: &Exchange) -> Rank {
     }
 }
 
-/// Refuses a request before its key is known, where there is no room for any.
+/// Refuses a request before its key is known, if a limit of all keys is reached.
 ///
 /// # Errors
 ///
 /// 503 `service_unavailable`.
 pub fn check(exchange: &Exchange) -> Result<(), PublicError> {
     let mut now = load(exchange);
-    // It is counted once its key is known.
+    // The request itself is counted once its key is known.
     now.under_way = now.under_way.saturating_add(1);
     now.local = now.local.saturating_add(1);
     refuse(exchange, Rank::Whole, None, now)
 }
 
-/// Counts a request whose key is known, and refuses it where there is no room for it, or its key
-/// holds more than would be left for others.
+/// Counts a request whose key is known, and refuses it if a limit or the key's share is reached.
 ///
 /// # Errors
 ///
@@ -176,12 +175,12 @@ pub fn check_key(exchange: &mut Exchange) -> Result<(), PublicError> {
         _ => exchange.in_flight.go_on(),
     }
     let of_key = exchange.of_key.as_ref();
-    // With this one.
+    // Including this one.
     let of_key = of_key.map(|it| it.of_others().saturating_add(it.amount()));
     refuse(exchange, rank(exchange), of_key, load(exchange))
 }
 
-/// Whether the gateway answers a request by itself.
+/// Whether the gateway answers a request itself.
 fn is_local(exchange: &Exchange) -> bool {
     let request = exchange.stage.request();
     request.is_some_and(|it| !it.endpoint.is_model_endpoint() && !it.endpoint.is_stored())
@@ -210,29 +209,29 @@ fn refuse(
     checked.map_err(shed)
 }
 
-/// Short: what is in the way ends within seconds, or others are refused then.
+/// Short, because most requests end within seconds.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// The error for a request that comes at a bad time.
+/// The error for a request that a full gateway refuses.
 pub fn overloaded() -> PublicError {
     PublicError::new(
         ErrorCode::ServiceUnavailable,
-        "the gateway has too much to do: try again shortly",
+        "the gateway is at its limit of concurrent work; retry in a second",
     )
     .with_retry_after(AGAIN)
 }
 
-/// The error for a request whose key holds too much while the gateway is busy: a request with another
-/// key would have been served.
+/// The error for a request whose key is beyond its share while the gateway is busy: a request with another
+/// key would be served.
 fn over_its_share(why: Shed) -> PublicError {
     let message = match why {
         Shed::KeyBodies => {
-            "this API key has too many bytes of request bodies under way while the gateway is \
-             busy: try again when some have been answered"
+            "this API key has too many bytes of request bodies in progress while the gateway is busy; \
+             retry when some of its requests have ended"
         }
         _ => {
-            "this API key has too many requests under way while the gateway is busy: try again \
-             when some have been answered"
+            "this API key has too many requests in progress while the gateway is busy; retry when some \
+             of them have ended"
         }
     };
     PublicError::new(ErrorCode::RateLimitExceeded, message).with_retry_after(AGAIN)

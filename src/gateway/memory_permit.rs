@@ -1,9 +1,7 @@
-//! What requests hold of the program's memory: bodies as they are read, what is made of them,
-//! and answers that are kept to be translated. Each byte is counted before it is taken, so that
-//! what is refused was never there.
+//! Counts the memory of request bodies, of what is made from them, and of answers that are kept whole.
 //!
-//! How much there may be is decided in `load.rs`; what small things take besides is left to the
-//! look at the whole program's memory in `machine.rs`.
+//! A request gets a permit for each byte before it allocates the byte. `load.rs` has the limits;
+//! `machine.rs` measures the memory of the whole process, which includes what is not counted here.
 
 use super::memory_admission::Turns;
 use crate::events::{self, Shed};
@@ -12,30 +10,29 @@ use bytes::Bytes;
 use std::time::{Duration, Instant};
 use tollgate_types::{KeyShares, Resource, Share, leaves_room};
 
-/// Up to so many bytes a request is a small one: it finds room where large ones have taken theirs,
-/// and what is made of it is not counted a second time.
+/// The most bytes of a small request. Small requests have memory that large ones cannot take, and what is
+/// made from them is not counted.
 pub const SMALL: u64 = 64 * 1024;
 
-/// How many bytes there may be at one time, of all requests.
+/// The most bytes of all requests at one time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
-    /// Held by requests, where a small one asks.
+    /// Bytes of all requests, for a small one.
     pub held: u64,
-    /// The same, where a large one asks.
+    /// The same for a large request.
     pub held_by_large: u64,
-    /// The same, where a large one is still being read: the rest is for what is made of those
-    /// that were.
+    /// The same for a large request while its body is read: the rest is for what is made from bodies.
     pub read_by_large: u64,
-    /// Of the whole program, where a small one asks.
+    /// Bytes of the whole process, for a small request.
     pub memory: u64,
-    /// The same, where a large one asks.
+    /// The same for a large request.
     pub memory_by_large: u64,
-    /// Whether a key with priority asks.
+    /// Whether the key has priority.
     pub of_priority: bool,
 }
 
 impl Bounds {
-    /// What bodies are read within.
+    /// The limits while a body is read.
     pub const fn for_reading(self) -> Self {
         Self {
             held_by_large: self.read_by_large,
@@ -43,7 +40,7 @@ impl Bounds {
         }
     }
 
-    /// What a small request may hold, however long its answer is: that is all there is.
+    /// The limits of a small request with an answer of any length.
     pub const fn of_small(self) -> Self {
         Self {
             held_by_large: self.held,
@@ -52,24 +49,25 @@ impl Bounds {
         }
     }
 
-    /// How much a large one can take beside so many bytes of its own, when nobody else holds any.
+    /// The most bytes that a large request can take in addition to its own `bytes` if no other request
+    /// has any.
     pub const fn alone_beside(&self, bytes: u64) -> u64 {
         self.held_by_large.saturating_sub(bytes)
     }
 }
 
-/// What one request holds, or a part of it; given back when it is dropped.
+/// Memory that a request may use. Given back when it is dropped.
 pub struct MemoryPermit {
     bytes: u64,
     bounds: Bounds,
-    /// The same bytes, among those of the key.
+    /// The same bytes, counted for the key.
     of_key: Option<Share>,
-    /// Bytes that the request holds elsewhere.
+    /// Bytes that the request has in another permit.
     beside: u64,
 }
 
 impl MemoryPermit {
-    /// Nothing yet, to be counted among what the key holds.
+    /// A permit for no bytes, counted for the key.
     pub fn new(bounds: Bounds, of_key: Option<&KeyShares>) -> Self {
         Self {
             bytes: 0,
@@ -79,24 +77,23 @@ impl MemoryPermit {
         }
     }
 
-    /// The same for a request that holds so many bytes elsewhere: one request alone is never too
-    /// much for its key.
+    /// The same for a request with `bytes` in another permit: a single request never exceeds the share of
+    /// its key.
     pub const fn beside(mut self, bytes: u64) -> Self {
         self.beside = bytes;
         self
     }
 
-    /// The same for what is not refused because the key holds too much.
+    /// The same without a limit by the key's share.
     pub const fn beyond_the_keys_share(self) -> Self {
         self.beside(u64::MAX)
     }
 
-    /// Takes more bytes of memory, before they are filled.
+    /// Takes `bytes` more.
     ///
     /// # Errors
     ///
-    /// There are not as many left, or other requests of the key hold more than would be: nothing was
-    /// taken.
+    /// A limit is reached, or the key's other requests have more than its share. Takes nothing then.
     pub fn grow(&mut self, bytes: u64) -> Result<(), Shed> {
         let held = self.bytes.saturating_add(bytes);
         let (most_held, most_memory) = match held <= SMALL {
@@ -109,7 +106,7 @@ impl MemoryPermit {
             if all > most_held {
                 return Err(Shed::Bodies);
             }
-            // How many small ones a key has is bounded with its requests.
+            // The number of a key's small requests is limited elsewhere.
             if held > SMALL && !leaves_room(of_others, most_held, all) {
                 return Err(Shed::KeyBodies);
             }
@@ -155,7 +152,7 @@ impl MemoryPermit {
         }
     }
 
-    /// Keeps so many bytes, and gives the others back.
+    /// Keeps `bytes` and gives the rest back.
     pub fn shrink_to(&mut self, bytes: u64) {
         let freed = self.bytes.saturating_sub(bytes);
         self.bytes = self.bytes.saturating_sub(freed);
@@ -183,7 +180,7 @@ impl MemoryPermit {
         }
     }
 
-    /// The same bytes, for which this stands until the last of their copies is let go.
+    /// Attaches the permit to `bytes`, until their last copy is dropped.
     pub fn keep(mut self, bytes: Bytes) -> Bytes {
         self.shrink_to(u64::try_from(bytes.len()).unwrap_or(u64::MAX));
         Bytes::from_owner(Held {

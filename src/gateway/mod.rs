@@ -1,14 +1,13 @@
-//! The gateway on Pingora: the phases of a request, in order, each calling out to the part
-//! that does its work.
+//! The gateway on Pingora: the phases of a request, in order. Each calls the module that does its work.
 //!
-//! 1. [`admission`]: path, key, body, model, filters; what is answered here ends here.
-//! 2. [`attempt`]: a candidate, its peer and its head; again, until one answers. [`timer`]
-//!    says for how long, [`failure`] what follows when it fails.
-//! 3. [`answer`]: what comes back is held until it is worth committing, then it passes
-//!    ([`passthrough`]).
-//! 4. [`respond`]: everything that is written to the caller.
-//! 5. [`settlement`]: what it costs, settled before the last bytes leave.
-//! 6. [`record`]: the request is told of, once, whatever happened.
+//! 1. [`admission`]: path, key, body, filters, model. A request that the gateway answers itself ends here.
+//!    [`stage`] has what is known of the request.
+//! 2. [`attempt`]: a candidate, its peer and its head, until one answers. [`timer`] limits the time,
+//!    [`failure`] decides what follows a failure.
+//! 3. [`answer`]: holds the answer until it can be committed; then [`passthrough`] sends it on.
+//! 4. [`respond`]: writes heads and bodies to the client.
+//! 5. [`settlement`]: charges the request before its last bytes are sent.
+//! 6. [`record`]: metrics and one line of the access log, once for each request.
 
 mod admission;
 mod answer;
@@ -71,7 +70,7 @@ use timer::Reader;
 use tollgate_types::RequestId;
 use tollgate_wire::fault::UpstreamFault;
 
-/// The proxy that serves callers.
+/// The proxy that serves clients.
 pub struct Gateway {
     current: Arc<Current>,
     retries: Arc<RetryBudgets>,
@@ -80,24 +79,24 @@ pub struct Gateway {
     leaves: Leaves,
 }
 
-/// What the gateway shares with a caller's connection of HTTP/1.1.
+/// What the gateway shares with a client's HTTP/1.1 connection.
 pub struct CallerConnection {
-    /// Whether the caller reads.
+    /// Whether the client has unread bytes.
     pub backlog: DownstreamBacklog,
-    /// Whether the connection reports that its caller has disconnected.
+    /// Whether the connection reports that the client has disconnected.
     pub drain: Drain,
 }
 
-/// What is shared with a caller's connection; `None` for one that is not of HTTP/1.1.
+/// What is shared with a client's connection. `None` if it does not speak HTTP/1.1.
 pub type ConnectionOf = fn(&ServerSession) -> Option<CallerConnection>;
 
-/// Whether this process has begun to leave, so that no caller is to count on its connection.
+/// Whether this process is about to end, so that clients must not reuse their connections.
 pub type Leaves = Box<dyn Fn() -> bool + Send + Sync>;
 
-/// A status of which Pingora writes nothing: so a final head waits until it is committed.
+/// Pingora does not write a head with this status: it stands for the final head until that is committed.
 const NOT_YET: u16 = 103;
 
-/// How soon it shows that a kept connection was closed before the request was sent.
+/// How soon a kept connection that the provider has closed shows an error.
 const STALE_WITHIN: Duration = Duration::from_secs(2);
 
 impl Gateway {

@@ -1,8 +1,7 @@
-//! What becomes of each attempt, reported to the health of those that were asked.
+//! Reports the outcome of each attempt to the health of its deployment.
 //!
-//! The one way in: whoever learns how an attempt went calls one of these functions, and
-//! none of them decides what follows. Whom a failure counts against stands here; what that
-//! means for the next request is the business of `tollgate_routing::health`.
+//! These functions decide what a failure counts against. `tollgate_routing::health` decides what that
+//! means for the next request, `failure.rs` what follows for this one.
 
 use super::exchange::Exchange;
 use crate::{clock, events};
@@ -13,8 +12,8 @@ use tollgate_routing::health::Blame;
 use tollgate_types::Usage;
 use tollgate_wire::fault::{FaultClass, UpstreamFault};
 
-/// Something of the answer passes to the caller, `now`: the first time that content is in it, which a
-/// comment or a ping is not, the attempt under way has done well.
+/// Notes that a part of the answer is about to be sent. The first content, which a comment or a ping is not,
+/// makes the attempt a success.
 pub fn passes(exchange: &mut Exchange, now: Instant) {
     if exchange.attempts.has_content() || !exchange.answer.has_content() {
         return;
@@ -28,13 +27,13 @@ pub fn passes(exchange: &mut Exchange, now: Instant) {
     }
 }
 
-/// The attempt under way has failed, before its first content or after it. What else is to be
-/// asked at the same place goes behind the others.
+/// Notes that the current attempt has failed, before or after its first content. Candidates that share the
+/// cause move behind the others.
 pub fn failed(exchange: &mut Exchange, fault: &UpstreamFault) {
     let blame = blame(fault);
     if let Some((ticket, _)) = exchange.attempts.ticket() {
         let (wait, now) = (fault.retry_after, clock::steady_ms(Instant::now()));
-        // Under a wildcard the caller chose the name that its provider does not know or serve.
+        // Under a wildcard, the client has chosen the name that the provider does not know.
         let is_made_up = ticket.place().deployment.upstream_model == UpstreamModel::AsRequested;
         let counted = match fault.class {
             FaultClass::InvalidModel if is_made_up => Blame::Nobody,
@@ -48,7 +47,7 @@ pub fn failed(exchange: &mut Exchange, fault: &UpstreamFault) {
     exchange.attempts.put_behind(blame);
 }
 
-/// The address of the attempt under way could not be reached; the failure is told as well.
+/// Notes that the address of the current attempt cannot be reached. The failure is reported separately.
 pub fn unreachable(exchange: &Exchange, peer: &HttpPeer) {
     if let Some(candidate) = exchange.attempts.current() {
         candidate.pool.unreachable(peer);

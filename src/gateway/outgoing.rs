@@ -1,7 +1,7 @@
-//! What an attempt sends: the body as its deployment takes it. The head before it: `head`.
+//! What an attempt sends: the body in a format of its deployment. `head` builds the head.
 //!
-//! A body in the deployment's own format is spliced and otherwise as the caller wrote it;
-//! any other is translated.
+//! A body in the deployment's format is sent as the client wrote it, with edits spliced in. Any other body
+//! is translated.
 
 mod head;
 
@@ -33,23 +33,23 @@ use tollgate_wire::{body::BodyEdits, reasoning};
 /// What one attempt sends.
 #[derive(Default)]
 pub struct Outgoing {
-    /// The body; `None` for a request that has none.
+    /// The body. `None` for a request without one.
     pub body: Option<Bytes>,
-    /// The caller's fields that are left out.
+    /// The fields of the client's request that are left out.
     pub dropped: Vec<Cow<'static, str>>,
-    /// The output limit, in tokens, that it is sent with, where that is more than its caller's.
+    /// The output limit in tokens, if it is higher than the client's.
     pub raised_limit: Option<u64>,
-    /// What must be remembered of a request that was translated.
+    /// What the translation of the answer needs to know of the request.
     pub notes: Option<Arc<TranslationNotes>>,
-    /// What is kept of it until its answer is remembered.
+    /// What is kept of the request until its answer is remembered.
     pub kept: Option<Kept>,
 }
 
-/// Why a candidate cannot be sent a request.
+/// Why a request cannot be sent to a candidate.
 pub enum NotReady {
-    /// What it holds cannot be carried there.
+    /// No format of the candidate can carry it.
     Refused(PublicError),
-    /// There is no memory to make of it what the candidate takes.
+    /// There is no memory to prepare it.
     Shed(Shed),
 }
 
@@ -120,12 +120,12 @@ fn note_dropped(dropped: &mut Vec<Cow<'static, str>>, path: &'static str) {
     }
 }
 
-/// Takes the memory that is needed to make of a large body what a candidate is sent; `None` for one
-/// that is sent as it is, and for a small one, of which that is not counted.
+/// Takes the memory to prepare a large body for a candidate. `None` for a small body, and for one that is
+/// sent unchanged.
 ///
 /// # Errors
 ///
-/// There is not as much: now, or ever.
+/// There is not enough memory now, or it can never be enough.
 fn room(
     exchange: &Exchange,
     admitted: &Admitted,
@@ -154,18 +154,18 @@ fn no_room(exchange: &Exchange, body: &RequestBody) -> MemoryPermit {
     MemoryPermit::new(load::bounds(exchange), load::shares(exchange)).beside(body.len())
 }
 
-/// Bytes to take before a large body is made fit for a candidate; `None` where there can never be
-/// as many. The bound of what it takes is wide: a body that needs nearly all there is may have all.
+/// Bytes of memory to take before a large body is prepared. `None` if it can never be enough. The estimate
+/// is high: a body that needs nearly all of the memory may have all of it.
 fn needed(admitted: &Admitted, candidate: &Candidate, bounds: Bounds) -> Option<u64> {
     let body = &admitted.body;
     let most = takes(admitted, candidate);
-    // What is unescaped for a look at it. Most bodies have no text as long as they are.
+    // The estimate includes unescaped copies of all text, of which most bodies need little.
     let least = most.saturating_sub(body.len().saturating_mul(3).div_euclid(4));
     let alone = bounds.alone_beside(body.len());
     (least <= alone).then_some(most.min(alone))
 }
 
-/// What was made of a body holds its memory for as long as it is there.
+/// Attaches the permit to what was made from a body.
 fn held(permit: Option<MemoryPermit>, body: &RequestBody, made: Bytes) -> Bytes {
     match permit {
         Some(permit) if !body.is_itself(&made) => permit.keep(made),
@@ -173,8 +173,7 @@ fn held(permit: Option<MemoryPermit>, body: &RequestBody, made: Bytes) -> Bytes 
     }
 }
 
-/// Bytes of memory that it takes to make of a large body what a candidate is sent: a bound, most of
-/// which is given back once it is made.
+/// The most bytes of memory that preparing a large body takes. Most of it is given back afterwards.
 fn takes(admitted: &Admitted, candidate: &Candidate) -> u64 {
     let (length, peeked) = (admitted.body.len(), admitted.body.peeked());
     if admitted.format != candidate.format {
@@ -184,7 +183,7 @@ fn takes(admitted: &Admitted, candidate: &Candidate) -> u64 {
     let adds_thinking =
         reasoning::adds_thinking(admitted.model.reasoning, candidate.format, &peeked.facts);
     let is_read = peeked.has_seals || adds_thinking;
-    // What stands in the way of thinking is found with the memory that is asked for here.
+    // Obstacles to thinking are looked for later, with the memory that is taken here.
     let is_edited = adds_thinking || {
         let (edits, _) = edits(admitted, candidate, || None);
         !edits.into_splice().is_empty()
@@ -192,8 +191,8 @@ fn takes(admitted: &Admitted, candidate: &Candidate) -> u64 {
     of_same_format(length, peeked.values, is_edited, is_read)
 }
 
-/// Bytes that it takes to make ready a body that is sent in its own format: a copy with its edits,
-/// and what is known of it where it must be read anew, with what is written then.
+/// Bytes of memory to prepare a body in its own format: a copy with its edits, and the parsed document if
+/// the body must be parsed.
 fn of_same_format(length: u64, values: u64, is_edited: bool, is_read: bool) -> u64 {
     /// A node of the document, while its list grows.
     const OF_A_VALUE: u64 = 32;
@@ -224,7 +223,7 @@ pub async fn wait_for_room(exchange: &Exchange) -> Option<MemoryPermit> {
     Some(permit)
 }
 
-/// What must differ in a body that is sent in its own format. `whole`: the body.
+/// The edits of a body that is sent in its own format. `whole`: the body.
 fn edits<'a>(
     admitted: &'a Admitted,
     candidate: &Candidate,
@@ -248,7 +247,7 @@ fn edits<'a>(
     (edits, fitted)
 }
 
-/// The caller's bytes, with what must differ spliced in.
+/// The client's bytes with the edits spliced in.
 fn same_format(
     admitted: &Admitted,
     candidate: &Candidate,
@@ -283,12 +282,12 @@ fn same_format(
     })
 }
 
-/// The output limit that is sent, where it is more than the caller's.
+/// The output limit that is sent, if it is higher than the client's.
 fn raised(asked: Option<u64>, sent: Option<u64>) -> Option<u64> {
     sent.filter(|sent| asked.is_some_and(|asked| asked < *sent))
 }
 
-/// The caller's body under the output limit that its balance is enough for.
+/// The client's body with the output limit that its balance covers.
 fn limited(admitted: &Admitted) -> Option<Bytes> {
     let mut edits = BodyEdits::new(admitted.format, admitted.body.peeked());
     if let Some(tokens) = admitted.request.output_limit {
@@ -321,7 +320,7 @@ fn translated(
         previous_response: previous.as_deref(),
         ..target(deployment, model, upstream_model, request, settings)
     };
-    // What was peeked is JSON, and so is what was spliced into it.
+    // The body was checked to be JSON, and so are the edits.
     let translated = tollgate_translate::valid_request(admitted.format, to, asked, &target)?;
     let is_remembered = translated.notes.memory.is_some();
     let kept = is_remembered.then(|| remembered::keep(body, asked, translated.input));
@@ -336,8 +335,7 @@ fn translated(
     Ok((outgoing, emulates))
 }
 
-/// Whether the gateway asks for the usage of a chat stream by itself, and so has to take
-/// the chunk out again.
+/// Whether the gateway asks for the usage of a chat stream, and so must remove the chunk with the usage.
 pub fn asks_for_usage(request: &RequestContext) -> bool {
     request.endpoint == Endpoint::ChatCompletions
         && request
@@ -346,7 +344,7 @@ pub fn asks_for_usage(request: &RequestContext) -> bool {
             .is_some_and(|facts| facts.stream && facts.include_usage != Some(true))
 }
 
-/// What the request that was sent means for its answer.
+/// What to expect of the answer to the request that was sent.
 pub fn expectation(exchange: &Exchange) -> Option<Expectation> {
     let request = exchange.stage.request()?;
     let translation = exchange.attempts.notes().map(|notes| Translation {
@@ -374,7 +372,7 @@ pub fn expectation(exchange: &Exchange) -> Option<Expectation> {
     })
 }
 
-/// What an answer that is kept until it is whole takes of the memory.
+/// The permit for an answer that is kept until it is complete.
 fn answer_permit(exchange: &Exchange) -> MemoryPermit {
     MemoryPermit::new(load::answer_bounds(exchange), load::shares(exchange)).beyond_the_keys_share()
 }

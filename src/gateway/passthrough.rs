@@ -1,7 +1,6 @@
-//! How an answer passes: piece by piece where it comes in time, and what is written at its end,
-//! when it was held until then, when it was an error, or when it broke.
+//! Sends an answer on: piece by piece, or at its end if it was held, was an error, or has failed.
 //!
-//! What of a piece may leave, `answer.rs` decides; what an error is to the caller, `failure.rs`.
+//! `answer.rs` decides which bytes of a piece are sent; `failure.rs`, which error the client gets.
 
 use super::answer::Next;
 use super::exchange::Exchange;
@@ -13,7 +12,7 @@ use pingora_proxy::Session;
 use std::time::Instant;
 use tollgate_wire::fault::UpstreamFault;
 
-/// Hands a piece of the answer on, where it comes in time.
+/// Takes a piece of the answer, unless it is late.
 pub fn take_piece(
     exchange: &mut Exchange,
     piece: Option<Bytes>,
@@ -26,7 +25,8 @@ pub fn take_piece(
     }
     let next = exchange.answer.push(piece, end, written);
     match next {
-        // Where the clock has cut the connection, its end looks like that of the answer.
+        // After a time-out has shut the connection down, the end of the connection looks like that of the
+        // answer.
         Next::Fail(_) if exchange.timer.has_fired() => {
             Next::Fail(UpstreamFault::response_timeout())
         }
@@ -41,7 +41,7 @@ pub fn take_piece(
     }
 }
 
-/// Commits what is still held of an answer that has ended, or the error that it is.
+/// Sends an answer that was held until its end, or the error that it is.
 pub async fn finish_held(session: &mut Session, exchange: &mut Exchange) -> Result<()> {
     let fault = match exchange.answer.push(None, true, session.body_bytes_sent()) {
         Next::Commit { head, body, length } => {
@@ -61,8 +61,8 @@ pub async fn finish_held(session: &mut Session, exchange: &mut Exchange) -> Resu
     respond::write(session, exchange, answer).await
 }
 
-/// The last candidate has failed before anything left, and its answer is at its end:
-/// the error is committed in its place, and the connection stays in use.
+/// Sends an error instead of the answer of the last candidate, of which nothing was sent. The client's
+/// connection can be used again.
 pub fn commit_error(
     session: &mut Session,
     exchange: &mut Exchange,
@@ -75,17 +75,17 @@ pub fn commit_error(
     Ok(())
 }
 
-/// What the caller gets where no provider has answered.
+/// What the client gets if no provider has answered.
 pub async fn last_answer(exchange: &Exchange) -> Local {
     let instead = count::instead(exchange).await;
     instead.unwrap_or_else(|| Local::error(failure::public_error(exchange)))
 }
 
-/// Something has left and no more will come: a stream ends in an error event of the
-/// caller's format, any other answer is cut.
+/// Ends an answer of which a part was sent: a stream with an error event in the client's format, any other
+/// answer by closing the connection.
 pub async fn finish_broken_stream(session: &mut Session, exchange: &mut Exchange) -> Result<()> {
     if exchange.answer.is_complete() {
-        // The answer is all there, and only what should close it is missing.
+        // Only the closing bytes of the stream are missing.
         if let Some(rest) = exchange.answer.rest_of_stream(session.body_bytes_sent()) {
             session.write_response_body(Some(rest), true).await?;
         }

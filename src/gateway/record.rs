@@ -1,4 +1,4 @@
-//! What is told of a request when it is over: metrics and one line of the access log.
+//! Records a request that is over: metrics and one line of the access log.
 
 use super::body::RequestBody;
 use super::exchange::{Exchange, Told};
@@ -12,13 +12,13 @@ use tollgate_ledger::BillingState;
 use tollgate_types::{ErrorCode, Format, Usage};
 use tollgate_wire::fault::{FaultClass, UpstreamFault};
 
-/// A status for the log alone: the caller left before it was told one.
+/// The status in the log if the client disconnected before it got one.
 pub const CLIENT_CLOSED: u16 = 499;
 
-/// A status for the log alone: the gateway ended before it told the caller one.
+/// The status in the log if the gateway ended before the client got one.
 const CUT: u16 = 503;
 
-/// Tells of a request that is over, once.
+/// Records a request that is over, once.
 pub fn record(exchange: &mut Exchange, error: Option<&Error>) {
     let Some(log) = exchange.log.take() else {
         return;
@@ -58,7 +58,7 @@ pub fn record(exchange: &mut Exchange, error: Option<&Error>) {
         let facts = request.and_then(|request| request.facts.as_ref());
         let identity = exchange.stage.identity();
         let body = exchange.stage.body();
-        // What was settled stands, whatever became of the last bytes.
+        // The settlement counts, even if the last bytes could not be sent.
         let outcome = settled.map_or_else(|| ending(exchange, error), |(state, _)| *state);
         line.word("time", clock::now().as_str());
         line.word("id", exchange.id.as_str());
@@ -88,7 +88,7 @@ pub fn record(exchange: &mut Exchange, error: Option<&Error>) {
         line.millis("duration_ms", Some(duration));
         line.optional_object("usage", usage, write_usage);
         line.optional_number("charged", settled.map(|(_, settled)| settled.charged));
-        // Without usage, as of most failures, nothing was counted.
+        // Most failures have no usage, and so no source of a count.
         let counted = settled.filter(|(_, settled)| settled.usage.total() > 0);
         line.optional_word("count", counted.map(|(_, settled)| settled.source.as_str()));
     });
@@ -113,8 +113,8 @@ fn whole(number: usize) -> u64 {
     u64::try_from(number).unwrap_or(u64::MAX)
 }
 
-/// Settles and tells of a request that was cut before its end; nothing else has ended it. It
-/// is the gateway's own failure, and costs what was delivered.
+/// Settles and records a request whose task was dropped before its end. This is a failure of the gateway
+/// and costs what was delivered.
 pub fn cut(exchange: &mut Exchange) {
     if exchange.log.is_none() {
         return;
@@ -132,7 +132,7 @@ pub fn cut(exchange: &mut Exchange) {
     record(exchange, None);
 }
 
-/// How a request ended (`decisions`, "Tokens, plans and charging").
+/// How a request has ended, as far as its charge is concerned.
 pub fn ending(exchange: &Exchange, error: Option<&Error>) -> BillingState {
     let is_reported = error.is_some_and(|error| *error.esource() == ErrorSource::Downstream);
     if is_reported || exchange.caller.is_draining() {
@@ -147,13 +147,13 @@ pub fn ending(exchange: &Exchange, error: Option<&Error>) -> BillingState {
         };
     }
     let is_error = exchange.told.is_none_or(|told| told.code.is_some());
-    // What the caller must mend is no failure of the provider's.
+    // An error that the client must correct is no failure of the provider.
     let fault = exchange.fault.as_ref();
     let was_not_sent = || exchange.stage.body().is_some_and(|it| it.is_awaited());
     let was_refused = is_error && fault.map_or_else(was_not_sent, must_change);
     let stop = exchange.answer.facts().and_then(|facts| facts.stop);
     match stop {
-        // The model has worked, and the caller's words can have led it astray.
+        // The model has produced tokens, and the client's prompt can have caused the wrong form.
         _ if exchange.has_unfit_answer() => BillingState::Incomplete,
         _ if exchange.broken.is_some() => BillingState::UpstreamFailed,
         _ if was_refused => BillingState::Rejected,
@@ -163,8 +163,8 @@ pub fn ending(exchange: &Exchange, error: Option<&Error>) -> BillingState {
     }
 }
 
-/// Whether a request has failed for what its caller must mend. What the gateway itself lacks is
-/// not: nobody else is asked then either, but the same request can pass a moment later.
+/// Whether the client must correct the request. If the gateway lacks files or memory, it asks no other
+/// provider either, but the same request can succeed later.
 const fn must_change(fault: &UpstreamFault) -> bool {
     use FaultClass as C;
     !fault.try_elsewhere() && !matches!(fault.class, C::OutOfFiles | C::OutOfMemory)

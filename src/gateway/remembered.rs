@@ -1,8 +1,8 @@
-//! Answers that the gateway remembers: it puts them into requests that refer to them, keeps those that
-//! it translates, and answers requests for one of them.
+//! Answers that the gateway remembers: it inserts them into requests that refer to them, keeps answers
+//! that it has translated, and returns a single one on request.
 //!
-//! What stands for what is decided in `tollgate_translate::references`; how much is remembered, and
-//! where, in `tollgate_ledger`.
+//! `tollgate_translate::references` decides what a reference stands for; `tollgate_ledger`, how much is
+//! remembered and where.
 
 use super::admission;
 use super::body::RequestBody;
@@ -29,15 +29,15 @@ use tollgate_types::{
 };
 use tollgate_wire::splice::Splice;
 
-/// The caller's own request, where remembered answers have been put into the one that is sent.
+/// The client's own request, if remembered answers were inserted into the one that is sent.
 pub struct Asked {
     /// Its `input`, as JSON.
     pub input: Bytes,
-    /// The answer that it goes on from.
+    /// The answer that it continues.
     pub previous: Option<RequestId>,
     /// Reasoning items that are not remembered were left out.
     pub forgot_reasoning: bool,
-    /// Bytes of the whole.
+    /// Bytes of the whole request.
     pub length: u64,
 }
 
@@ -47,7 +47,7 @@ pub struct Kept {
     previous: Option<RequestId>,
 }
 
-/// Finds the answers of one key, and counts the memory that they take.
+/// Looks up the answers of one key, and counts the memory that they use.
 struct OfKey<'a> {
     lookup: &'a MemoryLookup<'a>,
     permit: RefCell<MemoryPermit>,
@@ -68,7 +68,7 @@ impl From<StoreError> for LookupFault {
 
 impl OfKey<'_> {
     fn count(&self, bytes: usize) -> Result<(), LookupFault> {
-        /// What a byte takes: it is read, looked at and written into the request.
+        /// The memory of a byte: it is read, parsed and written into the request.
         const OF_A_BYTE: u64 = 3;
         let bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
         let grown = self
@@ -100,16 +100,15 @@ impl Turns for OfKey<'_> {
     }
 }
 
-/// Puts remembered answers into a request that refers to them. The conversation counts as its input
-/// from here on.
+/// Inserts remembered answers into a request that refers to them. From here on, the conversation is its
+/// input.
 ///
 /// # Errors
 ///
-/// 404 for what is not remembered and was not made by the key's own provider either, 413 if the
-/// conversation is larger than a request may be, 503 while nothing can be looked up or there is no
-/// memory for it.
+/// 404 if an answer is neither remembered nor stored by a provider for this key, 413 if the conversation
+/// is larger than a request may be, 503 if the look-up fails or there is no memory for it.
 pub async fn resolve(exchange: &mut Exchange) -> Result<(), PublicError> {
-    /// What looking at a value of the body takes, in bytes.
+    /// The memory that parsing a value of the body takes, in bytes.
     const OF_A_VALUE: u64 = 32;
     let snapshot = Arc::clone(&exchange.snapshot);
     let Some((remembering, identity, body)) = referring(exchange, &snapshot) else {
@@ -126,7 +125,7 @@ pub async fn resolve(exchange: &mut Exchange) -> Result<(), PublicError> {
     permit
         .grow(of_body.saturating_add(of_values))
         .map_err(load::shed)?;
-    // What is held goes with the look-up, which may last longer than this request waits for it.
+    // The look-up owns the permit, because it may run longer than this request waits for it.
     let found = remembering.memory.look_up(&identity.key, move |lookup| {
         let permit = RefCell::new(permit);
         let answers = OfKey { lookup, permit };
@@ -174,7 +173,7 @@ fn referring<'a>(
 }
 
 fn names_answers(facts: &RequestFacts) -> bool {
-    /// A thought may have contents and lack the state that its provider needs.
+    /// Reasoning may have contents and lack the state that its provider needs.
     const THOUGHT: &str = "rs_";
     let made_here = |id: &str| RequestId::in_answer_id(id).is_some();
     let mut items = facts.items.iter();
@@ -182,7 +181,7 @@ fn names_answers(facts: &RequestFacts) -> bool {
         || items.any(|it| (!it.has_contents || it.id.starts_with(THOUGHT)) && made_here(&it.id))
 }
 
-/// Lets references pass to what a provider has stored for the key: it may make ids like ours.
+/// Allows references to what a provider stores for the key: its ids can look like those of the gateway.
 async fn check_unknown(
     snapshot: &Snapshot,
     identity: &Identity,
@@ -202,7 +201,7 @@ async fn check_unknown(
     Ok(())
 }
 
-/// The error for a reference that leads nowhere.
+/// The error for a reference to an unknown answer.
 fn not_remembered(path: &str, id: &str) -> PublicError {
     let message = format!(
         "'{path}' refers to '{id}', which does not exist or was not made with this API key: send \
@@ -220,7 +219,7 @@ fn too_large(most: usize) -> PublicError {
 }
 
 fn unavailable(exchange: &Exchange, fault: &dyn std::error::Error) -> PublicError {
-    // A caller can cause it by the number of its requests.
+    // A client can cause it by the number of its requests.
     log::warn!(
         "{}: remembered answers cannot be looked up: {fault}",
         exchange.id
@@ -229,11 +228,11 @@ fn unavailable(exchange: &Exchange, fault: &dyn std::error::Error) -> PublicErro
 }
 
 fn try_again() -> PublicError {
-    let message = "earlier answers cannot be looked up at the moment; retry in a few seconds";
+    let message = "earlier answers cannot be looked up now; retry in a few seconds";
     PublicError::new(ErrorCode::ServiceUnavailable, message)
 }
 
-/// Whether the answer to a request is remembered, should it be translated.
+/// Whether the answer of a request is remembered if it is translated.
 pub fn of_answer(exchange: &Exchange, admitted: &Admitted) -> AnswerMemory {
     let Some(remembering) = &exchange.snapshot.memory else {
         return AnswerMemory::Off;
@@ -247,8 +246,8 @@ pub fn of_answer(exchange: &Exchange, admitted: &Admitted) -> AnswerMemory {
     }
 }
 
-/// Keeps what the caller sent until its answer is remembered. `input`: where it stands in `sent`,
-/// which is the request without remembered answers.
+/// Keeps the client's input until the answer is remembered. `input`: its place in `sent`, the request
+/// without remembered answers.
 pub fn keep(body: &RequestBody, sent: &Bytes, input: Option<Range<usize>>) -> Option<Kept> {
     if let Some(asked) = body.asked() {
         return Some(Kept {
@@ -258,7 +257,7 @@ pub fn keep(body: &RequestBody, sent: &Bytes, input: Option<Range<usize>>) -> Op
     }
     let input = sent.get(input?)?;
     Some(Kept {
-        // A large body is counted until the last of its pieces is let go.
+        // The permit of a large body lasts until its last copy is dropped.
         input: match body.len() > SMALL {
             true => sent.slice_ref(input),
             false => Bytes::copy_from_slice(input),
@@ -267,7 +266,7 @@ pub fn keep(body: &RequestBody, sent: &Bytes, input: Option<Range<usize>>) -> Op
     })
 }
 
-/// Remembers the answer to a request that was translated, once it is whole.
+/// Remembers a translated answer, once it is complete.
 pub fn note(exchange: &mut Exchange) {
     let Some(response) = exchange.answer.take_remembered() else {
         return;
@@ -289,11 +288,11 @@ pub fn note(exchange: &mut Exchange) {
     });
 }
 
-/// Answers a request for a remembered answer; `None`: none is remembered under this id.
+/// Returns or deletes a remembered answer. `None`: no answer with this id is remembered.
 ///
 /// # Errors
 ///
-/// 503 while nothing can be looked up, 400 for what cannot be done with such an answer.
+/// 503 if the look-up fails, 400 if the request cannot be applied to a remembered answer.
 pub async fn answer(
     session: &Session,
     exchange: &Exchange,

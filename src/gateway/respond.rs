@@ -1,5 +1,4 @@
-//! Writes heads and bodies to the caller: answers made here, and a provider's once it is
-//! worth committing.
+//! Writes heads and bodies to the client: the gateway's own answers, and a provider's once it is committed.
 
 use super::answer::UpstreamHead;
 use super::body;
@@ -29,7 +28,7 @@ const COUNT_SOURCE: HeaderName = HeaderName::from_static("x-token-count-source")
 /// Of an answer without a body.
 const NO_CONTENT: u16 = 204;
 
-/// An answer made here.
+/// An answer of the gateway itself.
 pub struct Local {
     what: What,
     headers: Vec<(HeaderName, HeaderValue)>,
@@ -57,7 +56,7 @@ impl Local {
         }
     }
 
-    /// An error, to be written in the one shape.
+    /// An error, written in the client's format.
     pub const fn error(error: PublicError) -> Self {
         Self {
             what: What::Error(error),
@@ -71,18 +70,18 @@ impl Local {
     }
 }
 
-/// How much of an unread body is read after all, so that the caller gets to read its
-/// answer: closing with unread data resets the connection.
+/// How long the gateway reads an unwanted body, so that the client can read its answer: closing a
+/// connection with unread bytes resets it.
 const LINGER: Duration = Duration::from_secs(2);
 /// In bytes.
 const MOST_LINGERED: usize = 64 * 1024 * 1024;
 
-/// Writes an answer made here, and leaves the connection such that the next request can
-/// come over it, or closed in good order.
+/// Writes an answer of the gateway, and leaves the connection ready for the next request or properly
+/// closed.
 ///
 /// # Errors
 ///
-/// When the caller is gone.
+/// The client is gone.
 pub async fn write(
     session: &mut Session,
     exchange: &mut Exchange,
@@ -93,7 +92,7 @@ pub async fn write(
     let may_wait = !is_whole && exchange.linger();
     let is_read = is_whole || (may_wait && drain_small(session).await);
     if !is_read {
-        // What is left of the body stands between this request and the next.
+        // The rest of the body would be read as the next request.
         session.set_keepalive(None);
     }
     session.write_response_header(Box::new(head), false).await?;
@@ -109,10 +108,9 @@ pub async fn write(
     Ok(())
 }
 
-/// Reads what is left of a small body, so that the connection stays in use; `false` where
-/// that is not worth it.
+/// Reads the rest of a small body, so that the connection can be used again. `false` if the body is large.
 async fn drain_small(session: &mut Session) -> bool {
-    /// Bytes: what a caller has most likely sent together with the head.
+    /// Bytes that a client has probably sent together with the head.
     const SMALL: u64 = 64 * 1024;
     const SOON: Duration = Duration::from_millis(500);
     let length = session
@@ -138,11 +136,11 @@ async fn linger(session: &mut Session) {
             }
         }
     };
-    // The answer is out; when the caller goes on sending, that is its own loss.
+    // The answer is sent. A client that keeps sending may lose it.
     let _ = tokio::time::timeout(LINGER, draining).await;
 }
 
-/// Composes an answer made here, without writing it; the request is settled by it.
+/// Composes an answer of the gateway, without writing it. Settles the request.
 pub fn compose(
     session: &Session,
     exchange: &mut Exchange,
@@ -172,7 +170,7 @@ pub fn compose(
     if status != NO_CONTENT {
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
     }
-    // The length in an answer to HEAD is that of the answer to GET, which may not be known.
+    // The length in an answer to HEAD is that of the answer to GET, which is not always known.
     let is_head = session.req_header().method == Method::HEAD;
     if status != NO_CONTENT && !(is_head && body.is_empty()) {
         headers.insert(CONTENT_LENGTH, HeaderValue::from(body.len()));
@@ -182,7 +180,7 @@ pub fn compose(
     (head(session, status, headers), body)
 }
 
-/// What the filters make of an error.
+/// An error after the filters have changed it.
 pub fn final_word(exchange: &Exchange, mut error: PublicError) -> PublicError {
     if let Some(request) = exchange.stage.request() {
         exchange.snapshot.pipeline.error(request, &mut error);
@@ -190,12 +188,12 @@ pub fn final_word(exchange: &Exchange, mut error: PublicError) -> PublicError {
     error
 }
 
-/// Commits a provider's answer: its head leaves `now`.
+/// Commits a provider's answer: sends its head `now`.
 ///
 /// # Errors
 ///
-/// When the head cannot be written at once: Pingora's body hooks cannot wait, and a
-/// caller whose socket does not take the first kilobyte is not reading.
+/// The head cannot be written at once. Pingora's body hooks cannot wait, and a client whose socket does not
+/// accept the first kilobyte does not read.
 pub fn commit(
     session: &mut Session,
     exchange: &mut Exchange,
@@ -226,7 +224,7 @@ pub fn commit(
     write_now(session, head(session, upstream.status, headers))
 }
 
-/// Writes a head from where nothing can be awaited.
+/// Writes a head where nothing can be awaited.
 ///
 /// # Errors
 ///
@@ -241,11 +239,11 @@ pub fn write_now(session: &mut Session, head: ResponseHeader) -> Result<(), Box<
                 "the caller does not take the head",
             ))
         })
-        // It is the caller that is gone, or does not read.
+        // The client is gone, or does not read.
         .map_err(|e| e.into_down())
 }
 
-/// The headers of ours on an answer, and what the filters add of the provider's.
+/// The gateway's headers of an answer, and those that the filters add.
 fn own_headers(exchange: &Exchange, upstream: Option<&HeaderMap>) -> HeaderMap {
     let mut headers = HeaderMap::with_capacity(16);
     let cors = &exchange.snapshot.cors;

@@ -1,23 +1,24 @@
-//! Why a request was asked where it was, for a caller who wants to know: by the numbers that
-//! deployments and credentials have in the configuration, since names of providers are none
-//! of a caller's business.
+//! `x-route-reason`: which deployment and credential have answered, and why.
+//!
+//! Deployments and credentials are numbers in the order of the configuration, because clients must not
+//! see the names of providers.
 
 use super::exchange::Exchange;
 use http::HeaderMap;
 use std::fmt::Write;
 
-/// The header by which a caller asks.
+/// The request header that asks for the reason.
 const EXPLAIN: &str = "x-explain";
-/// Those who are left out of which the text tells.
+/// The most candidates that the text lists as left out.
 const MOST_TOLD: usize = 16;
 
-/// Whether the caller asks, and may.
+/// Whether the client asks for the reason and the configuration allows it.
 pub fn is_requested(exchange: &Exchange, headers: &HeaderMap) -> bool {
     headers.get(EXPLAIN).is_some_and(|it| it == "1")
         && exchange.snapshot.catalog.catalog().explains()
 }
 
-/// The reason; `None` where no candidate was asked.
+/// The reason. `None` if no candidate was asked.
 pub fn text(exchange: &Exchange) -> Option<String> {
     let candidate = exchange.attempts.current()?;
     let served = exchange
@@ -26,7 +27,7 @@ pub fn text(exchange: &Exchange) -> Option<String> {
     let mut places = served.places.iter();
     let number = places.position(|it| std::sync::Arc::ptr_eq(it, &candidate.place))?;
     let mut text = format!("{}: {}", label(number, candidate.seat), candidate.why);
-    // Whoever is asked as a last resort is not left out.
+    // A candidate that is asked as a last resort is not left out.
     let is_asked = |place: usize, seat: usize| {
         let place = served.places.get(place);
         place.is_some_and(|place| exchange.attempts.has_begun(place, seat))
@@ -46,7 +47,7 @@ pub fn text(exchange: &Exchange) -> Option<String> {
     Some(text)
 }
 
-/// Numbers for people: from one.
+/// Numbers from one, as in the configuration.
 fn label(place: usize, seat: usize) -> String {
     format!(
         "deployment {} credential {}",

@@ -1,8 +1,8 @@
-//! What a request holds of its key's limits and balance, and what it comes to.
+//! Settles a request: what it has used of its key's limits and balance.
 //!
-//! One owner for both, from the last filter to the end: the phases report to it, the first
-//! that knows how the request ended settles it, and dropping it settles what nobody has. How
-//! much is charged by which rule is the ledger's.
+//! The [`SettlementGuard`] owns both from the last filter to the end. The phase that first knows how the
+//! request has ended settles it; dropping the guard settles a request that no phase has settled. The
+//! ledger decides how much is charged.
 
 use super::answer::Answer;
 use super::count;
@@ -19,18 +19,18 @@ use tollgate_types::{
     ReasoningMode, RequestId, ReservationGuard, Settled, Usage,
 };
 
-/// What a request holds until it is settled.
+/// What a request has taken from its key's limits and balance. Dropping it charges what was delivered.
 #[derive(Default)]
 pub struct SettlementGuard {
     admission: Option<Box<dyn AdmissionGuard>>,
     reservation: Option<Box<dyn ReservationGuard>>,
-    /// What the reservation pays for, where that is a stored response.
+    /// The stored response that the reservation pays for, if it does.
     due: Option<Box<(Payable, Paying)>>,
     settled: Option<(BillingState, Settled)>,
 }
 
 impl SettlementGuard {
-    /// Takes over what the filters hold, whether all of them let the request through or not.
+    /// Takes what the filters have taken, even if one of them has refused the request.
     pub fn take(request: &mut RequestContext) -> Self {
         Self {
             admission: request.admission.take(),
@@ -40,12 +40,12 @@ impl SettlementGuard {
         }
     }
 
-    /// How the request ended and what it was charged, once it is settled.
+    /// How the request has ended and what it was charged, once it is settled.
     pub const fn settled(&self) -> Option<&(BillingState, Settled)> {
         self.settled.as_ref()
     }
 
-    /// Takes over what is held for a stored response that has not been paid for.
+    /// Adds a reservation for a stored response that is not paid yet.
     pub fn hold_due(&mut self, reservation: Reservation, due: Payable, paying: Paying) {
         self.reservation = Some(Box::new(reservation));
         self.due = Some(Box::new((due, paying)));
@@ -56,8 +56,7 @@ impl SettlementGuard {
         self.due.is_some()
     }
 
-    /// Charges no more for a stored response than is due for it, and nothing where the caller does
-    /// not get it.
+    /// Charges a stored response no more than is due for it, and nothing if the client does not get it.
     fn limit_to_due(&mut self, used: &mut Used, how: &mut Outcome) {
         let Some((due, paying)) = self.due.take().map(|due| *due) else {
             return;
@@ -81,7 +80,7 @@ impl SettlementGuard {
         }
     }
 
-    /// The id under which the request is on record, if it is charged at all.
+    /// The id of the request's record, if it is charged.
     pub fn charged(&self, id: RequestId) -> Option<RequestId> {
         (self.reservation.is_some() || self.settled.is_some()).then_some(id)
     }
@@ -90,7 +89,7 @@ impl SettlementGuard {
         self.reservation.is_some() || self.admission.is_some()
     }
 
-    /// The answer has begun to flow.
+    /// Notes that the answer has begun to flow.
     pub fn first_byte(&mut self) {
         if let Some(reservation) = &mut self.reservation {
             reservation.first_byte();
@@ -102,8 +101,7 @@ impl SettlementGuard {
             state, was_done, ..
         } = how;
         let settled = self.reservation.take().map(|it| {
-            // Refused before anybody was asked, it is on no record: that costs its caller nothing,
-            // and must not cost the file anything either.
+            // A request that was refused before an attempt costs nothing and leaves no record.
             if state == BillingState::Rejected && !was_done {
                 return it.release();
             }
@@ -121,13 +119,12 @@ impl SettlementGuard {
             })
         });
         if let Some(admission) = self.admission.take() {
-            // What was refused here takes nothing of any limit: dropping it gives everything
-            // back.
+            // Dropping the admission of a refused request gives everything back.
             if was_done {
                 let usage = match settled {
-                    // As it was charged: what nobody believes uses up no limit either.
+                    // As charged: a report that is not believed does not count for the limits either.
                     Some(settled) => settled.usage,
-                    // What is charged nothing has used nothing, whatever of it was sent.
+                    // Free requests count as zero usage.
                     None if state.is_free(used.delivered.output) => Usage::default(),
                     None => used.reported.unwrap_or(used.delivered),
                 };
@@ -146,30 +143,30 @@ struct Outcome {
     status: u16,
     code: Option<ErrorCode>,
     model: Option<std::sync::Arc<str>>,
-    /// A provider was asked, or the work was done here.
+    /// Whether a provider was asked, or the gateway has done the work itself.
     was_done: bool,
 }
 
-/// What a request used, as far as it is known.
+/// What a request has used, as far as it is known.
 #[derive(Clone, Copy, Default)]
 struct Used {
     /// What the provider reported at the end of its answer.
     reported: Option<Usage>,
-    /// It reported what is no count of tokens, or two that contradict each other.
+    /// Whether the report has numbers that are no counts, or that contradict each other.
     absurd: bool,
-    /// What was sent and delivered: by the gateway's own count, or by what the provider
-    /// reported on the way where that is more.
+    /// What was sent and delivered: by the gateway's count, or by the provider's reports so far if they are
+    /// higher.
     delivered: Usage,
-    /// Output tokens that the provider can have produced, whether anybody saw them or not.
+    /// Output tokens that the provider can have produced, delivered or not.
     produced: u64,
-    /// Input tokens that its provider had stored, and has not counted.
+    /// Stored input tokens that the provider has not counted.
     stored_input: u64,
-    /// What an honest report says at least.
+    /// The least that an honest report contains.
     least: Least,
 }
 
-/// A piece of the answer is about to pass: what was delivered is charged for from here on,
-/// whoever goes away, and an answer that is whole is settled.
+/// Notes that a piece of the answer is about to be sent. From here on it is charged even if the client
+/// disconnects. Settles an answer that is complete.
 pub fn passed(exchange: &mut Exchange, now: Instant) {
     stored::note(exchange);
     if exchange.answer.is_complete() {
@@ -179,7 +176,7 @@ pub fn passed(exchange: &mut Exchange, now: Instant) {
     let Some(reservation) = &exchange.settlement.reservation else {
         return;
     };
-    // Where it is, a crash from here on charges what has passed.
+    // Once stored, it is charged even after a crash.
     let is_keeping_due = reservation.is_keeping_due(now);
     let model = is_keeping_due.then(|| exchange.model_served()).flatten();
     let delivered = delivered(exchange, output_by_length);
@@ -191,15 +188,15 @@ pub fn passed(exchange: &mut Exchange, now: Instant) {
     }
 }
 
-/// The answer ends with this error after its head has left.
+/// Settles an answer that ends with this error after its head was sent.
 pub fn break_off(exchange: &mut Exchange, code: ErrorCode) {
     exchange.broken = Some(code);
     let state = record::ending(exchange, None);
     settle(exchange, state);
 }
 
-/// Settles what the request holds, where it is not settled yet. Must come before the last
-/// bytes of an answer leave.
+/// Settles the request, unless it is settled already. Must run before the last bytes of the answer are
+/// sent.
 pub fn settle(exchange: &mut Exchange, state: BillingState) {
     if !exchange.settlement.is_open() {
         return;
@@ -241,18 +238,18 @@ pub fn settle(exchange: &mut Exchange, state: BillingState) {
     }
 }
 
-/// What a request used of which its provider has reported this.
+/// What a request has used if its provider has reported this.
 fn used(exchange: &Exchange, reported: Option<Usage>) -> Used {
-    // What a report says is not counted as well.
+    // If the provider reports output, the text need not be counted.
     let output = match reported {
         Some(usage) if usage.output > 0 => output_by_length,
         _ => output_by_text,
     };
     let mut delivered = delivered(exchange, output);
-    // What has come was produced, whether it was held or has passed.
+    // Text that has arrived was produced, whether it was sent on or not.
     let produced = produced(exchange).max(output(exchange));
     if exchange.answer.is_cut_short() || exchange.has_unfit_answer() {
-        // Its provider's stream is closed, as if the caller had disconnected there.
+        // The gateway closes the provider's stream, as if the client had disconnected.
         let reservation = exchange.settlement.reservation.as_ref();
         let reserved = || reservation.map_or(0, |reservation| reservation.most_tokens());
         let most = output_limit(exchange).unwrap_or_else(reserved);
@@ -268,7 +265,7 @@ fn used(exchange: &Exchange, reported: Option<Usage>) -> Used {
     }
 }
 
-/// The output tokens that were reserved, where the request or its model has a limit.
+/// The output limit of the request or of its model.
 fn output_limit(exchange: &Exchange) -> Option<u64> {
     let admitted = exchange.stage.admitted()?;
     let own = || admitted.facts().output_limit;
@@ -276,14 +273,14 @@ fn output_limit(exchange: &Exchange) -> Option<u64> {
     limit.or(admitted.model.max_output_tokens)
 }
 
-/// What an honest report says at least. No request has no input, and no text has no tokens: where a
-/// report says so, what was counted stands.
+/// The least that an honest report contains. Every request has input and every text has tokens: if a
+/// report denies that, the gateway's count is used.
 fn least(exchange: &Exchange, reported: &Usage, delivered: &Usage) -> Least {
     /// No token of the published vocabularies is longer, and of the recorded answers that their
     /// providers reported on none has more: most have 3 to 6, one whose reasoning is shown and not
     /// reported has 50.
     const MOST_BYTES_PER_TOKEN: u64 = 128;
-    // Where the provider runs tools, the text can be what they found.
+    // If the provider runs tools, the text can be their results.
     let admitted = exchange.stage.admitted();
     let runs_tools = admitted.is_some_and(|it| it.facts().hosted_tools > 0);
     let by_length = exchange.answer.text_bytes() / MOST_BYTES_PER_TOKEN;
@@ -301,8 +298,8 @@ fn least(exchange: &Exchange, reported: &Usage, delivered: &Usage) -> Least {
     }
 }
 
-/// Output tokens that the provider can have produced since the request was sent to it, at the rate
-/// of its model; none where all output is seen as it is produced.
+/// Output tokens that the provider can have produced since the request was sent, at the rate of its model.
+/// Zero if the client sees all output while it is produced.
 fn produced(exchange: &Exchange) -> u64 {
     const MICROS: u128 = 1_000_000;
     let (Some(admitted), true) = (exchange.stage.admitted(), is_worked_on(exchange)) else {
@@ -322,8 +319,8 @@ fn produced(exchange: &Exchange) -> u64 {
     u64::try_from(tokens).unwrap_or(u64::MAX)
 }
 
-/// Input tokens that its provider had stored; all that the model can read if their number is not
-/// known. None if the provider itself has said how much input there is.
+/// Stored input tokens: if their number is not known, the whole context window. Zero if the provider has
+/// reported the input.
 fn stored_input(exchange: &Exchange) -> u64 {
     let (Some(admitted), true) = (exchange.stage.admitted(), is_worked_on(exchange)) else {
         return 0;
@@ -335,14 +332,13 @@ fn stored_input(exchange: &Exchange) -> u64 {
     admitted.request.stored_tokens.unwrap_or(window).min(window)
 }
 
-/// Whether a provider works on the request, or has.
+/// Whether a provider works on the request, or has worked on it.
 fn is_worked_on(exchange: &Exchange) -> bool {
     let is_unsent = exchange.stage.body().is_some_and(|it| it.is_awaited());
     exchange.attempts.made() > 0 && !is_unsent && !exchange.is_in_pause
 }
 
-/// Whether a count of tokens, or a request for a remembered answer, was answered without asking
-/// anyone.
+/// Whether the gateway itself has counted tokens or returned a remembered answer.
 fn done_here(exchange: &Exchange) -> bool {
     let request = exchange.stage.request();
     let is_stored = request.is_some_and(|request| request.endpoint.is_stored());
@@ -350,24 +346,22 @@ fn done_here(exchange: &Exchange) -> bool {
     is_done && (is_stored || count::is_count(exchange))
 }
 
-/// The provider's report, where its answer is whole or it has said why it ends: before that
-/// its numbers grow.
+/// The provider's report, once the answer is complete or has a stop reason. Before that, its numbers grow.
 pub fn reported(answer: &Answer) -> Option<Usage> {
     let ends = || answer.facts().is_some_and(|facts| facts.stop.is_some());
     answer
         .usage()
-        // Before a stop sequence, a provider may have said how far it was.
+        // An answer that the gateway cuts at a stop sequence has no final report.
         .filter(|_| !answer.is_cut_short() && (answer.is_complete() || ends()))?
         .believed()
 }
 
-/// What was sent and delivered so far; `output` says how much of it is in the text of the
-/// answer.
+/// What was sent and delivered so far. `output` counts the tokens of the answer's text.
 fn delivered(exchange: &Exchange, output: fn(&Exchange) -> u64) -> Usage {
     if !is_worked_on(exchange) {
         return Usage::default();
     }
-    // What is still held back was delivered to nobody.
+    // Text that is still held back was not delivered.
     let counted = Usage {
         input: sent(exchange),
         output: exchange.first_byte.map_or(0, |_| output(exchange)),
@@ -382,7 +376,7 @@ fn delivered(exchange: &Exchange, output: fn(&Exchange) -> u64) -> Usage {
     })
 }
 
-/// Input tokens that were sent: as they were counted, or by what their length says.
+/// Input tokens that were sent: the count, else an estimate by length.
 fn sent(exchange: &Exchange) -> u64 {
     let Some(admitted) = exchange.stage.admitted() else {
         return 0;
@@ -393,15 +387,15 @@ fn sent(exchange: &Exchange) -> u64 {
     }
 }
 
-/// Output tokens by the length of the text alone: what is noted with every piece that passes.
+/// Output tokens by the length of the text. Cheap: it runs for every piece.
 fn output_by_length(exchange: &Exchange) -> u64 {
     /// Text and arguments of tool calls, in the scripts that most answers are in.
     const BYTES_PER_TOKEN: u64 = 4;
     exchange.answer.text_bytes().div_ceil(BYTES_PER_TOKEN)
 }
 
-/// Output tokens by a sample of the text, which is counted; the rest is taken to be like it. If
-/// the vocabulary is not unpacked, the length has to do: this is no place to wait.
+/// Output tokens by counting a sample of the text. Uses the length if the vocabulary is not loaded, because
+/// this function must not wait.
 fn output_by_text(exchange: &Exchange) -> u64 {
     let by_length = || output_by_length(exchange);
     let Some(How { rules, .. }) = how_counted(exchange) else {
@@ -415,16 +409,16 @@ fn output_by_text(exchange: &Exchange) -> u64 {
     Delivered::of_sample(&sample, bytes, &rules)
 }
 
-/// How the text of who answers is counted.
+/// How the text of the current deployment is counted.
 fn how_counted(exchange: &Exchange) -> Option<How> {
     let deployment = &exchange.attempts.current()?.deployment;
     let counts = exchange.snapshot.counts.as_ref()?;
     counts.how(&exchange.stage.admitted()?.request, deployment)
 }
 
-/// What the provider has said of its usage before its end, where that can be believed.
+/// The provider's report so far, if it is plausible.
 fn on_the_way(answer: &Answer) -> Option<Usage> {
     let report = answer.usage()?;
-    // No request has no input: a provider that says so says nothing.
+    // Every request has input: a report without any is ignored.
     (report.usage.total_input() > 0 && !report.absurd).then_some(report.usage)
 }

@@ -1,6 +1,6 @@
-//! What a provider has stored for a caller: who may ask for it, and what is remembered.
+//! Responses that a provider stores for a client: who may retrieve them, and what the ledger remembers.
 //!
-//! Whether a key made it is the ledger's to know.
+//! The ledger knows which key owns a response.
 
 use super::attempt::{Attempts, Candidate};
 use super::exchange::Exchange;
@@ -20,21 +20,21 @@ use tollgate_routing::health::Place;
 use tollgate_routing::plan::Why;
 use tollgate_types::{ErrorCode, Format, Identity, OwnerFailure, PublicError, Shortage, StoredAt};
 
-/// The parameters of a query that go upstream with a request for a stored thing: they say
-/// which part of it is wanted. A stored stream is not played again: `stream` is none of them.
+/// The query parameters that the provider gets with a request for something stored. `stream` is not one of
+/// them: a stored stream is not replayed.
 const PASSED: [&str; 6] = ["include", "include[]", "limit", "order", "after", "before"];
 
-/// Who has stored a thing.
+/// The provider that stores something.
 pub struct Holder {
     /// A deployment of its provider.
     pub place: Arc<Place>,
-    /// The credential under which it was made, among those of the deployment.
+    /// The index of the credential under which it was made, among those of the deployment.
     pub seat: usize,
     /// The connections to its provider.
     pub pool: Arc<Pool>,
 }
 
-/// The one provider that can be asked for a stored thing.
+/// The only candidate for a request for something stored.
 ///
 /// # Errors
 ///
@@ -49,7 +49,7 @@ pub async fn attempts(
     attempts.add(Candidate {
         place,
         seat,
-        // There is nobody else to ask.
+        // No other provider stores it.
         why: Why::LastResort,
         pool,
         format: Format::Responses,
@@ -57,12 +57,12 @@ pub async fn attempts(
     Ok(attempts)
 }
 
-/// The provider that has stored a thing which the key made.
+/// The provider that stores something of the key.
 ///
 /// # Errors
 ///
-/// 404 for what another key made, what nobody made, and what was made at a provider that the
-/// configuration has no more; 503 while nobody can say.
+/// 404 if the key does not own it, or if its provider is not in the configuration any more; 503 if the
+/// ledger does not answer.
 pub async fn holder(
     snapshot: &Snapshot,
     identity: &Identity,
@@ -77,7 +77,7 @@ pub async fn holder(
         Err(OwnerFailure::Unavailable(_)) => {
             return Err(PublicError::new(
                 ErrorCode::ServiceUnavailable,
-                "it cannot be checked at the moment whose this is: try again shortly",
+                "the owner of this response cannot be checked now; retry in a few seconds",
             ));
         }
     };
@@ -97,15 +97,15 @@ pub async fn holder(
     })
 }
 
-/// What a request for a stored response names that its provider has stored. Must come before the
-/// filters, which take the items away.
+/// The stored responses and items that a request names. Must run before the filters, which take the items
+/// away.
 pub fn named(exchange: &Exchange) -> Vec<Arc<str>> {
     let request = exchange.stage.request();
     let request = request.filter(|it| it.endpoint == Endpoint::Responses);
     let facts = request.and_then(|it| it.facts.as_ref());
     let stores = facts.filter(|facts| facts.store != Some(false));
     let names = stores.into_iter().flat_map(|facts| {
-        // An item with contents shows no more than the request itself.
+        // An item with contents shows only what is in the request.
         let references = facts.items.iter().filter(|item| !item.has_contents);
         let references = references.map(|item| &item.id);
         facts.stored_ids.iter().chain(references)
@@ -113,13 +113,13 @@ pub fn named(exchange: &Exchange) -> Vec<Arc<str>> {
     names.map(|id| id.as_str().into()).collect()
 }
 
-/// Finds out what is not paid for of what a request names.
+/// Looks up which of the named responses are not paid.
 ///
 /// # Errors
 ///
-/// It is more than is remembered of one response, or the ledger does not answer.
+/// There are too many of them, or the ledger does not answer.
 pub async fn find_unpaid(exchange: &mut Exchange, named: Vec<Arc<str>>) -> Result<(), PublicError> {
-    /// Responses that are not paid for and that one request can name.
+    /// The most unpaid responses that one request can name.
     const MOST: usize = 64;
     let identity = exchange.stage.identity().cloned();
     let snapshot = Arc::clone(&exchange.snapshot);
@@ -143,7 +143,7 @@ pub async fn find_unpaid(exchange: &mut Exchange, named: Vec<Arc<str>>) -> Resul
     }
 }
 
-/// Refuses to show the input of a response that shows what is not paid for.
+/// Refuses to show an input that shows unpaid responses.
 async fn check_input(
     exchange: &Exchange,
     owned: &Owned,
@@ -164,12 +164,12 @@ async fn check_input(
     }
 }
 
-/// Holds what is due for a response that the key is about to retrieve: its request was charged an
-/// estimate, and what the response says that it used is charged before it leaves.
+/// Reserves what is due for a response that the key is about to retrieve: its request was charged an
+/// estimate, and the rest is charged before the response is sent.
 ///
 /// # Errors
 ///
-/// The request that had it made is still under way, the balance is used up, or the ledger does not
+/// The request that made the response is not settled, the balance is used up, or the ledger does not
 /// answer.
 pub async fn hold_due(
     exchange: &mut Exchange,
@@ -208,7 +208,7 @@ pub async fn hold_due(
     Ok(())
 }
 
-/// Output tokens of a response whose model does not say how many it can have.
+/// The most output tokens of a response whose model has no limit.
 const MOST_OUTPUT: u64 = 128_000;
 
 /// The error for a response whose charge is not settled yet.
@@ -228,20 +228,20 @@ fn cannot_pay(exchange: &Exchange, shortage: &Shortage) -> PublicError {
         Shortage::Expired => (ErrorCode::InvalidApiKey, "the API key is not valid"),
         Shortage::Busy => (
             ErrorCode::RateLimitExceeded,
-            "the API key's remaining tokens are held by its other requests; retry in a few seconds",
+            "the API key's remaining tokens are reserved by its other requests; retry in a few seconds",
         ),
         Shortage::Unavailable(cause) => {
-            log::error!("{}: a balance cannot be had: {cause}", exchange.id);
+            log::error!("{}: the balance cannot be read: {cause}", exchange.id);
             (
                 ErrorCode::ServiceUnavailable,
-                "balances cannot be checked at the moment; retry in a few seconds",
+                "balances cannot be checked now; retry in a few seconds",
             )
         }
     };
     PublicError::new(code, message)
 }
 
-/// The error for a thing that another key made, nobody made, or its provider has no more.
+/// The error for something that the key does not own, or that its provider does not store any more.
 pub fn unknown() -> PublicError {
     PublicError::new(
         ErrorCode::NotFound,
@@ -249,8 +249,7 @@ pub fn unknown() -> PublicError {
     )
 }
 
-/// The path and query under which a provider is asked for a stored thing, behind the path
-/// that it serves the format at.
+/// The URI of a request for something stored. `base`: the provider's path for the format.
 pub fn target(base: &str, endpoint: Endpoint, session: &Session) -> Option<http::Uri> {
     let uri = &session.req_header().uri;
     let id = crate::endpoints::match_path(uri.path()).ok()?.id?;
@@ -273,9 +272,8 @@ pub fn target(base: &str, endpoint: Endpoint, session: &Session) -> Option<http:
     target.parse().ok()
 }
 
-/// Remembers whose the response is that is being answered with, and whose its items and its
-/// conversation are, as soon as their identifiers are known and where the provider stores them;
-/// and whose the containers are in which its tools ran, which are there in any case.
+/// Remembers the owner of the response, its items and its conversation, as soon as their ids are known and
+/// if the provider stores them; and the owner of the containers in which its tools ran.
 pub fn note(exchange: &mut Exchange) {
     if exchange.noted.is_over {
         return;
@@ -298,7 +296,7 @@ pub fn note(exchange: &mut Exchange) {
         return;
     };
     if request.format() != Some(candidate.format) {
-        // A translated answer shows no identifier of its provider.
+        // A translated answer has no ids of its provider.
         remembered::note(exchange);
         return;
     }
@@ -315,7 +313,7 @@ pub fn note(exchange: &mut Exchange) {
     let charged = exchange.settlement.charged(exchange.id);
     let unpaid = &exchange.unpaid;
     let noted = &mut exchange.noted;
-    // What is in a container is no input by itself.
+    // A container adds no input by itself.
     remember(&facts.containers, &mut noted.containers, Some(0), None);
     let asked = request.facts.as_ref();
     let stores = asked.is_some_and(|facts| facts.store != Some(false));
@@ -330,7 +328,7 @@ pub fn note(exchange: &mut Exchange) {
     remember(&facts.stored_ids, &mut noted.within, None, charged);
 }
 
-/// Remembers how much input what was noted makes in a later request: at most all tokens of this one.
+/// Remembers how much input the response makes in a later request: at most all tokens of this one.
 pub fn measure(exchange: &Exchange, tokens: u64) {
     let noted = exchange.noted;
     let Some(facts) = exchange.answer.facts().filter(|_| noted.has_id) else {
@@ -355,7 +353,7 @@ pub fn measure(exchange: &Exchange, tokens: u64) {
     }
 }
 
-/// Notes that a request has paid for the response that was noted, with everything that it shows.
+/// Notes that the request has paid for the response and for everything that it shows.
 pub fn note_paid(exchange: &Exchange) {
     let Some(facts) = exchange.answer.facts().filter(|_| exchange.noted.has_id) else {
         return;
@@ -374,15 +372,15 @@ pub fn note_paid(exchange: &Exchange) {
     }
 }
 
-/// What of an answer is remembered so far.
+/// What the ledger already knows of an answer.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Noted {
     /// There is nothing to remember.
     is_over: bool,
-    /// The response itself is.
+    /// It knows the response.
     has_id: bool,
-    /// How many of what is stored with it are.
+    /// How many items of the response it knows.
     within: usize,
-    /// How many of the containers in which its tools ran are.
+    /// How many containers it knows.
     containers: usize,
 }

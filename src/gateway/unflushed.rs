@@ -1,8 +1,7 @@
-//! Remembers what was handed over to be written and perhaps was not.
+//! Keeps the bytes of an answer that Pingora may not have written yet.
 //!
-//! Pingora gathers a few pieces of an answer before it writes them, and drops them all when
-//! the filter fails on a later one of them. A stream that ends in an error must not lose what
-//! came before it.
+//! Pingora collects a few pieces of an answer before it writes them, and drops all of them if the body
+//! filter fails on a later one. A stream that ends in an error must not lose the pieces before it.
 
 use bytes::Bytes;
 use std::collections::VecDeque;
@@ -11,19 +10,19 @@ use std::collections::VecDeque;
 #[derive(Default)]
 pub struct Unflushed {
     pieces: VecDeque<Bytes>,
-    /// Where in the body, in bytes, the first of them begins.
+    /// The offset of the first of them in the body, in bytes.
     begin: usize,
 }
 
 impl Unflushed {
-    /// A piece that is handed over.
+    /// Adds a piece that Pingora is about to write.
     pub fn add(&mut self, piece: &Bytes) {
         if !piece.is_empty() {
             self.pieces.push_back(piece.clone());
         }
     }
 
-    /// Forgets what is known to be written: so many bytes of the body.
+    /// Drops the first `written` bytes of the body.
     pub fn forget(&mut self, written: usize) {
         while let Some(first) = self.pieces.front() {
             let end = self.begin.saturating_add(first.len());
@@ -35,7 +34,7 @@ impl Unflushed {
         }
     }
 
-    /// What is not written, where so many bytes of the body are.
+    /// The bytes of the body after the first `written`.
     pub fn take(&mut self, written: usize) -> Vec<Bytes> {
         self.forget(written);
         let mut pieces: Vec<Bytes> = std::mem::take(&mut self.pieces).into();

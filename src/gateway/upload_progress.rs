@@ -1,12 +1,10 @@
-//! Ends an attempt over HTTP/1.1 whose provider does not take the body in time.
+//! Ends an attempt over HTTP/1.1 if the provider does not read the body in time.
 //!
-//! When a write takes too long Pingora gives the body up, and goes on to wait for an answer: a
-//! provider may have said why it wants no more. One that says nothing would be waited for until the
-//! time for its answer is over, too. Pingora calls nobody in between, but lets go of the piece that it
-//! has written: by that is known here that the write has ended, and when. What has come until then
-//! it reads now, and under TLS that need not be an answer: the tickets of TLS 1.3 lie unread before
-//! it (RFC 8446, section 4.6.1). So the connection is watched until all of it is read, and shut down
-//! if there was no answer.
+//! If a write takes too long, Pingora stops writing and waits for an answer, because the provider may
+//! have sent an error. It calls no hook in between, but it drops the piece that it was writing, which
+//! tells the gateway that the write has ended and when. The connection may then have unread bytes that
+//! are no answer, such as the tickets of TLS 1.3 (RFC 8446, section 4.6.1). So the gateway watches the
+//! connection until they are read, and shuts it down if there was no answer.
 
 use super::watch::{Socket, Watch};
 use bytes::Bytes;
@@ -15,11 +13,11 @@ use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How long what has come by the end of a late write may take from the connection to the hooks. What
-/// nobody has read yet is waited for beyond it.
+/// How long bytes that arrived before the end of a late write may take from the connection to the hooks.
+/// The gateway waits longer for bytes that are still unread.
 const MOMENT: Duration = Duration::from_millis(100);
 
-/// Whether an attempt has no answer yet, which its sender and its timer share.
+/// Whether an attempt has no answer yet. The upload and the timer of the attempt share it.
 #[derive(Clone, Default)]
 pub struct Unanswered(Arc<Mutex<State>>);
 
@@ -34,12 +32,12 @@ enum State {
 }
 
 impl Unanswered {
-    /// An answer has begun, or the attempt is over: whatever the write does, the connection stays.
+    /// Notes that an answer has begun or that the attempt is over: a late write then has no effect.
     pub fn end(&self) {
         *self.0.lock() = State::Over;
     }
 
-    /// The write has ended late: an attempt that is not answered in a moment ends.
+    /// Notes that the write has ended late: the attempt ends if no answer comes within [`MOMENT`].
     fn late(&self, socket: Socket, request_ends: Instant) {
         let mut state = self.0.lock();
         if !matches!(*state, State::Sends) {
@@ -47,16 +45,15 @@ impl Unanswered {
         }
         let now = Instant::now();
         let ends = now.checked_add(MOMENT).unwrap_or(now);
-        // Without a thread that watches, the time for the answer has to do.
+        // Without a watch, the attempt ends by its time-out.
         if let Some(watch) = Watch::begin(socket, false, None, ends, request_ends) {
             *state = State::Late(watch);
         }
     }
 }
 
-/// The body, which ends its attempt if it is let go when its write, which begins now, has taken as
-/// long as `longest`, and there is no answer. The connection of this number must be one that Pingora
-/// lends to the hook under way.
+/// The body, whose write begins now. If it is dropped after `longest` and there is no answer, the attempt
+/// ends. `connection` must be the descriptor that Pingora passes to the current hook.
 pub fn bounded(
     body: Bytes,
     connection: RawFd,
@@ -64,13 +61,12 @@ pub fn bounded(
     unanswered: Unanswered,
     request_ends: Instant,
 ) -> Bytes {
-    /// In bytes: what a connection takes at once, whoever reads at its other end. No descriptor and
-    /// no copies of counters for these.
+    /// Bytes that a connection accepts at once, even if the provider does not read.
     const AT_ONCE: usize = 16 * 1024;
     if body.len() <= AT_ONCE {
         return body;
     }
-    // Without a descriptor the time for the answer has to do.
+    // Without a descriptor, the attempt ends by its time-out.
     match Socket::of(connection) {
         Some(socket) => Bytes::from_owner(Upload {
             body,

@@ -1,13 +1,12 @@
 //! Ends an attempt whose provider is silent for too long.
 //!
-//! Pingora calls nobody while nothing arrives, and its one time-out restarts with every read.
-//! So a thread looks every [`TICK`] at the moments at which attempts have to have come
-//! further, and shuts down the connection of one that has not: the read under way then ends
-//! as one of a broken connection, and [`Watch::has_fired`] tells that it was the clock. Which
-//! moment that is, `deadlines.rs` decides.
+//! Pingora calls no hook while nothing arrives, and its only time-out restarts with every read. So a thread
+//! checks the deadlines of all attempts every [`TICK`], and shuts down the connection of a late one. The
+//! current read then fails as on a broken connection, and [`Watch::has_fired`] tells that it was the
+//! clock. `deadlines.rs` decides the deadlines.
 //!
-//! A connection carries one attempt at a time, HTTP/2 included (`upstreams` asks for no
-//! more), so nobody else is hit.
+//! A connection carries one attempt at a time, also over HTTP/2 (`upstreams` does not allow more), so no
+//! other request is affected.
 
 mod socket;
 
@@ -19,7 +18,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// How often is looked.
+/// How often the deadlines are checked.
 const TICK: Duration = Duration::from_millis(50);
 
 /// How long what has come over HTTP/2 may take to be read, in milliseconds: at the end of a silence,

@@ -5,8 +5,8 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use std::{fmt, net::IpAddr, sync::Arc};
 use tollgate_types::{
-    AdmissionGuard, Format, Identity, InputCount, RequestFacts, RequestId, ReservationGuard,
-    StoredAt,
+    AdmissionGuard, ErrorCode, Format, Identity, InputCount, PublicError, RequestFacts, RequestId,
+    ReservationGuard, StoredAt,
 };
 
 /// The head of a request as the client sent it.
@@ -84,6 +84,26 @@ impl RequestContext {
             admission: None,
             reservation: None,
         }
+    }
+
+    /// The holder of the request's key.
+    ///
+    /// # Errors
+    ///
+    /// No filter has set it. A filter that uses it must declare `after: &["key"]`.
+    pub fn identity(&self) -> Result<&Arc<Identity>, PublicError> {
+        let identity = self.identity.as_ref();
+        identity.ok_or_else(|| PublicError::new(ErrorCode::InternalError, "the request has no key"))
+    }
+
+    /// What the body asks for.
+    ///
+    /// # Errors
+    ///
+    /// The body was not read. A filter that uses it must want the body.
+    pub fn facts(&self) -> Result<&RequestFacts, PublicError> {
+        let facts = self.facts.as_ref();
+        facts.ok_or_else(|| PublicError::new(ErrorCode::InternalError, "the body was not read"))
     }
 
     /// The client's wire format, if the endpoint has one.

@@ -145,33 +145,37 @@ impl Endpoint {
         },
     ];
 
-    /// Whether a model answers here: the request has a body with a `model` in it.
-    pub const fn is_model_endpoint(self) -> bool {
-        matches!(
-            self,
-            Self::ChatCompletions
-                | Self::Responses
-                | Self::InputTokens
-                | Self::Messages
-                | Self::CountTokens
-        )
+    /// Where its answers come from.
+    pub const fn kind(self) -> EndpointKind {
+        match self {
+            Self::Status | Self::Models | Self::Model | Self::Usage | Self::UsageHistory => {
+                EndpointKind::Local
+            }
+            Self::ChatCompletions => EndpointKind::Model(Format::Chat),
+            Self::Responses | Self::InputTokens => EndpointKind::Model(Format::Responses),
+            Self::Messages | Self::CountTokens => EndpointKind::Model(Format::Messages),
+            Self::StoredResponse | Self::CancelResponse | Self::ResponseInput => {
+                EndpointKind::Stored(Format::Responses)
+            }
+        }
     }
 
-    /// Whether it answers with a count of the request's tokens. Nothing is charged for that.
+    /// Whether a model answers: the request has a body that names it.
+    pub const fn is_model_endpoint(self) -> bool {
+        matches!(self.kind(), EndpointKind::Model(_))
+    }
+
+    /// Whether it only counts the tokens of the request, which is free.
     pub const fn is_count(self) -> bool {
         matches!(self, Self::InputTokens | Self::CountTokens)
     }
 
-    /// Whether it is about one thing that a provider has stored for the caller, named in the
-    /// path.
+    /// Whether it is about something that a provider has stored, named in the path.
     pub const fn is_stored(self) -> bool {
-        matches!(
-            self,
-            Self::StoredResponse | Self::CancelResponse | Self::ResponseInput
-        )
+        matches!(self.kind(), EndpointKind::Stored(_))
     }
 
-    /// The path, as the table has it; keys can be limited to endpoints by it.
+    /// The path in the table. Keys can be limited to endpoints by their paths.
     pub const fn path(self) -> &'static str {
         match self {
             Self::Status => "/v1",
@@ -192,17 +196,22 @@ impl Endpoint {
 
     /// The wire format, if it has one.
     pub const fn format(self) -> Option<Format> {
-        match self {
-            Self::Status | Self::Models | Self::Model | Self::Usage | Self::UsageHistory => None,
-            Self::ChatCompletions => Some(Format::Chat),
-            Self::Responses
-            | Self::InputTokens
-            | Self::StoredResponse
-            | Self::CancelResponse
-            | Self::ResponseInput => Some(Format::Responses),
-            Self::Messages | Self::CountTokens => Some(Format::Messages),
+        match self.kind() {
+            EndpointKind::Local => None,
+            EndpointKind::Model(format) | EndpointKind::Stored(format) => Some(format),
         }
     }
+}
+
+/// Where the answers of an endpoint come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EndpointKind {
+    /// The gateway answers.
+    Local,
+    /// A model answers, or its tokens are counted. The request has a body in this format.
+    Model(Format),
+    /// A provider returns something that it has stored, in this format.
+    Stored(Format),
 }
 
 #[cfg(test)]

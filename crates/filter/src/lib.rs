@@ -22,7 +22,7 @@ mod services;
 
 pub use context::{Head, RequestContext, Route, Secret};
 pub use dry::DryReservation;
-pub use endpoint::{Endpoint, EndpointInfo};
+pub use endpoint::{Endpoint, EndpointInfo, EndpointKind};
 pub use filter::{DynFilter, Filter, Verdict};
 pub use kind::{Built, FilterKind, SettingsFault, Wants, no_settings, settings};
 pub use services::{
