@@ -212,10 +212,10 @@ async fn usage_that_comes_with_the_sequence_is_charged_and_reported() {
         "usage": {"input_tokens": 30, "output_tokens": 90, "total_tokens": 120},
     }});
     let answer = stream(&["one two STOP three"]) + &format!("data: {completed}\n\n");
-    // Its length ends it: this provider never does.
+    // Its length ends it, for this provider does not, and serves one request over each connection.
     let (head, events) = answer.split_once("\r\n\r\n").unwrap();
     let length = events.len();
-    let answer = format!("{head}\r\ncontent-length: {length}\r\n\r\n{events}");
+    let answer = format!("{head}\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{events}");
     let (address, _closed) = provider(answer).await;
     let gateway = gateway(address, "none").await;
     for path in [CHAT, MESSAGES] {
