@@ -1,14 +1,12 @@
-//! How a request finds its key: in memory, or by a look-up that never runs on the
-//! request's own thread.
+//! How a request finds its key: in memory, or by a look-up that never runs on the request's own thread.
 //!
-//! Everything a look-up may do on a request thread is here: a checksum, one keyed
-//! hash, one read of a sharded cache. It allocates nothing and waits for nobody.
-//! What is not in memory is loaded by threads of their own (`flight`), once however
-//! many callers ask; what changes in the file, by whichever process, is forgotten
-//! within a fraction of a second (`watcher`).
+//! A look-up on a request thread is a checksum, one keyed hash and one read of a sharded cache. It
+//! allocates nothing and never waits. Threads of their own load a key that is not in memory (`flight`),
+//! once for all callers. A key that changes in the database is forgotten within a fraction of a second
+//! (`watcher`).
 //!
-//! When the file cannot be read, keys in memory go on working and all others are
-//! answered "unavailable", never "invalid". [`KeyDirectory::health`] tells.
+//! If the database cannot be read, keys in memory go on working, and all others are "unavailable",
+//! never "invalid". [`KeyDirectory::health`] reports it.
 
 mod cache;
 mod flight;
@@ -43,10 +41,10 @@ pub struct DirectorySettings {
     pub waiting_callers: usize,
     /// Longest wait for a load.
     pub load_timeout: Duration,
-    /// How often the file is asked whether something changed. Half a second or less
+    /// How often the database is asked whether a key changed. Half a second or less
     /// keeps the promise that a revocation holds within a second.
     pub poll_every: Duration,
-    /// Threads that load keys, each with a connection of its own.
+    /// Threads that load keys.
     pub loaders: usize,
 }
 
@@ -80,7 +78,7 @@ pub enum Lookup {
 pub enum Refusal {
     /// It has not the form of a key, or a wrong checksum.
     Malformed,
-    /// Nobody made it.
+    /// No key has this text.
     Unknown,
     /// It was revoked.
     Revoked(KeyId),
@@ -114,14 +112,14 @@ pub enum LookupFailure {
 /// What an operator wants to know about a directory.
 #[derive(Clone, Debug)]
 pub struct DirectoryHealth {
-    /// When the file was last asked successfully whether something changed.
+    /// When the database was last asked successfully whether a key changed.
     pub seen_at: Timestamp,
     /// What went wrong since, if anything did.
     pub fault: Option<Arc<str>>,
 }
 
-/// The keys of one ledger file, as a running gateway sees them. Cheap to clone; the
-/// threads end with the last clone.
+/// The keys of one database, as a running gateway sees them. Cheap to clone; the threads end with the
+/// last clone.
 #[derive(Clone)]
 pub struct KeyDirectory(Arc<Inner>);
 
@@ -143,10 +141,10 @@ struct Shared {
 }
 
 impl KeyDirectory {
-    /// Starts the threads of a directory over the file of `store`.
+    /// Starts the threads of a directory over the database of `store`.
     ///
     /// # Errors
-    /// The file cannot be read, or a thread cannot be started.
+    /// The database cannot be read, or a thread cannot be started.
     pub fn open(store: &Store, settings: DirectorySettings) -> Result<Self, StoreError> {
         let clock = store.clock().clone();
         let shared = Arc::new(Shared {
@@ -171,7 +169,7 @@ impl KeyDirectory {
         })))
     }
 
-    /// Looks a credential up as the caller sent it.
+    /// Looks up a credential as the client sent it.
     pub fn lookup(&self, credential: &str) -> Lookup {
         if key::check(credential).is_err() {
             return Lookup::Refused(Refusal::Malformed);
@@ -217,8 +215,8 @@ impl Shared {
     }
 }
 
-/// A look-up that takes the store, which is asked when somebody waits for it.
-#[must_use = "a look-up that nobody waits for tells nothing"]
+/// A look-up in the store, which begins when the caller waits for it.
+#[must_use = "a look-up begins when it is awaited"]
 pub struct PendingLookup {
     hash: KeyHash,
     directory: Arc<Inner>,
@@ -239,7 +237,7 @@ impl PendingLookup {
             Some(cached) => Answer::Known(cached),
             None => Answer::Coming(self.directory.flights.join(self.hash)),
         };
-        // Not the directory itself: one that is closed tells those who wait.
+        // Not the directory itself, which must be able to close while callers wait.
         heed(answer, Arc::clone(shared))
     }
 }

@@ -1,4 +1,4 @@
-//! The record of one request: what is written ahead, what is kept as its history.
+//! The record of one request: written ahead into the settlement file, then kept as history.
 
 mod layout;
 
@@ -42,10 +42,10 @@ pub(crate) const fn pieces_in(slots: usize) -> usize {
 /// One settled request, or how far one has come.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Entry {
-    /// The request id: what makes a second settlement of one request nothing.
+    /// The request id, which makes a second settlement of one request nothing.
     #[serde(serialize_with = "request_id")]
     pub(crate) request: RequestId,
-    /// The key's number in the file.
+    /// The key's number in the database.
     pub(crate) key: i64,
     /// When it was settled, milliseconds since 1970.
     pub(crate) at: u64,
@@ -62,13 +62,13 @@ pub(crate) struct Entry {
     pub(crate) usage: Usage,
     pub(crate) source: CountSource,
     pub(crate) clamped: bool,
-    /// What was paid: number of the grant, tokens.
+    /// The payments: number of the grant, tokens.
     pub(crate) paid: SmallVec<[(i64, u64); 1]>,
     pub(crate) overdraft: u64,
     pub(crate) first_byte_ms: Option<u32>,
     pub(crate) duration_ms: u32,
-    /// The request has not ended: this is what it is charged if its process crashes. Its
-    /// settlement takes the place of it.
+    /// The request has not ended: it is charged this if its process crashes. Its settlement replaces
+    /// this.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub(crate) is_progress: bool,
 }
@@ -81,7 +81,7 @@ impl Entry {
         })
     }
 
-    /// The grant that paid all there was to pay, where it was one.
+    /// The grant that paid; `None` if several did, or none.
     pub(crate) fn paid_by_one(&self) -> Option<GrantNumber> {
         let mut paying = self.pieces().filter(|piece| piece.tokens > 0);
         match (paying.next(), paying.next()) {
@@ -90,8 +90,8 @@ impl Entry {
         }
     }
 
-    /// As it stands in the settlement file. Where there is no room for everything (many grants
-    /// pay, names are long), the reason is left out: no charge hangs on it.
+    /// Writes it for the settlement file. If there is no room for everything (many grants pay, names are
+    /// long), the reason is left out: no charge depends on it.
     ///
     /// # Errors
     ///
@@ -114,7 +114,7 @@ impl Entry {
         Ok(len.saturating_sub(left.len()))
     }
 
-    /// As a person can read it who has to look into why it could not be entered: JSON.
+    /// As JSON, for the operator who has to find out why it could not be entered.
     pub(crate) fn to_json(&self) -> Option<Vec<u8>> {
         serde_json::to_vec(self).ok()
     }

@@ -1,15 +1,12 @@
-//! The settlement file: where a charge is written before the answer's last bytes leave.
+//! The settlement file: a charge is written there before the last bytes of the answer are sent.
 //!
-//! A preallocated file of slots of half a KiB. A reservation owns a slot from its
-//! beginning, so that a settlement always has a place; the record is stored into the file's
-//! pages in the page cache (`live`), which survive the process. While something was
-//! written, a thread brings it to a copy on the disk (`copy`), which bounds what a power
-//! failure can take. What a record says is decided in `entry`; when it has reached the
-//! database, in `ledger::writer`.
+//! A preallocated file of slots of half a KiB. A reservation owns a slot from its beginning, so that a
+//! settlement always has room. The record is stored into the file's pages in the page cache (`live`),
+//! which survive the process. A thread writes changes to a copy on the disk (`copy`), which bounds the
+//! loss of a power failure. `entry` decides what a record says, `ledger::writer` when it is committed.
 //!
-//! The process holds an exclusive lock on both files for as long as it lives. The lock is
-//! the proof of life: the kernel lets go of it however the process ends. What it left is
-//! read in `leftover`.
+//! The process has an exclusive lock on both files as long as it runs. The kernel releases the lock
+//! however the process ends. `leftover` reads what a crashed process has left.
 
 mod chain;
 mod copy;
@@ -47,8 +44,8 @@ const SYNC_AFTER: Duration = Duration::from_millis(25);
 /// How long progress may stay unsynced if nothing is settled.
 const SYNC_PROGRESS_AFTER: Duration = Duration::from_millis(200);
 
-/// A slot that somebody owns, with further ones where a record may not fit into one. Not
-/// copied, so that it has one owner.
+/// A slot with an owner, and further slots if a record may not fit into one. Not `Clone`, so that it has
+/// one owner.
 #[derive(Debug)]
 pub(crate) struct Slot(u32, Vec<u32>);
 
@@ -62,13 +59,13 @@ impl Slot {
         self.1.len().saturating_add(1)
     }
 
-    /// Each by itself.
+    /// The slots, each by itself.
     fn apart(self) -> impl Iterator<Item = Self> {
         std::iter::once(self.0).chain(self.1).map(Self::one)
     }
 }
 
-/// The longest record that so many slots hold, in bytes.
+/// The longest record in so many slots, in bytes.
 pub(crate) const fn room_in(slots: usize) -> usize {
     if slots <= 1 {
         MAX_RECORD
@@ -102,7 +99,7 @@ pub(crate) struct Journal {
     failed_syncs: AtomicU64,
     /// The last sync has failed.
     is_behind: AtomicBool,
-    /// Its files have been taken away.
+    /// Its files have been removed.
     is_over: AtomicBool,
 }
 
@@ -161,8 +158,7 @@ impl Journal {
         self.free.lock().pop()
     }
 
-    /// Adds slots to one until they are `count`; `false`: so many are not free, and nothing
-    /// was added.
+    /// Adds slots until there are `count`. `false`: so many are not free, and none was added.
     pub(crate) fn widen(&self, slot: &mut Slot, count: usize) -> bool {
         let missing = count.saturating_sub(slot.count());
         if missing == 0 {
@@ -187,8 +183,8 @@ impl Journal {
         self.free.lock().extend(emptied);
     }
 
-    /// Writes the record of a request, which `record` puts together and which is no longer than
-    /// the slot. From here on it survives the process.
+    /// Writes the record of a request, which is no longer than the slot. From here on it survives the
+    /// process.
     pub(crate) fn write(
         &self,
         slot: &Slot,
@@ -200,8 +196,8 @@ impl Journal {
         Ok(())
     }
 
-    /// The same for a request that goes on. It wakes no thread, which would take a system call: the
-    /// copy follows with the next settlement, or after [`SYNC_PROGRESS_AFTER`].
+    /// The same for a request that goes on. It wakes no thread, because that is a system call: the copy
+    /// follows with the next settlement, or after [`SYNC_PROGRESS_AFTER`].
     pub(crate) fn write_progress(
         &self,
         slot: &Slot,
@@ -238,7 +234,7 @@ impl Journal {
         record: impl FnOnce(&mut &mut [u8]) -> io::Result<()>,
     ) -> io::Result<()> {
         let mut room = [0; chain::MOST_BYTES];
-        // No more than there are slots for: it is then written without what can be left out.
+        // No more than fits into the slots: the optional parts of the record are left out then.
         let room = room.get_mut(..room_in(slot.count())).unwrap_or_default();
         let mut left = &mut *room;
         record(&mut left)?;
@@ -261,9 +257,9 @@ impl Journal {
         chain::cut(slot.0, request, record, |part| put(chain::MARK, part))
     }
 
-    /// Frees slots whose records are in the database. What stands in one stays there until it is
-    /// written over, as under load it is in a moment, or [`Journal::tidy`] empties them: should
-    /// the process die before, it is entered again, and its request id makes it nothing.
+    /// Frees slots whose records are in the database. A record stays in its slot until another one
+    /// overwrites it, or [`Journal::tidy`] empties the slot. If the process crashes before, the record is
+    /// entered again, and its request id makes it nothing.
     pub(crate) fn release(&self, slots: impl IntoIterator<Item = Slot>) {
         let mut free: Vec<Slot> = Vec::new();
         for slot in slots {
@@ -279,9 +275,8 @@ impl Journal {
         self.free.lock().append(&mut free);
     }
 
-    /// Empties a slot of several, since the next owners may not write over all of them together:
-    /// a part that is left alone would be told as torn. One that cannot be emptied is not used
-    /// again.
+    /// Empties a slot of several: the next owner may not overwrite all of them, and a part that is left
+    /// alone would be reported as torn. A slot that cannot be emptied is not used again.
     fn empty(&self, slot: &Slot) -> bool {
         self.mark(slot, SlotState::Empty);
         self.wipe(slot.0)
@@ -296,9 +291,9 @@ impl Journal {
         emptied.is_ok()
     }
 
-    /// Empties the slots, whoever owns them, whose records were in the database at the last call
-    /// already and have not been written over. To be called once in a while, by one thread: an
-    /// old record must not outlive the memory of its request id.
+    /// Empties the slots whose records were in the database at the last call already and were not
+    /// overwritten since. Called once in a while, by one thread: an old record must not outlive the row
+    /// of its request id.
     pub(crate) fn tidy(&self) {
         self.states.tidy(|slot| self.wipe(slot));
     }
@@ -324,7 +319,7 @@ impl Journal {
         self.in_use() > self.slots() / 2
     }
 
-    /// Takes the files away, at the end of a process that has nothing left in them.
+    /// Removes the files, at the end of a process that has nothing left in them.
     pub(crate) fn remove(&self) {
         self.is_over.store(true, Ordering::Release);
         take_away(&self.path);
@@ -345,7 +340,7 @@ impl Journal {
             return;
         }
         self.failed_syncs.fetch_add(1, Ordering::Relaxed);
-        // Not for each of the forty a second that come after it.
+        // Not for each of the forty attempts a second that follow.
         if !self.is_behind.swap(true, Ordering::Relaxed) {
             let path = self.copy.path().display();
             log::error!("{path}: cannot be synced, and is tried again: {fault}");
@@ -353,15 +348,15 @@ impl Journal {
         self.has_changed();
     }
 
-    /// How often what was settled could not be brought to the disk.
+    /// How many syncs to the disk have failed.
     pub(crate) fn failed_syncs(&self) -> u64 {
         self.failed_syncs.load(Ordering::Relaxed)
     }
 
-    /// The copy must be brought up to date, soon.
+    /// Has the copy brought up to date soon.
     fn has_changed(&self) {
         if !self.dirty.swap(true, Ordering::AcqRel) {
-            // Full: the thread has been told already.
+            // If it is full, the thread wakes anyway.
             let _ = self.nudge.try_send(());
         }
     }
@@ -372,7 +367,7 @@ impl Journal {
         self.copy.follow(&self.live).unwrap();
     }
 
-    /// Lets go of the locks, as the death of the process would.
+    /// Releases the locks, as a crash does.
     #[cfg(test)]
     pub(crate) fn die(&self) {
         self.live.file().unlock().unwrap();

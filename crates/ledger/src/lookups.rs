@@ -12,7 +12,7 @@ use tollgate_types::KeyId;
 pub(crate) const AT_ONCE: usize = 8;
 /// Most of them for one key.
 const OF_A_KEY: usize = AT_ONCE / 4;
-/// The longest look-up, the wait for its turn included.
+/// The longest look-up, the wait for its permit included.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The permits of look-ups.

@@ -1,15 +1,13 @@
-//! Whose is what a provider stores on a caller's behalf: responses, conversations, files.
+//! The owners of what providers store for clients: responses, conversations, files.
 //!
-//! Keys share provider credentials, so a provider tells nobody apart; this does. An id
-//! that another key made, and one that is not known here, get the same answer.
+//! Keys share provider credentials, so that a provider cannot tell them apart. An id of another key
+//! and an unknown id get the same answer.
 //!
-//! What was made is in memory at once and in the file within moments. It is not proof
-//! against a crash in between: then the id is not known, and its maker gets the answer
-//! of a stranger, which is safe.
+//! A new id is in memory at once, and committed within 20 ms. If the process crashes in between, the
+//! id is unknown, also to its owner.
 //!
-//! What is not in memory is looked up in the file. That comes before limits are taken from a
-//! key, so that look-ups are bounded for each key, and what was not found is not looked for
-//! again for a moment.
+//! An id that is not in memory is looked up in the database. That comes before the limits of the key,
+//! so that look-ups are bounded for each key, and unknown ids are cached for one second.
 
 mod inputs;
 mod misses;
@@ -50,12 +48,12 @@ pub struct Stored {
     pub request: Option<RequestId>,
 }
 
-/// Whose it is.
+/// The owner of a stored thing.
 #[derive(Debug)]
 pub enum Owner<F> {
-    /// The asking key's.
+    /// This key.
     Yours(Arc<Stored>),
-    /// Another key's, or nobody's: 404 either way.
+    /// Another key, or none: 404 either way.
     NotYours,
     /// Not in memory: wait.
     Wait(F),
@@ -73,7 +71,7 @@ pub enum Claims<F> {
 /// Longest id that is remembered or looked up, in bytes.
 const MAX_ID_LEN: usize = 256;
 
-/// Remembers and tells. Cheap to clone.
+/// Notes and finds owners. Cheap to clone.
 #[derive(Clone)]
 pub struct Ownership(Arc<Inner>);
 
@@ -81,7 +79,7 @@ struct Inner {
     ledger: Ledger,
     database: Arc<dyn Database>,
     known: Known<Arc<Stored>>,
-    /// Ids that were looked for a moment ago and not found.
+    /// Ids that were looked up within a second and not found.
     misses: Misses,
     lookups: Lookups,
     /// Responses that have been paid for.
@@ -106,7 +104,7 @@ fn bounded_cache<T: Clone>(most: usize) -> Known<T> {
 }
 
 impl Inner {
-    /// Ids are not in the file. One that was made since the file was read is known by now.
+    /// Notes an unknown id. One that was stored since the look-up is known by now.
     fn note_miss(&self, id: &str) {
         self.misses.note(id);
         if self.known.get(id).is_some() {
@@ -116,7 +114,7 @@ impl Inner {
 }
 
 impl Ownership {
-    /// Over the file of `store`, writing through `ledger`; at most `known` are kept in
+    /// Over the database of `store`, committing through `ledger`; at most `known` owners are kept in
     /// memory.
     pub fn new(store: &Store, ledger: Ledger, known: usize) -> Self {
         let known = known.max(1);
@@ -131,8 +129,8 @@ impl Ownership {
         }))
     }
 
-    /// Remembers what was just made, or has grown: a size that is known stands until a greater one
-    /// comes. The first maker of an id stays its owner.
+    /// Notes a thing that was just stored, or has grown. A size only grows. The first key of an id stays its
+    /// owner.
     pub fn remember(&self, stored: Stored) {
         if stored.id.len() > MAX_ID_LEN || stored.id.is_empty() {
             log::warn!("an id of {} bytes is not remembered", stored.id.len());
@@ -158,8 +156,7 @@ impl Ownership {
         }
     }
 
-    /// Whether `id` is the key's. In memory; what is not there is waited for on a tokio
-    /// runtime.
+    /// Whether the key owns `id`. From memory, or by a future that must be awaited on a tokio runtime.
     pub fn owner(
         &self,
         key: &KeyId,
@@ -179,9 +176,9 @@ impl Ownership {
         }
     }
 
-    /// Whether `items` can be sent with the key: none may be another key's, and nobody's only
-    /// where they have contents of their own. What is not in memory is waited for on a tokio
-    /// runtime, all of it in one go.
+    /// Whether `items` can be sent with the key: no other key may own one, and an item without an owner
+    /// must have contents of its own. From memory, or by one future that must be awaited on a tokio
+    /// runtime.
     pub fn check(
         &self,
         key: &KeyId,

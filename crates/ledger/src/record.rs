@@ -9,7 +9,7 @@ use tollgate_types::{Allowance, Identity, KeyId, Limits, hidden_character};
 /// What is stored of a key. Never holds the key itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyRecord {
-    /// Who the key is and what it may use: what the request path carries along.
+    /// The key's identity and permissions, which the request path carries along.
     pub identity: Arc<Identity>,
     /// The beginning of the key, for people to tell keys apart; not unique.
     pub prefix: Box<str>,
@@ -52,7 +52,7 @@ impl KeyRecord {
 pub enum KeyState {
     /// It works.
     Active,
-    /// Somebody took it back.
+    /// It was revoked.
     Revoked,
     /// Its time is over, or that of everything it was given.
     Expired,

@@ -1,16 +1,16 @@
 //! What a directory remembers, and why it never remembers too long.
 //!
 //! Two caches, sharded, bounded, with an eviction that one pass over many keys does
-//! not upset: keys that exist, and hashes that are known to be nobody's. A read takes
+//! not upset: keys that exist, and hashes that no key has. A read takes
 //! one shard's read lock and clones an `Arc`; both are one atomic operation, and the
 //! second is there under any scheme that hands records out.
 //!
 //! The race that matters: a load reads the old row, the key is revoked, the watcher
 //! forgets the key (nothing is there yet), the load remembers the old row. Against it
 //! every load carries the change sequence of the snapshot that it read, the watcher
-//! publishes the sequence that it has reached *before* it forgets, and whoever
-//! remembers looks at that sequence *after* it has remembered: if it is newer than the
-//! snapshot, what was remembered is forgotten again.
+//! publishes the sequence that it has reached *before* it forgets. The load looks at
+//! that sequence *after* it has remembered: if it is newer than the snapshot, the load forgets what it
+//! remembered.
 //!
 //! What a key's requests hold ([`KeyShares`]) is kept when its record is forgotten: a key that
 //! changed while it has requests under way goes on with the same counts.

@@ -1,6 +1,6 @@
-//! Records that are longer than a slot: cut into parts, each in a slot of its own, and put
-//! together again. A record of which a part is missing is none; each part says of which request
-//! it is, so that what is left of a record can be told that has been entered.
+//! Records that are longer than a slot: cut into parts, each in a slot of its own, and joined again. A
+//! record is whole only with all of its parts. Each part names its request, so that the rest of a
+//! record that was entered is recognized.
 
 use super::{
     frame::{HEADER_LEN, SLOT_LEN},
@@ -12,7 +12,7 @@ use std::{
 };
 use tollgate_types::RequestId;
 
-/// How a slot begins that holds a part.
+/// How a slot with a part begins.
 pub(super) const MARK: [u8; 4] = *b"TOL4";
 /// What stands before the bytes of a part: which record, how long that is, which part of how many.
 const PART_LEN: usize = 12;
@@ -39,8 +39,8 @@ pub(super) const fn room_in(parts: usize) -> usize {
     parts.saturating_mul(ROOM)
 }
 
-/// What tells the parts of one record from those of others: the first slot, the checksum and
-/// the length of the whole.
+/// What the parts of one record have in common: the first slot, the checksum and the length of the
+/// whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Record {
     first: [u8; 4],
@@ -48,11 +48,10 @@ struct Record {
     len: [u8; 2],
 }
 
-/// Has the parts of the record of a request, whose first slot is this one, written one after the
-/// other.
+/// Writes the parts of a request's record one after the other; `first` is its first slot.
 ///
 /// # Errors
-/// There is more than can be said, or a part cannot be written.
+/// The record is too long, or a part cannot be written.
 pub(super) fn cut(
     first: u32,
     request: RequestId,

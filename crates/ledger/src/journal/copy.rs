@@ -1,4 +1,4 @@
-//! The copy of a settlement file that is on the disk: it bounds what a power failure can take.
+//! The copy of a settlement file on the disk: it bounds the loss of a power failure.
 
 use super::{
     file::{make, take_away},
@@ -17,8 +17,7 @@ use std::{
 /// Bytes that are read and written together at most.
 const MOST_AT_ONCE: usize = 128 * 1024;
 
-/// What comes after the name of a settlement file in that of its copy, which so begins as that of
-/// any settlement file does: a program that knows of no copies reads it as one.
+/// The name of a copy is the name of its settlement file and this.
 const SUFFIX: &str = ".synced";
 
 /// Where the copy of a settlement file is.
@@ -28,7 +27,7 @@ pub(super) fn path_of_copy(path: &Path) -> PathBuf {
     name.into()
 }
 
-/// The name of the settlement file, of its own or its copy's.
+/// The name of a settlement file, from its own or from that of its copy.
 pub(crate) fn name_without_copy(name: &str) -> &str {
     name.strip_suffix(SUFFIX).unwrap_or(name)
 }
@@ -61,11 +60,11 @@ impl DiskCopy {
         take_away(&self.path);
     }
 
-    /// Brings what has changed to the disk, and waits until it is there. What has not come there is
-    /// taken along the next time.
+    /// Writes what has changed to the disk, and waits until it is there. After an error it is written the
+    /// next time.
     ///
     /// # Errors
-    /// The disk does not take it, or somebody has removed the file.
+    /// The disk fails, or the file was removed.
     pub(super) fn follow(&self, live: &Live) -> io::Result<()> {
         self.is_there()?;
         let changed = live.take_changed();

@@ -1,4 +1,4 @@
-//! Making a settlement file that nobody takes for one of the dead.
+//! Making a settlement file that no other process takes for one of a crashed process.
 
 use super::frame::SLOT_LEN;
 use crate::file::create_private;
@@ -15,15 +15,15 @@ pub(super) fn make(path: &Path, slots: u32, database: &Path) -> io::Result<File>
     Ok(file)
 }
 
-/// Takes a file away that nobody needs any more.
+/// Removes a file that is not needed any more.
 pub(super) fn take_away(path: &Path) {
     if let Err(fault) = std::fs::remove_file(path) {
         log::warn!("{}: cannot be removed: {fault}", path.display());
     }
 }
 
-/// Zeros, not holes: a write into allocated blocks changes no metadata, so that a sync has nothing
-/// but the data to wait for, and the disk cannot be full then.
+/// Zeros, not holes: a write into allocated blocks changes no metadata, so that a sync waits for the data
+/// alone, and a full disk cannot fail it.
 fn fill(file: &File, slots: u32) -> io::Result<()> {
     let blank = [0; SLOT_LEN];
     let mut blanks = io::BufWriter::with_capacity(64 * SLOT_LEN, file);

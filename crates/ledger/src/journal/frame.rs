@@ -1,4 +1,4 @@
-//! How a record stands in a slot: mark, length, checksum, and the record.
+//! The bytes of a slot: mark, length, checksum, and the record.
 
 use super::chain;
 use std::io;
@@ -9,7 +9,7 @@ pub(super) const SLOT_LEN: usize = 512;
 pub(super) const HEADER_LEN: usize = 12;
 /// The longest record in one slot.
 pub(crate) const MAX_RECORD: usize = SLOT_LEN - HEADER_LEN;
-/// How a slot begins that holds something.
+/// How a slot with a record begins.
 pub(super) const MARK: [u8; 4] = *b"TOL2";
 
 /// Mark, length, CRC-32 of the record, the record: as much of `frame` as that takes.
@@ -36,7 +36,7 @@ pub(super) fn framed(
     Ok(frame.get(..end).unwrap_or_default())
 }
 
-/// What stands in a slot.
+/// The contents of a slot.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Contents<'a> {
     Nothing,

@@ -1,13 +1,12 @@
 //! The settlement file as memory that it shares with the page cache.
 //!
-//! What is stored here survives the process however that ends, as what was written with
-//! `pwrite` does, and costs the request that stores it no system call. Nothing here is
-//! ever synced: a sync makes the pages read-only, and the next store into each of them a
-//! fault. What must survive the machine is copied from here (`copy`).
+//! What is stored here survives the process, as after `pwrite`, and costs the request no system call.
+//! The file is never synced: a sync makes the pages read-only, and the next store into each of them a
+//! page fault. What must survive the machine is copied from here (`copy`).
 //!
-//! The file has all its blocks, and a lock; a disk that fails under it, or somebody who
-//! shortens it, is the process's end, as with the shared memory of SQLite's write-ahead
-//! log beside it. What was stored until then is in the page cache or in the copy.
+//! The file has all its blocks, and a lock. A failing disk, or a program that shortens the file, ends the
+//! process, as with the shared memory of SQLite's write-ahead log. What was stored until then is in the
+//! page cache or in the copy.
 
 use super::{
     file::{make, take_away},
@@ -53,8 +52,7 @@ impl Live {
         })
     }
 
-    /// Puts a frame into a slot, for its owner: as a whole, or nothing is in it should the
-    /// process end meanwhile.
+    /// Puts a frame into a slot, for its owner. If the process ends meanwhile, the slot is empty.
     ///
     /// # Errors
     /// There is no such slot, or the frame is no frame.
@@ -65,7 +63,7 @@ impl Live {
             .split_first_chunk::<HEAD_LEN>()
             .filter(|_| frame.len() <= SLOT_LEN)
             .ok_or(io::ErrorKind::InvalidInput)?;
-        // Its head is the last that comes, so that what is half there is nothing.
+        // The head comes last, so that a part of a frame is nothing.
         slot.store(0_u64, 0, Ordering::Relaxed)
             .map_err(io::Error::other)?;
         fence(Ordering::Release);
@@ -86,7 +84,7 @@ impl Live {
         self.put(number, &[0; SLOT_LEN])
     }
 
-    /// The bytes that have changed since this was asked last.
+    /// The bytes that have changed since the last call.
     pub(super) fn take_changed(&self) -> Vec<Range<usize>> {
         let mut ranges: Vec<Range<usize>> = Vec::new();
         let words = self.changed.get_and_reset().into_iter();
@@ -102,18 +100,17 @@ impl Live {
         ranges
     }
 
-    /// Says of bytes that they have changed, since nothing came of copying them.
+    /// Marks bytes as changed again, because they could not be copied.
     pub(super) fn give_back(&self, ranges: &[Range<usize>]) {
         for range in ranges {
             self.changed.set_addr_range(range.start, range.len());
         }
     }
 
-    /// Reads what stands there now. A record on its way into its slot may be half in it; then it
-    /// will have changed once more.
+    /// Reads the bytes as they are now. A record may be half in its slot; then the slot changes again.
     ///
     /// # Errors
-    /// There is not as much.
+    /// The file is shorter.
     pub(super) fn read(&self, offset: usize, room: &mut [u8]) -> io::Result<()> {
         self.bytes(offset, room.len())?.copy_to(room);
         Ok(())

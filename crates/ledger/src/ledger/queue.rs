@@ -1,4 +1,4 @@
-//! The way from request threads to the writer: settlements gather without waking anybody.
+//! The messages from request threads to the writer: settlements gather without waking it.
 //!
 //! A channel whose receiver sleeps in it is woken by every message, which costs a settlement
 //! more than all else. Here the writer is woken by the first message after it has found
@@ -21,7 +21,7 @@ use std::{
 #[derive(Clone)]
 pub(super) struct Commands {
     inbox: Arc<Inbox>,
-    /// By it the writer knows whether there is anybody left who sends.
+    /// By it the writer knows whether a sender is left.
     _sender: Arc<()>,
 }
 
@@ -44,7 +44,7 @@ struct Inbox {
 #[derive(Default)]
 struct Letters {
     waiting: VecDeque<Command>,
-    /// Nobody will fetch them any more.
+    /// The writer has ended.
     refused: bool,
 }
 
@@ -55,7 +55,7 @@ pub(super) enum Next {
     Command(Command),
     /// Nothing in time.
     Nothing,
-    /// Nobody can send any more.
+    /// No sender is left.
     Ended,
 }
 
@@ -117,7 +117,7 @@ impl Queue {
     pub(super) fn wait(&mut self, until: Instant) -> Next {
         let _ = self.inbox.writer.set(thread::current());
         loop {
-            // Who sends does so before it goes.
+            // A sender sends before it is dropped.
             let is_last_look = self.senders.strong_count() == 0;
             match self.next() {
                 Some(command) => return Next::Command(command),
@@ -128,8 +128,8 @@ impl Queue {
             if left.is_zero() {
                 return Next::Nothing;
             }
-            // Who has sent before this was said is found by one more look; who sends after it
-            // wakes this thread.
+            // One more look finds what was sent before `is_idle` was set; a later message wakes this
+            // thread.
             if self.inbox.is_idle.swap(true, Ordering::AcqRel) {
                 thread::park_timeout(left);
             }
@@ -147,7 +147,7 @@ impl Queue {
             if left.is_zero() {
                 return;
             }
-            // Nobody but the urgent wakes it: it is known to come back.
+            // Only urgent messages wake it: it comes back anyway.
             thread::park_timeout(left.min(LONGEST_NAP));
         }
     }
@@ -169,7 +169,7 @@ impl Iterator for Queue {
 
 impl Drop for Queue {
     fn drop(&mut self) {
-        // Who waits for an answer to one that is left learns that there will be none.
+        // A caller that waits for an answer to a message that is left notices that its sender is dropped.
         let left = {
             let mut letters = self.inbox.letters.lock();
             letters.refused = true;

@@ -1,7 +1,7 @@
-//! Ids that are not in the file, for the moment in which a caller asks again.
+//! Unknown ids, for clients that repeat a request.
 //!
-//! For a moment, since another process may write the id down; what this process makes is
-//! forgotten here at once.
+//! They are cached for one second, because another process may commit the id. An id that this process
+//! stores is removed at once.
 
 use quick_cache::{UnitWeighter, sync::Cache};
 use std::time::{Duration, Instant};
@@ -35,7 +35,7 @@ impl Misses {
         self.0.remove(id);
     }
 
-    /// Whether the id was not found a moment ago.
+    /// Whether the id was not found within the last second.
     pub(super) fn has(&self, id: &str) -> bool {
         let since = self.0.get(id);
         since.is_some_and(|since| since.elapsed() < BELIEVED)

@@ -335,8 +335,8 @@ pub(crate) struct Share {
     /// What other processes lease of them, and what is left in grants beyond those that were looked
     /// at.
     pub(crate) elsewhere: u64,
-    /// What is left of the valid grants, whoever leases it; what was settled and is not entered yet
-    /// still counts.
+    /// What is left of the valid grants, leased or not; settled requests that are not entered yet still
+    /// count.
     pub(crate) left: u64,
     /// Whether there are grants beyond those that were looked at.
     pub(crate) has_more: bool,

@@ -23,7 +23,7 @@ pub enum StoreError {
         /// The newest format of this program.
         supported: i64,
     },
-    /// The file is something else, or so damaged that it cannot be told.
+    /// The file is something else, or damaged beyond recognition.
     #[error("{path} is not a ledger file (or its beginning is damaged)")]
     NotALedger {
         /// The file.
@@ -68,7 +68,7 @@ pub enum StoreError {
         /// The file.
         path: PathBuf,
     },
-    /// The file would be made and is there already.
+    /// A file that would be made exists.
     #[error("{path} is there already: nothing is overwritten")]
     Exists {
         /// The file.
@@ -97,7 +97,7 @@ pub enum StoreError {
     /// The key cannot be made as asked.
     #[error(transparent)]
     InvalidKey(#[from] InvalidKey),
-    /// The text that should name a key cannot.
+    /// The text cannot name a key.
     #[error(
         "this names no key: give an id (key_…), the beginning of a key \
          (sk- and one to eight letters and digits), or a whole key"
@@ -114,7 +114,7 @@ pub enum StoreError {
         /// The ids of the first ten such keys.
         candidates: Vec<String>,
     },
-    /// A stored time or list makes no sense.
+    /// A stored time or list cannot be read.
     #[error("the record of {id} is damaged: {what}")]
     BadRecord {
         /// The id of the key.
@@ -131,13 +131,13 @@ pub enum StoreError {
          more: give one larger grant when one of them is spent or over"
     )]
     TooManyGrants,
-    /// A key that works no more gets nothing more.
+    /// A revoked key gets nothing more.
     #[error("{id} is revoked, for good: nothing given to it could be spent")]
     KeyRevoked {
         /// The id of the key.
         id: String,
     },
-    /// The name of an order is none.
+    /// The text cannot name an order.
     #[error("an order is named by 1 to 255 visible ASCII characters")]
     OrderName,
     /// Another order was given this name before.

@@ -32,13 +32,13 @@ impl Sqlite {
             .and_then(|()| release(&place))
             .and_then(|()| sync(&copy, &place).map_err(fault));
         if written.is_err() {
-            // What is half there must not be taken for a backup.
+            // A part of a copy must not be taken for a backup.
             let _ = fs::remove_file(&place);
         }
         written
     }
 
-    /// Over a connection of its own: a long copy keeps nobody from administering keys.
+    /// Over a connection of its own, so that a long copy does not delay the administration of keys.
     fn copy_to(&self, name: &str) -> Result<(), StoreError> {
         let copy = || {
             // Not the backup interface of SQLite: it starts over whenever another process
@@ -49,7 +49,7 @@ impl Sqlite {
     }
 }
 
-/// Ends in the copy what only holds for the original.
+/// Ends leases and processes in the copy, which only the original has.
 fn release(copy: &Path) -> Result<(), StoreError> {
     let release = || {
         let file = WriteConnection::new(connect(copy, BUSY_TIMEOUT)?, None, BUSY_TIMEOUT)?;

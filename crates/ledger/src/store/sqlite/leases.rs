@@ -133,7 +133,7 @@ fn read_share(
     })
 }
 
-/// What is left of a key's valid grants, whoever leases it.
+/// What is left of a key's valid grants, leased or not.
 fn left_of(file: &Connection, key: i64, now: Timestamp) -> rusqlite::Result<u64> {
     file.prepare_cached(
         "SELECT coalesce(sum(tokens - spent), 0) FROM grants

@@ -19,16 +19,14 @@ use std::{
 
 /// How long a writer waits for another process's write lock.
 pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long a reader waits. In WAL mode readers wait for nobody, apart from the
-/// moments in which another process opens or recovers the file.
+/// How long a reader waits. In WAL mode it waits only while another process opens or recovers the file.
 const READER_BUSY_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Statements that a writer keeps prepared: more than it has.
 const KEPT_STATEMENTS: usize = 64;
 
-/// Pages that the writer of settlements keeps, in KiB, where it has that much to do: those that
-/// a transaction of a thousand requests of as many keys touches. SQLite's own 2 MB are written
-/// and read again before such a one is over.
+/// Pages that the writer of settlements keeps, in KiB: as many as a transaction of a thousand requests of
+/// as many keys touches. SQLite's own 2 MB are written and read again before such a transaction ends.
 const SETTLING_CACHE_KIB: i32 = 4 * 1024;
 
 /// What to do with a file that lacks commits.

@@ -8,14 +8,13 @@ use std::time::{Duration, Instant};
 
 /// How many rows go in one transaction.
 const AT_ONCE: u32 = 500;
-/// As many transactions in a round, and no longer than this: settlements wait meanwhile.
+/// How many transactions in a round, and how long at most: settlements wait meanwhile.
 const MOST_TIMES: usize = 20;
 const MOST_TIME: Duration = Duration::from_millis(100);
-/// Records younger than this are never taken away: the ids of recent requests are what makes a
-/// second record of one nothing.
+/// Younger records are never deleted: the id of a recent request makes its second record nothing.
 const SHORTEST_HISTORY: Duration = Duration::from_secs(3600);
-/// Takes away records of requests that were settled longer ago than `age`, in as many transactions
-/// as keep up with the busiest hours. How many.
+/// Deletes records of requests that are older than `age`, in as many transactions as keep up with the
+/// busiest hours. Returns how many.
 pub(super) fn usage(
     file: &WriteConnection,
     now: Timestamp,
@@ -79,8 +78,7 @@ fn last_to_go(
     Ok(last)
 }
 
-/// Takes away what is known of stored things: the oldest that were made before `before`,
-/// and the oldest beyond `most`. More of them at a time where more have come.
+/// Deletes owners of stored things: the oldest from before `before`, and the oldest beyond `most`.
 pub(super) fn owned(file: &WriteConnection, before: Timestamp, most: u64) -> rusqlite::Result<()> {
     let most = i64::try_from(most).unwrap_or(i64::MAX);
     let begun = Instant::now();

@@ -1,8 +1,8 @@
 //! The statement that enters the records of requests.
 //!
-//! What a row costs SQLite is to a great part the beginning and the end of its statement and
-//! the values that it is given. So a statement enters many rows, and a value that is the same
-//! as in the statement before stays where it is.
+//! Most of the cost of a row is the beginning and the end of its statement, and the binding of its
+//! values. So a statement enters many rows, and a value that is the same as in the statement before
+//! stays bound.
 
 use super::{storable, write::WriteTransaction};
 use crate::{balance::GrantNumber, entry::Entry};
@@ -11,8 +11,8 @@ use rusqlite::{
     types::{ToSqlOutput, ValueRef},
 };
 
-/// How many rows a statement enters where there are as many: with 20 rows a settlement takes a
-/// tenth more of the writer's time, with one a third more.
+/// How many rows a statement enters if there are as many: with 20 rows a settlement takes a tenth more
+/// of the writer's time, with one a third more.
 const ROWS: usize = 50;
 
 /// In the order of [`values`].
@@ -47,7 +47,7 @@ pub(super) struct Record<'a> {
     pub(super) entry: &'a Entry,
     /// Its time, milliseconds since 1970.
     pub(super) at: u64,
-    /// The grant that has paid all of it but the overdraft, where it was one.
+    /// The grant that has paid all of it but the overdraft; `None` if several paid, or none.
     pub(super) paid_by: Option<GrantNumber>,
 }
 
@@ -93,8 +93,8 @@ impl<'file, 'entry> Statement<'file, 'entry> {
         let columns = COLUMNS.join(", ");
         let row = format!("({})", ["?"; COLUMNS.len()].join(", "));
         let values = vec![row.as_str(); rows].join(", ");
-        // What stops in the middle of many rows is rolled back as a whole by who began it: without
-        // being told so SQLite keeps a copy of every page that the statement changes.
+        // A failure in the middle of many rows rolls the whole transaction back. Without `OR FAIL` SQLite
+        // would keep a copy of every page that the statement changes.
         let or = if rows == 1 { "" } else { "OR FAIL" };
         let sql = file.prepare_cached(&format!(
             "INSERT {or} INTO usage ({columns}) VALUES {values} ON CONFLICT (request) DO NOTHING"
@@ -120,7 +120,7 @@ impl<'file, 'entry> Statement<'file, 'entry> {
         }
         let are_new = self.sql.raw_execute()? == records.len();
         if are_new {
-            // Else all of them are rolled back, or it is the only one.
+            // Otherwise all of them are rolled back, or it is the only one.
             for row in self.given.chunks(COLUMNS.len()) {
                 self.file.entered_usage(row.iter().copied());
             }

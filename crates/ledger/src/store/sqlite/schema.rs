@@ -54,7 +54,7 @@ pub(super) fn migrate(connection: &mut Connection, path: &Path) -> Result<(), St
     let transaction = connection
         .transaction_with_behavior(TransactionBehavior::Immediate)
         .described(path)?;
-    // Again, now that nobody else can write: another process may have been faster.
+    // Again, now that no other process can write: another one may have been faster.
     let version = version(&transaction).described(path)?;
     refuse_newer(version, path)?;
     let run = || {
@@ -106,7 +106,7 @@ pub fn check_pepper(path: &Path, hasher: &KeyHasher) -> Result<(), StoreError> {
     }
 }
 
-/// Remembers the pepper's fingerprint in a new file and compares it in an old one.
+/// Notes the fingerprint of the pepper in a new file, and compares it in an old one.
 pub(super) fn bind_pepper(
     file: &WriteConnection,
     fingerprint: &KeyHash,
@@ -115,7 +115,7 @@ pub(super) fn bind_pepper(
     let known = match known {
         Some(known) => known,
         None => file.change(|transaction| {
-            // Of two processes that make one file the first to write decides.
+            // If two processes make one file, the first to write decides.
             transaction.execute(
                 "INSERT INTO settings (name, value) VALUES ('pepper', ?1) ON CONFLICT DO NOTHING",
                 [fingerprint.as_bytes()],

@@ -1,11 +1,10 @@
-//! When a record stands in the history.
+//! The time of a record in the history.
 //!
-//! Pages of a history follow the time of records, so that what is entered later must stand behind
-//! all that was entered before: then a cursor stays right, and what lies in a period that has
-//! been read is not added to. A record has the time at which its request was settled, or, where
-//! others that were settled later have been entered before it, theirs; where it was entered long
-//! afterwards (its process had died, or the file could not be written), the time at which it was
-//! entered.
+//! Pages of a history follow the time of records. A record that is entered later must have a later
+//! time: then a cursor stays right, and a period that was read gets no new records. A record has the
+//! time at which its request was settled, with two exceptions. If requests that were settled later
+//! were entered before it, it has their time. If it was entered long afterwards (its process had
+//! crashed, or the database could not be written), it has the time at which it was entered.
 
 use super::storable;
 use crate::clock::Timestamp;
@@ -14,8 +13,8 @@ use rusqlite::{Connection, OptionalExtension};
 /// How much later a record may be entered and still have the time of its settlement, in
 /// milliseconds. Settlements gather for a tenth of that.
 pub(super) const LATE_MS: u64 = 2_000;
-/// How far behind the latest time on record the clock may be, in milliseconds: as far as those of two
-/// processes may differ. A time further ahead was that of a clock that was wrong.
+/// How far behind the latest record the clock may be, in milliseconds: as far as the clocks of two
+/// processes may differ. A time further ahead is that of a clock that was wrong.
 const WRONG_MS: u64 = 60_000;
 
 /// The times of the records that one step enters.
