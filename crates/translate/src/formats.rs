@@ -6,20 +6,145 @@ pub(crate) mod messages;
 pub(crate) mod responses;
 
 use crate::{
+    AskedReasoning, Refusal, Target, TranslationNotes,
+    answer::{
+        read::ReadAnswer,
+        table::{AnswerFate, AnswerFeature, AnswerRow},
+        write::Write,
+    },
+    document::Value,
     features::TargetFeatures,
+    request::{conversation::Conversation, scope::Scope, write::Writer},
     table::{Kinds, Shape},
+    unsealed::Unsealer,
 };
 use tollgate_types::{Format, PerFormat};
 
 /// What the rest of the crate must know of a format.
 #[derive(Debug)]
 pub(crate) struct FormatRules {
+    pub(crate) source: SourceRules,
+    pub(crate) target: TargetRules,
+    pub(crate) client: ClientRules,
+    pub(crate) provider: ProviderRules,
+    /// Whether a request can end with the beginning of the answer.
+    pub(crate) has_begun_answers: bool,
+}
+
+/// A format as that of a client's request.
+#[derive(Debug)]
+pub(crate) struct SourceRules {
     /// The objects of a request, the body first.
     pub(crate) shapes: &'static [&'static Shape],
     /// The sets of kinds of objects in a request.
     pub(crate) kinds: &'static [&'static Kinds],
-    /// What the format does, as a target, with the features of a conversation.
+    pub(crate) read: for<'d> fn(Value<'d>, &mut Scope<'_>) -> Result<Conversation<'d>, Refusal>,
+    pub(crate) paths: SourcePaths,
+    /// Whether a strict schema may leave members open or optional.
+    pub(crate) has_open_schemas: bool,
+    /// The field whose contents are remembered with the answer, if a request can refer to an
+    /// earlier answer.
+    pub(crate) remembered: Option<&'static str>,
+    /// What the client sees of the model's reasoning.
+    pub(crate) asked_reasoning: fn(&Conversation<'_>, ReasoningUse) -> AskedReasoning,
+    /// Leaves out what a translation sealed, for a provider of the same format.
+    pub(crate) unseal: fn(&mut Unsealer, Value<'_>),
+}
+
+/// Who needs the reasoning of an answer besides the client.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ReasoningUse {
+    /// The gateway remembers the answer.
+    pub(crate) is_remembered: bool,
+    /// The provider refuses the next request without it.
+    pub(crate) is_returned: bool,
+}
+
+/// Where a request has what refusals and notices name.
+#[derive(Debug)]
+pub(crate) struct SourcePaths {
+    /// The list of messages or items.
+    pub(crate) turns: &'static str,
+    pub(crate) stop: &'static str,
+    pub(crate) arguments: &'static str,
+    pub(crate) tool_schema: &'static str,
+    pub(crate) answer_format: &'static str,
+    pub(crate) answer_schema: &'static str,
+    pub(crate) json_object: &'static str,
+}
+
+/// A format as that of the provider's request.
+#[derive(Debug)]
+pub(crate) struct TargetRules {
+    /// What the format does with the features of a conversation.
     pub(crate) features: &'static TargetFeatures,
+    pub(crate) write: fn(&mut Writer<'_, '_>, &Conversation<'_>) -> Result<(), Refusal>,
+    /// Whether the provider searches the web.
+    pub(crate) has_search: fn(&Target<'_>) -> bool,
+    /// Whether the provider has tools that take free text.
+    pub(crate) has_custom_tools: fn(&Target<'_>) -> bool,
+    /// Whether the provider refuses a request without its earlier reasoning.
+    pub(crate) returns_reasoning: fn(&Target<'_>) -> bool,
+    /// Whether the provider takes an effort beside tools.
+    pub(crate) has_effort_with_tools: fn(&Target<'_>) -> bool,
+    /// Whether the provider takes `top_k`.
+    pub(crate) has_top_k: fn(&Target<'_>) -> bool,
+    /// The types of images that are taken as data; `None`: all.
+    pub(crate) image_types: Option<&'static [&'static str]>,
+    /// Whether documents are PDF or plain text, and text goes as a block of text.
+    pub(crate) has_text_documents: bool,
+    /// Whether tools have cache marks, and automatic caching counts as one of the marks.
+    pub(crate) has_tool_marks: bool,
+    /// Whether a tool's schema must be a single object.
+    pub(crate) merges_schemas: bool,
+    /// Whether a tool that is not strict must be declared so.
+    pub(crate) declares_strictness: bool,
+    pub(crate) has_stop_sequences: bool,
+    pub(crate) has_json_objects: bool,
+    /// Bytes of a tool's name, at most.
+    pub(crate) tool_name_length: usize,
+    /// Bytes of a call's id, at most.
+    pub(crate) call_id_length: usize,
+    /// Whether ids consist of letters, digits, `_` and `-`.
+    pub(crate) has_plain_ids: bool,
+}
+
+/// A format as that of the answer to a client.
+#[derive(Debug)]
+pub(crate) struct ClientRules {
+    /// What becomes of the features of an answer.
+    pub(crate) features: &'static [(AnswerFeature, AnswerFate)],
+    pub(crate) stream: fn(&TranslationNotes) -> Box<dyn Write>,
+    pub(crate) body: fn(&TranslationNotes) -> Box<dyn Write>,
+    /// How the ids of calls begin that the gateway makes.
+    pub(crate) call_id_prefix: &'static str,
+    /// Whether ids consist of letters, digits, `_` and `-`.
+    pub(crate) has_plain_ids: bool,
+    /// Whether the arguments of a call are an object, and no call takes free text.
+    pub(crate) has_object_arguments: bool,
+    /// Where seals of searches and citations stand.
+    pub(crate) search_seals: SealPlace,
+}
+
+/// Where the seal of a search or a citation stands in an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SealPlace {
+    /// Nowhere: the format has no searches.
+    None,
+    /// In the block itself.
+    Inside,
+    /// Beside it, as reasoning.
+    Beside,
+}
+
+/// A format as that of a provider's answer.
+#[derive(Debug)]
+pub(crate) struct ProviderRules {
+    /// The fields of an answer.
+    pub(crate) fields: &'static [AnswerRow],
+    pub(crate) reader: fn() -> Box<dyn ReadAnswer>,
+    /// Whether reasoning comes with a signature.
+    pub(crate) signs_reasoning: bool,
 }
 
 static FORMATS: PerFormat<&FormatRules> = PerFormat {

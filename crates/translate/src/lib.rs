@@ -33,15 +33,14 @@ pub mod request;
 pub mod seal;
 pub mod table;
 mod target;
-mod thinking;
 mod unsealed;
 
 pub use answer::{AnswerContext, AnswerTranslator, StreamTranslator, table as answers};
+pub use formats::messages::thinking::{ThinkingObstacles, without_members};
 pub use notes::{
     AnswerCheck, AskedReasoning, AskedSearch, Json, MemoryNotes, ResponsesEcho, TranslationNotes,
 };
 pub use refusal::Refusal;
 pub use request::{Translated, most_memory, request, valid_request};
 pub use target::{AnswerMemory, Lossy, Strict, Target};
-pub use thinking::{ThinkingObstacles, without_members};
 pub use unsealed::{Unsealed, without_seals};

@@ -38,11 +38,6 @@ pub struct ToolNames {
 }
 
 impl ToolNames {
-    /// The longest name of a tool that chat and responses take, in bytes.
-    pub const OPENAI_MAX_LEN: usize = 64;
-    /// The longest name of a tool that messages takes, in bytes.
-    pub const MESSAGES_MAX_LEN: usize = 128;
-
     /// The target's name for a tool: `name` itself, or `<namespace>__<name>`, and where that
     /// has other characters than `[a-zA-Z0-9_-]`, has more than `max_len` bytes, or is
     /// another tool's, a shortened form that ends in a hash of the whole. The same tool

@@ -14,13 +14,14 @@ pub(crate) mod scope;
 pub(crate) mod write;
 
 use crate::{
-    AnswerCheck, AnswerMemory, AskedReasoning, AskedSearch, MemoryNotes, Refusal, ResponsesEcho,
-    Target, TranslationNotes,
+    AnswerCheck, AnswerMemory, AskedSearch, MemoryNotes, Refusal, ResponsesEcho, Target,
+    TranslationNotes,
     document::{Document, Value},
+    formats::{ReasoningUse, rules},
     names::ToolNames,
 };
 use bytes::Bytes;
-use conversation::{AnswerFormat, Block, Conversation, Role, TextBlock, ThinkingMode, Turn, Words};
+use conversation::{AnswerFormat, Block, Conversation, Role, TextBlock, Turn, Words};
 use scope::Scope;
 use std::{ops::Range, sync::Arc};
 use tollgate_types::Format;
@@ -113,7 +114,9 @@ fn translate(
     let capacity = length.saturating_add(length / 8).saturating_add(SLACK);
     let written = write::write(&conversation, &mut scope, capacity)?;
     let notes = notes(conversation, written.names, from, to, target);
-    let input = scope::member(document.root(), "input").map(Value::span);
+    let remembered = scope.source.remembered;
+    let input = remembered.and_then(|field| scope::member(document.root(), field));
+    let input = input.map(Value::span);
     let mut body = written.body;
     if body.capacity().saturating_sub(body.len()) > body.len() / 4 {
         // It is kept until its provider has it: what it does not need is others'.
@@ -124,7 +127,7 @@ fn translate(
         output_limit: written.output_limit,
         dropped: scope.into_dropped()?,
         notes,
-        input: input.filter(|_| from == Format::Responses),
+        input,
     })
 }
 
@@ -132,7 +135,7 @@ fn translate(
 fn instruct_json(conversation: &mut Conversation<'_>, scope: &mut Scope<'_>) {
     const INSTRUCTION: &str = "Answer with exactly one JSON object and nothing else: no text before or after it, and no code fence.";
     let is_asked = matches!(conversation.format, Some(AnswerFormat::JsonObject));
-    if scope.to != Format::Messages || !is_asked {
+    if scope.rules.has_json_objects || !is_asked {
         return;
     }
     conversation.format = None;
@@ -141,10 +144,7 @@ fn instruct_json(conversation: &mut Conversation<'_>, scope: &mut Scope<'_>) {
         true => AnswerCheck::JsonObjectOrCall,
         false => AnswerCheck::JsonObject,
     };
-    scope.note_dropped(match scope.from {
-        Format::Responses => "text.format.json_object",
-        Format::Chat | Format::Messages => "response_format.json_object",
-    });
+    scope.note_dropped(scope.source.paths.json_object);
     let turns = &mut conversation.turns;
     let leading = turns.iter().take_while(|turn| turn.role.instructs());
     // If all turns are the system's, the last one is sent as the user's.
@@ -162,7 +162,10 @@ fn instruct_json(conversation: &mut Conversation<'_>, scope: &mut Scope<'_>) {
 /// Messages goes on with an answer that is begun; no other format does, and newer models of
 /// messages do not either.
 fn check_last_turn(conversation: &Conversation<'_>, scope: &Scope<'_>) -> Result<(), Refusal> {
-    let prefills = scope.from == Format::Messages || scope.to == Format::Messages;
+    let prefills = [scope.from, scope.to]
+        .map(rules)
+        .iter()
+        .any(|it| it.has_begun_answers);
     match conversation.turns.last() {
         Some(last) if prefills && last.role == Role::Assistant => {
             let message = "begins the answer, and this model does not go on with one: end with what the user says";
@@ -183,35 +186,19 @@ fn notes(
         Some(AnswerFormat::Schema { name, .. }) => name.map(|name| name.decode().into_owned()),
         _ => None,
     };
+    let (source, rules) = (&rules(from).source, &rules(to).target);
     // The client itself keeps a summary, in place of the answers before it.
-    let is_remembered =
-        from == Format::Responses && target.memory == AnswerMemory::Keep && !conversation.compacts;
+    let is_remembered = source.remembered.is_some()
+        && target.memory == AnswerMemory::Keep
+        && !conversation.compacts;
     if let Some(echo) = &mut conversation.echo {
         note_memory(echo, is_remembered, target);
     }
-    // Such a provider refuses the next turn without what it thought, whoever asked for that.
-    let is_wanted_back = to == Format::Chat && target.chat.reasoning_content;
-    let reasoning = match from {
-        Format::Chat => AskedReasoning {
-            text: true,
-            state: false,
-            hidden: false,
-        },
-        Format::Responses => AskedReasoning {
-            text: conversation.reasoning.shown == Some(true),
-            state: conversation.encrypted_reasoning || is_remembered,
-            hidden: conversation.encrypted_reasoning || is_remembered,
-        },
-        Format::Messages => AskedReasoning {
-            text: conversation.reasoning.shown == Some(true),
-            state: true,
-            hidden: is_wanted_back
-                || conversation
-                    .reasoning
-                    .mode
-                    .is_some_and(|mode| mode != ThinkingMode::Disabled),
-        },
+    let used = ReasoningUse {
+        is_remembered,
+        is_returned: (rules.returns_reasoning)(target),
     };
+    let reasoning = (source.asked_reasoning)(&conversation, used);
     TranslationNotes {
         from,
         to,
@@ -228,13 +215,12 @@ fn notes(
         search: conversation.search.map(|_| AskedSearch {
             sources: conversation.search_sources,
         }),
-        stop: match to {
-            Format::Responses => conversation
-                .stop
-                .iter()
-                .map(|stop| stop.decode().into_owned())
-                .collect(),
-            Format::Chat | Format::Messages => Arc::default(),
+        stop: match rules.has_stop_sequences {
+            true => Arc::default(),
+            false => {
+                let stop = conversation.stop.iter();
+                stop.map(|stop| stop.decode().into_owned()).collect()
+            }
         },
         backend: target.backend.to_owned(),
         memory: is_remembered.then_some(MemoryNotes {

@@ -139,7 +139,7 @@ impl Row {
 
     /// What becomes of the field on its way into another format.
     pub fn fate(&self, to: Format) -> Fate {
-        self.fate_in(rules(to).features)
+        self.fate_in(rules(to).target.features)
     }
 
     /// What becomes of the field in a format with these features.
@@ -197,12 +197,12 @@ pub struct Kinds {
 
 /// Every shape of a format, the body first.
 pub fn shapes(format: Format) -> &'static [&'static Shape] {
-    rules(format).shapes
+    rules(format).source.shapes
 }
 
 /// Every set of kinds of a format.
 pub fn kinds(format: Format) -> &'static [&'static Kinds] {
-    rules(format).kinds
+    rules(format).source.kinds
 }
 
 /// The path under which a field is dropped, and which an operator lists under `lossy: allow`.

@@ -7,12 +7,12 @@
 
 use crate::{
     document::{Document, Kind, Value},
+    formats::rules,
     output::Output,
     request::scope::member,
-    seal::{self, is_sealed},
+    seal::is_sealed,
 };
 use bytes::Bytes;
-use std::{borrow::Cow, collections::HashSet};
 use tollgate_types::Format;
 
 /// A body without the reasoning that was sealed in it.
@@ -28,52 +28,36 @@ pub struct Unsealed {
 /// `None`: the body is not what was read before, or there is nothing to leave out.
 pub fn without_seals(format: Format, body: &[u8]) -> Option<Unsealed> {
     let document = Document::parse(body).ok()?;
-    let mut writer = Writer {
+    let mut writer = Unsealer {
         out: Output::with_capacity(body.len()),
         dropped: Vec::new(),
         is_changed: false,
     };
-    let list = match format {
-        Format::Chat | Format::Messages => "messages",
-        Format::Responses => "input",
-    };
-    let top = document.root();
-    let goes_on = format == Format::Messages && goes_on_without_thought(top);
-    writer.object(top, |writer, name, value| match name {
-        name if name == list => match format {
-            Format::Chat => writer.list(value, Writer::chat_message),
-            Format::Responses => writer.items(value),
-            Format::Messages => writer.list(value, Writer::message),
-        },
-        // Thinking that is enabled must go on from the thought before, which is lost.
-        "thinking" if goes_on => {
-            writer.drop("thinking");
-            writer.out.raw(br#"{"type":"disabled"}"#);
-        }
-        _ => writer.out.raw(value.raw()),
-    });
+    (rules(format).source.unseal)(&mut writer, document.root());
     (writer.is_changed || !writer.dropped.is_empty()).then(|| Unsealed {
         body: writer.out.into_bytes().into(),
         dropped: writer.dropped,
     })
 }
 
-struct Writer {
-    out: Output,
+/// Writes a body anew, without what is sealed in it.
+#[derive(Debug)]
+pub(crate) struct Unsealer {
+    pub(crate) out: Output,
     dropped: Vec<&'static str>,
     /// Something was said in another way, so that nothing was left out.
-    is_changed: bool,
+    pub(crate) is_changed: bool,
 }
 
-impl Writer {
-    fn drop(&mut self, path: &'static str) {
+impl Unsealer {
+    pub(crate) fn leave_out(&mut self, path: &'static str) {
         if !self.dropped.contains(&path) {
             self.dropped.push(path);
         }
     }
 
     /// Writes an object, the values of its members by `write`.
-    fn object(&mut self, value: Value<'_>, write: impl Fn(&mut Self, &str, Value<'_>)) {
+    pub(crate) fn object(&mut self, value: Value<'_>, write: impl Fn(&mut Self, &str, Value<'_>)) {
         if value.kind() != Kind::Object {
             self.out.raw(value.raw());
             return;
@@ -87,7 +71,7 @@ impl Writer {
     }
 
     /// Writes a list, its elements by `write`, which may leave one out.
-    fn list(&mut self, value: Value<'_>, write: impl Fn(&mut Self, Value<'_>)) {
+    pub(crate) fn list(&mut self, value: Value<'_>, write: impl Fn(&mut Self, Value<'_>)) {
         if value.kind() != Kind::Array {
             self.out.raw(value.raw());
             return;
@@ -98,200 +82,14 @@ impl Writer {
         }
         self.out.end_array();
     }
-
-    fn message(&mut self, message: Value<'_>) {
-        let content = member(message, "content");
-        let sealed = Sealed::of(content);
-        let blocks = || content.into_iter().flat_map(Value::elements);
-        if !blocks().any(|block| sealed.loses(block)) {
-            self.out.item().raw(message.raw());
-            return;
-        }
-        for path in blocks().filter_map(|block| sealed.block(block)) {
-            self.drop(path);
-        }
-        if blocks().all(|block| sealed.block(block).is_some()) {
-            return;
-        }
-        self.out.item();
-        self.object(message, |writer, name, value| match name {
-            "content" => writer.list(value, |writer, block| {
-                if sealed.block(block).is_none() {
-                    writer.out.item();
-                    writer.block(block);
-                }
-            }),
-            _ => writer.out.raw(value.raw()),
-        });
-    }
-
-    /// A block that stays, without citations that are sealed.
-    fn block(&mut self, block: Value<'_>) {
-        if !citations(block).any(is_sealed_citation) {
-            self.out.raw(block.raw());
-            return;
-        }
-        self.drop("messages[].content[].citations");
-        self.object(block, |writer, name, value| match name {
-            "citations" => writer.list(value, |writer, citation| {
-                if !is_sealed_citation(citation) {
-                    writer.out.item().raw(citation.raw());
-                }
-            }),
-            _ => writer.out.raw(value.raw()),
-        });
-    }
-
-    /// A search that another provider made stands before the seal of what it found.
-    fn items(&mut self, input: Value<'_>) {
-        if input.kind() != Kind::Array {
-            self.out.raw(input.raw());
-            return;
-        }
-        self.out.begin_array();
-        let mut items = input.elements().peekable();
-        while let Some(item) = items.next() {
-            let is_followed = items
-                .peek()
-                .is_some_and(|next| is_seal(*next, "encrypted_content"));
-            if let Some(summary) = sealed_summary(item) {
-                self.is_changed = true;
-                self.out.item().begin_object();
-                self.out.key("type").string("message");
-                self.out.key("role").string("user");
-                self.out.key("content").string(&summary);
-                self.out.end_object();
-            } else if is_seal(item, "encrypted_content") {
-                self.drop("input[].reasoning");
-            } else if is_followed && is_kind(item, "web_search_call") {
-                self.drop("input[].web_search_call");
-            } else {
-                self.out.item().raw(item.raw());
-            }
-        }
-        self.out.end_array();
-    }
-
-    /// The text beside a seal belongs to the same stranger.
-    fn chat_message(&mut self, message: Value<'_>) {
-        let details = member(message, "reasoning_details");
-        let mut entries = details.into_iter().flat_map(Value::elements);
-        if !entries.any(|entry| is_seal(entry, "data")) {
-            self.out.item().raw(message.raw());
-            return;
-        }
-        const REASONING: [(&str, &str); 3] = [
-            ("reasoning", "messages[].reasoning"),
-            ("reasoning_content", "messages[].reasoning_content"),
-            ("reasoning_details", "messages[].reasoning_details"),
-        ];
-        self.out.item().begin_object();
-        for (key, value) in message.members() {
-            match REASONING.iter().find(|(name, _)| key.is(name)) {
-                Some(_) if value.is_null() => {}
-                Some((_, path)) => self.drop(path),
-                None => self.out.escaped_key(key.json()).raw(value.raw()),
-            }
-        }
-        self.out.end_object();
-    }
 }
 
-/// What of a message of messages is sealed.
-struct Sealed<'d> {
-    /// The calls of searches whose results are.
-    searches: HashSet<Cow<'d, str>>,
-}
-
-impl<'d> Sealed<'d> {
-    fn of(content: Option<Value<'d>>) -> Self {
-        let blocks = content.into_iter().flat_map(Value::elements);
-        let results = blocks.filter(|block| is_sealed_result(*block));
-        let ids = results.filter_map(|block| member(block, "tool_use_id")?.as_str());
-        Self {
-            searches: ids.collect(),
-        }
-    }
-
-    /// Whether a block is left out, or a part of it.
-    fn loses(&self, block: Value<'_>) -> bool {
-        self.block(block).is_some() || citations(block).any(is_sealed_citation)
-    }
-
-    /// The path of a block that is left out.
-    fn block(&self, block: Value<'_>) -> Option<&'static str> {
-        if is_seal(block, "signature") {
-            return Some("messages[].content[].thinking");
-        }
-        if is_seal(block, "data") {
-            return Some("messages[].content[].redacted_thinking");
-        }
-        if is_sealed_result(block) {
-            return Some("messages[].content[].web_search_tool_result");
-        }
-        let is_call = !self.searches.is_empty() && is_kind(block, "server_tool_use");
-        let id = is_call.then(|| member(block, "id")?.as_str()).flatten()?;
-        let is_lost = self.searches.contains(&id);
-        is_lost.then_some("messages[].content[].server_tool_use")
-    }
-}
-
-/// The summary of a conversation that the gateway had made, as the provider can read it.
-fn sealed_summary(item: Value<'_>) -> Option<String> {
-    let content = member(item, "encrypted_content")?.as_str()?;
-    let is_ours = is_kind(item, "compaction");
-    is_ours.then(|| seal::summary(&content)).flatten()
-}
-
-/// Whether a block is the result of a search that another provider made.
-fn is_sealed_result(block: Value<'_>) -> bool {
-    let content = member(block, "content").into_iter();
-    let mut results = content.flat_map(Value::elements);
-    is_kind(block, "web_search_tool_result")
-        && results.any(|result| is_seal(result, "encrypted_content"))
-}
-
-fn citations(block: Value<'_>) -> impl Iterator<Item = Value<'_>> {
-    let citations = member(block, "citations").into_iter();
-    citations.flat_map(Value::elements)
-}
-
-fn is_sealed_citation(citation: Value<'_>) -> bool {
-    is_seal(citation, "encrypted_index")
-}
-
-fn is_seal(value: Value<'_>, field: &str) -> bool {
+pub(crate) fn is_seal(value: Value<'_>, field: &str) -> bool {
     let field = member(value, field).and_then(Value::text);
     field.is_some_and(|text| is_sealed(&text.decode()))
 }
 
-/// Whether thinking is enabled, and the answer that goes on after a tool loses its thought.
-fn goes_on_without_thought(top: Value<'_>) -> bool {
-    let thinking = member(top, "thinking").and_then(|it| member(it, "type"));
-    if !thinking
-        .and_then(Value::text)
-        .is_some_and(|it| it.is("enabled"))
-    {
-        return false;
-    }
-    let messages = member(top, "messages");
-    let is_assistant = |message: &Value<'_>| {
-        let role = member(*message, "role").and_then(Value::text);
-        role.is_some_and(|role| role.is("assistant"))
-    };
-    let turns = messages.into_iter().flat_map(Value::elements);
-    let last = turns.filter(is_assistant).last();
-    let content = last.and_then(|it| member(it, "content"));
-    let sealed = Sealed::of(content);
-    let mut blocks = content.into_iter().flat_map(Value::elements);
-    let calls = blocks.clone().any(|block| is_kind(block, "tool_use"));
-    let first = blocks.find(|block| sealed.block(*block).is_none());
-    let thinks =
-        |block: Value<'_>| is_kind(block, "thinking") || is_kind(block, "redacted_thinking");
-    calls && !first.is_some_and(thinks)
-}
-
-fn is_kind(block: Value<'_>, kind: &str) -> bool {
+pub(crate) fn is_kind(block: Value<'_>, kind: &str) -> bool {
     let found = member(block, "type").and_then(Value::text);
     found.is_some_and(|found| found.is(kind))
 }

@@ -21,13 +21,14 @@ use crate::{
         write::{BlockEnd, Write},
     },
     fingerprint::Fingerprint,
+    formats::{ClientRules, ProviderRules, rules},
     output::Output,
     seal::{self, Backend, MAX_PAYLOAD_BYTES, ReasoningForm},
 };
 use blocks::{Begun, Open, OpenTool, Waiting};
 use bytes::Bytes;
 use std::{collections::VecDeque, sync::Arc};
-use tollgate_types::{Format, Usage};
+use tollgate_types::Usage;
 use tollgate_wire::{
     answer::{AnswerFacts, StopReason},
     fault::UpstreamFault,
@@ -90,7 +91,7 @@ impl Flow {
             writer,
             stops: Stops::new(&notes.stop),
             is_unfit: false,
-            calls: ToolCalls::new(notes.from),
+            calls: ToolCalls::new(&rules(notes.from).client),
             object: (notes.check != AnswerCheck::None).then(Arguments::default),
             notes,
             context,
@@ -109,6 +110,14 @@ impl Flow {
             searches: 0,
             cited: String::new(),
         }
+    }
+
+    fn client(&self) -> &'static ClientRules {
+        &rules(self.notes.from).client
+    }
+
+    fn provider(&self) -> &'static ProviderRules {
+        &rules(self.notes.to).provider
     }
 
     pub(crate) fn writer(&self) -> &dyn Write {
@@ -226,7 +235,7 @@ impl Flow {
     /// like a dead connection. What is too long to be sealed is not kept.
     fn hide(&mut self, piece: RawText<'_>) {
         const PIECES_A_SIGN: u32 = 32;
-        let is_kept = self.notes.to == Format::Chat && self.notes.reasoning.hidden;
+        let is_kept = !self.provider().signs_reasoning && self.notes.reasoning.hidden;
         if is_kept && self.hidden_text.len() <= MAX_PAYLOAD_BYTES {
             self.hidden_text.push_str(piece.as_str());
         }
@@ -270,7 +279,7 @@ impl Flow {
         }
         let head = self.head.as_ref().ok_or(Broken)?;
         let named = self.calls.name(call, head, &self.notes)?;
-        if named.is_custom && self.notes.from == Format::Messages {
+        if named.is_custom && self.client().has_object_arguments {
             // Nobody offered it: the format has no such tools.
             return Err(Broken);
         }
@@ -494,6 +503,7 @@ impl Flow {
 
     /// Writes a piece of the open block.
     fn deliver(&mut self, piece: RawText<'_>) -> Result<(), Broken> {
+        let needs_object = self.client().has_object_arguments;
         let open = self.open.as_mut().ok_or(Broken)?;
         if let Some(fingerprint) = &mut open.fingerprint {
             fingerprint.push(&piece.unescape());
@@ -507,7 +517,7 @@ impl Flow {
         };
         tool.arguments.push(piece);
         // A limit can cut an object short, but it makes nothing else of it.
-        let must_be_object = tool.input.is_some() || self.notes.from == Format::Messages;
+        let must_be_object = tool.input.is_some() || needs_object;
         if must_be_object && tool.arguments.is_over() && !tool.arguments.is_object() {
             return Err(Broken);
         }
@@ -593,7 +603,7 @@ impl Flow {
     /// Chat providers sign little. That a text is theirs is sealed all the same, so that it goes
     /// back to them and to nobody else.
     fn unsigned(&self, open: &Open) -> Option<Blob> {
-        let is_theirs = self.notes.to == Format::Chat && open.key.kind == Kind::Thinking;
+        let is_theirs = !self.provider().signs_reasoning && open.key.kind == Kind::Thinking;
         is_theirs.then(|| Blob {
             form: ReasoningForm::Shown,
             item_id: String::new(),
@@ -602,7 +612,7 @@ impl Flow {
     }
 
     fn close_tool(&mut self, tool: &OpenTool) -> Result<(), Broken> {
-        let needs_object = self.notes.from == Format::Messages;
+        let needs_object = self.client().has_object_arguments;
         if tool.is_native_custom {
             return Ok(());
         }

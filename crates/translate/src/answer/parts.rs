@@ -4,9 +4,12 @@
 //! ended. Readers make these parts of a provider's answer, writers make the caller's answer
 //! of them, whole or as a stream.
 
-use crate::{TranslationNotes, answer::text::RawText, names::ToolKind, seal::ReasoningForm};
+use crate::{
+    TranslationNotes, answer::text::RawText, formats::ClientRules, names::ToolKind,
+    seal::ReasoningForm,
+};
 use std::{borrow::Cow, collections::HashSet};
-use tollgate_types::{Format, RequestId, Usage};
+use tollgate_types::{RequestId, Usage};
 use tollgate_wire::answer::{AnswerFacts, StopReason};
 
 /// The provider's answer cannot be written in the caller's format, or is none.
@@ -54,13 +57,8 @@ impl Head {
         }
     }
 
-    /// The answer's id in the style of `format`.
-    pub(crate) fn answer_id(&self, format: Format) -> String {
-        let prefix = match format {
-            Format::Chat => "chatcmpl-",
-            Format::Responses => "resp_",
-            Format::Messages => "msg_",
-        };
+    /// The answer's id with the prefix of a format.
+    pub(crate) fn answer_id(&self, prefix: &str) -> String {
         format!("{prefix}{}", self.id)
     }
 }
@@ -107,7 +105,7 @@ pub(crate) struct NativeCall<'a> {
 /// Gives calls their ids and their caller's names, and knows those given.
 #[derive(Debug)]
 pub(crate) struct ToolCalls {
-    format: Format,
+    rules: &'static ClientRules,
     ids: HashSet<String>,
 }
 
@@ -117,9 +115,9 @@ impl ToolCalls {
     /// No format takes a name so long, in bytes.
     const LONGEST_NAME: usize = 1024;
 
-    pub(crate) fn new(format: Format) -> Self {
+    pub(crate) fn new(rules: &'static ClientRules) -> Self {
         Self {
-            format,
+            rules,
             ids: HashSet::new(),
         }
     }
@@ -161,21 +159,18 @@ impl ToolCalls {
     /// for the same place in the same answer.
     fn id(&mut self, native: &str, head: &Head) -> String {
         const LONGEST: usize = 256;
-        let kept: Cow<'_, str> = match self.format {
-            Format::Messages => {
+        let kept: Cow<'_, str> = match self.rules.has_plain_ids {
+            true => {
                 let chars = native.chars().map(|c| if is_plain(&c) { c } else { '_' });
                 chars.collect::<String>().into()
             }
-            Format::Chat | Format::Responses => native.into(),
+            false => native.into(),
         };
         let is_usable = !kept.is_empty() && kept.len() <= LONGEST;
         let id = match is_usable && !self.ids.contains(kept.as_ref()) {
             true => kept.into_owned(),
             false => {
-                let prefix = match self.format {
-                    Format::Messages => "toolu",
-                    Format::Chat | Format::Responses => "call",
-                };
+                let prefix = self.rules.call_id_prefix;
                 format!("{prefix}_{}_{}", head.id, self.ids.len())
             }
         };

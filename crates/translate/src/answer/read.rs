@@ -3,66 +3,32 @@
 //! Each reader knows one format and nothing of where the answer goes. Phase, usage, stop and
 //! faults are read by the wire crate; here stands what an answer says.
 
-use crate::{
-    answer::{
-        flow::Flow,
-        json::{self, Raw},
-        parts::Broken,
-        text::RawText,
-    },
-    formats,
+use crate::answer::{
+    flow::Flow,
+    json::{self, Raw},
+    parts::Broken,
+    text::RawText,
 };
 use serde::Deserialize;
-use tollgate_types::Format;
+use std::fmt::Debug;
 
 /// A reader of one answer.
-#[derive(Debug)]
-pub(crate) enum Reader {
-    Chat(formats::chat::answer_reader::ChatReader),
-    Messages(formats::messages::answer_reader::MessagesReader),
-    Responses(formats::responses::answer_reader::ResponsesReader),
-}
-
-impl Reader {
-    pub(crate) fn new(format: Format) -> Self {
-        match format {
-            Format::Chat => Self::Chat(formats::chat::answer_reader::ChatReader::default()),
-            Format::Messages => {
-                Self::Messages(formats::messages::answer_reader::MessagesReader::default())
-            }
-            Format::Responses => {
-                Self::Responses(formats::responses::answer_reader::ResponsesReader::default())
-            }
-        }
-    }
-
+pub(crate) trait ReadAnswer: Debug + Send + Sync {
     /// Reads one event, which its stream's reader has found to be JSON.
-    pub(crate) fn event(&mut self, data: &[u8], flow: &mut Flow) -> Result<(), Broken> {
-        let data = std::str::from_utf8(data).map_err(|_| Broken)?;
-        match self {
-            Self::Chat(reader) => reader.event(data, flow),
-            Self::Messages(reader) => reader.event(data, flow),
-            Self::Responses(reader) => reader.event(data, flow),
-        }
-    }
-
-    /// The event that ends the answer was too large to be read.
-    pub(crate) const fn unread_end(&self) -> Result<(), Broken> {
-        match self {
-            Self::Responses(reader) => reader.unread_end(),
-            Self::Chat(_) | Self::Messages(_) => Ok(()),
-        }
-    }
+    fn event(&mut self, data: &str, flow: &mut Flow) -> Result<(), Broken>;
 
     /// Reads a whole answer, which a scanner has found to be JSON.
-    pub(crate) fn body(&mut self, data: &[u8], flow: &mut Flow) -> Result<(), Broken> {
-        let data = std::str::from_utf8(data).map_err(|_| Broken)?;
-        match self {
-            Self::Chat(reader) => reader.body(data, flow),
-            Self::Messages(reader) => reader.body(data, flow),
-            Self::Responses(reader) => reader.body(data, flow),
-        }
+    fn body(&mut self, data: &str, flow: &mut Flow) -> Result<(), Broken>;
+
+    /// The event that ends the answer was too large to be read.
+    fn unread_end(&self) -> Result<(), Broken> {
+        Ok(())
     }
+}
+
+/// The text of an answer or of an event.
+pub(crate) fn utf8(data: &[u8]) -> Result<&str, Broken> {
+    std::str::from_utf8(data).map_err(|_| Broken)
 }
 
 /// Reads one JSON document, borrowing from it.

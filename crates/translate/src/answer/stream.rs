@@ -10,9 +10,9 @@ use crate::{
     answer::{
         flow::Flow,
         parts::{AnswerContext, Broken},
-        read::Reader,
-        write,
+        read::{ReadAnswer, utf8},
     },
+    formats::rules,
 };
 use bytes::Bytes;
 use std::sync::Arc;
@@ -34,7 +34,7 @@ const MAX_EVENT_BYTES: usize = 4 * 1024 * 1024;
 pub struct StreamTranslator {
     notes: Arc<TranslationNotes>,
     events: EventReader,
-    reader: Reader,
+    reader: Box<dyn ReadAnswer>,
     flow: Flow,
     /// The stream has ended here although its provider goes on.
     ended: Option<Phase>,
@@ -47,8 +47,12 @@ impl StreamTranslator {
     pub fn new(notes: Arc<TranslationNotes>, context: AnswerContext) -> Self {
         Self {
             events: EventReader::new(notes.to, MAX_EVENT_BYTES),
-            reader: Reader::new(notes.to),
-            flow: Flow::new(Arc::clone(&notes), context, write::stream(&notes)),
+            reader: (rules(notes.to).provider.reader)(),
+            flow: Flow::new(
+                Arc::clone(&notes),
+                context,
+                (rules(notes.from).client.stream)(&notes),
+            ),
             notes,
             ended: None,
             is_finished: false,
@@ -157,7 +161,7 @@ impl StreamTranslator {
             match item {
                 StreamItem::Event { data, facts } => {
                     self.flow.start(facts);
-                    self.reader.event(data, &mut self.flow)?;
+                    self.reader.event(utf8(data)?, &mut self.flow)?;
                 }
                 StreamItem::LargeEnd => self.reader.unread_end()?,
                 StreamItem::Comment => {

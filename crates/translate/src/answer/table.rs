@@ -7,7 +7,7 @@
 
 pub(crate) mod rows;
 
-use crate::formats;
+use crate::formats::rules;
 use std::fmt::Write as _;
 use tollgate_types::Format;
 
@@ -32,21 +32,45 @@ pub struct AnswerRow {
     /// Its place, with the `type` of the objects on the way: `output[]<message>.content`. A
     /// stream's event is `event:` and its name.
     pub path: &'static str,
-    /// What becomes of it in the two other formats, in the order of [`Format::ALL`].
-    pub fates: [AnswerFate; 2],
+    feeds: Feeds,
     /// The row speaks for everything below as well.
     pub whole: bool,
     /// It is known from providers and not from the official SDKs.
     pub extra: bool,
 }
 
+/// What a field is for.
+#[derive(Clone, Copy, Debug)]
+enum Feeds {
+    /// A feature of the answer; the fate is that of the field where the feature is carried.
+    Feature(AnswerFeature, AnswerFate),
+    /// None: the same happens to the field in every other format.
+    Nothing(AnswerFate),
+}
+
+/// A feature of an answer that formats treat differently.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names say it")]
+pub enum AnswerFeature {
+    Created,
+    Texts,
+    Refusals,
+    Thoughts,
+    Annotations,
+    Citations,
+    Calls,
+    Arguments,
+    CustomCalls,
+    Logprobs,
+    Searches,
+    SearchResults,
+    SearchEvents,
+    SearchUsage,
+}
+
 /// The rows of a provider's format.
-pub const fn rows(provider: Format) -> &'static [AnswerRow] {
-    match provider {
-        Format::Chat => formats::chat::answer_fields::ROWS,
-        Format::Responses => formats::responses::answer_fields::ROWS,
-        Format::Messages => formats::messages::answer_fields::ROWS,
-    }
+pub fn rows(provider: Format) -> &'static [AnswerRow] {
+    rules(provider).provider.fields
 }
 
 /// The row that speaks for a place: its own, or the nearest whole one above.
@@ -56,6 +80,20 @@ pub fn row(provider: Format, path: &str) -> Option<&'static AnswerRow> {
 }
 
 impl AnswerRow {
+    /// What becomes of the field on its way to a client of another format.
+    pub fn fate(&self, client: Format) -> AnswerFate {
+        let (feature, own) = match self.feeds {
+            Feeds::Feature(feature, own) => (feature, own),
+            Feeds::Nothing(fate) => return fate,
+        };
+        let mut declared = rules(client).client.features.iter();
+        match declared.find(|(declared, _)| *declared == feature) {
+            Some((_, AnswerFate::Carried)) => own,
+            Some((_, fate)) => *fate,
+            None => AnswerFate::LeftOut("the format has no word for it"),
+        }
+    }
+
     /// Whether the row speaks for a place.
     pub fn covers(&self, path: &str) -> bool {
         match path.strip_prefix(self.path) {
@@ -70,7 +108,7 @@ const INTRODUCTION: &str = "\
 # Translation of answers
 
 What becomes of every field of a provider's answer, streamed or whole, on its way to a caller of another format. Requests
-stand in [translation.md](translation.md). This page is written from `crates/translate/src/answer/table` by
+stand in [translation.md](translation.md). This page is written from `answer_fields` of each format in `crates/translate/src/formats` by
 `cargo test -p tollgate-translate`; a test walks the types of the official SDKs and the recorded traffic, and fails on a
 field that is not here.
 
@@ -90,18 +128,21 @@ error of a provider's becomes the gateway's own error in the caller's form; no w
 pub fn page() -> String {
     let mut page = INTRODUCTION.to_owned();
     for provider in Format::ALL {
-        let mut callers = Format::ALL.into_iter().filter(|it| *it != provider);
-        let (first, second) = (callers.next(), callers.next());
-        if let (Some(first), Some(second)) = (first, second) {
-            let _ = write!(
-                page,
-                "\n## From a provider of {provider}\n\n| Field | to {first} | to {second} |\n|---|---|---|\n"
-            );
-        }
+        let clients: Vec<_> = Format::ALL
+            .into_iter()
+            .filter(|it| *it != provider)
+            .collect();
+        let columns: Vec<_> = clients.iter().map(|to| format!("to {to}")).collect();
+        let columns = columns.join(" | ");
+        let rule = "---|".repeat(clients.len());
+        let _ = write!(
+            page,
+            "\n## From a provider of {provider}\n\n| Field | {columns} |\n|---|{rule}\n"
+        );
         for row in rows(provider) {
-            let [first, second] = row.fates.map(cell);
+            let cells: Vec<_> = clients.iter().map(|to| cell(row.fate(*to))).collect();
             let below = if row.whole { " and below" } else { "" };
-            let _ = writeln!(page, "| `{}`{below} | {first} | {second} |", row.path);
+            let _ = writeln!(page, "| `{}`{below} | {} |", row.path, cells.join(" | "));
         }
     }
     page

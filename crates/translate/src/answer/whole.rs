@@ -9,9 +9,9 @@ use crate::{
     answer::{
         flow::Flow,
         parts::{AnswerContext, Broken},
-        read::Reader,
-        write,
+        read::utf8,
     },
+    formats::rules,
     output::Output,
 };
 use bytes::Bytes;
@@ -84,14 +84,14 @@ impl AnswerTranslator {
         let facts = self.scanner.facts();
         let reported = self.scanner.usage();
         let is_reported = reported.has_input || reported.has_output;
-        let writer = write::body(&self.notes);
+        let writer = (rules(self.notes.from).client.body)(&self.notes);
         /// What one format writes more than another around the same text, in bytes.
         const MORE: usize = 512;
         let mut flow = Flow::new(Arc::clone(&self.notes), self.context, writer);
         flow.out = Output::with_capacity(self.body.len().saturating_add(MORE));
         flow.start(facts);
-        let written = Reader::new(self.notes.to)
-            .body(&self.body, &mut flow)
+        let written = utf8(&self.body)
+            .and_then(|body| (rules(self.notes.to).provider.reader)().body(body, &mut flow))
             .and_then(|()| flow.finish(facts.stop, is_reported.then_some(reported.usage)));
         written.map_err(|Broken| flow.fault())?;
         self.remembered = flow.take_remembered();

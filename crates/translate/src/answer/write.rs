@@ -3,17 +3,14 @@
 //! Decides nothing but the bytes: the parts come in order, one block after the other.
 
 use crate::{
-    TranslationNotes,
     answer::{
         flow::Kind,
         parts::{Broken, Citation, Ending, Head, Search, ToolCall},
         text::RawText,
     },
-    formats,
     output::Output,
 };
 use std::fmt::Debug;
-use tollgate_types::Format;
 use tollgate_wire::render::StreamTail;
 
 /// How a block ends.
@@ -98,40 +95,6 @@ pub(crate) trait Write: Debug + Send + Sync {
     /// Bytes kept of what has left, because the format repeats it.
     fn kept_bytes(&self) -> usize {
         0
-    }
-}
-
-/// A writer of an event stream in the caller's format.
-pub(crate) fn stream(notes: &TranslationNotes) -> Box<dyn Write> {
-    match notes.from {
-        Format::Responses if notes.compacts => {
-            Box::new(formats::responses::answer_writer::CompactionWriter::new(
-                formats::responses::answer_writer::ResponsesWriter::new(true, notes),
-            ))
-        }
-        Format::Chat => Box::new(formats::chat::answer_writer::ChatStream::new(
-            notes.include_usage,
-        )),
-        Format::Messages => Box::<formats::messages::answer_writer::MessagesStream>::default(),
-        Format::Responses => Box::new(formats::responses::answer_writer::ResponsesWriter::new(
-            true, notes,
-        )),
-    }
-}
-
-/// A writer of a whole answer in the caller's format.
-pub(crate) fn body(notes: &TranslationNotes) -> Box<dyn Write> {
-    match notes.from {
-        Format::Responses if notes.compacts => {
-            Box::new(formats::responses::answer_writer::CompactionWriter::new(
-                formats::responses::answer_writer::ResponsesWriter::new(false, notes),
-            ))
-        }
-        Format::Chat => Box::<formats::chat::answer_writer::ChatBody>::default(),
-        Format::Messages => Box::<formats::messages::answer_writer::MessagesBody>::default(),
-        Format::Responses => Box::new(formats::responses::answer_writer::ResponsesWriter::new(
-            false, notes,
-        )),
     }
 }
 

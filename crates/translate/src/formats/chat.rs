@@ -7,11 +7,74 @@ pub(crate) mod features;
 pub(crate) mod request_fields;
 pub(crate) mod request_reader;
 pub(crate) mod request_writer;
+pub(crate) mod unsealed;
 
-use super::FormatRules;
+use super::{
+    ClientRules, FormatRules, ProviderRules, ReasoningUse, SealPlace, SourcePaths, SourceRules,
+    TargetRules,
+};
+use crate::{AskedReasoning, request::conversation::Conversation};
 
 pub(crate) static RULES: FormatRules = FormatRules {
-    shapes: request_fields::SHAPES,
-    kinds: request_fields::KINDS,
-    features: &features::FEATURES,
+    source: SourceRules {
+        shapes: request_fields::SHAPES,
+        kinds: request_fields::KINDS,
+        read: request_reader::read,
+        paths: SourcePaths {
+            turns: "messages",
+            stop: "stop",
+            arguments: "messages[].tool_calls[].function.arguments",
+            tool_schema: "tools[].function.parameters",
+            answer_format: "response_format",
+            answer_schema: "response_format.json_schema.schema",
+            json_object: "response_format.json_object",
+        },
+        has_open_schemas: false,
+        remembered: None,
+        asked_reasoning,
+        unseal: unsealed::unseal,
+    },
+    target: TargetRules {
+        features: &features::FEATURES,
+        write: request_writer::write,
+        has_search: |_| false,
+        has_custom_tools: |target| target.chat.custom_tools,
+        returns_reasoning: |target| target.chat.reasoning_content,
+        has_effort_with_tools: |target| target.chat.effort_with_tools,
+        has_top_k: |target| target.chat.top_k,
+        image_types: None,
+        has_text_documents: false,
+        has_tool_marks: false,
+        merges_schemas: false,
+        declares_strictness: false,
+        has_stop_sequences: true,
+        has_json_objects: true,
+        tool_name_length: 64,
+        call_id_length: 40,
+        has_plain_ids: false,
+    },
+    client: ClientRules {
+        features: answer_fields::FEATURES,
+        stream: answer_writer::stream,
+        body: answer_writer::body,
+        call_id_prefix: "call",
+        has_plain_ids: false,
+        has_object_arguments: false,
+        search_seals: SealPlace::None,
+    },
+    provider: ProviderRules {
+        fields: answer_fields::ROWS,
+        reader: answer_reader::reader,
+        signs_reasoning: false,
+    },
+    has_begun_answers: false,
 };
+
+/// Clients are given the text of the reasoning and no seals.
+const fn asked_reasoning(_: &Conversation<'_>, _: ReasoningUse) -> AskedReasoning {
+    AskedReasoning {
+        text: true,
+        state: false,
+        hidden: false,
+    }
+}

@@ -7,11 +7,79 @@ pub(crate) mod features;
 pub(crate) mod request_fields;
 pub(crate) mod request_reader;
 pub(crate) mod request_writer;
+pub(crate) mod thinking;
+pub(crate) mod unsealed;
 
-use super::FormatRules;
+use super::{
+    ClientRules, FormatRules, ProviderRules, ReasoningUse, SealPlace, SourcePaths, SourceRules,
+    TargetRules,
+};
+use crate::{
+    AskedReasoning,
+    request::conversation::{Conversation, ThinkingMode},
+};
 
 pub(crate) static RULES: FormatRules = FormatRules {
-    shapes: request_fields::SHAPES,
-    kinds: request_fields::KINDS,
-    features: &features::FEATURES,
+    source: SourceRules {
+        shapes: request_fields::SHAPES,
+        kinds: request_fields::KINDS,
+        read: request_reader::read,
+        paths: SourcePaths {
+            turns: "messages",
+            stop: "stop_sequences",
+            arguments: "messages[].content[].input",
+            tool_schema: "tools[].input_schema",
+            answer_format: "output_config.format",
+            answer_schema: "output_config.format.schema",
+            json_object: "output_config.format",
+        },
+        has_open_schemas: true,
+        remembered: None,
+        asked_reasoning,
+        unseal: unsealed::unseal,
+    },
+    target: TargetRules {
+        features: &features::FEATURES,
+        write: request_writer::write,
+        has_search: |target| target.messages.web_search,
+        has_custom_tools: |_| false,
+        returns_reasoning: |_| false,
+        has_effort_with_tools: |_| true,
+        has_top_k: |_| true,
+        image_types: Some(&["image/png", "image/jpeg", "image/gif", "image/webp"]),
+        has_text_documents: true,
+        has_tool_marks: true,
+        merges_schemas: true,
+        declares_strictness: false,
+        has_stop_sequences: true,
+        has_json_objects: false,
+        tool_name_length: 128,
+        call_id_length: 128,
+        has_plain_ids: true,
+    },
+    client: ClientRules {
+        features: answer_fields::FEATURES,
+        stream: answer_writer::stream,
+        body: answer_writer::body,
+        call_id_prefix: "toolu",
+        has_plain_ids: true,
+        has_object_arguments: true,
+        search_seals: SealPlace::Inside,
+    },
+    provider: ProviderRules {
+        fields: answer_fields::ROWS,
+        reader: answer_reader::reader,
+        signs_reasoning: true,
+    },
+    // Newer models refuse it in this format, too.
+    has_begun_answers: true,
 };
+
+fn asked_reasoning(conversation: &Conversation<'_>, used: ReasoningUse) -> AskedReasoning {
+    let mode = conversation.reasoning.mode;
+    AskedReasoning {
+        text: conversation.reasoning.shown == Some(true),
+        state: true,
+        hidden: used.is_returned || mode.is_some_and(|mode| mode != ThinkingMode::Disabled),
+    }
+}

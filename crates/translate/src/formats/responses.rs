@@ -7,11 +7,75 @@ pub(crate) mod features;
 pub(crate) mod request_fields;
 pub(crate) mod request_reader;
 pub(crate) mod request_writer;
+pub(crate) mod unsealed;
 
-use super::FormatRules;
+use super::{
+    ClientRules, FormatRules, ProviderRules, ReasoningUse, SealPlace, SourcePaths, SourceRules,
+    TargetRules,
+};
+use crate::{AskedReasoning, request::conversation::Conversation};
 
 pub(crate) static RULES: FormatRules = FormatRules {
-    shapes: request_fields::SHAPES,
-    kinds: request_fields::KINDS,
-    features: &features::FEATURES,
+    source: SourceRules {
+        shapes: request_fields::SHAPES,
+        kinds: request_fields::KINDS,
+        read: request_reader::read,
+        paths: SourcePaths {
+            turns: "input",
+            stop: "stop",
+            arguments: "input[].arguments",
+            tool_schema: "tools[].parameters",
+            answer_format: "text.format",
+            answer_schema: "text.format.schema",
+            json_object: "text.format.json_object",
+        },
+        has_open_schemas: false,
+        remembered: Some("input"),
+        asked_reasoning,
+        unseal: unsealed::unseal,
+    },
+    target: TargetRules {
+        features: &features::FEATURES,
+        write: request_writer::write,
+        has_search: |target| target.responses.web_search,
+        has_custom_tools: |_| true,
+        returns_reasoning: |_| false,
+        has_effort_with_tools: |_| true,
+        has_top_k: |_| false,
+        image_types: None,
+        has_text_documents: false,
+        has_tool_marks: false,
+        merges_schemas: false,
+        // Without a declaration, a tool is strict if its schema allows it.
+        declares_strictness: true,
+        has_stop_sequences: false,
+        has_json_objects: true,
+        tool_name_length: 64,
+        call_id_length: 64,
+        has_plain_ids: false,
+    },
+    client: ClientRules {
+        features: answer_fields::FEATURES,
+        stream: answer_writer::stream,
+        body: answer_writer::body,
+        call_id_prefix: "call",
+        has_plain_ids: false,
+        has_object_arguments: false,
+        search_seals: SealPlace::Beside,
+    },
+    provider: ProviderRules {
+        fields: answer_fields::ROWS,
+        reader: answer_reader::reader,
+        signs_reasoning: true,
+    },
+    has_begun_answers: false,
 };
+
+fn asked_reasoning(conversation: &Conversation<'_>, used: ReasoningUse) -> AskedReasoning {
+    let is_sealed = conversation.encrypted_reasoning || used.is_remembered;
+    AskedReasoning {
+        text: conversation.reasoning.shown == Some(true),
+        state: is_sealed,
+        hidden: is_sealed,
+    }
+}

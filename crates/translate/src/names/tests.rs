@@ -1,5 +1,8 @@
 use super::*;
 
+/// Bytes of a name, at most.
+const MAX_LEN: usize = 64;
+
 fn tool(namespace: Option<&str>, name: &str) -> ToolName {
     ToolName {
         name: name.into(),
@@ -9,7 +12,7 @@ fn tool(namespace: Option<&str>, name: &str) -> ToolName {
 }
 
 fn fits(name: &str) -> bool {
-    is_valid(name, ToolNames::OPENAI_MAX_LEN)
+    is_valid(name, MAX_LEN)
 }
 
 #[test]
@@ -38,11 +41,7 @@ fn every_tool_is_found_again_under_a_name_that_the_target_takes() {
     let mut names = ToolNames::default();
     let targets: Vec<_> = tools
         .iter()
-        .map(|tool| {
-            names
-                .target_name(tool, ToolNames::OPENAI_MAX_LEN)
-                .into_owned()
-        })
+        .map(|tool| names.target_name(tool, MAX_LEN).into_owned())
         .collect();
     for (tool, target) in tools.iter().zip(&targets) {
         assert!(fits(target), "{target}");
@@ -51,8 +50,8 @@ fn every_tool_is_found_again_under_a_name_that_the_target_takes() {
     assert_eq!(targets[1], "agents__list");
     let mut again = ToolNames::default();
     for (tool, target) in tools.iter().zip(&targets) {
-        assert_eq!(again.target_name(tool, ToolNames::OPENAI_MAX_LEN), *target);
-        assert_eq!(again.target_name(tool, ToolNames::OPENAI_MAX_LEN), *target);
+        assert_eq!(again.target_name(tool, MAX_LEN), *target);
+        assert_eq!(again.target_name(tool, MAX_LEN), *target);
     }
 }
 

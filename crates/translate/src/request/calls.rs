@@ -10,7 +10,6 @@ use super::{
 };
 use crate::{Refusal, document::Text};
 use std::{borrow::Cow, collections::HashSet};
-use tollgate_types::Format;
 
 /// Checks calls and results, and moves the results right after the calls.
 ///
@@ -112,10 +111,7 @@ fn put_after<'d>(turns: &mut Vec<Turn<'d>>, at: usize, results: Vec<Block<'d>>) 
 
 /// A refusal of a whole turn.
 pub(super) fn refuse_turn(turn: &Turn<'_>, scope: &Scope<'_>, message: String) -> Refusal {
-    let list = match scope.from {
-        Format::Responses => "input",
-        Format::Chat | Format::Messages => "messages",
-    };
+    let list = scope.source.paths.turns;
     let path = match turn.at {
         Some(at) => format!("{list}[{at}]"),
         None => list.to_owned(),

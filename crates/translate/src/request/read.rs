@@ -5,8 +5,7 @@ pub(crate) mod search;
 pub(crate) mod shared;
 
 use super::{conversation::Conversation, scope::Scope};
-use crate::{Refusal, document::Document, formats};
-use tollgate_types::Format;
+use crate::{Refusal, document::Document};
 
 /// Reads a request in the caller's format.
 ///
@@ -16,9 +15,5 @@ pub(crate) fn read<'d>(
     document: &'d Document<'d>,
     scope: &mut Scope<'_>,
 ) -> Result<Conversation<'d>, Refusal> {
-    match scope.from {
-        Format::Chat => formats::chat::request_reader::read(document.root(), scope),
-        Format::Responses => formats::responses::request_reader::read(document.root(), scope),
-        Format::Messages => formats::messages::request_reader::read(document.root(), scope),
-    }
+    (scope.source.read)(document.root(), scope)
 }

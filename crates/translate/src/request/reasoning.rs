@@ -9,7 +9,7 @@ use super::{
     scope::Scope,
 };
 use crate::{Refusal, Target};
-use tollgate_types::{Effort, Format, ReasoningMode, ThinkingRoom};
+use tollgate_types::{Effort, ReasoningMode, ThinkingRoom};
 
 /// What `extended` thinks with when nobody says how much.
 const DEFAULT_EFFORT: Effort = Effort::Medium;
@@ -51,7 +51,7 @@ const fn effort_field(asked: &Reasoning) -> &'static str {
     }
 }
 
-/// The effort that a chat or responses provider is told.
+/// The effort for a provider that takes one, perhaps not beside tools.
 ///
 /// # Errors
 /// A budget is asked of a model that does not reason.
@@ -79,8 +79,10 @@ pub(crate) fn effort(
         None if scope.target.reasoning == ReasoningMode::Extended => Some(DEFAULT_EFFORT),
         wanted => wanted,
     };
-    let is_split = scope.to == Format::Chat && !scope.target.chat.effort_with_tools;
-    if is_split && !conversation.tools.is_empty() && wanted.is_some() {
+    if !(scope.rules.has_effort_with_tools)(scope.target)
+        && !conversation.tools.is_empty()
+        && wanted.is_some()
+    {
         if wanted != Some(Effort::None) {
             scope.note_dropped(effort_field(asked));
         }

@@ -7,8 +7,7 @@ use super::{fields::Fields, path::Path};
 use crate::{
     Refusal, Target,
     document::{Kind, Text, Value, is_word},
-    features::TargetFeatures,
-    formats::rules,
+    formats::{SourceRules, TargetRules, rules},
     table::{Fate, Kinds, Row, Shape, field_path},
 };
 use tollgate_types::Format;
@@ -18,8 +17,10 @@ use tollgate_types::Format;
 pub(crate) struct Scope<'t> {
     pub(crate) from: Format,
     pub(crate) to: Format,
-    /// What the target's format does with features.
-    features: &'static TargetFeatures,
+    /// The source's format.
+    pub(crate) source: &'static SourceRules,
+    /// The target's format.
+    pub(crate) rules: &'static TargetRules,
     pub(crate) target: &'t Target<'t>,
     dropped: Vec<String>,
     /// Unknown fields among them.
@@ -43,7 +44,8 @@ impl<'t> Scope<'t> {
         Self {
             from,
             to,
-            features: rules(to).features,
+            source: &rules(from).source,
+            rules: &rules(to).target,
             target,
             dropped: Vec::new(),
             unknown: 0,
@@ -126,7 +128,7 @@ impl<'t> Scope<'t> {
             if value.is_null() {
                 continue;
             }
-            match row.fate_in(self.features) {
+            match row.fate_in(self.rules.features) {
                 Fate::Carried | Fate::Mapped(_) => fields.keep(at, value),
                 Fate::Implied(_) => {}
                 Fate::Dropped(_) if row.is_neutral(value) => {}
@@ -162,13 +164,13 @@ impl<'t> Scope<'t> {
             let expected: Vec<_> = kinds
                 .rows
                 .iter()
-                .filter(|row| !matches!(row.fate_in(self.features), Fate::Refused(_)))
+                .filter(|row| !matches!(row.fate_in(self.rules.features), Fate::Refused(_)))
                 .map(|row| row.name)
                 .collect();
             let message = format!("is '{tag}'; expected one of: {}", expected.join(", "));
             return Err(refuse(&path.field("type"), message));
         };
-        match row.fate_in(self.features) {
+        match row.fate_in(self.rules.features) {
             Fate::Carried | Fate::Mapped(_) => Ok(Some(row.name)),
             Fate::Implied(_) => Ok(None),
             Fate::Dropped(_) => {
@@ -204,12 +206,8 @@ impl<'t> Scope<'t> {
     }
 
     /// Whether the target searches the web by itself.
-    pub(crate) const fn has_search(&self) -> bool {
-        match self.to {
-            Format::Chat => false,
-            Format::Responses => self.target.responses.web_search,
-            Format::Messages => self.target.messages.web_search,
-        }
+    pub(crate) fn has_search(&self) -> bool {
+        (self.rules.has_search)(self.target)
     }
 
     /// Whether the operator lets the field or kind of this name be dropped, at one of the places

@@ -13,7 +13,6 @@ use super::{
 use crate::{Refusal, names::ToolNames, output::Output, seal::Backend};
 use shared::MarkBudget;
 use std::collections::HashMap;
-use tollgate_types::Format;
 
 /// A body on its way out.
 #[derive(Debug)]
@@ -63,11 +62,7 @@ pub(crate) fn write(
         citations: HashMap::new(),
     };
     writer.out.begin_object();
-    match writer.scope.to {
-        Format::Chat => writer.chat(conversation)?,
-        Format::Responses => writer.responses(conversation)?,
-        Format::Messages => writer.messages(conversation)?,
-    }
+    (writer.scope.rules.write)(&mut writer, conversation)?;
     writer.out.end_object();
     Ok(Written {
         body: writer.out.into_bytes(),

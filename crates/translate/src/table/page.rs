@@ -191,7 +191,7 @@ fn losses() -> String {
         let from: Vec<_> = from.collect();
         let fates = Format::ALL.map(|to| {
             let is_asked = from.iter().any(|it| *it != to);
-            is_asked.then(|| rules(to).features.fate(*feature))
+            is_asked.then(|| rules(to).target.features.fate(*feature))
         });
         if !fates.iter().flatten().any(|fate| fate.is_loss()) {
             continue;

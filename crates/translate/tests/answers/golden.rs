@@ -27,7 +27,7 @@ fn golden_notes(caller: Format, provider: Format, searches: bool) -> Translation
             namespace: Some("agents".into()),
             kind: ToolKind::Function,
         };
-        tools.target_name(&list, ToolNames::OPENAI_MAX_LEN);
+        tools.target_name(&list, 64);
     }
     if caller != Format::Messages {
         let patch = ToolName {
@@ -35,7 +35,7 @@ fn golden_notes(caller: Format, provider: Format, searches: bool) -> Translation
             namespace: None,
             kind: ToolKind::Custom,
         };
-        tools.target_name(&patch, ToolNames::OPENAI_MAX_LEN);
+        tools.target_name(&patch, 64);
     }
     let echo = ResponsesEcho {
         metadata: Some("{\n \"a\": \"b\"\r\n}".into()),

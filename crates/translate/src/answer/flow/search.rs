@@ -9,9 +9,9 @@ use crate::{
         parts::{Blob, Broken, Citation, Search},
         write::BlockEnd,
     },
+    formats::SealPlace,
     seal::{MAX_PAYLOAD_BYTES, ReasoningForm},
 };
-use tollgate_types::Format;
 
 /// No provider's id is so long, in bytes.
 pub(crate) const LONGEST_ID: usize = 4096;
@@ -59,7 +59,9 @@ impl Flow {
             .saturating_add(u64::from(search.is_search && search.failure.is_none()));
         self.writer.end_search(search, sealed, &mut self.out)?;
         match sealed {
-            Some(sealed) if self.notes.from == Format::Responses => self.reasoning(sealed),
+            Some(sealed) if self.client().search_seals == SealPlace::Beside => {
+                self.reasoning(sealed)
+            }
             _ => Ok(()),
         }
     }
@@ -90,13 +92,13 @@ impl Flow {
 
     /// Whether what a text cites is sealed beside it, because its own place has no room.
     pub(super) fn seals_citations(&self) -> bool {
-        let has_no_room = self.notes.from == Format::Responses;
+        let has_no_room = self.client().search_seals == SealPlace::Beside;
         has_no_room && self.has_search() && self.notes.reasoning.state
     }
 
     /// Messages has room for a seal in each citation.
     pub(super) fn sealed_citation(&self, citation: &Citation) -> Option<String> {
-        if self.notes.from != Format::Messages || !self.has_search() {
+        if self.client().search_seals != SealPlace::Inside || !self.has_search() {
             return None;
         }
         let blob = Blob {

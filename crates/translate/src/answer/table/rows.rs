@@ -2,23 +2,37 @@
 
 use super::{
     AnswerFate::{self, Implied, LeftOut, Mapped},
-    AnswerRow,
+    AnswerFeature, AnswerRow, Feeds,
 };
 
-pub(crate) const fn each(path: &'static str, first: AnswerFate, second: AnswerFate) -> AnswerRow {
+const fn row(path: &'static str, feeds: Feeds) -> AnswerRow {
     AnswerRow {
         path,
-        fates: [first, second],
+        feeds,
         whole: false,
         extra: false,
     }
 }
 
+/// A field that feeds a feature.
+pub(crate) const fn feeds(path: &'static str, feature: AnswerFeature) -> AnswerRow {
+    row(path, Feeds::Feature(feature, AnswerFate::Carried))
+}
+
+/// A field that every other format treats alike.
 pub(crate) const fn both(path: &'static str, fate: AnswerFate) -> AnswerRow {
-    each(path, fate, fate)
+    row(path, Feeds::Nothing(fate))
 }
 
 impl AnswerRow {
+    /// The same row, with what becomes of the field where its feature is carried.
+    pub(crate) const fn by(mut self, fate: AnswerFate) -> Self {
+        if let Feeds::Feature(feature, _) = self.feeds {
+            self.feeds = Feeds::Feature(feature, fate);
+        }
+        self
+    }
+
     pub(crate) const fn whole(mut self) -> Self {
         self.whole = true;
         self
@@ -47,18 +61,9 @@ pub(crate) const STOP: AnswerFate =
 pub(crate) const CALL_ID: AnswerFate =
     Mapped("kept where the format takes it and it is the only one, else made up");
 pub(crate) const NAME: AnswerFate = Mapped("to the caller's name and namespace");
-pub(crate) const ARGUMENTS_TO_MESSAGES: AnswerFate =
-    Mapped("the object; what is none fails, unless the output limit cut it");
 pub(crate) const ONE_CALL: AnswerFate = Mapped("a tool call");
-pub(crate) const PAGES: AnswerFate =
-    LeftOut("a citation there names a place in what its provider searched");
-pub(crate) const CITED: AnswerFate = Mapped(
-    "a citation where the provider was to search the web, without the words that it quotes, its annotation sealed in it; else left out, since a citation there names a place in what its provider searched",
-);
 pub(crate) const FILES: AnswerFate =
     LeftOut("a file is known at the provider that stores it alone");
-pub(crate) const LOGPROBS: AnswerFate = LeftOut("callers cannot ask for log probabilities");
 pub(crate) const SEALED: AnswerFate =
     Mapped("sealed, where the caller takes it: it returns to this provider alone");
-pub(crate) const REFUSAL: AnswerFate = Mapped("text, with the stop reason `refusal`");
 pub(crate) const SOUND: AnswerFate = LeftOut("sound is not asked for");

@@ -1,32 +1,46 @@
 //! The fields of answers of the chat format.
 
-use crate::answer::table::rows::{
-    ARGUMENTS_TO_MESSAGES, CALL_ID, ID, LOGPROBS, MODEL, NAME, ONE_CALL, ONE_CHOICE, PAGES, PART,
-    PROVIDER, REFUSAL, SOUND, STOP, STRUCTURE, SUM, TOTAL, both, each,
-};
 use crate::answer::table::{
-    AnswerFate::{Carried, Fails, Implied, LeftOut, Mapped},
+    AnswerFate::{self, Carried, Implied, LeftOut, Mapped},
+    AnswerFeature::{self, *},
     AnswerRow,
+    rows::{
+        CALL_ID, HOSTED, ID, MODEL, NAME, ONE_CALL, ONE_CHOICE, PART, PROVIDER, SOUND, STOP,
+        STRUCTURE, SUM, TOTAL, both, feeds,
+    },
 };
 
-/// From chat, to responses and messages.
+/// What the format does with the features of an answer to its clients.
+pub(crate) const FEATURES: &[(AnswerFeature, AnswerFate)] = &[
+    (Created, Carried),
+    (Texts, Carried),
+    (Refusals, Carried),
+    (Thoughts, Mapped("`reasoning_content`, as paragraphs")),
+    (Annotations, Carried),
+    (Citations, Carried),
+    (Calls, Mapped("`tool_calls`")),
+    (Arguments, Carried),
+    (CustomCalls, Carried),
+    (Logprobs, Mapped("beside the text that it is about")),
+    (Searches, HOSTED),
+    (SearchResults, HOSTED),
+    (SearchEvents, HOSTED),
+    (SearchUsage, PROVIDER),
+];
+
+/// The fields of an answer of a provider.
 pub(crate) const ROWS: &[AnswerRow] = &[
     both("id", ID),
     both("object", STRUCTURE),
-    each("created", Carried, LeftOut("messages bear no time")),
+    feeds("created", Created),
     both("model", MODEL),
     both("choices", STRUCTURE),
     both("choices[].index", ONE_CHOICE),
     both("choices[].finish_reason", STOP),
     both("choices[].message", STRUCTURE),
     both("choices[].delta", STRUCTURE),
-    each("choices[].logprobs", Carried, LOGPROBS),
-    each(
-        "choices[].logprobs.content",
-        Mapped("beside the text that it is about"),
-        LOGPROBS,
-    )
-    .whole(),
+    feeds("choices[].logprobs", Logprobs),
+    feeds("choices[].logprobs.content", Logprobs).whole(),
     both(
         "choices[].logprobs.refusal",
         LeftOut("refusals bear no log probabilities"),
@@ -36,8 +50,8 @@ pub(crate) const ROWS: &[AnswerRow] = &[
     both("choices[].delta.role", STRUCTURE),
     both("choices[].message.content", Carried).whole(),
     both("choices[].delta.content", Carried).whole(),
-    each("choices[].message.refusal", Carried, REFUSAL),
-    each("choices[].delta.refusal", Carried, REFUSAL),
+    feeds("choices[].message.refusal", Refusals),
+    feeds("choices[].delta.refusal", Refusals),
     both("choices[].message.reasoning_content", Mapped("thinking")).extra(),
     both("choices[].delta.reasoning_content", Mapped("thinking")).extra(),
     both("choices[].message.reasoning", Mapped("thinking")).extra(),
@@ -54,16 +68,8 @@ pub(crate) const ROWS: &[AnswerRow] = &[
     )
     .whole()
     .extra(),
-    each(
-        "choices[].message.tool_calls",
-        Mapped("items of their own"),
-        Mapped("blocks"),
-    ),
-    each(
-        "choices[].delta.tool_calls",
-        Mapped("items, one after the other"),
-        Mapped("blocks, one after the other"),
-    ),
+    feeds("choices[].message.tool_calls", Calls),
+    feeds("choices[].delta.tool_calls", Calls),
     both("choices[].message.tool_calls[].index", STRUCTURE).extra(),
     both("choices[].message.tool_calls[]<function>.index", STRUCTURE).extra(),
     both("choices[].delta.tool_calls[].index", STRUCTURE).extra(),
@@ -89,15 +95,13 @@ pub(crate) const ROWS: &[AnswerRow] = &[
         NAME,
     ),
     both("choices[].delta.tool_calls[]<function>.function.name", NAME),
-    each(
+    feeds(
         "choices[].message.tool_calls[]<function>.function.arguments",
-        Carried,
-        ARGUMENTS_TO_MESSAGES,
+        Arguments,
     ),
-    each(
+    feeds(
         "choices[].delta.tool_calls[]<function>.function.arguments",
-        Carried,
-        ARGUMENTS_TO_MESSAGES,
+        Arguments,
     ),
     both(
         "choices[].message.tool_calls[]<function>.custom",
@@ -105,26 +109,13 @@ pub(crate) const ROWS: &[AnswerRow] = &[
     )
     .whole()
     .extra(),
-    each(
-        "choices[].message.tool_calls[]<custom>.id",
-        CALL_ID,
-        Fails("nobody can have offered it"),
-    ),
-    each(
-        "choices[].message.tool_calls[]<custom>.type",
-        STRUCTURE,
-        Fails("nobody can have offered it"),
-    ),
-    each(
-        "choices[].message.tool_calls[]<custom>.custom",
-        Carried,
-        Fails("nobody can have offered it"),
-    )
-    .whole(),
+    feeds("choices[].message.tool_calls[]<custom>.id", CustomCalls).by(CALL_ID),
+    feeds("choices[].message.tool_calls[]<custom>.type", CustomCalls).by(STRUCTURE),
+    feeds("choices[].message.tool_calls[]<custom>.custom", CustomCalls).whole(),
     both("choices[].message.function_call", ONE_CALL).whole(),
     both("choices[].delta.function_call", ONE_CALL).whole(),
-    each("choices[].message.annotations", Carried, PAGES).whole(),
-    each("choices[].delta.annotations", Carried, PAGES)
+    feeds("choices[].message.annotations", Annotations).whole(),
+    feeds("choices[].delta.annotations", Annotations)
         .whole()
         .extra(),
     both("choices[].message.audio", SOUND).whole(),

@@ -7,7 +7,7 @@ use crate::answer::{
     json::Raw,
     logprobs,
     parts::{Broken, NativeCall},
-    read::{as_contents, document, has_members},
+    read::{ReadAnswer, as_contents, document, has_members},
     text::RawText,
 };
 use serde::Deserialize;
@@ -20,8 +20,13 @@ const TEXT: Key = Key::new(Kind::Text, 0, 0);
 const REFUSAL: Key = Key::new(Kind::Refusal, 0, 0);
 const THINKING: Key = Key::new(Kind::Thinking, 0, 0);
 
+/// A reader of one answer.
+pub(crate) fn reader() -> Box<dyn ReadAnswer> {
+    Box::<ChatReader>::default()
+}
+
 #[derive(Debug, Default)]
-pub(crate) struct ChatReader {
+struct ChatReader {
     /// The calls so far, the last one last.
     calls: Vec<KnownCall>,
 }
@@ -68,8 +73,8 @@ impl Choice<'_> {
     }
 }
 
-impl ChatReader {
-    pub(crate) fn event(&mut self, data: &str, flow: &mut Flow) -> Result<(), Broken> {
+impl ReadAnswer for ChatReader {
+    fn event(&mut self, data: &str, flow: &mut Flow) -> Result<(), Broken> {
         let chunk: Chunk<'_> = document(data)?;
         for choice in &chunk.choices {
             // Other formats have one answer; nobody asked for more.
@@ -84,7 +89,7 @@ impl ChatReader {
         Ok(())
     }
 
-    pub(crate) fn body(&mut self, data: &str, flow: &mut Flow) -> Result<(), Broken> {
+    fn body(&mut self, data: &str, flow: &mut Flow) -> Result<(), Broken> {
         let answer: Chunk<'_> = document(data)?;
         let [choice] = answer.choices.as_slice() else {
             return Err(Broken);
@@ -93,7 +98,9 @@ impl ChatReader {
         let message = choice.message.as_ref().ok_or(Broken)?;
         self.message(message, flow)
     }
+}
 
+impl ChatReader {
     /// Reads a message, whole or what a chunk adds to it.
     fn message(&mut self, delta: &Message<'_>, flow: &mut Flow) -> Result<(), Broken> {
         for piece in delta.reasoning() {

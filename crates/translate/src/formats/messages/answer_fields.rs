@@ -1,14 +1,48 @@
 //! The fields of answers of the messages format.
 
-use crate::answer::table::rows::{
-    CALL_ID, HOSTED, ID, MODEL, NAME, PART, PROVIDER, SEALED, STRUCTURE, TOTAL, both, each,
-};
 use crate::answer::table::{
-    AnswerFate::{Carried, LeftOut, Mapped},
+    AnswerFate::{self, Carried, Fails, Implied, LeftOut, Mapped},
+    AnswerFeature::{self, *},
     AnswerRow,
+    rows::{
+        CALL_ID, HOSTED, ID, MODEL, NAME, PART, PROVIDER, SEALED, STRUCTURE, TOTAL, both, feeds,
+    },
 };
 
-/// From messages, to chat and responses.
+const CITED: &str = "a citation where the provider was to search the web, without the words that it quotes, its annotation sealed in it; else left out, since a citation there names a place in what its provider searched";
+
+const SEARCHES: &str = "`server_tool_use` and `web_search_tool_result`, where the provider was to search the web; a page that is read is a search for its address. The first page holds the item, sealed";
+
+/// What the format does with the features of an answer to its clients.
+pub(crate) const FEATURES: &[(AnswerFeature, AnswerFate)] = &[
+    (Created, LeftOut("messages bear no time")),
+    (Texts, Carried),
+    (Refusals, Mapped("text, with the stop reason `refusal`")),
+    (Thoughts, Mapped("thinking, as paragraphs")),
+    (
+        Annotations,
+        LeftOut("a citation there names a place in what its provider searched"),
+    ),
+    (Citations, Mapped(CITED)),
+    (Calls, Mapped("blocks, one after the other")),
+    (
+        Arguments,
+        Mapped("the object; what is none fails, unless the output limit cut it"),
+    ),
+    (CustomCalls, Fails("nobody can have offered it")),
+    (
+        Logprobs,
+        LeftOut("callers cannot ask for log probabilities"),
+    ),
+    (Searches, Mapped(SEARCHES)),
+    (SearchEvents, Implied("the item says it")),
+    (
+        SearchUsage,
+        Mapped("`usage.server_tool_use`, counted from the searches"),
+    ),
+];
+
+/// The fields of an answer of a provider.
 pub(crate) const ROWS: &[AnswerRow] = &[
     both("id", ID),
     both("type", STRUCTURE),
@@ -16,11 +50,7 @@ pub(crate) const ROWS: &[AnswerRow] = &[
     both("model", MODEL),
     both("content", STRUCTURE),
     both("content[]<text>.type", STRUCTURE),
-    each(
-        "content[]<text>.text",
-        Carried,
-        Mapped("a part; texts that follow each other are parts of one message"),
-    ),
+    feeds("content[]<text>.text", Texts),
     both("content[]<text>.citations", STRUCTURE),
     both(
         "content[]<text>.citations[]<web_search_result_location>",
@@ -50,11 +80,7 @@ pub(crate) const ROWS: &[AnswerRow] = &[
     )
     .whole(),
     both("content[]<thinking>.type", STRUCTURE),
-    each(
-        "content[]<thinking>.thinking",
-        Mapped("`reasoning_content`"),
-        Mapped("a summary"),
-    ),
+    feeds("content[]<thinking>.thinking", Thoughts),
     both("content[]<thinking>.signature", SEALED),
     both("content[]<redacted_thinking>.type", STRUCTURE),
     both("content[]<redacted_thinking>.data", SEALED),
@@ -77,22 +103,12 @@ pub(crate) const ROWS: &[AnswerRow] = &[
     both("content[]<mcp_tool_listing>", HOSTED).whole(),
     both("content[]<mcp_tool_result>", HOSTED).whole(),
     both("content[]<mcp_tool_use>", HOSTED).whole(),
-    each(
-        "content[]<server_tool_use>",
-        HOSTED,
-        Mapped("`web_search_call`, where the provider was to search the web; other tools are left out"),
-    )
+    feeds("content[]<server_tool_use>", Searches)
     .whole(),
     both("content[]<text_editor_code_execution_tool_result>", HOSTED).whole(),
     both("content[]<tool_search_tool_result>", HOSTED).whole(),
     both("content[]<web_fetch_tool_result>", HOSTED).whole(),
-    each(
-        "content[]<web_search_tool_result>",
-        HOSTED,
-        Mapped(
-            "ends the `web_search_call`; its pages are `sources` where the caller asks for them, and all of it is sealed in a reasoning item behind it",
-        ),
-    )
+    feeds("content[]<web_search_tool_result>", SearchResults)
     .whole(),
     both(
         "stop_reason",
@@ -128,11 +144,7 @@ pub(crate) const ROWS: &[AnswerRow] = &[
     both("usage.iterations", PART).whole(),
     both("usage.fallback_credit", PROVIDER).whole(),
     both("usage.inference_geo", PROVIDER),
-    each(
-        "usage.server_tool_use",
-        PROVIDER,
-        Mapped("`tool_usage.web_search`, counted from the searches"),
-    )
+    feeds("usage.server_tool_use", SearchUsage)
     .whole(),
     both("usage.service_tier", PROVIDER),
     both("usage.speed", PROVIDER),

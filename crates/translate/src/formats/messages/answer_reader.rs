@@ -7,7 +7,7 @@ use crate::{
         flow::{Flow, Key, Kind, LONGEST_ID, MOST_CITATIONS, MOST_WAITING},
         json::{self, Raw},
         parts::{Blob, Broken, Citation, NativeCall},
-        read::{as_contents, document, has_members, owned},
+        read::{ReadAnswer, as_contents, document, has_members, owned},
         text::RawText,
     },
     output::Output,
@@ -17,8 +17,13 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use types::{Block, StopDetails, blob, cited_page};
 
+/// A reader of one answer.
+pub(crate) fn reader() -> Box<dyn ReadAnswer> {
+    Box::<MessagesReader>::default()
+}
+
 #[derive(Debug, Default)]
-pub(crate) struct MessagesReader {
+struct MessagesReader {
     open: Option<OpenBlock>,
     /// Searches of the web whose results have not come.
     searches: Vec<OpenSearch>,
@@ -89,8 +94,8 @@ struct Message<'a> {
     stop_details: Option<StopDetails<'a>>,
 }
 
-impl MessagesReader {
-    pub(crate) fn event(&mut self, data: &str, flow: &mut Flow) -> Result<(), Broken> {
+impl ReadAnswer for MessagesReader {
+    fn event(&mut self, data: &str, flow: &mut Flow) -> Result<(), Broken> {
         let event: Event<'_> = document(data)?;
         match (event.kind.as_str(), event.content_block, event.delta) {
             ("content_block_delta", _, Some(delta)) => self.delta(event.index, &delta, flow),
@@ -106,7 +111,7 @@ impl MessagesReader {
         }
     }
 
-    pub(crate) fn body(&mut self, data: &str, flow: &mut Flow) -> Result<(), Broken> {
+    fn body(&mut self, data: &str, flow: &mut Flow) -> Result<(), Broken> {
         let answer: Message<'_> = document(data)?;
         for (block, index) in answer.content.iter().zip(0..) {
             self.begin(index, *block, flow)?;
@@ -114,7 +119,9 @@ impl MessagesReader {
         self.end(flow)?;
         explain(answer.stop_details.as_ref(), flow)
     }
+}
 
+impl MessagesReader {
     fn begin(&mut self, index: u64, raw: Raw<'_>, flow: &mut Flow) -> Result<(), Broken> {
         self.end(flow)?;
         let block: &Block<'_> = &document(raw.get())?;

@@ -4,16 +4,27 @@ mod body;
 mod stream;
 
 use crate::{
+    TranslationNotes,
     answer::{
         parts::{Citation, Ending, Search, Stop},
-        write::escaped,
+        write::{Write, escaped},
     },
     output::Output,
 };
 use tollgate_types::Usage;
 
-pub(crate) use body::MessagesBody;
-pub(crate) use stream::MessagesStream;
+use body::MessagesBody;
+use stream::MessagesStream;
+
+/// A writer of an event stream.
+pub(crate) fn stream(_: &TranslationNotes) -> Box<dyn Write> {
+    Box::<MessagesStream>::default()
+}
+
+/// A writer of a whole answer.
+pub(crate) fn body(_: &TranslationNotes) -> Box<dyn Write> {
+    Box::<MessagesBody>::default()
+}
 
 /// `stop_reason`, `stop_sequence` and `stop_details`.
 fn stop_fields(ending: Option<&Ending>, out: &mut Output) {

@@ -1,12 +1,13 @@
 //! Reads a messages request.
 
 mod blocks;
+mod search;
 mod tools;
 
 use crate::request::read::shared::{assistant_says, stops, take_effort, take_word, text_block};
 use crate::{
     Refusal,
-    document::{Kind, Value},
+    document::{Kind, Text, Value},
     formats::messages::request_fields as table,
     request::{
         conversation::{
@@ -30,6 +31,7 @@ pub(crate) fn read<'d>(
         stream: top.bool("stream")?.unwrap_or_default(),
         limit_field: "max_tokens",
         encrypted_reasoning: true,
+        search_sources: true,
         ..Conversation::default()
     };
     top.require("max_tokens")?;
@@ -68,7 +70,12 @@ pub(crate) fn read<'d>(
     if let Some(value) = top.take("context_management") {
         context_management(scope, value)?;
     }
-    conversation.service_tier = top.text("service_tier")?;
+    conversation.service_tier =
+        top.text("service_tier")?
+            .map(|tier| match tier.is("standard_only") {
+                true => Text::of_word("default"),
+                false => tier,
+            });
     top.close()?;
     Ok(conversation)
 }

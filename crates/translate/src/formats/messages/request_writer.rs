@@ -17,11 +17,17 @@ use crate::{
     },
     seal::ReasoningForm,
 };
-use tollgate_types::Format;
+
+/// Writes the members of the body.
+pub(crate) fn write(
+    writer: &mut Writer<'_, '_>,
+    conversation: &Conversation<'_>,
+) -> Result<(), Refusal> {
+    writer.messages(conversation)
+}
 
 impl Writer<'_, '_> {
-    /// Writes the members of the body.
-    pub(crate) fn messages(&mut self, conversation: &Conversation<'_>) -> Result<(), Refusal> {
+    fn messages(&mut self, conversation: &Conversation<'_>) -> Result<(), Refusal> {
         let lost_thought = self.loses_thought(conversation);
         let plan = reasoning::messages(conversation, lost_thought, self.scope)?;
         self.out.key("model").string(self.scope.target.model);
@@ -38,10 +44,7 @@ impl Writer<'_, '_> {
             self.messages_turn(turn, is_said_by_nobody_else)?;
         }
         if self.out.as_bytes().len() == before {
-            let field = match self.scope.from {
-                Format::Responses => "input",
-                Format::Chat | Format::Messages => "messages",
-            };
+            let field = self.scope.source.paths.turns;
             let message = "must hold something that the user says, for this model";
             return Err(Refusal::new(field, message));
         }

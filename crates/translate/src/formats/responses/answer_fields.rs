@@ -1,19 +1,50 @@
 //! The fields of answers of the responses format.
 
-use crate::answer::table::rows::{
-    ARGUMENTS_TO_MESSAGES, CALL_ID, CITED, FILES, HOSTED, ID, LOGPROBS, MODEL, NAME, PAGES, PART,
-    PROVIDER, REFUSAL, REQUEST, SEALED, SOUND, STOP, STRUCTURE, SUM, TOTAL, both, each,
-};
 use crate::answer::table::{
-    AnswerFate::{Carried, Fails, Implied, LeftOut, Mapped},
+    AnswerFate::{self, Carried, Fails, Implied, LeftOut, Mapped},
+    AnswerFeature::{self, *},
     AnswerRow,
+    rows::{
+        CALL_ID, FILES, HOSTED, ID, MODEL, NAME, PART, PROVIDER, REQUEST, SEALED, SOUND, STOP,
+        STRUCTURE, SUM, TOTAL, both, feeds,
+    },
 };
 
-/// From responses, to chat and messages.
+const SEARCH_RESULTS: &str = "ends the `web_search_call`; its pages are `sources` where the caller asks for them, and all of it is sealed in a reasoning item behind it";
+
+/// What the format does with the features of an answer to its clients.
+pub(crate) const FEATURES: &[(AnswerFeature, AnswerFate)] = &[
+    (Created, Carried),
+    (
+        Texts,
+        Mapped("a part; texts that follow each other are parts of one message"),
+    ),
+    (Refusals, Carried),
+    (Thoughts, Mapped("a summary")),
+    (Annotations, Carried),
+    (Citations, Carried),
+    (Calls, Mapped("items, one after the other")),
+    (Arguments, Carried),
+    (CustomCalls, Carried),
+    (Logprobs, Mapped("beside the text that it is about")),
+    (
+        Searches,
+        Mapped(
+            "`web_search_call`, where the provider was to search the web; other tools are left out",
+        ),
+    ),
+    (SearchResults, Mapped(SEARCH_RESULTS)),
+    (
+        SearchUsage,
+        Mapped("`tool_usage.web_search`, counted from the searches"),
+    ),
+];
+
+/// The fields of an answer of a provider.
 pub(crate) const ROWS: &[AnswerRow] = &[
     both("id", ID),
     both("object", STRUCTURE),
-    each("created_at", Carried, LeftOut("messages bear no time")),
+    feeds("created_at", Created),
     both("completed_at", LeftOut("the others bear no such time")),
     both("model", MODEL),
     both("status", STOP),
@@ -32,21 +63,18 @@ pub(crate) const ROWS: &[AnswerRow] = &[
     both("output[]<message>.content", STRUCTURE),
     both("output[]<message>.content[]<output_text>.type", STRUCTURE),
     both("output[]<message>.content[]<output_text>.text", Carried),
-    each(
+    feeds(
         "output[]<message>.content[]<output_text>.logprobs",
-        Mapped("beside the text that it is about"),
-        LOGPROBS,
+        Logprobs,
     )
     .whole(),
-    each(
+    feeds(
         "output[]<message>.content[]<output_text>.annotations",
-        Carried,
-        PAGES,
+        Annotations,
     ),
-    each(
+    feeds(
         "output[]<message>.content[]<output_text>.annotations[]<url_citation>",
-        Carried,
-        CITED,
+        Citations,
     )
     .whole(),
     both(
@@ -65,26 +93,12 @@ pub(crate) const ROWS: &[AnswerRow] = &[
     )
     .whole(),
     both("output[]<message>.content[]<refusal>.type", STRUCTURE),
-    each(
-        "output[]<message>.content[]<refusal>.refusal",
-        Carried,
-        REFUSAL,
-    ),
+    feeds("output[]<message>.content[]<refusal>.refusal", Refusals),
     both("output[]<reasoning>.id", SEALED),
     both("output[]<reasoning>.type", STRUCTURE),
     both("output[]<reasoning>.status", STRUCTURE),
-    each(
-        "output[]<reasoning>.summary",
-        Mapped("`reasoning_content`, as paragraphs"),
-        Mapped("thinking, as paragraphs"),
-    )
-    .whole(),
-    each(
-        "output[]<reasoning>.content",
-        Mapped("`reasoning_content`, as paragraphs"),
-        Mapped("thinking, as paragraphs"),
-    )
-    .whole(),
+    feeds("output[]<reasoning>.summary", Thoughts).whole(),
+    feeds("output[]<reasoning>.content", Thoughts).whole(),
     both("output[]<reasoning>.encrypted_content", SEALED),
     both("output[]<function_call>.id", STRUCTURE),
     both("output[]<function_call>.type", STRUCTURE),
@@ -95,49 +109,19 @@ pub(crate) const ROWS: &[AnswerRow] = &[
         "output[]<function_call>.namespace",
         Implied("namespaces are not offered to the provider"),
     ),
-    each(
-        "output[]<function_call>.arguments",
-        Carried,
-        ARGUMENTS_TO_MESSAGES,
-    ),
+    feeds("output[]<function_call>.arguments", Arguments),
     both("output[]<function_call>.caller", HOSTED).whole(),
     both("output[]<function_call>.async", HOSTED),
-    each(
-        "output[]<custom_tool_call>.id",
-        STRUCTURE,
-        Fails("nobody can have offered it"),
-    ),
-    each(
-        "output[]<custom_tool_call>.type",
-        STRUCTURE,
-        Fails("nobody can have offered it"),
-    ),
-    each(
-        "output[]<custom_tool_call>.status",
-        STRUCTURE,
-        Fails("nobody can have offered it"),
-    )
-    .extra(),
-    each(
-        "output[]<custom_tool_call>.call_id",
-        CALL_ID,
-        Fails("nobody can have offered it"),
-    ),
-    each(
-        "output[]<custom_tool_call>.name",
-        NAME,
-        Fails("nobody can have offered it"),
-    ),
-    each(
-        "output[]<custom_tool_call>.namespace",
-        Implied("namespaces are not offered to the provider"),
-        Fails("nobody can have offered it"),
-    ),
-    each(
-        "output[]<custom_tool_call>.input",
-        Carried,
-        Fails("nobody can have offered it"),
-    ),
+    feeds("output[]<custom_tool_call>.id", CustomCalls).by(STRUCTURE),
+    feeds("output[]<custom_tool_call>.type", CustomCalls).by(STRUCTURE),
+    feeds("output[]<custom_tool_call>.status", CustomCalls)
+        .by(STRUCTURE)
+        .extra(),
+    feeds("output[]<custom_tool_call>.call_id", CustomCalls).by(CALL_ID),
+    feeds("output[]<custom_tool_call>.name", CustomCalls).by(NAME),
+    feeds("output[]<custom_tool_call>.namespace", CustomCalls)
+        .by(Implied("namespaces are not offered to the provider")),
+    feeds("output[]<custom_tool_call>.input", CustomCalls),
     both("output[]<custom_tool_call>.caller", HOSTED).whole(),
     both("output[]<custom_tool_call>.async", HOSTED),
     both("output[]<additional_tools>", HOSTED).whole(),
@@ -163,14 +147,7 @@ pub(crate) const ROWS: &[AnswerRow] = &[
     both("output[]<shell_call_output>", HOSTED).whole(),
     both("output[]<tool_search_call>", HOSTED).whole(),
     both("output[]<tool_search_output>", HOSTED).whole(),
-    each(
-        "output[]<web_search_call>",
-        HOSTED,
-        Mapped(
-            "`server_tool_use` and `web_search_tool_result`, where the provider was to search the web; a page that is read is a search for its address. The first page holds the item, sealed",
-        ),
-    )
-    .whole(),
+    feeds("output[]<web_search_call>", Searches).whole(),
     both("usage", STRUCTURE),
     both("usage.input_tokens", TOTAL),
     both("usage.output_tokens", TOTAL),
@@ -208,12 +185,7 @@ pub(crate) const ROWS: &[AnswerRow] = &[
     both("temperature", REQUEST),
     both("text", REQUEST).whole(),
     both("tool_choice", REQUEST).whole(),
-    each(
-        "tool_usage",
-        PROVIDER,
-        Mapped("`usage.server_tool_use`, counted from the searches"),
-    )
-    .whole(),
+    feeds("tool_usage", SearchUsage).whole(),
     both("tools", REQUEST).whole(),
     both("top_logprobs", REQUEST),
     both("top_p", REQUEST),
@@ -244,13 +216,10 @@ pub(crate) const ROWS: &[AnswerRow] = &[
     both("event:response.content_part.added", STRUCTURE),
     both("event:response.content_part.done", STRUCTURE),
     both("event:response.output_text.delta", Carried),
-    each(
-        "event:response.output_text.annotation.added",
-        Mapped("when the text ends"),
-        CITED,
-    ),
+    feeds("event:response.output_text.annotation.added", Citations)
+        .by(Mapped("when the text ends")),
     both("event:response.output_text.done", STRUCTURE),
-    each("event:response.refusal.delta", Carried, REFUSAL),
+    feeds("event:response.refusal.delta", Refusals),
     both("event:response.refusal.done", STRUCTURE),
     both("event:response.reasoning_summary_part.added", STRUCTURE),
     both("event:response.reasoning_summary_part.done", STRUCTURE),
@@ -260,11 +229,7 @@ pub(crate) const ROWS: &[AnswerRow] = &[
     both("event:response.reasoning_text.done", STRUCTURE),
     both("event:response.function_call_arguments.delta", Carried),
     both("event:response.function_call_arguments.done", STRUCTURE),
-    each(
-        "event:response.custom_tool_call_input.delta",
-        Carried,
-        Fails("nobody can have offered it"),
-    ),
+    feeds("event:response.custom_tool_call_input.delta", CustomCalls),
     both("event:response.custom_tool_call_input.done", STRUCTURE),
     both("event:response.completed", Mapped("the end")),
     both("event:response.incomplete", Mapped("the end")),
@@ -279,10 +244,5 @@ pub(crate) const ROWS: &[AnswerRow] = &[
     both("event:response.mcp_list_tools", HOSTED).whole(),
     both("event:response.shell_call_command", HOSTED).whole(),
     both("event:response.shell_call_output_content", HOSTED).whole(),
-    each(
-        "event:response.web_search_call",
-        HOSTED,
-        Implied("the item says it"),
-    )
-    .whole(),
+    feeds("event:response.web_search_call", SearchEvents).whole(),
 ];

@@ -7,7 +7,7 @@ use crate::answer::{
     json::Raw,
     logprobs,
     parts::{Broken, NativeCall},
-    read::{document, owned},
+    read::{ReadAnswer, document, owned},
     text::RawText,
 };
 use serde::Deserialize;
@@ -16,8 +16,13 @@ use types::{Item, ItemKind, cited_page};
 /// More items in one answer are absurd.
 const MOST_ITEMS: usize = 4096;
 
+/// A reader of one answer.
+pub(crate) fn reader() -> Box<dyn ReadAnswer> {
+    Box::<ResponsesReader>::default()
+}
+
 #[derive(Debug, Default)]
-pub(crate) struct ResponsesReader {
+struct ResponsesReader {
     /// The items that are open.
     items: Vec<OpenItem>,
     begun: usize,
@@ -107,8 +112,8 @@ impl<'a> Event<'a> {
     }
 }
 
-impl ResponsesReader {
-    pub(crate) fn event(&mut self, data: &str, flow: &mut Flow) -> Result<(), Broken> {
+impl ReadAnswer for ResponsesReader {
+    fn event(&mut self, data: &str, flow: &mut Flow) -> Result<(), Broken> {
         /// The part of the name that all events have.
         const PREFIX: &str = "response.";
         let event: Event<'_> = document(data)?;
@@ -150,7 +155,7 @@ impl ResponsesReader {
         }
     }
 
-    pub(crate) fn body(&mut self, data: &str, flow: &mut Flow) -> Result<(), Broken> {
+    fn body(&mut self, data: &str, flow: &mut Flow) -> Result<(), Broken> {
         let answer: Response<'_> = document(data)?;
         // One that is still running has no answer yet, a cancelled one never will.
         if matches!(
@@ -166,6 +171,16 @@ impl ResponsesReader {
         Ok(())
     }
 
+    /// The last event was too large to be read: without it nothing may be missing.
+    fn unread_end(&self) -> Result<(), Broken> {
+        match self.begun {
+            0 => Err(Broken),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl ResponsesReader {
     /// Reads the items of the last event, if no event before it had any.
     fn rest(&mut self, data: &str, flow: &mut Flow) -> Result<(), Broken> {
         if self.begun > 0 {
@@ -177,14 +192,6 @@ impl ResponsesReader {
             self.whole(index, &document(raw.get())?, raw, flow)?;
         }
         Ok(())
-    }
-
-    /// The last event was too large to be read: without it nothing may be missing.
-    pub(crate) const fn unread_end(&self) -> Result<(), Broken> {
-        match self.begun {
-            0 => Err(Broken),
-            _ => Ok(()),
-        }
     }
 
     /// Reads an item that is whole.

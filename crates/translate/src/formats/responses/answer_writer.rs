@@ -5,10 +5,10 @@ mod open;
 mod writer;
 
 use crate::{
-    Json, ResponsesEcho,
+    Json, ResponsesEcho, TranslationNotes,
     answer::{
         parts::{Citation, Search, Stop, ToolCall},
-        write::escaped,
+        write::{Write, escaped},
     },
     output::Output,
 };
@@ -16,7 +16,24 @@ use serde_json::value::RawValue;
 use std::{borrow::Cow, collections::BTreeMap};
 use tollgate_types::Usage;
 
-pub(crate) use {compaction::CompactionWriter, writer::ResponsesWriter};
+use {compaction::CompactionWriter, writer::ResponsesWriter};
+
+/// A writer of an event stream.
+pub(crate) fn stream(notes: &TranslationNotes) -> Box<dyn Write> {
+    of_kind(ResponsesWriter::new(true, notes), notes)
+}
+
+/// A writer of a whole answer.
+pub(crate) fn body(notes: &TranslationNotes) -> Box<dyn Write> {
+    of_kind(ResponsesWriter::new(false, notes), notes)
+}
+
+fn of_kind(writer: ResponsesWriter, notes: &TranslationNotes) -> Box<dyn Write> {
+    match notes.compacts {
+        true => Box::new(CompactionWriter::new(writer)),
+        false => Box::new(writer),
+    }
+}
 
 /// How far a response has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

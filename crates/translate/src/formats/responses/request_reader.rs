@@ -2,6 +2,7 @@
 
 mod compaction;
 mod items;
+mod search;
 mod tool_search;
 mod tools;
 
@@ -9,6 +10,7 @@ use crate::request::read::shared::{take_effort, text_block};
 use crate::{
     AnswerMemory, Refusal,
     document::{Text, Value},
+    features::Feature,
     formats::responses::request_fields as table,
     notes::{Json, ResponsesEcho},
     request::{
@@ -17,6 +19,7 @@ use crate::{
         path::Path,
         scope::{Scope, refuse},
     },
+    table::Fate,
 };
 use items::read_items;
 use std::collections::HashSet;
@@ -213,8 +216,8 @@ fn include(
         if word.is("reasoning.encrypted_content") {
             conversation.encrypted_reasoning = true;
         } else if word.is("message.output_text.logprobs") {
-            if scope.to == tollgate_types::Format::Messages {
-                return Err(refuse(&path, scope.cannot("it gives no log probabilities")));
+            if let Fate::Refused(why) = scope.rules.features.fate(Feature::Logprobs) {
+                return Err(refuse(&path, scope.cannot(why)));
             }
             conversation.logprobs = true;
         } else if word.is(SOURCES) && conversation.search.is_some() {

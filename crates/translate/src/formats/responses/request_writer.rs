@@ -17,14 +17,21 @@ use crate::{
     seal::ReasoningForm,
 };
 use std::{borrow::Cow, collections::HashSet};
-use tollgate_types::{Effort, Format, LEAST_RESPONSES_OUTPUT};
+use tollgate_types::{Effort, LEAST_RESPONSES_OUTPUT};
 
 /// The least output limit of the format, in tokens.
 const MIN_LIMIT: u64 = LEAST_RESPONSES_OUTPUT;
 
+/// Writes the members of the body.
+pub(crate) fn write(
+    writer: &mut Writer<'_, '_>,
+    conversation: &Conversation<'_>,
+) -> Result<(), Refusal> {
+    writer.responses(conversation)
+}
+
 impl Writer<'_, '_> {
-    /// Writes the members of the body.
-    pub(crate) fn responses(&mut self, conversation: &Conversation<'_>) -> Result<(), Refusal> {
+    fn responses(&mut self, conversation: &Conversation<'_>) -> Result<(), Refusal> {
         let effort = reasoning::effort(conversation, self.scope)?;
         self.out.key("model").string(self.scope.target.model);
         let turns = self.instructions(&conversation.turns);
@@ -74,10 +81,7 @@ impl Writer<'_, '_> {
         if stop.is_empty() {
             return Ok(());
         }
-        let field = match self.scope.from {
-            Format::Messages => "stop_sequences",
-            Format::Chat | Format::Responses => "stop",
-        };
+        let field = self.scope.source.paths.stop;
         let lengths: Vec<_> = stop.iter().map(|stop| stop.decode().len()).collect();
         if lengths.contains(&0) {
             return Err(Refusal::new(field, "must not hold an empty string"));
@@ -390,10 +394,9 @@ impl Writer<'_, '_> {
 
     fn responses_include(&mut self, conversation: &Conversation<'_>, effort: Option<Effort>) {
         let wants_state = self.scope.target.responses.encrypted_reasoning
-            && self.scope.from == Format::Messages
+            && conversation.encrypted_reasoning
             && reasoning::is_expected(conversation, effort, self.scope.target);
-        // What was found is told to callers of messages.
-        let wants_sources = conversation.search.is_some() && self.scope.from == Format::Messages;
+        let wants_sources = conversation.search.is_some() && conversation.search_sources;
         if !wants_state && !conversation.logprobs && !wants_sources {
             return;
         }

@@ -16,10 +16,7 @@ use crate::{
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use memchr::memchr;
 use std::borrow::Cow;
-use tollgate_types::Format;
 
-/// The images that messages takes as data.
-const MESSAGES_IMAGES: [&str; 4] = ["image/png", "image/jpeg", "image/gif", "image/webp"];
 const PDF: &str = "application/pdf";
 
 /// What the link of an image leads to.
@@ -43,8 +40,10 @@ pub(crate) fn check_image(
     media_type: &str,
     path: &Path<'_>,
 ) -> Result<(), Refusal> {
-    if scope.to == Format::Messages && !MESSAGES_IMAGES.contains(&media_type) {
-        let types = MESSAGES_IMAGES.join(", ");
+    if let Some(types) = scope.rules.image_types
+        && !types.contains(&media_type)
+    {
+        let types = types.join(", ");
         let message = scope.cannot(&format!("it takes images of the types {types}"));
         return Err(refuse(path, message));
     }
@@ -186,7 +185,7 @@ pub(crate) fn document<'d>(
         Some(source) => source,
         None => self::data(Cow::Borrowed(guessed_type(name)), data, path)?,
     };
-    if let (Format::Messages, Source::Data { media_type, data }) = (scope.to, &source) {
+    if let (true, Source::Data { media_type, data }) = (scope.rules.has_text_documents, &source) {
         match media_type.as_ref() {
             PDF => {}
             "text/plain" => return plain_text(data, name, path),

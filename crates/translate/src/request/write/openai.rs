@@ -10,23 +10,17 @@ use crate::{
     Refusal,
     request::conversation::{AnswerFormat, Conversation},
 };
-use tollgate_types::Format;
 
 impl Writer<'_, '_> {
     /// `temperature` and `top_p`, which chat and responses share, and `top_k`.
     pub(crate) fn openai_sampling(&mut self, conversation: &Conversation<'_>) {
         let sampling = &conversation.sampling;
-        let knows_top_k = self.scope.to == Format::Chat
-            && self.scope.target.chat.top_k
-            && self.scope.target.sampling;
+        let is_taken = self.scope.target.sampling;
+        let has_top_k = is_taken && (self.scope.rules.has_top_k)(self.scope.target);
         for (name, value, is_known) in [
-            (
-                "temperature",
-                sampling.temperature,
-                self.scope.target.sampling,
-            ),
-            ("top_p", sampling.top_p, self.scope.target.sampling),
-            ("top_k", sampling.top_k, knows_top_k),
+            ("temperature", sampling.temperature, is_taken),
+            ("top_p", sampling.top_p, is_taken),
+            ("top_k", sampling.top_k, has_top_k),
         ] {
             match value {
                 Some(value) if is_known => self.out.key(name).raw(value.raw()),
@@ -56,7 +50,7 @@ impl Writer<'_, '_> {
         }
         if let Some(strict) = strict {
             // What messages always keeps to, chat and responses keep to where they can.
-            let can = self.scope.from != Format::Messages || schema.is_some_and(is_closed);
+            let can = !self.scope.source.has_open_schemas || schema.is_some_and(is_closed);
             self.out.key("strict").bool(*strict && can);
         }
     }
@@ -145,12 +139,7 @@ impl Writer<'_, '_> {
             self.scope.note_dropped("moderation");
         }
         if let Some(tier) = conversation.service_tier {
-            match self.scope.from {
-                Format::Messages if tier.is("standard_only") => {
-                    self.out.key("service_tier").string("default");
-                }
-                _ => text(self.out.key("service_tier"), tier),
-            }
+            text(self.out.key("service_tier"), tier);
         }
         let cache = &conversation.cache;
         if let Some(key) = cache.key {

@@ -15,7 +15,6 @@ use crate::{
     },
     seal::{self, NativeReasoning, ReasoningForm},
 };
-use tollgate_types::Format;
 
 impl Writer<'_, '_> {
     /// The tool of a responses request, and how often it may be called.
@@ -147,7 +146,7 @@ impl Writer<'_, '_> {
     /// Finds what the texts of an answer cited, for the provider that it cited them for.
     pub(crate) fn find_citations(&mut self, blocks: &[Block<'_>]) {
         self.citations.clear();
-        if !self.offers_search || self.scope.from != Format::Responses {
+        if !self.offers_search {
             return;
         }
         for block in blocks {

@@ -4,7 +4,7 @@ use super::Writer;
 use crate::{
     document::{Text, Value, is_object},
     fingerprint::fingerprint,
-    names::{ToolKind, ToolName, ToolNames},
+    names::{ToolKind, ToolName},
     output::Output,
     request::{
         conversation::{
@@ -16,7 +16,7 @@ use crate::{
     seal::{self, Backend, NativeReasoning},
 };
 use std::borrow::Cow;
-use tollgate_types::{Effort, Format};
+use tollgate_types::Effort;
 
 /// What a file is called that has no name.
 const FILE_NAME: &str = "document.pdf";
@@ -48,16 +48,12 @@ impl MarkBudget {
                 other => usize::from(is_marked(&other)),
             })
             .sum();
-        let on_tools = match scope.to {
-            Format::Messages => conversation
-                .tools
-                .iter()
-                .filter(|it| it.cache.is_some())
-                .count(),
-            Format::Chat | Format::Responses => 0,
-        };
+        let has_tool_marks = scope.rules.has_tool_marks;
+        let tools = conversation.tools.iter();
+        let on_tools = tools.filter(|tool| has_tool_marks && tool.cache.is_some());
+        let on_tools = on_tools.count();
         // Caching without marks takes the place of one.
-        let is_automatic = scope.to == Format::Messages && conversation.cache.is_automatic();
+        let is_automatic = has_tool_marks && conversation.cache.is_automatic();
         let most = MAX_MARKS.saturating_sub(usize::from(is_automatic));
         Self {
             skip: in_turns.saturating_add(on_tools).saturating_sub(most),
@@ -130,10 +126,7 @@ impl Writer<'_, '_> {
         namespace: Option<Text<'_>>,
         kind: ToolKind,
     ) {
-        let max_len = match self.scope.to {
-            Format::Messages => ToolNames::MESSAGES_MAX_LEN,
-            Format::Chat | Format::Responses => ToolNames::OPENAI_MAX_LEN,
-        };
+        let max_len = self.scope.rules.tool_name_length;
         let is_plain = namespace.is_none()
             && kind == ToolKind::Function
             && !self.has_renamed
@@ -162,16 +155,10 @@ impl Writer<'_, '_> {
 
     /// Writes the id of a call as the target takes it.
     pub(crate) fn call_id(&mut self, id: Text<'_>) {
-        let max_len = match self.scope.to {
-            Format::Chat => 40,
-            Format::Responses => 64,
-            Format::Messages => 128,
-        };
-        let is_plain = match self.scope.to {
-            Format::Messages => is_plain_name(id.json(), max_len),
-            Format::Chat | Format::Responses => {
-                !id.is_escaped() && (1..=max_len).contains(&id.json().len())
-            }
+        let max_len = self.scope.rules.call_id_length;
+        let is_plain = match self.scope.rules.has_plain_ids {
+            true => is_plain_name(id.json(), max_len),
+            false => !id.is_escaped() && (1..=max_len).contains(&id.json().len()),
         };
         if is_plain {
             text(&mut self.out, id);
@@ -212,12 +199,7 @@ impl Writer<'_, '_> {
                     "" => self.out.raw(b"{}"),
                     object if is_object(object.as_bytes()) => self.out.raw(object.as_bytes()),
                     _ => {
-                        self.scope.note_dropped(match self.scope.from {
-                            Format::Responses => "input[].arguments",
-                            Format::Chat | Format::Messages => {
-                                "messages[].tool_calls[].function.arguments"
-                            }
-                        });
+                        self.scope.note_dropped(self.scope.source.paths.arguments);
                         self.out.begin_object();
                         text(self.out.key("malformed_arguments"), *json);
                         self.out.end_object();
@@ -302,12 +284,8 @@ impl Writer<'_, '_> {
     }
 
     /// Whether the target has tools that take free text.
-    pub(crate) const fn has_custom_tools(&self) -> bool {
-        match self.scope.to {
-            Format::Chat => self.scope.target.chat.custom_tools,
-            Format::Responses => true,
-            Format::Messages => false,
-        }
+    pub(crate) fn has_custom_tools(&self) -> bool {
+        (self.scope.rules.has_custom_tools)(self.scope.target)
     }
 }
 

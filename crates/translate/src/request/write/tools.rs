@@ -11,7 +11,6 @@ use crate::{
     },
 };
 use std::{borrow::Cow, collections::HashSet};
-use tollgate_types::Format;
 
 /// A schema for a tool that takes nothing.
 const EMPTY_SCHEMA: &[u8] = br#"{"type":"object","properties":{}}"#;
@@ -160,12 +159,8 @@ impl Writer<'_, '_> {
 
     /// The schema of a tool's input, which is of type object everywhere.
     fn object_schema(&mut self, schema: Value<'_>) -> Result<(), Refusal> {
-        let field = match self.scope.from {
-            Format::Chat => "tools[].function.parameters",
-            Format::Responses => "tools[].parameters",
-            Format::Messages => "tools[].input_schema",
-        };
-        if self.scope.to == Format::Messages && schema::is_several(schema) {
+        let field = self.scope.source.paths.tool_schema;
+        if self.scope.rules.merges_schemas && schema::is_several(schema) {
             let mut merged = schema::parse(schema, field)?;
             schema::merge(&mut merged).map_err(|it| it.refusal(field))?;
             self.scope.note_dropped(field);
@@ -200,14 +195,13 @@ impl Writer<'_, '_> {
     /// schemas than messages, and refuse the others.
     fn strictness(&mut self, asked: Option<bool>, schema: Option<Value<'_>>) -> Option<bool> {
         let is_asked = asked == Some(true);
-        let can = self.scope.from != Format::Messages || schema.is_some_and(is_closed);
+        let can = !self.scope.source.has_open_schemas || schema.is_some_and(is_closed);
         if is_asked && !can {
             self.scope.note_dropped("tools[].strict");
         }
-        match self.scope.to {
-            // Left out, it means "where the schema allows it", which nobody asked for.
-            Format::Responses => Some(is_asked && can),
-            Format::Chat | Format::Messages => (is_asked && can).then_some(true),
+        match self.scope.rules.declares_strictness {
+            true => Some(is_asked && can),
+            false => (is_asked && can).then_some(true),
         }
     }
 

@@ -10,7 +10,6 @@ use crate::{
     },
     output::Output,
 };
-use tollgate_types::Format;
 
 #[derive(Debug, Default)]
 pub(crate) struct ChatBody {
@@ -38,7 +37,7 @@ pub(crate) struct ChatBody {
 
 impl Write for ChatBody {
     fn start(&mut self, head: &Head, _: &mut Output) {
-        self.id = head.answer_id(Format::Chat);
+        self.id = head.answer_id("chatcmpl-");
         self.model.clone_from(&head.model);
         self.created = head.created;
     }

@@ -10,7 +10,6 @@ use crate::{
     },
     output::Output,
 };
-use tollgate_types::Format;
 
 #[derive(Debug)]
 pub(crate) struct ChatStream {
@@ -57,7 +56,7 @@ impl Write for ChatStream {
     fn start(&mut self, head: &Head, _: &mut Output) {
         let mut chunk = Output::default();
         chunk.begin_object();
-        chunk.key("id").string(&head.answer_id(Format::Chat));
+        chunk.key("id").string(&head.answer_id("chatcmpl-"));
         chunk.key("object").string("chat.completion.chunk");
         chunk.key("created").number(head.created);
         chunk.key("model").string(&head.model);

@@ -11,7 +11,6 @@ use crate::{
     output::Output,
 };
 use serde_json::value::RawValue;
-use tollgate_types::Format;
 
 #[derive(Debug, Default)]
 pub(crate) struct MessagesBody {
@@ -31,7 +30,7 @@ pub(crate) struct MessagesBody {
 
 impl Write for MessagesBody {
     fn start(&mut self, head: &Head, _: &mut Output) {
-        self.id = head.answer_id(Format::Messages);
+        self.id = head.answer_id("msg_");
         self.model.clone_from(&head.model);
     }
 

@@ -12,7 +12,7 @@ use crate::{
     },
     output::Output,
 };
-use tollgate_types::{Format, Usage};
+use tollgate_types::Usage;
 
 #[derive(Debug, Default)]
 pub(crate) struct MessagesStream {
@@ -35,7 +35,7 @@ impl Write for MessagesStream {
         out.begin_object();
         out.key("type").string("message_start");
         out.key("message").begin_object();
-        out.key("id").string(&head.answer_id(Format::Messages));
+        out.key("id").string(&head.answer_id("msg_"));
         out.key("type").string("message");
         out.key("role").string("assistant");
         out.key("model").string(&head.model);

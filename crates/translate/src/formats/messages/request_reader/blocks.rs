@@ -1,9 +1,9 @@
 //! Reads the content blocks of a messages request.
 
-use super::tools;
+use super::{search, tools};
 use crate::request::read::{
     media::{self, address, check_image},
-    search,
+    search::NAME,
     shared::{made_block, take_effort, take_mark, take_word, text_block},
 };
 use crate::{
@@ -396,7 +396,7 @@ fn tool_change<'d>(
             if kind == "tool_removal" {
                 let name = name.decode();
                 conversation.tools.retain(|tool| !tool.name.is(&name));
-                conversation.search.take_if(|_| name == search::NAME);
+                conversation.search.take_if(|_| name == NAME);
             }
             Ok(())
         }

@@ -1,6 +1,10 @@
 //! Reads the tools of a messages request: offered and chosen.
 
-use crate::request::read::{search, shared::take_word};
+use super::search;
+use crate::request::read::{
+    search::{NAME, take_offer},
+    shared::take_word,
+};
 use crate::{
     Refusal,
     document::{Text, Value},
@@ -40,7 +44,11 @@ pub(crate) fn tool<'d>(
     if tag.is_some() {
         match scope.kind(value, &table::TOOLS, path)? {
             Some("custom") => {}
-            Some(kind) => return search::offered(scope, value, kind, path, conversation),
+            Some(kind) => {
+                return take_offer(scope, value, kind, path, conversation, |scope| {
+                    search::offer(scope, value, path)
+                });
+            }
             None => {
                 conversation.lost_tools = true;
                 return Ok(());
@@ -99,6 +107,6 @@ pub(crate) fn choice<'d>(
 
 /// Whether a name means the provider's search: a tool of the caller's goes before it.
 fn is_search(name: Text<'_>, conversation: &Conversation<'_>) -> bool {
-    let is_own = |tool: &Tool<'_>| tool.name.is(search::NAME);
-    name.is(search::NAME) && !conversation.tools.iter().any(is_own)
+    let is_own = |tool: &Tool<'_>| tool.name.is(NAME);
+    name.is(NAME) && !conversation.tools.iter().any(is_own)
 }

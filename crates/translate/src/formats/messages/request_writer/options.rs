@@ -12,7 +12,6 @@ use crate::{
         },
     },
 };
-use tollgate_types::Format;
 
 impl Writer<'_, '_> {
     pub(crate) fn messages_sampling(
@@ -101,11 +100,7 @@ impl Writer<'_, '_> {
             _ => None,
         };
         let is_shaped = conversation.format.is_some();
-        let field = match self.scope.from {
-            Format::Chat => "response_format",
-            Format::Responses => "text.format",
-            Format::Messages => "output_config.format",
-        };
+        let field = self.scope.source.paths.answer_format;
         if is_shaped && !self.scope.target.messages.structured_output {
             let message = "cannot be kept to by this model: it takes no schemas";
             return Err(Refusal::new(field, message));
@@ -133,10 +128,7 @@ impl Writer<'_, '_> {
 
     /// A schema of answers: each of its objects allows its own members alone.
     fn closed_schema(&mut self, schema: Value<'_>) -> Result<(), Refusal> {
-        let field = match self.scope.from {
-            Format::Chat => "response_format.json_schema.schema",
-            Format::Responses | Format::Messages => "text.format.schema",
-        };
+        let field = self.scope.source.paths.answer_schema;
         let mut closed = schema::parse(schema, field)?;
         let has_closed = schema::close(&mut closed).map_err(|it| it.refusal(field))?;
         match has_closed {

@@ -18,7 +18,7 @@ use crate::{
     },
     output::Output,
 };
-use tollgate_types::{Format, Usage};
+use tollgate_types::Usage;
 use tollgate_wire::render::StreamTail;
 
 /// Bytes of an answer that are kept to be repeated, at most.
@@ -91,7 +91,7 @@ impl ResponsesWriter {
 
 impl Write for ResponsesWriter {
     fn start(&mut self, head: &Head, out: &mut Output) {
-        self.id = head.answer_id(Format::Responses);
+        self.id = head.answer_id("resp_");
         self.plain_id.clone_from(&head.id);
         self.model.clone_from(&head.model);
         self.created = head.created;

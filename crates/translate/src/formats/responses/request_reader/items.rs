@@ -3,9 +3,9 @@
 //! It decides which items make one turn: what the assistant thinks, says and calls in a row,
 //! and what tools answer to it.
 
-use super::{compaction, tool_search, tools};
+use super::{compaction, search, tool_search, tools};
 use crate::request::read::{
-    media, search,
+    media,
     shared::{answer_call, array, assistant_says, take_mark, text_block},
 };
 use crate::{

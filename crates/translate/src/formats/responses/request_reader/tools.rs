@@ -1,7 +1,8 @@
 //! Reads the tools of a responses request: offered, in namespaces or not, and chosen.
 
+use super::search;
 use crate::request::read::{
-    search,
+    search::take_offer,
     shared::{array, choice_word, keep_allowed, take_word},
 };
 use crate::{
@@ -40,7 +41,9 @@ pub(crate) fn tools<'d>(
             Some("function") => function(scope, tool, namespace, &path)?,
             Some("custom") => custom(scope, tool, namespace, &path)?,
             Some(kind) if kind != "namespace" => {
-                search::offered(scope, tool, kind, &path, conversation)?;
+                take_offer(scope, tool, kind, &path, conversation, |scope| {
+                    search::offer(scope, tool, kind, &path)
+                })?;
                 continue;
             }
             Some(_) if namespace.is_some() => {

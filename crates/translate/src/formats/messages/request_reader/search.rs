@@ -1,0 +1,99 @@
+//! Reads the provider's search of the web in a messages request: the offer, and searches of
+//! earlier answers.
+
+use crate::{
+    Refusal,
+    document::{Kind, Text, Value},
+    formats::messages::request_fields as table,
+    request::{
+        conversation::{Block, Search, WebSearch},
+        path::Path,
+        read::search::{NAME, check_domains, domains, location},
+        scope::{Scope, member, must_be},
+    },
+    seal::is_sealed,
+};
+
+/// Reads the tool.
+pub(crate) fn offer<'d>(
+    scope: &mut Scope<'_>,
+    tool: Value<'d>,
+    path: &Path<'_>,
+) -> Result<Option<WebSearch<'d>>, Refusal> {
+    let mut fields = scope.open(tool, &table::WEB_SEARCH, path)?;
+    let search = WebSearch {
+        offer: None,
+        allowed: domains(&mut fields, "allowed_domains")?,
+        blocked: domains(&mut fields, "blocked_domains")?,
+        location: location(scope, &mut fields, &table::USER_LOCATION)?,
+        max_uses: fields.integer("max_uses", 1)?,
+    };
+    fields.close()?;
+    check_domains(&search, path)?;
+    Ok(Some(search))
+}
+
+/// What messages calls a search of the past, and its result.
+const BLOCK_PATHS: &[&str] = &[
+    "messages[].content[].server_tool_use",
+    "messages[].content[].web_search_tool_result",
+];
+
+/// Reads the call of a tool of the provider's; `None`: the operator lets it be dropped.
+pub(crate) fn server_tool_use<'d>(
+    scope: &mut Scope<'_>,
+    block: Value<'d>,
+    path: &Path<'_>,
+) -> Result<Option<Block<'d>>, Refusal> {
+    let mut fields = scope.open(block, &table::SERVER_TOOL_USE, path)?;
+    let id = fields.require_text("id")?;
+    let name = fields.require_text("name")?;
+    fields.close()?;
+    if !name.is(NAME) {
+        let why = "it is about a tool of another provider";
+        scope.refuse_kind(&table::BLOCKS, "server_tool_use", why, path)?;
+        return Ok(None);
+    }
+    Ok(Some(Block::Search(Search {
+        id: Some(id),
+        state: None,
+        paths: BLOCK_PATHS,
+    })))
+}
+
+/// Reads the result of a search, into the block that made it.
+pub(crate) fn search_tool_result<'d>(
+    scope: &mut Scope<'_>,
+    block: Value<'d>,
+    path: &Path<'_>,
+    blocks: &mut Vec<Block<'d>>,
+) -> Result<(), Refusal> {
+    let mut fields = scope.open(block, &table::SEARCH_TOOL_RESULT, path)?;
+    let id = fields.require_text("tool_use_id")?;
+    let content = fields.require("content")?;
+    fields.close()?;
+    if !matches!(content.kind(), Kind::Array | Kind::Object) {
+        let path = path.field("content");
+        return Err(must_be(&path, "an array of results or an error", content));
+    }
+    let state = content.elements().find_map(sealed_content);
+    let call = blocks.iter_mut().rev().find_map(|block| match block {
+        Block::Search(search) if search.id.is_some_and(|it| it.is_same(id)) => Some(search),
+        _ => None,
+    });
+    match call {
+        Some(search) => search.state = state,
+        None => blocks.push(Block::Search(Search {
+            id: Some(id),
+            state,
+            paths: BLOCK_PATHS,
+        })),
+    }
+    Ok(())
+}
+
+/// The seal of a search, in the first of its results.
+fn sealed_content(result: Value<'_>) -> Option<Text<'_>> {
+    let content = member(result, "encrypted_content").and_then(Value::text)?;
+    is_sealed(&content.decode()).then_some(content)
+}

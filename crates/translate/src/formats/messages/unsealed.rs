@@ -1,0 +1,148 @@
+//! Leaves sealed blocks and citations out of a messages request.
+
+use crate::{
+    document::Value,
+    request::scope::member,
+    unsealed::{Unsealer, is_kind, is_seal},
+};
+use std::{borrow::Cow, collections::HashSet};
+
+pub(crate) fn unseal(writer: &mut Unsealer, top: Value<'_>) {
+    let goes_on = goes_on_without_thought(top);
+    writer.object(top, |writer, name, value| match name {
+        "messages" => writer.list(value, Unsealer::message),
+        // Enabled thinking must go on from the earlier thought, which is lost.
+        "thinking" if goes_on => {
+            writer.leave_out("thinking");
+            writer.out.raw(br#"{"type":"disabled"}"#);
+        }
+        _ => writer.out.raw(value.raw()),
+    });
+}
+
+impl Unsealer {
+    fn message(&mut self, message: Value<'_>) {
+        let content = member(message, "content");
+        let sealed = Sealed::of(content);
+        let blocks = || content.into_iter().flat_map(Value::elements);
+        if !blocks().any(|block| sealed.loses(block)) {
+            self.out.item().raw(message.raw());
+            return;
+        }
+        for path in blocks().filter_map(|block| sealed.block(block)) {
+            self.leave_out(path);
+        }
+        if blocks().all(|block| sealed.block(block).is_some()) {
+            return;
+        }
+        self.out.item();
+        self.object(message, |writer, name, value| match name {
+            "content" => writer.list(value, |writer, block| {
+                if sealed.block(block).is_none() {
+                    writer.out.item();
+                    writer.block(block);
+                }
+            }),
+            _ => writer.out.raw(value.raw()),
+        });
+    }
+
+    /// A block that stays, without citations that are sealed.
+    fn block(&mut self, block: Value<'_>) {
+        if !citations(block).any(is_sealed_citation) {
+            self.out.raw(block.raw());
+            return;
+        }
+        self.leave_out("messages[].content[].citations");
+        self.object(block, |writer, name, value| match name {
+            "citations" => writer.list(value, |writer, citation| {
+                if !is_sealed_citation(citation) {
+                    writer.out.item().raw(citation.raw());
+                }
+            }),
+            _ => writer.out.raw(value.raw()),
+        });
+    }
+}
+
+/// What of a message of messages is sealed.
+struct Sealed<'d> {
+    /// The calls of searches whose results are.
+    searches: HashSet<Cow<'d, str>>,
+}
+
+impl<'d> Sealed<'d> {
+    fn of(content: Option<Value<'d>>) -> Self {
+        let blocks = content.into_iter().flat_map(Value::elements);
+        let results = blocks.filter(|block| is_sealed_result(*block));
+        let ids = results.filter_map(|block| member(block, "tool_use_id")?.as_str());
+        Self {
+            searches: ids.collect(),
+        }
+    }
+
+    /// Whether a block is left out, or a part of it.
+    fn loses(&self, block: Value<'_>) -> bool {
+        self.block(block).is_some() || citations(block).any(is_sealed_citation)
+    }
+
+    /// The path of a block that is left out.
+    fn block(&self, block: Value<'_>) -> Option<&'static str> {
+        if is_seal(block, "signature") {
+            return Some("messages[].content[].thinking");
+        }
+        if is_seal(block, "data") {
+            return Some("messages[].content[].redacted_thinking");
+        }
+        if is_sealed_result(block) {
+            return Some("messages[].content[].web_search_tool_result");
+        }
+        let is_call = !self.searches.is_empty() && is_kind(block, "server_tool_use");
+        let id = is_call.then(|| member(block, "id")?.as_str()).flatten()?;
+        let is_lost = self.searches.contains(&id);
+        is_lost.then_some("messages[].content[].server_tool_use")
+    }
+}
+
+/// Whether a block is the result of a search that another provider made.
+fn is_sealed_result(block: Value<'_>) -> bool {
+    let content = member(block, "content").into_iter();
+    let mut results = content.flat_map(Value::elements);
+    is_kind(block, "web_search_tool_result")
+        && results.any(|result| is_seal(result, "encrypted_content"))
+}
+
+fn citations(block: Value<'_>) -> impl Iterator<Item = Value<'_>> {
+    let citations = member(block, "citations").into_iter();
+    citations.flat_map(Value::elements)
+}
+
+fn is_sealed_citation(citation: Value<'_>) -> bool {
+    is_seal(citation, "encrypted_index")
+}
+
+/// Whether thinking is enabled, and the answer that goes on after a tool loses its thought.
+fn goes_on_without_thought(top: Value<'_>) -> bool {
+    let thinking = member(top, "thinking").and_then(|it| member(it, "type"));
+    if !thinking
+        .and_then(Value::text)
+        .is_some_and(|it| it.is("enabled"))
+    {
+        return false;
+    }
+    let messages = member(top, "messages");
+    let is_assistant = |message: &Value<'_>| {
+        let role = member(*message, "role").and_then(Value::text);
+        role.is_some_and(|role| role.is("assistant"))
+    };
+    let turns = messages.into_iter().flat_map(Value::elements);
+    let last = turns.filter(is_assistant).last();
+    let content = last.and_then(|it| member(it, "content"));
+    let sealed = Sealed::of(content);
+    let mut blocks = content.into_iter().flat_map(Value::elements);
+    let calls = blocks.clone().any(|block| is_kind(block, "tool_use"));
+    let first = blocks.find(|block| sealed.block(*block).is_none());
+    let thinks =
+        |block: Value<'_>| is_kind(block, "thinking") || is_kind(block, "redacted_thinking");
+    calls && !first.is_some_and(thinks)
+}
