@@ -1,17 +1,18 @@
 //! Writes a chat completions request.
 
+mod extras;
+mod tools;
+
 use crate::request::write::{
     Writer,
-    shared::{effort_name, misplaced, pieces, quoted, text, words},
+    shared::{effort_name, misplaced, pieces, text, words},
 };
 use crate::{
     Refusal,
     document::{Document, Text, Value},
     names::ToolKind,
     request::{
-        conversation::{
-            AnswerFormat, Block, CallResult, Conversation, File, Image, Input, Role, Source, Turn,
-        },
+        conversation::{Block, CallResult, Conversation, File, Image, Input, Role, Source, Turn},
         reasoning,
         scope::member,
     },
@@ -68,7 +69,7 @@ impl Writer<'_, '_> {
         Ok(())
     }
 
-    /// `has_begun`: somebody has spoken before.
+    /// `has_begun`: a user or assistant turn stands before.
     fn chat_turn(&mut self, turn: &Turn<'_>, has_begun: bool) -> Result<(), Refusal> {
         if has_begun && turn.role.instructs() && !self.scope.target.chat.system_in_the_middle {
             self.chat_reminder(turn);
@@ -386,7 +387,7 @@ impl Writer<'_, '_> {
             };
             let wants_text = self.scope.target.chat.reasoning_content;
             let Some(native) = self.restore(thought) else {
-                // What nobody sealed may be anybody's.
+                // Reasoning without a seal may be from any provider.
                 self.forget_thought(thought);
                 continue;
             };
@@ -452,46 +453,5 @@ impl Writer<'_, '_> {
                 self.forget_thought(thought);
             }
         }
-    }
-
-    fn chat_stop(&mut self, conversation: &Conversation<'_>) -> Result<(), Refusal> {
-        const MOST: usize = 4;
-        let stop = &conversation.stop;
-        if stop.is_empty() {
-            return Ok(());
-        }
-        if stop.len() > MOST {
-            let message = format!("must hold at most {MOST} entries for this model");
-            return Err(Refusal::new("stop_sequences", message));
-        }
-        self.out.key("stop").begin_array();
-        for entry in stop {
-            text(self.out.item(), *entry);
-        }
-        self.out.end_array();
-        Ok(())
-    }
-
-    fn chat_format(&mut self, conversation: &Conversation<'_>) {
-        let Some(format) = &conversation.format else {
-            return;
-        };
-        self.out.key("response_format").begin_object();
-        match format {
-            AnswerFormat::JsonObject => self.out.key("type").string("json_object"),
-            AnswerFormat::Schema { .. } => {
-                self.out.key("type").string("json_schema");
-                self.out.key("json_schema").begin_object();
-                self.schema(format);
-                self.out.end_object();
-            }
-        }
-        self.out.end_object();
-    }
-
-    /// A refusal about the tool that `tool_choice` names.
-    pub(crate) fn unknown_choice(&self, name: Text<'_>) -> Refusal {
-        let message = format!("names {}, which is not offered", quoted(name));
-        Refusal::new("tool_choice", message)
     }
 }

@@ -1,6 +1,8 @@
 //! Writes a messages request: who says what. Its settings are written by `options`.
 
 mod options;
+mod thinking;
+mod tools;
 
 use crate::request::write::{
     Writer,
@@ -8,12 +10,9 @@ use crate::request::write::{
 };
 use crate::{
     Refusal,
-    request::{
-        conversation::{
-            Block, CacheMark, CallResult, Conversation, File, Role, Source, TextBlock, Thought,
-            Turn, Words,
-        },
-        reasoning,
+    request::conversation::{
+        Block, CacheMark, CallResult, Conversation, File, Role, Source, TextBlock, Thought, Turn,
+        Words,
     },
     seal::ReasoningForm,
 };
@@ -29,7 +28,7 @@ pub(crate) fn write(
 impl Writer<'_, '_> {
     fn messages(&mut self, conversation: &Conversation<'_>) -> Result<(), Refusal> {
         let lost_thought = self.loses_thought(conversation);
-        let plan = reasoning::messages(conversation, lost_thought, self.scope)?;
+        let plan = thinking::plan(conversation, lost_thought, self.scope)?;
         self.out.key("model").string(self.scope.target.model);
         self.limit("max_tokens", plan.max_tokens);
         self.automatic_caching(conversation);

@@ -1,5 +1,7 @@
 //! Writes a responses request.
 
+mod tools;
+
 use crate::request::write::{
     Writer,
     shared::{effort_name, misplaced, text, words},
@@ -63,7 +65,7 @@ impl Writer<'_, '_> {
             self.out.key("max_tool_calls").number(most);
         }
         self.openai_extras(conversation);
-        // What is kept at the provider nobody could ask for again.
+        // No client could ask for what the provider keeps.
         self.out.key("store").bool(false);
         if conversation.stream {
             self.out.key("stream").bool(true);

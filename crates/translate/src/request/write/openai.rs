@@ -6,10 +6,7 @@ use super::{
     shared::{hashed_user, schema_name, text},
     tools::is_closed,
 };
-use crate::{
-    Refusal,
-    request::conversation::{AnswerFormat, Conversation},
-};
+use crate::request::conversation::{AnswerFormat, Conversation};
 
 impl Writer<'_, '_> {
     /// `temperature` and `top_p`, which chat and responses share, and `top_k`.
@@ -52,66 +49,6 @@ impl Writer<'_, '_> {
             // What messages always keeps to, chat and responses keep to where they can.
             let can = !self.scope.source.has_open_schemas || schema.is_some_and(is_closed);
             self.out.key("strict").bool(*strict && can);
-        }
-    }
-
-    /// What a chat request has besides the conversation, as far as the provider knows it.
-    pub(crate) fn chat_extras(&mut self, conversation: &Conversation<'_>) -> Result<(), Refusal> {
-        if conversation.logprobs {
-            self.out.key("logprobs").bool(true);
-        }
-        if let Some(top) = conversation.top_logprobs {
-            if !conversation.logprobs {
-                // Responses asks for the one by asking for the other.
-                self.out.key("logprobs").bool(true);
-            }
-            self.out.key("top_logprobs").raw(top.raw());
-        }
-        if self.scope.target.chat.openai {
-            if let Some(verbosity) = conversation.verbosity {
-                text(self.out.key("verbosity"), verbosity);
-            }
-            self.openai_extras(conversation);
-            return Ok(());
-        }
-        if conversation.moderation.is_some() {
-            let message = self.scope.cannot("this provider has no moderation");
-            return Err(Refusal::new("moderation", message));
-        }
-        self.plain_user(conversation);
-        let cache = &conversation.cache;
-        for (path, is_given) in [
-            ("text.verbosity", conversation.verbosity.is_some()),
-            ("metadata", conversation.user.metadata.is_some()),
-            (
-                "service_tier",
-                conversation.service_tier.is_some_and(|it| !it.is("auto")),
-            ),
-            ("prompt_cache_key", cache.key.is_some()),
-            ("prompt_cache_retention", cache.retention.is_some()),
-            (
-                "prompt_cache_options",
-                cache.mode.is_some() || cache.ttl.is_some(),
-            ),
-        ] {
-            if is_given {
-                self.scope.note_dropped(path);
-            }
-        }
-        Ok(())
-    }
-
-    /// Who asks, for providers that know `user` alone.
-    fn plain_user(&mut self, conversation: &Conversation<'_>) {
-        let user = &conversation.user;
-        match (user.user.or(user.safety_identifier), user.user_id) {
-            (Some(user), _) => text(self.out.key("user"), user),
-            (None, Some(_)) => {
-                if let Some(user) = hashed_user(user) {
-                    self.out.key("user").string(&user);
-                }
-            }
-            (None, None) => {}
         }
     }
 

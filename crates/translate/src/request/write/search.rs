@@ -6,55 +6,17 @@
 
 use super::{Writer, shared::text};
 use crate::{
-    Refusal,
     document::{Document, Kind, Value},
     fingerprint::Fingerprint,
     request::{
-        conversation::{Block, Conversation, Location, Search, Thought, WebSearch, Words},
+        conversation::{Block, Location, Search, Thought, WebSearch, Words},
         scope::member,
     },
-    seal::{self, NativeReasoning, ReasoningForm},
+    seal::{self, ReasoningForm},
 };
 
 impl Writer<'_, '_> {
-    /// The tool of a responses request, and how often it may be called.
-    pub(crate) fn responses_search(&mut self, search: &WebSearch<'_>) {
-        self.out.item().begin_object();
-        self.out.key("type").string("web_search");
-        if search.allowed.is_some() || search.blocked.is_some() {
-            self.out.key("filters").begin_object();
-            self.domains(search);
-            self.out.end_object();
-        }
-        self.user_location(search.location);
-        self.out.end_object();
-    }
-
-    /// The tool of a messages request, in the version that every model takes which searches.
-    pub(crate) fn messages_search(
-        &mut self,
-        search: &WebSearch<'_>,
-        conversation: &Conversation<'_>,
-    ) -> Result<(), Refusal> {
-        const NAME: &str = "web_search";
-        let mut tools = conversation.tools.iter();
-        if tools.any(|tool| tool.namespace.is_none() && tool.name.is(NAME)) {
-            let message = "offers a tool of the name 'web_search' beside the provider's own, which this model knows by that name";
-            return Err(Refusal::new("tools", message));
-        }
-        self.out.item().begin_object();
-        self.out.key("type").string("web_search_20250305");
-        self.out.key("name").string(NAME);
-        if let Some(most) = search.max_uses {
-            self.out.key("max_uses").number(most);
-        }
-        self.domains(search);
-        self.user_location(search.location);
-        self.out.end_object();
-        Ok(())
-    }
-
-    fn domains(&mut self, search: &WebSearch<'_>) {
+    pub(crate) fn domains(&mut self, search: &WebSearch<'_>) {
         if let Some(allowed) = search.allowed {
             self.out.key("allowed_domains").raw(allowed.raw());
         }
@@ -63,7 +25,7 @@ impl Writer<'_, '_> {
         }
     }
 
-    fn user_location(&mut self, location: Option<Location<'_>>) {
+    pub(crate) fn user_location(&mut self, location: Option<Location<'_>>) {
         let Some(location) = location else { return };
         self.out.key("user_location").begin_object();
         self.out.key("type").string("approximate");
@@ -94,28 +56,6 @@ impl Writer<'_, '_> {
         let is_item = native.form == ReasoningForm::SearchItem
             && is_object_of(&native.payload, &["web_search_call"]);
         is_item.then_some(native.payload)
-    }
-
-    /// Writes a search of the past as the item that it was.
-    pub(crate) fn responses_past_search(&mut self, search: &Search<'_>) {
-        match self.search_item(search) {
-            Some(item) => self.out.item().raw(item.as_bytes()),
-            None => self.forget_search(search),
-        }
-    }
-
-    /// Writes a search of the past as the blocks that it was.
-    pub(crate) fn messages_past_search(&mut self, native: &NativeReasoning, thought: &Thought<'_>) {
-        let blocks = Document::parse(native.payload.as_bytes());
-        let blocks = blocks.as_ref().ok().map(Document::root);
-        match blocks.filter(|blocks| self.offers_search && is_search(*blocks)) {
-            Some(blocks) => {
-                for block in blocks.elements() {
-                    self.out.item().raw(block.raw());
-                }
-            }
-            None => self.forget_thought(thought),
-        }
     }
 
     /// Whether the reasoning that follows a search holds what it found.
@@ -229,7 +169,7 @@ fn is_of(value: Value<'_>, types: &[&str]) -> bool {
 }
 
 /// Whether a value is a list of the two blocks of a search.
-fn is_search(value: Value<'_>) -> bool {
+pub(crate) fn is_search(value: Value<'_>) -> bool {
     let mut blocks = value.elements();
     let call = blocks
         .next()

@@ -1,11 +1,11 @@
 //! The settings of a messages request: sampling, thinking, the shape of the answer, the user.
 
+use super::thinking::{MessagesPlan, ThinkingSent};
 use crate::{
     Refusal,
     document::{Text, Value},
     request::{
         conversation::{AnswerFormat, Conversation},
-        reasoning::{MessagesPlan, ThinkingSent},
         write::{
             Writer, schema,
             shared::{effort_name, hashed_user, text},
@@ -76,7 +76,7 @@ impl Writer<'_, '_> {
         match thinking {
             ThinkingSent::Adaptive => {
                 self.out.key("type").string("adaptive");
-                // Models differ in what they do when they are not told.
+                // Without `display`, models differ in what they show.
                 let is_hidden = conversation.reasoning.shown == Some(false);
                 let display = if is_hidden { "omitted" } else { "summarized" };
                 self.out.key("display").string(display);

@@ -1,0 +1,109 @@
+//! Writes what a chat request has besides the conversation, as far as the provider knows it.
+
+use crate::{
+    Refusal,
+    request::{
+        conversation::{AnswerFormat, Conversation},
+        write::{
+            Writer,
+            shared::{hashed_user, text},
+        },
+    },
+};
+
+impl Writer<'_, '_> {
+    pub(crate) fn chat_stop(&mut self, conversation: &Conversation<'_>) -> Result<(), Refusal> {
+        const MOST: usize = 4;
+        let stop = &conversation.stop;
+        if stop.is_empty() {
+            return Ok(());
+        }
+        if stop.len() > MOST {
+            let message = format!("must hold at most {MOST} entries for this model");
+            return Err(Refusal::new(self.scope.source.paths.stop, message));
+        }
+        self.out.key("stop").begin_array();
+        for entry in stop {
+            text(self.out.item(), *entry);
+        }
+        self.out.end_array();
+        Ok(())
+    }
+
+    pub(crate) fn chat_format(&mut self, conversation: &Conversation<'_>) {
+        let Some(format) = &conversation.format else {
+            return;
+        };
+        self.out.key("response_format").begin_object();
+        match format {
+            AnswerFormat::JsonObject => self.out.key("type").string("json_object"),
+            AnswerFormat::Schema { .. } => {
+                self.out.key("type").string("json_schema");
+                self.out.key("json_schema").begin_object();
+                self.schema(format);
+                self.out.end_object();
+            }
+        }
+        self.out.end_object();
+    }
+
+    /// What a chat request has besides the conversation, as far as the provider knows it.
+    pub(crate) fn chat_extras(&mut self, conversation: &Conversation<'_>) -> Result<(), Refusal> {
+        if conversation.logprobs {
+            self.out.key("logprobs").bool(true);
+        }
+        if let Some(top) = conversation.top_logprobs {
+            if !conversation.logprobs {
+                // Responses asks for the one by asking for the other.
+                self.out.key("logprobs").bool(true);
+            }
+            self.out.key("top_logprobs").raw(top.raw());
+        }
+        if self.scope.target.chat.openai {
+            if let Some(verbosity) = conversation.verbosity {
+                text(self.out.key("verbosity"), verbosity);
+            }
+            self.openai_extras(conversation);
+            return Ok(());
+        }
+        if conversation.moderation.is_some() {
+            let message = self.scope.cannot("this provider has no moderation");
+            return Err(Refusal::new("moderation", message));
+        }
+        self.plain_user(conversation);
+        let cache = &conversation.cache;
+        for (path, is_given) in [
+            ("text.verbosity", conversation.verbosity.is_some()),
+            ("metadata", conversation.user.metadata.is_some()),
+            (
+                "service_tier",
+                conversation.service_tier.is_some_and(|it| !it.is("auto")),
+            ),
+            ("prompt_cache_key", cache.key.is_some()),
+            ("prompt_cache_retention", cache.retention.is_some()),
+            (
+                "prompt_cache_options",
+                cache.mode.is_some() || cache.ttl.is_some(),
+            ),
+        ] {
+            if is_given {
+                self.scope.note_dropped(path);
+            }
+        }
+        Ok(())
+    }
+
+    /// Who asks, for providers that know `user` alone.
+    fn plain_user(&mut self, conversation: &Conversation<'_>) {
+        let user = &conversation.user;
+        match (user.user.or(user.safety_identifier), user.user_id) {
+            (Some(user), _) => text(self.out.key("user"), user),
+            (None, Some(_)) => {
+                if let Some(user) = hashed_user(user) {
+                    self.out.key("user").string(&user);
+                }
+            }
+            (None, None) => {}
+        }
+    }
+}
