@@ -6,6 +6,7 @@
 //! to the writer how it is written.
 
 mod blocks;
+mod deliver;
 mod search;
 
 use crate::{
@@ -13,26 +14,24 @@ use crate::{
     answer::{
         arguments::Arguments,
         parts::{
-            AnswerContext, Blob, Broken, Citation, Ending, Head, NativeCall, Search, Stop,
-            ToolCalls,
+            AnswerContext, Blob, Citation, Ending,
+            Failure::{self, Broken, Unfit},
+            Head, NativeCall, Stop, ToolCalls,
         },
         stops::Stops,
         text::RawText,
-        write::{BlockEnd, Write},
+        write::Write,
     },
     fingerprint::Fingerprint,
     formats::{ClientRules, ProviderRules, rules},
     output::Output,
-    seal::{self, Backend, MAX_PAYLOAD_BYTES, ReasoningForm},
+    seal::{MAX_PAYLOAD_BYTES, ReasoningForm},
 };
 use blocks::{Begun, Open, OpenTool, Waiting};
 use bytes::Bytes;
 use std::{collections::VecDeque, sync::Arc};
 use tollgate_types::Usage;
-use tollgate_wire::{
-    answer::{AnswerFacts, StopReason},
-    fault::UpstreamFault,
-};
+use tollgate_wire::answer::{AnswerFacts, StopReason};
 
 pub(crate) use blocks::{Key, Kind};
 pub(crate) use search::LONGEST_ID;
@@ -77,8 +76,6 @@ pub(crate) struct Flow {
     cited: String,
     /// Ends the answer at the caller's stop sequences, if the provider's format has none.
     stops: Option<Stops>,
-    /// The form of the answer is not what the request asks for.
-    is_unfit: bool,
 }
 
 impl Flow {
@@ -90,7 +87,6 @@ impl Flow {
         Self {
             writer,
             stops: Stops::new(&notes.stop),
-            is_unfit: false,
             calls: ToolCalls::new(&rules(notes.from).client),
             object: (notes.check != AnswerCheck::None).then(Arguments::default),
             notes,
@@ -145,7 +141,7 @@ impl Flow {
         }
     }
 
-    fn write_start(&mut self) -> Result<(), Broken> {
+    fn write_start(&mut self) -> Result<(), Failure> {
         if !std::mem::replace(&mut self.is_started, true) {
             let head = self.head.as_ref().ok_or(Broken)?;
             self.writer.start(head, &mut self.out);
@@ -159,7 +155,7 @@ impl Flow {
         is_checked && !self.is_started && self.hidden == 0
     }
 
-    /// Somebody keeps the connection alive.
+    /// Sends a sign of life.
     pub(crate) fn keep_alive(&mut self) {
         self.writer.keep_alive(&mut self.out);
     }
@@ -174,7 +170,7 @@ impl Flow {
     }
 
     /// A piece of text, refusal or thinking.
-    pub(crate) fn piece(&mut self, key: Key, piece: RawText<'_>) -> Result<(), Broken> {
+    pub(crate) fn piece(&mut self, key: Key, piece: RawText<'_>) -> Result<(), Failure> {
         if piece.is_empty() || self.has_stopped() {
             return Ok(());
         }
@@ -190,7 +186,7 @@ impl Flow {
     }
 
     /// Writes a piece, or keeps it until its block's turn.
-    fn place(&mut self, key: Key, piece: RawText<'_>) -> Result<(), Broken> {
+    fn place(&mut self, key: Key, piece: RawText<'_>) -> Result<(), Failure> {
         if self.is_open(key) {
             return self.deliver(piece);
         }
@@ -205,29 +201,15 @@ impl Flow {
 
     /// Checks that the text can still become what the caller was promised. Where no call can
     /// follow, text that cannot ends the answer before it has left.
-    fn check(&mut self, piece: RawText<'_>) -> Result<(), Broken> {
+    fn check(&mut self, piece: RawText<'_>) -> Result<(), Failure> {
         let Some(object) = &mut self.object else {
             return Ok(());
         };
         object.push(piece);
         let is_lost = object.is_over() && !object.is_object();
         match is_lost && self.notes.check == AnswerCheck::JsonObject {
-            true => Err(self.unfit()),
+            true => Err(Unfit),
             false => Ok(()),
-        }
-    }
-
-    /// The answer ends here because its form is not what the request asks for.
-    const fn unfit(&mut self) -> Broken {
-        self.is_unfit = true;
-        Broken
-    }
-
-    /// The failure of an answer that could not be written.
-    pub(crate) const fn fault(&self) -> UpstreamFault {
-        match self.is_unfit {
-            true => UpstreamFault::unfit_answer(),
-            false => UpstreamFault::broken_answer(),
         }
     }
 
@@ -246,7 +228,7 @@ impl Flow {
     }
 
     /// Hands out what was thought before another block begins, sealed in a block without text.
-    fn seal_hidden(&mut self) -> Result<(), Broken> {
+    fn seal_hidden(&mut self) -> Result<(), Failure> {
         const HIDDEN: Key = Key::new(Kind::Thinking, u64::MAX, u64::MAX);
         let text = std::mem::take(&mut self.hidden_text);
         if text.is_empty() || text.len() > MAX_PAYLOAD_BYTES {
@@ -270,24 +252,24 @@ impl Flow {
     }
 
     /// A call begins.
-    pub(crate) fn call(&mut self, key: Key, call: NativeCall<'_>) -> Result<(), Broken> {
+    pub(crate) fn call(&mut self, key: Key, call: NativeCall<'_>) -> Result<(), Failure> {
         if self.has_stopped() {
             return Ok(());
         }
         if self.notes.compacts {
-            return Err(self.unfit());
+            return Err(Unfit);
         }
         let head = self.head.as_ref().ok_or(Broken)?;
         let named = self.calls.name(call, head, &self.notes)?;
         if named.is_custom && self.client().has_object_arguments {
-            // Nobody offered it: the format has no such tools.
+            // It was not offered: the format has no such tools.
             return Err(Broken);
         }
         self.begin(key, Begun::Call(named, call.is_custom))
     }
 
     /// A piece of the arguments of a call, or of the input of a custom one.
-    pub(crate) fn arguments(&mut self, key: Key, piece: RawText<'_>) -> Result<(), Broken> {
+    pub(crate) fn arguments(&mut self, key: Key, piece: RawText<'_>) -> Result<(), Failure> {
         if piece.is_empty() || self.has_stopped() {
             return Ok(());
         }
@@ -304,7 +286,7 @@ impl Flow {
     }
 
     /// A page that the text at `key` refers to. Some providers name it before the text.
-    pub(crate) fn cite(&mut self, key: Key, citation: Citation) -> Result<(), Broken> {
+    pub(crate) fn cite(&mut self, key: Key, citation: Citation) -> Result<(), Failure> {
         let size = citation.size();
         let is_over = self.has_stopped();
         let open = self.open.iter_mut().find(|open| open.key == key);
@@ -324,7 +306,7 @@ impl Flow {
     }
 
     /// The block at `key` ends; reasoning with what only its provider can read.
-    pub(crate) fn end(&mut self, key: Key, blob: Option<Blob>) -> Result<(), Broken> {
+    pub(crate) fn end(&mut self, key: Key, blob: Option<Blob>) -> Result<(), Failure> {
         if self.has_stopped() {
             return Ok(());
         }
@@ -354,7 +336,7 @@ impl Flow {
         &mut self,
         stop: Option<StopReason>,
         usage: Option<Usage>,
-    ) -> Result<(), Broken> {
+    ) -> Result<(), Failure> {
         if !self.has_stopped() {
             self.seal_hidden()?;
         }
@@ -378,7 +360,7 @@ impl Flow {
         )?;
         let is_object = self.object.as_ref().is_none_or(Arguments::is_object);
         if stop == Stop::Done && !is_object || !self.writer.has_form() {
-            return Err(self.unfit());
+            return Err(Unfit);
         }
         // A limit may cut a call anywhere, as it does with any provider.
         if self.has_bad_arguments && stop != Stop::MaxTokens {
@@ -404,14 +386,14 @@ impl Flow {
         waiting.position(|waiting| waiting.key == key && waiting.end.is_none())
     }
 
-    fn add_waiting(&mut self, place: usize, piece: RawText<'_>) -> Result<(), Broken> {
+    fn add_waiting(&mut self, place: usize, piece: RawText<'_>) -> Result<(), Failure> {
         let waiting = self.waiting.get_mut(place).ok_or(Broken)?;
         waiting.contents.push_str(piece.as_str());
         self.hold(piece.as_str().len())
     }
 
     /// Counts what is held from now on.
-    fn hold(&mut self, bytes: usize) -> Result<(), Broken> {
+    fn hold(&mut self, bytes: usize) -> Result<(), Failure> {
         self.waiting_bytes = self.waiting_bytes.saturating_add(bytes);
         match self.waiting_bytes <= MOST_WAITING {
             true => Ok(()),
@@ -425,7 +407,7 @@ impl Flow {
     }
 
     /// Begins a block, now or in its turn.
-    fn begin(&mut self, key: Key, begun: Begun) -> Result<(), Broken> {
+    fn begin(&mut self, key: Key, begun: Begun) -> Result<(), Failure> {
         if key.kind != Kind::Thinking {
             self.seal_hidden()?;
         }
@@ -443,7 +425,7 @@ impl Flow {
     }
 
     /// Lets waiting blocks follow while the open one is complete.
-    fn advance(&mut self) -> Result<(), Broken> {
+    fn advance(&mut self) -> Result<(), Failure> {
         while !self.has_stopped()
             && self.open.as_ref().is_none_or(Open::yields)
             && let Some(waiting) = self.waiting.pop_front()
@@ -455,13 +437,13 @@ impl Flow {
     }
 
     /// Opens a block that has waited.
-    fn take_turn(&mut self, waiting: Waiting) -> Result<(), Broken> {
+    fn take_turn(&mut self, waiting: Waiting) -> Result<(), Failure> {
         self.release(waiting.size());
         self.write_block(waiting)
     }
 
     /// Opens a block and lets out what of it has come.
-    fn write_block(&mut self, waiting: Waiting) -> Result<(), Broken> {
+    fn write_block(&mut self, waiting: Waiting) -> Result<(), Failure> {
         let Waiting {
             key,
             begun,
@@ -499,131 +481,5 @@ impl Flow {
             Some(blob) => self.close(blob),
             None => Ok(()),
         }
-    }
-
-    /// Writes a piece of the open block.
-    fn deliver(&mut self, piece: RawText<'_>) -> Result<(), Broken> {
-        let needs_object = self.client().has_object_arguments;
-        let open = self.open.as_mut().ok_or(Broken)?;
-        if let Some(fingerprint) = &mut open.fingerprint {
-            fingerprint.push(&piece.unescape());
-        }
-        let tool = open.tool.as_mut();
-        let Some(tool) = tool.filter(|tool| !tool.is_native_custom) else {
-            return match open.key.kind {
-                Kind::Text => self.deliver_text(piece),
-                _ => self.writer.delta(piece, &mut self.out),
-            };
-        };
-        tool.arguments.push(piece);
-        // A limit can cut an object short, but it makes nothing else of it.
-        let must_be_object = tool.input.is_some() || needs_object;
-        if must_be_object && tool.arguments.is_over() && !tool.arguments.is_object() {
-            return Err(Broken);
-        }
-        let Some(reader) = &mut tool.input else {
-            return self.writer.delta(piece, &mut self.out);
-        };
-        self.input.clear();
-        reader.push(piece, &mut self.input);
-        match RawText::escaped(&self.input) {
-            nothing if nothing.is_empty() => Ok(()),
-            input => self.writer.delta(input, &mut self.out),
-        }
-    }
-
-    /// Writes of a piece of the open text what stands before a stop sequence.
-    fn deliver_text(&mut self, piece: RawText<'_>) -> Result<(), Broken> {
-        let Some(stops) = &mut self.stops else {
-            return self.writer.delta(piece, &mut self.out);
-        };
-        let mut text = Output::default();
-        stops.push(piece, &mut text);
-        self.deliver_escaped(&text)
-    }
-
-    /// Writes what was held of the open text.
-    fn deliver_held(&mut self) -> Result<(), Broken> {
-        let Some(stops) = &mut self.stops else {
-            return Ok(());
-        };
-        let mut text = Output::default();
-        stops.end(&mut text);
-        self.deliver_escaped(&text)
-    }
-
-    fn deliver_escaped(&mut self, text: &Output) -> Result<(), Broken> {
-        let text = std::str::from_utf8(text.as_bytes()).map_err(|_| Broken)?;
-        match RawText::escaped(text) {
-            nothing if nothing.is_empty() => Ok(()),
-            text => self.writer.delta(text, &mut self.out),
-        }
-    }
-
-    /// Ends the open block, if there is one.
-    fn close(&mut self, blob: Option<Blob>) -> Result<(), Broken> {
-        let Some(mut open) = self.open.take() else {
-            return Ok(());
-        };
-        if open.key.kind == Kind::Search {
-            return self.end_search(&Search::failed());
-        }
-        if open.key.kind == Kind::Text {
-            self.deliver_held()?;
-        }
-        let mut is_cut = false;
-        if let Some(tool) = &open.tool {
-            self.close_tool(tool)?;
-            is_cut = tool.is_cut();
-        }
-        for citation in &open.citations {
-            let sealed = self.sealed_citation(citation);
-            self.writer.cite(citation, sealed.as_deref(), &mut self.out);
-        }
-        let sizes = open.citations.iter().map(Citation::size);
-        self.release(sizes.fold(0, usize::saturating_add));
-        self.keep_cited(&mut open);
-        let blob = blob.or_else(|| self.unsigned(&open));
-        let sealed = self.sealed(blob.as_ref());
-        let end = match &sealed {
-            Some(sealed) => BlockEnd::Sealed(sealed),
-            None if is_cut => BlockEnd::Cut,
-            None => BlockEnd::Whole,
-        };
-        self.writer.end(end, &mut self.out)
-    }
-
-    /// Seals what goes back to the provider, where the caller takes it.
-    fn sealed(&self, blob: Option<&Blob>) -> Option<String> {
-        let blob = blob.filter(|_| self.notes.reasoning.state)?;
-        let backend = Backend::new(&self.notes.backend);
-        seal::seal(backend, blob.form, &blob.item_id, &blob.payload)
-    }
-
-    /// Chat providers sign little. That a text is theirs is sealed all the same, so that it goes
-    /// back to them and to nobody else.
-    fn unsigned(&self, open: &Open) -> Option<Blob> {
-        let is_theirs = !self.provider().signs_reasoning && open.key.kind == Kind::Thinking;
-        is_theirs.then(|| Blob {
-            form: ReasoningForm::Shown,
-            item_id: String::new(),
-            payload: "reasoning_content".to_owned(),
-        })
-    }
-
-    fn close_tool(&mut self, tool: &OpenTool) -> Result<(), Broken> {
-        let needs_object = self.client().has_object_arguments;
-        if tool.is_native_custom {
-            return Ok(());
-        }
-        if let Some(input) = &tool.input {
-            let is_said = tool.arguments.is_object() || tool.arguments.is_empty();
-            self.has_bad_arguments |= !(input.is_whole() && is_said);
-        } else if !tool.arguments.is_empty() {
-            self.has_bad_arguments |= needs_object && !tool.arguments.is_object();
-        } else if !needs_object {
-            return self.writer.delta(RawText::escaped("{}"), &mut self.out);
-        }
-        Ok(())
     }
 }

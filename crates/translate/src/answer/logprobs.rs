@@ -6,7 +6,7 @@
 use crate::{
     answer::{
         json::{self, Raw},
-        parts::Broken,
+        parts::Failure::{self, Broken},
         text::RawText,
         write::escaped,
     },
@@ -14,7 +14,7 @@ use crate::{
 };
 use serde::Deserialize;
 
-/// What is told of one token.
+/// The log probability of one token.
 #[derive(Debug, Deserialize)]
 struct Entry<'a> {
     #[serde(borrow)]
@@ -28,7 +28,7 @@ struct Entry<'a> {
 }
 
 /// The entries of a list, with commas between; empty where there is none.
-pub(crate) fn entries(list: Option<Raw<'_>>) -> Result<String, Broken> {
+pub(crate) fn entries(list: Option<Raw<'_>>) -> Result<String, Failure> {
     let Some(list) = list.filter(|list| list.get() != "[]") else {
         return Ok(String::new());
     };

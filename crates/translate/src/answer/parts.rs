@@ -8,13 +8,31 @@ use crate::{
     TranslationNotes, answer::text::RawText, formats::ClientRules, names::ToolKind,
     seal::ReasoningForm,
 };
+use Failure::Broken;
 use std::{borrow::Cow, collections::HashSet};
 use tollgate_types::{RequestId, Usage};
-use tollgate_wire::answer::{AnswerFacts, StopReason};
+use tollgate_wire::{
+    answer::{AnswerFacts, StopReason},
+    fault::UpstreamFault,
+};
 
-/// The provider's answer cannot be written in the caller's format, or is none.
+/// Why a provider's answer does not become the client's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Broken;
+pub(crate) enum Failure {
+    /// It cannot be written in the client's format, or is no answer.
+    Broken,
+    /// It is sound, but its form is not what the request asks for.
+    Unfit,
+}
+
+impl From<Failure> for UpstreamFault {
+    fn from(failure: Failure) -> Self {
+        match failure {
+            Failure::Broken => Self::broken_answer(),
+            Failure::Unfit => Self::unfit_answer(),
+        }
+    }
+}
 
 /// What is known of an answer that its provider does not say.
 #[derive(Clone, Copy, Debug)]
@@ -132,7 +150,7 @@ impl ToolCalls {
         call: NativeCall<'_>,
         head: &Head,
         notes: &TranslationNotes,
-    ) -> Result<ToolCall, Broken> {
+    ) -> Result<ToolCall, Failure> {
         let native = call.name.unescape();
         let is_name = (1..=Self::LONGEST_NAME).contains(&native.len());
         if !is_name || self.ids.len() >= Self::MOST {
@@ -325,7 +343,7 @@ impl Stop {
         has_calls: bool,
         is_refusal: bool,
         has_search: bool,
-    ) -> Result<Self, Broken> {
+    ) -> Result<Self, Failure> {
         Ok(match reported {
             // A provider pauses among its own tools. More would come if it were asked to go on.
             Some(StopReason::Paused) if has_search => Self::MaxTokens,

@@ -6,7 +6,7 @@
 use crate::answer::{
     flow::Flow,
     json::{self, Raw},
-    parts::Broken,
+    parts::Failure::{self, Broken},
     text::RawText,
 };
 use serde::Deserialize;
@@ -15,24 +15,24 @@ use std::fmt::Debug;
 /// A reader of one answer.
 pub(crate) trait ReadAnswer: Debug + Send + Sync {
     /// Reads one event, which its stream's reader has found to be JSON.
-    fn event(&mut self, data: &str, flow: &mut Flow) -> Result<(), Broken>;
+    fn event(&mut self, data: &str, flow: &mut Flow) -> Result<(), Failure>;
 
     /// Reads a whole answer, which a scanner has found to be JSON.
-    fn body(&mut self, data: &str, flow: &mut Flow) -> Result<(), Broken>;
+    fn body(&mut self, data: &str, flow: &mut Flow) -> Result<(), Failure>;
 
     /// The event that ends the answer was too large to be read.
-    fn unread_end(&self) -> Result<(), Broken> {
+    fn unread_end(&self) -> Result<(), Failure> {
         Ok(())
     }
 }
 
 /// The text of an answer or of an event.
-pub(crate) fn utf8(data: &[u8]) -> Result<&str, Broken> {
+pub(crate) fn utf8(data: &[u8]) -> Result<&str, Failure> {
     std::str::from_utf8(data).map_err(|_| Broken)
 }
 
 /// Reads one JSON document, borrowing from it.
-pub(crate) fn document<'a, T: Deserialize<'a>>(data: &'a str) -> Result<T, Broken> {
+pub(crate) fn document<'a, T: Deserialize<'a>>(data: &'a str) -> Result<T, Failure> {
     json::read(data).map_err(|_| Broken)
 }
 

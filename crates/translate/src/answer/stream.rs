@@ -9,7 +9,7 @@ use crate::{
     TranslationNotes,
     answer::{
         flow::Flow,
-        parts::{AnswerContext, Broken},
+        parts::{AnswerContext, Failure},
         read::{ReadAnswer, utf8},
     },
     formats::rules,
@@ -69,8 +69,10 @@ impl StreamTranslator {
 
     /// Reads the next chunk and puts into `out` what it becomes.
     pub fn push(&mut self, chunk: &[u8], out: &mut Vec<Bytes>) {
-        if self.ended.is_none() && self.read(chunk).is_err() {
-            self.ended = Some(Phase::Failed(self.flow.fault()));
+        if self.ended.is_none()
+            && let Err(failure) = self.read(chunk)
+        {
+            self.ended = Some(Phase::Failed(failure.into()));
         }
         if !self.flow.out.as_bytes().is_empty() {
             out.push(std::mem::take(&mut self.flow.out).into_bytes().into());
@@ -82,9 +84,9 @@ impl StreamTranslator {
         self.push(self.events.missing_end(), out);
         if self.ended.is_none()
             && self.events.end() == StreamEnd::Finished
-            && self.write_end().is_err()
+            && let Err(failure) = self.write_end()
         {
-            self.ended = Some(Phase::Failed(self.flow.fault()));
+            self.ended = Some(Phase::Failed(failure.into()));
         }
         self.push(b"", out);
         match self.ended {
@@ -155,7 +157,7 @@ impl StreamTranslator {
         render::failure_event(self.notes.from, &tail, error, request)
     }
 
-    fn read(&mut self, chunk: &[u8]) -> Result<(), Broken> {
+    fn read(&mut self, chunk: &[u8]) -> Result<(), Failure> {
         let mut rest = chunk;
         while let Some(item) = self.events.next(&mut rest) {
             match item {
@@ -184,7 +186,7 @@ impl StreamTranslator {
     }
 
     /// Writes the end of the answer, once.
-    fn write_end(&mut self) -> Result<(), Broken> {
+    fn write_end(&mut self) -> Result<(), Failure> {
         if std::mem::replace(&mut self.is_finished, true) {
             return Ok(());
         }

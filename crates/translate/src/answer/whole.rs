@@ -6,11 +6,7 @@
 
 use crate::{
     TranslationNotes,
-    answer::{
-        flow::Flow,
-        parts::{AnswerContext, Broken},
-        read::utf8,
-    },
+    answer::{flow::Flow, parts::AnswerContext, read::utf8},
     formats::rules,
     output::Output,
 };
@@ -93,7 +89,7 @@ impl AnswerTranslator {
         let written = utf8(&self.body)
             .and_then(|body| (rules(self.notes.to).provider.reader)().body(body, &mut flow))
             .and_then(|()| flow.finish(facts.stop, is_reported.then_some(reported.usage)));
-        written.map_err(|Broken| flow.fault())?;
+        written?;
         self.remembered = flow.take_remembered();
         Ok(flow.out.into_bytes().into())
     }

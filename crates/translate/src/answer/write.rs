@@ -5,7 +5,7 @@
 use crate::{
     answer::{
         flow::Kind,
-        parts::{Broken, Citation, Ending, Head, Search, ToolCall},
+        parts::{Citation, Ending, Failure, Head, Search, ToolCall},
         text::RawText,
     },
     output::Output,
@@ -44,10 +44,10 @@ pub(crate) trait Write: Debug + Send + Sync {
         kind: Kind,
         call: Option<&ToolCall>,
         out: &mut Output,
-    ) -> Result<(), Broken>;
+    ) -> Result<(), Failure>;
 
     /// A piece of the open block; never an empty one.
-    fn delta(&mut self, piece: RawText<'_>, out: &mut Output) -> Result<(), Broken>;
+    fn delta(&mut self, piece: RawText<'_>, out: &mut Output) -> Result<(), Failure>;
 
     /// How likely the tokens of the next piece were: entries with commas between.
     fn logprobs(&mut self, _: &str) {}
@@ -64,12 +64,12 @@ pub(crate) trait Write: Debug + Send + Sync {
         _: &Search,
         _sealed: Option<&str>,
         _: &mut Output,
-    ) -> Result<(), Broken> {
+    ) -> Result<(), Failure> {
         Ok(())
     }
 
     /// The open block ends.
-    fn end(&mut self, end: BlockEnd<'_>, out: &mut Output) -> Result<(), Broken>;
+    fn end(&mut self, end: BlockEnd<'_>, out: &mut Output) -> Result<(), Failure>;
 
     /// Whether the answer is what the request asks for, now that it ends.
     fn has_form(&self) -> bool {

@@ -6,7 +6,11 @@
 use super::{Begun, Flow, Key, Kind, Open};
 use crate::{
     answer::{
-        parts::{Blob, Broken, Citation, Search},
+        parts::{
+            Blob, Citation,
+            Failure::{self, Broken},
+            Search,
+        },
         write::BlockEnd,
     },
     formats::SealPlace,
@@ -17,13 +21,13 @@ use crate::{
 pub(crate) const LONGEST_ID: usize = 4096;
 
 impl Flow {
-    /// Whether searches of the web are told.
+    /// Whether the client sees searches of the web.
     pub(crate) fn has_search(&self) -> bool {
         self.notes.search.is_some()
     }
 
     /// The provider begins to search the web; `id` is its own.
-    pub(crate) fn search(&mut self, key: Key, id: String) -> Result<(), Broken> {
+    pub(crate) fn search(&mut self, key: Key, id: String) -> Result<(), Failure> {
         match id.len() <= LONGEST_ID {
             _ if self.has_stopped() => Ok(()),
             true => self.begin(key, Begun::Search(id)),
@@ -32,7 +36,7 @@ impl Flow {
     }
 
     /// A search has come to its end.
-    pub(crate) fn found(&mut self, key: Key, search: Search) -> Result<(), Broken> {
+    pub(crate) fn found(&mut self, key: Key, search: Search) -> Result<(), Failure> {
         if self.has_stopped() {
             return Ok(());
         }
@@ -51,7 +55,7 @@ impl Flow {
 
     /// Ends the search that has begun. Messages has room for its seal; beside an item of
     /// responses it stands as reasoning.
-    pub(super) fn end_search(&mut self, search: &Search) -> Result<(), Broken> {
+    pub(super) fn end_search(&mut self, search: &Search) -> Result<(), Failure> {
         let sealed = self.sealed(search.blob.as_ref());
         let sealed = sealed.as_deref();
         self.searches = self
@@ -67,14 +71,14 @@ impl Flow {
     }
 
     /// A piece of reasoning that holds a seal and nothing else.
-    fn reasoning(&mut self, sealed: &str) -> Result<(), Broken> {
+    fn reasoning(&mut self, sealed: &str) -> Result<(), Failure> {
         self.writer.begin(Kind::Thinking, None, &mut self.out)?;
         self.writer.end(BlockEnd::Sealed(sealed), &mut self.out)
     }
 
     /// Hands out what the texts cite that have left, once something else begins: they are
     /// parts of one message until then.
-    pub(super) fn seal_cited(&mut self) -> Result<(), Broken> {
+    pub(super) fn seal_cited(&mut self) -> Result<(), Failure> {
         if self.cited.is_empty() {
             return Ok(());
         }

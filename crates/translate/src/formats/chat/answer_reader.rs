@@ -6,7 +6,10 @@ use crate::answer::{
     flow::{Flow, Key, Kind, LONGEST_ID},
     json::Raw,
     logprobs,
-    parts::{Broken, NativeCall},
+    parts::{
+        Failure::{self, Broken},
+        NativeCall,
+    },
     read::{ReadAnswer, as_contents, document, has_members},
     text::RawText,
 };
@@ -66,7 +69,7 @@ struct Logprobs<'a> {
 }
 
 impl Choice<'_> {
-    fn logprobs(&self, flow: &mut Flow) -> Result<(), Broken> {
+    fn logprobs(&self, flow: &mut Flow) -> Result<(), Failure> {
         let list = self.logprobs.as_ref().and_then(|it| it.content);
         flow.logprobs(&logprobs::entries(list)?);
         Ok(())
@@ -74,10 +77,10 @@ impl Choice<'_> {
 }
 
 impl ReadAnswer for ChatReader {
-    fn event(&mut self, data: &str, flow: &mut Flow) -> Result<(), Broken> {
+    fn event(&mut self, data: &str, flow: &mut Flow) -> Result<(), Failure> {
         let chunk: Chunk<'_> = document(data)?;
         for choice in &chunk.choices {
-            // Other formats have one answer; nobody asked for more.
+            // Other formats have one answer, and the request asks for one.
             if choice.index.is_some_and(|index| index > 0) {
                 return Err(Broken);
             }
@@ -89,7 +92,7 @@ impl ReadAnswer for ChatReader {
         Ok(())
     }
 
-    fn body(&mut self, data: &str, flow: &mut Flow) -> Result<(), Broken> {
+    fn body(&mut self, data: &str, flow: &mut Flow) -> Result<(), Failure> {
         let answer: Chunk<'_> = document(data)?;
         let [choice] = answer.choices.as_slice() else {
             return Err(Broken);
@@ -102,7 +105,7 @@ impl ReadAnswer for ChatReader {
 
 impl ChatReader {
     /// Reads a message, whole or what a chunk adds to it.
-    fn message(&mut self, delta: &Message<'_>, flow: &mut Flow) -> Result<(), Broken> {
+    fn message(&mut self, delta: &Message<'_>, flow: &mut Flow) -> Result<(), Failure> {
         for piece in delta.reasoning() {
             flow.piece(THINKING, piece)?;
         }
@@ -135,7 +138,7 @@ impl ChatReader {
         }
     }
 
-    fn call(&mut self, call: &Call<'_>, flow: &mut Flow) -> Result<(), Broken> {
+    fn call(&mut self, call: &Call<'_>, flow: &mut Flow) -> Result<(), Failure> {
         let id = call.id.unwrap_or_default();
         if let Some((name, input)) = call.custom() {
             let place = self.place(call.index, id, name, true, flow)?;
@@ -148,7 +151,7 @@ impl ChatReader {
         self.arguments(place, function.arguments, flow)
     }
 
-    fn function_call(&mut self, function: &Function<'_>, flow: &mut Flow) -> Result<(), Broken> {
+    fn function_call(&mut self, function: &Function<'_>, flow: &mut Flow) -> Result<(), Failure> {
         let id = RawText::default();
         let place = self.place(Some(u64::MAX), id, function.name, false, flow)?;
         self.arguments(place, function.arguments, flow)
@@ -163,7 +166,7 @@ impl ChatReader {
         name: Option<RawText<'_>>,
         is_custom: bool,
         flow: &mut Flow,
-    ) -> Result<usize, Broken> {
+    ) -> Result<usize, Failure> {
         let name = name.unwrap_or_default();
         if id.as_str().len() > LONGEST_ID {
             return Err(Broken);
@@ -210,7 +213,7 @@ impl ChatReader {
         place: usize,
         arguments: Option<Raw<'_>>,
         flow: &mut Flow,
-    ) -> Result<(), Broken> {
+    ) -> Result<(), Failure> {
         let Some(arguments) = arguments else {
             return Ok(());
         };
@@ -224,7 +227,7 @@ impl ChatReader {
         }
     }
 
-    fn contents(&self, place: usize, piece: RawText<'_>, flow: &mut Flow) -> Result<(), Broken> {
+    fn contents(&self, place: usize, piece: RawText<'_>, flow: &mut Flow) -> Result<(), Failure> {
         let call = self.calls.get(place).ok_or(Broken)?;
         flow.arguments(call.key, piece)
     }

@@ -6,7 +6,11 @@ use crate::{
     answer::{
         flow::{Flow, Key, Kind, LONGEST_ID, MOST_CITATIONS, MOST_WAITING},
         json::{self, Raw},
-        parts::{Blob, Broken, Citation, NativeCall},
+        parts::{
+            Blob, Citation,
+            Failure::{self, Broken},
+            NativeCall,
+        },
         read::{ReadAnswer, as_contents, document, has_members, owned},
         text::RawText,
     },
@@ -95,7 +99,7 @@ struct Message<'a> {
 }
 
 impl ReadAnswer for MessagesReader {
-    fn event(&mut self, data: &str, flow: &mut Flow) -> Result<(), Broken> {
+    fn event(&mut self, data: &str, flow: &mut Flow) -> Result<(), Failure> {
         let event: Event<'_> = document(data)?;
         match (event.kind.as_str(), event.content_block, event.delta) {
             ("content_block_delta", _, Some(delta)) => self.delta(event.index, &delta, flow),
@@ -111,7 +115,7 @@ impl ReadAnswer for MessagesReader {
         }
     }
 
-    fn body(&mut self, data: &str, flow: &mut Flow) -> Result<(), Broken> {
+    fn body(&mut self, data: &str, flow: &mut Flow) -> Result<(), Failure> {
         let answer: Message<'_> = document(data)?;
         for (block, index) in answer.content.iter().zip(0..) {
             self.begin(index, *block, flow)?;
@@ -122,7 +126,7 @@ impl ReadAnswer for MessagesReader {
 }
 
 impl MessagesReader {
-    fn begin(&mut self, index: u64, raw: Raw<'_>, flow: &mut Flow) -> Result<(), Broken> {
+    fn begin(&mut self, index: u64, raw: Raw<'_>, flow: &mut Flow) -> Result<(), Failure> {
         self.end(flow)?;
         let block: &Block<'_> = &document(raw.get())?;
         if block.kind.as_str() == "web_search_tool_result" {
@@ -161,7 +165,7 @@ impl MessagesReader {
         }
     }
 
-    fn call(&mut self, key: Key, block: &Block<'_>, flow: &mut Flow) -> Result<(), Broken> {
+    fn call(&mut self, key: Key, block: &Block<'_>, flow: &mut Flow) -> Result<(), Failure> {
         let input = block.input.filter(|input| has_members(*input));
         if let (Some(open), Some(input)) = (&mut self.open, input) {
             open.input = as_contents(input);
@@ -179,7 +183,7 @@ impl MessagesReader {
         &mut self,
         citations: impl IntoIterator<Item = &'a Raw<'a>>,
         flow: &Flow,
-    ) -> Result<(), Broken> {
+    ) -> Result<(), Failure> {
         let Some(open) = &mut self.open else {
             return Ok(());
         };
@@ -204,7 +208,7 @@ impl MessagesReader {
     }
 
     /// Begins a search of the web.
-    fn search(&mut self, key: Key, block: &Block<'_>, flow: &mut Flow) -> Result<(), Broken> {
+    fn search(&mut self, key: Key, block: &Block<'_>, flow: &mut Flow) -> Result<(), Failure> {
         /// More searches in one answer, with no results, are absurd.
         const MOST: usize = 64;
         if self.searches.len() >= MOST {
@@ -230,7 +234,7 @@ impl MessagesReader {
     }
 
     /// What a search found. A result without its search is left out.
-    fn found(&mut self, block: &Block<'_>, raw: Raw<'_>, flow: &mut Flow) -> Result<(), Broken> {
+    fn found(&mut self, block: &Block<'_>, raw: Raw<'_>, flow: &mut Flow) -> Result<(), Failure> {
         let id = owned(block.tool_use_id);
         let place = self.searches.iter().position(|open| open.id == id);
         match place.map(|place| self.searches.remove(place)) {
@@ -239,7 +243,7 @@ impl MessagesReader {
         }
     }
 
-    fn delta(&mut self, index: u64, delta: &Delta<'_>, flow: &mut Flow) -> Result<(), Broken> {
+    fn delta(&mut self, index: u64, delta: &Delta<'_>, flow: &mut Flow) -> Result<(), Failure> {
         let open = self.open.as_mut().filter(|open| open.index == index);
         let open = open.ok_or(Broken)?;
         let Some(kind) = open.kind else { return Ok(()) };
@@ -278,7 +282,7 @@ impl MessagesReader {
         }
     }
 
-    fn end(&mut self, flow: &mut Flow) -> Result<(), Broken> {
+    fn end(&mut self, flow: &mut Flow) -> Result<(), Failure> {
         let Some(open) = self.open.take() else {
             return Ok(());
         };
@@ -356,7 +360,7 @@ impl OpenSearch {
 }
 
 /// What the provider says of a refusal is the refusal's text elsewhere.
-fn explain(details: Option<&StopDetails<'_>>, flow: &mut Flow) -> Result<(), Broken> {
+fn explain(details: Option<&StopDetails<'_>>, flow: &mut Flow) -> Result<(), Failure> {
     let explanation = details.and_then(|details| details.explanation);
     flow.piece(
         Key::new(Kind::Refusal, u64::MAX, 0),

@@ -143,7 +143,7 @@ fn search_result(id: &str, search: &Search, sealed: Option<&str>, out: &mut Outp
     out.end_object();
 }
 
-/// A citation of a page that a search found. What of the page is quoted nobody says.
+/// A citation of a page that a search found. Providers of other formats do not report the quote.
 fn citation(citation: &Citation, sealed: &str, out: &mut Output) {
     out.begin_object();
     out.key("type").string("web_search_result_location");

@@ -6,7 +6,10 @@ use crate::answer::{
     flow::{Flow, Key, Kind},
     json::Raw,
     logprobs,
-    parts::{Broken, NativeCall},
+    parts::{
+        Failure::{self, Broken},
+        NativeCall,
+    },
     read::{ReadAnswer, document, owned},
     text::RawText,
 };
@@ -102,18 +105,18 @@ struct Response<'a> {
 
 impl<'a> Event<'a> {
     /// The piece that it adds.
-    fn piece(&self) -> Result<RawText<'a>, Broken> {
+    fn piece(&self) -> Result<RawText<'a>, Failure> {
         self.delta.and_then(RawText::of).ok_or(Broken)
     }
 
-    fn part_key(&self, kind: Kind) -> Result<Key, Broken> {
+    fn part_key(&self, kind: Kind) -> Result<Key, Failure> {
         let item = self.output_index.ok_or(Broken)?;
         Ok(Key::new(kind, item, self.content_index.unwrap_or(0)))
     }
 }
 
 impl ReadAnswer for ResponsesReader {
-    fn event(&mut self, data: &str, flow: &mut Flow) -> Result<(), Broken> {
+    fn event(&mut self, data: &str, flow: &mut Flow) -> Result<(), Failure> {
         /// The part of the name that all events have.
         const PREFIX: &str = "response.";
         let event: Event<'_> = document(data)?;
@@ -155,7 +158,7 @@ impl ReadAnswer for ResponsesReader {
         }
     }
 
-    fn body(&mut self, data: &str, flow: &mut Flow) -> Result<(), Broken> {
+    fn body(&mut self, data: &str, flow: &mut Flow) -> Result<(), Failure> {
         let answer: Response<'_> = document(data)?;
         // One that is still running has no answer yet, a cancelled one never will.
         if matches!(
@@ -172,7 +175,7 @@ impl ReadAnswer for ResponsesReader {
     }
 
     /// The last event was too large to be read: without it nothing may be missing.
-    fn unread_end(&self) -> Result<(), Broken> {
+    fn unread_end(&self) -> Result<(), Failure> {
         match self.begun {
             0 => Err(Broken),
             _ => Ok(()),
@@ -182,7 +185,7 @@ impl ReadAnswer for ResponsesReader {
 
 impl ResponsesReader {
     /// Reads the items of the last event, if no event before it had any.
-    fn rest(&mut self, data: &str, flow: &mut Flow) -> Result<(), Broken> {
+    fn rest(&mut self, data: &str, flow: &mut Flow) -> Result<(), Failure> {
         if self.begun > 0 {
             return Ok(());
         }
@@ -201,7 +204,7 @@ impl ResponsesReader {
         item: &Item<'_>,
         raw: Raw<'_>,
         flow: &mut Flow,
-    ) -> Result<(), Broken> {
+    ) -> Result<(), Failure> {
         match item.kind() {
             ItemKind::Search => self.found(index, item, raw, flow),
             _ => self.end(index, item, flow),
@@ -215,7 +218,7 @@ impl ResponsesReader {
         item: &Item<'_>,
         raw: Raw<'_>,
         flow: &mut Flow,
-    ) -> Result<(), Broken> {
+    ) -> Result<(), Failure> {
         let place = self.items.iter().position(|open| open.index == index);
         match place {
             Some(place) => drop(self.items.remove(place)),
@@ -227,7 +230,7 @@ impl ResponsesReader {
         }
     }
 
-    fn begin(&mut self, event: &Event<'_>, flow: &mut Flow) -> Result<(), Broken> {
+    fn begin(&mut self, event: &Event<'_>, flow: &mut Flow) -> Result<(), Failure> {
         let (Some(index), Some(item)) = (event.output_index, &event.item) else {
             return Err(Broken);
         };
@@ -246,7 +249,7 @@ impl ResponsesReader {
     }
 
     /// Notes an item that begins, or that is heard of for the first time.
-    fn open(&mut self, index: u64, kind: ItemKind) -> Result<&mut OpenItem, Broken> {
+    fn open(&mut self, index: u64, kind: ItemKind) -> Result<&mut OpenItem, Failure> {
         self.begun = self.begun.saturating_add(1);
         if self.begun > MOST_ITEMS || self.items.iter().any(|item| item.index == index) {
             return Err(Broken);
@@ -261,7 +264,7 @@ impl ResponsesReader {
     }
 
     /// The open item that an event is about.
-    fn item(&mut self, kind: ItemKind, event: &Event<'_>) -> Result<&mut OpenItem, Broken> {
+    fn item(&mut self, kind: ItemKind, event: &Event<'_>) -> Result<&mut OpenItem, Failure> {
         let index = event.output_index.ok_or(Broken)?;
         let place = self.items.iter().position(|item| item.index == index);
         let item = match place {
@@ -278,7 +281,7 @@ impl ResponsesReader {
         }
     }
 
-    fn text(&mut self, kind: Kind, event: &Event<'_>, flow: &mut Flow) -> Result<(), Broken> {
+    fn text(&mut self, kind: Kind, event: &Event<'_>, flow: &mut Flow) -> Result<(), Failure> {
         let piece = event.piece()?;
         self.item(ItemKind::Message, event)?.has_contents |= !piece.is_empty();
         flow.logprobs(&logprobs::entries(event.logprobs)?);
@@ -291,7 +294,7 @@ impl ResponsesReader {
         kind: PartKind,
         event: &Event<'_>,
         flow: &mut Flow,
-    ) -> Result<(), Broken> {
+    ) -> Result<(), Failure> {
         let piece = event.piece()?;
         if piece.is_empty() {
             return Ok(());
@@ -312,7 +315,7 @@ impl ResponsesReader {
         kind: ItemKind,
         event: &Event<'_>,
         flow: &mut Flow,
-    ) -> Result<(), Broken> {
+    ) -> Result<(), Failure> {
         let piece = event.piece()?;
         let item = self.item(kind, event)?;
         item.has_contents |= !piece.is_empty();
@@ -320,7 +323,7 @@ impl ResponsesReader {
     }
 
     /// Ends an item, of which perhaps nothing was heard before.
-    fn end(&mut self, index: u64, item: &Item<'_>, flow: &mut Flow) -> Result<(), Broken> {
+    fn end(&mut self, index: u64, item: &Item<'_>, flow: &mut Flow) -> Result<(), Failure> {
         let place = self.items.iter().position(|open| open.index == index);
         let has_contents = match place {
             Some(place) => self.items.remove(place).has_contents,
@@ -355,7 +358,7 @@ impl ResponsesReader {
 const PARAGRAPH: RawText<'static> = RawText::escaped("\\n\\n");
 
 /// Begins the call that an item is, where it is one.
-fn call(index: u64, item: &Item<'_>, flow: &mut Flow) -> Result<(), Broken> {
+fn call(index: u64, item: &Item<'_>, flow: &mut Flow) -> Result<(), Failure> {
     let is_custom = match item.kind() {
         ItemKind::Function => false,
         ItemKind::Custom => true,
@@ -372,7 +375,7 @@ fn call(index: u64, item: &Item<'_>, flow: &mut Flow) -> Result<(), Broken> {
 }
 
 /// Begins the search that an item is.
-fn search(index: u64, item: &Item<'_>, flow: &mut Flow) -> Result<(), Broken> {
+fn search(index: u64, item: &Item<'_>, flow: &mut Flow) -> Result<(), Failure> {
     match flow.has_search() {
         true => flow.search(Key::new(Kind::Search, index, 0), owned(item.id)),
         false => Ok(()),
@@ -380,7 +383,7 @@ fn search(index: u64, item: &Item<'_>, flow: &mut Flow) -> Result<(), Broken> {
 }
 
 /// Hands on what a text cites, where it cites a page.
-fn cite(key: Key, annotation: Raw<'_>, flow: &mut Flow) -> Result<(), Broken> {
+fn cite(key: Key, annotation: Raw<'_>, flow: &mut Flow) -> Result<(), Failure> {
     if let Some(page) = cited_page(annotation) {
         let page = match flow.has_search() {
             true => page.with_native(annotation.get()),
@@ -392,7 +395,7 @@ fn cite(key: Key, annotation: Raw<'_>, flow: &mut Flow) -> Result<(), Broken> {
 }
 
 /// A message of which no piece has come before its end.
-fn whole_message(index: u64, item: &Item<'_>, flow: &mut Flow) -> Result<(), Broken> {
+fn whole_message(index: u64, item: &Item<'_>, flow: &mut Flow) -> Result<(), Failure> {
     for (part, place) in item.content.iter().flatten().zip(0..) {
         let text = Key::new(Kind::Text, index, place);
         flow.logprobs(&logprobs::entries(part.logprobs)?);
@@ -409,7 +412,7 @@ fn whole_message(index: u64, item: &Item<'_>, flow: &mut Flow) -> Result<(), Bro
 }
 
 /// The parts of a message end with it at the latest.
-fn end_parts(index: u64, item: &Item<'_>, flow: &mut Flow) -> Result<(), Broken> {
+fn end_parts(index: u64, item: &Item<'_>, flow: &mut Flow) -> Result<(), Failure> {
     for (_, place) in item.content.iter().flatten().zip(0..) {
         flow.end(Key::new(Kind::Text, index, place), None)?;
         flow.end(Key::new(Kind::Refusal, index, place), None)?;
@@ -417,7 +420,7 @@ fn end_parts(index: u64, item: &Item<'_>, flow: &mut Flow) -> Result<(), Broken>
     Ok(())
 }
 
-fn whole_reasoning(key: Key, item: &Item<'_>, flow: &mut Flow) -> Result<(), Broken> {
+fn whole_reasoning(key: Key, item: &Item<'_>, flow: &mut Flow) -> Result<(), Failure> {
     let mut is_first = true;
     for text in item.thinking() {
         if !std::mem::take(&mut is_first) {

@@ -4,7 +4,10 @@
 use crate::{
     answer::{
         json::{self, Raw},
-        parts::{Blob, Broken, Citation},
+        parts::{
+            Blob, Citation,
+            Failure::{self, Broken},
+        },
         read::owned,
         text::RawText,
         write::escaped,
@@ -48,7 +51,7 @@ pub(super) enum Content<'a> {
 
 impl<'a> Message<'a> {
     /// Content and the thinking in it: a string, or with Mistral a list of parts.
-    pub(super) fn content(&self) -> Result<Vec<Content<'a>>, Broken> {
+    pub(super) fn content(&self) -> Result<Vec<Content<'a>>, Failure> {
         let Some(content) = self.content else {
             return Ok(Vec::new());
         };

@@ -4,7 +4,11 @@ use super::{annotation, finish_reason, sealed_reasoning, usage};
 use crate::{
     answer::{
         flow::Kind,
-        parts::{Broken, Citation, Ending, Head, ToolCall},
+        parts::{
+            Citation, Ending,
+            Failure::{self, Broken},
+            Head, ToolCall,
+        },
         text::RawText,
         write::{BlockEnd, Write, append, escaped},
     },
@@ -29,7 +33,7 @@ pub(crate) struct ChatBody {
     sealed: u64,
     /// Bytes of the content before the open block.
     open_at: usize,
-    /// Characters of the same, once somebody has asked.
+    /// Characters of the same, once a citation needs them.
     chars_before: Option<u64>,
     /// How much of the content was counted: bytes of it, and characters that they mean.
     counted: (usize, u64),
@@ -42,7 +46,12 @@ impl Write for ChatBody {
         self.created = head.created;
     }
 
-    fn begin(&mut self, kind: Kind, call: Option<&ToolCall>, _: &mut Output) -> Result<(), Broken> {
+    fn begin(
+        &mut self,
+        kind: Kind,
+        call: Option<&ToolCall>,
+        _: &mut Output,
+    ) -> Result<(), Failure> {
         self.open = Some(kind);
         self.open_at = self.content.as_ref().map_or(0, String::len);
         self.chars_before = None;
@@ -54,7 +63,7 @@ impl Write for ChatBody {
         Ok(())
     }
 
-    fn delta(&mut self, piece: RawText<'_>, _: &mut Output) -> Result<(), Broken> {
+    fn delta(&mut self, piece: RawText<'_>, _: &mut Output) -> Result<(), Failure> {
         let text = match self.open.ok_or(Broken)? {
             Kind::Tool => {
                 self.calls.escaped(piece.as_str().as_bytes());
@@ -87,7 +96,7 @@ impl Write for ChatBody {
         annotation(citation, range, &mut self.annotations);
     }
 
-    fn end(&mut self, end: BlockEnd<'_>, _: &mut Output) -> Result<(), Broken> {
+    fn end(&mut self, end: BlockEnd<'_>, _: &mut Output) -> Result<(), Failure> {
         if self.open.take() == Some(Kind::Tool) {
             self.calls.end_string();
             self.calls.end_object();

@@ -4,7 +4,11 @@ use super::{annotation, finish_reason, sealed_reasoning, usage};
 use crate::{
     answer::{
         flow::Kind,
-        parts::{Broken, Citation, Ending, Head, ToolCall},
+        parts::{
+            Citation, Ending,
+            Failure::{self, Broken},
+            Head, ToolCall,
+        },
         text::RawText,
         write::{BlockEnd, COMMENT, Write, escaped, keep_logprobs},
     },
@@ -70,7 +74,7 @@ impl Write for ChatStream {
         kind: Kind,
         call: Option<&ToolCall>,
         out: &mut Output,
-    ) -> Result<(), Broken> {
+    ) -> Result<(), Failure> {
         self.open = Some(kind);
         self.write_role(kind == Kind::Text, out);
         let (before, after) = match (kind, call) {
@@ -98,7 +102,7 @@ impl Write for ChatStream {
         Ok(())
     }
 
-    fn delta(&mut self, piece: RawText<'_>, out: &mut Output) -> Result<(), Broken> {
+    fn delta(&mut self, piece: RawText<'_>, out: &mut Output) -> Result<(), Failure> {
         if self.open == Some(Kind::Text) {
             self.chars.1 = self.chars.1.saturating_add(piece.chars());
         }
@@ -137,7 +141,7 @@ impl Write for ChatStream {
         }
     }
 
-    fn end(&mut self, end: BlockEnd<'_>, out: &mut Output) -> Result<(), Broken> {
+    fn end(&mut self, end: BlockEnd<'_>, out: &mut Output) -> Result<(), Failure> {
         self.open = None;
         if let Some(sealed) = end.sealed() {
             let index = self.sealed;
@@ -186,7 +190,7 @@ impl Write for ChatStream {
 }
 
 impl ChatStream {
-    /// The first chunk, which tells the role.
+    /// The first chunk, with the role.
     fn write_role(&mut self, is_text: bool, out: &mut Output) {
         if !std::mem::replace(&mut self.has_role, true) {
             self.chunk(out, |delta| {
@@ -199,7 +203,7 @@ impl ChatStream {
         }
     }
 
-    /// The chunk that tells whom a call is for.
+    /// The chunk that names the function of a call.
     fn begin_call(&self, call: &ToolCall, out: &mut Output) {
         self.chunk(out, |delta| {
             delta.key("tool_calls").begin_array();

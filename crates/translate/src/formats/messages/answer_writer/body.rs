@@ -4,7 +4,11 @@ use super::{citation, search_call, search_id, search_input, search_result, stop_
 use crate::{
     answer::{
         flow::Kind,
-        parts::{Broken, Citation, Ending, Head, Search, ToolCall},
+        parts::{
+            Citation, Ending,
+            Failure::{self, Broken},
+            Head, Search, ToolCall,
+        },
         text::RawText,
         write::{BlockEnd, Write, escaped},
     },
@@ -34,13 +38,18 @@ impl Write for MessagesBody {
         self.model.clone_from(&head.model);
     }
 
-    fn begin(&mut self, kind: Kind, call: Option<&ToolCall>, _: &mut Output) -> Result<(), Broken> {
+    fn begin(
+        &mut self,
+        kind: Kind,
+        call: Option<&ToolCall>,
+        _: &mut Output,
+    ) -> Result<(), Failure> {
         self.open = Some((kind, call.cloned()));
         self.contents.clear();
         Ok(())
     }
 
-    fn delta(&mut self, piece: RawText<'_>, _: &mut Output) -> Result<(), Broken> {
+    fn delta(&mut self, piece: RawText<'_>, _: &mut Output) -> Result<(), Failure> {
         self.contents.push_str(piece.as_str());
         Ok(())
     }
@@ -66,7 +75,7 @@ impl Write for MessagesBody {
         search: &Search,
         sealed: Option<&str>,
         _: &mut Output,
-    ) -> Result<(), Broken> {
+    ) -> Result<(), Failure> {
         let blocks = &mut self.blocks;
         if !blocks.as_bytes().is_empty() {
             blocks.raw(b",");
@@ -80,7 +89,7 @@ impl Write for MessagesBody {
         Ok(())
     }
 
-    fn end(&mut self, end: BlockEnd<'_>, _: &mut Output) -> Result<(), Broken> {
+    fn end(&mut self, end: BlockEnd<'_>, _: &mut Output) -> Result<(), Failure> {
         let Some((kind, call)) = self.open.take() else {
             return Err(Broken);
         };

@@ -6,7 +6,11 @@ use super::{
 use crate::{
     answer::{
         flow::Kind,
-        parts::{Broken, Citation, Ending, Head, Search, ToolCall},
+        parts::{
+            Citation, Ending,
+            Failure::{self, Broken},
+            Head, Search, ToolCall,
+        },
         text::RawText,
         write::{BlockEnd, COMMENT, Write},
     },
@@ -54,7 +58,7 @@ impl Write for MessagesStream {
         kind: Kind,
         call: Option<&ToolCall>,
         out: &mut Output,
-    ) -> Result<(), Broken> {
+    ) -> Result<(), Failure> {
         self.open = Some(kind);
         self.begin_block(out);
         out.key("content_block").begin_object();
@@ -93,7 +97,7 @@ impl Write for MessagesStream {
         Ok(())
     }
 
-    fn delta(&mut self, piece: RawText<'_>, out: &mut Output) -> Result<(), Broken> {
+    fn delta(&mut self, piece: RawText<'_>, out: &mut Output) -> Result<(), Failure> {
         out.raw(self.around_delta.0.as_bytes());
         out.raw(piece.as_str().as_bytes());
         out.raw(self.around_delta.1);
@@ -127,7 +131,7 @@ impl Write for MessagesStream {
         search: &Search,
         sealed: Option<&str>,
         out: &mut Output,
-    ) -> Result<(), Broken> {
+    ) -> Result<(), Failure> {
         self.begin_delta("input_json_delta", out);
         out.key("partial_json").string(&search_input(search));
         out.end_object();
@@ -140,7 +144,7 @@ impl Write for MessagesStream {
         Ok(())
     }
 
-    fn end(&mut self, end: BlockEnd<'_>, out: &mut Output) -> Result<(), Broken> {
+    fn end(&mut self, end: BlockEnd<'_>, out: &mut Output) -> Result<(), Failure> {
         if self.open.take() == Some(Kind::Thinking) {
             self.begin_delta("signature_delta", out);
             out.key("signature")

@@ -5,7 +5,11 @@ use super::ResponsesWriter;
 use crate::{
     answer::{
         flow::Kind,
-        parts::{Broken, Citation, Ending, Head, ToolCall},
+        parts::{
+            Citation, Ending,
+            Failure::{self, Broken},
+            Head, ToolCall,
+        },
         text::RawText,
         write::{BlockEnd, Write},
     },
@@ -40,7 +44,7 @@ impl Write for CompactionWriter {
         self.inner.start(head, out);
     }
 
-    fn begin(&mut self, kind: Kind, _: Option<&ToolCall>, _: &mut Output) -> Result<(), Broken> {
+    fn begin(&mut self, kind: Kind, _: Option<&ToolCall>, _: &mut Output) -> Result<(), Failure> {
         if matches!(kind, Kind::Tool | Kind::Search) {
             return Err(Broken);
         }
@@ -48,7 +52,7 @@ impl Write for CompactionWriter {
         Ok(())
     }
 
-    fn delta(&mut self, piece: RawText<'_>, out: &mut Output) -> Result<(), Broken> {
+    fn delta(&mut self, piece: RawText<'_>, out: &mut Output) -> Result<(), Failure> {
         /// The client sees nothing until the end, so that it needs signs of life.
         const PIECES_A_SIGN: u32 = 32;
         self.pieces = self.pieces.wrapping_add(1);
@@ -67,7 +71,7 @@ impl Write for CompactionWriter {
 
     fn cite(&mut self, _: &Citation, _: Option<&str>, _: &mut Output) {}
 
-    fn end(&mut self, _: BlockEnd<'_>, _: &mut Output) -> Result<(), Broken> {
+    fn end(&mut self, _: BlockEnd<'_>, _: &mut Output) -> Result<(), Failure> {
         self.is_summary_open = false;
         Ok(())
     }

@@ -1,0 +1,147 @@
+//! Writes the pieces of the open block, and ends it.
+
+use super::{
+    Flow, Kind,
+    blocks::{Open, OpenTool},
+};
+use crate::{
+    answer::{
+        parts::{
+            Blob, Citation,
+            Failure::{self, Broken},
+            Search,
+        },
+        text::RawText,
+        write::BlockEnd,
+    },
+    output::Output,
+    seal::{self, Backend, ReasoningForm},
+};
+
+impl Flow {
+    /// Writes a piece of the open block.
+    pub(super) fn deliver(&mut self, piece: RawText<'_>) -> Result<(), Failure> {
+        let needs_object = self.client().has_object_arguments;
+        let open = self.open.as_mut().ok_or(Broken)?;
+        if let Some(fingerprint) = &mut open.fingerprint {
+            fingerprint.push(&piece.unescape());
+        }
+        let tool = open.tool.as_mut();
+        let Some(tool) = tool.filter(|tool| !tool.is_native_custom) else {
+            return match open.key.kind {
+                Kind::Text => self.deliver_text(piece),
+                _ => self.writer.delta(piece, &mut self.out),
+            };
+        };
+        tool.arguments.push(piece);
+        // A limit can cut an object short, but it makes nothing else of it.
+        let must_be_object = tool.input.is_some() || needs_object;
+        if must_be_object && tool.arguments.is_over() && !tool.arguments.is_object() {
+            return Err(Broken);
+        }
+        let Some(reader) = &mut tool.input else {
+            return self.writer.delta(piece, &mut self.out);
+        };
+        self.input.clear();
+        reader.push(piece, &mut self.input);
+        match RawText::escaped(&self.input) {
+            nothing if nothing.is_empty() => Ok(()),
+            input => self.writer.delta(input, &mut self.out),
+        }
+    }
+
+    /// Writes of a piece of the open text what stands before a stop sequence.
+    fn deliver_text(&mut self, piece: RawText<'_>) -> Result<(), Failure> {
+        let Some(stops) = &mut self.stops else {
+            return self.writer.delta(piece, &mut self.out);
+        };
+        let mut text = Output::default();
+        stops.push(piece, &mut text);
+        self.deliver_escaped(&text)
+    }
+
+    /// Writes what was held of the open text.
+    fn deliver_held(&mut self) -> Result<(), Failure> {
+        let Some(stops) = &mut self.stops else {
+            return Ok(());
+        };
+        let mut text = Output::default();
+        stops.end(&mut text);
+        self.deliver_escaped(&text)
+    }
+
+    fn deliver_escaped(&mut self, text: &Output) -> Result<(), Failure> {
+        let text = std::str::from_utf8(text.as_bytes()).map_err(|_| Broken)?;
+        match RawText::escaped(text) {
+            nothing if nothing.is_empty() => Ok(()),
+            text => self.writer.delta(text, &mut self.out),
+        }
+    }
+
+    /// Ends the open block, if there is one.
+    pub(super) fn close(&mut self, blob: Option<Blob>) -> Result<(), Failure> {
+        let Some(mut open) = self.open.take() else {
+            return Ok(());
+        };
+        if open.key.kind == Kind::Search {
+            return self.end_search(&Search::failed());
+        }
+        if open.key.kind == Kind::Text {
+            self.deliver_held()?;
+        }
+        let mut is_cut = false;
+        if let Some(tool) = &open.tool {
+            self.close_tool(tool)?;
+            is_cut = tool.is_cut();
+        }
+        for citation in &open.citations {
+            let sealed = self.sealed_citation(citation);
+            self.writer.cite(citation, sealed.as_deref(), &mut self.out);
+        }
+        let sizes = open.citations.iter().map(Citation::size);
+        self.release(sizes.fold(0, usize::saturating_add));
+        self.keep_cited(&mut open);
+        let blob = blob.or_else(|| self.unsigned(&open));
+        let sealed = self.sealed(blob.as_ref());
+        let end = match &sealed {
+            Some(sealed) => BlockEnd::Sealed(sealed),
+            None if is_cut => BlockEnd::Cut,
+            None => BlockEnd::Whole,
+        };
+        self.writer.end(end, &mut self.out)
+    }
+
+    /// Seals what goes back to the provider, where the caller takes it.
+    pub(super) fn sealed(&self, blob: Option<&Blob>) -> Option<String> {
+        let blob = blob.filter(|_| self.notes.reasoning.state)?;
+        let backend = Backend::new(&self.notes.backend);
+        seal::seal(backend, blob.form, &blob.item_id, &blob.payload)
+    }
+
+    /// Chat providers sign little. That a text is theirs is sealed all the same, so that it goes
+    /// back to them and to nobody else.
+    fn unsigned(&self, open: &Open) -> Option<Blob> {
+        let is_theirs = !self.provider().signs_reasoning && open.key.kind == Kind::Thinking;
+        is_theirs.then(|| Blob {
+            form: ReasoningForm::Shown,
+            item_id: String::new(),
+            payload: "reasoning_content".to_owned(),
+        })
+    }
+
+    fn close_tool(&mut self, tool: &OpenTool) -> Result<(), Failure> {
+        let needs_object = self.client().has_object_arguments;
+        if tool.is_native_custom {
+            return Ok(());
+        }
+        if let Some(input) = &tool.input {
+            let is_said = tool.arguments.is_object() || tool.arguments.is_empty();
+            self.has_bad_arguments |= !(input.is_whole() && is_said);
+        } else if !tool.arguments.is_empty() {
+            self.has_bad_arguments |= needs_object && !tool.arguments.is_object();
+        } else if !needs_object {
+            return self.writer.delta(RawText::escaped("{}"), &mut self.out);
+        }
+        Ok(())
+    }
+}
