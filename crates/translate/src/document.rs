@@ -1,8 +1,8 @@
 //! A request body as a flat list of nodes that borrow from it.
 //!
 //! One pass of the lexer writes the list; after that every value is found by stepping from
-//! node to node, its source stays where it is, and nothing is unescaped unless somebody
-//! looks at it. What the values mean is for others.
+//! node to node, its source stays where it is, and text is unescaped only on request.
+//! What the values mean is for others.
 //!
 //! ```
 //! use tollgate_translate::document::Document;
@@ -18,7 +18,7 @@ mod valid;
 
 pub use text::Text;
 pub(crate) use text::{is_object, is_word};
-pub(crate) use valid::short_string;
+pub(crate) use valid::{long_string, short_string};
 
 use std::{borrow::Cow, ops::Range};
 use tollgate_wire::json::{

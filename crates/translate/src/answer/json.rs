@@ -5,8 +5,10 @@
 //! but keys. Of what is no JSON after all something may be read that nobody wrote, or nothing;
 //! the reading ends either way. What the values mean is for the readers.
 
-use crate::{answer::text::RawText, document::short_string};
-use memchr::memchr;
+use crate::{
+    answer::text::RawText,
+    document::{long_string, short_string},
+};
 use serde::{
     Deserialize, Deserializer,
     de::{self, DeserializeSeed, MapAccess, SeqAccess, Visitor},
@@ -49,7 +51,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Raw<'a> {
     }
 }
 
-/// Why nothing was read: it is not what was asked for. What it is instead nobody is told.
+/// The document is not what was asked for. The error has no details, because no caller reads them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Unread;
 
@@ -141,26 +143,12 @@ impl<'de> Reader<'de> {
         contents.map(RawText::escaped).ok_or(Unread)
     }
 
-    /// Goes behind the end of a string: the first quote before which there is an even number
-    /// of backslashes.
+    /// Goes behind the end of a string.
     fn end_string(&mut self) -> Result<(), Unread> {
         let inside = self.rest();
-        if let Some(length) = short_string(inside) {
-            self.advance(length.saturating_add(1));
-            return Ok(());
-        }
-        let mut length = 0;
-        loop {
-            let after = inside.get(length..).unwrap_or_default();
-            let quote = memchr(b'"', after).ok_or(Unread)?;
-            let before = after.get(..quote).unwrap_or_default();
-            length = length.saturating_add(quote).saturating_add(1);
-            let backslashes = before.iter().rev().take_while(|byte| **byte == b'\\');
-            if backslashes.count().is_multiple_of(2) {
-                self.advance(length);
-                return Ok(());
-            }
-        }
+        let length = short_string(inside).or_else(|| long_string(inside));
+        self.advance(length.ok_or(Unread)?.saturating_add(1));
+        Ok(())
     }
 
     /// Steps over the value that comes next.
@@ -229,7 +217,7 @@ impl<'de> Reader<'de> {
 impl<'de> Deserializer<'de> for &mut Reader<'de> {
     type Error = Unread;
 
-    /// Nobody asks for just anything.
+    /// No type asks for an untyped value.
     fn deserialize_any<V: Visitor<'de>>(self, _: V) -> Result<V::Value, Unread> {
         Err(Unread)
     }

@@ -1,4 +1,4 @@
-//! The contents of strings: as they stand, and unescaped where somebody looks at them.
+//! The contents of strings: as they stand, and unescaped on request.
 //!
 //! It decides what an escape stands for. That contents are well-formed was decided by the lexer.
 

@@ -81,27 +81,20 @@ impl Scan<'_> {
         self.at = end;
     }
 
-    /// A string ends at the first quote that no backslash stands for: one before which there
-    /// is an even number of them.
     fn text(&mut self) -> Result<(), DocumentError> {
         let inside = self.rest().get(1..).unwrap_or_default();
         if let Some(length) = short_string(inside) {
             self.value(NodeKind::Text, length.saturating_add(2));
             return Ok(());
         }
-        let content = memchr_iter(b'"', inside)
-            .filter_map(|quote| inside.get(..quote))
-            .find(|before| {
-                let backslashes = before.iter().rev().take_while(|byte| **byte == b'\\');
-                backslashes.count().is_multiple_of(2)
-            })
+        let length = long_string(inside)
             .ok_or_else(|| broken(JsonErrorKind::UnexpectedEnd, self.bytes.len()))?;
+        let content = inside.get(..length).unwrap_or_default();
         let kind = match memchr(b'\\', content) {
             None => NodeKind::Text,
             Some(_) => NodeKind::EscapedText,
         };
-        let quoted = content.len().saturating_add(2);
-        self.value(kind, quoted);
+        self.value(kind, length.saturating_add(2));
         Ok(())
     }
 
@@ -131,6 +124,16 @@ pub(crate) fn short_string(inside: &[u8]) -> Option<usize> {
     let (place, start) = words.find_map(|(word, start)| Some((first_end(*word)?, start)))?;
     let length = start.saturating_add(place);
     (inside.get(length) == Some(&b'"')).then_some(length)
+}
+
+/// The length of any contents: up to the first quote before which there is an even number of
+/// backslashes.
+pub(crate) fn long_string(inside: &[u8]) -> Option<usize> {
+    memchr_iter(b'"', inside).find(|quote| {
+        let before = inside.get(..*quote).unwrap_or_default();
+        let backslashes = before.iter().rev().take_while(|byte| **byte == b'\\');
+        backslashes.count().is_multiple_of(2)
+    })
 }
 
 /// Which of eight bytes is the first quote or backslash.

@@ -1,0 +1,136 @@
+use super::*;
+use crate::seal::{self, Backend, ReasoningForm};
+use serde_json::json;
+
+fn sealed() -> String {
+    seal::seal(Backend::new("north"), ReasoningForm::Encrypted, "", "gAAA").unwrap()
+}
+
+fn cleared(format: Format, body: &serde_json::Value) -> (serde_json::Value, Vec<&'static str>) {
+    let unsealed = without_seals(format, body.to_string().as_bytes()).unwrap();
+    (
+        serde_json::from_slice(&unsealed.body).unwrap(),
+        unsealed.dropped,
+    )
+}
+
+#[test]
+fn sealed_blocks_leave_messages_and_their_provider_s_own_stay() {
+    let own = json!({"type": "thinking", "thinking": "Hm.", "signature": "EqQB"});
+    let body = json!({"model": "m", "max_tokens": 9, "messages": [
+        {"role": "user", "content": "a"},
+        {"role": "assistant", "content": [{"type": "thinking", "thinking": "No.", "signature": sealed()}]},
+        {"role": "user", "content": "b"},
+        {"role": "assistant", "content": [
+            {"type": "redacted_thinking", "data": sealed()}, own, {"type": "text", "text": "c"}]},
+    ]});
+    let (body, dropped) = cleared(Format::Messages, &body);
+    let expected = json!([
+        {"role": "user", "content": "a"},
+        {"role": "user", "content": "b"},
+        {"role": "assistant", "content": [own, {"type": "text", "text": "c"}]},
+    ]);
+    assert_eq!(body["messages"], expected);
+    let paths = [
+        "messages[].content[].thinking",
+        "messages[].content[].redacted_thinking",
+    ];
+    assert_eq!(dropped, paths);
+}
+
+#[test]
+fn enabled_thinking_rests_where_an_answer_goes_on_without_its_thought() {
+    let call = json!({"type": "tool_use", "id": "a", "name": "b", "input": {}});
+    let turns = |more: serde_json::Value| {
+        json!({"model": "m", "thinking": {"type": "enabled", "budget_tokens": 1024}, "messages": [
+            {"role": "assistant", "content": [{"type": "thinking", "thinking": "", "signature": sealed()}, more, call]},
+            {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "a"}]},
+        ]})
+    };
+    let (body, dropped) = cleared(
+        Format::Messages,
+        &turns(json!({"type": "text", "text": "x"})),
+    );
+    assert_eq!(body["thinking"], json!({"type": "disabled"}));
+    assert!(dropped.contains(&"thinking"));
+    let own = json!({"type": "thinking", "thinking": "", "signature": "EqQB"});
+    let (body, _) = cleared(Format::Messages, &turns(own));
+    assert_eq!(body["thinking"]["type"], "enabled");
+}
+
+#[test]
+fn sealed_items_and_entries_leave_with_the_text_beside_them() {
+    let body = json!({"model": "m", "input": [
+        {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": sealed()},
+        {"type": "reasoning", "id": "rs_2", "summary": [], "encrypted_content": "gAAA"},
+    ]});
+    let (body, dropped) = cleared(Format::Responses, &body);
+    assert_eq!(body["input"].as_array().unwrap().len(), 1);
+    assert_eq!(
+        (&body["input"][0]["id"], dropped),
+        (&json!("rs_2"), vec!["input[].reasoning"])
+    );
+    let body = json!({"model": "m", "messages": [
+        {"role": "assistant", "content": "x", "reasoning_content": "Hm.",
+         "reasoning_details": [{"type": "reasoning.encrypted", "data": sealed()}]},
+    ]});
+    let (body, dropped) = cleared(Format::Chat, &body);
+    assert_eq!(
+        body["messages"],
+        json!([{"role": "assistant", "content": "x"}])
+    );
+    let present = [
+        "messages[].reasoning_content",
+        "messages[].reasoning_details",
+    ];
+    assert_eq!(dropped, present);
+}
+
+#[test]
+fn what_another_provider_searched_for_leaves_with_its_seals() {
+    let search = |id: &str, content: &str| {
+        [
+            json!({"type": "server_tool_use", "id": id, "name": "web_search", "input": {"query": "x"}}),
+            json!({"type": "web_search_tool_result", "tool_use_id": id, "content": [
+                {"type": "web_search_result", "url": "u", "title": "t", "encrypted_content": content},
+                {"type": "web_search_result", "url": "v", "title": "t", "encrypted_content": ""}]}),
+        ]
+    };
+    let text = |index: &str| {
+        json!({"type": "text", "text": "x", "citations": [
+            {"type": "web_search_result_location", "url": "u", "encrypted_index": index},
+            {"type": "web_search_result_location", "url": "w", "encrypted_index": "EqQB"}]})
+    };
+    let [strange_call, strange_result] = search("srvtoolu_1", &sealed());
+    let [own_call, own_result] = search("srvtoolu_2", "EqQB");
+    let body = json!({"model": "m", "max_tokens": 9, "messages": [
+        {"role": "user", "content": "a"},
+        {"role": "assistant", "content": [
+            strange_call, strange_result, own_call, own_result, text(&sealed())]},
+    ]});
+    let (body, dropped) = cleared(Format::Messages, &body);
+    let kept = json!({"type": "text", "text": "x", "citations": [
+        {"type": "web_search_result_location", "url": "w", "encrypted_index": "EqQB"}]});
+    let expected = json!([own_call, own_result, kept]);
+    assert_eq!(body["messages"][1]["content"], expected);
+    let paths = [
+        "messages[].content[].server_tool_use",
+        "messages[].content[].web_search_tool_result",
+        "messages[].content[].citations",
+    ];
+    assert_eq!(dropped, paths);
+
+    let call = |id: &str| json!({"type": "web_search_call", "id": id, "status": "completed", "action": {"type": "search"}});
+    let seal =
+        json!({"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": sealed()});
+    let body = json!({"model": "m", "input": [call("ws_1"), seal, call("ws_2")]});
+    let (body, dropped) = cleared(Format::Responses, &body);
+    assert_eq!(body["input"], json!([call("ws_2")]));
+    assert_eq!(dropped, ["input[].web_search_call", "input[].reasoning"]);
+}
+
+#[test]
+fn a_body_without_seals_is_left_alone() {
+    let body = br#"{"messages":[{"role":"assistant","content":[{"type":"thinking","thinking":"tg1.","signature":"E"}]}]}"#;
+    assert_eq!(without_seals(Format::Messages, body), None);
+}
