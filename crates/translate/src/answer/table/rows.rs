@@ -5,6 +5,15 @@ use super::{
     AnswerFeature, AnswerRow, Feeds,
 };
 
+/// Declares the fields of a format's answers: `ROWS`, one a line.
+macro_rules! answer_rows {
+    ($($row:expr),* $(,)?) => {
+        /// The fields of a provider's answer.
+        pub(crate) const ROWS: &[$crate::answers::AnswerRow] = &[$($row),*];
+    };
+}
+pub(crate) use answer_rows;
+
 const fn row(path: &'static str, feeds: Feeds) -> AnswerRow {
     AnswerRow {
         path,

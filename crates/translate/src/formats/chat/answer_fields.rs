@@ -3,10 +3,9 @@
 use crate::answer::table::{
     AnswerFate::{self, Carried, Implied, LeftOut, Mapped},
     AnswerFeature::{self, *},
-    AnswerRow,
     rows::{
         CALL_ID, HOSTED, ID, MODEL, NAME, ONE_CALL, ONE_CHOICE, PART, PROVIDER, SOUND, STOP,
-        STRUCTURE, SUM, TOTAL, both, feeds,
+        STRUCTURE, SUM, TOTAL, answer_rows, both, feeds,
     },
 };
 
@@ -28,8 +27,7 @@ pub(crate) const FEATURES: &[(AnswerFeature, AnswerFate)] = &[
     (SearchUsage, PROVIDER),
 ];
 
-/// The fields of an answer of a provider.
-pub(crate) const ROWS: &[AnswerRow] = &[
+answer_rows! {
     both("id", ID),
     both("object", STRUCTURE),
     feeds("created", Created),
@@ -41,11 +39,7 @@ pub(crate) const ROWS: &[AnswerRow] = &[
     both("choices[].delta", STRUCTURE),
     feeds("choices[].logprobs", Logprobs),
     feeds("choices[].logprobs.content", Logprobs).whole(),
-    both(
-        "choices[].logprobs.refusal",
-        LeftOut("refusals bear no log probabilities"),
-    )
-    .whole(),
+    both("choices[].logprobs.refusal", LeftOut("refusals bear no log probabilities")).whole(),
     both("choices[].message.role", STRUCTURE),
     both("choices[].delta.role", STRUCTURE),
     both("choices[].message.content", Carried).whole(),
@@ -56,18 +50,8 @@ pub(crate) const ROWS: &[AnswerRow] = &[
     both("choices[].delta.reasoning_content", Mapped("thinking")).extra(),
     both("choices[].message.reasoning", Mapped("thinking")).extra(),
     both("choices[].delta.reasoning", Mapped("thinking")).extra(),
-    both(
-        "choices[].message.reasoning_details",
-        Mapped("thinking; signatures and data sealed"),
-    )
-    .whole()
-    .extra(),
-    both(
-        "choices[].delta.reasoning_details",
-        Mapped("thinking; signatures and data sealed"),
-    )
-    .whole()
-    .extra(),
+    both("choices[].message.reasoning_details", Mapped("thinking; signatures and data sealed")).whole().extra(),
+    both("choices[].delta.reasoning_details", Mapped("thinking; signatures and data sealed")).whole().extra(),
     feeds("choices[].message.tool_calls", Calls),
     feeds("choices[].delta.tool_calls", Calls),
     both("choices[].message.tool_calls[].index", STRUCTURE).extra(),
@@ -79,45 +63,22 @@ pub(crate) const ROWS: &[AnswerRow] = &[
     both("choices[].delta.tool_calls[]<function>.id", CALL_ID),
     both("choices[].message.tool_calls[]<function>.type", STRUCTURE),
     both("choices[].delta.tool_calls[]<function>.type", STRUCTURE),
-    both("choices[].message.tool_calls[].function", STRUCTURE)
-        .whole()
-        .extra(),
-    both("choices[].delta.tool_calls[].function", STRUCTURE)
-        .whole()
-        .extra(),
-    both(
-        "choices[].message.tool_calls[]<function>.function",
-        STRUCTURE,
-    ),
+    both("choices[].message.tool_calls[].function", STRUCTURE).whole().extra(),
+    both("choices[].delta.tool_calls[].function", STRUCTURE).whole().extra(),
+    both("choices[].message.tool_calls[]<function>.function", STRUCTURE),
     both("choices[].delta.tool_calls[]<function>.function", STRUCTURE),
-    both(
-        "choices[].message.tool_calls[]<function>.function.name",
-        NAME,
-    ),
+    both("choices[].message.tool_calls[]<function>.function.name", NAME),
     both("choices[].delta.tool_calls[]<function>.function.name", NAME),
-    feeds(
-        "choices[].message.tool_calls[]<function>.function.arguments",
-        Arguments,
-    ),
-    feeds(
-        "choices[].delta.tool_calls[]<function>.function.arguments",
-        Arguments,
-    ),
-    both(
-        "choices[].message.tool_calls[]<function>.custom",
-        Implied("an empty one beside functions"),
-    )
-    .whole()
-    .extra(),
+    feeds("choices[].message.tool_calls[]<function>.function.arguments", Arguments),
+    feeds("choices[].delta.tool_calls[]<function>.function.arguments", Arguments),
+    both("choices[].message.tool_calls[]<function>.custom", Implied("an empty one beside functions")).whole().extra(),
     feeds("choices[].message.tool_calls[]<custom>.id", CustomCalls).by(CALL_ID),
     feeds("choices[].message.tool_calls[]<custom>.type", CustomCalls).by(STRUCTURE),
     feeds("choices[].message.tool_calls[]<custom>.custom", CustomCalls).whole(),
     both("choices[].message.function_call", ONE_CALL).whole(),
     both("choices[].delta.function_call", ONE_CALL).whole(),
     feeds("choices[].message.annotations", Annotations).whole(),
-    feeds("choices[].delta.annotations", Annotations)
-        .whole()
-        .extra(),
+    feeds("choices[].delta.annotations", Annotations).whole().extra(),
     both("choices[].message.audio", SOUND).whole(),
     both("choices[].delta.audio", SOUND).whole(),
     both("usage", STRUCTURE),
@@ -134,14 +95,8 @@ pub(crate) const ROWS: &[AnswerRow] = &[
     both("usage.completion_tokens_details.reasoning_tokens", Carried),
     both("usage.completion_tokens_details.audio_tokens", PART),
     both("usage.completion_tokens_details.text_tokens", PART),
-    both(
-        "usage.completion_tokens_details.accepted_prediction_tokens",
-        PART,
-    ),
-    both(
-        "usage.completion_tokens_details.rejected_prediction_tokens",
-        PART,
-    ),
+    both("usage.completion_tokens_details.accepted_prediction_tokens", PART),
+    both("usage.completion_tokens_details.rejected_prediction_tokens", PART),
     both("usage.prompt_cache_hit_tokens", Carried).extra(),
     both("usage.num_cached_tokens", Carried).extra(),
     both("metadata", PROVIDER).whole(),
@@ -149,4 +104,4 @@ pub(crate) const ROWS: &[AnswerRow] = &[
     both("obfuscation", PROVIDER),
     both("service_tier", PROVIDER),
     both("system_fingerprint", PROVIDER),
-];
+}

@@ -3,9 +3,9 @@
 use crate::answer::table::{
     AnswerFate::{self, Carried, Fails, Implied, LeftOut, Mapped},
     AnswerFeature::{self, *},
-    AnswerRow,
     rows::{
-        CALL_ID, HOSTED, ID, MODEL, NAME, PART, PROVIDER, SEALED, STRUCTURE, TOTAL, both, feeds,
+        CALL_ID, HOSTED, ID, MODEL, NAME, PART, PROVIDER, SEALED, STRUCTURE, TOTAL, answer_rows,
+        both, feeds,
     },
 };
 
@@ -42,8 +42,7 @@ pub(crate) const FEATURES: &[(AnswerFeature, AnswerFate)] = &[
     ),
 ];
 
-/// The fields of an answer of a provider.
-pub(crate) const ROWS: &[AnswerRow] = &[
+answer_rows! {
     both("id", ID),
     both("type", STRUCTURE),
     both("role", STRUCTURE),
@@ -52,33 +51,12 @@ pub(crate) const ROWS: &[AnswerRow] = &[
     both("content[]<text>.type", STRUCTURE),
     feeds("content[]<text>.text", Texts),
     both("content[]<text>.citations", STRUCTURE),
-    both(
-        "content[]<text>.citations[]<web_search_result_location>",
-        Mapped(
-            "`url_citation` of the whole text; the quoted words are left out, and sealed beside the message where the provider was to search",
-        ),
-    )
+    both("content[]<text>.citations[]<web_search_result_location>", Mapped("`url_citation` of the whole text; the quoted words are left out, and sealed beside the message where the provider was to search"))
     .whole(),
-    both(
-        "content[]<text>.citations[]<char_location>",
-        LeftOut("it has no word for places in documents"),
-    )
-    .whole(),
-    both(
-        "content[]<text>.citations[]<page_location>",
-        LeftOut("it has no word for places in documents"),
-    )
-    .whole(),
-    both(
-        "content[]<text>.citations[]<content_block_location>",
-        LeftOut("it has no word for places in documents"),
-    )
-    .whole(),
-    both(
-        "content[]<text>.citations[]<search_result_location>",
-        LeftOut("it has no word for places in documents"),
-    )
-    .whole(),
+    both("content[]<text>.citations[]<char_location>", LeftOut("it has no word for places in documents")).whole(),
+    both("content[]<text>.citations[]<page_location>", LeftOut("it has no word for places in documents")).whole(),
+    both("content[]<text>.citations[]<content_block_location>", LeftOut("it has no word for places in documents")).whole(),
+    both("content[]<text>.citations[]<search_result_location>", LeftOut("it has no word for places in documents")).whole(),
     both("content[]<thinking>.type", STRUCTURE),
     feeds("content[]<thinking>.thinking", Thoughts),
     both("content[]<thinking>.signature", SEALED),
@@ -87,11 +65,7 @@ pub(crate) const ROWS: &[AnswerRow] = &[
     both("content[]<tool_use>.type", STRUCTURE),
     both("content[]<tool_use>.id", CALL_ID),
     both("content[]<tool_use>.name", NAME),
-    both(
-        "content[]<tool_use>.input",
-        Mapped("JSON in a string; of a custom tool its free text"),
-    )
-    .whole(),
+    both("content[]<tool_use>.input", Mapped("JSON in a string; of a custom tool its free text")).whole(),
     both("content[]<tool_use>.caller", HOSTED).whole(),
     both("content[]<tool_use>.toolset_name", HOSTED),
     both("content[]<advisor_tool_result>", HOSTED).whole(),
@@ -103,33 +77,17 @@ pub(crate) const ROWS: &[AnswerRow] = &[
     both("content[]<mcp_tool_listing>", HOSTED).whole(),
     both("content[]<mcp_tool_result>", HOSTED).whole(),
     both("content[]<mcp_tool_use>", HOSTED).whole(),
-    feeds("content[]<server_tool_use>", Searches)
-    .whole(),
+    feeds("content[]<server_tool_use>", Searches).whole(),
     both("content[]<text_editor_code_execution_tool_result>", HOSTED).whole(),
     both("content[]<tool_search_tool_result>", HOSTED).whole(),
     both("content[]<web_fetch_tool_result>", HOSTED).whole(),
-    feeds("content[]<web_search_tool_result>", SearchResults)
-    .whole(),
-    both(
-        "stop_reason",
-        Mapped(
-            "to the format's reasons; `pause_turn` is the output limit where the provider was to search the web, else it fails",
-        ),
-    ),
-    both(
-        "stop_sequence",
-        LeftOut("the others do not tell which it was"),
-    ),
+    feeds("content[]<web_search_tool_result>", SearchResults).whole(),
+    both("stop_reason", Mapped("to the format's reasons; `pause_turn` is the output limit where the provider was to search the web, else it fails")),
+    both("stop_sequence", LeftOut("the others do not tell which it was")),
     both("stop_details", STRUCTURE),
     both("stop_details<refusal>.type", STRUCTURE),
-    both(
-        "stop_details<refusal>.explanation",
-        Mapped("the text of the refusal"),
-    ),
-    both(
-        "stop_details<refusal>.category",
-        LeftOut("refusals have no kinds there"),
-    ),
+    both("stop_details<refusal>.explanation", Mapped("the text of the refusal")),
+    both("stop_details<refusal>.category", LeftOut("refusals have no kinds there")),
     both("stop_details<refusal>.fallback_credit_token", PROVIDER),
     both("stop_details<refusal>.fallback_has_prefill_claim", PROVIDER),
     both("stop_details<refusal>.recommended_model", PROVIDER),
@@ -144,12 +102,11 @@ pub(crate) const ROWS: &[AnswerRow] = &[
     both("usage.iterations", PART).whole(),
     both("usage.fallback_credit", PROVIDER).whole(),
     both("usage.inference_geo", PROVIDER),
-    feeds("usage.server_tool_use", SearchUsage)
-    .whole(),
+    feeds("usage.server_tool_use", SearchUsage).whole(),
     both("usage.service_tier", PROVIDER),
     both("usage.speed", PROVIDER),
     both("container", PROVIDER).whole(),
     both("context_management", PROVIDER).whole(),
     both("diagnostics", PROVIDER).whole(),
     both("input_transformations", PROVIDER).whole(),
-];
+}

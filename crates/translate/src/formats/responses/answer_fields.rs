@@ -3,10 +3,9 @@
 use crate::answer::table::{
     AnswerFate::{self, Carried, Fails, Implied, LeftOut, Mapped},
     AnswerFeature::{self, *},
-    AnswerRow,
     rows::{
         CALL_ID, FILES, HOSTED, ID, MODEL, NAME, PART, PROVIDER, REQUEST, SEALED, SOUND, STOP,
-        STRUCTURE, SUM, TOTAL, both, feeds,
+        STRUCTURE, SUM, TOTAL, answer_rows, both, feeds,
     },
 };
 
@@ -40,8 +39,7 @@ pub(crate) const FEATURES: &[(AnswerFeature, AnswerFate)] = &[
     ),
 ];
 
-/// The fields of an answer of a provider.
-pub(crate) const ROWS: &[AnswerRow] = &[
+answer_rows! {
     both("id", ID),
     both("object", STRUCTURE),
     feeds("created_at", Created),
@@ -56,42 +54,16 @@ pub(crate) const ROWS: &[AnswerRow] = &[
     both("output[]<message>.type", STRUCTURE),
     both("output[]<message>.role", STRUCTURE),
     both("output[]<message>.status", STRUCTURE),
-    both(
-        "output[]<message>.phase",
-        LeftOut("the others do not tell comment from answer"),
-    ),
+    both("output[]<message>.phase", LeftOut("the others do not tell comment from answer")),
     both("output[]<message>.content", STRUCTURE),
     both("output[]<message>.content[]<output_text>.type", STRUCTURE),
     both("output[]<message>.content[]<output_text>.text", Carried),
-    feeds(
-        "output[]<message>.content[]<output_text>.logprobs",
-        Logprobs,
-    )
-    .whole(),
-    feeds(
-        "output[]<message>.content[]<output_text>.annotations",
-        Annotations,
-    ),
-    feeds(
-        "output[]<message>.content[]<output_text>.annotations[]<url_citation>",
-        Citations,
-    )
-    .whole(),
-    both(
-        "output[]<message>.content[]<output_text>.annotations[]<file_citation>",
-        FILES,
-    )
-    .whole(),
-    both(
-        "output[]<message>.content[]<output_text>.annotations[]<container_file_citation>",
-        FILES,
-    )
-    .whole(),
-    both(
-        "output[]<message>.content[]<output_text>.annotations[]<file_path>",
-        FILES,
-    )
-    .whole(),
+    feeds("output[]<message>.content[]<output_text>.logprobs", Logprobs).whole(),
+    feeds("output[]<message>.content[]<output_text>.annotations", Annotations),
+    feeds("output[]<message>.content[]<output_text>.annotations[]<url_citation>", Citations).whole(),
+    both("output[]<message>.content[]<output_text>.annotations[]<file_citation>", FILES).whole(),
+    both("output[]<message>.content[]<output_text>.annotations[]<container_file_citation>", FILES).whole(),
+    both("output[]<message>.content[]<output_text>.annotations[]<file_path>", FILES).whole(),
     both("output[]<message>.content[]<refusal>.type", STRUCTURE),
     feeds("output[]<message>.content[]<refusal>.refusal", Refusals),
     both("output[]<reasoning>.id", SEALED),
@@ -105,22 +77,16 @@ pub(crate) const ROWS: &[AnswerRow] = &[
     both("output[]<function_call>.status", STRUCTURE),
     both("output[]<function_call>.call_id", CALL_ID),
     both("output[]<function_call>.name", NAME),
-    both(
-        "output[]<function_call>.namespace",
-        Implied("namespaces are not offered to the provider"),
-    ),
+    both("output[]<function_call>.namespace", Implied("namespaces are not offered to the provider")),
     feeds("output[]<function_call>.arguments", Arguments),
     both("output[]<function_call>.caller", HOSTED).whole(),
     both("output[]<function_call>.async", HOSTED),
     feeds("output[]<custom_tool_call>.id", CustomCalls).by(STRUCTURE),
     feeds("output[]<custom_tool_call>.type", CustomCalls).by(STRUCTURE),
-    feeds("output[]<custom_tool_call>.status", CustomCalls)
-        .by(STRUCTURE)
-        .extra(),
+    feeds("output[]<custom_tool_call>.status", CustomCalls).by(STRUCTURE).extra(),
     feeds("output[]<custom_tool_call>.call_id", CustomCalls).by(CALL_ID),
     feeds("output[]<custom_tool_call>.name", CustomCalls).by(NAME),
-    feeds("output[]<custom_tool_call>.namespace", CustomCalls)
-        .by(Implied("namespaces are not offered to the provider")),
+    feeds("output[]<custom_tool_call>.namespace", CustomCalls).by(Implied("namespaces are not offered to the provider")),
     feeds("output[]<custom_tool_call>.input", CustomCalls),
     both("output[]<custom_tool_call>.caller", HOSTED).whole(),
     both("output[]<custom_tool_call>.async", HOSTED),
@@ -155,11 +121,7 @@ pub(crate) const ROWS: &[AnswerRow] = &[
     both("usage.input_tokens_details", STRUCTURE),
     both("usage.input_tokens_details.cached_tokens", Carried),
     both("usage.input_tokens_details.cache_write_tokens", Carried),
-    both(
-        "usage.input_tokens_details.cache_write_tokens_details",
-        PART,
-    )
-    .whole(),
+    both("usage.input_tokens_details.cache_write_tokens_details", PART).whole(),
     both("usage.output_tokens_details", STRUCTURE),
     both("usage.output_tokens_details.reasoning_tokens", Carried),
     both("access_programs", PROVIDER).whole(),
@@ -193,31 +155,15 @@ pub(crate) const ROWS: &[AnswerRow] = &[
     both("user", REQUEST),
     both("event:error", Fails("in the caller's form")),
     both("event:response.failed", Fails("in the caller's form")),
-    both(
-        "event:response.created",
-        Mapped("told with the first content"),
-    ),
-    both(
-        "event:response.in_progress",
-        Implied("told with the first content"),
-    ),
-    both(
-        "event:response.queued",
-        Implied("told with the first content"),
-    ),
-    both(
-        "event:response.output_item.added",
-        Mapped("begins a call or a search of the web"),
-    ),
-    both(
-        "event:response.output_item.done",
-        Mapped("ends a part; what had not come in pieces comes now"),
-    ),
+    both("event:response.created", Mapped("told with the first content")),
+    both("event:response.in_progress", Implied("told with the first content")),
+    both("event:response.queued", Implied("told with the first content")),
+    both("event:response.output_item.added", Mapped("begins a call or a search of the web")),
+    both("event:response.output_item.done", Mapped("ends a part; what had not come in pieces comes now")),
     both("event:response.content_part.added", STRUCTURE),
     both("event:response.content_part.done", STRUCTURE),
     both("event:response.output_text.delta", Carried),
-    feeds("event:response.output_text.annotation.added", Citations)
-        .by(Mapped("when the text ends")),
+    feeds("event:response.output_text.annotation.added", Citations).by(Mapped("when the text ends")),
     both("event:response.output_text.done", STRUCTURE),
     feeds("event:response.refusal.delta", Refusals),
     both("event:response.refusal.done", STRUCTURE),
@@ -245,4 +191,4 @@ pub(crate) const ROWS: &[AnswerRow] = &[
     both("event:response.shell_call_command", HOSTED).whole(),
     both("event:response.shell_call_output_content", HOSTED).whole(),
     feeds("event:response.web_search_call", SearchEvents).whole(),
-];
+}
