@@ -1,8 +1,8 @@
-//! What the request half is told of the target: values, never the catalog itself.
+//! What the request half knows of the target: values, never the catalog itself.
 
 use tollgate_types::{ChatAbilities, Effort, MessagesAbilities, ReasoningMode, ResponsesAbilities};
 
-/// Whom a request is translated for.
+/// The target of a translation.
 #[derive(Clone, Debug)]
 pub struct Target<'a> {
     /// The model's name at the provider.

@@ -244,7 +244,7 @@ pub(crate) struct WebSearch<'d> {
     pub(crate) max_uses: Option<u64>,
 }
 
-/// About where somebody is.
+/// The approximate location of the user.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Location<'d> {
     pub(crate) city: Option<Text<'d>>,

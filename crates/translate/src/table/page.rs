@@ -50,25 +50,24 @@ An operator can list any path in `translation.strict`: a request from which that
 
 ## Web search
 
-Messages and responses both have a search of the web that the provider makes by itself. It is carried from one to the other where
-the provider is said to have it (`abilities.responses.web_search`, `abilities.messages.web_search`; it costs extra there), and
-taken out with notice where it has not, unless `tool_choice` demands it or nothing else is offered.
+Messages and responses each have a web search that the provider runs. The gateway carries it from one to the other if the
+provider is configured to have it (`abilities.responses.web_search`, `abilities.messages.web_search`; it costs extra there).
+Otherwise the gateway takes the tool out with notice, unless `tool_choice` demands it or no other tool is offered.
 
-- A limit on what is searched is kept, or there is no search: lists of domains and the number of searches are carried. Both lists
-  at once are refused; where `external_web_access` is `false` the tool is taken out, since messages only searches live.
-- The caller sees the searches, their pages and the citations of the text in its own format, as they come, and how many there were
-  in the usage. A page that a provider of responses opens or looks through is told as a search for its address or for what was
-  looked for. Providers of responses tell no titles of pages (the address stands there) and quote nothing (`cited_text` is empty).
-- What only the provider can read of a search goes out sealed, as reasoning does: in `encrypted_content` and `encrypted_index`
-  of messages; for callers of responses in a reasoning item behind the search or the message, where `include` asks for
-  `reasoning.encrypted_content`. When the history comes back, that provider gets its own items or blocks byte for byte. Any other
-  gets what was said, without the search and its citations, with notice.
-- A turn that a provider of messages pauses among its searches ends for callers of responses as `incomplete`, with the reason
-  `max_output_tokens`. The format has no other word for an answer that would go on and has nothing wrong with it: `completed`
-  would hide that something is missing, and an error would take away what was said and paid for. Whoever sends its items back
-  with a word of the user's, such as `Go on.`, has the searches with them.
-- Chat has no such tool: it is taken out with notice, and `web_search_options` is refused. A streamed answer lists what all its
-  texts cite in one chunk before the last, as the provider of that format does.
+- Limits on a search are kept: lists of domains and the number of searches are carried. A request with both lists is refused.
+  Messages searches live only, so the tool is taken out if `external_web_access` is `false`.
+- The client sees the searches, their pages and the citations in its own format as they arrive, and the number of searches in the
+  usage. A page that a responses provider opens or looks through appears as a search for its address or for the text it looked
+  for. Responses providers report no page titles (the address stands there) and quote nothing (`cited_text` is empty).
+- The parts of a search that only the provider can read are sealed, as reasoning is: in `encrypted_content` and
+  `encrypted_index` of messages; in responses in a reasoning item behind the search or the message, if `include` asks for
+  `reasoning.encrypted_content`. When the history comes back, that provider gets its own items or blocks byte for byte. Another
+  provider gets the text without the search and its citations, with notice.
+- If a messages provider pauses between its searches, a responses client gets an `incomplete` answer with the reason
+  `max_output_tokens`: the format has no other word for an answer that would go on. The client can send its items back with a user
+  message such as `Go on.`, and the searches are included.
+- Chat has no such tool: it is taken out with notice, and `web_search_options` is refused. A streamed answer lists the citations of
+  all its texts in one chunk before the last, as OpenAI does.
 
 ## Stop sequences
 
@@ -79,9 +78,9 @@ itself, and names the field in `x-dropped-fields`: at most 16 sequences of at mo
   may be the beginning of a sequence is held until the next event decides. Reasoning and tool calls are not searched.
 - The finish reason is `stop` in chat. In messages it is `stop_sequence`, with the sequence in `stop_sequence`.
 - When a streamed answer ends, the gateway closes the provider's stream, so that generation stops. The provider then reports no
-  usage: the request is charged as if the caller had disconnected at the sequence
+  usage: the request is charged as if the client had disconnected at the sequence
   ([ledger.md](ledger.md#when-an-answer-ends-at-a-stop-sequence)). The connection of an HTTP/1.1 caller closes after such an answer.
-- An answer that is not streamed is read to its end, cut, and charged what the provider reports.
+- The gateway reads an unstreamed answer to its end, cuts it, and charges what the provider reports.
 
 ## Answers that are remembered
 
@@ -116,10 +115,10 @@ is `adaptive` or `extended`, it has `efforts`, or the request asks for reasoning
 
 ## Compaction
 
-Codex asks for a summary of a long session by an item `compaction_trigger` at the end of `input`. For models that are served in
+Codex asks for a summary of a long session with an item `compaction_trigger` at the end of `input`. For models that are served in
 another format the gateway asks the model for that summary, without tools, and answers with one `compaction` item. The client sends
-that item back in place of the conversation. Any model can go on from there: the gateway sends the summary as a message of the
-user's, to providers of responses too. A `compaction` item that a provider made can only go back to that provider.
+that item back in place of the conversation. Any model can continue from there: the gateway sends the summary as a user message,
+to responses providers too. A `compaction` item that a provider made can only go back to that provider.
 
 ## What messages does differently
 
@@ -130,20 +129,20 @@ user's, to providers of responses too. A `compaction` item that a provider made 
   object, and one that reaches the output limit need not be whole.
 - **Whitespace stop sequences** are dropped with notice: messages refuses them.
 - **Malformed arguments.** A call in the history whose `arguments` are no JSON object is sent with the text in a member
-  `malformed_arguments`, with notice, so that the model sees what it wrote beside the complaint of its tool.
+  `malformed_arguments`, with notice, so that the model sees its own text and the error of its tool.
 - **Schemas of any object.** Messages takes schemas for answers only if each object allows no members but its own. The gateway
-  sets `additionalProperties: false` on the objects of a schema where the caller did not, with notice. An object whose members have
+  sets `additionalProperties: false` on the objects of a schema where the client did not, with notice. An object whose members have
   no names (`additionalProperties` with a schema, `patternProperties`, no `properties`) is refused with its place in the schema.
 - **Tools with several schemas.** A tool's schema with `anyOf`, `oneOf` or `allOf` at its top becomes one object with the members of
   all, with notice; `required` lists what each of them requires (with `allOf`, any of them). A schema among them that is written
   elsewhere (`$ref`) or is no object is refused with its place.
-- **Instructions alone.** A request must hold something that is said. Where nobody but the system or the developer speaks, the
-  last of these messages is sent as what the user's side says, marked as the system's (`<system-reminder>`), and those before it
-  as `system`. `instructions` of responses without any input are refused.
-- **An output limit too small to think under.** Models that think with a budget take 1,024 tokens of it at least, and want the
-  limit to be larger. Where the caller's limit leaves no room, the effort is left out with notice: the limit is not raised, since
-  that much is reserved of the balance and no more. For models that think unasked (`reasoning: extended`) room is reserved, and
-  the limit is raised within that. Responses takes no limit below 16 tokens: a smaller one becomes 16, which `x-output-limit` tells.
+- **Instructions alone.** A request must have a user message. If it only has system and developer messages, the last of them is
+  sent as a user message, marked as the system's (`<system-reminder>`), and the others as `system`. A responses request with
+  `instructions` and no input is refused.
+- **An output limit too small for thinking.** Models that think with a budget need a budget of at least 1,024 tokens and a larger
+  limit. If the client's limit leaves no room, the effort is dropped with notice: the limit is not raised, because the balance
+  is reserved for it. For models that always think (`reasoning: extended`) room is reserved, and the limit is raised within that.
+  Responses takes no limit below 16 tokens: a smaller one becomes 16, which `x-output-limit` reports.
 ";
 
 /// The whole page.

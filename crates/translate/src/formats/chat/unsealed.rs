@@ -14,7 +14,7 @@ pub(crate) fn unseal(writer: &mut Unsealer, top: Value<'_>) {
 }
 
 impl Unsealer {
-    /// The text beside a seal belongs to the same stranger.
+    /// The text beside a seal was made by the same other provider.
     fn chat_message(&mut self, message: Value<'_>) {
         let details = member(message, "reasoning_details");
         let mut entries = details.into_iter().flat_map(Value::elements);

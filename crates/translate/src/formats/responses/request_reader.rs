@@ -199,7 +199,7 @@ fn include(
     list: Value<'_>,
     conversation: &mut Conversation<'_>,
 ) -> Result<(), Refusal> {
-    /// What tells more about the provider's own tools, which are not offered.
+    /// Further contents of the provider's own tools, which are not offered.
     const HOSTED: [&str; 6] = [
         "file_search_call.results",
         "web_search_call.results",

@@ -199,7 +199,7 @@ pub(crate) fn document<'d>(
     Ok(Block::Document(File { source, name }))
 }
 
-/// The type that a file's name tells; PDF where it tells none.
+/// The type by the extension of a file's name, or PDF.
 fn guessed_type(name: Option<Text<'_>>) -> &'static str {
     let name = name.map(Text::decode).unwrap_or_default();
     let extension = name.rsplit_once('.').map_or("", |(_, extension)| extension);

@@ -109,7 +109,7 @@ impl Writer<'_, '_> {
         }
     }
 
-    /// What this backend made of an earlier thought. A stranger's is left out, with notice.
+    /// The native form of an earlier thought. Another backend's is left out, with notice.
     pub(crate) fn restore(&mut self, thought: &Thought<'_>) -> Option<NativeReasoning> {
         let state = thought.state?.decode();
         let native = seal::open(self.backend(), &state);

@@ -46,7 +46,7 @@ pub(crate) fn offer<'d>(
     Ok(is_live.then_some(search))
 }
 
-/// Reads an item that tells of a search.
+/// Reads the item of an earlier search.
 pub(crate) fn search_call<'d>(
     scope: &mut Scope<'_>,
     item: Value<'d>,
