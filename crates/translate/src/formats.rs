@@ -35,9 +35,9 @@ pub(crate) struct FormatRules {
 #[derive(Debug)]
 pub(crate) struct SourceRules {
     /// The objects of a request, the body first.
-    pub(crate) shapes: &'static [&'static Shape],
+    pub(crate) shapes: &'static [&'static [&'static Shape]],
     /// The sets of kinds of objects in a request.
-    pub(crate) kinds: &'static [&'static Kinds],
+    pub(crate) kinds: &'static [&'static [&'static Kinds]],
     pub(crate) read: for<'d> fn(Value<'d>, &mut Scope<'_>) -> Result<Conversation<'d>, Refusal>,
     pub(crate) paths: SourcePaths,
     /// Whether a strict schema may leave members open or optional.

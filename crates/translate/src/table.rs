@@ -195,14 +195,53 @@ pub struct Kinds {
     pub rows: &'static [Row],
 }
 
+/// Declares shapes and lists them: where they stand, their tags, their rows.
+macro_rules! declare_shapes {
+    ($($(#[$doc:meta])* $name:ident: $at:expr, $tags:expr => $rows:expr;)*) => {
+        $($(#[$doc])* pub(crate) static $name: $crate::table::Shape = $crate::table::Shape {
+            at: $at,
+            tags: $tags,
+            rows: $rows,
+        };)*
+
+        pub(crate) const SHAPES: &[&$crate::table::Shape] = &[$(&$name),*];
+    };
+}
+
+/// Declares kinds of objects and lists them: where they stand, their rows.
+macro_rules! declare_kinds {
+    ($($(#[$doc:meta])* $name:ident: $at:expr => $rows:expr;)*) => {
+        $($(#[$doc])* pub(crate) static $name: $crate::table::Kinds = $crate::table::Kinds {
+            at: $at,
+            rows: $rows,
+        };)*
+
+        pub(crate) const KINDS: &[&$crate::table::Kinds] = &[$(&$name),*];
+    };
+}
+
+pub(crate) use {declare_kinds, declare_shapes};
+
 /// Every shape of a format, the body first.
-pub fn shapes(format: Format) -> &'static [&'static Shape] {
-    rules(format).source.shapes
+pub fn shapes(format: Format) -> impl Iterator<Item = &'static Shape> {
+    rules(format)
+        .source
+        .shapes
+        .iter()
+        .copied()
+        .flatten()
+        .copied()
 }
 
 /// Every set of kinds of a format.
-pub fn kinds(format: Format) -> &'static [&'static Kinds] {
-    rules(format).source.kinds
+pub fn kinds(format: Format) -> impl Iterator<Item = &'static Kinds> {
+    rules(format)
+        .source
+        .kinds
+        .iter()
+        .copied()
+        .flatten()
+        .copied()
 }
 
 /// The path under which a field is dropped, and which an operator lists under `lossy: allow`.

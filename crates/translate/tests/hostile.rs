@@ -144,8 +144,8 @@ fn rare() -> [(Format, Value); 3] {
 fn has_row(format: Format, path: &str) -> bool {
     let path = path.trim_end_matches("[]");
     let (place, name) = path.rsplit_once('.').unwrap_or(("", path));
-    let at = |shape: &&&Shape| shape.at.contains(&place);
-    let mut here = shapes(format).iter().filter(at);
+    let at = |shape: &&Shape| shape.at.contains(&place);
+    let mut here = shapes(format).filter(at);
     if here.any(|shape| shape.row(name).is_some()) {
         return true;
     }
@@ -153,9 +153,7 @@ fn has_row(format: Format, path: &str) -> bool {
     let mut parent = place.trim_end_matches("[]");
     while !parent.is_empty() {
         let (place, name) = parent.rsplit_once('.').unwrap_or(("", parent));
-        let here = shapes(format)
-            .iter()
-            .filter(|shape| shape.at.contains(&place));
+        let here = shapes(format).filter(|shape| shape.at.contains(&place));
         if here
             .filter_map(|shape| shape.row(name))
             .any(|(_, row)| row.whole)

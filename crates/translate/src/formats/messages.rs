@@ -21,8 +21,16 @@ use crate::{
 
 pub(crate) static RULES: FormatRules = FormatRules {
     source: SourceRules {
-        shapes: request_fields::SHAPES,
-        kinds: request_fields::KINDS,
+        shapes: &[
+            request_fields::SHAPES,
+            request_fields::blocks::SHAPES,
+            request_fields::tools::SHAPES,
+        ],
+        kinds: &[
+            request_fields::KINDS,
+            request_fields::blocks::KINDS,
+            request_fields::tools::KINDS,
+        ],
         read: request_reader::read,
         paths: SourcePaths {
             turns: "messages",

@@ -17,8 +17,16 @@ use crate::{AskedReasoning, request::conversation::Conversation};
 
 pub(crate) static RULES: FormatRules = FormatRules {
     source: SourceRules {
-        shapes: request_fields::SHAPES,
-        kinds: request_fields::KINDS,
+        shapes: &[
+            request_fields::SHAPES,
+            request_fields::items::SHAPES,
+            request_fields::tools::SHAPES,
+        ],
+        kinds: &[
+            request_fields::KINDS,
+            request_fields::items::KINDS,
+            request_fields::tools::KINDS,
+        ],
         read: request_reader::read,
         paths: SourcePaths {
             turns: "input",

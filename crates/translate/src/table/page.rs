@@ -210,8 +210,8 @@ fn losses() -> String {
 
 /// Whether a field of a format feeds a feature.
 fn feeds(format: Format, feature: Feature) -> bool {
-    let fields = shapes(format).iter().flat_map(|shape| shape.rows);
-    let objects = kinds(format).iter().flat_map(|kinds| kinds.rows);
+    let fields = shapes(format).flat_map(|shape| shape.rows);
+    let objects = kinds(format).flat_map(|kinds| kinds.rows);
     let mut rows = fields.chain(objects);
     rows.any(|row| row.feature() == Some(feature))
 }

@@ -16,15 +16,15 @@ fn sdk(format: Format) -> Sdk {
 
 /// The shape of the objects of one kind at a place.
 fn shape_at(format: Format, at: &str, tag: &str) -> Option<&'static Shape> {
-    let is_here = |shape: &&&Shape| {
+    let is_here = |shape: &&Shape| {
         shape.at.contains(&at) && (shape.tags.is_empty() || shape.tags.contains(&tag))
     };
-    shapes(format).iter().find(is_here).copied()
+    shapes(format).find(is_here)
 }
 
 /// Whether objects of a kind are dealt with by their `type` alone.
 fn is_judged_by_type(format: Format, at: &str, tag: &str) -> bool {
-    let here = kinds(format).iter().filter(|kinds| kinds.at.contains(&at));
+    let here = kinds(format).filter(|kinds| kinds.at.contains(&at));
     let mut rows = here
         .flat_map(|kinds| kinds.rows)
         .filter(|row| row.name == tag)
@@ -141,8 +141,8 @@ fn no_shape_has_a_field_twice_or_more_fields_than_a_reader_holds() {
 #[test]
 fn what_is_refused_or_dropped_says_why() {
     for format in Format::ALL {
-        let rows = shapes(format).iter().flat_map(|shape| shape.rows);
-        for row in rows.chain(kinds(format).iter().flat_map(|kinds| kinds.rows)) {
+        let rows = shapes(format).flat_map(|shape| shape.rows);
+        for row in rows.chain(kinds(format).flat_map(|kinds| kinds.rows)) {
             for to in Format::ALL.into_iter().filter(|to| *to != format) {
                 let fate = row.fate(to);
                 let needs_none = fate == Fate::Carried;

@@ -1,71 +1,19 @@
 //! The fields of a chat completions request.
 
-mod messages;
-mod tools;
+pub(crate) mod messages;
+pub(crate) mod tools;
 
 pub(crate) use {messages::*, tools::*};
 
 use crate::{
     features::Feature as F,
-    table::{Kinds, Row, Shape, core, field, implied, refused, tag},
+    table::{Row, core, declare_kinds, declare_shapes, field, implied, refused, tag},
 };
-
-pub(crate) const SHAPES: &[&Shape] = &[
-    &TOP,
-    &SYSTEM,
-    &DEVELOPER,
-    &USER,
-    &ASSISTANT,
-    &TOOL_RESULT,
-    &FUNCTION_RESULT,
-    &TEXT,
-    &IMAGE,
-    &IMAGE_URL,
-    &FILE,
-    &FILE_DATA,
-    &REFUSAL,
-    &BREAKPOINT,
-    &CACHE_CONTROL,
-    &FUNCTION_CALL,
-    &CALLED_FUNCTION,
-    &CUSTOM_CALL,
-    &CALLED_CUSTOM,
-    &FUNCTION_TOOL,
-    &FUNCTION,
-    &CUSTOM_TOOL,
-    &CUSTOM,
-    &CUSTOM_TEXT,
-    &CUSTOM_GRAMMAR,
-    &GRAMMAR,
-    &CHOICE_FUNCTION,
-    &CHOICE_CUSTOM,
-    &CHOICE_NAME,
-    &CHOICE_ALLOWED,
-    &ALLOWED_TOOLS,
-    &FORMAT_OBJECT,
-    &FORMAT_SCHEMA,
-    &SCHEMA,
-    &STREAM_OPTIONS,
-    &CACHE_OPTIONS,
-    &REASONING,
-];
-
-pub(crate) const KINDS: &[&Kinds] = &[
-    &PARTS,
-    &CALLS,
-    &TOOLS,
-    &CHOICES,
-    &ALLOWED,
-    &FORMATS,
-    &CUSTOM_FORMATS,
-];
 
 const CACHE_CONTROL_ROW: Row = field("cache_control", F::CacheMarks).extra();
 
-pub(crate) static TOP: Shape = Shape {
-    at: &[""],
-    tags: &[],
-    rows: &[
+declare_shapes! {
+    TOP: &[""], &[] => &[
         core("messages").how("turn by turn, in order"),
         core("model").how("the name that the provider knows it by"),
         field("audio", F::AudioOutput),
@@ -75,8 +23,7 @@ pub(crate) static TOP: Shape = Shape {
         field("logit_bias", F::LogitBias).whole().unless(&["{}"]),
         field("logprobs", F::Logprobs).unless(&["false"]),
         field("max_completion_tokens", F::OutputLimit).how("the target's output limit"),
-        field("max_tokens", F::OutputLimit)
-            .how("the target's output limit; `max_completion_tokens` goes before it"),
+        field("max_tokens", F::OutputLimit).how("the target's output limit; `max_completion_tokens` goes before it"),
         field("metadata", F::Metadata).whole(),
         field("modalities", F::AudioOutput).unless(&["[\"text\"]", "[]"]),
         field("moderation", F::Moderation).whole(),
@@ -106,71 +53,40 @@ pub(crate) static TOP: Shape = Shape {
         core("stream"),
         field("top_k", F::TopK).extra(),
         field("reasoning", F::Effort).extra(),
-    ],
-};
+    ];
 
-pub(crate) static FORMATS: Kinds = Kinds {
-    at: &["response_format"],
-    rows: &[
-        implied("text", "it is the default"),
-        field("json_object", F::JsonObjects),
-        core("json_schema"),
-    ],
-};
+    FORMAT_OBJECT: &["response_format"], &["json_object"] => &[tag("type")];
 
-pub(crate) static FORMAT_OBJECT: Shape = Shape {
-    at: &["response_format"],
-    tags: &["json_object"],
-    rows: &[tag("type")],
-};
+    FORMAT_SCHEMA: &["response_format"], &["json_schema"] => &[tag("type"), core("json_schema")];
 
-pub(crate) static FORMAT_SCHEMA: Shape = Shape {
-    at: &["response_format"],
-    tags: &["json_schema"],
-    rows: &[tag("type"), core("json_schema")],
-};
-
-pub(crate) static SCHEMA: Shape = Shape {
-    at: &["response_format.json_schema"],
-    tags: &[],
-    rows: &[
+    SCHEMA: &["response_format.json_schema"], &[] => &[
         field("name", F::SchemaNames),
         field("description", F::SchemaDescriptions),
         core("schema").whole(),
         field("strict", F::SchemaStrictness),
-    ],
-};
+    ];
 
-pub(crate) static STREAM_OPTIONS: Shape = Shape {
-    at: &["stream_options"],
-    tags: &[],
-    rows: &[
+    STREAM_OPTIONS: &["stream_options"], &[] => &[
         core("include_usage").how("usage is always asked for, and passed on as asked"),
         field("include_obfuscation", F::StreamPadding).unless(&["false"]),
-    ],
-};
+    ];
 
-pub(crate) static CACHE_OPTIONS: Shape = Shape {
-    at: &["prompt_cache_options"],
-    tags: &[],
-    rows: &[
+    CACHE_OPTIONS: &["prompt_cache_options"], &[] => &[
         field("mode", F::CacheModes),
         field("ttl", F::CacheLifetimes),
-    ],
-};
+    ];
 
-pub(crate) static REASONING: Shape = Shape {
-    at: &["reasoning"],
-    tags: &[],
-    rows: &[
-        field("effort", F::Effort)
-            .how("as `reasoning_effort`")
-            .extra(),
-        field("enabled", F::Effort)
-            .how("`false` is the effort `none`")
-            .extra(),
-        field("exclude", F::HiddenReasoning)
-            .unless(&["false"])
-            .extra(),
-    ],
-};
+    REASONING: &["reasoning"], &[] => &[
+        field("effort", F::Effort).how("as `reasoning_effort`").extra(),
+        field("enabled", F::Effort).how("`false` is the effort `none`").extra(),
+        field("exclude", F::HiddenReasoning).unless(&["false"]).extra(),
+    ];
+}
+
+declare_kinds! {
+    FORMATS: &["response_format"] => &[
+        implied("text", "it is the default"),
+        field("json_object", F::JsonObjects),
+        core("json_schema"),
+    ];
+}

@@ -1,77 +1,20 @@
 //! The fields of a responses request.
 
-mod items;
-mod tools;
+pub(crate) mod items;
+pub(crate) mod tools;
 
 pub(crate) use {items::*, tools::*};
 
 use crate::{
     features::Feature as F,
-    table::{Kinds, Shape, core, dropped, field, implied, refused, tag},
+    table::{core, declare_kinds, declare_shapes, dropped, field, implied, refused, tag},
 };
 
-pub(crate) const SHAPES: &[&Shape] = &[
-    &TOP,
-    &MESSAGE,
-    &INPUT_TEXT,
-    &OUTPUT_TEXT,
-    &REFUSAL,
-    &IMAGE,
-    &FILE,
-    &BREAKPOINT,
-    &FUNCTION_CALL,
-    &FUNCTION_OUTPUT,
-    &CUSTOM_CALL,
-    &CUSTOM_OUTPUT,
-    &REASONING_ITEM,
-    &THOUGHT,
-    &SEARCH_CALL,
-    &COMPACTION,
-    &COMPACTION_TRIGGER,
-    &TOOL_SEARCH_CALL,
-    &TOOL_SEARCH_OUTPUT,
-    &ADDITIONAL_TOOLS,
-    &FUNCTION_TOOL,
-    &CUSTOM_TOOL,
-    &CUSTOM_TEXT,
-    &CUSTOM_GRAMMAR,
-    &NAMESPACE,
-    &WEB_SEARCH,
-    &WEB_SEARCH_PREVIEW,
-    &SEARCH_FILTERS,
-    &USER_LOCATION,
-    &CHOICE_NAMED,
-    &CHOICE_SEARCH,
-    &CHOICE_ALLOWED,
-    &TEXT_CONFIG,
-    &FORMAT_OBJECT,
-    &FORMAT_SCHEMA,
-    &REASONING,
-    &STREAM_OPTIONS,
-    &CACHE_OPTIONS,
-];
-
-pub(crate) const KINDS: &[&Kinds] = &[
-    &ITEMS,
-    &PARTS,
-    &OUTPUT_PARTS,
-    &SUMMARIES,
-    &TOOLS,
-    &CHOICES,
-    &ALLOWED,
-    &FORMATS,
-    &CUSTOM_FORMATS,
-];
-
-pub(crate) static TOP: Shape = Shape {
-    at: &[""],
-    tags: &[],
-    rows: &[
+declare_shapes! {
+    TOP: &[""], &[] => &[
         field("access_programs", F::AccessPrograms).whole(),
         field("background", F::Background).unless(&["false"]),
-        field("context_management", F::ContextManagement)
-            .whole()
-            .unless(&["[]"]),
+        field("context_management", F::ContextManagement).whole().unless(&["[]"]),
         field("conversation", F::StoredConversations).whole(),
         field("image", F::ImageOptions).whole(),
         field("include", F::Includes),
@@ -83,10 +26,7 @@ pub(crate) static TOP: Shape = Shape {
         core("model").how("the name that the provider knows it by"),
         field("moderation", F::Moderation).whole(),
         field("parallel_tool_calls", F::ParallelCalls),
-        refused(
-            "previous_response_id",
-            "the gateway does not remember that answer: send the whole history",
-        ),
+        refused("previous_response_id", "the gateway does not remember that answer: send the whole history"),
         field("prompt", F::StoredPrompts).whole(),
         field("prompt_cache_key", F::CacheKey),
         field("prompt_cache_options", F::CacheOptions),
@@ -105,73 +45,46 @@ pub(crate) static TOP: Shape = Shape {
         field("truncation", F::Truncation).unless(&["\"disabled\""]),
         field("user", F::UserId),
         core("stream"),
-        dropped("client_metadata", "it is the client's own record")
-            .whole()
-            .extra(),
-    ],
-};
+        dropped("client_metadata", "it is the client's own record").whole().extra(),
+    ];
 
-pub(crate) static TEXT_CONFIG: Shape = Shape {
-    at: &["text"],
-    tags: &[],
-    rows: &[
+    TEXT_CONFIG: &["text"], &[] => &[
         field("format", F::AnswerFormats),
         field("verbosity", F::Verbosity),
-    ],
-};
+    ];
 
-pub(crate) static FORMATS: Kinds = Kinds {
-    at: &["text.format"],
-    rows: &[
-        implied("text", "it is the default"),
-        field("json_object", F::JsonObjects),
-        core("json_schema"),
-    ],
-};
+    FORMAT_OBJECT: &["text.format"], &["json_object"] => &[tag("type")];
 
-pub(crate) static FORMAT_OBJECT: Shape = Shape {
-    at: &["text.format"],
-    tags: &["json_object"],
-    rows: &[tag("type")],
-};
-
-pub(crate) static FORMAT_SCHEMA: Shape = Shape {
-    at: &["text.format"],
-    tags: &["json_schema"],
-    rows: &[
+    FORMAT_SCHEMA: &["text.format"], &["json_schema"] => &[
         tag("type"),
         field("name", F::SchemaNames),
         field("description", F::SchemaDescriptions),
         core("schema").whole(),
         field("strict", F::SchemaStrictness),
-    ],
-};
+    ];
 
-pub(crate) static REASONING: Shape = Shape {
-    at: &["reasoning"],
-    tags: &[],
-    rows: &[
+    REASONING: &["reasoning"], &[] => &[
         field("effort", F::Effort),
         field("summary", F::ReasoningShown),
         field("generate_summary", F::ReasoningShown).how("as `summary`"),
         field("context", F::ReasoningContext).unless(&["\"auto\""]),
         field("mode", F::ReasoningModes).unless(&["\"standard\""]),
-    ],
-};
+    ];
 
-pub(crate) static STREAM_OPTIONS: Shape = Shape {
-    at: &["stream_options"],
-    tags: &[],
-    rows: &[field("include_obfuscation", F::StreamPadding).unless(&["false"])],
-};
+    STREAM_OPTIONS: &["stream_options"], &[] => &[field("include_obfuscation", F::StreamPadding).unless(&["false"])];
 
-pub(crate) static CACHE_OPTIONS: Shape = Shape {
-    at: &["prompt_cache_options"],
-    tags: &[],
-    rows: &[
+    CACHE_OPTIONS: &["prompt_cache_options"], &[] => &[
         field("mode", F::CacheModes),
         field("ttl", F::CacheLifetimes),
         field("comparison_response_id", F::CacheComparison),
         field("prewarm", F::CacheWarming).unless(&["false"]),
-    ],
-};
+    ];
+}
+
+declare_kinds! {
+    FORMATS: &["text.format"] => &[
+        implied("text", "it is the default"),
+        field("json_object", F::JsonObjects),
+        core("json_schema"),
+    ];
+}

@@ -2,46 +2,78 @@
 
 use crate::{
     features::Feature as F,
-    table::{Kinds, LOCATION, Row, Shape, core, field, implied, tag},
-};
-
-pub(crate) static TOOL_CHANGE: Shape = Shape {
-    at: &["messages[].content[]"],
-    tags: &["tool_addition", "tool_removal"],
-    rows: &[
-        tag("type"),
-        core("tool"),
-        field("cache_control", F::BlockMarks).whole(),
-    ],
-};
-
-pub(crate) static TOOL_CHANGES: Kinds = Kinds {
-    at: &["messages[].content[].tool"],
-    rows: &[
-        core("tool_reference"),
-        core("tool_definition").how("offered with the other tools"),
-        field("mcp_tool_reference", F::McpServers).whole(),
-        field("mcp_toolset_reference", F::McpServers).whole(),
-    ],
-};
-
-pub(crate) static CHANGED_TOOL: Shape = Shape {
-    at: &["messages[].content[].tool"],
-    tags: &["tool_reference"],
-    rows: &[tag("type"), core("name")],
-};
-
-pub(crate) static CHANGED_DEFINITION: Shape = Shape {
-    at: &["messages[].content[].tool"],
-    tags: &["tool_definition"],
-    rows: &[tag("type"), core("definition")],
+    table::{LOCATION, Row, core, declare_kinds, declare_shapes, field, implied, tag},
 };
 
 const TOOLS_AT: &[&str] = &["tools[]", "messages[].content[].tool.definition"];
 
-pub(crate) static TOOLS: Kinds = Kinds {
-    at: TOOLS_AT,
-    rows: &[
+const CACHE_CONTROL: Row = field("cache_control", F::ToolMarks).whole();
+
+const ALLOWED_CALLERS: Row = field("allowed_callers", F::AllowedCallers)
+    .whole()
+    .unless(&["[\"direct\"]"]);
+
+declare_shapes! {
+    TOOL_CHANGE: &["messages[].content[]"], &["tool_addition", "tool_removal"] => &[
+        tag("type"),
+        core("tool"),
+        field("cache_control", F::BlockMarks).whole(),
+    ];
+
+    CHANGED_TOOL: &["messages[].content[].tool"], &["tool_reference"] => &[tag("type"), core("name")];
+
+    CHANGED_DEFINITION: &["messages[].content[].tool"], &["tool_definition"] => &[tag("type"), core("definition")];
+
+    TOOL: TOOLS_AT, &["custom"] => &[
+        tag("type"),
+        field("input_schema", F::Parameters).how("`parameters`").whole(),
+        core("name").how("shortened where the target takes less"),
+        core("description"),
+        core("strict"),
+        core("defer_loading").how("the tool is offered at once"),
+        ALLOWED_CALLERS,
+        CACHE_CONTROL,
+        field("eager_input_streaming", F::EagerStreaming).unless(&["false"]),
+        field("input_examples", F::ToolExamples).whole().unless(&["[]"]),
+    ];
+
+    /// A search of the web by the provider. Chat never gets to see it.
+    WEB_SEARCH: TOOLS_AT, &["web_search_20250305", "web_search_20260209", "web_search_20260318"] => &[
+        tag("type"),
+        implied("name", "it is `web_search`"),
+        core("allowed_domains").how("`filters.allowed_domains`").whole(),
+        core("blocked_domains").how("`filters.blocked_domains`").whole(),
+        core("max_uses").how("`max_tool_calls`: no other tool of the provider's is offered"),
+        core("user_location"),
+        implied("strict", "its input is the provider's own"),
+        implied("defer_loading", "the tool is offered at once"),
+        ALLOWED_CALLERS,
+        field("response_inclusion", F::SearchInclusion).unless(&["\"full\""]),
+        CACHE_CONTROL,
+    ];
+
+    USER_LOCATION: &[
+        "tools[].user_location",
+        "messages[].content[].tool.definition.user_location",
+    ], &["approximate"] => LOCATION;
+
+    /// Every kind of `tool_choice` has the same fields, or fewer.
+    CHOICE: &["tool_choice"], &["auto", "any", "tool", "none"] => &[
+        field("type", F::ToolChoice).how("`any` is `required`"),
+        core("name").how("shortened where the target takes less; `web_search` is the search of a provider that has one"),
+        field("disable_parallel_tool_use", F::ParallelCalls).how("`parallel_tool_calls`"),
+    ];
+}
+
+declare_kinds! {
+    TOOL_CHANGES: &["messages[].content[].tool"] => &[
+        core("tool_reference"),
+        core("tool_definition").how("offered with the other tools"),
+        field("mcp_tool_reference", F::McpServers).whole(),
+        field("mcp_toolset_reference", F::McpServers).whole(),
+    ];
+
+    TOOLS: TOOLS_AT => &[
         core("custom").how("a function"),
         field("bash_20241022", F::HostedTools).whole(),
         field("bash_20250124", F::HostedTools).whole(),
@@ -72,79 +104,5 @@ pub(crate) static TOOLS: Kinds = Kinds {
         field("tool_search_tool_regex_20251119", F::HostedTools).whole(),
         field("tool_search_tool_regex", F::HostedTools).whole(),
         field("mcp_toolset", F::HostedTools).whole(),
-    ],
-};
-
-const CACHE_CONTROL: Row = field("cache_control", F::ToolMarks).whole();
-
-const ALLOWED_CALLERS: Row = field("allowed_callers", F::AllowedCallers)
-    .whole()
-    .unless(&["[\"direct\"]"]);
-
-pub(crate) static TOOL: Shape = Shape {
-    at: TOOLS_AT,
-    tags: &["custom"],
-    rows: &[
-        tag("type"),
-        field("input_schema", F::Parameters)
-            .how("`parameters`")
-            .whole(),
-        core("name").how("shortened where the target takes less"),
-        core("description"),
-        core("strict"),
-        core("defer_loading").how("the tool is offered at once"),
-        ALLOWED_CALLERS,
-        CACHE_CONTROL,
-        field("eager_input_streaming", F::EagerStreaming).unless(&["false"]),
-        field("input_examples", F::ToolExamples)
-            .whole()
-            .unless(&["[]"]),
-    ],
-};
-
-/// A search of the web by the provider. Chat never gets to see it.
-pub(crate) static WEB_SEARCH: Shape = Shape {
-    at: TOOLS_AT,
-    tags: &[
-        "web_search_20250305",
-        "web_search_20260209",
-        "web_search_20260318",
-    ],
-    rows: &[
-        tag("type"),
-        implied("name", "it is `web_search`"),
-        core("allowed_domains")
-            .how("`filters.allowed_domains`")
-            .whole(),
-        core("blocked_domains")
-            .how("`filters.blocked_domains`")
-            .whole(),
-        core("max_uses").how("`max_tool_calls`: no other tool of the provider's is offered"),
-        core("user_location"),
-        implied("strict", "its input is the provider's own"),
-        implied("defer_loading", "the tool is offered at once"),
-        ALLOWED_CALLERS,
-        field("response_inclusion", F::SearchInclusion).unless(&["\"full\""]),
-        CACHE_CONTROL,
-    ],
-};
-
-pub(crate) static USER_LOCATION: Shape = Shape {
-    at: &[
-        "tools[].user_location",
-        "messages[].content[].tool.definition.user_location",
-    ],
-    tags: &["approximate"],
-    rows: LOCATION,
-};
-
-/// Every kind of `tool_choice` has the same fields, or fewer.
-pub(crate) static CHOICE: Shape = Shape {
-    at: &["tool_choice"],
-    tags: &["auto", "any", "tool", "none"],
-    rows: &[
-        field("type", F::ToolChoice).how("`any` is `required`"),
-        core("name").how("shortened where the target takes less; `web_search` is the search of a provider that has one"),
-        field("disable_parallel_tool_use", F::ParallelCalls).how("`parallel_tool_calls`"),
-    ],
-};
+    ];
+}

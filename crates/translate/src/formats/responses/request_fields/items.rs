@@ -2,7 +2,7 @@
 
 use crate::{
     features::Feature as F,
-    table::{Kinds, Row, Shape, core, dropped, field, implied, refused, tag},
+    table::{Row, core, declare_kinds, declare_shapes, dropped, field, implied, refused, tag},
 };
 
 const BREAKPOINT_ROW: Row = field("prompt_cache_breakpoint", F::CacheMarks);
@@ -15,9 +15,158 @@ const CALLER: Row = field("caller", F::ToolCallers)
     .whole()
     .unless(&["{\"type\":\"direct\"}"]);
 
-pub(crate) static ITEMS: Kinds = Kinds {
-    at: &["input[]"],
-    rows: &[
+const EXECUTION: Row = core("execution").how("`server` is refused");
+
+declare_shapes! {
+    MESSAGE: &["input[]"], &["message"] => &[
+        tag("type"),
+        field("role", F::SystemTurns),
+        core("content"),
+        ITEM_ID,
+        STATUS,
+        field("phase", F::AnswerPhases),
+    ];
+
+    INPUT_TEXT: &["input[].content[]", "input[].output[]"], &["input_text"] => &[tag("type"), core("text"), BREAKPOINT_ROW];
+
+    OUTPUT_TEXT: &["input[].content[]"], &["output_text"] => &[
+        tag("type"),
+        core("text"),
+        field("annotations", F::Citations).whole().unless(&["[]"]),
+        dropped("logprobs", "log probabilities are output only").whole().unless(&["[]"]),
+    ];
+
+    REFUSAL: &["input[].content[]"], &["refusal"] => &[tag("type"), field("refusal", F::Refusals)];
+
+    IMAGE: &["input[].content[]", "input[].output[]"], &["input_image"] => &[
+        tag("type"),
+        field("image_url", F::ImageSources),
+        field("file_id", F::StoredFiles),
+        field("detail", F::ImageDetail).unless(&["\"auto\""]),
+        BREAKPOINT_ROW,
+    ];
+
+    FILE: &["input[].content[]", "input[].output[]"], &["input_file"] => &[
+        tag("type"),
+        field("file_data", F::FileData),
+        field("file_id", F::StoredFiles),
+        field("file_url", F::FileAddresses),
+        field("filename", F::FileNames),
+        field("detail", F::FileDetail).unless(&["\"auto\""]),
+        BREAKPOINT_ROW,
+    ];
+
+    BREAKPOINT: &[
+        "input[].content[].prompt_cache_breakpoint",
+        "input[].output[].prompt_cache_breakpoint",
+    ], &[] => &[
+        implied("mode", "`explicit` is the only one"),
+        field("ttl", F::CacheLifetimes),
+    ];
+
+    FUNCTION_CALL: &["input[]"], &["function_call"] => &[
+        tag("type"),
+        field("arguments", F::Arguments),
+        core("call_id").how("the call's `id`"),
+        core("name").how("with its namespace, shortened where the target takes less"),
+        core("namespace").how("`<namespace>__<name>`"),
+        field("async", F::AsyncCalls).unless(&["false"]),
+        ITEM_ID,
+        STATUS,
+        CALLER,
+    ];
+
+    FUNCTION_OUTPUT: &["input[]"], &["function_call_output"] => &[
+        tag("type"),
+        field("output", F::ResultContents),
+        field("call_id", F::ResultIds),
+        implied("name", "the call has it"),
+        implied("namespace", "the call has it"),
+        ITEM_ID,
+        STATUS,
+        CALLER,
+    ];
+
+    CUSTOM_CALL: &["input[]"], &["custom_tool_call"] => &[
+        tag("type"),
+        field("input", F::FreeInputs),
+        core("call_id").how("the call's `id`"),
+        core("name").how("with its namespace, shortened where the target takes less"),
+        core("namespace").how("`<namespace>__<name>`"),
+        field("async", F::AsyncCalls).unless(&["false"]),
+        ITEM_ID,
+        STATUS.extra(),
+        CALLER,
+    ];
+
+    CUSTOM_OUTPUT: &["input[]"], &["custom_tool_call_output"] => &[
+        tag("type"),
+        field("output", F::ResultContents),
+        field("call_id", F::ResultIds),
+        ITEM_ID,
+        STATUS.extra(),
+        CALLER,
+    ];
+
+    REASONING_ITEM: &["input[]"], &["reasoning"] => &[
+        tag("type"),
+        implied("id", "the seal has it"),
+        field("summary", F::Thoughts).how("its text, where this provider made it"),
+        field("content", F::Thoughts).how("its text, where this provider made it"),
+        field("encrypted_content", F::Thoughts).how("the seal is opened where this provider made it"),
+        STATUS,
+    ];
+
+    /// A search of the web. What it found is in the seal that stands beside it.
+    SEARCH_CALL: &["input[]"], &["web_search_call"] => &[
+        tag("type"),
+        ITEM_ID,
+        STATUS,
+        implied("action", "the seal beside it has it").whole(),
+    ];
+
+    /// A summary that stands for the conversation before it.
+    COMPACTION: &["input[]"], &["compaction"] => &[
+        tag("type"),
+        core("encrypted_content").how("the summary, if the gateway had it made"),
+        ITEM_ID,
+    ];
+
+    COMPACTION_TRIGGER: &["input[]"], &["compaction_trigger"] => &[tag("type"), ITEM_ID];
+
+    /// A search among tools.
+    TOOL_SEARCH_CALL: &["input[]"], &["tool_search_call"] => &[
+        tag("type"),
+        core("arguments").how("the input of the call").whole(),
+        core("call_id").how("the call's `id`"),
+        EXECUTION,
+        ITEM_ID,
+        STATUS,
+    ];
+
+    /// What a search among tools found.
+    TOOL_SEARCH_OUTPUT: &["input[]"], &["tool_search_output"] => &[
+        tag("type"),
+        core("tools").how("offered with the other tools; the result names them"),
+        field("call_id", F::ResultIds),
+        EXECUTION,
+        ITEM_ID,
+        STATUS,
+    ];
+
+    /// A piece of reasoning, a summary or the thing itself.
+    THOUGHT: &["input[].summary[]", "input[].content[]"], &["summary_text", "reasoning_text"] => &[tag("type"), core("text")];
+
+    ADDITIONAL_TOOLS: &["input[]"], &["additional_tools"] => &[
+        tag("type"),
+        tag("role"),
+        core("tools").how("offered with the other tools"),
+        ITEM_ID,
+    ];
+}
+
+declare_kinds! {
+    ITEMS: &["input[]"] => &[
         core("message"),
         field("function_call", F::Calls),
         field("function_call_output", F::Results),
@@ -29,17 +178,11 @@ pub(crate) static ITEMS: Kinds = Kinds {
         field("computer_call", F::HostedHistory).whole(),
         field("computer_call_output", F::HostedHistory).whole(),
         field("web_search_call", F::SearchResults),
-        core("tool_search_call").how(
-            "a call of `tool_search` if the client searched; a search by the provider is refused",
-        ),
-        core("tool_search_output")
-            .how("the result of the call; the tools in it are offered with the other tools"),
+        core("tool_search_call").how("a call of `tool_search` if the client searched; a search by the provider is refused"),
+        core("tool_search_output").how("the result of the call; the tools in it are offered with the other tools"),
         field("configuration_update", F::ConfigurationUpdates).whole(),
-        core("compaction").how(
-            "the summary as a message of the user's, if the gateway had it made; else refused",
-        ),
-        core("compaction_trigger")
-            .how("an instruction to summarize; the answer is one `compaction` item"),
+        core("compaction").how("the summary as a message of the user's, if the gateway had it made; else refused"),
+        core("compaction_trigger").how("an instruction to summarize; the answer is one `compaction` item"),
         field("image_generation_call", F::HostedHistory).whole(),
         field("code_interpreter_call", F::HostedHistory).whole(),
         field("local_shell_call", F::HostedHistory).whole(),
@@ -54,262 +197,22 @@ pub(crate) static ITEMS: Kinds = Kinds {
         field("mcp_call", F::HostedHistory).whole(),
         field("program", F::HostedHistory).whole(),
         field("program_output", F::HostedHistory).whole(),
-        refused(
-            "item_reference",
-            "the gateway does not remember that item: send the item itself",
-        )
-        .whole(),
-    ],
-};
+        refused("item_reference", "the gateway does not remember that item: send the item itself").whole(),
+    ];
 
-pub(crate) static MESSAGE: Shape = Shape {
-    at: &["input[]"],
-    tags: &["message"],
-    rows: &[
-        tag("type"),
-        field("role", F::SystemTurns),
-        core("content"),
-        ITEM_ID,
-        STATUS,
-        field("phase", F::AnswerPhases),
-    ],
-};
-
-pub(crate) static PARTS: Kinds = Kinds {
-    at: &["input[].content[]"],
-    rows: &[
+    PARTS: &["input[].content[]"] => &[
         core("input_text"),
         core("output_text"),
         field("refusal", F::Refusals),
         field("input_image", F::Images),
         field("input_file", F::Files),
-    ],
-};
+    ];
 
-pub(crate) static OUTPUT_PARTS: Kinds = Kinds {
-    at: &["input[].output[]"],
-    rows: &[
+    OUTPUT_PARTS: &["input[].output[]"] => &[
         core("input_text"),
         field("input_image", F::ResultImages),
         field("input_file", F::ResultFiles),
-    ],
-};
+    ];
 
-pub(crate) static INPUT_TEXT: Shape = Shape {
-    at: &["input[].content[]", "input[].output[]"],
-    tags: &["input_text"],
-    rows: &[tag("type"), core("text"), BREAKPOINT_ROW],
-};
-
-pub(crate) static OUTPUT_TEXT: Shape = Shape {
-    at: &["input[].content[]"],
-    tags: &["output_text"],
-    rows: &[
-        tag("type"),
-        core("text"),
-        field("annotations", F::Citations).whole().unless(&["[]"]),
-        dropped("logprobs", "log probabilities are output only")
-            .whole()
-            .unless(&["[]"]),
-    ],
-};
-
-pub(crate) static REFUSAL: Shape = Shape {
-    at: &["input[].content[]"],
-    tags: &["refusal"],
-    rows: &[tag("type"), field("refusal", F::Refusals)],
-};
-
-pub(crate) static IMAGE: Shape = Shape {
-    at: &["input[].content[]", "input[].output[]"],
-    tags: &["input_image"],
-    rows: &[
-        tag("type"),
-        field("image_url", F::ImageSources),
-        field("file_id", F::StoredFiles),
-        field("detail", F::ImageDetail).unless(&["\"auto\""]),
-        BREAKPOINT_ROW,
-    ],
-};
-
-pub(crate) static FILE: Shape = Shape {
-    at: &["input[].content[]", "input[].output[]"],
-    tags: &["input_file"],
-    rows: &[
-        tag("type"),
-        field("file_data", F::FileData),
-        field("file_id", F::StoredFiles),
-        field("file_url", F::FileAddresses),
-        field("filename", F::FileNames),
-        field("detail", F::FileDetail).unless(&["\"auto\""]),
-        BREAKPOINT_ROW,
-    ],
-};
-
-pub(crate) static BREAKPOINT: Shape = Shape {
-    at: &[
-        "input[].content[].prompt_cache_breakpoint",
-        "input[].output[].prompt_cache_breakpoint",
-    ],
-    tags: &[],
-    rows: &[
-        implied("mode", "`explicit` is the only one"),
-        field("ttl", F::CacheLifetimes),
-    ],
-};
-
-pub(crate) static FUNCTION_CALL: Shape = Shape {
-    at: &["input[]"],
-    tags: &["function_call"],
-    rows: &[
-        tag("type"),
-        field("arguments", F::Arguments),
-        core("call_id").how("the call's `id`"),
-        core("name").how("with its namespace, shortened where the target takes less"),
-        core("namespace").how("`<namespace>__<name>`"),
-        field("async", F::AsyncCalls).unless(&["false"]),
-        ITEM_ID,
-        STATUS,
-        CALLER,
-    ],
-};
-
-pub(crate) static FUNCTION_OUTPUT: Shape = Shape {
-    at: &["input[]"],
-    tags: &["function_call_output"],
-    rows: &[
-        tag("type"),
-        field("output", F::ResultContents),
-        field("call_id", F::ResultIds),
-        implied("name", "the call has it"),
-        implied("namespace", "the call has it"),
-        ITEM_ID,
-        STATUS,
-        CALLER,
-    ],
-};
-
-pub(crate) static CUSTOM_CALL: Shape = Shape {
-    at: &["input[]"],
-    tags: &["custom_tool_call"],
-    rows: &[
-        tag("type"),
-        field("input", F::FreeInputs),
-        core("call_id").how("the call's `id`"),
-        core("name").how("with its namespace, shortened where the target takes less"),
-        core("namespace").how("`<namespace>__<name>`"),
-        field("async", F::AsyncCalls).unless(&["false"]),
-        ITEM_ID,
-        STATUS.extra(),
-        CALLER,
-    ],
-};
-
-pub(crate) static CUSTOM_OUTPUT: Shape = Shape {
-    at: &["input[]"],
-    tags: &["custom_tool_call_output"],
-    rows: &[
-        tag("type"),
-        field("output", F::ResultContents),
-        field("call_id", F::ResultIds),
-        ITEM_ID,
-        STATUS.extra(),
-        CALLER,
-    ],
-};
-
-pub(crate) static REASONING_ITEM: Shape = Shape {
-    at: &["input[]"],
-    tags: &["reasoning"],
-    rows: &[
-        tag("type"),
-        implied("id", "the seal has it"),
-        field("summary", F::Thoughts).how("its text, where this provider made it"),
-        field("content", F::Thoughts).how("its text, where this provider made it"),
-        field("encrypted_content", F::Thoughts)
-            .how("the seal is opened where this provider made it"),
-        STATUS,
-    ],
-};
-
-/// A search of the web. What it found is in the seal that stands beside it.
-pub(crate) static SEARCH_CALL: Shape = Shape {
-    at: &["input[]"],
-    tags: &["web_search_call"],
-    rows: &[
-        tag("type"),
-        ITEM_ID,
-        STATUS,
-        implied("action", "the seal beside it has it").whole(),
-    ],
-};
-
-/// A summary that stands for the conversation before it.
-pub(crate) static COMPACTION: Shape = Shape {
-    at: &["input[]"],
-    tags: &["compaction"],
-    rows: &[
-        tag("type"),
-        core("encrypted_content").how("the summary, if the gateway had it made"),
-        ITEM_ID,
-    ],
-};
-
-pub(crate) static COMPACTION_TRIGGER: Shape = Shape {
-    at: &["input[]"],
-    tags: &["compaction_trigger"],
-    rows: &[tag("type"), ITEM_ID],
-};
-
-const EXECUTION: Row = core("execution").how("`server` is refused");
-
-/// A search among tools.
-pub(crate) static TOOL_SEARCH_CALL: Shape = Shape {
-    at: &["input[]"],
-    tags: &["tool_search_call"],
-    rows: &[
-        tag("type"),
-        core("arguments").how("the input of the call").whole(),
-        core("call_id").how("the call's `id`"),
-        EXECUTION,
-        ITEM_ID,
-        STATUS,
-    ],
-};
-
-/// What a search among tools found.
-pub(crate) static TOOL_SEARCH_OUTPUT: Shape = Shape {
-    at: &["input[]"],
-    tags: &["tool_search_output"],
-    rows: &[
-        tag("type"),
-        core("tools").how("offered with the other tools; the result names them"),
-        field("call_id", F::ResultIds),
-        EXECUTION,
-        ITEM_ID,
-        STATUS,
-    ],
-};
-
-pub(crate) static SUMMARIES: Kinds = Kinds {
-    at: &["input[].summary[]", "input[].content[]"],
-    rows: &[core("summary_text"), core("reasoning_text").extra()],
-};
-
-/// A piece of reasoning, a summary or the thing itself.
-pub(crate) static THOUGHT: Shape = Shape {
-    at: &["input[].summary[]", "input[].content[]"],
-    tags: &["summary_text", "reasoning_text"],
-    rows: &[tag("type"), core("text")],
-};
-
-pub(crate) static ADDITIONAL_TOOLS: Shape = Shape {
-    at: &["input[]"],
-    tags: &["additional_tools"],
-    rows: &[
-        tag("type"),
-        tag("role"),
-        core("tools").how("offered with the other tools"),
-        ITEM_ID,
-    ],
-};
+    SUMMARIES: &["input[].summary[]", "input[].content[]"] => &[core("summary_text"), core("reasoning_text").extra()];
+}
