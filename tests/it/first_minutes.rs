@@ -1,6 +1,6 @@
 //! What a newcomer does: the README to the letter, and the demo from any folder.
 
-use crate::support::{Output, PATIENCE, Ports, bounded, tollgate};
+use crate::support::{Network, Output, Page, Ports, bounded, root, tollgate};
 use std::fs;
 use std::net::TcpListener;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
@@ -10,102 +10,14 @@ use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
 
-fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-}
-
-/// A fenced block of a page.
-struct Block {
-    language: String,
-    text: String,
-}
-
-/// The blocks of a section of the README, in order.
-fn blocks(section: &str) -> Vec<Block> {
-    let page = fs::read_to_string(root().join("README.md")).unwrap();
-    let begin = format!("\n## {section}\n");
-    let (_, rest) = page.split_once(&begin).expect("the section");
-    let text = rest.split("\n## ").next().unwrap();
-    let fences: Vec<_> = text.split("```").collect();
-    fences
-        .chunks_exact(2)
-        .map(|pair| {
-            let (language, text) = pair[1].split_once('\n').unwrap();
-            Block {
-                language: language.to_owned(),
-                text: text.to_owned(),
-            }
-        })
-        .collect()
-}
-
-/// A shell with a network of its own, in which the ports that the README names are free. `None`, and
-/// a line that says so, where the system does not allow it.
-async fn own_network(test: &str) -> Option<Vec<&'static str>> {
-    const AS_ROOT: &[&str] = &["unshare", "--net"];
-    const AS_ANYBODY: &[&str] = &["unshare", "--user", "--map-root-user", "--net"];
-    for arguments in [AS_ROOT, AS_ANYBODY] {
-        let mut probe = Command::new(arguments[0]);
-        probe
-            .args(&arguments[1..])
-            .args(["ip", "link", "set", "lo", "up"]);
-        let status = probe.stderr(Stdio::null()).status().await;
-        if status.is_ok_and(|status| status.success()) {
-            return Some(arguments.to_vec());
-        }
-    }
-    eprintln!("SKIPPED: {test}: this system gives us no network namespace");
-    None
-}
-
-/// The folders in which programs are found, that of `tollgate` first.
-fn path() -> String {
-    let program = tollgate();
-    let folder = Path::new(program.as_std().get_program()).parent().unwrap();
-    format!("{}:{}", folder.display(), std::env::var("PATH").unwrap())
-}
-
-/// The blocks of the README as one script. A block that serves goes on in the background, as in a
-/// terminal of its own, once the gateway is ready.
-fn script(blocks: &[Block]) -> String {
-    let mut script = "set -eu\nip link set lo up\n".to_owned();
-    for block in blocks {
-        assert_eq!(block.language, "sh");
-        if block.text.trim_end().ends_with("tollgate serve") {
-            let (before, _) = block.text.rsplit_once("tollgate serve").unwrap();
-            script.push_str(before);
-            script.push_str(
-                "tollgate serve 2> serve.log &\n\
-                 trap 'kill -TERM $!; wait $!' EXIT\n\
-                 for i in $(seq 100); do grep -q 'serving$' serve.log && break; sleep 0.1; done\n",
-            );
-        } else {
-            script.push_str(&block.text);
-        }
-    }
-    script
-}
-
 #[tokio::test]
 async fn the_readme_leads_from_an_empty_folder_to_a_gateway() {
-    let Some(shell) = own_network("the_readme_leads_from_an_empty_folder").await else {
+    let Some(network) = Network::new("the_readme_leads_from_an_empty_folder").await else {
         return;
     };
     let folder = TempDir::new().unwrap();
-    let mut blocks = blocks("A real provider");
-    let yaml = blocks.remove(0);
-    assert_eq!(yaml.language, "yaml");
-    let name = yaml.text.lines().next().unwrap().trim_start_matches("# ");
-    fs::write(folder.path().join(name), &yaml.text).unwrap();
-    let mut command = Command::new(shell[0]);
-    command
-        .args(&shell[1..])
-        .args(["bash", "-c", &script(&blocks)])
-        .current_dir(&folder)
-        .env_clear()
-        .env("PATH", path())
-        .kill_on_drop(true);
-    let output = Output::within(PATIENCE * 3, &mut command).await;
+    let page = Page::section("README.md", "A real provider");
+    let output = page.run(&network, folder.path()).await;
     let log = fs::read_to_string(folder.path().join("serve.log")).unwrap_or_default();
     assert!(output.status.success(), "{output:?}\n{log}");
     assert!(output.stdout.contains("no fault (1 model,"), "{output:?}");
