@@ -122,7 +122,7 @@ mod tests {
     fn every_filter_has_its_page() {
         for kind in KINDS {
             let page = format!(
-                "{}/../docs/filters/{}.md",
+                "{}/../docs/reference/filters/{}.md",
                 env!("CARGO_MANIFEST_DIR"),
                 kind.name
             );

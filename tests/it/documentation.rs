@@ -110,7 +110,7 @@ async fn started_with(example: &str) -> Result<(), String> {
 
 #[tokio::test]
 async fn the_example_of_each_page_of_a_filter_boots() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/filters");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/reference/filters");
     for entry in fs::read_dir(folder).unwrap() {
         let page = entry.unwrap().path();
         let text = fs::read_to_string(&page).unwrap();
