@@ -1,5 +1,5 @@
 //! The section `failover`: how often, how long and how widely a request is tried again. What
-//! is tried again at all is decided by the class of the failure (docs/failover.md).
+//! is tried again at all is decided by the class of the failure (docs/guides/failover.md).
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -1,6 +1,6 @@
 //! The reference of the configuration for people, made from the schema.
 //!
-//! docs/configuration.md holds it; a test sees that it is up to date.
+//! docs/reference/configuration.md holds it; a test sees that it is up to date.
 
 use super::schema::schema;
 use serde_json::{Map, Value};
@@ -9,22 +9,23 @@ use std::fmt::Write;
 const HEAD: &str = "\
 # Configuration
 
-<!-- Made from the types by `TOLLGATE_BLESS=1 cargo test -p tollgate-config page`; edit those. -->
+<!-- Written from the types by `TOLLGATE_BLESS=1 cargo test -p tollgate-config page`; edit those. -->
 
-One YAML file, strict: an unknown key, a wrong type or a name that leads nowhere is a fault, and all faults are told
-at once, with file, line and column. `tollgate check FILE` does that and no more; `tollgate schema` prints the JSON
-Schema, for editors. `conf/` has a commented example for each feature; `conf/default.yaml` is the one to copy.
+The gateway reads one YAML file. An unknown key, a wrong type or a name that leads nowhere is a fault. `tollgate check` reports all
+faults at once, with file, line and column. `tollgate schema` prints a JSON Schema for editors. `conf/` has a commented example for
+each feature; copy `conf/default.yaml` for the whole catalog. [Change the configuration](../guides/configuration-changes.md) describes
+reloads.
 
 - **Durations** are a whole number with a unit: `200ms`, `5s`, `10m`, `2h`, `1d`.
 - **Sizes** are bytes: `4096`, or with a unit `64KiB`, `32MiB`, `1GiB` (`kB`, `MB`, `GB` for powers of 1000).
 - **Tokens** are a count: `4096`, or `200k`, `10M`, `1G`.
-- **Secrets** never stand in the file: `env:NAME` names an environment variable, `file:PATH` a file, whose last line
-  break is not part of the secret.
-- **Paths** that are relative are taken from the folder of the file in which they stand, those of secrets too.
-- Anchors, aliases and `<<` of YAML work. `yes` and `on` are strings, as in YAML 1.2.
+- **Secrets** never stand in the file: `env:NAME` names an environment variable, `file:PATH` a file. A line break at the end of the
+  file is not part of the secret.
+- **Relative paths** start at the folder of the file in which they stand. This holds for secrets, too.
+- YAML anchors, aliases and `<<` work. `yes` and `on` are strings, as in YAML 1.2.
 
-In the tables `<name>` stands for a key of your choice and `[]` for each entry of a list. `-` means no default: what
-the key is about does not happen, unless its meaning says otherwise.
+In the tables `<name>` is a key of your choice and `[]` each entry of a list. `-` means no default: the feature is off, unless the
+meaning says otherwise.
 ";
 
 /// The page.

@@ -326,7 +326,7 @@ impl Default for CountingSettings {
 #[serde(deny_unknown_fields, default)]
 pub struct TranslationSettings {
     /// Fields of a request that may be left out where the provider's format cannot carry them,
-    /// by their paths in `docs/translation.md` (`stop`, `logit_bias`). They are named in
+    /// by their paths in `docs/reference/translation.md` (`stop`, `logit_bias`). They are named in
     /// `x-dropped-fields`. Any other such field is refused.
     pub lossy: Vec<String>,
     /// Fields of a request that must not be left out, by the paths that `x-dropped-fields` names

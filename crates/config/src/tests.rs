@@ -692,7 +692,7 @@ fn a_fault_that_a_filter_finds_in_its_settings_gets_its_place() {
 
 #[test]
 fn the_operators_page_is_up_to_date() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/configuration.md");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/configuration.md");
     let page = reference();
     if std::env::var_os("TOLLGATE_BLESS").is_some() {
         std::fs::write(&path, &page).unwrap();
@@ -700,6 +700,6 @@ fn the_operators_page_is_up_to_date() {
     let kept = std::fs::read_to_string(&path).unwrap_or_default();
     assert!(
         kept == page,
-        "docs/configuration.md is not what the types say; TOLLGATE_BLESS=1 writes it anew"
+        "docs/reference/configuration.md is not what the types say; TOLLGATE_BLESS=1 writes it anew"
     );
 }

@@ -4,7 +4,7 @@
 //! This crate decides what a request or an answer means in another format. It does no I/O,
 //! knows no catalog and no provider: the caller says what the target can do. What it does
 //! with each field of each format stands in one [table], from which readers, tests and
-//! `docs/translation.md` are driven: a field is carried, mapped, refused by its name or
+//! `docs/reference/translation.md` are driven: a field is carried, mapped, refused by its name or
 //! dropped with notice, and never lost without notice.
 //!
 //! - [`request()`] makes the target's request of the caller's, and [`TranslationNotes`]: what must

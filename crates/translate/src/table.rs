@@ -1,5 +1,5 @@
 //! What becomes of each field of each format, in every direction. The readers are driven by this
-//! table, the tests walk it, and `docs/translation.md` is written from it.
+//! table, the tests walk it, and `docs/reference/translation.md` is written from it.
 //!
 //! A [`Shape`] is one kind of object, a [`Row`] one field of it. Readers open an object by
 //! its shape: what the table refuses or drops never reaches them. A field that has no row is

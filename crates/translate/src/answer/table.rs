@@ -1,4 +1,4 @@
-//! What becomes of each field of an answer: `docs/translation-answers.md` is written from
+//! What becomes of each field of an answer: `docs/reference/translation-answers.md` is written from
 //! this table, and tests walk the official SDKs' types and the recorded traffic for fields
 //! that it does not know.
 //!

@@ -1,4 +1,4 @@
-//! `docs/translation.md`, written from the table.
+//! `docs/reference/translation.md`, written from the table.
 
 use super::{Fate, Row, field_path, kinds, shapes};
 use crate::{features::Feature, formats::rules};
@@ -79,7 +79,7 @@ itself, and names the field in `x-dropped-fields`: at most 16 sequences of at mo
 - The finish reason is `stop` in chat. In messages it is `stop_sequence`, with the sequence in `stop_sequence`.
 - When a streamed answer ends, the gateway closes the provider's stream, so that generation stops. The provider then reports no
   usage: the request is charged as if the client had disconnected at the sequence
-  ([ledger.md](ledger.md#when-an-answer-ends-at-a-stop-sequence)). The connection of an HTTP/1.1 caller closes after such an answer.
+  ([charging.md](charging.md#stop-sequences)). The connection of an HTTP/1.1 caller closes after such an answer.
 - The gateway reads an unstreamed answer to its end, cuts it, and charges what the provider reports.
 
 ## Answers that are remembered
@@ -106,7 +106,7 @@ other format has such references. The gateway therefore remembers the answers th
   `translation.memory_limits`; the oldest answers go first. A request larger than 8 MiB is answered and not remembered.
 - `translation.memory: none` switches this off. Then `store: true` and every reference is refused, and the client must send the whole
   history.
-- Where the contents are kept, and who can read them, is described in [security.md](security.md).
+- Where the contents are kept, and who can read them, is described in [Keep conversations](../guides/conversations.md#privacy).
 
 ## What responses does differently
 

@@ -160,7 +160,7 @@ fn what_is_refused_or_dropped_says_why() {
 /// `TOLLGATE_BLESS=1 cargo test -p tollgate-translate page` writes the page anew.
 #[test]
 fn the_page_of_the_documentation_is_the_table() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/translation.md");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/translation.md");
     let page = page();
     if std::env::var_os("TOLLGATE_BLESS").is_some() {
         std::fs::write(&path, &page).unwrap();
@@ -168,6 +168,6 @@ fn the_page_of_the_documentation_is_the_table() {
     let written = std::fs::read_to_string(&path).unwrap_or_default();
     assert!(
         written == page,
-        "docs/translation.md is stale: TOLLGATE_BLESS=1 cargo test -p tollgate-translate page"
+        "docs/reference/translation.md is stale: TOLLGATE_BLESS=1 cargo test -p tollgate-translate page"
     );
 }

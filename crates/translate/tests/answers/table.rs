@@ -129,7 +129,8 @@ fn every_recorded_field_that_says_something_is_in_the_table_of_answers() {
 
 #[test]
 fn the_page_about_answers_is_written_from_the_table() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/translation-answers.md");
+    let path =
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/translation-answers.md");
     let written = std::fs::read_to_string(&path).unwrap_or_default();
     if std::env::var_os("TOLLGATE_BLESS").is_some() {
         std::fs::write(&path, page()).unwrap();
