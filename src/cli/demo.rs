@@ -20,16 +20,16 @@ use tollgate_sim::{Sim, SimOptions};
 /// What `demo` takes.
 #[derive(Args)]
 pub(super) struct Arguments {
-    /// The port for callers, on the loopback address.
+    /// The port for clients, on the loopback address.
     #[arg(long, default_value_t = 8080)]
     port: u16,
     /// The port for operators, on the loopback address.
     #[arg(long, default_value_t = 9080)]
     admin_port: u16,
-    /// The folder for keys; it is made where there is none.
+    /// The folder for the key and the ledger; created if missing.
     #[arg(long, value_name = "FOLDER", default_value = ".demo")]
     state_dir: PathBuf,
-    /// Another configuration than the one of the demo, which is part of this program.
+    /// A configuration to use instead of the built-in one.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 }

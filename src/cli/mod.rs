@@ -24,11 +24,11 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Serve callers by a configuration file.
+    /// Serve clients with a configuration file.
     Serve(serve::Arguments),
-    /// Have the gateway that runs replaced by this program, without a request noticing.
+    /// Replace the running gateway with this program, without failing a request.
     Upgrade(serve::UpgradeArguments),
-    /// Serve the whole catalog from a simulated provider, and print a key that works.
+    /// Serve the whole catalog from a simulated provider, and print a key.
     Demo(demo::Arguments),
     #[command(flatten)]
     Other(tollgate_cli::Command),

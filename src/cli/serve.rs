@@ -16,8 +16,7 @@ use tollgate_cli::{ConfigFile, Outcome, print_line};
 pub(super) struct Arguments {
     #[command(flatten)]
     config: ConfigFile,
-    /// Take over from the gateway that runs by the same configuration: its listeners, while it
-    /// finishes what it has begun.
+    /// Take over the listeners of the gateway that runs with the same configuration.
     #[arg(
         long,
         value_name = "FROM",
@@ -27,8 +26,8 @@ pub(super) struct Arguments {
         hide_possible_values = true
     )]
     upgrade: Option<From>,
-    /// The Unix socket of the gateway that runs, where the configuration does not name that one any
-    /// more: `server.upgrade.socket` or `store.path` have changed.
+    /// The Unix socket of the running gateway, if `server.upgrade.socket` or `store.path` has changed
+    /// in the file.
     #[arg(long, value_name = "PATH", requires = "upgrade")]
     socket: Option<PathBuf>,
 }
@@ -47,8 +46,8 @@ enum From {
 pub(super) struct UpgradeArguments {
     #[command(flatten)]
     config: ConfigFile,
-    /// The Unix socket of the gateway that runs, where the file does not name that one any more:
-    /// `server.upgrade.socket` or `store.path` have changed.
+    /// The Unix socket of the running gateway, if `server.upgrade.socket` or `store.path` has changed
+    /// in the file.
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
 }

@@ -1,5 +1,7 @@
 //! What the pages in `docs/` say: the tests that they name exist, and their examples work.
 
+mod reference;
+
 use crate::support::{Ports, bounded, tollgate};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

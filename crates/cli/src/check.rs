@@ -16,8 +16,8 @@ pub struct Arguments {
     /// The configuration file; the same as `--config FILE`.
     #[arg(value_name = "FILE")]
     file: Option<PathBuf>,
-    /// Tell what is different from another configuration: a file, or what a gateway serves,
-    /// by the address of its operator's listener (`http://127.0.0.1:9080`).
+    /// List the differences to another file, or to a running gateway, by the address of its
+    /// operator port (`http://127.0.0.1:9080`). The token comes from TOLLGATE_ADMIN_TOKEN.
     #[arg(long, value_name = "FILE|URL")]
     against: Option<String>,
     /// The admin token for `--against URL`.

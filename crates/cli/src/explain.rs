@@ -16,10 +16,10 @@ const MOST_BYTES: u64 = 64 << 20;
 pub struct Arguments {
     #[command(flatten)]
     config: ConfigFile,
-    /// Whose request it is: the id of a key, the beginning of its text, or its text.
+    /// The key of the request: its id, the beginning of its text, or its text.
     #[arg(long)]
     key: String,
-    /// The endpoint that it is sent to.
+    /// The path of the endpoint.
     #[arg(long, default_value = "/v1/chat/completions")]
     path: String,
     /// Print JSON instead of a table.

@@ -30,73 +30,73 @@ pub struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Make a key. Its text is printed once and stored nowhere.
+    /// Create a key. Its text is printed once and not stored.
     Create {
-        /// A label for people.
+        /// The name of the key, for people.
         name: String,
-        /// The plan that the key is made with.
+        /// The plan of the key.
         #[arg(long)]
         plan: Option<String>,
-        /// A model group that it may use; several times for several. Default: those of its
-        /// plan, else all.
+        /// A model group that the key may use; repeat for several. Default: those of its plan,
+        /// else all.
         #[arg(long = "group", value_name = "GROUP")]
         groups: Vec<String>,
-        /// An endpoint that it may use, by path; several times for several. Default: all.
+        /// The path of an endpoint that the key may use; repeat for several. Default: all.
         #[arg(long = "endpoint", value_name = "PATH")]
         endpoints: Vec<String>,
         #[command(flatten)]
         limits: LimitArguments,
-        /// How many days it works. Default: until it is revoked.
+        /// Days until the key expires. Default: never.
         #[arg(long, value_name = "DAYS", value_parser = days())]
         days: Option<u64>,
     },
-    /// List keys, in the order in which they were made.
+    /// List keys in the order of their creation.
     List {
-        /// Those in this state.
+        /// Only keys in this state.
         #[arg(long)]
         state: Option<State>,
-        /// Those made with this plan.
+        /// Only keys of this plan.
         #[arg(long)]
         plan: Option<String>,
-        /// Those with this text in their names.
+        /// Only keys with this text in their names.
         #[arg(long, value_name = "TEXT")]
         name: Option<String>,
-        /// Those made after the key of this id.
+        /// Only keys created after the key with this id.
         #[arg(long, value_name = "ID")]
         after: Option<String>,
-        /// So many at most. Default: all.
+        /// At most this many. Default: all.
         #[arg(long, value_name = "NUMBER")]
         limit: Option<NonZeroU32>,
     },
     /// Show one key.
     Show(Named),
-    /// Take a key back: it is refused within a second, on every open connection.
+    /// Revoke a key. The gateway refuses it within a second, on open connections too.
     Revoke(Named),
-    /// Give a key tokens: a plan's, or as many as said.
+    /// Give a key tokens: those of a plan, or a number.
     TopUp {
         #[command(flatten)]
         key: Named,
-        /// The plan whose tokens and validity it is given.
+        /// The plan that sets tokens and validity.
         #[arg(long, conflicts_with_all = ["tokens", "days"], required_unless_present = "tokens")]
         plan: Option<String>,
-        /// How many tokens, for example 500000 or 10M.
+        /// Tokens, for example 500000 or 10M.
         #[arg(long, value_name = "TOKENS", requires = "days", value_parser = tokens)]
         tokens: Option<TokenCount>,
-        /// How many days they are valid, from the first use.
+        /// Days that the tokens are valid, from the first use.
         #[arg(long, value_name = "DAYS", requires = "tokens", value_parser = days())]
         days: Option<u64>,
     },
-    /// Show what a key was given and what it has used of it.
+    /// Show the grants of a key and what is used of them.
     Grants(Named),
-    /// Let a key and what it was given live longer.
+    /// Extend the validity of a key and of its grants.
     Extend {
         #[command(flatten)]
         key: Named,
-        /// By how many days.
+        /// Days to add.
         #[arg(long, value_name = "DAYS", value_parser = days())]
         days: u64,
     },
-    /// Give a key limits of its own; what is left out is its plan's again.
+    /// Set all limits of a key; the plan's limit applies to what is left out.
     SetLimits {
         #[command(flatten)]
         key: Named,
@@ -108,7 +108,7 @@ enum Command {
 /// A key by name.
 #[derive(Args)]
 struct Named {
-    /// Its identifier (`key_…`) or the beginning of its text (`sk-…`).
+    /// The id (`key_…`) or the beginning of the text (`sk-…`) of the key.
     key: String,
 }
 
@@ -130,7 +130,7 @@ struct LimitArguments {
     /// Output tokens a minute.
     #[arg(long, value_name = "TOKENS", value_parser = tokens)]
     output_tokens: Option<TokenCount>,
-    /// Requests at one time.
+    /// Concurrent requests.
     #[arg(long, value_name = "NUMBER")]
     concurrent: Option<NonZeroU32>,
 }
@@ -149,11 +149,11 @@ impl LimitArguments {
 /// A state as it is typed.
 #[derive(Clone, Copy, ValueEnum)]
 enum State {
-    /// It works.
+    /// The key works.
     Active,
-    /// Somebody took it back.
+    /// The operator revoked the key.
     Revoked,
-    /// Its time is over, or that of everything it was given.
+    /// The key or all of its grants have expired.
     Expired,
 }
 

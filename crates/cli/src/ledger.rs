@@ -23,14 +23,14 @@ pub struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Prove that grants, charges and balances add up; fail and name what does not.
+    /// Check that grants, charges and balances add up; name every fault.
     Verify,
     /// Copy the ledger, also while gateways run.
     Backup {
-        /// The file to write; one that is there already is refused.
+        /// The file to write; an existing file is refused.
         file: PathBuf,
     },
-    /// Go on with a ledger that lacks commits or has damaged rows: what is in it counts from now on.
+    /// Accept the rows of a ledger that lacks commits or has damaged rows.
     AcceptLoss,
 }
 

@@ -24,18 +24,18 @@ use tollgate_config::Config;
 /// A command that does not run a gateway.
 #[derive(Subcommand)]
 pub enum Command {
-    /// Be a simulated provider.
+    /// Run a simulated provider.
     Sim(sim::Arguments),
-    /// Check a configuration file, and what it needs on this machine; report every fault.
+    /// Check a configuration file and what it needs on this machine; report every fault.
     Check(check::Arguments),
-    /// Report what would happen to a request and why, without sending it. The body of the request
-    /// is read from standard input.
+    /// Report what would happen to a request and why, without sending it. The body is read from
+    /// standard input.
     Explain(explain::Arguments),
     /// Print the JSON Schema of the configuration file, for editors.
     Schema,
-    /// Make, list and revoke API keys.
+    /// Create, list, change and revoke API keys.
     Keys(keys::Arguments),
-    /// Verify or back up the ledger, also while gateways run.
+    /// Verify, back up or repair the ledger, also while gateways run.
     Ledger(ledger::Arguments),
 }
 

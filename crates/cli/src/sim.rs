@@ -15,14 +15,14 @@ pub struct Arguments {
     /// The address to listen on; port 0 takes a free one.
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:9000")]
     listen: SocketAddr,
-    /// Answer every request with the same prebuilt body of so many bytes of text, looking at
-    /// nothing: for benchmarks.
+    /// Answer every request with the same prebuilt body of this many bytes of text, for
+    /// benchmarks.
     #[arg(long, value_name = "BYTES")]
     canned: Option<usize>,
-    /// Answer every request with the same prebuilt stream: for benchmarks.
+    /// Answer every request with the same prebuilt stream, for benchmarks.
     #[arg(long, value_name = "CHUNKSxBYTES", conflicts_with = "canned")]
     canned_stream: Option<CannedStream>,
-    /// A file of recorded answers, to be played by the order `replay-N`.
+    /// A file of recorded answers for the order `replay-N`.
     #[arg(long, value_name = "FILE")]
     replay: Option<PathBuf>,
     /// Threads to answer on. Default: one for each core.

@@ -89,7 +89,7 @@ impl Metrics {
         let generation = CounterVec::new(
             Opts::new(
                 "tollgate_generation_seconds_total",
-                "Seconds from sending a request to its end, of those whose usage was reported.",
+                "Seconds from sending a request to its end, for requests with reported usage.",
             ),
             ROUTE,
         )
@@ -107,7 +107,7 @@ impl Metrics {
             .expect("registered once");
         let refused = IntCounter::new(
             "tollgate_retries_refused_total",
-            "Failed attempts after which none followed because the retry budget was used up.",
+            "Failed attempts that were not retried because the retry budget was used up.",
         )
         .expect("valid metric");
         registry
@@ -116,52 +116,52 @@ impl Metrics {
         Self {
             requests: counters(
                 "tollgate_requests_total",
-                "Requests answered, by what the caller was told.",
+                "Finished requests, by status and error code.",
                 &["format", "model", "provider", "status", "code"],
             ),
             duration: histograms(
                 "tollgate_request_duration_seconds",
-                "From the request's head to the answer's end.",
+                "Seconds from the request's head to the answer's end.",
             ),
             first_byte: histograms(
                 "tollgate_time_to_first_byte_seconds",
-                "From the request's head to the first byte of a provider's answer that left.",
+                "Seconds from the request's head to the first byte of a provider's answer that was sent.",
             ),
             tokens: counters(
                 "tollgate_tokens_total",
-                "Tokens as providers reported them.",
+                "Tokens that providers reported, by kind.",
                 &["format", "model", "provider", "kind"],
             ),
             generation,
             in_flight: gauge(
                 "tollgate_requests_in_flight",
-                "Requests to providers under way, whose keys are known.",
+                "Running requests to providers.",
             ),
-            streams: gauge("tollgate_streams_open", "Answers that are being streamed."),
+            streams: gauge("tollgate_streams_open", "Streams that are being sent."),
             bodies: gauge(
                 "tollgate_request_body_bytes",
-                "Bytes that request bodies and what is made of them take in memory.",
+                "Memory that request bodies, and what is made of them, take.",
             ),
             upstream_faults: counters(
                 "tollgate_upstream_faults_total",
-                "Attempts that failed at a provider, seen by a caller or not.",
+                "Failed attempts at a provider, whether or not a client noticed, by class.",
                 &["provider", "class"],
             ),
             retries_refused: refused,
             benched: counters(
                 "tollgate_benched_total",
-                "Times that a provider, a deployment or a credential was benched.",
+                "Times that a provider, a deployment, a credential or one at a deployment was benched.",
                 &["whose", "provider", "deployment", "credential"],
             ),
             access_lines_lost: lost,
             reloads: counters(
                 "tollgate_configuration_reloads_total",
-                "How often the configuration was read again, by what came of it.",
+                "Reloads of the configuration: applied, unchanged or failed.",
                 &["outcome"],
             ),
             token_counts: counters(
                 "tollgate_token_counts_total",
-                "Answers to count_tokens, by where the count came from.",
+                "Answers to count_tokens: counted upstream, from the cache, local, or by length because too many were asked for.",
                 &["source"],
             ),
             choices: counters(

@@ -91,34 +91,34 @@ impl Edge {
             kept(&registry, vec.expect("valid metric"))
         };
         Self {
-            connections: gauge("tollgate_connections", "Connections of callers."),
+            connections: gauge("tollgate_connections", "Open connections of clients."),
             connections_refused: counters(
                 "tollgate_connections_refused_total",
-                "Connections closed as they came: there were too many.",
+                "Connections closed on arrival, by reason.",
             ),
             handshakes_failed: counter(
                 "tollgate_tls_handshakes_failed_total",
-                "Connections that came to no session of TLS, those without a place among them.",
+                "Connections without a complete TLS handshake, refused ones included.",
             ),
             heads_refused: counters(
                 "tollgate_heads_refused_total",
-                "Request heads of HTTP/1.1 that were no requests, or came too slowly.",
+                "HTTP/1.1 request heads that were malformed or too slow, by reason.",
             ),
             requests_shed: counters(
                 "tollgate_requests_shed_total",
-                "Requests refused because there was too much to do.",
+                "Requests refused because of overload, by what was used up; key_… is a key's own share.",
             ),
             http2_floods: counter(
                 "tollgate_http2_floods_total",
-                "Connections ended for the HTTP/2 frames that came over them.",
+                "Connections ended for floods of HTTP/2 frames.",
             ),
             slow_readers: counter(
                 "tollgate_slow_readers_total",
-                "Connections ended because too little was taken of what was sent.",
+                "Connections ended because the client read too slowly.",
             ),
             resident: gauge(
                 "tollgate_resident_memory_bytes",
-                "Memory that the program has.",
+                "Resident memory of the process.",
             ),
             registry,
         }

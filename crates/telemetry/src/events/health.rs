@@ -62,19 +62,19 @@ pub(super) fn families(fleet: &Fleet) -> [MetricFamily; 3] {
     [
         gauges(
             "tollgate_breaker_state",
-            "Whether it is asked: 0 yes, 1 one request at a time to see, 2 no.",
+            "Breakers: 0 closed, 1 half-open, 2 open (benched).",
             states.iter().map(|(labels, state)| (&labels[..], *state)),
         ),
         gauges(
             "tollgate_deployment_in_flight",
-            "Requests under way at a deployment.",
+            "Running requests at a deployment.",
             in_flight
                 .iter()
                 .map(|(labels, count)| (&labels[..], *count)),
         ),
         gauges(
             "tollgate_deployment_first_token_seconds",
-            "Time to the first token of a deployment, as balancing sees it.",
+            "Recent time to the first token of a deployment, as balancing uses it.",
             latency
                 .iter()
                 .map(|(labels, seconds)| (&labels[..], *seconds)),

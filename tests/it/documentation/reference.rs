@@ -1,0 +1,253 @@
+//! The pages of the reference that are written from what the program does. `TOLLGATE_BLESS=1` writes
+//! them anew.
+
+use super::rust_files;
+use crate::support::{
+    CHAT, COUNT_TOKENS, Config, Gateway, Output, Provider, Request, eventually, prompt, root,
+    tollgate,
+};
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write;
+use std::fs;
+
+/// Compares a page with what it should be, or writes it.
+fn compare(name: &str, page: &str) {
+    let path = root().join("docs/reference").join(name);
+    if std::env::var_os("TOLLGATE_BLESS").is_some() {
+        fs::write(&path, page).unwrap();
+    }
+    let kept = fs::read_to_string(&path).unwrap_or_default();
+    assert!(
+        kept == page,
+        "docs/reference/{name} is stale: TOLLGATE_BLESS=1 cargo test -p tollgate --test it documentation"
+    );
+}
+
+const COMMAND_LINE: &str = "\
+# Command line
+
+<!-- Written by `TOLLGATE_BLESS=1 cargo test -p tollgate --test it documentation` from the help of the program. -->
+
+Every command that needs a configuration reads `--config FILE`, else the file that `TOLLGATE_CONFIG` names, else
+`tollgate.yaml` in the current folder. A command that fails exits with 1, and prints the reason to standard error.
+";
+
+/// The help of a command, and behind it that of each command below it.
+async fn help(command: &[&str], page: &mut String) {
+    let mut process = tollgate();
+    process
+        .env_remove("TOLLGATE_CONFIG")
+        .args(command)
+        .arg("--help");
+    let output = Output::of(&mut process).await;
+    assert!(output.status.success(), "{output:?}");
+    let title = [&["tollgate"], command].concat().join(" ");
+    let help = output.stdout.trim_end();
+    // Writing to a string cannot fail.
+    let _ = write!(page, "\n## `{title}`\n\n```text\n{help}\n```\n");
+    let below = help
+        .split_once("\nCommands:\n")
+        .map_or("", |(_, rest)| rest);
+    let below = below.lines().map_while(|line| line.strip_prefix("  "));
+    for name in below.filter_map(|line| line.split(' ').next()) {
+        if !name.is_empty() && name != "help" {
+            Box::pin(help_of(command, name, page)).await;
+        }
+    }
+}
+
+async fn help_of(command: &[&str], name: &str, page: &mut String) {
+    help(&[command, &[name]].concat(), page).await;
+}
+
+#[tokio::test]
+async fn the_page_of_the_command_line_is_its_help() {
+    let mut page = COMMAND_LINE.to_owned();
+    help(&[], &mut page).await;
+    compare("cli.md", &page);
+}
+
+const METRICS: &str = "\
+# Metrics
+
+<!-- Written by `TOLLGATE_BLESS=1 cargo test -p tollgate --test it documentation` from `/metrics`. -->
+
+`GET /metrics` on the operator port returns these in the text format of Prometheus. Values are those of one process. A
+metric with labels appears with its first event. [Monitor](../guides/monitoring.md) says what to watch.
+
+| Metric | Kind | Labels | Meaning |
+|---|---|---|---|
+";
+
+/// A family of metrics.
+#[derive(Debug, Default)]
+struct Family {
+    kind: String,
+    meaning: String,
+    labels: BTreeSet<String>,
+}
+
+/// The families of a page of metrics.
+fn families(page: &str) -> BTreeMap<String, Family> {
+    let mut families = BTreeMap::<String, Family>::new();
+    let mut name = String::new();
+    for line in page.lines() {
+        if let Some((of, meaning)) = line
+            .strip_prefix("# HELP ")
+            .and_then(|it| it.split_once(' '))
+        {
+            of.clone_into(&mut name);
+            meaning.clone_into(&mut families.entry(name.clone()).or_default().meaning);
+        } else if let Some((_, kind)) = line
+            .strip_prefix("# TYPE ")
+            .and_then(|it| it.split_once(' '))
+        {
+            kind.clone_into(&mut families.entry(name.clone()).or_default().kind);
+        } else if let Some((_, labels)) = line.split_once('{') {
+            let names = labels
+                .split("=\"")
+                .map(|it| it.rsplit([',', '"']).next().unwrap());
+            let labels = &mut families.entry(name.clone()).or_default().labels;
+            let is_name = |it: &&str| !it.is_empty() && !it.contains(['}', ' ']) && *it != "le";
+            labels.extend(names.filter(is_name).map(str::to_owned));
+        }
+    }
+    families
+}
+
+/// Names of metrics in the code.
+fn names_in_code() -> BTreeSet<String> {
+    let mut files = Vec::new();
+    for folder in ["src", "crates"] {
+        rust_files(&root().join(folder), &mut files).unwrap();
+    }
+    let mut names = BTreeSet::new();
+    for file in files {
+        let text = fs::read_to_string(file).unwrap();
+        for rest in text.split("\"tollgate_").skip(1) {
+            let name: String = rest
+                .chars()
+                .take_while(|c| c.is_ascii_lowercase() || *c == '_')
+                .collect();
+            let is_whole = rest[name.len()..].starts_with('"');
+            // Names of crates in paths of the log are no metrics.
+            if is_whole && name.contains('_') {
+                names.insert(format!("tollgate_{name}"));
+            }
+        }
+    }
+    names
+}
+
+/// Whether something was counted.
+async fn has(gateway: &Gateway, name: &str) -> Option<()> {
+    let page = gateway.operator("/metrics").await.text();
+    page.contains(&format!("\n{name}{{")).then_some(())
+}
+
+async fn counted(gateway: &Gateway, name: &str) {
+    eventually(name, async || has(gateway, name).await).await;
+}
+
+/// A gateway that has seen one of everything that is counted.
+async fn eventful() -> (Gateway, Provider) {
+    let provider = Provider::start().await;
+    let config = Config::of(&provider)
+        .with("server.limits.connections_per_address", json!(40))
+        .with("server.limits.requests_in_flight", json!(2))
+        .with(
+            "auto",
+            json!({"family": "test", "candidates": ["test-model"]}),
+        );
+    let gateway = Gateway::start(config).await;
+    let streamed = gateway
+        .ask(CHAT, "test-model", "", json!({"stream": true}))
+        .await;
+    streamed.assert_ok();
+    gateway.ask(CHAT, "auto", "", json!({})).await.assert_ok();
+    let body = prompt(COUNT_TOKENS, "test-model", "Hello.", json!({}));
+    gateway.post(COUNT_TOKENS, &body).await.assert_ok();
+    let failed = gateway
+        .ask(CHAT, "test-model", "status-401", json!({}))
+        .await;
+    failed.assert_error(502, "upstream_error");
+    gateway.connect().await.write(b"nonsense\r\n\r\n").await;
+    counted(&gateway, "tollgate_heads_refused_total").await;
+    gateway.signal("HUP").await;
+    counted(&gateway, "tollgate_configuration_reloads_total").await;
+    let body = prompt(CHAT, "test-model", "Hello.", json!({}));
+    let request = Request::post(CHAT, &body).key(&gateway.key).orders("hang");
+    let mut hanging = Vec::new();
+    eventually("a request that is refused", async || {
+        let mut connection = gateway.connect().await;
+        connection.write(&request.bytes()).await;
+        hanging.push(connection);
+        has(&gateway, "tollgate_requests_shed_total").await
+    })
+    .await;
+    let mut crowd = Vec::new();
+    eventually("a connection that is refused", async || {
+        crowd.push(gateway.connect().await);
+        has(&gateway, "tollgate_connections_refused_total").await
+    })
+    .await;
+    drop((crowd, hanging));
+    (gateway, provider)
+}
+
+#[tokio::test]
+async fn the_page_of_metrics_has_every_metric() {
+    let (gateway, _provider) = eventful().await;
+    let found = families(&gateway.operator("/metrics").await.text());
+    let missing: Vec<_> = names_in_code()
+        .into_iter()
+        .filter(|name| !found.contains_key(name))
+        .collect();
+    assert!(missing.is_empty(), "no event counts {missing:#?}");
+    let mut page = METRICS.to_owned();
+    for (
+        name,
+        Family {
+            kind,
+            meaning,
+            labels,
+        },
+    ) in found
+    {
+        let labels: Vec<_> = labels.iter().map(|label| format!("`{label}`")).collect();
+        // Writing to a string cannot fail.
+        let _ = writeln!(
+            page,
+            "| `{name}` | {kind} | {} | {meaning} |",
+            labels.join(", ")
+        );
+    }
+    compare("metrics.md", &page);
+}
+
+#[tokio::test]
+async fn the_page_of_the_access_log_has_every_field() {
+    let (gateway, _provider) = eventful().await;
+    let chosen = gateway
+        .access_line(|it| it["route_reason"].is_string())
+        .await;
+    let refused = gateway.access_line(|it| it["reason"].is_string()).await;
+    let fields = |line: &Value| {
+        line.as_object()
+            .unwrap()
+            .keys()
+            .cloned()
+            .collect::<BTreeSet<_>>()
+    };
+    let written = &fields(&chosen) | &fields(&refused);
+    let page = fs::read_to_string(root().join("docs/reference/access-log.md")).unwrap();
+    let cells = page
+        .lines()
+        .filter_map(|line| line.strip_prefix("| `")?.split(" | ").next());
+    let told: BTreeSet<_> = cells
+        .flat_map(|cell| cell.split(", "))
+        .map(|name| name.trim_matches('`').to_owned())
+        .collect();
+    assert_eq!(told, written);
+}
