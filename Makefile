@@ -43,7 +43,7 @@ FUZZ_DRY ?= 1200
 TARGET = "$${CARGO_TARGET_DIR:-target}"
 CLIENTS := tests/clients
 
-.PHONY: help setup build release install demo demo-clean fmt lint test test-crash test-corruption test-history test-soak test-upgrade test-overload test-fuzz fuzz-until-dry test-clients bench bench-load bench-counts eval-count translation-news deny
+.PHONY: help setup build release install demo demo-clean fmt lint test test-crash test-corruption test-history test-soak test-upgrade test-overload test-fuzz fuzz-until-dry test-clients bench bench-load bench-counts eval-count translation-news docs deny
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -162,6 +162,10 @@ translation-news: ## Report request fields that newer SDKs have and the translat
 	@venv=$$(mktemp -d) && trap 'rm -rf "$$venv"' EXIT && $(PYTHON) -m venv "$$venv" && \
 	"$$venv/bin/pip" install --quiet --disable-pip-version-check --upgrade openai anthropic && \
 	"$$venv/bin/python" scripts/translation-fields --news
+
+docs: ## Build the documentation as a site, in target/docs
+	@scripts/setup docs
+	@scripts/docs $(TARGET)/docs
 
 deny: ## Check licences, advisories and sources of the dependencies
 	@if $(CARGO) deny --version >/dev/null 2>&1; then $(CARGO) deny check; \

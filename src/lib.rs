@@ -1,7 +1,7 @@
 //! Tollgate: an edge gateway to language models.
 //!
 //! The library behind the `tollgate` program: the edge. [`cli::run`] builds a gateway with filters of
-//! your own (`examples/own-filter`). `docs/architecture.md` describes the crates.
+//! your own (`examples/own-filter`). `docs/internals/architecture.md` describes the crates.
 
 mod allocator;
 pub mod cli;

@@ -5,7 +5,7 @@
 use std::process::ExitCode;
 
 /// Spends fewer instructions a request than the system's allocator, at the same memory
-/// (`docs/performance.md`, "Knobs").
+/// (`docs/internals/performance.md`).
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 

@@ -1,5 +1,8 @@
-//! What the pages in `docs/` say: the tests that they name exist, and their examples work.
+//! What the pages in `docs/` say: their commands and examples work, their links lead somewhere, what is
+//! generated is up to date, and the tests that they name exist.
 
+mod commands;
+mod links;
 mod reference;
 
 use crate::support::{Ports, bounded, tollgate};
@@ -63,7 +66,7 @@ fn every_test_that_the_security_page_names_exists() {
         .iter()
         .flat_map(|text| text.lines().filter_map(function))
         .collect();
-    let page = fs::read_to_string(root.join("docs/security.md")).unwrap();
+    let page = fs::read_to_string(root.join("docs/reference/security.md")).unwrap();
     let promises = page.lines().filter(|line| line.starts_with("| "));
     let (mut named, mut missing) = (0, Vec::new());
     for name in promises.flat_map(named_tests) {
@@ -75,7 +78,7 @@ fn every_test_that_the_security_page_names_exists() {
     assert!(named > 40, "only {named} tests are named");
     assert!(
         missing.is_empty(),
-        "docs/security.md names tests that do not exist: {missing:#?}"
+        "docs/reference/security.md names tests that do not exist: {missing:#?}"
     );
 }
 

@@ -1,4 +1,4 @@
-//! Faults of providers, and what of them a caller sees: the table of docs/failover.md, row by
+//! Faults of providers, and what of them a caller sees: the table of docs/reference/faults.md, row by
 //! row, and ten thousand requests of which no caller notices that a fifth fails at first.
 //!
 //! The page is the expectation: what is said there is asked for here, in every format.
@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
-const PAGE: &str = include_str!("../../docs/failover.md");
+const PAGE: &str = include_str!("../../docs/reference/faults.md");
 
 /// What is asked for each row, in the order of the table's columns.
 const COLUMNS: [(Candidates, bool); 4] = [

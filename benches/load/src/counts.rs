@@ -37,7 +37,7 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// Code and prose, one after the other, of which each call gets a part of its own.
 const TEXTS: [&str; 4] = [
     include_str!("compare.rs"),
-    include_str!("../../../docs/performance.md"),
+    include_str!("../../../docs/internals/performance.md"),
     include_str!("workload.rs"),
     include_str!("report.rs"),
 ];

@@ -1,6 +1,6 @@
 //! Compares the gateway with bare Pingora and other proxies, in one run on one machine.
 //!
-//! Run it with `make bench-load`; `docs/performance.md` says what is measured and how to read
+//! Run it with `make bench-load`; `docs/internals/performance.md` says what is measured and how to read
 //! it. The exit status tells whether everything could be measured, not whether it was fast.
 
 #![forbid(unsafe_code)]

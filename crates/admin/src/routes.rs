@@ -309,7 +309,7 @@ mod tests {
 
     #[test]
     fn the_page_for_operators_has_every_operation() {
-        let page = include_str!("../../../docs/admin-api.md");
+        let page = include_str!("../../../docs/guides/admin-api.md");
         let row = |route: &Route| {
             let Route {
                 id, method, path, ..

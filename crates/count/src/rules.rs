@@ -125,7 +125,7 @@ pub trait Family: Sized {
     /// prices of tool use; Google's page on tokens; of open models the templates of chats that
     /// are published with them, the reports on Qwen and Llama 3 for their vocabularies, and
     /// DeepSeek's page on tokens. What no page says (factors of vocabularies, framing of tools)
-    /// is measured on recorded traffic: docs/counting.md.
+    /// is measured on recorded traffic: docs/reference/token-counts.md.
     fn rules(self) -> Rules;
 }
 

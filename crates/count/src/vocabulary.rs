@@ -1,7 +1,7 @@
 //! How many tokens a text is to a published vocabulary, in time linear in its length.
 //!
 //! Two vocabularies are built in. Each is unpacked at its first use, which takes a while
-//! (docs/counting.md has the figures): [`Vocabulary::load`] is for a program that would
+//! (docs/reference/token-counts.md has the figures): [`Vocabulary::load`] is for a program that would
 //! rather do it before requests come.
 
 use crate::round;

@@ -1,7 +1,7 @@
 //! What a request costs its key: reserved before it is forwarded, settled once when it ends.
 //!
 //! The request path works in memory and leaves one record in the settlement file; it never waits for
-//! the disk. `docs/ledger.md` describes the whole. Here are the promises that callers see; balances
+//! the disk. `docs/internals/ledger.md` describes the whole. Here are the promises that callers see; balances
 //! are in `balance` and `accounts`, rules in `charge`, commits in `writer`, crashes in `recovery`.
 
 mod accounts;
