@@ -58,9 +58,9 @@ impl Desk {
         Journal::create(self.path(), slots, &self.folder.path().join("ledger.db"))
     }
 
-    fn remains(&self) -> LeftoverJournal {
+    fn leftover(&self) -> LeftoverJournal {
         match examine(&self.path()).unwrap() {
-            Other::Crashed(remains) => remains,
+            Other::Crashed(leftover) => leftover,
             other => panic!("{other:?}"),
         }
     }
@@ -68,7 +68,7 @@ impl Desk {
     /// What the file itself says: its copy may say more, of what was there a moment before.
     fn file_alone(&self) -> LeftoverJournal {
         std::fs::remove_file(self.copy()).unwrap();
-        self.remains()
+        self.leftover()
     }
 }
 
@@ -85,10 +85,13 @@ fn what_was_written_is_there_after_its_process_is_gone() {
         .unwrap();
     assert!(matches!(examine(&desk.path()).unwrap(), Other::Running));
     journal.die();
-    let remains = desk.remains();
-    assert_eq!(remains.records, [b"first".to_vec(), vec![b'x'; MAX_RECORD]]);
-    assert!(remains.torn.is_empty());
-    remains.remove();
+    let leftover = desk.leftover();
+    assert_eq!(
+        leftover.records,
+        [b"first".to_vec(), vec![b'x'; MAX_RECORD]]
+    );
+    assert!(leftover.torn.is_empty());
+    leftover.remove();
     assert!(matches!(examine(&desk.path()).unwrap(), Other::Missing));
 }
 
@@ -96,10 +99,10 @@ fn what_was_written_is_there_after_its_process_is_gone() {
 fn remains_are_taken_up_by_one_alone() {
     let desk = Desk::new();
     desk.journal().die();
-    let held = desk.remains();
+    let held = desk.leftover();
     assert!(matches!(examine(&desk.path()).unwrap(), Other::Running));
     drop(held);
-    desk.remains();
+    desk.leftover();
 }
 
 #[test]
@@ -110,8 +113,8 @@ fn a_file_that_is_taken_away_before_it_is_locked_is_made_again() {
         // What a process does that begins, with files whose owner is dead.
         scope.spawn(|| {
             while !is_over.load(Ordering::Acquire) {
-                if let Ok(Other::Crashed(remains)) = examine(&desk.path()) {
-                    remains.remove();
+                if let Ok(Other::Crashed(leftover)) = examine(&desk.path()) {
+                    leftover.remove();
                 }
             }
         });
@@ -251,10 +254,10 @@ fn a_torn_record_is_counted_and_not_believed() {
         .write_all_at(&[0; 4], offset(slot.0) + 20)
         .unwrap();
     journal.die();
-    let remains = desk.file_alone();
-    assert!(remains.records.is_empty());
-    let [kept] = &remains.torn[..] else {
-        panic!("{:?}", remains.torn);
+    let leftover = desk.file_alone();
+    assert!(leftover.records.is_empty());
+    let [kept] = &leftover.torn[..] else {
+        panic!("{:?}", leftover.torn);
     };
     let kept_bytes = kept.bytes.windows(8).any(|bytes| bytes == b"half of ");
     assert!(kept_bytes && kept.request.is_none(), "{kept:?}");
@@ -271,7 +274,7 @@ fn a_record_that_is_too_long_is_refused_and_nothing_is_written() {
             .is_err()
     );
     journal.die();
-    assert!(desk.remains().records.is_empty());
+    assert!(desk.leftover().records.is_empty());
 }
 
 #[test]
@@ -279,15 +282,15 @@ fn a_file_of_garbage_gives_no_record_and_no_panic() {
     let desk = Desk::new();
     for len in [0, 1, 11, 511, 512, 1023, 1024, 5000] {
         std::fs::write(desk.path(), vec![0xA5; len]).unwrap();
-        let remains = desk.remains();
-        assert!(remains.records.is_empty(), "{len}");
-        let kept: usize = remains.torn.iter().map(|it| it.bytes.len()).sum();
+        let leftover = desk.leftover();
+        assert!(leftover.records.is_empty(), "{len}");
+        let kept: usize = leftover.torn.iter().map(|it| it.bytes.len()).sum();
         assert_eq!(kept, len, "nothing vanishes");
     }
     let mut endless = MARK.to_vec();
     endless.extend([0xFF; SLOT_LEN]);
     std::fs::write(desk.path(), &endless[..SLOT_LEN]).unwrap();
-    assert_eq!(desk.remains().torn.len(), 1);
+    assert_eq!(desk.leftover().torn.len(), 1);
 }
 
 #[test]
@@ -314,9 +317,9 @@ fn a_record_that_is_longer_than_a_slot_is_there_as_a_whole_or_not_at_all() {
         .write(&other, request(), |out| out.write_all(b"other"))
         .unwrap();
     journal.die();
-    let remains = desk.file_alone();
-    assert_eq!(remains.records, [b"other".to_vec(), long.clone()]);
-    assert!(remains.torn.is_empty());
+    let leftover = desk.file_alone();
+    assert_eq!(leftover.records, [b"other".to_vec(), long.clone()]);
+    assert!(leftover.torn.is_empty());
 
     // Each of its slots in turn is lost.
     for lost in [slot.0].iter().chain(&slot.1) {
@@ -328,9 +331,9 @@ fn a_record_that_is_longer_than_a_slot_is_there_as_a_whole_or_not_at_all() {
             .write_all_at(&[0; SLOT_LEN], offset(*lost))
             .unwrap();
         journal.die();
-        let remains = desk.file_alone();
-        assert!(remains.records.is_empty(), "{slot:?}");
-        let of: Vec<_> = remains.torn.iter().map(|it| it.request).collect();
+        let leftover = desk.file_alone();
+        assert!(leftover.records.is_empty(), "{slot:?}");
+        let of: Vec<_> = leftover.torn.iter().map(|it| it.request).collect();
         assert_eq!(of, [Some(request()); 2], "{slot:?}");
     }
 
@@ -429,10 +432,10 @@ fn what_the_machine_took_from_the_file_is_read_from_its_copy() {
             "all" => file.set_len(0).unwrap(),
             _ => std::fs::remove_file(desk.path()).unwrap(),
         }
-        let remains = desk.remains();
-        assert_eq!(remains.records.len(), 4, "{lost}");
-        assert!(remains.torn.is_empty(), "{lost}");
-        remains.remove();
+        let leftover = desk.leftover();
+        assert_eq!(leftover.records.len(), 4, "{lost}");
+        assert!(leftover.torn.is_empty(), "{lost}");
+        leftover.remove();
         assert!(!desk.path().exists() && !desk.copy().exists(), "{lost}");
     }
 }
@@ -449,8 +452,8 @@ fn a_record_of_which_the_end_of_the_process_left_a_part_is_none() {
     file.write_all_at(b"half of", offset(slot.0) + 20).unwrap();
     file.flush().unwrap();
     journal.die();
-    let remains = desk.file_alone();
-    assert!(remains.records.is_empty() && remains.torn.is_empty());
+    let leftover = desk.file_alone();
+    assert!(leftover.records.is_empty() && leftover.torn.is_empty());
 }
 
 #[test]
@@ -477,8 +480,8 @@ fn what_is_torn_in_one_of_the_two_is_told_where_the_other_has_it_not() {
             };
             file.write_all_at(bytes, offset(slot.0) + place).unwrap();
         }
-        let remains = desk.remains();
-        let found = (remains.records.len(), remains.torn.len());
+        let leftover = desk.leftover();
+        let found = (leftover.records.len(), leftover.torn.len());
         assert_eq!(found, (records, torn), "{of_the_file}, {of_the_copy}");
     }
 }
