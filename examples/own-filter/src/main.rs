@@ -11,13 +11,7 @@ use tollgate_types::{ErrorCode, PublicError};
 const PROJECT: FilterKind = FilterKind {
     name: "project",
     summary: "Refuses a request that names no project of the list in x-project.",
-    // Nothing beyond the head.
-    wants: Wants {
-        body: false,
-        stored: false,
-        answer: false,
-        error: false,
-    },
+    wants: Wants::HEAD,
     after: &["key"],
     required: false,
     build,
