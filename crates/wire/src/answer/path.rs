@@ -215,34 +215,51 @@ impl Path {
 
     /// The key at this level, the outermost being the first.
     pub(super) const fn level(self, level: u32) -> u8 {
-        let last = match self.packed {
-            0 => 0,
-            packed => packed.ilog2() / 8,
-        };
-        match last.checked_sub(level) {
+        match self.depth().checked_sub(level) {
             Some(from_last) => (self.packed >> (from_last * 8)).to_le_bytes()[0],
             None => 0,
+        }
+    }
+
+    /// The two outermost keys.
+    pub(super) const fn outermost(self) -> (u8, u8) {
+        let depth = self.depth();
+        let outer = (self.packed >> (depth * 8)).to_le_bytes()[0];
+        let inner = match depth.checked_sub(1) {
+            Some(from_last) => (self.packed >> (from_last * 8)).to_le_bytes()[0],
+            None => 0,
+        };
+        (outer, inner)
+    }
+
+    /// The number of keys around the innermost one.
+    const fn depth(self) -> u32 {
+        match self.packed {
+            0 => 0,
+            packed => packed.ilog2() / 8,
         }
     }
 
     /// Whether the value here names or describes something and is no text of the answer. Keys
     /// in the arguments of a tool call have no meaning.
     pub(super) const fn is_metadata(self) -> bool {
-        use Key as K;
+        const METADATA: KeySet = KeySet::of(&[
+            Key::Metadata,
+            Key::Id,
+            Key::Type,
+            Key::Role,
+            Key::Model,
+            Key::Object,
+            Key::Status,
+            Key::FinishReason,
+            Key::StopReason,
+            Key::ContainerId,
+        ]);
         if self.beyond > 0 {
-            return self.is_metadata;
+            self.is_metadata
+        } else {
+            METADATA.contains(self.key())
         }
-        let key = self.key();
-        key == K::Metadata as u8
-            || key == K::Id as u8
-            || key == K::Type as u8
-            || key == K::Role as u8
-            || key == K::Model as u8
-            || key == K::Object as u8
-            || key == K::Status as u8
-            || key == K::FinishReason as u8
-            || key == K::StopReason as u8
-            || key == K::ContainerId as u8
     }
 
     /// Whether a wrapper is around here.

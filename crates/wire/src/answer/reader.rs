@@ -7,7 +7,7 @@ use super::{
     AnswerFacts, StopReason, at,
     event::EventFacts,
     kind::{EventKind, StreamEvents},
-    path::{Key, Path},
+    path::{Key, KeySet, Path},
     sample::Sample,
     text::{EventText, TextClass},
 };
@@ -143,13 +143,19 @@ impl Reader {
             Some(wrapper) => &wrapper.text,
             None => &self.rules.text,
         };
-        places.outer.contains(self.path.level(0)) && places.inner.contains(self.path.level(1))
+        let (outer, inner) = self.path.outermost();
+        places.outer.contains(outer) && places.inner.contains(inner)
     }
 
     /// Adds the text that stands here to that of the event.
     fn add_text(&self, text: &mut EventText, bytes: u64) {
-        let key = self.path.level(3);
-        let name = self.rules.reasoning.iter().position(|it| *it as u8 == key);
+        let name = match self.rules.reasoning {
+            [] => None,
+            names => {
+                let key = self.path.level(3);
+                names.iter().position(|it| *it as u8 == key)
+            }
+        };
         text.add(name, bytes);
     }
 
@@ -249,7 +255,10 @@ impl Reader {
 
     /// The list that keeps an id which stands here.
     fn ids_at(&mut self, here: u64) -> Option<&mut Vec<Box<str>>> {
-        if self.rules.stored_ids.contains(&here) {
+        const IDS: KeySet = KeySet::of(&[Key::Id, Key::ContainerId]);
+        if !IDS.contains(self.path.key()) {
+            None
+        } else if self.rules.stored_ids.contains(&here) {
             Some(&mut self.facts.stored_ids)
         } else if self.rules.containers.contains(&here) {
             Some(&mut self.facts.containers)

@@ -153,9 +153,10 @@ pub(crate) struct DocumentRules {
     pub(crate) whole_text: Option<u64>,
     /// Names under which an element of the main list can repeat the same reasoning.
     pub(crate) reasoning: &'static [Key],
-    /// The paths of ids of what the provider stored with the answer.
+    /// The paths of ids of what the provider stored with the answer. The last key of a path is
+    /// [`Key::Id`] or [`Key::ContainerId`].
     pub(crate) stored_ids: &'static [u64],
-    /// The paths of ids of containers in which the provider's tools ran.
+    /// The same for ids of containers in which the provider's tools ran.
     pub(crate) containers: &'static [u64],
     /// Every usage object is complete; otherwise a later one adds to an earlier one.
     pub(crate) usage_is_complete: bool,
