@@ -207,7 +207,7 @@ async fn auto_says_what_it_chose_and_why() {
     assert_eq!(answer.header("x-model"), Some("alpha-opus-4-8"));
     assert_eq!(
         answer.header("x-route-reason"),
-        Some("auto: passed over beta-5.5 (images)")
+        Some("auto: default, passed over beta-5.5 (images)")
     );
 
     // Whoever may not use it is not told of it.

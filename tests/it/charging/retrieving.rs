@@ -226,7 +226,6 @@ async fn an_input_that_shows_a_response_is_shown_when_that_response_is_paid_for(
     // The simulated provider gives equal requests equal ids.
     let whole = go_on(&gateway, json!({"instructions": "Be brief."})).await;
     let after_whole = go_on(&gateway, json!({"previous_response_id": whole})).await;
-    let spent = gateway.spent(&gateway.key).await;
 
     let (key, config) = (gateway.key.clone(), gateway.config());
     let refuses = async |gateway: &Gateway| {
@@ -245,6 +244,8 @@ async fn an_input_that_shows_a_response_is_shown_when_that_response_is_paid_for(
     assert!(gateway.ended().await.success());
     let gateway = Gateway::start_in(gateway.folder, config).await;
     refuses(&gateway).await;
+    // The process that ended has committed every charge.
+    let spent = gateway.spent(&key).await;
 
     let retrieved = send(&gateway, "GET", &format!("{RESPONSES}/{left}"), &key).await;
     retrieved.assert_ok();
