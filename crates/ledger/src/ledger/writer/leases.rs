@@ -105,6 +105,7 @@ impl Writer {
         });
         if let Err(fault) = shared {
             // The next tick tries again; the waiting process notices by itself.
+            self.seen.look_again = true;
             return log::warn!("the ledger could not be shared out: {fault}");
         }
         for done in waiting {

@@ -20,20 +20,23 @@ pub(super) fn change(
     now: Timestamp,
 ) -> rusqlite::Result<AnswersChanged> {
     let mut changed = AnswersChanged::default();
-    if !changes.is_empty() {
-        let transaction = file.transaction_with_behavior(TransactionBehavior::Immediate)?;
-        let mut written = 0_u64;
-        for change in changes {
-            let bytes = carry_out(&transaction, change, limits, now)?;
-            changed.done.push(bytes > 0);
-            written = written.saturating_add(bytes);
-            if written >= most {
-                break;
-            }
-        }
-        transaction.commit()?;
+    if changes.is_empty() {
+        changed.bytes = bytes_of(file, ALL)?;
+        return Ok(changed);
     }
-    changed.bytes = bytes_of(file, ALL)?;
+    let transaction = file.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    let mut written = 0_u64;
+    for change in changes {
+        let bytes = carry_out(&transaction, change, limits, now)?;
+        changed.done.push(bytes > 0);
+        written = written.saturating_add(bytes);
+        if written >= most {
+            break;
+        }
+    }
+    // Before the commit: a failure after it would have the caller repeat what was done.
+    changed.bytes = bytes_of(&transaction, ALL)?;
+    transaction.commit()?;
     Ok(changed)
 }
 

@@ -54,7 +54,11 @@ struct Numbers {
 impl Numbers {
     fn read(snapshot: &Transaction<'_>, seen: i64) -> rusqlite::Result<Self> {
         let (oldest, newest): (i64, i64) = snapshot
-            .prepare_cached("SELECT coalesce(min(seq), 0), coalesce(max(seq), 0) FROM changes")?
+            // Two look-ups: both aggregates in one query would read the whole table.
+            .prepare_cached(
+                "SELECT coalesce((SELECT min(seq) FROM changes), 0),
+                        coalesce((SELECT max(seq) FROM changes), 0)",
+            )?
             .query_row([], |row| Ok((row.get(0)?, row.get(1)?)))?;
         Ok(Self {
             newest,

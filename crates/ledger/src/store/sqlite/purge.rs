@@ -56,26 +56,44 @@ fn oldest(file: &WriteConnection, now: Timestamp, age: Duration) -> rusqlite::Re
     Ok(gone)
 }
 
-/// The last of the oldest records, in the order in which they were entered, that are all old enough.
-/// A record that was entered late waits for those before it. A record with a time after `now` is of a
-/// clock that was wrong and would hold all others back until then: it goes with the records after it.
+/// The last record that one transaction deletes: of the oldest [`AT_ONCE`], in the order in which they
+/// were entered, those that are old enough. A record that was entered late waits for those before it.
+///
+/// A record with a time after `now` is of a clock that was wrong, and would hold all others back until
+/// then: it goes with an old record after it. [`MOST_TIMES`] × [`AT_ONCE`] such records in a row hold the
+/// rest back.
 fn last_to_go(
     file: &Connection,
     before: Timestamp,
     now: Timestamp,
 ) -> rusqlite::Result<Option<i64>> {
-    let oldest = "SELECT number, at FROM usage WHERE at <= ?1 ORDER BY number LIMIT ?2";
-    let mut oldest = file.prepare_cached(oldest)?;
-    let mut rows = oldest.query(params![storable_time(now), AT_ONCE])?;
-    let mut last = None;
-    while let Some(row) = rows.next()? {
-        let (number, at): (i64, i64) = (row.get(0)?, row.get(1)?);
-        if at >= storable_time(before) {
-            break;
+    let next = "SELECT number, at FROM usage WHERE number > ?1 ORDER BY number LIMIT ?2";
+    let mut next = file.prepare_cached(next)?;
+    let (mut seen, mut last_of_first, mut last) = (i64::MIN, None, None);
+    for _ in 0..MOST_TIMES {
+        let mut rows = next.query(params![seen, AT_ONCE])?;
+        let mut read = 0;
+        while let Some(row) = rows.next()? {
+            let (number, at): (i64, i64) = (row.get(0)?, row.get(1)?);
+            (seen, read) = (number, read + 1);
+            if at > storable_time(now) {
+                continue;
+            }
+            if at >= storable_time(before) {
+                return Ok(last);
+            }
+            if last_of_first.is_some() {
+                return Ok(last_of_first);
+            }
+            last = Some(number);
         }
-        last = Some(number);
+        if last.is_some() || read < AT_ONCE {
+            return Ok(last);
+        }
+        // All are of a wrong clock so far.
+        last_of_first = last_of_first.or(Some(seen));
     }
-    Ok(last)
+    Ok(None)
 }
 
 /// Deletes owners of stored things: the oldest from before `before`, and the oldest beyond `most`.
