@@ -96,12 +96,13 @@ pub fn prepare(
         (format, same.ok_or_else(fault)?)
     } else {
         let asked = limited(admitted).ok_or_else(fault)?;
-        // A copy may be kept until the answer is remembered, and longer than what is made of it.
-        let asked = held(
-            permit.as_mut().map(|permit| permit.split(body.len())),
-            body,
-            asked,
-        );
+        // A copy may be kept until the answer is remembered, and longer than what is made of it. Without
+        // one, the whole permit is for the translation.
+        let part = match body.is_itself(&asked) {
+            true => None,
+            false => permit.as_mut().map(|permit| permit.split(body.len())),
+        };
+        let asked = held(part, body, asked);
         let (to, mut sent) = first_that_carries(&candidate.deployment, format, |to| {
             translated(exchange, admitted, to, &asked, &candidate.deployment)
         })?;

@@ -61,13 +61,12 @@ impl Stage {
     ///
     /// # Errors
     ///
-    /// The filters of the configuration have found no key or no model.
+    /// The filters of the configuration have found no key or no model, or the body was not read.
     pub fn admit(&mut self, snapshot: &Snapshot) -> Result<(), PublicError> {
-        let found = self.found(snapshot).ok_or_else(|| {
-            log::error!("the filters have admitted a request without a key or a model");
-            respond::internal_error()
-        })?;
-        let (identity, format, model, handle) = found;
+        let Some((identity, format, model, handle)) = self.found(snapshot) else {
+            log::error!("the filters have admitted a request without a key, a model or a body");
+            return Err(respond::internal_error());
+        };
         *self = match std::mem::take(self) {
             Self::Matched {
                 request,
@@ -90,7 +89,7 @@ impl Stage {
         &self,
         snapshot: &Snapshot,
     ) -> Option<(Arc<Identity>, Format, Arc<Model>, ModelHandle)> {
-        let request = self.request()?;
+        let request = self.body().and(self.request())?;
         let handle = request.route.as_ref()?.model;
         let model = Arc::clone(snapshot.catalog.model(handle)?);
         Some((request.identity.clone()?, request.format()?, model, handle))
