@@ -8,20 +8,20 @@
 //! | new | `ready confirms` | I could serve now |
 //! | old | `go` | the ledger knows that there are two of us |
 //! | new | `serving PID` | I serve |
-//! | old | `yours` | the service is yours |
-//! | new | `mine` | I have it |
-//! | old | `over` | I take no connection any more |
+//! | old | `commit` | the service is yours |
+//! | new | `acknowledge` | I have it |
+//! | old | `drained` | I take no connection any more |
 //!
 //! Either says `failed TEXT` where it cannot go on. `upgrade` in the place of `take 1` asks the
 //! old process to start the new one by itself; it answers `done PID` or `failed TEXT`.
 //!
 //! However this ends, one of them serves and not both. The old process alone decides, by
-//! `yours` or by `failed`, and only after that does the other know; whoever decides late is
+//! `commit` or by `failed`, and only after that does the other know; whoever decides late is
 //! obeyed late. What is said over the stream arrives in its order as long as both live, so
 //! the end of the stream without a word means that the other process is dead: the old one then
-//! goes on, up to `mine`, and the new one serves, from the moment at which it has the sockets.
+//! goes on, up to `acknowledge`, and the new one serves, from the moment at which it has the sockets.
 //!
-//! Versions before `yours` decide by the clock, each by its own. One that confirms says so
+//! Versions before `commit` decide by the clock, each by its own. One that confirms says so
 //! behind `ready`, one that tells its verdict beside the addresses; towards others all is as it
 //! was with them, and the end of the stream is no proof of a death.
 
@@ -41,13 +41,13 @@ pub(super) const TAKE: &str = "take 1";
 /// Asks to be succeeded.
 pub(super) const UPGRADE: &str = "upgrade";
 pub(super) const READY: &str = "ready";
-/// Behind `ready`: the new process waits for `yours` and answers `mine`.
+/// Behind `ready`: the new process waits for `commit` and answers `acknowledge`.
 pub(super) const CONFIRMS: &str = "confirms";
 pub(super) const GO: &str = "go";
 pub(super) const SERVING: &str = "serving";
-pub(super) const YOURS: &str = "yours";
-pub(super) const MINE: &str = "mine";
-pub(super) const OVER: &str = "over";
+pub(super) const COMMIT: &str = "commit";
+pub(super) const ACKNOWLEDGE: &str = "acknowledge";
+pub(super) const DRAINED: &str = "drained";
 pub(super) const DONE: &str = "done";
 pub(super) const FAILED: &str = "failed";
 
@@ -63,7 +63,7 @@ const SPACE: usize = rustix::cmsg_space!(ScmRights(MOST_SOCKETS));
 pub(super) struct Addresses {
     pub(super) admin: SocketAddr,
     pub(super) callers: Vec<SocketAddr>,
-    /// The old process says `yours` or `failed` before it ends the stream, unless it dies.
+    /// The old process says `commit` or `failed` before it ends the stream, unless it dies.
     #[serde(default)]
     pub(super) tells: bool,
 }

@@ -1,7 +1,7 @@
 //! The process from which this one takes over: its side of the hand-over is in `successor`.
 
 use super::handover::{
-    self, CONFIRMS, FAILED, GO, MINE, MOST_LINE_BYTES, OVER, READY, SERVING, TAKE, YOURS,
+    self, ACKNOWLEDGE, COMMIT, CONFIRMS, DRAINED, FAILED, GO, MOST_LINE_BYTES, READY, SERVING, TAKE,
 };
 use super::listeners::Sockets;
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -100,14 +100,14 @@ impl Predecessor {
         let _ = self.say(&format!("{SERVING} {pid}"));
         loop {
             match self.hear() {
-                Ok(line) if line == YOURS => {
+                Ok(line) if line == COMMIT => {
                     // One that has died meanwhile does not wait for it.
-                    let _ = self.say(MINE);
+                    let _ = self.say(ACKNOWLEDGE);
                     // Once it takes no connection any more, this one is told of.
                     let _ = self.hear();
                     return Verdict::Ours;
                 }
-                Ok(line) if line == OVER => return Verdict::Ours,
+                Ok(line) if line == DRAINED => return Verdict::Ours,
                 Ok(line) => return Verdict::Theirs(handover::refused(line.as_bytes()).to_string()),
                 Err(fault) if self.tells && is_late(&fault) => {}
                 Err(fault) => {

@@ -3,8 +3,8 @@
 //! What is said is in `handover`, the other side in `predecessor`.
 
 use super::handover::{
-    self, Addresses, CONFIRMS, DONE, FAILED, GO, MINE, MOST_LINE_BYTES, OVER, READY, SERVING, TAKE,
-    UPGRADE, YOURS,
+    self, ACKNOWLEDGE, Addresses, COMMIT, CONFIRMS, DONE, DRAINED, FAILED, GO, MOST_LINE_BYTES,
+    READY, SERVING, TAKE, UPGRADE,
 };
 use super::listeners::Sockets;
 use super::notify;
@@ -282,7 +282,7 @@ impl Succeeded {
     pub(super) async fn over(mut self) {
         notify::succeeded_by(self.pid);
         // It serves already: there is nothing to be done for one that does not listen.
-        let _ = say(&mut self.successor, OVER).await;
+        let _ = say(&mut self.successor, DRAINED).await;
         if let Some(client) = &mut self.client {
             let _ = say(client, &format!("{DONE} {}", self.pid)).await;
         }
@@ -429,15 +429,15 @@ fn may_leave(own: u32) -> Result<(), String> {
     }
 }
 
-/// Leaves the service to a process that serves. From `yours` on it is that one's, unless it dies
+/// Leaves the service to a process that serves. From `commit` on it is that one's, unless it dies
 /// before it has answered.
 async fn confirm(peer: &mut Peer) -> Result<(), String> {
     let dead = |fault: io::Error| format!("the new process has ended: {fault}");
-    let said = timeout(CONFIRMING, say(peer, YOURS)).await;
+    let said = timeout(CONFIRMING, say(peer, COMMIT)).await;
     said.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
         .map_err(dead)?;
     match timeout(CONFIRMING, hear(peer)).await {
-        Ok(Ok(line)) if line == MINE => Ok(()),
+        Ok(Ok(line)) if line == ACKNOWLEDGE => Ok(()),
         Ok(Ok(line)) => Err(failure(&line)),
         Ok(Err(fault)) => Err(dead(fault)),
         Err(_) => {

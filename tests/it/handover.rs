@@ -51,8 +51,8 @@ impl Peer {
 const NEW: [(&str, &str); 4] = [
     ("take 1", "{"),
     ("ready confirms", "go"),
-    ("serving 4711", "yours"),
-    ("mine", "over"),
+    ("serving 4711", "commit"),
+    ("acknowledge", "drained"),
 ];
 
 /// A new process that has come so far.
@@ -200,7 +200,7 @@ async fn the_old_process_leaves_once_the_new_one_has_the_service() {
                 new.say("ready").await;
                 assert_eq!(new.hear().await, "go");
                 new.say("serving 4711").await;
-                assert_eq!(new.hear().await, "over");
+                assert_eq!(new.hear().await, "drained");
                 new
             }
         };
@@ -296,7 +296,7 @@ async fn whenever_the_old_process_is_told_to_end_the_new_one_has_all_that_nothin
 }
 
 /// What the old process answers, one after the other, to what the new one says.
-const OLD: [&str; 5] = ["take 1", "ready", "serving ", "mine", ""];
+const OLD: [&str; 5] = ["take 1", "ready", "serving ", "acknowledge", ""];
 
 /// An old process, played, and the gateway that is to take over from it.
 struct Succession {
@@ -367,8 +367,8 @@ impl Succession {
         match at {
             0 => self.give_sockets().await,
             1 => self.old.as_mut().unwrap().say("go").await,
-            2 => self.old.as_mut().unwrap().say("yours").await,
-            _ => self.old.as_mut().unwrap().say("over").await,
+            2 => self.old.as_mut().unwrap().say("commit").await,
+            _ => self.old.as_mut().unwrap().say("drained").await,
         }
     }
 
