@@ -117,14 +117,17 @@ pub fn frames(input: &[u8]) {
 /// Bytes of what a client says first.
 const PREFACE: usize = 24;
 
-/// Where frames end, and how many are pings, settings, priorities, resets, continuations or empty
-/// data (RFC 9113, sections 4.1 and 6).
+/// Where whole frames end, and how many of these are pings, settings, priorities, resets,
+/// continuations or empty data (RFC 9113, sections 4.1 and 6).
 fn frames_in(bytes: &[u8]) -> (Vec<usize>, usize) {
     let (mut ends, mut idle) = (vec![PREFACE], 0);
     let mut at = PREFACE;
     while let Some([a, b, c, kind, flags, ..]) = bytes.get(at..at + 9) {
         let length = usize::from(*a) << 16 | usize::from(*b) << 8 | usize::from(*c);
         at += 9 + length;
+        if at > bytes.len() {
+            break;
+        }
         let moves = match kind {
             0 => length > 0 || flags & 1 == 1,
             1 | 8 => true,
@@ -133,7 +136,6 @@ fn frames_in(bytes: &[u8]) -> (Vec<usize>, usize) {
         idle += usize::from(!moves);
         ends.push(at);
     }
-    ends.retain(|end| *end <= bytes.len());
     (ends, idle)
 }
 
