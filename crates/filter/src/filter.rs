@@ -17,7 +17,7 @@ pub trait Filter: Send + Sync {
     /// Decides whether a request continues. An error refuses it: the gateway writes the error in the
     /// client's format.
     ///
-    /// The gateway drops the future if the client disconnects while it waits.
+    /// The gateway does not notice a disconnect of the client while it waits: bound every wait.
     fn on_request(
         &self,
         head: Head<'_>,
