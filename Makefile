@@ -90,7 +90,7 @@ lint: setup ## Check format and lints
 
 # Without nginx the tests that put one behind the gateway say that they are skipped.
 test: lint ## Everything that CI checks
-	@scripts/setup tests || echo "nginx is missing: the tests against it are SKIPPED"
+	@scripts/setup tests || echo "tools of the tests are missing: the tests against nginx are SKIPPED, the tests of the documentation need curl and openssl"
 	$(CARGO) test --workspace
 
 test-crash: setup ## Kill the gateway under load, fifty times over

@@ -219,7 +219,7 @@ impl Network {
                 return Some(network);
             }
         }
-        eprintln!("SKIPPED: {test}: this system gives us no network namespace");
+        eprintln!("SKIPPED: {test}: it needs a network namespace, and `ip` of iproute2");
         None
     }
 
