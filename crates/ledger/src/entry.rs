@@ -114,7 +114,7 @@ impl Entry {
         Ok(len.saturating_sub(left.len()))
     }
 
-    /// As JSON, for the operator who has to find out why it could not be entered.
+    /// As JSON, so that the operator can see why it could not be entered.
     pub(crate) fn to_json(&self) -> Option<Vec<u8>> {
         serde_json::to_vec(self).ok()
     }

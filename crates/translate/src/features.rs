@@ -95,7 +95,7 @@ features! {
     SearchResults "results of searches in the history";
     SearchContextSize "context size of web search": Dropped("it decides by itself how much it reads");
     SearchContentTypes "content types of web search": Dropped("it finds text");
-    SearchInclusion "selection of search results": Dropped("what was found is always told");
+    SearchInclusion "selection of search results": Dropped("results are always sent");
     HostedTools "other tools of the provider": HOSTED;
     HostedChoice "choice of such a tool": Refused("it has no such tool");
     HostedHistory "such tools in the history": Refused("it is about a tool of another provider");

@@ -85,7 +85,7 @@ pub(crate) fn an_order_that_is_sent_again_after_its_key_has_expired_is_told_of_t
     );
     assert!(!told.contains("revoke"), "{told}");
 
-    // Another order of that name is told so, and one that never was that it comes too late.
+    // Another order under that name is refused for the name; an unknown order is too late.
     let other = NewKey {
         name: "cd".to_owned(),
         ..new.clone()
@@ -281,7 +281,7 @@ pub(crate) fn a_revoked_key_is_given_nothing_more(fixture: &dyn Fixture) {
         matches!(longer, Err(StoreError::KeyRevoked { .. })),
         "{longer:?}"
     );
-    // Whoever asks again after an order that was carried out in time is told what it made.
+    // A repetition of an order that was carried out in time returns what the order made.
     let again = store.top_up_once(&key, &terms(1000, 60), &order).unwrap();
     assert_eq!(again, given);
 }

@@ -118,8 +118,8 @@ impl Flow {
         seal::seal(backend, blob.form, &blob.item_id, &blob.payload)
     }
 
-    /// Chat providers sign little. That a text is theirs is sealed all the same, so that it goes
-    /// back to them and to nobody else.
+    /// Chat providers rarely sign reasoning. It is sealed with its provider all the same, so that it
+    /// goes back to that provider only.
     fn unsigned(&self, open: &Open) -> Option<Blob> {
         let is_theirs = !self.provider().signs_reasoning && open.key.kind == Kind::Thinking;
         is_theirs.then(|| Blob {

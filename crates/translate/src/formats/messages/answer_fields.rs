@@ -29,7 +29,7 @@ pub(crate) const FEATURES: &[(AnswerFeature, AnswerFate)] = &[
         Arguments,
         Mapped("the object; what is none fails, unless the output limit cut it"),
     ),
-    (CustomCalls, Fails("nobody can have offered it")),
+    (CustomCalls, Fails("no client can have offered it")),
     (
         Logprobs,
         LeftOut("callers cannot ask for log probabilities"),

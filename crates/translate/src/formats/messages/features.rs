@@ -24,7 +24,7 @@ target_features! {
     Citations: mapped("`citations` where this provider made them and the seal beside the message came back, else left out with notice");
     Tools: mapped("`input_schema` for `parameters`; custom tools as functions; web search where the provider has it; the provider's other tools are taken out with notice");
     CustomTools: mapped("a function with one string, `input`; the grammar in its description");
-    Grammars: mapped("told in the description");
+    Grammars: mapped("written into the description");
     Parameters: mapped("`input_schema`, of type object");
     Strictness: CARRIED;
     ToolChoice: mapped("`required` is `any`");
