@@ -114,10 +114,10 @@ pub struct LoadLimits {
     pub reserved: u8,
 }
 
-/// Whose request it is, as far as it decides on who is refused.
+/// The rank of a request's key, which decides which requests are refused first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rank {
-    /// Nobody knows yet, or a key with priority.
+    /// The key is not known yet, or has priority.
     Whole,
     /// Any other key.
     Standard,

@@ -1,5 +1,5 @@
 //! What the machine gives this program, and what of it is used: files and memory, as Linux
-//! tells them under `/proc` and `/sys`. Where they are not told, nothing is bounded by them.
+//! reports them under `/proc` and `/sys`. Without a report there is no bound.
 
 use crate::{allocator, events};
 use rustix::fs::Mode;
@@ -9,20 +9,20 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Bytes of memory that the program has, as of a moment ago; 0 where nobody knows.
+/// Resident bytes of the program at the last look, 100 ms ago at most; 0 if unknown.
 static RESIDENT: AtomicU64 = AtomicU64::new(0);
 
 /// Bytes that requests held when that was looked up.
 static HELD: AtomicU64 = AtomicU64::new(0);
 
-/// Somebody found none left: before the next look, what was let go is given back to the system.
+/// A request found none left: before the next look, the allocator returns freed memory to the system.
 static IS_SHORT: AtomicBool = AtomicBool::new(false);
 
 /// How often that is looked up. A body of 32 MiB takes a tenth of a second over the fastest
 /// links there are.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Bytes of memory that the program has, as of a moment ago; 0 where nobody knows.
+/// Resident bytes of the program at the last look, 100 ms ago at most; 0 if unknown.
 pub fn resident() -> u64 {
     RESIDENT.load(Ordering::Relaxed)
 }
@@ -102,7 +102,7 @@ fn look_up_resident() -> Option<u64> {
 }
 
 /// The memory that the program may use where its configuration says nothing: three quarters
-/// of the container's, else of the machine's; without a bound where nobody knows.
+/// of the container's, else of the machine's; without a bound if that is unknown.
 pub fn usual_memory() -> u64 {
     let machine = || kilobytes(&fs::read_to_string("/proc/meminfo").ok()?, "MemTotal:");
     let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
@@ -160,8 +160,8 @@ fn most_files() -> u64 {
     getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
 }
 
-/// Raises the bound on open files to the highest that the system grants the program without
-/// asking anybody. Tells from what to what; `None` where it stands there already.
+/// Raises the soft limit on open files to the hard limit. Returns the limits before and after, or `None`
+/// if they were equal.
 pub fn raise_open_files() -> Option<(u64, u64)> {
     let found = getrlimit(Resource::Nofile);
     let most = Rlimit {

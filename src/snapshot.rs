@@ -19,17 +19,17 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use tollgate_count::Vocabulary;
 use tollgate_filter::ModelHandle;
-use tollgate_routing::health::{Fleet, Place};
+use tollgate_routing::health::{DeploymentHandle, Fleet};
 
 /// Everything that a request needs of the configuration.
 pub struct Snapshot {
-    /// Who answers.
+    /// The models.
     pub catalog: Arc<IndexedCatalog>,
     /// What requests pass through.
     pub pipeline: Pipeline,
     /// The providers' connections.
     pub upstreams: Upstreams,
-    /// Who can be asked, and how they are doing.
+    /// The deployments with their health.
     pub fleet: Arc<Fleet>,
     /// By the number of a model.
     served: Vec<Served>,
@@ -64,7 +64,7 @@ pub struct Snapshot {
 /// Where a model is served.
 pub struct Served {
     /// In the order of its deployments.
-    pub places: Arc<[Arc<Place>]>,
+    pub handles: Arc<[Arc<DeploymentHandle>]>,
     /// The connections of each.
     pub pools: Box<[Arc<Pool>]>,
     /// Whether there is more than one way to ask for it.
@@ -74,12 +74,13 @@ pub struct Served {
 /// Where each model is served, by its number.
 fn served(catalog: &IndexedCatalog, fleet: &Fleet, upstreams: &Upstreams) -> Vec<Served> {
     let models = catalog.in_order().map(|model| {
-        let places = fleet.places(model);
-        let pool = |place: &Arc<Place>| upstreams.pool(&place.deployment.provider.name);
+        let handles = fleet.handles(model);
+        let pool =
+            |handle: &Arc<DeploymentHandle>| upstreams.pool(&handle.deployment.provider.name);
         Served {
-            pools: places.iter().filter_map(pool).cloned().collect(),
-            has_choice: places.iter().map(|it| it.seats.len()).sum::<usize>() > 1,
-            places,
+            pools: handles.iter().filter_map(pool).cloned().collect(),
+            has_choice: handles.iter().map(|it| it.credentials.len()).sum::<usize>() > 1,
+            handles,
         }
     });
     models.collect()
@@ -89,9 +90,9 @@ fn served(catalog: &IndexedCatalog, fleet: &Fleet, upstreams: &Upstreams) -> Vec
 pub type Current = ArcSwap<Snapshot>;
 
 impl Snapshot {
-    /// Makes ready to serve what a configuration says: joins the parts that know nothing of
-    /// each other, and the authorities that were read with it. Without accounts it is checked and
-    /// serves nobody. What the snapshot before knows of the health of providers is taken over.
+    /// Builds a snapshot of a configuration: joins the parts that do not know each other, and the
+    /// authorities that were read with it. Without accounts the snapshot is only checked and cannot serve.
+    /// The health of providers comes from the snapshot before.
     ///
     /// # Errors
     ///
@@ -118,7 +119,7 @@ impl Snapshot {
         let counts = accounts.map(|it| Arc::new(CatalogCounts::new(it.desk(), &catalog)));
         let services = match accounts.zip(counts.as_ref()) {
             Some((accounts, counts)) => accounts.lend(config, &catalog, counts),
-            None => NoAccounts::lend(&catalog),
+            None => NoAccounts::lend(&catalog, config.plans.keys().cloned().collect()),
         };
         let pipeline = Pipeline::build(&config.filters, &services)
             .map_err(|found| faults.extend(found))

@@ -32,8 +32,8 @@ use tollgate_routing::{Endpoint, Http2, Provider};
 use tollgate_settings::{Fault, KeyPath};
 use tollgate_types::Format;
 
-/// How often names are resolved anew. The DNS time to live is not told by the system's
-/// resolver; half a minute is what most resolvers' caches hold at least.
+/// How often names are resolved anew. The system's resolver does not report the DNS time to live;
+/// most resolvers cache for at least half a minute.
 const RESOLVE_EVERY: Duration = Duration::from_secs(30);
 /// How soon a name is tried again that has no address yet.
 const RESOLVE_AGAIN: Duration = Duration::from_secs(1);

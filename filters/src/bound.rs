@@ -7,7 +7,7 @@ use tollgate_types::{LARGEST_WINDOW, LEAST_RESPONSES_OUTPUT, RequestFacts, Upper
 /// request's limit if the model thinks without being asked, or if the provider does not accept so small
 /// a limit. `None` if neither has a limit.
 pub(crate) fn output(request: &RequestContext, catalog: &dyn Catalog) -> Option<u64> {
-    let facts = request.facts.as_ref()?;
+    let facts = request.facts_if_read()?;
     let route = request.route.as_ref();
     let model = route.and_then(|route| catalog.model(route.model));
     let most = model.and_then(|model| model.max_output_tokens);
@@ -42,7 +42,7 @@ fn least_output(request: &RequestContext, catalog: &dyn Catalog) -> u64 {
 
 /// The likely number of input tokens.
 pub(crate) fn likely_input(request: &RequestContext) -> u64 {
-    match (&request.input, &request.facts) {
+    match (&request.input, request.facts_if_read()) {
         (Some(counted), _) => counted.tokens,
         (None, Some(facts)) => facts.likely_input_tokens(),
         (None, None) => 0,
@@ -69,7 +69,7 @@ pub(crate) struct Assumed {
 /// Input tokens that the body does not show: stored things, results of the provider's tools, media that
 /// the gateway cannot measure, and a chat template. Results of the client's tools come in a later body.
 fn hidden_input(request: &RequestContext, window: u64, assumed: &Assumed) -> u64 {
-    let Some(facts) = &request.facts else {
+    let Some(facts) = request.facts_if_read() else {
         return 0;
     };
     let stored = request.stored_tokens.unwrap_or(window).min(window);
@@ -86,7 +86,7 @@ fn hidden_input(request: &RequestContext, window: u64, assumed: &Assumed) -> u64
 /// The most tokens that a request can use. The input is the count, else the most that its length
 /// allows.
 pub(crate) fn of(request: &RequestContext, catalog: &dyn Catalog, assumed: &Assumed) -> UpperBound {
-    let facts = request.facts.as_ref();
+    let facts = request.facts_if_read();
     let choices = facts.map_or(1, |facts| facts.choices.max(1));
     let default_output = assumed.output.saturating_mul(choices);
     let output = output(request, catalog).unwrap_or(default_output);
@@ -158,7 +158,7 @@ mod tests {
             model_id: model.id.clone(),
             reason: None,
         });
-        scene.request.facts = Some(facts);
+        scene.request.set_facts(facts);
         scene.request.stored_tokens = stored;
         of(&scene.request, &catalog, &ASSUMED)
     }

@@ -9,15 +9,15 @@ use serde_json::Value;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use tollgate_filter::{
-    Built, Catalog, Counting, Filter, FilterKind, Head, Limiter, RequestContext, Services, Verdict,
-    Wants, settings,
+    Built, Catalog, Counting, Filter, FilterKind, Head, Limiter, Phases, RequestContext, Services,
+    Verdict, settings,
 };
 use tollgate_types::{ContextNumbers, PublicError};
 
 pub(crate) const KIND: FilterKind = FilterKind {
     name: "context",
     summary: "Refuses a request whose input alone is more than its model can read.",
-    wants: Wants::BODY,
+    phases: Phases::BODY,
     after: &["key", "model"],
     required: false,
     build,
@@ -99,7 +99,7 @@ impl Context {
         if request.endpoint.is_count() {
             return None;
         }
-        let facts = request.facts.as_ref()?;
+        let facts = request.facts_if_read()?;
         let model = self.catalog.model(request.route.as_ref()?.model)?;
         let limit = model.context_window?;
         // A byte is one token at most.
@@ -126,7 +126,7 @@ mod tests {
     fn scene(model: u32, text_bytes: u64) -> Scene {
         let mut scene = Scene::new(Endpoint::Messages, &[]);
         scene.request.identity = Some(Arc::new(identity(Allowance::All)));
-        scene.request.facts = Some(RequestFacts {
+        scene.request.set_facts(RequestFacts {
             text_bytes,
             ..RequestFacts::default()
         });

@@ -7,16 +7,16 @@ use serde::Deserialize;
 use serde_json::Value;
 use std::{borrow::Cow, collections::BTreeMap};
 use tollgate_filter::{
-    Built, Filter, FilterKind, RequestContext, Services, SettingsFault, Wants, settings,
+    Built, Filter, FilterKind, Phases, RequestContext, Services, SettingsFault, settings,
 };
 use tollgate_types::{ErrorCode, PublicError};
 
 pub(crate) const KIND: FilterKind = FilterKind {
     name: "errors",
     summary: "Has the last word on what an error says.",
-    wants: Wants {
+    phases: Phases {
         error: true,
-        ..Wants::HEAD
+        ..Phases::HEAD
     },
     after: &[],
     required: true,

@@ -8,17 +8,17 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use serde::Deserialize;
 use serde_json::Value;
 use tollgate_filter::{
-    Built, Filter, FilterKind, Head, RequestContext, Secret, Services, SettingsFault, Verdict,
-    Wants, settings,
+    Built, Filter, FilterKind, Head, Phases, RequestContext, Secret, Services, SettingsFault,
+    Verdict, settings,
 };
 use tollgate_types::{ErrorCode, Format, PublicError};
 
 pub(crate) const KIND: FilterKind = FilterKind {
     name: "headers",
     summary: "Finds the one credential of a request and decides which headers pass.",
-    wants: Wants {
+    phases: Phases {
         answer: true,
-        ..Wants::HEAD
+        ..Phases::HEAD
     },
     after: &[],
     required: true,

@@ -6,15 +6,15 @@ use serde_json::Value;
 use std::sync::Arc;
 use std::time::Duration;
 use tollgate_filter::{
-    Built, Filter, FilterKind, Head, KeyDirectory, KeyLookup, RequestContext, Services, Verdict,
-    Wants, no_settings,
+    Built, Filter, FilterKind, Head, KeyDirectory, KeyLookup, Phases, RequestContext, Services,
+    Verdict, no_settings,
 };
 use tollgate_types::{ErrorCode, PublicError};
 
 pub(crate) const KIND: FilterKind = FilterKind {
     name: "key",
     summary: "Turns the credential into an identity, or refuses the request.",
-    wants: Wants::HEAD,
+    phases: Phases::HEAD,
     after: &["headers"],
     required: true,
     build,

@@ -109,7 +109,7 @@ mod tests {
 
     #[test]
     fn no_body_is_read_for_a_caller_without_a_key() {
-        for kind in KINDS.iter().filter(|kind| kind.wants.body) {
+        for kind in KINDS.iter().filter(|kind| kind.phases.body) {
             assert!(
                 kind.after.contains(&"key"),
                 "{} must stand after 'key'",

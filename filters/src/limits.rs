@@ -7,17 +7,17 @@ use serde_json::Value;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use tollgate_filter::{
-    Admission, Built, Catalog, Filter, FilterKind, Head, Limiter, Load, NotAdmitted,
-    RequestContext, Services, Verdict, Wants, settings,
+    Admission, Built, Catalog, Filter, FilterKind, Head, Limiter, Load, NotAdmitted, Phases,
+    RequestContext, Services, Verdict, settings,
 };
 use tollgate_types::{Denied, ErrorCode, Limited, PublicError};
 
 pub(crate) const KIND: FilterKind = FilterKind {
     name: "limits",
     summary: "Keeps each key within its requests and tokens a minute and its requests at once.",
-    wants: Wants {
+    phases: Phases {
         stored: true,
-        ..Wants::BODY
+        ..Phases::BODY
     },
     after: &["key", "model"],
     required: false,
@@ -103,7 +103,7 @@ impl Limits {
         }
         let expected = u64::from(self.settings.expected_output_tokens.get());
         let output = crate::bound::output(request, &*self.catalog);
-        let facts = request.facts.as_ref();
+        let facts = request.facts_if_read();
         Load::Generation {
             input: crate::bound::likely_input(request),
             output: output.map_or(expected, |output| output.min(expected)),
@@ -140,7 +140,7 @@ mod tests {
     fn scene(endpoint: Endpoint, text_bytes: u64, output_limit: Option<u64>) -> Scene {
         let mut scene = Scene::new(endpoint, &[]);
         scene.request.identity = Some(Arc::new(identity(Allowance::All)));
-        scene.request.facts = Some(RequestFacts {
+        scene.request.set_facts(RequestFacts {
             text_bytes,
             output_limit,
             choices: 1,

@@ -6,8 +6,8 @@ use serde::Deserialize;
 use serde_json::Value;
 use std::sync::Arc;
 use tollgate_filter::{
-    Asked, Built, Catalog, Filter, FilterKind, Head, ModelView, RequestContext, Route, Services,
-    SettingsFault, Verdict, Wants, settings,
+    Asked, Built, Catalog, Filter, FilterKind, Head, ModelView, Phases, RequestContext, Route,
+    Services, SettingsFault, Verdict, settings,
 };
 use tollgate_types::{
     ErrorCode, Identity, PublicError, ReasoningMode, RequestFacts, StoredAt, Unsupported,
@@ -16,7 +16,7 @@ use tollgate_types::{
 pub(crate) const KIND: FilterKind = FilterKind {
     name: "model",
     summary: "Decides which model answers, and whether the key may use it.",
-    wants: Wants::BODY,
+    phases: Phases::BODY,
     after: &["key"],
     required: true,
     build,
@@ -222,7 +222,7 @@ fn refuse_what_is_not_served(facts: &RequestFacts) -> Result<(), PublicError> {
     }
     if facts.thread {
         // A thread is kept at the provider, and no key owns one that the gateway knows of.
-        // The SDKs send the whole conversation instead when they are told in this way.
+        // After this error the SDKs send the whole conversation instead.
         return Err(PublicError::invalid_request(
             "'thread' is not supported: send the whole conversation in 'messages'",
         )
@@ -244,7 +244,7 @@ mod tests {
     fn scene(endpoint: Endpoint, model: Option<&str>) -> Scene {
         let mut scene = Scene::new(endpoint, &[]);
         scene.request.identity = Some(Arc::new(identity(Allowance::Only(vec!["opus".to_owned()]))));
-        scene.request.facts = Some(RequestFacts {
+        scene.request.set_facts(RequestFacts {
             model: model.map(str::to_owned),
             ..RequestFacts::default()
         });
@@ -276,9 +276,10 @@ mod tests {
             (false, &["nobody"], true),
         ] {
             let mut scene = scene(Endpoint::Messages, Some("opus-1"));
-            let facts = scene.request.facts.as_mut().expect("facts");
-            facts.adviser = adviser;
-            facts.tool_models = models.iter().map(|it| (*it).to_owned()).collect();
+            scene.change_facts(|facts| {
+                facts.adviser = adviser;
+                facts.tool_models = models.iter().map(|it| (*it).to_owned()).collect();
+            });
             let verdict = scene.run(&KIND, "{}");
             if passes {
                 assert!(matches!(verdict, Ok(Verdict::Continue)), "{models:?}");
@@ -344,9 +345,7 @@ mod tests {
     #[test]
     fn a_thread_is_refused_in_the_way_that_clients_fall_back_on() {
         let mut scene = scene(Endpoint::Messages, Some("opus-1"));
-        if let Some(facts) = &mut scene.request.facts {
-            facts.thread = true;
-        }
+        scene.change_facts(|facts| facts.thread = true);
         let error = refusal(scene.run(&KIND, "{}"));
         assert_eq!(error.code, ErrorCode::InvalidRequest);
         assert_eq!(error.unsupported.map(|it| it.field), Some("thread"));

@@ -12,15 +12,15 @@ use serde_json::Value;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use tollgate_filter::{
-    Balances, Built, Catalog, Counting, Filter, FilterKind, Head, Limiter, RequestContext,
-    Reserved, Services, Verdict, Wants, settings,
+    Balances, Built, Catalog, Counting, Filter, FilterKind, Head, Limiter, Phases, RequestContext,
+    Reserved, Services, Verdict, settings,
 };
 use tollgate_types::{ErrorCode, PublicError, ReservationGuard, Shortage, UpperBound};
 
 pub(crate) const KIND: FilterKind = FilterKind {
     name: "quota",
     summary: "Reserves the maximum cost of a request on its key's balance, or refuses the request.",
-    wants: Wants::BODY,
+    phases: Phases::BODY,
     // `stored` looks up the size of stored input.
     after: &["key", "stored", "model"],
     required: false,
@@ -100,7 +100,7 @@ impl Quota {
     async fn reserve(&self, request: &mut RequestContext) -> Reserved {
         /// How often a request waits for tokens that other processes have leased.
         const MOST_WAITS: u8 = 4;
-        let mut waits = 0;
+        let (mut waits, mut was_counted) = (0, false);
         loop {
             let mut bound = self.bound(request);
             let maximum = UpperBound {
@@ -119,10 +119,11 @@ impl Quota {
                 }
                 Err(shortage) => return Err(shortage),
             }
-            if request.input.is_none() {
+            if request.input.is_none() && !was_counted {
                 if let Some(likely) = self.beyond_balance(request, bound) {
                     bound.input = likely;
                 } else {
+                    was_counted = true;
                     request.input = self.counting.count(request).await;
                     if request.input.is_some() {
                         continue;
@@ -208,11 +209,11 @@ impl Quota {
 /// no more and the caller asks for more, the provider gets this limit, and `x-output-limit` reports it.
 fn limit_output(request: &mut RequestContext, all_answers: u64, is_whole_balance: bool) {
     const OUTPUT_LIMIT: http::HeaderName = http::HeaderName::from_static("x-output-limit");
-    let facts = request.facts.as_ref();
+    let facts = request.facts_if_read();
     let answers = facts.map_or(1, |facts| facts.choices);
+    let asked = facts.and_then(|facts| facts.output_limit);
     let of_each = all_answers.checked_div(answers).unwrap_or(all_answers);
     request.reserved_output = Some(of_each);
-    let asked = facts.and_then(|facts| facts.output_limit);
     if is_whole_balance && asked.is_none_or(|asked| of_each < asked) {
         request.output_limit = Some(of_each);
         request.answer_headers.push((OUTPUT_LIMIT, of_each.into()));
@@ -243,7 +244,7 @@ fn error(shortage: &Shortage) -> PublicError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{CountedAdmission, Scene, faults, identity, refusal};
+    use crate::testing::{COUNTS, CountedAdmission, Scene, faults, identity, refusal};
     use tollgate_filter::Endpoint;
     use tollgate_types::{Allowance, RequestFacts};
 
@@ -253,7 +254,7 @@ mod tests {
         let mut holder = identity(Allowance::All);
         holder.name = key.to_owned();
         scene.request.identity = Some(Arc::new(holder));
-        scene.request.facts = Some(RequestFacts {
+        scene.request.set_facts(RequestFacts {
             text_bytes: 2_000,
             readable_bytes: 2_000,
             output_limit: Some(output_limit),
@@ -288,7 +289,7 @@ mod tests {
     fn what_a_body_does_not_show_is_held_as_far_as_the_balance_has_it() {
         let held = |settings| {
             let mut scene = scene("rich", Endpoint::Messages, 500, 1);
-            scene.request.facts.as_mut().unwrap().hosted_tools = 1;
+            scene.change_facts(|facts| facts.hosted_tools = 1);
             assert!(matches!(scene.run(&KIND, settings), Ok(Verdict::Continue)));
             assert_eq!(scene.request.output_limit, None);
             reserved(&scene)
@@ -363,6 +364,14 @@ mod tests {
         let error = refusal(scene.run(&KIND, "null"));
         assert!(scene.has_waited);
         assert_eq!(error.code, ErrorCode::RateLimitExceeded);
+    }
+
+    #[test]
+    fn a_body_that_cannot_be_counted_is_tried_once_however_often_the_request_waits() {
+        let mut scene = scene("busy and uncountable", Endpoint::Messages, 500, 1);
+        let error = refusal(scene.run(&KIND, "null"));
+        assert_eq!(error.code, ErrorCode::RateLimitExceeded);
+        assert_eq!(COUNTS.get(), 1);
     }
 
     #[test]

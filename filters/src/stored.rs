@@ -6,15 +6,15 @@
 use serde_json::Value;
 use std::sync::Arc;
 use tollgate_filter::{
-    Built, Filter, FilterKind, Head, RequestContext, Services, StoredThing, StoredThings, Verdict,
-    Wants, no_settings,
+    Built, Filter, FilterKind, Head, Phases, RequestContext, Services, StoredThing, StoredThings,
+    Verdict, no_settings,
 };
 use tollgate_types::{Claim, ErrorCode, OwnerFailure, PublicError};
 
 pub(crate) const KIND: FilterKind = FilterKind {
     name: "stored",
     summary: "Lets a request name what a provider has stored only where its own key made it.",
-    wants: Wants::BODY,
+    phases: Phases::BODY,
     after: &["key"],
     required: true,
     build,
@@ -40,9 +40,6 @@ impl Filter for StoredFilter {
     ) -> Result<Verdict, PublicError> {
         let identity = Arc::clone(request.identity()?);
         let ids = request.facts()?.stored_ids.clone();
-        // Only this filter needs them.
-        let facts = request.facts.as_mut();
-        let items = facts.map_or_else(Vec::new, |facts| std::mem::take(&mut facts.items));
         for id in &ids {
             match self.things.find(&identity.key, id).await {
                 Ok(stored) => note(stored, request)?,
@@ -50,10 +47,11 @@ impl Filter for StoredFilter {
                 Err(OwnerFailure::Unavailable(_)) => return Err(unavailable()),
             }
         }
-        if items.iter().any(|item| !item.has_contents) {
+        if request.facts()?.items.iter().any(|it| !it.has_contents) {
             // Such an item stands for something that the provider has stored.
             request.stored_tokens = None;
         }
+        let items = &request.facts()?.items;
         if items.is_empty() {
             return Ok(Verdict::Continue);
         }
@@ -107,11 +105,11 @@ mod tests {
     use tollgate_types::{Allowance, NamedItem, RequestFacts};
 
     /// The scripted store has `resp_1` and `resp_2` at one provider, `resp_3` at another, and
-    /// `slow_…` only for those who wait.
+    /// `slow_…` only for requests that wait.
     fn scene(ids: &[&str]) -> Scene {
         let mut scene = Scene::new(Endpoint::Responses, &[]);
         scene.request.identity = Some(Arc::new(identity(Allowance::All)));
-        scene.request.facts = Some(RequestFacts {
+        scene.request.set_facts(RequestFacts {
             stored_ids: ids.iter().map(|id| (*id).to_owned()).collect(),
             ..RequestFacts::default()
         });
@@ -152,7 +150,7 @@ mod tests {
                 id: "mine".to_owned(),
                 has_contents,
             });
-            scene.request.facts.as_mut().unwrap().items = items.into_iter().collect();
+            scene.change_facts(|facts| facts.items = items.into_iter().collect());
             assert!(matches!(scene.run(&KIND, "null"), Ok(Verdict::Continue)));
             scene.request.stored_tokens
         };
@@ -180,7 +178,7 @@ mod tests {
                 id: id.to_owned(),
                 has_contents,
             }];
-            scene.request.facts.as_mut().unwrap().items = items;
+            scene.change_facts(|facts| facts.items = items);
             scene.run(&KIND, "null")
         };
         for (id, has_contents) in [

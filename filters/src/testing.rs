@@ -1,6 +1,7 @@
 //! A scripted request, keys, balances and catalog, to run one filter on.
 
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
+use std::cell::Cell;
 use std::future::poll_fn;
 use std::net::IpAddr;
 use std::pin::{Pin, pin};
@@ -15,8 +16,8 @@ use tollgate_filter::{
 };
 use tollgate_types::{
     AdmissionGuard, Allowance, Claim, Denied, Dimension, Format, Identity, InputCount, KeyId,
-    Limited, MaybeReady, NamedItem, OwnerFailure, PublicError, ReasoningMode, RequestId,
-    ReservationGuard, Shortage, StoredAt, Unavailable, UpperBound,
+    Limited, MaybeReady, NamedItem, OwnerFailure, PublicError, ReasoningMode, RequestFacts,
+    RequestId, ReservationGuard, Shortage, StoredAt, Unavailable, UpperBound,
 };
 
 pub(crate) struct Scene {
@@ -41,6 +42,13 @@ impl Scene {
             request,
             has_waited: false,
         }
+    }
+
+    /// Changes what the body of the request asks for.
+    pub(crate) fn change_facts(&mut self, change: impl FnOnce(&mut RequestFacts)) {
+        let mut facts = self.request.facts().expect("facts").clone();
+        change(&mut facts);
+        self.request.set_facts(facts);
     }
 
     /// Runs a filter to its end. Each future that it awaits is ready at the second poll.
@@ -135,7 +143,13 @@ fn services() -> Services {
         balances: Arc::new(TenThousand),
         stored: Arc::new(Shelves),
         counting: Arc::new(FourBytes),
+        plans: Arc::from(["pro".to_owned()]),
     }
+}
+
+thread_local! {
+    /// How often the requests of this thread were counted.
+    pub(crate) static COUNTS: Cell<usize> = const { Cell::new(0) };
 }
 
 /// Counts four bytes of text per token, with an error of at most a tenth.
@@ -143,7 +157,8 @@ struct FourBytes;
 
 impl Counting for FourBytes {
     fn count(&self, request: &RequestContext) -> MaybeReady<Option<InputCount>> {
-        let bytes = request.facts.as_ref().map_or(0, |facts| facts.text_bytes);
+        COUNTS.set(COUNTS.get() + 1);
+        let bytes = request.facts_if_read().map_or(0, |facts| facts.text_bytes);
         let tokens = bytes / 4;
         let input = InputCount {
             tokens,
@@ -152,7 +167,7 @@ impl Counting for FourBytes {
             error_p95: 0.1,
         };
         match request.identity.as_ref().map(|holder| holder.name.as_str()) {
-            Some("uncountable") => MaybeReady::ready(None),
+            Some("uncountable" | "busy and uncountable") => MaybeReady::ready(None),
             Some("slowly counted") => later(Some(input)),
             _ => MaybeReady::ready(Some(input)),
         }
@@ -253,7 +268,7 @@ impl Balances for TenThousand {
         MaybeReady::ready(match name {
             Some("exhausted") => Err(Shortage::Exhausted),
             Some("expired") => Err(Shortage::Expired),
-            Some("busy" | "always busy") => Err(Shortage::Busy),
+            Some("busy" | "always busy" | "busy and uncountable") => Err(Shortage::Busy),
             Some("unavailable") => Err(Unavailable::Closed.into()),
             Some("slow") => return later(Ok(reservation())),
             _ if bound.input + bound.useful_output > 10_000 => Err(Shortage::Exhausted),
@@ -263,7 +278,8 @@ impl Balances for TenThousand {
 
     fn more(&self, request: &RequestContext) -> Option<Pin<Box<dyn Future<Output = ()> + Send>>> {
         let name = request.identity.as_ref().map(|holder| holder.name.as_str());
-        (name == Some("always busy")).then(|| Box::pin(later(())) as _)
+        let waits = matches!(name, Some("always busy" | "busy and uncountable"));
+        waits.then(|| Box::pin(later(())) as _)
     }
 
     fn affords(&self, request: &RequestContext, bound: UpperBound) -> bool {
@@ -297,16 +313,16 @@ impl StoredThings for Shelves {
         })
     }
 
-    fn check(&self, _: &KeyId, items: Vec<NamedItem>) -> MaybeReady<Claim> {
-        let judge = |items: Vec<NamedItem>| {
-            let mut refused = items.into_iter().filter(|it| match &*it.id {
+    fn check(&self, _: &KeyId, items: &[NamedItem]) -> MaybeReady<Claim> {
+        let judge = |items: &[NamedItem]| {
+            let mut refused = items.iter().filter(|it| match &*it.id {
                 "theirs" | "slow_theirs" => true,
                 "unknown" => !it.has_contents,
                 _ => false,
             });
             refused
                 .next()
-                .map_or(Claim::Allowed, |it| Claim::NotOwned(it.id))
+                .map_or(Claim::Allowed, |it| Claim::NotOwned(it.id.clone()))
         };
         match () {
             () if items.iter().any(|it| it.id == "down") => {

@@ -1,7 +1,7 @@
 //! Answers that come whole, and errors.
 
 use crate::{
-    input::{Input, has_surrogates},
+    input::Input,
     strict,
     support::{notes, translate_body},
 };
@@ -29,7 +29,7 @@ fn scan<'a>(
 /// An answer that comes whole.
 ///
 /// - The result is the same in any chunks.
-/// - The strictest reader of the caller's format takes its translation.
+/// - The strictest reader of the caller's format takes its translation, if it can read the answer.
 /// - The translation reports the same usage.
 pub fn answer(input: &[u8]) {
     let Some(input) = Input::of(input) else {
@@ -46,7 +46,8 @@ pub fn answer(input: &[u8]) {
     let Ok(translated) = translate_body(&notes, text, text.len().max(1)) else {
         return;
     };
-    if !has_surrogates(input.data) {
+    // JSON has numbers and surrogates that clients with this reader refuse from any server.
+    if serde_json::from_str::<serde_json::Value>(text).is_ok() {
         let read = strict::body(caller, &translated);
         assert!(read.is_ok(), "{read:?}\n{translated}");
     }

@@ -166,7 +166,7 @@ async fn settle(ledger: &Ledger, key: &KeyId, before: impl Fn()) {
     };
     loop {
         match ledger.reserve(key, request.clone(), bound, Weights::default()) {
-            Reserve::Held(reservation) => {
+            Reserve::Reserved(reservation) => {
                 before();
                 reservation.settle(&Ending {
                     state: BillingState::Completed,

@@ -104,7 +104,7 @@ pub fn translated(input: &[u8]) {
     let (from, to) = input.formats();
     let mut target = Target::new(MODEL, "backend");
     if input.chooses(0) {
-        target.cache_marks = false;
+        target.cache_breakpoints = false;
         target.max_output_tokens = Some(64_000);
     }
     if input.chooses(1) {

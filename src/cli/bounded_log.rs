@@ -1,16 +1,16 @@
-//! The log, with a bound on what strangers can write into it: Pingora tells of each handshake that
-//! fails, and whoever reaches the port can have as many of them as connections.
+//! The log, with a bound on the lines that clients without a key can cause: Pingora logs each failed
+//! handshake, and anyone who reaches the port can cause one per connection.
 //!
-//! Of such lines a few in each while are told, and then how many were not. All are counted.
+//! Ten such lines are logged in ten seconds, and then the number of the suppressed ones. All are counted.
 
 use crate::events;
 use log::{Log, Metadata, Record};
 use parking_lot::Mutex;
 use std::time::{Duration, Instant};
 
-/// How many lines of a kind are told in each [`WHILE`].
+/// How many lines of a kind are logged in each [`WHILE`].
 const MOST: u32 = 10;
-/// How long it takes until as many are told again.
+/// After how long the count begins anew.
 const WHILE: Duration = Duration::from_secs(10);
 
 /// A log that Pingora cannot fill.
@@ -24,16 +24,16 @@ pub(super) struct Bounded<L> {
 #[derive(Default)]
 struct Allowance {
     began: Option<Instant>,
-    told: u32,
-    untold: u64,
+    logged: u32,
+    suppressed: u64,
 }
 
 /// What becomes of a line.
 #[derive(Debug, PartialEq, Eq)]
 enum Fate {
-    Untold,
-    /// It is told, behind so many that were not.
-    Told(u64),
+    Suppress,
+    /// It is logged, after so many that were suppressed.
+    Log(u64),
 }
 
 impl Allowance {
@@ -41,14 +41,14 @@ impl Allowance {
         let is_over = |began: Instant| now.saturating_duration_since(began) >= WHILE;
         if self.began.is_none_or(is_over) {
             self.began = Some(now);
-            self.told = 0;
+            self.logged = 0;
         }
-        if self.told >= MOST {
-            self.untold = self.untold.saturating_add(1);
-            return Fate::Untold;
+        if self.logged >= MOST {
+            self.suppressed = self.suppressed.saturating_add(1);
+            return Fate::Suppress;
         }
-        self.told = self.told.saturating_add(1);
-        Fate::Told(std::mem::take(&mut self.untold))
+        self.logged = self.logged.saturating_add(1);
+        Fate::Log(std::mem::take(&mut self.suppressed))
     }
 }
 
@@ -61,7 +61,7 @@ impl<L: Log> Bounded<L> {
         }
     }
 
-    /// Whether a line is told that Pingora writes.
+    /// Whether a line that Pingora writes is logged.
     fn may_tell(&self, record: &Record<'_>) -> bool {
         let is_handshake = is_handshake(record);
         let allowance = match is_handshake {
@@ -70,14 +70,14 @@ impl<L: Log> Bounded<L> {
         };
         let fate = allowance.lock().take(Instant::now());
         match fate {
-            Fate::Untold => false,
-            Fate::Told(0) => true,
-            Fate::Told(untold) => {
+            Fate::Suppress => false,
+            Fate::Log(0) => true,
+            Fate::Log(suppressed) => {
                 let what = match is_handshake {
                     true => "handshakes that failed",
                     false => "lines of the proxy",
                 };
-                log::warn!("{untold} {what} were not told one by one");
+                log::warn!("{suppressed} {what} were not logged one by one");
                 true
             }
         }
@@ -89,7 +89,7 @@ fn is_pingoras(metadata: &Metadata<'_>) -> bool {
     metadata.target().starts_with("pingora")
 }
 
-/// Whether it tells of a handshake of a caller that failed.
+/// Whether it reports a failed handshake of a caller.
 fn is_handshake(record: &Record<'_>) -> bool {
     // Nothing else gives Pingora's lines a kind.
     let is_listener = record.target().ends_with("listening");
@@ -110,7 +110,7 @@ impl<L: Log> Log for Bounded<L> {
             if is_handshake(record) {
                 events::handshake_failed();
             }
-            // What is not told anyway takes nobody's place.
+            // A line that is not logged anyway takes no place.
             if !self.log.enabled(record.metadata()) || !self.may_tell(record) {
                 return;
             }
@@ -132,12 +132,12 @@ mod tests {
         let mut allowance = Allowance::default();
         let now = Instant::now();
         for _ in 0..MOST {
-            assert_eq!(allowance.take(now), Fate::Told(0));
+            assert_eq!(allowance.take(now), Fate::Log(0));
         }
         for _ in 0..100 {
-            assert_eq!(allowance.take(now + WHILE / 2), Fate::Untold);
+            assert_eq!(allowance.take(now + WHILE / 2), Fate::Suppress);
         }
-        assert_eq!(allowance.take(now + WHILE), Fate::Told(100));
-        assert_eq!(allowance.take(now + WHILE), Fate::Told(0));
+        assert_eq!(allowance.take(now + WHILE), Fate::Log(100));
+        assert_eq!(allowance.take(now + WHILE), Fate::Log(0));
     }
 }

@@ -67,13 +67,13 @@ fn init_log(level: config::LogLevel) {
             config::LogLevel::Warn => log::LevelFilter::Warn,
             config::LogLevel::Info => log::LevelFilter::Info,
         })
-        // Pingora tells each connection's ups and downs; what matters of them is told by us.
+        // Pingora logs each connection's faults; the gateway logs those that matter.
         .filter_module("pingora", log::LevelFilter::Error)
         .filter_module("pingora_core", log::LevelFilter::Error)
         .filter_module("pingora_proxy", log::LevelFilter::Error)
         .parse_default_env()
         .build();
-    // What is counted is counted however little is told.
+    // Lines are counted at every level of the log.
     let most = log.filter().max(log::LevelFilter::Error);
     if log::set_boxed_logger(Box::new(Bounded::new(log))).is_ok() {
         log::set_max_level(most);

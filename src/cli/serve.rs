@@ -96,8 +96,7 @@ pub(super) fn run(arguments: &Arguments) -> Outcome {
     Ok(())
 }
 
-/// The process to take over from, by what came of asking it; `None` where it has died over that, and
-/// nobody holds the addresses.
+/// The process to take over from; `None` if it has died meanwhile, so that the addresses are free.
 fn predecessor(
     asked: io::Result<Predecessor>,
     socket: &Path,
@@ -125,8 +124,8 @@ fn has_died(fault: &io::Error) -> bool {
     matches!(fault.kind(), BrokenPipe | ConnectionReset | UnexpectedEof)
 }
 
-/// This program as it was started, for whoever takes over from it: by its name and not by the
-/// file that runs, which may have been replaced.
+/// This program as it was started, for its successor: by its name and not by the running file, which
+/// may have been replaced.
 fn program(config: &Path) -> Program {
     let name = std::env::args_os().next();
     let name = name.unwrap_or_else(|| "tollgate".into());
@@ -155,24 +154,24 @@ pub(super) fn upgrade(arguments: &UpgradeArguments) -> Outcome {
     let socket = socket.unwrap_or_else(|| config.upgrade_socket());
     let patience = config.server.upgrade.timeout.get();
     let pid =
-        server::ask_for_upgrade(&socket, patience).map_err(|fault| untold(&fault, &socket))?;
+        server::ask_for_upgrade(&socket, patience).map_err(|fault| unconfirmed(&fault, &socket))?;
     print_line(format_args!("process {pid} has taken over"))
 }
 
-/// What is known of an upgrade that was not told to be done.
-fn untold(fault: &io::Error, socket: &Path) -> String {
+/// The error of an upgrade that was not confirmed.
+fn unconfirmed(fault: &io::Error, socket: &Path) -> String {
     let socket = socket.display();
     match fault.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => format!(
             "no gateway hands over at {socket}: {fault}; is it running with this configuration? ({ELSEWHERE})"
         ),
         _ if has_died(fault) => format!(
-            "the gateway at {socket} has ended: by another upgrade, or of something that its log tells"
+            "the gateway at {socket} has ended, by another upgrade or for the reason in its log"
         ),
         io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => format!(
-            "the gateway at {socket} has not said in time what came of it: the upgrade may be done or may fail yet, and its log tells which"
+            "the gateway at {socket} did not report the result in time: the upgrade may still succeed or fail; see its log"
         ),
-        _ => format!("the gateway at {socket} goes on as it was: {fault}"),
+        _ => format!("the gateway at {socket} continues unchanged: {fault}"),
     }
 }
 
@@ -181,18 +180,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_an_upgrade_whose_end_is_not_known_nothing_is_said_but_that() {
+    fn the_error_of_an_unconfirmed_upgrade_claims_no_result() {
         let socket = Path::new("tollgate.db.upgrade.sock");
-        // Either is what a stream says that has waited long enough.
+        // A stream that times out returns either.
         for kind in [io::ErrorKind::WouldBlock, io::ErrorKind::TimedOut] {
-            let told = untold(&kind.into(), socket);
-            assert!(told.contains("its log tells which"), "{told}");
-            assert!(!told.contains("goes on"), "{told}");
+            let error = unconfirmed(&kind.into(), socket);
+            assert!(error.contains("may still succeed or fail"), "{error}");
+            assert!(!error.contains("continues"), "{error}");
         }
-        let told = untold(&io::Error::other("an address is taken"), socket);
+        let error = unconfirmed(&io::Error::other("an address is taken"), socket);
         assert!(
-            told.ends_with("goes on as it was: an address is taken"),
-            "{told}"
+            error.ends_with("continues unchanged: an address is taken"),
+            "{error}"
         );
     }
 }

@@ -4,13 +4,13 @@ use super::attempt::{self, Attempts, Candidate};
 use super::body::{self, BodyFault, Coding, Reading, RequestBody};
 use super::conversation;
 use super::count;
+use super::disconnect;
 use super::exchange::Exchange;
 use super::load;
 use super::outgoing;
 use super::remembered;
 use super::respond::{self, Local};
 use super::route_reason;
-use super::settlement::SettlementGuard;
 use super::stage::{Admitted, Stage};
 use super::stored;
 use crate::candidate::full_fault;
@@ -25,6 +25,7 @@ use http::header::{
     ACCEPT_ENCODING, ALLOW, CONTENT_LENGTH, CONTENT_TYPE, HOST, HeaderValue, UPGRADE,
 };
 use http::{HeaderMap, Method, Version};
+use pingora::http::RequestHeader;
 use pingora_proxy::Session;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -72,7 +73,8 @@ async fn try_admit(session: &mut Session, exchange: &mut Exchange) -> Result<Adm
     exchange.client = client(session, &snapshot);
     let head = session.req_header();
     exchange.origin = snapshot.cors.origin(&head.headers);
-    let matched = endpoints::match_path(session.req_header().uri.path())?;
+    let uri = exchange.target.1.clone();
+    let matched = endpoints::match_path(uri.path())?;
     let request = RequestContext::new(exchange.id, matched.endpoint, exchange.client);
     exchange.stage = Stage::Matched {
         request,
@@ -122,11 +124,10 @@ async fn admit_to_model(
     let coding = coding(session)?;
     read_body(session, exchange, format, coding).await?;
     remembered::resolve(exchange).await?;
-    let named = stored::named(exchange);
     let passed = run_filters(Part::Body, session, exchange).await;
     take_guards(exchange);
     passed?;
-    stored::find_unpaid(exchange, named).await?;
+    stored::find_unpaid(exchange).await?;
     exchange.explains = route_reason::is_requested(exchange, &session.req_header().headers);
     exchange.stage.admit(&snapshot)?;
     exchange.attempts = candidates(exchange, &session.req_header().headers)?;
@@ -169,10 +170,10 @@ fn client(session: &Session, snapshot: &Snapshot) -> Option<IpAddr> {
 }
 
 /// Takes what the filters have taken, even if one of them has refused the request.
-fn take_guards(exchange: &mut Exchange) {
+pub fn take_guards(exchange: &mut Exchange) {
     if let Some(request) = exchange.stage.request_mut() {
         request.body = None;
-        exchange.settlement = SettlementGuard::take(request);
+        exchange.settlement.take(request);
     }
 }
 
@@ -199,16 +200,25 @@ fn usage(snapshot: &Snapshot) -> Result<&endpoints::Usage, PublicError> {
     usage.ok_or_else(|| internal("a gateway serves without a ledger"))
 }
 
+/// Runs the filters of a part, until the time of the request is over or the client disconnects.
 async fn run_filters(
     part: Part,
-    session: &Session,
+    session: &mut Session,
     exchange: &mut Exchange,
 ) -> Result<(), Admission> {
     let snapshot = Arc::clone(&exchange.snapshot);
+    let ends = exchange.request_ends().into();
     let Some(request) = exchange.stage.request_mut() else {
         return Ok(());
     };
-    match snapshot.pipeline.run(part, head(session), request).await? {
+    // The filters read the head while the session watches the connection.
+    let head = take_head(session);
+    let filters = snapshot.pipeline.run(part, view(&head), request);
+    let filters = disconnect::while_connected(session, filters);
+    let decided = tokio::time::timeout_at(ends, filters).await;
+    *session.req_header_mut() = head;
+    let decided = decided.map_err(|_| out_of_time())?;
+    match decided.map_err(Admission::Gone)?? {
         Verdict::Continue => Ok(()),
         Verdict::Answer {
             status,
@@ -218,8 +228,21 @@ async fn run_filters(
     }
 }
 
-fn head(session: &Session) -> Head<'_> {
-    let head = session.req_header();
+/// Takes the head out of the session. Pingora reads there how long the body is, which it does before.
+fn take_head(session: &mut Session) -> RequestHeader {
+    session.is_body_done();
+    let (empty, ()) = http::Request::new(()).into_parts();
+    std::mem::replace(session.req_header_mut(), empty.into())
+}
+
+fn out_of_time() -> PublicError {
+    PublicError::new(
+        ErrorCode::ServiceUnavailable,
+        "the time limit of the request was reached before a provider was asked; retry in a few seconds",
+    )
+}
+
+fn view(head: &RequestHeader) -> Head<'_> {
     Head {
         method: &head.method,
         path: head.uri.path(),
@@ -392,7 +415,7 @@ pub fn note_facts(exchange: &mut Exchange, reading: Reading) {
     if reading.notes_texts && named.is_none_or(|name| catalog.profile(name).is_some()) {
         facts.conversation = body.inspect_conversation().map(Box::new);
     }
-    request.facts = Some(facts);
+    request.set_facts(facts);
     request.body = body.in_one_piece();
 }
 
@@ -424,13 +447,13 @@ fn candidates(exchange: &mut Exchange, headers: &HeaderMap) -> Result<Attempts, 
         random: fastrand::u64(..),
     };
     let mut attempts = Attempts::default();
-    let left_out = plan(&served.places, &model.balancing, &asked, |choice| {
-        let place = served.places.get(choice.place);
-        let pool = served.pools.get(choice.place);
-        if let Some((place, pool)) = place.zip(pool) {
+    let left_out = plan(&served.handles, &model.balancing, &asked, |choice| {
+        let handle = served.handles.get(choice.deployment);
+        let pool = served.pools.get(choice.deployment);
+        if let Some((handle, pool)) = handle.zip(pool) {
             attempts.add(Candidate {
-                place: Arc::clone(place),
-                seat: choice.seat,
+                handle: Arc::clone(handle),
+                credential: choice.credential,
                 why: choice.why,
                 pool: Arc::clone(pool),
                 format: choice.format,

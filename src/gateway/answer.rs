@@ -53,9 +53,9 @@ enum Stage {
     #[default]
     Awaited,
     /// Nothing has left.
-    Held,
+    Buffered,
     /// The head has left.
-    Passing,
+    Forwarding,
     /// Nothing more leaves.
     Over,
 }
@@ -122,7 +122,7 @@ impl Answer {
         self.reader = Some(reader);
         self.head = Some(Box::new(head));
         self.began = Some(now);
-        self.stage = Stage::Held;
+        self.stage = Stage::Buffered;
         Ok(())
     }
 
@@ -148,9 +148,9 @@ impl Answer {
     }
 
     /// The failure that its head and what is held tell of, where the rest does not come.
-    pub fn told_failure(&self) -> Option<UpstreamFault> {
+    pub fn reported_fault(&self) -> Option<UpstreamFault> {
         let head = self.head.as_ref()?;
-        let is_error = matches!(self.reader, Some(Reader::Error)) && self.stage == Stage::Held;
+        let is_error = matches!(self.reader, Some(Reader::Error)) && self.stage == Stage::Buffered;
         is_error.then(|| classify_answer(head, &join(&mut self.held.clone())))
     }
 
@@ -163,8 +163,8 @@ impl Answer {
         }
     }
 
-    /// Reads a piece, and puts into `leaving` what of it may leave, even where it tells of a
-    /// failure.
+    /// Reads a piece, and puts into `leaving` the part that goes to the client, even if the piece reports
+    /// a failure.
     fn read(
         &mut self,
         chunk: Bytes,
@@ -192,7 +192,7 @@ impl Answer {
             let head = self.head.take();
             return Next::Finish { head };
         }
-        if self.stage == Stage::Passing {
+        if self.stage == Stage::Forwarding {
             if end {
                 self.stage = Stage::Over;
                 self.has_ended = true;
@@ -283,13 +283,13 @@ impl Answer {
         };
         self.open = (is_stream && !end).then(OpenStream::begin);
         self.has_ended = end;
-        self.stage = if end { Stage::Over } else { Stage::Passing };
+        self.stage = if end { Stage::Over } else { Stage::Forwarding };
         self.unflushed.add(&body);
         Next::Commit { head, body, length }
     }
 
     fn fail(&mut self, out: Vec<Bytes>, fault: UpstreamFault) -> Next {
-        if self.stage == Stage::Passing {
+        if self.stage == Stage::Forwarding {
             self.held = out;
         }
         self.stage = Stage::Over;
@@ -344,7 +344,7 @@ impl Answer {
         }
     }
 
-    /// How far it has come, for whoever looks at the clock.
+    /// How far it has come, for the deadlines.
     pub fn progress(&self) -> Progress {
         match &self.reader {
             Some(Reader::Stream(events)) => events.progress(),

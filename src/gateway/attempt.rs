@@ -16,7 +16,7 @@ use std::borrow::Cow;
 use std::ops::Deref;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tollgate_routing::health::{Blame, Full, Place, Refusal, Seat, Ticket};
+use tollgate_routing::health::{Blame, CredentialHandle, DeploymentHandle, Full, Refusal, Ticket};
 use tollgate_routing::plan::Why;
 use tollgate_routing::{Credential, Http2, Provider};
 use tollgate_translate::TranslationNotes;
@@ -49,7 +49,7 @@ pub struct Attempts {
     ticket: Option<(Ticket, Instant)>,
     /// Whether the current attempt has brought content.
     has_content: bool,
-    /// Candidates that were benched when they should have been asked.
+    /// Candidates whose breaker was open at their turn.
     spares: Vec<Candidate>,
     /// Why a candidate was full that had room when the plan was made: the shortest wait.
     full: Option<Full>,
@@ -59,10 +59,10 @@ pub struct Attempts {
 #[derive(Clone)]
 pub struct Candidate {
     /// The deployment and its health.
-    pub place: Arc<Place>,
+    pub handle: Arc<DeploymentHandle>,
     /// The index of its credential.
-    pub seat: usize,
-    /// The reason for its place in the order.
+    pub credential: usize,
+    /// The reason for its position in the order.
     pub why: Why,
     /// The connections to its provider.
     pub pool: Arc<Pool>,
@@ -73,31 +73,31 @@ pub struct Candidate {
 
 /// A candidate gives access to its deployment.
 impl Deref for Candidate {
-    type Target = Place;
+    type Target = DeploymentHandle;
 
-    fn deref(&self) -> &Place {
-        &self.place
+    fn deref(&self) -> &DeploymentHandle {
+        &self.handle
     }
 }
 
 impl Candidate {
-    fn seat(&self) -> Option<&Seat> {
-        self.place.seats.get(self.seat)
+    fn credential(&self) -> Option<&CredentialHandle> {
+        self.handle.credentials.get(self.credential)
     }
 
     /// Whether it can serve a free request, which takes nothing from its limits and does not count for its
     /// health.
     fn can_serve_unbilled(&self, now: u64) -> Result<(), Refusal> {
-        let is_well = |seat| self.place.is_closed(seat, now);
-        match self.why == Why::LastResort || self.seat().is_some_and(is_well) {
+        let is_closed = |credential| self.handle.is_closed(credential, now);
+        match self.why == Why::LastResort || self.credential().is_some_and(is_closed) {
             true => Ok(()),
-            false => Err(Refusal::Benched),
+            false => Err(Refusal::Open),
         }
     }
 
     /// How to log in.
     pub fn log_in(&self) -> Option<LogIn<'_>> {
-        let credential = self.seat()?.credential.as_ref();
+        let credential = self.credential()?.configured.as_ref();
         Some(credential.map_or(LogIn::Without, LogIn::With))
     }
 
@@ -106,15 +106,17 @@ impl Candidate {
         let provider = Arc::ptr_eq(&self.provider, &other.provider);
         let deployment = Arc::ptr_eq(&self.health, &other.health);
         let account = || {
-            let accounts = self.seat().zip(other.seat());
+            let accounts = self.credential().zip(other.credential());
             accounts.is_some_and(|(one, another)| Arc::ptr_eq(&one.account, &another.account))
         };
         match blame {
-            Blame::Nobody => false,
+            Blame::None => false,
             Blame::Provider => provider,
             Blame::Deployment | Blame::Model => deployment,
             Blame::Credential => account(),
-            Blame::Seat | Blame::SeatInDoubt => deployment && account(),
+            Blame::DeploymentCredential | Blame::DeploymentCredentialInDoubt => {
+                deployment && account()
+            }
         }
     }
 }
@@ -163,7 +165,7 @@ impl Attempts {
             if blame == Blame::Model {
                 waiting.retain(|it| !it.shares(failed, blame));
             }
-            // A stable sort: `false` comes first, and benched candidates stay last.
+            // A stable sort: `false` comes first, and last resorts stay last.
             waiting.sort_by_key(|it| (it.why == Why::LastResort, it.shares(failed, blame)));
         }
         self.candidates.append(&mut waiting);
@@ -202,7 +204,7 @@ impl Attempts {
         self.ticket = None;
     }
 
-    /// Keeps the current candidate for a last resort: it was benched after the plan was made.
+    /// Keeps the current candidate for a last resort: its breaker opened after the plan was made.
     fn pass_over(&mut self) {
         self.spares.extend(self.current().cloned());
     }
@@ -226,9 +228,9 @@ impl Attempts {
     }
 
     /// Whether this credential of this deployment was asked.
-    pub fn has_begun(&self, place: &Arc<Place>, seat: usize) -> bool {
+    pub fn has_begun(&self, handle: &Arc<DeploymentHandle>, credential: usize) -> bool {
         let mut begun = self.candidates.iter().take(self.begun);
-        begun.any(|it| Arc::ptr_eq(&it.place, place) && it.seat == seat)
+        begun.any(|it| Arc::ptr_eq(&it.handle, handle) && it.credential == credential)
     }
 
     /// Asks the current candidate again, because it was not reached.
@@ -406,8 +408,8 @@ pub fn next_peer(exchange: &mut Exchange) -> Option<Box<HttpPeer>> {
         let entered = if is_unbilled {
             candidate.can_serve_unbilled(now).map(|()| None)
         } else {
-            let place = &candidate.place;
-            let entered = place.enter(candidate.seat, tokens, now, is_last_resort);
+            let handle = &candidate.handle;
+            let entered = handle.enter(candidate.credential, tokens, now, is_last_resort);
             entered.map(|ticket| Some((ticket, began)))
         };
         match entered {
@@ -430,9 +432,9 @@ pub fn next_peer(exchange: &mut Exchange) -> Option<Box<HttpPeer>> {
                 let known = attempts.full.get_or_insert(full);
                 known.wait = known.wait.min(full.wait);
             }
-            // A last resort passes every breaker, so a benched candidate is kept only once.
-            Err(Refusal::Benched) if !is_last_resort => attempts.pass_over(),
-            Err(Refusal::Benched) => {}
+            // A last resort passes every breaker, so a candidate in cooldown is kept only once.
+            Err(Refusal::Open) if !is_last_resort => attempts.pass_over(),
+            Err(Refusal::Open) => {}
         }
     }
 }

@@ -20,7 +20,6 @@ use bytes::{Bytes, BytesMut};
 use http::header::{CONTENT_LENGTH, EXPECT};
 use pingora_core::Error;
 use pingora_proxy::Session;
-use std::task::Poll;
 use std::time::{Duration, Instant};
 use tollgate_types::{ConversationFacts, Format, KeyShares, PublicError};
 use tollgate_wire::conversation;
@@ -29,6 +28,7 @@ use tollgate_wire::json::Span;
 use tollgate_wire::peek::Peeked;
 use tollgate_wire::splice::Splice;
 
+use super::disconnect::at_once;
 use super::memory_permit::{Bounds, MemoryPermit, SMALL};
 use super::remembered::Asked;
 use crate::limits::BodyLimits;
@@ -51,6 +51,8 @@ pub struct RequestBody {
     /// What a small one holds of the memory. That of a large one is held by its bytes, for they
     /// may be on their way to a provider after it was let go here.
     permit: Option<MemoryPermit>,
+    /// How long the request has waited for memory while its body was read.
+    waited: Duration,
     /// The caller's own request, where remembered answers have been put into this one.
     asked: Option<Box<Asked>>,
 }
@@ -87,7 +89,7 @@ pub struct Reading {
 
 /// Why a body was not read.
 pub enum BodyFault {
-    /// The caller is told.
+    /// The client gets this error.
     Refused(PublicError),
     /// The caller is gone.
     Gone(Box<Error>),
@@ -187,6 +189,11 @@ impl RequestBody {
         matches!(self.chunks.as_slice(), [whole] if whole.as_ptr() == bytes.as_ptr())
     }
 
+    /// How long the request has waited for memory while its body was read.
+    pub const fn waited(&self) -> Duration {
+        self.waited
+    }
+
     /// Bytes of the body.
     pub const fn len(&self) -> u64 {
         self.length
@@ -255,8 +262,8 @@ impl RequestBody {
         }
     }
 
-    /// Lets the body itself go, once an answer is committed and nobody can ask for it again.
-    /// A stream runs for minutes, and would hold on to a body of megabytes.
+    /// Releases the body once an answer is committed, after which no attempt needs it. Otherwise a
+    /// stream of minutes would keep a body of megabytes.
     pub fn release(&mut self) {
         self.chunks = Vec::new();
         self.asked = None;
@@ -265,7 +272,7 @@ impl RequestBody {
 
     /// The body as one attempt sends it. Without edits to a body that came in one piece,
     /// nothing is copied.
-    /// `None` where the edits do not fit, which would be a fault of whoever made them.
+    /// `None` if the edits do not fit, which is a fault of the gateway.
     pub fn assemble(&self, edits: Splice) -> Option<Bytes> {
         let spliced = edits.apply(&self.chunks).ok()?;
         let mut chunks = spliced.chunks.into_iter();
@@ -313,33 +320,11 @@ pub async fn leave_out(session: &mut Session) -> Result<(), BodyFault> {
     Ok(())
 }
 
-/// Lets a pause go by between two attempts, unless the caller leaves.
-///
-/// # Errors
-///
-/// It has left.
-pub async fn wait_with(session: &mut Session, pause: Duration) -> Result<(), Box<Error>> {
-    if !session.is_body_done() {
-        // What is left of it belongs to the attempt.
-        tokio::time::sleep(pause).await;
-        return Ok(());
-    }
-    let leaving = session.as_downstream_mut().read_body_or_idle(true);
-    match tokio::time::timeout(pause, leaving).await {
-        Ok(Err(mut gone)) => {
-            gone.set_retry(false);
-            Err(gone.into_down())
-        }
-        Ok(Ok(_)) | Err(_) => Ok(()),
-    }
-}
-
-/// What `work` comes to, or `None` where it takes longer than is left. Most pieces are there
-/// when they are asked for; for those nobody looks at a clock.
+/// The result of `work`, or `None` if it takes longer than is left. The clock is read only if the result
+/// is not there at once.
 async fn within<T>(left: impl FnOnce() -> Duration, work: impl Future<Output = T>) -> Option<T> {
     let mut work = std::pin::pin!(work);
-    let at_once = std::future::poll_fn(|context| Poll::Ready(work.as_mut().poll(context)));
-    if let Poll::Ready(done) = at_once.await {
+    if let Some(done) = at_once(work.as_mut()).await {
         return Some(done);
     }
     tokio::time::timeout(left(), work).await.ok()
@@ -349,7 +334,7 @@ async fn within<T>(left: impl FnOnce() -> Duration, work: impl Future<Output = T
 fn read_fault(session: &mut Session, error: Box<Error>) -> BodyFault {
     // The type itself is private to Pingora.
     if matches!(error.etype.as_str(), "InvalidChunk" | "InvalidTrailerEnd") {
-        // Nobody knows where the next request begins.
+        // The beginning of the next request is unknown.
         session.set_keepalive(None);
         return PublicError::invalid_request("the request body is not chunked as HTTP has it")
             .into();

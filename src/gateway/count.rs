@@ -171,7 +171,7 @@ async fn answer(exchange: &Exchange) -> Result<Local, PublicError> {
         None => (by_length(admitted.facts()), CountSource::Length),
     };
     events::tokens_counted(source);
-    Ok(told(admitted.format, &count))
+    Ok(local(admitted.format, &count))
 }
 
 /// The count of a request while too many are counted at once.
@@ -180,7 +180,7 @@ fn by_length(facts: &RequestFacts) -> Count {
     Count::by_bytes(facts.text_bytes, media, facts.needs.tools)
 }
 
-fn told(format: Format, count: &Count) -> Local {
+fn local(format: Format, count: &Count) -> Local {
     let kind = match format {
         Format::Responses => r#""object":"response.input_tokens","#,
         _ => "",

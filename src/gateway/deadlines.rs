@@ -97,8 +97,8 @@ impl Deadlines {
         end.map_or(self.request_ends, |end| end.min(self.request_ends))
     }
 
-    /// Whether what is handed on now has come too late. Once content flows that cannot be told
-    /// here: it may have come long ago, and waited for a caller that did not read.
+    /// Whether what is forwarded now has arrived too late. Once content flows that is unknown here,
+    /// because it may have arrived long ago and waited for a client that did not read.
     pub fn are_over(&self, now: Instant) -> bool {
         match self.phase {
             Phase::Flow(..) => now >= self.request_ends,

@@ -1,6 +1,6 @@
 //! The state of one exchange: a request, its attempts and its answer.
 //!
-//! The phases in `mod.rs` pass it on. The phase that ends the exchange sets `told`.
+//! The phases in `mod.rs` pass it on. The phase that sends the head of the answer sets `sent`.
 
 use super::{
     answer::Answer, attempt::Attempts, budget::RetryBudgets, drain::CallerWatch, record,
@@ -59,7 +59,7 @@ pub struct Exchange {
     /// The failure that the client gets, of all failures upstream.
     pub fault: Option<UpstreamFault>,
     /// The status that the client got, and the error code.
-    pub told: Option<Told>,
+    pub sent: Option<SentHead>,
     /// The code of the error that ended the answer after its head was sent.
     pub broken: Option<ErrorCode>,
     /// Whether an attempt has failed and the next has not begun.
@@ -78,7 +78,7 @@ pub struct Exchange {
 
 /// What the client got.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Told {
+pub struct SentHead {
     /// The HTTP status.
     pub status: u16,
     /// The error code, if it was an error.
@@ -119,7 +119,7 @@ impl Exchange {
             unpaid: Vec::new(),
             noted: Noted::default(),
             fault: None,
-            told: None,
+            sent: None,
             broken: None,
             is_in_pause: false,
             first_byte: None,
@@ -147,7 +147,7 @@ impl Exchange {
         let request = self.stage.request()?;
         let route = request.route.as_ref()?;
         match self.snapshot.catalog.model(route.model)?.kind {
-            ModelKind::Wildcard { .. } => request.facts.as_ref()?.model.as_deref(),
+            ModelKind::Wildcard { .. } => request.facts_if_read()?.model.as_deref(),
             _ => Some(&route.model_id),
         }
     }
@@ -160,7 +160,7 @@ impl Exchange {
     }
 
     /// Whether the request is free: it counts tokens, or retrieves what is stored. A free request must not
-    /// bench a deployment or use up its limits.
+    /// open a breaker or use up its limits.
     pub fn is_unbilled(&self) -> bool {
         let request = self.stage.request();
         request.is_some_and(|request| request.endpoint.is_count() || request.endpoint.is_stored())

@@ -31,9 +31,9 @@ pub fn note(exchange: &mut Exchange, mut fault: UpstreamFault, cause: Option<&Er
         &fault,
         cause.map(|it| it as _),
     );
-    // No deployment is benched for longer, so no client has to wait for longer.
+    // No breaker stays open for longer, so no client has to wait for longer.
     if let Some((ticket, _)) = exchange.attempts.ticket()
-        && let Some(policy) = ticket.place().policy()
+        && let Some(policy) = ticket.handle().policy()
     {
         fault.retry_after = fault.retry_after.map(|it| it.min(policy.max_retry_after));
     }
@@ -49,7 +49,7 @@ pub fn note(exchange: &mut Exchange, mut fault: UpstreamFault, cause: Option<&Er
         _ => outcome::failed(exchange, &fault),
     }
     let again = follows(exchange, &fault);
-    let is_committed = exchange.told.is_some();
+    let is_committed = exchange.sent.is_some();
     exchange.fault = Some(match exchange.fault.take() {
         // After the head was sent, only the failure of this answer counts.
         Some(earlier) if !is_committed => earlier.or_better(fault),
@@ -63,7 +63,7 @@ fn follows(exchange: &mut Exchange, fault: &UpstreamFault) -> bool {
     let failover = exchange.snapshot.failover;
     let attempts = &exchange.attempts;
     let can_be_sent = exchange.stage.body().is_none_or(|body| body.can_be_sent());
-    if exchange.told.is_some()
+    if exchange.sent.is_some()
         || exchange.caller.is_draining()
         || !fault.try_elsewhere()
         || !can_be_sent
@@ -144,8 +144,8 @@ pub fn of_connection(exchange: &Exchange, error: &Error) -> UpstreamFault {
         return UpstreamFault::response_timeout();
     }
     // A provider that has sent an error may close the connection before it has read the body.
-    if let Some(told) = exchange.answer.told_failure() {
-        return told;
+    if let Some(fault) = exchange.answer.reported_fault() {
+        return fault;
     }
     match error.etype {
         ErrorType::ReadTimedout => UpstreamFault::response_timeout(),

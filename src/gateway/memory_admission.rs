@@ -29,8 +29,10 @@ pub struct Turns {
 
 impl Turns {
     /// How long a request waits that finds no room for the reason `shed`, if it waits for `least`
-    /// without a turn. Takes the turn if no other request has it. Keys with priority have a turn of
-    /// their own, so that no other key has them refused.
+    /// without a turn: the longest time of the turns that it has. Takes the turn for `shed` if no
+    /// other request has it. A request that waits for its key gives up the turn of all keys, which
+    /// would not help it. Keys with priority have a turn of their own, so that no other key has them
+    /// refused.
     pub fn patience(
         &mut self,
         shed: Shed,
@@ -38,15 +40,26 @@ impl Turns {
         of_key: Option<&KeyShares>,
         least: Duration,
     ) -> Duration {
+        let take = |shares: &KeyShares| shares.take_only(Resource::MemoryWait);
         let [priority, others] = &*ALL;
-        let (turn, shares, longest) = match (shed.is_for_the_key(), has_priority) {
-            (true, _) => (&mut self.of_key, of_key, OF_KEY),
-            (false, true) => (&mut self.of_all, Some(priority), OF_PRIORITY),
-            (false, false) => (&mut self.of_all, Some(others), OF_ALL),
+        let (all, of_all) = match has_priority {
+            true => (priority, OF_PRIORITY),
+            false => (others, OF_ALL),
         };
-        if turn.is_none() {
-            *turn = shares.and_then(|shares| shares.take_only(Resource::MemoryTurn));
+        if shed.is_for_the_key() {
+            self.of_all = None;
+            self.of_key = self.of_key.take().or_else(|| of_key.and_then(take));
+        } else {
+            self.of_all = self.of_all.take().or_else(|| take(all));
         }
-        turn.as_ref().map_or(least, |_| longest)
+        match self {
+            Self {
+                of_all: Some(_), ..
+            } => of_all,
+            Self {
+                of_key: Some(_), ..
+            } => OF_KEY,
+            _ => least,
+        }
     }
 }

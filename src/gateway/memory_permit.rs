@@ -123,30 +123,40 @@ impl MemoryPermit {
     }
 
     /// As [`Self::grow`], but a large request waits for room: for `patience`, and longer if it gets
-    /// a turn. Returns how long it has waited.
+    /// a turn. `waited` is the time that the request has waited before, which counts, and is
+    /// increased: a request that takes its memory piece by piece waits no longer than another one.
     ///
     /// # Errors
     ///
     /// There is no room, and none came in time: nothing was taken.
-    pub async fn grow_or_wait(&mut self, bytes: u64, patience: Duration) -> Result<Duration, Shed> {
+    pub async fn grow_or_wait(
+        &mut self,
+        bytes: u64,
+        patience: Duration,
+        waited: &mut Duration,
+    ) -> Result<(), Shed> {
         const LOOK: Duration = Duration::from_millis(10);
         let Err(mut shed) = self.grow(bytes) else {
-            return Ok(Duration::ZERO);
+            return Ok(());
         };
         let is_small = self.bytes.saturating_add(bytes) <= SMALL;
         if is_small || bytes > self.bounds.alone_beside(self.bytes) {
             return Err(shed);
         }
-        let (begun, mut turns) = (Instant::now(), Turns::default());
+        let (begun, before, mut turns) = (Instant::now(), *waited, Turns::default());
         loop {
             let of_key = self.of_key.as_ref().map(Share::of);
             let has_priority = self.bounds.of_priority;
-            if begun.elapsed() >= turns.patience(shed, has_priority, of_key, patience) {
+            *waited = before.saturating_add(begun.elapsed());
+            if *waited >= turns.patience(shed, has_priority, of_key, patience) {
                 return Err(shed);
             }
             tokio::time::sleep(LOOK).await;
             match self.grow(bytes) {
-                Ok(()) => return Ok(begun.elapsed()),
+                Ok(()) => {
+                    *waited = before.saturating_add(begun.elapsed());
+                    return Ok(());
+                }
                 Err(why) => shed = why,
             }
         }
@@ -183,7 +193,7 @@ impl MemoryPermit {
     /// Attaches the permit to `bytes`, until their last copy is dropped.
     pub fn keep(mut self, bytes: Bytes) -> Bytes {
         self.shrink_to(u64::try_from(bytes.len()).unwrap_or(u64::MAX));
-        Bytes::from_owner(Held {
+        Bytes::from_owner(PermittedBytes {
             bytes,
             _permit: self,
         })
@@ -196,12 +206,12 @@ impl Drop for MemoryPermit {
     }
 }
 
-struct Held {
+struct PermittedBytes {
     bytes: Bytes,
     _permit: MemoryPermit,
 }
 
-impl AsRef<[u8]> for Held {
+impl AsRef<[u8]> for PermittedBytes {
     fn as_ref(&self) -> &[u8] {
         &self.bytes
     }
@@ -263,7 +273,10 @@ mod tests {
         let key = KeyShares::default();
         of_a_crowd_that_leaves_no_room_for_itself_one_goes_on(Some(&key)).await;
         assert_eq!(events::held(), before);
+        the_pieces_of_a_request_wait_no_longer_than_the_request().await;
+        assert_eq!(events::held(), before);
         one_request_of_each_key_and_one_of_all_wait_longest();
+        a_request_that_waits_for_its_key_leaves_the_turn_of_all_keys_to_others();
 
         assert_eq!(refused_beside_a_wish_that_is_too_large(), 0);
         assert_eq!(events::held(), before);
@@ -326,6 +339,22 @@ mod tests {
         assert_eq!(seconds(&mut third, Shed::Memory, false, &one), 4);
     }
 
+    fn a_request_that_waits_for_its_key_leaves_the_turn_of_all_keys_to_others() {
+        const LEAST: Duration = Duration::from_secs(1);
+        let (one, another) = (KeyShares::default(), KeyShares::default());
+        let [mut first, mut second] = [(); 2].map(|()| Turns::default());
+        let seconds = |turns: &mut Turns, shed, key| {
+            let patience = turns.patience(shed, false, Some(key), LEAST);
+            patience.as_secs()
+        };
+        assert_eq!(seconds(&mut first, Shed::Memory, &one), 4);
+        assert_eq!(seconds(&mut first, Shed::KeyBodies, &one), 2);
+        assert_eq!(seconds(&mut second, Shed::Bodies, &another), 4);
+        assert_eq!(seconds(&mut first, Shed::Memory, &one), 2, "its key's turn");
+        drop(second);
+        assert_eq!(seconds(&mut first, Shed::Memory, &one), 4);
+    }
+
     /// Each holds a part of what it needs, and returns it only after the others were refused, as
     /// on a machine that is slow to let it.
     async fn of_a_crowd_that_leaves_no_room_for_itself_one_goes_on(key: Option<&KeyShares>) {
@@ -342,13 +371,37 @@ mod tests {
             crowd.len()
         );
         let wait = async |mut permit: MemoryPermit| {
-            let grown = permit.grow_or_wait(2 * PART, Duration::ZERO).await;
+            let mut waited = Duration::ZERO;
+            let grown = permit.grow_or_wait(2 * PART, Duration::ZERO, &mut waited);
+            let grown = grown.await;
             tokio::task::yield_now().await;
             grown.is_ok()
         };
         let went_on = futures::future::join_all(crowd.into_iter().map(wait)).await;
         let went_on = went_on.into_iter().filter(|it| *it).count();
         assert_eq!(went_on, 1, "of a crowd with {key:?}");
+    }
+
+    async fn the_pieces_of_a_request_wait_no_longer_than_the_request() {
+        let mut all = MemoryPermit::new(BOUNDS, None);
+        assert_eq!(all.grow(BOUNDS.held_by_large), Ok(()));
+        let mut piece = MemoryPermit::new(BOUNDS, None);
+        let mut waited = Duration::from_millis(3_900);
+        for _ in 0..3 {
+            let begun = Instant::now();
+            let grown = piece.grow_or_wait(SMALL + 1, Duration::ZERO, &mut waited);
+            assert_eq!(grown.await, Err(Shed::Bodies));
+            // The turn of all keys ends after four seconds.
+            assert!(begun.elapsed() < Duration::from_secs(1));
+        }
+        let mut waited = Duration::from_secs(1);
+        let grow = piece.grow_or_wait(SMALL + 1, Duration::ZERO, &mut waited);
+        let make_room = async {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            all.shrink_to(0);
+        };
+        assert_eq!(futures::future::join(grow, make_room).await.0, Ok(()));
+        assert!(waited >= Duration::from_millis(1_050), "{waited:?}");
     }
 
     /// How many pieces of one byte found no room while somebody else asked for what there never is.

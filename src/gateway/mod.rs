@@ -18,6 +18,7 @@ mod conversation;
 mod count;
 mod deadlines;
 mod decode;
+mod disconnect;
 mod downstream_backlog;
 mod drain;
 mod exchange;
@@ -181,7 +182,8 @@ impl ProxyHttp for Gateway {
         exchange.timer.stop();
         if let Some(pause) = exchange.attempts.take_pause() {
             exchange.is_in_pause = true;
-            body::wait_with(session, pause).await?;
+            let pause = tokio::time::sleep(pause);
+            disconnect::while_connected(session, pause).await?;
             exchange.is_in_pause = false;
         }
         match attempt::next_peer(exchange).and_then(|peer| count::limit_timeouts(exchange, peer)) {
@@ -514,7 +516,7 @@ impl ProxyHttp for Gateway {
             {
                 session.set_keepalive(None);
                 let answer = Local::error(refusal);
-                // Who sends no more may still read.
+                // A client that sends no more may still read.
                 let _ = respond::write(session, exchange, answer).await;
             }
             return done;
@@ -542,7 +544,7 @@ impl ProxyHttp for Gateway {
         exchange: &mut Self::CTX,
     ) {
         exchange.timer.stop();
-        if exchange.told.is_none() && error.is_none() {
+        if exchange.sent.is_none() && error.is_none() {
             // The answer's end was no piece of a body: there was none, or it had trailers.
             self.may_leave(session);
             if let Err(gone) = passthrough::finish_held(session, exchange).await {
@@ -555,7 +557,7 @@ impl ProxyHttp for Gateway {
     }
 
     fn suppress_error_log(&self, _: &Session, _: &Self::CTX, _: &Error) -> bool {
-        // Told already, with the request's identifier and without anything private.
+        // Logged already, with the request's identifier and without anything private.
         true
     }
 

@@ -34,10 +34,10 @@ pub fn failed(exchange: &mut Exchange, fault: &UpstreamFault) {
     if let Some((ticket, _)) = exchange.attempts.ticket() {
         let (wait, now) = (fault.retry_after, clock::steady_ms(Instant::now()));
         // Under a wildcard, the client has chosen the name that the provider does not know.
-        let is_made_up = ticket.place().deployment.upstream_model == UpstreamModel::AsRequested;
+        let is_made_up = ticket.handle().deployment.upstream_model == UpstreamModel::AsRequested;
         let counted = match fault.class {
-            FaultClass::InvalidModel if is_made_up => Blame::Nobody,
-            FaultClass::Forbidden if is_made_up => Blame::SeatInDoubt,
+            FaultClass::InvalidModel if is_made_up => Blame::None,
+            FaultClass::Forbidden if is_made_up => Blame::DeploymentCredentialInDoubt,
             _ => blame,
         };
         let tell = &mut events::breaker_changed;
@@ -69,13 +69,13 @@ pub fn used(exchange: &mut Exchange, usage: &Usage) {
     }
 }
 
-/// The attempt under way says nothing of anybody: the caller left, or its answer is at its end. An
-/// exchange that is dropped does this by itself.
+/// The attempt ends without a verdict on its provider: the client left, or the answer has ended. A
+/// dropped exchange does this by itself.
 pub fn over(exchange: &mut Exchange) {
     exchange.attempts.drop_ticket();
 }
 
-/// The attempt under way has asked nobody: it says nothing of anybody, and has used no tokens.
+/// The attempt has reached no provider: it ends without a verdict, and has used no tokens.
 pub fn asked_nobody(exchange: &mut Exchange) {
     used(exchange, &Usage::default());
     over(exchange);
@@ -100,13 +100,13 @@ const fn blame(fault: &UpstreamFault) -> Blame {
         | C::UnfitAnswer
         | C::OutOfFiles
         | C::OutOfMemory
-        | C::RequestOverRateLimit => Blame::Nobody,
+        | C::RequestOverRateLimit => Blame::None,
         C::Credential | C::Quota => Blame::Credential,
         // What is forbidden may be the model alone, and to this credential alone.
-        C::Forbidden | C::RateLimit => Blame::Seat,
-        C::InvalidModel if fault.is_403() => Blame::Seat,
+        C::Forbidden | C::RateLimit => Blame::DeploymentCredential,
+        C::InvalidModel if fault.is_403() => Blame::DeploymentCredential,
         C::InvalidModel => Blame::Model,
-        C::Blocked => Blame::SeatInDoubt,
+        C::Blocked => Blame::DeploymentCredentialInDoubt,
         C::Unreachable => Blame::Provider,
         C::Busy | C::ServerError | C::ConnectionBroken | C::ResponseTimeout | C::BrokenAnswer => {
             Blame::Deployment
@@ -125,15 +125,15 @@ mod tests {
         let examples = [
             (
                 r#"{"error":{"message":"Project `p` does not have access to model `x`","type":"invalid_request_error","param":null,"code":"model_not_found"}}"#,
-                Blame::Seat,
+                Blame::DeploymentCredential,
             ),
             (
                 r#"{"__type":"AccessDeniedException","message":"You don't have access to the model with the specified model ID."}"#,
-                Blame::Seat,
+                Blame::DeploymentCredential,
             ),
             (
                 r#"{"type":"error","error":{"type":"permission_error","message":"x"}}"#,
-                Blame::Seat,
+                Blame::DeploymentCredential,
             ),
             (
                 r#"{"__type":"UnrecognizedClientException","message":"The security token included in the request is invalid."}"#,
@@ -141,11 +141,11 @@ mod tests {
             ),
             (
                 "<html>Sorry, you have been blocked</html>",
-                Blame::SeatInDoubt,
+                Blame::DeploymentCredentialInDoubt,
             ),
             (
                 r#"{"error":{"message":"You are not allowed to request logprobs from this model","type":"invalid_request_error","param":null,"code":null}}"#,
-                Blame::Nobody,
+                Blame::None,
             ),
         ];
         for (body, expected) in examples {
@@ -160,12 +160,15 @@ mod tests {
     }
 
     #[test]
-    fn what_is_forbidden_within_a_success_counts_against_the_seat() {
+    fn a_403_within_a_success_counts_against_the_credential_at_the_deployment() {
         let examples = [
-            (r#"{"error":{"code":403,"message":"x"}}"#, Blame::Seat),
+            (
+                r#"{"error":{"code":403,"message":"x"}}"#,
+                Blame::DeploymentCredential,
+            ),
             (
                 r#"{"type":"error","error":{"type":"permission_error","message":"x"}}"#,
-                Blame::Seat,
+                Blame::DeploymentCredential,
             ),
             (r#"{"error":{"code":401,"message":"x"}}"#, Blame::Credential),
             (

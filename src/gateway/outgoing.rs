@@ -220,7 +220,9 @@ pub async fn wait_for_room(exchange: &Exchange) -> Option<MemoryPermit> {
     }
     let mut permit = no_room(exchange, body);
     let patience = PATIENCE.mul_f64(0.1 + 0.9 * fastrand::f64());
-    permit.grow_or_wait(needed, patience).await.ok()?;
+    let mut waited = body.waited();
+    let room = permit.grow_or_wait(needed, patience, &mut waited);
+    room.await.ok()?;
     Some(permit)
 }
 
@@ -340,8 +342,7 @@ fn translated(
 pub fn asks_for_usage(request: &RequestContext) -> bool {
     request.endpoint == Endpoint::ChatCompletions
         && request
-            .facts
-            .as_ref()
+            .facts_if_read()
             .is_some_and(|facts| facts.stream && facts.include_usage != Some(true))
 }
 

@@ -1,5 +1,5 @@
-//! Reads a provider's answer as its kind wants to be read, and says what of it leaves: the
-//! bytes that came, or what they are in the caller's format.
+//! Reads a provider's answer by its kind, and returns what goes to the client: the received bytes, or
+//! their translation into the client's format.
 
 use super::answer::UpstreamHead;
 use super::deadlines::Progress;
@@ -48,7 +48,7 @@ pub struct Translation {
     pub permit: MemoryPermit,
 }
 
-/// Reads an answer as its kind wants to be read.
+/// Reads an answer by its kind.
 pub enum Reader {
     /// An event stream.
     Stream(Events),
@@ -268,7 +268,7 @@ impl Reader {
         match head.status {
             200..=299 => {}
             400..=599 => return Ok(Self::Error),
-            // A redirect would send the caller's request to who knows where.
+            // A redirect would send the client's request to an unchecked address.
             _ => return Err(UpstreamFault::broken_answer()),
         }
         let found = media_type(&head.headers).unwrap_or_default();
@@ -454,7 +454,7 @@ impl Events {
         }
     }
 
-    /// How far the stream has come, for whoever looks at the clock.
+    /// How far the stream has come, for the deadlines.
     pub fn progress(&self) -> Progress {
         match self.phase() {
             Phase::Preamble => Progress::Preamble,

@@ -1,8 +1,8 @@
 //! Records a request that is over: metrics and one line of the access log.
 
 use super::body::RequestBody;
-use super::exchange::{Exchange, Told};
-use super::{outcome, settlement};
+use super::exchange::{Exchange, SentHead};
+use super::{admission, outcome, settlement};
 use crate::access_log::Fields;
 use crate::clock;
 use crate::events::{self, Finished};
@@ -38,9 +38,9 @@ pub fn record(exchange: &mut Exchange, error: Option<&Error>) {
     let provider = candidate.map(|candidate| &candidate.deployment.provider.name);
     let request = exchange.stage.request();
     let route = request.and_then(|request| request.route.as_ref());
-    let told = exchange.told;
-    let status = told.map_or(CLIENT_CLOSED, |told| told.status);
-    let code = exchange.broken.or(told.and_then(|told| told.code));
+    let sent = exchange.sent;
+    let status = sent.map_or(CLIENT_CLOSED, |sent| sent.status);
+    let code = exchange.broken.or(sent.and_then(|sent| sent.code));
     events::request_finished(&Finished {
         format: exchange.format(),
         model: route.map(|route| &route.model_id),
@@ -55,7 +55,7 @@ pub fn record(exchange: &mut Exchange, error: Option<&Error>) {
     log.line(|line| {
         let (method, uri) = &exchange.target;
         let settled = exchange.settlement.settled();
-        let facts = request.and_then(|request| request.facts.as_ref());
+        let facts = request.and_then(|request| request.facts_if_read());
         let identity = exchange.stage.identity();
         let body = exchange.stage.body();
         // The settlement counts, even if the last bytes could not be sent.
@@ -120,14 +120,16 @@ pub fn cut(exchange: &mut Exchange) {
         return;
     }
     let code = ErrorCode::ServiceUnavailable;
-    if exchange.told.is_none() {
-        exchange.told = Some(Told {
+    if exchange.sent.is_none() {
+        exchange.sent = Some(SentHead {
             status: CUT,
             code: Some(code),
         });
     } else if !exchange.answer.is_complete() {
         exchange.broken = Some(code);
     }
+    // The task can be dropped while a filter waits.
+    admission::take_guards(exchange);
     settlement::settle(exchange, ending(exchange, None));
     record(exchange, None);
 }
@@ -139,14 +141,14 @@ pub fn ending(exchange: &Exchange, error: Option<&Error>) -> BillingState {
         return BillingState::ClientClosed;
     }
     if exchange.attempts.made() == 0 {
-        let refused = exchange.told.is_none_or(|told| told.code.is_some());
+        let refused = exchange.sent.is_none_or(|sent| sent.code.is_some());
         return if refused {
             BillingState::Rejected
         } else {
             BillingState::Completed
         };
     }
-    let is_error = exchange.told.is_none_or(|told| told.code.is_some());
+    let is_error = exchange.sent.is_none_or(|sent| sent.code.is_some());
     // An error that the client must correct is no failure of the provider.
     let fault = exchange.fault.as_ref();
     let was_not_sent = || exchange.stage.body().is_some_and(|it| it.is_awaited());

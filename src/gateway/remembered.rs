@@ -165,7 +165,7 @@ fn referring<'a>(
 ) -> Option<(&'a Remembering, Arc<Identity>, &'a RequestBody)> {
     let remembering = snapshot.memory.as_ref()?;
     let request = exchange.stage.request()?;
-    if request.format() != Some(Format::Responses) || !names_answers(request.facts.as_ref()?) {
+    if request.format() != Some(Format::Responses) || !names_answers(request.facts_if_read()?) {
         return None;
     }
     let identity = Arc::clone(request.identity.as_ref()?);

@@ -2,7 +2,7 @@
 
 use super::answer::UpstreamHead;
 use super::body;
-use super::exchange::{Exchange, Told};
+use super::exchange::{Exchange, SentHead};
 use super::{record, route_reason, settlement};
 pub use crate::candidate::internal_error;
 use bytes::Bytes;
@@ -164,7 +164,7 @@ pub fn compose(
             )
         }
     };
-    exchange.told = Some(Told { status, code });
+    exchange.sent = Some(SentHead { status, code });
     settlement::settle(exchange, record::ending(exchange, None));
     let mut headers = own_headers(exchange, None);
     if status != NO_CONTENT {
@@ -201,7 +201,7 @@ pub fn commit(
     length: Option<u64>,
     now: Instant,
 ) -> Result<(), Box<Error>> {
-    exchange.told = Some(Told {
+    exchange.sent = Some(SentHead {
         status: upstream.status,
         code: None,
     });

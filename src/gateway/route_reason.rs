@@ -24,23 +24,23 @@ pub fn text(exchange: &Exchange) -> Option<String> {
     let served = exchange
         .snapshot
         .served(exchange.stage.admitted()?.handle)?;
-    let mut places = served.places.iter();
-    let number = places.position(|it| std::sync::Arc::ptr_eq(it, &candidate.place))?;
-    let mut text = format!("{}: {}", label(number, candidate.seat), candidate.why);
+    let mut handles = served.handles.iter();
+    let number = handles.position(|it| std::sync::Arc::ptr_eq(it, &candidate.handle))?;
+    let mut text = format!("{}: {}", label(number, candidate.credential), candidate.why);
     // A candidate that is asked as a last resort is not left out.
-    let is_asked = |place: usize, seat: usize| {
-        let place = served.places.get(place);
-        place.is_some_and(|place| exchange.attempts.has_begun(place, seat))
+    let is_asked = |deployment: usize, credential: usize| {
+        let handle = served.handles.get(deployment);
+        handle.is_some_and(|handle| exchange.attempts.has_begun(handle, credential))
     };
     let left_out = exchange.left_out.0.iter();
-    let left_out = left_out.filter(|out| !is_asked(out.place, out.seat));
+    let left_out = left_out.filter(|out| !is_asked(out.deployment, out.credential));
     for (number, out) in left_out.take(MOST_TOLD).enumerate() {
         text.push_str(if number == 0 { "; left out: " } else { ", " });
         // Writing to a string cannot fail.
         let _ = write!(
             text,
             "{} ({})",
-            label(out.place, out.seat),
+            label(out.deployment, out.credential),
             out.obstacle.as_str()
         );
     }
@@ -48,10 +48,10 @@ pub fn text(exchange: &Exchange) -> Option<String> {
 }
 
 /// Numbers from one, as in the configuration.
-fn label(place: usize, seat: usize) -> String {
+fn label(deployment: usize, credential: usize) -> String {
     format!(
         "deployment {} credential {}",
-        place.saturating_add(1),
-        seat.saturating_add(1)
+        deployment.saturating_add(1),
+        credential.saturating_add(1)
     )
 }

@@ -31,12 +31,12 @@ pub struct SettlementGuard {
 
 impl SettlementGuard {
     /// Takes what the filters have taken, even if one of them has refused the request.
-    pub fn take(request: &mut RequestContext) -> Self {
-        Self {
-            admission: request.admission.take(),
-            reservation: request.reservation.take(),
-            due: None,
-            settled: None,
+    pub fn take(&mut self, request: &mut RequestContext) {
+        if let Some(admission) = request.admission.take() {
+            self.admission = Some(admission);
+        }
+        if let Some(reservation) = request.reservation.take() {
+            self.reservation = Some(reservation);
         }
     }
 
@@ -101,8 +101,9 @@ impl SettlementGuard {
             state, was_done, ..
         } = how;
         let settled = self.reservation.take().map(|it| {
-            // A request that was refused before an attempt costs nothing and leaves no record.
-            if state == BillingState::Rejected && !was_done {
+            // A request that ends before an attempt costs nothing and leaves no record.
+            let is_unused = matches!(state, BillingState::Rejected | BillingState::ClientClosed);
+            if is_unused && !was_done {
                 return it.release();
             }
             it.settle(&Ending {
@@ -209,11 +210,11 @@ pub fn settle(exchange: &mut Exchange, state: BillingState) {
         _ => used(exchange, reported),
     };
     used.absurd = is_doubtful;
-    let told = exchange.told;
+    let sent = exchange.sent;
     let mut how = Outcome {
         state,
-        status: told.map_or(record::CLIENT_CLOSED, |told| told.status),
-        code: exchange.broken.or(told.and_then(|told| told.code)),
+        status: sent.map_or(record::CLIENT_CLOSED, |sent| sent.status),
+        code: exchange.broken.or(sent.and_then(|sent| sent.code)),
         model: exchange.model_served(),
         was_done: exchange.attempts.made() > 0 || done_here(exchange),
     };
@@ -342,7 +343,7 @@ fn is_worked_on(exchange: &Exchange) -> bool {
 fn done_here(exchange: &Exchange) -> bool {
     let request = exchange.stage.request();
     let is_stored = request.is_some_and(|request| request.endpoint.is_stored());
-    let is_done = exchange.told.is_some_and(|told| told.code.is_none());
+    let is_done = exchange.sent.is_some_and(|sent| sent.code.is_none());
     is_done && (is_stored || count::is_count(exchange))
 }
 

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tollgate_filter::{Endpoint, StoredThings};
 use tollgate_ledger::{Due, InputDue};
-use tollgate_routing::health::Place;
+use tollgate_routing::health::DeploymentHandle;
 use tollgate_routing::plan::Why;
 use tollgate_types::{ErrorCode, Format, Identity, OwnerFailure, PublicError, Shortage, StoredAt};
 
@@ -27,9 +27,9 @@ const PASSED: [&str; 6] = ["include", "include[]", "limit", "order", "after", "b
 /// The provider that stores something.
 pub struct Holder {
     /// A deployment of its provider.
-    pub place: Arc<Place>,
+    pub handle: Arc<DeploymentHandle>,
     /// The index of the credential under which it was made, among those of the deployment.
-    pub seat: usize,
+    pub credential: usize,
     /// The connections to its provider.
     pub pool: Arc<Pool>,
 }
@@ -44,11 +44,15 @@ pub async fn attempts(
     identity: &Identity,
     id: &str,
 ) -> Result<Attempts, PublicError> {
-    let Holder { place, seat, pool } = holder(snapshot, identity, id).await?;
+    let Holder {
+        handle,
+        credential,
+        pool,
+    } = holder(snapshot, identity, id).await?;
     let mut attempts = Attempts::default();
     attempts.add(Candidate {
-        place,
-        seat,
+        handle,
+        credential,
         // No other provider stores it.
         why: Why::LastResort,
         pool,
@@ -81,28 +85,27 @@ pub async fn holder(
             ));
         }
     };
-    let holds = |it: &&Arc<Place>| {
+    let holds = |it: &&Arc<DeploymentHandle>| {
         let deployment = &it.deployment;
         deployment.provider.name == at.provider && deployment.formats.contains(Format::Responses)
     };
-    let place = snapshot.fleet.all().find(holds).ok_or_else(unknown)?;
-    let mut seats = place.seats.iter();
-    let seat = seats.position(|it| *it.name() == *at.credential);
+    let handle = snapshot.fleet.all().find(holds).ok_or_else(unknown)?;
+    let mut credentials = handle.credentials.iter();
+    let credential = credentials.position(|it| *it.name() == *at.credential);
     let pool = snapshot.upstreams.pool(&at.provider);
-    let (seat, pool) = seat.zip(pool).ok_or_else(unknown)?;
+    let (credential, pool) = credential.zip(pool).ok_or_else(unknown)?;
     Ok(Holder {
-        place: Arc::clone(place),
-        seat,
+        handle: Arc::clone(handle),
+        credential,
         pool: Arc::clone(pool),
     })
 }
 
-/// The stored responses and items that a request names. Must run before the filters, which take the items
-/// away.
-pub fn named(exchange: &Exchange) -> Vec<Arc<str>> {
+/// The stored responses and items that a request names.
+fn named(exchange: &Exchange) -> Vec<Arc<str>> {
     let request = exchange.stage.request();
     let request = request.filter(|it| it.endpoint == Endpoint::Responses);
-    let facts = request.and_then(|it| it.facts.as_ref());
+    let facts = request.and_then(|it| it.facts_if_read());
     let stores = facts.filter(|facts| facts.store != Some(false));
     let names = stores.into_iter().flat_map(|facts| {
         // An item with contents shows only what is in the request.
@@ -118,9 +121,10 @@ pub fn named(exchange: &Exchange) -> Vec<Arc<str>> {
 /// # Errors
 ///
 /// There are too many of them, or the ledger does not answer.
-pub async fn find_unpaid(exchange: &mut Exchange, named: Vec<Arc<str>>) -> Result<(), PublicError> {
+pub async fn find_unpaid(exchange: &mut Exchange) -> Result<(), PublicError> {
     /// The most unpaid responses that one request can name.
     const MOST: usize = 64;
+    let named = named(exchange);
     let identity = exchange.stage.identity().cloned();
     let snapshot = Arc::clone(&exchange.snapshot);
     let (Some(owned), Some(identity), false) = (&snapshot.owned, identity, named.is_empty()) else {
@@ -315,7 +319,7 @@ pub fn note(exchange: &mut Exchange) {
     let noted = &mut exchange.noted;
     // A container adds no input by itself.
     remember(&facts.containers, &mut noted.containers, Some(0), None);
-    let asked = request.facts.as_ref();
+    let asked = request.facts_if_read();
     let stores = asked.is_some_and(|facts| facts.store != Some(false));
     if candidate.format != Format::Responses || !stores {
         return;

@@ -34,7 +34,7 @@ pub struct AttemptTimer {
     is_unwatched: bool,
 }
 
-/// What tells that a caller does not read, where a provider must not be blamed for that.
+/// Shows whether a client does not read, so that its provider is not blamed for the delay.
 pub enum Reader {
     /// The caller's connection.
     Connection(DownstreamBacklog),
@@ -75,8 +75,8 @@ impl AttemptTimer {
     }
 
     /// The request is about to be sent over that connection: from here on its silence is
-    /// counted, and watched. What its caller has yet to take tells `reader`: the provider's connection
-    /// shows what has come and was not read, and not what was read and waits for the caller.
+    /// counted, and watched. `reader` shows what the client has not read yet; the provider's connection
+    /// shows only what has arrived and was not read.
     ///
     /// `false` where it cannot be, for want of a descriptor, and relies on it: the attempt is to
     /// be made anew, and the time-out of a single read must do.

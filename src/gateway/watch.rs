@@ -2,7 +2,7 @@
 //!
 //! Pingora calls no hook while nothing arrives, and its only time-out restarts with every read. So a thread
 //! checks the deadlines of all attempts every [`TICK`], and shuts down the connection of a late one. The
-//! current read then fails as on a broken connection, and [`Watch::has_fired`] tells that it was the
+//! current read then fails as on a broken connection, and [`Watch::has_fired`] shows that it was the
 //! clock. `deadlines.rs` decides the deadlines.
 //!
 //! A connection carries one attempt at a time, also over HTTP/2 (`upstreams` does not allow more), so no
@@ -36,7 +36,7 @@ struct Watched {
     is_over: AtomicBool,
     has_fired: AtomicBool,
     socket: Mutex<Option<Socket>>,
-    /// What its caller has yet to take: its socket tells what has come and was not read.
+    /// What the client has not read yet; the socket shows only what has arrived and was not read.
     backlog: Option<DownstreamBacklog>,
     /// Its time was over while its caller held it up.
     was_held_up: AtomicBool,
@@ -93,7 +93,7 @@ impl Watch {
 impl Drop for Watch {
     fn drop(&mut self) {
         self.0.is_over.store(true, Ordering::Relaxed);
-        // Waits for one that is just shut down: after this, the connection is somebody else's.
+        // Waits for a shutdown under way: after this, another request has the connection.
         drop(self.0.socket.lock().take());
     }
 }
@@ -143,7 +143,7 @@ impl Watched {
     }
 }
 
-/// Whoever looks.
+/// The thread that checks the deadlines.
 #[derive(Default)]
 struct Keeper {
     /// What was not looked at before.

@@ -1,10 +1,11 @@
 //! Callers' connections: how many there may be, how long a head may take, which heads are
-//! requests at all, and who reads or sends in a way that serves nobody.
+//! requests at all, and which clients read or send too slowly.
 //!
 //! Pingora gets connections from here: of HTTP/1.1 one request at a time, whose head was
 //! found good, of HTTP/2 the frames as they come. What a request means is the gateway's.
 
 mod arrival;
+mod connection_limits;
 mod departure;
 mod frames;
 mod framing;
@@ -12,15 +13,14 @@ pub mod fuzzing;
 mod head;
 mod idle;
 mod pace;
-mod places;
 mod proxy_protocol;
 mod refusal;
 mod wire;
 
 pub(super) use arrival::Gate;
-pub(super) use places::Connections;
+pub(super) use connection_limits::Connections;
 
-use super::cut::{Cuttable, Ends};
+use super::grace_period::{Cuttable, Ends};
 use super::stop::Session;
 use crate::events;
 use crate::gateway::CallerConnection;
@@ -130,9 +130,9 @@ impl Doorkeeper {
         }
     }
 
-    /// Serves streams of HTTP/2. A connection that has just been opened is not told of the end in
-    /// its first moment: its caller is about to send the request for which it was opened, and
-    /// many give a request up that the very first connection does not take.
+    /// Serves streams of HTTP/2. A new connection gets no `GOAWAY` for a short time: its
+    /// client is about to send the request for which it was opened, and many clients give up a request
+    /// that a new connection refuses.
     async fn serve_http2(&self, mut wire: Wire, session: Session, shutdown: &ShutdownWatch) {
         /// How long a request may be under way from the caller to here.
         const MOMENT: Duration = Duration::from_secs(1);
@@ -142,7 +142,7 @@ impl Doorkeeper {
         let (tell, told) = watch::channel(false);
         let mut ending = shutdown.clone();
         let telling = async {
-            // Whoever could tell is gone: as if it had.
+            // A dropped sender counts as the end.
             let _ = ending.wait_for(|ends| *ends).await;
             sleep_until(opened.checked_add(MOMENT).unwrap_or(opened)).await;
             tell.send_replace(true);

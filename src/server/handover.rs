@@ -1,7 +1,7 @@
 //! What passes between a gateway and the process that takes over from it, over one Unix
 //! stream: a line each way, and once the listening sockets themselves.
 //!
-//! | Who | says | which means |
+//! | Process | sends | meaning |
 //! |---|---|---|
 //! | new | `take 1` | give me your listeners |
 //! | old | addresses as JSON, with the sockets | here they are; I go on serving |
@@ -12,18 +12,17 @@
 //! | new | `acknowledge` | I have it |
 //! | old | `drained` | I take no connection any more |
 //!
-//! Either says `failed TEXT` where it cannot go on. `upgrade` in the place of `take 1` asks the
+//! Either sends `failed TEXT` if it cannot go on. `upgrade` instead of `take 1` asks the
 //! old process to start the new one by itself; it answers `done PID` or `failed TEXT`.
 //!
-//! However this ends, one of them serves and not both. The old process alone decides, by
-//! `commit` or by `failed`, and only after that does the other know; whoever decides late is
-//! obeyed late. What is said over the stream arrives in its order as long as both live, so
-//! the end of the stream without a word means that the other process is dead: the old one then
-//! goes on, up to `acknowledge`, and the new one serves, from the moment at which it has the sockets.
+//! In every case exactly one of them serves. The old process alone decides, by `commit` or by
+//! `failed`, and the new one waits for the decision. Lines arrive in order while both live, so
+//! the end of the stream without a line means that the other process is dead. The old one then
+//! continues to serve until `acknowledge`; the new one serves once it has the sockets.
 //!
-//! Versions before `commit` decide by the clock, each by its own. One that confirms says so
-//! behind `ready`, one that tells its verdict beside the addresses; towards others all is as it
-//! was with them, and the end of the stream is no proof of a death.
+//! Versions before `commit` decide by their own clocks. A new process that confirms says so
+//! after `ready`, an old one that sends its verdict says so beside the addresses. With other versions the
+//! former protocol applies, and the end of the stream does not prove that the other process is dead.
 
 use rustix::io::retry_on_intr;
 use rustix::net::{

@@ -4,7 +4,7 @@
 //! last request has ended: Pingora itself would sleep through the whole grace period.
 
 mod connections;
-mod cut;
+mod grace_period;
 mod handover;
 mod listeners;
 mod notify;
@@ -32,7 +32,7 @@ use crate::keys::{self, OpenError};
 use crate::machine;
 use crate::snapshot::{Current, Snapshot};
 use connections::{Connections, Doorkeeper, Gate};
-use cut::{Cuttable, Ends};
+use grace_period::{Cuttable, Ends};
 use listeners::{Certificates, OnSockets, Sockets};
 use once_cell::sync::OnceCell;
 use operator::Operator;
@@ -72,7 +72,7 @@ pub enum RunError {
     /// The gateway that runs does not hand over.
     #[error("the gateway that runs does not hand over: {0}")]
     Predecessor(io::Error),
-    /// Somebody has removed the settlement file of this process, and another one has closed it.
+    /// The settlement file of this process was removed, and another process has closed it.
     #[error("another process has closed this one in the ledger: start it again")]
     Fenced,
     /// The system gives no thread or runtime.
@@ -100,7 +100,7 @@ impl Start {
     ///
     /// # Errors
     ///
-    /// When it cannot begin to serve. A predecessor is told so, and goes on.
+    /// When it cannot begin to serve. A predecessor gets the reason and continues.
     pub fn run(
         mut self,
         hangups: Hangups,
@@ -131,7 +131,7 @@ impl Start {
         }
     }
 
-    /// Puts everything together and serves nobody yet.
+    /// Puts everything together without serving yet.
     fn begin(&mut self, hangups: Hangups) -> Result<Assembled, RunError> {
         let config = &self.config;
         reload::check_models(config)?;
@@ -159,7 +159,7 @@ impl Start {
         keys::check_plans(config, accounts.store().path())?;
         let snapshot = Snapshot::build(config, &material.authorities, Some(&accounts), None)?;
         events::watch(&snapshot.fleet);
-        // Whoever is let in is to find providers that have addresses.
+        // The first request needs the addresses of providers.
         runtime.block_on(snapshot.upstreams.resolve(RESOLVE_LIMIT));
         let current = Arc::new(Current::from_pointee(snapshot));
 
@@ -227,7 +227,7 @@ impl Start {
     }
 }
 
-/// A gateway that is put together and serves nobody yet.
+/// A gateway that is put together and does not serve yet.
 struct Assembled {
     runtime: tokio::runtime::Runtime,
     signals: Signals,
@@ -316,7 +316,7 @@ impl Assembled {
             .name("pingora".to_owned())
             .spawn(move || {
                 self.server.run(RunArgs { shutdown_signal });
-                // Whoever waits for the end may have seen another one already.
+                // The receiver may have ended for another reason.
                 let _ = ended.send(());
             })?;
         let end = wait_for_the_end(&end, &self.ends.ending, &self.ends.sessions, &self.cut);
@@ -401,7 +401,7 @@ fn server_conf(settings: &config::ServerSettings) -> ServerConf {
             .unwrap_or(usize::MAX)
             .min(machine::most_kept()),
         max_retries: Gateway::MOST_ATTEMPTS,
-        // This program ends by itself before: what was cut is told then.
+        // This program ends before that by itself, and logs what was cut.
         grace_period_seconds: Some(settings.shutdown.grace.get().as_secs().saturating_add(5)),
         graceful_shutdown_timeout_seconds: Some(1),
         ..ServerConf::default()

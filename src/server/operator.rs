@@ -84,7 +84,7 @@ impl Operator {
         let takes_over = predecessor.is_some();
         let (accept, accepts) = oneshot::channel();
         let gone = async move {
-            // A sender that is gone has nobody to hand over to.
+            // Without the sender there is no hand-over.
             if left.wait_for(|has_left| *has_left).await.is_err() {
                 std::future::pending::<()>().await;
             }
@@ -95,7 +95,8 @@ impl Operator {
                 return;
             }
             let ledger = accounts.ledger().clone();
-            let serving = admin::serve(listener, readiness.clone(), &api, ledger, gone);
+            let memory = Arc::clone(accounts.memory());
+            let serving = admin::serve(listener, readiness.clone(), &api, ledger, memory, gone);
             if let Err(fault) = serving.await {
                 log::error!("the admin listener has ended: {fault}");
             }
@@ -134,12 +135,12 @@ impl Operator {
                 leave.send_replace(true);
                 leave_with(End::within(grace, Duration::ZERO));
             };
-            // Before anybody is told that this process serves: who hears it may ask at once.
+            // Before this process reports that it serves: a client may connect at once.
             let be_ready = || {
                 let is_to = stop.borrow().is_none();
                 if is_to {
                     readiness.set(true);
-                    // Nobody waits for it where no other process was before.
+                    // Without a predecessor there is no receiver.
                     let _ = accept.send(());
                 }
                 is_to
@@ -162,8 +163,8 @@ impl Operator {
                 let Some(succeeded) = hand_over(succession, quit, &stop, &service).await else {
                     return leave_with(End::within(grace, Duration::ZERO));
                 };
-                // Who listens to the operator is the other process now. Whoever is heard here for a
-                // last time is told what is true of the gateway: it is ready.
+                // The other process answers the operator now. A last probe here gets the state of
+                // the gateway: ready.
                 leave.send_replace(true);
                 leave_to_others(End::within(grace, idle));
                 log::info!("process {} has taken over", succeeded.pid());
@@ -193,8 +194,8 @@ enum Begun {
     Ending,
 }
 
-/// Waits until callers are served, and tells everybody who waits for it. `be_ready` says whether
-/// this process is to go on.
+/// Waits until callers are served, and reports it to the predecessor and the service manager. `be_ready`
+/// returns whether this process is to go on.
 async fn serve_now(
     mut accepting: broadcast::Receiver<ExecutionPhase>,
     predecessor: Option<Predecessor>,
@@ -217,7 +218,7 @@ async fn serve_now(
         }
         let (tell, mut verdict) = oneshot::channel();
         tokio::task::spawn_blocking(move || {
-            // Nobody waits for it where this process has ended meanwhile.
+            // The receiver is gone if this process has ended meanwhile.
             let _ = tell.send(predecessor.serving(pid));
         });
         begun = match tokio::time::timeout(PATIENCE, &mut verdict).await {
@@ -272,7 +273,7 @@ fn health(current: Arc<Current>) -> HealthSource {
 }
 
 async fn keep_names_resolved(current: &Current) {
-    /// How soon a name is looked up that a reload has brought and nobody knows.
+    /// How soon a name that a reload added is looked up.
     const LOOK: Duration = Duration::from_secs(1);
     let mut resolved = Instant::now();
     loop {

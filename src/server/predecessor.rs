@@ -27,7 +27,7 @@ pub struct Predecessor {
     pub(super) callers: Sockets,
 }
 
-/// Who serves from now on.
+/// Which process serves from now on.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     /// This process.
@@ -73,8 +73,8 @@ impl Predecessor {
         })
     }
 
-    /// Says that this process could serve, and waits for the word to do so. It serves as well
-    /// where the other process has died: it has the sockets, and nobody else has.
+    /// Reports that this process could serve, and waits for `go`. It serves as well if the other process
+    /// has died, because it alone has the sockets.
     ///
     /// # Errors
     ///
@@ -93,17 +93,17 @@ impl Predecessor {
         }
     }
 
-    /// Says that this process serves, and waits for as long as it takes until the other has
-    /// decided who does: an earlier version [`PATIENCE`] and no longer.
+    /// Reports that this process serves, and waits without limit until the other one has decided which
+    /// process does; for an earlier version at most [`PATIENCE`].
     pub(super) fn serving(mut self, pid: u32) -> Verdict {
-        // What the other one said before it ended the stream counts, heard or not.
+        // A line that the other one sent before it ended the stream counts.
         let _ = self.say(&format!("{SERVING} {pid}"));
         loop {
             match self.hear() {
                 Ok(line) if line == COMMIT => {
-                    // One that has died meanwhile does not wait for it.
+                    // A dead process does not wait for it.
                     let _ = self.say(ACKNOWLEDGE);
-                    // Once it takes no connection any more, this one is told of.
+                    // The other process sends a line when it accepts no connection any more.
                     let _ = self.hear();
                     return Verdict::Ours;
                 }

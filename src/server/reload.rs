@@ -1,9 +1,9 @@
-//! Which configuration is served, and how another one takes its place: read, checked,
-//! compared, and swapped in one step, or not at all.
+//! Reloads the configuration: reads, checks and compares it, and swaps it in one step, or keeps the
+//! current one.
 //!
-//! Asked by `SIGHUP`, by a changed file, and by the admin API. One at a time: whoever asks
-//! meanwhile waits. Files are read where nobody else waits for them. What a configuration means is
-//! decided in `config` and `snapshot`.
+//! `SIGHUP`, a changed file and the admin API ask for a reload. Reloads run one at a time; further
+//! requests wait. Files are read on the blocking pool. `config` and `snapshot` decide what a
+//! configuration means.
 
 use super::listeners::{self, Certificates};
 use super::successor::Service;
@@ -36,7 +36,7 @@ pub(super) const RESOLVE_LIMIT: Duration = Duration::from_secs(5);
 /// How long it may take to see which plans keys have.
 const PLANS_LIMIT: Duration = Duration::from_secs(10);
 
-/// The most differences that are told one by one.
+/// The most differences that are listed one by one.
 const MOST_CHANGES: usize = 200;
 
 /// Where a configuration goes.
@@ -50,7 +50,7 @@ pub(super) struct Places {
     pub(super) started: Started,
 }
 
-/// Who reloads.
+/// Carries out reloads.
 pub(super) struct Reloader {
     places: Places,
     load: Reload,
@@ -181,7 +181,7 @@ impl Reloader {
                 let _ = self.reload(cause, how).await;
             } else {
                 log::warn!("the configuration is not read again while another process takes over");
-                // Who has sent a signal is to hear of it, whatever comes after.
+                // The log must answer a signal, whatever comes after it.
                 put_off = put_off.filter(|it| *it == Cause::Signal).or(Some(cause));
             }
         }
@@ -197,10 +197,10 @@ impl Reloader {
             done.map_err(Refusal::Order)
         } else {
             Err(Refusal::Busy(
-                "another process is taking over: ask again once it serves, or this one goes on",
+                "another process is taking over; retry when it serves or has failed",
             ))
         };
-        // Who has left does not want to know.
+        // A client that has left needs no answer.
         let _ = order.answer.send(outcome);
     }
 
@@ -246,7 +246,7 @@ impl Reloader {
             }
             return Ok(ReloadView {
                 dry_run: how.dry_run,
-                ..self.told(false, &changes, &next)
+                ..self.view(false, &changes, &next)
             });
         }
         self.take(cause, next, changes).await
@@ -292,7 +292,7 @@ impl Reloader {
         events::watch(&snapshot.fleet);
         let snapshot = Arc::new(snapshot);
         places.current.store(Arc::clone(&snapshot));
-        // Behind the store: what began before it benches by the configuration before.
+        // After the store: requests that began before it open breakers by the earlier configuration.
         snapshot.fleet.release(clock::steady_ms(Instant::now()));
         places.certificates.replace(&next.material.certificates);
         places.api.operations().set_offer(Offer::of(&next.config));
@@ -313,7 +313,7 @@ impl Reloader {
         self.previous = Some(before);
         self.serving.store(Arc::new(self.held.serving(view)));
         self.watch.settings(&self.held.config);
-        Ok(self.told(true, &changes, &self.held))
+        Ok(self.view(true, &changes, &self.held))
     }
 
     /// Whether every plan is there that keys have. The file is read on another thread, and not
@@ -327,7 +327,7 @@ impl Reloader {
         Ok(read.map_err(|_| late())?.map_err(std::io::Error::other)??)
     }
 
-    fn told(&self, applied: bool, changes: &[Change], compared: &Held) -> ReloadView {
+    fn view(&self, applied: bool, changes: &[Change], compared: &Held) -> ReloadView {
         ReloadView {
             applied,
             dry_run: false,
@@ -348,12 +348,12 @@ impl Reloader {
         if self.stuck.as_ref().is_some_and(|it| !it.is_finished()) {
             return Err("the files of an earlier reload are still being read");
         }
-        let (tell, told) = oneshot::channel();
+        let (answer, answered) = oneshot::channel();
         let working = tokio::task::spawn_blocking(move || {
-            // Nobody waits for it where it took too long.
-            let _ = tell.send(work());
+            // The receiver is gone if it took too long.
+            let _ = answer.send(work());
         });
-        match timeout(PATIENCE, told).await {
+        match timeout(PATIENCE, answered).await {
             Ok(Ok(done)) => Ok(done),
             Ok(Err(_)) => Err("the gateway failed on it"),
             Err(_) => {

@@ -20,7 +20,7 @@ impl Running for Snapshot {
     fn holder<'a>(&'a self, identity: &'a Identity, id: &'a str) -> Holding<'a> {
         Box::pin(async move {
             let holder = gateway::holder(self, identity, id).await?;
-            Ok((holder.place, holder.seat))
+            Ok((holder.handle, holder.credential))
         })
     }
 }

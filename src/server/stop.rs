@@ -1,4 +1,4 @@
-//! How the program ends: which signals end it, and when nobody needs to be waited for.
+//! How the program ends: which signals end it, and how long it waits for requests.
 
 use crate::events::InFlight;
 use crate::gateway::Leaves;
@@ -41,7 +41,8 @@ impl End {
         }
     }
 
-    /// Until when a connection is kept that was last used then, and whose caller was not told yet.
+    /// Until when a connection that was last used then is kept if its client was not asked to reconnect
+    /// yet.
     fn idle_until_since(&self, last_used: Instant) -> Instant {
         let own = last_used.checked_add(self.idle_for).unwrap_or(last_used);
         self.idle_until.max(own.min(self.deadline))
@@ -73,9 +74,9 @@ pub(super) fn begun(ending: &watch::Receiver<Ending>) -> Leaves {
     Box::new(move || ending.has_changed().unwrap_or(true))
 }
 
-/// Waits until a connection is to be closed that is unused since `last_used`: as long after that as
-/// after the beginning of the end, since nobody has told its caller before that this program
-/// leaves. For ever, where it does not.
+/// Waits until an unused connection is to be closed: the same time after `last_used` and after the
+/// beginning of the end, because its client did not know of the end before. Waits for ever while
+/// the program does not end.
 pub(super) async fn idle_is_over(mut ending: watch::Receiver<Ending>, last_used: Instant) {
     loop {
         let until = ending
@@ -121,7 +122,7 @@ impl Drop for Session {
     }
 }
 
-/// Waits until nobody needs this program any more, and cuts who still does at the deadline.
+/// Waits until no request is under way, and cuts the rest at the deadline.
 ///
 /// # Errors
 ///
@@ -186,11 +187,10 @@ impl ShutdownSignalWatch for Stopping {
     }
 }
 
-/// The operator's runtime, which hears `SIGHUP`: from the moment this exists that kills nobody. One
-/// that comes before the program serves is obeyed once it does.
+/// The operator's runtime, which handles `SIGHUP`: once this exists, the signal does not end the process.
+/// A signal that comes before the program serves takes effect when it does.
 ///
-/// Taken before anything else: whoever sends it to all processes of a service sends it to those that
-/// are only starting, too.
+/// Created first, because a signal to all processes of a service also reaches one that is starting.
 pub struct Hangups {
     runtime: Runtime,
     signal: Signal,
@@ -252,7 +252,7 @@ impl Signals {
 
 impl EndSignals {
     /// How long requests may take to end after the next signal, where `grace` is the
-    /// configured time: somebody at a keyboard waits for moments only.
+    /// configured time: at a keyboard it is short.
     pub(super) async fn recv(&mut self, grace: Duration) -> Duration {
         tokio::select! {
             _ = self.terminate.recv() => grace,

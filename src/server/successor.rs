@@ -1,6 +1,6 @@
-//! The process that takes over from this one: who may ask, how it is started, who of the two
-//! serves in the end, and that this one goes on as if nothing had been where the other fails.
-//! What is said is in `handover`, the other side in `predecessor`.
+//! The process that takes over from this one: which users may ask for it, how it is started, and which
+//! of the two serves in the end. If the new process fails, this one continues unchanged.
+//! `handover` has the messages, `predecessor` the other side.
 
 use super::handover::{
     self, ACKNOWLEDGE, Addresses, COMMIT, CONFIRMS, DONE, DRAINED, FAILED, GO, MOST_LINE_BYTES,
@@ -26,7 +26,7 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 use tollgate_ledger::Ledger;
 
-/// How long somebody who has connected may take to say what is wanted.
+/// How long a client of the socket may take to send its request.
 const FIRST_WORD: Duration = Duration::from_secs(5);
 /// How long the ledger may take to learn that there is another process.
 const SHARING: Duration = Duration::from_secs(2);
@@ -40,7 +40,7 @@ const REFUSING: Duration = Duration::from_secs(1);
 pub struct Program {
     /// The file; without a slash it is looked for in `PATH`.
     pub file: OsString,
-    /// What it is to be told.
+    /// Its arguments.
     pub arguments: Vec<OsString>,
 }
 
@@ -75,7 +75,7 @@ pub(super) enum Service {
 struct Progress {
     /// It waits for the verdict of this one.
     confirms: bool,
-    /// It was told to go, and may have callers.
+    /// It was sent `go`, and may have callers.
     may_serve: bool,
 }
 
@@ -83,15 +83,14 @@ struct Progress {
 pub(super) struct Succeeded {
     pid: u32,
     successor: Peer,
-    /// Who asked for it, if not the successor itself.
+    /// The client that asked for it, unless the successor itself did.
     client: Option<Peer>,
 }
 
 type Peer = BufReader<UnixStream>;
 
 impl Succession {
-    /// Waits until another process serves, and tells how that stands. Attempts that fail are told
-    /// to the log.
+    /// Waits until another process serves. Failed attempts are logged.
     pub(super) async fn wait(
         &self,
         quit: &mut Signal,
@@ -120,7 +119,7 @@ impl Succession {
         }
     }
 
-    /// Does what somebody wants who has connected.
+    /// Carries out the request of a client of the socket.
     async fn answer(
         &self,
         mut peer: Peer,
@@ -146,7 +145,7 @@ impl Succession {
         }
     }
 
-    /// Starts the program again, gives it everything, and tells who has asked what came of it.
+    /// Starts the program again, hands everything over, and reports the result to the client.
     async fn start(
         &self,
         mut client: Option<Peer>,
@@ -163,7 +162,7 @@ impl Succession {
             Err(cause) => {
                 if let Some(client) = &mut client {
                     let line = format!("{FAILED} {}", cause.replace('\n', "; "));
-                    // Who has left reads it in the log.
+                    // A client that has left finds it in the log.
                     let _ = say(client, &line).await;
                 }
                 Err(cause)
@@ -198,8 +197,8 @@ impl Succession {
         }
     }
 
-    /// Gives a process everything once it has `asked`, and decides who of the two serves: its
-    /// number, where it does. Where it does not, it was told so.
+    /// Hands everything to a process that has asked, and decides which of the two serves. Returns the
+    /// process number of the new one if it serves; otherwise the new one has been sent the refusal.
     async fn hand_over(
         &self,
         peer: &mut Peer,
@@ -218,7 +217,7 @@ impl Succession {
         };
         if let Err(cause) = &given {
             let line = format!("{FAILED} {}", cause.replace('\n', "; "));
-            // One that is dead serves nobody.
+            // A dead process does not need it.
             let _ = timeout(REFUSING, say(peer, &line)).await;
         }
         given
@@ -278,7 +277,8 @@ impl Succeeded {
         self.pid
     }
 
-    /// Tells everybody that this process takes no connection any more.
+    /// Reports to the successor, the client and the service manager that this process accepts no
+    /// connections any more.
     pub(super) async fn over(mut self) {
         notify::succeeded_by(self.pid);
         // It serves already: there is nothing to be done for one that does not listen.
@@ -293,7 +293,7 @@ impl Succeeded {
 struct Control {
     listener: Option<UnixListener>,
     file: Option<SocketFile>,
-    /// The user who may ask, beside root.
+    /// The user that may ask, besides root.
     own: Option<u32>,
 }
 
@@ -320,7 +320,7 @@ impl Control {
         }
     }
 
-    /// The next one who may ask; never, where there is no socket.
+    /// The next client that may ask; waits for ever if there is no socket.
     async fn accept(&self) -> Option<Peer> {
         let Some(listener) = &self.listener else {
             return pending().await;
@@ -382,7 +382,7 @@ fn bind(path: &Path) -> io::Result<(UnixListener, SocketFile)> {
     }
     match fs::symlink_metadata(path) {
         Ok(there) if there.file_type().is_socket() => fs::remove_file(path)?,
-        // Somebody's file: the ledger itself, where a configuration says so by mistake.
+        // Another file: perhaps the ledger itself, by a mistake in the configuration.
         Ok(_) => {
             return Err(io::Error::other(
                 "what is there is no socket, and is left alone",
@@ -401,8 +401,8 @@ fn bind(path: &Path) -> io::Result<(UnixListener, SocketFile)> {
 ///
 /// # Errors
 ///
-/// Nobody is there, or the new process does not serve: why. Where the time is over
-/// (`WouldBlock`, `TimedOut`), nobody knows yet.
+/// No gateway listens there, or the new process does not serve, with the reason. After `WouldBlock` or
+/// `TimedOut` the result is unknown.
 pub fn ask_for_upgrade(socket: &Path, patience: Duration) -> io::Result<u32> {
     use std::io::{BufRead, Write};
     let mut stream = StdUnixStream::connect(socket)?;

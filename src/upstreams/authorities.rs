@@ -19,7 +19,7 @@ type Trusted = Arc<[WrappedX509]>;
 pub struct Authorities(HashMap<Arc<str>, Result<Trusted, Fault>>);
 
 impl Authorities {
-    /// Reads them. What is wrong with one is told when it is put to use, with all other faults.
+    /// Reads them. Faults are reported when they are put to use, together with all others.
     pub fn read(providers: &[Arc<Provider>]) -> Self {
         let own = providers.iter().filter_map(|provider| {
             let file = provider.tls.as_ref()?.ca.as_ref()?;

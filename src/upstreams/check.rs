@@ -18,7 +18,7 @@ use tollgate_routing::health::{Fleet, LastFailure, ProviderHealth, Severity};
 
 /// How often it is looked which checks are due.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
-/// Failed checks in a row that bench a provider: one can be chance.
+/// Consecutive failed checks that open the breaker of a provider: a single one can be chance.
 const MOST_FAILED: u32 = 2;
 
 /// What a check has found of a provider.
@@ -66,7 +66,7 @@ impl Checks {
             }
         }
         let now = Instant::now();
-        // Requests that began under an earlier configuration bench by that one.
+        // Requests that began under an earlier configuration open breakers by that one.
         fleet.release(clock::steady_ms(now));
         for (name, pool) in &upstreams.pools {
             let Some(health) = fleet.provider(name) else {
@@ -188,7 +188,7 @@ async fn connect(transport: &TransportConnector, peer: &HttpPeer) -> Found {
     }
 }
 
-/// Fetches a path: any answer below 500 shows that somebody is there.
+/// Fetches a path: any answer below 500 counts as available.
 async fn fetch(http: &Connector, peer: &HttpPeer, pool: &Pool, path: &str) -> Found {
     let session = match http.get_http_session(peer).await {
         Ok((session, _)) => session,

@@ -25,7 +25,7 @@ mod tests {
     use super::*;
     use pingora_core::ErrorType;
 
-    /// As a connector tells it: the system's error is the cause of one that the caller made.
+    /// As a connector reports it: the system's error is the cause of the connector's.
     fn connecting(cause: Errno) -> Box<Error> {
         let system = io::Error::from(cause);
         let inner = Error::because(ErrorType::ConnectError, "connecting", system);

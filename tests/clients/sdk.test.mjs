@@ -5,7 +5,9 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
 
+import { createOpenAI } from "@ai-sdk/openai";
 import Anthropic from "@anthropic-ai/sdk";
+import { generateText, jsonSchema, stepCountIs, streamText, tool } from "ai";
 import OpenAI from "openai";
 
 const { TOLLGATE_BASE_URL, TOLLGATE_KEYS, TOLLGATE_MODELS } = process.env;
@@ -97,6 +99,26 @@ test("messages: a tool is called and its answer used", bounded, async () => {
   turns.push({ role: "assistant", content }, { role: "user", content: [result] });
   assert.match(textOf(await anthropic.messages.create({ ...ask, messages: turns })), /21 degrees/);
 });
+
+// From its second turn on, Vercel's AI SDK refers to what was answered by `item_reference`.
+for (const model of Object.values(models)) {
+  test(`the AI SDK runs a loop of tools and a second turn with ${model}`, bounded, async () => {
+    const provider = createOpenAI({ baseURL: `${TOLLGATE_BASE_URL}/v1`, apiKey: keys.all });
+    const weather = tool({ description: "The weather of a city", inputSchema: jsonSchema(city), execute: () => "21 degrees" });
+    const ask = { model: provider.responses(model), tools: { get_weather: weather }, stopWhen: stepCountIs(3), maxRetries: 0 };
+    const turns = say("Call get_weather for Paris");
+    const first = await generateText({ ...ask, messages: turns });
+    assert.match(first.text, /21 degrees/);
+    turns.push(...first.response.messages, ...say("and hello there"));
+    const { fullStream } = streamText({ ...ask, messages: turns });
+    let second = "";
+    for await (const part of fullStream) {
+      assert.notEqual(part.type, "error", String(part.error));
+      if (part.type === "text-delta") second += part.text;
+    }
+    assert.match(second, /hello there/);
+  });
+}
 
 const openaiExceptions = {
   400: OpenAI.BadRequestError,

@@ -149,7 +149,7 @@ async fn a_conversation_keeps_its_model_until_that_cannot_answer() {
 }
 
 #[tokio::test]
-async fn a_benched_model_is_passed_over() {
+async fn a_model_in_cooldown_is_passed_over() {
     let (sim, other) = (Provider::start().await, Provider::start().await);
     let health = json!({"consecutive_failures": 1, "cooldown": "1m"});
     let config = config(&sim)

@@ -413,7 +413,7 @@ async fn no_translation_and_no_thinking_goes_beyond_what_the_balance_is_enough_f
     // One that thinks with a budget, which wants a limit of its own.
     let mut older = support::provider(simulated.address);
     older["formats"] = json!(["messages"]);
-    older["abilities"] = json!({"messages": {"adaptive_thinking": false}});
+    older["capabilities"] = json!({"messages": {"adaptive_thinking": false}});
     config = config.provider("p-older", older);
     for mode in ["provider_default", "adaptive", "extended"] {
         let model = format!("older-{mode}");

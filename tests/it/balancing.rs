@@ -99,7 +99,7 @@ async fn who_asks_is_told_why_without_a_providers_name() {
         reason(&gateway.send(&explained).await).as_deref(),
         Some(
             "deployment 2 credential 1: only one of its rank; \
-             left out: deployment 1 credential 1 (benched)"
+             left out: deployment 1 credential 1 (in cooldown)"
         )
     );
     gateway.rewrite(config.with("routing.explain", json!("never")));

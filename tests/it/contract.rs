@@ -187,11 +187,11 @@ async fn of_a_query_beta_goes_upstream_and_nothing_else() {
 }
 
 /// What a provider of messages is sent of `thinking`, asked for in the format of `path`.
-async fn thinking(path: &str, model: Value, abilities: Value) -> Value {
+async fn thinking(path: &str, model: Value, capabilities: Value) -> Value {
     let provider = Provider::start().await;
     let mut settings = support::provider(provider.address);
     settings["formats"] = json!(["messages"]);
-    settings["abilities"] = abilities;
+    settings["capabilities"] = capabilities;
     let mut config = Config::new()
         .provider("sim", settings)
         .model("test-model", json!(["sim/upstream-model"]));
@@ -220,8 +220,8 @@ async fn a_thinking_model_is_asked_in_the_same_way_through_every_format() {
             "{path}"
         );
         let adaptive = json!({"reasoning": "extended", "thinking": "adaptive"});
-        for abilities in [json!({}), budgets.clone()] {
-            let sent = thinking(path, adaptive.clone(), abilities).await;
+        for capabilities in [json!({}), budgets.clone()] {
+            let sent = thinking(path, adaptive.clone(), capabilities).await;
             assert_eq!(sent, "adaptive", "{path}");
         }
     }

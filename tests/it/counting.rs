@@ -121,7 +121,7 @@ async fn a_provider_that_does_not_count_in_time_is_not_waited_for() {
     assert_eq!(source(&answer), "upstream");
 }
 
-/// Counts are free: nobody may bench or fill with them what others pay for.
+/// Counts are free: they must not open breakers or use up limits that paid requests need.
 #[tokio::test]
 async fn counts_that_fail_or_come_late_or_are_huge_bench_and_fill_nothing() {
     let limited = json!({"tokens_per_minute": 50_000, "requests_per_minute": 3});

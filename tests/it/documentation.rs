@@ -82,6 +82,15 @@ fn every_test_that_the_security_page_names_exists() {
     );
 }
 
+#[test]
+fn the_guide_shows_the_filter_of_the_example() {
+    let read = |path| fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).unwrap();
+    let filter = read("examples/own-filter/src/project.rs");
+    let block = format!("```rust\n{filter}```\n");
+    let guide = read("docs/guides/write-a-filter.md");
+    assert!(guide.contains(&block), "the guide lacks:\n{block}");
+}
+
 /// Starts a gateway with an example of a page beside the least that serves; what it logs until then.
 async fn started_with(example: &str) -> Result<(), String> {
     let folder = TempDir::new().unwrap();

@@ -94,7 +94,7 @@ async fn without_files_the_gateway_blames_no_provider() {
     }
     bound(&gateway, "nofile", "1024").await;
     let page = gateway.operator("/metrics").await.text();
-    assert!(!page.contains("tollgate_benched_total{"), "{page}");
+    assert!(!page.contains("tollgate_breaker_opened_total{"), "{page}");
     let answer = gateway.ask(CHAT, "m", "", json!({})).await;
     answer.assert_ok();
     assert_eq!(answer.header("x-attempts"), None);
@@ -118,14 +118,14 @@ async fn without_files_checks_bench_no_provider() {
     checked("checks are made").await;
     bound(&gateway, "nofile", "3").await;
     // Six looks at what is due, of which two would do.
-    let benched = gateway.log_line("benched");
-    tokio::time::timeout(std::time::Duration::from_millis(1500), benched)
+    let opened = gateway.log_line("breaker opened");
+    tokio::time::timeout(std::time::Duration::from_millis(1500), opened)
         .await
         .expect_err("no provider is to blame");
     bound(&gateway, "nofile", "1024").await;
     checked("checks are made again").await;
     let page = gateway.operator("/metrics").await.text();
-    assert!(!page.contains("tollgate_benched_total{"), "{page}");
+    assert!(!page.contains("tollgate_breaker_opened_total{"), "{page}");
 }
 
 #[tokio::test]
@@ -161,7 +161,7 @@ async fn streams_over_one_connection_leave_files_for_operators_and_others() {
     let others = Request::post(CHAT, &others).key(&another);
     gateway.send(&others).await.assert_ok();
     let page = gateway.operator("/metrics").await.text();
-    assert!(!page.contains("tollgate_benched_total{"), "{page}");
+    assert!(!page.contains("tollgate_breaker_opened_total{"), "{page}");
     assert!(page.contains("tollgate_requests_shed_total{reason=\"key_files\"} 1"));
     drop((open, connection));
     eventually("a place is free", async || {

@@ -483,8 +483,8 @@ async fn what_is_told_is_what_then_happens() {
         real
     };
     let mut dropped = 0;
-    for benched in [false, true] {
-        if benched {
+    for is_open in [false, true] {
+        if is_open {
             // From its next failure on nobody asks it.
             let mut body = prompt(CHAT, "narrow-only", "Hello!", json!({}));
             body["stream"] = json!(false);

@@ -130,7 +130,7 @@ impl Case {
 
 /// A configuration with a model for each case.
 fn config(rows: &[Row], way: Way, sim: SocketAddr, closed: SocketAddr) -> Config {
-    // The table tells of the first request that meets a fault, and benches are for those after.
+    // The table tells of the first request that meets a fault, and breakers are for those after.
     let mut config = Config::new()
         .with("failover", json!({"pause": "10ms"}))
         .with("routing.health", json!({"enabled": false}));

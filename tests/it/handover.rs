@@ -244,7 +244,7 @@ impl Share {
             .ledger
             .reserve(&self.key, request.clone(), bound, Weights::default());
         match held {
-            Reserve::Held(_) => Ok(()),
+            Reserve::Reserved(_) => Ok(()),
             Reserve::Refused(refused) => Err(refused),
             Reserve::Wait(account) => {
                 bounded("an account", account.wait()).await?;

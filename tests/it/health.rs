@@ -1,4 +1,4 @@
-//! Who is benched when somebody fails, who is not, and how they come back.
+//! Breakers: which one a failure opens, what that does to candidates, and how it closes.
 
 use crate::support::{
     self, Act, Answer, CHAT, Config, Connection, Doorman, FORMATS, Gateway, Provider, Request,
@@ -25,7 +25,7 @@ async fn with_two_credentials(doorman: &Doorman) -> Gateway {
 }
 
 #[tokio::test]
-async fn a_bad_key_benches_the_key_and_not_the_provider() {
+async fn a_bad_key_opens_the_breaker_of_the_key_and_not_of_the_provider() {
     let doorman = Doorman::start(
         |head| head.contains("bearer credential-of-the-provider"),
         REFUSED_KEY,
@@ -56,14 +56,14 @@ async fn a_bad_key_benches_the_key_and_not_the_provider() {
     ] {
         gateway.sample_is(&well, 0.0).await;
     }
-    let line = gateway.log_line("benched").await;
+    let line = gateway.log_line("breaker opened").await;
     assert!(line.contains("credential 'TEST_PROVIDER_KEY'"), "{line}");
     assert!(!gateway.output().contains("credential-of-the-provider"));
 }
 
 /// A credential is not let use one model; what another may is asked with that one.
 #[tokio::test]
-async fn a_model_that_one_credential_may_not_use_is_benched_for_that_one_alone() {
+async fn a_credential_that_may_not_use_a_model_is_in_cooldown_at_that_model_alone() {
     let refusal = json_answer(
         "403 Forbidden",
         "",
@@ -76,10 +76,15 @@ async fn a_model_that_one_credential_may_not_use_is_benched_for_that_one_alone()
         ask(&gateway, "m").await.assert_ok();
     }
     assert_eq!(doorman.counts(), (1, 20), "one refusal is enough");
-    let refused = breaker("seat", "door", "door/m", "TEST_PROVIDER_KEY");
+    let refused = breaker(
+        "deployment_credential",
+        "door",
+        "door/m",
+        "TEST_PROVIDER_KEY",
+    );
     gateway.sample_is(&refused, 2.0).await;
     for well in [
-        breaker("seat", "door", "door/m", "TEST_OTHER_KEY"),
+        breaker("deployment_credential", "door", "door/m", "TEST_OTHER_KEY"),
         breaker("credential", "door", "", "TEST_PROVIDER_KEY"),
         breaker("deployment", "door", "door/m", ""),
     ] {
@@ -88,7 +93,7 @@ async fn a_model_that_one_credential_may_not_use_is_benched_for_that_one_alone()
 }
 
 #[tokio::test]
-async fn a_request_that_a_firewall_before_the_provider_blocks_benches_nobody() {
+async fn a_request_that_a_firewall_of_the_provider_blocks_opens_no_breaker() {
     let provider = Provider::start().await;
     let gateway = Gateway::start(Config::of(&provider)).await;
     for path in FORMATS {
@@ -97,11 +102,11 @@ async fn a_request_that_a_firewall_before_the_provider_blocks_benches_nobody() {
         ask(&gateway, "test-model").await.assert_ok();
     }
     let page = gateway.operator("/metrics").await.text();
-    assert!(!page.contains("tollgate_benched_total{"), "{page}");
+    assert!(!page.contains("tollgate_breaker_opened_total{"), "{page}");
 }
 
 #[tokio::test]
-async fn a_bad_request_benches_nobody() {
+async fn a_bad_request_opens_no_breaker() {
     let provider = Provider::start().await;
     let gateway = Gateway::start(Config::of(&provider)).await;
     for path in FORMATS {
@@ -114,7 +119,7 @@ async fn a_bad_request_benches_nobody() {
         }
     }
     let page = gateway.operator("/metrics").await.text();
-    assert!(!page.contains("tollgate_benched_total{"), "{page}");
+    assert!(!page.contains("tollgate_breaker_opened_total{"), "{page}");
     gateway
         .ask(CHAT, "test-model", "", json!({}))
         .await
@@ -139,7 +144,7 @@ async fn words_of_a_caller_that_its_provider_repeats_bench_nobody() {
         }
     }
     let page = gateway.operator("/metrics").await.text();
-    assert!(!page.contains("tollgate_benched_total{"), "{page}");
+    assert!(!page.contains("tollgate_breaker_opened_total{"), "{page}");
     assert_eq!((a.received().len(), b.received().len()), (9, 0));
 }
 
@@ -177,7 +182,7 @@ async fn names_that_are_made_up_under_a_wildcard_bench_nobody_and_are_not_kept()
 }
 
 #[tokio::test]
-async fn where_all_are_benched_each_is_asked_once_and_none_of_them_is_left_out() {
+async fn if_all_candidates_are_in_cooldown_each_is_asked_once_and_none_is_left_out() {
     let [a, b] = [Provider::start().await, Provider::start().await];
     let cooldown = |span| json!({"cooldown": span, "max_cooldown": span});
     let config = Config::first_and_second(a.address, b.address)
@@ -196,7 +201,7 @@ async fn where_all_are_benched_each_is_asked_once_and_none_of_them_is_left_out()
         let header = |name| answer.header(name).map(str::to_owned);
         (header("x-attempts"), header("x-route-reason").unwrap())
     };
-    // The credential of the first is benched for less long, so it is the first to be asked.
+    // The cooldown of the first credential ends first, so it is asked first.
     let (attempts, reason) = explained("status-500").await;
     assert_eq!(attempts.as_deref(), Some("2"), "the other is well");
     assert_eq!(reason, "deployment 2 credential 1: last resort");
@@ -237,7 +242,7 @@ async fn a_deployment_that_fails_is_passed_over_and_let_back_by_one_request() {
     ask(&gateway, "m").await.assert_ok();
     gateway.sample_is(&state, 0.0).await;
     assert_eq!((a.received().len(), b.received().len()), (3, 3));
-    gateway.log_line("deployment a/m: back again").await;
+    gateway.log_line("deployment a/m: breaker closed").await;
 }
 
 #[tokio::test]
@@ -317,7 +322,7 @@ async fn a_provider_that_has_no_address_costs_no_request() {
 }
 
 #[tokio::test]
-async fn a_provider_that_cannot_be_reached_is_benched_with_all_its_models() {
+async fn an_unreachable_provider_is_in_cooldown_with_all_its_models() {
     let (closed, _socket) = closed_port();
     let b = Provider::start().await;
     let config = Config::first_and_second(closed, b.address)
@@ -335,7 +340,7 @@ async fn a_provider_that_cannot_be_reached_is_benched_with_all_its_models() {
 }
 
 #[tokio::test]
-async fn a_single_benched_deployment_is_asked_all_the_same() {
+async fn a_single_deployment_in_cooldown_is_still_asked() {
     let provider = Provider::start().await;
     let gateway = Gateway::start(Config::of(&provider)).await;
     for _ in 0..8 {
@@ -409,7 +414,7 @@ async fn a_check_finds_a_provider_down_and_back_before_any_request_does() {
         .provider("b", provider(b.address))
         .model("m", json!(["a", {"provider": "b", "priority": 1}]));
     let gateway = Gateway::start(config).await;
-    gateway.log_line("provider a: benched").await;
+    gateway.log_line("provider a: breaker opened").await;
     // Cooldowns end meanwhile, and no request is spent on finding out.
     let since = std::time::Instant::now();
     while since.elapsed() < std::time::Duration::from_secs(1) {
@@ -424,7 +429,7 @@ async fn a_check_finds_a_provider_down_and_back_before_any_request_does() {
     let sim = eventually("the port is free", rebind).await;
     let handle = sim.handle();
     tokio::spawn(sim.serve(std::future::pending()));
-    gateway.log_line("provider a: back again").await;
+    gateway.log_line("provider a: breaker closed").await;
     let first = handle.received();
     assert!(first.iter().all(|it| it.uri.path() == "/v1/models"));
     assert!(
@@ -460,7 +465,7 @@ fn named<'a>(list: &'a Value, name: &str) -> &'a Value {
 }
 
 #[tokio::test]
-async fn an_operator_sees_who_is_benched_since_when_and_why_and_no_secret() {
+async fn the_health_page_shows_open_breakers_with_time_and_cause_and_no_secret() {
     let doorman = Doorman::start(
         |head| head.contains("bearer credential-of-the-provider"),
         REFUSED_KEY,
@@ -527,7 +532,7 @@ async fn an_operator_sees_who_is_benched_since_when_and_why_and_no_secret() {
         (&busy["in_flight"], &busy["models"]),
         (&json!(1), &json!(["n", "other"]))
     );
-    assert_eq!(busy["seats"][0]["in_flight"], 1, "{seen:#}");
+    assert_eq!(busy["credentials"][0]["in_flight"], 1, "{seen:#}");
     assert!(busy["first_token_ms"].as_f64() > Some(30.0), "{seen:#}");
     let told = seen.to_string();
     for secret in ["credential-of-the-provider", "another-credential", TOKEN] {

@@ -587,7 +587,7 @@ async fn a_secret_may_come_through_a_pipe() {
 }
 
 #[tokio::test]
-async fn what_was_benched_is_asked_again_once_nothing_is_to_be_benched() {
+async fn open_breakers_close_when_health_is_switched_off() {
     let provider = Provider::start().await;
     let folder = tempfile::TempDir::new().unwrap();
     std::fs::write(folder.path().join("token"), TOKEN).unwrap();
@@ -603,7 +603,7 @@ async fn what_was_benched_is_asked_again_once_nothing_is_to_be_benched() {
         answer.header("x-attempts").map(str::to_owned)
     };
     assert_eq!(attempts().await.as_deref(), Some("2"));
-    assert_eq!(attempts().await, None, "it is benched");
+    assert_eq!(attempts().await, None, "it is in cooldown");
     let off = json!({"enabled": false});
     gateway.rewrite(gateway.config().with("providers.a.health", off));
     api(&gateway, "POST", "/api/v1/reload").await.assert_ok();

@@ -342,6 +342,18 @@ async fn answers_are_known_after_a_restart() {
 }
 
 #[tokio::test]
+async fn remembered_answers_are_counted() {
+    let (_simulated, gateway) = start().await;
+    ask(&gateway, "by-chat", json!("One."), json!({})).await;
+    let written = "tollgate_remembered_answers_total{result=\"written\"}";
+    gateway.sample_is(written, 1.0).await;
+    let lost = "tollgate_remembered_answers_total{result=\"lost\"}";
+    assert_eq!(gateway.sample(lost).await, Some(0.0));
+    let bytes = gateway.sample("tollgate_remembered_answers_bytes").await;
+    assert!(bytes.is_some_and(|bytes| bytes > 0.0), "{bytes:?}");
+}
+
+#[tokio::test]
 async fn an_answer_of_the_old_process_is_known_to_the_one_that_takes_over() {
     let (simulated, mut gateway) = start().await;
     let made = ask(&gateway, "by-chat", json!("One."), json!({})).await;

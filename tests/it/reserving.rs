@@ -16,10 +16,10 @@ const SAID: &str = "sixteen letters!";
 async fn gateway() -> (Provider, Gateway) {
     let provider = Provider::start().await;
     let mut config = Config::of(&provider);
-    let with = |formats: Value, abilities: Value| {
+    let with = |formats: Value, capabilities: Value| {
         let mut settings = support::provider(provider.address);
         settings["formats"] = formats;
-        settings["abilities"] = abilities;
+        settings["capabilities"] = capabilities;
         settings["health"] = json!({"enabled": false});
         settings
     };

@@ -102,7 +102,7 @@ async fn a_process_that_cannot_start_changes_nothing_and_says_why() {
     gateway.rewrite_text(&elsewhere.0.to_string());
     let output = gateway.try_upgrade().await;
     assert_eq!(output.status.code(), Some(1), "{output:?}");
-    for words in ["goes on as it was", "cannot listen on", &address] {
+    for words in ["continues unchanged", "cannot listen on", &address] {
         assert!(output.stderr.contains(words), "{words}: {output:?}");
     }
 

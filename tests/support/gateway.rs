@@ -358,10 +358,10 @@ impl Gateway {
     }
 }
 
-/// The breaker of a deployment, a provider or a credential, on the page of metrics.
-pub fn breaker(whose: &str, provider: &str, deployment: &str, credential: &str) -> String {
+/// The sample of a breaker on the metrics page.
+pub fn breaker(scope: &str, provider: &str, deployment: &str, credential: &str) -> String {
     format!(
-        "tollgate_breaker_state{{whose=\"{whose}\",provider=\"{provider}\",\
+        "tollgate_breaker_state{{scope=\"{scope}\",provider=\"{provider}\",\
          deployment=\"{deployment}\",credential=\"{credential}\"}}"
     )
 }

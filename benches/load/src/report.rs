@@ -134,7 +134,7 @@ impl<'a> Report<'a> {
         for shortcoming in &self.machine.shortcomings {
             writeln!(text, "{shortcoming}.")?;
         }
-        if let Some(share) = self.strangers_share().filter(|share| *share > ROUGH_ABOVE) {
+        if let Some(share) = self.other_load().filter(|share| *share > ROUGH_ABOVE) {
             writeln!(
                 text,
                 "ROUGH: other processes used {share:.0}% of the proxy's CPU. Repeat on a quiet machine."
@@ -147,7 +147,7 @@ impl<'a> Report<'a> {
     }
 
     /// The largest share of the proxy's CPU that processes from outside had under any load.
-    fn strangers_share(&self) -> Option<f64> {
+    fn other_load(&self) -> Option<f64> {
         self.results
             .iter()
             .filter(|row| row.metric.id.ends_with(".others"))

@@ -5,7 +5,7 @@
 
 use super::call::{Call, MOST_BODY_BYTES};
 use super::connections::Activity;
-use super::failure::{Failed, Told};
+use super::failure::{Failed, Reported};
 use super::host;
 use super::openapi;
 use super::operations::Operations;
@@ -181,7 +181,7 @@ async fn guard(State(api): State<Arc<Api>>, mut request: Request, next: Next) ->
         Ok(()) => next.run(request).await,
         Err(refused) => Failed::from(refused).into_response(),
     };
-    if let Some(Told(error)) = response.extensions_mut().remove() {
+    if let Some(Reported(error)) = response.extensions_mut().remove() {
         let body = error_body(None, &error, &id);
         let content_type = HeaderValue::from_static("application/json");
         response

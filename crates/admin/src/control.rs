@@ -16,7 +16,7 @@ use tollgate_explain::{ExplainOrder, Explanation};
 pub struct ConfigurationView {
     /// Its number in this process: 1 is the one that it started with.
     pub number: u64,
-    /// The same settings have the same hash, whoever serves them.
+    /// The same settings have the same hash in every process.
     pub hash: String,
     /// Since when it is served, in RFC 3339.
     pub since: String,
@@ -105,7 +105,7 @@ pub struct ReloadView {
     pub serving: ConfigurationView,
 }
 
-/// What is asked of the one who reloads.
+/// A request to the reloader.
 pub enum Ask {
     /// Reads the file again.
     Reload(ReloadQuery),
@@ -123,7 +123,7 @@ pub struct Order {
 
 /// What is served, for all to see.
 pub struct Serving {
-    /// What is told of it.
+    /// The result.
     pub view: ConfigurationView,
     /// Its settings, masked.
     pub settings: serde_json::Value,
@@ -162,7 +162,7 @@ impl Control {
         }
     }
 
-    /// How everybody who can be asked is doing.
+    /// The health of all deployments.
     pub(super) fn health(&self) -> HealthView {
         (self.health)()
     }

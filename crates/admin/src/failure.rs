@@ -1,4 +1,4 @@
-//! What a caller of the admin API is told of a failure, and what the log is.
+//! Failures of the admin API: the answer to the client, and the line in the log.
 
 use super::operations::Refusal;
 use axum::http::{HeaderValue, StatusCode, header};
@@ -16,7 +16,7 @@ pub(super) struct Failed {
 
 /// The error of an answer whose body is still to be written: it needs the request's id.
 #[derive(Clone)]
-pub(super) struct Told(pub(super) PublicError);
+pub(super) struct Reported(pub(super) PublicError);
 
 impl From<PublicError> for Failed {
     fn from(public: PublicError) -> Self {
@@ -81,7 +81,7 @@ impl IntoResponse for Failed {
         if status == StatusCode::UNAUTHORIZED {
             headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
-        response.extensions_mut().insert(Told(self.public));
+        response.extensions_mut().insert(Reported(self.public));
         response
     }
 }

@@ -1,22 +1,22 @@
-//! How providers, deployments and credentials are doing, for an operator to look at: what
-//! breakers stand on, since when and why, what is under way, and how quick they are.
+//! The health of providers, deployments and credentials for operators: the state of each breaker, since when
+//! and why, the requests in flight, and the latency.
 //!
-//! Names and numbers alone; a credential is told by its name. What it means for the next
-//! request is decided in `tollgate_routing::health` and `tollgate_routing::plan`.
+//! It holds names and numbers only, never a secret. `tollgate_routing::health` and `tollgate_routing::plan`
+//! decide what the health means for the next request.
 
 use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::time::Instant;
-use tollgate_routing::health::{Breaker, Fleet, Place, Seat, Standing};
+use tollgate_routing::health::{Breaker, CredentialHandle, DeploymentHandle, Fleet, Standing};
 use tollgate_telemetry::clock;
 
-/// Everybody who can be asked, as this process knows them.
+/// The health of all providers and deployments in this process.
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "Health")]
 pub struct HealthView {
-    /// When this was looked up, in RFC 3339.
+    /// When this was read, in RFC 3339.
     at: String,
     /// By name.
     providers: Vec<ProviderView>,
@@ -30,11 +30,11 @@ pub struct HealthView {
 struct ProviderView {
     /// Its name in the configuration.
     name: String,
-    /// Where its name leads; empty while it is not known.
+    /// The addresses of its host; empty while they are unknown.
     addresses: Vec<String>,
     /// Opens when it cannot be reached.
     breaker: BreakerView,
-    /// What it is logged in to with.
+    /// Its credentials.
     credentials: Vec<CredentialView>,
 }
 
@@ -42,11 +42,11 @@ struct ProviderView {
 #[derive(Debug, Serialize, JsonSchema)]
 #[schemars(rename = "CredentialHealth")]
 struct CredentialView {
-    /// Its name; null where the provider asks for none.
+    /// Its name; null if the provider needs none.
     name: Option<String>,
-    /// Opens when it is refused, or its account is empty.
+    /// Opens when the provider refuses it, or its account is empty.
     breaker: BreakerView,
-    /// Requests under way with it.
+    /// Requests in flight with it.
     in_flight: u32,
 }
 
@@ -56,30 +56,30 @@ struct CredentialView {
 struct DeploymentView {
     /// Its name, as in metrics.
     name: String,
-    /// Its provider's.
+    /// The name of its provider.
     provider: String,
     /// The models that it serves.
     models: BTreeSet<String>,
     /// Opens when its answers are errors, broken or late.
     breaker: BreakerView,
-    /// Requests under way at it.
+    /// Requests in flight at it.
     in_flight: u32,
-    /// The time to the first token of its streams in milliseconds, as balancing sees it: slow
-    /// ones count at once and are forgotten slowly. Null where none was measured yet.
+    /// The time to the first token of its streams in milliseconds, as balancing uses it: it
+    /// rises at once and falls slowly. Null until one was measured.
     first_token_ms: Option<f64>,
-    /// The credentials here.
-    seats: Vec<SeatView>,
+    /// The credentials at this deployment.
+    credentials: Vec<DeploymentCredentialView>,
 }
 
 /// A credential at a deployment.
 #[derive(Debug, Serialize, JsonSchema)]
-#[schemars(rename = "SeatHealth")]
-struct SeatView {
-    /// Its name; null where the provider asks for none.
+#[schemars(rename = "DeploymentCredentialHealth")]
+struct DeploymentCredentialView {
+    /// Its name; null if the provider needs none.
     credential: Option<String>,
-    /// Opens when it has asked too much here, or may not use this.
+    /// Opens when the provider limits its rate at this deployment, or does not allow the model.
     breaker: BreakerView,
-    /// Requests under way with it here.
+    /// Requests in flight with it at this deployment.
     in_flight: u32,
 }
 
@@ -89,13 +89,13 @@ struct SeatView {
 struct BreakerView {
     /// Whether it lets requests pass.
     state: State,
-    /// When it last opened or closed, in RFC 3339; null where it never has.
+    /// When it last opened or closed, in RFC 3339; null if it never has.
     since: Option<String>,
-    /// How long it stays open yet, in milliseconds; null where it is not open.
+    /// The rest of the cooldown in milliseconds; null if it is not open.
     cooldown_left_ms: Option<u64>,
-    /// Whether it is open for a wait that the provider has asked for.
+    /// Whether it is open because the provider asked to wait.
     asked_to_wait: bool,
-    /// What failed last.
+    /// The last failure.
     last_failure: Option<FailedView>,
 }
 
@@ -116,7 +116,7 @@ struct FailedView {
 enum State {
     /// All of them.
     Closed,
-    /// One at a time, to see.
+    /// One request at a time, as a probe.
     HalfOpen,
     /// None.
     Open,
@@ -167,10 +167,10 @@ fn providers(
 
 fn deployments(fleet: &Fleet, now: u64) -> Vec<DeploymentView> {
     let mut views: BTreeMap<&str, DeploymentView> = BTreeMap::new();
-    for (model, places) in fleet.by_model() {
-        for place in places.iter() {
-            let view = views.entry(&place.deployment.name);
-            let view = view.or_insert_with(|| DeploymentView::of(place, now));
+    for (model, handles) in fleet.by_model() {
+        for handle in handles.iter() {
+            let view = views.entry(&handle.deployment.name);
+            let view = view.or_insert_with(|| DeploymentView::of(handle, now));
             view.models.insert(model.to_string());
         }
     }
@@ -178,30 +178,30 @@ fn deployments(fleet: &Fleet, now: u64) -> Vec<DeploymentView> {
 }
 
 impl DeploymentView {
-    fn of(place: &Place, now: u64) -> Self {
-        let first_token = place.health.latency.get(now);
+    fn of(handle: &DeploymentHandle, now: u64) -> Self {
+        let first_token = handle.health.latency.get(now);
         Self {
-            name: place.deployment.name.to_string(),
-            provider: place.provider.name.to_string(),
+            name: handle.deployment.name.to_string(),
+            provider: handle.provider.name.to_string(),
             models: BTreeSet::new(),
-            breaker: BreakerView::of(&place.health.breaker, now),
-            in_flight: place.health.load.in_flight(),
+            breaker: BreakerView::of(&handle.health.breaker, now),
+            in_flight: handle.health.load.in_flight(),
             first_token_ms: first_token.map(|it| it.as_secs_f64() * 1000.0),
-            seats: place
-                .seats
+            credentials: handle
+                .credentials
                 .iter()
-                .map(|seat| SeatView::of(seat, now))
+                .map(|credential| DeploymentCredentialView::of(credential, now))
                 .collect(),
         }
     }
 }
 
-impl SeatView {
-    fn of(seat: &Seat, now: u64) -> Self {
+impl DeploymentCredentialView {
+    fn of(credential: &CredentialHandle, now: u64) -> Self {
         Self {
-            credential: named(seat.name()),
-            breaker: BreakerView::of(&seat.health.breaker, now),
-            in_flight: seat.health.in_flight(),
+            credential: named(credential.name()),
+            breaker: BreakerView::of(&credential.health.breaker, now),
+            in_flight: credential.health.in_flight(),
         }
     }
 }
@@ -212,7 +212,7 @@ impl BreakerView {
         let (state, until) = match breaker.standing(now) {
             Standing::Closed => (State::Closed, None),
             Standing::HalfOpen => (State::HalfOpen, None),
-            // The cooldown is over, and the one request is under way.
+            // The cooldown is over, and the probe is in flight.
             Standing::Open { until } if until <= now => (State::HalfOpen, None),
             Standing::Open { until } => (State::Open, Some(until)),
         };

@@ -1,7 +1,7 @@
 //! What the ledger counts of itself, as metrics. It keeps its own counters and knows no registry.
 
 use prometheus::proto::MetricFamily;
-use tollgate_ledger::LedgerStats;
+use tollgate_ledger::{LedgerStats, MemoryStats};
 use tollgate_telemetry::events::families::{Labels, counters, gauges, histogram};
 
 /// The page's part about the ledger.
@@ -50,6 +50,26 @@ pub(super) fn families(stats: &LedgerStats) -> Vec<MetricFamily> {
     ];
     families.extend(counts(stats).map(|(name, help, value)| counter(name, help, &[(&[], value)])));
     families
+}
+
+/// The page's part about remembered answers.
+pub(super) fn remembered(stats: &MemoryStats) -> [MetricFamily; 2] {
+    let counts: [(Labels<'_>, f64); 2] = [
+        (&[("result", "written")], float(stats.remembered)),
+        (&[("result", "lost")], float(stats.lost)),
+    ];
+    [
+        counters(
+            "tollgate_remembered_answers_total",
+            "Translated answers that were to be remembered: written to the database, or lost because too many waited or the database failed.",
+            counts,
+        ),
+        gauges(
+            "tollgate_remembered_answers_bytes",
+            "Bytes of all remembered answers in the database.",
+            [(&[] as Labels<'_>, float(stats.bytes))],
+        ),
+    ]
 }
 
 /// The counters without labels.

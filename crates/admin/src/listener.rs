@@ -11,7 +11,7 @@ use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use tollgate_ledger::Ledger;
+use tollgate_ledger::{Ledger, Memory};
 use tollgate_telemetry::events;
 
 /// Whether new callers should come here.
@@ -29,7 +29,7 @@ impl Readiness {
     }
 }
 
-/// Takes the address, so that a taken one is told before anything serves.
+/// Binds the address, so that one in use is reported before anything serves.
 ///
 /// # Errors
 ///
@@ -54,11 +54,15 @@ pub async fn serve(
     readiness: Readiness,
     api: &Arc<Api>,
     ledger: Ledger,
+    memory: Arc<Memory>,
     shutdown: impl Future<Output = ()> + Send + 'static,
 ) -> io::Result<()> {
     let fenced = ledger.clone();
     let open = Router::new()
-        .route("/metrics", get(move || async move { metrics(&ledger) }))
+        .route(
+            "/metrics",
+            get(move || async move { metrics(&ledger, &memory) }),
+        )
         // Alive: it answers. Ready: it takes requests, and is not on its way out.
         .route("/healthz", get(|| async { "ok\n" }))
         .route(
@@ -70,8 +74,10 @@ pub async fn serve(
     Ok(())
 }
 
-fn metrics(ledger: &Ledger) -> impl IntoResponse + use<> {
-    let page = events::exposition(ledger_metrics::families(&ledger.stats()));
+fn metrics(ledger: &Ledger, memory: &Memory) -> impl IntoResponse + use<> {
+    let mut families = ledger_metrics::families(&ledger.stats());
+    families.extend(ledger_metrics::remembered(&memory.stats()));
+    let page = events::exposition(families);
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], page)
 }
 

@@ -54,7 +54,7 @@ impl Offer {
         })
     }
 
-    /// What a list of model groups allows. A group that nobody has configured is a slip.
+    /// What a list of model groups allows. A group that is not configured is a mistake.
     fn groups(&self, names: &[String]) -> Result<Allowance, Refusal> {
         let known = || self.groups.iter().map(AsRef::as_ref);
         let unknown =
@@ -310,7 +310,7 @@ impl Operations {
         self.offer.store(Arc::new(offer));
     }
 
-    /// The moment at which states are told.
+    /// The time for which states are shown.
     pub fn now(&self) -> Timestamp {
         self.store.clock().now()
     }

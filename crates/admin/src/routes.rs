@@ -38,7 +38,7 @@ pub(super) struct Route {
     /// What a success answers.
     pub(super) answer: SchemaOf,
     /// Whether an order may have a name, under which it is carried out once. The other
-    /// operations change nothing the second time, or what they are told to.
+    /// operations change nothing the second time, or as their request says.
     pub(super) once: bool,
     /// How much work it is.
     pub(super) effort: Effort,

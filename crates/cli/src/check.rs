@@ -87,7 +87,7 @@ impl Difference {
         }
     }
 
-    /// What files and variables hold is not compared: the gateway tells nobody.
+    /// The contents of files and variables are not compared: the gateway does not show them.
     fn to_running(config: &Config, authority: &str, token: Option<&str>) -> Result<Self, Failure> {
         const PAGE: &str = "/api/v1/configuration";
         let token = token.ok_or("the admin token is expected in TOLLGATE_ADMIN_TOKEN")?;

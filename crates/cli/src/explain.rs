@@ -42,7 +42,7 @@ pub(super) fn run(arguments: &Arguments) -> Outcome {
     let order = ExplainOrder {
         key: arguments.key.clone(),
         path: arguments.path.clone(),
-        // It would say nothing: who has answered which conversation is known to the gateway.
+        // Only the running gateway knows which model answers a conversation.
         session: None,
         request: match request.is_empty() {
             true => serde_json::Value::Null,

@@ -45,7 +45,7 @@ fn read_within(path: &Path, max_bytes: u64, patience: Duration) -> io::Result<Ve
     let file = path.to_owned();
     let reading = move || {
         let bytes = ProcessEnvironment.read_bytes(&file, max_bytes);
-        // Under the lock: whoever waits gives up before this or after it.
+        // Under the lock: a waiter gives up before this or after it.
         let mut silent = SILENT.lock();
         if answer.send(bytes).is_err() {
             silent.remove(&file);
@@ -63,7 +63,7 @@ fn read_within(path: &Path, max_bytes: u64, patience: Duration) -> io::Result<Ve
         return read;
     }
     silent.insert(path.to_owned());
-    // From here on the thread finds out that nobody waits.
+    // From here on the thread notices that no caller waits.
     drop(answered);
     drop(silent);
     Err(given_up(&format!("it has not answered for {patience:?}")))
@@ -99,7 +99,7 @@ mod tests {
         assert_eq!(fault.kind(), io::ErrorKind::TimedOut);
         assert!(begun.elapsed() < LATE);
 
-        // Who reads still takes what comes, and the next one waits again.
+        // The reader still takes the result, and the next one waits again.
         std::fs::write(&path, "late").unwrap();
         let begun = Instant::now();
         while SILENT.lock().contains(&path) {

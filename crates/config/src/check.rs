@@ -2,7 +2,7 @@
 //!
 //! The JSON Schema decides, so that an editor that has it says the same as the gateway;
 //! the sentences are written here, for the operator. Schema and validator are made for each
-//! check, in a few milliseconds: kept, they would be a megabyte that nobody needs.
+//! check, in a few milliseconds: kept, they would take a megabyte for nothing.
 
 use super::{schema::make_schema, tree::Part};
 use jsonschema::{JsonType, ValidationError, error::TypeKind, error::ValidationErrorKind};

@@ -63,7 +63,7 @@ impl Default for RetryBudgetSettings {
 impl FailoverSettings {
     /// What the types alone do not find.
     pub(super) fn check(&self) -> Vec<Fault> {
-        /// Longer than this nobody waits between two attempts.
+        /// The longest wait between two attempts.
         const LONGEST_PAUSE: Duration = Duration::from_secs(5);
         let section = KeyPath::root().key("failover");
         let mut faults = Vec::new();

@@ -7,7 +7,7 @@ use tollgate_settings::Fault;
 /// A fault and where it stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Located {
-    /// Where, as near as can be told.
+    /// The nearest known position.
     pub position: Position,
     /// What.
     pub fault: Fault,
@@ -29,7 +29,7 @@ impl fmt::Display for Located {
 pub struct Faults(Vec<Located>);
 
 impl Faults {
-    /// No more are told: a file of another kind would drown the terminal.
+    /// No more are listed: a file of another kind would flood the terminal.
     const SHOWN: usize = 100;
 
     pub(super) fn push(&mut self, fault: Located) {

@@ -155,7 +155,7 @@ impl Files<'_> {
                     });
                 }
                 Err(inner) => faults.extend(inner.iter().cloned().map(|fault| {
-                    // A file that is not there is best told where it is asked for.
+                    // A missing file is best reported at the setting that names it.
                     if fault.position.line == 0 {
                         let message = format!("{}: {}", fault.position.file, fault.fault.message);
                         return include_fault(&node.position, message);

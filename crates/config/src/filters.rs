@@ -80,7 +80,7 @@ impl JsonSchema for FilterSettings {
                 {
                     "type": "object",
                     "properties": {
-                        "name": { "type": "string", "enum": names, "description": "Which filter." },
+                        "name": { "type": "string", "enum": names, "description": "Which filter. A program with filters of its own also has theirs." },
                     },
                     "required": ["name"],
                 },

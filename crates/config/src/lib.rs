@@ -4,7 +4,7 @@
 //! The way: files to one tree with positions (`files`, `yaml`, `tree`), its shape against
 //! the JSON Schema that the types give (`check`, `schema`), then the types themselves
 //! (`sections`, `plans`, `filters`, and the sections that other crates own), then the
-//! rules that cross sections. What a section means is left to those who own it.
+//! rules that cross sections. The crates that own a section decide what it means.
 
 #![forbid(unsafe_code)]
 
@@ -142,7 +142,7 @@ pub struct Config {
     pub failed_keys_per_minute: Option<NonZeroU32>,
     /// What is written to the log.
     pub log: LogSettings,
-    /// Who answers.
+    /// Providers and models.
     pub catalog: Catalog,
     /// How often and how long a request is tried.
     pub failover: FailoverSettings,

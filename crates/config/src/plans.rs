@@ -223,7 +223,7 @@ families: {f: {group: g, deployments: [a]}}
 models: {m: {family: f}}
 ";
 
-    /// What is told of the plans in a file.
+    /// The faults of the plans in a file.
     fn told(plans: &str) -> Vec<String> {
         let text = format!("{CATALOG}plans:\n{plans}");
         let loader = Loader::new(&ProcessEnvironment);

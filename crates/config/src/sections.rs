@@ -462,7 +462,7 @@ impl JsonSchema for ListenAddress {
 pub(super) enum PepperSource {
     /// Outside of the file.
     Source(SecretSource),
-    /// In the file, for everybody to read.
+    /// In the file itself, readable by all its readers.
     Literal(Secret),
 }
 

@@ -1,5 +1,5 @@
 //! What a configuration was read from: the files and variables that were looked at, with a
-//! digest of what was in each, so that it can be told whether any of them has changed.
+//! digest of what was in each, so that a change of any of them is noticed.
 //!
 //! Contents themselves are not kept: many of them are secrets. The digests are keyed anew in
 //! each process and say nothing outside of it.

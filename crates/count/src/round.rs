@@ -17,7 +17,7 @@ const fn whole(tokens: f64) -> u64 {
     tokens as u64
 }
 
-/// A relative error as it is told.
+/// A relative error as the gateway reports it.
 #[allow(clippy::cast_possible_truncation)]
 pub(crate) const fn error(relative: f64) -> f32 {
     relative.clamp(0.0, 1.0) as f32

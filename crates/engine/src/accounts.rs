@@ -125,6 +125,11 @@ impl Accounts {
         &self.ledger
     }
 
+    /// The remembered answers, for what they count of themselves.
+    pub const fn memory(&self) -> &Arc<Memory> {
+        &self.memory
+    }
+
     /// How fast keys have gone.
     pub const fn pace(&self) -> &tollgate_ledger::Limiter {
         &self.paces.generation
@@ -193,6 +198,7 @@ impl Accounts {
             }),
             stored: Arc::clone(&self.owned) as _,
             counting: Arc::clone(counts) as _,
+            plans: config.plans.keys().cloned().collect(),
         }
     }
 }
@@ -201,7 +207,7 @@ fn memory_limits(config: &Config) -> Option<MemoryLimits> {
     config.memory.as_ref().map(MemorySettings::limits)
 }
 
-/// The moment at which states are told.
+/// The time for which states are shown.
 pub fn now() -> tollgate_ledger::Timestamp {
     Clock::system().now()
 }
@@ -242,7 +248,7 @@ struct PlannedLimits {
 }
 
 impl PlannedLimits {
-    /// The limits of a key; `None`: nobody knows its plan, as where it was made by a file that is
+    /// The limits of a key; `None`: its plan is unknown, as when it was made by a file that is
     /// not served yet.
     fn of(&self, identity: &Identity) -> Option<Limits> {
         let limits = self.plans.of(identity);
@@ -307,7 +313,7 @@ impl Limiter for PlannedLimits {
     }
 }
 
-/// In headers; where nothing is limited there are none, and nobody looks at the clock.
+/// In headers; without limits there are none, and the clock is not read.
 fn headers(standing: &Standing, clock: &Clock) -> LimitHeaders {
     if standing.is_empty() {
         return LimitHeaders::new();
@@ -335,7 +341,7 @@ impl Balances for PricedBalances {
         };
         let (key, weights) = (&identity.key, self.weights(request));
         match self.ledger.reserve(key, info.clone(), bound, weights) {
-            Reserve::Held(reservation) => MaybeReady::ready(Ok(Box::new(reservation))),
+            Reserve::Reserved(reservation) => MaybeReady::ready(Ok(Box::new(reservation))),
             Reserve::Refused(shortage) => MaybeReady::ready(Err(logged(shortage))),
             Reserve::Wait(pending) => {
                 let order = (key.clone(), info, bound, weights);
@@ -390,7 +396,7 @@ pub async fn reserve_when_loaded(
     for _ in 0..MOST_LOADS {
         pending.wait().await?;
         pending = match ledger.reserve(&key, info.clone(), bound, weights) {
-            Reserve::Held(reservation) => return Ok(reservation),
+            Reserve::Reserved(reservation) => return Ok(reservation),
             Reserve::Refused(refused) => return Err(refused),
             Reserve::Wait(pending) => pending,
         };
@@ -399,7 +405,7 @@ pub async fn reserve_when_loaded(
 }
 
 fn request_info(request: &RequestContext) -> Option<RequestInfo> {
-    let facts = request.facts.as_ref();
+    let facts = request.facts_if_read();
     let route = request.route.as_ref()?;
     Some(RequestInfo {
         id: request.id,
@@ -439,12 +445,12 @@ fn log_unavailable(cause: &Unavailable) {
         log::error!("balances are unavailable: {cause}");
     }
 }
-/// Nobody's accounts, for configurations that are only checked.
+/// Accounts without keys, for configurations that are only checked.
 pub struct NoAccounts;
 
 impl NoAccounts {
     /// Services that have nothing to say.
-    pub fn lend(catalog: &Arc<IndexedCatalog>) -> Services {
+    pub fn lend(catalog: &Arc<IndexedCatalog>, plans: Arc<[String]>) -> Services {
         Services {
             keys: Arc::new(Self),
             catalog: Arc::clone(catalog) as Arc<dyn Catalog>,
@@ -452,6 +458,7 @@ impl NoAccounts {
             balances: Arc::new(Self),
             stored: Arc::new(Self),
             counting: Arc::new(Self),
+            plans,
         }
     }
 }
@@ -476,7 +483,7 @@ impl StoredThings for NoAccounts {
         MaybeReady::ready(Err(Unavailable::Closed.into()))
     }
 
-    fn check(&self, _: &KeyId, items: Vec<NamedItem>) -> MaybeReady<Claim> {
+    fn check(&self, _: &KeyId, items: &[NamedItem]) -> MaybeReady<Claim> {
         // What is all there passes unless another key is known to have made it.
         MaybeReady::ready(match items.iter().all(|item| item.has_contents) {
             true => Claim::Allowed,

@@ -7,7 +7,7 @@ use tollgate_filter::RequestContext;
 use tollgate_routing::health::Full;
 use tollgate_routing::{Deployment, Model};
 use tollgate_translate::{Lossy, Strict, Target, ThinkingObstacles};
-use tollgate_types::{ErrorCode, Format, MessagesAbilities, PublicError, ThinkingStyle};
+use tollgate_types::{ErrorCode, Format, MessagesCapabilities, PublicError, ThinkingStyle};
 use tollgate_wire::body::BodyEdits;
 use tollgate_wire::fault::{FaultClass, UpstreamFault};
 use tollgate_wire::peek::Peeked;
@@ -17,7 +17,7 @@ use tollgate_wire::reasoning;
 pub const MOST: usize = 8;
 
 /// Translates into the first format of a deployment that carries the request by itself, or else
-/// the first in which the gateway emulates a field, as the second value of `translate` tells.
+/// the first in which the gateway emulates a field, as the second value of `translate` says.
 ///
 /// # Errors
 ///
@@ -96,16 +96,16 @@ pub fn target<'a>(
     let provider = &deployment.provider;
     Target {
         max_output_tokens: request.output_limit.or(model.max_output_tokens),
-        held_output: request.reserved_output,
+        reserved_output: request.reserved_output,
         reasoning: model.reasoning,
         efforts: &model.efforts,
         sampling: model.sampling,
-        cache_marks: provider.abilities.cache_marks,
-        chat: provider.abilities.chat,
-        responses: provider.abilities.responses,
-        messages: MessagesAbilities {
-            adaptive_thinking: model.adaptive_thinking(&provider.abilities.messages),
-            ..provider.abilities.messages
+        cache_breakpoints: provider.capabilities.cache_breakpoints,
+        chat: provider.capabilities.chat,
+        responses: provider.capabilities.responses,
+        messages: MessagesCapabilities {
+            adaptive_thinking: model.adaptive_thinking(&provider.capabilities.messages),
+            ..provider.capabilities.messages
         },
         lossy: Lossy(&settings.lossy),
         strict: Strict(&settings.strict),
@@ -113,7 +113,7 @@ pub fn target<'a>(
     }
 }
 
-/// What it means that everybody is full, or has asked to wait.
+/// The error if every candidate is full or has asked for a wait.
 pub fn full_fault(full: Full) -> UpstreamFault {
     let class = match full.wait {
         Some(_) => FaultClass::RateLimit,

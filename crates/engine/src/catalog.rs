@@ -50,14 +50,14 @@ impl IndexedCatalog {
         self
     }
 
-    /// The same, with how those are doing who serve its models.
+    /// The same, with the health of the deployments of its models.
     #[must_use]
     pub fn with_fleet(mut self, fleet: Arc<Fleet>) -> Self {
         self.fleet = Some(fleet);
         self
     }
 
-    /// How those are doing who serve the models; `None` in a catalog by itself.
+    /// The health of the deployments; `None` in a catalog by itself.
     pub const fn fleet(&self) -> Option<&Arc<Fleet>> {
         self.fleet.as_ref()
     }

@@ -148,13 +148,13 @@ impl<'a> Chooser<'a> {
     }
 }
 
-/// Whether a deployment of a model is neither benched nor full.
+/// Whether a deployment of a model is neither in cooldown nor full.
 fn is_available(catalog: &IndexedCatalog, model: &Model, facts: &RequestFacts) -> bool {
     let Some(fleet) = catalog.fleet() else {
         return true;
     };
     plan::is_available(
-        &fleet.places(model),
+        &fleet.handles(model),
         &plan::Asked {
             // Deployments of other formats get a translation.
             format: Format::Chat,

@@ -10,7 +10,7 @@ use tollgate_wire::json::Span;
 use tollgate_wire::peek::Spans;
 
 /// Bytes of the beginning that count. Instructions come first and are long; what follows them
-/// tells conversations apart, so the end of the beginning counts as well.
+/// distinguishes conversations, so the end of the beginning counts as well.
 const BYTES: u64 = 4 * 1024;
 
 /// Bytes of an empty name with its quotes: no name, as an empty header is none.

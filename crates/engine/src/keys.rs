@@ -109,7 +109,7 @@ fn hasher(config: &Config) -> Result<KeyHasher, OpenError> {
 ///
 /// Keys have plans that the configuration does not have, or the store cannot be read.
 pub fn check_plans(config: &Config, store: &Path) -> Result<(), OpenError> {
-    /// So many are told; whoever has lost more has most likely lost the section.
+    /// So many are listed; more usually means that the whole section is missing.
     const TOLD: u32 = 8;
     let known: Vec<_> = config.plans.keys().map(String::as_str).collect();
     let lost = plans_beyond(store, &known, TOLD, Clock::system().now())?;

@@ -104,8 +104,8 @@ impl Owned {
         id: &str,
     ) -> Result<Option<Arc<tollgate_ledger::Stored>>, Unavailable> {
         let answer = match self.ownership.owner(key, id) {
-            Owner::Yours(stored) => return Ok(Some(stored)),
-            Owner::NotYours => return Ok(None),
+            Owner::Owned(stored) => return Ok(Some(stored)),
+            Owner::NotOwned => return Ok(None),
             Owner::Wait(answer) => answer,
         };
         match answer.await {
@@ -149,7 +149,7 @@ impl Owned {
             streamed: false,
         };
         match self.ledger.reserve(key, info.clone(), bound, weights) {
-            Reserve::Held(reservation) => Ok(reservation),
+            Reserve::Reserved(reservation) => Ok(reservation),
             Reserve::Refused(refused) => Err(refused),
             Reserve::Wait(pending) => {
                 let order = (key.clone(), info, bound, weights);
@@ -162,8 +162,8 @@ impl Owned {
 impl StoredThings for Owned {
     fn find(&self, key: &KeyId, id: &str) -> MaybeReady<Result<StoredThing, OwnerFailure>> {
         match self.ownership.owner(key, id) {
-            Owner::Yours(stored) => MaybeReady::ready(Ok(thing(&stored))),
-            Owner::NotYours => MaybeReady::ready(Err(OwnerFailure::NotOwned)),
+            Owner::Owned(stored) => MaybeReady::ready(Ok(thing(&stored))),
+            Owner::NotOwned => MaybeReady::ready(Err(OwnerFailure::NotOwned)),
             Owner::Wait(answer) => MaybeReady::pending(async {
                 let stored = answer.await.inspect_err(|fault| {
                     if let OwnerFailure::Unavailable(cause) = fault {
@@ -175,7 +175,7 @@ impl StoredThings for Owned {
         }
     }
 
-    fn check(&self, key: &KeyId, items: Vec<NamedItem>) -> MaybeReady<Claim> {
+    fn check(&self, key: &KeyId, items: &[NamedItem]) -> MaybeReady<Claim> {
         match self.ownership.check(key, items) {
             Claims::Known(claim) => MaybeReady::ready(claim),
             Claims::Wait(answer) => MaybeReady::pending(async {

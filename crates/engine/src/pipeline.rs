@@ -63,16 +63,16 @@ impl Pipeline {
     }
 
     fn add(&mut self, kind: &FilterKind, filter: DynFilter) {
-        if kind.wants.answer {
+        if kind.phases.answer {
             self.answer.push(filter.clone());
         }
-        if kind.wants.error {
+        if kind.phases.error {
             self.error.push(filter.clone());
         }
         let named = (kind.name, filter);
         // Once one filter has needed the body, those behind it run behind it too.
-        if kind.wants.body || !self.body.is_empty() {
-            if kind.wants.stored {
+        if kind.phases.body || !self.body.is_empty() {
+            if kind.phases.stored {
                 self.stored.push(named.clone());
             }
             self.body.push(named);
@@ -148,7 +148,7 @@ mod tests {
     #[test]
     fn every_fault_in_the_settings_of_filters_is_said_at_once_and_where() {
         let catalog = Arc::new(IndexedCatalog::new(Catalog::default()));
-        let services = NoAccounts::lend(&catalog);
+        let services = NoAccounts::lend(&catalog, Arc::default());
         let section = KeyPath::root().key("filters");
         let entry = |place, name: &str, settings| FilterEntry {
             name: name.to_owned(),

@@ -1,5 +1,5 @@
-//! Who would be asked, in which order, and who not and why: the plan that a real request gets,
-//! and what becomes of the request's body at each.
+//! The candidates of a dry run: the plan that a real request gets, why the others are left out, and what each
+//! candidate would be sent.
 
 use super::{CandidateShown, Ground, Outcome};
 use bytes::Bytes;
@@ -9,7 +9,7 @@ use tollgate_engine::candidate::{self, first_that_carries, fit_reasoning, full_f
 use tollgate_engine::catalog::IndexedCatalog;
 use tollgate_engine::conversation;
 use tollgate_filter::{Endpoint, RequestContext};
-use tollgate_routing::health::{Fleet, Place, Seat, Whose};
+use tollgate_routing::health::{BreakerScope, CredentialHandle, DeploymentHandle, Fleet};
 use tollgate_routing::plan::{Asked, Choice, LeftOut, Obstacle, plan};
 use tollgate_routing::{Deployment, Model};
 use tollgate_telemetry::clock;
@@ -25,18 +25,18 @@ pub(super) struct Question<'a> {
     pub(super) request: &'a RequestContext,
     pub(super) catalog: &'a IndexedCatalog,
     pub(super) model: &'a Arc<Model>,
-    /// In which it is written.
+    /// The format of the request.
     pub(super) format: Format,
     pub(super) body: &'a Bytes,
     pub(super) peeked: &'a Peeked,
-    /// What the client calls its conversation.
+    /// The session id of the client.
     pub(super) session: Option<&'a str>,
 }
 
 impl Question<'_> {
-    /// Everybody in order, and what becomes of the request.
+    /// All candidates in order, and the outcome of the request.
     pub(super) fn answer(&self) -> (Vec<CandidateShown>, Result<Outcome, PublicError>) {
-        let places = self.places();
+        let handles = self.handles();
         let at = self.request.stored_at.as_ref();
         let asked = Asked {
             format: self.format,
@@ -45,8 +45,7 @@ impl Question<'_> {
             conversation: self.conversation(),
             tokens: self
                 .request
-                .facts
-                .as_ref()
+                .facts_if_read()
                 .map_or(0, RequestFacts::likely_input_tokens),
             now: clock::steady_ms(Instant::now()),
             random: fastrand::u64(..),
@@ -54,11 +53,12 @@ impl Question<'_> {
         let (mut candidates, mut unable) = (Vec::new(), Vec::new());
         let mut refusal = None;
         let mut room = candidate::MOST;
-        let left_out = plan(&places, &self.model.balancing, &asked, |choice| {
-            let Some((place, seat)) = find(&places, choice.place, choice.seat) else {
+        let left_out = plan(&handles, &self.model.balancing, &asked, |choice| {
+            let Some((handle, credential)) = find(&handles, choice.deployment, choice.credential)
+            else {
                 return;
             };
-            let mut shown = self.shown(place, seat);
+            let mut shown = self.shown(handle, credential);
             let Some(rest) = room.checked_sub(1) else {
                 let most = candidate::MOST;
                 shown.reason = format!("{most} others come before it, and no more are asked");
@@ -66,7 +66,7 @@ impl Question<'_> {
                 return;
             };
             room = rest;
-            match self.judge(place, choice, &mut shown) {
+            match self.judge(handle, choice, &mut shown) {
                 Ok(()) => candidates.push(shown),
                 Err((reason, error)) => {
                     shown.reason = reason;
@@ -88,14 +88,14 @@ impl Question<'_> {
         };
         candidates.append(&mut unable);
         for LeftOut {
-            place,
-            seat,
+            deployment,
+            credential,
             obstacle,
         } in left_out.0
         {
-            // A last resort stands among the candidates already.
-            if let Some((place, seat)) = find(&places, place, seat) {
-                let mut shown = self.shown(place, seat);
+            // A last resort is among the candidates already.
+            if let Some((handle, credential)) = find(&handles, deployment, credential) {
+                let mut shown = self.shown(handle, credential);
                 if !candidates.iter().any(|it| it.is_same(&shown)) {
                     shown.reason = in_words(obstacle, asked.now);
                     candidates.push(shown);
@@ -105,20 +105,20 @@ impl Question<'_> {
         (candidates, outcome)
     }
 
-    /// Where the model is served: as the running gateway has it, or as if all were well.
-    fn places(&self) -> Arc<[Arc<Place>]> {
+    /// The deployments of the model: with the health in the running gateway, or all healthy without one.
+    fn handles(&self) -> Arc<[Arc<DeploymentHandle>]> {
         if self.request.endpoint == Endpoint::InputTokens {
             // No provider is asked to count.
             return Arc::default();
         }
         match self.ground.running {
-            Some(running) => running.fleet().places(self.model),
-            None => Fleet::new(self.catalog.catalog(), None).places(self.model),
+            Some(running) => running.fleet().handles(self.model),
+            None => Fleet::new(self.catalog.catalog(), None).handles(self.model),
         }
     }
 
-    /// The conversation that the request names. By its beginning it is none here: that counts byte
-    /// for byte, and this body is written anew.
+    /// The conversation that the request names. A dry run cannot identify it by the beginning of the body: that
+    /// is compared byte for byte, and the body of a dry run is serialized anew.
     fn conversation(&self) -> Option<u64> {
         if !self.catalog.catalog().affinity().enabled {
             return None;
@@ -138,18 +138,18 @@ impl Question<'_> {
     }
 
     fn upstream_model<'a>(&'a self, deployment: &'a Deployment) -> &'a str {
-        let facts = self.request.facts.as_ref();
+        let facts = self.request.facts_if_read();
         let asked = facts.and_then(|facts| facts.model.as_deref());
         deployment.upstream_model(asked.unwrap_or(&self.model.id))
     }
 
-    fn shown(&self, place: &Place, seat: &Seat) -> CandidateShown {
-        let deployment = &place.deployment;
+    fn shown(&self, handle: &DeploymentHandle, credential: &CredentialHandle) -> CandidateShown {
+        let deployment = &handle.deployment;
         CandidateShown {
             asked: false,
             reason: String::new(),
             provider: deployment.provider.name.to_string(),
-            credential: seat.credential.as_ref().map(|it| it.name.to_string()),
+            credential: credential.configured.as_ref().map(|it| it.name.to_string()),
             model: self.upstream_model(deployment).to_owned(),
             priority: deployment.priority.into(),
             weight: deployment.weight.into(),
@@ -159,15 +159,18 @@ impl Question<'_> {
         }
     }
 
-    /// Whether a candidate can take the request: why not, and what the caller is told where no
-    /// other can either.
+    /// Whether a candidate can take the request.
+    ///
+    /// # Errors
+    ///
+    /// The reason, and the error for the client if no other candidate can take it either.
     fn judge(
         &self,
-        place: &Place,
+        handle: &DeploymentHandle,
         choice: Choice,
         shown: &mut CandidateShown,
     ) -> Result<(), (String, Option<PublicError>)> {
-        let deployment = &place.deployment;
+        let deployment = &handle.deployment;
         shown.format = Some(choice.format.as_str().to_owned());
         shown.translated = choice.format != self.format;
         let running = self.ground.running;
@@ -194,7 +197,7 @@ impl Question<'_> {
         Ok(())
     }
 
-    /// What of a request that is sent as it is has no place with its model.
+    /// The fields that an untranslated request drops because the model does not support them.
     fn fitted(&self) -> Vec<String> {
         if self.counts() {
             return Vec::new();
@@ -213,7 +216,7 @@ impl Question<'_> {
         dropped.into_iter().map(str::to_owned).collect()
     }
 
-    /// What a request loses in translation, and whether the gateway emulates a field there.
+    /// The fields that the translation drops, and whether the gateway emulates a field.
     fn translated(
         &self,
         deployment: &Deployment,
@@ -245,15 +248,15 @@ impl Question<'_> {
     }
 }
 
-/// Who is asked for a stored thing, and what becomes of the request.
+/// The candidate of a request for something stored, and the outcome.
 pub(super) fn of_holder(
-    place: &Place,
-    seat: usize,
+    handle: &DeploymentHandle,
+    credential: usize,
     has_address: bool,
 ) -> (Vec<CandidateShown>, Result<Outcome, PublicError>) {
-    let deployment = &place.deployment;
-    let seat = place.seats.get(seat);
-    let credential = seat.and_then(|seat| seat.credential.as_ref());
+    let deployment = &handle.deployment;
+    let credential = handle.credentials.get(credential);
+    let credential = credential.and_then(|it| it.configured.as_ref());
     let provider = deployment.provider.name.to_string();
     let shown = CandidateShown {
         asked: has_address,
@@ -284,9 +287,13 @@ impl CandidateShown {
     }
 }
 
-fn find(places: &[Arc<Place>], place: usize, seat: usize) -> Option<(&Arc<Place>, &Seat)> {
-    let place = places.get(place)?;
-    Some((place, place.seats.get(seat)?))
+fn find(
+    handles: &[Arc<DeploymentHandle>],
+    deployment: usize,
+    credential: usize,
+) -> Option<(&Arc<DeploymentHandle>, &CredentialHandle)> {
+    let handle = handles.get(deployment)?;
+    Some((handle, handle.credentials.get(credential)?))
 }
 
 fn in_words(obstacle: Obstacle, now: u64) -> String {
@@ -294,14 +301,14 @@ fn in_words(obstacle: Obstacle, now: u64) -> String {
     match obstacle {
         Obstacle::CannotCount => "it does not count tokens".to_owned(),
         Obstacle::StoredElsewhere => "what the request names is stored elsewhere".to_owned(),
-        Obstacle::Open { whose, until } => {
-            let whose = match whose {
-                Whose::Provider => "the provider",
-                Whose::Deployment => "the deployment",
-                Whose::Credential => "the credential",
-                Whose::Seat => "the credential at this deployment",
+        Obstacle::Open { scope, until } => {
+            let scope = match scope {
+                BreakerScope::Provider => "the provider",
+                BreakerScope::Deployment => "the deployment",
+                BreakerScope::Credential => "the credential",
+                BreakerScope::DeploymentCredential => "the credential at this deployment",
             };
-            format!("{whose} is benched for another {} s", seconds(until))
+            format!("{scope} is in cooldown for another {} s", seconds(until))
         }
         Obstacle::Resting { until } => {
             format!(

@@ -25,6 +25,7 @@ pub(super) struct Dry {
     catalog: Arc<Looker>,
     stored: Arc<dyn StoredThings>,
     counting: Arc<dyn Counting>,
+    plans: Arc<[String]>,
 }
 
 /// What is known of the key, and what was asked about it.
@@ -80,6 +81,7 @@ impl Dry {
                 Some(accounts) => Arc::new(CatalogCounts::new(accounts.desk(), catalog)),
                 None => Arc::new(NoAccounts),
             },
+            plans: ground.config.plans.keys().cloned().collect(),
         }
     }
 
@@ -91,6 +93,7 @@ impl Dry {
             balances: Arc::clone(&self.book) as _,
             stored: Arc::clone(&self.stored),
             counting: Arc::clone(&self.counting),
+            plans: Arc::clone(&self.plans),
         }
     }
 

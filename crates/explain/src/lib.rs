@@ -2,13 +2,13 @@
 //! configuration run on it as on any other, over services that hold nothing and give nothing
 //! away, and then every deployment of its model is looked at.
 //!
-//! What the words are for people is in `told`, what filters are lent in `dry`.
+//! `display` has the texts for people, `dry` the services for filters.
 
 #![forbid(unsafe_code)]
 
 mod candidates;
+mod display;
 mod dry;
-mod told;
 
 use bytes::Bytes;
 use candidates::Question;
@@ -29,7 +29,7 @@ use tollgate_engine::endpoints;
 use tollgate_engine::pipeline::{Part, Pipeline};
 use tollgate_filter::{Endpoint, Head, RequestContext, Verdict};
 use tollgate_ledger::{KeyRecord, KeySelector, KeyState, Store, StoreError};
-use tollgate_routing::health::{Fleet, Place};
+use tollgate_routing::health::{DeploymentHandle, Fleet};
 use tollgate_telemetry::clock;
 use tollgate_types::{Format, Identity, PublicError, RequestId};
 use tollgate_wire::conversation;
@@ -144,7 +144,7 @@ pub struct ModelShown {
     /// Why this one, where `auto` chose it.
     pub reason: Option<String>,
     /// What the conversation has to do with that; `null` where the request names its model, and
-    /// where nobody can say but the running gateway.
+    /// if only the running gateway knows.
     pub conversation: Option<ConversationShown>,
 }
 
@@ -261,7 +261,7 @@ pub trait Running {
 
 /// The result of [`Running::holder`].
 pub type Holding<'a> =
-    Pin<Box<dyn Future<Output = Result<(Arc<Place>, usize), PublicError>> + Send + 'a>>;
+    Pin<Box<dyn Future<Output = Result<(Arc<DeploymentHandle>, usize), PublicError>> + Send + 'a>>;
 
 /// Why a request cannot be explained.
 #[derive(Debug, thiserror::Error)]
@@ -340,7 +340,7 @@ impl Walk<'_> {
             let found = conversation::inspect(texts, std::slice::from_ref(&body));
             facts.conversation = Some(Box::new(found));
         }
-        self.request.facts = Some(facts);
+        self.request.set_facts(facts);
         self.request.body = Some(body.clone());
         if let Some(outcome) = self.pass(Part::Body)? {
             return Ok(outcome);
@@ -379,9 +379,9 @@ impl Walk<'_> {
         let (Some(identity), Some(id)) = (&self.request.identity, matched.id) else {
             return Ok(Outcome::AnsweredHere);
         };
-        let (place, seat) = runtime.block_on(running.holder(identity, id))?;
-        let has_address = running.has_address(&place.deployment.provider.name);
-        let (candidates, outcome) = candidates::of_holder(&place, seat, has_address);
+        let (handle, credential) = runtime.block_on(running.holder(identity, id))?;
+        let has_address = running.has_address(&handle.deployment.provider.name);
+        let (candidates, outcome) = candidates::of_holder(&handle, credential, has_address);
         self.candidates = candidates;
         outcome
     }
@@ -445,7 +445,7 @@ impl Walk<'_> {
             candidates,
             ..
         } = self;
-        let facts = request.facts.as_ref();
+        let facts = request.facts_if_read();
         let route = request.route.as_ref();
         let seen = dry.into_seen();
         let conversation = seen.conversation;

@@ -33,8 +33,8 @@ pub struct RequestContext {
     pub credential: Option<Secret>,
     /// The key's holder and permissions. Set by `key`.
     pub identity: Option<Arc<Identity>>,
-    /// What the body asks for. Set by the gateway before filters that want the body.
-    pub facts: Option<RequestFacts>,
+    /// See [`Self::facts`].
+    facts: Option<RequestFacts>,
     /// The body, for counting its tokens.
     pub body: Option<Bytes>,
     /// The number of input tokens, if it was counted. Set by `context` or `quota`.
@@ -96,14 +96,35 @@ impl RequestContext {
         identity.ok_or_else(|| PublicError::new(ErrorCode::InternalError, "the request has no key"))
     }
 
-    /// What the body asks for.
+    /// What the body asks for. Read-only: the request that is sent and its settlement follow the body,
+    /// so a change here would reach neither.
+    ///
+    /// ```compile_fail,E0616
+    /// # use tollgate_filter::RequestContext;
+    /// fn stream(request: &mut RequestContext) {
+    ///     if let Some(facts) = &mut request.facts {
+    ///         facts.stream = true;
+    ///     }
+    /// }
+    /// ```
     ///
     /// # Errors
     ///
-    /// The body was not read. A filter that uses it must want the body.
+    /// The body was not read. A filter that uses the facts must declare `Phases::BODY`.
     pub fn facts(&self) -> Result<&RequestFacts, PublicError> {
         let facts = self.facts.as_ref();
         facts.ok_or_else(|| PublicError::new(ErrorCode::InternalError, "the body was not read"))
+    }
+
+    /// What the body asks for. `None` if the body was not read.
+    pub const fn facts_if_read(&self) -> Option<&RequestFacts> {
+        self.facts.as_ref()
+    }
+
+    /// Sets what the body asks for. The gateway does so before the filters that see the body; filters
+    /// must not.
+    pub fn set_facts(&mut self, facts: RequestFacts) {
+        self.facts = Some(facts);
     }
 
     /// The client's wire format, if the endpoint has one.

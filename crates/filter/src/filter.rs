@@ -17,7 +17,8 @@ pub trait Filter: Send + Sync {
     /// Decides whether a request continues. An error refuses it: the gateway writes the error in the
     /// client's format.
     ///
-    /// The gateway does not notice a disconnect of the client while it waits: bound every wait.
+    /// The gateway drops the future if the client disconnects or the time limit of the request is
+    /// reached. It does not notice a disconnect before the body was read: bound every wait.
     fn on_request(
         &self,
         head: Head<'_>,
@@ -30,7 +31,7 @@ pub trait Filter: Send + Sync {
     /// Adds headers to an answer before its head is sent. `upstream` has the provider's headers, of which
     /// the gateway itself forwards none; `None` if the gateway answers.
     ///
-    /// Runs only if the filter's [`Wants`](crate::Wants) has `answer`.
+    /// Runs only if the filter's [`Phases`](crate::Phases) has `answer`.
     fn on_answer(
         &self,
         request: &RequestContext,
@@ -42,7 +43,7 @@ pub trait Filter: Send + Sync {
 
     /// May change an error before it is sent.
     ///
-    /// Runs only if the filter's [`Wants`](crate::Wants) has `error`.
+    /// Runs only if the filter's [`Phases`](crate::Phases) has `error`.
     fn on_error(&self, request: &RequestContext, error: &mut PublicError) {
         let _ = (request, error);
     }

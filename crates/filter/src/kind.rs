@@ -11,7 +11,7 @@ pub struct FilterKind {
     /// What it decides, in one line.
     pub summary: &'static str,
     /// When it runs.
-    pub wants: Wants,
+    pub phases: Phases,
     /// The filters that must stand before it in the configuration, by name.
     pub after: &'static [&'static str],
     /// Whether every configuration must contain it.
@@ -25,7 +25,7 @@ pub type Built = Result<DynFilter, Vec<SettingsFault>>;
 
 /// When a filter runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Wants {
+pub struct Phases {
     /// After the request's body was read. A filter without `body` runs before that, so that a request
     /// that it refuses costs no read.
     pub body: bool,
@@ -38,7 +38,7 @@ pub struct Wants {
     pub error: bool,
 }
 
-impl Wants {
+impl Phases {
     /// Only the head of the request.
     pub const HEAD: Self = Self {
         body: false,

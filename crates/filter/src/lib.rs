@@ -5,7 +5,7 @@
 //!
 //! 1. Implement [`Filter`] for a type of your own. `on_request` gets the [`Head`] of the request and the
 //!    [`RequestContext`], and returns a [`Verdict`] or an error.
-//! 2. Describe it with a [`FilterKind`]: its name in the configuration, what it [`Wants`] to see, how it
+//! 2. Describe it with a [`FilterKind`]: its name in the configuration, what it [`Phases`] to see, how it
 //!    is built from its settings and the [`Services`] of the gateway.
 //!
 //! `docs/guides/write-a-filter.md` has a complete example. This crate depends neither on Pingora nor on
@@ -24,7 +24,7 @@ pub use context::{Head, RequestContext, Route, Secret};
 pub use dry::DryReservation;
 pub use endpoint::{Endpoint, EndpointInfo, EndpointKind};
 pub use filter::{DynFilter, Filter, Verdict};
-pub use kind::{Built, FilterKind, SettingsFault, Wants, no_settings, settings};
+pub use kind::{Built, FilterKind, Phases, SettingsFault, no_settings, settings};
 pub use services::{
     Admission, Asked, Balances, Catalog, Chosen, Counting, KeyDirectory, KeyLookup, LimitHeaders,
     Limiter, Load, ModelHandle, ModelView, NotAdmitted, Reserved, Services, StoredThing,

@@ -1,6 +1,6 @@
 //! What filters can ask the gateway: keys, models, limits, balances, stored things, token counts.
 
-use crate::RequestContext;
+use crate::{RequestContext, SettingsFault};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use std::{net::IpAddr, num::NonZeroU32, pin::Pin, sync::Arc, time::Duration};
 use tollgate_types::{
@@ -23,6 +23,34 @@ pub struct Services {
     pub stored: Arc<dyn StoredThings>,
     /// Counts input tokens.
     pub counting: Arc<dyn Counting>,
+    /// The names of the plans in the configuration.
+    pub plans: Arc<[String]>,
+}
+
+impl Services {
+    /// Checks plan names in a filter's settings. `path` is the setting, such as `exempt_plans`.
+    ///
+    /// # Errors
+    ///
+    /// Each name that is no plan of the configuration.
+    pub fn check_plans(&self, path: &str, names: &[String]) -> Result<(), Vec<SettingsFault>> {
+        let unknown = names.iter().zip(0_usize..);
+        let unknown = unknown.filter(|(name, _)| !self.plans.contains(name));
+        let faults: Vec<_> = unknown
+            .map(|(name, at)| SettingsFault {
+                path: format!("{path}[{at}]"),
+                message: format!(
+                    "there is no plan '{name}'; plans: {}",
+                    self.plans.join(", ")
+                ),
+            })
+            .collect();
+        if faults.is_empty() {
+            Ok(())
+        } else {
+            Err(faults)
+        }
+    }
 }
 
 /// Looks up API keys.
@@ -119,7 +147,7 @@ pub trait StoredThings: Send + Sync {
 
     /// Whether a key may send items of these names. It may never send what another key owns, and what
     /// no known key owns only if the item has contents.
-    fn check(&self, key: &KeyId, items: Vec<NamedItem>) -> MaybeReady<Claim>;
+    fn check(&self, key: &KeyId, items: &[NamedItem]) -> MaybeReady<Claim>;
 }
 
 /// Something that a key has had stored.

@@ -169,7 +169,7 @@ fn settle_one(house: &House, ledger: &Ledger, number: u128, ending: &Ending) -> 
         };
         let start = Instant::now();
         match ledger.reserve(&house.id, request, bound, Weights::default()) {
-            Reserve::Held(reservation) => {
+            Reserve::Reserved(reservation) => {
                 black_box(reservation.settle(ending));
                 return start.elapsed();
             }

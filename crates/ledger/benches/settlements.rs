@@ -118,7 +118,7 @@ impl Caller<'_> {
                 .ledger
                 .reserve(key, request(self.made), BOUND, Weights::default())
             {
-                Reserve::Held(held) => return self.open.push_back(held),
+                Reserve::Reserved(held) => return self.open.push_back(held),
                 Reserve::Wait(account) => self.runtime.block_on(account.wait()).unwrap(),
                 Reserve::Refused(_) => {
                     self.shed += 1;

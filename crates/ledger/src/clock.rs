@@ -119,7 +119,7 @@ pub struct Clock(Arc<Source>);
 
 #[derive(Debug)]
 struct Source {
-    /// The latest time that was ever told.
+    /// The latest time that was ever returned.
     latest_ms: AtomicU64,
     hands: Hands,
 }
@@ -152,7 +152,7 @@ fn millis(span: Duration) -> u64 {
 }
 
 impl Clock {
-    /// The system's clock, held still while it is behind what it told before, and not
+    /// The system's clock, held still while it is behind its last value, and not
     /// followed at once where it leaps ahead.
     pub fn system() -> Self {
         let hands = Hands::System {
@@ -237,7 +237,7 @@ impl Clock {
         wall_ms.store(wall.saturating_add_signed(step_ms), Ordering::Relaxed);
     }
 
-    /// The later of `ms` and the latest time told. Reads far more often than it
+    /// The later of `ms` and the latest time returned. Reads far more often than it
     /// writes: at most once a millisecond.
     fn not_before(&self, ms: u64) -> u64 {
         let latest = self.0.latest_ms.load(Ordering::Relaxed);

@@ -103,7 +103,7 @@ pub struct RequestInfo {
 )]
 pub enum Reserve {
     /// The tokens are reserved.
-    Held(Reservation),
+    Reserved(Reservation),
     /// They are not reserved.
     Refused(Shortage),
     /// The key's account is not in memory: wait, then ask again.
@@ -132,7 +132,7 @@ struct Shared {
     journal: Arc<Journal>,
     stats: Stats,
     /// Stored things that are not committed yet.
-    unwritten: AtomicUsize,
+    uncommitted: AtomicUsize,
     /// Why the last commit failed, until one succeeds.
     stalled: Mutex<Option<Arc<str>>>,
     /// This process admits nothing more.
@@ -220,7 +220,7 @@ impl Ledger {
             accounts: Accounts::new(settings.waiting_callers),
             journal,
             stats,
-            unwritten: AtomicUsize::new(0),
+            uncommitted: AtomicUsize::new(0),
             stalled: Mutex::new(None),
             shut: AtomicBool::new(false),
             fenced: watch::Sender::new(false),
@@ -274,7 +274,7 @@ impl Ledger {
                 shared.stats.reservations.fetch_add(1, Ordering::Relaxed);
                 let terms = reservation::Terms { bound, weights };
                 let ledger = Arc::clone(&self.0);
-                return Reserve::Held(Reservation::new(
+                return Reserve::Reserved(Reservation::new(
                     ledger, account, slot, pieces, terms, request,
                 ));
             }
@@ -318,11 +318,11 @@ impl Ledger {
     /// process knows them then.
     pub(crate) fn remember(&self, stored: Arc<Stored>) {
         const MOST: usize = 50_000;
-        let unwritten = &self.0.shared.unwritten;
-        if unwritten.fetch_add(1, Ordering::Relaxed) < MOST {
+        let uncommitted = &self.0.shared.uncommitted;
+        if uncommitted.fetch_add(1, Ordering::Relaxed) < MOST {
             self.0.send(Command::Remember(stored));
         } else {
-            unwritten.fetch_sub(1, Ordering::Relaxed);
+            uncommitted.fetch_sub(1, Ordering::Relaxed);
             log::error!("too many stored things wait to be committed");
         }
     }

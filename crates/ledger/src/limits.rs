@@ -320,7 +320,7 @@ impl Admission {
                 (running < most).then(|| running.saturating_add(1))
             });
         if entered.is_err() {
-            // Nobody knows when the next one ends.
+            // The end of the next one is unknown.
             return Err(Limited {
                 dimension: Dimension::Concurrent,
                 denied: Denied::Wait(Duration::from_secs(1)),

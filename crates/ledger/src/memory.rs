@@ -109,7 +109,7 @@ struct Inner {
 struct Queue {
     changes: VecDeque<Change>,
     /// Answers that are not in the database yet.
-    unwritten: HashMap<RequestId, Arc<Remembered>>,
+    uncommitted: HashMap<RequestId, Arc<Remembered>>,
     /// Bytes of these, and of each key's among them.
     bytes: u64,
     of_keys: HashMap<KeyId, u64>,
@@ -122,7 +122,7 @@ struct Queue {
 impl Queue {
     /// An answer waits no more: it is in the database, or lost.
     fn is_written(&mut self, answer: &Remembered) {
-        self.unwritten.remove(&answer.id);
+        self.uncommitted.remove(&answer.id);
         let bytes = answer.bytes();
         self.bytes = self.bytes.saturating_sub(bytes);
         if let Entry::Occupied(mut own) = self.of_keys.entry(answer.key.clone()) {
@@ -200,7 +200,7 @@ impl Memory {
         queue
             .of_keys
             .insert(answer.key.clone(), own.saturating_add(bytes));
-        queue.unwritten.insert(answer.id, Arc::clone(&answer));
+        queue.uncommitted.insert(answer.id, Arc::clone(&answer));
         queue.changes.push_back(Change::Remember(answer));
         drop(queue);
         self.0.changed.notify_all();
@@ -293,7 +293,7 @@ impl Lookup<'_> {
     /// # Errors
     /// The database cannot be read.
     pub fn response(&self, id: RequestId) -> Result<Option<Bytes>, StoreError> {
-        match self.unwritten(id) {
+        match self.uncommitted(id) {
             Some(answer) => Ok(answer.map(|it| it.response.clone())),
             None => match self.since {
                 Some(since) => self.inner.database.response(self.key, id, since),
@@ -307,7 +307,7 @@ impl Lookup<'_> {
     /// # Errors
     /// The database cannot be read.
     pub fn answer(&self, id: RequestId) -> Result<Option<Remembered>, StoreError> {
-        match self.unwritten(id) {
+        match self.uncommitted(id) {
             Some(answer) => Ok(answer.map(|it| Remembered::clone(&it))),
             None => match self.since {
                 Some(since) => self.inner.database.answer(self.key, id, since),
@@ -317,8 +317,8 @@ impl Lookup<'_> {
     }
 
     /// An answer that is not in the database yet; `Some(None)` where it is another key's.
-    fn unwritten(&self, id: RequestId) -> Option<Option<Arc<Remembered>>> {
-        let answer = self.inner.queue.lock().unwritten.get(&id).cloned()?;
+    fn uncommitted(&self, id: RequestId) -> Option<Option<Arc<Remembered>>> {
+        let answer = self.inner.queue.lock().uncommitted.get(&id).cloned()?;
         Some((answer.key == *self.key).then_some(answer))
     }
 }

@@ -52,9 +52,9 @@ pub struct Stored {
 #[derive(Debug)]
 pub enum Owner<F> {
     /// This key.
-    Yours(Arc<Stored>),
+    Owned(Arc<Stored>),
     /// Another key, or none: 404 either way.
-    NotYours,
+    NotOwned,
     /// Not in memory: wait.
     Wait(F),
 }
@@ -163,12 +163,12 @@ impl Ownership {
         id: &str,
     ) -> Owner<impl Future<Output = Result<Arc<Stored>, OwnerFailure>> + Send + 'static> {
         if id.is_empty() || id.len() > MAX_ID_LEN {
-            return Owner::NotYours;
+            return Owner::NotOwned;
         }
         match self.0.known.get(id) {
-            Some(stored) if stored.key == *key => Owner::Yours(stored),
-            Some(_) => Owner::NotYours,
-            None if self.0.misses.has(id) => Owner::NotYours,
+            Some(stored) if stored.key == *key => Owner::Owned(stored),
+            Some(_) => Owner::NotOwned,
+            None if self.0.misses.has(id) => Owner::NotOwned,
             None => {
                 let (this, key, id) = (Self::clone(self), key.clone(), Arc::from(id));
                 Owner::Wait(async move { this.look_up(key, id).await })
@@ -182,19 +182,19 @@ impl Ownership {
     pub fn check(
         &self,
         key: &KeyId,
-        items: Vec<NamedItem>,
+        items: &[NamedItem],
     ) -> Claims<impl Future<Output = Claim> + Send + 'static> {
         let mut left = Vec::new();
         for item in items {
             match self.0.known.get(&*item.id) {
                 Some(stored) if stored.key == *key => {}
-                Some(_) => return Claims::Known(Claim::NotOwned(item.id)),
+                Some(_) => return Claims::Known(Claim::NotOwned(item.id.clone())),
                 None if self.0.misses.has(&item.id) => {
                     if !item.has_contents {
-                        return Claims::Known(Claim::NotOwned(item.id));
+                        return Claims::Known(Claim::NotOwned(item.id.clone()));
                     }
                 }
-                None => left.push(item),
+                None => left.push(item.clone()),
             }
         }
         if left.is_empty() {

@@ -72,7 +72,7 @@ async fn serve(ledger: Ledger, keys: Arc<Vec<KeyId>>, worker: usize) {
             useful_output: 1,
         };
         match ledger.reserve(key, request, bound, Weights::default()) {
-            Reserve::Held(reservation) => {
+            Reserve::Reserved(reservation) => {
                 reservation.settle(&setup::completed(Usage {
                     output: TOKENS_PER_REQUEST,
                     ..Usage::default()
@@ -119,7 +119,7 @@ fn streaming() {
             believed_output: u64::MAX,
         };
         match ledger.reserve(&key, setup::request(id), bound, Weights::default()) {
-            Reserve::Held(held) => streams.push(held),
+            Reserve::Reserved(held) => streams.push(held),
             Reserve::Wait(account) => runtime.block_on(account.wait()).unwrap(),
             Reserve::Refused(refused) => panic!("{refused}"),
         }

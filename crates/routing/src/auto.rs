@@ -16,7 +16,7 @@ pub use memory::Conversations;
 pub use reason::{Decision, Obstacle, Why};
 pub(crate) use rules::Rule;
 
-use crate::{Capability, Catalog, Model};
+use crate::{Catalog, Model, ModelFeature};
 use std::sync::Arc;
 use tollgate_types::{ReasoningMode, RequestFacts};
 
@@ -149,7 +149,7 @@ impl Profile {
 
 /// What a request needs and a model cannot do.
 fn incapable(model: &Model, facts: &RequestFacts) -> Option<Obstacle> {
-    let missing = Capability::ALL
+    let missing = ModelFeature::ALL
         .into_iter()
         .find(|it| it.is_needed(&facts.needs) && model.unsupported.contains(it));
     if let Some(missing) = missing {

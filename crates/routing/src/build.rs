@@ -1,7 +1,7 @@
-//! From settings to a catalog in one step: every rule is checked, every fault is told.
+//! From settings to a catalog in one step: every rule is checked, every fault is reported.
 //!
 //! A value that is at fault is left out and building goes on, so that one mistake
-//! neither hides another nor is told twice.
+//! neither hides another nor is reported twice.
 
 mod models;
 mod names;
@@ -183,7 +183,7 @@ fn alias_fault(target: &str, models: &[(&str, Option<Model>)]) -> Option<String>
             "'{target}' is a pattern; an alias stands for one model"
         ));
     }
-    // A model at fault is known: its own fault is told elsewhere.
+    // An invalid model is known: its own fault is reported elsewhere.
     if models.iter().any(|(id, _)| *id == target) {
         return None;
     }

@@ -1,11 +1,16 @@
-//! How those that answer are doing, kept from request to request and from one configuration
-//! to the next.
+//! The health of providers, deployments and credentials, kept over requests and over configurations.
 //!
-//! Four things fail by themselves, so each has a breaker: a provider (it cannot be reached), a
-//! deployment (its answers are errors, broken or late), a credential (it is refused, or its
-//! account is empty), and a seat, which is a credential at a deployment (it has asked too much
-//! of it). Whom a failure counts against is told by the gateway as a [`Blame`]; in which
-//! order candidates are asked is decided in [`crate::plan`].
+//! Four things fail independently, so each has a breaker:
+//!
+//! | Breaker | Opens when |
+//! |---|---|
+//! | provider | it cannot be reached |
+//! | deployment | its answers are errors, broken or late |
+//! | credential | the provider refuses it, or its account is empty |
+//! | credential at a deployment | the provider limits its rate there, or does not allow the model |
+//!
+//! The gateway decides what a failure counts against and reports it as a [`Blame`]. [`crate::plan`]
+//! orders the candidates.
 
 mod breaker;
 mod bucket;
@@ -16,28 +21,29 @@ mod ticket;
 
 pub use breaker::{Breaker, BreakerPolicy, Change, LastFailure, Pass, Severity, Standing};
 pub use fleet::{
-    CredentialHealth, DeploymentHealth, Fleet, Place, ProviderHealth, Seat, SeatHealth,
+    CredentialHandle, CredentialHealth, DeploymentCredentialHealth, DeploymentHandle,
+    DeploymentHealth, Fleet, ProviderHealth,
 };
 pub use latency::PeakEwma;
 pub use load::{Full, Limits, Load};
-pub use ticket::{Refusal, Ticket, Transition, Whose};
+pub use ticket::{BreakerScope, Refusal, Ticket, Transition};
 
-/// Whom the failure of an attempt counts against.
+/// What the failure of an attempt counts against.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Blame {
-    /// The caller's own request: nobody is benched for it.
-    Nobody,
+    /// The request itself: no breaker opens for it.
+    None,
     /// The provider as a whole: it could not be reached.
     Provider,
-    /// The deployment: it failed, whatever it was asked and with whichever credential.
+    /// The deployment: it failed independently of the request and the credential.
     Deployment,
-    /// The deployment, at once: the provider does not know its model.
+    /// The deployment, and opens its breaker at once: the provider does not know its model.
     Model,
-    /// The credential, at every deployment of its provider: it is refused, or its account is
+    /// The credential, at every deployment of its provider: the provider refuses it, or its account is
     /// empty.
     Credential,
-    /// The credential at this deployment: it has asked too much of it, or may not use it.
-    Seat,
-    /// The same, unless it was the request alone: one such failure says too little.
-    SeatInDoubt,
+    /// The credential at this deployment: its rate is limited, or it may not use the model.
+    DeploymentCredential,
+    /// The same, but the cause can be the request alone: one such failure does not open the breaker.
+    DeploymentCredentialInDoubt,
 }

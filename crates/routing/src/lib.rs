@@ -23,7 +23,7 @@ pub use auto::{ChoiceRequest, Conversations, Decision, Obstacle, Price, Profile,
 pub use candidates::Candidates;
 pub use catalog::{Affinity, Catalog};
 pub use formats::FormatSet;
-pub use model::{Capability, Model, ModelKind};
+pub use model::{Model, ModelFeature, ModelKind};
 pub use provider::{
     AnswerTimeouts, Check, Credential, Deployment, Endpoint, Http2, Provider, Timeouts,
     UpstreamModel, UpstreamTls,

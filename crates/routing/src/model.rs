@@ -6,14 +6,14 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::{fmt, sync::Arc};
 use tollgate_types::{
-    Effort, Format, MessagesAbilities, ReasoningMode, RequestNeeds, ThinkingStyle, Tokenizer,
+    Effort, Format, MessagesCapabilities, ReasoningMode, RequestNeeds, ThinkingStyle, Tokenizer,
     Weights,
 };
 
 /// Something that a model may be unable to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub enum Capability {
+pub enum ModelFeature {
     /// Calling tools.
     Tools,
     /// Reading images.
@@ -26,7 +26,7 @@ pub enum Capability {
     Schema,
 }
 
-impl Capability {
+impl ModelFeature {
     /// Every capability.
     pub const ALL: [Self; 5] = [
         Self::Tools,
@@ -59,7 +59,7 @@ impl Capability {
     }
 }
 
-impl fmt::Display for Capability {
+impl fmt::Display for ModelFeature {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
     }
@@ -85,7 +85,7 @@ pub enum ModelKind {
     Auto,
 }
 
-/// A model: what callers are told of it and where it is served.
+/// A model: what clients see of it, and its deployments.
 #[derive(Clone, Debug)]
 pub struct Model {
     /// The identifier that callers send. For a wildcard, the pattern: a bounded value for metrics.
@@ -124,7 +124,7 @@ pub struct Model {
     /// How long its providers may take, where that is not what they usually may.
     pub timeouts: ModelTimeoutSettings,
     /// What it is known to be unable to do.
-    pub unsupported: Vec<Capability>,
+    pub unsupported: Vec<ModelFeature>,
     /// What it costs, for `auto`.
     pub price: Option<Price>,
     /// Further names that resolve to it; dotted forms are not listed.
@@ -157,7 +157,7 @@ impl Model {
     }
 
     /// Whether a request to a messages provider asks for adaptive thinking, and not for a budget.
-    pub fn adaptive_thinking(&self, provider: &MessagesAbilities) -> bool {
+    pub fn adaptive_thinking(&self, provider: &MessagesCapabilities) -> bool {
         match self.thinking {
             Some(style) => style == ThinkingStyle::Adaptive,
             None => self.reasoning != ReasoningMode::Extended && provider.adaptive_thinking,

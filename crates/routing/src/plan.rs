@@ -1,18 +1,21 @@
-//! Who is asked, in which order, and why: a pure function of what is known at one moment.
+//! Orders the candidates of a request: a pure function of the request and the health at one moment.
 //!
-//! The unit is a [`Seat`](crate::health::Seat): a credential at a deployment, for that is
-//! what a conversation's prompt cache belongs to. Priorities come first, among one priority
-//! those that speak the caller's format, and among those the balancing decides, or the
-//! conversation (see `order`). What is benched or full stands aside; where nothing else is
-//! left, those that are benched are asked all the same, first the one whose cooldown ends
-//! first, because a request that fails upstream is no worse than one that is refused here. Two things are never overruled:
-//! a limit, and a wait that a provider has asked for with a 429.
+//! A candidate is a [`CredentialHandle`]: a credential at a deployment, because a prompt cache belongs to
+//! both. The order is:
+//!
+//! 1. Priority.
+//! 2. Deployments that use the client's format before those that need a translation.
+//! 3. The balancing, or the conversation (see `order`).
+//! 4. Last resorts: candidates in cooldown, in the order in which their cooldowns end. A request that fails
+//!    upstream is no worse than one that the gateway refuses.
+//!
+//! Full candidates, and those whose provider asked to wait with a 429, are never candidates.
 
 mod order;
 #[cfg(test)]
 mod tests;
 
-use crate::health::{Full, Place, Seat, Standing, Whose};
+use crate::health::{BreakerScope, CredentialHandle, DeploymentHandle, Full, Standing};
 use crate::settings::Balance;
 use order::Entry;
 use std::fmt;
@@ -21,55 +24,54 @@ use std::sync::Arc;
 use std::time::Duration;
 use tollgate_types::Format;
 
-/// How requests are spread over what can answer them.
+/// How requests are spread over candidates of one rank.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Balancing {
-    /// Among equals.
+    /// The order among candidates of one rank.
     pub balance: Balance,
-    /// How much more than its share a seat may have under way before conversations move on.
+    /// How many times its share of the requests in flight a candidate may have before conversations move on.
     pub load_factor: f64,
-    /// Requests under way that a seat may always have.
+    /// Requests in flight that a candidate may always have.
     pub slack: u32,
 }
 
-/// What is known of a request.
+/// What the plan needs to know of a request.
 #[derive(Clone, Copy, Debug)]
 pub struct Asked<'a> {
-    /// The caller's format.
+    /// The client's format.
     pub format: Format,
-    /// Tokens are to be counted, which a provider does in the caller's format or not at all.
+    /// Whether the request counts tokens. Providers count only in the client's format.
     pub counts_tokens: bool,
-    /// The provider and the credential that must be asked: what the request names is stored
-    /// there.
+    /// The provider and the credential that store what the request names. No other candidate is possible.
     pub stored_at: Option<(&'a str, &'a str)>,
-    /// The conversation that it belongs to, as a hash.
+    /// The hash of its conversation.
     pub conversation: Option<u64>,
-    /// Tokens that it will have, about.
+    /// An estimate of its tokens.
     pub tokens: u64,
-    /// Milliseconds, of the clock that breakers are told.
+    /// The time in milliseconds, by the clock of the breakers.
     pub now: u64,
-    /// Any number: the same gives the same order.
+    /// The seed of the draw: the same seed gives the same order.
     pub random: u64,
 }
 
-/// Why a candidate stands where it does.
+/// The reason for the position of a candidate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Why {
-    /// There is no other of its rank.
+    /// It is the only one of its rank.
     Only,
     /// Drawn by weight.
     Weight,
-    /// It has the least under way.
+    /// It has the fewest requests in flight for its weight.
     Load,
-    /// Its first tokens come soonest.
+    /// It has the shortest time to the first token.
     Latency,
-    /// The conversation is here.
+    /// The conversation belongs to it.
     Conversation,
-    /// The conversation's own place has more than its share under way.
+    /// The candidate of the conversation has more than its share in flight.
     Overflow,
-    /// It comes after another one of its rank.
+    /// It follows another one of its rank.
     Next,
-    /// It is benched, and nothing else is left.
+    /// It is in cooldown.
     LastResort,
 }
 
@@ -91,70 +93,69 @@ impl fmt::Display for Why {
 /// A candidate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Choice {
-    /// Its place among those of the model.
-    pub place: usize,
-    /// Its seat there.
-    pub seat: usize,
-    /// The format in which it is asked.
+    /// The index of its deployment among those of the model.
+    pub deployment: usize,
+    /// The index of its credential at the deployment.
+    pub credential: usize,
+    /// The format of the request to it.
     pub format: Format,
-    /// Why it stands there.
+    /// The reason for its position.
     pub why: Why,
 }
 
-/// Why a seat is no candidate.
+/// Why a credential at a deployment is no candidate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Obstacle {
-    /// It has no counter of tokens for the format.
+    /// Its provider cannot count tokens in the format.
     CannotCount,
-    /// What the request names is stored elsewhere.
+    /// Another provider or credential stores what the request names.
     StoredElsewhere,
-    /// A breaker is open until then; one that is half-open, while its one attempt lasts.
+    /// A breaker is open, or half-open with its one attempt in flight.
     Open {
-        /// Whose.
-        whose: Whose,
-        /// In milliseconds.
+        /// What the breaker is for.
+        scope: BreakerScope,
+        /// The end of the cooldown in milliseconds.
         until: u64,
     },
-    /// Its provider has asked to wait until then.
+    /// Its provider has asked to wait.
     Resting {
-        /// In milliseconds.
+        /// The end of the cooldown in milliseconds.
         until: u64,
     },
-    /// A limit of it is reached.
+    /// Its limit is reached.
     Full(Full),
 }
 
 impl Obstacle {
-    /// The word in route reasons.
+    /// The text in route reasons.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::CannotCount => "does not count tokens",
             Self::StoredElsewhere => "stored elsewhere",
-            Self::Open { .. } => "benched",
+            Self::Open { .. } => "in cooldown",
             Self::Resting { .. } => "asked to wait",
             Self::Full(_) => "full",
         }
     }
 }
 
-/// A seat that is no candidate.
+/// A credential at a deployment that is no candidate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LeftOut {
-    /// Its place among those of the model.
-    pub place: usize,
-    /// Its seat there.
-    pub seat: usize,
-    /// What keeps it out.
+    /// The index of its deployment among those of the model.
+    pub deployment: usize,
+    /// The index of its credential at the deployment.
+    pub credential: usize,
+    /// Why it is no candidate.
     pub obstacle: Obstacle,
 }
 
-/// Those who are left out; empty, and then without memory of its own, where nobody is.
+/// All that are no candidates. Allocates nothing while it is empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LeftOuts(pub Vec<LeftOut>);
 
 impl LeftOuts {
-    /// How long until one of them can be asked that is full or was asked to wait. `None`:
-    /// none of them is.
+    /// The shortest wait until a limit or a wait of a provider ends. `None`: there is neither.
     pub fn wait(&self, now: u64) -> Option<Full> {
         let waits = self.0.iter().filter_map(|it| match it.obstacle {
             Obstacle::Full(full) => Some(full),
@@ -163,25 +164,24 @@ impl LeftOuts {
             }),
             _ => None,
         });
-        // What a request under way keeps busy can be free at any moment.
+        // `None` is the shortest: a request in flight can end at any moment.
         waits.min_by_key(|full| full.wait)
     }
 }
 
-/// The candidates of a request, told in the order in which to ask them.
+/// Hands the candidates of a request to `take`, in order, and returns the rest.
 pub fn plan(
-    places: &[Arc<Place>],
+    handles: &[Arc<DeploymentHandle>],
     balancing: &Balancing,
     asked: &Asked<'_>,
     mut take: impl FnMut(Choice),
 ) -> LeftOuts {
     let mut left_out = LeftOuts::default();
-    if let [place] = places
-        && let [seat] = &*place.seats
+    if let [handle] = handles
+        && let [credential] = &*handle.credentials
     {
-        // Most models are served in one place: nothing is to be weighed.
-        let stands = stand(place, seat, asked);
-        let why = match stands {
+        // Most models have one deployment and one credential: there is nothing to order.
+        let why = match availability(handle, credential, asked) {
             Ok(()) => Why::Only,
             Err(Obstacle::Open { .. }) => Why::LastResort,
             Err(obstacle) => {
@@ -189,102 +189,131 @@ pub fn plan(
                 return left_out;
             }
         };
-        take(choice(place, 0, 0, asked, why));
+        take(choice(handle, 0, 0, asked, why));
         return left_out;
     }
-    let mut ready = Vec::with_capacity(places.len());
+    let mut ready = Vec::with_capacity(handles.len());
     let mut last_resorts: Vec<(u64, usize, usize)> = Vec::new();
-    for (number, place) in places.iter().enumerate() {
-        for (seat_number, seat) in place.seats.iter().enumerate() {
-            match stand(place, seat, asked) {
-                Ok(()) => ready.push(Entry::new(number, place, seat_number, seat, asked)),
+    for (number, handle) in handles.iter().enumerate() {
+        for (credential_number, credential) in handle.credentials.iter().enumerate() {
+            match availability(handle, credential, asked) {
+                Ok(()) => ready.push(Entry::new(
+                    number,
+                    handle,
+                    credential_number,
+                    credential,
+                    asked,
+                )),
                 Err(obstacle) => {
-                    left_out.push(number, seat_number, obstacle);
+                    left_out.push(number, credential_number, obstacle);
                     if let Obstacle::Open { until, .. } = obstacle {
-                        last_resorts.push((until, number, seat_number));
+                        last_resorts.push((until, number, credential_number));
                     }
                 }
             }
         }
     }
     order::order(&mut ready, balancing, asked, |entry, why| {
-        if let Some(place) = places.get(entry.place) {
-            take(choice(place, entry.place, entry.seat, asked, why));
+        if let Some(handle) = handles.get(entry.deployment) {
+            take(choice(
+                handle,
+                entry.deployment,
+                entry.credential,
+                asked,
+                why,
+            ));
         }
     });
     last_resorts.sort_unstable();
-    for (_, number, seat) in last_resorts {
-        if let Some(place) = places.get(number) {
-            take(choice(place, number, seat, asked, Why::LastResort));
+    for (_, number, credential) in last_resorts {
+        if let Some(handle) = handles.get(number) {
+            take(choice(handle, number, credential, asked, Why::LastResort));
         }
     }
     left_out
 }
 
-/// Whether somebody can be asked who is neither benched nor full.
-pub fn is_available(places: &[Arc<Place>], asked: &Asked<'_>) -> bool {
-    let mut seats = places
-        .iter()
-        .flat_map(|place| place.seats.iter().map(move |seat| (place, seat)));
-    seats.any(|(place, seat)| stand(place, seat, asked).is_ok())
+/// Whether any candidate is neither in cooldown nor full.
+pub fn is_available(handles: &[Arc<DeploymentHandle>], asked: &Asked<'_>) -> bool {
+    let mut credentials = handles.iter().flat_map(|handle| {
+        handle
+            .credentials
+            .iter()
+            .map(move |credential| (handle, credential))
+    });
+    credentials.any(|(handle, credential)| availability(handle, credential, asked).is_ok())
 }
 
 impl LeftOuts {
-    fn push(&mut self, place: usize, seat: usize, obstacle: Obstacle) {
+    fn push(&mut self, deployment: usize, credential: usize, obstacle: Obstacle) {
         self.0.push(LeftOut {
-            place,
-            seat,
+            deployment,
+            credential,
             obstacle,
         });
     }
 }
 
-fn choice(place: &Place, number: usize, seat: usize, asked: &Asked<'_>, why: Why) -> Choice {
+fn choice(
+    handle: &DeploymentHandle,
+    number: usize,
+    credential: usize,
+    asked: &Asked<'_>,
+    why: Why,
+) -> Choice {
     let format = match asked.counts_tokens {
         true => None,
-        false => place.deployment.format_for(asked.format),
+        false => handle.deployment.format_for(asked.format),
     };
     Choice {
-        place: number,
-        seat,
+        deployment: number,
+        credential,
         format: format.unwrap_or(asked.format),
         why,
     }
 }
 
-/// Whether a seat can be asked.
-fn stand(place: &Place, seat: &Seat, asked: &Asked<'_>) -> Result<(), Obstacle> {
+/// Whether a credential at a deployment is a candidate.
+///
+/// # Errors
+///
+/// Why it is none, or only as a last resort.
+fn availability(
+    handle: &DeploymentHandle,
+    credential: &CredentialHandle,
+    asked: &Asked<'_>,
+) -> Result<(), Obstacle> {
     if asked.counts_tokens {
-        let endpoint = place.deployment.provider.endpoint(asked.format);
+        let endpoint = handle.deployment.provider.endpoint(asked.format);
         if endpoint.is_none_or(|it| it.count_tokens.is_none()) {
             return Err(Obstacle::CannotCount);
         }
     }
-    if let Some((provider, credential)) = asked.stored_at
-        && (*place.deployment.provider.name != *provider || seat.name() != credential)
+    if let Some((provider, name)) = asked.stored_at
+        && (*handle.deployment.provider.name != *provider || credential.name() != name)
     {
         return Err(Obstacle::StoredElsewhere);
     }
-    if let Some(until) = seat.health.breaker.rests_until(asked.now) {
+    if let Some(until) = credential.health.breaker.rests_until(asked.now) {
         return Err(Obstacle::Resting { until });
     }
-    place
-        .room(seat, asked.tokens, asked.now)
+    handle
+        .room(credential, asked.tokens, asked.now)
         .map_err(Obstacle::Full)?;
-    let opens = Whose::ALL.into_iter().filter_map(|whose| {
-        match place.breaker(whose, seat).standing(asked.now) {
-            Standing::Open { until } => Some((until, whose)),
+    let opens = BreakerScope::ALL.into_iter().filter_map(|scope| {
+        match handle.breaker(scope, credential).standing(asked.now) {
+            Standing::Open { until } => Some((until, scope)),
             _ => None,
         }
     });
     match opens.max_by_key(|(until, _)| *until) {
-        Some((until, whose)) => Err(Obstacle::Open { whose, until }),
+        Some((until, scope)) => Err(Obstacle::Open { scope, until }),
         None => Ok(()),
     }
 }
 
-/// A hash that is the same in every process of this version, so that all nodes of a gateway
-/// send a conversation to the same place. What stands in one part cannot pass for another.
+/// A hash that is equal in every process of this version, so that all nodes of a gateway send a conversation
+/// to the same candidate. The lengths of the parts are hashed too, so that `ab, c` differs from `a, bc`.
 pub fn hash_of(parts: &[&[u8]]) -> u64 {
     let mut hasher = foldhash::quality::FixedState::with_seed(0x746f_6c6c).build_hasher();
     for part in parts {

@@ -4,7 +4,7 @@ use crate::health::{BreakerPolicy, Limits};
 use crate::{FormatSet, settings::ModelTimeoutSettings};
 use http::{HeaderName, HeaderValue};
 use std::{path::PathBuf, sync::Arc, time::Duration};
-use tollgate_types::{Abilities, Format, PerFormat, Tokenizer};
+use tollgate_types::{Capabilities, Format, PerFormat, Tokenizer};
 
 /// A service that answers.
 #[derive(Clone, Debug)]
@@ -30,12 +30,12 @@ pub struct Provider {
     /// How long each part of an exchange may take.
     pub timeouts: Timeouts,
     /// What it can, for requests that are translated.
-    pub abilities: Abilities,
+    pub capabilities: Capabilities,
     /// Events of its streams that its formats do not define, and that pass all the same.
     pub stream_events: Arc<[Box<str>]>,
     /// How the tokens of its models are counted, where that was said.
     pub tokenizer: Option<Tokenizer>,
-    /// When it, its deployments and its credentials are benched; `None`: never.
+    /// When the breakers of it, its deployments and its credentials open. `None`: never.
     pub health: Option<BreakerPolicy>,
     /// How it is looked after beside the requests.
     pub check: Option<Check>,

@@ -13,21 +13,21 @@ pub use routing::{
     RoutingSettings,
 };
 
-use crate::Capability;
+use crate::ModelFeature;
 use indexmap::IndexMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 use tollgate_settings::{Duration, SecretSource, TokenCount};
 use tollgate_types::{
-    Abilities, Effort, Format, ReasoningMode, ThinkingStyle, Tokenizer, Weight, Weights,
+    Capabilities, Effort, Format, ReasoningMode, ThinkingStyle, Tokenizer, Weight, Weights,
 };
 
 /// Everything that a catalog is built from.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct CatalogSettings {
-    /// Who answers, by name.
+    /// The providers, by name.
     pub providers: IndexMap<String, ProviderSettings>,
     /// Families of models, by name.
     pub families: IndexMap<String, FamilySettings>,
@@ -67,9 +67,9 @@ pub struct ProviderSettings {
     /// What the provider can of what its formats allow, for requests that are translated.
     /// Default: what each format's own provider can, without tools of its own.
     #[serde(default)]
-    pub abilities: Abilities,
+    pub capabilities: Capabilities,
     /// The family by whose rules the tokens of its models are counted, where a model does not
-    /// say. Default: the one that its name for the model tells.
+    /// say. Default: from its name for the model.
     pub tokenizer: Option<Tokenizer>,
     /// Whether to speak HTTP/2 to the provider.
     #[serde(default)]
@@ -379,10 +379,10 @@ pub struct ModelSettings {
     pub sampling: Option<bool>,
     /// How it is asked to think by a request in the messages format, for requests that ask for
     /// no way themselves. Default: with a budget where `reasoning` is `extended`, else as its
-    /// provider's `abilities.messages.adaptive_thinking` says.
+    /// provider's `capabilities.messages.adaptive_thinking` says.
     pub thinking: Option<ThinkingStyle>,
     /// The family by whose rules its tokens are counted, wherever it is served. Default: the
-    /// provider's `tokenizer`, else the one that the provider's name for the model tells.
+    /// provider's `tokenizer`, else from the provider's name for the model.
     pub tokenizer: Option<Tokenizer>,
     /// What its tokens count for when they are charged. Default: the family's.
     #[serde(default)]
@@ -392,7 +392,7 @@ pub struct ModelSettings {
     pub timeouts: ModelTimeoutSettings,
     /// What the model is known to be unable to do; `auto` takes another one then.
     #[serde(default)]
-    pub unsupported: Vec<Capability>,
+    pub unsupported: Vec<ModelFeature>,
     /// Its price per million tokens. `auto` compares it with `max_price`.
     pub price: Option<PriceSettings>,
     /// The name by which providers know it. Default: the identifier.

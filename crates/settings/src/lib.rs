@@ -1,5 +1,5 @@
 //! The values that stand in configuration files: durations, sizes, token counts,
-//! secrets; and how a fault in one of them is told.
+//! secrets; and how a fault in one of them is reported.
 //!
 //! Every crate that owns a section of the configuration writes its types with these
 //! words and reports [`Fault`]s by key path. Files, positions in them and the checks

@@ -1,6 +1,6 @@
 //! What to say of a name that is not among the known ones.
 
-/// How many names are listed in a message before a list helps nobody.
+/// The most names that a message lists.
 const LISTED: usize = 8;
 
 /// The known name that was most likely meant, if any is near enough.

@@ -21,7 +21,7 @@ impl Secret {
         Self(value.into())
     }
 
-    /// The value itself. Whoever calls this answers for where it goes.
+    /// The value itself. The caller must not show it.
     pub fn expose(&self) -> &str {
         &self.0
     }

@@ -122,7 +122,7 @@ pub const TABLE: &[Order] = &[
     order(
         "fail-rate-<percent>",
         Set::Number(0, 100, |o, n| o.fail_rate = Some(n)),
-        "lets the other orders hit this share of the requests, evenly spread by a counter; alone, that share gets status 500",
+        "applies the other orders to this share of the requests, evenly spread by a counter; alone, that share gets status 500",
     ),
     order(
         "delay-<n>ms",
@@ -157,7 +157,7 @@ pub const TABLE: &[Order] = &[
     order(
         "stall-after-<events>",
         Set::Number(0, 1_000_000, |o, n| o.stall_after = usize::try_from(n).ok()),
-        "sends so many events, or pieces, and then nothing more until the peer leaves",
+        "sends so many events, or pieces, and then nothing until the peer disconnects",
     ),
     order(
         "pings-<n>ms",
@@ -182,18 +182,14 @@ pub const TABLE: &[Order] = &[
     order(
         "not-json",
         Set::Flag(|o| o.not_json = true),
-        "answers 200 with a body, or a second event, that says it is JSON and is not",
+        "answers 200 with a body, or a second event, that is labelled as JSON and is not",
     ),
     order(
         "empty",
         Set::Flag(|o| o.empty = true),
         "answers 200 with an empty body",
     ),
-    order(
-        "gzip",
-        Set::Flag(|o| o.gzip = true),
-        "compresses the body although nobody asked",
-    ),
+    order("gzip", Set::Flag(|o| o.gzip = true), "compresses the body"),
     order(
         "slow-body",
         Set::Flag(|o| o.slow_body = true),
@@ -237,7 +233,7 @@ pub const TABLE: &[Order] = &[
     order(
         "refusal",
         Set::Flag(|o| o.refusal = true),
-        "declines, as the format says it: `refusal`, `content_filter` or a refusal part",
+        "declines in the words of the format: `refusal`, `content_filter` or a refusal part",
     ),
     order(
         "open-reasoning",
@@ -252,7 +248,7 @@ pub const TABLE: &[Order] = &[
     order(
         "canned",
         Set::Flag(|o| o.canned = Some(CannedOrder::Body)),
-        "answers with a prebuilt body, looking at nothing",
+        "answers with a prebuilt body, whatever the request",
     ),
     order(
         "canned-stream-<chunks>x<bytes>",

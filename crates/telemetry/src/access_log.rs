@@ -44,7 +44,7 @@ pub struct Writer {
 }
 
 impl AccessLog {
-    /// A log that nobody reads: lines cost nothing.
+    /// A log that is not written: lines cost nothing.
     pub const fn off() -> Self {
         Self(None)
     }

@@ -1,4 +1,4 @@
-//! What happens, told to operators: one function per event, each with its metrics and log
+//! Events for operators: one function per event, each with its metrics and log
 //! line. Labels come from the configuration alone, so that their number is bounded.
 
 mod edge;
@@ -24,7 +24,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tollgate_routing::Decision;
-use tollgate_routing::health::{Change, Fleet, Transition, Whose};
+use tollgate_routing::health::{BreakerScope, Change, Fleet, Transition};
 use tollgate_types::{ErrorCode, Format, Usage};
 use tollgate_wire::fault::UpstreamFault;
 
@@ -41,7 +41,7 @@ struct Metrics {
     bodies: IntGauge,
     upstream_faults: IntCounterVec,
     retries_refused: IntCounter,
-    benched: IntCounterVec,
+    breakers_opened: IntCounterVec,
     access_lines_lost: IntCounter,
     reloads: IntCounterVec,
     token_counts: IntCounterVec,
@@ -148,10 +148,10 @@ impl Metrics {
                 &["provider", "class"],
             ),
             retries_refused: refused,
-            benched: counters(
-                "tollgate_benched_total",
-                "Times that a provider, a deployment, a credential or one at a deployment was benched.",
-                &["whose", "provider", "deployment", "credential"],
+            breakers_opened: counters(
+                "tollgate_breaker_opened_total",
+                "Times that a breaker opened, by what it is for.",
+                &["scope", "provider", "deployment", "credential"],
             ),
             access_lines_lost: lost,
             reloads: counters(
@@ -191,41 +191,43 @@ pub fn exposition(further: Vec<MetricFamily>) -> Vec<u8> {
     page
 }
 
-/// Whose health the page of metrics tells.
+/// The fleet whose health the metrics page reports.
 static FLEET: Lazy<ArcSwapOption<Fleet>> = Lazy::new(ArcSwapOption::default);
 
-/// From now on the page of metrics tells of the health of these.
+/// Makes the metrics page report the health of this fleet.
 pub fn watch(fleet: &Arc<Fleet>) {
     FLEET.store(Some(Arc::clone(fleet)));
 }
 
-/// A provider was benched, or is back again, by a check.
+/// A check has opened or closed the breaker of a provider.
 pub fn provider_changed(provider: &str, change: Change) {
-    changed(Whose::Provider, [provider, "", ""], change);
+    changed(BreakerScope::Provider, [provider, "", ""], change);
 }
 
 /// A breaker has opened or closed.
 pub fn breaker_changed(transition: &Transition<'_>) {
     let labels = health::labels(transition);
-    changed(transition.whose, labels, transition.change);
+    changed(transition.scope, labels, transition.change);
 }
 
-fn changed(whose: Whose, [provider, deployment, credential]: [&str; 3], change: Change) {
-    let name = match whose {
-        Whose::Provider => format!("provider {provider}"),
-        Whose::Deployment => format!("deployment {deployment}"),
-        Whose::Credential => format!("provider {provider}, credential '{credential}'"),
-        Whose::Seat => format!("deployment {deployment}, credential '{credential}'"),
+fn changed(scope: BreakerScope, [provider, deployment, credential]: [&str; 3], change: Change) {
+    let name = match scope {
+        BreakerScope::Provider => format!("provider {provider}"),
+        BreakerScope::Deployment => format!("deployment {deployment}"),
+        BreakerScope::Credential => format!("provider {provider}, credential '{credential}'"),
+        BreakerScope::DeploymentCredential => {
+            format!("deployment {deployment}, credential '{credential}'")
+        }
     };
     match change {
         Change::Opened(span) => {
             METRICS
-                .benched
-                .with_label_values(&[whose.as_str(), provider, deployment, credential])
+                .breakers_opened
+                .with_label_values(&[scope.as_str(), provider, deployment, credential])
                 .inc();
-            log::warn!("{name}: benched for {span:.1?}");
+            log::warn!("{name}: breaker opened for {span:.1?}");
         }
-        Change::Closed => log::info!("{name}: back again"),
+        Change::Closed => log::info!("{name}: breaker closed"),
     }
 }
 
@@ -272,7 +274,7 @@ impl RouteMeter {
     }
 }
 
-/// What is told of a request when it is over.
+/// The record of a finished request.
 pub struct Finished<'a> {
     /// The caller's format.
     pub format: Option<Format>,
@@ -280,7 +282,7 @@ pub struct Finished<'a> {
     pub model: Option<&'a Arc<str>>,
     /// The provider that was asked last.
     pub provider: Option<&'a Arc<str>>,
-    /// The status that the caller was told; 499 where it had left before.
+    /// The status that the client got; 499 if it had disconnected before.
     pub status: u16,
     /// The error's code, where it was one.
     pub code: Option<ErrorCode>,

@@ -91,8 +91,8 @@ impl Kind {
     }
 }
 
-/// Bytes of a body for each node: what is set aside before the reading begins. A conversation
-/// has hundreds; a dense body makes the list grow.
+/// Bytes of a body for each node that is reserved before the reading begins. A conversation has
+/// hundreds; a dense body makes the list grow.
 const BYTES_PER_NODE: usize = 96;
 
 impl<'a> Document<'a> {
@@ -330,8 +330,8 @@ impl<'d> Value<'d> {
         self.text().map(Text::decode)
     }
 
-    /// Whether it says the same as `json`, a small document: white space, the order of members,
-    /// escapes and the way in which a number is written aside.
+    /// Whether it equals `json`, a small document. White space, the order of members, escapes and
+    /// the notation of numbers do not count.
     pub(crate) fn says(self, json: &str) -> bool {
         self.raw() == json.as_bytes()
             || Document::parse(json.as_bytes()).is_ok_and(|wanted| self.is_equal(wanted.root()))

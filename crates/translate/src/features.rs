@@ -130,7 +130,7 @@ features! {
     ReasoningModes "modes of reasoning": Refused("it reasons in one mode");
     BlockBinding "binding of reasoning to a model": Dropped("a block of another provider is left out by itself");
     TaskBudgets "budgets for tasks": Refused("it has no budgets for tasks");
-    CacheMarks "cache marks on texts";
+    CacheBreakpoints "cache marks on texts";
     BlockMarks "cache marks on other blocks": Dropped("nothing but text is marked for caching there");
     ToolMarks "cache marks on tools": Dropped("tools are not marked for caching there");
     MarkLifetimes "lifetime of cache marks of messages": Dropped("its times to live are others");

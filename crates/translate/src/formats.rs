@@ -51,7 +51,7 @@ pub(crate) struct SourceRules {
     pub(crate) unseal: fn(&mut Unsealer, Value<'_>),
 }
 
-/// Who needs the reasoning of an answer besides the client.
+/// Which side needs the reasoning of an answer besides the client.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ReasoningUse {
     /// The gateway remembers the answer.

@@ -74,7 +74,7 @@ fn is_valid(name: &str, max_len: usize) -> bool {
         && bytes.all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'))
 }
 
-/// As much of the name as fits, and a hash of everything that tells the tool from others.
+/// As much of the name as fits, and a hash of everything that distinguishes the tool.
 fn hashed(name: &str, tool: &ToolName, max_len: usize) -> String {
     const HASH_LEN: usize = 10;
     let mut hash = Sha256::new();

@@ -37,10 +37,10 @@ pub struct TranslationNotes {
     /// The sequences at which the gateway ends the answer by itself, where the target's format
     /// has none.
     pub stop: Arc<[String]>,
-    /// Who answers, for what is [sealed](crate::seal) of the answer.
+    /// The provider's name in the [seals](crate::seal) of the answer.
     pub backend: String,
-    /// The provider may search the web by itself; `None`: it was not offered to, and what it
-    /// searches for all the same nobody is told.
+    /// The provider may search the web by itself. `None`: the request did not allow it, and the
+    /// answer leaves out any search.
     pub search: Option<AskedSearch>,
     /// Responses callers: the gateway remembers the answer, under ids of its own.
     pub memory: Option<MemoryNotes>,
@@ -91,8 +91,8 @@ pub struct AskedReasoning {
     /// `include` has `reasoning.encrypted_content`; messages: always; chat: never.
     pub state: bool,
     /// Whether text that is not shown is sealed for the caller where its provider signs nothing:
-    /// chat. For callers who take seals, and who asked their model to reason or have one whose
-    /// provider wants its reasoning back.
+    /// chat. For callers that take seals, if they asked for reasoning or the provider requires its
+    /// reasoning back.
     pub hidden: bool,
 }
 

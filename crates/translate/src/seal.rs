@@ -22,8 +22,8 @@ pub const MAX_PAYLOAD_BYTES: usize = 1024 * 1024;
 /// The longest item id that is kept, in bytes; of a longer one the payload goes without it.
 pub const MAX_ITEM_ID_BYTES: usize = 256;
 
-/// Who can read a blob: one provider behind one format, as the operator's configuration
-/// tells them apart.
+/// The backend that can read a blob: one provider behind one format, as the operator's
+/// configuration distinguishes them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Backend([u8; Self::LEN]);
 
@@ -52,7 +52,7 @@ pub enum ReasoningForm {
     /// Chat: one entry of `reasoning_details` as a JSON object, without its `text` or
     /// `summary`, which the caller shows.
     Details,
-    /// Chat: reasoning text that nobody signed and the caller shows beside the seal. The
+    /// Chat: unsigned reasoning text that the caller shows beside the seal. The
     /// payload is the name of the field that it came in.
     Shown,
     /// Chat: the same, where the caller does not want to see it: the payload is the text.

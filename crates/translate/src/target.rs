@@ -1,19 +1,21 @@
 //! What the request half knows of the target: values, never the catalog itself.
 
-use tollgate_types::{ChatAbilities, Effort, MessagesAbilities, ReasoningMode, ResponsesAbilities};
+use tollgate_types::{
+    ChatCapabilities, Effort, MessagesCapabilities, ReasoningMode, ResponsesCapabilities,
+};
 
 /// The target of a translation.
 #[derive(Clone, Debug)]
 pub struct Target<'a> {
     /// The model's name at the provider.
     pub model: &'a str,
-    /// Who answers, as seals name it: providers that read each other's reasoning share it.
+    /// The provider's name in seals: providers that read each other's reasoning share it.
     pub backend: &'a str,
     /// The most tokens that the model can put out, where known.
     pub max_output_tokens: Option<u64>,
     /// The most tokens of output that are held for an answer, where that is known: no limit
     /// that the translation makes up or raises goes beyond.
-    pub held_output: Option<u64>,
+    pub reserved_output: Option<u64>,
     /// How the model reasons.
     pub reasoning: ReasoningMode,
     /// The efforts that the model takes, from least to most; empty: all of the format.
@@ -22,13 +24,13 @@ pub struct Target<'a> {
     pub sampling: bool,
     /// Whether the provider marks what is worth caching: `cache_control` in messages,
     /// `prompt_cache_breakpoint` in chat and responses.
-    pub cache_marks: bool,
+    pub cache_breakpoints: bool,
     /// What only a chat provider differs in.
-    pub chat: ChatAbilities,
+    pub chat: ChatCapabilities,
     /// What only a responses provider differs in.
-    pub responses: ResponsesAbilities,
+    pub responses: ResponsesCapabilities,
     /// What only a messages provider differs in.
-    pub messages: MessagesAbilities,
+    pub messages: MessagesCapabilities,
     /// Fields that the operator allows to be dropped with notice (`lossy: allow`).
     pub lossy: Lossy<'a>,
     /// Fields that the operator does not allow to be dropped (`strict`).
@@ -83,14 +85,14 @@ impl<'a> Target<'a> {
             model,
             backend,
             max_output_tokens: None,
-            held_output: None,
+            reserved_output: None,
             reasoning: ReasoningMode::ProviderDefault,
             efforts: &[],
             sampling: true,
-            cache_marks: true,
-            chat: ChatAbilities::ALL,
-            responses: ResponsesAbilities::ALL,
-            messages: MessagesAbilities::ALL,
+            cache_breakpoints: true,
+            chat: ChatCapabilities::ALL,
+            responses: ResponsesCapabilities::ALL,
+            messages: MessagesCapabilities::ALL,
             lossy: Lossy(&[]),
             strict: Strict(&[]),
             memory: AnswerMemory::Off,

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use tollgate_translate::{Lossy, Target, request};
 use tollgate_types::{
-    ChatAbilities, Effort, Format, MessagesAbilities, ReasoningMode, ResponsesAbilities,
+    ChatCapabilities, Effort, Format, MessagesCapabilities, ReasoningMode, ResponsesCapabilities,
 };
 
 fn folder(format: Format) -> PathBuf {
@@ -77,10 +77,10 @@ impl Setting {
             efforts: &self.efforts,
             reasoning: self.reasoning,
             max_output_tokens: self.max_output_tokens,
-            cache_marks: !self.plain,
+            cache_breakpoints: !self.plain,
             lossy: Lossy(&self.lossy),
             chat: match self.plain {
-                true => ChatAbilities {
+                true => ChatCapabilities {
                     max_completion_tokens: false,
                     developer_role: false,
                     system_in_the_middle: false,
@@ -92,11 +92,11 @@ impl Setting {
                 },
                 false => own.chat,
             },
-            responses: ResponsesAbilities {
+            responses: ResponsesCapabilities {
                 web_search: self.search,
                 ..own.responses
             },
-            messages: MessagesAbilities {
+            messages: MessagesCapabilities {
                 system_in_the_middle: !self.older,
                 adaptive_thinking: !self.older,
                 web_search: self.search,

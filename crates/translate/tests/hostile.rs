@@ -417,6 +417,50 @@ fn a_field_that_stands_twice_is_refused() {
 }
 
 #[test]
+fn a_chat_message_without_content_is_refused_by_name() {
+    for role in ["system", "developer", "user"] {
+        for to in [Format::Responses, Format::Messages] {
+            let message = json!({"role": role, "contents": "Hi."});
+            let body =
+                json!({"model": "m", "messages": [{"role": "user", "content": "Hi."}, message]});
+            let sent = serde_json::to_vec(&body).unwrap();
+            let refusal = request(Format::Chat, to, &sent, &Target::new("m", "b"));
+            assert_eq!(
+                refusal.unwrap_err().to_string(),
+                "'messages[1].content' is missing",
+                "{role} to {to}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_conversation_of_which_nothing_is_left_is_refused_by_name() {
+    let chat = |message: Value| (Format::Chat, json!({"model": "m", "messages": [message]}));
+    let messages = json!({"model": "m", "max_tokens": 9, "system": "Be kind.",
+        "messages": [{"role": "user", "content": []}]});
+    for (from, body) in [
+        chat(json!({"role": "user", "content": []})),
+        (Format::Messages, messages),
+    ] {
+        for to in Format::ALL.into_iter().filter(|to| *to != from) {
+            let sent = serde_json::to_vec(&body).unwrap();
+            let translated = request(from, to, &sent, &Target::new("m", "b"));
+            if (from, to) == (Format::Messages, Format::Chat) {
+                // There the instructions are a message.
+                assert!(translated.is_ok(), "{translated:?}");
+                continue;
+            }
+            assert_eq!(
+                translated.unwrap_err().to_string(),
+                "'messages' must hold a message with content for this model",
+                "{from} to {to}"
+            );
+        }
+    }
+}
+
+#[test]
 fn a_body_that_is_no_json_is_refused_in_words() {
     let refusal = request(
         Format::Chat,

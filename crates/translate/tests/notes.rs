@@ -11,8 +11,8 @@ use tollgate_translate::{
     seal::{Backend, ReasoningForm, seal},
 };
 use tollgate_types::{
-    ChatAbilities, Effort, Format, MessagesAbilities, ReasoningMode, RequestFacts,
-    ResponsesAbilities,
+    ChatCapabilities, Effort, Format, MessagesCapabilities, ReasoningMode, RequestFacts,
+    ResponsesCapabilities,
 };
 
 fn translate(from: Format, to: Format, body: &Value) -> Translated {
@@ -269,9 +269,9 @@ fn the_output_limit_is_within_what_is_reserved_for_it() {
                     });
                     let target = Target {
                         reasoning: mode,
-                        messages: MessagesAbilities {
+                        messages: MessagesCapabilities {
                             adaptive_thinking,
-                            ..MessagesAbilities::ALL
+                            ..MessagesCapabilities::ALL
                         },
                         ..Target::new("upstream-model", "backend")
                     };
@@ -319,9 +319,9 @@ fn messages_with(thought: &str, search: &str) -> Value {
 /// The items of the answer in a request that holds `messages_with`, and what was left out.
 fn items_of(thought: &str, search: &str) -> (Vec<Value>, Vec<String>) {
     let target = Target {
-        responses: ResponsesAbilities {
+        responses: ResponsesCapabilities {
             web_search: true,
-            ..ResponsesAbilities::ALL
+            ..ResponsesCapabilities::ALL
         },
         ..Target::new("upstream-model", "backend")
     };
@@ -369,9 +369,9 @@ fn a_search_returns_with_the_reasoning_that_led_to_it_or_not_at_all() {
 #[test]
 fn a_model_without_effort_beside_tools_is_told_none_only_where_thinking_was_asked_for() {
     let target = Target {
-        chat: ChatAbilities {
+        chat: ChatCapabilities {
             effort_with_tools: false,
-            ..ChatAbilities::ALL
+            ..ChatCapabilities::ALL
         },
         ..Target::new("upstream-model", "backend")
     };

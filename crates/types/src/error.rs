@@ -130,14 +130,14 @@ pub struct PublicError {
     pub code: ErrorCode,
     /// The HTTP status.
     pub status: u16,
-    /// The value of `error.message`, written for the person who reads the caller's log.
+    /// The value of `error.message`, written for a reader of the client's log.
     pub message: Cow<'static, str>,
     /// When trying again can help: sent as `retry-after` and `retry-after-ms`.
     pub retry_after: Option<Duration>,
     /// Whether the same request, sent again, may succeed. `Some(false)` is sent as
     /// `x-should-retry: false`; `None` leaves the question to the caller's client.
     pub should_retry: Option<bool>,
-    /// What a client of the messages format falls back on by itself, once told.
+    /// The fallback that a client of the messages format uses when it gets this.
     pub unsupported: Option<Unsupported>,
     /// The path of the field at fault in the caller's request: sent as `error.param`.
     pub param: Option<Box<str>>,
@@ -215,7 +215,7 @@ impl PublicError {
         self
     }
 
-    /// The value of `error.type`: the code's own, unless the status tells a 4xx from a
+    /// The value of `error.type`: the code's own, unless the status distinguishes a 4xx from a
     /// 5xx apart for a code that has both (`upstream_error`), or a malformed model
     /// name (400) from an unknown one (404).
     pub const fn error_type(&self) -> ErrorType {

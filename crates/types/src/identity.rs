@@ -1,4 +1,4 @@
-//! Who asks: an API key as the request path sees it.
+//! The identity of a request: an API key as the request path sees it.
 
 use crate::{KeyId, KeyShares, Limits};
 

@@ -6,7 +6,7 @@
 
 #![forbid(unsafe_code)]
 
-mod abilities;
+mod capabilities;
 mod charge;
 mod context;
 mod conversation;
@@ -27,7 +27,9 @@ mod tokenizer;
 mod usage;
 mod weight;
 
-pub use abilities::{Abilities, ChatAbilities, MessagesAbilities, ResponsesAbilities};
+pub use capabilities::{
+    Capabilities, ChatCapabilities, MessagesCapabilities, ResponsesCapabilities,
+};
 pub use charge::{
     AdmissionGuard, BillingState, CountSource, Ending, Least, ReservationGuard, Settled, UpperBound,
 };

@@ -76,7 +76,7 @@ pub struct Limited {
 /// Why nothing was taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Denied {
-    /// It will fit after this wait, if nobody else comes.
+    /// It will fit after this wait, unless another request comes first.
     Wait(Duration),
     /// It is more than the limit itself: it never fits.
     NeverFits,

@@ -177,7 +177,7 @@ pub struct RequestNeeds {
     pub schema: bool,
 }
 
-/// Media in a request, told apart from text because a 20 MB image is not seven
+/// Media in a request, counted apart from text because a 20 MB image is not seven
 /// million tokens.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MediaFacts {

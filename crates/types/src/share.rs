@@ -30,7 +30,7 @@ pub enum Resource {
     /// Reads of the usage records.
     UsageReads,
     /// The turn to wait for memory, of which there is one.
-    MemoryTurn,
+    MemoryWait,
 }
 
 /// What the requests of one key hold right now. Clones count together.
@@ -76,7 +76,7 @@ impl KeyShares {
             Resource::LocalRequests => local,
             Resource::BodyBytes => bytes,
             Resource::UsageReads => reads,
-            Resource::MemoryTurn => turn,
+            Resource::MemoryWait => turn,
         }
     }
 }

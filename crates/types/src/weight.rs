@@ -78,7 +78,7 @@ impl Weights {
         Self::whole_tokens(sum)
     }
 
-    /// What any input may come to count for: nobody knows beforehand what a cache holds.
+    /// The most that any input can weigh, because the state of a cache is not known beforehand.
     pub fn heaviest_input(&self) -> Weight {
         self.input.max(self.cache_read).max(self.cache_write)
     }

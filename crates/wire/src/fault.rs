@@ -59,7 +59,7 @@ pub enum FaultClass {
     ServerError,
     /// No connection: refused, timed out, no address, or no TLS session.
     Unreachable,
-    /// Nobody was asked: the gateway itself had no descriptor left for a connection.
+    /// No provider was asked: the gateway itself had no descriptor left for a connection.
     OutOfFiles,
     /// The gateway itself had no memory left to take the answer in.
     OutOfMemory,
@@ -111,8 +111,8 @@ pub struct UpstreamFault {
     /// came in the body of a success.
     pub status: Option<u16>,
     /// The status that the error has where it comes as an answer, if it came in the body of a
-    /// success and its code or type tells one. For judging alone: nobody was sent it.
-    pub told_status: Option<u16>,
+    /// success and its code or type implies one. For judging alone: it was not sent.
+    pub reported_status: Option<u16>,
     /// How long the provider asks to wait; at most a day.
     pub retry_after: Option<Duration>,
     /// The provider's own code or type for the error: for the operator's log, never for the
@@ -123,12 +123,12 @@ pub struct UpstreamFault {
 }
 
 impl UpstreamFault {
-    /// A failure of which no answer tells more than its class.
+    /// A failure without an answer: only its class is known.
     pub const fn without_answer(class: FaultClass) -> Self {
         Self {
             class,
             status: None,
-            told_status: None,
+            reported_status: None,
             retry_after: None,
             provider_code: None,
             words: None,
@@ -222,7 +222,7 @@ impl UpstreamFault {
         }
     }
 
-    /// How little it helps the caller to be told.
+    /// The rank of a fault: a lower one helps the client more.
     const fn rank(&self) -> u8 {
         use FaultClass as C;
         match self.class {
@@ -243,7 +243,7 @@ impl UpstreamFault {
 
     /// Whether the credential that was used should rest: its account, not the deployment, is
     /// what failed.
-    pub const fn benches_credential(&self) -> bool {
+    pub const fn opens_credential_breaker(&self) -> bool {
         matches!(
             self.class,
             FaultClass::Quota
@@ -253,16 +253,16 @@ impl UpstreamFault {
         )
     }
 
-    /// Whether the status is 403: that of the answer, or what an error within a success tells.
+    /// Whether the status is 403: that of the answer, or the one that an error within a success implies.
     pub const fn is_403(&self) -> bool {
         matches!(
-            (self.status, self.told_status),
+            (self.status, self.reported_status),
             (Some(403), _) | (None, Some(403))
         )
     }
 
     /// Whether the failure counts against the deployment, whatever credential was used.
-    pub const fn benches_deployment(&self) -> bool {
+    pub const fn opens_deployment_breaker(&self) -> bool {
         matches!(
             self.class,
             FaultClass::InvalidModel

@@ -2,7 +2,7 @@
 //!
 //! | File | Decides |
 //! |---|---|
-//! | `places.rs` | where a request and an answer keep what the gateway reads |
+//! | `field_locations.rs` | where a request and an answer keep what the gateway reads |
 //! | `stream.rs` | which events a stream has and what each of them does to it |
 //! | `usage.rs` | how reported tokens are counted |
 //! | `errors.rs` | how the gateway writes an error |

@@ -17,8 +17,8 @@
 mod error;
 mod extensions;
 mod keys;
+pub(crate) mod location;
 pub(crate) mod node;
-pub(crate) mod place;
 #[cfg(test)]
 mod tests;
 mod texts;

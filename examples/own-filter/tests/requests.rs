@@ -67,6 +67,26 @@ fn free_ports() -> [u16; 2] {
 }
 
 #[test]
+fn an_unknown_plan_is_a_fault_of_the_configuration() {
+    let folder = tempfile::tempdir().unwrap();
+    let demo = include_str!("../demo.yaml");
+    let conf = concat!(env!("CARGO_MANIFEST_DIR"), "/../../conf/demo.yaml");
+    let text = demo
+        .replace("../../conf/demo.yaml", conf)
+        .replace("[internal]", "[intenral]");
+    let file = folder.path().join("tollgate.yaml");
+    std::fs::write(&file, text).unwrap();
+    let mut check = Command::new(env!("CARGO_BIN_EXE_own-filter"));
+    let output = check.arg("check").arg(&file).output().unwrap();
+    let faults = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success(), "{output:?}");
+    assert!(
+        faults.contains("exempt_plans[0]: there is no plan 'intenral'"),
+        "{faults}"
+    );
+}
+
+#[test]
 fn requests_pass_through_the_filter_of_this_example() {
     let state = tempfile::tempdir().unwrap();
     let gateway = Gateway::start(state.path());

@@ -54,7 +54,7 @@ pub(super) struct Reader {
     permit: MemoryPermit,
     bounds: Bounds,
     of_key: Option<KeyShares>,
-    /// How long it has waited for memory, which is not its caller's time.
+    /// How long the request has waited for memory, which is not the client's time.
     waited: Duration,
 }
 
@@ -187,9 +187,10 @@ impl Reader {
             return Err(too_large(self.limits.size).into());
         }
         let needed = size.saturating_add(copied);
-        let room = self.permit.grow_or_wait(needed, Duration::ZERO).await;
-        let waited = room.map_err(load::shed)?;
-        self.waited = self.waited.saturating_add(waited);
+        let room = self
+            .permit
+            .grow_or_wait(needed, Duration::ZERO, &mut self.waited);
+        room.await.map_err(load::shed)?;
         let progress = self.peeker.push(&chunk).map_err(|fault| fault.public())?;
         self.complete = matches!(progress, Progress::Complete);
         self.keep(chunk).await.map_err(load::shed)?;
@@ -232,8 +233,8 @@ impl Reader {
         // While it is moved, what is there is there twice.
         let mut moved = MemoryPermit::new(self.bounds, self.of_key.as_ref()).beside(self.read);
         let twice = u64::try_from(there).unwrap_or(u64::MAX);
-        let waited = moved.grow_or_wait(twice, Duration::ZERO).await?;
-        self.waited = self.waited.saturating_add(waited);
+        let room = moved.grow_or_wait(twice, Duration::ZERO, &mut self.waited);
+        room.await?;
         self.whole.reserve_exact(wanted.saturating_sub(there));
         Ok(())
     }
@@ -270,6 +271,7 @@ impl Reader {
             },
             refusal: None,
             permit,
+            waited: self.waited,
             asked: None,
         })
     }

@@ -31,7 +31,7 @@ impl Socket {
         own.ok().map(|it| Self(it.into()))
     }
 
-    /// Whether bytes, or the end, have come that nobody has read yet.
+    /// Whether unread bytes, or the end, have arrived.
     pub fn has_more(&self) -> bool {
         let looked = self.0.peek(&mut [0]);
         // It does not block: the descriptors share the mode in which the runtime set it.
@@ -40,15 +40,15 @@ impl Socket {
 
     /// Acknowledges what comes in pairs of segments, not one by one, until a pause of 40 ms.
     ///
-    /// Somebody who only listens acknowledges each small segment as he reads it, which in a
-    /// stream is a packet sent for every event: an eighth of what the event costs. Linux does
-    /// the same by itself on connections whose requests and answers take turns.
+    /// A side that only receives acknowledges each small segment when it reads it. In a stream that is
+    /// a packet for every event, an eighth of the event's cost. Linux acknowledges in pairs by itself on
+    /// connections with alternating requests and answers.
     pub fn acknowledge_in_pairs(&self) {
-        // Where it cannot be had, packets are all that is lost.
+        // A failure costs only packets.
         let _ = rustix::net::sockopt::set_tcp_quickack(&self.0, false);
     }
 
-    /// Ends the connection for whoever reads or writes it.
+    /// Ends the connection for its reader and its writer.
     pub fn shut_down(self) {
         // One that the provider has closed meanwhile has nothing to end.
         let _ = self.0.shutdown(Shutdown::Both);

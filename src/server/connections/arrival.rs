@@ -1,7 +1,7 @@
 //! How a connection is let in: it takes its place among all, and behind a load balancer its client is
 //! learnt from the header of the PROXY protocol, before TLS.
 
-use super::places::{Connections, Full, Place};
+use super::connection_limits::{Connections, Full, Place};
 use super::proxy_protocol::{self, Read};
 use crate::access_log::AccessLog;
 use crate::events;

@@ -14,7 +14,7 @@ const UNITS_A_SECOND: i64 = 1_000;
 const IDLE_FRAME: i64 = 10;
 /// What a frame costs that belongs to the work: it opens a stream, or makes room for more.
 const BUSY_FRAME: i64 = 1;
-/// Whoever reads much makes room often.
+/// A client that reads much sends many window updates.
 const BYTES_SENT_A_UNIT: u64 = 1024;
 /// What a client says first (RFC 9113, section 3.4).
 pub(super) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -74,7 +74,7 @@ impl FrameBudget {
         (self.is_spent && self.skip == 0 && self.known == 0).then_some(at)
     }
 
-    /// Whoever is sent much has much to acknowledge.
+    /// A client that receives much may acknowledge much.
     pub(super) fn sent(&mut self, bytes: usize) {
         let earned = (bytes as u64).div_euclid(BYTES_SENT_A_UNIT);
         self.earn(i64::try_from(earned).unwrap_or(MOST_UNITS));
@@ -117,8 +117,8 @@ fn cost(kind: u8, flags: u8, length: usize) -> i64 {
 }
 
 /// Frames to which the `h2` library answers `GOAWAY` with `ENHANCE_YOUR_CALM`: a head that
-/// is continued without end. In the place of a caller's next frame they end its connection
-/// by the one way that is told.
+/// is continued without end. They replace the client's next frame and end its connection
+/// with an error code.
 pub(super) fn last_frames() -> Vec<u8> {
     /// More than a head of 16 MiB, the largest that a setting allows, may have.
     const CONTINUATIONS: usize = 2_048;

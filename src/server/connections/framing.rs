@@ -1,7 +1,7 @@
 //! Where the body of an HTTP/1.1 request ends, found while it passes, so that the next
 //! request begins where this one's sender says and nowhere else (RFC 9112, sections 6 and 7).
 
-/// How the end of a body is told, and how far it is.
+/// How the end of a body is marked, and how far it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Framing {
     /// So many bytes are to come.
@@ -29,7 +29,7 @@ pub(super) enum Chunks {
     DataReturn,
     /// Before its line feed.
     DataEnd,
-    /// Behind the last chunk. Nobody needs trailers, and they are told apart by none.
+    /// After the last chunk. Trailers are refused.
     LastReturn,
     /// Before the last byte.
     LastEnd,
@@ -39,7 +39,7 @@ pub(super) enum Chunks {
 
 /// Digits of a size: more are zeros ahead of it, or more than there is memory.
 const MOST_DIGITS: u8 = 12;
-/// Bytes of an extension; nobody sends any.
+/// Bytes of a chunk extension; clients in practice send none.
 const MOST_EXTENSION: u8 = 128;
 
 impl Framing {

@@ -13,7 +13,7 @@ use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HOST, TRANSFER_ENCODING};
 use std::borrow::Cow;
 use tollgate_types::{ErrorCode, PublicError};
 
-/// What is wrong with a head, and what its sender is told.
+/// What is wrong with a head, and the error that its sender gets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Fault {
     pub(super) reason: Reason,
@@ -29,7 +29,7 @@ pub(super) enum Reason {
     Framing,
     /// It names no host, or two.
     Host,
-    /// A method that is not served to anybody.
+    /// A method that the gateway never serves.
     Method,
     /// Too many bytes or headers.
     TooLarge,
@@ -58,7 +58,7 @@ impl Fault {
         }
     }
 
-    /// What the caller is told.
+    /// The error for the client.
     pub(super) fn public(&self) -> PublicError {
         const HEADERS_TOO_LARGE: u16 = 431;
         const REQUEST_TIMEOUT: u16 = 408;

@@ -40,7 +40,7 @@ impl Idle {
         context: &mut Context<'_>,
     ) -> Poll<()> {
         if self.is_over.as_mut().poll(context).is_ready() {
-            // For whoever was last used when this wait began: it may have been used since.
+            // The connection may have been used since this wait began.
             self.is_over = over(&self.ending, last_used);
             if self.is_over.as_mut().poll(context).is_ready() {
                 return Poll::Ready(());

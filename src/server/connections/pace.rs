@@ -1,5 +1,5 @@
-//! How slowly a caller may take what it is sent: by rate, so that a stall now and then is
-//! forgiven and a provider's own slowness is nobody's fault but its.
+//! How slowly a client may read: by rate, so that single stalls are allowed and a slow provider
+//! does not count against the client.
 //!
 //! Only time in which the caller's side is full counts. It becomes a debt, and what the
 //! caller takes pays it off; a debt beyond the patience ends the connection. Where no rate is
@@ -58,7 +58,7 @@ impl Pace {
         self.debt = self.debt.saturating_sub(Duration::from_micros(paid));
     }
 
-    /// The caller's side is full. Wakes whoever waits once that has been so for too long.
+    /// The client's side is full. Wakes the task when that has lasted too long.
     pub(super) fn is_full(&mut self, context: &mut Context<'_>) -> Result<(), TooSlow> {
         let since = *self.full_since.get_or_insert_with(Instant::now);
         let Some(left) = self.left(since, Instant::now()) else {

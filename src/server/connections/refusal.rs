@@ -1,5 +1,5 @@
-//! What a caller is told whose head was refused: the one shape of all errors, and the end of
-//! the connection, since nobody knows where its next request would begin.
+//! The answer to a refused head: an error in the standard shape, and the end of the connection,
+//! because the beginning of its next request is unknown.
 
 use super::arrival;
 use super::head::Fault;

@@ -1,15 +1,15 @@
 //! A caller's connection as Pingora sees it: of HTTP/1.1 one request at a time, each with a
 //! head that was read and found good, and of HTTP/2 no more idle frames than are allowed.
 //!
-//! What is wrong with a head is decided in `head`, where a body ends in `framing`, what a
-//! frame costs in `frames`, who reads too slowly in `pace`.
+//! `head` checks heads, `framing` finds the end of a body, `frames` bounds HTTP/2 frames, and `pace`
+//! ends connections that read too slowly.
 
+use super::connection_limits::Place;
 use super::departure::Departure;
 use super::frames::{self, FrameBudget};
 use super::framing::Framing;
 use super::head::Head;
 use super::pace::Pace;
-use super::places::Place;
 use crate::events;
 use crate::gateway::{DownstreamBacklog, Drain};
 use async_trait::async_trait;
@@ -45,7 +45,7 @@ pub(super) struct Wire {
     ahead: BytesMut,
     stage: Stage,
     pace: Pace,
-    /// Tells whether a write waits, where somebody wants to know.
+    /// Whether a write waits, once a reader has asked for it.
     backlog: OnceCell<DownstreamBacklog>,
     departure: Departure,
     /// Its place among all connections, where TLS has not taken it before.
@@ -80,7 +80,7 @@ impl Wire {
         }
     }
 
-    /// What tells from now on whether a write waits for the caller.
+    /// The handle that shows from now on whether a write waits for the client.
     pub(super) fn backlog(&self) -> DownstreamBacklog {
         self.backlog.get_or_init(DownstreamBacklog::default).clone()
     }
@@ -308,7 +308,7 @@ impl AsyncRead for Wire {
         out: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         match &self.stage {
-            // The gateway reads heads by itself: whoever reads here has not been given one.
+            // The gateway reads heads by itself, so this reader has no head yet.
             Stage::Between => Poll::Ready(Ok(())),
             Stage::Body(_) => self.read_body(context, out),
             Stage::Bad { .. } => self.read_bad(out),

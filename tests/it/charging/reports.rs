@@ -158,9 +158,9 @@ async fn a_usage_below_what_was_delivered_is_raised_and_marked() {
         };
         let expected = ("completed", charged, count);
         assert_eq!(money(&line), expected, "{usage}: {line}");
+        gateway.has_spent(&gateway.key, charged).await;
         let record = last_record(&gateway).await;
         assert_eq!(record["clamped"], is_raised, "{usage}: {record}");
-        gateway.has_spent(&gateway.key, charged).await;
     }
 }
 
@@ -210,12 +210,16 @@ async fn of_two_usages_that_contradict_each_other_the_greater_is_charged_and_mar
             ("completed", charged, "reported"),
             "{second}: {line}"
         );
+        gateway.has_spent(&gateway.key, charged).await;
         let record = last_record(&gateway).await;
         assert_eq!(record["clamped"], clamped, "{second}: {record}");
         let id = answer.header("x-request-id").unwrap();
         let words = format!("{id}: the reported usage was not believed");
-        assert_eq!(gateway.output().contains(&words), clamped, "{second}");
-        gateway.has_spent(&gateway.key, charged).await;
+        if clamped {
+            gateway.log_line(&words).await;
+        } else {
+            assert!(!gateway.output().contains(&words), "{second}");
+        }
     }
 }
 

@@ -40,13 +40,13 @@ fn beginning(path: &str) -> &'static str {
 }
 
 /// A gateway before a provider of this format that sends this to every request.
-async fn before(format: &str, kind: &str, body: &str, abilities: Value) -> Gateway {
+async fn before(format: &str, kind: &str, body: &str, capabilities: Value) -> Gateway {
     let answer =
         format!("HTTP/1.1 200 OK\r\ncontent-type: {kind}\r\nconnection: close\r\n\r\n{body}");
     let upstream = Upstream::playing([Act::send(answer)]).await;
     let mut settings = provider(upstream.address);
     settings["formats"] = json!([format]);
-    settings["abilities"] = abilities;
+    settings["capabilities"] = capabilities;
     let config = Config::new()
         .provider("raw", settings)
         .model("test-model", json!(["raw"]));
@@ -140,11 +140,11 @@ async fn comments_and_unknown_fields_of_a_provider_do_not_pass() {
 async fn an_event_that_the_operator_names_passes() {
     let event = "event: vendor.note\ndata: {\"type\":\"vendor.note\",\"text\":\"zebra\"}\n\n";
     let stream = format!("{}{event}", beginning(RESPONSES));
-    for (abilities, passes) in [
+    for (capabilities, passes) in [
         (json!({"stream_events": ["vendor.note"]}), true),
         (json!({}), false),
     ] {
-        let gateway = before("responses", "text/event-stream", &stream, abilities).await;
+        let gateway = before("responses", "text/event-stream", &stream, capabilities).await;
         let request = Request::post(RESPONSES, &streamed(RESPONSES, "Hello!")).key(&gateway.key);
         let answer = gateway.send(&request).await;
         assert_eq!(answer.text().contains(event), passes, "{}", answer.text());

@@ -84,7 +84,7 @@ async fn json_without_a_schema_is_an_instruction_to_messages_and_prose_is_an_err
 
 #[tokio::test]
 async fn prose_instead_of_json_is_charged_and_neither_tried_elsewhere_nor_blamed_on_the_provider() {
-    /// More failures in a row than bench a provider.
+    /// More consecutive failures than open the breaker of a provider.
     const REQUESTS: u64 = 7;
     const REPORTED: u64 = 9 + 5;
     let body = |text: &str| {

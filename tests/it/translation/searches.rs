@@ -24,7 +24,7 @@ async fn gateway(searches: bool) -> (Provider, Gateway) {
                 let mut settings = provider(simulated.address);
                 settings["formats"] = json!([format]);
                 if searches && format != "chat" {
-                    settings["abilities"] = json!({format: {"web_search": true}});
+                    settings["capabilities"] = json!({format: {"web_search": true}});
                 }
                 config
                     .provider(&format!("p-{format}"), settings)

@@ -53,7 +53,7 @@ impl Default for CountCache {
 }
 
 impl CountCache {
-    /// The key of a question: all parts of it, each told from the next.
+    /// The key of a question: all parts of it, each separated from the next.
     pub fn key(&self, parts: &[&[u8]]) -> CountKey {
         let [one, other] = &self.seeds;
         CountKey([one.hash_one(parts), other.hash_one(parts)])

@@ -45,7 +45,7 @@ impl Served {
     }
 }
 
-/// The family of a model at a deployment: what the configuration says, else what its name tells.
+/// The family of a model at a deployment: from the configuration, else from its name.
 fn said_of(model: &Model, deployment: &Deployment) -> Option<Tokenizer> {
     let said = model.tokenizer.or(deployment.provider.tokenizer);
     match (said, &deployment.upstream_model) {
@@ -84,7 +84,7 @@ impl CatalogCounts {
     pub fn how(&self, request: &RequestContext, by: &Arc<Deployment>) -> Option<How> {
         let served = self.served(request.route.as_ref()?.model)?;
         let served = served.iter().find(|it| it.deployment.name == by.name)?;
-        let asked = || request.facts.as_ref()?.model.as_deref();
+        let asked = || request.facts_if_read()?.model.as_deref();
         let family = match served.family {
             Some(family) => family,
             None => Tokenizer::of_model(asked().unwrap_or_default()),
@@ -96,7 +96,7 @@ impl CatalogCounts {
         })
     }
 
-    /// How a request is counted that goes to whoever comes first.
+    /// How a request is counted before its deployment is chosen.
     pub fn how_routed(&self, request: &RequestContext) -> Option<How> {
         let model = self.catalog.model(request.route.as_ref()?.model)?;
         let mut candidates = model.candidates(request.format()?, 0);

@@ -82,7 +82,7 @@ fn unknown_path() -> PublicError {
     )
 }
 
-/// Checks the method, and tells a WebSocket from a wrong method.
+/// Checks the method, and distinguishes a WebSocket from a wrong method.
 ///
 /// # Errors
 ///

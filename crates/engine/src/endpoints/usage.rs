@@ -22,7 +22,7 @@ use tollgate_types::{ErrorCode, Identity, Limits, PublicError, Resource, Share};
 
 /// Reads at once, over all keys.
 const READERS: usize = 8;
-/// Callers at once, readers and those who wait to be one.
+/// Most clients at once, reading or waiting to read.
 const CALLERS: usize = 256;
 /// Of them those of one key.
 const CALLERS_OF_A_KEY: u64 = 64;
@@ -61,7 +61,7 @@ impl UsageSource {
 pub struct PlanLimits(pub HashMap<String, Limits, foldhash::fast::RandomState>);
 
 impl PlanLimits {
-    /// A key's own limits, and its plan's where it has none; `None`: nobody knows its plan.
+    /// A key's own limits, and its plan's where it has none; `None`: its plan is unknown.
     pub fn of(&self, identity: &Identity) -> Option<Limits> {
         match &identity.plan {
             Some(plan) => self.0.get(plan).map(|plan| identity.limits.or(plan)),
@@ -199,7 +199,7 @@ impl Usage {
     }
 }
 
-/// Nobody is told an expired key from an unknown one.
+/// The answer does not distinguish an expired key from an unknown one.
 fn expired() -> PublicError {
     PublicError::new(ErrorCode::InvalidApiKey, "the API key is not valid")
 }

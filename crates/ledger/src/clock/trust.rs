@@ -17,7 +17,7 @@ const LASTS_MS: u64 = 60_000;
 pub(super) struct Trust {
     /// How far the believed time is ahead of the steady one.
     ahead_ms: AtomicI64,
-    /// Whether there is one: most of the time nobody has to look.
+    /// Whether there is one, to avoid the lock most of the time.
     doubts: AtomicBool,
     doubt: Mutex<Option<Doubt>>,
 }

@@ -45,7 +45,7 @@ impl Place {
         let (place, given) = bytes
             .split_first_chunk::<PLACE_LEN>()
             .ok_or(InvalidCursor)?;
-        // Timing tells how many bytes of a tag were right. Forging one that way would take
+        // Timing reveals how many bytes of a tag were right. Forging one that way would take
         // a caller to records of its own key, which it may read anyway.
         if given != tag(key, place, hasher) {
             return Err(InvalidCursor);

@@ -103,7 +103,7 @@ impl House {
     ) -> Result<Reservation, Shortage> {
         loop {
             match ledger.reserve(key, self.request(), bound(output), Weights::default()) {
-                Reserve::Held(reservation) => return Ok(reservation),
+                Reserve::Reserved(reservation) => return Ok(reservation),
                 Reserve::Refused(refused) => return Err(refused),
                 Reserve::Wait(account) => account.wait().await?,
             }
@@ -241,7 +241,7 @@ async fn a_balance_caps_a_request_and_says_what_fits() {
         useful_output: 16,
     };
     drop(house.reserve(&ledger, &key, 1).await.unwrap());
-    let Reserve::Held(reservation) =
+    let Reserve::Reserved(reservation) =
         ledger.reserve(&key, house.request(), bound, Weights::default())
     else {
         panic!("refused");
@@ -326,7 +326,7 @@ async fn a_record_that_comes_twice_is_charged_once() {
         let account = house.reserve(&ledger, &key, 1).await.unwrap();
         drop(account);
         let twin = ledger.reserve(&key, request.clone(), bound(10), Weights::default());
-        let Reserve::Held(reservation) = twin else {
+        let Reserve::Reserved(reservation) = twin else {
             panic!("{twin:?}");
         };
         reservation.settle(&completed(expected));
@@ -482,7 +482,7 @@ async fn why_a_model_was_chosen_is_in_the_history_even_after_a_crash() {
         ..house.request()
     };
     match ledger.reserve(&key, chosen, bound(10), Weights::default()) {
-        Reserve::Held(reservation) => drop(reservation.settle(&completed(2))),
+        Reserve::Reserved(reservation) => drop(reservation.settle(&completed(2))),
         other => panic!("{other:?}"),
     }
     ledger.crash();

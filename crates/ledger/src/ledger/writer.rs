@@ -115,7 +115,7 @@ impl Writer {
             }
         };
         let made = batch.made.len();
-        self.shared.unwritten.fetch_sub(made, Ordering::Relaxed);
+        self.shared.uncommitted.fetch_sub(made, Ordering::Relaxed);
         let settled = batch.settled.drain(..);
         self.shared
             .journal

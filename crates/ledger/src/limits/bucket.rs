@@ -103,7 +103,7 @@ impl Bucket {
         ms.saturating_mul(u64::from(self.limit.get()))
     }
 
-    /// Whole milliseconds, rounded up: who waits as long as he was told gets through.
+    /// Whole milliseconds, rounded up: a client that waits so long gets through.
     fn duration(&self, units: u64) -> Duration {
         Duration::from_millis(units.div_ceil(u64::from(self.limit.get())))
     }

@@ -1,8 +1,8 @@
 //! How a key stands with its limits, in the headers of both families of clients.
 //!
-//! `x-ratelimit-*` tells resets as durations (`1m30s`) and knows one kind of tokens: the
+//! `x-ratelimit-*` gives resets as durations (`1m30s`) and knows one kind of tokens: the
 //! input limit, or the output limit where there is no other, so that what is read from one
-//! answer to the next is the same thing. `anthropic-ratelimit-*` tells them as
+//! answer to the next is the same thing. `anthropic-ratelimit-*` gives them as
 //! times (RFC 3339) and knows both.
 
 use super::{Level, Standing};
@@ -105,7 +105,7 @@ fn duration(span: Duration) -> String {
     }
 }
 
-/// In whole seconds, rounded up: who waits until then gets through.
+/// In whole seconds, rounded up: a client that waits so long gets through.
 fn time(at: Timestamp) -> String {
     let seconds = at.unix_ms().div_ceil(1000);
     let text = Timestamp::from_unix_ms(seconds.saturating_mul(1000)).to_string();

@@ -45,8 +45,8 @@ fn stored(key: &str, id: &str) -> Stored {
 
 async fn ask(ownership: &Ownership, key: &str, id: &str) -> Result<Arc<Stored>, OwnerFailure> {
     match ownership.owner(&KeyId::new(key), id) {
-        Owner::Yours(stored) => Ok(stored),
-        Owner::NotYours => Err(OwnerFailure::NotOwned),
+        Owner::Owned(stored) => Ok(stored),
+        Owner::NotOwned => Err(OwnerFailure::NotOwned),
         Owner::Wait(answer) => answer.await,
     }
 }
@@ -64,7 +64,7 @@ async fn what_a_key_made_is_its_own_at_once_and_after_a_restart() {
     let (_ledger, again) = house.open();
     assert_eq!(*ask(&again, "key_a", "resp_1").await.unwrap(), made);
     let second = again.owner(&KeyId::new("key_a"), "resp_1");
-    assert!(matches!(second, Owner::Yours(_)), "not kept in memory");
+    assert!(matches!(second, Owner::Owned(_)), "not kept in memory");
 }
 
 #[tokio::test]
@@ -146,7 +146,7 @@ async fn items_are_their_makers_and_nobodys_only_with_contents() {
             id: (*id).to_owned(),
             has_contents: *has_contents,
         });
-        match ownership.check(&KeyId::new(key), items.collect()) {
+        match ownership.check(&KeyId::new(key), &items.collect::<Vec<_>>()) {
             Claims::Known(claim) => (claim, false),
             Claims::Wait(answer) => (answer.await, true),
         }
@@ -200,7 +200,7 @@ fn is_looked_up(ownership: &Ownership, id: &str) -> [bool; 2] {
         id: id.to_owned(),
         has_contents: false,
     };
-    let of_several = matches!(ownership.check(&key, vec![item]), Claims::Wait(_));
+    let of_several = matches!(ownership.check(&key, &[item]), Claims::Wait(_));
     [one, of_several]
 }
 

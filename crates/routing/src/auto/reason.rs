@@ -1,6 +1,6 @@
 //! Why a model was chosen: as data, as text for `x-route-reason`, and as a label for metrics.
 
-use crate::{Capability, Model};
+use crate::{Model, ModelFeature};
 use std::{fmt, sync::Arc};
 
 /// What a profile chose, and why.
@@ -24,7 +24,7 @@ pub enum Obstacle {
     /// It costs more than the profile's cap.
     Price,
     /// It cannot do something that the request needs.
-    Lacks(Capability),
+    Lacks(ModelFeature),
     /// It does not reason, and the request asks for it.
     Reasoning,
     /// Its answers are shorter than the request allows.

@@ -109,7 +109,7 @@ impl<'a> Builder<'a> {
             headers,
             pass_headers,
             timeouts: timeouts(&settings.timeouts),
-            abilities: settings.abilities.clone(),
+            capabilities: settings.capabilities.clone(),
             stream_events,
             tokenizer: settings.tokenizer,
             health: self.build_health(settings.health.as_ref(), path),
@@ -315,8 +315,8 @@ impl<'a> Builder<'a> {
     ) -> Arc<[Box<str>]> {
         const LONGEST: usize = 64;
         const ERRORS: &[&str] = &["error", "response.failed"];
-        let path = path.key("abilities").key("stream_events");
-        let names = &settings.abilities.stream_events;
+        let path = path.key("capabilities").key("stream_events");
+        let names = &settings.capabilities.stream_events;
         for (place, name) in names.iter().enumerate() {
             let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._:-".contains(&byte);
             if name.is_empty() || name.len() > LONGEST || !name.bytes().all(is_plain) {

@@ -213,7 +213,7 @@ fn every_fault_in_providers_is_told() {
                 "pass_headers": ["cookie", "x-api-key"],
             },
             "d": {"address": "http://x", "formats": ["chat"], "tls": {"verify": false},
-                "abilities": {"stream_events": ["vendor.chunk", "", "two words", "error"]}},
+                "capabilities": {"stream_events": ["vendor.chunk", "", "two words", "error"]}},
             "e": {"address": "https://x", "formats": ["chat"], "tls": {"server_name": ""}},
         },
     }))
@@ -236,9 +236,9 @@ fn every_fault_in_providers_is_told() {
         "providers.c.headers.ö: expected the name of a header",
         "providers.c.pass_headers[0]: 'cookie' is set by the gateway alone",
         "providers.c.pass_headers[1]: 'x-api-key' carries a credential: put it under `credentials`",
-        "providers.d.abilities.stream_events[1]: expected a name of 1 to 64 letters, digits and . _ : -",
-        "providers.d.abilities.stream_events[2]: expected a name of 1 to 64 letters, digits and . _ : -",
-        "providers.d.abilities.stream_events[3]: 'error' is an error of the provider, which never passes",
+        "providers.d.capabilities.stream_events[1]: expected a name of 1 to 64 letters, digits and . _ : -",
+        "providers.d.capabilities.stream_events[2]: expected a name of 1 to 64 letters, digits and . _ : -",
+        "providers.d.capabilities.stream_events[3]: 'error' is an error of the provider, which never passes",
         "providers.d.tls: the address is not https, so these settings would do nothing",
         "providers.e.tls.server_name: an empty name would turn verification off",
     ];

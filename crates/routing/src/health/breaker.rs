@@ -1,13 +1,11 @@
-//! A circuit breaker: whether something that failed is asked again yet.
+//! A circuit breaker.
 //!
-//! It opens after so many failures in a row, when too large a share of what was asked lately
-//! has failed, or at once where one failure says enough. It stays open for a cooldown that
-//! grows from one opening to the next, is then half-open, and lets one attempt at a time
-//! through: that one closes it or opens it again.
+//! It opens after a number of consecutive failures, after too large a share of failures, or at once after a
+//! failure that is clear enough. It stays open for a cooldown, which grows with each opening. Then it is
+//! half-open and lets one attempt at a time pass, the probe. The probe closes the breaker or opens it again.
 //!
-//! The good case costs one load to enter and one addition to report. Failures take a lock.
-//! Whom a failure counts against is decided by the caller, and so is what becomes of a
-//! request that finds a breaker open.
+//! A success costs one load to enter and one addition to report. Failures take a lock. The caller decides
+//! what a failure counts against, and what happens to a request that finds the breaker open.
 
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -16,17 +14,17 @@ use std::time::Duration;
 /// When breakers open, and for how long.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BreakerPolicy {
-    /// Failures in a row that open it; `None`: any number.
+    /// Consecutive failures that open it. `None`: no such limit.
     pub consecutive_failures: Option<u32>,
-    /// The share of failures, from 0 to 1, that opens it; `None`: any share.
+    /// The share of failures, from 0 to 1, that opens it. `None`: no such limit.
     pub error_rate: Option<f64>,
-    /// How many outcomes there must be lately before their share counts.
+    /// The fewest recent outcomes from which the share counts.
     pub min_requests: u32,
-    /// How fast outcomes are forgotten for the share: one as old as this counts 37 %.
+    /// How fast outcomes lose weight in the share: an outcome of this age counts 37 %.
     pub window: Duration,
-    /// The first cooldown; each that follows soon is twice as long.
+    /// The first cooldown. Each further opening doubles it.
     pub cooldown: Duration,
-    /// The longest cooldown. What has stayed closed for as long begins with the first again.
+    /// The longest cooldown. A breaker that stayed closed for this time starts again with the first.
     pub max_cooldown: Duration,
     /// The longest wait that a provider may ask for.
     pub max_retry_after: Duration,
@@ -39,10 +37,10 @@ pub enum Standing {
     Closed,
     /// One attempt, and it is free.
     HalfOpen,
-    /// Nothing: until a moment, in milliseconds, or (where that has passed) until the attempt
-    /// has ended that is under way, or until what holds it open lets go.
+    /// Nothing until the cooldown ends. If it has ended, nothing until the probe ends or [`Breaker::hold`]
+    /// is released.
     Open {
-        /// The end of the cooldown.
+        /// The end of the cooldown in milliseconds.
         until: u64,
     },
 }
@@ -54,7 +52,7 @@ pub enum Severity {
     Counts,
     /// It opens the breaker by itself.
     Opens,
-    /// It opens the breaker by itself, for as long as was asked for.
+    /// It opens the breaker by itself, for as long as the provider asks.
     Rests(Duration),
 }
 
@@ -67,50 +65,50 @@ pub enum Change {
     Closed,
 }
 
-/// The last failure that counted against somebody, for people to look at.
+/// The last failure that counted against a breaker, for operators.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LastFailure {
-    /// What kind of failure it was, in the word that metrics have for it.
+    /// The class of the failure, as in metrics.
     pub class: &'static str,
-    /// When it came, in milliseconds of the breaker's clock.
+    /// When it happened, in milliseconds of the breaker's clock.
     pub at: u64,
 }
 
-/// The leave to pass a breaker; to be handed back with the outcome.
+/// The permission to pass a breaker. It is handed back with the outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pass {
     epoch: u32,
     is_probe: bool,
 }
 
-/// One breaker. All moments are in milliseconds of one clock that does not go back.
+/// One breaker. All times are milliseconds of one monotonic clock.
 #[derive(Debug, Default)]
 pub struct Breaker {
     /// The end of the cooldown; 0 while closed.
     until: AtomicU64,
     /// Successes since the last failure.
     successes: AtomicU64,
-    /// Changes so far. An outcome of what began before the last of them says nothing new.
+    /// The number of changes so far. The outcome of an attempt from an earlier epoch is ignored.
     epoch: AtomicU32,
-    /// The one attempt of the half-open state is under way.
+    /// The probe of the half-open state is in flight.
     is_probing: AtomicBool,
-    /// It was opened for a wait that a provider has asked for.
+    /// It is open because a provider asked to wait.
     is_resting: AtomicBool,
-    /// Somebody else finds out when it may close: nothing is let through for that.
+    /// An active check decides when it closes: no probe passes.
     is_held: AtomicBool,
     record: Mutex<Record>,
 }
 
-/// What only failures and changes look at.
+/// The state that only failures and changes use.
 #[derive(Debug, Default)]
 struct Record {
     consecutive: u32,
-    /// Outcomes lately, older ones counting less.
+    /// Recent outcomes; older ones count less.
     failed: f64,
     succeeded: f64,
-    /// When the last failure came.
+    /// When the last failure happened.
     at: u64,
-    /// Openings without a calm between them.
+    /// Openings since it last stayed closed for `max_cooldown`.
     openings: u32,
     closed_at: u64,
     /// When it last opened or closed; 0: never.
@@ -134,19 +132,19 @@ impl Breaker {
         }
     }
 
-    /// Whether it is open for a wait that a provider has asked for, and until when.
+    /// When the wait ends that a provider asked for. `None`: there is none.
     pub fn rests_until(&self, now: u64) -> Option<u64> {
         let until = self.until.load(Ordering::Acquire);
         (now < until && self.is_resting.load(Ordering::Relaxed)).then_some(until)
     }
 
-    /// While it is held, what is open stays so past its cooldown, until a success is told. What
-    /// is closed is not opened by it.
+    /// While it is held, an open breaker stays open past its cooldown until a success is reported. Holding
+    /// does not open a closed breaker.
     pub fn hold(&self, is_held: bool) {
         self.is_held.store(is_held, Ordering::Relaxed);
     }
 
-    /// When it last opened or closed; `None`: it never has.
+    /// When it last opened or closed. `None`: it never has.
     pub fn changed_at(&self) -> Option<u64> {
         let at = self.record.lock().changed_at;
         (at != 0).then_some(at)
@@ -157,12 +155,12 @@ impl Breaker {
         self.record.lock().last_failure
     }
 
-    /// Notes a failure for people to look at, whatever comes of it.
+    /// Notes a failure for operators, whether or not it opens the breaker.
     pub fn note(&self, failure: LastFailure) {
         self.record.lock().last_failure = Some(failure);
     }
 
-    /// Enters, where something may pass.
+    /// Begins an attempt if the breaker lets one pass.
     pub fn enter(&self, now: u64) -> Option<Pass> {
         let epoch = self.epoch.load(Ordering::Acquire);
         let is_probe = match self.standing(now) {
@@ -178,7 +176,7 @@ impl Breaker {
         Some(Pass { epoch, is_probe })
     }
 
-    /// Enters whatever its state is: a last resort.
+    /// Begins an attempt in any state: a last resort.
     pub fn force(&self) -> Pass {
         Pass {
             epoch: self.epoch.load(Ordering::Acquire),
@@ -186,11 +184,11 @@ impl Breaker {
         }
     }
 
-    /// What was let in has succeeded.
+    /// Reports the success of an attempt.
     pub fn succeeded(&self, pass: &mut Pass, now: u64) -> Option<Change> {
         if self.until.load(Ordering::Acquire) == 0 {
             self.successes.fetch_add(1, Ordering::Relaxed);
-            // A last resort was quicker than the probe.
+            // A last resort has closed it before the probe ended.
             self.end_probe(pass);
             return None;
         }
@@ -204,7 +202,7 @@ impl Breaker {
         change
     }
 
-    /// Closes it, whatever is still under way finds: nothing is to be benched any more.
+    /// Closes it, whatever attempts in flight report: breakers are switched off.
     pub fn release(&self, now: u64) -> Option<Change> {
         self.hold(false);
         if self.until.load(Ordering::Acquire) == 0 {
@@ -218,7 +216,7 @@ impl Breaker {
         })
     }
 
-    /// Closes what is open: the number of the state that begins.
+    /// Closes an open breaker and returns the new epoch.
     fn close(&self, record: &mut Record, now: u64) -> u32 {
         *record = Record {
             openings: record.openings,
@@ -234,7 +232,7 @@ impl Breaker {
         epoch
     }
 
-    /// What was let in has failed. `random` spreads the cooldown.
+    /// Reports the failure of an attempt. `random` spreads the cooldown.
     pub fn failed(
         &self,
         pass: &mut Pass,
@@ -268,7 +266,7 @@ impl Breaker {
         change
     }
 
-    /// What was let in says nothing.
+    /// Ends an attempt without an outcome.
     pub fn abandoned(&self, pass: &mut Pass) {
         self.end_probe(pass);
     }
@@ -281,12 +279,12 @@ impl Breaker {
 }
 
 impl Record {
-    /// Counts a failure, and the successes that came between it and the one before.
+    /// Counts a failure, and the successes since the failure before it.
     fn note_failure(&mut self, successes: u64, policy: &BreakerPolicy, now: u64) {
         let elapsed = seconds(now.saturating_sub(self.at));
         let window = policy.window.as_secs_f64().max(0.001);
         let kept = (-elapsed / window).exp();
-        // They are taken to have come evenly over the time that has passed.
+        // The successes are assumed to be spread evenly over the elapsed time.
         let spread = match elapsed > 0.0 {
             true => window / elapsed * (1.0 - kept),
             false => 1.0,
@@ -309,7 +307,7 @@ impl Record {
             .consecutive_failures
             .is_some_and(|most| self.consecutive >= most);
         let outcomes = self.failed + self.succeeded;
-        // What has faded a little is still the request that it was.
+        // Outcomes that have lost a little weight still count as whole requests.
         let are_enough = outcomes + 0.5 >= f64::from(policy.min_requests);
         let too_large = policy
             .error_rate
@@ -317,7 +315,7 @@ impl Record {
         in_a_row || too_large
     }
 
-    /// Opens, and says for how long.
+    /// Opens, and returns the cooldown.
     fn open(
         &mut self,
         severity: Severity,
@@ -345,8 +343,8 @@ impl Record {
     }
 }
 
-/// The cooldown after so many openings before it: doubled for each, and spread by a quarter
-/// to both sides, so that what failed together does not come back together.
+/// The cooldown after this many earlier openings: doubled for each, and spread by ±25 %, so that breakers that
+/// opened together do not close together.
 fn cooldown(policy: &BreakerPolicy, openings: u32, random: u64) -> Duration {
     const MOST_DOUBLINGS: u32 = 16;
     let doubled = 1_u32 << openings.min(MOST_DOUBLINGS);

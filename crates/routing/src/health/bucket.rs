@@ -2,7 +2,7 @@
 //! in one atomic.
 //!
 //! The state is the moment at which everything taken so far will have flowed off; the limit
-//! is told with every call, so that it can change while requests are under way.
+//! is a parameter of every call, so that it can change while requests are under way.
 
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicU64, Ordering};

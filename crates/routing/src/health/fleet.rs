@@ -1,10 +1,10 @@
-//! Everybody who can be asked, with how they are doing: one [`Place`] for each deployment of
-//! each model.
+//! The health of all providers, deployments and credentials: one [`DeploymentHandle`] for each
+//! deployment of each model.
 //!
-//! What was known in an earlier configuration is taken over by name: of a provider as long as
-//! its address is the same, of a credential as long as its secret is, of a deployment as long
-//! as its provider's is. Two models that are served by one upstream model at one provider
-//! share what is known of it.
+//! A new configuration takes over the health of the earlier one by name: of a provider if its
+//! address is the same, of a credential if its secret is the same, of a deployment if the
+//! health of its provider is taken over. Two models with the same upstream model at one
+//! provider share its health.
 
 use super::{Breaker, BreakerPolicy, Load, PeakEwma};
 use crate::{Catalog, Credential, Deployment, Model, Provider};
@@ -12,92 +12,92 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 
-/// How a provider is doing, whatever it is asked for.
+/// The health of a provider, over all its deployments.
 #[derive(Debug)]
 pub struct ProviderHealth {
     /// Its name.
     pub name: Arc<str>,
     host: Arc<str>,
     port: u16,
-    /// Opens when it cannot be reached.
+    /// Opens when the provider cannot be reached.
     pub breaker: Breaker,
 }
 
-/// How a credential is doing at its provider.
+/// The health of a credential, over all deployments of its provider.
 #[derive(Debug)]
 pub struct CredentialHealth {
     credential: Option<Credential>,
-    /// Opens when it is refused.
+    /// Opens when the provider refuses the credential.
     pub breaker: Breaker,
-    /// What it is used for.
+    /// Its requests and tokens under its limits.
     pub load: Load,
 }
 
-/// How a deployment is doing.
+/// The health of a deployment.
 #[derive(Debug)]
 pub struct DeploymentHealth {
     provider: Arc<ProviderHealth>,
-    /// Opens when it fails.
+    /// Opens when the deployment fails.
     pub breaker: Breaker,
-    /// What it is asked.
+    /// Its requests and tokens under its limits.
     pub load: Load,
-    /// How long its first token takes, in streams.
+    /// The time to the first token of its streams.
     pub latency: PeakEwma,
 }
 
-/// How a credential is doing at one deployment.
+/// The health of a credential at one deployment.
 #[derive(Debug)]
-pub struct SeatHealth {
+pub struct DeploymentCredentialHealth {
     credential: Arc<CredentialHealth>,
-    /// Opens when it has asked too much.
+    /// Opens when the provider limits the rate of the credential at this deployment.
     pub breaker: Breaker,
     pub(super) in_flight: AtomicU32,
 }
 
-/// A deployment of a model, with how it is doing.
+/// A deployment of a model, with its health and its credentials.
 #[derive(Debug)]
-pub struct Place {
+pub struct DeploymentHandle {
     /// The deployment.
     pub deployment: Arc<Deployment>,
-    /// Its provider.
+    /// The health of its provider.
     pub provider: Arc<ProviderHealth>,
-    /// The deployment itself.
+    /// The health of the deployment itself.
     pub health: Arc<DeploymentHealth>,
-    /// One for each credential; one without, where the provider asks for none. Never empty.
-    pub seats: Box<[Seat]>,
+    /// One for each credential; a single one without credential if the provider needs none. Never empty.
+    pub credentials: Box<[CredentialHandle]>,
 }
 
-/// A credential at a deployment.
+/// A credential at a deployment, or none if the provider needs none, with its health.
 #[derive(Debug)]
-pub struct Seat {
-    /// The credential; `None`: the provider asks for none.
-    pub credential: Option<Credential>,
-    /// How the credential is doing everywhere.
+pub struct CredentialHandle {
+    /// The credential of the configuration. `None`: the provider needs none.
+    pub configured: Option<Credential>,
+    /// The health of the credential at all deployments.
     pub account: Arc<CredentialHealth>,
-    /// How it is doing here.
-    pub health: Arc<SeatHealth>,
-    /// Its share of the requests among seats of one priority.
+    /// The health of the credential at this deployment.
+    pub health: Arc<DeploymentCredentialHealth>,
+    /// Its share of the requests among credentials of one priority.
     pub weight: f64,
-    /// The same for the same names, wherever and whenever it is computed.
+    /// A hash of the names, equal in every process.
     pub hash: u64,
 }
 
-impl Seat {
+impl CredentialHandle {
     /// The credential's name; empty for none.
     pub fn name(&self) -> &str {
-        self.credential.as_ref().map_or("", |it| &it.name)
+        self.configured.as_ref().map_or("", |it| &it.name)
     }
 }
 
-impl SeatHealth {
+impl DeploymentCredentialHealth {
     /// Requests under way.
     pub fn in_flight(&self) -> u32 {
         self.in_flight.load(std::sync::atomic::Ordering::Relaxed)
     }
 }
 
-impl Place {
-    /// When breakers open here; `None`: never.
+impl DeploymentHandle {
+    /// When breakers open at this deployment. `None`: never.
     pub fn policy(&self) -> Option<&BreakerPolicy> {
         self.deployment.provider.health.as_ref()
     }
@@ -105,7 +105,7 @@ impl Place {
 
 type Map<K, V> = HashMap<K, Arc<V>>;
 
-/// Everybody who can be asked, under one configuration.
+/// The handles of all deployments under one configuration.
 #[derive(Debug, Default)]
 pub struct Fleet {
     providers: Map<Arc<str>, ProviderHealth>,
@@ -113,43 +113,43 @@ pub struct Fleet {
     credentials: Map<(Arc<str>, Arc<str>), CredentialHealth>,
     deployments: Map<Arc<str>, DeploymentHealth>,
     /// By deployment and credential.
-    seats: Map<(Arc<str>, Arc<str>), SeatHealth>,
+    deployment_credentials: Map<(Arc<str>, Arc<str>), DeploymentCredentialHealth>,
     /// By model.
-    places: HashMap<Arc<str>, Arc<[Arc<Place>]>>,
+    handles: HashMap<Arc<str>, Arc<[Arc<DeploymentHandle>]>>,
 }
 
 impl Fleet {
-    /// Those of a catalog; what an earlier fleet knows of them is taken over.
+    /// The handles of a catalog. The health in an earlier fleet is taken over.
     pub fn new(catalog: &Catalog, earlier: Option<&Self>) -> Self {
         let mut fleet = Self::default();
-        let nobody = Self::default();
-        let earlier = earlier.unwrap_or(&nobody);
+        let empty = Self::default();
+        let earlier = earlier.unwrap_or(&empty);
         for provider in catalog.providers() {
             fleet.add_provider(provider, earlier);
         }
         for model in catalog.all() {
-            let places = model.deployments.iter();
-            let places = places
-                .map(|it| Arc::new(fleet.place(it, earlier)))
+            let handles = model.deployments.iter();
+            let handles = handles
+                .map(|it| Arc::new(fleet.handle(it, earlier)))
                 .collect();
-            fleet.places.insert(Arc::clone(&model.id), places);
+            fleet.handles.insert(Arc::clone(&model.id), handles);
         }
         fleet
     }
 
-    /// Where a model is served, in the order of its deployments.
-    pub fn places(&self, model: &Model) -> Arc<[Arc<Place>]> {
-        self.places.get(&model.id).cloned().unwrap_or_default()
+    /// The handles of a model, in the order of its deployments.
+    pub fn handles(&self, model: &Model) -> Arc<[Arc<DeploymentHandle>]> {
+        self.handles.get(&model.id).cloned().unwrap_or_default()
     }
 
-    /// Every place, those of listed aliases once more.
-    pub fn all(&self) -> impl Iterator<Item = &Arc<Place>> {
-        self.places.values().flat_map(|places| places.iter())
+    /// Every handle; listed aliases repeat those of their model.
+    pub fn all(&self) -> impl Iterator<Item = &Arc<DeploymentHandle>> {
+        self.handles.values().flat_map(|handles| handles.iter())
     }
 
-    /// Every model with its places, those of listed aliases once more.
-    pub fn by_model(&self) -> impl Iterator<Item = (&Arc<str>, &Arc<[Arc<Place>]>)> {
-        self.places.iter()
+    /// Every model with its handles; listed aliases repeat those of their model.
+    pub fn by_model(&self) -> impl Iterator<Item = (&Arc<str>, &Arc<[Arc<DeploymentHandle>]>)> {
+        self.handles.iter()
     }
 
     /// Every provider.
@@ -163,19 +163,19 @@ impl Fleet {
         all.map(|((provider, name), health)| ([&**provider, &**name], health))
     }
 
-    /// How a provider is doing.
+    /// The health of a provider.
     pub fn provider(&self, name: &str) -> Option<&Arc<ProviderHealth>> {
         self.providers.get(name)
     }
 
-    /// Closes what is benched at providers whose `health` is off: an earlier configuration has benched
-    /// it, or a request that began under one. So it is for when this configuration is already served,
-    /// and for later again while such a request may be under way.
+    /// Closes the open breakers of providers with `health: { enabled: false }`. An earlier configuration
+    /// opened them, or a request that began under one. The gateway calls this when it serves the new
+    /// configuration, and again while such a request can be in flight.
     pub fn release(&self, now: u64) {
-        for place in self.all().filter(|place| place.policy().is_none()) {
-            let seats = place.seats.iter();
-            let seats = seats.flat_map(|seat| [&seat.account.breaker, &seat.health.breaker]);
-            for breaker in seats.chain([&place.provider.breaker, &place.health.breaker]) {
+        for handle in self.all().filter(|handle| handle.policy().is_none()) {
+            let breakers = handle.credentials.iter();
+            let breakers = breakers.flat_map(|it| [&it.account.breaker, &it.health.breaker]);
+            for breaker in breakers.chain([&handle.provider.breaker, &handle.health.breaker]) {
                 breaker.release(now);
             }
         }
@@ -192,7 +192,7 @@ impl Fleet {
                 breaker: Breaker::default(),
             })
         });
-        for credential in logins(provider) {
+        for credential in credentials_of(provider) {
             let key = (Arc::clone(&provider.name), name_of(credential));
             let known = earlier.credentials.get(&key).filter(|it| {
                 let same = match (&it.credential, credential) {
@@ -214,7 +214,7 @@ impl Fleet {
         self.providers.insert(Arc::clone(&provider.name), health);
     }
 
-    fn place(&mut self, deployment: &Arc<Deployment>, earlier: &Self) -> Place {
+    fn handle(&mut self, deployment: &Arc<Deployment>, earlier: &Self) -> DeploymentHandle {
         let provider = &deployment.provider;
         let of_provider = self
             .providers
@@ -235,20 +235,20 @@ impl Fleet {
             })
         });
         let health = Arc::clone(health);
-        let weights = logins(provider).map(|it| it.map_or(1.0, |it| f64::from(it.weight)));
+        let weights = credentials_of(provider).map(|it| it.map_or(1.0, |it| f64::from(it.weight)));
         let all: f64 = weights.sum();
-        let seats = logins(provider)
+        let credentials = credentials_of(provider)
             .filter_map(|credential| {
                 let key = (Arc::clone(&provider.name), name_of(credential));
                 let account = Arc::clone(self.credentials.get(&key)?);
                 let (_, name) = key;
-                let hash = seat_hash(&deployment.name, &name);
+                let hash = deployment_credential_hash(&deployment.name, &name);
                 let key = (Arc::clone(&deployment.name), name);
-                let known = earlier.seats.get(&key);
+                let known = earlier.deployment_credentials.get(&key);
                 let known = known.filter(|it| Arc::ptr_eq(&it.credential, &account));
-                let seat = self.seats.entry(key).or_insert_with(|| {
+                let health = self.deployment_credentials.entry(key).or_insert_with(|| {
                     known.cloned().unwrap_or_else(|| {
-                        Arc::new(SeatHealth {
+                        Arc::new(DeploymentCredentialHealth {
                             credential: Arc::clone(&account),
                             breaker: Breaker::default(),
                             in_flight: AtomicU32::new(0),
@@ -256,25 +256,25 @@ impl Fleet {
                     })
                 });
                 let share = credential.map_or(1.0, |it| f64::from(it.weight)) / all;
-                Some(Seat {
-                    credential: credential.cloned(),
+                Some(CredentialHandle {
+                    configured: credential.cloned(),
                     account,
-                    health: Arc::clone(seat),
+                    health: Arc::clone(health),
                     weight: f64::from(deployment.weight) * share,
                     hash,
                 })
             })
             .collect();
-        Place {
+        DeploymentHandle {
             deployment: Arc::clone(deployment),
             provider: of_provider,
             health,
-            seats,
+            credentials,
         }
     }
 }
 
-/// A provider that is in a deployment and not in the catalog; there is none.
+/// The health of a provider of a deployment that is missing in the catalog; there is no such provider.
 fn unreachable_provider(provider: &Provider) -> Arc<ProviderHealth> {
     Arc::new(ProviderHealth {
         name: Arc::clone(&provider.name),
@@ -284,8 +284,8 @@ fn unreachable_provider(provider: &Provider) -> Arc<ProviderHealth> {
     })
 }
 
-/// The ways to log in to a provider.
-fn logins(provider: &Provider) -> impl Iterator<Item = Option<&Credential>> {
+/// The credentials of a provider; a single `None` if it needs none.
+fn credentials_of(provider: &Provider) -> impl Iterator<Item = Option<&Credential>> {
     let none = provider.credentials.is_empty().then_some(None);
     provider.credentials.iter().map(Some).chain(none)
 }
@@ -294,6 +294,6 @@ fn name_of(credential: Option<&Credential>) -> Arc<str> {
     credential.map_or_else(|| "".into(), |it| Arc::clone(&it.name))
 }
 
-fn seat_hash(deployment: &str, credential: &str) -> u64 {
+fn deployment_credential_hash(deployment: &str, credential: &str) -> u64 {
     crate::plan::hash_of(&[deployment.as_bytes(), credential.as_bytes()])
 }

@@ -1,7 +1,8 @@
-//! What an attempt holds of those that it asks, from its beginning to the end of its answer.
+//! What an attempt takes of the deployment and the credential it uses, from its start to the end of the
+//! answer.
 
 use super::breaker::{Change, LastFailure, Pass, Severity, Standing};
-use super::{Blame, Breaker, Full, Place, Seat};
+use super::{Blame, Breaker, CredentialHandle, DeploymentHandle, Full};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -10,31 +11,31 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// A breaker is open.
-    Benched,
-    /// There is no room.
+    Open,
+    /// A limit is reached.
     Full(Full),
 }
 
-/// Whose breaker it is.
+/// What a breaker is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Whose {
-    /// The provider's.
+pub enum BreakerScope {
+    /// A provider.
     Provider,
-    /// The deployment's.
+    /// A deployment.
     Deployment,
-    /// The credential's.
+    /// A credential, at all deployments of its provider.
     Credential,
-    /// That of the credential at the deployment.
-    Seat,
+    /// A credential at a deployment.
+    DeploymentCredential,
 }
 
-impl Whose {
-    /// Every one, from the largest to the smallest.
+impl BreakerScope {
+    /// All scopes, from the largest to the smallest.
     pub const ALL: [Self; 4] = [
         Self::Provider,
         Self::Deployment,
         Self::Credential,
-        Self::Seat,
+        Self::DeploymentCredential,
     ];
 
     /// The name in metrics and logs.
@@ -43,7 +44,7 @@ impl Whose {
             Self::Provider => "provider",
             Self::Deployment => "deployment",
             Self::Credential => "credential",
-            Self::Seat => "seat",
+            Self::DeploymentCredential => "deployment_credential",
         }
     }
 }
@@ -51,87 +52,91 @@ impl Whose {
 /// A breaker has opened or closed.
 #[derive(Debug)]
 pub struct Transition<'a> {
-    /// Whose.
-    pub whose: Whose,
-    /// Where it showed.
-    pub place: &'a Place,
-    /// With which credential.
-    pub seat: &'a Seat,
-    /// What it did.
+    /// What the breaker is for.
+    pub scope: BreakerScope,
+    /// The deployment of the attempt.
+    pub handle: &'a DeploymentHandle,
+    /// The credential of the attempt.
+    pub credential: &'a CredentialHandle,
+    /// Whether the breaker opened or closed.
     pub change: Change,
 }
 
-/// An attempt under way. Dropped, it says nothing of anybody and gives back what it holds.
+/// An attempt in flight. Dropping it releases what it took and reports no outcome to the breakers.
 #[derive(Debug)]
 pub struct Ticket {
-    place: Arc<Place>,
-    seat: usize,
-    /// In the order of [`Whose::ALL`].
+    handle: Arc<DeploymentHandle>,
+    credential: usize,
+    /// In the order of [`BreakerScope::ALL`].
     passes: [Pass; 4],
-    /// What is taken of limits on tokens.
+    /// Tokens taken from the limits.
     tokens: u64,
     has_content: bool,
 }
 
-impl Place {
-    /// The breaker of one of those that are asked here.
-    pub fn breaker<'a>(&'a self, whose: Whose, seat: &'a Seat) -> &'a Breaker {
-        match whose {
-            Whose::Provider => &self.provider.breaker,
-            Whose::Deployment => &self.health.breaker,
-            Whose::Credential => &seat.account.breaker,
-            Whose::Seat => &seat.health.breaker,
+impl DeploymentHandle {
+    /// The breaker of a scope.
+    pub fn breaker<'a>(
+        &'a self,
+        scope: BreakerScope,
+        credential: &'a CredentialHandle,
+    ) -> &'a Breaker {
+        match scope {
+            BreakerScope::Provider => &self.provider.breaker,
+            BreakerScope::Deployment => &self.health.breaker,
+            BreakerScope::Credential => &credential.account.breaker,
+            BreakerScope::DeploymentCredential => &credential.health.breaker,
         }
     }
 
     /// Whether all breakers are closed.
-    pub fn is_closed(&self, seat: &Seat, now: u64) -> bool {
-        let closed = |whose| self.breaker(whose, seat).standing(now) == Standing::Closed;
-        Whose::ALL.into_iter().all(closed)
+    pub fn is_closed(&self, credential: &CredentialHandle, now: u64) -> bool {
+        let closed = |scope| self.breaker(scope, credential).standing(now) == Standing::Closed;
+        BreakerScope::ALL.into_iter().all(closed)
     }
 
-    /// Whether there is room for a request of so many tokens.
+    /// Whether the limits admit a request of this many tokens.
     ///
     /// # Errors
     ///
-    /// There is none.
-    pub fn room(&self, seat: &Seat, tokens: u64, now: u64) -> Result<(), Full> {
+    /// A limit is reached.
+    pub fn room(&self, credential: &CredentialHandle, tokens: u64, now: u64) -> Result<(), Full> {
         self.health
             .load
             .room(&self.deployment.limits, tokens, now)?;
-        match &seat.credential {
-            Some(it) => seat.account.load.room(&it.limits, tokens, now),
+        match &credential.configured {
+            Some(it) => credential.account.load.room(&it.limits, tokens, now),
             None => Ok(()),
         }
     }
 
-    /// Begins an attempt with a credential, for a request of so many tokens. A last resort
-    /// passes breakers that are open, but neither limits nor a wait that was asked for.
+    /// Begins an attempt with a credential, for a request of this many tokens. A last resort passes
+    /// open breakers. It passes neither limits nor a wait that the provider asked for.
     ///
     /// # Errors
     ///
-    /// A breaker is open, or there is no room.
+    /// A breaker is open, or a limit is reached.
     pub fn enter(
         self: &Arc<Self>,
-        seat: usize,
+        credential: usize,
         tokens: u64,
         now: u64,
         is_last_resort: bool,
     ) -> Result<Ticket, Refusal> {
-        let of = self.seats.get(seat).ok_or(Refusal::Benched)?;
+        let of = self.credentials.get(credential).ok_or(Refusal::Open)?;
         if let Some(until) = of.health.breaker.rests_until(now) {
             let wait = Some(Duration::from_millis(until.saturating_sub(now)));
             return Err(Refusal::Full(Full { wait }));
         }
         let mut passes: [Option<Pass>; 4] = [None; 4];
-        for (whose, pass) in Whose::ALL.into_iter().zip(&mut passes) {
-            let breaker = self.breaker(whose, of);
+        for (scope, pass) in BreakerScope::ALL.into_iter().zip(&mut passes) {
+            let breaker = self.breaker(scope, of);
             let forced = || is_last_resort.then(|| breaker.force());
             *pass = breaker.enter(now).or_else(forced);
         }
         let [Some(a), Some(b), Some(c), Some(d)] = passes else {
             self.abandon(of, &mut passes);
-            return Err(Refusal::Benched);
+            return Err(Refusal::Open);
         };
         if let Err(full) = self.take_room(of, tokens, now) {
             self.abandon(of, &mut passes);
@@ -139,20 +144,20 @@ impl Place {
         }
         of.health.in_flight.fetch_add(1, Ordering::Relaxed);
         Ok(Ticket {
-            place: Arc::clone(self),
-            seat,
+            handle: Arc::clone(self),
+            credential,
             passes: [a, b, c, d],
             tokens,
             has_content: false,
         })
     }
 
-    fn take_room(&self, seat: &Seat, tokens: u64, now: u64) -> Result<(), Full> {
+    fn take_room(&self, credential: &CredentialHandle, tokens: u64, now: u64) -> Result<(), Full> {
         let limits = &self.deployment.limits;
         self.health.load.enter(limits, tokens, now)?;
-        let of_credential = seat.credential.as_ref().map(|it| it.limits);
+        let of_credential = credential.configured.as_ref().map(|it| it.limits);
         let of_credential = of_credential.unwrap_or_default();
-        let taken = seat.account.load.enter(&of_credential, tokens, now);
+        let taken = credential.account.load.enter(&of_credential, tokens, now);
         if taken.is_err() {
             self.health.load.give_back(limits, tokens, now);
             self.health.load.leave();
@@ -160,39 +165,38 @@ impl Place {
         taken
     }
 
-    fn abandon(&self, seat: &Seat, passes: &mut [Option<Pass>; 4]) {
-        for (whose, pass) in Whose::ALL.into_iter().zip(passes) {
+    fn abandon(&self, credential: &CredentialHandle, passes: &mut [Option<Pass>; 4]) {
+        for (scope, pass) in BreakerScope::ALL.into_iter().zip(passes) {
             if let Some(pass) = pass {
-                self.breaker(whose, seat).abandoned(pass);
+                self.breaker(scope, credential).abandoned(pass);
             }
         }
     }
 }
 
 impl Ticket {
-    /// Where it is under way.
-    pub const fn place(&self) -> &Arc<Place> {
-        &self.place
+    /// The deployment of the attempt.
+    pub const fn handle(&self) -> &Arc<DeploymentHandle> {
+        &self.handle
     }
 
-    /// Its first content has come: everybody it asked does well. `took` is how long that
-    /// was in a stream; what comes at once says nothing of a first token.
+    /// Reports the first content: a success for all four breakers. `took`: the time to the first token of
+    /// a stream; `None` for an answer in one piece.
     pub fn first_content(
         &mut self,
         took: Option<Duration>,
         now: u64,
-        tell: &mut dyn FnMut(&Transition<'_>),
+        report: &mut dyn FnMut(&Transition<'_>),
     ) {
         self.has_content = true;
         if let Some(took) = took {
-            self.place.health.latency.observe(took, now);
+            self.handle.health.latency.observe(took, now);
         }
-        self.well(&Whose::ALL, now, tell);
+        self.succeeded(&BreakerScope::ALL, now, report);
     }
 
-    /// It has failed; `class` is the word for it, `retry_after` how long its provider asks to
-    /// wait, and `random` what spreads cooldowns. What fails before its first content has used
-    /// no tokens.
+    /// Reports a failure of this `class`. `retry_after`: how long the provider asks to wait; `random`
+    /// spreads the cooldowns. An attempt that fails before its first content has used no tokens.
     pub fn failed(
         &mut self,
         blame: Blame,
@@ -200,7 +204,7 @@ impl Ticket {
         retry_after: Option<Duration>,
         now: u64,
         random: u64,
-        tell: &mut dyn FnMut(&Transition<'_>),
+        report: &mut dyn FnMut(&Transition<'_>),
     ) {
         if !self.has_content {
             self.used(0, now);
@@ -213,99 +217,113 @@ impl Ticket {
             Severity::Counts => Severity::Opens,
             rests => rests,
         };
-        let (whose, severity, well): (_, _, &[Whose]) = match blame {
-            // Who refuses a request is there, and hears who asks.
-            Blame::Nobody => return self.well(&Whose::ALL, now, tell),
-            Blame::Provider => (Whose::Provider, counts, &[]),
-            Blame::Deployment => (Whose::Deployment, counts, &[Whose::Provider]),
-            Blame::Model => (Whose::Deployment, opens, &[Whose::Provider]),
-            Blame::Credential => (Whose::Credential, opens, &[Whose::Provider]),
-            Blame::Seat => (Whose::Seat, opens, &[Whose::Provider]),
-            // Nor is a wait that is told with it one for everybody.
-            Blame::SeatInDoubt => (Whose::Seat, Severity::Counts, &[Whose::Provider]),
+        let (scope, severity, healthy): (_, _, &[BreakerScope]) = match blame {
+            // A refusal of the request shows that provider, deployment and credential work.
+            Blame::None => return self.succeeded(&BreakerScope::ALL, now, report),
+            Blame::Provider => (BreakerScope::Provider, counts, &[]),
+            Blame::Deployment => (BreakerScope::Deployment, counts, &[BreakerScope::Provider]),
+            Blame::Model => (BreakerScope::Deployment, opens, &[BreakerScope::Provider]),
+            Blame::Credential => (BreakerScope::Credential, opens, &[BreakerScope::Provider]),
+            Blame::DeploymentCredential => (
+                BreakerScope::DeploymentCredential,
+                opens,
+                &[BreakerScope::Provider],
+            ),
+            // The wait of the provider can concern this request alone.
+            Blame::DeploymentCredentialInDoubt => (
+                BreakerScope::DeploymentCredential,
+                Severity::Counts,
+                &[BreakerScope::Provider],
+            ),
         };
-        self.well(well, now, tell);
-        let place = &self.place;
-        let Some(seat) = place.seats.get(self.seat) else {
+        self.succeeded(healthy, now, report);
+        let handle = &self.handle;
+        let Some(credential) = handle.credentials.get(self.credential) else {
             return;
         };
-        let breaker = place.breaker(whose, seat);
+        let breaker = handle.breaker(scope, credential);
         breaker.note(LastFailure { class, at: now });
-        let Some(policy) = place.policy() else {
+        let Some(policy) = handle.policy() else {
             return;
         };
-        for (it, pass) in Whose::ALL.into_iter().zip(&mut self.passes) {
-            if it != whose {
+        for (it, pass) in BreakerScope::ALL.into_iter().zip(&mut self.passes) {
+            if it != scope {
                 continue;
             }
             if let Some(change) = breaker.failed(pass, severity, policy, now, random) {
-                tell(&Transition {
-                    whose,
-                    place,
-                    seat,
+                report(&Transition {
+                    scope,
+                    handle,
+                    credential,
                     change,
                 });
             }
         }
     }
 
-    fn well(&mut self, those: &[Whose], now: u64, tell: &mut dyn FnMut(&Transition<'_>)) {
-        let place = &self.place;
-        let Some(seat) = place.seats.get(self.seat) else {
+    fn succeeded(
+        &mut self,
+        scopes: &[BreakerScope],
+        now: u64,
+        report: &mut dyn FnMut(&Transition<'_>),
+    ) {
+        let handle = &self.handle;
+        let Some(credential) = handle.credentials.get(self.credential) else {
             return;
         };
-        for (whose, pass) in Whose::ALL.into_iter().zip(&mut self.passes) {
-            if !those.contains(&whose) {
+        for (scope, pass) in BreakerScope::ALL.into_iter().zip(&mut self.passes) {
+            if !scopes.contains(&scope) {
                 continue;
             }
-            if let Some(change) = place.breaker(whose, seat).succeeded(pass, now) {
-                tell(&Transition {
-                    whose,
-                    place,
-                    seat,
+            if let Some(change) = handle.breaker(scope, credential).succeeded(pass, now) {
+                report(&Transition {
+                    scope,
+                    handle,
+                    credential,
                     change,
                 });
             }
         }
     }
 
-    /// It has used so many tokens: what was taken of limits is corrected to that.
+    /// Corrects the tokens taken from the limits to those that the attempt has used.
     pub fn used(&mut self, tokens: u64, now: u64) {
         let taken = std::mem::replace(&mut self.tokens, tokens);
-        let Some(seat) = self.place.seats.get(self.seat) else {
+        let Some(credential) = self.handle.credentials.get(self.credential) else {
             return;
         };
-        let limits = &self.place.deployment.limits;
-        self.place.health.load.correct(limits, taken, tokens, now);
-        if let Some(credential) = &seat.credential {
-            let limits = &credential.limits;
-            seat.account.load.correct(limits, taken, tokens, now);
+        let limits = &self.handle.deployment.limits;
+        self.handle.health.load.correct(limits, taken, tokens, now);
+        if let Some(configured) = &credential.configured {
+            let limits = &configured.limits;
+            credential.account.load.correct(limits, taken, tokens, now);
         }
     }
 
-    /// Its request was not sent: what was taken of limits goes back, the request itself too.
+    /// Gives back what was taken from the limits, including the request: it was not sent.
     pub fn not_sent(&mut self, now: u64) {
         let taken = std::mem::take(&mut self.tokens);
-        let Some(seat) = self.place.seats.get(self.seat) else {
+        let Some(credential) = self.handle.credentials.get(self.credential) else {
             return;
         };
-        let limits = &self.place.deployment.limits;
-        self.place.health.load.give_back(limits, taken, now);
-        if let Some(credential) = &seat.credential {
-            seat.account.load.give_back(&credential.limits, taken, now);
+        let limits = &self.handle.deployment.limits;
+        self.handle.health.load.give_back(limits, taken, now);
+        if let Some(configured) = &credential.configured {
+            let limits = &configured.limits;
+            credential.account.load.give_back(limits, taken, now);
         }
     }
 }
 
 impl Drop for Ticket {
     fn drop(&mut self) {
-        let Some(seat) = self.place.seats.get(self.seat) else {
+        let Some(credential) = self.handle.credentials.get(self.credential) else {
             return;
         };
         let mut passes = self.passes.map(Some);
-        self.place.abandon(seat, &mut passes);
-        seat.health.in_flight.fetch_sub(1, Ordering::Relaxed);
-        seat.account.load.leave();
-        self.place.health.load.leave();
+        self.handle.abandon(credential, &mut passes);
+        credential.health.in_flight.fetch_sub(1, Ordering::Relaxed);
+        credential.account.load.leave();
+        self.handle.health.load.leave();
     }
 }

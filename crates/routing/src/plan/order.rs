@@ -1,80 +1,79 @@
-//! The order among those that can be asked.
+//! The order of the candidates that are available.
 //!
-//! Every entry draws a number from its hash and a seed, and waits `-ln(u) / weight`: the first
-//! is each one with the probability of its weight (an exponential race). Seeded by chance,
-//! that is drawing by weight without drawing twice. Seeded by the conversation it is rendezvous
-//! hashing: the same conversation finds the same place, and what goes away or comes back moves
-//! its own conversations alone.
+//! Every entry draws a number `u` from its hash and a seed, and waits `-ln(u) / weight`. Each entry comes
+//! first with the probability of its weight (an exponential race). With a random seed this is drawing by
+//! weight without replacement. With the conversation as the seed it is rendezvous hashing: a conversation
+//! keeps its candidate, and a candidate that leaves or returns moves only its own conversations.
 //!
-//! A conversation stays within a bounded load (Mirrokni, Thorup, Zadimoghaddam: Consistent
-//! hashing with bounded loads, 2018): it goes to the first of its order that has not more
-//! than its share under way, times a factor.
+//! The load of conversations is bounded (Mirrokni, Thorup, Zadimoghaddam: Consistent hashing with bounded
+//! loads, 2018): a conversation goes to the first entry of its order that has at most its share in flight,
+//! times a factor.
 
 use super::{Asked, Balancing, Why};
-use crate::health::{Place, Seat};
+use crate::health::{CredentialHandle, DeploymentHandle};
 use crate::settings::Balance;
 use std::cmp::Ordering;
 
-/// One seat that can be asked.
+/// An available candidate.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Entry<'a> {
-    pub(super) place: usize,
-    pub(super) seat: usize,
-    of: (&'a Place, &'a Seat),
-    /// Priority, and whether the request must be translated: smaller first.
+    pub(super) deployment: usize,
+    pub(super) credential: usize,
+    of: (&'a DeploymentHandle, &'a CredentialHandle),
+    /// The priority, and whether the request must be translated. Smaller ones come first.
     rank: (u16, bool),
-    /// What it has waited in the race.
+    /// Its time in the race.
     waited: f64,
 }
 
 impl<'a> Entry<'a> {
     pub(super) fn new(
         number: usize,
-        place: &'a Place,
-        seat_number: usize,
-        seat: &'a Seat,
+        handle: &'a DeploymentHandle,
+        credential_number: usize,
+        credential: &'a CredentialHandle,
         asked: &Asked<'_>,
     ) -> Self {
-        let deployment = &place.deployment;
+        let deployment = &handle.deployment;
         let seed = asked.conversation.unwrap_or(asked.random);
         Self {
-            place: number,
-            seat: seat_number,
-            of: (place, seat),
+            deployment: number,
+            credential: credential_number,
+            of: (handle, credential),
             rank: (
                 deployment.priority,
                 !deployment.formats.contains(asked.format),
             ),
-            waited: -unit(seat.hash, seed).ln() / seat.weight,
+            waited: -unit(credential.hash, seed).ln() / credential.weight,
         }
     }
 
     fn in_flight(&self) -> u32 {
-        let (_, seat) = self.of;
-        seat.health.in_flight()
+        let (_, credential) = self.of;
+        credential.health.in_flight()
     }
 
     fn weight(&self) -> f64 {
-        let (_, seat) = self.of;
-        seat.weight
+        let (_, credential) = self.of;
+        credential.weight
     }
 
-    /// Requests under way for its weight, with one more.
+    /// Requests in flight per weight, with one more request.
     fn pressure(&self) -> f64 {
         (f64::from(self.in_flight()) + 1.0) / self.weight()
     }
 
     fn cost(&self) -> f64 {
-        let (place, _) = self.of;
-        place.deployment.cost.unwrap_or(0.0)
+        let (handle, _) = self.of;
+        handle.deployment.cost.unwrap_or(0.0)
     }
 
-    /// What a request has to expect here: the time to the first token, for everyone under way.
-    /// Before anything was measured, one request may go and measure; the others keep away.
+    /// The expected wait: the time to the first token, times the requests in flight. Without a measurement,
+    /// one request at a time comes first and measures.
     fn expected(&self, now: u64) -> f64 {
-        let (place, _) = self.of;
-        let in_flight = place.health.load.in_flight();
-        match place.health.latency.get(now) {
+        let (handle, _) = self.of;
+        let in_flight = handle.health.load.in_flight();
+        match handle.health.latency.get(now) {
             Some(latency) => latency.as_secs_f64() * (f64::from(in_flight) + 1.0),
             None if in_flight == 0 => 0.0,
             None => f64::MAX,
@@ -82,19 +81,19 @@ impl<'a> Entry<'a> {
     }
 }
 
-/// Sorts, and tells each with the reason of its place.
+/// Sorts the entries and hands them to `take`, each with the reason for its position.
 pub(super) fn order<'a>(
     entries: &mut [Entry<'a>],
     balancing: &Balancing,
     asked: &Asked<'_>,
-    mut tell: impl FnMut(&Entry<'a>, Why),
+    mut take: impl FnMut(&Entry<'a>, Why),
 ) {
     entries.sort_unstable_by(|a, b| {
         let by_race = || a.waited.partial_cmp(&b.waited).unwrap_or(Ordering::Equal);
         a.rank
             .cmp(&b.rank)
             .then_with(by_race)
-            .then_with(|| (a.place, a.seat).cmp(&(b.place, b.seat)))
+            .then_with(|| (a.deployment, a.credential).cmp(&(b.deployment, b.credential)))
     });
     for group in entries.chunk_by_mut(|a, b| a.rank == b.rank) {
         let first = match group.len() {
@@ -102,13 +101,13 @@ pub(super) fn order<'a>(
             _ if asked.conversation.is_some() => bound(group, balancing),
             _ => choose(group, balancing.balance, asked.now),
         };
-        for (place, entry) in group.iter().enumerate() {
-            tell(entry, if place == 0 { first } else { Why::Next });
+        for (position, entry) in group.iter().enumerate() {
+            take(entry, if position == 0 { first } else { Why::Next });
         }
     }
 }
 
-/// Puts the first one to the front that has room for a conversation.
+/// Moves the first entry with room for a conversation to the front.
 fn bound(group: &mut [Entry<'_>], balancing: &Balancing) -> Why {
     let under_way: f64 = group.iter().map(|it| f64::from(it.in_flight())).sum();
     let weights: f64 = group.iter().map(Entry::weight).sum();
@@ -119,8 +118,8 @@ fn bound(group: &mut [Entry<'_>], balancing: &Balancing) -> Why {
     };
     match group.iter().position(has_room) {
         None | Some(0) => Why::Conversation,
-        Some(place) => {
-            if let Some(upto) = group.get_mut(..=place) {
+        Some(position) => {
+            if let Some(upto) = group.get_mut(..=position) {
                 upto.rotate_right(1);
             }
             Why::Overflow
@@ -128,12 +127,12 @@ fn bound(group: &mut [Entry<'_>], balancing: &Balancing) -> Why {
     }
 }
 
-/// Puts the one to the front that the balancing chooses.
+/// Moves the entry that the balancing chooses to the front.
 fn choose(group: &mut [Entry<'_>], balance: Balance, now: u64) -> Why {
     match balance {
         Balance::Weighted => Why::Weight,
         Balance::LeastInFlight => {
-            // Stable: among equals the race has decided.
+            // The sort is stable: the order of the race stays among equals.
             group.sort_by(|a, b| {
                 let key = |it: &Entry<'_>| (it.pressure(), it.cost());
                 key(a).partial_cmp(&key(b)).unwrap_or(Ordering::Equal)
@@ -141,7 +140,7 @@ fn choose(group: &mut [Entry<'_>], balance: Balance, now: u64) -> Why {
             Why::Load
         }
         Balance::Latency => {
-            // The better of two drawn by weight: whoever looks best to all is not run down.
+            // The better of two drawn by weight: a single best entry would get all requests at once.
             if let [first, second, ..] = group
                 && second.expected(now) < first.expected(now)
             {
@@ -152,7 +151,7 @@ fn choose(group: &mut [Entry<'_>], balance: Balance, now: u64) -> Why {
     }
 }
 
-/// A number between 0 and 1, the same for the same two.
+/// A number between 0 and 1 that depends only on the arguments.
 fn unit(hash: u64, seed: u64) -> f64 {
     let mixed = split_mix(split_mix(seed) ^ hash);
     #[expect(clippy::cast_precision_loss, reason = "it has 52 bits")]

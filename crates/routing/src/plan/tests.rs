@@ -1,4 +1,4 @@
-//! Who is asked, over small catalogs and a clock of the test's own. Draws are seeded.
+//! The order of candidates, over small catalogs and a simulated clock. Draws are seeded.
 
 use super::*;
 use crate::health::{Blame, Fleet, Refusal, Ticket, Transition};
@@ -44,22 +44,22 @@ fn catalog(deployments: &Value, credentials: &Value, routing: &Value) -> Catalog
     Catalog::build(&settings, &Variables, &|_| "/".into()).unwrap()
 }
 
-/// A model and where it is served.
+/// A model and its deployments.
 struct World {
     model: Arc<Model>,
     fleet: Fleet,
-    places: Arc<[Arc<Place>]>,
+    handles: Arc<[Arc<DeploymentHandle>]>,
 }
 
 impl World {
     fn of(catalog: &Catalog, earlier: Option<&Self>) -> Self {
         let fleet = Fleet::new(catalog, earlier.map(|it| &it.fleet));
         let model = Arc::clone(catalog.resolve("m").unwrap());
-        let places = fleet.places(&model);
+        let handles = fleet.handles(&model);
         Self {
             model,
             fleet,
-            places,
+            handles,
         }
     }
 
@@ -73,23 +73,23 @@ impl World {
 
     fn plan(&self, asked: &Asked<'_>) -> (Vec<Choice>, LeftOuts) {
         let mut choices = Vec::new();
-        let left_out = plan(&self.places, &self.model.balancing, asked, |choice| {
+        let left_out = plan(&self.handles, &self.model.balancing, asked, |choice| {
             choices.push(choice);
         });
         (choices, left_out)
     }
 
-    /// The names of those that are asked, in order.
+    /// The names of the candidates, in order.
     fn names(&self, asked: &Asked<'_>) -> Vec<String> {
         let (choices, _) = self.plan(asked);
         choices.iter().map(|it| self.name(it)).collect()
     }
 
     fn name(&self, choice: &Choice) -> String {
-        let place = &self.places[choice.place];
-        match place.seats[choice.seat].name() {
-            "" => place.provider.name.to_string(),
-            credential => format!("{}:{credential}", place.provider.name),
+        let handle = &self.handles[choice.deployment];
+        match handle.credentials[choice.credential].name() {
+            "" => handle.provider.name.to_string(),
+            credential => format!("{}:{credential}", handle.provider.name),
         }
     }
 
@@ -97,20 +97,29 @@ impl World {
         self.names(asked).remove(0)
     }
 
-    fn enter(&self, place: usize, seat: usize, now: u64) -> Result<Ticket, Refusal> {
-        self.places[place].enter(seat, 10, now, false)
+    fn enter(&self, deployment: usize, credential: usize, now: u64) -> Result<Ticket, Refusal> {
+        self.handles[deployment].enter(credential, 10, now, false)
     }
 
     /// Lets an attempt fail.
-    fn fail(&self, place: usize, seat: usize, blame: Blame, wait: Option<u64>, now: u64) {
+    fn fail(
+        &self,
+        deployment: usize,
+        credential: usize,
+        blame: Blame,
+        wait: Option<u64>,
+        now: u64,
+    ) {
         let wait = wait.map(Duration::from_secs);
-        let mut ticket = self.places[place].enter(seat, 10, now, true).unwrap();
+        let mut ticket = self.handles[deployment]
+            .enter(credential, 10, now, true)
+            .unwrap();
         ticket.failed(blame, "busy", wait, now, 1 << 63, &mut |_| {});
     }
 
-    fn bench(&self, place: usize, now: u64) {
+    fn open_breaker(&self, deployment: usize, now: u64) {
         for _ in 0..5 {
-            self.fail(place, 0, Blame::Deployment, None, now);
+            self.fail(deployment, 0, Blame::Deployment, None, now);
         }
     }
 }
@@ -191,7 +200,7 @@ fn priorities_come_before_formats_and_formats_before_weights() {
 }
 
 #[test]
-fn a_conversation_stays_and_what_goes_down_moves_its_own_conversations_alone() {
+fn a_conversation_keeps_its_candidate_and_an_outage_moves_only_its_own_conversations() {
     let deployments = json!(["a", "b", "c", "d"]);
     let world = World::with(&deployments, &json!(["env:K", "env:L"]), &json!({}));
     let now = |conversation, now| Asked {
@@ -201,7 +210,7 @@ fn a_conversation_stays_and_what_goes_down_moves_its_own_conversations_alone() {
     let before: Vec<_> = (0..1000).map(|it| world.first(&talking(it))).collect();
     let again: Vec<_> = (0..1000).map(|it| world.first(&talking(it))).collect();
     assert_eq!(before, again);
-    world.bench(1, 1000);
+    world.open_breaker(1, 1000);
     for (conversation, at) in before.iter().enumerate() {
         let moved = world.first(&now(conversation as u64, 2000));
         match at.starts_with('b') {
@@ -232,7 +241,7 @@ fn a_refused_credential_moves_its_own_conversations_alone() {
 }
 
 #[test]
-fn another_place_takes_its_share_of_the_conversations_and_moves_no_others() {
+fn a_new_deployment_takes_its_share_of_the_conversations_and_moves_no_others() {
     let three = World::new(&json!(["a", "b", "c"]));
     let four = World::new(&json!(["a", "b", "c", "d"]));
     let mut moved = 0;
@@ -250,8 +259,7 @@ fn another_place_takes_its_share_of_the_conversations_and_moves_no_others() {
 }
 
 proptest! {
-    /// However conversations come, nobody has more under way than its share times the factor,
-    /// rounded up, or the slack.
+    /// No candidate has more requests in flight than its share times the factor, rounded up, or the slack.
     #[test]
     fn the_load_of_conversations_is_bounded(
         conversations in proptest::collection::vec(0_u64..20, 1..300),
@@ -265,31 +273,31 @@ proptest! {
         for conversation in conversations {
             let (choices, _) = world.plan(&talking(conversation));
             let choice = choices[0];
-            tickets.push(world.enter(choice.place, choice.seat, 1000).unwrap());
-            let seat = &world.places[choice.place].seats[choice.seat];
-            let share = tickets.len() as f64 * seat.weight / 4.0;
+            tickets.push(world.enter(choice.deployment, choice.credential, 1000).unwrap());
+            let credential = &world.handles[choice.deployment].credentials[choice.credential];
+            let share = tickets.len() as f64 * credential.weight / 4.0;
             let most = (factor * share).ceil().max(f64::from(slack));
-            prop_assert!(f64::from(seat.health.in_flight()) <= most);
+            prop_assert!(f64::from(credential.health.in_flight()) <= most);
         }
     }
 }
 
 #[test]
-fn an_overflow_is_told_and_ends_with_the_load() {
+fn an_overflow_is_reported_and_ends_with_the_load() {
     let routing = json!({"affinity": {"slack": 1}});
     let world = World::with(&json!(["a", "b"]), &json!([]), &routing);
     let home = world.plan(&talking(1)).0[0];
     assert_eq!(home.why, Why::Conversation);
-    let tickets = [(); 2].map(|()| world.enter(home.place, home.seat, 1000).unwrap());
+    let tickets = [(); 2].map(|()| world.enter(home.deployment, home.credential, 1000).unwrap());
     let away = world.plan(&talking(1)).0[0];
     assert_eq!(away.why, Why::Overflow);
-    assert_ne!(away.place, home.place);
+    assert_ne!(away.deployment, home.deployment);
     drop(tickets);
     assert_eq!(world.plan(&talking(1)).0[0], home);
 }
 
 #[test]
-fn least_in_flight_goes_where_the_least_is_under_way_for_its_weight_then_where_it_is_cheap() {
+fn least_in_flight_prefers_the_fewest_requests_per_weight_then_the_lowest_cost() {
     let deployments = json!([
         {"provider": "a", "weight": 2, "cost": 2}, {"provider": "b", "weight": 2, "cost": 1},
         {"provider": "c", "weight": 1},
@@ -301,7 +309,7 @@ fn least_in_flight_goes_where_the_least_is_under_way_for_its_weight_then_where_i
     for random in 0..5 {
         let (choices, _) = world.plan(&asked(random));
         order.push(world.name(&choices[0]));
-        tickets.push(world.enter(choices[0].place, 0, 1000).unwrap());
+        tickets.push(world.enter(choices[0].deployment, 0, 1000).unwrap());
     }
     // 1/2, 1/2, then 2/2 of each and 1/1 of the one that names no cost.
     assert_eq!(order[..3], ["b", "a", "c"]);
@@ -312,8 +320,8 @@ fn least_in_flight_goes_where_the_least_is_under_way_for_its_weight_then_where_i
 fn latency_prefers_the_faster_and_sends_one_request_to_measure_the_unknown() {
     let routing = json!({"balance": "latency"});
     let world = World::with(&json!(["a", "b"]), &json!([]), &routing);
-    let measure = |place: usize, millis| {
-        let mut ticket = world.enter(place, 0, 1000).unwrap();
+    let measure = |deployment: usize, millis| {
+        let mut ticket = world.enter(deployment, 0, 1000).unwrap();
         let took = Some(Duration::from_millis(millis));
         ticket.first_content(took, 1000, &mut |_| {});
     };
@@ -333,43 +341,49 @@ fn latency_prefers_the_faster_and_sends_one_request_to_measure_the_unknown() {
 }
 
 #[test]
-fn what_is_benched_comes_last_in_the_order_in_which_cooldowns_end() {
+fn candidates_in_cooldown_come_last_in_the_order_in_which_cooldowns_end() {
     let world = World::new(&json!(["a", "b", "c"]));
-    world.bench(0, 1000);
-    world.bench(1, 2000);
+    world.open_breaker(0, 1000);
+    world.open_breaker(1, 2000);
     let at = |now| Asked { now, ..asked(3) };
     assert_eq!(world.names(&at(2500)), ["c", "a", "b"]);
-    assert!(is_available(&world.places, &at(2500)));
-    world.bench(2, 2500);
-    assert!(!is_available(&world.places, &at(2500)));
+    assert!(is_available(&world.handles, &at(2500)));
+    world.open_breaker(2, 2500);
+    assert!(!is_available(&world.handles, &at(2500)));
     let (choices, left_out) = world.plan(&at(2500));
     assert_eq!(world.names(&at(2500)), ["a", "b", "c"]);
     assert!(choices.iter().all(|it| it.why == Why::LastResort));
     assert_eq!(left_out.0.len(), 3);
     assert_eq!(left_out.wait(2500), None);
-    let (whose, until) = (Whose::Deployment, 6000);
-    assert_eq!(left_out.0[0].obstacle, Obstacle::Open { whose, until });
+    let (scope, until) = (BreakerScope::Deployment, 6000);
+    assert_eq!(left_out.0[0].obstacle, Obstacle::Open { scope, until });
 }
 
 #[test]
-fn a_single_place_is_asked_even_where_it_is_benched() {
+fn a_single_candidate_is_asked_even_in_cooldown() {
     let world = World::new(&json!(["a"]));
     assert_eq!(world.plan(&asked(1)).0[0].why, Why::Only);
-    world.bench(0, 1000);
+    world.open_breaker(0, 1000);
     assert_eq!(world.plan(&asked(1)).0[0].why, Why::LastResort);
 }
 
 #[test]
-fn a_wait_that_a_provider_asks_for_is_kept_by_that_credential_at_that_deployment() {
+fn a_wait_that_a_provider_asks_for_applies_to_one_credential_at_one_deployment() {
     let deployments = json!(["a", "a/other"]);
     let world = World::with(&deployments, &json!(["env:K", "env:L"]), &json!({}));
-    world.fail(0, 0, Blame::Seat, Some(30), 1000);
+    world.fail(0, 0, Blame::DeploymentCredential, Some(30), 1000);
     let (choices, left_out) = world.plan(&asked(1));
     assert_eq!(choices.len(), 3);
     let until = 31_000;
     assert_eq!(left_out.0[0].obstacle, Obstacle::Resting { until });
-    for (place, seat) in [(0, 1), (1, 0), (1, 1)] {
-        world.fail(place, seat, Blame::Seat, Some(20), 1000);
+    for (deployment, credential) in [(0, 1), (1, 0), (1, 1)] {
+        world.fail(
+            deployment,
+            credential,
+            Blame::DeploymentCredential,
+            Some(20),
+            1000,
+        );
     }
     let (choices, left_out) = world.plan(&asked(1));
     assert_eq!(choices, []);
@@ -378,7 +392,7 @@ fn a_wait_that_a_provider_asks_for_is_kept_by_that_credential_at_that_deployment
 }
 
 #[test]
-fn each_failure_counts_against_its_own() {
+fn each_failure_opens_only_the_breaker_that_it_counts_against() {
     let names = |blame| {
         let credentials = json!(["env:K", "env:L"]);
         let world = World::with(&json!(["a", "a/other", "b"]), &credentials, &json!({}));
@@ -386,31 +400,31 @@ fn each_failure_counts_against_its_own() {
             world.fail(0, 0, blame, None, 1000);
         }
         let (_, left_out) = world.plan(&asked(1));
-        let places = left_out.0.iter().map(|it| (it.place, it.seat));
-        places.collect::<Vec<_>>()
+        let out = left_out.0.iter().map(|it| (it.deployment, it.credential));
+        out.collect::<Vec<_>>()
     };
-    assert_eq!(names(Blame::Nobody), []);
+    assert_eq!(names(Blame::None), []);
     let of_provider = [(0, 0), (0, 1), (1, 0), (1, 1)];
     assert_eq!(names(Blame::Provider), of_provider);
     assert_eq!(names(Blame::Deployment), [(0, 0), (0, 1)]);
     assert_eq!(names(Blame::Model), [(0, 0), (0, 1)]);
     assert_eq!(names(Blame::Credential), [(0, 0), (1, 0)]);
-    assert_eq!(names(Blame::Seat), [(0, 0)]);
+    assert_eq!(names(Blame::DeploymentCredential), [(0, 0)]);
 }
 
 #[test]
 fn a_refused_request_is_a_sign_of_life() {
     let world = World::new(&json!(["a"]));
-    world.bench(0, 1000);
+    world.open_breaker(0, 1000);
     let mut changes = Vec::new();
     let mut probe = world.enter(0, 0, 7000).unwrap();
     let mut tell = |it: &Transition<'_>| changes.push(it.change);
-    probe.failed(Blame::Nobody, "busy", None, 7000, 0, &mut tell);
+    probe.failed(Blame::None, "busy", None, 7000, 0, &mut tell);
     assert_eq!(changes, [crate::health::Change::Closed]);
 }
 
 #[test]
-fn a_full_deployment_is_passed_over_and_when_all_are_full_the_shortest_wait_is_told() {
+fn a_full_deployment_is_passed_over_and_when_all_are_full_the_shortest_wait_is_reported() {
     let deployments = json!([
         {"provider": "a", "limits": {"in_flight": 2}},
         {"provider": "b", "priority": 1, "limits": {"requests_per_minute": 2}},
@@ -421,7 +435,9 @@ fn a_full_deployment_is_passed_over_and_when_all_are_full_the_shortest_wait_is_t
     let mut order = Vec::new();
     while let Some(choice) = world.plan(&asked(1)).0.first() {
         order.push(world.name(choice));
-        let mut ticket = world.enter(choice.place, choice.seat, 1000).unwrap();
+        let mut ticket = world
+            .enter(choice.deployment, choice.credential, 1000)
+            .unwrap();
         ticket.used(20, 1000);
         tickets.push(ticket);
     }
@@ -445,19 +461,19 @@ fn limits_of_a_credential_hold_over_all_models_of_its_provider() {
     let world = World::with(&json!(["a", "a/other"]), &credentials, &json!({}));
     let _ticket = world.enter(0, 0, 1000).unwrap();
     let (choices, left_out) = world.plan(&asked(1));
-    assert!(choices.iter().all(|it| it.seat == 1));
+    assert!(choices.iter().all(|it| it.credential == 1));
     assert_eq!(left_out.0.len(), 2);
 }
 
 #[test]
-fn what_is_stored_somewhere_is_asked_there_alone_even_where_that_is_benched() {
+fn a_request_for_something_stored_goes_to_its_provider_alone_even_in_cooldown() {
     let world = World::with(&json!(["a", "b"]), &json!(["env:K", "env:L"]), &json!({}));
     let there = Asked {
         stored_at: Some(("b", "L")),
         ..asked(1)
     };
     assert_eq!(world.names(&there), ["b:L"]);
-    world.bench(1, 1000);
+    world.open_breaker(1, 1000);
     assert_eq!(world.names(&there), ["b:L"]);
     let gone = Asked {
         stored_at: Some(("b", "M")),
@@ -467,12 +483,12 @@ fn what_is_stored_somewhere_is_asked_there_alone_even_where_that_is_benched() {
 }
 
 #[test]
-fn what_is_known_survives_a_reload_but_not_another_secret_or_address() {
+fn health_survives_a_reload_but_not_another_secret_or_address() {
     let (deployments, credentials) = (json!(["a", "b"]), json!(["env:K", "env:L"]));
     let before = World::with(&deployments, &credentials, &json!({}));
-    before.bench(0, 1000);
+    before.open_breaker(0, 1000);
     before.fail(1, 0, Blame::Credential, None, 1000);
-    before.fail(1, 1, Blame::Seat, Some(60), 1000);
+    before.fail(1, 1, Blame::DeploymentCredential, Some(60), 1000);
     let ticket = before.enter(1, 1, 70_000).unwrap();
     let changed = json!([
         {"name": "K", "secret": "env:OTHER"}, {"secret": "env:L", "limits": {"in_flight": 1}},
@@ -480,14 +496,18 @@ fn what_is_known_survives_a_reload_but_not_another_secret_or_address() {
     let catalog = catalog(&deployments, &changed, &json!({"balance": "latency"}));
     let after = World::of(&catalog, Some(&before));
     let (_, left_out) = after.plan(&asked(1));
-    let out: Vec<_> = left_out.0.iter().map(|it| (it.place, it.seat)).collect();
+    let out: Vec<_> = left_out
+        .0
+        .iter()
+        .map(|it| (it.deployment, it.credential))
+        .collect();
     assert_eq!(
         out,
         [(0, 0), (0, 1), (1, 1)],
         "K is another secret: it is tried again"
     );
     // What began before the reload is under way after it.
-    assert_eq!(after.places[1].health.load.in_flight(), 1);
+    assert_eq!(after.handles[1].health.load.in_flight(), 1);
     drop(ticket);
-    assert_eq!(after.places[1].health.load.in_flight(), 0);
+    assert_eq!(after.handles[1].health.load.in_flight(), 0);
 }

@@ -26,10 +26,10 @@ pub struct RoutingSettings {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ExplainSetting {
-    /// Who asks is told.
+    /// A client that asks gets it.
     #[default]
     OnRequest,
-    /// Nobody is told.
+    /// No client gets it.
     Never,
 }
 
@@ -93,9 +93,9 @@ impl Default for AffinitySettings {
 pub struct HealthSettings {
     /// Whether anything is passed over at all for having failed.
     pub enabled: bool,
-    /// Failures in a row that bench a provider or a deployment; `null`: any number.
+    /// Consecutive failures that open the breaker of a provider or a deployment. `null`: no such limit.
     pub consecutive_failures: Option<NonZeroU32>,
-    /// The share of failures that benches one; `null`: any share.
+    /// The share of failures that opens it, from 0 to 1. `null`: no such limit.
     #[schemars(range(min = 0.01, max = 1))]
     pub error_rate: Option<f64>,
     /// How many outcomes there must be lately before their share counts.
@@ -103,9 +103,9 @@ pub struct HealthSettings {
     pub min_requests: u32,
     /// How fast outcomes are forgotten: one as old as this counts a third.
     pub window: Duration,
-    /// How long something is benched first. Doubled each time that it fails again.
+    /// The first cooldown. It doubles with each further failure.
     pub cooldown: Duration,
-    /// How long something is benched at most.
+    /// The longest cooldown.
     pub max_cooldown: Duration,
     /// The longest wait that is kept when a provider asks for one.
     pub max_retry_after: Duration,

@@ -1,5 +1,6 @@
 //! The tables of the page in `docs/` are those of the code. `TOLLGATE_BLESS=1` writes them anew.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 use tollgate_sim::{orders, vendors::VENDORS};
 
@@ -20,10 +21,15 @@ fn the_page_lists_every_order_and_every_vendor_error() {
         env!("CARGO_MANIFEST_DIR"),
         "/../../docs/reference/simulated-provider.md"
     );
-    let mut vendors = "| Name | Status |\n|---|---|\n".to_owned();
+    let mut by_status = BTreeMap::<_, Vec<_>>::new();
     for vendor in VENDORS {
+        let names = by_status.entry(vendor.status).or_default();
+        names.push(format!("`{}`", vendor.name));
+    }
+    let mut vendors = "| Status | Names |\n|---|---|\n".to_owned();
+    for (status, names) in by_status {
         // Writing to a string cannot fail.
-        let _ = writeln!(vendors, "| `{}` | {} |", vendor.name, vendor.status);
+        let _ = writeln!(vendors, "| {status} | {} |", names.join(", "));
     }
     let page = std::fs::read_to_string(path).unwrap();
     let wanted = with_table(&page, "orders", &orders::table_as_markdown());

@@ -2,7 +2,7 @@
 //!
 //! A line is one or two dozen short fields of four kinds, and most requests end with one: a
 //! general serializer costs more than twice as much. Names are the program's own and need no
-//! escapes; texts are anybody's.
+//! escapes; texts can come from clients.
 
 use std::time::Duration;
 

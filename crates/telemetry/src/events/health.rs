@@ -1,48 +1,54 @@
-//! How providers, deployments and credentials are doing, on the page of metrics. It is read
-//! when the page is, so that no request pays for it.
+//! The health of providers, deployments and credentials on the metrics page. It is read when the page is
+//! read, so that requests do not pay for it.
 
 use super::families::gauges;
 use crate::clock;
 use prometheus::proto::MetricFamily;
 use std::collections::BTreeMap;
 use std::time::Instant;
-use tollgate_routing::health::{Fleet, Place, Seat, Standing, Transition, Whose};
+use tollgate_routing::health::{
+    BreakerScope, CredentialHandle, DeploymentHandle, Fleet, Standing, Transition,
+};
 
-/// Provider, deployment and credential of what has changed; empty where it has none.
+/// The labels of a transition: provider, deployment and credential; empty if the scope has none.
 pub(super) fn labels<'a>(transition: &Transition<'a>) -> [&'a str; 3] {
-    names(transition.whose, transition.place, transition.seat)
+    names(transition.scope, transition.handle, transition.credential)
 }
 
-fn names<'a>(whose: Whose, place: &'a Place, seat: &'a Seat) -> [&'a str; 3] {
-    let deployment = match whose {
-        Whose::Deployment | Whose::Seat => &*place.deployment.name,
-        Whose::Provider | Whose::Credential => "",
+fn names<'a>(
+    scope: BreakerScope,
+    handle: &'a DeploymentHandle,
+    credential: &'a CredentialHandle,
+) -> [&'a str; 3] {
+    let deployment = match scope {
+        BreakerScope::Deployment | BreakerScope::DeploymentCredential => &*handle.deployment.name,
+        BreakerScope::Provider | BreakerScope::Credential => "",
     };
-    let credential = match whose {
-        Whose::Credential | Whose::Seat => seat.name(),
-        Whose::Provider | Whose::Deployment => "",
+    let credential = match scope {
+        BreakerScope::Credential | BreakerScope::DeploymentCredential => credential.name(),
+        BreakerScope::Provider | BreakerScope::Deployment => "",
     };
-    [&place.provider.name, deployment, credential]
+    [&handle.provider.name, deployment, credential]
 }
 
-/// The page's part about the fleet.
+/// The metric families of the fleet.
 pub(super) fn families(fleet: &Fleet) -> [MetricFamily; 3] {
     let now = clock::steady_ms(Instant::now());
     let mut states = BTreeMap::new();
     let mut in_flight = BTreeMap::new();
     let mut latency = BTreeMap::new();
-    for place in fleet.all() {
-        for seat in &*place.seats {
-            for whose in Whose::ALL {
-                let state = match place.breaker(whose, seat).standing(now) {
+    for handle in fleet.all() {
+        for credential in &*handle.credentials {
+            for scope in BreakerScope::ALL {
+                let state = match handle.breaker(scope, credential).standing(now) {
                     Standing::Closed => 0.0,
                     Standing::HalfOpen => 1.0,
                     Standing::Open { until } if until <= now => 1.0,
                     Standing::Open { .. } => 2.0,
                 };
-                let [provider, deployment, credential] = names(whose, place, seat);
+                let [provider, deployment, credential] = names(scope, handle, credential);
                 let labels = [
-                    ("whose", whose.as_str()),
+                    ("scope", scope.as_str()),
                     ("provider", provider),
                     ("deployment", deployment),
                     ("credential", credential),
@@ -51,18 +57,18 @@ pub(super) fn families(fleet: &Fleet) -> [MetricFamily; 3] {
             }
         }
         let labels = [
-            ("provider", &*place.provider.name),
-            ("deployment", &*place.deployment.name),
+            ("provider", &*handle.provider.name),
+            ("deployment", &*handle.deployment.name),
         ];
-        in_flight.insert(labels, f64::from(place.health.load.in_flight()));
-        if let Some(average) = place.health.latency.get(now) {
+        in_flight.insert(labels, f64::from(handle.health.load.in_flight()));
+        if let Some(average) = handle.health.latency.get(now) {
             latency.insert(labels, average.as_secs_f64());
         }
     }
     [
         gauges(
             "tollgate_breaker_state",
-            "Breakers: 0 closed, 1 half-open, 2 open (benched).",
+            "Breakers: 0 closed, 1 half-open, 2 open.",
             states.iter().map(|(labels, state)| (&labels[..], *state)),
         ),
         gauges(

@@ -71,7 +71,7 @@ pub(crate) struct Flow {
     input: String,
     /// Searches that found something.
     searches: u64,
-    /// What the texts cite that have left, for a caller who is given that sealed beside them:
+    /// What the texts cite that have left, for a caller that gets it sealed beside them:
     /// members of a JSON object.
     cited: String,
     /// Ends the answer at the caller's stop sequences, if the provider's format has none.
@@ -133,8 +133,8 @@ impl Flow {
             .saturating_add(self.writer.kept_bytes())
     }
 
-    /// Notes who answers, at the first event. It is told with the first content: until then
-    /// another provider may take over, and there is nothing to be held.
+    /// Notes the identity of the answer, at the first event. It is written with the first content:
+    /// until then another provider may take over.
     pub(crate) fn start(&mut self, facts: &AnswerFacts) {
         if self.head.is_none() {
             self.head = Some(Head::new(facts, &self.notes, &self.context));
@@ -243,8 +243,8 @@ impl Flow {
         self.end(HIDDEN, Some(blob))
     }
 
-    /// How likely the tokens of the next piece of text are: entries with commas between. Of
-    /// a text that waits it is not told.
+    /// How likely the tokens of the next piece of text are: entries with commas between.
+    /// A text that waits has none.
     pub(crate) fn logprobs(&mut self, entries: &str) {
         if !entries.is_empty() && !self.has_stopped() {
             self.writer.logprobs(entries);

@@ -2,8 +2,8 @@
 //!
 //! Answers and events are checked when they arrive. Reading them once more only has to find
 //! where values begin and end: what is in strings is stepped over, and nothing is unescaped
-//! but keys. Of what is no JSON after all something may be read that nobody wrote, or nothing;
-//! the reading ends either way. What the values mean is for the readers.
+//! but keys. If the text is no JSON, the result is unspecified, but the reading ends. The readers
+//! know what the values mean.
 
 use crate::{
     answer::text::RawText,

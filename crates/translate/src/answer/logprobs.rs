@@ -16,14 +16,11 @@ use serde::Deserialize;
 
 /// The log probability of one token.
 #[derive(Debug, Deserialize)]
+#[serde(bound(deserialize = "'de: 'a"))]
 struct Entry<'a> {
-    #[serde(borrow)]
     token: RawText<'a>,
-    #[serde(borrow)]
     logprob: Raw<'a>,
-    #[serde(borrow, default)]
     bytes: Option<Raw<'a>>,
-    #[serde(borrow, default)]
     top_logprobs: Option<Vec<Entry<'a>>>,
 }
 

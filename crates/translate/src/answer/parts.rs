@@ -43,7 +43,7 @@ pub struct AnswerContext {
     pub created: u64,
 }
 
-/// Who answers, as the caller's format shows it.
+/// The answering model, as the client's format shows it.
 #[derive(Clone, Debug)]
 pub(crate) struct Head {
     /// The provider's id without its prefix, in letters that every format takes. The request's
@@ -81,7 +81,7 @@ impl Head {
     }
 }
 
-/// An id without the prefix that tells its format, as far as other formats take it.
+/// An id without the prefix of its format, as far as other formats take it.
 fn plain_id(id: &str) -> String {
     const PREFIXES: [&str; 5] = ["chatcmpl-", "resp_", "msg_", "gen-", "req_"];
     const LONGEST: usize = 64;

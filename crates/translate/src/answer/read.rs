@@ -6,7 +6,10 @@
 use crate::answer::{
     flow::Flow,
     json::{self, Raw},
-    parts::Failure::{self, Broken},
+    parts::{
+        Citation,
+        Failure::{self, Broken},
+    },
     text::RawText,
 };
 use serde::Deserialize;
@@ -55,4 +58,29 @@ pub(crate) fn has_members(value: Raw<'_>) -> bool {
 pub(crate) fn owned(text: Option<RawText<'_>>) -> String {
     text.map(|text| text.unescape().into_owned())
         .unwrap_or_default()
+}
+
+/// A citation of a text block, or an annotation of a text.
+#[derive(Debug, Deserialize)]
+#[serde(bound(deserialize = "'de: 'a"))]
+pub(crate) struct CitedPage<'a> {
+    #[serde(rename = "type", default)]
+    kind: RawText<'a>,
+    url: Option<RawText<'a>>,
+    title: Option<RawText<'a>>,
+    start_index: Option<u64>,
+    end_index: Option<u64>,
+}
+
+impl CitedPage<'_> {
+    /// The page that it names, if it names one.
+    pub(crate) fn citation(&self) -> Option<Citation> {
+        Citation::new(self.url?, self.title, self.start_index.zip(self.end_index))
+    }
+}
+
+/// The page that a citation or an annotation names, if it is of this kind.
+pub(crate) fn cited_page(raw: Raw<'_>, kind: &str) -> Option<Citation> {
+    let page: CitedPage<'_> = json::read(raw.get()).ok()?;
+    page.citation().filter(|_| page.kind.as_str() == kind)
 }

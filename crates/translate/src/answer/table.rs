@@ -2,8 +2,8 @@
 //! this table, and tests walk the official SDKs' types and the recorded traffic for fields
 //! that it does not know.
 //!
-//! The readers are not driven by it: an answer is the provider's, who adds to it at will, and
-//! what the caller's format has no word for is left out rather than refused.
+//! The table does not drive the readers: providers add fields at will, and a field without a
+//! counterpart in the caller's format is left out, not refused.
 
 pub(crate) mod rows;
 

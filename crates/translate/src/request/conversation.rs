@@ -1,7 +1,7 @@
 //! What a request says, whatever its format: the hub between three readers and three writers.
 //!
-//! It decides nothing. Everything in it borrows from the request's [`Document`]; what no
-//! target could be told never gets here, because the table refuses or drops it.
+//! It decides nothing. Everything in it borrows from the request's [`Document`]. The table refuses
+//! or drops every field that the target cannot carry, so none of them is here.
 //!
 //! [`Document`]: crate::document::Document
 
@@ -42,7 +42,7 @@ pub(crate) struct Conversation<'d> {
     pub(crate) verbosity: Option<Text<'d>>,
     pub(crate) user: User<'d>,
     pub(crate) service_tier: Option<Text<'d>>,
-    pub(crate) cache: CacheWishes<'d>,
+    pub(crate) cache: CacheRequests<'d>,
     /// Whether log probabilities are asked for.
     pub(crate) logprobs: bool,
     pub(crate) top_logprobs: Option<Value<'d>>,
@@ -57,7 +57,7 @@ pub(crate) struct Conversation<'d> {
     pub(crate) echo: Option<Box<ResponsesEcho>>,
 }
 
-/// Who speaks.
+/// The role of a speaker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
     System,
@@ -345,7 +345,7 @@ pub(crate) enum ThinkingMode {
     BetweenTools,
 }
 
-/// Who asks, as the caller's provider is to know it.
+/// The end user's id for the provider.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct User<'d> {
     /// Chat and responses: `user`.
@@ -360,14 +360,14 @@ pub(crate) struct User<'d> {
 
 /// Chat and responses: what the caller says about caching, apart from marks.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct CacheWishes<'d> {
+pub(crate) struct CacheRequests<'d> {
     pub(crate) key: Option<Text<'d>>,
     pub(crate) retention: Option<Text<'d>>,
     pub(crate) mode: Option<Text<'d>>,
     pub(crate) ttl: Option<Text<'d>>,
 }
 
-impl CacheWishes<'_> {
+impl CacheRequests<'_> {
     /// Whether what requests share is to be cached without marks.
     pub(crate) fn is_automatic(&self) -> bool {
         self.key.is_some() || self.mode.is_some_and(|mode| mode.is("implicit"))

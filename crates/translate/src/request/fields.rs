@@ -176,7 +176,7 @@ impl<'d, 'p> Fields<'d, 'p> {
         match self.shape.rows.get(self.left.trailing_zeros() as usize) {
             None => Ok(()),
             Some(row) => {
-                debug_assert!(false, "nobody reads {}.{}", self.shape.path(), row.name);
+                debug_assert!(false, "no reader takes {}.{}", self.shape.path(), row.name);
                 let message = "cannot be carried to this model by the gateway";
                 Err(refuse(&self.path.field(row.name), message))
             }

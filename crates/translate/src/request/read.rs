@@ -1,6 +1,7 @@
 //! Readers: a request in one of the formats becomes a [`Conversation`].
 
 pub(crate) mod media;
+pub(crate) mod openai;
 pub(crate) mod search;
 pub(crate) mod shared;
 

@@ -1,8 +1,8 @@
 //! How the target is asked to reason: with an effort, a budget, or nothing.
 //!
 //! It decides by the model's reasoning mode: `none` drops an effort with notice and refuses
-//! a budget, `extended` thinks without being asked, the others do as they are told. What the
-//! efforts are called on the wire is for the writers.
+//! a budget, `extended` always thinks, the others follow the request. The writers know the
+//! names of the efforts on the wire.
 
 use super::{
     conversation::{Conversation, Reasoning, ThinkingMode},

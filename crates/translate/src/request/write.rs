@@ -77,6 +77,17 @@ const fn is_renamed(tool: &Tool<'_>) -> bool {
 }
 
 impl Writer<'_, '_> {
+    /// Ends the list of messages or items, which began at `start`. Every format refuses an empty
+    /// one.
+    pub(crate) fn end_turns(&mut self, start: usize) -> Result<(), Refusal> {
+        if self.out.as_bytes().len() == start {
+            let message = "must hold a message with content for this model";
+            return Err(Refusal::new(self.scope.source.paths.turns, message));
+        }
+        self.out.end_array();
+        Ok(())
+    }
+
     pub(crate) fn refuse_turn(&self, turn: &Turn<'_>, message: impl Into<String>) -> Refusal {
         super::calls::refuse_turn(turn, self.scope, message.into())
     }

@@ -51,7 +51,7 @@ An operator can list any path in `translation.strict`: a request from which that
 ## Web search
 
 Messages and responses each have a web search that the provider runs. The gateway carries it from one to the other if the
-provider is configured to have it (`abilities.responses.web_search`, `abilities.messages.web_search`; it costs extra there).
+provider is configured to have it (`capabilities.responses.web_search`, `capabilities.messages.web_search`; it costs extra there).
 Otherwise the gateway takes the tool out with notice, unless `tool_choice` demands it or no other tool is offered.
 
 - Limits on a search are kept: lists of domains and the number of searches are carried. A request with both lists is refused.

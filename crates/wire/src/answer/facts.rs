@@ -62,8 +62,8 @@ pub struct AnswerFacts {
     pub created_at: Option<u64>,
     /// Why the model stopped.
     pub stop: Option<StopReason>,
-    /// Responses: the ids of its items and of its conversation, in the order in which they were
-    /// told, each once; what has its id later than [`Self::MOST_STORED`] others is left out.
+    /// Responses: the ids of its items and of its conversation, in the order of the
+    /// answer, each once, at most [`Self::MOST_STORED`].
     pub stored_ids: Vec<Box<str>>,
     /// The ids of the containers in which the provider's tools ran, in the same way.
     pub containers: Vec<Box<str>>,

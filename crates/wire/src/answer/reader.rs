@@ -243,7 +243,10 @@ impl Reader {
     /// Takes a word by which an event, or a body, can say what it is.
     fn name_event(&mut self, here: u64, word: &[u8]) {
         let kind = if here == self.rules.name {
-            self.event.text.class = (self.rules.text_class)(word);
+            // The name may stand behind text that repeats the whole answer.
+            if self.event.text.class != TextClass::Whole {
+                self.event.text.class = (self.rules.text_class)(word);
+            }
             self.kind_of(word)
         } else if word == b"error" {
             EventKind::Error

@@ -4,7 +4,7 @@
 
 use serde_json::Value;
 
-/// The fields of an error body by which failures are told apart.
+/// The fields of an error body that distinguish failures.
 #[derive(Debug, Default)]
 pub(super) struct ErrorFields {
     /// Codes and types, the most telling first, folded by [`fold`].
@@ -23,7 +23,7 @@ pub(super) struct ErrorFields {
     pub(super) code: Option<Box<str>>,
     /// The parameter at fault.
     pub(super) param: Option<String>,
-    /// What a moderation found is told beside the message (OpenRouter).
+    /// The findings of a moderation stand beside the message (OpenRouter).
     pub(super) is_flagged: bool,
     /// The caller said which providers behind the provider may serve it (OpenRouter).
     pub(super) names_providers: bool,

@@ -40,8 +40,8 @@ pub fn classify(answer: &UpstreamAnswer<'_>) -> UpstreamFault {
     UpstreamFault {
         class,
         status: Some(answer.status),
-        told_status: None,
-        retry_after: wait(answer.headers, answer.now).or_else(|| told_wait(class, &fields)),
+        reported_status: None,
+        retry_after: wait(answer.headers, answer.now).or_else(|| stated_wait(class, &fields)),
         words: words(class, &fields),
         provider_code: fields.code,
     }
@@ -56,8 +56,8 @@ pub fn classify_body(body: &[u8]) -> UpstreamFault {
     UpstreamFault {
         class,
         status: None,
-        told_status: status,
-        retry_after: told_wait(class, &fields),
+        reported_status: status,
+        retry_after: stated_wait(class, &fields),
         words: words(class, &fields),
         provider_code: fields.code,
     }
@@ -70,8 +70,9 @@ fn words(class: FaultClass, fields: &ErrorFields) -> Option<Box<ProviderWords>> 
     is_refused.then(words).map(Box::new)
 }
 
-/// The wait that a message asks for; elsewhere than under pressure it is somebody else's words.
-fn told_wait(class: FaultClass, fields: &ErrorFields) -> Option<Duration> {
+/// The wait that a message asks for. It counts under pressure only: elsewhere the message may repeat
+/// the caller's words.
+fn stated_wait(class: FaultClass, fields: &ErrorFields) -> Option<Duration> {
     use FaultClass as C;
     match class {
         C::RateLimit | C::RequestOverRateLimit | C::Busy | C::Quota => wait_in_text(&fields.text),
@@ -96,7 +97,7 @@ fn status_of_type(names: &[String]) -> Option<u16> {
     })
 }
 
-/// The class; `status` is `None` where nothing tells one.
+/// The class; `status` is `None` if the answer has none.
 fn class_of(fields: &ErrorFields, status: Option<u16>) -> FaultClass {
     by_name(fields, status)
         .or_else(|| by_quota_phrase(fields, status))
@@ -260,7 +261,7 @@ fn by_model_form(fields: &ErrorFields, status: Option<u16>) -> Option<FaultClass
     (applies && forms::is_unknown_model(fields)).then_some(FaultClass::InvalidModel)
 }
 
-/// About what the caller chose beside the model: another field, or who may serve it.
+/// About what the caller chose beside the model: another field, or the providers that may serve it.
 fn is_about_another_field(fields: &ErrorFields) -> bool {
     let param = fields.param.as_deref().unwrap_or_default();
     !matches!(param, "" | "model") || fields.names_providers

@@ -38,19 +38,19 @@ pub(super) fn is_wrong_key(fields: &ErrorFields) -> bool {
     (fields.is_bare && of_xai().unwrap_or(false)) || of_google.contains(&&*fields.message)
 }
 
-/// What a request asked for that nobody may have, or not of this model, under 403: without the full
-/// stop at the end.
-const FORBIDDEN_WISH: &[&str] = &[
+/// Messages under 403 about a request that every key is refused, or that this model refuses; without
+/// the full stop at the end.
+const FORBIDDEN_REQUEST: &[&str] = &[
     // OpenAI.
     "you are not allowed to request logprobs from this model",
     // Google.
     "you do not have permission to access the file * or it may not exist",
 ];
 
-/// The request is what is forbidden, whoever sends it.
+/// The request is forbidden, with any key.
 pub(super) fn is_about_the_request(fields: &ErrorFields) -> bool {
     let message = fields.message.trim_end_matches('.');
-    FORBIDDEN_WISH.iter().any(|form| fits(message, form))
+    FORBIDDEN_REQUEST.iter().any(|form| fits(message, form))
 }
 
 /// What providers write of a model that they do not know or do not serve; a star is one word,

@@ -116,9 +116,13 @@ fn an_error_within_a_success_tells_the_status_that_it_stands_for() {
     ];
     for (body, told) in examples {
         let fault = classify_body(body.as_bytes());
-        assert_eq!((fault.status, fault.told_status), (None, told), "{body}");
+        assert_eq!(
+            (fault.status, fault.reported_status),
+            (None, told),
+            "{body}"
+        );
         // An answer has its own.
-        assert_eq!(upstream(400, body).told_status, None);
+        assert_eq!(upstream(400, body).reported_status, None);
     }
 }
 
@@ -194,7 +198,7 @@ fn failures_of_the_connection_have_their_own_statuses() {
         let public = fault.public();
         assert_eq!((public.status, public.code), (status, code), "{fault:?}");
         assert!(
-            fault.try_elsewhere() && fault.benches_deployment(),
+            fault.try_elsewhere() && fault.opens_deployment_breaker(),
             "{fault:?}"
         );
         assert_eq!(public.retry_after.is_some(), status == 503, "{fault:?}");

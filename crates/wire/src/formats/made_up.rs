@@ -5,17 +5,17 @@
 //! names of its own for everything, and ends a stream by a finish reason.
 
 mod errors;
+mod field_locations;
 mod headers;
-mod places;
 mod stream;
 mod usage;
 
 use super::rules::FormatRules;
 
 pub(super) const RULES: FormatRules = FormatRules {
-    request: places::REQUEST,
-    body: places::BODY,
-    event: places::EVENT,
+    request: field_locations::REQUEST,
+    body: field_locations::BODY,
+    event: field_locations::EVENT,
     stream: stream::RULES,
     usage: usage::RULES,
     errors: errors::RULES,

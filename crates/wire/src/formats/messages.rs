@@ -1,17 +1,17 @@
 //! Anthropic Messages.
 
 mod errors;
+mod field_locations;
 mod headers;
-mod places;
 mod stream;
 mod usage;
 
 use super::rules::FormatRules;
 
 pub(super) const RULES: FormatRules = FormatRules {
-    request: places::REQUEST,
-    body: places::BODY,
-    event: places::EVENT,
+    request: field_locations::REQUEST,
+    body: field_locations::BODY,
+    event: field_locations::EVENT,
     stream: stream::RULES,
     usage: usage::RULES,
     errors: errors::RULES,

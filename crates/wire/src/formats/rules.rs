@@ -8,7 +8,7 @@ use crate::{
         text::TextClass,
     },
     headers::HeaderRules,
-    peek::{node::NodeFlags, place::Slot},
+    peek::{location::Slot, node::NodeFlags},
     render::StreamTail,
     usage::Counting,
 };

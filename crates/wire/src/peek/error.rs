@@ -1,4 +1,4 @@
-//! Why a body cannot be acted on, and how its author is told.
+//! Why the gateway refuses a body, and the message for the caller.
 
 use crate::json::{JsonError, JsonErrorKind};
 use std::fmt::Write as _;

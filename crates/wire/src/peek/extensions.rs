@@ -10,7 +10,7 @@
 //! - Models: OpenRouter, `LiteLLM`, NanoGPT, the messages format, the gateway of Vercel.
 //! - Input from elsewhere: OpenRouter, xAI, Azure, `DashScope`.
 
-use super::place::{Place, Slot};
+use super::location::{Location, Slot};
 use tollgate_types::is_free_of_tokens;
 
 /// What a key of the body means that is not one of its format.
@@ -40,8 +40,8 @@ pub(super) fn slot(key: &[u8]) -> Slot {
         b"user_config" => Slot::FurtherModels("user_config"),
         b"router_settings_override" => Slot::FurtherModels("router_settings_override"),
         b"advisor" => Slot::FurtherModels("advisor"),
-        b"providerOptions" => Slot::Within(Place::ProviderOptions),
-        b"extra_body" => Slot::Within(Place::Extra),
+        b"providerOptions" => Slot::Within(Location::ProviderOptions),
+        b"extra_body" => Slot::Within(Location::Extra),
 
         b"plugins" => Slot::Plugins,
         b"chat_template" => Slot::Template,

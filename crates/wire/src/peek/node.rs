@@ -1,6 +1,6 @@
 //! What a message, an item or a content part is, by its `type` and its members.
 
-use super::place::Medium;
+use super::location::Medium;
 
 /// The types of nodes that matter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,5 +1,5 @@
 //! The walk over a body: keeps the path to the current value and fills in facts and spans.
-//! [`place`](super::place) and the format say what a key means.
+//! [`location`](super::location) and the format say what a key means.
 
 mod content;
 mod extensions;
@@ -11,8 +11,8 @@ mod speech;
 use super::{
     ModelFault, ObjectSpan, PeekError, PeekLimits, Peeked, SEAL_TAG,
     keys::KeyStack,
+    location::{Location, Slot},
     node::{Kind, NodeFlags},
-    place::{Place, Slot},
     texts::Part,
 };
 use crate::{
@@ -56,7 +56,7 @@ pub(super) struct Walk {
 /// An open container that is read.
 #[derive(Clone, Copy, Debug)]
 struct Frame {
-    place: Place,
+    location: Location,
     /// What the value of the last key means; in an array, what each element means.
     slot: Slot,
     start: u64,
@@ -185,7 +185,7 @@ impl Walk {
         }
     }
 
-    fn push(&mut self, place: Place, slot: Slot, start: u64) {
+    fn push(&mut self, location: Location, slot: Slot, start: u64) {
         if self.frames.len() == 1 {
             self.entries = 0;
         }
@@ -194,7 +194,7 @@ impl Walk {
         let texts = self.found.texts.as_ref();
         let noted_before = texts.map_or(0, |texts| texts.noted());
         self.frames.push(Frame {
-            place,
+            location,
             slot,
             start,
             keys: self.keys.mark(),
@@ -202,7 +202,7 @@ impl Walk {
             members: NodeFlags::default(),
             undecided: 0,
             part,
-            is_noted: place == Place::Array,
+            is_noted: location == Location::Array,
             noted_before,
             is_off: false,
             is_inward: false,
@@ -232,7 +232,7 @@ impl Walk {
         let Some(slot) = self.slot() else {
             return match value {
                 Value::Open(Container::Object) => {
-                    self.push(Place::Top, Slot::Ignored, span.start);
+                    self.push(Location::Top, Slot::Ignored, span.start);
                     Ok(())
                 }
                 _ => Err(PeekError::NotAnObject),
@@ -338,8 +338,8 @@ impl Walk {
         if !self.keys.insert(frame.keys, key.bytes) {
             return Err(PeekError::duplicate(key.as_str(), at));
         }
-        frame.slot = frame.place.slot(self.format, key.bytes);
-        if frame.place == Place::Extra && !matches!(frame.slot, Slot::Ignored | Slot::Json) {
+        frame.slot = frame.location.slot(self.format, key.bytes);
+        if frame.location == Location::Extra && !matches!(frame.slot, Slot::Ignored | Slot::Json) {
             let key = key.as_str().to_owned();
             return Err(PeekError::Extra { key, at });
         }
@@ -364,25 +364,25 @@ impl Walk {
             end,
         };
         self.check_closed(&frame)?;
-        if self.user_begins && matches!(frame.place, Place::Node | Place::Item) {
+        if self.user_begins && matches!(frame.location, Location::Node | Location::Item) {
             self.end_beginning(end);
         }
         self.end_message();
-        match frame.place {
-            Place::Top => {
+        match frame.location {
+            Location::Top => {
                 self.found.spans.top = object;
                 let facts = &mut self.found.facts;
                 facts.readable_bytes = span.len().saturating_sub(facts.media.bytes);
             }
-            Place::StreamOptions => {
+            Location::StreamOptions => {
                 self.found.spans.stream_options = Some(span);
                 self.found.spans.stream_options_object = Some(object);
             }
-            Place::Thinking => self.found.spans.thinking = Some(span),
-            Place::Source => self.close_source(frame),
-            Place::Plugin | Place::Search => self.close_extension(frame),
-            Place::Node => self.close_node(frame),
-            Place::Item => {
+            Location::Thinking => self.found.spans.thinking = Some(span),
+            Location::Source => self.close_source(frame),
+            Location::Plugin | Location::Search => self.close_extension(frame),
+            Location::Node => self.close_node(frame),
+            Location::Item => {
                 self.close_node(frame);
                 if let Some(id) = self.item_id.take() {
                     return self.keep_item(id, frame);

@@ -43,7 +43,7 @@ const LONGEST_NAME: usize = b"event".len();
 
 /// Where in a line the framer stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum Location {
     /// At the start of the stream, so many bytes of a byte order mark behind.
     ByteOrderMark(usize),
     LineStart,
@@ -57,7 +57,7 @@ enum Place {
 /// The framer of one stream.
 #[derive(Debug)]
 pub(super) struct Framer {
-    place: Place,
+    place: Location,
     /// The last byte was a carriage return: a line feed now belongs to it.
     after_return: bool,
     /// A field other than a comment was met in this block.
@@ -67,7 +67,7 @@ pub(super) struct Framer {
 impl Framer {
     pub(super) const fn new() -> Self {
         Self {
-            place: Place::ByteOrderMark(0),
+            place: Location::ByteOrderMark(0),
             after_return: false,
             has_fields: false,
         }
@@ -76,7 +76,7 @@ impl Framer {
     /// A framer behind the end of a block.
     pub(super) const fn between_blocks() -> Self {
         Self {
-            place: Place::LineStart,
+            place: Location::LineStart,
             after_return: false,
             has_fields: false,
         }
@@ -91,14 +91,14 @@ impl Framer {
     pub(super) const fn is_in_other_line(&self) -> bool {
         matches!(
             self.place,
-            Place::AfterColon(Field::Comment | Field::Other)
-                | Place::Value(Field::Comment | Field::Other)
+            Location::AfterColon(Field::Comment | Field::Other)
+                | Location::Value(Field::Comment | Field::Other)
         )
     }
 
     /// Whether a block begins with the next byte.
     pub(super) const fn is_between_blocks(&self) -> bool {
-        matches!(self.place, Place::LineStart) && !self.after_return && !self.has_fields
+        matches!(self.place, Location::LineStart) && !self.after_return && !self.has_fields
     }
 
     /// Takes the next token off the front of `rest`; nothing when `rest` is used up.
@@ -113,17 +113,17 @@ impl Framer {
                 continue;
             }
             let found = match self.place {
-                Place::ByteOrderMark(read) => self.byte_order_mark(read, rest),
-                Place::LineStart => self.line_start(rest),
-                Place::Name(name, len) => self.name(name, len, rest),
-                Place::AfterColon(field) => {
+                Location::ByteOrderMark(read) => self.byte_order_mark(read, rest),
+                Location::LineStart => self.line_start(rest),
+                Location::Name(name, len) => self.name(name, len, rest),
+                Location::AfterColon(field) => {
                     if byte == b' ' {
                         *rest = after;
                     }
-                    self.place = Place::Value(field);
+                    self.place = Location::Value(field);
                     None
                 }
-                Place::Value(field) => self.value(field, rest),
+                Location::Value(field) => self.value(field, rest),
             };
             if found.is_some() {
                 return found;
@@ -136,14 +136,14 @@ impl Framer {
         match (MARK.get(read), rest.split_first()) {
             (Some(mark), Some((byte, after))) if mark == byte => {
                 *rest = after;
-                self.place = Place::ByteOrderMark(read + 1);
+                self.place = Location::ByteOrderMark(read + 1);
             }
             // Half a mark is the start of a field without a meaning.
             (Some(_), _) if read > 0 => {
                 self.begin_value(Field::Other);
                 return Some(Token::OtherLine);
             }
-            _ => self.place = Place::LineStart,
+            _ => self.place = Location::LineStart,
         }
         None
     }
@@ -160,7 +160,7 @@ impl Framer {
                 Some(Token::BlockEnd)
             }
             _ => {
-                self.place = Place::Name([0; LONGEST_NAME], 0);
+                self.place = Location::Name([0; LONGEST_NAME], 0);
                 None
             }
         }
@@ -190,7 +190,7 @@ impl Framer {
             Some(place) => {
                 *place = byte;
                 *rest = after;
-                self.place = Place::Name(name, len + 1);
+                self.place = Location::Name(name, len + 1);
             }
             None => {
                 self.begin_value(Field::Other);
@@ -202,7 +202,7 @@ impl Framer {
 
     fn begin_field<'a>(&mut self, field: Field) -> Option<Token<'a>> {
         self.begin_value(field);
-        self.place = Place::AfterColon(field);
+        self.place = Location::AfterColon(field);
         match field {
             Field::Data => Some(Token::DataLine),
             Field::Event => Some(Token::NameLine),
@@ -213,7 +213,7 @@ impl Framer {
 
     fn begin_value(&mut self, field: Field) {
         self.has_fields |= field != Field::Comment;
-        self.place = Place::Value(field);
+        self.place = Location::Value(field);
     }
 
     fn value<'a>(&mut self, field: Field, rest: &mut &'a [u8]) -> Option<Token<'a>> {
@@ -234,7 +234,7 @@ impl Framer {
 
     /// Takes the line end at the front of `rest`, as much of it as is there.
     fn line_end(&mut self, rest: &mut &[u8]) {
-        self.place = Place::LineStart;
+        self.place = Location::LineStart;
         *rest = match rest {
             [b'\r', b'\n', after @ ..] | [b'\n', after @ ..] => after,
             [b'\r', after @ ..] => {

@@ -47,7 +47,7 @@ impl Held {
         self.len = 0;
     }
 
-    /// The held bytes in one piece, for the rare reader who needs them so.
+    /// The held bytes in one piece.
     pub(super) fn to_vec(&self) -> Vec<u8> {
         let mut whole = Vec::with_capacity(self.len);
         for slice in &self.slices {

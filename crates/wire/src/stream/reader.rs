@@ -1,4 +1,4 @@
-//! The same stream, event by event: for one who writes it anew instead of letting it pass.
+//! The same stream, event by event: for a translator, which writes it anew.
 //!
 //! Decides exactly as [`StreamScanner`] does, with the same judge, what belongs to the
 //! answer, how far it has come and how it failed; and hands over the data of each event that

@@ -2,7 +2,7 @@
 
 /// `tchar` (RFC 9110, section 5.6.2).
 pub(super) const TOKEN: u8 = 1;
-/// What a value may hold (RFC 9110, section 5.5); bytes above ASCII are nobody's business.
+/// What a value may hold (RFC 9110, section 5.5); bytes above ASCII pass.
 pub(super) const VALUE: u8 = 2;
 /// What a target may hold: printable, and nothing that belongs into it only escaped.
 pub(super) const TARGET: u8 = 4;

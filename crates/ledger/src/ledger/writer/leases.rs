@@ -10,7 +10,7 @@ use tollgate_types::KeyId;
 
 impl Writer {
     /// Takes up what other processes have changed: top-ups, lease requests, tokens that they gave back.
-    pub(super) fn look_at_others(&mut self, look: Look) -> Result<(), StoreError> {
+    pub(super) fn apply_external_changes(&mut self, look: Look) -> Result<(), StoreError> {
         let Some(news) = self.process.news(self.seen.change, look)? else {
             return Ok(());
         };
@@ -97,7 +97,7 @@ impl Writer {
         }
         // A change that is seen only afterwards (a grant that has begun is one) would make this
         // process lease again what it gives up now.
-        let shared = self.look_at_others(Look::Always).and_then(|()| {
+        let shared = self.apply_external_changes(Look::Always).and_then(|()| {
             for account in self.shared.accounts.filter(|_| true) {
                 self.returns.extend(account.give_up_half());
             }

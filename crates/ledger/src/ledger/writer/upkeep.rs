@@ -11,11 +11,11 @@ use crate::{
 };
 use std::{sync::Arc, time::Instant};
 
-/// Rounds of upkeep come every so many ticks: crashed processes, idle accounts, old records.
-const TICKS_PER_ROUND: u32 = 5;
-/// Settlement files that no process's row names are looked for once a minute, in a round; in tests
-/// once a round.
-const TICKS_PER_SWEEP: u32 = if cfg!(test) { 1 } else { 60 } * TICKS_PER_ROUND;
+/// Upkeep comes every so many ticks: crashed processes, idle accounts, old records.
+const TICKS_PER_UPKEEP: u32 = 5;
+/// Settlement files that no process's row names are looked for once a minute, with upkeep; in tests
+/// with each upkeep.
+const TICKS_PER_SWEEP: u32 = if cfg!(test) { 1 } else { 60 } * TICKS_PER_UPKEEP;
 
 /// What the writer has seen of the database.
 #[derive(Default)]
@@ -36,17 +36,17 @@ impl Writer {
             true => Look::Always,
             false => Look::IfChanged,
         };
-        let looked = self.look_at_others(look);
+        let looked = self.apply_external_changes(look);
         // What could not be taken up is looked at again.
         self.seen.look_again |= looked.is_err();
         looked?;
-        if self.seen.ticks.is_multiple_of(TICKS_PER_ROUND) {
-            self.round()?;
+        if self.seen.ticks.is_multiple_of(TICKS_PER_UPKEEP) {
+            self.upkeep()?;
         }
         self.give_back()
     }
 
-    fn round(&mut self) -> Result<(), StoreError> {
+    fn upkeep(&mut self) -> Result<(), StoreError> {
         self.shared.journal.tidy();
         // A process that has nothing to enter would not notice it otherwise.
         let checked = self.process.check_in()?;

@@ -94,7 +94,7 @@ pub(super) fn find(
     match query {
         KeyQuery::Id(id) => select(file, "WHERE id = ?1", &[&id.as_str()]),
         KeyQuery::Hash(hash) => select(file, "WHERE hash = ?1", &[hash.as_bytes()]),
-        // By range instead of `LIKE`: it uses the index, tells `a` from `A`, and knows no wildcards.
+        // By range instead of `LIKE`: it uses the index, is case-sensitive, and knows no wildcards.
         KeyQuery::Prefix(prefix, most) => {
             let end = format!("{prefix}{}", char::MAX);
             let rest = "WHERE prefix >= ?1 AND prefix < ?2 ORDER BY number LIMIT ?3";

@@ -4,14 +4,11 @@ use serde_json::{Value, json, value::RawValue};
 
 /// Some of what readers ask for.
 #[derive(Debug, Default, PartialEq, Deserialize)]
+#[serde(bound(deserialize = "'de: 'a"))]
 struct Asked<'a> {
-    #[serde(borrow, default)]
     text: Option<RawText<'a>>,
-    #[serde(default)]
     number: Option<u64>,
-    #[serde(borrow, default)]
     list: Option<Vec<Asked<'a>>>,
-    #[serde(borrow, default)]
     any: Option<Raw<'a>>,
 }
 

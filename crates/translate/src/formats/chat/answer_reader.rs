@@ -43,28 +43,26 @@ struct KnownCall {
 }
 
 #[derive(Debug, Deserialize)]
+#[serde(bound(deserialize = "'de: 'a"))]
 struct Chunk<'a> {
-    #[serde(borrow, default)]
+    #[serde(default)]
     choices: Vec<Choice<'a>>,
 }
 
 #[derive(Debug, Deserialize)]
+#[serde(bound(deserialize = "'de: 'a"))]
 struct Choice<'a> {
-    #[serde(default)]
     index: Option<u64>,
     /// In a chunk.
-    #[serde(borrow, default)]
     delta: Option<Message<'a>>,
     /// In a whole answer.
-    #[serde(borrow, default)]
     message: Option<Message<'a>>,
-    #[serde(borrow, default)]
     logprobs: Option<Logprobs<'a>>,
 }
 
 #[derive(Debug, Deserialize)]
+#[serde(bound(deserialize = "'de: 'a"))]
 struct Logprobs<'a> {
-    #[serde(borrow, default)]
     content: Option<Raw<'a>>,
 }
 

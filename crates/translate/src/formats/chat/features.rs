@@ -54,14 +54,14 @@ target_features! {
     Effort: mapped("`reasoning_effort`");
     ReasoningShown: mapped("shown, where the provider gives it");
     Thoughts: mapped(THOUGHTS);
-    CacheMarks: mapped("`prompt_cache_breakpoint` on text where the provider knows it, at most the last four; else dropped with notice");
+    CacheBreakpoints: mapped("`prompt_cache_breakpoint` on text where the provider knows it, at most the last four; else dropped with notice");
     CacheOptions: mapped("`mode` and `ttl`");
     CacheKey: CARRIED;
     CacheModes: CARRIED;
     CacheLifetimes: CARRIED;
     CacheRetention: CARRIED;
     Includes: mapped("encrypted reasoning as seals; log probabilities; what belongs to the provider's own tools is dropped with notice");
-    Moderation: mapped("the provider checks the conversation, and its findings are left out with notice; refused if it has no moderation (`abilities.chat.openai: false`)");
+    Moderation: mapped("the provider checks the conversation, and its findings are left out with notice; refused if it has no moderation (`capabilities.chat.openai: false`)");
     Metadata: CARRIED;
     UserId: CARRIED;
     ServiceTier: CARRIED;

@@ -10,7 +10,7 @@ use crate::{
     table::{Row, core, declare_kinds, declare_shapes, field, implied, refused, tag},
 };
 
-const CACHE_CONTROL_ROW: Row = field("cache_control", F::CacheMarks).extra();
+const CACHE_CONTROL_ROW: Row = field("cache_control", F::CacheBreakpoints).extra();
 
 declare_shapes! {
     TOP: &[""], &[] => &[

@@ -4,7 +4,8 @@ mod tools;
 
 use crate::request::read::{
     media,
-    shared::{answer_call, assistant_says, stops, take_effort, take_mark, text_block},
+    openai::{answer_schema, take_cache_requests, take_user},
+    shared::{answer_call, say, stops, take_effort, take_mark, text_block},
 };
 use crate::{
     Refusal,
@@ -12,8 +13,8 @@ use crate::{
     formats::chat::request_fields as table,
     request::{
         conversation::{
-            AnswerFormat, Block, CacheMark, CacheWishes, CallResult, Conversation, Image,
-            Reasoning, Role, Sampling, Thought, Turn, User,
+            AnswerFormat, Block, CacheMark, CallResult, Conversation, Image, Reasoning, Role,
+            Sampling, Thought,
         },
         fields::Fields,
         path::Path,
@@ -64,14 +65,9 @@ pub(crate) fn read<'d>(
     conversation.reasoning = reasoning(scope, &mut top)?;
     conversation.moderation = top.object("moderation")?;
     conversation.verbosity = top.text("verbosity")?;
-    conversation.user = User {
-        user: top.text("user")?,
-        safety_identifier: top.text("safety_identifier")?,
-        user_id: None,
-        metadata: top.object("metadata")?,
-    };
+    conversation.user = take_user(&mut top)?;
     conversation.service_tier = top.text("service_tier")?;
-    conversation.cache = cache_wishes(scope, &mut top)?;
+    conversation.cache = take_cache_requests(scope, &mut top, &table::CACHE_OPTIONS)?;
     conversation.logprobs = top.bool("logprobs")?.unwrap_or_default();
     conversation.top_logprobs = top.number("top_logprobs", 0.0, 20.0)?;
     conversation.include_usage = include_usage(scope, &mut top)?;
@@ -88,25 +84,6 @@ fn include_usage(scope: &mut Scope<'_>, top: &mut Fields<'_, '_>) -> Result<bool
     let include = options.bool("include_usage")?.unwrap_or_default();
     options.close()?;
     Ok(include)
-}
-
-fn cache_wishes<'d>(
-    scope: &mut Scope<'_>,
-    top: &mut Fields<'d, '_>,
-) -> Result<CacheWishes<'d>, Refusal> {
-    let mut wishes = CacheWishes {
-        key: top.text("prompt_cache_key")?,
-        retention: top.text("prompt_cache_retention")?,
-        ..CacheWishes::default()
-    };
-    if let Some(value) = top.take("prompt_cache_options") {
-        let path = Path::ROOT.field("prompt_cache_options");
-        let mut options = scope.open(value, &table::CACHE_OPTIONS, &path)?;
-        wishes.mode = options.text("mode")?;
-        wishes.ttl = options.text("ttl")?;
-        options.close()?;
-    }
-    Ok(wishes)
 }
 
 /// The effort, in the format's own field or in the object that some providers know.
@@ -153,15 +130,7 @@ fn answer_format<'d>(
     let schema = format.require("json_schema")?;
     format.close()?;
     let path = path.field("json_schema");
-    let mut fields = scope.open(schema, &table::SCHEMA, &path)?;
-    let format = AnswerFormat::Schema {
-        name: fields.text("name")?,
-        description: fields.text("description")?,
-        schema: fields.object("schema")?,
-        strict: fields.bool("strict")?,
-    };
-    fields.close()?;
-    Ok(Some(format))
+    answer_schema(scope.open(schema, &table::SCHEMA, &path)?).map(Some)
 }
 
 fn read_messages<'d>(
@@ -180,7 +149,7 @@ fn read_messages<'d>(
         let (role, blocks) = if role.is("user") {
             let mut fields = scope.open(message, &table::USER, &path)?;
             fields.take("tool_calls");
-            (Role::User, take_content(scope, fields)?)
+            (Role::User, require_content(scope, fields)?)
         } else if role.is("assistant") {
             (Role::Assistant, assistant(scope, message, &path)?)
         } else if role.is("tool") {
@@ -189,10 +158,10 @@ fn read_messages<'d>(
             continue;
         } else if role.is("system") {
             let fields = scope.open(message, &table::SYSTEM, &path)?;
-            (Role::System, take_content(scope, fields)?)
+            (Role::System, require_content(scope, fields)?)
         } else if role.is("developer") {
             let fields = scope.open(message, &table::DEVELOPER, &path)?;
-            (Role::Developer, take_content(scope, fields)?)
+            (Role::Developer, require_content(scope, fields)?)
         } else if role.is("function") {
             return Err(refuse(
                 &path.field("role"),
@@ -210,35 +179,14 @@ fn read_messages<'d>(
     Ok(())
 }
 
-/// Adds a turn. What a user says after results of tools belongs to the same turn.
-fn say<'d>(turns: &mut Vec<Turn<'d>>, role: Role, mut blocks: Vec<Block<'d>>, at: usize) {
-    if role == Role::Assistant {
-        return assistant_says(turns, blocks, at);
-    }
-    if let (Role::User, Some(last)) = (role, turns.last_mut())
-        && last.role == Role::User
-        && matches!(last.blocks.last(), Some(Block::Result(_)))
-    {
-        last.blocks.append(&mut blocks);
-        return;
-    }
-    turns.push(Turn {
-        role,
-        blocks,
-        at: Some(at),
-    });
-}
-
-/// The content of a message that has nothing else.
-fn take_content<'d>(
+/// The content of a message that has nothing else. The format requires it.
+fn require_content<'d>(
     scope: &mut Scope<'_>,
     mut fields: Fields<'d, '_>,
 ) -> Result<Vec<Block<'d>>, Refusal> {
     let mut blocks = Vec::new();
-    let path = fields.path.field("content");
-    if let Some(value) = fields.take("content") {
-        content(scope, value, &path, &mut blocks)?;
-    }
+    let value = fields.require("content")?;
+    content(scope, value, &fields.path.field("content"), &mut blocks)?;
     fields.close()?;
     Ok(blocks)
 }
@@ -415,10 +363,15 @@ fn tool_result<'d>(
 ) -> Result<CallResult<'d>, Refusal> {
     let mut fields = scope.open(message, &table::TOOL_RESULT, path)?;
     let id = fields.require_text("tool_call_id")?;
-    let content = take_content(scope, fields)?;
+    let mut blocks = Vec::new();
+    // The format requires it, but clients leave it out if a tool returns nothing.
+    if let Some(value) = fields.take("content") {
+        content(scope, value, &path.field("content"), &mut blocks)?;
+    }
+    fields.close()?;
     Ok(CallResult {
         id,
-        content,
+        content: blocks,
         is_error: false,
     })
 }

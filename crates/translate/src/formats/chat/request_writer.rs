@@ -39,12 +39,13 @@ impl Writer<'_, '_> {
         let effort = reasoning::effort(conversation, self.scope)?;
         self.out.key("model").string(self.scope.target.model);
         self.out.key("messages").begin_array();
+        let start = self.out.as_bytes().len();
         let mut has_begun = false;
         for turn in &conversation.turns {
             has_begun |= !turn.role.instructs();
             self.chat_turn(turn, has_begun)?;
         }
-        self.out.end_array();
+        self.end_turns(start)?;
         self.chat_tools(conversation)?;
         if let Some(limit) = conversation.limit {
             let field = match self.scope.target.chat.max_completion_tokens {
@@ -225,7 +226,7 @@ impl Writer<'_, '_> {
         };
         let mut content = blocks.iter().filter(is_content);
         if let (Some(Block::Text(only)), None) = (content.next(), content.next()) {
-            let is_bare = only.cache.is_none() || !self.scope.target.cache_marks;
+            let is_bare = only.cache.is_none() || !self.scope.target.cache_breakpoints;
             if is_bare {
                 self.is_marked(only.cache);
                 words(&mut self.out, &only.words);

@@ -38,7 +38,7 @@ struct MessagesReader {
 struct OpenSearch {
     key: Key,
     id: String,
-    /// Its input and who asked for it: JSON.
+    /// Its input, and the caller that it names: JSON.
     input: String,
     caller: Option<String>,
 }
@@ -60,41 +60,34 @@ struct OpenBlock {
 }
 
 #[derive(Debug, Deserialize)]
+#[serde(bound(deserialize = "'de: 'a"))]
 struct Event<'a> {
-    #[serde(rename = "type", borrow, default)]
+    #[serde(rename = "type", default)]
     kind: RawText<'a>,
     #[serde(default)]
     index: u64,
-    #[serde(borrow, default)]
     content_block: Option<Raw<'a>>,
-    #[serde(borrow, default)]
     delta: Option<Delta<'a>>,
 }
 
 #[derive(Debug, Deserialize)]
+#[serde(bound(deserialize = "'de: 'a"))]
 struct Delta<'a> {
-    #[serde(rename = "type", borrow, default)]
+    #[serde(rename = "type", default)]
     kind: RawText<'a>,
-    #[serde(borrow, default)]
     text: Option<RawText<'a>>,
-    #[serde(borrow, default)]
     thinking: Option<RawText<'a>>,
-    #[serde(borrow, default)]
     signature: Option<RawText<'a>>,
-    #[serde(borrow, default)]
     partial_json: Option<RawText<'a>>,
-    #[serde(borrow, default)]
     citation: Option<Raw<'a>>,
-    #[serde(borrow, default)]
     stop_details: Option<StopDetails<'a>>,
 }
 
 /// A whole answer.
 #[derive(Debug, Deserialize)]
+#[serde(bound(deserialize = "'de: 'a"))]
 struct Message<'a> {
-    #[serde(borrow)]
     content: Vec<Raw<'a>>,
-    #[serde(borrow, default)]
     stop_details: Option<StopDetails<'a>>,
 }
 
@@ -315,8 +308,8 @@ fn is_search(block: &Block<'_>) -> bool {
 
 /// What a search is given.
 #[derive(Debug, Deserialize)]
+#[serde(bound(deserialize = "'de: 'a"))]
 struct SearchInput<'a> {
-    #[serde(borrow, default)]
     query: Option<RawText<'a>>,
 }
 

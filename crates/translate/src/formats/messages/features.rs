@@ -40,7 +40,7 @@ target_features! {
     ResultContents: mapped("the content of a `tool_result`");
     ResultImages: mapped(IMAGE);
     ResultFiles: mapped(DOCUMENT);
-    WebSearch: mapped("`web_search_20250305` where the provider has it (`abilities.messages.web_search`); else it is taken out like the provider's other tools");
+    WebSearch: mapped("`web_search_20250305` where the provider has it (`capabilities.messages.web_search`); else it is taken out like the provider's other tools");
     SearchChoice: mapped("`tool` of the name `web_search`; refused where that is not offered");
     SearchCalls: CARRIED;
     SearchResults: mapped("the blocks that it was where this provider made it and the seal beside it came back, else left out with notice");
@@ -57,7 +57,7 @@ target_features! {
     Effort: mapped("`thinking` and `output_config.effort`, or a budget, as the model takes it");
     ReasoningShown: mapped("`thinking.display`");
     Thoughts: mapped(THOUGHTS);
-    CacheMarks: mapped("`cache_control`, at most the last four");
+    CacheBreakpoints: mapped("`cache_control`, at most the last four");
     ToolMarks: mapped("at most the last four marks; the others are dropped with notice");
     MarkLifetimes: CARRIED;
     CacheOptions: mapped("`mode: implicit` is a top-level `cache_control`");

@@ -159,7 +159,7 @@ fn output_config<'d>(
             name: None,
             description: None,
             schema,
-            // What messages promises, and only what chat and responses promise when told so.
+            // Messages promises this always, chat and responses only on request.
             strict: Some(true),
         });
     }

@@ -1,4 +1,4 @@
-//! Writes a messages request: who says what. Its settings are written by `options`.
+//! Writes a messages request: its conversation. `options` writes its settings.
 
 mod options;
 mod thinking;
@@ -34,20 +34,15 @@ impl Writer<'_, '_> {
         self.automatic_caching(conversation);
         let (system, turns) = split(&conversation.turns);
         let mut said = turns.iter().filter(|turn| has_content(turn));
-        let is_said_by_nobody_else = said.all(|turn| turn.role.instructs());
+        let only_instructs = said.all(|turn| turn.role.instructs());
         self.system(system)?;
         self.messages_tools(conversation)?;
         self.out.key("messages").begin_array();
-        let before = self.out.as_bytes().len();
+        let start = self.out.as_bytes().len();
         for turn in turns {
-            self.messages_turn(turn, is_said_by_nobody_else)?;
+            self.messages_turn(turn, only_instructs)?;
         }
-        if self.out.as_bytes().len() == before {
-            let field = self.scope.source.paths.turns;
-            let message = "must hold something that the user says, for this model";
-            return Err(Refusal::new(field, message));
-        }
-        self.out.end_array();
+        self.end_turns(start)?;
         self.messages_sampling(conversation, &plan)?;
         self.thinking(conversation, &plan);
         self.output_config(conversation, &plan)?;
@@ -79,7 +74,7 @@ impl Writer<'_, '_> {
     /// gets the same here.
     fn automatic_caching(&mut self, conversation: &Conversation<'_>) {
         let cache = &conversation.cache;
-        if cache.is_automatic() && self.scope.target.cache_marks {
+        if cache.is_automatic() && self.scope.target.cache_breakpoints {
             self.out.key("cache_control").begin_object();
             self.out.key("type").string("ephemeral");
             self.out.end_object();
@@ -392,9 +387,9 @@ fn has_content(turn: &Turn<'_>) -> bool {
     })
 }
 
-/// What instructs the model before anybody speaks, and the conversation. A request must hold one:
-/// where nobody but the system speaks, the last message in which it says something is that, as far
-/// as it stands there.
+/// The instructions before the conversation, and the conversation. A request must have a
+/// conversation: if it has instructions only, the last message with content becomes the
+/// conversation, unless it was no message of the caller's list.
 fn split<'c, 'd>(turns: &'c [Turn<'d>]) -> (&'c [Turn<'d>], &'c [Turn<'d>]) {
     let mut leading = turns
         .iter()

@@ -48,58 +48,52 @@ enum PartKind {
 }
 
 #[derive(Debug, Deserialize)]
+#[serde(bound(deserialize = "'de: 'a"))]
 struct Event<'a> {
-    #[serde(rename = "type", borrow, default)]
+    #[serde(rename = "type", default)]
     kind: RawText<'a>,
-    #[serde(default)]
     output_index: Option<u64>,
-    #[serde(default)]
     content_index: Option<u64>,
-    #[serde(default)]
     summary_index: Option<u64>,
-    #[serde(borrow, default)]
     delta: Option<Raw<'a>>,
-    #[serde(borrow, default)]
     logprobs: Option<Raw<'a>>,
-    #[serde(borrow, default)]
     item: Option<Item<'a>>,
-    #[serde(borrow, default)]
     annotation: Option<Raw<'a>>,
 }
 
 /// An event, for its item as it was written.
 #[derive(Debug, Deserialize)]
+#[serde(bound(deserialize = "'de: 'a"))]
 struct RawItem<'a> {
-    #[serde(borrow)]
     item: Raw<'a>,
 }
 
 /// The last event of a stream, for the items of the whole answer.
 #[derive(Debug, Deserialize)]
+#[serde(bound(deserialize = "'de: 'a"))]
 struct Last<'a> {
-    #[serde(borrow, default)]
     response: Option<LastResponse<'a>>,
 }
 
 #[derive(Debug, Deserialize)]
+#[serde(bound(deserialize = "'de: 'a"))]
 struct LastResponse<'a> {
-    #[serde(borrow, default)]
     output: Option<Vec<Raw<'a>>>,
 }
 
 /// A whole answer, for its items as they were written.
 #[derive(Debug, Deserialize)]
+#[serde(bound(deserialize = "'de: 'a"))]
 struct RawItems<'a> {
-    #[serde(borrow)]
     output: Vec<Raw<'a>>,
 }
 
 /// A whole answer.
 #[derive(Debug, Deserialize)]
+#[serde(bound(deserialize = "'de: 'a"))]
 struct Response<'a> {
-    #[serde(borrow, default)]
+    #[serde(default)]
     status: RawText<'a>,
-    #[serde(borrow)]
     output: Vec<Item<'a>>,
 }
 
@@ -211,7 +205,7 @@ impl ResponsesReader {
         }
     }
 
-    /// Ends a search of the web. What nobody asked for is left out.
+    /// Ends a search of the web. A search that the request did not allow is left out.
     fn found(
         &mut self,
         index: u64,
@@ -269,7 +263,7 @@ impl ResponsesReader {
         let place = self.items.iter().position(|item| item.index == index);
         let item = match place {
             Some(place) => self.items.get_mut(place).ok_or(Broken)?,
-            // A call must have told whom it is for.
+            // A call must have named its tool before.
             None if matches!(kind, ItemKind::Message | ItemKind::Reasoning) => {
                 self.open(index, kind)?
             }

@@ -38,7 +38,7 @@ target_features! {
     ResultContents: mapped("`output`");
     ResultImages: mapped("`input_image`");
     ResultFiles: mapped("`input_file`, or text");
-    WebSearch: mapped("`web_search` where the provider has it (`abilities.responses.web_search`); else it is taken out like the provider's other tools");
+    WebSearch: mapped("`web_search` where the provider has it (`capabilities.responses.web_search`); else it is taken out like the provider's other tools");
     SearchChoice: mapped("`web_search`; refused where that is not offered");
     SearchCalls: mapped("a search of the web is restored with its result, else left out with notice; other tools are refused");
     SearchResults: mapped("the `web_search_call` that it was where this provider made it, else left out with notice");
@@ -59,7 +59,7 @@ target_features! {
     ReasoningShown: mapped("`reasoning.summary`");
     Thoughts: mapped(THOUGHTS);
     SealedThoughts: mapped(THOUGHTS);
-    CacheMarks: mapped("`prompt_cache_breakpoint` on text where the provider knows it, at most the last four; else dropped with notice");
+    CacheBreakpoints: mapped("`prompt_cache_breakpoint` on text where the provider knows it, at most the last four; else dropped with notice");
     CacheOptions: mapped("`mode` and `ttl`");
     CacheKey: CARRIED;
     CacheModes: CARRIED;

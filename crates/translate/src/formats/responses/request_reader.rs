@@ -6,7 +6,10 @@ mod search;
 mod tool_search;
 mod tools;
 
-use crate::request::read::shared::{take_effort, text_block};
+use crate::request::read::{
+    openai::{answer_schema, take_cache_requests, take_user},
+    shared::{take_effort, text_block},
+};
 use crate::{
     AnswerMemory, Refusal,
     document::{Text, Value},
@@ -14,8 +17,8 @@ use crate::{
     formats::responses::request_fields as table,
     notes::{Json, ResponsesEcho},
     request::{
-        conversation::{AnswerFormat, CacheWishes, Conversation, Role, Sampling, Turn, User},
-        fields::{Fields, text},
+        conversation::{AnswerFormat, Conversation, Role, Sampling, Turn},
+        fields::text,
         path::Path,
         scope::{Scope, refuse},
     },
@@ -85,19 +88,14 @@ pub(crate) fn read<'d>(
     if let Some(value) = top.array("include")? {
         include(scope, value, &mut conversation)?;
     }
-    conversation.user = User {
-        user: top.text("user")?,
-        safety_identifier: top.text("safety_identifier")?,
-        user_id: None,
-        metadata: top.object("metadata")?,
-    };
+    conversation.user = take_user(&mut top)?;
     conversation.service_tier = top.text("service_tier")?;
     if top.bool("store")? == Some(true) {
         check_store(scope)?;
     }
     conversation.moderation = top.object("moderation")?;
     conversation.top_logprobs = top.number("top_logprobs", 0.0, 20.0)?;
-    conversation.cache = cache_wishes(scope, &mut top)?;
+    conversation.cache = take_cache_requests(scope, &mut top, &table::CACHE_OPTIONS)?;
     if let Some(value) = top.take("stream_options") {
         let path = Path::ROOT.field("stream_options");
         scope.open(value, &table::STREAM_OPTIONS, &path)?.close()?;
@@ -163,15 +161,8 @@ fn text_config<'d>(
             Some(AnswerFormat::JsonObject)
         }
         Some(_) => {
-            let mut fields = scope.open(format, &table::FORMAT_SCHEMA, &path)?;
-            let format = AnswerFormat::Schema {
-                name: fields.text("name")?,
-                description: fields.text("description")?,
-                schema: fields.object("schema")?,
-                strict: fields.bool("strict")?,
-            };
-            fields.close()?;
-            Some(format)
+            let fields = scope.open(format, &table::FORMAT_SCHEMA, &path)?;
+            Some(answer_schema(fields)?)
         }
     };
     Ok(())
@@ -229,25 +220,6 @@ fn include(
         }
     }
     Ok(())
-}
-
-fn cache_wishes<'d>(
-    scope: &mut Scope<'_>,
-    top: &mut Fields<'d, '_>,
-) -> Result<CacheWishes<'d>, Refusal> {
-    let mut wishes = CacheWishes {
-        key: top.text("prompt_cache_key")?,
-        retention: top.text("prompt_cache_retention")?,
-        ..CacheWishes::default()
-    };
-    if let Some(value) = top.take("prompt_cache_options") {
-        let path = Path::ROOT.field("prompt_cache_options");
-        let mut options = scope.open(value, &table::CACHE_OPTIONS, &path)?;
-        wishes.mode = options.text("mode")?;
-        wishes.ttl = options.text("ttl")?;
-        options.close()?;
-    }
-    Ok(wishes)
 }
 
 /// What the answer repeats of the request.

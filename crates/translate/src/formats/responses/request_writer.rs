@@ -38,14 +38,15 @@ impl Writer<'_, '_> {
         self.out.key("model").string(self.scope.target.model);
         let turns = self.instructions(&conversation.turns);
         self.out.key("input").begin_array();
+        let start = self.out.as_bytes().len();
         let custom = custom_calls(conversation);
         for turn in turns {
             self.responses_turn(turn, &custom)?;
         }
-        self.out.end_array();
+        self.end_turns(start)?;
         self.responses_tools(conversation)?;
         if let Some(limit) = conversation.limit {
-            let held = self.scope.target.held_output;
+            let held = self.scope.target.reserved_output;
             if held.is_some_and(|held| held < MIN_LIMIT) {
                 let message = format!("must be at least {MIN_LIMIT} for this model");
                 return Err(Refusal::new(conversation.limit_field, message));
@@ -73,8 +74,8 @@ impl Writer<'_, '_> {
         Ok(())
     }
 
-    /// The format has no stop sequences: the gateway ends the answer at them, which the caller is
-    /// told.
+    /// The format has no stop sequences: the gateway ends the answer at them, and notes the field
+    /// for the caller.
     fn enforce_stop(&mut self, conversation: &Conversation<'_>) -> Result<(), Refusal> {
         const MOST: usize = 16;
         /// Bytes of one sequence: as much of an answer may be held.
@@ -107,7 +108,7 @@ impl Writer<'_, '_> {
         let [Block::Text(only)] = first.blocks.as_slice() else {
             return turns;
         };
-        let is_bare = only.cache.is_none() || !self.scope.target.cache_marks;
+        let is_bare = only.cache.is_none() || !self.scope.target.cache_breakpoints;
         if !is_field || !is_bare {
             return turns;
         }
@@ -153,7 +154,7 @@ impl Writer<'_, '_> {
     /// A string where one says it all, else parts.
     fn responses_content(&mut self, blocks: &[&Block<'_>], turn: &Turn<'_>) -> Result<(), Refusal> {
         if let [Block::Text(only)] = blocks
-            && (only.cache.is_none() || !self.scope.target.cache_marks)
+            && (only.cache.is_none() || !self.scope.target.cache_breakpoints)
             && only.cited.is_none()
         {
             self.is_marked(only.cache);
@@ -241,7 +242,7 @@ impl Writer<'_, '_> {
                 let nothing = Words::Made(String::new());
                 self.result_words(&nothing, result.is_error);
             }
-            [Block::Text(only)] if only.cache.is_none() || !self.scope.target.cache_marks => {
+            [Block::Text(only)] if only.cache.is_none() || !self.scope.target.cache_breakpoints => {
                 self.is_marked(only.cache);
                 self.result_words(&only.words, result.is_error);
             }

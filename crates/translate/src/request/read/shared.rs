@@ -171,34 +171,39 @@ pub(crate) fn keep_allowed<'d>(
 
 /// Adds the result of a call; results of one answer stand in one turn.
 pub(crate) fn answer_call<'d>(turns: &mut Vec<Turn<'d>>, result: CallResult<'d>, at: usize) {
-    let block = Block::Result(result);
-    match turns.last_mut() {
-        Some(last)
-            if last.role == Role::User && matches!(last.blocks.last(), Some(Block::Result(_))) =>
-        {
-            last.blocks.push(block);
-        }
-        _ => turns.push(Turn {
-            role: Role::User,
-            blocks: vec![block],
+    user_says(turns, [Block::Result(result)], at);
+}
+
+/// Adds what one side says at `at`.
+pub(crate) fn say<'d>(turns: &mut Vec<Turn<'d>>, role: Role, blocks: Vec<Block<'d>>, at: usize) {
+    match role {
+        Role::Assistant => assistant_says(turns, blocks, at),
+        Role::User => user_says(turns, blocks, at),
+        Role::System | Role::Developer => turns.push(Turn {
+            role,
+            blocks,
             at: Some(at),
         }),
     }
 }
 
-/// A choice in one word; chat and responses use the same.
-pub(crate) fn choice_word(word: Text<'_>, path: &Path<'_>) -> Result<Choice<'static>, Refusal> {
-    match word {
-        _ if word.is("auto") => Ok(Choice::Auto),
-        _ if word.is("none") => Ok(Choice::None),
-        _ if word.is("required") => Ok(Choice::Required),
-        _ => {
-            let message = format!(
-                "is '{}'; expected auto, none, required or an object",
-                shown(word)
-            );
-            Err(refuse(path, message))
+/// Adds content of the user at `at`. After results of tools it belongs to the same turn.
+pub(crate) fn user_says<'d>(
+    turns: &mut Vec<Turn<'d>>,
+    blocks: impl IntoIterator<Item = Block<'d>>,
+    at: usize,
+) {
+    match turns.last_mut() {
+        Some(last)
+            if last.role == Role::User && matches!(last.blocks.last(), Some(Block::Result(_))) =>
+        {
+            last.blocks.extend(blocks);
         }
+        _ => turns.push(Turn {
+            role: Role::User,
+            blocks: blocks.into_iter().collect(),
+            at: Some(at),
+        }),
     }
 }
 

@@ -57,7 +57,7 @@ impl MarkBudget {
         let most = MAX_MARKS.saturating_sub(usize::from(is_automatic));
         Self {
             skip: in_turns.saturating_add(on_tools).saturating_sub(most),
-            is_known: scope.target.cache_marks,
+            is_known: scope.target.cache_breakpoints,
         }
     }
 }
@@ -96,7 +96,7 @@ impl Writer<'_, '_> {
         self.out.key(field).number(tokens);
     }
 
-    /// Who answers, as seals know it; made when the first one is looked at.
+    /// The provider's name in seals; made when the first seal is read.
     pub(crate) fn backend(&mut self) -> Backend {
         let name = self.scope.target.backend;
         *self.backend.get_or_insert_with(|| Backend::new(name))
@@ -329,7 +329,7 @@ fn utf8(json: &[u8]) -> &str {
     std::str::from_utf8(json).unwrap_or_default()
 }
 
-/// Who asks, in a form that a provider of another format takes: never the name itself.
+/// The end user's id in a form for a provider of another format: never the name itself.
 pub(crate) fn hashed_user(user: &User<'_>) -> Option<String> {
     let in_metadata = user
         .metadata

@@ -1,5 +1,5 @@
-//! Providers repeat the caller's words in what they refuse. Whatever a caller writes there,
-//! nobody is benched for it.
+//! Providers repeat the caller's words in errors. These words must not put a deployment or a
+//! credential in cooldown.
 
 use super::*;
 
@@ -51,7 +51,7 @@ fn variants(words: &str) -> [String; 3] {
 #[track_caller]
 fn benches_nobody(status: u16, body: &str) {
     let fault = upstream(status, body);
-    let benches = fault.benches_credential() || fault.benches_deployment();
+    let benches = fault.opens_credential_breaker() || fault.opens_deployment_breaker();
     assert!(!benches, "{status} {body}: {fault:?}");
     assert!(!fault.try_elsewhere(), "{status} {body}: {fault:?}");
 }
@@ -71,7 +71,7 @@ fn bodies(message: &str) -> [String; 5] {
 }
 
 /// Each of the words between each pair of what a provider may say before and after them.
-fn no_echo_benches_anybody(frames: &[(&str, &str)]) {
+fn no_echo_opens_a_breaker(frames: &[(&str, &str)]) {
     for words in WORDS.iter().copied().flat_map(variants) {
         for (before, after) in frames {
             let message = format!("{before}{words}{after}");
@@ -97,7 +97,7 @@ fn words_of_the_request_in_quotes_bench_nobody() {
         ("Item with id '", "' not found."),
         ("'", "' is not one of ['low', 'high'] - 'reasoning_effort'"),
     ];
-    no_echo_benches_anybody(&frames);
+    no_echo_opens_a_breaker(&frames);
 }
 
 #[test]
@@ -111,7 +111,7 @@ fn words_of_the_request_without_quotes_bench_nobody() {
         ("Failed to deserialize the JSON body: ", " at line 1"),
         ("Invalid\n", "\nvalue"),
     ];
-    no_echo_benches_anybody(&frames);
+    no_echo_opens_a_breaker(&frames);
 }
 
 #[test]

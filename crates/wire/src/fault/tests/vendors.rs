@@ -117,14 +117,14 @@ fn content_blocks_are_recognised() {
 }
 
 #[test]
-fn what_a_request_says_benches_no_key_under_403_either() {
+fn text_of_a_request_opens_no_breaker_under_403() {
     for body in [
         r#"{"code":"permission-denied","error":"Content violates usage guidelines. Failed check: SAFETY_CHECK_TYPE_BIO"}"#,
         r#"{"error":{"code":403,"message":"x","metadata":{"flagged_input":"x"}}}"#,
     ] {
         for fault in [upstream(403, body), classify_body(body.as_bytes())] {
             assert_eq!(fault.class, C::ContentPolicy, "{body}");
-            assert!(!fault.benches_credential() && !fault.benches_deployment());
+            assert!(!fault.opens_credential_breaker() && !fault.opens_deployment_breaker());
         }
     }
 }
@@ -233,7 +233,7 @@ fn a_request_over_the_rate_is_never_to_be_sent_again() {
         let fault = upstream(429, &body);
         assert_eq!(fault.class, C::RequestOverRateLimit, "{body}");
         assert!(fault.try_elsewhere());
-        assert!(!fault.benches_credential() && !fault.benches_deployment());
+        assert!(!fault.opens_credential_breaker() && !fault.opens_deployment_breaker());
         let public = fault.public();
         assert_eq!(public.status, 429);
         assert_eq!(public.should_retry, Some(false));
@@ -283,7 +283,7 @@ fn trouble_with_our_own_key_never_looks_like_the_callers() {
     for (name, status, body) in examples.into_iter().chain(forbidden) {
         let fault = upstream(status, &body);
         assert!(
-            fault.benches_credential() && fault.try_elsewhere(),
+            fault.opens_credential_breaker() && fault.try_elsewhere(),
             "{name}"
         );
         let public = fault.public();
@@ -306,7 +306,7 @@ fn a_page_before_the_api_says_too_little_to_rest_a_key_for_it() {
     for body in ["<html>Sorry, you have been blocked</html>", "", "{}"] {
         let fault = upstream(403, body);
         assert_eq!(fault.class, C::Blocked, "{body}");
-        assert!(fault.try_elsewhere() && !fault.benches_credential());
+        assert!(fault.try_elsewhere() && !fault.opens_credential_breaker());
         let public = fault.public();
         assert_eq!(
             (public.status, public.code),
@@ -323,7 +323,7 @@ fn what_no_key_may_ask_for_is_the_callers_to_mend_under_403() {
     ] {
         let fault = upstream(403, &body);
         assert_eq!(fault.class, C::InvalidRequest, "{body}");
-        assert!(!fault.benches_credential() && !fault.benches_deployment());
+        assert!(!fault.opens_credential_breaker() && !fault.opens_deployment_breaker());
         let public = fault.public();
         assert_eq!(
             (public.status, public.code),

@@ -4,8 +4,8 @@
 use super::{
     super::{
         PeekError,
+        location::{Location, Slot},
         node::{Kind, NodeFlags},
-        place::{Place, Slot},
     },
     Frame, ItemId, SCHEME, Value, Walk,
     extensions::asks_models,
@@ -32,15 +32,15 @@ impl Walk {
                 self.add_text(text.len);
                 self.note_text(text.span);
             }
-            Value::Open(Container::Array) => self.push(Place::Array, slot, start),
+            Value::Open(Container::Array) => self.push(Location::Array, slot, start),
             Value::Open(Container::Object) => {
-                let place = match slot {
-                    Slot::Tool => Place::Tool,
-                    Slot::Tools => Place::Offered,
-                    Slot::Item => Place::Item,
-                    _ => Place::Node,
+                let location = match slot {
+                    Slot::Tool => Location::Tool,
+                    Slot::Tools => Location::Offered,
+                    Slot::Item => Location::Item,
+                    _ => Location::Node,
                 };
-                self.push(place, Slot::Ignored, start);
+                self.push(location, Slot::Ignored, start);
                 self.begin_message();
             }
             Value::Number(_) | Value::Bool(_) | Value::Null => {}
@@ -58,7 +58,7 @@ impl Walk {
                 self.note_only_message(span);
             }
             Value::Open(Container::Array) => {
-                self.push(Place::Array, rules.entry, span.start);
+                self.push(Location::Array, rules.entry, span.start);
                 self.begin_conversation(span.start);
             }
             _ => return fault(rules.field, rules.wanted, span),
@@ -108,7 +108,7 @@ impl Walk {
     /// Tools that the request offers, or calls of them.
     pub(super) fn tools(&mut self, slot: Slot, value: Value<'_>, start: u64) {
         match value {
-            Value::Open(Container::Array) => self.push(Place::Array, slot, start),
+            Value::Open(Container::Array) => self.push(Location::Array, slot, start),
             Value::Open(Container::Object) => {
                 self.found.facts.needs.tools = true;
                 let inside = if slot == Slot::Tools {
@@ -145,10 +145,10 @@ impl Walk {
             }
             (Slot::Payload(medium) | Slot::Link(medium), Value::Open(Container::Object)) => {
                 self.mark(medium.into());
-                self.push(Place::Payload, Slot::Ignored, start);
+                self.push(Location::Payload, Slot::Ignored, start);
             }
             (Slot::Source, Value::Open(Container::Object)) => {
-                self.push(Place::Source, Slot::Ignored, start);
+                self.push(Location::Source, Slot::Ignored, start);
             }
             _ => self.content(Slot::Content, value, start),
         }
@@ -165,27 +165,27 @@ impl Walk {
         self.has_stored_input |= is_top
             && !matches!(value, Value::Null)
             && matches!(slot, Slot::Reference | Slot::Prompt);
-        let place = match (slot, value) {
+        let location = match (slot, value) {
             (_, Value::Text(text)) => {
                 self.mark(NodeFlags::FILE);
                 return self.keep_stored_id(ItemId::of(text));
             }
             (Slot::Skills, Value::Open(Container::Array)) => {
-                self.push(Place::Array, Slot::Skills, span.start);
+                self.push(Location::Array, Slot::Skills, span.start);
                 return Ok(());
             }
             (_, Value::Open(Container::Array)) => {
-                self.push(Place::Array, Slot::StoredId, span.start);
+                self.push(Location::Array, Slot::StoredId, span.start);
                 return Ok(());
             }
-            (Slot::Reference, Value::Open(_)) => Place::Reference,
-            (Slot::Container, Value::Open(_)) => Place::Container,
-            (Slot::Prompt, Value::Open(_)) => Place::Prompt,
-            (Slot::Skills, Value::Open(_)) => Place::Item,
-            (_, Value::Open(_)) => Place::Tool,
+            (Slot::Reference, Value::Open(_)) => Location::Reference,
+            (Slot::Container, Value::Open(_)) => Location::Container,
+            (Slot::Prompt, Value::Open(_)) => Location::Prompt,
+            (Slot::Skills, Value::Open(_)) => Location::Item,
+            (_, Value::Open(_)) => Location::Tool,
             _ => return Ok(()),
         };
-        self.push(place, Slot::Ignored, span.start);
+        self.push(location, Slot::Ignored, span.start);
         Ok(())
     }
 
@@ -202,11 +202,13 @@ impl Walk {
         };
         let names_it = matches!(slot, Slot::Type | Slot::Role | Slot::ItemId | Slot::Status);
         match self.frames.as_mut_slice() {
-            [.., item] if item.place == Place::Item && is_something && !names_it => {
+            [.., item] if item.location == Location::Item && is_something && !names_it => {
                 item.members.insert(NodeFlags::SUBSTANCE);
             }
             [.., item, list]
-                if list.place == Place::Array && item.place == Place::Item && is_something =>
+                if list.location == Location::Array
+                    && item.location == Location::Item
+                    && is_something =>
             {
                 item.members.insert(NodeFlags::SUBSTANCE);
             }

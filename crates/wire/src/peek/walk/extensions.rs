@@ -3,7 +3,7 @@
 
 use super::{Frame, Value, Walk};
 use crate::json::{Container, Span};
-use crate::peek::place::{Place, Slot};
+use crate::peek::location::{Location, Slot};
 
 /// Models of tools that are kept. A request that names more is refused if it has an adviser.
 const MOST_TOOL_MODELS: usize = 8;
@@ -14,24 +14,24 @@ impl Walk {
         if asks_for_nothing(value) && slot != Slot::Switch {
             return;
         }
-        let around = self.frames.last().map(|frame| frame.place);
-        let in_list = around == Some(Place::Array);
-        let is_first = !in_list && !matches!(around, Some(Place::FurtherModels(_)));
+        let around = self.frames.last().map(|frame| frame.location);
+        let in_list = around == Some(Location::Array);
+        let is_first = !in_list && !matches!(around, Some(Location::FurtherModels(_)));
         match (slot, value) {
             // An empty list or object asks for nothing.
             (
                 Slot::FurtherModels(_) | Slot::Plugins | Slot::HostedTools,
                 Value::Open(Container::Array),
-            ) if is_first => self.push(Place::Array, slot, span.start),
+            ) if is_first => self.push(Location::Array, slot, span.start),
             (Slot::FurtherModels(field), Value::Open(Container::Object)) if is_first => {
-                self.push(Place::FurtherModels(field), Slot::Ignored, span.start);
+                self.push(Location::FurtherModels(field), Slot::Ignored, span.start);
             }
             (Slot::FurtherModels(field), _) => {
                 self.asks_others(field);
                 self.opaque(Slot::Ignored, value, span);
             }
             (Slot::Plugins, Value::Open(Container::Object)) => {
-                self.push(Place::Plugin, Slot::Ignored, span.start);
+                self.push(Location::Plugin, Slot::Ignored, span.start);
             }
             (Slot::PluginId, Value::Text(text)) => {
                 if asks_models(text.bytes) {
@@ -44,7 +44,7 @@ impl Walk {
                 }
             }
             (Slot::Search, Value::Open(Container::Object)) => {
-                self.push(Place::Search, Slot::Ignored, span.start);
+                self.push(Location::Search, Slot::Ignored, span.start);
             }
             (Slot::HostedTools | Slot::Search, _) => {
                 self.add_hosted_tool();
@@ -54,8 +54,8 @@ impl Walk {
                 self.switch(value);
                 self.opaque(Slot::Ignored, value, span);
             }
-            (Slot::Within(place), Value::Open(Container::Object)) => {
-                self.push(place, Slot::Ignored, span.start);
+            (Slot::Within(location), Value::Open(Container::Object)) => {
+                self.push(location, Slot::Ignored, span.start);
             }
             _ => self.opaque(Slot::Ignored, value, span),
         }
@@ -70,8 +70,8 @@ impl Walk {
     fn switch(&mut self, value: Value<'_>) {
         if let Some(frame) = self.frames.last_mut() {
             frame.is_off = match value {
-                Value::Bool(is_on) => frame.place == Place::Plugin && !is_on,
-                Value::Text(text) => frame.place == Place::Search && text.bytes == b"off",
+                Value::Bool(is_on) => frame.location == Location::Plugin && !is_on,
+                Value::Text(text) => frame.location == Location::Search && text.bytes == b"off",
                 _ => false,
             };
         }
@@ -81,7 +81,7 @@ impl Walk {
     /// until its end, because it may be switched off.
     pub(super) fn asks_others(&mut self, field: &'static str) {
         let mut around = self.frames.iter_mut();
-        let first = match around.find(|frame| frame.place == Place::Plugin) {
+        let first = match around.find(|frame| frame.location == Location::Plugin) {
             Some(plugin) => &mut plugin.asks_others,
             None => &mut self.found.facts.further_models,
         };

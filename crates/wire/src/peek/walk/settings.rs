@@ -3,7 +3,7 @@
 use super::{
     super::{
         LimitSpan, ModelFault, PeekError,
-        place::{Place, Settings, Slot},
+        location::{Location, Settings, Slot},
     },
     Value, Walk, fault,
 };
@@ -86,7 +86,7 @@ impl Walk {
                 self.opaque(Slot::Ignored, value, span);
             }
             Slot::Modalities => match value {
-                Value::Open(Container::Array) => self.push(Place::Array, slot, span.start),
+                Value::Open(Container::Array) => self.push(Location::Array, slot, span.start),
                 Value::Text(text) => self.found.facts.needs.audio |= text.bytes == b"audio",
                 _ => self.opaque(Slot::Ignored, value, span),
             },
@@ -109,11 +109,11 @@ impl Walk {
     ) -> Result<(), PeekError> {
         match value {
             Value::Open(Container::Object) => {
-                self.push(settings.place, Slot::Ignored, span.start);
+                self.push(settings.location, Slot::Ignored, span.start);
             }
-            Value::Null => match settings.place {
-                Place::StreamOptions => self.found.spans.stream_options = Some(span),
-                Place::Thinking => self.found.spans.thinking = Some(span),
+            Value::Null => match settings.location {
+                Location::StreamOptions => self.found.spans.stream_options = Some(span),
+                Location::Thinking => self.found.spans.thinking = Some(span),
                 _ => {}
             },
             _ => return fault(settings.field, OBJECT, span),

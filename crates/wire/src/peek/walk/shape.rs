@@ -7,8 +7,8 @@
 use super::{
     super::{
         PeekError,
+        location::{Checked, Location, Slot},
         node::NodeFlags,
-        place::{Checked, Place, Slot},
     },
     Frame, Value, Walk,
 };
@@ -100,7 +100,7 @@ impl Walk {
         let is_list = self
             .frames
             .last()
-            .is_some_and(|list| list.place == Place::Array);
+            .is_some_and(|list| list.location == Location::Array);
         let is_object = matches!(value, Value::Open(Container::Object));
         match is_list && !is_object && self.list().is_some() {
             true => self.entry_fault("", "must be an object", span.start),
@@ -213,7 +213,7 @@ impl Walk {
     pub(super) fn function(&mut self, value: Value<'_>, span: Span) -> Result<(), PeekError> {
         if matches!(value, Value::Open(Container::Object)) {
             self.mark(NodeFlags::FUNCTION);
-            self.push(Place::Function, Slot::Ignored, span.start);
+            self.push(Location::Function, Slot::Ignored, span.start);
             return Ok(());
         }
         let is_object = self.format.request.tools.function_is_object;
@@ -245,16 +245,16 @@ impl Walk {
     /// Checks a container that has closed: does it have its required members?
     #[inline]
     pub(super) fn check_closed(&mut self, closed: &Frame) -> Result<(), PeekError> {
-        match (self.frames.len(), closed.place) {
-            (1, Place::Array) if self.entries == 0 && self.is_in(Slot::Conversation) => {
+        match (self.frames.len(), closed.location) {
+            (1, Location::Array) if self.entries == 0 && self.is_in(Slot::Conversation) => {
                 self.empty_input = Some(closed.start);
                 Ok(())
             }
-            (IN_LIST, Place::Node | Place::Item) if self.is_in(Slot::Conversation) => {
+            (IN_LIST, Location::Node | Location::Item) if self.is_in(Slot::Conversation) => {
                 self.check_message(closed)
             }
-            (IN_LIST, Place::Offered) if self.is_in(Slot::Tools) => self.check_tool(closed),
-            (IN_ENTRY, Place::Function) if closed.members.contains(NodeFlags::NAMED) => {
+            (IN_LIST, Location::Offered) if self.is_in(Slot::Tools) => self.check_tool(closed),
+            (IN_ENTRY, Location::Function) if closed.members.contains(NodeFlags::NAMED) => {
                 self.mark(NodeFlags::NAMED);
                 Ok(())
             }

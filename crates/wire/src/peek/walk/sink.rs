@@ -1,7 +1,7 @@
 //! What the walk asks of the lexer, and where each report of the lexer goes.
 
 use super::{
-    super::{PeekError, SEAL_TAG, place::Slot},
+    super::{PeekError, SEAL_TAG, location::Slot},
     SCHEME, Value, WORD_BYTES, Walk,
 };
 use crate::json::{Container, Literal, Number, Sink, Span, Text, Want};

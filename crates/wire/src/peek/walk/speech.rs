@@ -1,6 +1,6 @@
 //! The part of the walk that notes texts for `auto`. It decides nothing about the request.
 
-use super::{super::texts::Part, Frame, Place, Walk};
+use super::{super::texts::Part, Frame, Location, Walk};
 use crate::json::Span;
 
 /// A message is open when so many containers are: the body, the list, the message.
@@ -9,7 +9,7 @@ const IN_MESSAGE: usize = 3;
 impl Frame {
     /// Decides by a key whether the texts of its value are noted.
     pub(super) fn begin_value(&mut self, key: &[u8]) {
-        if self.place == Place::Top {
+        if self.location == Location::Top {
             self.part = Part::Instructions;
             self.is_noted = matches!(key, b"system" | b"instructions");
             return;

@@ -133,12 +133,14 @@ fn what_a_stream_repeats_is_measured_once() {
         assert_eq!(measured(Format::Responses, &events), expected, "{last}");
     }
     // MiniMax ends a stream of chat with the whole message.
-    let chat = [
-        r#"{"choices":[{"index":0,"delta":{"content":"TEXT"}}]}"#,
-        r#"{"choices":[{"index":0,"delta":{"content":"TEXT"}}]}"#,
+    let delta = r#"{"choices":[{"index":0,"delta":{"content":"TEXT"}}]}"#;
+    for last in [
         r#"{"object":"chat.completion","choices":[{"index":0,"message":{"content":"TEXTTEXT"}}]}"#,
-    ];
-    assert_eq!(measured(Format::Chat, &chat), 2 * SAID.len() as u64);
+        r#"{"choices":[{"index":0,"message":{"content":"TEXTTEXT"}}],"object":"chat.completion"}"#,
+    ] {
+        let bytes = measured(Format::Chat, &[delta, delta, last]);
+        assert_eq!(bytes, 2 * SAID.len() as u64, "{last}");
+    }
 }
 
 #[test]

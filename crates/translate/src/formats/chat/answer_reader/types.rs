@@ -8,7 +8,7 @@ use crate::{
             Blob, Citation,
             Failure::{self, Broken},
         },
-        read::owned,
+        read::{CitedPage, owned},
         text::RawText,
         write::escaped,
     },
@@ -19,26 +19,19 @@ use serde::Deserialize;
 
 /// A message, whole, or what a chunk adds to it.
 #[derive(Debug, Default, Deserialize)]
+#[serde(bound(deserialize = "'de: 'a"))]
 pub(super) struct Message<'a> {
-    #[serde(borrow, default)]
     content: Option<Raw<'a>>,
-    #[serde(borrow, default)]
     pub(super) refusal: Option<RawText<'a>>,
     /// DeepSeek, Qwen, xAI, z.ai.
-    #[serde(borrow, default)]
     reasoning_content: Option<RawText<'a>>,
     /// OpenRouter, Groq, vLLM.
-    #[serde(borrow, default)]
     reasoning: Option<RawText<'a>>,
     /// OpenRouter.
-    #[serde(borrow, default)]
     pub(super) reasoning_details: Option<Vec<Detail<'a>>>,
-    #[serde(borrow, default)]
     pub(super) tool_calls: Option<Vec<Call<'a>>>,
     /// What `tool_calls` were called before there were several.
-    #[serde(borrow, default)]
     pub(super) function_call: Option<Function<'a>>,
-    #[serde(borrow, default)]
     pub(super) annotations: Option<Vec<Annotation<'a>>>,
 }
 
@@ -76,10 +69,9 @@ impl<'a> Message<'a> {
 
 /// A part of a content that is a list.
 #[derive(Debug, Deserialize)]
+#[serde(bound(deserialize = "'de: 'a"))]
 struct Part<'a> {
-    #[serde(borrow, default)]
     text: Option<RawText<'a>>,
-    #[serde(borrow, default)]
     thinking: Option<Vec<Part<'a>>>,
 }
 
@@ -93,22 +85,16 @@ impl<'a> Part<'a> {
 
 /// An entry of `reasoning_details`.
 #[derive(Debug, Deserialize)]
+#[serde(bound(deserialize = "'de: 'a"))]
 pub(super) struct Detail<'a> {
-    #[serde(rename = "type", borrow, default)]
+    #[serde(rename = "type")]
     kind: Option<RawText<'a>>,
-    #[serde(borrow, default)]
     text: Option<RawText<'a>>,
-    #[serde(borrow, default)]
     summary: Option<RawText<'a>>,
-    #[serde(borrow, default)]
     signature: Option<RawText<'a>>,
-    #[serde(borrow, default)]
     data: Option<RawText<'a>>,
-    #[serde(borrow, default)]
     id: Option<RawText<'a>>,
-    #[serde(borrow, default)]
     format: Option<RawText<'a>>,
-    #[serde(default)]
     index: Option<u64>,
 }
 
@@ -148,32 +134,27 @@ impl Detail<'_> {
 
 /// A tool call, whole or what a chunk adds to it.
 #[derive(Debug, Deserialize)]
+#[serde(bound(deserialize = "'de: 'a"))]
 pub(super) struct Call<'a> {
-    #[serde(default)]
     pub(super) index: Option<u64>,
-    #[serde(borrow, default)]
     pub(super) id: Option<RawText<'a>>,
-    #[serde(borrow, default)]
     pub(super) function: Option<Function<'a>>,
-    #[serde(borrow, default)]
     custom: Option<Custom<'a>>,
 }
 
 /// The function that a call is for.
 #[derive(Debug, Deserialize)]
+#[serde(bound(deserialize = "'de: 'a"))]
 pub(super) struct Function<'a> {
-    #[serde(borrow, default)]
     pub(super) name: Option<RawText<'a>>,
     /// A string; some providers write the object itself.
-    #[serde(borrow, default)]
     pub(super) arguments: Option<Raw<'a>>,
 }
 
 #[derive(Debug, Deserialize)]
+#[serde(bound(deserialize = "'de: 'a"))]
 struct Custom<'a> {
-    #[serde(borrow, default)]
     name: Option<RawText<'a>>,
-    #[serde(borrow, default)]
     input: Option<RawText<'a>>,
 }
 
@@ -189,28 +170,14 @@ impl<'a> Call<'a> {
 
 /// An entry of `annotations`.
 #[derive(Debug, Deserialize)]
+#[serde(bound(deserialize = "'de: 'a"))]
 pub(super) struct Annotation<'a> {
-    #[serde(borrow, default)]
-    url_citation: Option<UrlCitation<'a>>,
-}
-
-#[derive(Debug, Deserialize)]
-struct UrlCitation<'a> {
-    #[serde(borrow, default)]
-    url: RawText<'a>,
-    #[serde(borrow, default)]
-    title: Option<RawText<'a>>,
-    #[serde(default)]
-    start_index: Option<u64>,
-    #[serde(default)]
-    end_index: Option<u64>,
+    url_citation: Option<CitedPage<'a>>,
 }
 
 impl Annotation<'_> {
     /// The page that it names, where it names one.
     pub(super) fn page(&self) -> Option<Citation> {
-        let page = self.url_citation.as_ref()?;
-        let range = page.start_index.zip(page.end_index);
-        Citation::new(page.url, page.title, range)
+        self.url_citation.as_ref()?.citation()
     }
 }

@@ -6,7 +6,7 @@ use crate::{
     table::{Row, core, declare_kinds, declare_shapes, dropped, field, implied, refused, tag},
 };
 
-const BREAKPOINT_ROW: Row = field("prompt_cache_breakpoint", F::CacheMarks);
+const BREAKPOINT_ROW: Row = field("prompt_cache_breakpoint", F::CacheBreakpoints);
 
 const NAME_ROW: Row = field("name", F::ParticipantNames);
 

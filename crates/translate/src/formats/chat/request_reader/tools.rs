@@ -1,6 +1,9 @@
 //! Reads the tools of a chat completions request: offered, chosen and called.
 
-use crate::request::read::shared::{choice_word, keep_allowed, take_mark, take_word};
+use crate::request::read::{
+    openai::{self, choice_word},
+    shared::{keep_allowed, take_mark, take_word},
+};
 use crate::{
     Refusal,
     document::{Kind, Text, Value},
@@ -56,20 +59,9 @@ fn function_tool<'d>(
     let cache = take_mark(scope, &mut fields, "cache_control", &table::CACHE_CONTROL)?;
     fields.close()?;
     let path = path.field("function");
-    let mut fields = scope.open(function, &table::FUNCTION, &path)?;
-    let tool = Tool {
-        name: fields.require_text("name")?,
-        namespace: None,
-        namespace_description: None,
-        description: fields.text("description")?,
-        takes: Takes::Object {
-            schema: fields.object("parameters")?,
-            strict: fields.bool("strict")?,
-        },
-        cache,
-    };
-    fields.close()?;
-    Ok(tool)
+    let fields = scope.open(function, &table::FUNCTION, &path)?;
+    let tool = openai::function(fields)?;
+    Ok(Tool { cache, ..tool })
 }
 
 fn custom_tool<'d>(
@@ -113,13 +105,7 @@ fn grammar<'d>(
     let grammar = fields.require("grammar")?;
     fields.close()?;
     let path = path.field("grammar");
-    let mut fields = scope.open(grammar, &table::GRAMMAR, &path)?;
-    let grammar = Grammar {
-        syntax: fields.require_text("syntax")?,
-        definition: fields.require_text("definition")?,
-    };
-    fields.close()?;
-    Ok(Some(grammar))
+    openai::grammar(scope.open(grammar, &table::GRAMMAR, &path)?).map(Some)
 }
 
 /// Reads `tool_choice`: a word or an object.

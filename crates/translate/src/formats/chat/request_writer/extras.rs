@@ -93,7 +93,7 @@ impl Writer<'_, '_> {
         Ok(())
     }
 
-    /// Who asks, for providers that know `user` alone.
+    /// The end user's id, for providers that know `user` alone.
     fn plain_user(&mut self, conversation: &Conversation<'_>) {
         let user = &conversation.user;
         match (user.user.or(user.safety_identifier), user.user_id) {

@@ -4,7 +4,7 @@ use crate::{
     answer::{
         json::{self, Raw},
         parts::{Blob, Citation, Page, Search},
-        read::owned,
+        read::{self, owned},
         text::RawText,
     },
     seal::ReasoningForm,
@@ -13,71 +13,44 @@ use serde::Deserialize;
 
 /// A content block, whole or as it begins in a stream.
 #[derive(Debug, Deserialize)]
+#[serde(bound(deserialize = "'de: 'a"))]
 pub(super) struct Block<'a> {
-    #[serde(rename = "type", borrow, default)]
+    #[serde(rename = "type", default)]
     pub(super) kind: RawText<'a>,
-    #[serde(borrow, default)]
     pub(super) text: Option<RawText<'a>>,
-    #[serde(borrow, default)]
     pub(super) thinking: Option<RawText<'a>>,
-    #[serde(borrow, default)]
     pub(super) signature: Option<RawText<'a>>,
-    #[serde(borrow, default)]
     pub(super) data: Option<RawText<'a>>,
-    #[serde(borrow, default)]
     pub(super) id: Option<RawText<'a>>,
-    #[serde(borrow, default)]
     pub(super) name: Option<RawText<'a>>,
-    #[serde(borrow, default)]
     pub(super) input: Option<Raw<'a>>,
-    #[serde(borrow, default)]
     pub(super) citations: Option<Vec<Raw<'a>>>,
-    #[serde(borrow, default)]
     pub(super) caller: Option<Raw<'a>>,
-    #[serde(borrow, default)]
     pub(super) tool_use_id: Option<RawText<'a>>,
     /// What a tool of the provider's answered.
-    #[serde(borrow, default)]
     content: Option<Raw<'a>>,
 }
 
 /// A page that a search of the web found.
 #[derive(Debug, Deserialize)]
+#[serde(bound(deserialize = "'de: 'a"))]
 struct SearchResult<'a> {
-    #[serde(borrow, default)]
     url: Option<RawText<'a>>,
-    #[serde(borrow, default)]
     title: Option<RawText<'a>>,
-    #[serde(borrow, default)]
     page_age: Option<RawText<'a>>,
-}
-
-/// A citation of a text block.
-#[derive(Debug, Deserialize)]
-struct TextCitation<'a> {
-    #[serde(rename = "type", borrow, default)]
-    kind: RawText<'a>,
-    #[serde(borrow, default)]
-    url: Option<RawText<'a>>,
-    #[serde(borrow, default)]
-    title: Option<RawText<'a>>,
 }
 
 /// `stop_details` of a refusal.
 #[derive(Debug, Deserialize)]
+#[serde(bound(deserialize = "'de: 'a"))]
 pub(super) struct StopDetails<'a> {
-    #[serde(borrow, default)]
     pub(super) explanation: Option<RawText<'a>>,
 }
 
 /// The page that a citation names, where it is one: other formats have no word for places in
 /// documents.
 pub(super) fn cited_page(raw: Raw<'_>) -> Option<Citation> {
-    let citation: TextCitation<'_> = json::read(raw.get()).ok()?;
-    match citation.kind.as_str() {
-        "web_search_result_location" => Citation::new(citation.url?, citation.title, None),
-        _ => None,
-    }
+    read::cited_page(raw, "web_search_result_location")
 }
 
 impl Block<'_> {

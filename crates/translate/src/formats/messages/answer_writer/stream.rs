@@ -115,7 +115,7 @@ impl Write for MessagesStream {
         }
     }
 
-    /// The call is told at once, what is searched for when the provider says it.
+    /// Writes the call at once, and its query when the provider reports it.
     fn begin_search(&mut self, id: &str, out: &mut Output) {
         self.search = search_id(id, &self.id, self.index);
         self.begin_block(out);

@@ -5,7 +5,7 @@ use crate::{
     table::{Row, core, declare_kinds, declare_shapes, field, implied, refused, tag},
 };
 
-const CACHE_ROW: Row = field("cache_control", F::CacheMarks);
+const CACHE_ROW: Row = field("cache_control", F::CacheBreakpoints);
 
 const CALLER: Row = field("caller", F::ToolCallers)
     .whole()

@@ -48,7 +48,7 @@ pub(crate) fn plan(
 ) -> Result<MessagesPlan, Refusal> {
     let most = scope.target.max_output_tokens;
     let asked_limit = conversation.limit;
-    let held = scope.target.held_output.unwrap_or(u64::MAX);
+    let held = scope.target.reserved_output.unwrap_or(u64::MAX);
     let max_tokens = match (asked_limit, most) {
         (Some(asked), Some(most)) => asked.min(most),
         (Some(asked), None) => asked,

@@ -4,7 +4,7 @@ use crate::{
     answer::{
         json::{self, Raw},
         parts::{Blob, Citation, Page, Search},
-        read::owned,
+        read::{self, owned},
         text::RawText,
     },
     seal::{MAX_PAYLOAD_BYTES, ReasoningForm},
@@ -13,52 +13,39 @@ use serde::Deserialize;
 
 /// An output item, whole or as it begins in a stream.
 #[derive(Debug, Default, Deserialize)]
+#[serde(bound(deserialize = "'de: 'a"))]
 pub(super) struct Item<'a> {
-    #[serde(rename = "type", borrow, default)]
+    #[serde(rename = "type", default)]
     pub(super) kind: RawText<'a>,
-    #[serde(borrow, default)]
     pub(super) id: Option<RawText<'a>>,
-    #[serde(borrow, default)]
     pub(super) call_id: Option<RawText<'a>>,
-    #[serde(borrow, default)]
     pub(super) name: Option<RawText<'a>>,
-    #[serde(borrow, default)]
     arguments: Option<Raw<'a>>,
-    #[serde(borrow, default)]
     input: Option<Raw<'a>>,
-    #[serde(borrow, default)]
     pub(super) content: Option<Vec<Part<'a>>>,
-    #[serde(borrow, default)]
     pub(super) summary: Option<Vec<Part<'a>>>,
-    #[serde(borrow, default)]
     encrypted_content: Option<RawText<'a>>,
-    #[serde(borrow, default)]
     status: Option<RawText<'a>>,
-    #[serde(borrow, default)]
     action: Option<Raw<'a>>,
 }
 
 /// What a search of the web did.
 #[derive(Debug, Default, Deserialize)]
+#[serde(bound(deserialize = "'de: 'a"))]
 struct Action<'a> {
-    #[serde(rename = "type", borrow, default)]
+    #[serde(rename = "type", default)]
     kind: RawText<'a>,
-    #[serde(borrow, default)]
     query: Option<RawText<'a>>,
-    #[serde(borrow, default)]
     queries: Option<Vec<RawText<'a>>>,
-    #[serde(borrow, default)]
     sources: Option<Vec<Source<'a>>>,
-    #[serde(borrow, default)]
     url: Option<RawText<'a>>,
-    #[serde(borrow, default)]
     pattern: Option<RawText<'a>>,
 }
 
 /// A page that a search found.
 #[derive(Debug, Deserialize)]
+#[serde(bound(deserialize = "'de: 'a"))]
 struct Source<'a> {
-    #[serde(borrow, default)]
     url: Option<RawText<'a>>,
 }
 
@@ -102,19 +89,19 @@ impl<'a> Item<'a> {
             .filter(|text| !text.is_empty())
     }
 
-    /// The search that the item tells of; `raw` is the item itself.
+    /// The search that the item reports; `raw` is the item itself.
     pub(super) fn search(&self, raw: Raw<'_>) -> Search {
         let action = self.action.map(Raw::get).unwrap_or("{}");
-        // A provider may tell of its searches as it likes: what is not understood is not told.
+        // Providers report searches in forms of their own: an unknown form is left out.
         let action: Action<'_> = json::read(action).unwrap_or_default();
         let status = self.status.unwrap_or_default();
         let queries = action.queries.as_deref().unwrap_or_default();
         let words = action.query.or_else(|| queries.first().copied());
-        let told = words.or(action.pattern).or(action.url);
+        let query = words.or(action.pattern).or(action.url);
         let sources = action.sources.iter().flatten().filter_map(|it| it.url);
         let pages = sources.chain(action.url).take(Search::MOST_PAGES);
         Search {
-            query: told.unwrap_or_default().as_str().to_owned(),
+            query: query.unwrap_or_default().as_str().to_owned(),
             is_search: action.kind.is_empty() || action.kind.as_str() == "search",
             pages: pages.map(page).collect(),
             failure: matches!(status.as_str(), "failed" | "incomplete").then_some("unavailable"),
@@ -147,38 +134,15 @@ fn page(url: RawText<'_>) -> Page {
 
 /// A part of a message, of a reasoning item, or of its summary.
 #[derive(Debug, Deserialize)]
+#[serde(bound(deserialize = "'de: 'a"))]
 pub(super) struct Part<'a> {
-    #[serde(borrow, default)]
     pub(super) text: Option<RawText<'a>>,
-    #[serde(borrow, default)]
     pub(super) refusal: Option<RawText<'a>>,
-    #[serde(borrow, default)]
     pub(super) logprobs: Option<Raw<'a>>,
-    #[serde(borrow, default)]
     pub(super) annotations: Option<Vec<Raw<'a>>>,
-}
-
-/// An annotation of a text.
-#[derive(Debug, Deserialize)]
-struct Annotation<'a> {
-    #[serde(rename = "type", borrow, default)]
-    kind: RawText<'a>,
-    #[serde(borrow, default)]
-    url: Option<RawText<'a>>,
-    #[serde(borrow, default)]
-    title: Option<RawText<'a>>,
-    #[serde(default)]
-    start_index: Option<u64>,
-    #[serde(default)]
-    end_index: Option<u64>,
 }
 
 /// The page that an annotation names, where it names one: files belong to the provider.
 pub(super) fn cited_page(raw: Raw<'_>) -> Option<Citation> {
-    let annotation: Annotation<'_> = json::read(raw.get()).ok()?;
-    let range = annotation.start_index.zip(annotation.end_index);
-    match annotation.kind.as_str() {
-        "url_citation" => Citation::new(annotation.url?, annotation.title, range),
-        _ => None,
-    }
+    read::cited_page(raw, "url_citation")
 }

@@ -5,7 +5,7 @@ use crate::{
     table::{Row, core, declare_kinds, declare_shapes, dropped, field, implied, refused, tag},
 };
 
-const BREAKPOINT_ROW: Row = field("prompt_cache_breakpoint", F::CacheMarks);
+const BREAKPOINT_ROW: Row = field("prompt_cache_breakpoint", F::CacheBreakpoints);
 
 const ITEM_ID: Row = implied("id", "ids of items belong to the provider that made them");
 

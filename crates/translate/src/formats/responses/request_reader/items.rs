@@ -6,7 +6,7 @@
 use super::{compaction, search, tool_search, tools};
 use crate::request::read::{
     media,
-    shared::{answer_call, array, assistant_says, take_mark, text_block},
+    shared::{answer_call, array, assistant_says, say, take_mark, text_block, user_says},
 };
 use crate::{
     Refusal,
@@ -154,42 +154,10 @@ fn message<'d>(
         Some(text) => vec![text_block(text, None)],
         None => parts(scope, content, &table::PARTS, &path)?,
     };
-    if role == Role::Assistant {
-        if !blocks.is_empty() {
-            assistant_says(turns, blocks, at);
-        }
-        return Ok(());
+    if role != Role::Assistant || !blocks.is_empty() {
+        say(turns, role, blocks, at);
     }
-    if role == Role::User {
-        user_says(turns, blocks, at);
-        return Ok(());
-    }
-    turns.push(Turn {
-        role,
-        blocks,
-        at: Some(at),
-    });
     Ok(())
-}
-
-/// Adds what the user says at `at`; after results of tools it belongs to the same turn.
-fn user_says<'d>(
-    turns: &mut Vec<Turn<'d>>,
-    blocks: impl IntoIterator<Item = Block<'d>>,
-    at: usize,
-) {
-    match turns.last_mut() {
-        Some(last)
-            if last.role == Role::User && matches!(last.blocks.last(), Some(Block::Result(_))) =>
-        {
-            last.blocks.extend(blocks);
-        }
-        _ => turns.push(Turn {
-            role: Role::User,
-            blocks: blocks.into_iter().collect(),
-            at: Some(at),
-        }),
-    }
 }
 
 fn parts<'d>(

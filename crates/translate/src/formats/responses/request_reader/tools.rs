@@ -2,8 +2,9 @@
 
 use super::search;
 use crate::request::read::{
+    openai::{self, choice_word},
     search::take_offer,
-    shared::{array, choice_word, keep_allowed, take_word},
+    shared::{array, keep_allowed, take_word},
 };
 use crate::{
     Refusal,
@@ -76,19 +77,11 @@ fn function<'d>(
 ) -> Result<Tool<'d>, Refusal> {
     let mut fields = scope.open(tool, &table::FUNCTION_TOOL, path)?;
     fields.bool("defer_loading")?;
-    let tool = Tool {
-        name: fields.require_text("name")?,
+    Ok(Tool {
         namespace: namespace.map(|it| it.name),
         namespace_description: namespace.and_then(|it| it.description),
-        description: fields.text("description")?,
-        takes: Takes::Object {
-            schema: fields.object("parameters")?,
-            strict: fields.bool("strict")?,
-        },
-        cache: None,
-    };
-    fields.close()?;
-    Ok(tool)
+        ..openai::function(fields)?
+    })
 }
 
 fn custom<'d>(
@@ -126,13 +119,7 @@ fn grammar<'d>(
         scope.open(format, &table::CUSTOM_TEXT, path)?.close()?;
         return Ok(None);
     }
-    let mut fields = scope.open(format, &table::CUSTOM_GRAMMAR, path)?;
-    let grammar = Grammar {
-        syntax: fields.require_text("syntax")?,
-        definition: fields.require_text("definition")?,
-    };
-    fields.close()?;
-    Ok(Some(grammar))
+    openai::grammar(scope.open(format, &table::CUSTOM_GRAMMAR, path)?).map(Some)
 }
 
 /// Reads `tool_choice`: a word or an object.

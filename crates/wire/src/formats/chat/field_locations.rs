@@ -14,8 +14,8 @@ use crate::{
         text::TextClass,
     },
     peek::{
+        location::{self, Checked, Location, Medium, Settings, Slot},
         node::NodeFlags,
-        place::{self, Checked, Medium, Place, Settings, Slot},
     },
 };
 
@@ -59,25 +59,25 @@ fn top(key: &[u8]) -> Slot {
         b"max_tokens" => Slot::OlderOutputLimit("max_tokens"),
         b"n" => Slot::Choices("n"),
         b"reasoning_effort" => Slot::Effort("reasoning_effort"),
-        b"reasoning" => Slot::Settings(&place::REASONING),
+        b"reasoning" => Slot::Settings(&location::REASONING),
         b"response_format" => Slot::Settings(&RESPONSE_FORMAT),
         b"modalities" => Slot::Modalities,
         b"audio" => Slot::AudioOutput,
         b"prediction" => Slot::Content,
-        b"stream_options" => Slot::Settings(&place::STREAM_OPTIONS),
+        b"stream_options" => Slot::Settings(&location::STREAM_OPTIONS),
         b"prompt_cache_key" => Slot::CacheKey,
         b"tool_choice" => Slot::Checked(Checked::ToolChoice),
         b"parallel_tool_calls" => Slot::Checked(Checked::ParallelToolCalls),
         b"presence_penalty" => Slot::Checked(Checked::PresencePenalty),
         b"frequency_penalty" => Slot::Checked(Checked::FrequencyPenalty),
         b"stop" => Slot::Checked(Checked::Stop),
-        _ => place::top(key),
+        _ => location::top(key),
     }
 }
 
 static RESPONSE_FORMAT: Settings = Settings {
     field: "response_format",
-    place: Place::AnswerFormat,
+    location: Location::AnswerFormat,
 };
 
 fn node(key: &[u8]) -> Slot {
@@ -88,7 +88,7 @@ fn node(key: &[u8]) -> Slot {
         b"audio" => Slot::Reference,
         // Encrypted reasoning.
         b"data" => Slot::Seal,
-        _ => place::openai_node(key),
+        _ => location::openai_node(key),
     }
 }
 

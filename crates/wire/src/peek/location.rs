@@ -1,12 +1,12 @@
 //! What keys and values of a request mean to the gateway, and the tables that the formats share.
-//! The tables of a format itself stand in `formats/*/places.rs`.
+//! The tables of a format itself stand in `formats/*/field_locations.rs`.
 
 use super::extensions;
 use crate::formats::rules::FormatRules;
 
 /// The object or array around a value: it decides what keys mean.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum Location {
     /// An array; all its elements have one slot.
     Array,
     /// The body itself.
@@ -20,7 +20,7 @@ pub(crate) enum Place {
     Payload,
     /// The `source` of an image or a document.
     Source,
-    /// A tool that the request offers: its `type` says who runs it.
+    /// A tool that the request offers: its `type` says whether the provider runs it.
     Offered,
     /// A part of a tool.
     Tool,
@@ -132,7 +132,7 @@ pub(crate) enum Slot {
     /// Turns the object off (`enabled: false`, `mode: off`).
     Switch,
     /// An object in which a few keys matter.
-    Within(Place),
+    Within(Location),
     /// An object of settings.
     Settings(&'static Settings),
     IncludeUsage,
@@ -166,7 +166,7 @@ pub(crate) enum Medium {
 pub(crate) struct Settings {
     /// The path of the field.
     pub(crate) field: &'static str,
-    pub(crate) place: Place,
+    pub(crate) location: Location,
 }
 
 /// What keys mean in an object of which only a few matter.
@@ -197,7 +197,7 @@ pub(crate) enum Checked {
     StopSequences,
 }
 
-impl Place {
+impl Location {
     /// What the value of a key means here.
     pub(super) fn slot(self, format: &FormatRules, key: &[u8]) -> Slot {
         match self {
@@ -310,11 +310,11 @@ pub(crate) fn node(key: &[u8]) -> Slot {
 /// `stream_options` and `reasoning` in the formats of OpenAI.
 pub(crate) static STREAM_OPTIONS: Settings = Settings {
     field: "stream_options",
-    place: Place::StreamOptions,
+    location: Location::StreamOptions,
 };
 pub(crate) static REASONING: Settings = Settings {
     field: "reasoning",
-    place: Place::Table(Table(|key| match key {
+    location: Location::Table(Table(|key| match key {
         b"effort" => Slot::Effort("reasoning.effort"),
         _ => Slot::Ignored,
     })),

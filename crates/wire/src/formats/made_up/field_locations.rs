@@ -15,8 +15,8 @@ use crate::{
         text::TextClass,
     },
     peek::{
+        location::{self, Checked, Location, Medium, Settings, Slot, Table},
         node::NodeFlags,
-        place::{self, Checked, Medium, Place, Settings, Slot, Table},
     },
 };
 
@@ -62,13 +62,13 @@ fn top(key: &[u8]) -> Slot {
         b"settings" => Slot::Settings(&SETTINGS),
         // The address has them.
         b"model" | b"stream" => Slot::Json,
-        _ => place::top(key),
+        _ => location::top(key),
     }
 }
 
 static SETTINGS: Settings = Settings {
     field: "settings",
-    place: Place::Table(Table(|key| match key {
+    location: Location::Table(Table(|key| match key {
         b"answers" => Slot::Choices("settings.answers"),
         b"thinking" => Slot::Effort("settings.thinking"),
         b"temperature" => Slot::Checked(Checked::Temperature),
@@ -80,7 +80,7 @@ fn node(key: &[u8]) -> Slot {
     match key {
         b"parts" => Slot::NodeContent,
         b"inlineData" => Slot::Payload(Medium::Image),
-        _ => place::node(key),
+        _ => location::node(key),
     }
 }
 

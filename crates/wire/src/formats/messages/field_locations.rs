@@ -14,8 +14,8 @@ use crate::{
         text::TextClass,
     },
     peek::{
+        location::{self, Checked, Location, Settings, Slot, Table},
         node::NodeFlags,
-        place::{self, Checked, Place, Settings, Slot, Table},
     },
 };
 
@@ -62,30 +62,30 @@ fn top(key: &[u8]) -> Slot {
         b"max_tokens" => Slot::OutputLimit,
         b"thinking" => Slot::Settings(&THINKING),
         b"output_config" => Slot::Settings(&OUTPUT_CONFIG),
-        // An older place for the same.
+        // An older location for the same.
         b"output_format" => Slot::Settings(&OUTPUT_FORMAT),
         b"container" => Slot::Container,
         b"thread" => Slot::Thread,
         b"mcp_servers" => Slot::HostedTools,
         b"tool_choice" => Slot::Checked(Checked::ToolChoiceObject),
         b"stop_sequences" => Slot::Checked(Checked::StopSequences),
-        _ => place::top(key),
+        _ => location::top(key),
     }
 }
 
 static THINKING: Settings = Settings {
     field: "thinking",
-    place: Place::Thinking,
+    location: Location::Thinking,
 };
 
 static OUTPUT_FORMAT: Settings = Settings {
     field: "output_format",
-    place: Place::AnswerFormat,
+    location: Location::AnswerFormat,
 };
 
 static OUTPUT_CONFIG: Settings = Settings {
     field: "output_config",
-    place: Place::Table(Table(|key| match key {
+    location: Location::Table(Table(|key| match key {
         b"effort" => Slot::Effort("output_config.effort"),
         b"format" => Slot::Settings(&CONFIGURED_FORMAT),
         _ => Slot::Ignored,
@@ -94,7 +94,7 @@ static OUTPUT_CONFIG: Settings = Settings {
 
 static CONFIGURED_FORMAT: Settings = Settings {
     field: "output_config.format",
-    place: Place::AnswerFormat,
+    location: Location::AnswerFormat,
 };
 
 fn node(key: &[u8]) -> Slot {
@@ -104,7 +104,7 @@ fn node(key: &[u8]) -> Slot {
         b"signature" | b"data" | b"encrypted_content" | b"encrypted_index" => Slot::Seal,
         // A tool call.
         b"input" => Slot::Json,
-        _ => place::node(key),
+        _ => location::node(key),
     }
 }
 

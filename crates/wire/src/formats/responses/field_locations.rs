@@ -14,8 +14,8 @@ use crate::{
         text::TextClass,
     },
     peek::{
+        location::{self, Checked, Location, Settings, Slot, Table},
         node::NodeFlags,
-        place::{self, Checked, Place, Settings, Slot, Table},
     },
 };
 
@@ -56,23 +56,23 @@ fn top(key: &[u8]) -> Slot {
         b"input" => Slot::Conversation,
         b"instructions" => Slot::Content,
         b"max_output_tokens" => Slot::OutputLimit,
-        b"reasoning" => Slot::Settings(&place::REASONING),
+        b"reasoning" => Slot::Settings(&location::REASONING),
         b"text" => Slot::Settings(&TEXT_SETTINGS),
         b"background" => Slot::Background,
         b"store" => Slot::Store,
         b"previous_response_id" | b"conversation" => Slot::Reference,
         b"prompt" => Slot::Prompt,
-        b"stream_options" => Slot::Settings(&place::STREAM_OPTIONS),
+        b"stream_options" => Slot::Settings(&location::STREAM_OPTIONS),
         b"prompt_cache_key" => Slot::CacheKey,
         b"tool_choice" => Slot::Checked(Checked::ToolChoice),
         b"parallel_tool_calls" => Slot::Checked(Checked::ParallelToolCalls),
-        _ => place::top(key),
+        _ => location::top(key),
     }
 }
 
 static TEXT_SETTINGS: Settings = Settings {
     field: "text",
-    place: Place::Table(Table(|key| match key {
+    location: Location::Table(Table(|key| match key {
         b"format" => Slot::Settings(&TEXT_FORMAT),
         _ => Slot::Ignored,
     })),
@@ -80,7 +80,7 @@ static TEXT_SETTINGS: Settings = Settings {
 
 static TEXT_FORMAT: Settings = Settings {
     field: "text.format",
-    place: Place::AnswerFormat,
+    location: Location::AnswerFormat,
 };
 
 fn node(key: &[u8]) -> Slot {
@@ -89,7 +89,7 @@ fn node(key: &[u8]) -> Slot {
         b"encrypted_content" => Slot::Seal,
         // A tool search.
         b"arguments" => Slot::Json,
-        _ => place::openai_node(key),
+        _ => location::openai_node(key),
     }
 }
 

@@ -1,8 +1,8 @@
 //! Cuts the requests that outlast the grace period.
 //!
-//! Their futures are dropped, and an exchange that is dropped settles and tells of itself.
-//! Pingora would do so too, but only after a sleep that nothing can shorten; ending the
-//! process without it would forget what was delivered.
+//! Their futures are dropped, and an exchange that is dropped settles and writes its access line.
+//! Pingora would do so too, but only after a sleep of fixed length; a process that ends before that
+//! would lose the settlements.
 
 use super::connections::http2_options;
 use super::stop::{Ending, Sessions, idle_is_over};
@@ -22,14 +22,14 @@ use std::task::{Poll, Waker};
 use std::time::Instant;
 use tokio::sync::watch;
 
-/// A proxy whose requests end at once when they are told to.
+/// A proxy whose requests end at once at the end of the grace period.
 pub(super) struct Cuttable {
     proxy: Arc<HttpProxy<Gateway>>,
     current: Arc<Current>,
     end: Ends,
 }
 
-/// What tells it of the program's end.
+/// The signals of the program's end.
 #[derive(Clone)]
 pub(super) struct Ends {
     /// All that is still under way is cut once this is true.
@@ -67,8 +67,8 @@ impl Cuttable {
             if let Poll::Ready(reusable) = served.as_mut().poll(context) {
                 return Poll::Ready(reusable);
             }
-            // Who waits already is woken by the cut: waiting anew with every piece of a
-            // stream would cost more than the piece's way through some filters.
+            // The cut wakes the earlier waiter. A new waiter for every piece of a stream would
+            // cost more than the filters of the piece.
             let waits = waiting.as_ref();
             if waits.is_some_and(|it| it.will_wake(context.waker())) && !self.may_be_cut() {
                 return Poll::Pending;
@@ -109,8 +109,8 @@ impl HttpServerApp for Cuttable {
     }
 
     async fn http_cleanup(&self) {
-        // Until then who comes with another request is answered, and told to connect anew.
-        // All that were used later are told by their answers.
+        // Until then the gateway answers further requests and asks their clients to reconnect.
+        // Connections that were used later get that with their answers.
         idle_is_over(self.end.ending.clone(), Instant::now()).await;
         self.proxy.http_cleanup().await;
     }

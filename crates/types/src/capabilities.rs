@@ -6,30 +6,30 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Abilities {
+pub struct Capabilities {
     /// It marks what is worth caching: `cache_control` in messages,
     /// `prompt_cache_breakpoint` in chat and responses.
-    pub cache_marks: bool,
+    pub cache_breakpoints: bool,
     /// Events of its streams that its formats do not define, by their `type`; in chat by the
     /// `object` of their chunks. They pass to callers of the same format. Any other unknown
     /// event ends a stream as an error.
     pub stream_events: Vec<String>,
     /// What only a chat provider differs in.
-    pub chat: ChatAbilities,
+    pub chat: ChatCapabilities,
     /// What only a responses provider differs in.
-    pub responses: ResponsesAbilities,
+    pub responses: ResponsesCapabilities,
     /// What only a messages provider differs in.
-    pub messages: MessagesAbilities,
+    pub messages: MessagesCapabilities,
 }
 
-impl Default for Abilities {
+impl Default for Capabilities {
     fn default() -> Self {
         Self {
-            cache_marks: true,
+            cache_breakpoints: true,
             stream_events: Vec::new(),
-            chat: ChatAbilities::ALL,
-            responses: ResponsesAbilities::ALL,
-            messages: MessagesAbilities::ALL,
+            chat: ChatCapabilities::ALL,
+            responses: ResponsesCapabilities::ALL,
+            messages: MessagesCapabilities::ALL,
         }
     }
 }
@@ -38,7 +38,7 @@ impl Default for Abilities {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct ChatAbilities {
+pub struct ChatCapabilities {
     /// It knows `max_completion_tokens`; otherwise the limit goes as `max_tokens`.
     pub max_completion_tokens: bool,
     /// It knows the role `developer`; otherwise such messages go as `system`.
@@ -59,7 +59,7 @@ pub struct ChatAbilities {
     pub openai: bool,
 }
 
-impl ChatAbilities {
+impl ChatCapabilities {
     /// What the format's own provider can.
     pub const ALL: Self = Self {
         max_completion_tokens: true,
@@ -73,7 +73,7 @@ impl ChatAbilities {
     };
 }
 
-impl Default for ChatAbilities {
+impl Default for ChatCapabilities {
     fn default() -> Self {
         Self::ALL
     }
@@ -83,7 +83,7 @@ impl Default for ChatAbilities {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct ResponsesAbilities {
+pub struct ResponsesCapabilities {
     /// It hands out and takes back `reasoning.encrypted_content`.
     pub encrypted_reasoning: bool,
     /// It searches the web by itself (`web_search`), for callers of messages that offer such a
@@ -91,7 +91,7 @@ pub struct ResponsesAbilities {
     pub web_search: bool,
 }
 
-impl ResponsesAbilities {
+impl ResponsesCapabilities {
     /// What the format's own provider can without being asked to do more than answer.
     pub const ALL: Self = Self {
         encrypted_reasoning: true,
@@ -99,7 +99,7 @@ impl ResponsesAbilities {
     };
 }
 
-impl Default for ResponsesAbilities {
+impl Default for ResponsesCapabilities {
     fn default() -> Self {
         Self::ALL
     }
@@ -109,7 +109,7 @@ impl Default for ResponsesAbilities {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct MessagesAbilities {
+pub struct MessagesCapabilities {
     /// It takes the role `system` between other messages; otherwise such a message goes as
     /// the user's, in `<system-reminder>`.
     pub system_in_the_middle: bool,
@@ -124,7 +124,7 @@ pub struct MessagesAbilities {
     pub web_search: bool,
 }
 
-impl MessagesAbilities {
+impl MessagesCapabilities {
     /// What the format's own provider can without being asked to do more than answer.
     pub const ALL: Self = Self {
         system_in_the_middle: true,
@@ -135,7 +135,7 @@ impl MessagesAbilities {
     };
 }
 
-impl Default for MessagesAbilities {
+impl Default for MessagesCapabilities {
     fn default() -> Self {
         Self::ALL
     }
