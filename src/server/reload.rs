@@ -394,7 +394,7 @@ impl Reloader {
 ///
 /// There is no model.
 pub(super) fn check_models(config: &Config) -> Result<(), Faults> {
-    if !config.catalog.models().is_empty() {
+    if config.catalog.all().next().is_some() {
         return Ok(());
     }
     let path = KeyPath::root().key("models");

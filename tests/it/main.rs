@@ -33,6 +33,7 @@ mod limits;
 mod models_and_keys;
 mod operations;
 mod overload;
+mod provider_files;
 mod reload;
 mod remembering;
 mod reserving;

@@ -37,7 +37,7 @@ pub use accounts::{LONG, store_in};
 pub use answer::{Answer, Ending};
 pub use auto::{EASY, HARD};
 pub use caller::{Caller, Way};
-pub use config::{Config, Ports, provider, provider_at};
+pub use config::{Config, PROVIDER_KEY, Ports, provider, provider_at};
 pub use doorman::{Doorman, json_answer};
 pub use frames::Frames;
 pub use gateway::{Gateway, Output, breaker, tollgate};

@@ -169,8 +169,11 @@ impl std::fmt::Debug for Credential {
 pub enum UpstreamModel {
     /// Always this one.
     Fixed(Arc<str>),
-    /// The one that the caller asked for: deployments of a wildcard.
-    AsRequested,
+    /// The name that the caller asked for: deployments of a pattern.
+    AsRequested {
+        /// The first byte of the name that the provider is sent.
+        from: usize,
+    },
 }
 
 /// One place where a model is served.
@@ -227,7 +230,7 @@ impl Deployment {
     pub fn upstream_model<'a>(&'a self, requested: &'a str) -> &'a str {
         match &self.upstream_model {
             UpstreamModel::Fixed(name) => name,
-            UpstreamModel::AsRequested => requested,
+            UpstreamModel::AsRequested { from } => requested.get(*from..).unwrap_or(requested),
         }
     }
 }

@@ -313,7 +313,8 @@ pub struct DeploymentSettings {
     /// The provider that serves it.
     pub provider: String,
     /// The name by which the provider knows the model. Default: the model's own
-    /// `upstream_model`, and where there is none its identifier.
+    /// `upstream_model`, and where there is none its identifier. With a pattern, `*` is the part of
+    /// the name that the pattern's `*` stands for.
     pub upstream_model: Option<String>,
     /// The formats to use here, out of those that the provider speaks. Default: all of them.
     pub formats: Option<Vec<Format>>,
