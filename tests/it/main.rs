@@ -3,6 +3,7 @@
 
 #![cfg(test)]
 
+mod addresses;
 mod admin;
 mod auto;
 mod balances;

@@ -22,6 +22,7 @@ mod doorman;
 pub mod flooder;
 pub mod frames;
 mod gateway;
+pub mod hosted;
 mod http1;
 mod http2;
 mod mounts;

@@ -100,12 +100,38 @@ pub enum FormatEntry {
 pub struct FormatSettings {
     /// The format.
     pub name: Format,
-    /// Path after the base address. Usual: `/v1/chat/completions`, `/v1/responses`,
-    /// `/v1/messages`.
+    /// Path after the base address; it may have a query. `{model}` stands for the upstream model
+    /// name, percent-encoded: `/openai/deployments/{model}/chat/completions?api-version=2024-10-21`.
+    /// Usual: `/v1/chat/completions`, `/v1/responses`, `/v1/messages`.
     pub path: Option<String>,
+    /// The same for requests whose answer is a stream. Default: `path`.
+    pub stream_path: Option<String>,
     /// Messages only: the path of the token counter, where the provider has one
     /// (`/v1/messages/count_tokens`). Without it the gateway counts by itself.
     pub count_tokens: Option<String>,
+    /// Top-level fields that are set in the body of every request, with their values. They replace
+    /// those of the client.
+    #[serde(default)]
+    pub set: IndexMap<String, serde_json::Value>,
+    /// Top-level fields that are removed from the body of every request. `model` can be removed if
+    /// the path has `{model}`; requests to a path without it keep the field. `stream` can be removed
+    /// if there is a `stream_path`.
+    #[serde(default)]
+    pub remove: Vec<String>,
+}
+
+impl FormatSettings {
+    /// The format at its usual path.
+    pub(crate) fn usual(name: Format) -> Self {
+        Self {
+            name,
+            path: None,
+            stream_path: None,
+            count_tokens: None,
+            set: IndexMap::new(),
+            remove: Vec::new(),
+        }
+    }
 }
 
 /// A credential by its secret alone, or with a name and the header it is sent in.

@@ -70,6 +70,13 @@ pub fn write(format: Format, address: &Address) -> Option<String> {
     Some(text.replace(VERSION, &value(&address.version)))
 }
 
+/// A path and query of the configuration with the model in place of each `{model}`, percent-encoded.
+/// `None` if the model's name would be a step of the path (`.` or `..`).
+pub fn with_model(template: &str, model: &str) -> Option<String> {
+    let is_step = matches!(model, "." | "..");
+    (!is_step).then(|| template.replace(MODEL, &encode(model)))
+}
+
 /// Reads an address by one template. Parameters of the query that the template does not have are
 /// ignored; their order is, too.
 fn read_as(template: &str, path_and_query: &str) -> Option<Address> {
@@ -135,4 +142,21 @@ fn decode(value: &str) -> Option<String> {
         });
     }
     String::from_utf8(bytes).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::with_model;
+
+    #[test]
+    fn a_model_stays_within_its_part_of_the_path() {
+        let path = |model| with_model("/d/{model}/chat?v=1&m={model}", model);
+        let expected = "/d/a%2Fb%20c%3F%23%25/chat?v=1&m=a%2Fb%20c%3F%23%25";
+        assert_eq!(path("a/b c?#%").as_deref(), Some(expected));
+        assert_eq!(
+            path("gpt-4.1_x~").as_deref(),
+            Some("/d/gpt-4.1_x~/chat?v=1&m=gpt-4.1_x~")
+        );
+        assert_eq!((path("."), path("..")), (None, None));
+    }
 }
