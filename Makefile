@@ -167,8 +167,11 @@ docs: ## Build the documentation as a site, in target/docs
 	@scripts/setup docs
 	@scripts/docs $(TARGET)/docs
 
-deny: ## Check licences, advisories and sources of the dependencies
-	@if $(CARGO) deny --version >/dev/null 2>&1; then $(CARGO) deny check; \
-	else echo "skipped: cargo-deny is not installed (cargo install --locked cargo-deny)"; fi
+# No package registry has a copy of the advisory database: cargo-deny clones it.
+deny: ## Check licences, bans, sources and advisories of the dependencies
+	@scripts/setup deny
+	@$(CARGO) deny check licenses bans sources
+	@if $(CARGO) deny fetch db; then $(CARGO) deny check advisories; \
+	else echo "the advisory database cannot be fetched: advisories are NOT CHECKED"; fi
 
 endif
