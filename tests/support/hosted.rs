@@ -8,10 +8,10 @@ use hyper::client::conn::http1::handshake;
 use hyper::service::service_fn;
 use hyper::{Request, Response, header};
 use hyper_util::rt::TokioIo;
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::Mutex;
 use tokio::net::{TcpListener, TcpStream};
 use tollgate_sim::Received;
 
@@ -53,7 +53,7 @@ impl Hosted {
 
     /// The request that came last.
     pub fn last(&self) -> Received {
-        let received = self.received.lock().unwrap();
+        let received = self.received.lock();
         received.last().cloned().expect("no request has come")
     }
 }
@@ -71,7 +71,7 @@ async fn answer(
         headers: head.headers,
         body,
     };
-    kept.lock().unwrap().push(received.clone());
+    kept.lock().push(received.clone());
     let (path, body) = match understood(&received) {
         Ok(understood) => understood,
         Err((status, message)) => {
