@@ -30,7 +30,7 @@ pub(super) async fn refuse(
     path: Option<&str>,
     access_log: &AccessLog,
 ) {
-    events::head_refused(fault.reason.as_str());
+    events::head_refused(fault.reason);
     let id = RequestId::from_parts(clock::unix_ms(), fastrand::u128(..));
     let client = arrival::peer(wire).map(|client| client.to_string());
     let error = fault.public();
