@@ -31,6 +31,7 @@ mod layout;
 mod leaving;
 mod limits;
 mod models_and_keys;
+mod monitoring;
 mod operations;
 mod overload;
 mod reload;
