@@ -289,7 +289,7 @@ impl Reloader {
         let places = &self.places;
         snapshot.upstreams.take_over(&earlier.upstreams);
         snapshot.upstreams.resolve(RESOLVE_LIMIT).await;
-        events::watch(&snapshot.fleet);
+        events::watch(&snapshot.fleet, snapshot.catalog.catalog());
         let snapshot = Arc::new(snapshot);
         places.current.store(Arc::clone(&snapshot));
         // After the store: requests that began before it open breakers by the earlier configuration.

@@ -32,6 +32,7 @@ mod layout;
 mod leaving;
 mod limits;
 mod models_and_keys;
+mod monitoring;
 mod operations;
 mod overload;
 mod provider_files;

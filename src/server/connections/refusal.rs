@@ -62,7 +62,7 @@ fn log_refusal(
     status: Option<u16>,
     access_log: &AccessLog,
 ) -> RequestId {
-    events::head_refused(reason.as_str());
+    events::head_refused(reason);
     let id = RequestId::from_parts(clock::unix_ms(), fastrand::u128(..));
     let client = arrival::peer(wire).map(|client| client.to_string());
     access_log.line(|line| {
