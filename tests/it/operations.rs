@@ -544,6 +544,10 @@ async fn every_example_passes_its_check() {
     let mut copies = Vec::new();
     for example in std::fs::read_dir(examples).unwrap() {
         let example = example.unwrap().path();
+        // The files of providers are included by others; their own tests boot them.
+        if example.is_dir() {
+            continue;
+        }
         let copy = folder.join(example.file_name().unwrap());
         let text = std::fs::read_to_string(&example).unwrap();
         let here = folder.display().to_string();
