@@ -149,7 +149,7 @@ fn upstream_model<'a>(admitted: &'a Admitted, deployment: &'a Deployment) -> &'a
 fn patched(body: Bytes, patch: &BodyPatch) -> Option<Bytes> {
     match patch.is_empty() {
         true => Some(body),
-        false => patch::apply(&body, &patch.set, &patch.remove),
+        false => patch::apply(&body, &patch.set, &patch.remove, &patch.rename),
     }
 }
 

@@ -1,7 +1,9 @@
 //! The ready files of providers: each boots by one line, offers all of its models, and asks its
 //! provider where and with what the provider's documentation says.
 
-use crate::support::{CHAT, Config, FORMATS, Gateway, PROVIDER_KEY, Provider, prompt};
+use crate::support::{
+    CHAT, Config, FORMATS, Gateway, MESSAGES, PROVIDER_KEY, Provider, RESPONSES, prompt,
+};
 use serde_json::{Value, json};
 use std::{
     collections::BTreeSet,
@@ -129,6 +131,34 @@ async fn each_file_boots_and_asks_its_provider_as_the_provider_documents_it() {
         }
         let expected: BTreeSet<_> = file.paths.iter().map(|it| (*it).to_owned()).collect();
         assert_eq!(paths, expected, "{}", file.file);
+    }
+}
+
+/// Mistral refuses fields that it does not know, and the SDKs send two of them.
+#[tokio::test]
+async fn a_provider_gets_no_field_of_chat_that_it_does_not_know_from_clients_of_any_format() {
+    let stand_in = Provider::start().await;
+    let mistral = FILES.iter().find(|it| it.file == "mistral").unwrap();
+    let gateway = Gateway::start(including(mistral, &stand_in)).await;
+    let of_chat = json!({"max_completion_tokens": 64, "stream_options": {"include_usage": true}});
+    for (path, more) in [
+        (CHAT, of_chat),
+        (CHAT, json!({"max_tokens": 64})),
+        (RESPONSES, json!({"max_output_tokens": 64})),
+        (MESSAGES, json!({"max_tokens": 64})),
+    ] {
+        for is_streamed in [true, false] {
+            let mut body = prompt(path, mistral.model.0, "Hello!", more.clone());
+            body["stream"] = json!(is_streamed);
+            if !is_streamed {
+                body.as_object_mut().unwrap().remove("stream_options");
+            }
+            gateway.post(path, &body).await.assert_ok();
+            let sent: Value = serde_json::from_slice(&stand_in.last().body).unwrap();
+            assert_eq!(sent["max_tokens"], 64, "{path}: {sent}");
+            assert_eq!(sent["max_completion_tokens"], Value::Null, "{path}: {sent}");
+            assert_eq!(sent["stream_options"], Value::Null, "{path}: {sent}");
+        }
     }
 }
 

@@ -106,19 +106,21 @@ pub struct Target {
 /// Stands for the upstream model in the path of an endpoint.
 pub const MODEL: &str = "{model}";
 
-/// The top-level fields of a body that the configuration sets and removes.
+/// The top-level fields of a body that the configuration sets, renames and removes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BodyPatch {
     /// Names with their values as JSON.
     pub set: Vec<(Box<str>, Box<str>)>,
     /// Names.
     pub remove: Vec<Box<str>>,
+    /// Names with other names for the same field. If a body has both, the second one stays.
+    pub rename: Vec<(Box<str>, Box<str>)>,
 }
 
 impl BodyPatch {
     /// Whether bodies stay as they are.
     pub const fn is_empty(&self) -> bool {
-        self.set.is_empty() && self.remove.is_empty()
+        self.set.is_empty() && self.remove.is_empty() && self.rename.is_empty()
     }
 }
 

@@ -39,9 +39,11 @@ impl Default for Capabilities {
 #[serde(deny_unknown_fields, default)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ChatCapabilities {
-    /// It knows `max_completion_tokens`; otherwise the limit goes as `max_tokens`.
+    /// It knows `max_completion_tokens`; otherwise the limit goes as `max_tokens`, also for clients
+    /// of chat.
     pub max_completion_tokens: bool,
-    /// It knows `stream_options`; otherwise it reports the usage of streams without being asked.
+    /// It knows `stream_options`; otherwise the field is left out, also for clients of chat, and
+    /// the provider reports the usage of streams without being asked.
     pub stream_options: bool,
     /// It knows the role `developer`; otherwise such messages go as `system`.
     pub developer_role: bool,

@@ -1,5 +1,5 @@
-//! Sets and removes top-level members of a finished request body, as the configuration of a provider
-//! says. The bytes between the patched members stay as they are.
+//! Sets, renames and removes top-level members of a finished request body, as the configuration of a
+//! provider says. The bytes between the patched members stay as they are.
 //!
 //! Which members may be patched is decided by `crates/routing`.
 
@@ -13,21 +13,27 @@ use bytes::{Bytes, BytesMut};
 pub const MAX_NAME_BYTES: usize = 64;
 
 /// The body with the members of `set` (name and JSON value) and without those of `remove`. A member
-/// that `set` names keeps its position; a missing one is inserted at the front. `None` if the body is
-/// not a JSON object.
+/// that `set` names keeps its position; a missing one is inserted at the front. Each member of `rename`
+/// gets its second name, unless a member has that name: then it is removed. `None` if the body is not
+/// a JSON object.
 ///
 /// ```
 /// use bytes::Bytes;
 ///
 /// let body = Bytes::from_static(br#"{"model":"m", "max_tokens":5,"messages":[]}"#);
 /// let set = [("anthropic_version".into(), r#""vertex-2023-10-16""#.into())];
-/// let patched = tollgate_wire::patch::apply(&body, &set, &["model".into()]).unwrap();
+/// let patched = tollgate_wire::patch::apply(&body, &set, &["model".into()], &[]).unwrap();
 /// assert_eq!(
 ///     patched,
 ///     br#"{"anthropic_version":"vertex-2023-10-16","max_tokens":5,"messages":[]}"#.as_slice()
 /// );
 /// ```
-pub fn apply(body: &Bytes, set: &[(Box<str>, Box<str>)], remove: &[Box<str>]) -> Option<Bytes> {
+pub fn apply(
+    body: &Bytes,
+    set: &[(Box<str>, Box<str>)],
+    remove: &[Box<str>],
+    rename: &[(Box<str>, Box<str>)],
+) -> Option<Bytes> {
     let mut members = Members::default();
     let mut lexer = Lexer::new();
     lexer.feed(body, &mut members).ok()?;
@@ -37,10 +43,13 @@ pub fn apply(body: &Bytes, set: &[(Box<str>, Box<str>)], remove: &[Box<str>]) ->
     let mut kept_before = false;
     let mut previous_end = front;
     let mut is_set = vec![false; set.len()];
+    let has = |name: &str| members.found.iter().any(|member| member.name == name);
     let mut all = members.found.iter().peekable();
     while let Some(member) = all.next() {
         let Span { start, end } = member.whole;
-        if remove.iter().any(|name| **name == *member.name) {
+        let renamed = rename.iter().find(|(name, _)| **name == *member.name);
+        let is_superfluous = renamed.is_some_and(|(_, name)| has(name));
+        if is_superfluous || remove.iter().any(|name| **name == *member.name) {
             let next = all.peek().map_or(end, |next| next.whole.start);
             let gap = match kept_before {
                 true => Span {
@@ -52,6 +61,13 @@ pub fn apply(body: &Bytes, set: &[(Box<str>, Box<str>)], remove: &[Box<str>]) ->
             splice.replace(gap, Bytes::new());
         } else {
             kept_before = true;
+            if let Some((_, name)) = renamed {
+                let old = Span {
+                    start,
+                    end: member.key_end,
+                };
+                splice.replace(old, serde_json::Value::from(&**name).to_string());
+            }
             let known = set
                 .iter()
                 .zip(&mut is_set)
@@ -101,6 +117,7 @@ struct Member {
     name: String,
     /// From the key to the end of the value.
     whole: Span,
+    key_end: u64,
     value_start: u64,
 }
 
@@ -131,6 +148,7 @@ impl Sink for Members {
             self.found.push(Member {
                 name: key.as_str().to_owned(),
                 whole: key.span,
+                key_end: key.span.end,
                 value_start: key.span.end,
             });
         }

@@ -83,7 +83,7 @@ impl<'a> Builder<'a> {
             .map_err(|message| self.fault(&path.key("address"), message))
             .ok();
         let prefix = address.as_ref().map_or("", |address| &address.prefix);
-        let endpoints = self.build_endpoints(&settings.formats, prefix, path);
+        let endpoints = self.build_endpoints(settings, prefix, path);
         let credentials = self.build_credentials(&settings.credentials, path);
         let headers = self.build_headers(settings, path);
         let pass_headers = self.build_pass_headers(settings, path);
@@ -115,19 +115,19 @@ impl<'a> Builder<'a> {
 
     fn build_endpoints(
         &mut self,
-        entries: &[FormatEntry],
+        provider: &ProviderSettings,
         prefix: &str,
         path: &KeyPath,
     ) -> PerFormat<Option<Endpoint>> {
         let path = path.key("formats");
-        if entries.is_empty() {
+        if provider.formats.is_empty() {
             self.fault(
                 &path,
                 "name at least one format: chat, responses or messages",
             );
         }
         let mut endpoints = PerFormat::<Option<Endpoint>>::default();
-        for (place, entry) in entries.iter().enumerate() {
+        for (place, entry) in provider.formats.iter().enumerate() {
             let settings = match entry {
                 FormatEntry::Full(settings) => settings.clone(),
                 FormatEntry::Name(name) => FormatSettings::usual(*name),
@@ -137,7 +137,7 @@ impl<'a> Builder<'a> {
             if endpoint.is_some() {
                 self.fault(&at, format!("'{}' stands here twice", settings.name));
             }
-            *endpoint = Some(self.build_endpoint(&settings, prefix, &at));
+            *endpoint = Some(self.build_endpoint(&settings, &provider.capabilities, prefix, &at));
         }
         endpoints
     }

@@ -9,7 +9,7 @@ fn patched(body: &str, set: &[(&str, &str)], remove: &[&str]) -> Option<String> 
         .map(|(name, value)| ((*name).into(), (*value).into()))
         .collect();
     let remove: Vec<_> = remove.iter().map(|name| (*name).into()).collect();
-    let made = apply(&Bytes::copy_from_slice(body.as_bytes()), &set, &remove)?;
+    let made = apply(&Bytes::copy_from_slice(body.as_bytes()), &set, &remove, &[])?;
     Some(String::from_utf8(made.to_vec()).unwrap())
 }
 
@@ -43,7 +43,7 @@ fn everything_but_the_patched_members_stays_as_it_was_written() {
 #[test]
 fn a_body_without_the_members_is_not_copied() {
     let body = Bytes::from_static(br#"{"a":1}"#);
-    let made = apply(&body, &[], &["r".into()]).unwrap();
+    let made = apply(&body, &[], &["r".into()], &[]).unwrap();
     assert_eq!(made.as_ptr(), body.as_ptr());
 }
 
@@ -79,5 +79,23 @@ proptest! {
             let made: Value = serde_json::from_str(&made).unwrap();
             prop_assert_eq!(made, Value::Object(expected.clone()));
         }
+    }
+}
+
+#[test]
+fn a_renamed_member_keeps_its_value_and_yields_to_one_that_has_the_name() {
+    let rename = [("new".into(), "old".into())];
+    for (body, expected) in [
+        (r#"{"new" : 5,"a":[]}"#, r#"{"old" : 5,"a":[]}"#),
+        (
+            r#"{"a":{"new":1},"new":null}"#,
+            r#"{"a":{"new":1},"old":null}"#,
+        ),
+        (r#"{"new":5,"old":3}"#, r#"{"old":3}"#),
+        (r#"{"old":3, "new":5}"#, r#"{"old":3}"#),
+        (r#"{"a":1}"#, r#"{"a":1}"#),
+    ] {
+        let patched = apply(&Bytes::from(body), &[], &[], &rename).unwrap();
+        assert_eq!(patched, expected.as_bytes(), "{body}");
     }
 }

@@ -3,7 +3,7 @@
 use crate::{BodyPatch, Endpoint, MODEL, Target, build::Builder, settings::FormatSettings};
 use std::sync::Arc;
 use tollgate_settings::KeyPath;
-use tollgate_types::{Format, PerFormat};
+use tollgate_types::{Capabilities, Format, PerFormat};
 
 /// Where providers serve each format unless the configuration gives a path.
 const USUAL_PATHS: PerFormat<&str> = PerFormat {
@@ -33,6 +33,7 @@ impl Builder<'_> {
     pub(super) fn build_endpoint(
         &mut self,
         settings: &FormatSettings,
+        capabilities: &Capabilities,
         prefix: &str,
         at: &KeyPath,
     ) -> Endpoint {
@@ -66,7 +67,7 @@ impl Builder<'_> {
         let path = settings.path.as_deref().unwrap_or(usual);
         let target = |path: &str| Target {
             path: format!("{prefix}{path}").into(),
-            patch: patch(settings, path),
+            patch: patch(settings, capabilities, path),
         };
         Endpoint {
             whole: target(path),
@@ -112,16 +113,29 @@ impl Builder<'_> {
 }
 
 /// The changes in the bodies that go to a path: only a path with the model makes the field `model`
-/// superfluous.
-fn patch(settings: &FormatSettings, path: &str) -> Arc<BodyPatch> {
+/// superfluous. Fields of chat that the provider does not know are left out or renamed, also in
+/// requests that clients wrote for chat.
+fn patch(settings: &FormatSettings, capabilities: &Capabilities, path: &str) -> Arc<BodyPatch> {
     let removed = settings.remove.iter();
     let removed = removed.filter(|name| *name != "model" || path.contains(MODEL));
     let set = settings.set.iter();
+    let lacks = |is_known: bool| settings.name == Format::Chat && !is_known;
+    let unknown = lacks(capabilities.chat.stream_options).then_some("stream_options");
+    let older = lacks(capabilities.chat.max_completion_tokens)
+        .then_some(("max_completion_tokens", "max_tokens"));
     Arc::new(BodyPatch {
         set: set
             .map(|(name, value)| (name.as_str().into(), value.to_string().into()))
             .collect(),
-        remove: removed.map(|name| name.as_str().into()).collect(),
+        remove: removed
+            .map(String::as_str)
+            .chain(unknown)
+            .map(Into::into)
+            .collect(),
+        rename: older
+            .into_iter()
+            .map(|(name, other)| (name.into(), other.into()))
+            .collect(),
     })
 }
 
