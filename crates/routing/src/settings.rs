@@ -101,7 +101,7 @@ pub struct FormatSettings {
     /// The format.
     pub name: Format,
     /// Path after the base address. Usual: `/v1/chat/completions`, `/v1/responses`,
-    /// `/v1/messages`.
+    /// `/v1/messages`. Gemini: where the models stand, usually `/v1beta/models`.
     pub path: Option<String>,
     /// Messages only: the path of the token counter, where the provider has one
     /// (`/v1/messages/count_tokens`). Without it the gateway counts by itself.

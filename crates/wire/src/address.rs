@@ -60,14 +60,47 @@ pub fn read(format: Format, path_and_query: &str) -> Option<Address> {
 /// The path and query of a request; `None` if the format keeps nothing there. A value that is
 /// absent is left empty.
 pub fn write(format: Format, address: &Address) -> Option<String> {
+    Some(fill(template(format, address)?, address))
+}
+
+/// The path and query of a request to a provider whose models stand below the path `models`, as
+/// in `/v1beta/models`; `None` if the format does not keep the model in its path.
+///
+/// ```
+/// use tollgate_types::Format;
+/// use tollgate_wire::address::{Address, write_below};
+///
+/// let address = Address {
+///     model: Some("gemini-3-flash".into()),
+///     stream: Some(false),
+///     version: None,
+/// };
+/// assert_eq!(
+///     write_below(Format::Gemini, "/google/models", &address).as_deref(),
+///     Some("/google/models/gemini-3-flash:generateContent"),
+/// );
+/// assert_eq!(write_below(Format::Chat, "/v1/chat/completions", &address), None);
+/// ```
+pub fn write_below(format: Format, models: &str, address: &Address) -> Option<String> {
+    let (_, method) = template(format, address)?.split_once(MODEL)?;
+    Some(format!(
+        "{models}/{}",
+        fill(&format!("{MODEL}{method}"), address)
+    ))
+}
+
+fn template(format: Format, address: &Address) -> Option<&'static str> {
     let rules = formats::rules(format).request.address.as_ref()?;
-    let template = match address.stream {
+    Some(match address.stream {
         Some(true) => rules.streamed,
         _ => rules.whole,
-    };
+    })
+}
+
+fn fill(template: &str, address: &Address) -> String {
     let value = |value: &Option<String>| encode(value.as_deref().unwrap_or_default());
     let text = template.replace(MODEL, &value(&address.model));
-    Some(text.replace(VERSION, &value(&address.version)))
+    text.replace(VERSION, &value(&address.version))
 }
 
 /// Reads an address by one template. Parameters of the query that the template does not have are

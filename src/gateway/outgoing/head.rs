@@ -6,11 +6,12 @@ use crate::gateway::exchange::Exchange;
 use crate::gateway::stored;
 use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
-use http::{HeaderMap, HeaderName, HeaderValue, Method};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri};
 use pingora::http::RequestHeader;
 use pingora_proxy::Session;
 use tollgate_filter::{Endpoint, RequestContext};
 use tollgate_types::Format;
+use tollgate_wire::address::{self, Address};
 use tollgate_wire::headers as wire_headers;
 
 /// Begins to send what was made ready, and makes the head that goes before it.
@@ -65,6 +66,25 @@ fn with_query(base: &http::Uri, pair: &str) -> Option<http::Uri> {
     format!("{base}{mark}{pair}").parse().ok()
 }
 
+/// Where the request goes: formats that keep the model and the choice of a stream in their
+/// address have both in it.
+fn target(candidate: &Candidate, request: &RequestContext, base: &Uri) -> Option<Uri> {
+    let facts = request.facts_if_read();
+    let asked_for = facts.and_then(|facts| facts.model.as_deref());
+    let model = candidate
+        .deployment
+        .upstream_model(asked_for.unwrap_or_default());
+    let address = Address {
+        model: Some(model.to_owned()),
+        stream: facts.map(|facts| facts.stream),
+        version: None,
+    };
+    match address::write_below(candidate.format, base.path(), &address) {
+        Some(path) => path.parse().ok(),
+        None => Some(base.clone()),
+    }
+}
+
 /// The head that goes to the provider, built on what is the same for all its requests:
 /// what is not put here or there does not leave.
 fn upstream_head(
@@ -111,7 +131,7 @@ fn upstream_head(
     }
     let (mut head, ()) = http::Request::new(()).into_parts();
     head.method = Method::POST;
-    head.uri = base.uri.clone();
+    head.uri = target(candidate, request, &base.uri)?;
     head.headers = headers;
     Some(head)
 }

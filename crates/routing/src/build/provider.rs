@@ -18,9 +18,11 @@ const USUAL_PATHS: PerFormat<&str> = PerFormat {
     chat: "/v1/chat/completions",
     responses: "/v1/responses",
     messages: "/v1/messages",
+    gemini: "/v1beta/models",
 };
 
 const X_API_KEY: HeaderName = HeaderName::from_static("x-api-key");
+const X_GOOG_API_KEY: HeaderName = HeaderName::from_static("x-goog-api-key");
 
 /// Headers that the gateway alone decides: they carry credentials, frame the message,
 /// or say where a request came from.
@@ -49,7 +51,7 @@ const RESERVED: &[&str] = &[
 ];
 
 /// Headers that carry a provider's credential, and belong where credentials stand.
-const CREDENTIALS: &[&str] = &["api-key", "authorization", "x-api-key"];
+const CREDENTIALS: &[&str] = &["api-key", "authorization", "x-api-key", "x-goog-api-key"];
 
 /// A base address in its parts.
 struct Address {
@@ -128,7 +130,7 @@ impl<'a> Builder<'a> {
         if entries.is_empty() {
             self.fault(
                 &path,
-                "name at least one format: chat, responses or messages",
+                "name at least one format: chat, responses, messages or gemini",
             );
         }
         let mut endpoints = PerFormat::<Option<Endpoint>>::default();
@@ -263,8 +265,10 @@ impl<'a> Builder<'a> {
             value.set_sensitive(true);
             Some((name, value))
         };
-        let headers = header(header::AUTHORIZATION).zip(header(X_API_KEY));
-        let Some((bearer, api_key)) = headers else {
+        let headers = header(header::AUTHORIZATION)
+            .zip(header(X_API_KEY))
+            .zip(header(X_GOOG_API_KEY));
+        let Some(((bearer, api_key), google)) = headers else {
             self.fault(at, "the secret holds a character that no header can carry");
             return None;
         };
@@ -272,6 +276,7 @@ impl<'a> Builder<'a> {
             chat: bearer.clone(),
             responses: bearer,
             messages: api_key,
+            gemini: google,
         })
     }
 
