@@ -88,9 +88,9 @@ lint: setup ## Check format and lints
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
 
-# Without nginx the tests that put one behind the gateway say that they are skipped.
+# Without nginx or Prometheus the tests that need them say that they are skipped.
 test: lint ## Everything that CI checks
-	@scripts/setup tests || echo "tools of the tests are missing: the tests against nginx are SKIPPED, the tests of the documentation need curl and openssl"
+	@scripts/setup tests || echo "tools of the tests are missing: the tests against nginx and Prometheus are SKIPPED, the tests of the documentation need curl and openssl"
 	$(CARGO) test --workspace
 
 test-crash: setup ## Kill the gateway under load, fifty times over
@@ -167,8 +167,11 @@ docs: ## Build the documentation as a site, in target/docs
 	@scripts/setup docs
 	@scripts/docs $(TARGET)/docs
 
-deny: ## Check licences, advisories and sources of the dependencies
-	@if $(CARGO) deny --version >/dev/null 2>&1; then $(CARGO) deny check; \
-	else echo "skipped: cargo-deny is not installed (cargo install --locked cargo-deny)"; fi
+# No package registry has a copy of the advisory database: cargo-deny clones it.
+deny: ## Check licences, bans, sources and advisories of the dependencies
+	@scripts/setup deny
+	@$(CARGO) deny check licenses bans sources
+	@if $(CARGO) deny fetch db; then $(CARGO) deny check advisories; \
+	else echo "the advisory database cannot be fetched: advisories are NOT CHECKED"; fi
 
 endif

@@ -28,9 +28,10 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::time::{Duration, Instant};
-use tollgate_routing::{Endpoint, Http2, Provider};
+use tollgate_routing::{BodyPatch, Http2, MODEL, Provider, Purpose, Target};
 use tollgate_settings::{Fault, KeyPath};
 use tollgate_types::Format;
+use tollgate_wire::address::with_model;
 
 /// How often names are resolved anew. The system's resolver does not report the DNS time to live;
 /// most resolvers cache for at least half a minute.
@@ -57,19 +58,50 @@ pub struct Pool {
     lookup_failure: Mutex<Option<String>>,
     template: HttpPeer,
     next_peer: AtomicUsize,
-    answers: Bases,
-    counts: Bases,
+    bases: Bases,
 }
 
-/// One for each format that a provider has an endpoint for: too few for a table.
-type Bases = Vec<(Format, Base)>;
+/// One for each endpoint of a provider: too few for a table.
+type Bases = Vec<(Format, Purpose, Base)>;
 
 /// What the heads of all requests to one endpoint of a provider have in common.
 pub struct Base {
-    /// Where the request goes.
-    pub uri: Uri,
+    path: BasePath,
     /// The headers that say nothing of the one request.
     pub headers: HeaderMap,
+    /// What is changed in the bodies.
+    pub patch: Arc<BodyPatch>,
+}
+
+/// The path and query of an endpoint.
+enum BasePath {
+    /// For every model.
+    Fixed(Uri),
+    /// With a place for the model.
+    WithModel(Arc<str>),
+}
+
+impl Base {
+    fn new(provider: &Provider, target: &Target) -> Option<Self> {
+        let path = match target.path.contains(MODEL) {
+            true => BasePath::WithModel(Arc::clone(&target.path)),
+            false => BasePath::Fixed(target.path.parse().ok()?),
+        };
+        let base = Self {
+            path,
+            headers: common_headers(provider),
+            patch: Arc::clone(&target.patch),
+        };
+        base.uri("model").is_some().then_some(base)
+    }
+
+    /// Where a request for the upstream model goes. `None` if its name cannot stand in a path.
+    pub fn uri(&self, model: &str) -> Option<Uri> {
+        match &self.path {
+            BasePath::Fixed(uri) => Some(uri.clone()),
+            BasePath::WithModel(path) => with_model(path, model)?.parse().ok(),
+        }
+    }
 }
 
 impl Upstreams {
@@ -146,17 +178,16 @@ impl Pool {
             lookup_failure: Mutex::new(None),
             template,
             next_peer: AtomicUsize::new(0),
-            answers: bases(provider, |endpoint| Some(&endpoint.path))?,
-            counts: bases(provider, |endpoint| endpoint.count_tokens.as_ref())?,
+            bases: bases(provider)?,
         })
     }
 
-    /// What requests to the provider's endpoint for a format have in common: for answers, or
-    /// for counts of tokens. `None` where it has no such endpoint.
-    pub fn base(&self, format: Format, counts: bool) -> Option<&Base> {
-        let bases = if counts { &self.counts } else { &self.answers };
-        let base = bases.iter().find(|(of, _)| *of == format);
-        base.map(|(_, base)| base)
+    /// What requests to one of the provider's endpoints have in common. `None` if the provider has no
+    /// such endpoint.
+    pub fn base(&self, format: Format, purpose: Purpose) -> Option<&Base> {
+        let mut bases = self.bases.iter();
+        let base = bases.find(|(of, to, _)| (*of, *to) == (format, purpose));
+        base.map(|(.., base)| base)
     }
 
     /// The peer to connect to, the provider's addresses in turn, those that could not be
@@ -236,23 +267,22 @@ impl Pool {
     }
 }
 
-fn bases(
-    provider: &Provider,
-    path: impl Fn(&Endpoint) -> Option<&Arc<str>>,
-) -> Result<Bases, Fault> {
+fn bases(provider: &Provider) -> Result<Bases, Fault> {
     let mut bases = Bases::new();
     for format in Format::ALL {
-        let Some(path) = provider.endpoint(format).and_then(&path) else {
-            continue;
-        };
-        let uri = path.parse().map_err(|_| {
-            let section = KeyPath::root().key("providers").key(&*provider.name);
-            section
-                .key("formats")
-                .fault(format!("'{path}' is not a path"))
-        })?;
-        let headers = common_headers(provider);
-        bases.push((format, Base { uri, headers }));
+        let targets = Purpose::ALL.into_iter().filter_map(|purpose| {
+            let target = provider.endpoint(format)?.target(purpose)?;
+            Some((purpose, target))
+        });
+        for (purpose, target) in targets {
+            let base = Base::new(provider, target).ok_or_else(|| {
+                let section = KeyPath::root().key("providers").key(&*provider.name);
+                section
+                    .key("formats")
+                    .fault(format!("'{}' is not a path", target.path))
+            })?;
+            bases.push((format, purpose, base));
+        }
     }
     Ok(bases)
 }

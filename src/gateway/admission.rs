@@ -16,7 +16,7 @@ use super::stored;
 use crate::candidate::full_fault;
 use crate::clock;
 use crate::endpoints;
-use crate::events;
+use crate::events::{self, HeadRefusal};
 use crate::limits::Limits;
 use crate::pipeline::Part;
 use crate::snapshot::Snapshot;
@@ -291,7 +291,7 @@ fn check_head_size(session: &Session, snapshot: &Snapshot) -> Result<(), PublicE
     } else {
         return Ok(());
     };
-    events::head_refused("too_large");
+    events::head_refused(HeadRefusal::TooLarge);
     Err(PublicError::new(ErrorCode::RequestTooLarge, message).with_status(HEADERS_TOO_LARGE))
 }
 

@@ -297,6 +297,11 @@ impl Attempts {
         self.sent.body.take()
     }
 
+    /// Where the request of the current attempt goes. `None` for a request without a model.
+    pub const fn uri(&self) -> Option<&http::Uri> {
+        self.sent.uri.as_ref()
+    }
+
     /// How many attempts have reached their provider.
     pub const fn made(&self) -> usize {
         self.made.saturating_sub(self.stale)

@@ -34,7 +34,10 @@ pub fn failed(exchange: &mut Exchange, fault: &UpstreamFault) {
     if let Some((ticket, _)) = exchange.attempts.ticket() {
         let (wait, now) = (fault.retry_after, clock::steady_ms(Instant::now()));
         // Under a wildcard, the client has chosen the name that the provider does not know.
-        let is_made_up = ticket.handle().deployment.upstream_model == UpstreamModel::AsRequested;
+        let is_made_up = matches!(
+            ticket.handle().deployment.upstream_model,
+            UpstreamModel::AsRequested { .. }
+        );
         let counted = match fault.class {
             FaultClass::InvalidModel if is_made_up => Blame::None,
             FaultClass::Forbidden if is_made_up => Blame::DeploymentCredentialInDoubt,

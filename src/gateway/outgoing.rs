@@ -24,17 +24,19 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 use tollgate_filter::{Endpoint, RequestContext};
-use tollgate_routing::Deployment;
+use tollgate_routing::{BodyPatch, Deployment, Purpose};
 use tollgate_translate::{AnswerContext, Target, TranslationNotes};
 use tollgate_types::{ErrorCode, Format, PublicError};
 use tollgate_wire::splice::Splice;
-use tollgate_wire::{body::BodyEdits, reasoning};
+use tollgate_wire::{body::BodyEdits, patch, reasoning};
 
 /// What one attempt sends.
 #[derive(Default)]
 pub struct Outgoing {
     /// The body. `None` for a request without one.
     pub body: Option<Bytes>,
+    /// The path and query. `None` for a request without a model.
+    pub uri: Option<http::Uri>,
     /// The fields of the client's request that are left out.
     pub dropped: Vec<Cow<'static, str>>,
     /// The output limit in tokens, if it is higher than the client's.
@@ -91,8 +93,10 @@ pub fn prepare(
         None => room(exchange, admitted, candidate)?,
         waited_for => waited_for,
     };
+    let base = |to| candidate.pool.base(to, purpose(&admitted.request));
     let (to, mut sent) = if candidate.format == format {
-        let same = same_format(admitted, candidate, permit);
+        let patch = &base(format).ok_or_else(fault)?.patch;
+        let same = same_format(admitted, candidate, patch, permit);
         (format, same.ok_or_else(fault)?)
     } else {
         let asked = limited(admitted).ok_or_else(fault)?;
@@ -106,13 +110,47 @@ pub fn prepare(
         let (to, mut sent) = first_that_carries(&candidate.deployment, format, |to| {
             translated(exchange, admitted, to, &asked, &candidate.deployment)
         })?;
-        sent.body = sent.body.map(|made| held(permit, body, made));
+        let patch = &base(to).ok_or_else(fault)?.patch;
+        let made = sent.body.take();
+        let made = made.and_then(|made| patched(made, patch));
+        sent.body = Some(held(permit, body, made.ok_or_else(fault)?));
         (to, sent)
     };
+    let model = upstream_model(admitted, &candidate.deployment);
+    let uri = base(to).ok_or_else(fault)?.uri(model);
+    sent.uri = Some(uri.ok_or_else(|| {
+        let message = "the provider of this model cannot be asked for a model of this name";
+        PublicError::new(ErrorCode::InvalidModel, message)
+    })?);
     if body.asked().is_some_and(|asked| asked.forgot_reasoning) {
         note_dropped(&mut sent.dropped, "input[].reasoning");
     }
     Ok((to, sent))
+}
+
+/// What the provider is asked for.
+fn purpose(request: &RequestContext) -> Purpose {
+    let streams = || request.facts_if_read().is_some_and(|facts| facts.stream);
+    match request.endpoint {
+        Endpoint::CountTokens => Purpose::Count,
+        _ if streams() => Purpose::Stream,
+        _ => Purpose::Answer,
+    }
+}
+
+/// The name of the model at a deployment.
+fn upstream_model<'a>(admitted: &'a Admitted, deployment: &'a Deployment) -> &'a str {
+    let asked = admitted.facts().model.as_deref();
+    deployment.upstream_model(asked.unwrap_or(&admitted.model.id))
+}
+
+/// The body with the fields that the provider's configuration sets, and without those that it removes.
+/// `None` if the body is not a JSON object.
+fn patched(body: Bytes, patch: &BodyPatch) -> Option<Bytes> {
+    match patch.is_empty() {
+        true => Some(body),
+        false => patch::apply(&body, &patch.set, &patch.remove),
+    }
 }
 
 fn note_dropped(dropped: &mut Vec<Cow<'static, str>>, path: &'static str) {
@@ -177,9 +215,15 @@ fn held(permit: Option<MemoryPermit>, body: &RequestBody, made: Bytes) -> Bytes 
 /// The most bytes of memory that preparing a large body takes. Most of it is given back afterwards.
 fn takes(admitted: &Admitted, candidate: &Candidate) -> u64 {
     let (length, peeked) = (admitted.body.len(), admitted.body.peeked());
+    let base = candidate
+        .pool
+        .base(candidate.format, purpose(&admitted.request));
+    let is_patched = base.is_some_and(|base| !base.patch.is_empty());
+    let of_patch = if is_patched { length } else { 0 };
     if admitted.format != candidate.format {
         let copy = admitted.request.output_limit.map_or(0, |_| length);
-        return tollgate_translate::most_memory(length, peeked.values).saturating_add(copy);
+        let copies = copy.saturating_add(of_patch);
+        return tollgate_translate::most_memory(length, peeked.values).saturating_add(copies);
     }
     let adds_thinking =
         reasoning::adds_thinking(admitted.model.reasoning, candidate.format, &peeked.facts);
@@ -189,7 +233,7 @@ fn takes(admitted: &Admitted, candidate: &Candidate) -> u64 {
         let (edits, _) = edits(admitted, candidate, || None);
         !edits.into_splice().is_empty()
     };
-    of_same_format(length, peeked.values, is_edited, is_read)
+    of_same_format(length, peeked.values, is_edited, is_read).saturating_add(of_patch)
 }
 
 /// Bytes of memory to prepare a body in its own format: a copy with its edits, and the parsed document if
@@ -254,6 +298,7 @@ fn edits<'a>(
 fn same_format(
     admitted: &Admitted,
     candidate: &Candidate,
+    patch: &BodyPatch,
     permit: Option<MemoryPermit>,
 ) -> Option<Outgoing> {
     let body = &admitted.body;
@@ -276,8 +321,10 @@ fn same_format(
         sent = unsealed.body;
         dropped.extend(unsealed.dropped);
     }
+    let sent = patched(sent, patch)?;
     Some(Outgoing {
         body: Some(held(permit, body, sent)),
+        uri: None,
         dropped: dropped.into_iter().map(Cow::Borrowed).collect(),
         raised_limit,
         notes: None,
@@ -313,8 +360,7 @@ fn translated(
         ..
     } = admitted;
     let facts = admitted.facts();
-    let asked_for = facts.model.as_deref();
-    let upstream_model = deployment.upstream_model(asked_for.unwrap_or(&model.id));
+    let upstream_model = upstream_model(admitted, deployment);
     let settings = &exchange.snapshot.translation;
     let previous = body.asked().and_then(|asked| asked.previous);
     let previous = previous.map(|id| id.as_answer_id());
@@ -331,6 +377,7 @@ fn translated(
     let outgoing = Outgoing {
         kept: kept.flatten(),
         body: Some(translated.body),
+        uri: None,
         dropped: translated.dropped.into_iter().map(Cow::Owned).collect(),
         raised_limit: raised(facts.output_limit, translated.output_limit),
         notes: Some(Arc::new(translated.notes)),

@@ -253,8 +253,8 @@ pub fn unknown() -> PublicError {
     )
 }
 
-/// The URI of a request for something stored. `base`: the provider's path for the format.
-pub fn target(base: &str, endpoint: Endpoint, session: &Session) -> Option<http::Uri> {
+/// The URI of a request for something stored. `base`: the provider's path and query for the format.
+pub fn target(base: &http::Uri, endpoint: Endpoint, session: &Session) -> Option<http::Uri> {
     let uri = &session.req_header().uri;
     let id = crate::endpoints::match_path(uri.path()).ok()?.id?;
     let end = match endpoint {
@@ -262,13 +262,13 @@ pub fn target(base: &str, endpoint: Endpoint, session: &Session) -> Option<http:
         Endpoint::ResponseInput => "/input_items",
         _ => "",
     };
-    let mut target = format!("{base}/{id}{end}");
+    let mut target = format!("{}/{id}{end}", base.path());
     let pairs = uri.query().unwrap_or_default().split('&');
     let passed = pairs.filter(|pair| {
         let name = pair.split('=').next().unwrap_or(pair);
         PASSED.contains(&name) || name == "include%5B%5D"
     });
-    for (place, pair) in passed.enumerate() {
+    for (place, pair) in base.query().into_iter().chain(passed).enumerate() {
         let mark = if place == 0 { '?' } else { '&' };
         // Writing to a string cannot fail.
         let _ = write!(target, "{mark}{pair}");

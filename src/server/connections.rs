@@ -1,8 +1,8 @@
-//! Callers' connections: how many there may be, how long a head may take, which heads are
-//! requests at all, and which clients read or send too slowly.
+//! Client connections: their number, the time for a head, the check of heads, and the limits for slow
+//! clients.
 //!
-//! Pingora gets connections from here: of HTTP/1.1 one request at a time, whose head was
-//! found good, of HTTP/2 the frames as they come. What a request means is the gateway's.
+//! Pingora gets its connections from here: HTTP/1.1 one request at a time, after the check of its head;
+//! HTTP/2 frame by frame. The gateway decides what a request means.
 
 mod arrival;
 mod connection_limits;
@@ -15,6 +15,7 @@ mod idle;
 mod pace;
 mod proxy_protocol;
 mod refusal;
+mod refused_heads;
 mod wire;
 
 pub(super) use arrival::Gate;
@@ -46,7 +47,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 use wire::Wire;
 
-/// Takes callers' connections and gives Pingora what is fit to be served.
+/// Accepts client connections and passes well-formed requests to Pingora.
 pub(super) struct Doorkeeper {
     app: Arc<Cuttable>,
     current: Arc<Current>,
@@ -66,9 +67,9 @@ pub(super) fn shared(session: &ServerSession) -> Option<CallerConnection> {
     })
 }
 
-/// What a caller has begun with.
+/// The start of a connection.
 enum Begun {
-    /// A request of HTTP/1.1: its head, and what has come of its body.
+    /// A request of HTTP/1.1: its head, and the part of its body that was read with it.
     Request(BytesMut),
     /// HTTP/2.
     Http2,
@@ -77,7 +78,7 @@ enum Begun {
 }
 
 impl Doorkeeper {
-    /// Stands before `app`.
+    /// A doorkeeper of `app`.
     pub(super) fn new(app: Cuttable, gate: Gate, ends: Ends, http2: bool) -> Self {
         Self {
             app: Arc::new(app),
@@ -88,10 +89,10 @@ impl Doorkeeper {
         }
     }
 
-    /// A connection with its place; `None` where it is refused.
+    /// Counts a connection. Returns `None` if it is refused.
     async fn let_in(&self, mut stream: Stream) -> Option<Wire> {
         let mut ahead = BytesMut::new();
-        // Under TLS it has been let in before the handshake.
+        // A TLS connection was counted before its handshake.
         let place = match stream.get_ssl_digest() {
             Some(_) => None,
             None => match self.gate.let_in(&mut *stream, &mut ahead).await {
@@ -134,31 +135,31 @@ impl Doorkeeper {
     /// client is about to send the request for which it was opened, and many clients give up a request
     /// that a new connection refuses.
     async fn serve_http2(&self, mut wire: Wire, session: Session, shutdown: &ShutdownWatch) {
-        /// How long a request may be under way from the caller to here.
+        /// The longest time from the client to the gateway.
         const MOMENT: Duration = Duration::from_secs(1);
         let opened = Instant::now();
-        wire.speak_http2();
+        wire.speak_http2(&self.gate.access_log);
         let stream: Stream = Box::new(wire);
-        let (tell, told) = watch::channel(false);
+        let (end, is_ending) = watch::channel(false);
         let mut ending = shutdown.clone();
-        let telling = async {
+        let announcing = async {
             // A dropped sender counts as the end.
             let _ = ending.wait_for(|ends| *ends).await;
             sleep_until(opened.checked_add(MOMENT).unwrap_or(opened)).await;
-            tell.send_replace(true);
-            // What the caller had sent before it could know of that comes in; from then on the
-            // streams are counted, each by itself.
+            end.send_replace(true);
+            // Requests that the client sent before it read the `GOAWAY` still arrive. After that, each
+            // stream is counted by itself.
             tokio::time::sleep(MOMENT).await;
             drop(session);
             std::future::pending::<()>().await;
         };
         tokio::select! {
-            _ = ServerApp::process_new(&self.app, stream, &told) => {}
-            () = telling => {}
+            _ = ServerApp::process_new(&self.app, stream, &is_ending) => {}
+            () = announcing => {}
         }
     }
 
-    /// Serves the request of which `read` has come, and those behind it.
+    /// Serves the request that begins with `read`, and the requests after it.
     async fn serve_http1(
         &self,
         wire: Wire,
@@ -170,12 +171,12 @@ impl Doorkeeper {
         let mut settings: Option<HttpPersistentSettings> = None;
         loop {
             let mut session = HttpSession::new(wire);
-            // Pingora need not read it again: it begins with what a request before has left.
+            // Pingora starts with these bytes instead of reading.
             session.set_pipelined_prefix(read);
             let mut session = ServerSession::H1(session);
             match settings.take() {
                 Some(settings) => settings.apply_to_session(&mut session),
-                // How long it is really kept is said with each request.
+                // Each request sets the real time.
                 None => session.set_keepalive(Some(1)),
             }
             if *shutdown.borrow() {
@@ -205,7 +206,7 @@ impl Doorkeeper {
         }
     }
 
-    /// Waits for the rest of a head. One that is refused is answered here.
+    /// Waits for the rest of a head. A head that is refused is answered here.
     async fn await_head(&self, wire: &mut Wire, limits: &Limits, may_be_http2: bool) -> Begun {
         let mut reader = HeadReader::default();
         let fault = match look(wire, &mut reader, limits, may_be_http2) {
@@ -223,14 +224,14 @@ impl Doorkeeper {
             Err(fault) => fault,
         };
         let path = reader.path(wire.ahead()).map(str::to_owned);
-        // What only bad heads need takes no room in every connection's future.
+        // Boxed, because it would enlarge the future of every connection.
         let log = &self.gate.access_log;
         Box::pin(refusal::refuse(wire, &fault, path.as_deref(), log)).await;
         Begun::Nothing
     }
 }
 
-/// Waits for the first byte of a head, which may have come with the request before.
+/// Waits for the first byte of a head, unless it was read with the request before.
 async fn has_begun(wire: &mut Wire, idle: &mut Idle, wait: Duration) -> bool {
     if !wire.ahead().is_empty() {
         return true;
@@ -239,13 +240,13 @@ async fn has_begun(wire: &mut Wire, idle: &mut Idle, wait: Duration) -> bool {
     let deadline = now.checked_add(wait).unwrap_or(now);
     poll_fn(|context| match wire.poll_more(context) {
         Poll::Ready(read) => Poll::Ready(matches!(read, Ok(true))),
-        // Nothing is under way, and nothing more is begun.
+        // No request is in progress, so the connection can be closed.
         Poll::Pending => idle.poll(now, deadline, context).map(|()| false),
     })
     .await
 }
 
-/// Reads until a head is whole, or shows that it is none.
+/// Reads until a head is complete or malformed.
 async fn read_head(
     wire: &mut Wire,
     reader: &mut HeadReader,
@@ -260,7 +261,7 @@ async fn read_head(
     Ok(Begun::Nothing)
 }
 
-/// What has begun by what has come; `None` while that cannot be said.
+/// Decides what begins with the bytes that were read. `None` if more bytes are needed.
 fn look(
     wire: &mut Wire,
     reader: &mut HeadReader,
@@ -275,7 +276,7 @@ fn look(
     Ok(head.map(|head| Begun::Request(wire.hand_on(head))))
 }
 
-/// Whether what has come begins like HTTP/2 and not like a method.
+/// Whether the bytes begin like the preface of HTTP/2 and not like a method.
 fn may_be_preface(bytes: &[u8]) -> bool {
     let common = bytes.len().min(PREFACE.len());
     common > 1 && bytes.get(..common) == PREFACE.get(..common)
@@ -299,13 +300,12 @@ async fn await_preface(wire: &mut Wire, wait: Duration) -> Begun {
         .unwrap_or(Begun::Nothing)
 }
 
-/// What one connection may make the library keep, and windows that let a body of megabytes
-/// in without a round trip for each 64 KiB of it, which a caller across an ocean would wait
-/// for.
+/// Limits of the memory that the library uses for one connection. The windows are large, so that a body of
+/// megabytes needs no round trip for each 64 KiB.
 pub(super) fn http2_options(limits: &Limits) -> H2Options {
-    /// Streams that the caller has reset before they were looked at.
+    /// Streams that the client has reset before the gateway has read them.
     const RESET_UNSEEN: usize = 20;
-    /// Streams that were reset for what came over them, in the life of a connection.
+    /// Streams that the library has reset for their frames, in the life of a connection.
     const RESET_FOR_FAULTS: usize = 256;
     /// Bytes of an answer that wait for the socket, for each stream.
     const WAITING: usize = 64 * 1024;

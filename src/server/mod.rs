@@ -158,7 +158,7 @@ impl Start {
         let accounts = Arc::new(Accounts::open(config)?);
         keys::check_plans(config, accounts.store().path())?;
         let snapshot = Snapshot::build(config, &material.authorities, Some(&accounts), None)?;
-        events::watch(&snapshot.fleet);
+        events::watch(&snapshot.fleet, snapshot.catalog.catalog());
         // The first request needs the addresses of providers.
         runtime.block_on(snapshot.upstreams.resolve(RESOLVE_LIMIT));
         let current = Arc::new(Current::from_pointee(snapshot));

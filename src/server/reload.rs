@@ -289,7 +289,7 @@ impl Reloader {
         let places = &self.places;
         snapshot.upstreams.take_over(&earlier.upstreams);
         snapshot.upstreams.resolve(RESOLVE_LIMIT).await;
-        events::watch(&snapshot.fleet);
+        events::watch(&snapshot.fleet, snapshot.catalog.catalog());
         let snapshot = Arc::new(snapshot);
         places.current.store(Arc::clone(&snapshot));
         // After the store: requests that began before it open breakers by the earlier configuration.
@@ -394,7 +394,7 @@ impl Reloader {
 ///
 /// There is no model.
 pub(super) fn check_models(config: &Config) -> Result<(), Faults> {
-    if !config.catalog.models().is_empty() {
+    if config.catalog.all().next().is_some() {
         return Ok(());
     }
     let path = KeyPath::root().key("models");

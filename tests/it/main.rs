@@ -3,6 +3,7 @@
 
 #![cfg(test)]
 
+mod addresses;
 mod admin;
 mod auto;
 mod balances;
@@ -31,8 +32,10 @@ mod layout;
 mod leaving;
 mod limits;
 mod models_and_keys;
+mod monitoring;
 mod operations;
 mod overload;
+mod provider_files;
 mod reload;
 mod remembering;
 mod reserving;

@@ -81,6 +81,93 @@ async fn metrics_tell_what_happened_in_labels_of_the_configuration_alone() {
 }
 
 #[tokio::test]
+async fn counters_are_there_before_the_first_request() {
+    let provider = Provider::start().await;
+    let config = Config::of(&provider).with(
+        "auto",
+        json!({"family": "test", "candidates": ["test-model"]}),
+    );
+    let gateway = Gateway::start(config).await;
+    for sample in [
+        r#"tollgate_requests_total{code="",format="messages",model="test-model",provider="sim",status="200"}"#,
+        r#"tollgate_requests_total{code="upstream_error",format="chat",model="test-model",provider="sim",status="502"}"#,
+        r#"tollgate_requests_total{code="invalid_model",format="chat",model="",provider="",status="404"}"#,
+        r#"tollgate_tokens_total{format="chat",kind="cache_write",model="test-model",provider="sim"}"#,
+        r#"tollgate_reasoning_tokens_total{format="responses",model="test-model",provider="sim"}"#,
+        r#"tollgate_upstream_faults_total{class="rate_limit",provider="sim"}"#,
+        r#"tollgate_upstream_faults_total{class="context_length",provider="sim"}"#,
+        r#"tollgate_breaker_opened_total{credential="",deployment="",provider="sim",scope="provider"}"#,
+        r#"tollgate_auto_choices_total{model="test-model",profile="auto",why="default"}"#,
+        r#"tollgate_configuration_reloads_total{outcome="failed"}"#,
+        r#"tollgate_token_counts_total{source="local"}"#,
+        r#"tollgate_requests_shed_total{reason="memory"}"#,
+        r#"tollgate_connections_refused_total{reason="proxy_header"}"#,
+        r#"tollgate_heads_refused_total{reason="framing"}"#,
+    ] {
+        assert_eq!(gateway.sample(sample).await, Some(0.0), "{sample}");
+    }
+    let version = env!("CARGO_PKG_VERSION");
+    let build = format!(
+        "tollgate_build_info{{arch=\"{}\",os=\"{}\",version=\"{version}\"}}",
+        std::env::consts::ARCH,
+        std::env::consts::OS,
+    );
+    assert_eq!(gateway.sample(&build).await, Some(1.0), "{build}");
+    for sample in [
+        "process_resident_memory_bytes",
+        "process_open_fds",
+        "process_start_time_seconds",
+    ] {
+        assert!(gateway.sample(sample).await > Some(0.0), "{sample}");
+    }
+}
+
+#[tokio::test]
+async fn every_token_is_counted_in_one_kind() {
+    let (_provider, gateway) = gateway().await;
+    let said = "word ".repeat(4000);
+    let body = json!({
+        "model": "test-model",
+        "reasoning_effort": "high",
+        "messages": [
+            {"role": "user", "content": said},
+            {"role": "assistant", "content": "Yes."},
+            {"role": "user", "content": "Go on."},
+        ],
+    });
+    let answer = gateway.post(CHAT, &body).await;
+    answer.assert_ok();
+    let usage = &answer.json()["usage"];
+    let count = |pointer| {
+        let count = usage.pointer(pointer).and_then(Value::as_f64);
+        count
+            .filter(|it| *it > 0.0)
+            .unwrap_or_else(|| panic!("no {pointer}: {usage}"))
+    };
+    let cached = count("/prompt_tokens_details/cached_tokens");
+    let kinds = [
+        ("input", count("/prompt_tokens") - cached),
+        ("cache_read", cached),
+        ("cache_write", 0.0),
+        ("output", count("/completion_tokens")),
+    ];
+    for (kind, tokens) in kinds {
+        let sample = format!(
+            r#"tollgate_tokens_total{{format="chat",kind="{kind}",model="test-model",provider="sim"}}"#
+        );
+        gateway.sample_is(&sample, tokens).await;
+    }
+    let sum = gateway.total("tollgate_tokens_total").await;
+    assert_eq!(sum, count("/total_tokens"), "{usage}");
+    gateway
+        .sample_is(
+            r#"tollgate_reasoning_tokens_total{format="chat",model="test-model",provider="sim"}"#,
+            count("/completion_tokens_details/reasoning_tokens"),
+        )
+        .await;
+}
+
+#[tokio::test]
 async fn open_streams_are_counted_while_they_are_open() {
     let (_provider, gateway) = gateway().await;
     let body = prompt(

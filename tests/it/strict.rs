@@ -3,6 +3,7 @@
 
 mod corpus;
 
+use crate::support::frames::{DATA, END_HEADERS, END_STREAM, HEADERS, block, frame};
 use crate::support::{
     Answer, CHAT, Config, Ending, Frames, Gateway, MESSAGES, Nginx, Provider, Request, eventually,
     prompt, provider,
@@ -100,7 +101,7 @@ async fn what_is_smuggled_behind_a_body_is_a_request_of_its_own() {
 }
 
 #[tokio::test]
-async fn a_refused_head_is_told_in_the_shape_of_its_endpoint() {
+async fn a_refused_head_gets_an_error_in_the_shape_of_its_endpoint() {
     let provider = Provider::start().await;
     let gateway = Gateway::start(Config::of(&provider)).await;
     for (path, fields) in [(MESSAGES, 3), (CHAT, 1), ("/nowhere", 1)] {
@@ -159,7 +160,57 @@ async fn what_clients_do_that_is_odd_but_right_is_served() {
 }
 
 #[tokio::test]
-async fn http2_requests_that_are_none_reach_nobody() {
+async fn a_head_that_is_refused_over_http2_has_a_line_in_the_access_log() {
+    let provider = Provider::start().await;
+    let gateway = Gateway::start(Config::of(&provider)).await;
+    let mut frames = Frames::open(gateway.address).await;
+    let usual = [
+        (":method", "GET"),
+        (":scheme", "http"),
+        (":path", "/v1"),
+        (":authority", "gateway"),
+    ];
+    let mut large = usual.to_vec();
+    // Each counts 32 bytes more than it has (RFC 9113, section 10.5.1).
+    large.resize(3000, ("a", ""));
+    let wrong: Vec<_> = usual.into_iter().chain([("connection", "close")]).collect();
+    for (headers, status, reason) in [
+        (&wrong, None, "malformed"),
+        (&large, Some(431), "too_large"),
+    ] {
+        assert_eq!(frames.ask(headers).await, status);
+        let line = gateway.access_line(|line| line["reason"] == reason).await;
+        assert_eq!(line["status"], json!(status), "{line}");
+        assert_eq!(line["outcome"], "rejected", "{line}");
+        assert_eq!(line["client"], "127.0.0.1", "{line}");
+        assert_eq!(line["path"], Value::Null, "{line}");
+    }
+    // The connection goes on, and a request whose body is malformed has one line, its own.
+    let bearer = format!("Bearer {}", gateway.key);
+    let mut short = usual.to_vec();
+    short[0] = (":method", "POST");
+    short[2] = (":path", CHAT);
+    short.extend([
+        ("content-type", "application/json"),
+        ("content-length", "9"),
+    ]);
+    short.push(("authorization", &bearer));
+    let stream = frames.next_stream();
+    let body = [
+        frame(HEADERS, END_HEADERS, stream, &block(&short)),
+        frame(DATA, END_STREAM, stream, b"{}"),
+    ];
+    assert!(frames.send(&body.concat()).await);
+    frames.status(stream).await;
+    assert_eq!(frames.ask(&usual).await, Some(401));
+    gateway.access_line(|line| line["status"] == 401).await;
+    let output = gateway.output();
+    let lines = output.lines().filter(|line| line.contains("\"reason\":"));
+    assert_eq!(lines.count(), 2, "{output}");
+}
+
+#[tokio::test]
+async fn malformed_http2_requests_reach_no_provider() {
     let provider = Provider::start().await;
     let gateway = Gateway::start(Config::of(&provider)).await;
     let bearer = format!("Bearer {}", gateway.key);

@@ -351,6 +351,17 @@ impl Gateway {
         line.map(|value| value.trim().parse().unwrap())
     }
 
+    /// The sum of all samples of a metric.
+    pub async fn total(&self, metric: &str) -> f64 {
+        let page = self.operator("/metrics").await.text();
+        let samples = page.lines().filter_map(|line| {
+            let rest = line.strip_prefix(metric)?;
+            let rest = rest.starts_with(['{', ' ']).then_some(rest)?;
+            rest.rsplit(' ').next()
+        });
+        samples.map(|value| value.parse::<f64>().unwrap()).sum()
+    }
+
     /// Waits until a sample on the page of metrics has a value.
     pub async fn sample_is(&self, sample: &str, value: f64) {
         let look = async || (self.sample(sample).await == Some(value)).then_some(());

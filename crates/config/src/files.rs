@@ -16,7 +16,7 @@ use tollgate_settings::{Environment, Fault, KeyPath};
 
 /// Longer than any configuration that a person keeps.
 const MAX_FILE_BYTES: u64 = 1 << 20;
-const MAX_FILES: usize = 16;
+const MAX_FILES: usize = 64;
 const INCLUDE: &str = "include";
 
 /// A value that replaces the one in the file, as `--set server.threads=4` does.

@@ -60,6 +60,11 @@ impl Catalog {
         self.profiles.iter().find(|it| it.name == model.id)
     }
 
+    /// The profiles, in the order of the file.
+    pub fn profiles(&self) -> &[Profile] {
+        &self.profiles
+    }
+
     /// Whether there is any profile.
     pub fn has_profiles(&self) -> bool {
         !self.profiles.is_empty()
@@ -95,6 +100,12 @@ impl Profile {
             }
         }
         None
+    }
+
+    /// Every value of [`Decision::label`] for this profile.
+    pub fn labels(&self) -> impl Iterator<Item = &str> {
+        let rules = self.rules.iter().map(|rule| &*rule.label);
+        rules.chain(Decision::LABELS)
     }
 
     /// The candidates whose price is not above the cap.

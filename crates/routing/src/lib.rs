@@ -25,7 +25,7 @@ pub use catalog::{Affinity, Catalog};
 pub use formats::FormatSet;
 pub use model::{Model, ModelFeature, ModelKind};
 pub use provider::{
-    AnswerTimeouts, Check, Credential, Deployment, Endpoint, Http2, Provider, Timeouts,
-    UpstreamModel, UpstreamTls,
+    AnswerTimeouts, BodyPatch, Check, Credential, Deployment, Endpoint, Http2, MODEL, Provider,
+    Purpose, Target, Timeouts, UpstreamModel, UpstreamTls,
 };
 pub use settings::CatalogSettings;

@@ -56,14 +56,70 @@ impl Provider {
     }
 }
 
-/// The paths of one format at a provider, with the prefix of its base address.
+/// Where a provider serves one format.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Endpoint {
-    /// Where requests of the format go. If the format keeps the model in its path, where the
-    /// models stand: `/v1beta/models`.
+    /// For whole answers.
+    pub whole: Target,
+    /// For streams.
+    pub streamed: Target,
+    /// For counts of tokens, if the provider counts them (messages only).
+    pub count_tokens: Option<Target>,
+}
+
+impl Endpoint {
+    /// Where a request of this purpose goes.
+    pub const fn target(&self, purpose: Purpose) -> Option<&Target> {
+        match purpose {
+            Purpose::Answer => Some(&self.whole),
+            Purpose::Stream => Some(&self.streamed),
+            Purpose::Count => self.count_tokens.as_ref(),
+        }
+    }
+}
+
+/// What a provider is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// A whole answer, or something stored.
+    Answer,
+    /// A streamed answer.
+    Stream,
+    /// The number of tokens of a request.
+    Count,
+}
+
+impl Purpose {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Answer, Self::Stream, Self::Count];
+}
+
+/// Where requests of one purpose go, and what is changed in their bodies.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Target {
+    /// Path and query, with the prefix of the base address. [`MODEL`] stands for the upstream model.
     pub path: Arc<str>,
-    /// Where the provider counts tokens, if it does (messages only).
-    pub count_tokens: Option<Arc<str>>,
+    /// The changes.
+    pub patch: Arc<BodyPatch>,
+}
+
+/// Stands for the upstream model in the path of an endpoint.
+pub const MODEL: &str = "{model}";
+
+/// The top-level fields of a body that the configuration sets and removes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct BodyPatch {
+    /// Names with their values as JSON.
+    pub set: Vec<(Box<str>, Box<str>)>,
+    /// Names.
+    pub remove: Vec<Box<str>>,
+}
+
+impl BodyPatch {
+    /// Whether bodies stay as they are.
+    pub const fn is_empty(&self) -> bool {
+        self.set.is_empty() && self.remove.is_empty()
+    }
 }
 
 /// How a provider's certificate is verified.
@@ -170,8 +226,11 @@ impl std::fmt::Debug for Credential {
 pub enum UpstreamModel {
     /// Always this one.
     Fixed(Arc<str>),
-    /// The one that the caller asked for: deployments of a wildcard.
-    AsRequested,
+    /// The name that the caller asked for: deployments of a pattern.
+    AsRequested {
+        /// The first byte of the name that the provider is sent.
+        from: usize,
+    },
 }
 
 /// One place where a model is served.
@@ -229,7 +288,7 @@ impl Deployment {
     pub fn upstream_model<'a>(&'a self, requested: &'a str) -> &'a str {
         match &self.upstream_model {
             UpstreamModel::Fixed(name) => name,
-            UpstreamModel::AsRequested => requested,
+            UpstreamModel::AsRequested { from } => requested.get(*from..).unwrap_or(requested),
         }
     }
 }

@@ -100,12 +100,40 @@ pub enum FormatEntry {
 pub struct FormatSettings {
     /// The format.
     pub name: Format,
-    /// Path after the base address. Usual: `/v1/chat/completions`, `/v1/responses`,
-    /// `/v1/messages`. Gemini: where the models stand, usually `/v1beta/models`.
+    /// Path after the base address; it may have a query. `{model}` stands for the upstream model
+    /// name, percent-encoded: `/openai/deployments/{model}/chat/completions?api-version=2024-10-21`.
+    /// Usual: `/v1/chat/completions`, `/v1/responses`, `/v1/messages`,
+    /// `/v1beta/models/{model}:generateContent`.
     pub path: Option<String>,
+    /// The same for requests whose answer is a stream. Default: `path`; Gemini:
+    /// `/v1beta/models/{model}:streamGenerateContent?alt=sse`.
+    pub stream_path: Option<String>,
     /// Messages only: the path of the token counter, where the provider has one
     /// (`/v1/messages/count_tokens`). Without it the gateway counts by itself.
     pub count_tokens: Option<String>,
+    /// Top-level fields that are set in the body of every request, with their values. They replace
+    /// those of the client.
+    #[serde(default)]
+    pub set: IndexMap<String, serde_json::Value>,
+    /// Top-level fields that are removed from the body of every request. `model` can be removed if
+    /// the path has `{model}`; requests to a path without it keep the field. `stream` can be removed
+    /// if there is a `stream_path`.
+    #[serde(default)]
+    pub remove: Vec<String>,
+}
+
+impl FormatSettings {
+    /// The format at its usual path.
+    pub(crate) fn usual(name: Format) -> Self {
+        Self {
+            name,
+            path: None,
+            stream_path: None,
+            count_tokens: None,
+            set: IndexMap::new(),
+            remove: Vec::new(),
+        }
+    }
 }
 
 /// A credential by its secret alone, or with a name and the header it is sent in.
@@ -313,7 +341,8 @@ pub struct DeploymentSettings {
     /// The provider that serves it.
     pub provider: String,
     /// The name by which the provider knows the model. Default: the model's own
-    /// `upstream_model`, and where there is none its identifier.
+    /// `upstream_model`, and where there is none its identifier. With a pattern, `*` is the part of
+    /// the name that the pattern's `*` stands for.
     pub upstream_model: Option<String>,
     /// The formats to use here, out of those that the provider speaks. Default: all of them.
     pub formats: Option<Vec<Format>>,

@@ -6,13 +6,15 @@ pub mod families;
 mod health;
 
 pub use edge::{
-    Shed, connection_closed, connection_opened, connection_refused, connections, handshake_failed,
-    head_refused, http2_flood, request_shed, resident_memory, slow_reader_cut,
+    ConnectionRefusal, HeadRefusal, Shed, connection_closed, connection_opened, connection_refused,
+    connections, handshake_failed, head_refused, http2_flood, request_shed, resident_memory,
+    slow_reader_cut,
 };
 
 use arc_swap::ArcSwapOption;
 use once_cell::sync::Lazy;
 use parking_lot::RwLock;
+use prometheus::process_collector::ProcessCollector;
 use prometheus::proto::MetricFamily;
 use prometheus::{
     Counter, CounterVec, Encoder, Histogram, HistogramOpts, HistogramVec, IntCounter,
@@ -20,13 +22,13 @@ use prometheus::{
 };
 use std::collections::HashMap;
 use std::fmt::Display;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
-use tollgate_routing::Decision;
 use tollgate_routing::health::{BreakerScope, Change, Fleet, Transition};
+use tollgate_routing::{Catalog, Decision, ModelKind};
 use tollgate_types::{ErrorCode, Format, Usage};
-use tollgate_wire::fault::UpstreamFault;
+use tollgate_wire::fault::{FaultClass, UpstreamFault};
 
 /// Everything that is measured.
 struct Metrics {
@@ -35,6 +37,7 @@ struct Metrics {
     duration: HistogramVec,
     first_byte: HistogramVec,
     tokens: IntCounterVec,
+    reasoning: IntCounterVec,
     generation: CounterVec,
     in_flight: IntGauge,
     streams: IntGauge,
@@ -113,7 +116,19 @@ impl Metrics {
         registry
             .register(Box::new(refused.clone()))
             .expect("registered once");
-        Self {
+        let build = IntGauge::with_opts(
+            Opts::new("tollgate_build_info", "The program; always 1.")
+                .const_label("version", env!("CARGO_PKG_VERSION"))
+                .const_label("os", std::env::consts::OS)
+                .const_label("arch", std::env::consts::ARCH),
+        )
+        .expect("valid metric");
+        build.set(1);
+        registry.register(Box::new(build)).expect("registered once");
+        registry
+            .register(Box::new(ProcessCollector::for_self()))
+            .expect("registered once");
+        let metrics = Self {
             requests: counters(
                 "tollgate_requests_total",
                 "Finished requests, by status and error code.",
@@ -129,8 +144,13 @@ impl Metrics {
             ),
             tokens: counters(
                 "tollgate_tokens_total",
-                "Tokens that providers reported, by kind.",
+                "Tokens that providers reported, by kind; each token has one kind. Output includes reasoning.",
                 &["format", "model", "provider", "kind"],
+            ),
+            reasoning: counters(
+                "tollgate_reasoning_tokens_total",
+                "Output tokens that were reasoning, as providers reported them.",
+                ROUTE,
             ),
             generation,
             in_flight: gauge(
@@ -170,9 +190,30 @@ impl Metrics {
                 &["profile", "model", "why"],
             ),
             registry,
+        };
+        for outcome in ReloadOutcome::ALL {
+            metrics.reloads.with_label_values(&[outcome.as_str()]);
         }
+        for source in CountSource::ALL {
+            metrics.token_counts.with_label_values(&[source.as_str()]);
+        }
+        for format in Format::ALL
+            .map(Format::as_str)
+            .into_iter()
+            .chain([NO_FORMAT])
+        {
+            for code in ErrorCode::ALL {
+                let status = code.default_status().to_string();
+                let labels = [format, "", "", &status, code.as_str()];
+                metrics.requests.with_label_values(&labels);
+            }
+        }
+        metrics
     }
 }
+
+/// The label of requests to paths of no format.
+const NO_FORMAT: &str = "none";
 
 /// The page that Prometheus reads, with `further` families at its end.
 pub fn exposition(further: Vec<MetricFamily>) -> Vec<u8> {
@@ -194,8 +235,40 @@ pub fn exposition(further: Vec<MetricFamily>) -> Vec<u8> {
 /// The fleet whose health the metrics page reports.
 static FLEET: Lazy<ArcSwapOption<Fleet>> = Lazy::new(ArcSwapOption::default);
 
-/// Makes the metrics page report the health of this fleet.
-pub fn watch(fleet: &Arc<Fleet>) {
+/// Makes the metrics page report the health of this fleet, and every counter that the configuration
+/// implies, from 0 on: without a sample before it, the rate of a first event is lost.
+pub fn watch(fleet: &Arc<Fleet>, catalog: &Catalog) {
+    for provider in catalog.providers() {
+        for class in FaultClass::ALL {
+            let labels = [&*provider.name, class.as_str()];
+            METRICS.upstream_faults.with_label_values(&labels);
+        }
+    }
+    let is_asked = |kind: &ModelKind| matches!(kind, ModelKind::Model | ModelKind::Wildcard { .. });
+    for model in catalog.all().filter(|model| is_asked(&model.kind)) {
+        for deployment in &model.deployments {
+            for format in Format::ALL {
+                RouteMeter::of(Some(format), &model.id, &deployment.provider.name);
+            }
+        }
+    }
+    for profile in catalog.profiles() {
+        for model in &profile.candidates {
+            for why in profile.labels() {
+                let labels = [&*profile.name, &*model.id, why];
+                METRICS.choices.with_label_values(&labels);
+            }
+        }
+    }
+    for handle in fleet.all() {
+        for credential in &*handle.credentials {
+            for scope in BreakerScope::ALL {
+                let [provider, deployment, credential] = health::names(scope, handle, credential);
+                let labels = [scope.as_str(), provider, deployment, credential];
+                METRICS.breakers_opened.with_label_values(&labels);
+            }
+        }
+    }
     FLEET.store(Some(Arc::clone(fleet)));
 }
 
@@ -234,9 +307,12 @@ fn changed(scope: BreakerScope, [provider, deployment, credential]: [&str; 3], c
 /// The metrics of one way through the gateway, looked up once a request.
 pub struct RouteMeter {
     ok: IntCounter,
-    duration: Histogram,
-    first_byte: Histogram,
-    tokens: [IntCounter; 5],
+    /// Histograms appear with their first value: they are most of a route's series.
+    duration: OnceLock<Histogram>,
+    first_byte: OnceLock<Histogram>,
+    labels: [Arc<str>; 3],
+    tokens: [IntCounter; 4],
+    reasoning: IntCounter,
     generation: Counter,
 }
 
@@ -247,21 +323,37 @@ type Routes = HashMap<RouteKey, Arc<RouteMeter>, foldhash::fast::RandomState>;
 static ROUTES: Lazy<RwLock<Routes>> = Lazy::new(RwLock::default);
 
 impl RouteMeter {
-    const KINDS: [&str; 5] = ["input", "cache_read", "cache_write", "output", "reasoning"];
+    /// Exclusive: their sum is the number of tokens.
+    const KINDS: [&str; 4] = ["input", "cache_read", "cache_write", "output"];
+    /// How a request fails on which no client has an influence.
+    const FAILURES: [(&str, ErrorCode); 4] = [
+        ("502", ErrorCode::UpstreamError),
+        ("504", ErrorCode::UpstreamError),
+        ("503", ErrorCode::ServiceUnavailable),
+        ("500", ErrorCode::InternalError),
+    ];
 
     fn of(format: Option<Format>, model: &Arc<str>, provider: &Arc<str>) -> Arc<Self> {
         let key = (format, Arc::clone(model), Arc::clone(provider));
         if let Some(meter) = ROUTES.read().get(&key) {
             return Arc::clone(meter);
         }
-        let labels = [format.map_or("none", Format::as_str), model, provider];
+        let labels = [format.map_or(NO_FORMAT, Format::as_str), model, provider];
         let [format, model, provider] = labels;
-        let meter = Arc::new(Self {
-            ok: METRICS
+        let requests = |status: &str, code: &str| {
+            METRICS
                 .requests
-                .with_label_values(&[format, model, provider, "200", ""]),
-            duration: METRICS.duration.with_label_values(&labels),
-            first_byte: METRICS.first_byte.with_label_values(&labels),
+                .with_label_values(&[format, model, provider, status, code])
+        };
+        for (status, code) in Self::FAILURES {
+            requests(status, code.as_str());
+        }
+        let meter = Arc::new(Self {
+            ok: requests("200", ""),
+            duration: OnceLock::new(),
+            first_byte: OnceLock::new(),
+            labels: labels.map(Arc::from),
+            reasoning: METRICS.reasoning.with_label_values(&labels),
             generation: METRICS.generation.with_label_values(&labels),
             tokens: Self::KINDS.map(|kind| {
                 METRICS
@@ -271,6 +363,11 @@ impl RouteMeter {
         });
         ROUTES.write().insert(key, Arc::clone(&meter));
         meter
+    }
+
+    fn observe(&self, cell: &OnceLock<Histogram>, histograms: &HistogramVec, took: Duration) {
+        let histogram = cell.get_or_init(|| histograms.with_label_values(&self.labels));
+        histogram.observe(took.as_secs_f64());
     }
 }
 
@@ -305,7 +402,7 @@ pub fn request_finished(finished: &Finished<'_>) {
     if finished.status == 200 && finished.code.is_none() {
         meter.ok.inc();
     } else {
-        let format = finished.format.map_or("none", Format::as_str);
+        let format = finished.format.map_or(NO_FORMAT, Format::as_str);
         let code = finished.code.map_or("", ErrorCode::as_str);
         let status = finished.status.to_string();
         METRICS
@@ -313,9 +410,9 @@ pub fn request_finished(finished: &Finished<'_>) {
             .with_label_values(&[format, model, provider, &status, code])
             .inc();
     }
-    meter.duration.observe(finished.duration.as_secs_f64());
+    meter.observe(&meter.duration, &METRICS.duration, finished.duration);
     if let Some(first_byte) = finished.first_byte {
-        meter.first_byte.observe(first_byte.as_secs_f64());
+        meter.observe(&meter.first_byte, &METRICS.first_byte, first_byte);
     }
     if let Some(usage) = finished.usage {
         let Usage {
@@ -327,7 +424,8 @@ pub fn request_finished(finished: &Finished<'_>) {
         } = usage;
         let generation = finished.generation.unwrap_or_default();
         meter.generation.inc_by(generation.as_secs_f64());
-        let counts = [input, cache_read, cache_write, output, reasoning];
+        meter.reasoning.inc_by(reasoning);
+        let counts = [input, cache_read, cache_write, output];
         for (counter, count) in meter.tokens.iter().zip(counts) {
             counter.inc_by(count);
         }
@@ -377,15 +475,25 @@ pub enum CountSource {
     Length,
 }
 
+impl CountSource {
+    const ALL: [Self; 4] = [Self::Upstream, Self::Cache, Self::Local, Self::Length];
+
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Upstream => "upstream",
+            Self::Cache => "cache",
+            Self::Local => "local",
+            Self::Length => "length",
+        }
+    }
+}
+
 /// A caller gets the count of tokens that it asked for.
 pub fn tokens_counted(source: CountSource) {
-    let source = match source {
-        CountSource::Upstream => "upstream",
-        CountSource::Cache => "cache",
-        CountSource::Local => "local",
-        CountSource::Length => "length",
-    };
-    METRICS.token_counts.with_label_values(&[source]).inc();
+    METRICS
+        .token_counts
+        .with_label_values(&[source.as_str()])
+        .inc();
 }
 
 /// A profile has chosen a model.
@@ -555,12 +663,19 @@ pub enum ReloadOutcome {
     Failed,
 }
 
+impl ReloadOutcome {
+    const ALL: [Self; 3] = [Self::Applied, Self::Unchanged, Self::Failed];
+
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Applied => "applied",
+            Self::Unchanged => "unchanged",
+            Self::Failed => "failed",
+        }
+    }
+}
+
 /// The configuration was read again.
 pub fn reloaded(outcome: ReloadOutcome) {
-    let outcome = match outcome {
-        ReloadOutcome::Applied => "applied",
-        ReloadOutcome::Unchanged => "unchanged",
-        ReloadOutcome::Failed => "failed",
-    };
-    METRICS.reloads.with_label_values(&[outcome]).inc();
+    METRICS.reloads.with_label_values(&[outcome.as_str()]).inc();
 }

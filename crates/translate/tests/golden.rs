@@ -82,6 +82,7 @@ impl Setting {
             chat: match self.plain {
                 true => ChatCapabilities {
                     max_completion_tokens: false,
+                    stream_options: true,
                     developer_role: false,
                     system_in_the_middle: false,
                     effort_with_tools: true,

@@ -44,6 +44,8 @@ impl Default for Capabilities {
 pub struct ChatCapabilities {
     /// It knows `max_completion_tokens`; otherwise the limit goes as `max_tokens`.
     pub max_completion_tokens: bool,
+    /// It knows `stream_options`; otherwise it reports the usage of streams without being asked.
+    pub stream_options: bool,
     /// It knows the role `developer`; otherwise such messages go as `system`.
     pub developer_role: bool,
     /// It takes instructions between other messages; otherwise such a message goes as the
@@ -66,6 +68,7 @@ impl ChatCapabilities {
     /// What the format's own provider can.
     pub const ALL: Self = Self {
         max_completion_tokens: true,
+        stream_options: true,
         developer_role: true,
         system_in_the_middle: true,
         effort_with_tools: true,

@@ -73,11 +73,11 @@ impl fmt::Display for Format {
 ///     chat: "/v1/chat/completions",
 ///     responses: "/v1/responses",
 ///     messages: "/v1/messages",
-///     gemini: "/v1beta/models",
+///     gemini: "/v1beta/models/{model}:generateContent",
 /// };
 /// assert_eq!(paths[Format::Messages], "/v1/messages");
 /// let lengths = PerFormat::from_fn(|format| paths[format].len());
-/// assert_eq!(lengths.iter().map(|(_, length)| length).max(), Some(&20));
+/// assert_eq!(lengths.iter().map(|(_, length)| length).max(), Some(&38));
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct PerFormat<T> {

@@ -60,47 +60,21 @@ pub fn read(format: Format, path_and_query: &str) -> Option<Address> {
 /// The path and query of a request; `None` if the format keeps nothing there. A value that is
 /// absent is left empty.
 pub fn write(format: Format, address: &Address) -> Option<String> {
-    Some(fill(template(format, address)?, address))
-}
-
-/// The path and query of a request to a provider whose models stand below the path `models`, as
-/// in `/v1beta/models`; `None` if the format does not keep the model in its path.
-///
-/// ```
-/// use tollgate_types::Format;
-/// use tollgate_wire::address::{Address, write_below};
-///
-/// let address = Address {
-///     model: Some("gemini-3-flash".into()),
-///     stream: Some(false),
-///     version: None,
-/// };
-/// assert_eq!(
-///     write_below(Format::Gemini, "/google/models", &address).as_deref(),
-///     Some("/google/models/gemini-3-flash:generateContent"),
-/// );
-/// assert_eq!(write_below(Format::Chat, "/v1/chat/completions", &address), None);
-/// ```
-pub fn write_below(format: Format, models: &str, address: &Address) -> Option<String> {
-    let (_, method) = template(format, address)?.split_once(MODEL)?;
-    Some(format!(
-        "{models}/{}",
-        fill(&format!("{MODEL}{method}"), address)
-    ))
-}
-
-fn template(format: Format, address: &Address) -> Option<&'static str> {
     let rules = formats::rules(format).request.address.as_ref()?;
-    Some(match address.stream {
+    let template = match address.stream {
         Some(true) => rules.streamed,
         _ => rules.whole,
-    })
-}
-
-fn fill(template: &str, address: &Address) -> String {
+    };
     let value = |value: &Option<String>| encode(value.as_deref().unwrap_or_default());
     let text = template.replace(MODEL, &value(&address.model));
-    text.replace(VERSION, &value(&address.version))
+    Some(text.replace(VERSION, &value(&address.version)))
+}
+
+/// A path and query of the configuration with the model in place of each `{model}`, percent-encoded.
+/// `None` if the model's name would be a step of the path (`.` or `..`).
+pub fn with_model(template: &str, model: &str) -> Option<String> {
+    let is_step = matches!(model, "." | "..");
+    (!is_step).then(|| template.replace(MODEL, &encode(model)))
 }
 
 /// Reads an address by one template. Parameters of the query that the template does not have are
@@ -168,4 +142,21 @@ fn decode(value: &str) -> Option<String> {
         });
     }
     String::from_utf8(bytes).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::with_model;
+
+    #[test]
+    fn a_model_stays_within_its_part_of_the_path() {
+        let path = |model| with_model("/d/{model}/chat?v=1&m={model}", model);
+        let expected = "/d/a%2Fb%20c%3F%23%25/chat?v=1&m=a%2Fb%20c%3F%23%25";
+        assert_eq!(path("a/b c?#%").as_deref(), Some(expected));
+        assert_eq!(
+            path("gpt-4.1_x~").as_deref(),
+            Some("/d/gpt-4.1_x~/chat?v=1&m=gpt-4.1_x~")
+        );
+        assert_eq!((path("."), path("..")), (None, None));
+    }
 }

@@ -75,6 +75,34 @@ pub enum FaultClass {
 }
 
 impl FaultClass {
+    /// Every class; the numbers of a context error are unknown. Metrics start at 0 for each.
+    pub const ALL: [Self; 20] = [
+        Self::ContextLength(ContextNumbers {
+            input: None,
+            output: None,
+            limit: None,
+        }),
+        Self::ContentPolicy,
+        Self::InvalidModel,
+        Self::Quota,
+        Self::RateLimit,
+        Self::RequestOverRateLimit,
+        Self::Busy,
+        Self::Credential,
+        Self::Forbidden,
+        Self::Blocked,
+        Self::UnreadableReasoning,
+        Self::InvalidRequest,
+        Self::ServerError,
+        Self::Unreachable,
+        Self::OutOfFiles,
+        Self::OutOfMemory,
+        Self::ConnectionBroken,
+        Self::ResponseTimeout,
+        Self::BrokenAnswer,
+        Self::UnfitAnswer,
+    ];
+
     /// The name in metrics and logs.
     pub const fn as_str(self) -> &'static str {
         match self {

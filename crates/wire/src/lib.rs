@@ -13,6 +13,7 @@ pub mod field_path;
 mod formats;
 pub mod headers;
 pub mod json;
+pub mod patch;
 pub mod peek;
 pub mod reasoning;
 pub mod render;

@@ -1,17 +1,17 @@
 //! The head that goes to a provider: built anew for each attempt. Nothing of a caller's head or
 //! query leaves that is not put here.
 
+use super::purpose;
 use crate::gateway::attempt::{Candidate, LogIn};
 use crate::gateway::exchange::Exchange;
 use crate::gateway::stored;
 use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Uri};
+use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use pingora::http::RequestHeader;
 use pingora_proxy::Session;
-use tollgate_filter::{Endpoint, RequestContext};
+use tollgate_filter::RequestContext;
 use tollgate_types::Format;
-use tollgate_wire::address::{self, Address};
 use tollgate_wire::headers as wire_headers;
 
 /// Begins to send what was made ready, and makes the head that goes before it.
@@ -20,9 +20,17 @@ pub fn begin(exchange: &mut Exchange, session: &Session) -> Option<RequestHeader
     let log_in = candidate.log_in()?;
     let request = exchange.stage.request()?;
     let mut parts = upstream_head(candidate, log_in, request, &session.req_header().headers)?;
+    parts.uri = match exchange.attempts.uri() {
+        Some(uri) => uri.clone(),
+        // Nothing stored belongs to a path with a model.
+        None => candidate
+            .pool
+            .base(candidate.format, purpose(request))?
+            .uri("")?,
+    };
     if request.endpoint.is_stored() {
         parts.method = session.req_header().method.clone();
-        parts.uri = stored::target(parts.uri.path(), request.endpoint, session)?;
+        parts.uri = stored::target(&parts.uri, request.endpoint, session)?;
         parts.headers.remove(CONTENT_TYPE);
     }
     if let Some(beta) = beta(session, request, candidate) {
@@ -66,25 +74,6 @@ fn with_query(base: &http::Uri, pair: &str) -> Option<http::Uri> {
     format!("{base}{mark}{pair}").parse().ok()
 }
 
-/// Where the request goes: formats that keep the model and the choice of a stream in their
-/// address have both in it.
-fn target(candidate: &Candidate, request: &RequestContext, base: &Uri) -> Option<Uri> {
-    let facts = request.facts_if_read();
-    let asked_for = facts.and_then(|facts| facts.model.as_deref());
-    let model = candidate
-        .deployment
-        .upstream_model(asked_for.unwrap_or_default());
-    let address = Address {
-        model: Some(model.to_owned()),
-        stream: facts.map(|facts| facts.stream),
-        version: None,
-    };
-    match address::write_below(candidate.format, base.path(), &address) {
-        Some(path) => path.parse().ok(),
-        None => Some(base.clone()),
-    }
-}
-
 /// The head that goes to the provider, built on what is the same for all its requests:
 /// what is not put here or there does not leave.
 fn upstream_head(
@@ -95,8 +84,7 @@ fn upstream_head(
 ) -> Option<http::request::Parts> {
     let format = candidate.format;
     let provider = &candidate.deployment.provider;
-    let counts = request.endpoint == Endpoint::CountTokens;
-    let base = candidate.pool.base(format, counts)?;
+    let base = candidate.pool.base(format, purpose(request))?;
     let mut headers = base.headers.clone();
     // What a caller's header is passed as takes the place of the gateway's own, such as
     // `user-agent`; several of one name stay several.
@@ -131,7 +119,6 @@ fn upstream_head(
     }
     let (mut head, ()) = http::Request::new(()).into_parts();
     head.method = Method::POST;
-    head.uri = target(candidate, request, &base.uri)?;
     head.headers = headers;
     Some(head)
 }

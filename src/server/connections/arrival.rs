@@ -1,10 +1,10 @@
 //! How a connection is let in: it takes its place among all, and behind a load balancer its client is
 //! learnt from the header of the PROXY protocol, before TLS.
 
-use super::connection_limits::{Connections, Full, Place};
+use super::connection_limits::{Connections, Place};
 use super::proxy_protocol::{self, Read};
 use crate::access_log::AccessLog;
-use crate::events;
+use crate::events::{self, ConnectionRefusal};
 use crate::snapshot::Current;
 use async_trait::async_trait;
 use bytes::BytesMut;
@@ -29,9 +29,6 @@ pub(in crate::server) struct Gate {
     pub(in crate::server) access_log: AccessLog,
 }
 
-/// Why a connection is closed as it comes, for the metric.
-type Refused = &'static str;
-
 impl Gate {
     /// Gives a connection its place. What was read behind a header stands in `ahead`. The time that a
     /// head may take is that of the header, too.
@@ -43,7 +40,7 @@ impl Gate {
         &self,
         stream: &mut S,
         ahead: &mut BytesMut,
-    ) -> std::result::Result<Place, Refused>
+    ) -> std::result::Result<Place, ConnectionRefusal>
     where
         S: AsyncRead + GetSocketDigest + UniqueID + Unpin + ?Sized,
     {
@@ -54,20 +51,20 @@ impl Gate {
         if !self.proxy_protocol {
             // A proxy brings the connections of all its clients.
             let from = peer.filter(|_| !is_trusted);
-            return self.connections.take(from, limits).map_err(Full::as_str);
+            return self.connections.take(from, limits);
         }
         if !is_trusted {
-            return Err("untrusted");
+            return Err(ConnectionRefusal::Untrusted);
         }
-        let mut place = self.connections.take(None, limits).map_err(Full::as_str)?;
+        let mut place = self.connections.take(None, limits)?;
         let header = tokio::time::timeout(limits.head_timeout, read_header(stream, ahead)).await;
         let Ok(Some(client)) = header else {
-            return Err("proxy_header");
+            return Err(ConnectionRefusal::ProxyHeader);
         };
         if let Some(client) = client {
             name(stream, client);
             if !trusted.trusts(client) {
-                place.come_from(client, limits).map_err(Full::as_str)?;
+                place.come_from(client, limits)?;
             }
         }
         Ok(place)

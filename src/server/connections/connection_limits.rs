@@ -4,7 +4,7 @@
 //! counts too, to the moment its socket is closed.
 
 use crate::client::ClientNetwork;
-use crate::events;
+use crate::events::{self, ConnectionRefusal};
 use crate::limits::Limits;
 use parking_lot::Mutex;
 use std::collections::HashMap;
@@ -23,15 +23,6 @@ struct Taken {
     by_network: HashMap<ClientNetwork, u32, foldhash::fast::RandomState>,
 }
 
-/// Why a connection is closed as it comes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Full {
-    /// There are as many as there may be.
-    Total,
-    /// There are as many from its address.
-    Address,
-}
-
 /// A connection's place, for as long as this lives.
 #[derive(Debug)]
 pub(super) struct Place {
@@ -45,10 +36,10 @@ impl Connections {
         self: &Arc<Self>,
         from: Option<IpAddr>,
         limits: &Limits,
-    ) -> Result<Place, Full> {
+    ) -> Result<Place, ConnectionRefusal> {
         let mut taken = self.taken.lock();
         if taken.total >= limits.connections {
-            return Err(Full::Total);
+            return Err(ConnectionRefusal::Total);
         }
         let network = from.map(ClientNetwork::from);
         if let Some(network) = network {
@@ -65,11 +56,11 @@ impl Connections {
 }
 
 impl Taken {
-    fn add(&mut self, network: ClientNetwork, limits: &Limits) -> Result<(), Full> {
+    fn add(&mut self, network: ClientNetwork, limits: &Limits) -> Result<(), ConnectionRefusal> {
         let here = self.by_network.entry(network).or_default();
         let most = limits.connections_per_address;
         if most.is_some_and(|most| *here >= most) {
-            return Err(Full::Address);
+            return Err(ConnectionRefusal::Address);
         }
         *here = here.saturating_add(1);
         Ok(())
@@ -78,7 +69,11 @@ impl Taken {
 
 impl Place {
     /// Counts the connection among those of its client, which was not known before.
-    pub(super) fn come_from(&mut self, client: IpAddr, limits: &Limits) -> Result<(), Full> {
+    pub(super) fn come_from(
+        &mut self,
+        client: IpAddr,
+        limits: &Limits,
+    ) -> Result<(), ConnectionRefusal> {
         let network = ClientNetwork::from(client);
         self.connections.taken.lock().add(network, limits)?;
         self.network = Some(network);
@@ -100,14 +95,5 @@ impl Drop for Place {
         }
         drop(taken);
         events::connection_closed();
-    }
-}
-
-impl Full {
-    pub(super) const fn as_str(self) -> &'static str {
-        match self {
-            Self::Total => "total",
-            Self::Address => "address",
-        }
     }
 }

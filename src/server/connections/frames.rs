@@ -1,40 +1,44 @@
-//! How many HTTP/2 frames a caller may send that cost work here and move nothing there:
-//! pings, settings, priorities, resets (CVE-2023-44487), continuations and empty data.
+//! Limits HTTP/2 frames that cost work and carry nothing: pings, settings, priorities, resets
+//! (CVE-2023-44487), continuations and empty data.
 //!
-//! The `h2` library bounds what such frames make it keep; how often they come is bounded
-//! here. Only the nine bytes at the front of each frame are looked at (RFC 9113, section 4.1).
+//! The `h2` library limits the memory for such frames, this module their rate. It reads only the nine
+//! bytes of each frame's header (RFC 9113, section 4.1).
 
+use super::refused_heads::stream;
 use std::time::Instant;
 
-/// What a connection begins with, and the most that it can save up: a thousand such frames.
+/// The allowance of a new connection, and the largest one: a thousand such frames.
 const MOST_UNITS: i64 = 10_000;
-/// What comes back in a second: a hundred of them.
+/// Added each second: a hundred frames.
 const UNITS_A_SECOND: i64 = 1_000;
-/// What one of them costs.
+/// The cost of such a frame.
 const IDLE_FRAME: i64 = 10;
-/// What a frame costs that belongs to the work: it opens a stream, or makes room for more.
+/// The cost of a frame that opens a stream or a window.
 const BUSY_FRAME: i64 = 1;
-/// A client that reads much sends many window updates.
+/// A client that reads much sends many window updates: bytes that the gateway sends for one unit.
 const BYTES_SENT_A_UNIT: u64 = 1024;
-/// What a client says first (RFC 9113, section 3.4).
+/// The first bytes of a client (RFC 9113, section 3.4).
 pub(super) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 const HEADER: usize = 9;
+/// The type of a frame with a part of a body (RFC 9113, section 6.1).
+const DATA: u8 = 0;
 
-/// What is left of a connection's allowance.
+/// The rest of a connection's allowance.
 #[derive(Debug)]
 pub(super) struct FrameBudget {
     units: i64,
     filled: Instant,
-    /// Bytes to come that are not looked at: the preface, then payloads.
+    /// Bytes to come that are skipped: the preface, then payloads.
     skip: usize,
     header: [u8; HEADER],
     known: usize,
     is_spent: bool,
+    newest_body: u32,
 }
 
 impl FrameBudget {
-    /// For a connection whose preface is still to be passed on.
+    /// The allowance of a connection before its preface.
     pub(super) const fn new(now: Instant) -> Self {
         Self {
             units: MOST_UNITS,
@@ -43,11 +47,12 @@ impl FrameBudget {
             header: [0; HEADER],
             known: 0,
             is_spent: false,
+            newest_body: 0,
         }
     }
 
-    /// Looks at what a caller has sent. `Some(n)`: the first `n` bytes may pass, and
-    /// nothing behind them; there a frame ends.
+    /// Reads bytes of the client. `Some(n)`: the first `n` bytes may pass and the rest may not; a frame
+    /// ends there.
     pub(super) fn look(&mut self, bytes: &[u8], now: Instant) -> Option<usize> {
         self.fill(now);
         let mut at: usize = 0;
@@ -74,6 +79,11 @@ impl FrameBudget {
         (self.is_spent && self.skip == 0 && self.known == 0).then_some(at)
     }
 
+    /// The newest stream on which a part of a body has come.
+    pub(super) const fn newest_body(&self) -> u32 {
+        self.newest_body
+    }
+
     /// A client that receives much may acknowledge much.
     pub(super) fn sent(&mut self, bytes: usize) {
         let earned = (bytes as u64).div_euclid(BYTES_SENT_A_UNIT);
@@ -81,8 +91,11 @@ impl FrameBudget {
     }
 
     fn charge(&mut self) {
-        let [a, b, c, kind, flags, ..] = self.header;
+        let [a, b, c, kind, flags, d, e, f, g] = self.header;
         let length = usize::from(a) << 16 | usize::from(b) << 8 | usize::from(c);
+        if kind == DATA {
+            self.newest_body = self.newest_body.max(stream(d, e, f, g));
+        }
         self.skip = length;
         self.units = self.units.saturating_sub(cost(kind, flags, length));
         self.is_spent = self.units < 0;
@@ -106,7 +119,6 @@ impl FrameBudget {
 /// The types of RFC 9113, section 6.
 fn cost(kind: u8, flags: u8, length: usize) -> i64 {
     const END_STREAM: u8 = 1;
-    const DATA: u8 = 0;
     const HEADERS: u8 = 1;
     const WINDOW_UPDATE: u8 = 8;
     match kind {
@@ -135,7 +147,6 @@ mod tests {
     use std::time::Duration;
 
     const PING: u8 = 6;
-    const DATA: u8 = 0;
 
     fn frame(kind: u8, flags: u8, length: usize) -> Vec<u8> {
         let size = u8::try_from(length).unwrap();

@@ -7,6 +7,7 @@
 mod class;
 
 use super::framing::Framing;
+pub(super) use crate::events::HeadRefusal as Reason;
 use crate::limits::Limits;
 use class::{AUTHORITY, TARGET, TOKEN, VALUE, all_are};
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HOST, TRANSFER_ENCODING};
@@ -18,36 +19,6 @@ use tollgate_types::{ErrorCode, PublicError};
 pub(super) struct Fault {
     pub(super) reason: Reason,
     pub(super) message: Cow<'static, str>,
-}
-
-/// The kinds of faults, as they are counted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Reason {
-    /// Not HTTP, or not as HTTP has it.
-    Malformed,
-    /// Its body could end in two places.
-    Framing,
-    /// It names no host, or two.
-    Host,
-    /// A method that the gateway never serves.
-    Method,
-    /// Too many bytes or headers.
-    TooLarge,
-    /// Its end did not come in time.
-    Timeout,
-}
-
-impl Reason {
-    pub(super) const fn as_str(self) -> &'static str {
-        match self {
-            Self::Malformed => "malformed",
-            Self::Framing => "framing",
-            Self::Host => "host",
-            Self::Method => "method",
-            Self::TooLarge => "too_large",
-            Self::Timeout => "timeout",
-        }
-    }
 }
 
 impl Fault {

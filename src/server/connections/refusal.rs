@@ -2,7 +2,7 @@
 //! because the beginning of its next request is unknown.
 
 use super::arrival;
-use super::head::Fault;
+use super::head::{Fault, Reason};
 use super::wire::Wire;
 use crate::access_log::AccessLog;
 use crate::clock;
@@ -12,7 +12,7 @@ use std::io;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tollgate_ledger::BillingState;
-use tollgate_types::{PublicError, RequestId};
+use tollgate_types::{ErrorCode, PublicError, RequestId};
 use tollgate_wire::{headers, render};
 
 /// How long the answer may take to leave.
@@ -30,25 +30,52 @@ pub(super) async fn refuse(
     path: Option<&str>,
     access_log: &AccessLog,
 ) {
-    events::head_refused(fault.reason.as_str());
-    let id = RequestId::from_parts(clock::unix_ms(), fastrand::u128(..));
-    let client = arrival::peer(wire).map(|client| client.to_string());
     let error = fault.public();
-    access_log.line(|line| {
-        line.word("time", clock::now().as_str());
-        line.word("id", id.as_str());
-        line.optional_text("client", client.as_deref());
-        line.optional_text("path", path);
-        line.number("status", error.status.into());
-        line.word("code", error.code.as_str());
-        line.word("outcome", BillingState::Rejected.as_str());
-        line.word("reason", fault.reason.as_str());
-    });
+    let id = log_refusal(
+        wire,
+        path,
+        fault.reason,
+        error.code,
+        Some(error.status),
+        access_log,
+    );
     let answer = compose(&error, &id, path);
     let said = tokio::time::timeout(WRITE, say(wire, &answer)).await;
     if matches!(said, Ok(Ok(()))) {
         let _ = tokio::time::timeout(LINGER, drain(wire)).await;
     }
+}
+
+/// Logs a head of HTTP/2 whose stream was reset. Only one that is too large gets a status before.
+pub(super) fn log_reset(wire: &Wire, reason: Reason, access_log: &AccessLog) {
+    let error = Fault::new(reason, "").public();
+    let status = (reason == Reason::TooLarge).then_some(error.status);
+    log_refusal(wire, None, reason, error.code, status, access_log);
+}
+
+/// Logs and counts a refused head. Returns the id of the request.
+fn log_refusal(
+    wire: &Wire,
+    path: Option<&str>,
+    reason: Reason,
+    code: ErrorCode,
+    status: Option<u16>,
+    access_log: &AccessLog,
+) -> RequestId {
+    events::head_refused(reason);
+    let id = RequestId::from_parts(clock::unix_ms(), fastrand::u128(..));
+    let client = arrival::peer(wire).map(|client| client.to_string());
+    access_log.line(|line| {
+        line.word("time", clock::now().as_str());
+        line.word("id", id.as_str());
+        line.optional_text("client", client.as_deref());
+        line.optional_text("path", path);
+        line.optional_number("status", status.map(u64::from));
+        line.word("code", code.as_str());
+        line.word("outcome", BillingState::Rejected.as_str());
+        line.word("reason", reason.as_str());
+    });
+    id
 }
 
 async fn say(wire: &mut Wire, answer: &[u8]) -> io::Result<()> {

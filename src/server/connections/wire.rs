@@ -1,8 +1,9 @@
 //! A caller's connection as Pingora sees it: of HTTP/1.1 one request at a time, each with a
 //! head that was read and found good, and of HTTP/2 no more idle frames than are allowed.
 //!
-//! `head` checks heads, `framing` finds the end of a body, `frames` bounds HTTP/2 frames, and `pace`
-//! ends connections that read too slowly.
+//! `head` checks heads, `framing` finds the end of a body, `frames` bounds HTTP/2 frames,
+//! `refused_heads` notices heads that are refused over HTTP/2, and `pace` ends connections that read too
+//! slowly.
 
 use super::connection_limits::Place;
 use super::departure::Departure;
@@ -10,6 +11,9 @@ use super::frames::{self, FrameBudget};
 use super::framing::Framing;
 use super::head::Head;
 use super::pace::Pace;
+use super::refusal;
+use super::refused_heads::RefusedHeads;
+use crate::access_log::AccessLog;
 use crate::events;
 use crate::gateway::{DownstreamBacklog, Drain};
 use async_trait::async_trait;
@@ -31,34 +35,42 @@ use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// How much is kept of what a caller sends behind its request.
+/// The most bytes that are kept of the next request.
 const MOST_AHEAD: usize = 16 * 1024;
-/// What is read of a head at a time; most heads come whole, many with their body.
+/// The bytes of one read of a head; most heads arrive in one, many with their body.
 const HEAD_PIECE: usize = 4 * 1024;
-/// What no chunked body holds in any place: Pingora refuses it by its own error.
+/// Bytes that no chunked body has: Pingora refuses them with its own error.
 const NO_CHUNK: &[u8] = b"\r\0";
 
 /// A caller's connection.
 pub(super) struct Wire {
     inner: Stream,
-    /// What was read and not handed on.
+    /// Bytes that were read and not passed on.
     ahead: BytesMut,
     stage: Stage,
     pace: Pace,
     /// Whether a write waits, once a reader has asked for it.
     backlog: OnceCell<DownstreamBacklog>,
     departure: Departure,
+    /// Of a connection of HTTP/2.
+    refused: Option<Box<Refused>>,
     /// Its place among all connections, where TLS has not taken it before.
     _place: Option<Place>,
 }
 
-/// What passes next.
+/// The heads of HTTP/2 that are refused, and where their lines go.
+struct Refused {
+    heads: RefusedHeads,
+    access_log: AccessLog,
+}
+
+/// The next bytes to pass on.
 enum Stage {
-    /// Nothing: a head is read first.
+    /// None: a head is read first.
     Between,
-    /// What is left of a request's body.
+    /// The rest of a request's body.
     Body(Framing),
-    /// A body that is not chunked as it should be, and what is left to say so.
+    /// The rest of the bytes that make Pingora refuse a malformed chunked body.
     Bad { left: &'static [u8] },
     /// Frames.
     Http2(FrameBudget),
@@ -76,6 +88,7 @@ impl Wire {
             pace,
             backlog: OnceCell::new(),
             departure: Departure::default(),
+            refused: None,
             _place: place,
         }
     }
@@ -90,7 +103,7 @@ impl Wire {
         self.departure.drain()
     }
 
-    /// What has come and was not handed on.
+    /// The bytes that were read and not passed on.
     pub(super) fn ahead(&self) -> &[u8] {
         &self.ahead
     }
@@ -133,9 +146,30 @@ impl Wire {
         self.ahead.split_to(size)
     }
 
-    /// Hands on frames of HTTP/2, from the preface that has come.
-    pub(super) fn speak_http2(&mut self) {
+    /// Hands on frames of HTTP/2, from the preface that has come. Refused heads are logged.
+    pub(super) fn speak_http2(&mut self, access_log: &AccessLog) {
         self.stage = Stage::Http2(FrameBudget::new(Instant::now()));
+        self.refused = Some(Box::new(Refused {
+            heads: RefusedHeads::default(),
+            access_log: access_log.clone(),
+        }));
+    }
+
+    /// Reads the frames that were written, the first `written` bytes of `pieces`.
+    fn note_sent<'a>(&mut self, pieces: impl IntoIterator<Item = &'a [u8]>, written: usize) {
+        let (Some(mut refused), Stage::Http2(budget)) = (self.refused.take(), &self.stage) else {
+            return;
+        };
+        let mut left = written;
+        for piece in pieces {
+            let sent = piece.get(..left.min(piece.len())).unwrap_or_default();
+            left = left.saturating_sub(sent.len());
+            let Refused { heads, access_log } = &mut *refused;
+            heads.sent(sent, budget.newest_body(), |reason| {
+                refusal::log_reset(self, reason, access_log);
+            });
+        }
+        self.refused = Some(refused);
     }
 
     /// Whether the next request begins where the last one ended.
@@ -324,9 +358,13 @@ impl AsyncWrite for Wire {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        self.write(context, bytes.len(), |inner, context| {
+        let outcome = self.write(context, bytes.len(), |inner, context| {
             inner.poll_write(context, bytes)
-        })
+        });
+        if let Poll::Ready(Ok(written)) = outcome {
+            self.note_sent([bytes], written);
+        }
+        outcome
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -349,9 +387,13 @@ impl AsyncWrite for Wire {
         pieces: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let all = pieces.iter().map(|piece| piece.len()).sum();
-        self.write(context, all, |inner, context| {
+        let outcome = self.write(context, all, |inner, context| {
             inner.poll_write_vectored(context, pieces)
-        })
+        });
+        if let Poll::Ready(Ok(written)) = outcome {
+            self.note_sent(pieces.iter().map(|piece| &**piece), written);
+        }
+        outcome
     }
 
     fn is_write_vectored(&self) -> bool {

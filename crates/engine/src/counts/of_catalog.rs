@@ -51,7 +51,7 @@ fn said_of(model: &Model, deployment: &Deployment) -> Option<Tokenizer> {
     match (said, &deployment.upstream_model) {
         (Some(said), _) => Some(said),
         (None, UpstreamModel::Fixed(name)) => Some(Tokenizer::of_model(name)),
-        (None, UpstreamModel::AsRequested) => None,
+        (None, UpstreamModel::AsRequested { .. }) => None,
     }
 }
 

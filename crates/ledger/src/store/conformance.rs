@@ -58,8 +58,10 @@ macro_rules! conformance_tests {
             reads::every_change_of_a_key_and_its_grants_is_seen,
             reads::a_history_is_read_page_by_page_newest_first,
             reads::a_stored_thing_stays_its_first_owners_and_only_grows,
+            reads::owners_with_a_future_time_delay_the_expiry_of_no_other,
             reads::a_response_is_paid_for_when_its_request_has_a_record,
             reads::an_answer_is_its_keys_until_it_is_forgotten_or_too_old,
+            reads::answers_with_a_future_time_delay_the_expiry_of_no_other,
             reads::changes_of_answers_end_with_the_bytes_that_fit,
             reads::a_backup_is_a_whole_database_without_leases,
         }

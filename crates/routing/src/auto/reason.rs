@@ -61,13 +61,19 @@ pub enum Why {
 }
 
 impl Decision {
+    const MOVED: &str = "moved";
+    const DEFAULT: &str = "default";
+    const STAYS: &str = "stays";
+    /// The labels besides those of rules.
+    pub(super) const LABELS: [&str; 3] = [Self::MOVED, Self::DEFAULT, Self::STAYS];
+
     /// The label for metrics: one of few, all of them known from the configuration.
     pub fn label(&self) -> &str {
         match (&self.why, &self.moved_from) {
-            (_, Some(_)) => "moved",
+            (_, Some(_)) => Self::MOVED,
             (Why::Rule(label), None) => label,
-            (Why::Default, None) => "default",
-            (Why::Stays, None) => "stays",
+            (Why::Default, None) => Self::DEFAULT,
+            (Why::Stays, None) => Self::STAYS,
         }
     }
 }

@@ -18,6 +18,9 @@ pub(super) const DEFAULT_CREATED: u64 = 1_767_225_600;
 /// as many.
 pub(super) const DEFAULT_OUTPUT_RATE: u32 = 60;
 
+/// As the upstream name of a pattern: what the pattern's own `*` stands for.
+const MATCHED: &str = "*";
+
 impl<'a> Builder<'a> {
     /// Every model that is not a listed alias; `None` for one at fault.
     pub(super) fn build_models(&mut self) -> Vec<(&'a str, Option<Model>)> {
@@ -227,7 +230,10 @@ impl<'a> Builder<'a> {
             );
         }
         let upstream_model = match named {
-            None if names::is_wildcard(model) => UpstreamModel::AsRequested,
+            None if names::is_wildcard(model) => UpstreamModel::AsRequested { from: 0 },
+            Some(MATCHED) if names::is_wildcard(model) => UpstreamModel::AsRequested {
+                from: model.len() - MATCHED.len(),
+            },
             named => UpstreamModel::Fixed(named.unwrap_or(model).into()),
         };
         Some(Deployment {

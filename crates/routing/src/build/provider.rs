@@ -1,4 +1,6 @@
-//! Providers: address, endpoints, credentials, headers.
+//! Providers: address, credentials, headers. `endpoint` builds the paths of their formats.
+
+mod endpoint;
 
 use super::{Builder, names};
 use crate::{
@@ -11,15 +13,7 @@ use crate::{
 use http::{HeaderName, HeaderValue, Uri, header};
 use std::sync::Arc;
 use tollgate_settings::{KeyPath, Secret, SecretSource};
-use tollgate_types::{Format, PerFormat};
-
-/// Where providers serve each format unless the configuration gives a path.
-const USUAL_PATHS: PerFormat<&str> = PerFormat {
-    chat: "/v1/chat/completions",
-    responses: "/v1/responses",
-    messages: "/v1/messages",
-    gemini: "/v1beta/models",
-};
+use tollgate_types::PerFormat;
 
 const X_API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 const X_GOOG_API_KEY: HeaderName = HeaderName::from_static("x-goog-api-key");
@@ -137,11 +131,7 @@ impl<'a> Builder<'a> {
         for (place, entry) in entries.iter().enumerate() {
             let settings = match entry {
                 FormatEntry::Full(settings) => settings.clone(),
-                FormatEntry::Name(name) => FormatSettings {
-                    name: *name,
-                    path: None,
-                    count_tokens: None,
-                },
+                FormatEntry::Name(name) => FormatSettings::usual(*name),
             };
             let at = path.index(place);
             let endpoint = &mut endpoints[settings.name];
@@ -151,46 +141,6 @@ impl<'a> Builder<'a> {
             *endpoint = Some(self.build_endpoint(&settings, prefix, &at));
         }
         endpoints
-    }
-
-    fn build_endpoint(
-        &mut self,
-        settings: &FormatSettings,
-        prefix: &str,
-        at: &KeyPath,
-    ) -> Endpoint {
-        let usual = USUAL_PATHS[settings.name];
-        let own = [
-            ("path", &settings.path),
-            ("count_tokens", &settings.count_tokens),
-        ];
-        for (key, value) in own {
-            if value.as_deref().is_some_and(|path| !is_path(path)) {
-                self.fault(
-                    &at.key(key),
-                    "expected a path that begins with '/', without a query",
-                );
-            }
-        }
-        if settings.count_tokens.is_some() && settings.name != Format::Messages {
-            self.fault(
-                &at.key("count_tokens"),
-                "only the messages format has a token counter",
-            );
-        }
-        if settings.path.is_none() && prefix.ends_with("/v1") {
-            self.fault(
-                at,
-                format!(
-                    "the usual path {usual} would follow the /v1 at the end of the address: leave that out"
-                ),
-            );
-        }
-        let whole = |path: &str| Arc::from(format!("{prefix}{path}"));
-        Endpoint {
-            path: whole(settings.path.as_deref().unwrap_or(usual)),
-            count_tokens: settings.count_tokens.as_deref().map(whole),
-        }
     }
 
     fn build_credentials(

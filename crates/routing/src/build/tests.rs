@@ -1,6 +1,7 @@
 //! The rules of the catalog, each shown by a small configuration.
 
 use super::*;
+use crate::Purpose;
 use serde_json::{Value, json};
 use std::io;
 use std::path::Path;
@@ -163,10 +164,12 @@ fn a_provider_keeps_its_address_paths_and_credentials_apart() {
     assert_eq!((&*provider.host, provider.port), ("::1", 8443));
     assert_eq!(provider.authority, "[::1]:8443");
     let chat = provider.endpoint(Format::Chat).unwrap();
-    assert_eq!(&*chat.path, "/prefix/v1/chat/completions");
+    assert_eq!(&*chat.whole.path, "/prefix/v1/chat/completions");
+    assert_eq!(chat.streamed, chat.whole);
     let messages = provider.endpoint(Format::Messages).unwrap();
-    assert_eq!(&*messages.path, "/prefix/m");
-    assert_eq!(messages.count_tokens.as_deref(), Some("/prefix/m/count"));
+    assert_eq!(&*messages.whole.path, "/prefix/m");
+    let count = messages.count_tokens.as_ref().unwrap();
+    assert_eq!(&*count.path, "/prefix/m/count");
     assert!(provider.endpoint(Format::Responses).is_none());
     let tls = provider.tls.as_ref().unwrap();
     assert_eq!(tls.ca.as_deref(), Some(Path::new("/etc/ca.pem")));
@@ -223,7 +226,7 @@ fn every_fault_in_providers_is_told() {
         "providers.a.address: expected http:// or https://, a host, and where needed a port and a path prefix",
         "providers.a.formats[1]: 'chat' stands here twice",
         "providers.b.address: an address has no query",
-        "providers.b.formats[0].path: expected a path that begins with '/', without a query",
+        "providers.b.formats[0].path: expected a path that begins with '/'",
         "providers.b.formats[0].count_tokens: only the messages format has a token counter",
         "providers.c.address: expected http:// or https://, a host, and where needed a port and a path prefix",
         "providers.c.credentials[0]: the environment variable UNSET is not set",
@@ -241,6 +244,117 @@ fn every_fault_in_providers_is_told() {
         "providers.d.capabilities.stream_events[3]: 'error' is an error of the provider, which never passes",
         "providers.d.tls: the address is not https, so these settings would do nothing",
         "providers.e.tls.server_name: an empty name would turn verification off",
+    ];
+    assert_eq!(faults, expected, "{}", faults.join("\n"));
+}
+
+#[test]
+fn fields_are_removed_only_where_the_path_has_what_they_said() {
+    let catalog = build(json!({
+        "providers": {
+            "vertex": {
+                "address": "https://vertex.example/v1",
+                "formats": [{
+                    "name": "messages",
+                    "path": "/models/{model}:rawPredict",
+                    "stream_path": "/models/{model}:streamRawPredict?alt=sse",
+                    "count_tokens": "/models/count-tokens:rawPredict",
+                    "set": {"anthropic_version": "vertex-2023-10-16"},
+                    "remove": ["model", "stream", "metadata"],
+                }],
+            },
+        },
+    }))
+    .unwrap();
+    let endpoint = catalog.providers()[0].endpoint(Format::Messages).unwrap();
+    let of = |purpose| {
+        let target = endpoint.target(purpose).unwrap();
+        let removed: Vec<_> = target.patch.remove.iter().map(|it| &**it).collect();
+        let set = target
+            .patch
+            .set
+            .iter()
+            .map(|(name, value)| format!("{name}={value}"));
+        let set: Vec<_> = set.collect();
+        assert_eq!(set, ["anthropic_version=\"vertex-2023-10-16\""]);
+        (&*target.path, removed)
+    };
+    let without_model = vec!["model", "stream", "metadata"];
+    assert_eq!(
+        of(Purpose::Answer),
+        ("/v1/models/{model}:rawPredict", without_model.clone())
+    );
+    assert_eq!(
+        of(Purpose::Stream),
+        ("/v1/models/{model}:streamRawPredict?alt=sse", without_model)
+    );
+    assert_eq!(
+        of(Purpose::Count),
+        (
+            "/v1/models/count-tokens:rawPredict",
+            vec!["stream", "metadata"]
+        )
+    );
+}
+
+#[test]
+fn gemini_has_a_usual_path_for_each_kind_of_answer() {
+    let catalog = build(json!({
+        "providers": {"google": {"address": "https://google.example/base", "formats": ["gemini"]}},
+    }))
+    .unwrap();
+    let endpoint = catalog.providers()[0].endpoint(Format::Gemini).unwrap();
+    let path = |purpose| endpoint.target(purpose).map(|target| &*target.path);
+    assert_eq!(
+        path(Purpose::Answer),
+        Some("/base/v1beta/models/{model}:generateContent")
+    );
+    assert_eq!(
+        path(Purpose::Stream),
+        Some("/base/v1beta/models/{model}:streamGenerateContent?alt=sse")
+    );
+    assert_eq!(path(Purpose::Count), None);
+}
+
+#[test]
+fn every_fault_in_endpoints_is_told() {
+    let chat =
+        |path: &str| json!({"address": "http://x", "formats": [{"name": "chat", "path": path}]});
+    let faults = build(json!({
+        "providers": {
+            "a": chat("/d/{deployment}/chat?v=1"),
+            "b": chat("/chat#top"),
+            "c": chat("/chat completions"),
+            "d": chat("/{model}}/chat"),
+            "e": {"address": "http://x", "formats": [
+                {"name": "responses", "path": "/{model}/responses"},
+                {"name": "messages", "stream_path": "s", "set": {
+                    "messages": [], "model": "m", "stream": true, "": 1, "user": 1, "ok": null,
+                }, "remove": ["model", "stream", "max_tokens", "user"]},
+            ]},
+            "f": {"address": "http://x", "formats": [
+                {"name": "gemini", "path": "/models:generateContent", "set": {"contents": []}},
+            ]},
+        },
+    }))
+    .unwrap_err();
+    let expected = [
+        "providers.a.formats[0].path: {deployment} is unknown: the only placeholder is {model}",
+        "providers.b.formats[0].path: a fragment (#) is not sent to a provider: leave it out",
+        "providers.c.formats[0].path: ' ' cannot stand in an address: percent-encode it",
+        "providers.d.formats[0].path: '}' stands alone: the only placeholder is {model}",
+        "providers.e.formats[0].path: {model} cannot stand in a path for responses: a stored response is read without its model",
+        "providers.e.formats[1].stream_path: expected a path that begins with '/'",
+        "providers.e.formats[1].set.messages: 'messages' is set by the gateway alone",
+        "providers.e.formats[1].set.model: 'model' is set by the gateway alone",
+        "providers.e.formats[1].set.stream: 'stream' is set by the gateway alone",
+        "providers.e.formats[1].set.\"\": expected the name of a field, of 1 to 64 bytes",
+        "providers.e.formats[1].set.user: 'user' stands under `remove`, too",
+        "providers.e.formats[1].remove[0]: without 'model' the request would name no model: put {model} into `path`",
+        "providers.e.formats[1].remove[2]: no request can be sent without 'max_tokens'",
+        "providers.f.formats[0].path: requests of gemini name the model in the path: put {model} into it",
+        "providers.f.formats[0]: gemini has one path for whole answers and one for streams: give `path` and `stream_path`, or neither",
+        "providers.f.formats[0].set.contents: 'contents' is set by the gateway alone",
     ];
     assert_eq!(faults, expected, "{}", faults.join("\n"));
 }

@@ -44,6 +44,18 @@ pub enum Shed {
 }
 
 impl Shed {
+    const ALL: [Self; 9] = [
+        Self::Requests,
+        Self::Bodies,
+        Self::Memory,
+        Self::Files,
+        Self::LocalRequests,
+        Self::KeyRequests,
+        Self::KeyLocalRequests,
+        Self::KeyFiles,
+        Self::KeyBodies,
+    ];
+
     /// Whether others would have been served: it is the key that holds too much.
     pub const fn is_for_the_key(self) -> bool {
         matches!(
@@ -67,6 +79,77 @@ impl Shed {
     }
 }
 
+/// Why a connection is closed on arrival.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ConnectionRefusal {
+    /// The listener has as many connections as it may have.
+    Total,
+    /// The client's address has as many connections as it may have.
+    Address,
+    /// The listener expects the PROXY protocol, and the peer is no trusted proxy.
+    Untrusted,
+    /// The PROXY header is missing, malformed or late.
+    ProxyHeader,
+}
+
+impl ConnectionRefusal {
+    const ALL: [Self; 4] = [
+        Self::Total,
+        Self::Address,
+        Self::Untrusted,
+        Self::ProxyHeader,
+    ];
+
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Total => "total",
+            Self::Address => "address",
+            Self::Untrusted => "untrusted",
+            Self::ProxyHeader => "proxy_header",
+        }
+    }
+}
+
+/// Why a request head is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HeadRefusal {
+    /// Not HTTP, or not as HTTP has it.
+    Malformed,
+    /// Its body could end in two places.
+    Framing,
+    /// It names no host, or two.
+    Host,
+    /// A method that the gateway never serves.
+    Method,
+    /// Too many bytes or headers.
+    TooLarge,
+    /// Its end did not come in time.
+    Timeout,
+}
+
+impl HeadRefusal {
+    const ALL: [Self; 6] = [
+        Self::Malformed,
+        Self::Framing,
+        Self::Host,
+        Self::Method,
+        Self::TooLarge,
+        Self::Timeout,
+    ];
+
+    /// The name in metrics and in the access log.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Malformed => "malformed",
+            Self::Framing => "framing",
+            Self::Host => "host",
+            Self::Method => "method",
+            Self::TooLarge => "too_large",
+            Self::Timeout => "timeout",
+        }
+    }
+}
+
 impl Edge {
     #[expect(
         clippy::expect_used,
@@ -86,15 +169,20 @@ impl Edge {
                 IntCounter::new(name, help).expect("valid metric"),
             )
         };
-        let counters = |name, help| {
+        let counters = |name, help, reasons: &[&str]| {
             let vec = IntCounterVec::new(Opts::new(name, help), &["reason"]);
-            kept(&registry, vec.expect("valid metric"))
+            let vec = kept(&registry, vec.expect("valid metric"));
+            for reason in reasons {
+                vec.with_label_values(&[reason]);
+            }
+            vec
         };
         Self {
             connections: gauge("tollgate_connections", "Open connections of clients."),
             connections_refused: counters(
                 "tollgate_connections_refused_total",
                 "Connections closed on arrival, by reason.",
+                &ConnectionRefusal::ALL.map(ConnectionRefusal::as_str),
             ),
             handshakes_failed: counter(
                 "tollgate_tls_handshakes_failed_total",
@@ -102,11 +190,13 @@ impl Edge {
             ),
             heads_refused: counters(
                 "tollgate_heads_refused_total",
-                "HTTP/1.1 request heads that were malformed or too slow, by reason.",
+                "Request heads that were malformed, too large or too slow, by reason.",
+                &HeadRefusal::ALL.map(HeadRefusal::as_str),
             ),
             requests_shed: counters(
                 "tollgate_requests_shed_total",
                 "Requests refused because of overload, by what was used up; key_… is a key's own share.",
+                &Shed::ALL.map(Shed::as_str),
             ),
             http2_floods: counter(
                 "tollgate_http2_floods_total",
@@ -146,8 +236,10 @@ pub fn connection_closed() {
 }
 
 /// A connection was closed as it came.
-pub fn connection_refused(reason: &'static str) {
-    EDGE.connections_refused.with_label_values(&[reason]).inc();
+pub fn connection_refused(reason: ConnectionRefusal) {
+    EDGE.connections_refused
+        .with_label_values(&[reason.as_str()])
+        .inc();
 }
 
 /// A handshake of TLS came to nothing. The proxy writes the line, as far as there is room.
@@ -156,8 +248,10 @@ pub fn handshake_failed() {
 }
 
 /// A head was refused.
-pub fn head_refused(reason: &'static str) {
-    EDGE.heads_refused.with_label_values(&[reason]).inc();
+pub fn head_refused(reason: HeadRefusal) {
+    EDGE.heads_refused
+        .with_label_values(&[reason.as_str()])
+        .inc();
 }
 
 /// A request was refused that came at a bad time.

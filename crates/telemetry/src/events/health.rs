@@ -15,7 +15,7 @@ pub(super) fn labels<'a>(transition: &Transition<'a>) -> [&'a str; 3] {
     names(transition.scope, transition.handle, transition.credential)
 }
 
-fn names<'a>(
+pub(super) fn names<'a>(
     scope: BreakerScope,
     handle: &'a DeploymentHandle,
     credential: &'a CredentialHandle,

@@ -246,8 +246,9 @@ pub(crate) fn what_a_crashed_process_left_is_entered_once(fixture: &dyn Fixture)
     // Its leases are free, and a second recovery finds nothing new, whether it knows the process or not.
     for process in [Some(number), None] {
         let again = other.recover(process, &left(), home.now()).unwrap();
-        assert_eq!((again.settled, again.cut), (0, 0));
+        assert_eq!((again.settled, again.cut, again.torn), (0, 0, 0));
     }
+    assert_eq!(other.check_in().unwrap().quarantined, checked.quarantined);
     assert_eq!(home.used(&key), 35);
     assert_eq!(free(&home.lease(&mut *other, &key, LeaseMode::Take)), 65);
 }

@@ -7,7 +7,10 @@ use crate::{
     memory::{MemoryLimits, Remembered},
     ownership::Stored,
     record::NewKey,
-    store::{KeySelector, database::AnswerChange},
+    store::{
+        KeySelector,
+        database::{AnswerChange, Retention},
+    },
 };
 use std::sync::Arc;
 use tollgate_types::{KeyId, RequestId};
@@ -145,6 +148,46 @@ pub(crate) fn a_stored_thing_stays_its_first_owners_and_only_grows(fixture: &dyn
     assert_eq!(found, [Stored::clone(&things[2])]);
 }
 
+pub(crate) fn owners_with_a_future_time_delay_the_expiry_of_no_other(fixture: &dyn Fixture) {
+    let (home, fast) = (Home::on(fixture), Home::on(fixture));
+    fast.clock.advance(100 * DAY);
+    let mut process = home.process("one");
+    let mut own = |at: &Home<'_>, ids: &[String]| {
+        let things: Vec<_> = ids.iter().map(|id| stored("key_a", id, None)).collect();
+        let work = Work {
+            stored: &things,
+            ..Work::default()
+        };
+        at.commit(&mut *process, &work);
+    };
+    let of_fast: Vec<_> = (0..600)
+        .map(|number| format!("conv_fast_{number}"))
+        .collect();
+    own(&fast, &of_fast);
+    own(&home, &["conv_old".to_owned()]);
+    home.clock.advance(2 * DAY);
+    own(&home, &["conv_new".to_owned()]);
+    let retention = Retention {
+        history: None,
+        stored: DAY,
+        most_stored: 1000,
+    };
+    process.purge(&retention, home.now()).unwrap();
+    let ids = ["conv_fast_0", "conv_old", "conv_new"];
+    let left = home.store().database().stored(&ids).unwrap();
+    let left: Vec<&str> = left.iter().map(|it| &*it.id).collect();
+    assert_eq!(left, ["conv_fast_0", "conv_new"]);
+    // The oldest go first if there are too many.
+    let retention = Retention {
+        most_stored: 1,
+        ..retention
+    };
+    process.purge(&retention, home.now()).unwrap();
+    let left = home.store().database().stored(&ids).unwrap();
+    let left: Vec<&str> = left.iter().map(|it| &*it.id).collect();
+    assert_eq!(left, ["conv_new"]);
+}
+
 pub(crate) fn a_response_is_paid_for_when_its_request_has_a_record(fixture: &dyn Fixture) {
     let home = Home::on(fixture);
     let key = home.key(100);
@@ -236,6 +279,37 @@ pub(crate) fn an_answer_is_its_keys_until_it_is_forgotten_or_too_old(fixture: &d
         .collect();
     let many: Vec<_> = many.iter().map(AnswerChange::Remember).collect();
     assert!(change(&many).bytes <= 10_000);
+}
+
+pub(crate) fn answers_with_a_future_time_delay_the_expiry_of_no_other(fixture: &dyn Fixture) {
+    let home = Home::on(fixture);
+    let store = home.store();
+    let database = store.database();
+    let limits = Some(MemoryLimits {
+        bytes_per_key: 1 << 20,
+        bytes: 1 << 20,
+        time: DAY,
+    });
+    let remember = |answers: &[Remembered], at| {
+        let changes: Vec<_> = answers.iter().map(AnswerChange::Remember).collect();
+        let changed = database.change_answers(&changes, limits, u64::MAX, at);
+        changed.unwrap();
+    };
+    let fast: Vec<_> = (0..100).map(|number| answer("key_a", number, 10)).collect();
+    remember(&fast, home.now().plus(100 * DAY));
+    let (old, new) = (answer("key_a", 1000, 10), answer("key_a", 1001, 10));
+    remember(std::slice::from_ref(&old), home.now());
+    home.clock.advance(2 * DAY);
+    remember(std::slice::from_ref(&new), home.now());
+    let yesterday = home.now().minus(DAY);
+    database.expire_answers(yesterday, u64::MAX).unwrap();
+    let is_left = |answer: &Remembered| {
+        let since = Timestamp::from_unix_ms(0);
+        let found = database.answer(&answer.key, answer.id, since).unwrap();
+        found.is_some()
+    };
+    let left = [&fast[0], &old, &new].map(is_left);
+    assert_eq!(left, [true, false, true]);
 }
 
 pub(crate) fn changes_of_answers_end_with_the_bytes_that_fit(fixture: &dyn Fixture) {

@@ -118,8 +118,7 @@ pub(super) fn expire(file: &mut Connection, before: Timestamp, most: u64) -> rus
         let gone = transaction
             .prepare_cached(
                 "DELETE FROM memory WHERE number IN (
-                     SELECT number FROM (SELECT number, at FROM memory ORDER BY number LIMIT ?2)
-                     WHERE at < ?1
+                     SELECT number FROM memory WHERE at < ?1 ORDER BY at LIMIT ?2
                  )",
             )?
             .execute(params![storable_time(before), AT_ONCE])?;
@@ -190,6 +189,27 @@ fn bytes_of(file: &Connection, key: &str) -> rusqlite::Result<u64> {
         .query_row([key], |row| row.get(0))
         .optional()?;
     Ok(bytes.and_then(|it| u64::try_from(it).ok()).unwrap_or(0))
+}
+
+/// How many rows have contents that differ from their checksums. Reads every row.
+pub(super) fn count_damaged(file: &Connection) -> rusqlite::Result<u64> {
+    let mut rows = file.prepare(
+        "SELECT id, key, response, response_checksum, input, input_checksum FROM memory",
+    )?;
+    let mut rows = rows.query([])?;
+    let mut damaged = 0_u64;
+    while let Some(row) = rows.next()? {
+        let (id, key): (String, String) = (row.get(0)?, row.get(1)?);
+        let (id, key) = (RequestId::from_text(&id), KeyId::new(key));
+        let part = |bytes, sum| -> rusqlite::Result<Option<Bytes>> {
+            let (bytes, sum) = (row.get(bytes)?, row.get(sum)?);
+            Ok(id.and_then(|id| checked(bytes, sum, &key, id)))
+        };
+        if part(2, 3)?.is_none() || part(4, 5)?.is_none() {
+            damaged = damaged.saturating_add(1);
+        }
+    }
+    Ok(damaged)
 }
 
 fn is_since(row: &Row<'_>, since: Timestamp) -> rusqlite::Result<bool> {

@@ -102,11 +102,18 @@ pub(super) fn owned(file: &WriteConnection, before: Timestamp, most: u64) -> rus
     let begun = Instant::now();
     for _ in 0..MOST_TIMES {
         let gone = file.change(|file| {
-            // From the oldest on, and no further: there is no index by time.
+            // Two queries, because each is a range of one index.
             file.prepare_cached(
                 "DELETE FROM owned WHERE number IN (
-                     SELECT number FROM (SELECT number, at FROM owned ORDER BY number LIMIT ?3)
-                     WHERE at < ?1 OR number <= (SELECT max(number) FROM owned) - ?2
+                     SELECT number FROM (
+                         SELECT number FROM owned WHERE at < ?1 ORDER BY at LIMIT ?3
+                     )
+                     UNION
+                     SELECT number FROM (
+                         SELECT number FROM owned
+                         WHERE number <= (SELECT max(number) FROM owned) - ?2
+                         ORDER BY number LIMIT ?3
+                     )
                  )",
             )?
             .execute(params![storable_time(before), most, AT_ONCE])

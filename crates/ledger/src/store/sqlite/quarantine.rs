@@ -10,18 +10,18 @@ pub(super) const TORN: &str = "torn in the settlement file";
 /// which the database refused a record.
 pub(super) const UNREADABLE: &str = "not readable";
 
-/// Puts a record in quarantine.
+/// Puts a record in quarantine. Returns whether it was not there for this cause.
 pub(super) fn add(
     file: &Connection,
     record: &[u8],
     cause: &str,
     now: Timestamp,
-) -> rusqlite::Result<()> {
-    file.execute(
-        "INSERT INTO quarantine (at, record, cause) VALUES (?1, ?2, ?3)",
+) -> rusqlite::Result<bool> {
+    let added = file.execute(
+        "INSERT INTO quarantine (at, record, cause) VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING",
         params![storable_time(now), record, cause],
     )?;
-    Ok(())
+    Ok(added > 0)
 }
 
 /// Counts the records by cause: the thousand oldest, because this is done every second.

@@ -42,7 +42,7 @@ pub(super) fn recover(
 }
 
 /// Puts slots without a whole record in quarantine, because a charge may stand in them; except for the
-/// rest of a record that has been entered, whose slots were being emptied. Returns how many.
+/// rest of a record that has been entered, whose slots were being emptied. Returns how many are new.
 fn keep_torn(
     transaction: &WriteTransaction<'_>,
     torn: &[LostSlot],
@@ -55,8 +55,9 @@ fn keep_torn(
             Some(request) => format!("{}: {request} is not on record", quarantine::TORN),
             None => quarantine::TORN.to_owned(),
         };
-        quarantine::add(transaction, &slot.bytes, &cause, now)?;
-        kept = kept.saturating_add(1);
+        if quarantine::add(transaction, &slot.bytes, &cause, now)? {
+            kept = kept.saturating_add(1);
+        }
     }
     Ok(kept)
 }

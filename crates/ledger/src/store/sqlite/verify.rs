@@ -1,7 +1,7 @@
 //! Proving that grants, charges and balances add up.
 
 use super::{
-    Sqlite,
+    Sqlite, answers,
     commits::{self, Commits},
     error::Described,
     open::open_reader,
@@ -85,6 +85,15 @@ const RULES: &[(&str, &str)] = &[
          WHERE (first_used_at IS NULL) <> (expires_at IS NULL)",
     ),
     (
+        "the bytes of a key's remembered answers (of all keys, if none is named) do not add up",
+        "SELECT key, bytes || ' counted, ' || coalesce(stored, 0) || ' stored'
+         FROM memory_bytes LEFT JOIN (
+             SELECT key AS stored_key, sum(bytes) AS stored FROM memory GROUP BY key
+             UNION ALL SELECT '', sum(bytes) FROM memory
+         ) ON stored_key = key
+         WHERE bytes <> coalesce(stored, 0)",
+    ),
+    (
         "a record could not be entered",
         "SELECT number, cause FROM quarantine",
     ),
@@ -129,6 +138,12 @@ fn verify(file: &Connection, known: Known) -> rusqlite::Result<Verification> {
     let mut found = totals(&snapshot)?;
     found.faults.extend(structure(&snapshot)?);
     found.faults.extend(broken_rules(&snapshot)?);
+    let damaged = answers::count_damaged(&snapshot)?;
+    if damaged > 0 {
+        found.warnings.push(format!(
+            "{damaged} remembered answers are damaged: requests that refer to them get 404"
+        ));
+    }
     let commits = commits::read(&snapshot)?;
     found.faults.extend(missing(&commits, known));
     let sums = sums::of_all_rows(&snapshot)?;
@@ -160,8 +175,14 @@ fn broken_rules(snapshot: &Connection) -> rusqlite::Result<Vec<String>> {
             let what: String = row.get(1)?;
             Ok(format!("{words}: {} ({what})", shown(&id)))
         })?;
+        let before = found.len();
         for fault in faults {
             found.push(fault?);
+        }
+        if found.len().saturating_sub(before) == MAX_FAULTS as usize {
+            found.push(format!(
+                "{words}: there may be more than these {MAX_FAULTS}"
+            ));
         }
     }
     Ok(found)

@@ -63,9 +63,11 @@ impl Writer<'_, '_> {
         self.chat_extras(conversation)?;
         if conversation.stream {
             self.out.key("stream").bool(true);
-            self.out.key("stream_options").begin_object();
-            self.out.key("include_usage").bool(true);
-            self.out.end_object();
+            if self.scope.target.chat.stream_options {
+                self.out.key("stream_options").begin_object();
+                self.out.key("include_usage").bool(true);
+                self.out.end_object();
+            }
         }
         Ok(())
     }

@@ -16,8 +16,9 @@ use crate::{
 };
 use std::{borrow::Cow, collections::HashMap};
 
-/// By the provider's documentation, this signature stands on a call that the model did not make
-/// itself; newer models refuse calls without a signature.
+/// Stands on a call that the model did not make itself. From Google's documentation on thought
+/// signatures (<https://ai.google.dev/gemini-api/docs/thought-signatures>): Gemini 3 refuses calls
+/// without a signature, and does not check this one.
 const NO_SIGNATURE: &str = "skip_thought_signature_validator";
 
 /// The calls of the conversation by their ids: a result names the function that was called.

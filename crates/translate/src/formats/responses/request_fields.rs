@@ -14,6 +14,7 @@ declare_shapes! {
     TOP: &[""], &[] => &[
         field("access_programs", F::AccessPrograms).whole(),
         field("background", F::Background).unless(&["false"]),
+        dropped("background_options", "only answers in the background use it").whole(),
         field("context_management", F::ContextManagement).whole().unless(&["[]"]),
         field("conversation", F::StoredConversations).whole(),
         field("image", F::ImageOptions).whole(),

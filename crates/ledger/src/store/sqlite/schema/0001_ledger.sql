@@ -189,12 +189,14 @@ CREATE TABLE totals (
     PRIMARY KEY (key, model)
 ) STRICT, WITHOUT ROWID;
 
--- Records that could not be entered, with the reason. A charge is never thrown away.
+-- Records that could not be entered, with the reason. A charge is never thrown away. Recovery can
+-- find a record twice, if a crash interrupts it between its commit and the removal of the file.
 CREATE TABLE quarantine (
     number INTEGER PRIMARY KEY,
     at     INTEGER NOT NULL,
     record BLOB    NOT NULL,
-    cause  TEXT    NOT NULL
+    cause  TEXT    NOT NULL,
+    UNIQUE (record, cause)
 ) STRICT;
 
 -- What providers store on behalf of keys: the key that had it made, and where it is. `tokens` is
@@ -210,6 +212,8 @@ CREATE TABLE owned (
     tokens     INTEGER,
     request    TEXT
 ) STRICT;
+
+CREATE INDEX owned_by_time ON owned (at);
 
 -- Answers that the gateway has translated and remembers. No sum of these rows is kept, because a
 -- lost answer is no lost money. Each row has checksums, and one that does not match is ignored.
@@ -230,6 +234,7 @@ CREATE TABLE memory (
 ) STRICT;
 
 CREATE INDEX memory_by_key ON memory (key, number);
+CREATE INDEX memory_by_time ON memory (at);
 
 -- Bytes of each key's rows; of all rows under the empty name.
 CREATE TABLE memory_bytes (

@@ -143,6 +143,38 @@ fn a_backup_that_fails_leaves_nothing_behind() {
 }
 
 #[test]
+fn a_verification_reports_damaged_answers_and_wrong_sums_of_their_bytes() {
+    let home = Home::new();
+    let store = home.store();
+    let answer = Remembered {
+        id: RequestId::from_parts(1, 1),
+        key: KeyId::new("key_a"),
+        previous: None,
+        input: "[]".into(),
+        response: "{}".into(),
+    };
+    let limits = Some(MemoryLimits {
+        bytes_per_key: 1000,
+        bytes: 1000,
+        time: Duration::from_secs(60),
+    });
+    let changes = [AnswerChange::Remember(&answer)];
+    let database = store.database();
+    let changed = database.change_answers(&changes, limits, u64::MAX, home.clock.now());
+    assert_eq!(changed.unwrap().done, [true]);
+    let found = store.verify().unwrap();
+    assert_eq!((found.faults, found.warnings), (vec![], vec![]));
+    home.sql("UPDATE memory SET input = x'5b7d'");
+    let warnings = store.verify().unwrap().warnings;
+    assert_eq!(warnings.len(), 1, "{warnings:?}");
+    assert!(warnings[0].starts_with("1 remembered answers are damaged"));
+    home.sql("UPDATE memory_bytes SET bytes = bytes + 1 WHERE key = ''");
+    let faults = store.verify().unwrap().faults;
+    assert_eq!(faults.len(), 1, "{faults:?}");
+    assert!(faults[0].contains("do not add up"), "{faults:?}");
+}
+
+#[test]
 fn a_verification_names_what_does_not_add_up() {
     let home = Home::new();
     let store = home.store();

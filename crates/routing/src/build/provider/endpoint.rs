@@ -1,0 +1,207 @@
+//! The endpoint of a format at a provider: paths, and the fields that are set in bodies and removed.
+
+use crate::{BodyPatch, Endpoint, MODEL, Target, build::Builder, settings::FormatSettings};
+use std::sync::Arc;
+use tollgate_settings::KeyPath;
+use tollgate_types::{Format, PerFormat};
+
+/// Where providers serve each format unless the configuration gives a path.
+const USUAL_PATHS: PerFormat<&str> = PerFormat {
+    chat: "/v1/chat/completions",
+    responses: "/v1/responses",
+    messages: "/v1/messages",
+    gemini: "/v1beta/models/{model}:generateContent",
+};
+
+/// The same for streams, in the formats that have another path for them.
+const USUAL_STREAM_PATHS: PerFormat<Option<&str>> = PerFormat {
+    chat: None,
+    responses: None,
+    messages: None,
+    gemini: Some("/v1beta/models/{model}:streamGenerateContent?alt=sse"),
+};
+
+/// The fields of each format that the gateway itself reads or writes: it checks, meters and routes by
+/// them, so that a provider must receive them as they were counted.
+const OF_THE_GATEWAY: PerFormat<&[&str]> = PerFormat {
+    chat: &["messages", "max_tokens", "max_completion_tokens", "n"],
+    responses: &[
+        "input",
+        "max_output_tokens",
+        "background",
+        "conversation",
+        "previous_response_id",
+        "store",
+    ],
+    messages: &["messages", "max_tokens", "system"],
+    gemini: &["contents", "systemInstruction", "generationConfig"],
+};
+
+const LONGEST_NAME: usize = 64;
+
+impl Builder<'_> {
+    pub(super) fn build_endpoint(
+        &mut self,
+        settings: &FormatSettings,
+        prefix: &str,
+        at: &KeyPath,
+    ) -> Endpoint {
+        let usual = USUAL_PATHS[settings.name];
+        let own = [
+            ("path", &settings.path),
+            ("stream_path", &settings.stream_path),
+            ("count_tokens", &settings.count_tokens),
+        ];
+        for (key, path) in own {
+            let Some(path) = path else { continue };
+            if let Err(message) = check_path(path, settings.name) {
+                self.fault(&at.key(key), message);
+            }
+        }
+        if settings.count_tokens.is_some() && settings.name != Format::Messages {
+            self.fault(
+                &at.key("count_tokens"),
+                "only the messages format has a token counter",
+            );
+        }
+        self.check_paths_of_gemini(settings, at);
+        if settings.path.is_none() && prefix.ends_with("/v1") {
+            self.fault(
+                at,
+                format!(
+                    "the usual path {usual} would follow the /v1 at the end of the address: leave that out"
+                ),
+            );
+        }
+        self.check_patch(settings, at);
+        let path = settings.path.as_deref().unwrap_or(usual);
+        let usual_stream = USUAL_STREAM_PATHS[settings.name].unwrap_or(path);
+        let streamed = settings.stream_path.as_deref().unwrap_or(usual_stream);
+        let target = |path: &str| Target {
+            path: format!("{prefix}{path}").into(),
+            patch: patch(settings, path),
+        };
+        Endpoint {
+            whole: target(path),
+            streamed: target(streamed),
+            count_tokens: settings.count_tokens.as_deref().map(target),
+        }
+    }
+
+    /// Bodies of Gemini name no model and do not ask for a stream: the paths do both.
+    fn check_paths_of_gemini(&mut self, settings: &FormatSettings, at: &KeyPath) {
+        if settings.name != Format::Gemini {
+            return;
+        }
+        let paths = [
+            ("path", &settings.path),
+            ("stream_path", &settings.stream_path),
+        ];
+        for (key, path) in paths {
+            if path.as_deref().is_some_and(|it| !it.contains(MODEL)) {
+                self.fault(
+                    &at.key(key),
+                    format!("requests of gemini name the model in the path: put {MODEL} into it"),
+                );
+            }
+        }
+        if settings.path.is_some() != settings.stream_path.is_some() {
+            self.fault(
+                at,
+                "gemini has one path for whole answers and one for streams: give `path` and `stream_path`, or neither",
+            );
+        }
+    }
+
+    fn check_patch(&mut self, settings: &FormatSettings, at: &KeyPath) {
+        let of_the_gateway = OF_THE_GATEWAY[settings.name];
+        let (set, remove) = (at.key("set"), at.key("remove"));
+        for name in settings.set.keys() {
+            let at = set.key(name);
+            if let Err(message) = check_name(name) {
+                self.fault(&at, message);
+            } else if of_the_gateway.contains(&&**name) || ["model", "stream"].contains(&&**name) {
+                self.fault(&at, format!("'{name}' is set by the gateway alone"));
+            } else if settings.remove.contains(name) {
+                self.fault(&at, format!("'{name}' stands under `remove`, too"));
+            }
+        }
+        let has_model =
+            |path: &Option<String>| path.as_deref().is_some_and(|it| it.contains(MODEL));
+        for (place, name) in settings.remove.iter().enumerate() {
+            let at = remove.index(place);
+            if let Err(message) = check_name(name) {
+                self.fault(&at, message);
+            } else if of_the_gateway.contains(&&**name) {
+                self.fault(&at, format!("no request can be sent without '{name}'"));
+            } else if name == "model" && !has_model(&settings.path) {
+                self.fault(
+                    &at,
+                    "without 'model' the request would name no model: put {model} into `path`",
+                );
+            } else if name == "stream" && settings.stream_path.is_none() {
+                self.fault(
+                    &at,
+                    "without 'stream' no request would ask for a stream: give `stream_path`",
+                );
+            }
+        }
+    }
+}
+
+/// The changes in the bodies that go to a path: only a path with the model makes the field `model`
+/// superfluous.
+fn patch(settings: &FormatSettings, path: &str) -> Arc<BodyPatch> {
+    let removed = settings.remove.iter();
+    let removed = removed.filter(|name| *name != "model" || path.contains(MODEL));
+    let set = settings.set.iter();
+    Arc::new(BodyPatch {
+        set: set
+            .map(|(name, value)| (name.as_str().into(), value.to_string().into()))
+            .collect(),
+        remove: removed.map(|name| name.as_str().into()).collect(),
+    })
+}
+
+fn check_name(name: &str) -> Result<(), String> {
+    if name.is_empty() || name.len() > LONGEST_NAME {
+        return Err(format!(
+            "expected the name of a field, of 1 to {LONGEST_NAME} bytes"
+        ));
+    }
+    Ok(())
+}
+
+/// Checks a path with its query.
+fn check_path(path: &str, format: Format) -> Result<(), String> {
+    if !path.starts_with('/') {
+        return Err("expected a path that begins with '/'".to_owned());
+    }
+    if path.contains('#') {
+        return Err("a fragment (#) is not sent to a provider: leave it out".to_owned());
+    }
+    let is_sendable = |c: char| c.is_ascii_graphic() && !r#"\"<>^`|"#.contains(c);
+    if let Some(other) = path.chars().find(|c| !is_sendable(*c)) {
+        return Err(format!(
+            "{other:?} cannot stand in an address: percent-encode it"
+        ));
+    }
+    if path.contains(MODEL) && format == Format::Responses {
+        return Err(format!(
+            "{MODEL} cannot stand in a path for responses: a stored response is read without its model"
+        ));
+    }
+    let rest = path.replace(MODEL, "");
+    match rest.split_once('{') {
+        Some((_, after)) => {
+            let name = after.split('}').next().unwrap_or_default();
+            Err(format!(
+                "{{{name}}} is unknown: the only placeholder is {MODEL}"
+            ))
+        }
+        None if rest.contains('}') => Err(format!(
+            "'}}' stands alone: the only placeholder is {MODEL}"
+        )),
+        None => Ok(()),
+    }
+}

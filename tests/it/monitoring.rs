@@ -1,0 +1,280 @@
+//! The rules and dashboards in `deploy/`: their tests pass in a real Prometheus, every alert has its
+//! section in the guide, and every expression finds its series in a gateway that serves.
+
+use crate::support::{
+    CHAT, Config, Connection, Gateway, Output, Provider, Request, eventually, root,
+};
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::fs;
+use std::net::{SocketAddr, TcpListener};
+use std::process::Stdio;
+use tempfile::TempDir;
+use tokio::net::TcpStream;
+use tokio::process::{Child, Command};
+
+fn read(path: &str) -> String {
+    fs::read_to_string(root().join(path)).unwrap()
+}
+
+/// The names of all alerts.
+fn alerts() -> Vec<String> {
+    let rules = read("deploy/prometheus/alerts.yaml");
+    let names = rules
+        .lines()
+        .filter_map(|line| line.trim_start().strip_prefix("- alert: "));
+    let names: Vec<_> = names.map(str::to_owned).collect();
+    assert!(names.len() > 15, "{names:?}");
+    names
+}
+
+#[test]
+fn every_alert_has_its_section_in_the_guide() {
+    let rules = read("deploy/prometheus/alerts.yaml");
+    let guide = read("docs/guides/alerts.md");
+    let sections: BTreeSet<_> = guide
+        .lines()
+        .filter_map(|line| line.strip_prefix("### "))
+        .collect();
+    let alerts = alerts();
+    for alert in &alerts {
+        let (_, rule) = rules.split_once(&format!("- alert: {alert}\n")).unwrap();
+        let rule = rule.split("- alert: ").next().unwrap();
+        let url = format!(
+            "runbook_url: docs/guides/alerts.md#{}\n",
+            alert.to_lowercase()
+        );
+        assert!(rule.contains(&url), "{alert} lacks {url}");
+    }
+    let alerts: BTreeSet<_> = alerts.iter().map(String::as_str).collect();
+    assert_eq!(sections, alerts);
+}
+
+#[tokio::test]
+async fn every_alert_fires_in_one_test_of_the_rules_and_does_not_in_another() {
+    let tests = read("deploy/prometheus/tests/alerts.yaml");
+    for alert in alerts() {
+        let expected: Vec<_> = tests
+            .split(&format!("- alertname: {alert}\n"))
+            .skip(1)
+            .map(|rest| rest.lines().nth(1).unwrap().trim())
+            .collect();
+        assert!(expected.contains(&"exp_alerts:"), "{alert} never fires");
+        assert!(expected.contains(&"exp_alerts: []"), "{alert} always fires");
+    }
+    let mut promtool = Command::new("promtool");
+    promtool
+        .args(["test", "rules", "deploy/prometheus/tests/alerts.yaml"])
+        .current_dir(root());
+    if is_missing("promtool") {
+        return;
+    }
+    let output = Output::of(&mut promtool).await;
+    assert!(output.status.success(), "{output:?}");
+}
+
+fn is_missing(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let is_here = std::env::split_paths(&path).any(|it| it.join(program).is_file());
+    if !is_here {
+        println!("SKIPPED: {program} is not installed here; scripts/setup tests installs it");
+    }
+    !is_here
+}
+
+/// A Prometheus that scrapes a gateway every second, with the rules of `deploy/prometheus`.
+struct Prometheus {
+    address: SocketAddr,
+    _folder: TempDir,
+    _process: Child,
+}
+
+impl Prometheus {
+    async fn start(gateway: SocketAddr) -> Self {
+        let folder = TempDir::new().unwrap();
+        let address = {
+            let free = TcpListener::bind("127.0.0.1:0").unwrap();
+            free.local_addr().unwrap()
+        };
+        let rules = root().join("deploy/prometheus");
+        let config = json!({
+            "global": { "scrape_interval": "1s", "evaluation_interval": "1s" },
+            "rule_files": [rules.join("recording.yaml"), rules.join("alerts.yaml")],
+            "scrape_configs": [{
+                "job_name": "tollgate",
+                "static_configs": [{ "targets": [gateway.to_string()] }],
+            }],
+        });
+        let file = folder.path().join("prometheus.yaml");
+        fs::write(&file, config.to_string()).unwrap();
+        let process = Command::new("prometheus")
+            .arg(format!("--config.file={}", file.display()))
+            .arg(format!(
+                "--storage.tsdb.path={}",
+                folder.path().join("data").display()
+            ))
+            .arg(format!("--web.listen-address={address}"))
+            .arg("--log.level=error")
+            .stdout(Stdio::null())
+            .kill_on_drop(true)
+            .spawn()
+            .unwrap();
+        eventually("Prometheus", async || {
+            let stream = TcpStream::connect(address).await.ok()?;
+            let mut connection = Connection::over(stream);
+            let answer = connection.send(&Request::get("/-/ready")).await;
+            (answer.status == 200).then_some(())
+        })
+        .await;
+        Self {
+            address,
+            _folder: folder,
+            _process: process,
+        }
+    }
+
+    async fn get(&self, target: &str) -> Value {
+        let request = Request::get(target);
+        let mut connection = Connection::open(self.address).await;
+        connection.send(&request).await.json()
+    }
+
+    /// The series of an expression.
+    async fn query(&self, expression: &str) -> Vec<Value> {
+        let query: String = form_urlencoded::byte_serialize(expression.as_bytes()).collect();
+        let answer = self.get(&format!("/api/v1/query?query={query}")).await;
+        assert_eq!(answer["status"], "success", "{expression}: {answer}");
+        answer["data"]["result"].as_array().unwrap().clone()
+    }
+
+    async fn rules(&self) -> Vec<Value> {
+        let answer = self.get("/api/v1/rules").await;
+        let groups = answer["data"]["groups"].as_array();
+        let rules = groups.into_iter().flatten();
+        rules
+            .flat_map(|group| group["rules"].as_array().unwrap().clone())
+            .collect()
+    }
+}
+
+/// The expressions of the dashboards, with values for the variables.
+fn dashboards() -> Vec<String> {
+    let mut expressions = Vec::new();
+    for entry in fs::read_dir(root().join("deploy/grafana")).unwrap() {
+        let text = fs::read_to_string(entry.unwrap().path()).unwrap();
+        let dashboard: Value = serde_json::from_str(&text).unwrap();
+        for panel in dashboard["panels"].as_array().unwrap() {
+            for target in panel["targets"].as_array().unwrap() {
+                let expression = target["expr"].as_str().unwrap();
+                let expression = expression
+                    .replace("$job", "tollgate")
+                    .replace("$instance", ".*")
+                    .replace("$__rate_interval", "1m");
+                assert!(!expression.contains('$'), "{expression}");
+                expressions.push(expression);
+            }
+        }
+    }
+    assert!(expressions.len() > 40, "{expressions:?}");
+    expressions
+}
+
+/// The metrics of an expression, each with its matchers.
+fn selectors(expression: &str) -> BTreeSet<String> {
+    let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == ':';
+    let mut found = BTreeSet::new();
+    let mut rest = expression;
+    while let Some(begin) = rest.find(is_name) {
+        rest = &rest[begin..];
+        let end = rest.find(|c| !is_name(c)).unwrap_or(rest.len());
+        let (name, after) = rest.split_at(end);
+        rest = after;
+        let matchers = match after.strip_prefix('{').and_then(|it| it.split_once('}')) {
+            Some((matchers, behind)) => {
+                rest = behind;
+                format!("{{{matchers}}}")
+            }
+            None => String::new(),
+        };
+        let is_metric = ["tollgate_", "tollgate:", "process_"]
+            .iter()
+            .any(|prefix| name.starts_with(prefix));
+        if is_metric || name == "up" {
+            found.insert(format!("{name}{matchers}"));
+        }
+    }
+    found
+}
+
+#[test]
+fn selectors_are_found_with_their_matchers() {
+    let found =
+        selectors(r#"sum by (job) (rate(tollgate_a_total{b=~"c|d"}[5m])) / up > tollgate:e:f"#);
+    let expected = [r#"tollgate_a_total{b=~"c|d"}"#, "tollgate:e:f", "up"];
+    assert_eq!(found, expected.map(str::to_owned).into());
+}
+
+#[tokio::test]
+async fn every_expression_finds_its_series() {
+    if is_missing("prometheus") {
+        return;
+    }
+    let provider = Provider::start().await;
+    let config = Config::of(&provider).with(
+        "auto",
+        json!({"family": "test", "candidates": ["test-model"]}),
+    );
+    let gateway = Gateway::start(config).await;
+    let prometheus = Prometheus::start(gateway.admin).await;
+    let load = async {
+        loop {
+            for (model, orders) in [
+                ("test-model", ""),
+                ("auto", ""),
+                ("test-model", "status-400"),
+            ] {
+                let more = json!({"stream": model == "auto"});
+                gateway.ask(CHAT, model, orders, more).await;
+            }
+        }
+    };
+    let check = async {
+        // Every recording rule has its series once Prometheus has scraped answers twice.
+        let recorded = async || {
+            let rules = prometheus.rules().await;
+            for rule in &rules {
+                assert_ne!(rule["health"], "err", "{rule}");
+                if rule["type"] == "recording" {
+                    let name = rule["name"].as_str().unwrap();
+                    if prometheus.query(name).await.is_empty() {
+                        return None;
+                    }
+                } else if rule["health"] != "ok" {
+                    return None;
+                }
+            }
+            (!rules.is_empty()).then_some(rules)
+        };
+        let rules = eventually("the series of every recording rule", recorded).await;
+        let rules = rules.iter().map(|rule| rule["query"].as_str().unwrap());
+        let dashboards = dashboards();
+        let mut empty = BTreeSet::new();
+        let mut searched = BTreeSet::new();
+        for expression in rules.chain(dashboards.iter().map(String::as_str)) {
+            searched.extend(selectors(expression));
+        }
+        searched.extend(dashboards);
+        for expression in searched {
+            if prometheus.query(&expression).await.is_empty() {
+                empty.insert(expression);
+            }
+        }
+        assert!(empty.is_empty(), "without series: {empty:#?}");
+        let firing = prometheus.query(r#"ALERTS{alertstate="firing"}"#).await;
+        assert!(firing.is_empty(), "{firing:#?}");
+    };
+    tokio::select! {
+        () = load => {}
+        () = check => {}
+    }
+}

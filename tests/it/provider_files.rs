@@ -1,0 +1,167 @@
+//! The ready files of providers: each boots by one line, offers all of its models, and asks its
+//! provider where and with what the provider's documentation says.
+
+use crate::support::{CHAT, Config, FORMATS, Gateway, PROVIDER_KEY, Provider, prompt};
+use serde_json::{Value, json};
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::{Path, PathBuf},
+};
+
+/// The provider's host, and for each of its formats the path and the header with the credential.
+struct Documented {
+    file: &'static str,
+    address: &'static str,
+    paths: &'static [&'static str],
+    header: &'static str,
+    /// A model that it offers, and its name at the provider.
+    model: (&'static str, &'static str),
+}
+
+const fn documented(
+    file: &'static str,
+    address: &'static str,
+    paths: &'static [&'static str],
+    header: &'static str,
+    model: (&'static str, &'static str),
+) -> Documented {
+    Documented {
+        file,
+        address,
+        paths,
+        header,
+        model,
+    }
+}
+
+const BEARER: &str = "authorization";
+const NONE: &str = "";
+const OPENAI: &[&str] = &["/v1/chat/completions", "/v1/responses"];
+const ALL: &[&str] = &["/v1/chat/completions", "/v1/responses", "/v1/messages"];
+
+#[rustfmt::skip]
+const FILES: &[Documented] = &[
+    documented("anthropic", "https://api.anthropic.com", &["/v1/messages"], "x-api-key", ("claude-opus-5-5", "claude-opus-5-5")),
+    documented("azure-openai", "https://your-resource.openai.azure.com", &["/openai/v1/chat/completions", "/openai/v1/responses"], "api-key", ("gpt-5.5", "gpt-5.5")),
+    documented("bedrock", "https://bedrock-mantle.us-east-1.api.aws", &["/anthropic/v1/messages"], "x-api-key", ("anthropic.claude-opus-5-5", "anthropic.claude-opus-5-5")),
+    documented("cohere", "https://api.cohere.ai", &["/compatibility/v1/chat/completions"], BEARER, ("command-a-03-2025", "command-a-03-2025")),
+    documented("deepseek", "https://api.deepseek.com", &["/chat/completions", "/anthropic/v1/messages"], BEARER, ("deepseek-v4-pro", "deepseek-v4-pro")),
+    documented("fireworks", "https://api.fireworks.ai", &["/inference/v1/chat/completions"], BEARER, ("accounts/fireworks/models/kimi-k3", "accounts/fireworks/models/kimi-k3")),
+    documented("gemini", "https://generativelanguage.googleapis.com", &["/v1beta/openai/chat/completions"], BEARER, ("gemini-4-argon", "gemini-4-argon")),
+    documented("groq", "https://api.groq.com", &["/openai/v1/chat/completions"], BEARER, ("openai/gpt-oss-120b", "openai/gpt-oss-120b")),
+    documented("llama-cpp", "http://127.0.0.1:8081", ALL, NONE, ("llama-cpp/qwen3-8b", "qwen3-8b")),
+    documented("mistral", "https://api.mistral.ai", &["/v1/chat/completions"], BEARER, ("mistral-large-latest", "mistral-large-latest")),
+    documented("ollama", "http://127.0.0.1:11434", ALL, NONE, ("ollama/qwen3:8b", "qwen3:8b")),
+    documented("openai", "https://api.openai.com", OPENAI, BEARER, ("gpt-5.5", "gpt-5.5")),
+    documented("openrouter", "https://openrouter.ai", &["/api/v1/chat/completions", "/api/v1/responses", "/api/v1/messages"], BEARER, ("anthropic/claude-opus-5.5", "anthropic/claude-opus-5.5")),
+    documented("sglang", "http://127.0.0.1:30000", &["/v1/chat/completions", "/v1/messages"], NONE, ("sglang/qwen3-8b", "qwen3-8b")),
+    documented("together", "https://api.together.xyz", &["/v1/chat/completions"], BEARER, ("zai-org/GLM-5.3", "zai-org/GLM-5.3")),
+    documented("vllm", "http://127.0.0.1:8000", ALL, NONE, ("vllm/Qwen/Qwen3-8B", "Qwen/Qwen3-8B")),
+    documented("xai", "https://api.x.ai", OPENAI, BEARER, ("grok-4.5", "grok-4.5")),
+];
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("conf/providers")
+}
+
+/// The configuration that includes a file and sends its requests to a stand-in.
+fn including(file: &Documented, stand_in: &Provider) -> Config {
+    let address = format!("http://{}", stand_in.address);
+    let config = Config::new()
+        .with(
+            "include",
+            json!(folder().join(format!("{}.yaml", file.file))),
+        )
+        .with(&format!("providers.{}.address", file.file), json!(address));
+    if file.header == NONE {
+        return config;
+    }
+    let credential = json!([{"secret": format!("env:{}", PROVIDER_KEY.0), "header": file.header}]);
+    config.with(&format!("providers.{}.credentials", file.file), credential)
+}
+
+#[test]
+fn every_file_is_documented_and_names_its_provider_and_no_secret() {
+    let files = fs::read_dir(folder()).unwrap().map(|it| it.unwrap().path());
+    let found: BTreeSet<_> = files
+        .map(|it| it.file_stem().unwrap().to_str().unwrap().to_owned())
+        .collect();
+    let known: BTreeSet<_> = FILES.iter().map(|it| it.file.to_owned()).collect();
+    assert_eq!(found, known);
+    for file in FILES {
+        let text = fs::read_to_string(folder().join(format!("{}.yaml", file.file))).unwrap();
+        let address = format!("    address: {}\n", file.address);
+        assert!(text.contains(&address), "{}: {text}", file.file);
+        for line in text.lines().filter(|line| line.contains("credentials:")) {
+            assert!(line.contains("env:"), "{}: {line}", file.file);
+            assert!(
+                file.header == NONE || text.contains("The variable"),
+                "{}: the head names the variable",
+                file.file
+            );
+        }
+    }
+}
+
+#[tokio::test]
+async fn each_file_boots_and_asks_its_provider_as_the_provider_documents_it() {
+    for file in FILES {
+        let stand_in = Provider::start().await;
+        let gateway = Gateway::start(including(file, &stand_in)).await;
+        let (model, upstream) = file.model;
+        let mut paths = BTreeSet::new();
+        for path in FORMATS {
+            let body = prompt(path, model, "Hello!", json!({"stream": false}));
+            let answer = gateway.post(path, &body).await;
+            // The stand-in serves the usual paths alone; where the file names another one, the
+            // request itself is what counts.
+            let received = stand_in.last();
+            let asked: Value = serde_json::from_slice(&received.body).unwrap();
+            assert_eq!(asked["model"], upstream, "{}: {answer:?}", file.file);
+            paths.insert(received.uri.path().to_owned());
+            let sent = received.headers.get(file.header);
+            match file.header {
+                NONE => assert!(received.headers.get(BEARER).is_none(), "{}", file.file),
+                BEARER => assert_eq!(sent.unwrap(), &format!("Bearer {}", PROVIDER_KEY.1)),
+                _ => assert_eq!(sent.unwrap(), PROVIDER_KEY.1),
+            }
+        }
+        let expected: BTreeSet<_> = file.paths.iter().map(|it| (*it).to_owned()).collect();
+        assert_eq!(paths, expected, "{}", file.file);
+    }
+}
+
+#[tokio::test]
+async fn all_files_together_boot_and_list_every_model() {
+    let stand_in = Provider::start().await;
+    // Together they have one model twice; the file that is included later has it.
+    let files: Vec<_> = FILES
+        .iter()
+        .map(|it| folder().join(format!("{}.yaml", it.file)))
+        .collect();
+    let mut config = Config::new().with("include", json!(files.clone()));
+    for file in FILES {
+        let address = format!("http://{}", stand_in.address);
+        config = config.with(&format!("providers.{}.address", file.file), json!(address));
+        config = config.with(
+            &format!("providers.{}.credentials", file.file),
+            json!([format!("env:{}", PROVIDER_KEY.0)]),
+        );
+    }
+    let gateway = Gateway::start(config).await;
+    let list = gateway.get("/v1/models").await.json();
+    let listed = list["data"].as_array().unwrap();
+    let listed: BTreeSet<_> = listed.iter().map(|it| it["id"].as_str().unwrap()).collect();
+    for path in files {
+        let text = fs::read_to_string(path).unwrap();
+        let (_, models) = text.split_once("\nmodels:\n").unwrap();
+        for line in models.lines() {
+            let (model, _) = line.trim().split_once(": {").unwrap();
+            let model = model.trim_matches('"');
+            assert!(model.ends_with('*') || listed.contains(model), "{model}");
+        }
+    }
+    let body = prompt(CHAT, "gpt-5.5", "Hello!", json!({}));
+    gateway.post(CHAT, &body).await.assert_ok();
+}
