@@ -10,6 +10,7 @@ mod error;
 mod grants;
 mod keys;
 mod order;
+pub(crate) mod postgres;
 pub(crate) mod sqlite;
 mod verification;
 
