@@ -67,20 +67,23 @@ fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("conf/providers")
 }
 
-/// The configuration that includes a file and sends its requests to a stand-in.
-fn including(file: &Documented, stand_in: &Provider) -> Config {
+/// A gateway that includes a copy of a file with the tests' credential, and sends its requests to a
+/// stand-in. Everything else is as the file says, the header with the credential among it.
+async fn including(file: &Documented, stand_in: &Provider) -> Gateway {
+    let name = format!("{}.yaml", file.file);
+    let mut text = fs::read_to_string(folder().join(&name)).unwrap();
+    if let Some((before, behind)) = text.split_once("env:") {
+        let is_of_name = |c: char| c.is_ascii_uppercase() || c == '_';
+        let rest = behind.trim_start_matches(is_of_name);
+        text = format!("{before}env:{}{rest}", PROVIDER_KEY.0);
+    }
+    let home = tempfile::TempDir::new().unwrap();
+    fs::write(home.path().join(&name), text).unwrap();
     let address = format!("http://{}", stand_in.address);
     let config = Config::new()
-        .with(
-            "include",
-            json!(folder().join(format!("{}.yaml", file.file))),
-        )
+        .with("include", json!(name))
         .with(&format!("providers.{}.address", file.file), json!(address));
-    if file.header == NONE {
-        return config;
-    }
-    let credential = json!([{"secret": format!("env:{}", PROVIDER_KEY.0), "header": file.header}]);
-    config.with(&format!("providers.{}.credentials", file.file), credential)
+    Gateway::start_in(home, config).await
 }
 
 #[test]
@@ -110,7 +113,7 @@ fn every_file_is_documented_and_names_its_provider_and_no_secret() {
 async fn each_file_boots_and_asks_its_provider_as_the_provider_documents_it() {
     for file in FILES {
         let stand_in = Provider::start().await;
-        let gateway = Gateway::start(including(file, &stand_in)).await;
+        let gateway = including(file, &stand_in).await;
         let (model, upstream) = file.model;
         let mut paths = BTreeSet::new();
         for path in FORMATS {
@@ -139,7 +142,7 @@ async fn each_file_boots_and_asks_its_provider_as_the_provider_documents_it() {
 async fn a_provider_gets_no_field_of_chat_that_it_does_not_know_from_clients_of_any_format() {
     let stand_in = Provider::start().await;
     let mistral = FILES.iter().find(|it| it.file == "mistral").unwrap();
-    let gateway = Gateway::start(including(mistral, &stand_in)).await;
+    let gateway = including(mistral, &stand_in).await;
     let of_chat = json!({"max_completion_tokens": 64, "stream_options": {"include_usage": true}});
     for (path, more) in [
         (CHAT, of_chat),
