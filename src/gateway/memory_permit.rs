@@ -103,12 +103,15 @@ impl MemoryPermit {
         let of_others = self.of_key.as_ref().map_or(0, Share::of_others);
         let of_others = of_others.saturating_sub(self.beside);
         events::hold_more(bytes, |all| {
+            // The number of a key's small requests is limited elsewhere. A key whose other requests take
+            // the last room has exceeded its share, too.
+            let without_others = all.saturating_sub(of_others);
+            let is_for_the_key = held > SMALL && without_others <= most_held;
+            if is_for_the_key && !leaves_room(of_others, most_held, all) {
+                return Err(Shed::KeyBodies);
+            }
             if all > most_held {
                 return Err(Shed::Bodies);
-            }
-            // The number of a key's small requests is limited elsewhere.
-            if held > SMALL && !leaves_room(of_others, most_held, all) {
-                return Err(Shed::KeyBodies);
             }
             match machine::has_room(all, most_memory) {
                 true => Ok(()),
@@ -305,6 +308,12 @@ mod tests {
         assert_eq!(take(&one, 3).err(), Some(Shed::KeyBodies));
         let second = take(&one, 2).unwrap();
         assert_eq!(take(&one, 1).err(), Some(Shed::KeyBodies));
+        assert_eq!(
+            take(&one, 4).err(),
+            Some(Shed::KeyBodies),
+            "it fills the rest itself"
+        );
+        assert_eq!(take(&other, 4).err(), Some(Shed::Bodies));
         // Another key finds room, and what is made of its body too, though it is more than is left.
         let body = take(&other, 2).unwrap();
         let mut made = MemoryPermit::new(BOUNDS, Some(&other));
