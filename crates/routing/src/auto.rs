@@ -17,17 +17,8 @@ pub use reason::{Decision, Obstacle, Why};
 pub(crate) use rules::Rule;
 
 use crate::{Catalog, Model, ModelFeature};
-use std::sync::Arc;
-use tollgate_types::{ReasoningMode, RequestFacts};
-
-/// The price of a model per million tokens, in the currency that the configuration uses.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Price {
-    /// Input.
-    pub input: f64,
-    /// Output.
-    pub output: f64,
-}
+use std::{sync::Arc, time::SystemTime};
+use tollgate_types::{Money, Prices, ReasoningMode, RequestFacts};
 
 /// A name that leaves the choice to the gateway, with its rules.
 #[derive(Clone, Debug)]
@@ -37,7 +28,7 @@ pub struct Profile {
     /// The models to choose from, in the order that decides if no rule does.
     pub candidates: Vec<Arc<Model>>,
     pub(crate) rules: Vec<Rule>,
-    pub(crate) max_price: (Option<f64>, Option<f64>),
+    pub(crate) max_price: (Option<Money>, Option<Money>),
 }
 
 /// A request for which a profile chooses.
@@ -150,9 +141,14 @@ impl Profile {
 
     fn is_above_cap(&self, model: &Model) -> bool {
         let (input, output) = self.max_price;
-        let is_above = |cap: Option<f64>, price: fn(&Price) -> f64| {
+        if input.is_none() && output.is_none() {
+            return false;
+        }
+        let now = SystemTime::now();
+        let prices = model.price.as_ref().map(|it| it.at(now));
+        let is_above = |cap: Option<Money>, price: fn(&Prices) -> Money| {
             // The configuration was checked for candidates without a price.
-            cap.is_some_and(|cap| model.price.as_ref().is_none_or(|it| price(it) > cap))
+            cap.is_some_and(|cap| prices.is_none_or(|it| price(it) > cap))
         };
         is_above(input, |it| it.input) || is_above(output, |it| it.output)
     }

@@ -16,14 +16,16 @@ mod formats;
 pub mod health;
 mod model;
 pub mod plan;
+mod price;
 mod provider;
 pub mod settings;
 
-pub use auto::{ChoiceRequest, Conversations, Decision, Obstacle, Price, Profile, Why};
+pub use auto::{ChoiceRequest, Conversations, Decision, Obstacle, Profile, Why};
 pub use candidates::Candidates;
 pub use catalog::{Affinity, Catalog};
 pub use formats::FormatSet;
 pub use model::{Model, ModelFeature, ModelKind};
+pub use price::PriceList;
 pub use provider::{
     AnswerTimeouts, BodyPatch, Check, Credential, Deployment, Endpoint, Http2, MODEL, Provider,
     Purpose, Target, Timeouts, UpstreamModel, UpstreamTls,

@@ -1,7 +1,7 @@
 //! One model of the catalog.
 
 use crate::plan::Balancing;
-use crate::{Candidates, Deployment, FormatSet, Price, settings::ModelTimeoutSettings};
+use crate::{Candidates, Deployment, FormatSet, PriceList, settings::ModelTimeoutSettings};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::{fmt, sync::Arc};
@@ -125,8 +125,8 @@ pub struct Model {
     pub timeouts: ModelTimeoutSettings,
     /// What it is known to be unable to do.
     pub unsupported: Vec<ModelFeature>,
-    /// What it costs, for `auto`.
-    pub price: Option<Price>,
+    /// What it costs.
+    pub price: Option<PriceList>,
     /// Further names that resolve to it; dotted forms are not listed.
     pub aliases: Vec<Arc<str>>,
     /// Where it is served, in order of priority.

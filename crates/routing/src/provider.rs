@@ -1,7 +1,7 @@
 //! Providers, what the gateway logs in to them with, and the deployments at them.
 
 use crate::health::{BreakerPolicy, Limits};
-use crate::{FormatSet, settings::ModelTimeoutSettings};
+use crate::{FormatSet, PriceList, settings::ModelTimeoutSettings};
 use http::{HeaderName, HeaderValue};
 use std::{path::PathBuf, sync::Arc, time::Duration};
 use tollgate_types::{Capabilities, Format, PerFormat, Tokenizer};
@@ -252,6 +252,8 @@ pub struct Deployment {
     pub weight: u16,
     /// What it costs, in a unit of the operator's.
     pub cost: Option<f64>,
+    /// What the model's tokens cost here.
+    pub price: Option<PriceList>,
     /// How much it takes.
     pub limits: Limits,
 }

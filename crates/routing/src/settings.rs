@@ -3,11 +3,13 @@
 //! The comments here are the reference: the JSON Schema and the operator's page are made
 //! from them. Nothing is checked here beyond shape; [`crate::Catalog::build`] does that.
 
+mod price;
 mod routing;
 
 pub use crate::auto::settings::{
-    AutoSettings, Conditions, PriceCapSettings, PriceSettings, ProfileSettings, RuleSettings,
+    AutoSettings, Conditions, PriceCapSettings, ProfileSettings, RuleSettings,
 };
+pub use price::{PriceChangeSettings, PriceSettings};
 pub use routing::{
     AffinitySettings, Balance, CheckSettings, ExplainSetting, HealthSettings, LimitSettings,
     RoutingSettings,
@@ -355,6 +357,8 @@ pub struct DeploymentSettings {
     /// `least_in_flight` finds two equal.
     #[schemars(range(min = 0))]
     pub cost: Option<f64>,
+    /// The price of the model here, if it is another one. Default: the model's `price`.
+    pub price: Option<PriceSettings>,
     /// How much it takes. Default: any amount.
     #[serde(default)]
     pub limits: LimitSettings,
@@ -420,7 +424,8 @@ pub struct ModelSettings {
     /// What the model is known to be unable to do; `auto` takes another one then.
     #[serde(default)]
     pub unsupported: Vec<ModelFeature>,
-    /// Its price per million tokens. `auto` compares it with `max_price`.
+    /// Its price per million tokens: what its requests cost, and what `auto` compares with
+    /// `max_price`. Default: unknown; requests have no cost then.
     pub price: Option<PriceSettings>,
     /// The name by which providers know it. Default: the identifier.
     pub upstream_model: Option<String>,

@@ -7,11 +7,13 @@
 
 #![forbid(unsafe_code)]
 
+mod date;
 mod fault;
 mod name;
 mod secret;
 mod units;
 
+pub use date::Date;
 pub use fault::{Fault, KeyPath, KeyPathError, Segment};
 pub use name::{did_you_mean, unknown_name};
 pub use secret::{Environment, ProcessEnvironment, Secret, SecretError, SecretSource};

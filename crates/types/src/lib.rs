@@ -18,6 +18,7 @@ mod input;
 mod limits;
 mod maybe_ready;
 mod model;
+mod money;
 mod request;
 mod share;
 mod shortage;
@@ -43,6 +44,7 @@ pub use input::{InputCount, LARGEST_WINDOW, is_free_of_tokens};
 pub use limits::{Denied, Dimension, Limited, Limits};
 pub use maybe_ready::MaybeReady;
 pub use model::{Effort, ReasoningMode, Thinking, ThinkingStyle};
+pub use money::{InvalidMoney, Money, Prices};
 pub use request::{
     LEAST_RESPONSES_OUTPUT, MediaFacts, NamedItem, RequestFacts, RequestNeeds, ThinkingRoom,
 };

@@ -4,30 +4,16 @@ use indexmap::IndexMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tollgate_settings::{ByteSize, Duration};
-use tollgate_types::{Effort, Script};
-
-/// The price of a model per million tokens, in any currency.
-#[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct PriceSettings {
-    /// Input.
-    #[schemars(range(min = 0))]
-    pub input: f64,
-    /// Output.
-    #[schemars(range(min = 0))]
-    pub output: f64,
-}
+use tollgate_types::{Effort, Money, Script};
 
 /// The highest price of a model per million tokens.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct PriceCapSettings {
     /// Input. Default: no cap.
-    #[schemars(range(min = 0))]
-    pub input: Option<f64>,
+    pub input: Option<Money>,
     /// Output. Default: no cap.
-    #[schemars(range(min = 0))]
-    pub output: Option<f64>,
+    pub output: Option<Money>,
 }
 
 /// How the gateway chooses a model for requests that name `auto`.

@@ -448,7 +448,13 @@ fn rules_name_models_by_any_of_their_names_and_pass_over_those_without_a_deploym
 fn every_fault_in_profiles_is_reported() {
     let mut models = models();
     models["plain"] = json!({"family": "f"});
-    models["bad"] = json!({"family": "f", "price": {"input": -1, "output": 1}});
+    models["bad"] = json!({"family": "f", "price": {
+        "input": 1, "output": 1,
+        "changes": [
+            {"from": "2026-12-02", "input": 1, "output": 1},
+            {"from": "2026-12-01", "input": 1, "output": 1},
+        ],
+    }});
     let auto = json!({
         "family": "f",
         "candidates": ["light", "plain"],
@@ -472,7 +478,7 @@ fn every_fault_in_profiles_is_reported() {
     });
     let faults = build(&models, &auto).unwrap_err();
     let expected = [
-        "models.bad.price: expected numbers from 0 on",
+        "models.bad.price.changes[1].from: expected a later date than the one before",
         "auto.profiles.auto: 'auto' is the gateway's own; settle what it chooses from under `auto`",
         "auto.profiles.light: 'light' is a model; a profile needs a name that is free",
         "auto.profiles.\"sp ace\": a model name begins with a letter or digit and holds letters, digits and . - _ : / @ + only, at most 128 of them",

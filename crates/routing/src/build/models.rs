@@ -2,9 +2,10 @@
 
 use super::{Builder, keys, names};
 use crate::{
-    Candidates, Deployment, FormatSet, Model, ModelKind, Price, Provider, UpstreamModel,
+    Candidates, Deployment, FormatSet, Model, ModelKind, PriceList, Provider, UpstreamModel,
     settings::{
-        DeploymentEntry, DeploymentSettings, ModelSettings, ModelTimeoutSettings, WeightSettings,
+        DeploymentEntry, DeploymentSettings, ModelSettings, ModelTimeoutSettings, PriceSettings,
+        WeightSettings,
     },
 };
 use std::{collections::HashMap, sync::Arc};
@@ -125,23 +126,27 @@ impl<'a> Builder<'a> {
             weights: settings.weights.over(&family.weights),
             timeouts: settings.timeouts,
             unsupported: settings.unsupported.clone(),
-            price: self.build_price(settings, path),
+            price: self.build_price(settings.price.as_ref(), path),
             aliases: Vec::new(),
             deployments: self.build_deployments(id, settings, &family.deployments, path),
             balancing: self.settings.routing.balancing(settings.balance),
         })
     }
 
-    fn build_price(&mut self, settings: &ModelSettings, path: &KeyPath) -> Option<Price> {
-        let price = settings.price?;
-        let is_price = |amount: f64| amount.is_finite() && amount >= 0.0;
-        if !is_price(price.input) || !is_price(price.output) {
-            self.fault(&path.key("price"), "expected numbers from 0 on");
+    fn build_price(
+        &mut self,
+        settings: Option<&PriceSettings>,
+        path: &KeyPath,
+    ) -> Option<PriceList> {
+        let list = PriceList::from(settings?);
+        if let Some(place) = list.misplaced() {
+            let path = path.key("price").key("changes").index(place);
+            self.fault(
+                &path.key("from"),
+                "expected a later date than the one before",
+            );
         }
-        Some(Price {
-            input: price.input,
-            output: price.output,
-        })
+        Some(list)
     }
 
     fn check_limits(&mut self, settings: &ModelSettings, path: &KeyPath) {
@@ -170,7 +175,9 @@ impl<'a> Builder<'a> {
             .enumerate()
             .filter_map(|(place, entry)| {
                 let at = path.index(place);
-                let deployment = self.build_deployment(entry, id, upstream_model, &at)?;
+                let mut deployment = self.build_deployment(entry, id, upstream_model, &at)?;
+                let of_model = || settings.price.as_ref().map(PriceList::from);
+                deployment.price = deployment.price.or_else(of_model);
                 Some((place, Arc::new(deployment)))
             })
             .collect();
@@ -244,6 +251,7 @@ impl<'a> Builder<'a> {
             priority: settings.priority,
             weight: settings.weight,
             cost: self.deployment_cost(&settings, path),
+            price: self.build_price(settings.price.as_ref(), path),
             limits: settings.limits.limits(),
         })
     }

@@ -10,6 +10,7 @@ use crate::{
 };
 use std::{collections::HashMap, sync::Arc};
 use tollgate_settings::{KeyPath, unknown_name};
+use tollgate_types::Money;
 
 /// One profile of the file, and its position.
 struct Section<'a> {
@@ -200,17 +201,13 @@ impl<'a> Builder<'a> {
         profile: &Section<'a>,
         main: &ProfileSettings,
         named: &[String],
-    ) -> (Option<f64>, Option<f64>) {
+    ) -> (Option<Money>, Option<Money>) {
         let own = &profile.own;
         let path = profile.path.key("max_price");
         let cap = (
             own.max_price.input.or(main.max_price.input),
             own.max_price.output.or(main.max_price.output),
         );
-        let numbers = [own.max_price.input, own.max_price.output];
-        if numbers.iter().flatten().any(|number| !number.is_finite()) {
-            self.fault(&path, "expected a number");
-        }
         let is_own = own.candidates.is_some() || own.max_price != PriceCapSettings::default();
         if cap == (None, None) || !is_own {
             return cap;

@@ -1,0 +1,107 @@
+//! The prices of a deployment over time.
+
+use crate::settings::PriceSettings;
+use std::time::{SystemTime, UNIX_EPOCH};
+use tollgate_types::{Money, Prices};
+
+/// Prices with the dates from which they apply.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PriceList {
+    /// Before the first change.
+    first: Prices,
+    /// Seconds since 1970 and the prices from then on, in order.
+    changes: Vec<(i64, Prices)>,
+}
+
+impl PriceList {
+    /// The prices at a time.
+    pub fn at(&self, time: SystemTime) -> &Prices {
+        let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+        let now = i64::try_from(since.as_secs()).unwrap_or(i64::MAX);
+        let applied = self.changes.iter().rev().find(|(from, _)| *from <= now);
+        applied.map_or(&self.first, |(_, prices)| prices)
+    }
+
+    /// The index of the first change that is not later than the one before it.
+    pub(crate) fn misplaced(&self) -> Option<usize> {
+        let pairs = self.changes.windows(2);
+        let is_late = |pair: &[(i64, Prices)]| matches!(pair, [(a, _), (b, _)] if a >= b);
+        let mut places = pairs.zip(1..);
+        places.find_map(|(pair, place)| is_late(pair).then_some(place))
+    }
+}
+
+impl From<&PriceSettings> for PriceList {
+    fn from(settings: &PriceSettings) -> Self {
+        let prices =
+            |input: Money, cache_read: Option<Money>, cache_write: Option<Money>, output| Prices {
+                input,
+                cache_read: cache_read.unwrap_or(input),
+                cache_write: cache_write.unwrap_or(input),
+                output,
+            };
+        let PriceSettings {
+            input,
+            cache_read,
+            cache_write,
+            output,
+            changes,
+        } = settings;
+        let changes = changes.iter().map(|it| {
+            let then = prices(it.input, it.cache_read, it.cache_write, it.output);
+            (it.from.unix_seconds(), then)
+        });
+        Self {
+            first: prices(*input, *cache_read, *cache_write, *output),
+            changes: changes.collect(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, from_value, json};
+    use std::time::Duration;
+
+    fn list(settings: Value) -> PriceList {
+        let settings: PriceSettings = from_value(settings).expect("prices");
+        PriceList::from(&settings)
+    }
+
+    #[test]
+    fn a_price_applies_from_the_beginning_of_its_date_on() {
+        let list = list(json!({
+            "input": 3, "cache_read": "0.30", "output": 15,
+            "changes": [
+                {"from": "1970-01-02", "input": 2, "output": 10},
+                {"from": "1970-01-03", "input": 1, "cache_write": 1.25, "output": 5},
+            ],
+        }));
+        let at = |seconds| {
+            let prices = list.at(UNIX_EPOCH + Duration::from_secs(seconds));
+            let Prices {
+                input,
+                cache_read,
+                cache_write,
+                output,
+            } = prices;
+            format!("{input} {cache_read} {cache_write} {output}")
+        };
+        assert_eq!(at(0), "3 0.3 3 15");
+        assert_eq!(at(86_399), "3 0.3 3 15");
+        assert_eq!(at(86_400), "2 2 2 10");
+        assert_eq!(at(172_799), "2 2 2 10");
+        assert_eq!(at(172_800), "1 1 1.25 5");
+        assert_eq!(at(u64::from(u32::MAX)), "1 1 1.25 5");
+        assert_eq!(list.misplaced(), None);
+    }
+
+    #[test]
+    fn changes_that_are_not_in_order_are_found() {
+        let change = |from| json!({"from": from, "input": 1, "output": 1});
+        let changes = ["2026-01-01", "2026-02-01", "2026-02-01"].map(change);
+        let list = list(json!({"input": 1, "output": 1, "changes": changes}));
+        assert_eq!(list.misplaced(), Some(2));
+    }
+}
