@@ -325,8 +325,10 @@ static ROUTES: Lazy<RwLock<Routes>> = Lazy::new(RwLock::default);
 impl RouteMeter {
     /// Exclusive: their sum is the number of tokens.
     const KINDS: [&str; 4] = ["input", "cache_read", "cache_write", "output"];
-    /// How a request fails on which no client has an influence.
-    const FAILURES: [(&str, ErrorCode); 4] = [
+    /// How requests fail for reasons that no client causes; with 200, the answer broke off.
+    const FAILURES: [(&str, ErrorCode); 6] = [
+        ("200", ErrorCode::UpstreamError),
+        ("200", ErrorCode::ServiceUnavailable),
         ("502", ErrorCode::UpstreamError),
         ("504", ErrorCode::UpstreamError),
         ("503", ErrorCode::ServiceUnavailable),
