@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_few_are_told_in_each_while_and_then_how_many_were_not() {
+    fn a_few_lines_are_logged_in_each_period_and_then_the_number_of_the_others() {
         let mut allowance = Allowance::default();
         let now = Instant::now();
         for _ in 0..MOST {

@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_offer_is_told_as_it_was_said() {
+    fn an_answer_that_is_no_offer_is_reported_in_its_words() {
         for (said, told) in [("failed not now\n", "not now"), ("hello\n", "'hello'")] {
             let (mut old, new) = UnixStream::pair().unwrap();
             old.write_all(said.as_bytes()).unwrap();

@@ -222,7 +222,7 @@ async fn many_large_bodies_at_once_leave_the_program_under_its_bound() {
 }
 
 #[tokio::test]
-async fn what_was_let_go_is_no_reason_to_refuse_where_there_is_little_memory() {
+async fn released_memory_is_no_reason_to_refuse_with_little_memory() {
     let _alone = crate::alone().await;
     let (patient, provider) = (Patient::start().await, Provider::start().await);
     patient.told.send_replace(true);
@@ -319,7 +319,7 @@ async fn a_small_request_gets_its_long_answer_where_a_large_one_has_taken_its_sh
 }
 
 #[tokio::test]
-async fn what_is_never_enough_for_an_edited_copy_that_thinks_is_told_413() {
+async fn a_body_too_large_for_an_edited_copy_that_thinks_gets_413() {
     let _alone = crate::alone().await;
     let deaf = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = format!("http://{}", deaf.local_addr().unwrap());
@@ -371,9 +371,9 @@ impl Drop for Group {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn in_a_container_of_half_a_gibibyte_large_bodies_kill_nobody_by_default() {
+async fn in_a_container_of_half_a_gibibyte_large_bodies_do_not_kill_the_process_by_default() {
     let _alone = crate::alone().await;
-    let name = "in_a_container_of_half_a_gibibyte_large_bodies_kill_nobody_by_default";
+    let name = "in_a_container_of_half_a_gibibyte_large_bodies_do_not_kill_the_process_by_default";
     let Some(mut mounts) = Mounts::new(name).await else {
         return;
     };

@@ -107,7 +107,7 @@ impl Office {
 }
 
 #[tokio::test]
-async fn a_file_that_somebody_else_writes_holds_up_no_health_check() {
+async fn a_file_locked_by_another_writer_holds_up_no_health_check() {
     let office = Office::open().await;
     let file = office.gateway.folder.path().join("tollgate.db");
     let other = rusqlite::Connection::open(file).unwrap();

@@ -259,7 +259,7 @@ async fn a_limit_that_is_no_limit_is_refused_and_costs_nothing() {
 }
 
 #[tokio::test]
-async fn what_others_hold_comes_back_in_time() {
+async fn tokens_reserved_by_others_come_back_in_time() {
     let (provider, gateway) = start().await;
     let key = gateway.key_with(1000, LONG);
     for path in FORMATS {

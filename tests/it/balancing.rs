@@ -28,7 +28,7 @@ async fn balancing_by_latency_finds_the_faster_one() {
 }
 
 #[tokio::test]
-async fn limits_of_a_deployment_are_kept_and_when_all_are_full_the_wait_is_told() {
+async fn limits_of_a_deployment_are_kept_and_if_all_are_full_the_client_gets_the_wait() {
     let [a, b] = [Provider::start().await, Provider::start().await];
     let limits = |limits: Value, name: &str, priority: u8| json!({"provider": name, "priority": priority, "limits": limits});
     let config = Config::first_and_second(a.address, b.address).model(
@@ -67,7 +67,7 @@ async fn limits_of_a_deployment_are_kept_and_when_all_are_full_the_wait_is_told(
 }
 
 #[tokio::test]
-async fn who_asks_is_told_why_without_a_providers_name() {
+async fn a_client_that_asks_gets_the_reason_without_a_providers_name() {
     let [a, b] = [Provider::start().await, Provider::start().await];
     let config = Config::new()
         .provider("first-provider", provider(a.address))

@@ -104,7 +104,7 @@ async fn a_reader_that_leaves_ends_a_command_quietly() {
 }
 
 #[tokio::test]
-async fn a_reader_that_leaves_before_the_secret_of_a_key_is_told_which_to_revoke() {
+async fn a_reader_that_leaves_before_the_secret_of_a_key_gets_the_id_to_revoke() {
     let folder = folder_with("tollgate.yaml", MINIMAL);
     let create = ["keys", "create", "lost"];
     let mut process = command(&create, folder.path())

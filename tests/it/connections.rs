@@ -86,7 +86,7 @@ async fn a_connection_that_is_given_up_says_so_and_ends_in_good_order() {
 }
 
 #[tokio::test]
-async fn a_refusal_can_be_read_by_whoever_still_sends() {
+async fn a_refusal_can_be_read_by_a_caller_that_still_sends() {
     let (provider, gateway) = gateway().await;
     let large = ask(&gateway, CHAT).body(vec![b' '; 40 << 20]);
     let unknown = large.clone().without("authorization").key("sk-wrong");
@@ -315,7 +315,7 @@ async fn a_provider_behind_its_own_authority_is_trusted_and_no_other() {
 }
 
 #[tokio::test]
-async fn http2_is_spoken_to_a_provider_that_wants_it() {
+async fn http2_is_spoken_to_a_provider_that_prefers_it() {
     let provider = Provider::start().await;
     let config = Config::of(&provider).with("providers.sim.http2", json!("always"));
     let gateway = Gateway::start(config).await;
@@ -444,7 +444,7 @@ async fn an_unused_connection_of_a_caller_is_closed_in_time() {
 }
 
 #[tokio::test]
-async fn what_is_no_request_is_refused_and_the_gateway_goes_on() {
+async fn bytes_that_are_no_request_are_refused_and_the_gateway_goes_on() {
     let (provider, gateway) = gateway().await;
     let key = &gateway.key;
     let body = "{\"model\":\"test-model\"}";

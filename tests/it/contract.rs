@@ -20,7 +20,7 @@ fn body(path: &str, more: Value) -> Value {
 }
 
 #[tokio::test]
-async fn what_no_provider_accepts_is_refused_by_name_before_one_is_asked() {
+async fn a_field_that_no_provider_accepts_is_refused_by_name_before_one_is_asked() {
     let (provider, gateway) = scene().await;
     let limit = |path: &str| match path {
         RESPONSES => "max_output_tokens",

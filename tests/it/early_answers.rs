@@ -147,7 +147,7 @@ fn request(gateway: &Gateway, size: usize) -> Request {
 }
 
 #[tokio::test]
-async fn what_a_provider_says_before_it_has_the_whole_body_is_what_is_told() {
+async fn an_answer_before_the_whole_body_is_sent_reaches_the_client() {
     let authority = Authority::new();
     for (status, told, code) in [
         (413, 413, "upstream_error"),
@@ -202,7 +202,7 @@ async fn break_off(mut stream: TcpStream, said: &str) {
 }
 
 #[tokio::test]
-async fn an_error_that_is_cut_short_is_the_error_that_its_head_told() {
+async fn an_error_that_is_cut_short_is_the_error_of_its_head() {
     let said = "HTTP/1.1 429 Slow\r\ncontent-type: application/json\r\nretry-after: 7\r\n\
                 content-length: 500\r\n\r\n{\"error\":";
     let config = Config::new()

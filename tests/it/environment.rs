@@ -188,8 +188,7 @@ async fn assert_served(gateway: &Gateway) {
 }
 
 #[tokio::test]
-async fn a_provider_whose_name_is_unknown_is_asked_as_soon_as_it_is_known_and_when_it_is_lost_again()
- {
+async fn a_provider_is_asked_once_its_name_is_known_and_when_it_is_lost_again() {
     let Some(mounts) = Mounts::new("names that appear and vanish").await else {
         return;
     };
@@ -345,7 +344,7 @@ async fn on_a_full_disk_nothing_settled_is_lost_and_the_gateway_goes_on_when_the
 }
 
 #[tokio::test]
-async fn beyond_what_can_be_settled_on_a_full_disk_callers_are_told_503_until_there_is_room() {
+async fn on_a_full_disk_callers_get_503_until_there_is_room() {
     /// Room for the settlement file (8 MiB), the ledger, and little besides.
     const MEBIBYTES: u32 = 16;
     const CALLERS: usize = 16;

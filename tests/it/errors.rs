@@ -295,7 +295,7 @@ async fn bad_numbers_are_refused_by_the_name_of_their_field() {
 }
 
 #[tokio::test]
-async fn unknown_paths_and_wrong_methods_are_told() {
+async fn unknown_paths_and_wrong_methods_are_refused() {
     let (_provider, gateway) = gateway().await;
     for path in [
         "/",
@@ -336,7 +336,7 @@ async fn unknown_paths_and_wrong_methods_are_told() {
 }
 
 #[tokio::test]
-async fn a_websocket_is_told_to_fall_back() {
+async fn a_websocket_is_refused_so_that_clients_fall_back() {
     let (_provider, gateway) = gateway().await;
     let request = Request::get(RESPONSES)
         .key(&gateway.key)
@@ -349,7 +349,7 @@ async fn a_websocket_is_told_to_fall_back() {
 }
 
 #[tokio::test]
-async fn who_offers_http2_is_content_without_it() {
+async fn a_client_that_offers_http2_is_served_without_it() {
     let (_provider, gateway) = gateway().await;
     let offer = |request: Request| {
         request

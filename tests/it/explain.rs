@@ -173,7 +173,7 @@ async fn an_explanation_names_model_filters_costs_and_candidates_and_nothing_hap
 }
 
 #[tokio::test]
-async fn what_is_told_of_a_refusal_is_what_the_caller_gets() {
+async fn the_explained_refusal_is_the_one_that_the_caller_gets() {
     let (_provider, gateway) = gateway().await;
     let limited = gateway.create_key(&["--group", "other"]).await;
     let poor = gateway.key_with(10, LONG);
@@ -219,7 +219,7 @@ async fn what_is_told_of_a_refusal_is_what_the_caller_gets() {
 }
 
 #[tokio::test]
-async fn an_output_limit_that_the_balance_sets_is_told_before() {
+async fn an_output_limit_that_the_balance_sets_is_explained() {
     let (_provider, gateway) = gateway().await;
     let key = gateway.key_with(600, LONG);
     let body = prompt(MESSAGES, "test-model", "Hello!", json!({}));
@@ -233,7 +233,7 @@ async fn an_output_limit_that_the_balance_sets_is_told_before() {
 }
 
 #[tokio::test]
-async fn limits_are_told_with_what_is_left_of_them() {
+async fn limits_are_explained_with_their_remaining_values() {
     let (_provider, gateway) = gateway().await;
     let key = gateway.create_key(&["--requests", "2"]).await;
     let body = prompt(CHAT, "test-model", "Hello!", json!({}));
@@ -253,7 +253,7 @@ async fn limits_are_told_with_what_is_left_of_them() {
 }
 
 #[tokio::test]
-async fn endpoints_without_a_model_and_keys_that_do_not_work_are_told_too() {
+async fn endpoints_without_a_model_and_invalid_keys_are_explained_too() {
     let (_provider, gateway) = gateway().await;
     let models = explain(&gateway, &gateway.key, "/v1/models", &Value::Null)
         .await
@@ -283,7 +283,7 @@ async fn endpoints_without_a_model_and_keys_that_do_not_work_are_told_too() {
 
 /// `prompt_cache_key` is a name as good as the one in the header.
 #[tokio::test]
-async fn a_conversation_by_its_cache_key_is_told_where_it_is_asked() {
+async fn a_conversation_with_a_cache_key_is_explained_with_its_home() {
     let [a, b] = [Provider::start().await, Provider::start().await];
     let config = Config::side_by_side(a.address, b.address);
     let gateway = gateway_of(config).await;
@@ -306,7 +306,7 @@ async fn a_conversation_by_its_cache_key_is_told_where_it_is_asked() {
 }
 
 #[tokio::test]
-async fn what_staying_with_its_model_does_for_a_conversation_is_told_and_changes_nothing() {
+async fn staying_with_a_model_is_explained_and_the_explanation_changes_nothing() {
     let provider = Provider::start().await;
     let gateway = gateway_of(Config::of(&provider).auto()).await;
     let explain = async |session: &str, text: &str| {
@@ -445,7 +445,7 @@ fn requests() -> Vec<(&'static str, Value)> {
 const SEAL: &str = "tg1.AAAA";
 
 #[tokio::test]
-async fn what_is_told_is_what_then_happens() {
+async fn the_explanation_is_what_then_happens() {
     let (narrow, wide) = (Provider::start().await, Provider::start().await);
     let mut chat_only = support::provider(narrow.address);
     chat_only["formats"] = json!(["chat"]);
@@ -504,7 +504,7 @@ async fn what_is_told_is_what_then_happens() {
 }
 
 #[tokio::test]
-async fn who_comes_behind_eight_others_is_told_to_be_asked_by_nobody() {
+async fn a_candidate_behind_eight_others_is_explained_as_never_asked() {
     let provider = Provider::start().await;
     let many: Vec<_> = (0..10)
         .map(|n| json!({"provider": "sim", "upstream_model": format!("m{n}"), "priority": n}))
@@ -525,7 +525,7 @@ async fn who_comes_behind_eight_others_is_told_to_be_asked_by_nobody() {
 }
 
 #[tokio::test]
-async fn what_is_stored_is_told_to_be_asked_for_where_it_is() {
+async fn a_stored_response_is_explained_with_its_home() {
     let (one, two) = (Provider::start().await, Provider::start().await);
     let config = Config::new()
         .provider("one", support::provider(one.address))

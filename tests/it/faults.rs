@@ -317,7 +317,7 @@ fn print(rows: &[Row], found: &BTreeMap<(usize, usize, &'static str), String>) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_caller_sees_of_each_fault_is_what_the_page_says() {
+async fn a_caller_sees_each_fault_as_the_page_says() {
     matrix(Way::Plain, table()).await;
 }
 
@@ -331,7 +331,7 @@ async fn over_http2_a_caller_sees_the_same() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whoever_is_translated_sees_the_same() {
+async fn callers_of_translated_formats_see_the_same() {
     matrix(Way::Translated, table()).await;
 }
 
@@ -437,7 +437,7 @@ async fn with_one_retry_a_second() -> (Provider, Gateway) {
 }
 
 #[tokio::test]
-async fn an_empty_budget_lets_the_first_failure_be_told() {
+async fn an_empty_budget_reports_the_first_failure() {
     let (_provider, gateway) = with_one_retry_a_second().await;
     let mut refused = 0;
     for _ in 0..30 {
@@ -458,7 +458,7 @@ async fn an_empty_budget_lets_the_first_failure_be_told() {
 }
 
 #[tokio::test]
-async fn what_costs_nothing_takes_nothing_from_what_may_be_tried_again() {
+async fn free_failures_take_nothing_from_the_retry_budget() {
     let (_provider, gateway) = with_one_retry_a_second().await;
     for n in 0..30 {
         let body = prompt(COUNT_TOKENS, "fails", &format!("count {n}"), json!({}));
@@ -526,7 +526,7 @@ async fn a_caller_that_leaves_in_the_pause_between_two_attempts_is_noticed_at_on
 }
 
 #[tokio::test]
-async fn of_several_failures_the_one_is_told_that_helps_most() {
+async fn of_several_failures_the_most_helpful_is_reported() {
     let provider = Provider::start().await;
     let mut config = Config::of(&provider)
         .with("failover", json!({"pause": "10ms"}))
@@ -580,7 +580,7 @@ async fn of_several_failures_the_one_is_told_that_helps_most() {
 }
 
 #[tokio::test]
-async fn an_only_candidate_is_asked_again_once_and_not_before_it_wants_to_be() {
+async fn an_only_candidate_is_asked_again_once_and_not_before_its_retry_after() {
     let provider = Provider::start().await;
     let config = Config::of(&provider)
         .with("failover", json!({"pause": "100ms"}))

@@ -50,7 +50,7 @@ async fn assert_unharmed(gateway: &Gateway, what: &str) {
 }
 
 #[tokio::test]
-async fn streams_that_are_reset_as_soon_as_they_open_end_the_connection() {
+async fn streams_that_are_reset_on_opening_end_the_connection() {
     let (provider, gateway) = gateway().await;
     let body = prompt(CHAT, "test-model", "Hi", Value::Null).to_string();
     let head = head(&gateway.key, &body.len().to_string());

@@ -110,7 +110,7 @@ async fn wherever_the_new_process_dies_the_old_one_goes_on() {
 }
 
 #[tokio::test]
-async fn a_new_process_that_is_late_is_told_and_the_old_one_goes_on() {
+async fn a_late_new_process_is_refused_and_the_old_one_goes_on() {
     let (_provider, mut gateway) = gateway("300ms").await;
     for (failures, steps) in (1..NEW.len() - 1).enumerate() {
         let mut new = new_process(&gateway, steps).await;
@@ -269,7 +269,7 @@ impl Share {
 }
 
 #[tokio::test]
-async fn whenever_the_old_process_is_told_to_end_the_new_one_has_all_that_nothing_holds() {
+async fn whenever_the_old_process_gets_a_stop_signal_the_new_one_has_all_that_nothing_holds() {
     const TOKENS: u64 = 1_000_000;
     for steps in 0..NEW.len() {
         let (_provider, gateway) = gateway("30s").await;
@@ -492,7 +492,7 @@ async fn hang_up(process: &Child) {
 
 /// Whoever means the process that serves may reach all those of its service.
 #[tokio::test]
-async fn a_new_process_that_is_told_to_reload_does_so_once_it_serves() {
+async fn a_new_process_that_gets_a_reload_signal_reloads_once_it_serves() {
     let mut succession = Succession::begin().await;
     succession.go(1).await;
     hang_up(&succession.new).await;
@@ -515,7 +515,7 @@ async fn a_new_process_that_is_told_to_reload_does_so_once_it_serves() {
 }
 
 #[tokio::test]
-async fn who_waits_for_an_upgrade_is_not_ended_by_a_reload() {
+async fn a_process_that_waits_for_an_upgrade_is_not_ended_by_a_reload() {
     let folder = TempDir::new().unwrap();
     let provider = Provider::start().await;
     let file = folder.path().join("tollgate.yaml");

@@ -141,7 +141,7 @@ async fn keys_are_listed_whole_or_in_part() {
 }
 
 #[tokio::test]
-async fn what_names_nothing_is_refused_with_what_was_meant() {
+async fn an_unknown_name_is_refused_with_the_nearest_one() {
     let desk = Desk::new();
     let (_, id) = desk.create(&["ci"]).await;
     for (arguments, part) in [

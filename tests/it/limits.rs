@@ -95,7 +95,7 @@ async fn requests_are_counted_down_in_the_headers_of_both_families() {
 }
 
 #[tokio::test]
-async fn whoever_waits_as_long_as_told_gets_through() {
+async fn a_caller_that_waits_for_retry_after_gets_through() {
     let (_provider, gateway) = start().await;
     let key = limited(&gateway, &["--requests", "240"]).await;
     let request = ask(CHAT, &key, json!({}));
@@ -167,7 +167,7 @@ async fn more_than_was_expected_is_a_debt() {
 }
 
 #[tokio::test]
-async fn what_never_fits_is_not_worth_another_try() {
+async fn a_request_that_never_fits_is_not_worth_a_retry() {
     let (provider, gateway) = start().await;
     let key = limited(&gateway, &["--input-tokens", "3"]).await;
     let refused = gateway.send(&ask(CHAT, &key, json!({}))).await;
@@ -235,7 +235,7 @@ async fn limits_on_tokens_are_taken_in_thousands_and_millions() {
 }
 
 #[tokio::test]
-async fn what_a_later_check_refuses_takes_nothing() {
+async fn a_request_that_a_later_check_refuses_takes_nothing() {
     let (_provider, gateway) = start().await;
     let key = gateway.key_with(1, LONG);
     set_limits(
@@ -316,7 +316,7 @@ async fn a_place_is_free_again_however_a_request_ends() {
 
 /// Enough for one request of its kind and no second one.
 #[tokio::test]
-async fn what_is_charged_nothing_uses_nothing_of_a_limit_on_tokens() {
+async fn free_requests_use_nothing_of_a_limit_on_tokens() {
     let (_provider, gateway) = start().await;
     let said = "word ".repeat(1200);
     for path in FORMATS {

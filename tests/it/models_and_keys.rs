@@ -58,7 +58,7 @@ fn asked(provider: &Provider) -> String {
 }
 
 #[tokio::test]
-async fn the_status_tells_what_there_is() {
+async fn the_status_lists_the_endpoints() {
     let (_provider, gateway) = gateway().await;
     let answer = gateway.get("/v1").await;
     answer.assert_ok();
@@ -271,7 +271,7 @@ async fn tokens_are_counted_where_the_provider_counts() {
 }
 
 #[tokio::test]
-async fn what_is_stored_upstream_is_nobodys_until_the_gateway_knows_whose() {
+async fn stored_things_have_no_owner_until_the_gateway_knows_it() {
     let (provider, gateway) = gateway().await;
     for more in [
         json!({"previous_response_id": "resp_1"}),

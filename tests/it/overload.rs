@@ -195,7 +195,7 @@ async fn requests_beyond_the_bound_are_refused_at_once_and_priority_keys_last() 
 /// A caller that is refused and does not send the body that it has announced is waited for, and
 /// takes nobody's place.
 #[tokio::test]
-async fn who_is_refused_and_says_no_more_takes_no_place_among_the_requests() {
+async fn a_refused_silent_caller_does_not_count_as_a_request() {
     let (_provider, gateway) = gateway(json!({"requests_in_flight": 4})).await;
     let mut silent = Vec::new();
     for length in ["10", "1000000"] {

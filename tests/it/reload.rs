@@ -38,7 +38,7 @@ fn paths(answer: &Value) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_reload_tells_what_is_different_and_a_rollback_brings_it_back() {
+async fn a_reload_reports_the_differences_and_a_rollback_undoes_them() {
     let (_provider, gateway) = gateway(|config| config).await;
     let first = api(&gateway, "GET", "/api/v1/configuration").await.json();
     assert_eq!(
@@ -116,7 +116,7 @@ async fn a_reload_tells_what_is_different_and_a_rollback_brings_it_back() {
 }
 
 #[tokio::test]
-async fn a_configuration_at_fault_changes_nothing_and_the_operator_is_told_every_fault() {
+async fn a_faulty_configuration_changes_nothing_and_every_fault_is_reported() {
     let (_provider, gateway) = gateway(|config| config).await;
     gateway.rewrite_text("models:\n  x: { famly: nothing }\nsurprise: 1\n");
     for target in ["/api/v1/reload?dry_run=true", "/api/v1/reload"] {
@@ -213,7 +213,7 @@ async fn a_plan_that_keys_have_is_not_lost_by_a_reload_or_a_start() {
 }
 
 #[tokio::test]
-async fn secrets_are_told_as_changed_and_never_shown() {
+async fn secrets_are_reported_as_changed_and_never_shown() {
     let (_provider, gateway) = gateway(|config| {
         config.with(
             "providers.sim.headers",
@@ -404,7 +404,7 @@ async fn a_rollback_trusts_the_authority_of_then_whatever_its_file_holds() {
 }
 
 #[tokio::test]
-async fn a_check_tells_the_difference_to_a_file_and_to_what_is_served() {
+async fn a_check_reports_the_difference_to_a_file_and_to_the_served_configuration() {
     let (_provider, gateway) = gateway(|config| config).await;
     let next = gateway
         .config()

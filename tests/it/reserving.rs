@@ -106,7 +106,7 @@ fn requests(path: &str) -> Vec<Value> {
 }
 
 #[tokio::test]
-async fn what_is_sent_is_within_what_is_held_for_it() {
+async fn a_sent_request_is_within_its_reservation() {
     let (provider, gateway) = gateway().await;
     let models = [
         "in-turn",

@@ -208,7 +208,7 @@ async fn a_request_has_an_end_however_much_comes() {
 }
 
 #[tokio::test]
-async fn what_a_request_may_take_is_counted_over_all_its_attempts() {
+async fn the_time_limit_of_a_request_covers_all_its_attempts() {
     let provider = Provider::start().await;
     let hang =
         |n: usize| json!({"provider": "sim", "upstream_model": format!("sim-hang+tokens-{n}")});
@@ -388,7 +388,7 @@ async fn a_caller_that_holds_up_what_was_read_is_not_the_providers_fault() {
 }
 
 #[tokio::test]
-async fn a_caller_that_reads_no_more_ends_its_stream_and_blames_nobody() {
+async fn a_caller_that_reads_no_more_ends_its_stream_and_blames_no_provider() {
     let provider = Provider::start().await;
     let all = HTTP.into_iter().flat_map(|to| [(to, false), (to, true)]);
     // One after the other: the provider shares its processor with whoever reads.
@@ -506,7 +506,7 @@ async fn a_provider_that_takes_nothing_is_left_by_the_time_of_a_write_under_tls_
     nothing_is_taken(Some(&Authority::new())).await;
 }
 
-async fn what_is_said_is_told(authority: Option<&Authority>) {
+async fn each_failure_is_reported(authority: Option<&Authority>) {
     const REFUSAL: &str = r#"{"error":{"message":"no","type":"invalid_request_error"}}"#;
     let length = REFUSAL.len();
     let says = format!(
@@ -526,7 +526,7 @@ async fn what_is_said_is_told(authority: Option<&Authority>) {
 }
 
 #[tokio::test]
-async fn what_a_provider_says_is_told_although_it_takes_nothing_of_the_body() {
-    what_is_said_is_told(None).await;
-    what_is_said_is_told(Some(&Authority::new())).await;
+async fn an_answer_is_passed_on_although_the_provider_reads_nothing_of_the_body() {
+    each_failure_is_reported(None).await;
+    each_failure_is_reported(Some(&Authority::new())).await;
 }

@@ -239,7 +239,7 @@ async fn an_upgrade_takes_other_addresses_and_lets_go_of_the_old_ones() {
 }
 
 #[tokio::test]
-async fn the_service_manager_is_told_which_process_it_is() {
+async fn the_service_manager_knows_the_main_process() {
     let provider = Provider::start().await;
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("notify.sock");

@@ -130,7 +130,7 @@ async fn a_key_sees_its_plan_its_balance_its_limits_and_its_totals() {
 }
 
 #[tokio::test]
-async fn what_a_request_holds_is_reserved_while_it_runs() {
+async fn a_running_request_keeps_its_reservation() {
     let shop = Shop::open().await;
     let body = prompt(
         CHAT,
@@ -361,7 +361,7 @@ async fn usage_is_an_endpoint_like_the_others() {
 }
 
 #[tokio::test]
-async fn many_who_ask_at_once_are_answered_or_told_to_come_again() {
+async fn many_concurrent_callers_are_answered_or_get_a_retry() {
     const CALLERS: usize = 400;
     let shop = Shop::open().await;
     for _ in 0..20 {

@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn with_more_contenders_nobody_always_follows_the_same_one() {
+    fn with_more_contenders_none_always_follows_the_same_one() {
         let firsts: Vec<usize> = (0..6)
             .filter_map(|round| order(3, round).first().copied())
             .collect();

@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gateway_that_was_not_built_is_told_by_its_path() {
+    fn a_gateway_that_was_not_built_is_reported_with_its_path() {
         let nowhere = Path::new("/nowhere/tollgate");
         let fault = Contender::gateway("tollgate", nowhere, Ledger::On).unwrap_err();
         assert!(fault.to_string().contains("/nowhere/tollgate"), "{fault}");

@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_serves_is_mentioned_and_is_no_fault() {
+    fn a_model_without_a_server_is_mentioned_and_is_no_fault() {
         let told = told("catalog.yaml");
         let wanted = "not offered, because no provider serves it: alpha-fable-5-1, ";
         assert!(told.contains(wanted), "{told}");

@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pipe_that_nobody_writes_to_is_given_up_and_not_waited_for_again() {
+    fn a_pipe_without_a_writer_is_given_up_and_not_waited_for_again() {
         let (_folder, path) = pipe();
         let fault = read_within(&path, 100, SOON).unwrap_err();
         assert_eq!(fault.kind(), io::ErrorKind::TimedOut);

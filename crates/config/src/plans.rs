@@ -236,7 +236,7 @@ models: {m: {family: f}}
     }
 
     #[test]
-    fn what_no_key_can_be_given_is_a_fault() {
+    fn a_plan_that_no_key_can_have_is_a_fault() {
         let plans = "  p: {tokens: 4503599627370497, validity: 1ms}
   q: {tokens: 5, validity: 999999d, limits: {input_tokens_per_minute: 5G, output_tokens_per_minute: 0}}
   'no name': {tokens: 5, validity: 1d}

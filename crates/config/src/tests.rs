@@ -272,7 +272,7 @@ fn a_value_of_the_command_line_replaces_that_of_the_file() {
 }
 
 #[test]
-fn a_wrong_value_of_the_command_line_is_told_as_such() {
+fn a_wrong_value_of_the_command_line_is_reported_as_such() {
     let told = |path: &str, value: &str| {
         Loader::new(&Workshop)
             .with(path.parse().unwrap(), value)
@@ -292,7 +292,7 @@ fn a_wrong_value_of_the_command_line_is_told_as_such() {
 }
 
 #[test]
-fn every_fault_of_shape_is_told_at_once_with_its_place() {
+fn every_fault_of_shape_is_reported_at_once_with_its_place() {
     let text = "\
 server:
   listen: 127.0.0.1:8080
@@ -388,7 +388,7 @@ fn bodies_that_may_take_more_than_the_program_are_a_fault() {
 }
 
 #[test]
-fn every_fault_of_meaning_is_told_at_once_with_its_place() {
+fn every_fault_of_meaning_is_reported_at_once_with_its_place() {
     let text = "\
 server:
   listen:
@@ -465,7 +465,7 @@ fn fields_that_may_or_must_not_be_dropped_are_paths_that_a_notice_can_name() {
 }
 
 #[test]
-fn a_fault_in_an_included_file_is_told_there_and_a_file_that_is_absent_where_it_is_named() {
+fn a_fault_in_an_included_file_is_reported_there_and_an_absent_file_where_it_is_named() {
     let folder = tempfile::tempdir().unwrap();
     let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
     write("base.yaml", "server:\n  threads: none\n  thread: 1\n");
@@ -614,7 +614,7 @@ fn a_file_that_is_refused_looks_the_same_when_it_is_looked_at_again() {
 }
 
 #[test]
-fn what_is_no_configuration_at_all_is_told_as_such() {
+fn a_file_that_is_no_configuration_is_reported_as_such() {
     let told = |text: &str| faults(text).join("\n");
     assert_eq!(
         told("- a\n"),

@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn a_leap_ahead_of_a_moment_is_never_told() {
+    fn a_short_leap_ahead_is_never_shown() {
         for leap in [3_000, HOUR, 24 * HOUR, 365 * 24 * HOUR] {
             let clock = played();
             clock.play(Duration::from_secs(10), leap);

@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_that_is_stuck_holds_nobody_up_for_ever() {
+    fn a_reader_that_is_stuck_blocks_no_request_for_ever() {
         struct Stuck(std::sync::mpsc::Receiver<()>);
 
         impl Write for Stuck {

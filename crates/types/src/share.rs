@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_held_is_counted_by_key_and_resource_and_given_back() {
+    fn shares_are_counted_by_key_and_resource_and_given_back() {
         let key = KeyShares::default();
         let one = key.take_one(Resource::Requests);
         let mut bytes = key.share(Resource::BodyBytes);

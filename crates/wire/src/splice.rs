@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stays_is_shared_and_not_copied() {
+    fn unchanged_bytes_are_shared_and_not_copied() {
         let body = [Bytes::from_static(b"0123"), Bytes::from_static(b"4567")];
         let mut splice = Splice::default();
         splice.replace(span(3, 6), "abc");

@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn no_connection_is_kept_longer_than_the_program_wants_any() {
+    async fn no_connection_is_kept_longer_than_the_program_allows() {
         let (ending, ended) = watch::channel(None);
         let mut idle = Idle::until(ended);
         is_used_within(&mut idle, LONG).await;

@@ -18,7 +18,7 @@ async fn without_a_token_the_api_says_how_to_set_one_and_the_rest_is_open() {
 }
 
 #[tokio::test]
-async fn nobody_gets_in_without_the_whole_token() {
+async fn the_admin_api_refuses_requests_without_the_whole_token() {
     let office = Office::open().await;
     let get = || Request::get("/api/v1/keys");
     let missing = office.send(&get()).await;

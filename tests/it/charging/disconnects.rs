@@ -356,7 +356,7 @@ async fn a_caller_of_http2_pays_by_time_for_what_it_does_not_wait_for() {
 }
 
 #[tokio::test]
-async fn what_is_stored_is_charged_where_its_usage_is_not_waited_for() {
+async fn a_stored_answer_is_charged_if_its_usage_is_not_waited_for() {
     const STORED: u64 = 500_000;
     let (_provider, gateway) = start().await;
     let limit = json!({"max_output_tokens": 1000});

@@ -82,7 +82,7 @@ again: *base
 }
 
 #[test]
-fn keys_that_stand_twice_are_all_told() {
+fn all_duplicate_keys_are_reported() {
     assert_eq!(
         read("a: 1\nb: {c: 1, c: 2}\na: 3\n").unwrap_err(),
         "x.yaml:2:11: 'c' stands here twice, first on line 2\n\
@@ -106,7 +106,7 @@ fn an_alias_bomb_is_refused_before_it_goes_off() {
 }
 
 #[test]
-fn what_is_too_deep_recursive_tagged_or_more_than_one_document_is_refused() {
+fn deep_recursive_tagged_and_several_documents_are_refused() {
     let deep = format!("{}{}", "[".repeat(5000), "]".repeat(5000));
     for (text, wanted) in [
         (deep.as_str(), "not YAML"),

@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_given_back_can_be_taken_again_and_no_more() {
+    fn returned_tokens_can_be_taken_again_and_no_more() {
         let mut bucket = bucket(10);
         bucket.take(10, 0).unwrap();
         bucket.refund(4);
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_more_than_the_limit_never_fits() {
+    fn a_request_above_the_limit_never_fits() {
         let mut bucket = bucket(10);
         assert_eq!(bucket.take(11, 0), Err(Denied::NeverFits));
     }

@@ -88,7 +88,8 @@ fn a_name_is_found_exactly_then_by_alias_then_in_its_dotted_form_then_by_pattern
 }
 
 #[test]
-fn the_listing_keeps_the_order_of_the_file_and_leaves_out_patterns_and_what_nobody_serves() {
+fn the_listing_keeps_the_order_of_the_file_and_leaves_out_patterns_and_models_without_deployments()
+{
     let catalog = build(base(&json!({
         "models": {
             "z": {"family": "f"},
@@ -116,7 +117,7 @@ fn the_listing_keeps_the_order_of_the_file_and_leaves_out_patterns_and_what_nobo
 }
 
 #[test]
-fn who_may_use_auto_or_an_alias_depends_on_what_stands_behind() {
+fn access_to_auto_and_to_an_alias_depends_on_their_models() {
     let catalog = build(base(&json!({
         "models": {
             "z": {"family": "f"},
@@ -202,7 +203,7 @@ fn a_provider_keeps_its_address_paths_and_credentials_apart() {
 }
 
 #[test]
-fn every_fault_in_providers_is_told() {
+fn every_fault_in_providers_is_reported() {
     let faults = build(json!({
         "providers": {
             "bad name": {"address": "http://x", "formats": ["chat"]},
@@ -298,7 +299,7 @@ fn fields_are_removed_only_where_the_path_has_what_they_said() {
 }
 
 #[test]
-fn every_fault_in_endpoints_is_told() {
+fn every_fault_in_endpoints_is_reported() {
     let chat =
         |path: &str| json!({"address": "http://x", "formats": [{"name": "chat", "path": path}]});
     let faults = build(json!({
@@ -335,7 +336,7 @@ fn every_fault_in_endpoints_is_told() {
 }
 
 #[test]
-fn every_fault_in_models_is_told_once() {
+fn every_fault_in_models_is_reported_once() {
     let faults = build(base(&json!({
         "families": {
             "f": {"group": "g", "deployments": ["a", "nowhere"]},

@@ -115,7 +115,7 @@ fn several_commands_are_run_one_after_the_other() {
 }
 
 #[test]
-fn what_was_run_in_parallel_is_not_run_again() {
+fn parallel_calls_are_not_run_again() {
     let mut ask = ask("in parallel\nrun: echo a\nrun: echo b\nrun: echo c");
     ask.called = 1;
     ask.tool_results = vec!["a".to_owned()];

@@ -128,7 +128,7 @@ async fn delays_are_kept() {
 }
 
 #[tokio::test]
-async fn chunks_fall_where_they_are_told_to() {
+async fn chunks_fall_at_the_ordered_places() {
     for path in ALL {
         let plain = ordered("", path, &streamed(path)).await;
         let cut = ordered("chunks-7", path, &streamed(path)).await;
@@ -263,7 +263,7 @@ async fn a_reset_and_garbage_are_no_answers() {
 }
 
 #[tokio::test]
-async fn what_says_it_is_json_need_not_be() {
+async fn a_content_type_of_json_can_be_wrong() {
     for path in ALL {
         let reply = ordered("not-json", path, &whole(path)).await;
         assert_eq!(

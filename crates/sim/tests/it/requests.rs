@@ -166,7 +166,7 @@ async fn without_a_credential_of_the_vendors_form_there_is_no_answer() {
 }
 
 #[tokio::test]
-async fn unknown_paths_and_wrong_methods_are_told() {
+async fn unknown_paths_and_wrong_methods_are_refused() {
     let server = Server::plain().await;
     let key = "authorization: Bearer k\r\n";
     for path in ["/", "/v1", "/v1/nothing", "/api/hello", "/v1/responses/x/y"] {

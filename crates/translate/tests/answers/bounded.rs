@@ -171,7 +171,7 @@ fn searches_that_a_responses_stream_repeats_are_bounded() {
 }
 
 #[test]
-fn more_calls_than_anybody_makes_are_an_error() {
+fn too_many_calls_are_an_error() {
     let mut translator =
         StreamTranslator::new(Arc::new(notes(Format::Responses, Format::Chat)), context());
     hold(&mut translator, 3000, |number| {
@@ -204,7 +204,7 @@ fn a_stream_is_translated_in_constant_memory() {
 }
 
 #[test]
-fn what_a_responses_stream_repeats_is_bounded() {
+fn repetitions_of_a_responses_stream_are_bounded() {
     let filler = "x".repeat(100_000);
     let text = format!("data: {{\"choices\":[{{\"delta\":{{\"content\":\"{filler}\"}}}}]}}\n\n");
     let notes = notes(Format::Responses, Format::Chat);

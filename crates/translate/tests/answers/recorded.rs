@@ -177,7 +177,7 @@ fn searches(format: Format, answer: &str) -> usize {
 }
 
 #[test]
-fn a_recorded_search_is_told_in_the_callers_format() {
+fn a_recorded_search_appears_in_the_callers_format() {
     let mut counts: BTreeMap<String, usize> = BTreeMap::new();
     for (name, format, stream) in streams() {
         let number = searches(format, &stream);

@@ -85,7 +85,7 @@ fn a_stream_ends_at_the_sequence_and_its_provider_is_let_go() {
 }
 
 #[test]
-fn what_is_held_leaves_with_the_end_of_its_text() {
+fn held_text_leaves_with_the_end_of_its_text() {
     for caller in [Format::Chat, Format::Messages] {
         let mut stream = message(&["a<", "en"]).concat();
         stream.push_str("data: {\"type\":\"response.output_item.done\",\"output_index\":0,\"item\":{\"type\":\"message\",\"id\":\"m\",\"content\":[{\"type\":\"output_text\",\"text\":\"a<en\"}]}}\n\n");

@@ -104,7 +104,7 @@ fn events_and_bodies_of_a_success_are_classified_without_a_status() {
 }
 
 #[test]
-fn an_error_within_a_success_tells_the_status_that_it_stands_for() {
+fn an_error_within_a_success_gives_the_status_that_it_stands_for() {
     let examples = [
         (r#"{"error":{"code":403,"message":"x"}}"#, Some(403)),
         (

@@ -4,7 +4,7 @@ use super::*;
 use crate::journal::name_without_copy;
 
 #[tokio::test]
-async fn what_was_settled_before_a_crash_is_entered_once() {
+async fn settlements_before_a_crash_are_entered_once() {
     let house = House::new();
     let key = house.key(1000);
     let ledger = house.ledger();
@@ -66,7 +66,7 @@ async fn a_process_that_ends_leaves_its_share_to_the_others() {
 }
 
 #[tokio::test]
-async fn what_was_shared_out_is_left_to_the_one_it_is_for() {
+async fn shared_out_tokens_are_left_to_their_process() {
     let house = House::new();
     let (key, other) = (house.key(1000), house.key(1000));
     let old = house.ledger();
@@ -88,7 +88,7 @@ async fn what_was_shared_out_is_left_to_the_one_it_is_for() {
 }
 
 #[tokio::test]
-async fn who_is_short_of_what_another_holds_unused_has_it_after_a_moment() {
+async fn a_process_gets_the_unused_tokens_of_another() {
     let house = House::new();
     let key = house.key(1000);
     let (one, two) = (house.ledger(), house.ledger());
@@ -126,7 +126,7 @@ async fn who_is_short_of_what_another_holds_unused_has_it_after_a_moment() {
 }
 
 #[tokio::test]
-async fn who_waits_in_vain_for_another_process_takes_the_place_of_nobody_after_it() {
+async fn a_wait_for_another_process_that_times_out_does_not_block_later_waits() {
     let house = House::new();
     let key = house.key(1000);
     let one = house.ledger();
@@ -149,7 +149,7 @@ async fn who_waits_in_vain_for_another_process_takes_the_place_of_nobody_after_i
 
 /// Both are asked by turns, so that each gives what it has to the other again and again.
 #[tokio::test]
-async fn what_all_processes_hold_together_being_too_little_is_exhausted_in_each() {
+async fn a_balance_too_small_over_all_processes_is_exhausted_in_each() {
     let house = House::new();
     let key = house.key(1000);
     let (one, two) = (house.ledger(), house.ledger());
@@ -188,7 +188,7 @@ async fn what_all_processes_hold_together_being_too_little_is_exhausted_in_each(
 }
 
 #[tokio::test]
-async fn who_has_retired_leaves_everything_to_the_other() {
+async fn a_retired_process_leaves_all_tokens_to_the_other() {
     let house = House::new();
     let key = house.key(1000);
     let (old, new) = (house.ledger(), house.ledger());
@@ -203,7 +203,7 @@ async fn who_has_retired_leaves_everything_to_the_other() {
 }
 
 #[tokio::test]
-async fn what_is_topped_up_is_known_to_a_process_that_has_retired() {
+async fn a_retired_process_knows_new_grants() {
     let house = House::new();
     let key = house.key(10);
     let old = house.ledger();
@@ -219,7 +219,7 @@ async fn what_is_topped_up_is_known_to_a_process_that_has_retired() {
 }
 
 #[tokio::test]
-async fn nobody_is_asked_for_long_for_what_nobody_waits_for() {
+async fn lease_requests_end_with_their_waiters() {
     let house = House::new();
     let key = house.key(1000);
     let (one, two) = (house.ledger(), house.ledger());
@@ -251,7 +251,7 @@ async fn a_file_has_one_folder_by_whatever_name_it_is_known() {
 }
 
 #[tokio::test]
-async fn what_a_dead_peer_held_is_spent_by_the_living() {
+async fn leases_of_a_crashed_process_are_spent_by_the_others() {
     let house = House::new();
     let key = house.key(1000);
     let (dying, living) = (house.ledger(), house.ledger());
@@ -372,7 +372,7 @@ async fn settle_into_the_copy(reservation: Reservation, mut settlements: PathBuf
 }
 
 #[tokio::test]
-async fn what_a_power_failure_took_of_a_settlement_file_is_entered_from_its_copy() {
+async fn records_that_a_power_failure_took_from_a_settlement_file_are_entered_from_its_copy() {
     for is_gone in [false, true] {
         let house = House::new();
         let key = house.key(1000);
@@ -398,7 +398,7 @@ async fn what_a_power_failure_took_of_a_settlement_file_is_entered_from_its_copy
 }
 
 #[tokio::test]
-async fn what_a_process_settled_whose_file_was_removed_is_entered_from_the_copy() {
+async fn settlements_of_a_removed_file_are_entered_from_the_copy() {
     let house = House::new();
     let key = house.key(1000);
     let ledger = house.ledger();
@@ -416,7 +416,7 @@ async fn what_a_process_settled_whose_file_was_removed_is_entered_from_the_copy(
 }
 
 #[tokio::test]
-async fn what_cannot_be_read_of_a_settlement_file_is_kept_and_named() {
+async fn unreadable_parts_of_a_settlement_file_are_kept_and_named() {
     let house = House::new();
     let key = house.key(1000);
     die_after_a_settlement(&house, &key).await;
@@ -439,7 +439,7 @@ async fn what_cannot_be_read_of_a_settlement_file_is_kept_and_named() {
 }
 
 #[tokio::test]
-async fn a_record_that_the_file_refuses_is_kept_aside_and_holds_up_no_other() {
+async fn a_record_that_the_file_refuses_is_quarantined_and_holds_up_no_other() {
     let house = House::new();
     let (gone, key) = (house.key(1000), house.key(1000));
     let ledger = house.ledger();

@@ -213,7 +213,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
     #[test]
-    fn whatever_happens_each_request_is_charged_once_and_everything_adds_up(steps in steps()) {
+    fn each_request_is_charged_once_and_everything_adds_up(steps in steps()) {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()

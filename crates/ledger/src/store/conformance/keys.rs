@@ -33,7 +33,7 @@ pub(crate) fn a_key_is_found_by_id_by_prefix_and_by_itself_after_reopening(fixtu
     assert_eq!(made.record.identity.groups, allowance(["codex", "opus"]));
 }
 
-pub(crate) fn of_orders_of_one_name_that_come_together_one_makes_a_key_and_the_others_are_told_of_it(
+pub(crate) fn of_concurrent_orders_with_one_name_one_makes_a_key_and_the_others_return_it(
     fixture: &dyn Fixture,
 ) {
     let home = Home::on(fixture);
@@ -62,9 +62,7 @@ pub(crate) fn of_orders_of_one_name_that_come_together_one_makes_a_key_and_the_o
     assert_eq!(store.list_keys(None, 1000).unwrap().len(), 20);
 }
 
-pub(crate) fn an_order_that_is_sent_again_after_its_key_has_expired_is_told_of_the_key(
-    fixture: &dyn Fixture,
-) {
+pub(crate) fn an_order_repeated_after_its_key_has_expired_names_the_key(fixture: &dyn Fixture) {
     let home = Home::on(fixture);
     let store = home.store();
     let order = OrderName::new("order-1").unwrap();
@@ -223,7 +221,7 @@ pub(crate) fn wildcards_and_quotes_name_no_key(fixture: &dyn Fixture) {
     assert_eq!(store.list_keys(None, 9).unwrap().len(), 1);
 }
 
-pub(crate) fn what_everything_means_survives_storage(fixture: &dyn Fixture) {
+pub(crate) fn every_field_survives_storage(fixture: &dyn Fixture) {
     let home = Home::on(fixture);
     let store = home.store();
     let record = store.create_key(&NewKey::named("all")).unwrap().record;

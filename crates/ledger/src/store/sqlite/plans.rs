@@ -54,7 +54,7 @@ mod tests {
     use tempfile::TempDir;
 
     #[test]
-    fn plans_that_are_not_known_are_told_with_the_keys_that_have_them() {
+    fn unknown_plans_are_reported_with_the_keys_that_have_them() {
         let folder = TempDir::new().unwrap();
         let path = folder.path().join("ledger.db");
         assert!(plans_beyond(&path, &[], 9, Clock::system().now()).is_err());

@@ -247,7 +247,7 @@ fn a_pepper_is_checked_without_making_a_file() {
 }
 
 #[test]
-fn many_programs_may_make_one_file_at_the_same_moment() {
+fn many_programs_may_make_one_file_at_the_same_time() {
     let home = Home::new();
     std::thread::scope(|scope| {
         let made: Vec<_> = (0..8)

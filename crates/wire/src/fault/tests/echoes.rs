@@ -86,7 +86,7 @@ fn no_echo_opens_a_breaker(frames: &[(&str, &str)]) {
 }
 
 #[test]
-fn words_of_the_request_in_quotes_bench_nobody() {
+fn words_of_the_request_in_quotes_open_no_breaker() {
     let frames = [
         ("Unknown parameter: '", "'."),
         ("Unknown parameter: \"", "\"."),
@@ -101,7 +101,7 @@ fn words_of_the_request_in_quotes_bench_nobody() {
 }
 
 #[test]
-fn words_of_the_request_without_quotes_bench_nobody() {
+fn words_of_the_request_without_quotes_open_no_breaker() {
     let frames = [
         ("", ": Extra inputs are not permitted"),
         ("", ": Field required\nend"),
@@ -126,7 +126,7 @@ fn another_fields_model_is_the_callers_choice() {
 }
 
 #[test]
-fn who_may_serve_the_model_is_the_callers_choice() {
+fn a_choice_of_providers_by_the_caller_is_the_callers_fault() {
     let metadata = serde_json::json!({"requested_providers": ["p"], "available_providers": ["q"]});
     let message = "No allowed providers are available for the selected model.";
     for (message, metadata) in [

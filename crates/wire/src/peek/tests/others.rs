@@ -82,7 +82,7 @@ fn the_most_answers_that_any_field_asks_for_are_what_is_made() {
 }
 
 #[test]
-fn whatever_names_further_models_is_told() {
+fn every_field_that_names_further_models_is_found() {
     let named = |members: &str| chat(members).unwrap().facts.further_models;
     for (members, field) in [
         (r#""models":["a"]"#, "models"),
@@ -146,7 +146,7 @@ fn whatever_names_further_models_is_told() {
 }
 
 #[test]
-fn the_models_that_tools_name_are_told_with_an_adviser() {
+fn the_models_that_tools_name_are_found_with_an_adviser() {
     let told = |tools: &str| {
         let facts = messages(&format!(r#""tools":[{tools}]"#)).unwrap().facts;
         assert_eq!(facts.further_models, None);
@@ -168,7 +168,7 @@ fn the_models_that_tools_name_are_told_with_an_adviser() {
 }
 
 #[test]
-fn what_a_provider_looks_up_by_itself_is_told() {
+fn look_ups_by_the_provider_are_found() {
     let hosted = |members: &str| chat(members).unwrap().facts.hosted_tools > 0;
     for asked in [
         r#""plugins":[{"id":"web"}]"#,
@@ -199,7 +199,7 @@ fn what_a_provider_looks_up_by_itself_is_told() {
 }
 
 #[test]
-fn what_is_acted_on_is_not_taken_from_an_extra_body() {
+fn fields_that_the_gateway_acts_on_are_refused_in_an_extra_body() {
     for (members, key) in [
         (r#""extra_body":{"model":"b"}"#, "model"),
         (r#""extra_body":{"max_tokens":9}"#, "max_tokens"),

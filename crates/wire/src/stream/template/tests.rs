@@ -27,7 +27,7 @@ fn text<'a>(template: &Template, block: &'a str) -> Option<&'a str> {
 }
 
 #[test]
-fn an_event_fits_that_differs_in_its_text_and_in_what_nobody_reads() {
+fn an_event_fits_if_it_differs_in_its_text_and_in_unread_fields() {
     let chat = template(Format::Chat, CHAT).unwrap();
     for said in [
         "a",
@@ -55,7 +55,7 @@ fn an_event_fits_that_differs_in_its_text_and_in_what_nobody_reads() {
 }
 
 #[test]
-fn whatever_else_differs_does_not_fit() {
+fn an_event_with_other_differences_does_not_fit() {
     let cases = [
         (Format::Chat, CHAT, "\"c\"", "\"d\""),
         (Format::Chat, CHAT, ":null}]", ":\"stop\"}]"),
@@ -95,7 +95,7 @@ fn whatever_else_differs_does_not_fit() {
 }
 
 #[test]
-fn what_says_more_than_text_is_no_template() {
+fn an_event_with_more_than_text_is_no_template() {
     let cases = [
         (Format::Chat, CHAT, ":null}]", ":\"stop\"}]"),
         (
