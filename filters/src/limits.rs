@@ -153,13 +153,13 @@ mod tests {
     fn a_request_within_its_limits_passes_and_shows_the_limits() {
         let mut scene = scene(Endpoint::Messages, 400, Some(50));
         assert!(matches!(scene.run(&KIND, "{}"), Ok(Verdict::Continue)));
-        let told: Vec<_> = scene
+        let reported: Vec<_> = scene
             .request
             .answer_headers
             .iter()
             .map(|(name, value)| format!("{name}: {}", value.to_str().unwrap()))
             .collect();
-        assert_eq!(told, ["x-load: generation of 100 and 50 tokens"]);
+        assert_eq!(reported, ["x-load: generation of 100 and 50 tokens"]);
     }
 
     #[test]
@@ -168,8 +168,8 @@ mod tests {
             let mut scene = scene(Endpoint::Messages, 0, asked);
             assert!(matches!(scene.run(&KIND, "{}"), Ok(Verdict::Continue)));
             let (_, value) = scene.request.answer_headers.first().expect("a header");
-            let told = format!("generation of 0 and {taken} tokens");
-            assert_eq!(value.to_str().unwrap(), told);
+            let reported = format!("generation of 0 and {taken} tokens");
+            assert_eq!(value.to_str().unwrap(), reported);
         }
     }
 

@@ -391,8 +391,8 @@ mod tests {
     fn a_refused_request_reserves_nothing_and_shows_the_limits_without_it() {
         let mut scene = scene("exhausted", Endpoint::Messages, 500, 1);
         let load = http::HeaderName::from_static("x-load");
-        let told = http::HeaderValue::from_static("this request");
-        scene.request.answer_headers.push((load, told));
+        let reported = http::HeaderValue::from_static("this request");
+        scene.request.answer_headers.push((load, reported));
         let admission = CountedAdmission::default();
         let taken = admission.clone();
         scene.request.admission = Some(Box::new(admission));

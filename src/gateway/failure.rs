@@ -103,7 +103,7 @@ fn pause_before_another(exchange: &Exchange, fault: &UpstreamFault) -> Option<Du
     let failover = &exchange.snapshot.failover;
     let attempts = &exchange.attempts;
     let asked_again = attempts.asked_again();
-    if !fault.may_pass_soon() || asked_again >= failover.again || !attempts.has_only_one() {
+    if !fault.is_transient() || asked_again >= failover.again || !attempts.has_only_one() {
         return None;
     }
     let doublings = u32::try_from(asked_again).unwrap_or(u32::MAX);

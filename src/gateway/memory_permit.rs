@@ -285,7 +285,7 @@ mod tests {
             memory_by_large: 1 << 20,
             ..BOUNDS
         };
-        machine::tell_resident(1 << 20, events::held());
+        machine::note_resident(1 << 20, events::held());
         let mut permit = MemoryPermit::new(tight, None);
         assert_eq!(permit.grow(1 << 20), Err(Shed::Memory));
         assert_eq!(permit.grow(SMALL), Ok(()));

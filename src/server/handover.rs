@@ -164,8 +164,11 @@ mod tests {
         drop((sockets, old));
         let kept: Vec<_> = listeners.iter().map(at).collect();
         drop(listeners);
-        let (told, received) = receive(&new).unwrap();
-        assert_eq!((told.admin, told.callers), (kept[0], kept[1..].to_vec()));
+        let (reported, received) = receive(&new).unwrap();
+        assert_eq!(
+            (reported.admin, reported.callers),
+            (kept[0], kept[1..].to_vec())
+        );
         for (address, socket) in kept.into_iter().zip(received) {
             let listener = TcpListener::from(socket);
             let _caller = TcpStream::connect(address).unwrap();
@@ -175,11 +178,11 @@ mod tests {
 
     #[test]
     fn an_answer_that_is_no_offer_is_reported_in_its_words() {
-        for (said, told) in [("failed not now\n", "not now"), ("hello\n", "'hello'")] {
+        for (said, reported) in [("failed not now\n", "not now"), ("hello\n", "'hello'")] {
             let (mut old, new) = UnixStream::pair().unwrap();
             old.write_all(said.as_bytes()).unwrap();
             let fault = receive(&new).err().unwrap().to_string();
-            assert!(fault.contains(told), "{fault}");
+            assert!(fault.contains(reported), "{fault}");
         }
         let (old, new) = UnixStream::pair().unwrap();
         drop(old);

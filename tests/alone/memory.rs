@@ -25,17 +25,17 @@ const SLACK: u64 = 32 * MIB;
 struct Patient {
     address: SocketAddr,
     held: Arc<AtomicUsize>,
-    told: watch::Sender<bool>,
+    reported: watch::Sender<bool>,
 }
 
 impl Patient {
     async fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let (told, wait) = watch::channel(false);
+        let (reported, wait) = watch::channel(false);
         let it = Self {
             address: listener.local_addr().unwrap(),
             held: Arc::default(),
-            told,
+            reported,
         };
         let held = Arc::clone(&it.held);
         tokio::spawn(async move {
@@ -74,7 +74,7 @@ async fn hold(mut stream: TcpStream, held: Arc<AtomicUsize>, mut wait: watch::Re
         }
     }
     held.fetch_add(1, Ordering::SeqCst);
-    wait.wait_for(|told| *told).await.unwrap();
+    wait.wait_for(|reported| *reported).await.unwrap();
     held.fetch_sub(1, Ordering::SeqCst);
     let head = format!(
         "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {}\r\nconnection: close\r\n\r\n",
@@ -143,7 +143,7 @@ struct Outcome {
 /// Has all callers send at once, small ones beside them, and the provider answer once it holds all
 /// that were let through.
 async fn crowd(gateway: &Gateway, patient: &Patient, path: &str, body: &str) -> Outcome {
-    patient.told.send_replace(false);
+    patient.reported.send_replace(false);
     let over = Arc::new(AtomicUsize::new(0));
     let request = Arc::new(post(path, body, &gateway.key));
     let callers: Vec<_> = (0..CALLERS)
@@ -164,7 +164,7 @@ async fn crowd(gateway: &Gateway, patient: &Patient, path: &str, body: &str) -> 
         (known == CALLERS).then_some(())
     })
     .await;
-    patient.told.send_replace(true);
+    patient.reported.send_replace(true);
     let mut outcome = Outcome::default();
     for caller in callers {
         match bounded("a caller's answer", caller).await.unwrap() {
@@ -215,7 +215,7 @@ async fn many_large_bodies_at_once_leave_the_program_under_its_bound() {
         assert_eq!(shed(&gateway).await - before, refused as f64, "{outcome:?}");
         // Nothing is left of it.
         gateway.sample_is("tollgate_request_body_bytes", 0.0).await;
-        patient.told.send_replace(true);
+        patient.reported.send_replace(true);
         let again = send(gateway.address, &post(path, body, &gateway.key)).await;
         again.expect("room for one").assert_ok();
     }
@@ -225,7 +225,7 @@ async fn many_large_bodies_at_once_leave_the_program_under_its_bound() {
 async fn released_memory_is_no_reason_to_refuse_with_little_memory() {
     let _alone = crate::alone().await;
     let (patient, provider) = (Patient::start().await, Provider::start().await);
-    patient.told.send_replace(true);
+    patient.reported.send_replace(true);
     let config = config(json!({"memory": "100MiB"}), &patient, &provider);
     let gateway = Gateway::start(config).await;
     // One after the other, so that all but the last was let go.

@@ -444,14 +444,14 @@ async fn no_translation_and_no_thinking_goes_beyond_what_the_balance_is_enough_f
                     let answer = gateway.send(&request).await;
                     let what = format!("{path} at {model}, stream {stream}: {answer:?}");
                     assert_eq!(answer.status, 200, "{what}");
-                    let told = answer.header("x-output-limit").map(str::parse::<u64>);
-                    let told = told.expect(&what).unwrap();
+                    let reported = answer.header("x-output-limit").map(str::parse::<u64>);
+                    let reported = reported.expect(&what).unwrap();
                     // What is held of the input follows what was reported for others.
                     let balance = CAUTIOUS_INPUT + room;
-                    assert!((room..=balance).contains(&told), "{what}");
+                    assert!((room..=balance).contains(&reported), "{what}");
                     let sent = sent(&simulated);
                     let limit = sent[limit_field(at)].as_u64().expect(&what);
-                    assert!(limit <= told, "{what}: {sent}");
+                    assert!(limit <= reported, "{what}: {sent}");
                     let line = gateway.line_of(&answer).await;
                     let charged = line["charged"].as_u64().unwrap();
                     assert!(charged <= balance, "{what}: {line}");

@@ -158,7 +158,7 @@ async fn restarting(provider: &Provider, most: usize) -> std::net::SocketAddr {
 #[tokio::test]
 async fn a_provider_that_ends_its_connections_in_good_order_has_not_failed() {
     let provider = Provider::start().await;
-    for (times, is_told) in [(1, false), (2, false), (3, true)] {
+    for (times, is_reported) in [(1, false), (2, false), (3, true)] {
         let address = restarting(&provider, times).await;
         let config = Config::new()
             .provider("sim", support::provider(address))
@@ -168,7 +168,7 @@ async fn a_provider_that_ends_its_connections_in_good_order_has_not_failed() {
         let answer = gateway.send(&ask(&gateway, CHAT)).await;
         answer.assert_ok();
         // Over and over it is a fault like others, after which one more attempt is made.
-        let attempts = is_told.then_some("2");
+        let attempts = is_reported.then_some("2");
         assert_eq!(answer.header("x-attempts"), attempts, "{times} times");
     }
 }
@@ -491,9 +491,9 @@ async fn handshakes_that_fail_are_counted_and_do_not_fill_the_log() {
     }
     let counted = "tollgate_tls_handshakes_failed_total";
     gateway.sample_is(counted, f64::from(FAILURES)).await;
-    let told = gateway.output().matches("Downstream handshake").count();
+    let reported = gateway.output().matches("Downstream handshake").count();
     // Ten in ten seconds, and a machine may take longer than that.
-    assert!((1..=30).contains(&told), "{told} lines");
+    assert!((1..=30).contains(&reported), "{reported} lines");
 }
 
 #[tokio::test]

@@ -149,7 +149,7 @@ fn request(gateway: &Gateway, size: usize) -> Request {
 #[tokio::test]
 async fn an_answer_before_the_whole_body_is_sent_reaches_the_client() {
     let authority = Authority::new();
-    for (status, told, code) in [
+    for (status, reported, code) in [
         (413, 413, "upstream_error"),
         (429, 429, "rate_limit_exceeded"),
         (401, 502, "upstream_error"),
@@ -160,7 +160,7 @@ async fn an_answer_before_the_whole_body_is_sent_reaches_the_client() {
             let answer = gateway.send(&request(&gateway, size)).await;
             assert_eq!(
                 answer.error(),
-                (told, code.to_owned()),
+                (reported, code.to_owned()),
                 "{size}: {answer:?}"
             );
         }

@@ -379,7 +379,7 @@ fn sentence(body: &str) -> String {
 }
 
 /// What the caller is told of a vendor's error, by the decisions on overlaps.
-fn told(vendor: &str) -> (u16, &'static str) {
+fn reported(vendor: &str) -> (u16, &'static str) {
     let (_, kind) = vendor.split_once('-').unwrap();
     match kind {
         "context" | "context-output" => (400, "context_length_exceeded"),
@@ -400,7 +400,7 @@ fn told(vendor: &str) -> (u16, &'static str) {
 async fn every_vendors_error_becomes_ours_without_a_word_of_theirs() {
     let (_provider, gateway) = gateway().await;
     for vendor in VENDORS {
-        let (status, code) = told(vendor.name);
+        let (status, code) = reported(vendor.name);
         for path in FORMATS {
             for more in [json!({}), json!({"stream": true})] {
                 let orders = format!("vendor-{}", vendor.name);

@@ -289,13 +289,13 @@ async fn matrix(way: Way, rows: Vec<Row>) {
 
 /// A connection of HTTP/2 that breaks may take what has just come along: then the failure
 /// comes before the first content.
-fn seems_replaced(candidates: Candidates, told: &str, seen: &str) -> bool {
+fn seems_replaced(candidates: Candidates, shown: &str, seen: &str) -> bool {
     let of_nothing = match candidates {
         Candidates::Alone => "503 service_unavailable",
         Candidates::Two => "200",
     };
     let what = |text: &str| text.split(" ×").next().unwrap_or_default().to_owned();
-    [what(told), of_nothing.to_owned()].contains(&what(seen))
+    [what(shown), of_nothing.to_owned()].contains(&what(seen))
 }
 
 fn print(rows: &[Row], found: &BTreeMap<(usize, usize, &'static str), String>) {

@@ -62,8 +62,8 @@ async fn the_whole_catalog_is_two_files_and_a_folder() {
     fs::write(&file, own).unwrap();
     let output = Output::of(&mut check()).await;
     assert!(!output.status.success());
-    let told = format!("store.path: there is no folder {}", store.display());
-    assert!(output.stderr.contains(&told), "{output:?}");
+    let reported = format!("store.path: there is no folder {}", store.display());
+    assert!(output.stderr.contains(&reported), "{output:?}");
     fs::create_dir(&store).unwrap();
     let output = Output::of(&mut check()).await;
     assert!(output.status.success(), "{output:?}");
@@ -177,8 +177,8 @@ async fn a_port_in_use_is_reported_before_the_demo_is_built() {
         // A cargo that fails: the build would be the next step.
         let output = Output::of(&mut make.demo(&["-C", root], "false")).await;
         assert!(!output.status.success());
-        let told = format!("port {} is in use: choose another one", address.port());
-        assert!(output.stderr.contains(&told), "{output:?}");
+        let reported = format!("port {} is in use: choose another one", address.port());
+        assert!(output.stderr.contains(&reported), "{output:?}");
         let example = format!("make demo {variable}=");
         assert!(output.stderr.contains(&example), "{output:?}");
     }

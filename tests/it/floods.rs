@@ -252,15 +252,15 @@ async fn bodies_that_trickle_over_http2_are_given_up_in_time() {
         ];
         assert!(caller.send(&bytes.concat()).await);
     }
-    let mut told = Vec::new();
-    while told.len() < 3 {
+    let mut reported = Vec::new();
+    while reported.len() < 3 {
         let frame = caller.next().await.expect("the connection lives");
         if frame.kind == HEADERS {
-            told.push(frame.stream);
+            reported.push(frame.stream);
         }
     }
-    told.sort_unstable();
-    assert_eq!(told, [1, 3, 5]);
+    reported.sort_unstable();
+    assert_eq!(reported, [1, 3, 5]);
     assert_eq!(provider.handle.counters().requests, 0);
     gateway
         .access_line(|line| line["status"] == 408 && line["code"] == "invalid_request")

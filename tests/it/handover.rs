@@ -63,20 +63,20 @@ async fn new_process(gateway: &Gateway, steps: usize) -> Peer {
         UnixStream::connect(&socket).await.ok()
     });
     let mut new = Peer(BufReader::new(there.await));
-    for (word, told) in &NEW[..steps] {
+    for (word, shown) in &NEW[..steps] {
         new.say(word).await;
         let heard = new.hear().await;
-        assert!(heard.starts_with(told), "{word}: {heard}");
+        assert!(heard.starts_with(shown), "{word}: {heard}");
     }
     new
 }
 
 async fn goes_on(gateway: &Gateway, failures: usize) {
-    let told = async || {
+    let shown = async || {
         let output = gateway.output();
         (output.matches("and this one goes on").count() == failures).then_some(())
     };
-    eventually("the gateway goes on", told).await;
+    eventually("the gateway goes on", shown).await;
     gateway.get("/v1").await.assert_ok();
     assert_eq!(gateway.operator("/readyz").await.status, 200);
 }
@@ -114,8 +114,8 @@ async fn a_late_new_process_is_refused_and_the_old_one_goes_on() {
     let (_provider, mut gateway) = gateway("300ms").await;
     for (failures, steps) in (1..NEW.len() - 1).enumerate() {
         let mut new = new_process(&gateway, steps).await;
-        let told = new.hear().await;
-        assert!(told.starts_with("failed "), "after {steps} steps: {told}");
+        let shown = new.hear().await;
+        assert!(shown.starts_with("failed "), "after {steps} steps: {shown}");
         // It says the next word all the same, too late.
         let _ = new.try_say(NEW[steps].0).await;
         assert_eq!(new.hear().await, "", "after {steps} steps");

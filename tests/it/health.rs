@@ -531,8 +531,8 @@ async fn the_health_page_shows_open_breakers_with_time_and_cause_and_no_secret()
     );
     assert_eq!(busy["credentials"][0]["in_flight"], 1, "{seen:#}");
     assert!(busy["first_token_ms"].as_f64() > Some(30.0), "{seen:#}");
-    let told = seen.to_string();
+    let reported = seen.to_string();
     for secret in ["credential-of-the-provider", "another-credential", TOKEN] {
-        assert!(!told.contains(secret), "{secret}: {told}");
+        assert!(!reported.contains(secret), "{secret}: {reported}");
     }
 }

@@ -73,12 +73,12 @@ async fn requests_are_counted_down_in_the_headers_of_both_families() {
     }
     for path in FORMATS {
         let refused = gateway.send(&ask(path, &key, json!({}))).await;
-        let told = wait(&refused);
+        let reported = wait(&refused);
         // One comes back every twenty seconds.
         let least = Duration::from_secs(20).saturating_sub(begun.elapsed());
         assert!(
-            (least..=Duration::from_secs(20)).contains(&told),
-            "{told:?}"
+            (least..=Duration::from_secs(20)).contains(&reported),
+            "{reported:?}"
         );
         assert!(
             refused.message().contains("requests a minute"),
@@ -106,10 +106,10 @@ async fn a_caller_that_waits_for_retry_after_gets_through() {
             break answer;
         }
     };
-    let told = wait(&refused);
-    assert!(told <= Duration::from_millis(250), "{told:?}");
+    let reported = wait(&refused);
+    assert!(reported <= Duration::from_millis(250), "{reported:?}");
     // What is waited for here is time itself.
-    tokio::time::sleep(told).await;
+    tokio::time::sleep(reported).await;
     connection.send(&request).await.assert_ok();
 }
 
@@ -158,8 +158,8 @@ async fn more_than_was_expected_is_a_debt() {
     };
     let refused = eventually("the debt", refused).await;
     // 1000 beyond the limit and 1024 more, at 2000 a minute.
-    let told = wait(&refused);
-    assert!((55..=61).contains(&told.as_secs()), "{told:?}");
+    let reported = wait(&refused);
+    assert!((55..=61).contains(&reported.as_secs()), "{reported:?}");
     assert!(
         refused.message().contains("output tokens a minute"),
         "{refused:?}"
@@ -230,8 +230,8 @@ async fn limits_on_tokens_are_taken_in_thousands_and_millions() {
     let refused = gateway
         .keys(&["set-limits", &key, "--output-tokens", "5G"])
         .await;
-    let told = "'output_tokens' must be from 1 to 4294967295";
-    assert!(refused.stderr.contains(told), "{refused:?}");
+    let reported = "'output_tokens' must be from 1 to 4294967295";
+    assert!(refused.stderr.contains(reported), "{refused:?}");
 }
 
 #[tokio::test]

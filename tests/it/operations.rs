@@ -406,7 +406,7 @@ async fn a_reload_takes_a_changed_catalog_and_a_bad_file_changes_nothing() {
     open.read_body(&mut answer).await;
     assert!(answer.text().ends_with("data: [DONE]\n\n"), "{answer:?}");
 
-    for (bad, told) in [
+    for (bad, reported) in [
         ("providers: [", "stays as it was"),
         ("surprise: true\n", "surprise"),
         // As it is while an editor writes it.
@@ -415,7 +415,7 @@ async fn a_reload_takes_a_changed_catalog_and_a_bad_file_changes_nothing() {
     ] {
         gateway.rewrite_text(bad);
         gateway.signal("HUP").await;
-        gateway.log_line(told).await;
+        gateway.log_line(reported).await;
     }
     gateway
         .ask(CHAT, "new-model", "", json!({}))

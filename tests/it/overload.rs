@@ -414,11 +414,14 @@ async fn slow_callers_in_hundreds_are_cut_and_everybody_else_is_served_meanwhile
     let mut slow = Crowd::gather(&gateway, EACH).await;
     let before = served.load(Ordering::Acquire);
     for how in [Slowness::Head, Slowness::Body] {
-        let told = slow.cut(how).await;
+        let reported = slow.cut(how).await;
         // Who writes on after the refusal may lose it to the reset that answers that.
-        let (late, lost): (Vec<_>, Vec<_>) = told.iter().partition(|it| !it.is_empty());
-        for told in &late {
-            assert!(told.starts_with("HTTP/1.1 408 "), "{how:?}: {told:?}");
+        let (late, lost): (Vec<_>, Vec<_>) = reported.iter().partition(|it| !it.is_empty());
+        for reported in &late {
+            assert!(
+                reported.starts_with("HTTP/1.1 408 "),
+                "{how:?}: {reported:?}"
+            );
         }
         assert!(late.len() > lost.len(), "{how:?}: {} were told", late.len());
     }

@@ -30,11 +30,11 @@ async fn api(gateway: &Gateway, method: &str, target: &str) -> Answer {
 /// The differences of an answer, as `path kind`.
 fn paths(answer: &Value) -> Vec<String> {
     let changes = answer["changes"].as_array().expect("changes");
-    let told = |change: &Value| {
+    let printed = |change: &Value| {
         let part = |name: &str| change[name].as_str().expect("a text").to_owned();
         format!("{} {}", part("path"), part("kind"))
     };
-    changes.iter().map(told).collect()
+    changes.iter().map(printed).collect()
 }
 
 #[tokio::test]
@@ -65,13 +65,16 @@ async fn a_reload_reports_the_differences_and_a_rollback_undoes_them() {
     let done = done.json();
     assert_eq!(done["applied"], true);
     assert_eq!(done["changes"], dry.json()["changes"]);
-    let told = paths(&done);
+    let printed = paths(&done);
     for wanted in [
         "models.new-model added",
         "server.limits added",
         "server.threads changed",
     ] {
-        assert!(told.iter().any(|it| it == wanted), "{wanted}: {told:?}");
+        assert!(
+            printed.iter().any(|it| it == wanted),
+            "{wanted}: {printed:?}"
+        );
     }
     assert_eq!(
         done["needs_restart"],
@@ -160,11 +163,11 @@ async fn a_plan_that_keys_have_is_not_lost_by_a_reload_or_a_start() {
     let without = without.with("plans.tiny", plan);
     gateway.rewrite(without.clone());
 
-    let told = "\n  small: 1 key has it\n";
+    let printed = "\n  small: 1 key has it\n";
     for how in ["?dry_run=true", ""] {
         let refused = api(&gateway, "POST", &format!("/api/v1/reload{how}")).await;
         refused.assert_error(400, "invalid_request");
-        assert!(refused.message().contains(told), "{refused:?}");
+        assert!(refused.message().contains(printed), "{refused:?}");
     }
     // As it was.
     let limited = gateway.send(&request).await;
@@ -173,7 +176,7 @@ async fn a_plan_that_keys_have_is_not_lost_by_a_reload_or_a_start() {
     let check = async || Output::of(tollgate().arg("check").arg(&file)).await;
     let checked = check().await;
     assert_eq!(checked.status.code(), Some(1), "{checked:?}");
-    assert!(checked.stderr.contains(told), "{checked:?}");
+    assert!(checked.stderr.contains(printed), "{checked:?}");
     let upgraded = gateway.try_upgrade().await;
     assert!(!upgraded.status.success(), "{upgraded:?}");
     let limited = gateway.send(&request).await;
@@ -227,9 +230,9 @@ async fn secrets_are_reported_as_changed_and_never_shown() {
     gateway.rewrite(gateway.config().with("providers.sim.headers", headers));
     let done = api(&gateway, "POST", "/api/v1/reload").await;
     done.assert_ok();
-    let told = paths(&done.json());
+    let printed = paths(&done.json());
     assert_eq!(
-        told,
+        printed,
         [
             "providers.sim.headers.x-inner changed",
             "admin.token content"

@@ -50,7 +50,7 @@ async fn no_request_of_the_corpus_reaches_an_nginx_behind_the_gateway() {
         let _ = connection.try_write(&case.bytes).await;
         let answer = connection.answer(&any()).await;
         let reached = nginx.requests().len() > expected.len();
-        if reached || !case.told.contains(&answer.status) {
+        if reached || !case.reported.contains(&answer.status) {
             faults.push(format!("{}: reached {reached}, {answer:?}", case.name));
             continue;
         }
@@ -211,10 +211,10 @@ async fn malformed_http2_requests_reach_no_provider() {
         }),
     ] {
         let mut frames = Frames::open(gateway.address).await;
-        let told = frames.ask(&headers).await;
+        let reported = frames.ask(&headers).await;
         assert!(
-            told.is_none_or(|status| (400..500).contains(&status)),
-            "{what}: {told:?}"
+            reported.is_none_or(|status| (400..500).contains(&status)),
+            "{what}: {reported:?}"
         );
     }
     assert_eq!(provider.handle.counters().requests, 0);

@@ -85,7 +85,7 @@ async fn is_replaced(gateway: &Gateway, what: &str, streams: &[bool]) {
 }
 
 /// Something was committed: the stream ends in the error event of its format, in time.
-async fn is_told(gateway: &Gateway, what: &str, model: &str) {
+async fn ends_in_an_error_event(gateway: &Gateway, what: &str, model: &str) {
     let asked = FORMATS.map(async |path| {
         let begun = Instant::now();
         let answer = ask(gateway, path, model, true).await;
@@ -175,7 +175,7 @@ async fn a_stream_that_stops_between_two_events_ends_in_an_error_event() {
         ] {
             let config = config(&provider, http2, all_but("between_events"), orders);
             let gateway = Gateway::start(config).await;
-            is_told(&gateway, &format!("{what}, {http2}"), "alone").await;
+            ends_in_an_error_event(&gateway, &format!("{what}, {http2}"), "alone").await;
         }
     }
 }
@@ -192,7 +192,7 @@ async fn a_request_has_an_end_however_much_comes() {
             "chunk-delay-20ms+tokens-1000",
         );
         let gateway = Gateway::start(drips.with("failover.total", json!("1s"))).await;
-        is_told(&gateway, http2, "two").await;
+        ends_in_an_error_event(&gateway, http2, "two").await;
         let silent = config(&provider, http2, late, "hang");
         let gateway = Gateway::start(silent.with("failover.total", json!(SOON))).await;
         for stream in [false, true] {
@@ -291,7 +291,7 @@ fn large(gateway: &Gateway) -> Request {
 }
 
 /// No failure of the provider was counted.
-async fn nobody_is_blamed(gateway: &Gateway) {
+async fn no_provider_is_blamed(gateway: &Gateway) {
     let faults = gateway.total("tollgate_upstream_faults_total").await;
     assert_eq!(faults, 0.0, "{}", gateway.output());
 }
@@ -328,7 +328,7 @@ async fn a_caller_that_reads_slowly_is_not_the_providers_fault() {
             &text[end..]
         );
         assert_eq!(gateway.line_of(&answer).await["outcome"], "completed");
-        nobody_is_blamed(&gateway).await;
+        no_provider_is_blamed(&gateway).await;
     }
 }
 
@@ -384,7 +384,7 @@ async fn a_caller_that_holds_up_what_was_read_is_not_the_providers_fault() {
     let cut = join_all(sizes.iter().map(read)).await;
     let cut: Vec<_> = cut.into_iter().flatten().collect();
     assert!(cut.is_empty(), "{cut:?}");
-    nobody_is_blamed(&gateway).await;
+    no_provider_is_blamed(&gateway).await;
 }
 
 #[tokio::test]
@@ -411,7 +411,7 @@ async fn a_caller_that_reads_no_more_ends_its_stream_and_blames_no_provider() {
             .access_line(|line| line["model_asked"] == "test-model")
             .await;
         assert_eq!(line["outcome"], "client_closed", "{to} {from}: {line}");
-        nobody_is_blamed(&gateway).await;
+        no_provider_is_blamed(&gateway).await;
         drop(streams);
     }
 }
@@ -481,8 +481,8 @@ async fn nothing_is_taken(authority: Option<&Authority>) {
         let body = prompt(CHAT, "alone", &said, json!({"stream": stream}));
         let answer = gateway.post(CHAT, &body).await;
         let took = begun.elapsed();
-        let told = (503, "service_unavailable".to_owned());
-        assert_eq!(answer.error(), told, "{stream}: {answer:?}");
+        let reported = (503, "service_unavailable".to_owned());
+        assert_eq!(answer.error(), reported, "{stream}: {answer:?}");
         assert!((SOON_MS..SOON_MS + SLACK).contains(&took), "{took:?}");
 
         let begun = Instant::now();
@@ -520,8 +520,8 @@ async fn each_failure_is_reported(authority: Option<&Authority>) {
     for stream in [false, true] {
         let body = prompt(CHAT, "alone", &said, json!({"stream": stream}));
         let answer = gateway.post(CHAT, &body).await;
-        let told = (422, "upstream_error".to_owned());
-        assert_eq!(answer.error(), told, "{stream}: {answer:?}");
+        let reported = (422, "upstream_error".to_owned());
+        assert_eq!(answer.error(), reported, "{stream}: {answer:?}");
     }
 }
 

@@ -152,7 +152,7 @@ async fn streams_arrive_in_the_callers_format_with_the_usage_that_was_reported()
             text(path, &whole),
             "{path} {model}"
         );
-        let told = match path {
+        let reported = match path {
             CHAT => &events
                 .iter()
                 .rev()
@@ -165,7 +165,7 @@ async fn streams_arrive_in_the_callers_format_with_the_usage_that_was_reported()
                 .unwrap()["usage"],
         };
         assert_eq!(
-            usage(path, told),
+            usage(path, reported),
             usage(path, &whole["usage"]),
             "{path} {model}"
         );

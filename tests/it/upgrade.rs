@@ -246,7 +246,7 @@ async fn the_service_manager_knows_the_main_process() {
     let manager = UnixDatagram::bind(&path).unwrap();
     manager.set_nonblocking(true).unwrap();
     let manager = tokio::net::UnixDatagram::from_std(manager).unwrap();
-    let told = async || {
+    let notice = async || {
         let mut datagram = [0; 1024];
         let size = bounded("word for the manager", manager.recv(&mut datagram)).await;
         String::from_utf8(datagram[..size.unwrap()].to_vec()).unwrap()
@@ -254,7 +254,7 @@ async fn the_service_manager_knows_the_main_process() {
     let variables = [("NOTIFY_SOCKET", path.to_str().unwrap())];
     let mut gateway = Gateway::start_with(folder, Config::of(&provider), &variables).await;
     let old = gateway.id();
-    let first = told().await;
+    let first = notice().await;
     assert!(
         first.contains("READY=1") && first.contains(&format!("MAINPID={old}")),
         "{first}"
@@ -262,8 +262,8 @@ async fn the_service_manager_knows_the_main_process() {
 
     gateway.rewrite_text("surprise: true\n");
     gateway.signal("QUIT").await;
-    assert!(told().await.contains("RELOADING=1"));
-    let failed = told().await;
+    assert!(notice().await.contains("RELOADING=1"));
+    let failed = notice().await;
     assert!(
         failed.contains("READY=1") && failed.contains("upgrade failed"),
         "{failed}"
@@ -273,16 +273,16 @@ async fn the_service_manager_knows_the_main_process() {
 
     gateway.rewrite(gateway.config());
     let new = gateway.upgrade().await;
-    assert!(told().await.contains("RELOADING=1"));
+    assert!(notice().await.contains("RELOADING=1"));
     // The manager hears only its main process: the old one has to say who that is.
-    let (named, ready) = (told().await, told().await);
+    let (named, ready) = (notice().await, notice().await);
     assert_eq!(named, format!("MAINPID={new}"));
     assert!(
         ready.contains("READY=1") && ready.contains(&format!("MAINPID={new}")),
         "{ready}"
     );
     gateway.signal("TERM").await;
-    assert!(told().await.contains("STOPPING=1"));
+    assert!(notice().await.contains("STOPPING=1"));
 }
 
 /// How many upgrades: `TOLLGATE_UPGRADES` for more.

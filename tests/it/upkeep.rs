@@ -175,13 +175,16 @@ async fn a_process_that_another_one_has_closed_says_so_and_ends_when_its_request
     .await;
 
     std::fs::remove_file(settlements).unwrap();
-    let told = eventually("the process says that it is not ready", async || {
+    let reported = eventually("the process says that it is not ready", async || {
         let answer = one.operator("/readyz").await;
         (answer.status == 503).then_some(answer)
     })
     .await;
-    let told = told.text();
-    assert!(told.contains("closed this one in the ledger"), "{told}");
+    let reported = reported.text();
+    assert!(
+        reported.contains("closed this one in the ledger"),
+        "{reported}"
+    );
     one.sample_is("tollgate_ledger_fenced", 1.0).await;
     two.operator("/readyz").await.assert_ok();
 

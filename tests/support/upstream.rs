@@ -77,7 +77,7 @@ async fn play(mut stream: TcpStream, script: Vec<Act>, requests: Arc<AtomicUsize
             }
             Act::Hang => while stream.read_u8().await.is_ok() {},
             Act::Pause(time) => tokio::time::sleep(*time).await,
-            Act::Wait(told) => told.notified().await,
+            Act::Wait(reported) => reported.notified().await,
             Act::Reset => stream.set_zero_linger().unwrap(),
             Act::ReadRequest | Act::Again => {
                 if !read_request(&mut stream).await {

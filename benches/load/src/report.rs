@@ -311,13 +311,13 @@ mod tests {
 
     #[test]
     fn a_busy_machine_is_reported_and_a_quiet_one_is_not() {
-        for (share, told) in [(4.0, false), (35.0, true)] {
+        for (share, reported) in [(4.0, false), (35.0, true)] {
             let (machine, mut record) = (machine(), record());
             record.add("1k.others", YARDSTICK, share);
             let text = Report::new(&machine, &record, vec![YARDSTICK], None).to_text();
             assert_eq!(
                 text.contains("ROUGH: other processes used 35%"),
-                told,
+                reported,
                 "{text}"
             );
         }

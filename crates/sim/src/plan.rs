@@ -178,7 +178,7 @@ fn whole_text(ask: &Ask, orders: &Orders, search: Option<&Search>, index: usize)
         match &ask.shape {
             Shape::Schema(shape) => schema::instance(shape, &gist(ask), index).to_string(),
             Shape::AnyObject => json!({"answer": gist(ask)}).to_string(),
-            Shape::Text => search.map_or_else(|| reply(ask), Search::told),
+            Shape::Text => search.map_or_else(|| reply(ask), Search::reported),
         }
     };
     match (&ask.shape, index) {

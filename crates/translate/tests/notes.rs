@@ -288,8 +288,8 @@ fn the_output_limit_is_within_what_is_reserved_for_it() {
                     assert_eq!(written, sent.output_limit, "{what}");
                     assert!(written.unwrap() <= reserved, "{reserved}: {what}");
                     let thinks = body(&sent).get("thinking").is_some();
-                    let is_told = sent.dropped == ["reasoning_effort"];
-                    assert_eq!(effort.is_some() && !thinks, is_told, "{what}");
+                    let is_reported = sent.dropped == ["reasoning_effort"];
+                    assert_eq!(effort.is_some() && !thinks, is_reported, "{what}");
                 }
             }
         }

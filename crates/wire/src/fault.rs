@@ -227,7 +227,7 @@ impl UpstreamFault {
     }
 
     /// Whether the same deployment may succeed a moment later.
-    pub const fn may_pass_soon(&self) -> bool {
+    pub const fn is_transient(&self) -> bool {
         matches!(
             self.class,
             FaultClass::Busy

@@ -108,14 +108,18 @@ async fn a_listener_that_others_can_reach_is_warned_about() {
             .spawn()
             .unwrap();
         let mut lines = BufReader::new(process.stderr.take().unwrap()).lines();
-        let mut told = String::new();
-        while !told.contains("serving") {
+        let mut reported = String::new();
+        while !reported.contains("serving") {
             let line = bounded("a line of the log", lines.next_line())
                 .await
                 .unwrap();
-            told += &line.expect("the gateway starts");
+            reported += &line.expect("the gateway starts");
         }
-        assert_eq!(told.contains("not a loopback address"), warned, "{told}");
+        assert_eq!(
+            reported.contains("not a loopback address"),
+            warned,
+            "{reported}"
+        );
         bounded("the gateway's end", process.kill()).await.unwrap();
     }
 }

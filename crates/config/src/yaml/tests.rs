@@ -98,10 +98,10 @@ fn an_alias_bomb_is_refused_before_it_goes_off() {
         let aliases = vec![format!("*a{below}"); 10].join(", ");
         text.push_str(&format!("a{level}: &a{level} [{aliases}]\n"));
     }
-    let told = read(&text).unwrap_err();
+    let reported = read(&text).unwrap_err();
     assert!(
-        told.contains("more than 100000 values, with aliases unfolded"),
-        "{told}"
+        reported.contains("more than 100000 values, with aliases unfolded"),
+        "{reported}"
     );
 }
 
@@ -118,8 +118,8 @@ fn deep_recursive_tagged_and_several_documents_are_refused() {
         ("a: \"b", "not YAML"),
         ("a: [1", "not YAML"),
     ] {
-        let told = read(text).unwrap_err();
-        assert!(told.contains(wanted), "{text:.40}: {told}");
+        let reported = read(text).unwrap_err();
+        assert!(reported.contains(wanted), "{text:.40}: {reported}");
     }
 }
 

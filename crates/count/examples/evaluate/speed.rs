@@ -8,8 +8,8 @@ use tollgate_types::Format;
 /// What this thread has had of a processor, which tells more than a clock where others work too;
 /// `None` where the system does not say.
 fn on_processor() -> Option<Duration> {
-    let told = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
-    let nanos = told.split(' ').next()?.parse().ok()?;
+    let reported = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
+    let nanos = reported.split(' ').next()?.parse().ok()?;
     Some(Duration::from_nanos(nanos))
 }
 const PROSE: &str = "The gateway counts the tokens of a request before it leaves, by the same \

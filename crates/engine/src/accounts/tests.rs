@@ -12,7 +12,7 @@ fn requested_counts_and_background_counts_have_separate_limits() {
         paces: Paces::new(&clock),
         clock,
         plans: PlanLimits::default(),
-        told: AtomicBool::new(false),
+        reported: AtomicBool::new(false),
     };
     let identity = Identity {
         key: KeyId::new("k"),

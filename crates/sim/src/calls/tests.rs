@@ -109,9 +109,12 @@ fn several_commands_are_run_one_after_the_other() {
         ask.called += 1;
         ask.tool_results = vec!["done".to_owned()];
     }
-    let told = |command: &&str| run.iter().any(|input| input.contains(*command));
+    let reported = |command: &&str| run.iter().any(|input| input.contains(*command));
     assert_eq!(run.len(), 3, "{run:?}");
-    assert!(["echo a", "echo b", "echo c"].iter().all(told), "{run:?}");
+    assert!(
+        ["echo a", "echo b", "echo c"].iter().all(reported),
+        "{run:?}"
+    );
 }
 
 #[test]

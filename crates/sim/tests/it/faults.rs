@@ -80,13 +80,13 @@ async fn orders_may_stand_in_the_model_name() {
         .post(CHAT, &request(CHAT, "x", json!({"model": "sim-dance"})))
         .await;
     assert_eq!(unknown.status(), 400);
-    let told = unknown.json()["error"]["message"]
+    let reported = unknown.json()["error"]["message"]
         .as_str()
         .unwrap()
         .to_owned();
     assert!(
-        told.contains("'dance'") && told.contains("status-<code>"),
-        "{told}"
+        reported.contains("'dance'") && reported.contains("status-<code>"),
+        "{reported}"
     );
 }
 

@@ -77,9 +77,9 @@ fn reasoning_comes_back_to_its_provider_alone() {
     );
     for caller in others(Format::Messages) {
         let seen = translate(&notes(caller, Format::Messages), [stream.as_bytes()]);
-        let told = strict::stream(caller, &seen.out).unwrap();
-        let [sealed] = told.state.as_slice() else {
-            panic!("{told:?}");
+        let summary = strict::stream(caller, &seen.out).unwrap();
+        let [sealed] = summary.state.as_slice() else {
+            panic!("{summary:?}");
         };
         let native = seal::open(Backend::new("north"), sealed).unwrap();
         assert_eq!(
@@ -109,9 +109,9 @@ fn reasoning_is_shown_and_handed_out_as_far_as_it_was_asked_for() {
                 ..notes(caller, Format::Responses)
             };
             let seen = translate(&notes, [stream.as_bytes()]);
-            let told = strict::stream(caller, &seen.out).unwrap();
-            assert_eq!(told.thinking, if text { "Hm." } else { "" }, "{caller}");
-            assert_eq!(told.state.len(), usize::from(state), "{caller}");
+            let summary = strict::stream(caller, &seen.out).unwrap();
+            assert_eq!(summary.thinking, if text { "Hm." } else { "" }, "{caller}");
+            assert_eq!(summary.state.len(), usize::from(state), "{caller}");
             assert!(text || state || !seen.out.contains("thinking_delta"));
         }
     }

@@ -136,10 +136,10 @@ fn time_of_a_text_with(citations: usize) -> Duration {
     translator.push(end.as_bytes(), &mut out);
     let took = begun.elapsed();
     let out = String::from_utf8(out.concat()).unwrap();
-    let told = out
+    let summary = out
         .matches("\"start_index\":0,\"end_index\":1000000,")
         .count();
-    assert!(told > citations, "{told} ranges of {citations}");
+    assert!(summary > citations, "{summary} ranges of {citations}");
     took
 }
 

@@ -1,7 +1,7 @@
 //! Every recorded answer in both other formats: nothing of it is lost, and the strictest reader
 //! of the format takes it.
 
-use crate::{strict, support::*, told};
+use crate::{strict, summary, support::*};
 use bytes::Bytes;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -73,7 +73,7 @@ fn a_recorded_stream_keeps_its_meaning_and_the_order_of_the_callers_format() {
             let found = strict::stream(caller, &seen.out).unwrap_or_else(|complaint| {
                 panic!("{name} for {caller}: {complaint}\n{}", seen.out)
             });
-            let expected = told::of_stream(format, &events(&stream));
+            let expected = summary::of_stream(format, &events(&stream));
             compare(&name, caller, &found, &expected);
             let (source, target) = (scan(format, &stream), scan(caller, &seen.out));
             assert_eq!(target.usage().usage, source.usage().usage, "{name}");
@@ -88,7 +88,7 @@ fn a_recorded_stream_keeps_its_meaning_and_the_order_of_the_callers_format() {
 }
 
 /// Compares what an answer tells with what its translation tells.
-fn compare(name: &str, caller: Format, found: &told::Told, expected: &told::Told) {
+fn compare(name: &str, caller: Format, found: &summary::Summary, expected: &summary::Summary) {
     assert_eq!(found.text, expected.text, "{name} for {caller}");
     assert_eq!(
         letters(&found.thinking),
@@ -149,7 +149,7 @@ fn a_recorded_answer_keeps_its_meaning_in_the_callers_format() {
             assert_eq!(translate_body(&notes, body, 7).unwrap(), answer);
             let found = strict::body(caller, &answer)
                 .unwrap_or_else(|complaint| panic!("{name} for {caller}: {complaint}\n{answer}"));
-            compare(&name, caller, &found, &told::of_body(format, &native));
+            compare(&name, caller, &found, &summary::of_body(format, &native));
             let (source, target) = (scan_body(format, body), scan_body(caller, &answer));
             assert_eq!(target.usage().usage, source.usage().usage, "{name}");
             let (found, expected) = (target.facts().stop, source.facts().stop);
@@ -192,7 +192,7 @@ fn a_recorded_search_appears_in_the_callers_format() {
         assert_eq!(seen.end, StreamEnd::Finished, "{name}: {}", seen.out);
         let found = strict::stream(caller, &seen.out)
             .unwrap_or_else(|complaint| panic!("{name}: {complaint}\n{}", seen.out));
-        let expected = told::of_stream(format, &events(&stream));
+        let expected = summary::of_stream(format, &events(&stream));
         assert_eq!(
             (&found.text, &found.pages),
             (&expected.text, &expected.pages),

@@ -245,17 +245,17 @@ fn things_stored_with_a_response_are_found_by_their_ids_and_other_formats_have_n
         {"type":"reasoning","id":"rs_1","summary":[{"id":"no"}]},
         {"type":"message","id":"msg_1","content":[{"id":"no","text":"x"}]},
         {"type":"function_call","id":"rs_1","call_id":"no"}]}"#;
-    let told = |format, size: usize| {
+    let reported = |format, size: usize| {
         let mut scanner = AnswerScanner::new(format);
         body.chunks(size).for_each(|chunk| scanner.push(chunk));
         scanner.finish();
         scanner.facts().stored_ids.clone()
     };
     for size in [1, 7, body.len()] {
-        let ids = told(Format::Responses, size);
+        let ids = reported(Format::Responses, size);
         assert_eq!(ids, ["conv_1", "rs_1", "msg_1"].map(Box::from), "{size}");
     }
-    assert!(told(Format::Chat, 9).is_empty());
+    assert!(reported(Format::Chat, 9).is_empty());
 }
 
 #[test]

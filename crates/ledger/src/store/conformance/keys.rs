@@ -54,9 +54,9 @@ pub(crate) fn of_concurrent_orders_with_one_name_one_makes_a_key_and_the_others_
         assert_eq!(made.len(), 1, "{refused:?}");
         let made = made.into_iter().next().unwrap().unwrap().record;
         for answer in refused {
-            let told =
+            let reported =
                 matches!(&answer, Err(StoreError::KeyMade { id, .. }) if id == made.id().as_str());
-            assert!(told, "round {round}: {answer:?}");
+            assert!(reported, "round {round}: {answer:?}");
         }
     }
     assert_eq!(store.list_keys(None, 1000).unwrap().len(), 20);
@@ -70,28 +70,28 @@ pub(crate) fn an_order_repeated_after_its_key_has_expired_names_the_key(fixture:
     new.expires_at = Some(home.clock.now().plus(Duration::from_secs(60)));
     let made = store.create_key_once(&new, &order).unwrap().record;
     let again = |new: &NewKey| store.create_key_once(new, &order).unwrap_err().to_string();
-    let told = again(&new);
+    let reported = again(&new);
     assert!(
-        told.contains(made.id().as_str()) && told.contains("it is active"),
-        "{told}"
+        reported.contains(made.id().as_str()) && reported.contains("it is active"),
+        "{reported}"
     );
     home.clock.advance(Duration::from_secs(60));
-    let told = again(&new);
+    let reported = again(&new);
     assert!(
-        told.contains(made.id().as_str()) && told.contains("it is expired"),
-        "{told}"
+        reported.contains(made.id().as_str()) && reported.contains("it is expired"),
+        "{reported}"
     );
-    assert!(!told.contains("revoke"), "{told}");
+    assert!(!reported.contains("revoke"), "{reported}");
 
     // Another order under that name is refused for the name; an unknown order is too late.
     let other = NewKey {
         name: "cd".to_owned(),
         ..new.clone()
     };
-    let told = again(&other);
+    let reported = again(&other);
     assert!(
-        told.contains("another order") && told.contains(made.id().as_str()),
-        "{told}"
+        reported.contains("another order") && reported.contains(made.id().as_str()),
+        "{reported}"
     );
     let late = store.create_key_once(&new, &OrderName::new("order-2").unwrap());
     let late = late.unwrap_err().to_string();

@@ -93,8 +93,8 @@ fn a_limit_must_be_a_plain_positive_integer() {
     }
     for too_large in ["2147483648", "1000000000000"] {
         let error = refusal(chat(&format!("\"max_tokens\":{too_large}")));
-        let told = "'max_tokens' must be at most 2147483647";
-        assert!(error.message.contains(told), "{error}");
+        let reported = "'max_tokens' must be at most 2147483647";
+        assert!(error.message.contains(reported), "{error}");
     }
     assert!(refusal(chat("\"n\":129")).message.contains("1 to 128"));
     assert_eq!(chat("\"n\":128").unwrap().facts.choices, 128);
