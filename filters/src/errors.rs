@@ -1,7 +1,7 @@
 //! `errors`: has the last word on what an error says.
 //!
 //! The gateway writes every error in the client's format. With this filter an operator replaces the
-//! message of a code, for example to tell where to buy tokens.
+//! message of a code, for example to say where to buy tokens.
 
 use serde::Deserialize;
 use serde_json::Value;

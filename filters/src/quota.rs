@@ -264,7 +264,7 @@ mod tests {
         scene
     }
 
-    /// What is held for the input of 2,000 bytes as long as nobody looks at them.
+    /// The reservation for an input of 2,000 bytes that is not counted yet.
     const UNCOUNTED: u64 = 2_000 + 128;
     /// What the scripted count makes of them: four bytes a token, and a tenth more at most.
     const COUNTED: u64 = 550;

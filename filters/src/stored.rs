@@ -1,6 +1,6 @@
 //! `stored`: lets a request name what a provider has stored only if its own key made it.
 //!
-//! Keys share provider credentials, so a provider cannot tell them apart. The ledger remembers which key
+//! Keys share provider credentials, so a provider cannot distinguish them. The ledger remembers which key
 //! made what; routing sends the request to the provider that stores it.
 
 use serde_json::Value;

@@ -1,5 +1,5 @@
 //! The log, with a bound on the lines that clients without a key can cause: Pingora logs each failed
-//! handshake, and anyone who reaches the port can cause one per connection.
+//! handshake, and every client that reaches the port can cause one per connection.
 //!
 //! Ten such lines are logged in ten seconds, and then the number of the suppressed ones. All are counted.
 

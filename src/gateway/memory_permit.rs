@@ -404,7 +404,7 @@ mod tests {
         assert!(waited >= Duration::from_millis(1_050), "{waited:?}");
     }
 
-    /// How many pieces of one byte found no room while somebody else asked for what there never is.
+    /// How many pieces of one byte found no room while another request asked for more than there is.
     fn refused_beside_a_request_that_is_too_large() -> usize {
         const EACH: usize = 3_000_000;
         let both = Barrier::new(2);

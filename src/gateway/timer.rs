@@ -22,10 +22,10 @@ pub struct AttemptTimer {
     socket: Option<Socket>,
     /// The number of a connection of HTTP/1.1 over which a body is yet to be sent.
     sends_over: Option<RawFd>,
-    /// Tells the body's sending that an answer has begun, where that matters to it.
+    /// Notifies the sending of the body that an answer has begun, where that matters to it.
     unanswered: Option<Unanswered>,
     watch: Option<Watch>,
-    /// What notes that a caller has taken a piece, where the pieces have to tell.
+    /// What notes that a caller has taken a piece, where the pieces have to report it.
     pieces: Option<DownstreamBacklog>,
     has_fired: bool,
     /// Nothing but the watch ends a silence.

@@ -8,7 +8,7 @@
 //! | new | `ready confirms` | I could serve now |
 //! | old | `go` | the ledger knows that there are two of us |
 //! | new | `serving PID` | I serve |
-//! | old | `commit` | the service is yours |
+//! | old | `commit` | the new process has the service |
 //! | new | `acknowledge` | I have it |
 //! | old | `drained` | I take no connection any more |
 //!

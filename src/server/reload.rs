@@ -363,7 +363,7 @@ impl Reloader {
         }
     }
 
-    /// Tells of a configuration that is not taken.
+    /// Reports a configuration that is not applied.
     fn failed(&self, cause: Cause, how: ReloadQuery, fault: &dyn fmt::Display) -> String {
         let message = fault.to_string();
         if how.dry_run {

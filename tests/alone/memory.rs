@@ -1,5 +1,5 @@
-//! The memory of the whole program stays under its bound, whatever callers send at once: what
-//! there is no room for is told 503, and everybody else is served. Reads `/proc`, so it takes
+//! The memory of the whole program stays under its bound, whatever callers send at once: requests
+//! without room get 503, and all others are served. Reads `/proc`, so it takes
 //! Linux.
 
 use crate::support::{
@@ -21,7 +21,7 @@ const CALLERS: usize = 24;
 /// What the program may have beyond its bound: what is no body and comes between two looks.
 const SLACK: u64 = 32 * MIB;
 
-/// A provider of chat that takes any request and answers once it is told to.
+/// A provider of chat that takes any request and answers on a signal.
 struct Patient {
     address: SocketAddr,
     held: Arc<AtomicUsize>,
@@ -271,7 +271,7 @@ fn of_length(bytes: u64) -> String {
     with(&"a".repeat(usize::try_from(bytes).unwrap() - with("").len()))
 }
 
-/// Providers of chat: one that never takes a request, and those that tell a little and much.
+/// Providers of chat: one that never takes a request, and those with short and long answers.
 fn with_one_that_takes_nothing(deaf: SocketAddr, little: &Upstream, much: &Upstream) -> Config {
     let chat =
         |address: SocketAddr| json!({"address": format!("http://{address}"), "formats": ["chat"]});
@@ -291,7 +291,7 @@ fn with_one_that_takes_nothing(deaf: SocketAddr, little: &Upstream, much: &Upstr
 #[tokio::test]
 async fn a_small_request_gets_its_long_answer_where_a_large_one_has_taken_its_share() {
     let _alone = crate::alone().await;
-    // Nobody takes what comes for it.
+    // Its answer is not read.
     let deaf = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let (little, much) = (telling(21_000).await, telling(4_000_000).await);
     let config = with_one_that_takes_nothing(deaf.local_addr().unwrap(), &little, &much);

@@ -73,7 +73,7 @@ def messages(client, case: dict, stream: bool):
 
 
 def check(fault, case: dict, body_keys: set[str]) -> None:
-    """What every error answer has in common, whichever SDK tells it."""
+    """What every error answer has in common, whichever SDK reports it."""
     body, headers = fault.response.json(), fault.response.headers
     error = body["error"]
     assert fault.status_code == case["status"], body

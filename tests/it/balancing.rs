@@ -1,4 +1,4 @@
-//! Who of several is asked: the faster one, who has room, and why.
+//! The choice among several candidates: the faster one, the one with room, and the reason.
 
 use crate::support::{
     Answer, CHAT, Config, Gateway, Provider, Request, eventually, prompt, provider,
@@ -62,7 +62,7 @@ async fn limits_of_a_deployment_are_kept_and_if_all_are_full_the_client_gets_the
         let answer = ask(&gateway, "m").await;
         (answer.status == 200).then_some(())
     };
-    eventually("the place of who has left is free", served).await;
+    eventually("the place of the caller that left is free", served).await;
     assert_eq!(b.handle.counters().requests, 2, "b stays full");
 }
 

@@ -256,7 +256,7 @@ async fn tls_is_served_and_alpn_chooses_the_protocol() {
         connection.send(&ask(&gateway, CHAT)).await.assert_ok();
     }
 
-    // Whoever speaks no TLS here is sent away, not left waiting.
+    // A client without TLS is refused here, not left waiting.
     let mut connection = gateway.connect().await;
     connection.write(&Request::get("/v1").bytes()).await;
     connection.rest().await;

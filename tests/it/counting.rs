@@ -200,7 +200,7 @@ async fn a_provider_that_fails_to_count_is_not_missed() {
             (&json!(200), &json!("completed"))
         );
     }
-    // What the caller has to mend it is told.
+    // A fault of the request is reported to the caller.
     let answer = count(&gateway, "open", "hello", "status-400").await;
     answer.assert_error(400, "upstream_error");
 }
@@ -435,7 +435,7 @@ async fn an_input_too_long_for_any_model_is_refused_in_the_words_that_agents_kno
         assert_eq!(answer.header("x-should-retry"), Some("false"));
         assert_eq!(answer.json()["error"]["type"], "invalid_request_error");
     }
-    assert_eq!(provider.received().len(), 0, "nobody was asked");
+    assert_eq!(provider.received().len(), 0, "no provider was asked");
     // Too many by a count that may be a little too high: the provider decides.
     let close = "The gateway counts what it is sent. ".repeat(255);
     gateway
@@ -443,7 +443,7 @@ async fn an_input_too_long_for_any_model_is_refused_in_the_words_that_agents_kno
         .await
         .assert_ok();
     assert_eq!(provider.received().len(), 1);
-    // A count is told, however large.
+    // A count is returned, however large.
     let answer = count(&gateway, "open", &said, "").await;
     assert!(tokens(&answer) > LIMIT);
 }

@@ -1,5 +1,5 @@
-//! A provider that answers before it has taken the whole request has answered: what it says is
-//! what its caller is told, whichever HTTP it speaks.
+//! A provider that answers before it has taken the whole request has answered: its answer
+//! reaches the caller, whichever HTTP it speaks.
 
 use crate::support::frames::{
     DATA, END_HEADERS, END_STREAM, HEADERS, RST_STREAM, SETTINGS, block, frame,

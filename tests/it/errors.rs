@@ -94,7 +94,7 @@ async fn gateway() -> (Provider, Gateway) {
             json!({"group": "closed", "deployments": ["sim"]}),
         )
         .with("models.other-group", json!({"family": "closed"}))
-        // What is told is told of every fault here, one after the other.
+        // Every fault here is reported, one after the other.
         .with("routing.health", json!({"enabled": false}))
         .with(
             "server.limits",
@@ -378,7 +378,7 @@ fn sentence(body: &str) -> String {
     found.next().expect("a sentence").to_owned()
 }
 
-/// What the caller is told of a vendor's error, by the decisions on overlaps.
+/// The caller's error for a vendor's error, by the decisions on overlaps.
 fn reported(vendor: &str) -> (u16, &'static str) {
     let (_, kind) = vendor.split_once('-').unwrap();
     match kind {

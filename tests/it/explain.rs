@@ -1,4 +1,4 @@
-//! What would happen to a request is told as it then happens, and telling changes nothing.
+//! The explanation of a request is what then happens, and changes nothing.
 
 use crate::support::{
     self, Answer, CHAT, COUNT_TOKENS, Config, Connection, EASY, FORMATS, Gateway, HARD, LONG,
@@ -345,7 +345,7 @@ async fn staying_with_a_model_is_explained_and_the_explanation_changes_nothing()
     assert_eq!(conversation["anew"]["reason"], "auto: rule 2", "{reported}");
     assert_eq!(explain("two", EASY).await["id"], "light");
 
-    // Who names a model has none; the command line cannot know.
+    // A request that names a model has none; the command line cannot know.
     let named = explain_order(
         &gateway,
         json!({"key": gateway.key, "request": prompt(CHAT, "light", EASY, Value::Null)}),
@@ -485,7 +485,7 @@ async fn the_explanation_is_what_then_happens() {
     let mut dropped = 0;
     for is_open in [false, true] {
         if is_open {
-            // From its next failure on nobody asks it.
+            // From its next failure on it is not asked.
             let mut body = prompt(CHAT, "narrow-only", "Hello!", json!({}));
             body["stream"] = json!(false);
             let request = Request::post(CHAT, &body)

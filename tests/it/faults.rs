@@ -130,7 +130,7 @@ impl Case {
 
 /// A configuration with a model for each case.
 fn config(rows: &[Row], way: Way, sim: SocketAddr, closed: SocketAddr) -> Config {
-    // The table tells of the first request that meets a fault, and breakers are for those after.
+    // The table shows the first request that meets a fault, and breakers are for those after.
     let mut config = Config::new()
         .with("failover", json!({"pause": "10ms"}))
         .with("routing.health", json!({"enabled": false}));
@@ -141,7 +141,7 @@ fn config(rows: &[Row], way: Way, sim: SocketAddr, closed: SocketAddr) -> Config
             "unreachable" => (closed, "any".to_owned()),
             orders => (sim, format!("sim-{orders}")),
         };
-        // Short where somebody is silent, and long where a busy machine may be slow.
+        // Short where one side is silent, and long where a busy machine may be slow.
         let is_silent = fault.contains("hang") || fault.contains("stall");
         let read = if is_silent { "2s" } else { "60s" };
         let timeouts = json!({"read": read, "connect": "10s"});
@@ -277,7 +277,7 @@ async fn matrix(way: Way, rows: Vec<Row>) {
             let fault = &row.fault;
             let _ = writeln!(
                 wrong,
-                "{fault}, {format}, {asked:?}: '{cell}' is told, '{seen}' is seen"
+                "{fault}, {format}, {asked:?}: the page has '{cell}', the test saw '{seen}'"
             );
         }
     }
@@ -520,7 +520,7 @@ async fn a_caller_that_leaves_in_the_pause_between_two_attempts_is_noticed_at_on
             .access_line(|line| line["outcome"] == "client_closed")
             .await;
         assert_eq!(line["status"], 499, "{line}");
-        assert_eq!(line["charged"], 0, "nobody works for it any more: {line}");
+        assert_eq!(line["charged"], 0, "the provider has stopped: {line}");
         assert_eq!(provider.handle.counters().requests, asked);
     }
 }

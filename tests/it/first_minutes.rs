@@ -247,7 +247,7 @@ async fn a_package_is_staged_below_destdir_and_needs_no_right_to_write_elsewhere
     assert!(output.status.success(), "{output:?}");
     let program = stage.path().join("opt/tollgate-of-the-tests/bin/tollgate");
     let installed = fs::metadata(&program).unwrap();
-    // For everybody, whatever the builder's umask is: a package is built by root.
+    // For every user, whatever the builder's umask is: a package is built by root.
     assert_eq!(installed.permissions().mode() & 0o7777, 0o755);
     assert_eq!(installed.uid(), fs::metadata(&stage).unwrap().uid());
     assert!(!Path::new("/opt/tollgate-of-the-tests").exists());

@@ -1,4 +1,4 @@
-//! Floods of HTTP/2: a caller that sends much that moves nothing is told to go, a provider that
+//! Floods of HTTP/2: a caller that sends many frames without progress gets `GOAWAY`, a provider that
 //! does so is given up, and no other request suffers.
 
 mod provider;
@@ -41,7 +41,7 @@ async fn memory(gateway: &Gateway) -> f64 {
     gateway.sample(MEMORY).await.expect("memory is measured")
 }
 
-/// Everybody else is served, and nothing is left of the flood.
+/// All others are served, and nothing is left of the flood.
 async fn assert_unharmed(gateway: &Gateway, what: &str) {
     let answer = gateway.ask(CHAT, "test-model", "", json!({})).await;
     assert_eq!(answer.status, 200, "after {what}: {answer:?}");
@@ -89,7 +89,7 @@ async fn streams_that_are_reset_once_they_are_served_end_the_connection_too() {
     let mut attack = Frames::open(gateway.address).await;
     let mut streams = 0;
     let reason = 'attack: loop {
-        assert!(streams < 20_000, "nobody ends it");
+        assert!(streams < 20_000, "the connection stays open");
         let numbers = (streams..streams + AT_ONCE).map(|number| number * 2 + 1);
         let opened: Vec<u8> = numbers
             .clone()

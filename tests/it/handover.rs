@@ -1,5 +1,5 @@
-//! Whatever is lost or late while one process takes over from another, and whoever dies over
-//! it: in the end exactly one of them serves. One side is the gateway; the other is played here,
+//! Messages are lost or late while one process takes over from another, and one of them
+//! crashes: in the end exactly one of them serves. One side is the gateway; the other is played here,
 //! word by word, as `src/server/handover.rs` has them.
 
 use crate::support::{
@@ -47,7 +47,7 @@ impl Peer {
     }
 }
 
-/// What the new process says, one after the other, and what it is told each time.
+/// The messages of the new process, one after the other, and each answer.
 const NEW: [(&str, &str); 4] = [
     ("take 1", "{"),
     ("ready confirms", "go"),
@@ -96,7 +96,7 @@ async fn wherever_the_new_process_dies_the_old_one_goes_on() {
         failures += 1;
         goes_on(&gateway, failures).await;
     }
-    // And where it has said a last word that nobody has answered yet.
+    // And where its last message is not answered yet.
     for (steps, (word, _)) in NEW.iter().enumerate().take(3) {
         let mut new = new_process(&gateway, steps).await;
         new.say(word).await;
@@ -410,7 +410,7 @@ impl Succession {
         let serving = async {
             while let Ok(Some(line)) = self.log.next_line().await {
                 let is_it = line.ends_with("serving");
-                // Told where it is waited for in vain.
+                // Sent where the old process no longer waits for it.
                 println!("{line}");
                 lines.push(line);
                 if is_it {
@@ -476,7 +476,7 @@ async fn a_new_process_that_is_refused_leaves_however_late_that_is() {
             }
             let old = succession.old.as_mut().unwrap();
             old.say("failed not now").await;
-            // What it says meanwhile is heard by nobody.
+            // Its messages meanwhile are not read.
             succession.old = None;
             succession.new_leaves(&when).await;
         }
@@ -490,7 +490,7 @@ async fn hang_up(process: &Child) {
     assert!(output.status.success(), "{output:?}");
 }
 
-/// Whoever means the process that serves may reach all those of its service.
+/// A signal for the serving process may reach all processes of its service.
 #[tokio::test]
 async fn a_new_process_that_gets_a_reload_signal_reloads_once_it_serves() {
     let mut succession = Succession::begin().await;
@@ -502,7 +502,7 @@ async fn a_new_process_that_gets_a_reload_signal_reloads_once_it_serves() {
         assert!(heard.starts_with(word), "{word}: {heard}");
     }
     succession.kill_old();
-    succession.new_serves("told to reload").await;
+    succession.new_serves("with a reload signal").await;
     let reloaded = async {
         while let Ok(Some(line)) = succession.log.next_line().await {
             if line.contains("was read again") {

@@ -276,7 +276,7 @@ async fn a_429_with_a_wait_is_obeyed_and_passed_on() {
     answer.assert_error(429, "rate_limit_exceeded");
     let wait: u64 = answer.header("retry-after").unwrap().parse().unwrap();
     assert!((1..=30).contains(&wait), "{wait}");
-    assert_eq!(provider.received().len(), 1, "nothing was sent in vain");
+    assert_eq!(provider.received().len(), 1, "no further request was sent");
     // Counting is not what was asked too much of, where the gateway can count by itself.
     let counted = json!({"model": "test-model", "messages": [{"role": "user", "content": "Hi"}]});
     let counted = gateway.post(support::COUNT_TOKENS, &counted).await;
@@ -443,7 +443,7 @@ async fn a_check_finds_a_provider_down_and_back_before_any_request_does() {
     assert_eq!(b.handle.counters().requests, before);
 }
 
-/// What the admin API tells of everybody's health.
+/// What the admin API shows of all health.
 async fn health(gateway: &Gateway) -> Value {
     let request =
         Request::get("/api/v1/health").header("authorization", &format!("Bearer {TOKEN}"));

@@ -1,4 +1,4 @@
-//! A process that leaves, for another one or for good, tells it to whoever holds a connection to it:
+//! A process that leaves, for another one or for good, announces it on every connection:
 //! no caller sends a request over one that is closed behind the answer without a word.
 
 use crate::support::{
@@ -44,7 +44,7 @@ impl Way {
     }
 }
 
-/// The caller has been told that the connection is closed behind this answer, and it is.
+/// The answer announces the end of the connection, and it is closed.
 async fn announces_its_end(connection: &mut Connection, answer: &Answer, what: &str) {
     assert_eq!(answer.ending, Ending::Complete, "{what}");
     assert_eq!(
@@ -171,7 +171,7 @@ async fn a_connection_whose_answer_began_before_an_upgrade_is_kept_from_its_end_
     let answer = used.send(&request).await;
     answer.assert_ok();
     announces_its_end(&mut used, &answer, "the next request").await;
-    // Nobody waits for the other caller for ever.
+    // The process does not wait for the other caller for ever.
     let (rest, _) = unused.rest().await;
     assert!(rest.is_empty(), "{rest:?}");
     assert_eq!(gateway.ended().await.code(), Some(0));

@@ -177,7 +177,7 @@ async fn a_request_that_never_fits_is_not_worth_a_retry() {
     assert_eq!(provider.handle.counters().requests, 0);
 }
 
-/// Nobody says how much output there will be, and the gateway's own guess is more than that.
+/// The request has no output limit, and the gateway's own guess is more than that.
 #[tokio::test]
 async fn a_limit_below_what_is_expected_refuses_nothing_for_a_guess() {
     let (_provider, gateway) = start().await;

@@ -1,5 +1,5 @@
-//! The configuration changes while the gateway runs: what is told of the difference, what
-//! stays when the new one is at fault, and who notices (nobody).
+//! The configuration changes while the gateway runs: the reported differences, the state
+//! after a faulty one, and that no client notices.
 
 use crate::support::{
     Answer, Authority, CHAT, Config, Connection, FORMATS, Gateway, Identity, Output, Provider,
@@ -143,7 +143,7 @@ async fn a_faulty_configuration_changes_nothing_and_every_fault_is_reported() {
     assert_eq!(gateway.sample(failed).await, Some(1.0));
 }
 
-/// Without its plan a key would be limited by nothing, and nobody would hear of it.
+/// Without its plan a key would have no limits, unnoticed.
 #[tokio::test]
 async fn a_plan_that_keys_have_is_not_lost_by_a_reload_or_a_start() {
     let (_provider, mut gateway) = gateway(|config| {
@@ -182,7 +182,7 @@ async fn a_plan_that_keys_have_is_not_lost_by_a_reload_or_a_start() {
     let limited = gateway.send(&request).await;
     limited.assert_error(429, "rate_limit_exceeded");
 
-    // A plan that is in the file and is not served yet limits nobody: its keys have to wait for it.
+    // A plan that is in the file and is not served yet limits no key: its keys have to wait for it.
     let tiny = gateway.create_key(&["--plan", "tiny"]).await;
     let of_tiny = Request::post(CHAT, &prompt(CHAT, "test-model", "Hi", json!({}))).key(&tiny);
     let early = gateway.send(&of_tiny).await;
@@ -267,7 +267,7 @@ async fn a_changed_file_is_taken_when_that_is_asked_for() {
     };
     eventually("the new model", async || served("second").await).await;
 
-    // A mistake is told once, and what mends it is taken.
+    // A mistake is reported once, and its correction is applied.
     gateway.rewrite_text("models: [");
     gateway.log_line("stays as it was").await;
     gateway.rewrite(with_model("third"));
@@ -554,7 +554,7 @@ async fn a_file_that_does_not_answer_stops_neither_the_operator_nor_the_end() {
                 }
             }
         };
-        assert!(answered > 1, "nobody asked in between");
+        assert!(answered > 1, "no request came in between");
         answer
     };
     answer.assert_error(400, "invalid_request");
@@ -599,7 +599,7 @@ async fn open_breakers_close_when_health_is_switched_off() {
         .with("admin.token", json!("file:token"))
         .with("providers.a.health", health);
     let gateway = Gateway::start_in(folder, config).await;
-    // Who fails is the first one alone.
+    // The first one alone fails.
     let attempts = async || {
         let answer = gateway.ask(CHAT, "m", "status-500", json!({})).await;
         answer.assert_ok();

@@ -69,7 +69,7 @@ fn references(response: &Value) -> Vec<Value> {
     items.map(reference).collect()
 }
 
-/// What the provider was sent last: who said what.
+/// The messages of the last request to the provider, with their roles.
 fn sent(simulated: &Provider) -> Vec<(String, String)> {
     let body: Value = serde_json::from_slice(&simulated.last().body).unwrap();
     let list = body.get("messages").or_else(|| body.get("input"));

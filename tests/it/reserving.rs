@@ -1,5 +1,5 @@
-//! What a provider is sent is within what is held for it, however its limit comes about: no
-//! way of adding thinking, raising a limit or asking another candidate spends what nobody holds.
+//! A request to a provider is within its reservation, however its limit comes about: no
+//! way of adding thinking, raising a limit or asking another candidate spends more than that.
 
 use crate::support::{
     self, Answer, CHAT, Config, Connection, FORMATS, Gateway, LONG, MESSAGES, Provider, RESPONSES,
@@ -297,7 +297,7 @@ async fn a_limit_by_another_name_is_held_and_says_no_more_than_the_balance_is_en
             );
         }
     }
-    // None at all is what the model can do, and whoever knows the format's own name alone is
+    // None at all is what the model can do, and a provider that knows the format's own name alone is
     // given that.
     for none in [json!({"n_predict": -1}), json!({"n_predict": 9})] {
         let key = gateway.key_with(62 + 400, LONG);

@@ -1,5 +1,5 @@
-//! What a provider stores for a caller: found again by who made it, where it is, and by
-//! nobody else.
+//! What a provider stores for a caller: found again by the key that made it, where it is, and by
+//! no other key.
 
 use crate::support::{
     Act, Answer, Config, Gateway, Provider, RESPONSES, Request, Upstream, eventually, prompt,
@@ -38,7 +38,7 @@ fn id(answer: &Answer) -> String {
     answer.json()["id"].as_str().expect("an id").to_owned()
 }
 
-/// Makes a response and tells its identifier.
+/// Makes a response and returns its identifier.
 async fn make(gateway: &Gateway, model: &str, more: Value) -> String {
     id(&gateway.ask(RESPONSES, model, "", more).await)
 }
@@ -353,7 +353,7 @@ async fn an_item_of_another_keys_does_not_exist_in_whatever_item_it_is_named() {
         assert_eq!(refused.error(), (404, "not_found".to_owned()), "{item}");
     }
     assert_eq!(provider.received().len(), before);
-    // The maker's own, and what nobody is known to have made and is all there.
+    // The maker's own, and items without a known maker that have their contents.
     let [own, whole] = [typed_items(&id, true), typed_items("rs_unheard_of", true)];
     for item in own.iter().chain(&whole).chain(&typed_items(&id, false)) {
         let passed = gateway.post(RESPONSES, &body(item)).await;

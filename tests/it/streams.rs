@@ -383,7 +383,7 @@ async fn a_candidate_that_fails_before_the_first_content_is_replaced_unseen() {
     let impatient = json!({"read": "300ms"});
     let mut config = Config::of(&provider)
         .with("providers.sim.timeouts", impatient)
-        // Everybody is to fail in each format again.
+        // Every provider is to fail in each format again.
         .with("routing.health", json!({"enabled": false}));
     for order in orders {
         let deployments = json!([

@@ -1,5 +1,5 @@
 //! Time-outs: each phase of an answer has its own, a provider that is too slow is replaced
-//! where nothing was committed, and a caller is told in its own format where something was.
+//! if nothing was committed, and otherwise the caller gets an error in its own format.
 
 use crate::support::{
     self, Act, Answer, Authority, CHAT, Config, Connection, Ending, FORMATS, Gateway, Http2,
@@ -58,7 +58,7 @@ async fn ask(gateway: &Gateway, path: &str, model: &str, stream: bool) -> Answer
     gateway.post(path, &body).await
 }
 
-/// Nothing was committed: alone it is 504, and with another candidate nobody notices.
+/// Nothing was committed: alone it is 504, and with another candidate the client does not notice.
 async fn is_replaced(gateway: &Gateway, what: &str, streams: &[bool]) {
     let cases = FORMATS
         .into_iter()
@@ -250,7 +250,7 @@ async fn a_model_that_thinks_for_long_can_have_bounds_of_its_own() {
 
 #[tokio::test]
 async fn a_connection_that_is_never_made_is_given_up_as_unreachable() {
-    // It is accepted by the system, and nobody ever says hello.
+    // It is accepted by the system, and the handshake never begins.
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = format!("https://{}", silent.local_addr().unwrap());
     let provider = Provider::start().await;
@@ -300,11 +300,11 @@ async fn no_provider_is_blamed(gateway: &Gateway) {
 async fn a_caller_that_reads_slowly_is_not_the_providers_fault() {
     let provider = Provider::start().await;
     let all = HTTP.into_iter().flat_map(|to| [(to, false), (to, true)]);
-    // One after the other: the provider shares its processor with whoever reads.
+    // One after the other: the provider shares its processor with the readers.
     for (to, from) in all {
         let gateway = gateway_for_large_answers(&provider, to, LATE).await;
         let request = large(&gateway);
-        // All sockets and windows fill while nobody reads.
+        // All sockets and windows fill while the caller does not read.
         let answer = if from {
             let mut connection = Http2::open(gateway.address).await;
             let answer = connection.begin(&request).await.unwrap();
@@ -391,11 +391,11 @@ async fn a_caller_that_holds_up_what_was_read_is_not_the_providers_fault() {
 async fn a_caller_that_reads_no_more_ends_its_stream_and_blames_no_provider() {
     let provider = Provider::start().await;
     let all = HTTP.into_iter().flat_map(|to| [(to, false), (to, true)]);
-    // One after the other: the provider shares its processor with whoever reads.
+    // One after the other: the provider shares its processor with the readers.
     for (to, from) in all {
         let gateway = gateway_for_large_answers(&provider, to, "1s").await;
         let request = large(&gateway);
-        // Both are held, and read by nobody.
+        // Both are held, and not read.
         let mut streams = (None, None);
         if from {
             let mut connection = Http2::open(gateway.address).await;
@@ -466,7 +466,7 @@ async fn gateway_to(
     Gateway::start_in(folder, config).await
 }
 
-/// More than any system takes in the place of one who does not read.
+/// More than any system buffers for a caller that does not read.
 fn too_much() -> String {
     "word ".repeat(12 << 20 >> 2)
 }

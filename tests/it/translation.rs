@@ -75,7 +75,7 @@ fn streamed_text(path: &str, events: &[Value]) -> String {
         .collect()
 }
 
-/// Input and output tokens, as the caller's format tells them.
+/// Input and output tokens, as the caller's format reports them.
 fn usage(path: &str, usage: &Value) -> (u64, u64) {
     let [input, output] = match path {
         CHAT => ["prompt_tokens", "completion_tokens"],

@@ -29,7 +29,7 @@ fn long_stream(key: &str) -> Request {
     Request::post(MESSAGES, &body).key(key).orders(orders)
 }
 
-/// Whether a process runs; one that nobody has waited for does not.
+/// Whether a process runs; a zombie does not.
 fn runs(id: u32) -> bool {
     let state = std::fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
     let state = state.rsplit(") ").next().unwrap_or_default();
@@ -56,7 +56,7 @@ async fn a_stream_that_outlasts_an_upgrade_ends_as_if_nothing_had_been() {
     gateway.log_line("this process has taken over").await;
     assert_eq!(gateway.operator("/readyz").await.status, 200);
     gateway.get("/v1").await.assert_ok();
-    // Who is connected to the old process is served once more, and told to come anew.
+    // A connection to the old process serves one more request, whose answer closes it.
     let last = idle.send(&status).await;
     last.assert_ok();
     assert_eq!(last.header("connection"), Some("close"), "{last:?}");
@@ -65,7 +65,7 @@ async fn a_stream_that_outlasts_an_upgrade_ends_as_if_nothing_had_been() {
     open.read_body(&mut answer).await;
     assert_eq!(answer.ending, Ending::Complete);
     assert!(answer.text().contains("message_stop"), "{answer:?}");
-    // It counts on no more of that caller, which has not been told to connect anew.
+    // It counts on no more of that caller, whose connection has not been closed.
     drop(open);
     let over = Instant::now();
     assert_eq!(gateway.ended().await.code(), Some(0));
@@ -151,7 +151,7 @@ async fn a_process_that_is_started_by_hand_takes_over() {
     assert_eq!(gateway.ended().await.code(), Some(0));
     gateway.get("/v1").await.assert_ok();
 
-    // There is nobody to take over from where nothing runs.
+    // Without a running process there is none to take over from.
     new.kill().await.unwrap();
     let mut alone = tollgate();
     alone.args(["serve", "--upgrade", "--config"]).arg(&file);
@@ -274,7 +274,7 @@ async fn the_service_manager_knows_the_main_process() {
     gateway.rewrite(gateway.config());
     let new = gateway.upgrade().await;
     assert!(notice().await.contains("RELOADING=1"));
-    // The manager hears only its main process: the old one has to say who that is.
+    // The manager hears only its main process: the old one has to name it.
     let (named, ready) = (notice().await, notice().await);
     assert_eq!(named, format!("MAINPID={new}"));
     assert!(

@@ -285,7 +285,7 @@ async fn cursors_lead_through_every_page_while_new_requests_come() {
     let newer: Vec<_> = newer.map(|record| &record["model_asked"]).collect();
     assert_eq!(newer, ["other-model", "other-model"]);
 
-    // Nobody else's cursor, and no invented one.
+    // No cursor of another key, and no invented one.
     let other = shop.gateway.create_key(&["--plan", "small"]).await;
     let cursor = first["last_cursor"].as_str().unwrap();
     for (key, query) in [
@@ -443,7 +443,7 @@ async fn a_key_whose_grants_are_all_over_is_answered_as_an_unknown_one() {
     // What was never given a grant has none that is over.
     shop.of(&unused, USAGE).await.assert_ok();
 
-    // Those who look after keys are told the same.
+    // Operators get the same.
     let gateway = &shop.gateway;
     let shown = async |arguments: &[&str]| -> Value {
         let output = gateway.keys(&[arguments, &["--json"]].concat()).await;

@@ -71,7 +71,7 @@ impl Crowd {
         self.0.len()
     }
 
-    /// Waits until all of a kind have been cut: what each was told at last.
+    /// Waits until all of a kind have been cut: the last answer to each.
     pub async fn cut(&mut self, how: Slowness) -> Vec<String> {
         let mut reported = Vec::new();
         for (_, task) in self.0.iter_mut().filter(|(kind, _)| *kind == how) {
@@ -102,7 +102,7 @@ async fn keep_at(how: Slowness, mut connection: TcpStream) -> String {
     let trickling = async {
         loop {
             tokio::time::sleep(TRICKLE).await;
-            // Who is refused goes on all the same, as attackers do.
+            // Refused callers go on all the same, as attackers do.
             let _ = writing.write_all(b" ").await;
         }
     };

@@ -1,4 +1,4 @@
-//! Who takes part, and the command line and configuration with which each is started.
+//! The contenders, and the command line and configuration with which each is started.
 //!
 //! Every contender listens on one loopback address, forwards to one provider and runs one
 //! thread. nginx is configured as its documentation advises for such a job: upstream

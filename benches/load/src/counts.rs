@@ -32,7 +32,7 @@ const CALLS: usize = 26;
 const SIZE: usize = 35_000;
 /// Longest wait for the gateway to start and unpack its vocabulary.
 const START_LIMIT: Duration = Duration::from_secs(20);
-/// Between two bursts: nobody asks without end.
+/// Between two bursts: clients pause, too.
 const PAUSE: Duration = Duration::from_millis(20);
 /// Code and prose, one after the other, of which each call gets a part of its own.
 const TEXTS: [&str; 4] = [

@@ -209,7 +209,7 @@ impl Workload {
     }
 
     /// Whether `body` says in the format `written` what the provider has said, where an
-    /// answer's length alone does not tell.
+    /// answer's length alone does not show it.
     ///
     /// # Errors
     /// What it does not say.

@@ -1,4 +1,4 @@
-//! The configuration as an operator meets it: good files load, bad ones are told about.
+//! The configuration as an operator meets it: good files load, faults are reported.
 
 use super::*;
 use std::path::PathBuf;
@@ -601,7 +601,7 @@ fn the_same_name_in_another_folder_is_another_file() {
     assert!(reported.is_empty(), "{reported:?}");
 }
 
-/// Whoever looks for changes of a file that is refused would try it again for ever otherwise.
+/// Otherwise a watcher of a refused file would try it again for ever.
 #[test]
 fn a_file_that_is_refused_looks_the_same_when_it_is_looked_at_again() {
     let folder = tempfile::tempdir().unwrap();

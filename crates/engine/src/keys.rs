@@ -103,7 +103,7 @@ fn hasher(config: &Config) -> Result<KeyHasher, OpenError> {
 }
 
 /// Sees that a configuration has every plan that the keys of a file have: a key without its plan would go on
-/// without limits, and nobody would hear of it. Reads every key; blocks.
+/// without limits, unnoticed. Reads every key; blocks.
 ///
 /// # Errors
 ///

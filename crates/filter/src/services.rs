@@ -232,7 +232,7 @@ pub trait Balances: Send + Sync {
     fn reserve(&self, request: &RequestContext, bound: UpperBound) -> MaybeReady<Reserved>;
 
     /// Whether the rest of the balance could pay for a useful answer within this bound. Reserves
-    /// nothing, so that the answer can be different a moment later.
+    /// nothing, so that the next answer can be different.
     fn affords(&self, request: &RequestContext, bound: UpperBound) -> bool;
 
     /// Waits until other processes may have given back tokens of the key, after a refusal with

@@ -265,7 +265,7 @@ impl Pace {
         }
     }
 
-    /// Where `taken` was taken, `used` were used. Whoever was let in without a limit owes nothing
+    /// Where `taken` was taken, `used` were used. A request admitted without a limit owes nothing
     /// to one that was set meanwhile.
     fn correct(&mut self, taken: Option<u64>, used: u64, now_ms: u64) {
         let Some(taken) = taken else { return };

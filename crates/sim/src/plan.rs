@@ -71,7 +71,7 @@ impl Plan {
             calls::choose(ask)
         };
         let calling: u64 = calls.iter().map(Call::tokens).sum();
-        // Half a call is of no use to anybody: one that does not fit is not made.
+        // Half a call is of no use: one that does not fit is not made.
         let cut_short = left.is_some_and(|left| left < calling);
         if cut_short {
             calls.clear();

@@ -116,7 +116,7 @@ impl Drop for Writer {
         self.shared.waiting.lock().closed = true;
         self.shared.wake.notify_one();
         if self.end.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout) {
-            log::warn!("nobody reads the access log: its last lines are lost");
+            log::warn!("the access log is not read: its last lines are lost");
         }
     }
 }

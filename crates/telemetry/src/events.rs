@@ -469,7 +469,7 @@ pub fn retry_refused() {
 pub enum CountSource {
     /// The provider counted.
     Upstream,
-    /// It had counted the same a moment ago.
+    /// The count was in the cache.
     Cache,
     /// It was counted here.
     Local,
@@ -624,7 +624,7 @@ impl Drop for OpenStream {
 static HELD: AtomicU64 = AtomicU64::new(0);
 
 /// Requests hold so many bytes of memory more, where `allowed` finds nothing against as many as it
-/// is then; whoever looks meanwhile sees none of those that are refused.
+/// is then; concurrent readers see none of those that are refused.
 ///
 /// # Errors
 ///

@@ -129,7 +129,7 @@ impl RequestFacts {
 }
 
 /// A thinking budget and the output limit that holds it and an answer, both in tokens:
-/// providers of messages count both, and want the limit to be larger.
+/// providers of messages count both, and require the limit to be larger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ThinkingRoom {
     /// Tokens to think with.

@@ -81,7 +81,7 @@ impl KeyShares {
     }
 }
 
-/// What a key holds does not tell it apart.
+/// The share of a key is no part of its identity.
 impl PartialEq for KeyShares {
     fn eq(&self, _: &Self) -> bool {
         true

@@ -59,7 +59,7 @@ async fn received_bytes_are_not_silence_but_the_request_ends_all_the_same() {
     bounded(ours.readable()).await.unwrap();
     let begun = Instant::now();
     let watch = watch(&ours, Duration::ZERO, 3 * SOON);
-    // The provider sees the end, whoever has not read.
+    // The provider sees the end, whichever side has not read.
     assert_eq!(bounded(theirs.read(&mut [0; 8])).await.unwrap(), 0);
     assert!(begun.elapsed() >= 3 * SOON, "{:?}", begun.elapsed());
     assert!(watch.has_fired());

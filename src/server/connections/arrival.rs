@@ -1,5 +1,5 @@
-//! How a connection is let in: it takes its place among all, and behind a load balancer its client is
-//! learnt from the header of the PROXY protocol, before TLS.
+//! Accepts a connection: it counts against the limits, and behind a load balancer the header of the PROXY
+//! protocol, before TLS, names its client.
 
 use super::connection_limits::{Connections, Place};
 use super::proxy_protocol::{self, Read};

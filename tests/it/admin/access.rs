@@ -1,4 +1,4 @@
-//! Who gets in: those who know the token, and from where.
+//! Access: with the token, and from which addresses.
 
 use super::*;
 

@@ -1,8 +1,8 @@
-//! Callers who leave before the end pay for what was produced.
+//! Callers that leave before the end pay for the produced tokens.
 
 use super::*;
 
-/// Nothing is sent before the end has come, so that nobody works for a caller who holds it back.
+/// Nothing is sent before the end has come, so that a caller that holds it back gets no answer.
 #[tokio::test]
 async fn a_caller_that_holds_back_the_last_chunk_gets_nothing_and_pays_nothing() {
     let provider = Provider::start().await;
@@ -37,7 +37,7 @@ async fn a_caller_that_hangs_up_just_before_the_usage_pays_for_the_whole_text() 
         let (orders, last) = all_but_the_usage(&provider, path).await;
         let mut options = vec![json!({})];
         if path == CHAT {
-            // Who asks for no usage does not see it, and that is all.
+            // A caller that asks for no usage does not see it; nothing else differs.
             options.push(json!({"stream_options": {"include_usage": false}}));
         }
         for more in options {

@@ -7,7 +7,7 @@ use crate::support::CHAT;
 pub struct Case {
     pub name: &'static str,
     pub bytes: Vec<u8>,
-    /// The statuses that a caller may be told.
+    /// The statuses that a caller may get.
     pub reported: &'static [u16],
 }
 

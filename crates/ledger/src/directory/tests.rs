@@ -124,7 +124,7 @@ async fn an_unknown_key_is_remembered_as_unknown_until_it_is_made() {
     let store = house.store();
     let directory = house.directory();
     let made = house.key();
-    // The same key as nobody's: taken out behind the program's back.
+    // The same key without an owner: taken out behind the program's back.
     testing::execute(
         store.path(),
         "CREATE TABLE aside AS SELECT * FROM keys; DELETE FROM keys",

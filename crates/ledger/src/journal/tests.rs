@@ -65,7 +65,7 @@ impl Desk {
         }
     }
 
-    /// What the file itself says: its copy may say more, of what was there a moment before.
+    /// The contents of the file itself: its copy may have more, from an earlier state.
     fn file_alone(&self) -> LeftoverJournal {
         std::fs::remove_file(self.copy()).unwrap();
         self.leftover()

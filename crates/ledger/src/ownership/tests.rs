@@ -192,7 +192,7 @@ async fn an_id_cannot_be_taken_over() {
     assert!(ask(&again, "key_b", "resp_1").await.is_err());
 }
 
-/// Whether somebody would have to look into the file for an id, in either way of asking.
+/// Whether an id needs a look-up in the file, in either way of asking.
 fn is_looked_up(ownership: &Ownership, id: &str) -> [bool; 2] {
     let key = KeyId::new("key_a");
     let one = matches!(ownership.owner(&key, id), Owner::Wait(_));
@@ -227,7 +227,7 @@ async fn a_thing_made_after_a_failed_look_up_is_owned_at_once() {
     assert!(ask(&ownership, "key_a", "resp_1").await.is_err());
     ownership.remember(stored("key_a", "resp_1"));
     assert!(ask(&ownership, "key_a", "resp_1").await.is_ok());
-    // Whoever had read the file before that tells of it only now.
+    // A look-up that had read the file before that ends only now.
     ownership.0.note_miss("resp_1");
     assert!(!ownership.0.misses.has("resp_1"));
     assert!(ask(&ownership, "key_a", "resp_1").await.is_ok());

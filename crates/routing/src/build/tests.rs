@@ -375,7 +375,7 @@ fn every_fault_in_models_is_reported_once() {
         "models.none: 'family' is missing",
         "models.tight.max_output_tokens: 11 tokens do not fit into the context window of 10",
         "models.d.deployments[0].formats[0]: provider 'a' does not speak messages, only chat, responses",
-        "models.d.deployments[1].formats: a deployment without a format serves nobody",
+        "models.d.deployments[1].formats: a deployment without a format serves no request",
         "models.d.deployments[3]: 'b/x' stands here twice",
         "models.alias.reasoning: an alias has no reasoning of its own: 'nothing' gives it",
         "models.alias.alias_of: no model 'nothing'; known are auto, two, three, sp ace, none, tight, d",

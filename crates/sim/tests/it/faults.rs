@@ -234,7 +234,7 @@ async fn left_early(server: &Server) {
         .when(|counters| counters.left_early == 1 && counters.open_answers == 0);
     timeout(PATIENCE, left)
         .await
-        .expect("nobody noticed that the peer left");
+        .expect("the connection did not report that the peer left");
 }
 
 async fn send_open(server: &Server, orders: &str, body: &Value) -> tokio::net::TcpStream {

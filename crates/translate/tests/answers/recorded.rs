@@ -87,7 +87,7 @@ fn a_recorded_stream_keeps_its_meaning_and_the_order_of_the_callers_format() {
     eprintln!("recorded streams: {counts:#?}");
 }
 
-/// Compares what an answer tells with what its translation tells.
+/// Compares the contents of an answer with those of its translation.
 fn compare(name: &str, caller: Format, found: &summary::Summary, expected: &summary::Summary) {
     assert_eq!(found.text, expected.text, "{name} for {caller}");
     assert_eq!(
@@ -103,7 +103,7 @@ fn compare(name: &str, caller: Format, found: &summary::Summary, expected: &summ
         // Where a provider gave none, one is made up.
         assert!(found.id == expected.id || expected.id.is_empty(), "{name}");
     }
-    // What a chat provider thought is sealed as its own, for callers who can send it back.
+    // What a chat provider thought is sealed as its own, for callers that can send it back.
     let sealed = name.starts_with("chat") && caller != Format::Chat;
     let sealed = usize::from(sealed && !expected.thinking.is_empty());
     assert_eq!(
@@ -116,7 +116,7 @@ fn compare(name: &str, caller: Format, found: &summary::Summary, expected: &summ
     }
 }
 
-/// Responses do not tell calls from text; what no format knows is done.
+/// Responses do not distinguish calls from text; a reason that no format knows becomes `done`.
 fn comparable(stop: Option<StopReason>) -> StopReason {
     match stop {
         Some(StopReason::ToolCalls | StopReason::Other) | None => StopReason::Done,
@@ -167,7 +167,7 @@ fn scan_body(format: Format, body: &str) -> AnswerScanner {
     scanner
 }
 
-/// How often an answer tells of a search that has ended.
+/// How many searches of an answer have ended.
 fn searches(format: Format, answer: &str) -> usize {
     let ended = match format {
         Format::Messages => "\"type\":\"web_search_tool_result\"",

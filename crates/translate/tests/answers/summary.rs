@@ -1,4 +1,4 @@
-//! What an answer tells its reader, whatever its format: to be compared across formats.
+//! The contents of an answer, whatever its format: to be compared across formats.
 
 use serde_json::Value;
 
@@ -43,7 +43,7 @@ pub fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
 }
 
-/// What a recorded stream tells, in a reading that forgives whatever providers do.
+/// The contents of a recorded stream, in a reading that tolerates deviations of providers.
 pub fn of_stream(format: tollgate_types::Format, events: &[(Option<String>, String)]) -> Summary {
     use tollgate_types::Format;
     let documents: Vec<Value> = events
@@ -72,7 +72,7 @@ pub fn of_stream(format: tollgate_types::Format, events: &[(Option<String>, Stri
     }
 }
 
-/// What a recorded answer tells.
+/// The contents of a recorded answer.
 pub fn of_body(format: tollgate_types::Format, answer: &Value) -> Summary {
     use tollgate_types::Format;
     match format {

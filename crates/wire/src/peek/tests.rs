@@ -19,7 +19,7 @@ fn peek_chunks<'a>(
     peeker.finish()
 }
 
-/// Peeks whole and byte by byte, and tells that both are the same.
+/// Peeks whole and byte by byte, and checks that both are the same.
 fn peek(format: Format, body: &str) -> Result<Peeked, PeekError> {
     let peeker = || Peeker::new(format, &PeekLimits::default());
     let whole = peek_chunks(peeker(), [body.as_bytes()]);

@@ -223,7 +223,7 @@ fn readers_in_both_directions_see_each_record_once_despite_late_entries() {
         let mut batch = Vec::new();
         for _ in 0..(1 + dice.below(7)) {
             number += 1;
-            // Mostly a moment ago; now and then much longer.
+            // Mostly milliseconds ago; now and then much longer.
             let most = if dice.below(16) == 0 { 9000 } else { 400 };
             let ago = dice.below(most);
             batch.push(settled(1, number, now.saturating_sub(ago)));

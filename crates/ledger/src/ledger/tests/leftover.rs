@@ -40,7 +40,7 @@ fn leave(house: &House, entry: &Entry, emptied: std::ops::Range<usize>) -> usize
         .unwrap();
     journal.die();
     let mut bytes = fs::read(&path).unwrap();
-    // The file is made anew, for the copy says more than it will, and who has it mapped must not see
+    // The file is made anew, for the copy says more than it will, and a process that has it mapped must not see
     // it shortened.
     journal.remove();
     let held: Vec<_> = (0..8)

@@ -71,7 +71,7 @@ async fn shared_out_tokens_are_left_to_their_process() {
     let (key, other) = (house.key(1000), house.key(1000));
     let old = house.ledger();
     drop(house.reserve(&old, &other, 1).await.unwrap());
-    // The first use begins the grant, which is news of it for whoever looks into the file.
+    // The first use begins the grant, which is a change for every reader of the file.
     let first = house.reserve(&old, &key, 10).await.unwrap();
     first.settle(&completed(10));
     assert!(old.caught_up(PATIENCE).await);
@@ -93,7 +93,7 @@ async fn a_process_gets_the_unused_tokens_of_another() {
     let key = house.key(1000);
     let (one, two) = (house.ledger(), house.ledger());
     drop(house.reserve(&one, &key, 1).await.unwrap());
-    assert!(two.more(&key).is_none(), "nobody has asked");
+    assert!(two.more(&key).is_none(), "no process has asked");
     // Each asking brings half of what is left there.
     for wanted in [400, 300] {
         let mut waits = 0;
@@ -108,7 +108,7 @@ async fn a_process_gets_the_unused_tokens_of_another() {
         };
         held.settle(&completed(wanted));
     }
-    // What one holds in earnest does not come, and nobody waits for long.
+    // Reserved tokens do not come, and no request waits for long.
     let _held = house.reserve(&one, &key, 100).await.unwrap();
     let start = Instant::now();
     for _ in 0..3 {
@@ -141,7 +141,7 @@ async fn a_wait_for_another_process_that_times_out_does_not_block_later_waits() 
     assert_eq!(refused, Shortage::Busy);
     for _ in 0..2 {
         two.more(&key).expect("it is asked for").await;
-        let waiting = two.more(&key).expect("who waited has gone");
+        let waiting = two.more(&key).expect("the waiter has gone");
         assert!(two.more(&key).is_none(), "one may wait");
         drop(waiting);
     }
@@ -198,7 +198,7 @@ async fn a_retired_process_leaves_all_tokens_to_the_other() {
     // What its last requests let go comes as well, all of it.
     open.settle(&completed(100));
     drop(house.eventually(&new, &key, 900).await);
-    // Who still comes to the old one is served.
+    // Requests that still reach the old process are served.
     drop(house.eventually(&old, &key, 300).await);
 }
 
@@ -379,14 +379,14 @@ async fn records_that_a_power_failure_took_from_a_settlement_file_are_entered_fr
         let ledger = house.ledger();
         let reservation = house.reserve(&ledger, &key, 10).await.unwrap();
         let left = settlement_file(&house);
-        // So that there is somebody left who brings it to the copy.
+        // So that a process is left that brings it to the copy.
         let _open = ledger.clone();
         ledger.crash();
         settle_into_the_copy(reservation, left.clone()).await;
         if is_gone {
             std::fs::remove_file(&left).unwrap();
         } else {
-            // Not shorter: who has it mapped would end by that.
+            // Not shorter: a process that has it mapped would end by that.
             let file = std::fs::File::options().write(true).open(&left).unwrap();
             let blank = vec![0; usize::try_from(file.metadata().unwrap().len()).unwrap()];
             std::os::unix::fs::FileExt::write_all_at(&file, &blank, 0).unwrap();

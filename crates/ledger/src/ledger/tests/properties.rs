@@ -86,7 +86,7 @@ impl Life {
             Step::Settle(place, state, reported) => self.settle(place, state, reported),
             Step::Drop(place) => {
                 if let Some(open) = self.remove(place) {
-                    // Nobody is told what of it nothing was left for, but it is counted.
+                    // The part above the balance is not reported, but it is counted.
                     let ledger = self.processes[open.process].as_ref().unwrap();
                     let before = ledger.stats().overdraft_tokens;
                     drop(open.reservation);

@@ -1,6 +1,6 @@
 //! What each format demands of its streams, as small state machines of their own: nothing here
 //! is shared with the writers. A stream that breaks the order of its format is refused with
-//! the reason; one that keeps it is told.
+//! the reason; one that keeps it becomes a summary.
 
 mod chat;
 mod messages;

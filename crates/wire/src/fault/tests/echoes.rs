@@ -42,7 +42,7 @@ const WORDS: &[&str] = &[
     "model",
 ];
 
-/// What would be trouble if it stood outside the quotes, for those who bring their own.
+/// Texts that would change the class if they stood outside the quotes; some have quotes of their own.
 fn variants(words: &str) -> [String; 3] {
     let escaping = format!("a' {words} 'b");
     [words.to_owned(), words.to_uppercase(), escaping]

@@ -1,4 +1,4 @@
-//! What a peek refuses, and how the caller is told.
+//! What a peek refuses, and the messages for the caller.
 
 use super::*;
 use tollgate_types::{ErrorCode, ErrorType};
