@@ -311,9 +311,10 @@ fn every_fault_in_endpoints_is_reported() {
             "e": {"address": "http://x", "formats": [
                 {"name": "responses", "path": "/{model}/responses"},
                 {"name": "messages", "stream_path": "s", "set": {
-                    "messages": [], "model": "m", "stream": true, "": 1, "user": 1, "ok": null,
+                    "messages": [], "model": "m", "stream": true, "stream_options": {}, "": 1, "user": 1, "ok": null,
                 }, "remove": ["model", "stream", "max_tokens", "user"]},
             ]},
+            "f": {"address": "http://x/{model}", "formats": ["chat"]},
         },
     }))
     .unwrap_err();
@@ -327,10 +328,12 @@ fn every_fault_in_endpoints_is_reported() {
         "providers.e.formats[1].set.messages: 'messages' is set by the gateway alone",
         "providers.e.formats[1].set.model: 'model' is set by the gateway alone",
         "providers.e.formats[1].set.stream: 'stream' is set by the gateway alone",
+        "providers.e.formats[1].set.stream_options: 'stream_options' is set by the gateway alone",
         "providers.e.formats[1].set.\"\": expected the name of a field, of 1 to 64 bytes",
         "providers.e.formats[1].set.user: 'user' stands under `remove`, too",
         "providers.e.formats[1].remove[0]: without 'model' the request would name no model: put {model} into `path`",
         "providers.e.formats[1].remove[2]: no request can be sent without 'max_tokens'",
+        "providers.f.address: an address names no model: put {model} into `path` of a format",
     ];
     assert_eq!(faults, expected, "{}", faults.join("\n"));
 }
