@@ -1,4 +1,4 @@
-//! What the machine gives this program, and what of it is used: files and memory, as Linux
+//! The resources that the machine gives this program, and their use: files and memory, as Linux
 //! reports them under `/proc` and `/sys`. Without a report there is no bound.
 
 use crate::{allocator, events};

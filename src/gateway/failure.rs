@@ -1,4 +1,4 @@
-//! What follows a failed attempt: another attempt, or an error for the client.
+//! After a failed attempt: another attempt, or an error for the client.
 //!
 //! `tollgate_wire::fault` classifies failures; `attempt.rs` chooses the next candidate.
 
@@ -45,7 +45,7 @@ pub fn note(exchange: &mut Exchange, mut fault: UpstreamFault, cause: Option<&Er
     match fault.class {
         // The time-out of the whole request is not the fault of a deployment.
         FaultClass::ResponseTimeout if is_late => outcome::over(exchange),
-        FaultClass::OutOfFiles => outcome::asked_nobody(exchange),
+        FaultClass::OutOfFiles => outcome::reached_no_provider(exchange),
         _ => outcome::failed(exchange, &fault),
     }
     let again = follows(exchange, &fault);

@@ -79,7 +79,7 @@ pub fn over(exchange: &mut Exchange) {
 }
 
 /// The attempt has reached no provider: it ends without a verdict, and has used no tokens.
-pub fn asked_nobody(exchange: &mut Exchange) {
+pub fn reached_no_provider(exchange: &mut Exchange) {
     used(exchange, &Usage::default());
     over(exchange);
 }

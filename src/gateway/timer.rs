@@ -132,8 +132,8 @@ impl AttemptTimer {
         self.sent.map(|sent| sent.elapsed())
     }
 
-    /// Whether what is handed on now has come too late. What was read before the watch has
-    /// fired is not: the broken connection comes behind it.
+    /// Whether bytes that are handed on now have come too late. Bytes read before the watch has
+    /// fired are not: the broken connection comes behind it.
     pub fn is_over(&self, now: Instant) -> bool {
         self.deadlines.is_some_and(|it| it.are_over(now))
     }

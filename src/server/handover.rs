@@ -1,4 +1,4 @@
-//! What passes between a gateway and the process that takes over from it, over one Unix
+//! The messages between a gateway and the process that takes over from it, over one Unix
 //! stream: a line each way, and once the listening sockets themselves.
 //!
 //! | Process | sends | meaning |

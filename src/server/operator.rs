@@ -1,4 +1,4 @@
-//! What happens beside the requests: the admin listener, the names of providers, reloads,
+//! The work beside the requests: the admin listener, the names of providers, reloads,
 //! and the signals that end the program.
 
 use super::notify;

@@ -461,7 +461,7 @@ async fn a_family_that_the_operator_names_counts_whatever_the_model_is_called() 
         .model("named", json!(["llamas/house-model"]))
         .with("models.named.tokenizer", json!("qwen"));
     let gateway = Gateway::start(config).await;
-    // Four tokens by OpenAI's vocabulary; Qwen takes every digit for one. What stands around the
+    // Four tokens by OpenAI's vocabulary; Qwen takes every digit for one. The framing of a
     // message is each family's own.
     for (model, expected) in [
         ("guessed", 2 + 3 + 4),

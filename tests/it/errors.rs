@@ -48,9 +48,9 @@ fn assert_shape(path: &str, answer: &Answer, status: u16, code: &str) {
     } else {
         assert_eq!(fields(&body), ["error"]);
     }
-    let is_told_to_wait = answer.header("retry-after").is_some();
-    assert_eq!(is_told_to_wait, matches!(status, 429 | 503), "{answer:?}");
-    assert_eq!(is_told_to_wait, answer.header("retry-after-ms").is_some());
+    let has_retry_after = answer.header("retry-after").is_some();
+    assert_eq!(has_retry_after, matches!(status, 429 | 503), "{answer:?}");
+    assert_eq!(has_retry_after, answer.header("retry-after-ms").is_some());
     assert!(answer.header("server").is_none(), "{answer:?}");
 }
 

@@ -1,6 +1,6 @@
 //! Plans: what a token package gives, as it stands in the file.
 //!
-//! What a plan means for a key is the ledger's; here are its shape and the checks that
+//! The ledger decides the effect of a plan on a key; here are its shape and the checks that
 //! need the catalog.
 
 use indexmap::IndexMap;

@@ -135,7 +135,7 @@ const PAUSE: Duration = Duration::from_millis(2);
 /// The keys of a ledger file, for the `key` filter.
 ///
 /// A valid key gets in whatever else its address has sent: a key that is not in memory is always
-/// looked up. What is bounded is how many look-ups an address has at once, and how fast those are that
+/// looked up. The bounds are on the concurrent look-ups of an address, and on the rate of those that
 /// find nothing.
 pub struct Directory {
     keys: tollgate_ledger::KeyDirectory,

@@ -1,4 +1,4 @@
-//! What filters can ask the gateway: keys, models, limits, balances, stored things, token counts.
+//! The services of the gateway for filters: keys, models, limits, balances, stored things, token counts.
 
 use crate::{RequestContext, SettingsFault};
 use http::{HeaderMap, HeaderName, HeaderValue};

@@ -251,7 +251,7 @@ impl Pace {
         }
     }
 
-    /// Takes `count`, or nothing. What was taken: `None`, where there is no limit.
+    /// Takes `count`, or nothing. Returns the taken count; `None` without a limit.
     fn take(&mut self, count: u64, now_ms: u64) -> Result<Option<u64>, Denied> {
         match self.limited() {
             Some(bucket) => bucket.take(count, now_ms).map(|()| Some(count)),

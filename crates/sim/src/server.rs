@@ -1,5 +1,5 @@
-//! The server: takes connections and ends them in order. What is asked on them is for
-//! [`crate::routes`].
+//! The server: takes connections and ends them in order. [`crate::routes`] answers the
+//! requests.
 
 use crate::{
     canned::{self, Canned},

@@ -1,4 +1,4 @@
-//! What a request asks for, as far as the gateway looks.
+//! The facts of a request that the gateway reads.
 //!
 //! The wire crate fills these facts in one pass over the body; filters and
 //! routing decide on them and never see the body itself.

@@ -1,4 +1,4 @@
-//! What one key holds of what all keys share.
+//! The share of one key in the resources of all keys.
 //!
 //! The counts stand in the key's [`Identity`](crate::Identity), which a request carries along
 //! anyway: they are exact, and take no look-up.

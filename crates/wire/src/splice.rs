@@ -59,8 +59,8 @@ impl Splice {
         self.edits.push(Edit { span, text });
     }
 
-    /// Puts `text` before the byte at offset `at`. What is inserted at the same place
-    /// stands in the order of the calls.
+    /// Puts `text` before the byte at offset `at`. Texts inserted at the same place
+    /// stand in the order of the calls.
     pub fn insert(&mut self, at: u64, text: impl Into<Bytes>) {
         self.replace(Span { start: at, end: at }, text);
     }

@@ -30,7 +30,7 @@ pub(in crate::server) struct Gate {
 }
 
 impl Gate {
-    /// Gives a connection its place. What was read behind a header stands in `ahead`. The time that a
+    /// Gives a connection its place. Bytes read behind a header stand in `ahead`. The time that a
     /// head may take is that of the header, too.
     ///
     /// # Errors

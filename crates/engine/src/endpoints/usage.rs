@@ -1,8 +1,8 @@
 //! `GET /v1/usage` and `GET /v1/usage/history`: what a key has, how fast it may go, and what
 //! it has used, request by request.
 //!
-//! Both answer keys that have nothing left. What is counted is decided in the ledger; how a
-//! query is read, in `query`. Reading takes a blocking thread, of which there are few: if
+//! Both answer keys that have nothing left. The ledger decides what counts, and
+//! `query` how a query is read. Reading takes a blocking thread, of which there are few: if
 //! all are taken, a request waits, and if too many wait, above all of its own key, it is
 //! refused.
 

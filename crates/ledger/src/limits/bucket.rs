@@ -37,7 +37,7 @@ impl Bucket {
         Self { limit, arrival: 0 }
     }
 
-    /// Goes by another limit from now on. What was taken and is owed stays, token for token, as
+    /// Goes by another limit from now on. The debt stays, token for token, as
     /// far as anything can be owed.
     pub(super) fn resize(&mut self, limit: NonZeroU32, now_ms: u64) {
         let debt = self.debt(now_ms);
@@ -71,7 +71,7 @@ impl Bucket {
         self.arrival = next.min(most.max(self.arrival));
     }
 
-    /// Gives `count` back. What has flowed off meanwhile is not given twice: a bucket is
+    /// Gives `count` back. Tokens that have flowed off meanwhile are not given twice: a bucket is
     /// never fuller than full.
     pub(super) const fn refund(&mut self, count: u64) {
         self.arrival = self.arrival.saturating_sub(cost(count));

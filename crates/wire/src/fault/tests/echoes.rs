@@ -49,7 +49,7 @@ fn variants(words: &str) -> [String; 3] {
 }
 
 #[track_caller]
-fn benches_nobody(status: u16, body: &str) {
+fn opens_no_breaker(status: u16, body: &str) {
     let fault = upstream(status, body);
     let benches = fault.opens_credential_breaker() || fault.opens_deployment_breaker();
     assert!(!benches, "{status} {body}: {fault:?}");
@@ -78,7 +78,7 @@ fn no_echo_opens_a_breaker(frames: &[(&str, &str)]) {
             // Where a sentence is the code as well it is no code.
             for body in bodies(&message) {
                 for status in [400, 404, 413, 422] {
-                    benches_nobody(status, &body);
+                    opens_no_breaker(status, &body);
                 }
             }
         }
@@ -121,7 +121,7 @@ fn another_fields_model_is_the_callers_choice() {
             "message": "The requested model 'x' does not exist.", "type": "invalid_request_error",
             "param": "tools[0].model", "code": "model_not_found",
         }});
-        benches_nobody(status, &body.to_string());
+        opens_no_breaker(status, &body.to_string());
     }
 }
 
@@ -136,7 +136,7 @@ fn a_choice_of_providers_by_the_caller_is_the_callers_fault() {
     ] {
         let body =
             serde_json::json!({"error": {"message": message, "code": 404, "metadata": metadata}});
-        benches_nobody(404, &body.to_string());
+        opens_no_breaker(404, &body.to_string());
     }
 }
 
