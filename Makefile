@@ -110,7 +110,7 @@ test-soak: setup ## Mixed load with faults for half an hour: nothing grows, ever
 test-upgrade: setup ## Reload and upgrade under load, a hundred and ten times over
 	TOLLGATE_RELOADS=$(RELOAD_ROUNDS) TOLLGATE_UPGRADES=$(UPGRADE_ROUNDS) $(CARGO) test --workspace --test it -- --nocapture no_request_notices
 
-test-overload: setup ## A thousand slow callers, slowhttptest's too: what they cost everybody else, measured
+test-overload: setup ## A thousand slow callers, slowhttptest's too: what they cost other callers, measured
 	@scripts/setup overload
 	TOLLGATE_OVERLOAD_ROUNDS=$(OVERLOAD_ROUNDS) $(CARGO) test --workspace --test alone -- --ignored --nocapture slow::
 

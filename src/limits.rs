@@ -83,7 +83,7 @@ pub struct BodyLimits {
 }
 
 impl BodyLimits {
-    /// How long a body may be slower than its rate: a caller may take a moment to begin.
+    /// How long a body may be slower than its rate: a caller may take this long to begin.
     pub const GRACE: Duration = Duration::from_secs(10);
 
     /// How long the piece may take that comes behind `read` bytes, `passed` after the start.

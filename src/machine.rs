@@ -1,4 +1,4 @@
-//! What the machine gives this program, and what of it is used: files and memory, as Linux
+//! The resources that the machine gives this program, and their use: files and memory, as Linux
 //! reports them under `/proc` and `/sys`. Without a report there is no bound.
 
 use crate::{allocator, events};
@@ -34,18 +34,18 @@ pub fn has_room(held: u64, most: u64) -> bool {
     let grown = held.saturating_sub(HELD.load(Ordering::Relaxed));
     let has_room = resident().saturating_add(grown) <= most;
     if !has_room {
-        give_back_soon();
+        schedule_give_back();
     }
     has_room
 }
 
 /// There is no memory left: has what was let go given back to the system before the next look.
-pub fn give_back_soon() {
+pub fn schedule_give_back() {
     IS_SHORT.store(true, Ordering::Relaxed);
 }
 
 /// Notes what was looked up, and what requests held then.
-pub fn tell_resident(bytes: u64, held: u64) {
+pub fn note_resident(bytes: u64, held: u64) {
     HELD.store(held, Ordering::Relaxed);
     RESIDENT.store(bytes, Ordering::Relaxed);
 }
@@ -62,7 +62,7 @@ pub async fn watch_memory() {
         let held = events::held();
         // Where no file is left to look, it is what it was.
         let bytes = look_up_resident().unwrap_or_else(resident);
-        tell_resident(bytes, held);
+        note_resident(bytes, held);
         events::resident_memory(bytes);
         tokio::time::sleep(LOOK).await;
     }
@@ -225,12 +225,12 @@ mod tests {
 
     #[test]
     fn the_groups_of_either_version_are_looked_through_up_to_their_root() {
-        let told = |groups: &str| -> Vec<String> {
+        let reported = |groups: &str| -> Vec<String> {
             let files = memory_files(groups);
             files.iter().map(|it| it.display().to_string()).collect()
         };
         assert_eq!(
-            told("5:cpu,cpuacct:/a\n4:memory:/docker/b\n"),
+            reported("5:cpu,cpuacct:/a\n4:memory:/docker/b\n"),
             [
                 "/sys/fs/cgroup/memory/docker/b/memory.limit_in_bytes",
                 "/sys/fs/cgroup/memory/docker/memory.limit_in_bytes",
@@ -238,7 +238,7 @@ mod tests {
             ]
         );
         assert_eq!(
-            told("0::/system.slice\n"),
+            reported("0::/system.slice\n"),
             [
                 "/sys/fs/cgroup/system.slice/memory.max",
                 "/sys/fs/cgroup/system.slice/memory.high",
@@ -246,7 +246,7 @@ mod tests {
                 "/sys/fs/cgroup/memory.high",
             ]
         );
-        assert!(told("nonsense\n3:cpu:/\n").is_empty());
+        assert!(reported("nonsense\n3:cpu:/\n").is_empty());
     }
 
     #[test]

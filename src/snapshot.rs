@@ -57,7 +57,7 @@ pub struct Snapshot {
     pub counts: Option<Arc<CatalogCounts>>,
     /// How providers' counters are used.
     pub counting: CountingSettings,
-    /// What they answered a moment ago, under this configuration.
+    /// Their last answers, under this configuration.
     pub count_cache: CountCache,
 }
 

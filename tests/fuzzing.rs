@@ -18,11 +18,11 @@ mod streams;
 #[path = "../crates/translate/tests/answers/strict/mod.rs"]
 mod strict;
 #[expect(dead_code, reason = "what the tests of the translation need besides")]
+#[path = "../crates/translate/tests/answers/summary.rs"]
+mod summary;
+#[expect(dead_code, reason = "what the tests of the translation need besides")]
 #[path = "../crates/translate/tests/answers/support.rs"]
 mod support;
-#[expect(dead_code, reason = "what the tests of the translation need besides")]
-#[path = "../crates/translate/tests/answers/told.rs"]
-mod told;
 
 use std::{collections::BTreeSet, fs, path::Path};
 

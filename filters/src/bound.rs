@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_thought_comes_before_what_is_said() {
+    fn thinking_is_reserved_before_the_answer() {
         let facts = RequestFacts {
             output_limit: Some(10_000),
             thinking_budget: Some(2_000),

@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_long_by_any_count_is_refused_with_both_numbers() {
+    fn an_input_too_long_by_any_count_is_refused_with_both_numbers() {
         let error = refusal(scene(0, 1_000_000).run(&KIND, "null"));
         assert_eq!(
             (error.code, error.status, &*error.message),
@@ -153,14 +153,14 @@ mod tests {
     }
 
     #[test]
-    fn what_may_just_fit_is_for_the_provider_to_decide() {
+    fn the_provider_decides_on_an_input_that_may_just_fit() {
         let mut scene = scene(0, 840_000);
         assert!(matches!(scene.run(&KIND, "null"), Ok(Verdict::Continue)));
         assert_eq!(scene.request.input.map(|it| it.tokens), Some(210_000));
     }
 
     #[test]
-    fn what_surely_fits_is_not_counted() {
+    fn an_input_that_surely_fits_is_not_counted() {
         let mut scene = scene(0, 700_000);
         assert!(matches!(scene.run(&KIND, "null"), Ok(Verdict::Continue)));
         assert_eq!(scene.request.input, None);

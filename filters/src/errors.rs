@@ -1,7 +1,7 @@
 //! `errors`: has the last word on what an error says.
 //!
 //! The gateway writes every error in the client's format. With this filter an operator replaces the
-//! message of a code, for example to tell where to buy tokens.
+//! message of a code, for example to say where to buy tokens.
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -81,13 +81,13 @@ mod tests {
     fn the_operators_words_replace_ours_for_their_code_alone() {
         let scene = Scene::new(Endpoint::Models, &[]);
         let settings = r#"{"messages": {"quota_exhausted": "Top up at the desk."}}"#;
-        let told = |code| {
+        let reported = |code| {
             scene
                 .error(&KIND, settings, PublicError::new(code, "ours"))
                 .message
         };
-        assert_eq!(told(ErrorCode::QuotaExhausted), "Top up at the desk.");
-        assert_eq!(told(ErrorCode::NotFound), "ours");
+        assert_eq!(reported(ErrorCode::QuotaExhausted), "Top up at the desk.");
+        assert_eq!(reported(ErrorCode::NotFound), "ours");
     }
 
     #[test]

@@ -146,7 +146,7 @@ impl Filter for Headers {
     }
 }
 
-/// The media type, with the character set only if it is UTF-8: other parameters could tell which
+/// The media type, with the character set only if it is UTF-8: other parameters could reveal which
 /// provider has answered.
 fn media_type(kind: &HeaderValue) -> Option<HeaderValue> {
     let text = kind.to_str().ok()?;

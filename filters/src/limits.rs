@@ -150,16 +150,16 @@ mod tests {
     }
 
     #[test]
-    fn a_request_within_its_limits_goes_on_and_tells_how_the_key_stands() {
+    fn a_request_within_its_limits_passes_and_shows_the_limits() {
         let mut scene = scene(Endpoint::Messages, 400, Some(50));
         assert!(matches!(scene.run(&KIND, "{}"), Ok(Verdict::Continue)));
-        let told: Vec<_> = scene
+        let reported: Vec<_> = scene
             .request
             .answer_headers
             .iter()
             .map(|(name, value)| format!("{name}: {}", value.to_str().unwrap()))
             .collect();
-        assert_eq!(told, ["x-load: generation of 100 and 50 tokens"]);
+        assert_eq!(reported, ["x-load: generation of 100 and 50 tokens"]);
     }
 
     #[test]
@@ -168,8 +168,8 @@ mod tests {
             let mut scene = scene(Endpoint::Messages, 0, asked);
             assert!(matches!(scene.run(&KIND, "{}"), Ok(Verdict::Continue)));
             let (_, value) = scene.request.answer_headers.first().expect("a header");
-            let told = format!("generation of 0 and {taken} tokens");
-            assert_eq!(value.to_str().unwrap(), told);
+            let reported = format!("generation of 0 and {taken} tokens");
+            assert_eq!(value.to_str().unwrap(), reported);
         }
     }
 
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_over_a_limit_is_told_which_and_when_to_come_again() {
+    fn a_caller_over_a_limit_learns_which_and_when_to_retry() {
         // What the scripted limiter makes of 1,000 and 2,000 input tokens.
         let error = refusal(scene(Endpoint::Messages, 4000, None).run(&KIND, "{}"));
         assert_eq!(
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_whose_plan_nobody_knows_has_to_wait() {
+    fn a_key_with_an_unknown_plan_has_to_wait() {
         let mut scene = scene(Endpoint::Messages, 400, None);
         let mut holder = identity(Allowance::All);
         holder.plan = Some("unknown".to_owned());

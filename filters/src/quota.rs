@@ -264,7 +264,7 @@ mod tests {
         scene
     }
 
-    /// What is held for the input of 2,000 bytes as long as nobody looks at them.
+    /// The reservation for an input of 2,000 bytes that is not counted yet.
     const UNCOUNTED: u64 = 2_000 + 128;
     /// What the scripted count makes of them: four bytes a token, and a tenth more at most.
     const COUNTED: u64 = 550;
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_body_does_not_show_is_held_as_far_as_the_balance_has_it() {
+    fn hidden_input_is_reserved_as_far_as_the_balance_has_it() {
         let held = |settings| {
             let mut scene = scene("rich", Endpoint::Messages, 500, 1);
             scene.change_facts(|facts| facts.hosted_tools = 1);
@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_counted_leaves_what_no_text_exceeds() {
+    fn without_a_count_the_upper_bound_of_the_text_is_reserved() {
         let mut scene = scene("uncountable", Endpoint::ChatCompletions, 9_000, 1);
         assert!(matches!(scene.run(&KIND, "{}"), Ok(Verdict::Continue)));
         assert_eq!(scene.request.output_limit, Some(10_000 - UNCOUNTED));
@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_counted_for_a_caller_who_has_nothing_left() {
+    fn nothing_is_counted_for_a_key_without_tokens() {
         let mut scene = scene("exhausted", Endpoint::Messages, 500, 1);
         let error = refusal(scene.run(&KIND, "{}"));
         assert_eq!(error.code, ErrorCode::QuotaExhausted);
@@ -388,11 +388,11 @@ mod tests {
     }
 
     #[test]
-    fn what_is_refused_holds_nothing_and_is_told_how_the_key_stands_without_it() {
+    fn a_refused_request_reserves_nothing_and_shows_the_limits_without_it() {
         let mut scene = scene("exhausted", Endpoint::Messages, 500, 1);
         let load = http::HeaderName::from_static("x-load");
-        let told = http::HeaderValue::from_static("this request");
-        scene.request.answer_headers.push((load, told));
+        let reported = http::HeaderValue::from_static("this request");
+        scene.request.answer_headers.push((load, reported));
         let admission = CountedAdmission::default();
         let taken = admission.clone();
         scene.request.admission = Some(Box::new(admission));

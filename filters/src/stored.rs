@@ -1,6 +1,6 @@
 //! `stored`: lets a request name what a provider has stored only if its own key made it.
 //!
-//! Keys share provider credentials, so a provider cannot tell them apart. The ledger remembers which key
+//! Keys share provider credentials, so a provider cannot distinguish them. The ledger remembers which key
 //! made what; routing sends the request to the provider that stores it.
 
 use serde_json::Value;
@@ -128,14 +128,14 @@ mod tests {
     }
 
     #[test]
-    fn what_the_key_made_is_answered_where_it_is() {
+    fn a_request_for_a_stored_response_goes_where_it_is() {
         let mut scene = scene(&["resp_1", "resp_2"]);
         assert!(matches!(scene.run(&KIND, "null"), Ok(Verdict::Continue)));
         assert_eq!(place(&scene), Some("one"));
     }
 
     #[test]
-    fn what_is_not_in_memory_is_waited_for_one_after_the_other() {
+    fn ids_that_are_not_in_memory_are_looked_up_one_after_the_other() {
         let mut scene = scene(&["slow_1", "resp_1", "slow_2"]);
         assert!(matches!(scene.run(&KIND, "null"), Ok(Verdict::Continue)));
         assert!(scene.has_waited);
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_stored_adds_up_unless_the_size_of_some_of_it_is_unknown() {
+    fn sizes_of_stored_things_add_up_unless_one_is_unknown() {
         let tokens = |ids: &[&str], item: Option<bool>| {
             let mut scene = scene(ids);
             let items = item.map(|has_contents| NamedItem {
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn what_another_made_does_not_exist() {
+    fn things_of_another_key_do_not_exist() {
         for ids in [&["theirs"][..], &["resp_1", "theirs"], &["slow_theirs"]] {
             let error = refusal(scene(ids).run(&KIND, "null"));
             assert_eq!((error.code, error.status), (ErrorCode::NotFound, 404));
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn while_nobody_knows_nobody_is_refused_for_good() {
+    fn an_unknown_owner_refuses_no_request_for_good() {
         let error = refusal(scene(&["down"]).run(&KIND, "null"));
         assert_eq!(error.code, ErrorCode::ServiceUnavailable);
     }

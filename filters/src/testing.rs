@@ -200,14 +200,14 @@ impl Limiter for Limits {
         if identity.plan.as_deref() == Some("unknown") {
             return Err(NotAdmitted::UnknownPlan);
         }
-        let told = match load {
+        let reported = match load {
             Load::Generation { input, output, .. } => {
                 format!("generation of {input} and {output} tokens")
             }
             Load::Count { limit } => format!("count, {limit} a minute"),
         };
         let name = HeaderName::from_static("x-load");
-        let headers = vec![(name, HeaderValue::from_str(&told).unwrap())];
+        let headers = vec![(name, HeaderValue::from_str(&reported).unwrap())];
         let limited = |dimension, denied, headers| NotAdmitted::Limited {
             limited: Limited { dimension, denied },
             headers,

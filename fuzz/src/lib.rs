@@ -7,11 +7,11 @@
 #[path = "../../crates/translate/tests/answers/strict/mod.rs"]
 mod strict;
 #[expect(dead_code, reason = "what the tests of the translation need besides")]
+#[path = "../../crates/translate/tests/answers/summary.rs"]
+mod summary;
+#[expect(dead_code, reason = "what the tests of the translation need besides")]
 #[path = "../../crates/translate/tests/answers/support.rs"]
 mod support;
-#[expect(dead_code, reason = "what the tests of the translation need besides")]
-#[path = "../../crates/translate/tests/answers/told.rs"]
-mod told;
 
 pub mod answers;
 #[cfg(feature = "edge")]

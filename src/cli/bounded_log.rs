@@ -1,5 +1,5 @@
 //! The log, with a bound on the lines that clients without a key can cause: Pingora logs each failed
-//! handshake, and anyone who reaches the port can cause one per connection.
+//! handshake, and every client that reaches the port can cause one per connection.
 //!
 //! Ten such lines are logged in ten seconds, and then the number of the suppressed ones. All are counted.
 
@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_few_are_told_in_each_while_and_then_how_many_were_not() {
+    fn a_few_lines_are_logged_in_each_period_and_then_the_number_of_the_others() {
         let mut allowance = Allowance::default();
         let now = Instant::now();
         for _ in 0..MOST {

@@ -147,7 +147,7 @@ impl Answer {
         next
     }
 
-    /// The failure that its head and what is held tell of, where the rest does not come.
+    /// The failure by its head and the held part, if the rest does not come.
     pub fn reported_fault(&self) -> Option<UpstreamFault> {
         let head = self.head.as_ref()?;
         let is_error = matches!(self.reader, Some(Reader::Error)) && self.stage == Stage::Buffered;

@@ -490,7 +490,7 @@ pub fn send(exchange: &mut Exchange, body: Bytes) -> Bytes {
 }
 
 /// Why no candidate was asked, although there were some.
-pub fn nobody(exchange: &Exchange) -> UpstreamFault {
+pub fn no_candidate(exchange: &Exchange) -> UpstreamFault {
     let full = exchange.attempts.full;
     full.map_or_else(UpstreamFault::unreachable, full_fault)
 }

@@ -11,7 +11,7 @@
 //!   HTTP/1.1 body is left unread at its very end, and can be sent once only, when what follows
 //!   was found to be nothing; an HTTP/2 body is refused, since neither way works for it.
 //!
-//! What becomes of its pieces while it is read is decided in `collect`.
+//! `collect` decides on its pieces while it is read.
 
 mod collect;
 mod unpack;

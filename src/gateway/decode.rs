@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_encoding_is_told_from_none() {
+    fn an_unknown_encoding_and_none_are_distinguished() {
         assert!(Decoder::for_encoding(None).is_some_and(|it| it.is_none()));
         assert!(Decoder::for_encoding(Some(&HeaderValue::from_static("br"))).is_none());
     }

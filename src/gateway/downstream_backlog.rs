@@ -1,7 +1,7 @@
 //! Whether a client still has to read what the gateway has sent it.
 //!
 //! The gateway reads a provider's bytes ahead of the client. While the client reads slowly, the
-//! provider's socket is silent although the provider is not. The backlog tells the two cases apart: over
+//! provider's socket is silent although the provider is not. The backlog distinguishes the two cases: over
 //! HTTP/1.1 the client's connection reports a write that waits; over HTTP/2, where streams share a
 //! connection, each piece of an answer reports when its last copy is dropped.
 

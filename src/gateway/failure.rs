@@ -1,4 +1,4 @@
-//! What follows a failed attempt: another attempt, or an error for the client.
+//! After a failed attempt: another attempt, or an error for the client.
 //!
 //! `tollgate_wire::fault` classifies failures; `attempt.rs` chooses the next candidate.
 
@@ -45,7 +45,7 @@ pub fn note(exchange: &mut Exchange, mut fault: UpstreamFault, cause: Option<&Er
     match fault.class {
         // The time-out of the whole request is not the fault of a deployment.
         FaultClass::ResponseTimeout if is_late => outcome::over(exchange),
-        FaultClass::OutOfFiles => outcome::asked_nobody(exchange),
+        FaultClass::OutOfFiles => outcome::reached_no_provider(exchange),
         _ => outcome::failed(exchange, &fault),
     }
     let again = follows(exchange, &fault);
@@ -103,7 +103,7 @@ fn pause_before_another(exchange: &Exchange, fault: &UpstreamFault) -> Option<Du
     let failover = &exchange.snapshot.failover;
     let attempts = &exchange.attempts;
     let asked_again = attempts.asked_again();
-    if !fault.may_pass_soon() || asked_again >= failover.again || !attempts.has_only_one() {
+    if !fault.is_transient() || asked_again >= failover.again || !attempts.has_only_one() {
         return None;
     }
     let doublings = u32::try_from(asked_again).unwrap_or(u32::MAX);

@@ -204,7 +204,7 @@ fn refuse(
 ) -> Result<(), PublicError> {
     let checked = exchange.snapshot.limits.load.check(rank, of_key, now);
     if checked == Err(Shed::Memory) {
-        machine::give_back_soon();
+        machine::schedule_give_back();
     }
     checked.map_err(shed)
 }

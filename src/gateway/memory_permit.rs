@@ -236,7 +236,7 @@ mod tests {
 
     /// One test, for what is held is counted once for the whole program.
     #[tokio::test]
-    async fn what_is_held_is_counted_before_it_is_there_and_until_the_last_copy_is_gone() {
+    async fn memory_is_counted_before_it_is_filled_and_until_the_last_copy_is_gone() {
         let before = events::held();
         let mut large = MemoryPermit::new(BOUNDS, None);
         assert_eq!(large.grow(8 << 20), Ok(()));
@@ -281,14 +281,14 @@ mod tests {
         one_request_of_each_key_and_one_of_all_wait_longest();
         a_request_that_waits_for_its_key_leaves_the_turn_of_all_keys_to_others();
 
-        assert_eq!(refused_beside_a_wish_that_is_too_large(), 0);
+        assert_eq!(refused_beside_a_request_that_is_too_large(), 0);
         assert_eq!(events::held(), before);
 
         let tight = Bounds {
             memory_by_large: 1 << 20,
             ..BOUNDS
         };
-        machine::tell_resident(1 << 20, events::held());
+        machine::note_resident(1 << 20, events::held());
         let mut permit = MemoryPermit::new(tight, None);
         assert_eq!(permit.grow(1 << 20), Err(Shed::Memory));
         assert_eq!(permit.grow(SMALL), Ok(()));
@@ -413,8 +413,8 @@ mod tests {
         assert!(waited >= Duration::from_millis(1_050), "{waited:?}");
     }
 
-    /// How many pieces of one byte found no room while somebody else asked for what there never is.
-    fn refused_beside_a_wish_that_is_too_large() -> usize {
+    /// How many pieces of one byte found no room while another request asked for more than there is.
+    fn refused_beside_a_request_that_is_too_large() -> usize {
         const EACH: usize = 3_000_000;
         let both = Barrier::new(2);
         std::thread::scope(|scope| {

@@ -191,7 +191,7 @@ impl ProxyHttp for Gateway {
             None => {
                 // What went wrong with those that were asked says more.
                 if exchange.fault.is_none() {
-                    let fault = attempt::nobody(exchange);
+                    let fault = attempt::no_candidate(exchange);
                     failure::note(exchange, fault, None);
                 }
                 Err(failure::end_attempt(false))

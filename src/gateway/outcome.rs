@@ -79,7 +79,7 @@ pub fn over(exchange: &mut Exchange) {
 }
 
 /// The attempt has reached no provider: it ends without a verdict, and has used no tokens.
-pub fn asked_nobody(exchange: &mut Exchange) {
+pub fn reached_no_provider(exchange: &mut Exchange) {
     used(exchange, &Usage::default());
     over(exchange);
 }
@@ -124,7 +124,7 @@ mod tests {
     use tollgate_wire::fault::{UpstreamAnswer, classify, classify_body};
 
     #[test]
-    fn what_one_credential_may_not_do_at_one_model_counts_against_no_other() {
+    fn a_credential_refused_at_one_model_counts_against_no_other() {
         let examples = [
             (
                 r#"{"error":{"message":"Project `p` does not have access to model `x`","type":"invalid_request_error","param":null,"code":"model_not_found"}}"#,

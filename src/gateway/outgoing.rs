@@ -1,4 +1,4 @@
-//! What an attempt sends: the body in a format of its deployment. `head` builds the head.
+//! The request of an attempt: the body in a format of its deployment. `head` builds the head.
 //!
 //! A body in the deployment's format is sent as the client wrote it, with edits spliced in. Any other body
 //! is translated.

@@ -1,4 +1,4 @@
-//! Responses that a provider stores for a client: who may retrieve them, and what the ledger remembers.
+//! Responses that a provider stores for a client: access to them, and what the ledger remembers.
 //!
 //! The ledger knows which key owns a response.
 

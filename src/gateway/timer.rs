@@ -22,10 +22,10 @@ pub struct AttemptTimer {
     socket: Option<Socket>,
     /// The number of a connection of HTTP/1.1 over which a body is yet to be sent.
     sends_over: Option<RawFd>,
-    /// Tells the body's sending that an answer has begun, where that matters to it.
+    /// Notifies the sending of the body that an answer has begun, where that matters to it.
     unanswered: Option<Unanswered>,
     watch: Option<Watch>,
-    /// What notes that a caller has taken a piece, where the pieces have to tell.
+    /// What notes that a caller has taken a piece, where the pieces have to report it.
     pieces: Option<DownstreamBacklog>,
     has_fired: bool,
     /// Nothing but the watch ends a silence.
@@ -132,8 +132,8 @@ impl AttemptTimer {
         self.sent.map(|sent| sent.elapsed())
     }
 
-    /// Whether what is handed on now has come too late. What was read before the watch has
-    /// fired is not: the broken connection comes behind it.
+    /// Whether bytes that are handed on now have come too late. Bytes read before the watch has
+    /// fired are not: the broken connection comes behind it.
     pub fn is_over(&self, now: Instant) -> bool {
         self.deadlines.is_some_and(|it| it.are_over(now))
     }

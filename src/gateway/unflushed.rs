@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_written_is_forgotten_and_the_rest_comes_back() {
+    fn written_bytes_are_forgotten_and_the_rest_comes_back() {
         for (written, left) in [(0, "abcdef"), (3, "def"), (4, "ef"), (6, "")] {
             let mut unflushed = Unflushed::default();
             for piece in ["abc", "", "de", "f"] {

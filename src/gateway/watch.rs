@@ -128,7 +128,7 @@ impl Watched {
 }
 
 impl Watched {
-    /// Whether its caller holds it up, or did so a moment ago.
+    /// Whether its caller holds it up, or did so at the last look.
     fn is_held_up(&self, now: u64) -> bool {
         let Some(backlog) = &self.backlog else {
             return false;
@@ -184,14 +184,14 @@ impl Keeper {
 
     #[expect(
         clippy::disallowed_methods,
-        reason = "a thread of its own that serves no request, and nobody waits for it"
+        reason = "a thread of its own that serves no request and blocks none"
     )]
     fn rest(&self) {
         std::thread::sleep(TICK);
     }
 }
 
-/// The millisecond at which a moment has come for sure.
+/// The first millisecond that is not before an instant.
 fn full_millis(moment: Instant) -> u64 {
     millis(moment).saturating_add(1)
 }

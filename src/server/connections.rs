@@ -139,7 +139,7 @@ impl Doorkeeper {
         let opened = Instant::now();
         wire.speak_http2();
         let stream: Stream = Box::new(wire);
-        let (tell, told) = watch::channel(false);
+        let (tell, reported) = watch::channel(false);
         let mut ending = shutdown.clone();
         let telling = async {
             // A dropped sender counts as the end.
@@ -153,7 +153,7 @@ impl Doorkeeper {
             std::future::pending::<()>().await;
         };
         tokio::select! {
-            _ = ServerApp::process_new(&self.app, stream, &told) => {}
+            _ = ServerApp::process_new(&self.app, stream, &reported) => {}
             () = telling => {}
         }
     }

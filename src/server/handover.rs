@@ -1,4 +1,4 @@
-//! What passes between a gateway and the process that takes over from it, over one Unix
+//! The messages between a gateway and the process that takes over from it, over one Unix
 //! stream: a line each way, and once the listening sockets themselves.
 //!
 //! | Process | sends | meaning |
@@ -8,7 +8,7 @@
 //! | new | `ready confirms` | I could serve now |
 //! | old | `go` | the ledger knows that there are two of us |
 //! | new | `serving PID` | I serve |
-//! | old | `commit` | the service is yours |
+//! | old | `commit` | the new process has the service |
 //! | new | `acknowledge` | I have it |
 //! | old | `drained` | I take no connection any more |
 //!
@@ -164,8 +164,11 @@ mod tests {
         drop((sockets, old));
         let kept: Vec<_> = listeners.iter().map(at).collect();
         drop(listeners);
-        let (told, received) = receive(&new).unwrap();
-        assert_eq!((told.admin, told.callers), (kept[0], kept[1..].to_vec()));
+        let (reported, received) = receive(&new).unwrap();
+        assert_eq!(
+            (reported.admin, reported.callers),
+            (kept[0], kept[1..].to_vec())
+        );
         for (address, socket) in kept.into_iter().zip(received) {
             let listener = TcpListener::from(socket);
             let _caller = TcpStream::connect(address).unwrap();
@@ -174,12 +177,12 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_offer_is_told_as_it_was_said() {
-        for (said, told) in [("failed not now\n", "not now"), ("hello\n", "'hello'")] {
+    fn an_answer_that_is_no_offer_is_reported_in_its_words() {
+        for (said, reported) in [("failed not now\n", "not now"), ("hello\n", "'hello'")] {
             let (mut old, new) = UnixStream::pair().unwrap();
             old.write_all(said.as_bytes()).unwrap();
             let fault = receive(&new).err().unwrap().to_string();
-            assert!(fault.contains(told), "{fault}");
+            assert!(fault.contains(reported), "{fault}");
         }
         let (old, new) = UnixStream::pair().unwrap();
         drop(old);

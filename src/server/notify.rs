@@ -1,4 +1,4 @@
-//! Tells the service manager how the program is, where one wants to know: sd_notify(3), a
+//! Reports the state of the program to a service manager that asks for it: sd_notify(3), a
 //! datagram to the socket that `NOTIFY_SOCKET` names.
 
 use std::ffi::OsStr;
@@ -41,7 +41,7 @@ fn tell(state: &str) {
         return;
     };
     if let Err(fault) = send(&socket, state) {
-        log::warn!("the service manager cannot be told: {fault}");
+        log::warn!("the state cannot be reported to the service manager: {fault}");
     }
 }
 

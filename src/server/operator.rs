@@ -1,4 +1,4 @@
-//! What happens beside the requests: the admin listener, the names of providers, reloads,
+//! The work beside the requests: the admin listener, the names of providers, reloads,
 //! and the signals that end the program.
 
 use super::notify;
@@ -29,7 +29,7 @@ pub(super) struct Operator {
     pub(super) readiness: Readiness,
     /// What operators reach over HTTP.
     pub(super) api: Arc<Api>,
-    /// Tells when callers are served.
+    /// Notified when callers are served.
     pub(super) accepting: broadcast::Receiver<ExecutionPhase>,
     /// The process from which this one takes over.
     pub(super) predecessor: Option<Predecessor>,
@@ -213,7 +213,7 @@ async fn serve_now(
     if let Some(predecessor) = predecessor {
         if !is_to_serve {
             log::info!("this process ends before it has served");
-            predecessor.fail("it was told to end before it served");
+            predecessor.fail("it received a stop signal before it served");
             return Begun::Ending;
         }
         let (tell, mut verdict) = oneshot::channel();
@@ -225,7 +225,7 @@ async fn serve_now(
             Ok(Ok(Verdict::Ours)) => Begun::Serving,
             Ok(Ok(Verdict::Theirs(cause))) => Begun::Refused(cause),
             Ok(Err(fault)) => {
-                log::error!("the process before cannot be told: {fault}");
+                log::error!("the old process cannot be reached: {fault}");
                 Begun::Serving
             }
             Err(_) => {

@@ -207,7 +207,7 @@ impl Reloader {
     /// Reads the files again.
     async fn reload(&mut self, cause: Cause, how: ReloadQuery) -> Result<ReloadView, String> {
         let load = Arc::clone(&self.load);
-        let read = self.aside(move || {
+        let read = self.blocking(move || {
             let mut sources = Sources::default();
             let loaded = load(&mut sources);
             let is_whole = loaded.is_ok();
@@ -232,7 +232,7 @@ impl Reloader {
         }
         if how.dry_run || same {
             let (config, material) = (Arc::clone(&next.config), next.material.clone());
-            let built = self.aside(move || {
+            let built = self.blocking(move || {
                 Snapshot::build(&config, &material.authorities, None, None).map(drop)
             });
             match built.await {
@@ -276,7 +276,7 @@ impl Reloader {
             let (config, earlier) = (Arc::clone(&next.config), Arc::clone(&earlier));
             let authorities = Arc::clone(&next.material.authorities);
             let accounts = Arc::clone(&self.places.accounts);
-            self.aside(move || {
+            self.blocking(move || {
                 Snapshot::build(&config, &authorities, Some(&accounts), Some(&earlier))
             })
         };
@@ -339,7 +339,7 @@ impl Reloader {
     }
 
     /// Does work that may wait for files, while the operator and the signals are served.
-    async fn aside<T: Send + 'static>(
+    async fn blocking<T: Send + 'static>(
         &mut self,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, &'static str> {
@@ -363,7 +363,7 @@ impl Reloader {
         }
     }
 
-    /// Tells of a configuration that is not taken.
+    /// Reports a configuration that is not applied.
     fn failed(&self, cause: Cause, how: ReloadQuery, fault: &dyn fmt::Display) -> String {
         let message = fault.to_string();
         if how.dry_run {

@@ -15,7 +15,7 @@ use tokio::sync::watch;
 /// How long requests may take to end after an interrupt from the keyboard.
 const INTERRUPT_GRACE: Duration = Duration::from_secs(2);
 
-/// How long requests that are cut may take to settle and to tell of themselves.
+/// How long requests that are cut may take to settle and to be logged.
 const CUT_PATIENCE: Duration = Duration::from_secs(2);
 
 /// How the program ends.
@@ -66,7 +66,7 @@ pub(super) fn begin_end(ending: &watch::Sender<Ending>, end: End) {
     ending.send_modify(|known| *known = Some(known.map_or(end, |known| known.and(end))));
 }
 
-/// Tells whether the end has begun.
+/// Whether the end has begun.
 pub(super) fn begun(ending: &watch::Receiver<Ending>) -> Leaves {
     let ending = ending.clone();
     // Looked at with each piece of an answer, and never marked as seen: an atomic, no lock. A sender
@@ -175,7 +175,7 @@ fn is_left(end: End, sessions: &Sessions, last_busy: Instant, now: Instant) -> b
     }
 }
 
-/// Tells Pingora to stop taking requests, once it is known how this program is to end.
+/// Makes Pingora stop taking requests, once it is known how this program is to end.
 pub(super) struct Stopping(pub(super) watch::Receiver<Ending>);
 
 #[async_trait]

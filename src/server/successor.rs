@@ -28,7 +28,7 @@ use tollgate_ledger::Ledger;
 
 /// How long a client of the socket may take to send its request.
 const FIRST_WORD: Duration = Duration::from_secs(5);
-/// How long the ledger may take to learn that there is another process.
+/// How long the ledger may take to find that there is another process.
 const SHARING: Duration = Duration::from_secs(2);
 /// How long a process that serves may take to hear that it does.
 const CONFIRMING: Duration = Duration::from_secs(10);
@@ -141,7 +141,9 @@ impl Succession {
                 })
             }
             UPGRADE => self.start(Some(peer), service).await,
-            other => Err(format!("somebody said '{other:.100}'")),
+            other => Err(format!(
+                "expected a word of the hand-over, received '{other:.100}'"
+            )),
         }
     }
 

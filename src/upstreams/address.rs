@@ -1,4 +1,4 @@
-//! The addresses of a provider: in turn, and one that refuses connections last for a while.
+//! The addresses of a provider: in turn, and one that refuses connections last for half a minute.
 
 use pingora_core::protocols::l4::socket::SocketAddr as PeerAddress;
 use pingora_core::upstreams::peer::HttpPeer;
@@ -52,7 +52,7 @@ impl Address {
         in_turn().min_by_key(rest).map(|it| &it.peer)
     }
 
-    /// Tries the address of a peer last for a while.
+    /// Tries the address of a peer last for half a minute.
     pub(super) fn rest(all: &[Arc<Self>], peer: &HttpPeer, now: u64) {
         for it in all.iter().filter(|it| it.peer._address == peer._address) {
             let until = now.saturating_add(REST_MS);
@@ -97,7 +97,7 @@ mod tests {
         for it in &all {
             Address::rest(&all, &it.peer, 10);
         }
-        assert_eq!(ports(11, 1).len(), 1, "somebody is asked all the same");
+        assert_eq!(ports(11, 1).len(), 1, "an address is tried all the same");
     }
 
     #[test]

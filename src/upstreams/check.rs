@@ -126,7 +126,7 @@ impl Checks {
         });
     }
 
-    /// Tells the provider's breaker what a check has found, where it was one of where it is now.
+    /// Reports the result of a check to the provider's breaker, where it was one of where it is now.
     fn take_in(
         &mut self,
         upstreams: &Upstreams,

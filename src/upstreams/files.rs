@@ -1,4 +1,4 @@
-//! Tells a provider that cannot be reached from a program that has no file left to reach it with.
+//! Distinguishes a provider that cannot be reached from a program that has no file left to reach it with.
 
 use pingora_core::Error;
 use rustix::io::Errno;

@@ -38,7 +38,7 @@ fn from_environment(name: &str) -> Option<u64> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_callers_received_before_kill_9_is_in_the_ledger_once() {
+async fn answers_received_before_kill_9_are_in_the_ledger_once() {
     let _alone = crate::alone().await;
     let rounds = from_environment("TOLLGATE_CRASH_ROUNDS");
     let seed = from_environment("TOLLGATE_CRASH_SEED").unwrap_or_else(|| fastrand::u64(..));
@@ -89,7 +89,7 @@ async fn what_callers_received_before_kill_9_is_in_the_ledger_once() {
 /// Streams that send a token every few milliseconds, and are cut by a kill: each is charged what it
 /// had delivered, except the tokens of its last quarter of a second.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_streams_had_delivered_before_kill_9_is_charged_but_for_a_quarter_second() {
+async fn output_delivered_before_kill_9_is_charged_but_for_a_quarter_second() {
     let _alone = crate::alone().await;
     const STREAMS: usize = 8;
     /// Milliseconds between two pieces of a stream.

@@ -1,5 +1,5 @@
-//! The memory of the whole program stays under its bound, whatever callers send at once: what
-//! there is no room for is told 503, and everybody else is served. Reads `/proc`, so it takes
+//! The memory of the whole program stays under its bound, whatever callers send at once: requests
+//! without room get 503, and all others are served. Reads `/proc`, so it takes
 //! Linux.
 
 use crate::support::{
@@ -21,21 +21,21 @@ const CALLERS: usize = 24;
 /// What the program may have beyond its bound: what is no body and comes between two looks.
 const SLACK: u64 = 32 * MIB;
 
-/// A provider of chat that takes any request and answers once it is told to.
+/// A provider of chat that takes any request and answers on a signal.
 struct Patient {
     address: SocketAddr,
     held: Arc<AtomicUsize>,
-    told: watch::Sender<bool>,
+    reported: watch::Sender<bool>,
 }
 
 impl Patient {
     async fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let (told, wait) = watch::channel(false);
+        let (reported, wait) = watch::channel(false);
         let it = Self {
             address: listener.local_addr().unwrap(),
             held: Arc::default(),
-            told,
+            reported,
         };
         let held = Arc::clone(&it.held);
         tokio::spawn(async move {
@@ -74,7 +74,7 @@ async fn hold(mut stream: TcpStream, held: Arc<AtomicUsize>, mut wait: watch::Re
         }
     }
     held.fetch_add(1, Ordering::SeqCst);
-    wait.wait_for(|told| *told).await.unwrap();
+    wait.wait_for(|reported| *reported).await.unwrap();
     held.fetch_sub(1, Ordering::SeqCst);
     let head = format!(
         "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {}\r\nconnection: close\r\n\r\n",
@@ -143,7 +143,7 @@ struct Outcome {
 /// Has all callers send at once, small ones beside them, and the provider answer once it holds all
 /// that were let through.
 async fn crowd(gateway: &Gateway, patient: &Patient, path: &str, body: &str) -> Outcome {
-    patient.told.send_replace(false);
+    patient.reported.send_replace(false);
     let over = Arc::new(AtomicUsize::new(0));
     let request = Arc::new(post(path, body, &gateway.key));
     let callers: Vec<_> = (0..CALLERS)
@@ -164,7 +164,7 @@ async fn crowd(gateway: &Gateway, patient: &Patient, path: &str, body: &str) -> 
         (known == CALLERS).then_some(())
     })
     .await;
-    patient.told.send_replace(true);
+    patient.reported.send_replace(true);
     let mut outcome = Outcome::default();
     for caller in callers {
         match bounded("a caller's answer", caller).await.unwrap() {
@@ -215,17 +215,17 @@ async fn many_large_bodies_at_once_leave_the_program_under_its_bound() {
         assert_eq!(shed(&gateway).await - before, refused as f64, "{outcome:?}");
         // Nothing is left of it.
         gateway.sample_is("tollgate_request_body_bytes", 0.0).await;
-        patient.told.send_replace(true);
+        patient.reported.send_replace(true);
         let again = send(gateway.address, &post(path, body, &gateway.key)).await;
         again.expect("room for one").assert_ok();
     }
 }
 
 #[tokio::test]
-async fn what_was_let_go_is_no_reason_to_refuse_where_there_is_little_memory() {
+async fn released_memory_is_no_reason_to_refuse_with_little_memory() {
     let _alone = crate::alone().await;
     let (patient, provider) = (Patient::start().await, Provider::start().await);
-    patient.told.send_replace(true);
+    patient.reported.send_replace(true);
     let config = config(json!({"memory": "100MiB"}), &patient, &provider);
     let gateway = Gateway::start(config).await;
     // One after the other, so that all but the last was let go.
@@ -271,7 +271,7 @@ fn of_length(bytes: u64) -> String {
     with(&"a".repeat(usize::try_from(bytes).unwrap() - with("").len()))
 }
 
-/// Providers of chat: one that never takes a request, and those that tell a little and much.
+/// Providers of chat: one that never takes a request, and those with short and long answers.
 fn with_one_that_takes_nothing(deaf: SocketAddr, little: &Upstream, much: &Upstream) -> Config {
     let chat =
         |address: SocketAddr| json!({"address": format!("http://{address}"), "formats": ["chat"]});
@@ -291,7 +291,7 @@ fn with_one_that_takes_nothing(deaf: SocketAddr, little: &Upstream, much: &Upstr
 #[tokio::test]
 async fn a_small_request_gets_its_long_answer_where_a_large_one_has_taken_its_share() {
     let _alone = crate::alone().await;
-    // Nobody takes what comes for it.
+    // Its answer is not read.
     let deaf = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let (little, much) = (telling(21_000).await, telling(4_000_000).await);
     let config = with_one_that_takes_nothing(deaf.local_addr().unwrap(), &little, &much);
@@ -319,7 +319,7 @@ async fn a_small_request_gets_its_long_answer_where_a_large_one_has_taken_its_sh
 }
 
 #[tokio::test]
-async fn what_is_never_enough_for_an_edited_copy_that_thinks_is_told_413() {
+async fn a_body_too_large_for_an_edited_copy_that_thinks_gets_413() {
     let _alone = crate::alone().await;
     let deaf = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = format!("http://{}", deaf.local_addr().unwrap());
@@ -371,9 +371,9 @@ impl Drop for Group {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn in_a_container_of_half_a_gibibyte_large_bodies_kill_nobody_by_default() {
+async fn in_a_container_of_half_a_gibibyte_large_bodies_do_not_kill_the_process_by_default() {
     let _alone = crate::alone().await;
-    let name = "in_a_container_of_half_a_gibibyte_large_bodies_kill_nobody_by_default";
+    let name = "in_a_container_of_half_a_gibibyte_large_bodies_do_not_kill_the_process_by_default";
     let Some(mut mounts) = Mounts::new(name).await else {
         return;
     };

@@ -1,9 +1,9 @@
-//! What a thousand slow callers cost everybody else, measured: the slowest hundredth of other
+//! What a thousand slow callers cost other callers, measured: the slowest hundredth of other
 //! callers' requests beside them and without them, in rounds that alternate, and the ratio with
 //! its interval. `make test-overload` prints it.
 //!
-//! Times are told and not judged, since others may use the machine; what is asserted is that
-//! everybody else is served, and that nothing is left of the attack.
+//! Times are printed and not judged, since others may use the machine; the test asserts that
+//! all others are served, and that nothing is left of the attack.
 
 use crate::support::slow::from;
 use crate::support::{CHAT, Config, Connection, Crowd, Gateway, Provider, Request, prompt};
@@ -177,7 +177,7 @@ async fn a_thousand_slow_callers_of_our_own_kind() {
 async fn slowhttptest_with_a_thousand_connections() {
     let _alone = crate::alone().await;
     let (_provider, gateway) = gateway().await;
-    // It can be told no header of its own, but what it is told goes into one as it is.
+    // It has no option for a header, but the value of this option goes into one as it is.
     let key = format!("authorization: Bearer {}", gateway.key);
     let with_key = [
         format!("application/json\r\n{key}"),
@@ -202,7 +202,7 @@ async fn slowhttptest_with_a_thousand_connections() {
 
 /// Starts it, and waits until it has opened as many connections as it is going to hold.
 async fn slowhttptest(gateway: &Gateway, mode: &str, path: &str, more: &[&str]) -> Child {
-    /// It opens 400 a second, as it is told, if it gets the time.
+    /// It opens 400 a second, as its options say, if it gets the time.
     const LEAST: Duration = Duration::from_secs(3);
     const MOST: Duration = Duration::from_secs(20);
     let url = format!("http://{}{path}", gateway.address);

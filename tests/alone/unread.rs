@@ -1,4 +1,4 @@
-//! The memory that callers take who do not read their answers: so much for each, and nothing once
+//! The memory of callers that do not read their answers: so much for each, and nothing once
 //! they have left. Reads `/proc`, so it takes Linux.
 
 use crate::support::slow::narrow;
@@ -54,7 +54,7 @@ async fn settled(gateway: &Gateway) -> u64 {
     most
 }
 
-/// The resident memory once everybody has left, at its lowest within some seconds.
+/// The resident memory once all callers have left, at its lowest within some seconds.
 async fn left(gateway: &Gateway) -> u64 {
     gateway.sample_is("tollgate_connections", 0.0).await;
     gateway.sample_is("tollgate_requests_in_flight", 0.0).await;
@@ -67,7 +67,7 @@ async fn left(gateway: &Gateway) -> u64 {
     least
 }
 
-/// Opens callers over HTTP/1.1, who read the beginning of their answers.
+/// Opens callers over HTTP/1.1, which read the beginning of their answers.
 async fn callers(gateway: &Gateway, count: usize) -> Vec<tokio::net::TcpStream> {
     let bytes = request(&gateway.key).bytes();
     let mut callers = Vec::new();
@@ -108,7 +108,7 @@ async fn streams(gateway: &Gateway, connections: usize, each: usize) -> Vec<impl
 /// what is left of it.
 async fn rounds<C>(gateway: &Gateway, each: u64, most_each: u64, crowd: impl AsyncFn() -> C) {
     const ROUNDS: u32 = 6;
-    /// What may stay resident once everybody has left, of some fifty MiB.
+    /// What may stay resident once all callers have left, of some fifty MiB.
     const MOST_LEFT: u64 = 16 * MIB;
     let before = left(gateway).await;
     for round in 0..ROUNDS {

@@ -48,7 +48,7 @@ def test_a_stream_says_what_the_completion_says(openai_client, model):
     assert chunks[-1].choices[0].finish_reason == "stop"
 
 
-def test_a_stream_carries_usage_only_for_the_caller_who_asked(openai_client):
+def test_a_stream_carries_usage_only_on_request(openai_client):
     ask = {"model": catalog.CHAT[0], "messages": say("count me"), "stream": True}
     plain = list(openai_client.chat.completions.create(**ask))
     assert all(chunk.choices and not chunk.usage for chunk in plain)

@@ -73,7 +73,7 @@ def messages(client, case: dict, stream: bool):
 
 
 def check(fault, case: dict, body_keys: set[str]) -> None:
-    """What every error answer has in common, whichever SDK tells it."""
+    """What every error answer has in common, whichever SDK reports it."""
     body, headers = fault.response.json(), fault.response.headers
     error = body["error"]
     assert fault.status_code == case["status"], body
@@ -213,7 +213,7 @@ def timed_failures(client, ask, case: dict) -> tuple[float, int]:
 
 
 @pytest.mark.parametrize("family", ["openai", "anthropic"])
-def test_an_sdk_waits_as_long_as_it_is_told(target, family):
+def test_an_sdk_waits_for_retry_after(target, family):
     ask = {"openai": chat, "anthropic": messages}[family]
     with getattr(target, family)(max_retries=1) as client:
         waited, retries = timed_failures(client, ask, {"orders": "status-429+retry-after-2"})

@@ -60,7 +60,7 @@ def metric(demo: Demo, name: str) -> float:
 def eventually(found, what: str, seconds: float = 10):
     deadline = time.monotonic() + seconds
     while not (result := found()):
-        assert time.monotonic() < deadline, f"waited in vain: {what}"
+        assert time.monotonic() < deadline, f"timed out: {what}"
         time.sleep(0.02)
     return result
 
@@ -70,7 +70,7 @@ def question(**more) -> bytes:
 
 
 class Others:
-    """Somebody else, who asks over HTTP/1.1 all the time and must be answered."""
+    """Another caller, which asks over HTTP/1.1 all the time and must be answered."""
 
     def __init__(self, demo: Demo):
         self.demo = demo
@@ -99,14 +99,14 @@ class Others:
 
 @contextmanager
 def beside_others(demo: Demo):
-    """What happens inside happens to nobody else, and leaves nothing."""
+    """The attack inside affects no other caller, and leaves nothing."""
     before = metric(demo, "tollgate_resident_memory_bytes")
     others = Others(demo)
     others.thread.start()
     eventually(lambda: others.served or others.faults, "the first answer")
     served = others.served
     yield
-    # Whoever is in the middle of an answer when the attack ends counts too.
+    # Callers in the middle of an answer when the attack ends count too.
     eventually(lambda: others.served > served or others.faults, "an answer beside the attack")
     grown = lambda: metric(demo, "tollgate_resident_memory_bytes") - before
     print(f"{others.served} answers to others; {grown() / (1 << 20):.1f} MiB more in memory")
@@ -120,7 +120,7 @@ def beside_others(demo: Demo):
 
 
 class Attacker:
-    """A connection of HTTP/2 that says what it is told, and notices when it is ended."""
+    """A connection of HTTP/2 that sends given frames, and notices when it is ended."""
 
     def __init__(self, demo: Demo, settings: dict | None = None):
         self.socket = socket.create_connection(("127.0.0.1", demo.ports[0]), timeout=10)
@@ -214,7 +214,7 @@ def flood(attacker: Attacker, step, most: int) -> int:
         if attacker.ended is not None:
             print(f"ended by {attacker.ended!r} after {number} steps, {attacker.sent} bytes")
             return number
-    raise AssertionError(f"nobody ended it: {most} steps, {attacker.sent} bytes")
+    raise AssertionError(f"the connection stayed open: {most} steps, {attacker.sent} bytes")
 
 
 def test_a_rapid_reset_is_ended(demo):

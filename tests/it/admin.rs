@@ -1,4 +1,4 @@
-//! The admin API: what `tollgate keys` does, over HTTP, for those who know the token.
+//! The admin API: what `tollgate keys` does, over HTTP, with the token.
 
 mod access;
 mod keys;
@@ -65,7 +65,7 @@ impl Office {
         (key, made["record"].clone())
     }
 
-    /// What a caller with a key is told.
+    /// The answer to a caller with a key.
     async fn caller(&self, key: &str) -> Answer {
         self.gateway.send(&Request::get("/v1").key(key)).await
     }
@@ -98,7 +98,7 @@ impl Office {
         self.send(&request).await
     }
 
-    /// Changes the ledger file behind everybody's back.
+    /// Changes the ledger file behind the gateway's back.
     fn sql(&self, sql: &str) {
         let file = self.gateway.folder.path().join("tollgate.db");
         let file = rusqlite::Connection::open(file).unwrap();
@@ -107,7 +107,7 @@ impl Office {
 }
 
 #[tokio::test]
-async fn a_file_that_somebody_else_writes_holds_up_no_health_check() {
+async fn a_file_locked_by_another_writer_holds_up_no_health_check() {
     let office = Office::open().await;
     let file = office.gateway.folder.path().join("tollgate.db");
     let other = rusqlite::Connection::open(file).unwrap();

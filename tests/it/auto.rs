@@ -192,7 +192,7 @@ async fn a_session_of_an_agent_is_one_conversation_whatever_it_begins_with() {
 }
 
 #[tokio::test]
-async fn a_count_of_tokens_tells_of_the_next_answer_and_moves_nothing() {
+async fn a_count_of_tokens_is_that_of_the_next_answer_and_moves_nothing() {
     let (_provider, gateway) = gateway().await;
     let count = async |text: &str| {
         let body = prompt(COUNT_TOKENS, "auto", text, Value::Null);

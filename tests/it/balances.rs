@@ -1,5 +1,5 @@
-//! What a balance admits: never more than it holds, whoever asks at the same time, and a
-//! clear word for each way of having too little.
+//! What a balance admits: never more than it holds, with concurrent requests, and a
+//! clear error for each way of having too little.
 
 use crate::support::{
     self, AT_ONCE, Act, Answer, CHAT, Config, Connection, FORMATS, Gateway, LONG, MESSAGES,
@@ -130,7 +130,7 @@ async fn an_answer_is_limited_to_what_the_balance_is_enough_for() {
             gateway.has_spent(&key, charged).await;
         }
     }
-    // Who has plenty is told nothing, and the request stays as it was.
+    // A key with enough tokens gets no header, and the request stays as it was.
     let answer = gateway.send(&ask(CHAT, &gateway.key, json!({}))).await;
     assert_eq!(answer.header("x-output-limit"), None);
     assert_eq!(sent(&provider)["max_completion_tokens"], Value::Null);
@@ -172,7 +172,7 @@ async fn too_little_for_a_useful_answer_is_402() {
         answer.assert_error(402, "quota_exhausted");
         assert_eq!(answer.header("x-should-retry"), Some("false"), "{answer:?}");
         assert_eq!(gateway.line_of(&answer).await["outcome"], "rejected");
-        // Whoever asks for less needs less.
+        // A lower limit needs less.
         let little = json!({limit_field(path): 20});
         gateway.send(&ask(path, &key, little)).await.assert_ok();
     }
@@ -259,7 +259,7 @@ async fn a_limit_that_is_no_limit_is_refused_and_costs_nothing() {
 }
 
 #[tokio::test]
-async fn what_others_hold_comes_back_in_time() {
+async fn tokens_reserved_by_others_come_back_in_time() {
     let (provider, gateway) = start().await;
     let key = gateway.key_with(1000, LONG);
     for path in FORMATS {
@@ -311,7 +311,7 @@ async fn a_stream_that_outlives_its_grant_is_paid_and_then_the_key_is_over() {
         gateway.has_spent(&key, first + charged).await;
         let over = gateway.send(&ask(path, &key, json!({}))).await;
         over.assert_error(401, "invalid_api_key");
-        // Nobody can tell it from a key that never was.
+        // It cannot be distinguished from an unknown key.
         let unknown = format!("sk-{}", "0".repeat(49));
         let stranger = gateway.send(&ask(path, &unknown, json!({}))).await;
         assert_eq!(over.message(), stranger.message());
@@ -410,7 +410,7 @@ async fn no_translation_and_no_thinking_goes_beyond_what_the_balance_is_enough_f
             config.0["models"][&model]["reasoning"] = json!(mode);
         }
     }
-    // One that thinks with a budget, which wants a limit of its own.
+    // One that thinks with a budget, which needs a limit of its own.
     let mut older = support::provider(simulated.address);
     older["formats"] = json!(["messages"]);
     older["capabilities"] = json!({"messages": {"adaptive_thinking": false}});
@@ -444,14 +444,14 @@ async fn no_translation_and_no_thinking_goes_beyond_what_the_balance_is_enough_f
                     let answer = gateway.send(&request).await;
                     let what = format!("{path} at {model}, stream {stream}: {answer:?}");
                     assert_eq!(answer.status, 200, "{what}");
-                    let told = answer.header("x-output-limit").map(str::parse::<u64>);
-                    let told = told.expect(&what).unwrap();
+                    let reported = answer.header("x-output-limit").map(str::parse::<u64>);
+                    let reported = reported.expect(&what).unwrap();
                     // What is held of the input follows what was reported for others.
                     let balance = CAUTIOUS_INPUT + room;
-                    assert!((room..=balance).contains(&told), "{what}");
+                    assert!((room..=balance).contains(&reported), "{what}");
                     let sent = sent(&simulated);
                     let limit = sent[limit_field(at)].as_u64().expect(&what);
-                    assert!(limit <= told, "{what}: {sent}");
+                    assert!(limit <= reported, "{what}: {sent}");
                     let line = gateway.line_of(&answer).await;
                     let charged = line["charged"].as_u64().unwrap();
                     assert!(charged <= balance, "{what}: {line}");
@@ -475,7 +475,7 @@ async fn of_two_gateways_on_one_ledger_neither_is_short_of_what_the_other_does_n
     let two = Gateway::start(config).await;
     for path in FORMATS {
         let key = one.key_with(100_000, LONG);
-        // The first who is asked has all of it.
+        // The first process that is asked has all of it.
         let first = one.send(&ask(path, &key, json!({}))).await;
         first.assert_ok();
         let mut connection = two.connect().await;

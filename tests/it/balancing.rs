@@ -1,4 +1,4 @@
-//! Who of several is asked: the faster one, who has room, and why.
+//! The choice among several candidates: the faster one, the one with room, and the reason.
 
 use crate::support::{
     Answer, CHAT, Config, Gateway, Provider, Request, eventually, prompt, provider,
@@ -28,7 +28,7 @@ async fn balancing_by_latency_finds_the_faster_one() {
 }
 
 #[tokio::test]
-async fn limits_of_a_deployment_are_kept_and_when_all_are_full_the_wait_is_told() {
+async fn limits_of_a_deployment_are_kept_and_if_all_are_full_the_client_gets_the_wait() {
     let [a, b] = [Provider::start().await, Provider::start().await];
     let limits = |limits: Value, name: &str, priority: u8| json!({"provider": name, "priority": priority, "limits": limits});
     let config = Config::first_and_second(a.address, b.address).model(
@@ -62,12 +62,12 @@ async fn limits_of_a_deployment_are_kept_and_when_all_are_full_the_wait_is_told(
         let answer = ask(&gateway, "m").await;
         (answer.status == 200).then_some(())
     };
-    eventually("the place of who has left is free", served).await;
+    eventually("the place of the caller that left is free", served).await;
     assert_eq!(b.handle.counters().requests, 2, "b stays full");
 }
 
 #[tokio::test]
-async fn who_asks_is_told_why_without_a_providers_name() {
+async fn a_client_that_asks_gets_the_reason_without_a_providers_name() {
     let [a, b] = [Provider::start().await, Provider::start().await];
     let config = Config::new()
         .provider("first-provider", provider(a.address))

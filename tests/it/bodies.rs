@@ -198,7 +198,7 @@ async fn an_empty_body_is_refused_and_the_connection_stays() {
 }
 
 #[tokio::test]
-async fn a_body_over_the_limit_is_refused_however_its_size_is_told() {
+async fn a_body_over_the_limit_is_refused_however_its_size_is_declared() {
     let provider = Provider::start().await;
     let config = Config::of(&provider).with("server.limits.body_bytes", json!("100kB"));
     let scene = Scene {
@@ -216,7 +216,7 @@ async fn a_body_over_the_limit_is_refused_however_its_size_is_told() {
 }
 
 #[tokio::test]
-async fn a_caller_that_asks_before_it_sends_is_told_to_go_on_or_not() {
+async fn expect_100_continue_is_answered() {
     let scene = Scene::new().await;
     let body = body(FIRST, 1000);
     let request = Request::new("POST", CHAT)
@@ -323,7 +323,7 @@ async fn a_large_chunked_body_whose_last_chunk_never_comes_is_answered_in_time()
 }
 
 #[tokio::test]
-async fn what_follows_a_large_chunked_body_is_refused_like_what_follows_any_other() {
+async fn bytes_after_a_large_chunked_body_are_refused_like_those_after_any_other() {
     let provider = Provider::start().await;
     let config = Config::of(&provider).with("server.limits.body_bytes", json!("200kB"));
     let gateway = Gateway::start(config).await;

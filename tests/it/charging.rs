@@ -124,7 +124,7 @@ fn input() -> u64 {
     counted(&format!("user{SAID}"))
 }
 
-/// What is charged where no usage was reported. Only the messages format tells the input
+/// What is charged where no usage was reported. Only the messages format reports the input
 /// before its end.
 fn estimated(path: &str, whole: &Answer, delivered: &str) -> u64 {
     let input = match path {

@@ -97,14 +97,14 @@ async fn a_reader_that_leaves_ends_a_command_quietly() {
         let output = bounded("its end", process.wait_with_output())
             .await
             .unwrap();
-        let told = String::from_utf8(output.stderr).unwrap();
-        assert_eq!(told, "", "{arguments:?}");
+        let reported = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(reported, "", "{arguments:?}");
         assert!(output.status.success(), "{arguments:?}: {}", output.status);
     }
 }
 
 #[tokio::test]
-async fn a_reader_that_leaves_before_the_secret_of_a_key_is_told_which_to_revoke() {
+async fn a_reader_that_leaves_before_the_secret_of_a_key_gets_the_id_to_revoke() {
     let folder = folder_with("tollgate.yaml", MINIMAL);
     let create = ["keys", "create", "lost"];
     let mut process = command(&create, folder.path())
@@ -202,8 +202,8 @@ async fn a_new_key_is_said_to_be_shown_once() {
     let folder = folder_with("tollgate.yaml", MINIMAL);
     let output = Output::of(&mut command(&["keys", "create", "one"], folder.path())).await;
     assert!(output.stdout.starts_with("sk-"), "{output:?}");
-    let told = "The key above is shown only once and is not stored: keep it. Its id is key_";
-    assert!(output.stderr.starts_with(told), "{output:?}");
+    let reported = "The key above is shown only once and is not stored: keep it. Its id is key_";
+    assert!(output.stderr.starts_with(reported), "{output:?}");
 }
 
 #[tokio::test]
@@ -224,10 +224,13 @@ async fn a_host_without_an_address_is_reported_in_one_sentence() {
         folder.path(),
     );
     let output = Output::of(check.env("TOLLGATE_ADMIN_TOKEN", "a-token-for-the-test")).await;
-    let told = output.stderr.trim_end();
+    let reported = output.stderr.trim_end();
     let begin = "the host of 'gateway.invalid:9080' cannot be resolved (";
-    assert!(told.starts_with(begin) && told.ends_with(')'), "{output:?}");
-    assert!(!told.contains("lookup"), "{output:?}");
+    assert!(
+        reported.starts_with(begin) && reported.ends_with(')'),
+        "{output:?}"
+    );
+    assert!(!reported.contains("lookup"), "{output:?}");
 
     let config = Config::new()
         .provider("far", support::provider_at("http://provider.invalid"))

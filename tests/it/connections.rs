@@ -86,7 +86,7 @@ async fn a_connection_that_is_given_up_says_so_and_ends_in_good_order() {
 }
 
 #[tokio::test]
-async fn a_refusal_can_be_read_by_whoever_still_sends() {
+async fn a_refusal_can_be_read_by_a_caller_that_still_sends() {
     let (provider, gateway) = gateway().await;
     let large = ask(&gateway, CHAT).body(vec![b' '; 40 << 20]);
     let unknown = large.clone().without("authorization").key("sk-wrong");
@@ -158,7 +158,7 @@ async fn restarting(provider: &Provider, most: usize) -> std::net::SocketAddr {
 #[tokio::test]
 async fn a_provider_that_ends_its_connections_in_good_order_has_not_failed() {
     let provider = Provider::start().await;
-    for (times, is_told) in [(1, false), (2, false), (3, true)] {
+    for (times, is_reported) in [(1, false), (2, false), (3, true)] {
         let address = restarting(&provider, times).await;
         let config = Config::new()
             .provider("sim", support::provider(address))
@@ -168,7 +168,7 @@ async fn a_provider_that_ends_its_connections_in_good_order_has_not_failed() {
         let answer = gateway.send(&ask(&gateway, CHAT)).await;
         answer.assert_ok();
         // Over and over it is a fault like others, after which one more attempt is made.
-        let attempts = is_told.then_some("2");
+        let attempts = is_reported.then_some("2");
         assert_eq!(answer.header("x-attempts"), attempts, "{times} times");
     }
 }
@@ -256,7 +256,7 @@ async fn tls_is_served_and_alpn_chooses_the_protocol() {
         connection.send(&ask(&gateway, CHAT)).await.assert_ok();
     }
 
-    // Whoever speaks no TLS here is sent away, not left waiting.
+    // A client without TLS is refused here, not left waiting.
     let mut connection = gateway.connect().await;
     connection.write(&Request::get("/v1").bytes()).await;
     connection.rest().await;
@@ -315,7 +315,7 @@ async fn a_provider_behind_its_own_authority_is_trusted_and_no_other() {
 }
 
 #[tokio::test]
-async fn http2_is_spoken_to_a_provider_that_wants_it() {
+async fn http2_is_spoken_to_a_provider_that_prefers_it() {
     let provider = Provider::start().await;
     let config = Config::of(&provider).with("providers.sim.http2", json!("always"));
     let gateway = Gateway::start(config).await;
@@ -444,7 +444,7 @@ async fn an_unused_connection_of_a_caller_is_closed_in_time() {
 }
 
 #[tokio::test]
-async fn what_is_no_request_is_refused_and_the_gateway_goes_on() {
+async fn bytes_that_are_no_request_are_refused_and_the_gateway_goes_on() {
     let (provider, gateway) = gateway().await;
     let key = &gateway.key;
     let body = "{\"model\":\"test-model\"}";
@@ -491,9 +491,9 @@ async fn handshakes_that_fail_are_counted_and_do_not_fill_the_log() {
     }
     let counted = "tollgate_tls_handshakes_failed_total";
     gateway.sample_is(counted, f64::from(FAILURES)).await;
-    let told = gateway.output().matches("Downstream handshake").count();
+    let reported = gateway.output().matches("Downstream handshake").count();
     // Ten in ten seconds, and a machine may take longer than that.
-    assert!((1..=30).contains(&told), "{told} lines");
+    assert!((1..=30).contains(&reported), "{reported} lines");
 }
 
 #[tokio::test]

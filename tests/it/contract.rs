@@ -20,7 +20,7 @@ fn body(path: &str, more: Value) -> Value {
 }
 
 #[tokio::test]
-async fn what_no_provider_accepts_is_refused_by_name_before_one_is_asked() {
+async fn a_field_that_no_provider_accepts_is_refused_by_name_before_one_is_asked() {
     let (provider, gateway) = scene().await;
     let limit = |path: &str| match path {
         RESPONSES => "max_output_tokens",
@@ -51,10 +51,13 @@ async fn what_no_provider_accepts_is_refused_by_name_before_one_is_asked() {
                 message.contains(param) && message.contains(range),
                 "{path} {more}: {message}"
             );
-            let told = answer.json()["error"]["param"].clone();
+            let reported = answer.json()["error"]["param"].clone();
             match path {
-                MESSAGES | COUNT_TOKENS => assert_eq!(told, Value::Null),
-                _ => assert!(told.as_str().unwrap().starts_with(param), "{more}: {told}"),
+                MESSAGES | COUNT_TOKENS => assert_eq!(reported, Value::Null),
+                _ => assert!(
+                    reported.as_str().unwrap().starts_with(param),
+                    "{more}: {reported}"
+                ),
             }
         }
     }
@@ -110,10 +113,10 @@ async fn the_field_that_a_provider_refuses_is_named_and_nothing_of_its_text() {
         let answer = gateway.post(path, &body(path, json!({}))).await;
         answer.assert_error(400, "upstream_error");
         assert!(!answer.text().contains("secret"), "{answer:?}");
-        let told = answer.json()["error"]["param"].clone();
+        let reported = answer.json()["error"]["param"].clone();
         match path {
-            MESSAGES => assert_eq!(told, Value::Null),
-            _ => assert_eq!(told.as_str(), param, "{error}"),
+            MESSAGES => assert_eq!(reported, Value::Null),
+            _ => assert_eq!(reported.as_str(), param, "{error}"),
         }
         match param {
             Some(param) => assert!(answer.message().contains(param), "{answer:?}"),
@@ -126,7 +129,7 @@ async fn the_field_that_a_provider_refuses_is_named_and_nothing_of_its_text() {
 
 #[tokio::test]
 async fn of_a_translated_request_only_top_level_fields_are_named() {
-    for (param, told) in [
+    for (param, reported) in [
         ("messages[0].content", None),
         ("temperature", Some("temperature")),
     ] {
@@ -142,7 +145,11 @@ async fn of_a_translated_request_only_top_level_fields_are_named() {
         let body = body(CHAT, json!({"temperature": 0.5}));
         let answer = gateway.post(CHAT, &body).await;
         answer.assert_error(400, "upstream_error");
-        assert_eq!(answer.json()["error"]["param"].as_str(), told, "{param}");
+        assert_eq!(
+            answer.json()["error"]["param"].as_str(),
+            reported,
+            "{param}"
+        );
     }
 }
 

@@ -33,7 +33,7 @@ fn who<const N: usize>(providers: &[&Provider; N], before: &mut [u64; N]) -> usi
     let now = providers.map(|it| it.handle.counters().requests);
     let who = (0..N)
         .find(|it| now[*it] > before[*it])
-        .expect("nobody was asked");
+        .expect("no provider was asked");
     *before = now;
     who
 }

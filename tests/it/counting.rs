@@ -101,7 +101,7 @@ async fn a_cached_count_is_for_the_key_that_asked_for_it_alone() {
 }
 
 #[tokio::test]
-async fn an_operator_who_wants_no_cache_has_none() {
+async fn the_cache_can_be_disabled() {
     let (provider, gateway) = start(|it| it.with("counting.cache", json!(null))).await;
     for _ in 0..2 {
         let answer = count(&gateway, "test-model", "How long is this?", "").await;
@@ -200,7 +200,7 @@ async fn a_provider_that_fails_to_count_is_not_missed() {
             (&json!(200), &json!("completed"))
         );
     }
-    // What the caller has to mend it is told.
+    // A fault of the request is reported to the caller.
     let answer = count(&gateway, "open", "hello", "status-400").await;
     answer.assert_error(400, "upstream_error");
 }
@@ -239,7 +239,7 @@ fn hostile() -> Vec<String> {
 }
 
 #[tokio::test]
-async fn megabytes_of_hostile_text_stall_nobody() {
+async fn megabytes_of_hostile_text_stall_no_other_request() {
     let (_provider, gateway) = start(counts_here).await;
     // One thread serves all requests.
     count(&gateway, "open", "hello", "").await.assert_ok();
@@ -398,7 +398,7 @@ async fn no_text_made_to_cost_many_tokens_overspends_a_balance() {
 }
 
 #[tokio::test]
-async fn who_has_nothing_left_is_refused_without_a_count() {
+async fn a_key_without_tokens_is_refused_without_a_count() {
     let (provider, gateway) = start(|it| it).await;
     let key = gateway.key_with(100, LONG);
     let said = "word ".repeat(100_000);
@@ -410,7 +410,7 @@ async fn who_has_nothing_left_is_refused_without_a_count() {
 }
 
 #[tokio::test]
-async fn what_no_model_can_read_is_refused_in_the_words_that_agents_know() {
+async fn an_input_too_long_for_any_model_is_refused_in_the_words_that_agents_know() {
     const LIMIT: u64 = 2_000;
     let (provider, gateway) = start(|it| it.with("models.open.context_window", json!(LIMIT))).await;
     let said = "The gateway counts what it is sent. ".repeat(1_000);
@@ -435,7 +435,7 @@ async fn what_no_model_can_read_is_refused_in_the_words_that_agents_know() {
         assert_eq!(answer.header("x-should-retry"), Some("false"));
         assert_eq!(answer.json()["error"]["type"], "invalid_request_error");
     }
-    assert_eq!(provider.received().len(), 0, "nobody was asked");
+    assert_eq!(provider.received().len(), 0, "no provider was asked");
     // Too many by a count that may be a little too high: the provider decides.
     let close = "The gateway counts what it is sent. ".repeat(255);
     gateway
@@ -443,7 +443,7 @@ async fn what_no_model_can_read_is_refused_in_the_words_that_agents_know() {
         .await
         .assert_ok();
     assert_eq!(provider.received().len(), 1);
-    // A count is told, however large.
+    // A count is returned, however large.
     let answer = count(&gateway, "open", &said, "").await;
     assert!(tokens(&answer) > LIMIT);
 }
@@ -461,7 +461,7 @@ async fn a_family_that_the_operator_names_counts_whatever_the_model_is_called() 
         .model("named", json!(["llamas/house-model"]))
         .with("models.named.tokenizer", json!("qwen"));
     let gateway = Gateway::start(config).await;
-    // Four tokens by OpenAI's vocabulary; Qwen takes every digit for one. What stands around the
+    // Four tokens by OpenAI's vocabulary; Qwen takes every digit for one. The framing of a
     // message is each family's own.
     for (model, expected) in [
         ("guessed", 2 + 3 + 4),
@@ -523,7 +523,7 @@ async fn reports_of_one_keys_requests_change_nothing_for_another_key() {
 }
 
 #[tokio::test]
-async fn whoever_hangs_up_pays_for_the_text_by_the_vocabulary_of_the_model() {
+async fn a_caller_that_hangs_up_pays_for_the_text_by_the_vocabulary_of_the_model() {
     // A token a word, where four bytes a token would be three times as many.
     const SAID: &str = "communication information development organization understanding \
                         environment relationship opportunity end";

@@ -1,5 +1,5 @@
-//! A provider that answers before it has taken the whole request has answered: what it says is
-//! what its caller is told, whichever HTTP it speaks.
+//! A provider that answers before it has taken the whole request has answered: its answer
+//! reaches the caller, whichever HTTP it speaks.
 
 use crate::support::frames::{
     DATA, END_HEADERS, END_STREAM, HEADERS, RST_STREAM, SETTINGS, block, frame,
@@ -147,9 +147,9 @@ fn request(gateway: &Gateway, size: usize) -> Request {
 }
 
 #[tokio::test]
-async fn what_a_provider_says_before_it_has_the_whole_body_is_what_is_told() {
+async fn an_answer_before_the_whole_body_is_sent_reaches_the_client() {
     let authority = Authority::new();
-    for (status, told, code) in [
+    for (status, reported, code) in [
         (413, 413, "upstream_error"),
         (429, 429, "rate_limit_exceeded"),
         (401, 502, "upstream_error"),
@@ -160,7 +160,7 @@ async fn what_a_provider_says_before_it_has_the_whole_body_is_what_is_told() {
             let answer = gateway.send(&request(&gateway, size)).await;
             assert_eq!(
                 answer.error(),
-                (told, code.to_owned()),
+                (reported, code.to_owned()),
                 "{size}: {answer:?}"
             );
         }
@@ -202,7 +202,7 @@ async fn break_off(mut stream: TcpStream, said: &str) {
 }
 
 #[tokio::test]
-async fn an_error_that_is_cut_short_is_the_error_that_its_head_told() {
+async fn an_error_that_is_cut_short_is_the_error_of_its_head() {
     let said = "HTTP/1.1 429 Slow\r\ncontent-type: application/json\r\nretry-after: 7\r\n\
                 content-length: 500\r\n\r\n{\"error\":";
     let config = Config::new()

@@ -50,13 +50,13 @@ async fn without_files_the_gateway_waits_and_serves_again_once_there_are_some() 
         );
     }
     gateway.log_line("Too many open files").await;
-    // Who has a connection is served over the provider's that is kept too.
+    // A client with a connection is served over the provider's kept one.
     kept.send(&ask(&gateway.key)).await.assert_ok();
     let lines = |gateway: &Gateway| gateway.output().matches("Too many open files").count();
     let before = lines(&gateway);
     tokio::time::timeout(std::time::Duration::from_secs(2), waiting[0].read_u8())
         .await
-        .expect_err("nobody is sent away");
+        .expect_err("the connection is not refused");
     let spins = lines(&gateway) - before;
     assert!(spins < 20, "{spins} tries in two seconds");
 
@@ -73,7 +73,7 @@ async fn without_files_the_gateway_blames_no_provider() {
     let health = json!({"consecutive_failures": 1});
     let config = Config::first_and_second(a.address, b.address).with("routing.health", health);
     let gateway = Gateway::start(config).await;
-    // One for each, for a failure closes the connection of HTTP/1.1 that it is told on.
+    // One for each, for a failure closes its connection of HTTP/1.1.
     let mut kept = Vec::new();
     for path in FORMATS {
         for stream in [false, true] {
@@ -169,7 +169,7 @@ async fn streams_over_one_connection_leave_files_for_operators_and_others() {
     .await;
 }
 
-/// Every format is told that the provider cannot be had, and nothing of why.
+/// In every format the error says that the provider cannot be reached, without the cause.
 async fn assert_unavailable(gateway: &Gateway, secret: &str) {
     for path in FORMATS {
         let answer = gateway.ask(path, "test-model", "", json!({})).await;
@@ -188,8 +188,7 @@ async fn assert_served(gateway: &Gateway) {
 }
 
 #[tokio::test]
-async fn a_provider_whose_name_is_unknown_is_asked_as_soon_as_it_is_known_and_when_it_is_lost_again()
- {
+async fn a_provider_is_asked_once_its_name_is_known_and_when_it_is_lost_again() {
     let Some(mounts) = Mounts::new("names that appear and vanish").await else {
         return;
     };
@@ -269,7 +268,7 @@ async fn a_certificate_of_the_gateway_that_has_run_out_is_renewed_on_the_disk_an
         connecting.await
     };
     for protocol in ["http/1.1", "h2"] {
-        let fault = connect(protocol).await.expect_err("nobody trusts it");
+        let fault = connect(protocol).await.expect_err("it is not trusted");
         assert!(fault.to_string().contains("xpired"), "{fault}");
     }
     let renewed = authority.issue("gateway.test");
@@ -304,7 +303,7 @@ async fn on_a_full_disk_nothing_settled_is_lost_and_the_gateway_goes_on_when_the
     }
     answers.sort_unstable();
     answers.dedup();
-    println!("on a full disk callers are told {answers:?}");
+    println!("on a full disk callers get {answers:?}");
     assert!(
         answers.iter().all(|status| [200, 503].contains(status)),
         "{answers:?}"
@@ -345,7 +344,7 @@ async fn on_a_full_disk_nothing_settled_is_lost_and_the_gateway_goes_on_when_the
 }
 
 #[tokio::test]
-async fn beyond_what_can_be_settled_on_a_full_disk_callers_are_told_503_until_there_is_room() {
+async fn on_a_full_disk_callers_get_503_until_there_is_room() {
     /// Room for the settlement file (8 MiB), the ledger, and little besides.
     const MEBIBYTES: u32 = 16;
     const CALLERS: usize = 16;
@@ -407,7 +406,7 @@ async fn beyond_what_can_be_settled_on_a_full_disk_callers_are_told_503_until_th
     assert_eq!(
         usize::try_from(asked).unwrap(),
         served + 1,
-        "nobody was asked in vain"
+        "no request was sent without an answer"
     );
     let usage = gateway.get("/v1/usage").await.json();
     let each = answer.reported();

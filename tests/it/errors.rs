@@ -48,9 +48,9 @@ fn assert_shape(path: &str, answer: &Answer, status: u16, code: &str) {
     } else {
         assert_eq!(fields(&body), ["error"]);
     }
-    let is_told_to_wait = answer.header("retry-after").is_some();
-    assert_eq!(is_told_to_wait, matches!(status, 429 | 503), "{answer:?}");
-    assert_eq!(is_told_to_wait, answer.header("retry-after-ms").is_some());
+    let has_retry_after = answer.header("retry-after").is_some();
+    assert_eq!(has_retry_after, matches!(status, 429 | 503), "{answer:?}");
+    assert_eq!(has_retry_after, answer.header("retry-after-ms").is_some());
     assert!(answer.header("server").is_none(), "{answer:?}");
 }
 
@@ -94,7 +94,7 @@ async fn gateway() -> (Provider, Gateway) {
             json!({"group": "closed", "deployments": ["sim"]}),
         )
         .with("models.other-group", json!({"family": "closed"}))
-        // What is told is told of every fault here, one after the other.
+        // Every fault here is reported, one after the other.
         .with("routing.health", json!({"enabled": false}))
         .with(
             "server.limits",
@@ -295,7 +295,7 @@ async fn bad_numbers_are_refused_by_the_name_of_their_field() {
 }
 
 #[tokio::test]
-async fn unknown_paths_and_wrong_methods_are_told() {
+async fn unknown_paths_and_wrong_methods_are_refused() {
     let (_provider, gateway) = gateway().await;
     for path in [
         "/",
@@ -336,7 +336,7 @@ async fn unknown_paths_and_wrong_methods_are_told() {
 }
 
 #[tokio::test]
-async fn a_websocket_is_told_to_fall_back() {
+async fn a_websocket_is_refused_so_that_clients_fall_back() {
     let (_provider, gateway) = gateway().await;
     let request = Request::get(RESPONSES)
         .key(&gateway.key)
@@ -349,7 +349,7 @@ async fn a_websocket_is_told_to_fall_back() {
 }
 
 #[tokio::test]
-async fn who_offers_http2_is_content_without_it() {
+async fn a_client_that_offers_http2_is_served_without_it() {
     let (_provider, gateway) = gateway().await;
     let offer = |request: Request| {
         request
@@ -378,8 +378,8 @@ fn sentence(body: &str) -> String {
     found.next().expect("a sentence").to_owned()
 }
 
-/// What the caller is told of a vendor's error, by the decisions on overlaps.
-fn told(vendor: &str) -> (u16, &'static str) {
+/// The caller's error for a vendor's error, by the decisions on overlaps.
+fn reported(vendor: &str) -> (u16, &'static str) {
     let (_, kind) = vendor.split_once('-').unwrap();
     match kind {
         "context" | "context-output" => (400, "context_length_exceeded"),
@@ -400,7 +400,7 @@ fn told(vendor: &str) -> (u16, &'static str) {
 async fn every_vendors_error_becomes_ours_without_a_word_of_theirs() {
     let (_provider, gateway) = gateway().await;
     for vendor in VENDORS {
-        let (status, code) = told(vendor.name);
+        let (status, code) = reported(vendor.name);
         for path in FORMATS {
             for more in [json!({}), json!({"stream": true})] {
                 let orders = format!("vendor-{}", vendor.name);

@@ -1,4 +1,4 @@
-//! What would happen to a request is told as it then happens, and telling changes nothing.
+//! The explanation of a request is what then happens, and changes nothing.
 
 use crate::support::{
     self, Answer, CHAT, COUNT_TOKENS, Config, Connection, EASY, FORMATS, Gateway, HARD, LONG,
@@ -51,12 +51,12 @@ async fn a_candidate_is_shown_in_the_format_that_carries_the_request() {
     let gateway = gateway_of(config).await;
     for (more, format) in [(json!({}), "responses"), (json!({"top_k": 5}), "messages")] {
         let body = prompt(CHAT, "in-two", "Hello!", more);
-        let told = explain(&gateway, &gateway.key, CHAT, &body).await;
-        told.assert_ok();
-        let told = told.json();
-        assert_eq!(told["outcome"]["kind"], "sent", "{told}");
-        let first = &told["candidates"][0];
-        assert_eq!(first["format"], format, "{told}");
+        let reported = explain(&gateway, &gateway.key, CHAT, &body).await;
+        reported.assert_ok();
+        let reported = reported.json();
+        assert_eq!(reported["outcome"]["kind"], "sent", "{reported}");
+        let first = &reported["candidates"][0];
+        assert_eq!(first["format"], format, "{reported}");
         let reason = first["reason"].as_str().unwrap();
         assert!(
             reason.ends_with(&format!("translated to {format}")),
@@ -109,19 +109,19 @@ async fn explain_here(gateway: &Gateway, arguments: &[&str], request: &Value) ->
 async fn an_explanation_names_model_filters_costs_and_candidates_and_nothing_happens() {
     let (provider, gateway) = gateway().await;
     let body = prompt(MESSAGES, "short", "Hello!", json!({"top_k": 5}));
-    let told = explain(&gateway, &gateway.key, MESSAGES, &body).await;
-    told.assert_ok();
-    let told = told.json();
-    assert_eq!(told["outcome"]["kind"], "sent", "{told}");
+    let reported = explain(&gateway, &gateway.key, MESSAGES, &body).await;
+    reported.assert_ok();
+    let reported = reported.json();
+    assert_eq!(reported["outcome"]["kind"], "sent", "{reported}");
     assert_eq!(
-        (&told["endpoint"], &told["format"]),
+        (&reported["endpoint"], &reported["format"]),
         (&json!(MESSAGES), &json!("messages"))
     );
     assert_eq!(
-        (&told["model"]["id"], &told["model"]["asked"]),
+        (&reported["model"]["id"], &reported["model"]["asked"]),
         (&json!("both"), &json!("short"))
     );
-    let names: Vec<_> = told["filters"]
+    let names: Vec<_> = reported["filters"]
         .as_array()
         .unwrap()
         .iter()
@@ -130,10 +130,10 @@ async fn an_explanation_names_model_filters_costs_and_candidates_and_nothing_hap
     let wanted = [
         "headers", "key", "stored", "model", "context", "limits", "quota", "errors",
     ];
-    assert_eq!(names, wanted, "{told}");
-    assert_eq!(told["bound"]["output"], 1000, "{told}");
-    assert_eq!(told["balance"]["left"], 1_000_000_000, "{told}");
-    let candidates = told["candidates"].as_array().unwrap();
+    assert_eq!(names, wanted, "{reported}");
+    assert_eq!(reported["bound"]["output"], 1000, "{reported}");
+    assert_eq!(reported["balance"]["left"], 1_000_000_000, "{reported}");
+    let candidates = reported["candidates"].as_array().unwrap();
     let first = &candidates[0];
     assert_eq!(
         (&first["provider"], &first["model"]),
@@ -161,19 +161,19 @@ async fn an_explanation_names_model_filters_costs_and_candidates_and_nothing_hap
     let arguments = [&arguments[..], &["--json"]].concat();
     let here = explain_here(&gateway, &arguments, &body).await;
     let here: Value = serde_json::from_str(&here.stdout).unwrap();
-    assert_eq!(here["candidates"], told["candidates"]);
-    assert_eq!(here["bound"], told["bound"]);
+    assert_eq!(here["candidates"], reported["candidates"]);
+    assert_eq!(here["bound"], reported["bound"]);
 
     assert!(provider.received().is_empty(), "a request was sent");
     assert_eq!(gateway.spent(&gateway.key).await, 0);
     gateway
         .sample_is("tollgate_ledger_reservations_total", 0.0)
         .await;
-    assert!(!told.to_string().contains(&gateway.key), "{told}");
+    assert!(!reported.to_string().contains(&gateway.key), "{reported}");
 }
 
 #[tokio::test]
-async fn what_is_told_of_a_refusal_is_what_the_caller_gets() {
+async fn the_explained_refusal_is_the_one_that_the_caller_gets() {
     let (_provider, gateway) = gateway().await;
     let limited = gateway.create_key(&["--group", "other"]).await;
     let poor = gateway.key_with(10, LONG);
@@ -205,55 +205,55 @@ async fn what_is_told_of_a_refusal_is_what_the_caller_gets() {
     cases.push((&plenty, MESSAGES, body));
     for (key, path, body) in cases {
         let real = gateway.send(&Request::post(path, &body).key(key)).await;
-        let told = explain(&gateway, key, path, &body).await;
-        told.assert_ok();
-        let told = told.json();
-        let outcome = &told["outcome"];
+        let reported = explain(&gateway, key, path, &body).await;
+        reported.assert_ok();
+        let reported = reported.json();
+        let outcome = &reported["outcome"];
         let (status, code) = real.error();
         assert_eq!(
             (&outcome["status"], &outcome["code"], &outcome["message"]),
             (&json!(status), &json!(code), &json!(real.message())),
-            "{path} {body}: {told} instead of {real:?}"
+            "{path} {body}: {reported} instead of {real:?}"
         );
     }
 }
 
 #[tokio::test]
-async fn an_output_limit_that_the_balance_sets_is_told_before() {
+async fn an_output_limit_that_the_balance_sets_is_explained() {
     let (_provider, gateway) = gateway().await;
     let key = gateway.key_with(600, LONG);
     let body = prompt(MESSAGES, "test-model", "Hello!", json!({}));
-    let told = explain(&gateway, &key, MESSAGES, &body).await.json();
+    let reported = explain(&gateway, &key, MESSAGES, &body).await.json();
     let real = gateway
         .send(&Request::post(MESSAGES, &body).key(&key))
         .await;
     real.assert_ok();
-    let limit = told["balance"]["output_limit"].to_string();
-    assert_eq!(real.header("x-output-limit"), Some(&*limit), "{told}");
+    let limit = reported["balance"]["output_limit"].to_string();
+    assert_eq!(real.header("x-output-limit"), Some(&*limit), "{reported}");
 }
 
 #[tokio::test]
-async fn limits_are_told_with_what_is_left_of_them() {
+async fn limits_are_explained_with_their_remaining_values() {
     let (_provider, gateway) = gateway().await;
     let key = gateway.create_key(&["--requests", "2"]).await;
     let body = prompt(CHAT, "test-model", "Hello!", json!({}));
     for left in [2, 1, 0] {
-        let told = explain(&gateway, &key, CHAT, &body).await.json();
-        let limit = &told["limits"][0];
+        let reported = explain(&gateway, &key, CHAT, &body).await.json();
+        let limit = &reported["limits"][0];
         assert_eq!(
             (&limit["limit"], &limit["remaining"]),
             (&json!(2), &json!(left)),
-            "{told}"
+            "{reported}"
         );
-        let status = &told["outcome"]["status"];
-        assert_eq!(*status == 429, left == 0, "{told}");
+        let status = &reported["outcome"]["status"];
+        assert_eq!(*status == 429, left == 0, "{reported}");
         let real = gateway.send(&Request::post(CHAT, &body).key(&key)).await;
         assert_eq!(real.status == 429, left == 0, "{real:?}");
     }
 }
 
 #[tokio::test]
-async fn endpoints_without_a_model_and_keys_that_do_not_work_are_told_too() {
+async fn endpoints_without_a_model_and_invalid_keys_are_explained_too() {
     let (_provider, gateway) = gateway().await;
     let models = explain(&gateway, &gateway.key, "/v1/models", &Value::Null)
         .await
@@ -283,7 +283,7 @@ async fn endpoints_without_a_model_and_keys_that_do_not_work_are_told_too() {
 
 /// `prompt_cache_key` is a name as good as the one in the header.
 #[tokio::test]
-async fn a_conversation_by_its_cache_key_is_told_where_it_is_asked() {
+async fn a_conversation_with_a_cache_key_is_explained_with_its_home() {
     let [a, b] = [Provider::start().await, Provider::start().await];
     let config = Config::side_by_side(a.address, b.address);
     let gateway = gateway_of(config).await;
@@ -291,40 +291,40 @@ async fn a_conversation_by_its_cache_key_is_told_where_it_is_asked() {
     for conversation in 0..16 {
         let name = json!({"prompt_cache_key": format!("conversation-{conversation}")});
         let body = prompt(CHAT, "m", "Hello!", name);
-        let told = explain(&gateway, &gateway.key, CHAT, &body).await.json();
-        let told = told["candidates"][0]["provider"]
+        let reported = explain(&gateway, &gateway.key, CHAT, &body).await.json();
+        let reported = reported["candidates"][0]["provider"]
             .as_str()
             .unwrap()
             .to_owned();
         let before = a.handle.counters().requests;
         gateway.post(CHAT, &body).await.assert_ok();
         let asked = usize::from(a.handle.counters().requests == before);
-        assert_eq!(told, ["a", "b"][asked], "{conversation}");
+        assert_eq!(reported, ["a", "b"][asked], "{conversation}");
         homes[asked] += 1;
     }
     assert!(homes.iter().all(|it| *it > 0), "{homes:?}");
 }
 
 #[tokio::test]
-async fn what_staying_with_its_model_does_for_a_conversation_is_told_and_changes_nothing() {
+async fn staying_with_a_model_is_explained_and_the_explanation_changes_nothing() {
     let provider = Provider::start().await;
     let gateway = gateway_of(Config::of(&provider).auto()).await;
     let explain = async |session: &str, text: &str| {
         let request = prompt(CHAT, "auto", text, Value::Null);
         let order = json!({"key": gateway.key, "session": session, "request": request});
-        let told = explain_order(&gateway, order).await;
-        told.assert_ok();
-        told.json()["model"].clone()
+        let reported = explain_order(&gateway, order).await;
+        reported.assert_ok();
+        reported.json()["model"].clone()
     };
     // Telling what would be chosen for a hard beginning is not choosing it.
     for _ in 0..2 {
-        let told = explain("one", HARD).await;
-        assert_eq!(told["id"], "strong", "{told}");
+        let reported = explain("one", HARD).await;
+        assert_eq!(reported["id"], "strong", "{reported}");
         let begins = json!({"model": null, "anew": null});
-        assert_eq!(told["conversation"], begins, "{told}");
+        assert_eq!(reported["conversation"], begins, "{reported}");
     }
-    let told = explain("one", EASY).await;
-    assert_eq!(told["id"], "light", "{told}");
+    let reported = explain("one", EASY).await;
+    assert_eq!(reported["id"], "light", "{reported}");
 
     let body = prompt(CHAT, "auto", HARD, Value::Null);
     let request = Request::post(CHAT, &body)
@@ -332,20 +332,20 @@ async fn what_staying_with_its_model_does_for_a_conversation_is_told_and_changes
         .header("session-id", "one");
     let answer = gateway.send(&request).await;
     assert_eq!(answer.header("x-model"), Some("strong"), "{answer:?}");
-    let told = explain("one", EASY).await;
-    assert_eq!(told["id"], "strong", "{told}");
-    let reason = told["reason"].as_str().unwrap();
+    let reported = explain("one", EASY).await;
+    assert_eq!(reported["id"], "strong", "{reported}");
+    let reason = reported["reason"].as_str().unwrap();
     assert!(
         reason.ends_with("stays with the conversation's model"),
-        "{told}"
+        "{reported}"
     );
-    let conversation = &told["conversation"];
-    assert_eq!(conversation["model"], "strong", "{told}");
-    assert_eq!(conversation["anew"]["model"], "light", "{told}");
-    assert_eq!(conversation["anew"]["reason"], "auto: rule 2", "{told}");
+    let conversation = &reported["conversation"];
+    assert_eq!(conversation["model"], "strong", "{reported}");
+    assert_eq!(conversation["anew"]["model"], "light", "{reported}");
+    assert_eq!(conversation["anew"]["reason"], "auto: rule 2", "{reported}");
     assert_eq!(explain("two", EASY).await["id"], "light");
 
-    // Who names a model has none; the command line cannot know.
+    // A request that names a model has none; the command line cannot know.
     let named = explain_order(
         &gateway,
         json!({"key": gateway.key, "request": prompt(CHAT, "light", EASY, Value::Null)}),
@@ -382,8 +382,8 @@ async fn reality(gateway: &Gateway, providers: &[(&str, &Provider)], request: &R
 }
 
 /// The same of an explanation.
-fn said(told: &Value) -> Value {
-    let outcome = &told["outcome"];
+fn said(reported: &Value) -> Value {
+    let outcome = &reported["outcome"];
     match outcome["kind"].as_str() {
         Some("refused") => json!({
             "status": outcome["status"],
@@ -392,10 +392,10 @@ fn said(told: &Value) -> Value {
         }),
         Some("sent") => json!({
             "provider": outcome["provider"],
-            "model": told["model"]["id"],
-            "dropped": told["candidates"][0]["dropped"],
+            "model": reported["model"]["id"],
+            "dropped": reported["candidates"][0]["dropped"],
         }),
-        _ => json!({"provider": null, "model": told["model"]["id"], "dropped": []}),
+        _ => json!({"provider": null, "model": reported["model"]["id"], "dropped": []}),
     }
 }
 
@@ -445,7 +445,7 @@ fn requests() -> Vec<(&'static str, Value)> {
 const SEAL: &str = "tg1.AAAA";
 
 #[tokio::test]
-async fn what_is_told_is_what_then_happens() {
+async fn the_explanation_is_what_then_happens() {
     let (narrow, wide) = (Provider::start().await, Provider::start().await);
     let mut chat_only = support::provider(narrow.address);
     chat_only["formats"] = json!(["chat"]);
@@ -475,17 +475,17 @@ async fn what_is_told_is_what_then_happens() {
     let limited = gateway.create_key(&["--requests", "3"]).await;
     let other = gateway.create_key(&["--group", "hidden"]).await;
     let compare = async |key: &str, path: &str, body: &Value| {
-        let told = explain(&gateway, key, path, body).await;
-        told.assert_ok();
-        let told = told.json();
+        let reported = explain(&gateway, key, path, body).await;
+        reported.assert_ok();
+        let reported = reported.json();
         let real = reality(&gateway, &providers, &Request::post(path, body).key(key)).await;
-        assert_eq!(said(&told), real, "{path} {body}: {told}");
+        assert_eq!(said(&reported), real, "{path} {body}: {reported}");
         real
     };
     let mut dropped = 0;
     for is_open in [false, true] {
         if is_open {
-            // From its next failure on nobody asks it.
+            // From its next failure on it is not asked.
             let mut body = prompt(CHAT, "narrow-only", "Hello!", json!({}));
             body["stream"] = json!(false);
             let request = Request::post(CHAT, &body)
@@ -504,28 +504,28 @@ async fn what_is_told_is_what_then_happens() {
 }
 
 #[tokio::test]
-async fn who_comes_behind_eight_others_is_told_to_be_asked_by_nobody() {
+async fn a_candidate_behind_eight_others_is_explained_as_never_asked() {
     let provider = Provider::start().await;
     let many: Vec<_> = (0..10)
         .map(|n| json!({"provider": "sim", "upstream_model": format!("m{n}"), "priority": n}))
         .collect();
     let gateway = gateway_of(Config::of(&provider).model("many", json!(many))).await;
     let body = prompt(CHAT, "many", "Hello!", json!({}));
-    let told = explain(&gateway, &gateway.key, CHAT, &body).await.json();
-    let candidates = told["candidates"].as_array().unwrap();
+    let reported = explain(&gateway, &gateway.key, CHAT, &body).await.json();
+    let candidates = reported["candidates"].as_array().unwrap();
     let asked = candidates.iter().filter(|it| it["asked"] == true);
-    assert_eq!((asked.count(), candidates.len()), (8, 10), "{told}");
+    assert_eq!((asked.count(), candidates.len()), (8, 10), "{reported}");
     assert!(
         candidates[9]["reason"]
             .as_str()
             .unwrap()
             .contains("8 others"),
-        "{told}"
+        "{reported}"
     );
 }
 
 #[tokio::test]
-async fn what_is_stored_is_told_to_be_asked_for_where_it_is() {
+async fn a_stored_response_is_explained_with_its_home() {
     let (one, two) = (Provider::start().await, Provider::start().await);
     let config = Config::new()
         .provider("one", support::provider(one.address))
@@ -545,9 +545,9 @@ async fn what_is_stored_is_told_to_be_asked_for_where_it_is() {
             (format!("{RESPONSES}/{id}"), &stranger),
             (format!("{RESPONSES}/resp_of_nobody"), &gateway.key),
         ] {
-            let told = explain(&gateway, key, &target, &Value::Null).await.json();
+            let reported = explain(&gateway, key, &target, &Value::Null).await.json();
             let real = reality(&gateway, &providers, &Request::get(&target).key(key)).await;
-            assert_eq!(said(&told), real, "{target}: {told}");
+            assert_eq!(said(&reported), real, "{target}: {reported}");
             if key == &gateway.key && target.contains(&id) {
                 assert_eq!(real["provider"], name);
             }

@@ -130,7 +130,7 @@ impl Case {
 
 /// A configuration with a model for each case.
 fn config(rows: &[Row], way: Way, sim: SocketAddr, closed: SocketAddr) -> Config {
-    // The table tells of the first request that meets a fault, and breakers are for those after.
+    // The table shows the first request that meets a fault, and breakers are for those after.
     let mut config = Config::new()
         .with("failover", json!({"pause": "10ms"}))
         .with("routing.health", json!({"enabled": false}));
@@ -141,7 +141,7 @@ fn config(rows: &[Row], way: Way, sim: SocketAddr, closed: SocketAddr) -> Config
             "unreachable" => (closed, "any".to_owned()),
             orders => (sim, format!("sim-{orders}")),
         };
-        // Short where somebody is silent, and long where a busy machine may be slow.
+        // Short where one side is silent, and long where a busy machine may be slow.
         let is_silent = fault.contains("hang") || fault.contains("stall");
         let read = if is_silent { "2s" } else { "60s" };
         let timeouts = json!({"read": read, "connect": "10s"});
@@ -277,7 +277,7 @@ async fn matrix(way: Way, rows: Vec<Row>) {
             let fault = &row.fault;
             let _ = writeln!(
                 wrong,
-                "{fault}, {format}, {asked:?}: '{cell}' is told, '{seen}' is seen"
+                "{fault}, {format}, {asked:?}: the page has '{cell}', the test saw '{seen}'"
             );
         }
     }
@@ -289,13 +289,13 @@ async fn matrix(way: Way, rows: Vec<Row>) {
 
 /// A connection of HTTP/2 that breaks may take what has just come along: then the failure
 /// comes before the first content.
-fn seems_replaced(candidates: Candidates, told: &str, seen: &str) -> bool {
+fn seems_replaced(candidates: Candidates, shown: &str, seen: &str) -> bool {
     let of_nothing = match candidates {
         Candidates::Alone => "503 service_unavailable",
         Candidates::Two => "200",
     };
     let what = |text: &str| text.split(" ×").next().unwrap_or_default().to_owned();
-    [what(told), of_nothing.to_owned()].contains(&what(seen))
+    [what(shown), of_nothing.to_owned()].contains(&what(seen))
 }
 
 fn print(rows: &[Row], found: &BTreeMap<(usize, usize, &'static str), String>) {
@@ -317,7 +317,7 @@ fn print(rows: &[Row], found: &BTreeMap<(usize, usize, &'static str), String>) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_caller_sees_of_each_fault_is_what_the_page_says() {
+async fn a_caller_sees_each_fault_as_the_page_says() {
     matrix(Way::Plain, table()).await;
 }
 
@@ -331,7 +331,7 @@ async fn over_http2_a_caller_sees_the_same() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whoever_is_translated_sees_the_same() {
+async fn callers_of_translated_formats_see_the_same() {
     matrix(Way::Translated, table()).await;
 }
 
@@ -437,7 +437,7 @@ async fn with_one_retry_a_second() -> (Provider, Gateway) {
 }
 
 #[tokio::test]
-async fn an_empty_budget_lets_the_first_failure_be_told() {
+async fn an_empty_budget_reports_the_first_failure() {
     let (_provider, gateway) = with_one_retry_a_second().await;
     let mut refused = 0;
     for _ in 0..30 {
@@ -458,7 +458,7 @@ async fn an_empty_budget_lets_the_first_failure_be_told() {
 }
 
 #[tokio::test]
-async fn what_costs_nothing_takes_nothing_from_what_may_be_tried_again() {
+async fn free_failures_take_nothing_from_the_retry_budget() {
     let (_provider, gateway) = with_one_retry_a_second().await;
     for n in 0..30 {
         let body = prompt(COUNT_TOKENS, "fails", &format!("count {n}"), json!({}));
@@ -520,13 +520,13 @@ async fn a_caller_that_leaves_in_the_pause_between_two_attempts_is_noticed_at_on
             .access_line(|line| line["outcome"] == "client_closed")
             .await;
         assert_eq!(line["status"], 499, "{line}");
-        assert_eq!(line["charged"], 0, "nobody works for it any more: {line}");
+        assert_eq!(line["charged"], 0, "the provider has stopped: {line}");
         assert_eq!(provider.handle.counters().requests, asked);
     }
 }
 
 #[tokio::test]
-async fn of_several_failures_the_one_is_told_that_helps_most() {
+async fn of_several_failures_the_most_helpful_is_reported() {
     let provider = Provider::start().await;
     let mut config = Config::of(&provider)
         .with("failover", json!({"pause": "10ms"}))
@@ -580,7 +580,7 @@ async fn of_several_failures_the_one_is_told_that_helps_most() {
 }
 
 #[tokio::test]
-async fn an_only_candidate_is_asked_again_once_and_not_before_it_wants_to_be() {
+async fn an_only_candidate_is_asked_again_once_and_not_before_its_retry_after() {
     let provider = Provider::start().await;
     let config = Config::of(&provider)
         .with("failover", json!({"pause": "100ms"}))

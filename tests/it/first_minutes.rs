@@ -62,8 +62,8 @@ async fn the_whole_catalog_is_two_files_and_a_folder() {
     fs::write(&file, own).unwrap();
     let output = Output::of(&mut check()).await;
     assert!(!output.status.success());
-    let told = format!("store.path: there is no folder {}", store.display());
-    assert!(output.stderr.contains(&told), "{output:?}");
+    let reported = format!("store.path: there is no folder {}", store.display());
+    assert!(output.stderr.contains(&reported), "{output:?}");
     fs::create_dir(&store).unwrap();
     let output = Output::of(&mut check()).await;
     assert!(output.status.success(), "{output:?}");
@@ -177,8 +177,8 @@ async fn a_port_in_use_is_reported_before_the_demo_is_built() {
         // A cargo that fails: the build would be the next step.
         let output = Output::of(&mut make.demo(&["-C", root], "false")).await;
         assert!(!output.status.success());
-        let told = format!("port {} is in use: choose another one", address.port());
-        assert!(output.stderr.contains(&told), "{output:?}");
+        let reported = format!("port {} is in use: choose another one", address.port());
+        assert!(output.stderr.contains(&reported), "{output:?}");
         let example = format!("make demo {variable}=");
         assert!(output.stderr.contains(&example), "{output:?}");
     }
@@ -247,7 +247,7 @@ async fn a_package_is_staged_below_destdir_and_needs_no_right_to_write_elsewhere
     assert!(output.status.success(), "{output:?}");
     let program = stage.path().join("opt/tollgate-of-the-tests/bin/tollgate");
     let installed = fs::metadata(&program).unwrap();
-    // For everybody, whatever the builder's umask is: a package is built by root.
+    // For every user, whatever the builder's umask is: a package is built by root.
     assert_eq!(installed.permissions().mode() & 0o7777, 0o755);
     assert_eq!(installed.uid(), fs::metadata(&stage).unwrap().uid());
     assert!(!Path::new("/opt/tollgate-of-the-tests").exists());

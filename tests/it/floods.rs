@@ -1,4 +1,4 @@
-//! Floods of HTTP/2: a caller that sends much that moves nothing is told to go, a provider that
+//! Floods of HTTP/2: a caller that sends many frames without progress gets `GOAWAY`, a provider that
 //! does so is given up, and no other request suffers.
 
 mod provider;
@@ -41,7 +41,7 @@ async fn memory(gateway: &Gateway) -> f64 {
     gateway.sample(MEMORY).await.expect("memory is measured")
 }
 
-/// Everybody else is served, and nothing is left of the flood.
+/// All others are served, and nothing is left of the flood.
 async fn assert_unharmed(gateway: &Gateway, what: &str) {
     let answer = gateway.ask(CHAT, "test-model", "", json!({})).await;
     assert_eq!(answer.status, 200, "after {what}: {answer:?}");
@@ -50,7 +50,7 @@ async fn assert_unharmed(gateway: &Gateway, what: &str) {
 }
 
 #[tokio::test]
-async fn streams_that_are_reset_as_soon_as_they_open_end_the_connection() {
+async fn streams_that_are_reset_on_opening_end_the_connection() {
     let (provider, gateway) = gateway().await;
     let body = prompt(CHAT, "test-model", "Hi", Value::Null).to_string();
     let head = head(&gateway.key, &body.len().to_string());
@@ -89,7 +89,7 @@ async fn streams_that_are_reset_once_they_are_served_end_the_connection_too() {
     let mut attack = Frames::open(gateway.address).await;
     let mut streams = 0;
     let reason = 'attack: loop {
-        assert!(streams < 20_000, "nobody ends it");
+        assert!(streams < 20_000, "the connection stays open");
         let numbers = (streams..streams + AT_ONCE).map(|number| number * 2 + 1);
         let opened: Vec<u8> = numbers
             .clone()
@@ -252,15 +252,15 @@ async fn bodies_that_trickle_over_http2_are_given_up_in_time() {
         ];
         assert!(caller.send(&bytes.concat()).await);
     }
-    let mut told = Vec::new();
-    while told.len() < 3 {
+    let mut reported = Vec::new();
+    while reported.len() < 3 {
         let frame = caller.next().await.expect("the connection lives");
         if frame.kind == HEADERS {
-            told.push(frame.stream);
+            reported.push(frame.stream);
         }
     }
-    told.sort_unstable();
-    assert_eq!(told, [1, 3, 5]);
+    reported.sort_unstable();
+    assert_eq!(reported, [1, 3, 5]);
     assert_eq!(provider.handle.counters().requests, 0);
     gateway
         .access_line(|line| line["status"] == 408 && line["code"] == "invalid_request")

@@ -1,5 +1,5 @@
-//! Whatever is lost or late while one process takes over from another, and whoever dies over
-//! it: in the end exactly one of them serves. One side is the gateway; the other is played here,
+//! Messages are lost or late while one process takes over from another, and one of them
+//! crashes: in the end exactly one of them serves. One side is the gateway; the other is played here,
 //! word by word, as `src/server/handover.rs` has them.
 
 use crate::support::{
@@ -47,7 +47,7 @@ impl Peer {
     }
 }
 
-/// What the new process says, one after the other, and what it is told each time.
+/// The messages of the new process, one after the other, and each answer.
 const NEW: [(&str, &str); 4] = [
     ("take 1", "{"),
     ("ready confirms", "go"),
@@ -63,20 +63,20 @@ async fn new_process(gateway: &Gateway, steps: usize) -> Peer {
         UnixStream::connect(&socket).await.ok()
     });
     let mut new = Peer(BufReader::new(there.await));
-    for (word, told) in &NEW[..steps] {
+    for (word, shown) in &NEW[..steps] {
         new.say(word).await;
         let heard = new.hear().await;
-        assert!(heard.starts_with(told), "{word}: {heard}");
+        assert!(heard.starts_with(shown), "{word}: {heard}");
     }
     new
 }
 
 async fn goes_on(gateway: &Gateway, failures: usize) {
-    let told = async || {
+    let shown = async || {
         let output = gateway.output();
         (output.matches("and this one goes on").count() == failures).then_some(())
     };
-    eventually("the gateway goes on", told).await;
+    eventually("the gateway goes on", shown).await;
     gateway.get("/v1").await.assert_ok();
     assert_eq!(gateway.operator("/readyz").await.status, 200);
 }
@@ -96,7 +96,7 @@ async fn wherever_the_new_process_dies_the_old_one_goes_on() {
         failures += 1;
         goes_on(&gateway, failures).await;
     }
-    // And where it has said a last word that nobody has answered yet.
+    // And where its last message is not answered yet.
     for (steps, (word, _)) in NEW.iter().enumerate().take(3) {
         let mut new = new_process(&gateway, steps).await;
         new.say(word).await;
@@ -110,12 +110,12 @@ async fn wherever_the_new_process_dies_the_old_one_goes_on() {
 }
 
 #[tokio::test]
-async fn a_new_process_that_is_late_is_told_and_the_old_one_goes_on() {
+async fn a_late_new_process_is_refused_and_the_old_one_goes_on() {
     let (_provider, mut gateway) = gateway("300ms").await;
     for (failures, steps) in (1..NEW.len() - 1).enumerate() {
         let mut new = new_process(&gateway, steps).await;
-        let told = new.hear().await;
-        assert!(told.starts_with("failed "), "after {steps} steps: {told}");
+        let shown = new.hear().await;
+        assert!(shown.starts_with("failed "), "after {steps} steps: {shown}");
         // It says the next word all the same, too late.
         let _ = new.try_say(NEW[steps].0).await;
         assert_eq!(new.hear().await, "", "after {steps} steps");
@@ -269,7 +269,7 @@ impl Share {
 }
 
 #[tokio::test]
-async fn whenever_the_old_process_is_told_to_end_the_new_one_has_all_that_nothing_holds() {
+async fn whenever_the_old_process_gets_a_stop_signal_the_new_one_has_all_that_nothing_holds() {
     const TOKENS: u64 = 1_000_000;
     for steps in 0..NEW.len() {
         let (_provider, gateway) = gateway("30s").await;
@@ -410,7 +410,7 @@ impl Succession {
         let serving = async {
             while let Ok(Some(line)) = self.log.next_line().await {
                 let is_it = line.ends_with("serving");
-                // Told where it is waited for in vain.
+                // Sent where the old process no longer waits for it.
                 println!("{line}");
                 lines.push(line);
                 if is_it {
@@ -476,7 +476,7 @@ async fn a_new_process_that_is_refused_leaves_however_late_that_is() {
             }
             let old = succession.old.as_mut().unwrap();
             old.say("failed not now").await;
-            // What it says meanwhile is heard by nobody.
+            // Its messages meanwhile are not read.
             succession.old = None;
             succession.new_leaves(&when).await;
         }
@@ -490,9 +490,9 @@ async fn hang_up(process: &Child) {
     assert!(output.status.success(), "{output:?}");
 }
 
-/// Whoever means the process that serves may reach all those of its service.
+/// A signal for the serving process may reach all processes of its service.
 #[tokio::test]
-async fn a_new_process_that_is_told_to_reload_does_so_once_it_serves() {
+async fn a_new_process_that_gets_a_reload_signal_reloads_once_it_serves() {
     let mut succession = Succession::begin().await;
     succession.go(1).await;
     hang_up(&succession.new).await;
@@ -502,7 +502,7 @@ async fn a_new_process_that_is_told_to_reload_does_so_once_it_serves() {
         assert!(heard.starts_with(word), "{word}: {heard}");
     }
     succession.kill_old();
-    succession.new_serves("told to reload").await;
+    succession.new_serves("with a reload signal").await;
     let reloaded = async {
         while let Ok(Some(line)) = succession.log.next_line().await {
             if line.contains("was read again") {
@@ -515,7 +515,7 @@ async fn a_new_process_that_is_told_to_reload_does_so_once_it_serves() {
 }
 
 #[tokio::test]
-async fn who_waits_for_an_upgrade_is_not_ended_by_a_reload() {
+async fn a_process_that_waits_for_an_upgrade_is_not_ended_by_a_reload() {
     let folder = TempDir::new().unwrap();
     let provider = Provider::start().await;
     let file = folder.path().join("tollgate.yaml");

@@ -125,7 +125,7 @@ async fn a_bad_request_opens_no_breaker() {
 }
 
 #[tokio::test]
-async fn words_of_a_caller_that_its_provider_repeats_bench_nobody() {
+async fn words_of_a_caller_that_its_provider_repeats_open_no_breaker() {
     let [a, b] = [Provider::start().await, Provider::start().await];
     let gateway = Gateway::start(Config::first_and_second(a.address, b.address)).await;
     let words = [
@@ -146,7 +146,7 @@ async fn words_of_a_caller_that_its_provider_repeats_bench_nobody() {
 }
 
 #[tokio::test]
-async fn names_that_are_made_up_under_a_wildcard_bench_nobody_and_are_not_kept() {
+async fn made_up_names_under_a_wildcard_open_no_breaker_and_are_not_kept() {
     let provider = Provider::start().await;
     let gateway = Gateway::start(Config::of(&provider).model("vendor/*", json!(["sim"]))).await;
     for (nonsense, fault, status, code) in [
@@ -206,7 +206,7 @@ async fn if_all_candidates_are_in_cooldown_each_is_asked_once_and_none_is_left_o
 }
 
 #[tokio::test]
-async fn a_caller_is_told_to_wait_no_longer_than_the_gateway_itself_does() {
+async fn a_callers_wait_is_no_longer_than_that_of_the_gateway() {
     let provider = Provider::start().await;
     let config = Config::of(&provider).with("routing.health.max_retry_after", json!("20s"));
     let gateway = Gateway::start(config).await;
@@ -266,7 +266,7 @@ async fn many_at_once_share_one_probe() {
     );
 }
 #[tokio::test]
-async fn a_429_with_a_wait_is_obeyed_and_told() {
+async fn a_429_with_a_wait_is_obeyed_and_passed_on() {
     let provider = Provider::start().await;
     let gateway = Gateway::start(Config::of(&provider)).await;
     let orders = "status-429+retry-after-30";
@@ -276,7 +276,7 @@ async fn a_429_with_a_wait_is_obeyed_and_told() {
     answer.assert_error(429, "rate_limit_exceeded");
     let wait: u64 = answer.header("retry-after").unwrap().parse().unwrap();
     assert!((1..=30).contains(&wait), "{wait}");
-    assert_eq!(provider.received().len(), 1, "nothing was sent in vain");
+    assert_eq!(provider.received().len(), 1, "no further request was sent");
     // Counting is not what was asked too much of, where the gateway can count by itself.
     let counted = json!({"model": "test-model", "messages": [{"role": "user", "content": "Hi"}]});
     let counted = gateway.post(support::COUNT_TOKENS, &counted).await;
@@ -356,7 +356,7 @@ async fn a_single_deployment_in_cooldown_is_still_asked() {
 }
 
 #[tokio::test]
-async fn what_is_known_of_health_survives_a_reload() {
+async fn health_survives_a_reload() {
     let [a, b] = [Provider::start().await, Provider::start().await];
     let config = Config::first_and_second(a.address, b.address).with(
         "routing.health",
@@ -443,7 +443,7 @@ async fn a_check_finds_a_provider_down_and_back_before_any_request_does() {
     assert_eq!(b.handle.counters().requests, before);
 }
 
-/// What the admin API tells of everybody's health.
+/// What the admin API shows of all health.
 async fn health(gateway: &Gateway) -> Value {
     let request =
         Request::get("/api/v1/health").header("authorization", &format!("Bearer {TOKEN}"));
@@ -531,8 +531,8 @@ async fn the_health_page_shows_open_breakers_with_time_and_cause_and_no_secret()
     );
     assert_eq!(busy["credentials"][0]["in_flight"], 1, "{seen:#}");
     assert!(busy["first_token_ms"].as_f64() > Some(30.0), "{seen:#}");
-    let told = seen.to_string();
+    let reported = seen.to_string();
     for secret in ["credential-of-the-provider", "another-credential", TOKEN] {
-        assert!(!told.contains(secret), "{secret}: {told}");
+        assert!(!reported.contains(secret), "{secret}: {reported}");
     }
 }

@@ -141,7 +141,7 @@ async fn keys_are_listed_whole_or_in_part() {
 }
 
 #[tokio::test]
-async fn what_names_nothing_is_refused_with_what_was_meant() {
+async fn an_unknown_name_is_refused_with_the_nearest_one() {
     let desk = Desk::new();
     let (_, id) = desk.create(&["ci"]).await;
     for (arguments, part) in [
@@ -175,8 +175,8 @@ async fn what_names_nothing_is_refused_with_what_was_meant() {
         (&["list", "--after", "5"], "the id of a key"),
         (&["list", "--state", "gone"], "possible values"),
     ] {
-        let told = desk.refusal(arguments).await;
-        assert!(told.contains(part), "{arguments:?}: {told}");
+        let reported = desk.refusal(arguments).await;
+        assert!(reported.contains(part), "{arguments:?}: {reported}");
     }
     assert_eq!(desk.json(&["list"]).await.as_array().unwrap().len(), 1);
 }
@@ -190,8 +190,11 @@ async fn a_beginning_that_several_keys_share_names_them_all() {
     file.execute_batch("UPDATE keys SET prefix = 'sk-AAAAAAAA'")
         .unwrap();
     for command in ["show", "revoke", "grants"] {
-        let told = desk.refusal(&[command, "sk-AAAA"]).await;
-        assert!(told.contains(&one) && told.contains(&two), "{told}");
+        let reported = desk.refusal(&[command, "sk-AAAA"]).await;
+        assert!(
+            reported.contains(&one) && reported.contains(&two),
+            "{reported}"
+        );
     }
     let states = desk.json(&["list", "--state", "active"]).await;
     assert_eq!(states.as_array().unwrap().len(), 2);

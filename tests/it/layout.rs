@@ -15,8 +15,8 @@ fn packages(selection: &[&str]) -> BTreeSet<String> {
         .args(selection)
         .output()
         .unwrap();
-    let told = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{told}");
+    let reported = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{reported}");
     let text = String::from_utf8(output.stdout).unwrap();
     text.lines().map(str::to_owned).collect()
 }

@@ -1,4 +1,4 @@
-//! A process that leaves, for another one or for good, tells it to whoever holds a connection to it:
+//! A process that leaves, for another one or for good, announces it on every connection:
 //! no caller sends a request over one that is closed behind the answer without a word.
 
 use crate::support::{
@@ -44,8 +44,8 @@ impl Way {
     }
 }
 
-/// The caller has been told that the connection is closed behind this answer, and it is.
-async fn is_told(connection: &mut Connection, answer: &Answer, what: &str) {
+/// The answer announces the end of the connection, and it is closed.
+async fn announces_its_end(connection: &mut Connection, answer: &Answer, what: &str) {
     assert_eq!(answer.ending, Ending::Complete, "{what}");
     assert_eq!(
         answer.header("connection"),
@@ -64,7 +64,7 @@ fn answers() -> [(&'static str, bool, String); 4] {
     let choice = json!({"index": 0, "message": message, "finish_reason": "stop"});
     let whole = json!({"id": "c", "object": "chat.completion", "choices": [choice]}).to_string();
     let error = json!({"error": {"message": "no", "type": "invalid_request_error"}}).to_string();
-    let told = |status: &str, kind: &str, body: &str| {
+    let reported = |status: &str, kind: &str, body: &str| {
         let length = body.len();
         format!(
             "HTTP/1.1 {status}\r\ncontent-type: {kind}\r\ncontent-length: {length}\r\n\r\n{body}"
@@ -72,10 +72,22 @@ fn answers() -> [(&'static str, bool, String); 4] {
     };
     let events = format!("data: {chunk}\n\ndata: [DONE]\n\n");
     [
-        ("whole", false, told("200 OK", "application/json", &whole)),
-        ("stream", true, told("200 OK", "text/event-stream", &events)),
-        ("error", false, told("400 No", "application/json", &error)),
-        ("empty", true, told("200 OK", "text/event-stream", "")),
+        (
+            "whole",
+            false,
+            reported("200 OK", "application/json", &whole),
+        ),
+        (
+            "stream",
+            true,
+            reported("200 OK", "text/event-stream", &events),
+        ),
+        (
+            "error",
+            false,
+            reported("400 No", "application/json", &error),
+        ),
+        ("empty", true, reported("200 OK", "text/event-stream", "")),
     ]
 }
 
@@ -85,13 +97,13 @@ async fn an_answer_that_begins_after_the_process_began_to_leave_says_that_its_co
         let mut config = Config::new().with("failover", json!({"again": 0}));
         let mut upstreams = Vec::new();
         for (name, _, answer) in answers() {
-            let told = Arc::new(Notify::new());
-            let script = [Act::Wait(Arc::clone(&told)), Act::send(answer)];
+            let reported = Arc::new(Notify::new());
+            let script = [Act::Wait(Arc::clone(&reported)), Act::send(answer)];
             let upstream = Upstream::playing(script).await;
             config = config
                 .provider(name, support::provider(upstream.address))
                 .model(name, json!([name]));
-            upstreams.push((upstream, told));
+            upstreams.push((upstream, reported));
         }
         let mut gateway = Gateway::start(config).await;
         let mut waiting = Vec::new();
@@ -120,11 +132,13 @@ async fn an_answer_that_begins_after_the_process_began_to_leave_says_that_its_co
         uploading.write(later).await;
         let answer = uploading.answer(&request).await;
         assert_eq!(answer.status, 404, "{answer:?}");
-        is_told(&mut uploading, &answer, &format!("{way:?}, local")).await;
-        upstreams.iter().for_each(|(_, told)| told.notify_one());
+        announces_its_end(&mut uploading, &answer, &format!("{way:?}, local")).await;
+        upstreams
+            .iter()
+            .for_each(|(_, reported)| reported.notify_one());
         for (mut connection, request, name) in waiting {
             let answer = connection.answer(&request).await;
-            is_told(&mut connection, &answer, &format!("{way:?}, {name}")).await;
+            announces_its_end(&mut connection, &answer, &format!("{way:?}, {name}")).await;
         }
         assert_eq!(gateway.ended().await.code(), Some(0), "{way:?}");
     }
@@ -156,8 +170,8 @@ async fn a_connection_whose_answer_began_before_an_upgrade_is_kept_from_its_end_
     let request = question(&gateway.key, false, "delay-10ms");
     let answer = used.send(&request).await;
     answer.assert_ok();
-    is_told(&mut used, &answer, "the next request").await;
-    // Nobody waits for the other caller for ever.
+    announces_its_end(&mut used, &answer, "the next request").await;
+    // The process does not wait for the other caller for ever.
     let (rest, _) = unused.rest().await;
     assert!(rest.is_empty(), "{rest:?}");
     assert_eq!(gateway.ended().await.code(), Some(0));

@@ -73,12 +73,12 @@ async fn requests_are_counted_down_in_the_headers_of_both_families() {
     }
     for path in FORMATS {
         let refused = gateway.send(&ask(path, &key, json!({}))).await;
-        let told = wait(&refused);
+        let reported = wait(&refused);
         // One comes back every twenty seconds.
         let least = Duration::from_secs(20).saturating_sub(begun.elapsed());
         assert!(
-            (least..=Duration::from_secs(20)).contains(&told),
-            "{told:?}"
+            (least..=Duration::from_secs(20)).contains(&reported),
+            "{reported:?}"
         );
         assert!(
             refused.message().contains("requests a minute"),
@@ -95,7 +95,7 @@ async fn requests_are_counted_down_in_the_headers_of_both_families() {
 }
 
 #[tokio::test]
-async fn whoever_waits_as_long_as_told_gets_through() {
+async fn a_caller_that_waits_for_retry_after_gets_through() {
     let (_provider, gateway) = start().await;
     let key = limited(&gateway, &["--requests", "240"]).await;
     let request = ask(CHAT, &key, json!({}));
@@ -106,10 +106,10 @@ async fn whoever_waits_as_long_as_told_gets_through() {
             break answer;
         }
     };
-    let told = wait(&refused);
-    assert!(told <= Duration::from_millis(250), "{told:?}");
+    let reported = wait(&refused);
+    assert!(reported <= Duration::from_millis(250), "{reported:?}");
     // What is waited for here is time itself.
-    tokio::time::sleep(told).await;
+    tokio::time::sleep(reported).await;
     connection.send(&request).await.assert_ok();
 }
 
@@ -158,8 +158,8 @@ async fn more_than_was_expected_is_a_debt() {
     };
     let refused = eventually("the debt", refused).await;
     // 1000 beyond the limit and 1024 more, at 2000 a minute.
-    let told = wait(&refused);
-    assert!((55..=61).contains(&told.as_secs()), "{told:?}");
+    let reported = wait(&refused);
+    assert!((55..=61).contains(&reported.as_secs()), "{reported:?}");
     assert!(
         refused.message().contains("output tokens a minute"),
         "{refused:?}"
@@ -167,7 +167,7 @@ async fn more_than_was_expected_is_a_debt() {
 }
 
 #[tokio::test]
-async fn what_never_fits_is_not_worth_another_try() {
+async fn a_request_that_never_fits_is_not_worth_a_retry() {
     let (provider, gateway) = start().await;
     let key = limited(&gateway, &["--input-tokens", "3"]).await;
     let refused = gateway.send(&ask(CHAT, &key, json!({}))).await;
@@ -177,7 +177,7 @@ async fn what_never_fits_is_not_worth_another_try() {
     assert_eq!(provider.handle.counters().requests, 0);
 }
 
-/// Nobody says how much output there will be, and the gateway's own guess is more than that.
+/// The request has no output limit, and the gateway's own guess is more than that.
 #[tokio::test]
 async fn a_limit_below_what_is_expected_refuses_nothing_for_a_guess() {
     let (_provider, gateway) = start().await;
@@ -230,12 +230,12 @@ async fn limits_on_tokens_are_taken_in_thousands_and_millions() {
     let refused = gateway
         .keys(&["set-limits", &key, "--output-tokens", "5G"])
         .await;
-    let told = "'output_tokens' must be from 1 to 4294967295";
-    assert!(refused.stderr.contains(told), "{refused:?}");
+    let reported = "'output_tokens' must be from 1 to 4294967295";
+    assert!(refused.stderr.contains(reported), "{refused:?}");
 }
 
 #[tokio::test]
-async fn what_a_later_check_refuses_takes_nothing() {
+async fn a_request_that_a_later_check_refuses_takes_nothing() {
     let (_provider, gateway) = start().await;
     let key = gateway.key_with(1, LONG);
     set_limits(
@@ -316,7 +316,7 @@ async fn a_place_is_free_again_however_a_request_ends() {
 
 /// Enough for one request of its kind and no second one.
 #[tokio::test]
-async fn what_is_charged_nothing_uses_nothing_of_a_limit_on_tokens() {
+async fn free_requests_use_nothing_of_a_limit_on_tokens() {
     let (_provider, gateway) = start().await;
     let said = "word ".repeat(1200);
     for path in FORMATS {

@@ -1,4 +1,4 @@
-//! Who may use what: the catalog as a key sees it, the names of models, and the life of a
+//! Access to models: the catalog as a key sees it, the names of models, and the life of a
 //! key.
 
 use crate::support::{
@@ -58,7 +58,7 @@ fn asked(provider: &Provider) -> String {
 }
 
 #[tokio::test]
-async fn the_status_tells_what_there_is() {
+async fn the_status_lists_the_endpoints() {
     let (_provider, gateway) = gateway().await;
     let answer = gateway.get("/v1").await;
     answer.assert_ok();
@@ -210,7 +210,7 @@ async fn auto_says_what_it_chose_and_why() {
         Some("auto: default, passed over beta-5.5 (images)")
     );
 
-    // Whoever may not use it is not told of it.
+    // A key that may not use it does not see it.
     let opus = gateway.create_key(&["--group", "opus"]).await;
     let body = prompt(CHAT, "auto", "Hello!", Value::Null);
     let answer = gateway.send(&Request::post(CHAT, &body).key(&opus)).await;
@@ -271,7 +271,7 @@ async fn tokens_are_counted_where_the_provider_counts() {
 }
 
 #[tokio::test]
-async fn what_is_stored_upstream_is_nobodys_until_the_gateway_knows_whose() {
+async fn stored_things_have_no_owner_until_the_gateway_knows_it() {
     let (provider, gateway) = gateway().await;
     for more in [
         json!({"previous_response_id": "resp_1"}),
@@ -353,7 +353,7 @@ async fn a_revoked_key_is_refused_on_an_open_connection_within_a_second() {
     let answer = eventually("the key is refused", refused).await;
     answer.assert_error(401, "invalid_api_key");
     assert!(since.elapsed() < AT_ONCE, "{:?}", since.elapsed());
-    // It is still the key of nobody else.
+    // The gateway's key is still not sent to any other provider.
     gateway.get("/v1").await.assert_ok();
 }
 
@@ -369,7 +369,7 @@ async fn a_key_that_is_made_while_the_gateway_runs_works_at_once() {
     }
 }
 
-/// A key that works for a moment: shorter than the command line gives one.
+/// A key that works for a second: shorter than the command line gives one.
 fn short_lived_key(gateway: &Gateway) -> String {
     let store = gateway.store();
     let expiry = store.clock().now().plus(Duration::from_millis(400));

@@ -18,7 +18,7 @@ async fn gateway() -> (Provider, Gateway) {
 }
 
 #[tokio::test]
-async fn metrics_tell_what_happened_in_labels_of_the_configuration_alone() {
+async fn metrics_have_labels_of_the_configuration_alone() {
     let (_provider, gateway) = gateway().await;
     for _ in 0..3 {
         gateway
@@ -91,6 +91,7 @@ async fn counters_are_there_before_the_first_request() {
     for sample in [
         r#"tollgate_requests_total{code="",format="messages",model="test-model",provider="sim",status="200"}"#,
         r#"tollgate_requests_total{code="upstream_error",format="chat",model="test-model",provider="sim",status="502"}"#,
+        r#"tollgate_requests_total{code="upstream_error",format="chat",model="test-model",provider="sim",status="200"}"#,
         r#"tollgate_requests_total{code="invalid_model",format="chat",model="",provider="",status="404"}"#,
         r#"tollgate_tokens_total{format="chat",kind="cache_write",model="test-model",provider="sim"}"#,
         r#"tollgate_reasoning_tokens_total{format="responses",model="test-model",provider="sim"}"#,
@@ -190,7 +191,7 @@ async fn open_streams_are_counted_while_they_are_open() {
 }
 
 #[tokio::test]
-async fn health_is_told_to_operators_and_nobody_else() {
+async fn health_is_for_operators_alone() {
     let (_provider, gateway) = gateway().await;
     for page in ["/healthz", "/readyz"] {
         assert_eq!(gateway.operator(page).await.status, 200);
@@ -200,7 +201,7 @@ async fn health_is_told_to_operators_and_nobody_else() {
 }
 
 #[tokio::test]
-async fn operators_who_open_connections_and_say_nothing_take_nobody_elses_place() {
+async fn silent_connections_of_operators_block_no_others() {
     const FAR_TOO_MANY: usize = 400;
     let (_provider, gateway) = gateway().await;
     let mut idle = Vec::new();
@@ -294,7 +295,7 @@ async fn every_request_leaves_one_line_that_says_what_matters_and_no_secret() {
 }
 
 #[tokio::test]
-async fn a_provider_s_failure_is_told_to_operators_without_its_text() {
+async fn a_providers_failure_is_logged_without_its_text() {
     let (_provider, gateway) = gateway().await;
     let answer = gateway
         .ask(CHAT, "test-model", "vendor-openai-auth", json!({}))
@@ -405,7 +406,7 @@ async fn a_reload_takes_a_changed_catalog_and_a_bad_file_changes_nothing() {
     open.read_body(&mut answer).await;
     assert!(answer.text().ends_with("data: [DONE]\n\n"), "{answer:?}");
 
-    for (bad, told) in [
+    for (bad, reported) in [
         ("providers: [", "stays as it was"),
         ("surprise: true\n", "surprise"),
         // As it is while an editor writes it.
@@ -414,7 +415,7 @@ async fn a_reload_takes_a_changed_catalog_and_a_bad_file_changes_nothing() {
     ] {
         gateway.rewrite_text(bad);
         gateway.signal("HUP").await;
-        gateway.log_line(told).await;
+        gateway.log_line(reported).await;
     }
     gateway
         .ask(CHAT, "new-model", "", json!({}))
@@ -432,7 +433,7 @@ async fn failed_start(config: &Config) -> Output {
 }
 
 #[tokio::test]
-async fn a_port_in_use_is_told_and_nothing_starts() {
+async fn a_port_in_use_is_reported_and_nothing_starts() {
     let (provider, gateway) = gateway().await;
     let free = Ports::free();
     for ports in [
@@ -478,7 +479,7 @@ async fn a_start_that_fails_makes_no_ledger() {
 }
 
 #[tokio::test]
-async fn what_is_missing_at_the_start_is_told_with_its_place() {
+async fn missing_files_are_reported_at_the_start_with_their_place() {
     let provider = Provider::start().await;
     let config = Config::of(&provider).on(Ports::free());
     let tls = json!({"certificate": "none.crt", "key": "none.key"});
@@ -567,7 +568,7 @@ async fn every_example_passes_its_check() {
 }
 
 #[tokio::test]
-async fn a_bad_file_is_told_all_its_faults_with_their_places() {
+async fn all_faults_of_a_file_are_reported_with_their_places() {
     let folder = tempfile::TempDir::new().unwrap();
     let bad = folder.path().join("bad.yaml");
     let text = "server:\n  threads: 0\nprovidrs: {}\nmodels:\n  a: { famly: nothing }\n";

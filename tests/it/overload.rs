@@ -1,5 +1,5 @@
-//! Overload: what there may be too much of has a bound, what is beyond it is refused at once,
-//! and everybody else is served as before.
+//! Overload: every resource has a bound, requests beyond it are refused at once,
+//! and all others are served as before.
 
 use crate::support::frames::{self, DATA, END_HEADERS, END_STREAM, Frames, HEADERS};
 use crate::support::slow::{Slowness, from, narrow};
@@ -193,9 +193,9 @@ async fn requests_beyond_the_bound_are_refused_at_once_and_priority_keys_last() 
 }
 
 /// A caller that is refused and does not send the body that it has announced is waited for, and
-/// takes nobody's place.
+/// counts against no limit.
 #[tokio::test]
-async fn who_is_refused_and_says_no_more_takes_no_place_among_the_requests() {
+async fn a_refused_silent_caller_does_not_count_as_a_request() {
     let (_provider, gateway) = gateway(json!({"requests_in_flight": 4})).await;
     let mut silent = Vec::new();
     for length in ["10", "1000000"] {
@@ -219,7 +219,7 @@ async fn who_is_refused_and_says_no_more_takes_no_place_among_the_requests() {
         let mut tries = 0;
         while !was_in_time(&mut silent).await {
             tries += 1;
-            assert!(tries < 10, "the machine is too slow to tell");
+            assert!(tries < 10, "the machine is too slow for this test");
         }
     }
     drop(silent);
@@ -414,15 +414,22 @@ async fn slow_callers_in_hundreds_are_cut_and_everybody_else_is_served_meanwhile
     let mut slow = Crowd::gather(&gateway, EACH).await;
     let before = served.load(Ordering::Acquire);
     for how in [Slowness::Head, Slowness::Body] {
-        let told = slow.cut(how).await;
-        // Who writes on after the refusal may lose it to the reset that answers that.
-        let (late, lost): (Vec<_>, Vec<_>) = told.iter().partition(|it| !it.is_empty());
-        for told in &late {
-            assert!(told.starts_with("HTTP/1.1 408 "), "{how:?}: {told:?}");
+        let reported = slow.cut(how).await;
+        // A caller that writes on after the refusal may lose it to the reset that answers that.
+        let (late, lost): (Vec<_>, Vec<_>) = reported.iter().partition(|it| !it.is_empty());
+        for reported in &late {
+            assert!(
+                reported.starts_with("HTTP/1.1 408 "),
+                "{how:?}: {reported:?}"
+            );
         }
-        assert!(late.len() > lost.len(), "{how:?}: {} were told", late.len());
+        assert!(
+            late.len() > lost.len(),
+            "{how:?}: {} got the refusal",
+            late.len()
+        );
     }
-    // Readers are still there on their side, and nobody else is on the gateway's.
+    // Readers are still there on their side, and no other connection is on the gateway's.
     let others_alone = u32::try_from(OTHERS).unwrap().into();
     gateway
         .sample_is("tollgate_connections", others_alone)
@@ -433,7 +440,7 @@ async fn slow_callers_in_hundreds_are_cut_and_everybody_else_is_served_meanwhile
         "{cut:?} readers were cut for their slowness"
     );
     let meanwhile = served.load(Ordering::Acquire) - before;
-    assert!(meanwhile > 0, "nobody else was served");
+    assert!(meanwhile > 0, "no other caller was served");
     over.store(true, Ordering::Release);
     while let Some(ended) = others.join_next().await {
         ended.unwrap();

@@ -1,5 +1,5 @@
-//! The configuration changes while the gateway runs: what is told of the difference, what
-//! stays when the new one is at fault, and who notices (nobody).
+//! The configuration changes while the gateway runs: the reported differences, the state
+//! after a faulty one, and that no client notices.
 
 use crate::support::{
     Answer, Authority, CHAT, Config, Connection, FORMATS, Gateway, Identity, Output, Provider,
@@ -30,15 +30,15 @@ async fn api(gateway: &Gateway, method: &str, target: &str) -> Answer {
 /// The differences of an answer, as `path kind`.
 fn paths(answer: &Value) -> Vec<String> {
     let changes = answer["changes"].as_array().expect("changes");
-    let told = |change: &Value| {
+    let printed = |change: &Value| {
         let part = |name: &str| change[name].as_str().expect("a text").to_owned();
         format!("{} {}", part("path"), part("kind"))
     };
-    changes.iter().map(told).collect()
+    changes.iter().map(printed).collect()
 }
 
 #[tokio::test]
-async fn a_reload_tells_what_is_different_and_a_rollback_brings_it_back() {
+async fn a_reload_reports_the_differences_and_a_rollback_undoes_them() {
     let (_provider, gateway) = gateway(|config| config).await;
     let first = api(&gateway, "GET", "/api/v1/configuration").await.json();
     assert_eq!(
@@ -65,13 +65,16 @@ async fn a_reload_tells_what_is_different_and_a_rollback_brings_it_back() {
     let done = done.json();
     assert_eq!(done["applied"], true);
     assert_eq!(done["changes"], dry.json()["changes"]);
-    let told = paths(&done);
+    let printed = paths(&done);
     for wanted in [
         "models.new-model added",
         "server.limits added",
         "server.threads changed",
     ] {
-        assert!(told.iter().any(|it| it == wanted), "{wanted}: {told:?}");
+        assert!(
+            printed.iter().any(|it| it == wanted),
+            "{wanted}: {printed:?}"
+        );
     }
     assert_eq!(
         done["needs_restart"],
@@ -116,7 +119,7 @@ async fn a_reload_tells_what_is_different_and_a_rollback_brings_it_back() {
 }
 
 #[tokio::test]
-async fn a_configuration_at_fault_changes_nothing_and_the_operator_is_told_every_fault() {
+async fn a_faulty_configuration_changes_nothing_and_every_fault_is_reported() {
     let (_provider, gateway) = gateway(|config| config).await;
     gateway.rewrite_text("models:\n  x: { famly: nothing }\nsurprise: 1\n");
     for target in ["/api/v1/reload?dry_run=true", "/api/v1/reload"] {
@@ -140,7 +143,7 @@ async fn a_configuration_at_fault_changes_nothing_and_the_operator_is_told_every
     assert_eq!(gateway.sample(failed).await, Some(1.0));
 }
 
-/// Without its plan a key would be limited by nothing, and nobody would hear of it.
+/// Without its plan a key would have no limits, unnoticed.
 #[tokio::test]
 async fn a_plan_that_keys_have_is_not_lost_by_a_reload_or_a_start() {
     let (_provider, mut gateway) = gateway(|config| {
@@ -160,11 +163,11 @@ async fn a_plan_that_keys_have_is_not_lost_by_a_reload_or_a_start() {
     let without = without.with("plans.tiny", plan);
     gateway.rewrite(without.clone());
 
-    let told = "\n  small: 1 key has it\n";
+    let printed = "\n  small: 1 key has it\n";
     for how in ["?dry_run=true", ""] {
         let refused = api(&gateway, "POST", &format!("/api/v1/reload{how}")).await;
         refused.assert_error(400, "invalid_request");
-        assert!(refused.message().contains(told), "{refused:?}");
+        assert!(refused.message().contains(printed), "{refused:?}");
     }
     // As it was.
     let limited = gateway.send(&request).await;
@@ -173,13 +176,13 @@ async fn a_plan_that_keys_have_is_not_lost_by_a_reload_or_a_start() {
     let check = async || Output::of(tollgate().arg("check").arg(&file)).await;
     let checked = check().await;
     assert_eq!(checked.status.code(), Some(1), "{checked:?}");
-    assert!(checked.stderr.contains(told), "{checked:?}");
+    assert!(checked.stderr.contains(printed), "{checked:?}");
     let upgraded = gateway.try_upgrade().await;
     assert!(!upgraded.status.success(), "{upgraded:?}");
     let limited = gateway.send(&request).await;
     limited.assert_error(429, "rate_limit_exceeded");
 
-    // A plan that is in the file and is not served yet limits nobody: its keys have to wait for it.
+    // A plan that is in the file and is not served yet limits no key: its keys have to wait for it.
     let tiny = gateway.create_key(&["--plan", "tiny"]).await;
     let of_tiny = Request::post(CHAT, &prompt(CHAT, "test-model", "Hi", json!({}))).key(&tiny);
     let early = gateway.send(&of_tiny).await;
@@ -213,7 +216,7 @@ async fn a_plan_that_keys_have_is_not_lost_by_a_reload_or_a_start() {
 }
 
 #[tokio::test]
-async fn secrets_are_told_as_changed_and_never_shown() {
+async fn secrets_are_reported_as_changed_and_never_shown() {
     let (_provider, gateway) = gateway(|config| {
         config.with(
             "providers.sim.headers",
@@ -227,9 +230,9 @@ async fn secrets_are_told_as_changed_and_never_shown() {
     gateway.rewrite(gateway.config().with("providers.sim.headers", headers));
     let done = api(&gateway, "POST", "/api/v1/reload").await;
     done.assert_ok();
-    let told = paths(&done.json());
+    let printed = paths(&done.json());
     assert_eq!(
-        told,
+        printed,
         [
             "providers.sim.headers.x-inner changed",
             "admin.token content"
@@ -264,7 +267,7 @@ async fn a_changed_file_is_taken_when_that_is_asked_for() {
     };
     eventually("the new model", async || served("second").await).await;
 
-    // A mistake is told once, and what mends it is taken.
+    // A mistake is reported once, and its correction is applied.
     gateway.rewrite_text("models: [");
     gateway.log_line("stays as it was").await;
     gateway.rewrite(with_model("third"));
@@ -404,7 +407,7 @@ async fn a_rollback_trusts_the_authority_of_then_whatever_its_file_holds() {
 }
 
 #[tokio::test]
-async fn a_check_tells_the_difference_to_a_file_and_to_what_is_served() {
+async fn a_check_reports_the_difference_to_a_file_and_to_the_served_configuration() {
     let (_provider, gateway) = gateway(|config| config).await;
     let next = gateway
         .config()
@@ -551,7 +554,7 @@ async fn a_file_that_does_not_answer_stops_neither_the_operator_nor_the_end() {
                 }
             }
         };
-        assert!(answered > 1, "nobody asked in between");
+        assert!(answered > 1, "no request came in between");
         answer
     };
     answer.assert_error(400, "invalid_request");
@@ -596,7 +599,7 @@ async fn open_breakers_close_when_health_is_switched_off() {
         .with("admin.token", json!("file:token"))
         .with("providers.a.health", health);
     let gateway = Gateway::start_in(folder, config).await;
-    // Who fails is the first one alone.
+    // The first one alone fails.
     let attempts = async || {
         let answer = gateway.ask(CHAT, "m", "status-500", json!({})).await;
         answer.assert_ok();

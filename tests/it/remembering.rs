@@ -69,7 +69,7 @@ fn references(response: &Value) -> Vec<Value> {
     items.map(reference).collect()
 }
 
-/// What the provider was sent last: who said what.
+/// The messages of the last request to the provider, with their roles.
 fn sent(simulated: &Provider) -> Vec<(String, String)> {
     let body: Value = serde_json::from_slice(&simulated.last().body).unwrap();
     let list = body.get("messages").or_else(|| body.get("input"));
@@ -409,7 +409,7 @@ async fn a_conversation_may_be_no_larger_than_a_request() {
 }
 
 #[tokio::test]
-async fn what_is_kept_of_a_large_request_until_its_answer_has_ended_counts_as_memory() {
+async fn the_kept_part_of_a_large_request_counts_as_memory_until_its_answer_has_ended() {
     const BYTES: usize = 200_000;
     const HELD: &str = "tollgate_request_body_bytes";
     let (_simulated, gateway) = start().await;

@@ -1,5 +1,5 @@
-//! What a provider is sent is within what is held for it, however its limit comes about: no
-//! way of adding thinking, raising a limit or asking another candidate spends what nobody holds.
+//! A request to a provider is within its reservation, however its limit comes about: no
+//! way of adding thinking, raising a limit or asking another candidate spends more than that.
 
 use crate::support::{
     self, Answer, CHAT, Config, Connection, FORMATS, Gateway, LONG, MESSAGES, Provider, RESPONSES,
@@ -61,9 +61,9 @@ async fn gateway() -> (Provider, Gateway) {
 async fn explain(gateway: &Gateway, key: &str, path: &str, request: &Value) -> Value {
     let order = json!({"key": key, "path": path, "request": request});
     let order = Request::post("/api/v1/explain", &order).key(TOKEN);
-    let told = Connection::open(gateway.admin).await.send(&order).await;
-    told.assert_ok();
-    told.json()
+    let reported = Connection::open(gateway.admin).await.send(&order).await;
+    reported.assert_ok();
+    reported.json()
 }
 
 /// The path and the body of the request that the provider got last.
@@ -77,9 +77,9 @@ fn limit_of(sent: &Value) -> Option<u64> {
     fields.iter().find_map(|field| sent[field].as_u64())
 }
 
-fn told_limit(answer: &Answer) -> Option<u64> {
-    let told = answer.header("x-output-limit")?;
-    Some(told.parse().unwrap())
+fn reported_limit(answer: &Answer) -> Option<u64> {
+    let reported = answer.header("x-output-limit")?;
+    Some(reported.parse().unwrap())
 }
 
 /// Requests with an effort, with a limit, with both and with neither.
@@ -106,7 +106,7 @@ fn requests(path: &str) -> Vec<Value> {
 }
 
 #[tokio::test]
-async fn what_is_sent_is_within_what_is_held_for_it() {
+async fn a_sent_request_is_within_its_reservation() {
     let (provider, gateway) = gateway().await;
     let models = [
         "in-turn",
@@ -132,24 +132,24 @@ async fn what_is_sent_is_within_what_is_held_for_it() {
                     balance => gateway.key_with(balance, LONG),
                 };
                 let body = prompt(path, model, SAID, more);
-                let told = explain(&gateway, &key, path, &body).await;
+                let reported = explain(&gateway, &key, path, &body).await;
                 let request = Request::post(path, &body).key(&key).orders("tokens-9000");
                 let answer = gateway.send(&request).await;
                 let what = format!("{path} {body} on {balance}: {answer:?}");
                 if answer.status == 402 {
-                    assert_eq!(told["outcome"]["status"], 402, "{what}: {told}");
+                    assert_eq!(reported["outcome"]["status"], 402, "{what}: {reported}");
                     continue;
                 }
                 answer.assert_ok();
                 answered += 1;
                 let (sent, limit) = (sent(&provider), limit_field(path));
-                let most = told["bound"]["output"].as_u64().unwrap();
+                let most = reported["bound"]["output"].as_u64().unwrap();
                 if let Some(sent) = limit_of(&sent) {
-                    assert!(sent <= most, "{sent} of {most}: {what}: {told}");
+                    assert!(sent <= most, "{sent} of {most}: {what}: {reported}");
                     let asked = body[limit].as_u64();
-                    let is_told = told_limit(&answer) == Some(sent);
+                    let is_reported = reported_limit(&answer) == Some(sent);
                     let is_other = asked.is_some_and(|asked| asked < sent);
-                    assert!(is_told || !is_other, "{sent}: {what}");
+                    assert!(is_reported || !is_other, "{sent}: {what}");
                     // A caller's limit is raised for thinking alone, and by the least there is.
                     if let (Some(asked @ 16..), true) = (asked, is_other) {
                         assert_eq!(sent, asked + 1024, "{what}");
@@ -231,7 +231,7 @@ async fn a_limit_is_raised_only_where_thinking_is_sent() {
     let (answer, sent) = at_one_that_thinks(json!({"max_tokens": 100})).await;
     assert_eq!(sent["thinking"]["budget_tokens"], 1024, "{sent}");
     assert_eq!(
-        (&sent["max_tokens"], told_limit(&answer)),
+        (&sent["max_tokens"], reported_limit(&answer)),
         (&json!(1124), Some(1124))
     );
 
@@ -252,7 +252,7 @@ async fn a_limit_is_raised_only_where_thinking_is_sent() {
         (&sent["max_tokens"], sent.get("thinking")),
         (&json!(100), None)
     );
-    assert_eq!(told_limit(&answer), None);
+    assert_eq!(reported_limit(&answer), None);
     assert_eq!(answer.header("x-dropped-fields"), Some("thinking"));
 }
 
@@ -282,27 +282,27 @@ async fn a_limit_by_another_name_is_held_and_says_no_more_than_the_balance_is_en
         // A strict provider refuses what is not its format's own, as this one does; it was sent.
         let answer = gateway.send(&request).await;
         let sent = sent(&provider);
-        let told = told_limit(&answer);
+        let reported = reported_limit(&answer);
         if field == "best_of" {
-            assert_eq!(told, Some(100), "{answer:?}");
+            assert_eq!(reported, Some(100), "{answer:?}");
             assert_eq!(
                 (&sent[field], &sent[limit_field(path)]),
                 (&json!(4), &json!(100))
             );
         } else {
-            assert_eq!(told, Some(400), "{answer:?}");
+            assert_eq!(reported, Some(400), "{answer:?}");
             assert_eq!(
                 (&sent[field], &sent[limit_field(path)]),
                 (&json!(400), &json!(1))
             );
         }
     }
-    // None at all is what the model can do, and whoever knows the format's own name alone is
+    // None at all is what the model can do, and a provider that knows the format's own name alone is
     // given that.
     for none in [json!({"n_predict": -1}), json!({"n_predict": 9})] {
         let key = gateway.key_with(62 + 400, LONG);
         let answer = gateway.send(&ask(CHAT, &key, none.clone())).await;
-        assert_eq!(told_limit(&answer), Some(400), "{answer:?}");
+        assert_eq!(reported_limit(&answer), Some(400), "{answer:?}");
         let sent = sent(&provider);
         let kept = none["n_predict"].as_i64().filter(|limit| *limit > 0);
         assert_eq!(sent["n_predict"], kept.unwrap_or(400), "{sent}");

@@ -1,5 +1,5 @@
-//! What a provider stores for a caller: found again by who made it, where it is, and by
-//! nobody else.
+//! What a provider stores for a caller: found again by the key that made it, where it is, and by
+//! no other key.
 
 use crate::support::{
     Act, Answer, Config, Gateway, Provider, RESPONSES, Request, Upstream, eventually, prompt,
@@ -38,7 +38,7 @@ fn id(answer: &Answer) -> String {
     answer.json()["id"].as_str().expect("an id").to_owned()
 }
 
-/// Makes a response and tells its identifier.
+/// Makes a response and returns its identifier.
 async fn make(gateway: &Gateway, model: &str, more: Value) -> String {
     id(&gateway.ask(RESPONSES, model, "", more).await)
 }
@@ -134,7 +134,7 @@ async fn to_another_key_it_does_not_exist_in_any_way_of_asking() {
 }
 
 #[tokio::test]
-async fn what_goes_on_from_it_goes_where_it_is_with_the_same_credential() {
+async fn a_continuation_goes_where_the_response_is_with_the_same_credential() {
     let (one, two, gateway) = two_providers().await;
     for number in 0..6 {
         let before = one.received().len();
@@ -210,7 +210,7 @@ async fn it_is_known_after_a_restart() {
 }
 
 #[tokio::test]
-async fn what_is_kept_is_not_charged_again() {
+async fn a_retrieved_response_is_not_charged_again() {
     let (_provider, gateway) = one_provider().await;
     let id = make(&gateway, "test-model", json!({})).await;
     gateway.get(&format!("{RESPONSES}/{id}")).await.assert_ok();
@@ -259,7 +259,7 @@ fn items(response: &Value) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn items_of_a_response_are_its_makers_where_they_are_and_nobody_elses() {
+async fn items_of_a_response_are_owned_by_its_maker_alone() {
     let (one, two, gateway) = two_providers().await;
     let other = gateway.create_key(&[]).await;
     for (number, stream) in [false, true].into_iter().enumerate() {
@@ -353,7 +353,7 @@ async fn an_item_of_another_keys_does_not_exist_in_whatever_item_it_is_named() {
         assert_eq!(refused.error(), (404, "not_found".to_owned()), "{item}");
     }
     assert_eq!(provider.received().len(), before);
-    // The maker's own, and what nobody is known to have made and is all there.
+    // The maker's own, and items without a known maker that have their contents.
     let [own, whole] = [typed_items(&id, true), typed_items("rs_unheard_of", true)];
     for item in own.iter().chain(&whole).chain(&typed_items(&id, false)) {
         let passed = gateway.post(RESPONSES, &body(item)).await;
@@ -363,7 +363,7 @@ async fn an_item_of_another_keys_does_not_exist_in_whatever_item_it_is_named() {
 }
 
 #[tokio::test]
-async fn items_of_what_is_not_stored_are_nobodys() {
+async fn items_of_a_response_that_is_not_stored_have_no_owner() {
     let (_provider, gateway) = one_provider().await;
     let answer = gateway
         .ask(RESPONSES, "test-model", "", json!({"store": false}))

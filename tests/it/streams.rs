@@ -125,7 +125,7 @@ async fn tool_calls_and_thoughts_pass_like_everything_else() {
 }
 
 #[tokio::test]
-async fn a_chat_stream_shows_its_usage_only_to_those_who_asked() {
+async fn a_chat_stream_shows_its_usage_only_on_request() {
     let provider = Provider::start().await;
     let gateway = Gateway::start(Config::of(&provider)).await;
     let is_usage = |event: &Value| event["choices"] == json!([]);
@@ -198,7 +198,7 @@ async fn an_error_as_the_first_event_gets_a_status_of_its_own() {
 }
 
 #[tokio::test]
-async fn an_error_in_mid_stream_is_told_in_the_callers_format() {
+async fn an_error_in_mid_stream_is_sent_in_the_callers_format() {
     let provider = Provider::start().await;
     let gateway = Gateway::start(Config::of(&provider)).await;
     for (path, code) in [
@@ -225,7 +225,7 @@ async fn an_error_in_mid_stream_is_told_in_the_callers_format() {
 }
 
 #[tokio::test]
-async fn a_connection_that_breaks_in_mid_stream_is_told_as_an_error() {
+async fn a_connection_that_breaks_in_mid_stream_is_sent_as_an_error() {
     let provider = Provider::start().await;
     let gateway = Gateway::start(Config::of(&provider)).await;
     for path in FORMATS {
@@ -254,7 +254,7 @@ async fn a_connection_that_breaks_in_mid_stream_is_told_as_an_error() {
 }
 
 #[tokio::test]
-async fn a_stream_that_stops_without_its_end_is_told_as_an_error() {
+async fn a_stream_that_stops_without_its_end_is_sent_as_an_error() {
     // A proper end of the connection's framing is not the end of an answer.
     let delta = json!({"index": 0, "delta": {"content": "Hel"}, "finish_reason": null});
     let chunk = json!({"id": "c", "object": "chat.completion.chunk", "choices": [delta]});
@@ -357,7 +357,7 @@ async fn a_caller_that_cancels_a_stream_of_http2_ends_it_at_the_provider() {
 }
 
 #[tokio::test]
-async fn whoever_fails_before_the_first_content_is_replaced_unseen() {
+async fn a_candidate_that_fails_before_the_first_content_is_replaced_unseen() {
     let provider = Provider::start().await;
     let orders = [
         "status-500",
@@ -383,7 +383,7 @@ async fn whoever_fails_before_the_first_content_is_replaced_unseen() {
     let impatient = json!({"read": "300ms"});
     let mut config = Config::of(&provider)
         .with("providers.sim.timeouts", impatient)
-        // Everybody is to fail in each format again.
+        // Every provider is to fail in each format again.
         .with("routing.health", json!({"enabled": false}));
     for order in orders {
         let deployments = json!([
@@ -429,7 +429,7 @@ async fn a_provider_that_cannot_be_reached_is_replaced_unseen() {
 }
 
 #[tokio::test]
-async fn what_the_caller_must_mend_is_not_tried_elsewhere() {
+async fn a_fault_of_the_request_is_not_tried_elsewhere() {
     let provider = Provider::start().await;
     let config = Config::of(&provider).model("test-model", json!(["sim/a", "sim/b", "sim/c"]));
     let gateway = Gateway::start(config).await;

@@ -50,7 +50,7 @@ async fn no_request_of_the_corpus_reaches_an_nginx_behind_the_gateway() {
         let _ = connection.try_write(&case.bytes).await;
         let answer = connection.answer(&any()).await;
         let reached = nginx.requests().len() > expected.len();
-        if reached || !case.told.contains(&answer.status) {
+        if reached || !case.reported.contains(&answer.status) {
             faults.push(format!("{}: reached {reached}, {answer:?}", case.name));
             continue;
         }
@@ -72,7 +72,7 @@ async fn no_request_of_the_corpus_reaches_an_nginx_behind_the_gateway() {
 }
 
 #[tokio::test]
-async fn what_is_smuggled_behind_a_body_is_a_request_of_its_own() {
+async fn bytes_smuggled_behind_a_body_are_a_request_of_their_own() {
     let provider = Provider::start().await;
     let gateway = Gateway::start(Config::of(&provider)).await;
     let request = Request::post(CHAT, &prompt(CHAT, "test-model", "Hi", Value::Null));
@@ -100,7 +100,7 @@ async fn what_is_smuggled_behind_a_body_is_a_request_of_its_own() {
 }
 
 #[tokio::test]
-async fn a_refused_head_is_told_in_the_shape_of_its_endpoint() {
+async fn a_refused_head_is_answered_in_the_shape_of_its_endpoint() {
     let provider = Provider::start().await;
     let gateway = Gateway::start(Config::of(&provider)).await;
     for (path, fields) in [(MESSAGES, 3), (CHAT, 1), ("/nowhere", 1)] {
@@ -127,7 +127,7 @@ async fn a_refused_head_is_told_in_the_shape_of_its_endpoint() {
 }
 
 #[tokio::test]
-async fn what_clients_do_that_is_odd_but_right_is_served() {
+async fn odd_but_valid_requests_are_served() {
     let provider = Provider::start().await;
     let gateway = Gateway::start(Config::of(&provider)).await;
     let key = &gateway.key;
@@ -159,7 +159,7 @@ async fn what_clients_do_that_is_odd_but_right_is_served() {
 }
 
 #[tokio::test]
-async fn http2_requests_that_are_none_reach_nobody() {
+async fn malformed_http2_requests_reach_no_provider() {
     let provider = Provider::start().await;
     let gateway = Gateway::start(Config::of(&provider)).await;
     let bearer = format!("Bearer {}", gateway.key);
@@ -211,10 +211,10 @@ async fn http2_requests_that_are_none_reach_nobody() {
         }),
     ] {
         let mut frames = Frames::open(gateway.address).await;
-        let told = frames.ask(&headers).await;
+        let reported = frames.ask(&headers).await;
         assert!(
-            told.is_none_or(|status| (400..500).contains(&status)),
-            "{what}: {told:?}"
+            reported.is_none_or(|status| (400..500).contains(&status)),
+            "{what}: {reported:?}"
         );
     }
     assert_eq!(provider.handle.counters().requests, 0);

@@ -1,5 +1,5 @@
 //! Time-outs: each phase of an answer has its own, a provider that is too slow is replaced
-//! where nothing was committed, and a caller is told in its own format where something was.
+//! if nothing was committed, and otherwise the caller gets an error in its own format.
 
 use crate::support::{
     self, Act, Answer, Authority, CHAT, Config, Connection, Ending, FORMATS, Gateway, Http2,
@@ -58,7 +58,7 @@ async fn ask(gateway: &Gateway, path: &str, model: &str, stream: bool) -> Answer
     gateway.post(path, &body).await
 }
 
-/// Nothing was committed: alone it is 504, and with another candidate nobody notices.
+/// Nothing was committed: alone it is 504, and with another candidate the client does not notice.
 async fn is_replaced(gateway: &Gateway, what: &str, streams: &[bool]) {
     let cases = FORMATS
         .into_iter()
@@ -85,7 +85,7 @@ async fn is_replaced(gateway: &Gateway, what: &str, streams: &[bool]) {
 }
 
 /// Something was committed: the stream ends in the error event of its format, in time.
-async fn is_told(gateway: &Gateway, what: &str, model: &str) {
+async fn ends_in_an_error_event(gateway: &Gateway, what: &str, model: &str) {
     let asked = FORMATS.map(async |path| {
         let begun = Instant::now();
         let answer = ask(gateway, path, model, true).await;
@@ -175,7 +175,7 @@ async fn a_stream_that_stops_between_two_events_ends_in_an_error_event() {
         ] {
             let config = config(&provider, http2, all_but("between_events"), orders);
             let gateway = Gateway::start(config).await;
-            is_told(&gateway, &format!("{what}, {http2}"), "alone").await;
+            ends_in_an_error_event(&gateway, &format!("{what}, {http2}"), "alone").await;
         }
     }
 }
@@ -192,7 +192,7 @@ async fn a_request_has_an_end_however_much_comes() {
             "chunk-delay-20ms+tokens-1000",
         );
         let gateway = Gateway::start(drips.with("failover.total", json!("1s"))).await;
-        is_told(&gateway, http2, "two").await;
+        ends_in_an_error_event(&gateway, http2, "two").await;
         let silent = config(&provider, http2, late, "hang");
         let gateway = Gateway::start(silent.with("failover.total", json!(SOON))).await;
         for stream in [false, true] {
@@ -208,7 +208,7 @@ async fn a_request_has_an_end_however_much_comes() {
 }
 
 #[tokio::test]
-async fn what_a_request_may_take_is_counted_over_all_its_attempts() {
+async fn the_time_limit_of_a_request_covers_all_its_attempts() {
     let provider = Provider::start().await;
     let hang =
         |n: usize| json!({"provider": "sim", "upstream_model": format!("sim-hang+tokens-{n}")});
@@ -250,7 +250,7 @@ async fn a_model_that_thinks_for_long_can_have_bounds_of_its_own() {
 
 #[tokio::test]
 async fn a_connection_that_is_never_made_is_given_up_as_unreachable() {
-    // It is accepted by the system, and nobody ever says hello.
+    // It is accepted by the system, and the handshake never begins.
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = format!("https://{}", silent.local_addr().unwrap());
     let provider = Provider::start().await;
@@ -291,7 +291,7 @@ fn large(gateway: &Gateway) -> Request {
 }
 
 /// No failure of the provider was counted.
-async fn nobody_is_blamed(gateway: &Gateway) {
+async fn no_provider_is_blamed(gateway: &Gateway) {
     let faults = gateway.total("tollgate_upstream_faults_total").await;
     assert_eq!(faults, 0.0, "{}", gateway.output());
 }
@@ -300,11 +300,11 @@ async fn nobody_is_blamed(gateway: &Gateway) {
 async fn a_caller_that_reads_slowly_is_not_the_providers_fault() {
     let provider = Provider::start().await;
     let all = HTTP.into_iter().flat_map(|to| [(to, false), (to, true)]);
-    // One after the other: the provider shares its processor with whoever reads.
+    // One after the other: the provider shares its processor with the readers.
     for (to, from) in all {
         let gateway = gateway_for_large_answers(&provider, to, LATE).await;
         let request = large(&gateway);
-        // All sockets and windows fill while nobody reads.
+        // All sockets and windows fill while the caller does not read.
         let answer = if from {
             let mut connection = Http2::open(gateway.address).await;
             let answer = connection.begin(&request).await.unwrap();
@@ -328,7 +328,7 @@ async fn a_caller_that_reads_slowly_is_not_the_providers_fault() {
             &text[end..]
         );
         assert_eq!(gateway.line_of(&answer).await["outcome"], "completed");
-        nobody_is_blamed(&gateway).await;
+        no_provider_is_blamed(&gateway).await;
     }
 }
 
@@ -384,18 +384,18 @@ async fn a_caller_that_holds_up_what_was_read_is_not_the_providers_fault() {
     let cut = join_all(sizes.iter().map(read)).await;
     let cut: Vec<_> = cut.into_iter().flatten().collect();
     assert!(cut.is_empty(), "{cut:?}");
-    nobody_is_blamed(&gateway).await;
+    no_provider_is_blamed(&gateway).await;
 }
 
 #[tokio::test]
-async fn a_caller_that_reads_no_more_ends_its_stream_and_blames_nobody() {
+async fn a_caller_that_reads_no_more_ends_its_stream_and_blames_no_provider() {
     let provider = Provider::start().await;
     let all = HTTP.into_iter().flat_map(|to| [(to, false), (to, true)]);
-    // One after the other: the provider shares its processor with whoever reads.
+    // One after the other: the provider shares its processor with the readers.
     for (to, from) in all {
         let gateway = gateway_for_large_answers(&provider, to, "1s").await;
         let request = large(&gateway);
-        // Both are held, and read by nobody.
+        // Both are held, and not read.
         let mut streams = (None, None);
         if from {
             let mut connection = Http2::open(gateway.address).await;
@@ -411,7 +411,7 @@ async fn a_caller_that_reads_no_more_ends_its_stream_and_blames_nobody() {
             .access_line(|line| line["model_asked"] == "test-model")
             .await;
         assert_eq!(line["outcome"], "client_closed", "{to} {from}: {line}");
-        nobody_is_blamed(&gateway).await;
+        no_provider_is_blamed(&gateway).await;
         drop(streams);
     }
 }
@@ -466,7 +466,7 @@ async fn gateway_to(
     Gateway::start_in(folder, config).await
 }
 
-/// More than any system takes in the place of one who does not read.
+/// More than any system buffers for a caller that does not read.
 fn too_much() -> String {
     "word ".repeat(12 << 20 >> 2)
 }
@@ -481,8 +481,8 @@ async fn nothing_is_taken(authority: Option<&Authority>) {
         let body = prompt(CHAT, "alone", &said, json!({"stream": stream}));
         let answer = gateway.post(CHAT, &body).await;
         let took = begun.elapsed();
-        let told = (503, "service_unavailable".to_owned());
-        assert_eq!(answer.error(), told, "{stream}: {answer:?}");
+        let reported = (503, "service_unavailable".to_owned());
+        assert_eq!(answer.error(), reported, "{stream}: {answer:?}");
         assert!((SOON_MS..SOON_MS + SLACK).contains(&took), "{took:?}");
 
         let begun = Instant::now();
@@ -506,7 +506,7 @@ async fn a_provider_that_takes_nothing_is_left_by_the_time_of_a_write_under_tls_
     nothing_is_taken(Some(&Authority::new())).await;
 }
 
-async fn what_is_said_is_told(authority: Option<&Authority>) {
+async fn each_failure_is_reported(authority: Option<&Authority>) {
     const REFUSAL: &str = r#"{"error":{"message":"no","type":"invalid_request_error"}}"#;
     let length = REFUSAL.len();
     let says = format!(
@@ -520,13 +520,13 @@ async fn what_is_said_is_told(authority: Option<&Authority>) {
     for stream in [false, true] {
         let body = prompt(CHAT, "alone", &said, json!({"stream": stream}));
         let answer = gateway.post(CHAT, &body).await;
-        let told = (422, "upstream_error".to_owned());
-        assert_eq!(answer.error(), told, "{stream}: {answer:?}");
+        let reported = (422, "upstream_error".to_owned());
+        assert_eq!(answer.error(), reported, "{stream}: {answer:?}");
     }
 }
 
 #[tokio::test]
-async fn what_a_provider_says_is_told_although_it_takes_nothing_of_the_body() {
-    what_is_said_is_told(None).await;
-    what_is_said_is_told(Some(&Authority::new())).await;
+async fn an_answer_is_passed_on_although_the_provider_reads_nothing_of_the_body() {
+    each_failure_is_reported(None).await;
+    each_failure_is_reported(Some(&Authority::new())).await;
 }

@@ -75,7 +75,7 @@ fn streamed_text(path: &str, events: &[Value]) -> String {
         .collect()
 }
 
-/// Input and output tokens, as the caller's format tells them.
+/// Input and output tokens, as the caller's format reports them.
 fn usage(path: &str, usage: &Value) -> (u64, u64) {
     let [input, output] = match path {
         CHAT => ["prompt_tokens", "completion_tokens"],
@@ -152,7 +152,7 @@ async fn streams_arrive_in_the_callers_format_with_the_usage_that_was_reported()
             text(path, &whole),
             "{path} {model}"
         );
-        let told = match path {
+        let reported = match path {
             CHAT => &events
                 .iter()
                 .rev()
@@ -165,7 +165,7 @@ async fn streams_arrive_in_the_callers_format_with_the_usage_that_was_reported()
                 .unwrap()["usage"],
         };
         assert_eq!(
-            usage(path, told),
+            usage(path, reported),
             usage(path, &whole["usage"]),
             "{path} {model}"
         );
@@ -179,7 +179,7 @@ async fn streams_arrive_in_the_callers_format_with_the_usage_that_was_reported()
 }
 
 #[tokio::test]
-async fn what_breaks_before_its_content_is_an_error_and_after_it_an_error_event() {
+async fn a_break_before_the_content_is_an_error_and_after_it_an_error_event() {
     let (_simulated, gateway) = gateway().await;
     for (path, model, _) in directions() {
         let stream = json!({"stream": true});
@@ -279,7 +279,7 @@ async fn a_candidate_of_another_format_takes_over_unseen() {
 }
 
 #[tokio::test]
-async fn reasoning_goes_back_to_who_thought_it_and_to_nobody_else() {
+async fn reasoning_goes_back_to_its_provider_alone() {
     let (simulated, gateway) = gateway().await;
     let more = json!({
         "reasoning": {"effort": "high", "summary": "auto"},
@@ -413,7 +413,7 @@ async fn a_conversation_goes_on_at_a_provider_of_the_callers_own_format_and_back
 }
 
 #[tokio::test]
-async fn the_provider_is_asked_as_its_format_wants_it() {
+async fn the_provider_is_asked_as_its_format_requires() {
     let (simulated, gateway) = gateway().await;
     let body = prompt(CHAT, "by-messages", "Hello!", json!({}));
     let request = Request::post(CHAT, &body)
@@ -440,7 +440,7 @@ async fn the_provider_is_asked_as_its_format_wants_it() {
 }
 
 #[tokio::test]
-async fn who_hangs_up_on_a_translated_stream_pays_for_what_was_delivered() {
+async fn a_caller_that_hangs_up_on_a_translated_stream_pays_for_the_delivered_part() {
     let (simulated, gateway) = gateway().await;
     for (path, model, _) in directions() {
         let body = prompt(

@@ -29,7 +29,7 @@ fn long_stream(key: &str) -> Request {
     Request::post(MESSAGES, &body).key(key).orders(orders)
 }
 
-/// Whether a process runs; one that nobody has waited for does not.
+/// Whether a process runs; a zombie does not.
 fn runs(id: u32) -> bool {
     let state = std::fs::read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
     let state = state.rsplit(") ").next().unwrap_or_default();
@@ -56,7 +56,7 @@ async fn a_stream_that_outlasts_an_upgrade_ends_as_if_nothing_had_been() {
     gateway.log_line("this process has taken over").await;
     assert_eq!(gateway.operator("/readyz").await.status, 200);
     gateway.get("/v1").await.assert_ok();
-    // Who is connected to the old process is served once more, and told to come anew.
+    // A connection to the old process serves one more request, whose answer closes it.
     let last = idle.send(&status).await;
     last.assert_ok();
     assert_eq!(last.header("connection"), Some("close"), "{last:?}");
@@ -65,7 +65,7 @@ async fn a_stream_that_outlasts_an_upgrade_ends_as_if_nothing_had_been() {
     open.read_body(&mut answer).await;
     assert_eq!(answer.ending, Ending::Complete);
     assert!(answer.text().contains("message_stop"), "{answer:?}");
-    // It counts on no more of that caller, which has not been told to connect anew.
+    // It counts on no more of that caller, whose connection has not been closed.
     drop(open);
     let over = Instant::now();
     assert_eq!(gateway.ended().await.code(), Some(0));
@@ -151,7 +151,7 @@ async fn a_process_that_is_started_by_hand_takes_over() {
     assert_eq!(gateway.ended().await.code(), Some(0));
     gateway.get("/v1").await.assert_ok();
 
-    // There is nobody to take over from where nothing runs.
+    // Without a running process there is none to take over from.
     new.kill().await.unwrap();
     let mut alone = tollgate();
     alone.args(["serve", "--upgrade", "--config"]).arg(&file);
@@ -239,14 +239,14 @@ async fn an_upgrade_takes_other_addresses_and_lets_go_of_the_old_ones() {
 }
 
 #[tokio::test]
-async fn the_service_manager_is_told_which_process_it_is() {
+async fn the_service_manager_knows_the_main_process() {
     let provider = Provider::start().await;
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("notify.sock");
     let manager = UnixDatagram::bind(&path).unwrap();
     manager.set_nonblocking(true).unwrap();
     let manager = tokio::net::UnixDatagram::from_std(manager).unwrap();
-    let told = async || {
+    let notice = async || {
         let mut datagram = [0; 1024];
         let size = bounded("word for the manager", manager.recv(&mut datagram)).await;
         String::from_utf8(datagram[..size.unwrap()].to_vec()).unwrap()
@@ -254,7 +254,7 @@ async fn the_service_manager_is_told_which_process_it_is() {
     let variables = [("NOTIFY_SOCKET", path.to_str().unwrap())];
     let mut gateway = Gateway::start_with(folder, Config::of(&provider), &variables).await;
     let old = gateway.id();
-    let first = told().await;
+    let first = notice().await;
     assert!(
         first.contains("READY=1") && first.contains(&format!("MAINPID={old}")),
         "{first}"
@@ -262,8 +262,8 @@ async fn the_service_manager_is_told_which_process_it_is() {
 
     gateway.rewrite_text("surprise: true\n");
     gateway.signal("QUIT").await;
-    assert!(told().await.contains("RELOADING=1"));
-    let failed = told().await;
+    assert!(notice().await.contains("RELOADING=1"));
+    let failed = notice().await;
     assert!(
         failed.contains("READY=1") && failed.contains("upgrade failed"),
         "{failed}"
@@ -273,16 +273,16 @@ async fn the_service_manager_is_told_which_process_it_is() {
 
     gateway.rewrite(gateway.config());
     let new = gateway.upgrade().await;
-    assert!(told().await.contains("RELOADING=1"));
-    // The manager hears only its main process: the old one has to say who that is.
-    let (named, ready) = (told().await, told().await);
+    assert!(notice().await.contains("RELOADING=1"));
+    // The manager hears only its main process: the old one has to name it.
+    let (named, ready) = (notice().await, notice().await);
     assert_eq!(named, format!("MAINPID={new}"));
     assert!(
         ready.contains("READY=1") && ready.contains(&format!("MAINPID={new}")),
         "{ready}"
     );
     gateway.signal("TERM").await;
-    assert!(told().await.contains("STOPPING=1"));
+    assert!(notice().await.contains("STOPPING=1"));
 }
 
 /// How many upgrades: `TOLLGATE_UPGRADES` for more.

@@ -36,7 +36,7 @@ fn sql(file: &Path, sql: &str) {
 }
 
 #[tokio::test]
-async fn a_ledger_that_adds_up_is_told_in_a_table_or_as_json() {
+async fn a_ledger_that_adds_up_is_shown_as_a_table_or_as_json() {
     let (_provider, gateway) = gateway().await;
     for _ in 0..3 {
         gateway
@@ -61,7 +61,7 @@ async fn a_ledger_that_adds_up_is_told_in_a_table_or_as_json() {
 }
 
 #[tokio::test]
-async fn what_does_not_add_up_is_named_and_fails_the_command() {
+async fn a_ledger_that_does_not_add_up_is_named_and_fails_the_command() {
     let (_provider, gateway) = gateway().await;
     gateway.create_key(&["--plan", "plenty"]).await;
     sql(
@@ -175,13 +175,16 @@ async fn a_process_that_another_one_has_closed_says_so_and_ends_when_its_request
     .await;
 
     std::fs::remove_file(settlements).unwrap();
-    let told = eventually("the process says that it is not ready", async || {
+    let reported = eventually("the process says that it is not ready", async || {
         let answer = one.operator("/readyz").await;
         (answer.status == 503).then_some(answer)
     })
     .await;
-    let told = told.text();
-    assert!(told.contains("closed this one in the ledger"), "{told}");
+    let reported = reported.text();
+    assert!(
+        reported.contains("closed this one in the ledger"),
+        "{reported}"
+    );
     one.sample_is("tollgate_ledger_fenced", 1.0).await;
     two.operator("/readyz").await.assert_ok();
 
@@ -280,7 +283,7 @@ async fn a_ledger_that_is_not_there_is_not_made_to_be_verified() {
 }
 
 #[tokio::test]
-async fn the_ledger_tells_its_metrics() {
+async fn the_ledger_has_metrics() {
     let (_provider, gateway) = gateway().await;
     for (sample, value) in [("accounts", 0.0), ("open_requests", 0.0)] {
         gateway

@@ -130,7 +130,7 @@ async fn a_key_sees_its_plan_its_balance_its_limits_and_its_totals() {
 }
 
 #[tokio::test]
-async fn what_a_request_holds_is_reserved_while_it_runs() {
+async fn a_running_request_keeps_its_reservation() {
     let shop = Shop::open().await;
     let body = prompt(
         CHAT,
@@ -285,7 +285,7 @@ async fn cursors_lead_through_every_page_while_new_requests_come() {
     let newer: Vec<_> = newer.map(|record| &record["model_asked"]).collect();
     assert_eq!(newer, ["other-model", "other-model"]);
 
-    // Nobody else's cursor, and no invented one.
+    // No cursor of another key, and no invented one.
     let other = shop.gateway.create_key(&["--plan", "small"]).await;
     let cursor = first["last_cursor"].as_str().unwrap();
     for (key, query) in [
@@ -361,7 +361,7 @@ async fn usage_is_an_endpoint_like_the_others() {
 }
 
 #[tokio::test]
-async fn many_who_ask_at_once_are_answered_or_told_to_come_again() {
+async fn many_concurrent_callers_are_answered_or_get_a_retry() {
     const CALLERS: usize = 400;
     let shop = Shop::open().await;
     for _ in 0..20 {
@@ -443,7 +443,7 @@ async fn a_key_whose_grants_are_all_over_is_answered_as_an_unknown_one() {
     // What was never given a grant has none that is over.
     shop.of(&unused, USAGE).await.assert_ok();
 
-    // Those who look after keys are told the same.
+    // Operators get the same.
     let gateway = &shop.gateway;
     let shown = async |arguments: &[&str]| -> Value {
         let output = gateway.keys(&[arguments, &["--json"]].concat()).await;

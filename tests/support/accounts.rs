@@ -67,7 +67,7 @@ impl Gateway {
         eventually(&format!("{tokens} tokens are spent"), look).await;
     }
 
-    /// What the access log tells of the request that got this answer.
+    /// The line of the access log for the request that got this answer.
     pub async fn line_of(&self, answer: &Answer) -> Value {
         let id = answer.header("x-request-id").expect("an id").to_owned();
         self.access_line(|line| line["id"] == *id).await

@@ -1,5 +1,5 @@
 //! A caller as good HTTP libraries are: it uses a connection again as long as it may, and
-//! opens another when it is told to.
+//! opens another when the server closes it.
 
 use super::{Answer, Authority, Ending, Request, bounded};
 use http_body_util::{BodyExt, Full};
@@ -15,7 +15,7 @@ use tokio::net::TcpStream;
 pub struct Way {
     pub address: SocketAddr,
     pub http2: bool,
-    /// Who vouches for the certificate of `gateway.test`; `None`: in cleartext.
+    /// The authority of the certificate of `gateway.test`; `None`: in cleartext.
     pub tls: Option<Arc<Authority>>,
 }
 

@@ -120,7 +120,7 @@ pub struct Ports {
 }
 
 impl Ports {
-    /// Two that were free a moment ago, and that nobody gets who asks the system for any: a
+    /// Two that were free when asked for, and that the system gives to no other process: a
     /// provider of another test on a port that was just let go would answer in the gateway's
     /// place.
     pub fn free() -> Self {

@@ -29,12 +29,12 @@ impl Doorman {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let seen = Arc::<Seen>::default();
-        let (refuses, told) = (Arc::new(refuses), Arc::clone(&seen));
+        let (refuses, reported) = (Arc::new(refuses), Arc::clone(&seen));
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
-                let (refuses, told) = (Arc::clone(&refuses), Arc::clone(&told));
+                let (refuses, reported) = (Arc::clone(&refuses), Arc::clone(&reported));
                 tokio::spawn(async move {
-                    serve(stream, &*refuses, refusal, &told).await;
+                    serve(stream, &*refuses, refusal, &reported).await;
                 });
             }
         });

@@ -1,4 +1,4 @@
-//! A client of HTTP/2 that sends frames as they are told, wrong ones too (RFC 9113).
+//! A client of HTTP/2 that sends given frames, wrong ones too (RFC 9113).
 
 use super::{PATIENCE, bounded};
 use std::net::SocketAddr;
@@ -121,7 +121,7 @@ impl Frames {
     }
 
     /// Sends `bytes` again and again, `most` times and not beyond the end of the connection,
-    /// while it reads. Tells the reason of the `GOAWAY` that came, and how often it sent.
+    /// while it reads. Returns the reason of the `GOAWAY` that came, and how often it sent.
     pub async fn flood(self, bytes: &[u8], most: usize) -> (Option<u32>, usize) {
         let Self {
             mut reader,
@@ -210,7 +210,7 @@ fn status(block: &[u8]) -> u16 {
         (0x8d, 404),
         (0x8e, 500),
     ];
-    // The size of a table may be told first.
+    // The size of a table may come first.
     let block = if block[0] & 0xe0 == 0x20 {
         &block[1..]
     } else {

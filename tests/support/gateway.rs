@@ -90,7 +90,7 @@ pub struct Gateway {
     stderr: watch::Receiver<Lines>,
 }
 
-/// Processes that a gateway has started and that nobody else ends.
+/// Processes that a gateway has started and that no other code ends.
 #[derive(Default)]
 struct Successors(Vec<u32>);
 

@@ -38,7 +38,7 @@ impl Connection {
         self.try_write(bytes).await.expect("the gateway reads");
     }
 
-    /// Writes what the other side may not want to read.
+    /// Writes bytes that the other side may not read.
     pub async fn try_write(&mut self, bytes: &[u8]) -> std::io::Result<()> {
         bounded("bytes to be taken", async {
             self.wire.write_all(bytes).await?;
@@ -137,7 +137,7 @@ impl Connection {
         }
     }
 
-    /// Waits for the end of the connection, and tells what came before it.
+    /// Waits for the end of the connection, and returns what came before it.
     pub async fn rest(&mut self) -> (Vec<u8>, Ending) {
         while self.read_more().await {}
         let rest = std::mem::take(&mut self.unread);

@@ -73,7 +73,7 @@ impl Http2 {
     }
 }
 
-/// A body whose length nobody tells.
+/// A body without a declared length.
 fn in_frames(body: &Bytes, size: usize) -> Body {
     let starts = (0..body.len()).step_by(size);
     let frames: Vec<_> = starts

@@ -82,7 +82,7 @@ pub fn limit_field(path: &str) -> &'static str {
 pub async fn bounded<T>(what: &str, work: impl Future<Output = T>) -> T {
     match tokio::time::timeout(PATIENCE, work).await {
         Ok(value) => value,
-        Err(_) => panic!("waited {PATIENCE:?} in vain: {what}"),
+        Err(_) => panic!("timed out after {PATIENCE:?}: {what}"),
     }
 }
 
@@ -94,7 +94,7 @@ pub async fn eventually<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>)
         if let Some(found) = look().await {
             return found;
         }
-        assert!(begun.elapsed() < PATIENCE, "waited in vain: {what}");
+        assert!(begun.elapsed() < PATIENCE, "timed out: {what}");
         tokio::time::sleep(LOOK_AGAIN).await;
     }
 }

@@ -1,7 +1,7 @@
 //! A gateway that has mounts of its own: its disk can be full and its hosts file can change
-//! without anybody else on the machine seeing it.
+//! without any other process on the machine seeing it.
 //!
-//! It takes a mount namespace, which root has, and everybody where the system lets users have
+//! It takes a mount namespace, which root has, and every user where the system lets users have
 //! namespaces of their own. Where there is none, a test says that it is skipped.
 
 use std::path::{Path, PathBuf};

@@ -71,13 +71,13 @@ impl Crowd {
         self.0.len()
     }
 
-    /// Waits until all of a kind have been cut: what each was told at last.
+    /// Waits until all of a kind have been cut: the last answer to each.
     pub async fn cut(&mut self, how: Slowness) -> Vec<String> {
-        let mut told = Vec::new();
+        let mut reported = Vec::new();
         for (_, task) in self.0.iter_mut().filter(|(kind, _)| *kind == how) {
-            told.push(bounded("the end of a slow caller", task).await.unwrap());
+            reported.push(bounded("the end of a slow caller", task).await.unwrap());
         }
-        told
+        reported
     }
 }
 
@@ -98,19 +98,19 @@ async fn keep_at(how: Slowness, mut connection: TcpStream) -> String {
         return String::new();
     }
     let (mut reading, mut writing) = connection.split();
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     let trickling = async {
         loop {
             tokio::time::sleep(TRICKLE).await;
-            // Who is refused goes on all the same, as attackers do.
+            // Refused callers go on all the same, as attackers do.
             let _ = writing.write_all(b" ").await;
         }
     };
     tokio::select! {
         () = trickling => {}
-        _ = reading.read_to_end(&mut told) => {}
+        _ = reading.read_to_end(&mut reported) => {}
     }
-    String::from_utf8_lossy(&told).into_owned()
+    String::from_utf8_lossy(&reported).into_owned()
 }
 
 /// A connection from a certain loopback address that takes little before it is full.

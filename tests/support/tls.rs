@@ -13,7 +13,7 @@ use std::sync::Arc;
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 
-/// A certificate authority that nobody else trusts.
+/// A certificate authority that only tests trust.
 pub struct Authority(CertifiedIssuer<'static, KeyPair>);
 
 /// A certificate and its key, in PEM.

@@ -77,7 +77,7 @@ async fn play(mut stream: TcpStream, script: Vec<Act>, requests: Arc<AtomicUsize
             }
             Act::Hang => while stream.read_u8().await.is_ok() {},
             Act::Pause(time) => tokio::time::sleep(*time).await,
-            Act::Wait(told) => told.notified().await,
+            Act::Wait(reported) => reported.notified().await,
             Act::Reset => stream.set_zero_linger().unwrap(),
             Act::ReadRequest | Act::Again => {
                 if !read_request(&mut stream).await {
@@ -92,7 +92,7 @@ async fn play(mut stream: TcpStream, script: Vec<Act>, requests: Arc<AtomicUsize
     }
 }
 
-/// Reads a head and the body whose length it tells.
+/// Reads a head and the body whose length it declares.
 async fn read_request(stream: &mut TcpStream) -> bool {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
@@ -109,7 +109,7 @@ async fn read_request(stream: &mut TcpStream) -> bool {
     stream.read_exact(&mut body).await.is_ok()
 }
 
-/// A port that nobody listens on, and that nobody else gets while this lives.
+/// A port without a listener, which no other process gets while this lives.
 pub fn closed_port() -> (SocketAddr, TcpSocket) {
     let socket = TcpSocket::new_v4().unwrap();
     socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();

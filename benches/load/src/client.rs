@@ -24,12 +24,12 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Read buffer of a connection that moves data.
 const READ_BUFFER: usize = 64 * 1024;
 
-/// Who is asked, and how.
+/// The contender under load, and how it is asked.
 #[derive(Debug, Clone)]
 pub(crate) struct Target {
     /// Where to connect.
     pub(crate) address: SocketAddr,
-    /// Bearer token, for a gateway that wants one.
+    /// Bearer token, for a gateway that needs one.
     pub(crate) credential: Option<String>,
 }
 
@@ -217,7 +217,7 @@ impl Connection {
         }
     }
 
-    /// Streams are long: nobody waits for their end once the load is stopped.
+    /// Streams are long: the client does not wait for their end once the load is stopped.
     fn is_cut_short(&self) -> bool {
         matches!(self.expected, Expected::Stream { .. }) && self.counters.stopped.load(Relaxed)
     }

@@ -1,4 +1,4 @@
-//! The comparison itself: who runs when, and what is taken down.
+//! The comparison itself: the order of the contenders, and the recorded figures.
 //!
 //! Contenders alternate within every round, in an order that turns from round to round, so
 //! that a machine that gets slower or busier does so to all of them. The primary figure is
@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn with_more_contenders_nobody_always_follows_the_same_one() {
+    fn with_more_contenders_none_always_follows_the_same_one() {
         let firsts: Vec<usize> = (0..6)
             .filter_map(|round| order(3, round).first().copied())
             .collect();

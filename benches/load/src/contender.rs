@@ -1,4 +1,4 @@
-//! Who takes part, and the command line and configuration with which each is started.
+//! The contenders, and the command line and configuration with which each is started.
 //!
 //! Every contender listens on one loopback address, forwards to one provider and runs one
 //! thread. nginx is configured as its documentation advises for such a job: upstream
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gateway_that_was_not_built_is_told_by_its_path() {
+    fn a_gateway_that_was_not_built_is_reported_with_its_path() {
         let nowhere = Path::new("/nowhere/tollgate");
         let fault = Contender::gateway("tollgate", nowhere, Ledger::On).unwrap_err();
         assert!(fault.to_string().contains("/nowhere/tollgate"), "{fault}");

@@ -32,7 +32,7 @@ const CALLS: usize = 26;
 const SIZE: usize = 35_000;
 /// Longest wait for the gateway to start and unpack its vocabulary.
 const START_LIMIT: Duration = Duration::from_secs(20);
-/// Between two bursts: nobody asks without end.
+/// Between two bursts: clients pause, too.
 const PAUSE: Duration = Duration::from_millis(20);
 /// Code and prose, one after the other, of which each call gets a part of its own.
 const TEXTS: [&str; 4] = [
@@ -86,7 +86,7 @@ pub(crate) async fn measure(options: &Options) -> Result<bool> {
     }
     taken.sort_by(f64::total_cmp);
     let at = |percent| percentile_of_sorted(&taken, percent).unwrap_or(f64::NAN);
-    let told = format!(
+    let reported = format!(
         "{CALLS} count_tokens of {} KB at once, counted by the gateway, {} times: \
          median {:.1} ms, 99th percentile {:.1} ms, longest {:.1} ms\n",
         SIZE / 1000,
@@ -96,7 +96,7 @@ pub(crate) async fn measure(options: &Options) -> Result<bool> {
         at(100.0),
     );
     std::io::stdout()
-        .write_all(told.as_bytes())
+        .write_all(reported.as_bytes())
         .map_err(|source| Failure::io("print the figures", source))?;
     Ok(true)
 }

@@ -33,7 +33,7 @@ pub(crate) enum Ledger {
     Off,
 }
 
-/// Writes the configuration, makes a key and tells how to start the gateway.
+/// Writes the configuration, makes a key and returns the command that starts the gateway.
 pub(crate) async fn prepare(
     binary: &Path,
     ledger: Ledger,

@@ -1,4 +1,4 @@
-//! Who runs on which CPU, and how a process is started so that it stays there.
+//! The CPU of each process, and how a process is started so that it stays there.
 //!
 //! Pinning, open-file limits and the end of a child with its parent are all left to the small
 //! programs of util-linux that exist for them (`taskset`, `prlimit`, `setpriv`): each sets its
@@ -41,7 +41,7 @@ pub(crate) enum Side {
 }
 
 impl Machine {
-    /// Looks at what this machine offers and, unless everybody is to share its CPUs, pins the
+    /// Looks at what this machine offers and, unless all processes are to share its CPUs, pins the
     /// calling process, which must not have started other threads yet, to the client's.
     pub(crate) fn prepare(shared: bool) -> Result<Self> {
         let mut machine = Self {
@@ -52,7 +52,7 @@ impl Machine {
             dies_with_parent: is_installed("setpriv"),
         };
         if shared {
-            machine.lacks("NOT PINNED, as asked for: every CPU is everybody's");
+            machine.lacks("NOT PINNED, as asked for: all processes share every CPU");
         } else {
             machine.pin()?;
         }
@@ -121,7 +121,7 @@ impl Machine {
     }
 }
 
-/// A loopback address that was free a moment ago.
+/// A loopback address that was free when it was looked up.
 pub(crate) fn free_address() -> Result<SocketAddr> {
     TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
         .and_then(|listener| listener.local_addr())

@@ -1,7 +1,7 @@
 //! Compares the gateway with bare Pingora and other proxies, in one run on one machine.
 //!
 //! Run it with `make bench-load`; `docs/internals/performance.md` says what is measured and how to read
-//! it. The exit status tells whether everything could be measured, not whether it was fast.
+//! it. The exit status says whether everything could be measured, not whether it was fast.
 
 #![forbid(unsafe_code)]
 
@@ -103,7 +103,7 @@ struct Comparison {
         ["1k", "100k-request", "100k-answer", "1k-to-messages", "100k-to-messages", "1k-to-responses",
          "100k-to-responses", "streams", "latency", "start"])]
     only: Vec<String>,
-    /// Pin nobody, so that a proxy's threads may use every CPU, as on a machine of its own
+    /// Pin no process, so that a proxy's threads may use every CPU, as on a machine of its own
     #[arg(long)]
     unpinned: bool,
     /// Count system calls per request with strace at the end

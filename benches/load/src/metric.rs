@@ -30,7 +30,7 @@ pub(crate) enum Comparison {
     Ratio,
     /// Sample minus yardstick.
     Difference,
-    /// Told for information.
+    /// For information.
     None,
 }
 
@@ -141,7 +141,7 @@ macro_rules! load {
             ),
             plain(
                 concat!($id, ".others"),
-                concat!($title, ": share of that core that strangers used"),
+                concat!($title, ": share of that core that other load used"),
                 "%",
             ),
         ]
@@ -199,7 +199,7 @@ const OTHERS: [Metric; 12] = [
     ),
     plain(
         "streams.others",
-        "streams: share of that core that strangers used",
+        "streams: share of that core that other load used",
         "%",
     ),
     over(

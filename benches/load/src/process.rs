@@ -111,7 +111,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // It may have ended by itself; there is nobody left to tell.
+        // It may have ended by itself; the signal then has no receiver.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

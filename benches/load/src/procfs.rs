@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn resident_memory_is_told_in_bytes() {
+    fn resident_memory_is_in_bytes() {
         let status = "Name:\tnginx\nVmHWM:\t   20000 kB\nVmRSS:\t   14336 kB\nRssAnon:\t 5 kB\n";
         assert_eq!(parse_resident_bytes(status), Some(14 * 1024 * 1024));
         assert_eq!(parse_resident_bytes("Name:\tkthreadd\n"), None);

@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_tells_ratio_interval_bar_and_verdict() {
+    fn the_table_shows_ratio_interval_bar_and_verdict() {
         let (machine, record) = (machine(), record());
         let report = Report::new(&machine, &record, vec![YARDSTICK, "tollgate", "slow"], None);
         let text = report.to_text();
@@ -310,14 +310,14 @@ mod tests {
     }
 
     #[test]
-    fn a_busy_machine_is_told_and_a_quiet_one_is_not() {
-        for (share, told) in [(4.0, false), (35.0, true)] {
+    fn a_busy_machine_is_reported_and_a_quiet_one_is_not() {
+        for (share, reported) in [(4.0, false), (35.0, true)] {
             let (machine, mut record) = (machine(), record());
             record.add("1k.others", YARDSTICK, share);
             let text = Report::new(&machine, &record, vec![YARDSTICK], None).to_text();
             assert_eq!(
                 text.contains("ROUGH: other processes used 35%"),
-                told,
+                reported,
                 "{text}"
             );
         }

@@ -209,7 +209,7 @@ impl Workload {
     }
 
     /// Whether `body` says in the format `written` what the provider has said, where an
-    /// answer's length alone does not tell.
+    /// answer's length alone does not show it.
     ///
     /// # Errors
     /// What it does not say.
@@ -221,8 +221,8 @@ impl Workload {
         let parse = |json: &[u8]| serde_json::from_slice::<Value>(json);
         let answer = parse(body).map_err(|_| wrong("no JSON"))?;
         let said = parse(completion(self.speaks, bytes).as_bytes()).unwrap_or_default();
-        match told(written, &answer) {
-            Some(heard) if Some(heard) == told(self.speaks, &said) => Ok(()),
+        match reported(written, &answer) {
+            Some(heard) if Some(heard) == reported(self.speaks, &said) => Ok(()),
             Some(_) => Err(wrong("another text or usage than the provider's")),
             None => Err(wrong("no text or no usage")),
         }
@@ -316,7 +316,7 @@ fn response(text: &str, padding: &str) -> String {
 }
 
 /// The text of an answer and its output tokens.
-fn told(format: Format, answer: &Value) -> Option<(&str, u64)> {
+fn reported(format: Format, answer: &Value) -> Option<(&str, u64)> {
     let (text, tokens) = match format {
         Format::Chat => ("/choices/0/message/content", "/usage/completion_tokens"),
         Format::Messages => ("/content/0/text", "/usage/output_tokens"),
@@ -378,7 +378,7 @@ mod tests {
                 let body = completion(format, bytes);
                 assert_eq!(body.len(), bytes);
                 let parsed: Value = serde_json::from_str(&body).unwrap();
-                let (text, tokens) = told(format, &parsed).unwrap();
+                let (text, tokens) = reported(format, &parsed).unwrap();
                 assert!(text.len() > bytes / 4 && tokens == 180, "{body}");
             }
         }
@@ -387,7 +387,7 @@ mod tests {
     #[test]
     fn a_translated_answer_must_say_what_the_provider_said() {
         let [chat, message] = [Format::Chat, Format::Messages].map(|it| completion(it, 1024));
-        let text = told(Format::Messages, &serde_json::from_str(&message).unwrap())
+        let text = reported(Format::Messages, &serde_json::from_str(&message).unwrap())
             .map(|(text, _)| text.to_owned())
             .unwrap();
         let right = chat_completion(&text, "");

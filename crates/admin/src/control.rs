@@ -11,7 +11,7 @@ use tokio::sync::{mpsc, oneshot};
 use tollgate_config::{Change, Config};
 use tollgate_explain::{ExplainOrder, Explanation};
 
-/// The configuration that is served, as far as an operator wants to know.
+/// The configuration that is served, as operators see it.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct ConfigurationView {
     /// Its number in this process: 1 is the one that it started with.

@@ -102,8 +102,8 @@ mod tests {
             assert_eq!(status(Version::HTTP_11, "/", &[host]), Err(403), "{host}");
             assert_eq!(status(Version::HTTP_10, "/", &[host]), Err(403), "{host}");
             let target = format!("http://{host}/metrics");
-            let told = status(Version::HTTP_11, &target, &["localhost"]);
-            assert_eq!(told, Err(403), "{target}");
+            let reported = status(Version::HTTP_11, &target, &["localhost"]);
+            assert_eq!(reported, Err(403), "{target}");
         }
     }
 

@@ -1,7 +1,7 @@
 //! The table of the admin API: dispatch, the OpenAPI description and its test read it.
 //!
-//! Decides which operation stands at which address and what goes in and out. Who may ask,
-//! and how bytes come and go, is decided in `api`; what an operation does, in `operations`.
+//! Decides which operation stands at which address and what goes in and out. `api` decides on access
+//! and on how bytes come and go; `operations` decides what an operation does.
 
 use super::call::{Call, MOST_BODY_BYTES};
 use super::control::{ReloadQuery, ReloadView, SettingsView};

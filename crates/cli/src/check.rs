@@ -50,7 +50,7 @@ pub(super) fn run(arguments: &Arguments, check_edge: &CheckEdge) -> Outcome {
             }
             _ => Difference::to_file(&config, &config::load(Path::new(against))?),
         };
-        print(difference.told())?;
+        print(difference.reported())?;
     }
     Ok(())
 }
@@ -108,7 +108,7 @@ impl Difference {
         })
     }
 
-    fn told(&self) -> String {
+    fn reported(&self) -> String {
         if self.changes.is_empty() {
             return "no difference\n".to_owned();
         }
@@ -173,7 +173,7 @@ mod tests {
         }
     }
 
-    fn told(name: &str) -> String {
+    fn reported(name: &str) -> String {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../conf");
         let config = Loader::new(&Workshop).load(&folder.join(name)).unwrap();
         summary(Path::new(name), &config)
@@ -182,15 +182,15 @@ mod tests {
     #[test]
     fn a_good_file_is_summed_up() {
         assert_eq!(
-            told("default.yaml"),
+            reported("default.yaml"),
             "default.yaml: no fault (44 models, 4 providers, 3 plans, 8 filters)\n"
         );
     }
 
     #[test]
-    fn what_nobody_serves_is_mentioned_and_is_no_fault() {
-        let told = told("catalog.yaml");
+    fn a_model_without_a_server_is_mentioned_and_is_no_fault() {
+        let reported = reported("catalog.yaml");
         let wanted = "not offered, because no provider serves it: alpha-fable-5-1, ";
-        assert!(told.contains(wanted), "{told}");
+        assert!(reported.contains(wanted), "{reported}");
     }
 }

@@ -38,8 +38,8 @@ pub(super) fn get(authority: &str, target: &str, token: &str) -> Result<Bytes, F
     if status.is_success() {
         return Ok(body);
     }
-    let told: Option<serde_json::Value> = serde_json::from_slice(&body).ok();
-    let message = told
+    let reported: Option<serde_json::Value> = serde_json::from_slice(&body).ok();
+    let message = reported
         .as_ref()
         .and_then(|it| it.pointer("/error/message")?.as_str());
     let message = message.unwrap_or("it gives no reason");

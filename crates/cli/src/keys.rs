@@ -1,4 +1,4 @@
-//! `tollgate keys`: arguments in, a table or JSON out. What is done in between is in
+//! `tollgate keys`: arguments in, a table or JSON out. The operations are in
 //! `admin::operations`, which the admin API shares.
 
 use super::{ConfigFile, Failure, Outcome, note, print, print_line};

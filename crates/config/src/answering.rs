@@ -1,5 +1,5 @@
-//! Reads files for this process: one that does not answer is given up, be it a pipe that nobody
-//! writes to or a file on a server that is gone.
+//! Reads files for this process: one that does not answer is given up, be it a pipe without
+//! a writer or a file on a server that is gone.
 //!
 //! The system offers no such bound, so each file is read by a thread of its own. One whose file never
 //! answers stays behind; there is one for each such file, and a bound on all.
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pipe_that_nobody_writes_to_is_given_up_and_not_waited_for_again() {
+    fn a_pipe_without_a_writer_is_given_up_and_not_waited_for_again() {
         let (_folder, path) = pipe();
         let fault = read_within(&path, 100, SOON).unwrap_err();
         assert_eq!(fault.kind(), io::ErrorKind::TimedOut);

@@ -1,8 +1,8 @@
 //! What differs between two configurations, by key path.
 //!
-//! Values are told where they are harmless: numbers, switches, and texts that begin with a
-//! digit (sizes, durations, addresses to listen on). Everything else is told as changed and
-//! no more; of secrets not even the source's text goes beyond what stands in the file.
+//! Values are shown if they are harmless: numbers, switches, and texts that begin with a
+//! digit (sizes, durations, addresses to listen on). Everything else is reported as changed,
+//! without its value; of secrets not even the source's text goes beyond what stands in the file.
 
 use super::Config;
 use super::sources::Sources;

@@ -39,7 +39,7 @@ impl Default for FailoverSettings {
 }
 
 /// How many attempts beyond the first all requests may have together. Attempts after one that
-/// reached nobody are free.
+/// reached no provider are free.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct RetryBudgetSettings {

@@ -185,13 +185,13 @@ impl Config {
         })
     }
 
-    /// Reads the certificates that are named, for nothing but to have them among the sources:
-    /// who serves with them reads them itself, and tells what is wrong with them.
+    /// Reads the certificates that are named, only to have them among the sources:
+    /// the server reads them itself, and reports their faults.
     ///
     /// # Errors
     ///
-    /// Those that do not answer: whoever read them would wait for ever. And those that are too
-    /// long: nobody would notice that they have changed.
+    /// Those that do not answer, because a reader would wait for ever, and those that are too
+    /// long, because a change of them would not be noticed.
     fn look_at_certificates(&self, environment: &dyn Environment) -> Result<(), Faults> {
         let own = self.server.listen.iter().filter_map(|it| it.tls.as_ref());
         let own = own.flat_map(|tls| [&tls.certificate, &tls.key]);

@@ -1,6 +1,6 @@
 //! Plans: what a token package gives, as it stands in the file.
 //!
-//! What a plan means for a key is the ledger's; here are its shape and the checks that
+//! The ledger decides the effect of a plan on a key; here are its shape and the checks that
 //! need the catalog.
 
 use indexmap::IndexMap;
@@ -137,7 +137,7 @@ impl JsonSchema for Decimal {
 }
 
 /// What the ledger would refuse of a plan, once a key is to be given it.
-fn what_no_key_can_have(plan: &PlanSettings, path: &KeyPath) -> Vec<Fault> {
+fn faults_of_plan(plan: &PlanSettings, path: &KeyPath) -> Vec<Fault> {
     let mut faults = Vec::new();
     match plan.tokens.get() {
         0 => faults.push(
@@ -192,7 +192,7 @@ pub(super) fn check(plans: &IndexMap<String, PlanSettings>, catalog: &Catalog) -
         if let Err(fault) = NewKey::check_plan(name) {
             faults.push(path.fault(fault.to_string()));
         }
-        faults.extend(what_no_key_can_have(plan, &path));
+        faults.extend(faults_of_plan(plan, &path));
         for (place, group) in plan.groups.iter().enumerate() {
             let known = catalog.groups().iter().map(|known| &**known);
             if group != ALL_GROUPS && !known.clone().any(|known| known == group) {
@@ -224,7 +224,7 @@ models: {m: {family: f}}
 ";
 
     /// The faults of the plans in a file.
-    fn told(plans: &str) -> Vec<String> {
+    fn reported(plans: &str) -> Vec<String> {
         let text = format!("{CATALOG}plans:\n{plans}");
         let loader = Loader::new(&ProcessEnvironment);
         let Err(faults) = loader.parse(&text, Path::new("x.yaml")) else {
@@ -236,7 +236,7 @@ models: {m: {family: f}}
     }
 
     #[test]
-    fn what_no_key_can_be_given_is_a_fault() {
+    fn a_plan_that_no_key_can_have_is_a_fault() {
         let plans = "  p: {tokens: 4503599627370497, validity: 1ms}
   q: {tokens: 5, validity: 999999d, limits: {input_tokens_per_minute: 5G, output_tokens_per_minute: 0}}
   'no name': {tokens: 5, validity: 1d}
@@ -244,7 +244,7 @@ models: {m: {family: f}}
         let long =
             "what a key is given is valid for a second at least and for a hundred years at most";
         assert_eq!(
-            told(plans),
+            reported(plans),
             [
                 "x.yaml:5:15: plans.p.tokens: a key can be given at most 4503599627370496".to_owned(),
                 format!("x.yaml:5:43: plans.p.validity: {long}"),
@@ -263,6 +263,6 @@ models: {m: {family: f}}
         let most = "  p: {tokens: 4503599627370496, validity: 1s, limits: {input_tokens_per_minute: 4294967295}}
   q: {tokens: 1, validity: 36600d}
 ";
-        assert_eq!(told(most), Vec::<String>::new());
+        assert_eq!(reported(most), Vec::<String>::new());
     }
 }

@@ -95,7 +95,7 @@ impl Started {
         parts
     }
 
-    /// The key paths of what another configuration wants otherwise.
+    /// The key paths of the values that differ in another configuration.
     pub fn differs_from(&self, other: &Self) -> Vec<&'static str> {
         [
             ("server.listen", self.listen != other.listen),

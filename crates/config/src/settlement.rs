@@ -1,5 +1,5 @@
 //! The section `settlement`: how the usage of a request is found out when its caller disconnects
-//! before the provider reports it. What is charged by which rule stands in docs/reference/charging.md.
+//! before the provider reports it. The rules of charging are in docs/reference/charging.md.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,4 @@
-//! The configuration as an operator meets it: good files load, bad ones are told about.
+//! The configuration as an operator meets it: good files load, faults are reported.
 
 use super::*;
 use std::path::PathBuf;
@@ -216,7 +216,7 @@ fn the_default_catalog_is_that_of_the_specification() {
 #[test]
 fn the_default_plans_are_those_of_the_specification() {
     let plans = load("default.yaml").unwrap().plans;
-    let told: Vec<_> = plans
+    let reported: Vec<_> = plans
         .iter()
         .map(|(name, plan)| {
             let price = plan.price.as_ref().unwrap();
@@ -233,7 +233,7 @@ fn the_default_plans_are_those_of_the_specification() {
         })
         .collect();
     assert_eq!(
-        told,
+        reported,
         [
             r#"trial 10M 1d 2.49 USD ["all"] Standard false"#,
             r#"pro 100M 5d 11.99 USD ["all"] Priority true"#,
@@ -272,8 +272,8 @@ fn a_value_of_the_command_line_replaces_that_of_the_file() {
 }
 
 #[test]
-fn a_wrong_value_of_the_command_line_is_told_as_such() {
-    let told = |path: &str, value: &str| {
+fn a_wrong_value_of_the_command_line_is_reported_as_such() {
+    let reported = |path: &str, value: &str| {
         Loader::new(&Workshop)
             .with(path.parse().unwrap(), value)
             .parse(GOOD, Path::new("x.yaml"))
@@ -281,18 +281,18 @@ fn a_wrong_value_of_the_command_line_is_told_as_such() {
             .to_string()
     };
     assert_eq!(
-        told("providers.a.address", "nowhere"),
+        reported("providers.a.address", "nowhere"),
         "override of providers.a.address: providers.a.address: expected http:// or https://, a \
          host, and where needed a port and a path prefix"
     );
     assert_eq!(
-        told("providers.a.address.port", "1"),
+        reported("providers.a.address.port", "1"),
         "override of providers.a.address.port: there is no such place in the configuration"
     );
 }
 
 #[test]
-fn every_fault_of_shape_is_told_at_once_with_its_place() {
+fn every_fault_of_shape_is_reported_at_once_with_its_place() {
     let text = "\
 server:
   listen: 127.0.0.1:8080
@@ -324,9 +324,9 @@ filters: [key, modell, {nam: x}]
         ["x.yaml:19:3: 'm-1' stands here twice, first on line 18"]
     );
     let text = text.replace("  m-1: {family: f}\n", "");
-    let told = faults(&text);
+    let reported = faults(&text);
     assert_eq!(
-        told,
+        reported,
         [
             "x.yaml:2:11: server.listen: expected a list, found a string",
             "x.yaml:3:3: server.thread: unknown key; did you mean 'threads'?",
@@ -351,9 +351,9 @@ filters: [key, modell, {nam: x}]
             "x.yaml:22:24: filters[2]: 'name' is missing",
         ],
         "{}",
-        told.join("\n")
+        reported.join("\n")
     );
-    assert!(!told.concat().contains("hunter2"));
+    assert!(!reported.concat().contains("hunter2"));
 }
 
 #[test]
@@ -362,8 +362,8 @@ fn a_reservation_that_leaves_no_room_for_a_body_of_others_is_a_fault() {
     let with = |reserved: u8| {
         let text =
             format!("{GOOD}server: {{limits: {{{limits}, reserved_for_priority: {reserved}}}}}\n");
-        let told = faults(&text);
-        told.iter().any(|fault| {
+        let reported = faults(&text);
+        reported.iter().any(|fault| {
             fault.contains("server.limits.reserved_for_priority: 10% of bodies_in_memory (200MiB)")
         })
     };
@@ -373,8 +373,8 @@ fn a_reservation_that_leaves_no_room_for_a_body_of_others_is_a_fault() {
 
 #[test]
 fn bodies_that_may_take_more_than_the_program_are_a_fault() {
-    let told = |limits: &str| faults(&format!("{GOOD}server: {{limits: {{{limits}}}}}\n"));
-    let faults = told("memory: 600MiB, bodies_in_memory: 1GiB");
+    let reported = |limits: &str| faults(&format!("{GOOD}server: {{limits: {{{limits}}}}}\n"));
+    let faults = reported("memory: 600MiB, bodies_in_memory: 1GiB");
     assert!(
         faults[0].ends_with(
             "server.limits.bodies_in_memory: 1GiB is more than the program may have (memory: 600MiB)"
@@ -388,7 +388,7 @@ fn bodies_that_may_take_more_than_the_program_are_a_fault() {
 }
 
 #[test]
-fn every_fault_of_meaning_is_told_at_once_with_its_place() {
+fn every_fault_of_meaning_is_reported_at_once_with_its_place() {
     let text = "\
 server:
   listen:
@@ -413,9 +413,9 @@ aliases:
 auto: {candidates: [m-9], family: f}
 filters: [key, headers, errors]
 ";
-    let told = faults(text);
+    let reported = faults(text);
     assert_eq!(
-        told,
+        reported,
         [
             "x.yaml:3:16: server.listen[0].address: something else listens on 127.0.0.1:9080 too",
             "x.yaml:4:3: server.limits.bodies_in_memory: 4GiB is less than one body may have (8GiB) and a copy of it",
@@ -433,9 +433,9 @@ filters: [key, headers, errors]
             "x.yaml:22:11: filters[0]: 'key' must stand after 'headers'",
         ],
         "{}",
-        told.join("\n")
+        reported.join("\n")
     );
-    assert!(!told.concat().contains("hunter2"));
+    assert!(!reported.concat().contains("hunter2"));
 }
 
 #[test]
@@ -445,49 +445,53 @@ fn fields_that_may_or_must_not_be_dropped_are_paths_that_a_notice_can_name() {
         'input[].internal_chat_message_metadata_passthrough', 'messages[].content[].*', \
         'input[].compaction_trigger']}";
     assert_eq!(with(good), Vec::<String>::new());
-    let told = with("{lossy: [stopp], strict: [sead, 'input[].content.a', stop]}");
-    assert_eq!(told.len(), 3, "{told:#?}");
+    let reported = with("{lossy: [stopp], strict: [sead, 'input[].content.a', stop]}");
+    assert_eq!(reported.len(), 3, "{reported:#?}");
     assert!(
-        told[0].contains("translation.lossy[0]: no field of a request 'stopp'"),
-        "{told:#?}"
+        reported[0].contains("translation.lossy[0]: no field of a request 'stopp'"),
+        "{reported:#?}"
     );
     assert!(
-        told[1].contains("translation.strict[0]: no field of a request 'sead'"),
-        "{told:#?}"
+        reported[1].contains("translation.strict[0]: no field of a request 'sead'"),
+        "{reported:#?}"
     );
-    assert!(told[2].contains("translation.strict[1]"), "{told:#?}");
-    let told = with("{lossy: [stop], strict: [stop]}");
     assert!(
-        told.concat()
+        reported[2].contains("translation.strict[1]"),
+        "{reported:#?}"
+    );
+    let reported = with("{lossy: [stop], strict: [stop]}");
+    assert!(
+        reported
+            .concat()
             .contains("translation.strict[0]: must not stand in `translation.lossy` too"),
-        "{told:#?}"
+        "{reported:#?}"
     );
 }
 
 #[test]
-fn a_fault_in_an_included_file_is_told_there_and_a_file_that_is_absent_where_it_is_named() {
+fn a_fault_in_an_included_file_is_reported_there_and_an_absent_file_where_it_is_named() {
     let folder = tempfile::tempdir().unwrap();
     let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
     write("base.yaml", "server:\n  threads: none\n  thread: 1\n");
     write("loop.yaml", "include: loop.yaml\n");
-    let told = |text: &str| {
+    let reported = |text: &str| {
         let path = folder.path().join("x.yaml");
         let faults = Loader::new(&Workshop).parse(text, &path).unwrap_err();
         let folder = format!("{}/", folder.path().display());
         faults.to_string().replace(&folder, "")
     };
     assert_eq!(
-        told("include: base.yaml\nserver:\n  threads: 0\n"),
+        reported("include: base.yaml\nserver:\n  threads: 0\n"),
         "base.yaml:3:3: server.thread: unknown key; did you mean 'threads'?\n\
          x.yaml:3:12: server.threads: must be at least 1"
     );
     assert_eq!(
-        told("include: [absent.yaml, 7]\n"),
+        reported("include: [absent.yaml, 7]\n"),
         "x.yaml:1:11: include: absent.yaml: the file cannot be read: No such file or directory (os error 2)\n\
          x.yaml:1:24: include: expected the name of a file, or a list of them"
     );
     assert_eq!(
-        told("include: loop.yaml\n"),
+        reported("include: loop.yaml\n"),
         "loop.yaml:1:10: include: 'loop.yaml' includes this file in turn"
     );
 }
@@ -532,8 +536,8 @@ fn a_path_is_taken_from_the_folder_of_the_file_in_which_it_stands() {
 fn changed(path: &Path, earlier: Option<&Config>) -> (Config, Vec<String>) {
     let config = Loader::new(&Workshop).load(path).unwrap();
     let changes = earlier.map_or_else(Vec::new, |earlier| config.changes_since(earlier));
-    let told = changes.iter().map(ToString::to_string).collect();
-    (config, told)
+    let reported = changes.iter().map(ToString::to_string).collect();
+    (config, reported)
 }
 
 #[test]
@@ -552,11 +556,11 @@ fn a_certificate_is_known_by_its_bytes_be_it_no_text_or_long() {
     ] {
         std::fs::write(&ca, before).unwrap();
         let (first, _) = changed(&path, None);
-        let (_, told) = changed(&path, Some(&first));
-        assert!(told.is_empty(), "{told:?}");
+        let (_, reported) = changed(&path, Some(&first));
+        assert!(reported.is_empty(), "{reported:?}");
         std::fs::write(&ca, after).unwrap();
-        let (_, told) = changed(&path, Some(&first));
-        assert_eq!(told, ["providers.a.tls.ca: holds something else"]);
+        let (_, reported) = changed(&path, Some(&first));
+        assert_eq!(reported, ["providers.a.tls.ca: holds something else"]);
     }
     // A change of one that is longer still would not be noticed.
     let file = std::fs::File::create(&ca).unwrap();
@@ -589,15 +593,15 @@ fn the_same_name_in_another_folder_is_another_file() {
     include("one");
     let (first, _) = changed(&path, None);
     include("two");
-    let (_, told) = changed(&path, Some(&first));
-    assert_eq!(told, ["keys.pepper: holds something else"]);
+    let (_, reported) = changed(&path, Some(&first));
+    assert_eq!(reported, ["keys.pepper: holds something else"]);
     // Elsewhere, and the same.
     secret("two", "the first of two that are long enough");
-    let (_, told) = changed(&path, Some(&first));
-    assert!(told.is_empty(), "{told:?}");
+    let (_, reported) = changed(&path, Some(&first));
+    assert!(reported.is_empty(), "{reported:?}");
 }
 
-/// Whoever looks for changes of a file that is refused would try it again for ever otherwise.
+/// Otherwise a watcher of a refused file would try it again for ever.
 #[test]
 fn a_file_that_is_refused_looks_the_same_when_it_is_looked_at_again() {
     let folder = tempfile::tempdir().unwrap();
@@ -614,14 +618,16 @@ fn a_file_that_is_refused_looks_the_same_when_it_is_looked_at_again() {
 }
 
 #[test]
-fn what_is_no_configuration_at_all_is_told_as_such() {
-    let told = |text: &str| faults(text).join("\n");
+fn a_file_that_is_no_configuration_is_reported_as_such() {
+    let reported = |text: &str| faults(text).join("\n");
     assert_eq!(
-        told("- a\n"),
+        reported("- a\n"),
         "x.yaml:1:1: a configuration is a mapping of sections"
     );
     assert_eq!(
-        told("server: {threads: 1\nadmin: {}\n").split(": ").next(),
+        reported("server: {threads: 1\nadmin: {}\n")
+            .split(": ")
+            .next(),
         Some("x.yaml:2:6")
     );
     let absent = super::load(Path::new("absent.yaml")).unwrap_err();
@@ -647,10 +653,10 @@ fn no_secret_shows_in_what_the_configuration_prints() {
 #[test]
 fn a_secret_that_can_be_guessed_is_refused_with_what_makes_a_better_one() {
     let pepper = |pepper: &str| faults(&format!("keys: {{pepper: 'literal:{pepper}'}}\n{GOOD}"));
-    let told = "x.yaml:1:16: keys.pepper: the secret needs at least 32 characters, so that it cannot \
+    let reported = "x.yaml:1:16: keys.pepper: the secret needs at least 32 characters, so that it cannot \
                 be guessed: `openssl rand -hex 32` makes one";
-    assert_eq!(pepper(&"p".repeat(31)), [told]);
-    assert_eq!(pepper(&format!("{:40}", "mostly spaces")), [told]);
+    assert_eq!(pepper(&"p".repeat(31)), [reported]);
+    assert_eq!(pepper(&format!("{:40}", "mostly spaces")), [reported]);
     assert_eq!(pepper(&"p".repeat(32)), [""; 0]);
     assert_eq!(pepper(&"ü".repeat(32)), [""; 0]);
 }
@@ -683,9 +689,9 @@ fn a_fault_that_a_filter_finds_in_its_settings_gets_its_place() {
     let config = parse(&text).unwrap();
     let errors = &config.filters[4];
     assert_eq!(errors.settings["messages"]["not_found"], "");
-    let told = config.locate([errors.fault("messages.not_found", "a message cannot be empty")]);
+    let reported = config.locate([errors.fault("messages.not_found", "a message cannot be empty")]);
     assert_eq!(
-        told.to_string(),
+        reported.to_string(),
         "x.yaml:14:18: filters[4].messages.not_found: a message cannot be empty"
     );
 }

@@ -1,5 +1,5 @@
-//! What images, documents and sound cost: the rules that the families publish, over what the
-//! first bytes of a payload tell. No payload is decoded whole.
+//! The cost of images, documents and sound: the rules that the families publish, applied to the
+//! first bytes of a payload. No payload is decoded whole.
 
 mod header;
 

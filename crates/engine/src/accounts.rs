@@ -190,7 +190,7 @@ impl Accounts {
                 paces: self.paces.clone(),
                 clock: self.store.clock().clone(),
                 plans: limits_of_plans(config),
-                told: AtomicBool::new(false),
+                reported: AtomicBool::new(false),
             }),
             balances: Arc::new(PricedBalances {
                 ledger: self.ledger.clone(),
@@ -244,7 +244,7 @@ struct PlannedLimits {
     clock: Clock,
     plans: PlanLimits,
     /// It was said already that a plan is not among them.
-    told: AtomicBool,
+    reported: AtomicBool,
 }
 
 impl PlannedLimits {
@@ -252,7 +252,7 @@ impl PlannedLimits {
     /// not served yet.
     fn of(&self, identity: &Identity) -> Option<Limits> {
         let limits = self.plans.of(identity);
-        if limits.is_none() && !self.told.swap(true, Ordering::Relaxed) {
+        if limits.is_none() && !self.reported.swap(true, Ordering::Relaxed) {
             log::error!(
                 "{}: its plan {:?} is not in the configuration that is served: requests of such \
                  keys are refused until it is",

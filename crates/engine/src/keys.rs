@@ -103,7 +103,7 @@ fn hasher(config: &Config) -> Result<KeyHasher, OpenError> {
 }
 
 /// Sees that a configuration has every plan that the keys of a file have: a key without its plan would go on
-/// without limits, and nobody would hear of it. Reads every key; blocks.
+/// without limits, unnoticed. Reads every key; blocks.
 ///
 /// # Errors
 ///
@@ -135,7 +135,7 @@ const PAUSE: Duration = Duration::from_millis(2);
 /// The keys of a ledger file, for the `key` filter.
 ///
 /// A valid key gets in whatever else its address has sent: a key that is not in memory is always
-/// looked up. What is bounded is how many look-ups an address has at once, and how fast those are that
+/// looked up. The bounds are on the concurrent look-ups of an address, and on the rate of those that
 /// find nothing.
 pub struct Directory {
     keys: tollgate_ledger::KeyDirectory,

@@ -10,7 +10,7 @@ use tollgate_filter::{
 use tollgate_settings::{Fault, KeyPath};
 use tollgate_types::PublicError;
 
-/// The filters of one configuration, sorted by what they want to see.
+/// The filters of one configuration, sorted by what they need to see.
 #[derive(Default)]
 pub struct Pipeline {
     /// Run on the head alone, before the body is read.
@@ -33,7 +33,7 @@ pub enum Part {
     Head,
     /// After.
     Body,
-    /// In place of that, for what a provider has stored: filters that want to see it.
+    /// In place of that, for what a provider has stored: filters that need to see it.
     Stored,
 }
 

@@ -1,4 +1,4 @@
-//! What would happen to a request, and why, without sending it: the filters of the
+//! Explains what would happen to a request, and why, without sending it: the filters of the
 //! configuration run on it as on any other, over services that hold nothing and give nothing
 //! away, and then every deployment of its model is looked at.
 //!

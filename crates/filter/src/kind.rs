@@ -1,4 +1,4 @@
-//! What a filter declares: its name, when it runs, how it is built.
+//! The declaration of a filter: its name, when it runs, how it is built.
 
 use crate::{DynFilter, Services};
 use serde::de::DeserializeOwned;

@@ -1,4 +1,4 @@
-//! What filters can ask the gateway: keys, models, limits, balances, stored things, token counts.
+//! The services of the gateway for filters: keys, models, limits, balances, stored things, token counts.
 
 use crate::{RequestContext, SettingsFault};
 use http::{HeaderMap, HeaderName, HeaderValue};
@@ -232,7 +232,7 @@ pub trait Balances: Send + Sync {
     fn reserve(&self, request: &RequestContext, bound: UpperBound) -> MaybeReady<Reserved>;
 
     /// Whether the rest of the balance could pay for a useful answer within this bound. Reserves
-    /// nothing, so that the answer can be different a moment later.
+    /// nothing, so that the next answer can be different.
     fn affords(&self, request: &RequestContext, bound: UpperBound) -> bool;
 
     /// Waits until other processes may have given back tokens of the key, after a refusal with

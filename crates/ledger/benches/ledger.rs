@@ -99,7 +99,7 @@ fn reserve_and_settle(criterion: &mut Criterion) {
     report(&ledger.stats());
 }
 
-/// A thousand settlements a second for five seconds: what commits cost where nobody waits
+/// A thousand settlements a second for five seconds: what commits cost if no request waits
 /// for them.
 #[expect(clippy::disallowed_methods, reason = "its pace is what this measures")]
 fn steady_load(_: &mut Criterion) {
@@ -128,7 +128,7 @@ fn ending() -> Ending {
     })
 }
 
-/// What the writer did meanwhile. Commit times are known by class: told is the bound of the
+/// What the writer did meanwhile. Commit times are known by class: reported is the bound of the
 /// class in which the commit of that rank is.
 fn report(stats: &LedgerStats) {
     let commits = stats.commits.max(1);

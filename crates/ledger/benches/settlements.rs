@@ -4,7 +4,7 @@
 //!     cargo bench -p tollgate-ledger --bench settlements -- 15000 10 1
 //!
 //! Requests a second, seconds, keys. What the kernel does for a thread is in its time; Linux
-//! alone tells it by thread.
+//! alone reports it by thread.
 
 #![expect(clippy::unwrap_used, reason = "a benchmark fails by panicking")]
 

@@ -1,4 +1,4 @@
-//! What a request costs: the rules, without any state.
+//! The rules of charging, without any state.
 //!
 //! `balance` decides which grants pay, and `ledger` commits it.
 

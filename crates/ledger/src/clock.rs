@@ -1,7 +1,7 @@
 //! Time as the ledger sees it: milliseconds since 1970, never running backwards
 //! within one process, so that what has expired stays expired when an operator or
 //! a time service steps the system's clock back; and never leaping ahead at one word of
-//! the system's clock, so that a moment's mistake of it expires nothing. What counts as a
+//! the system's clock, so that a short mistake of it expires nothing. What counts as a
 //! mistake is decided in `trust`.
 
 mod trust;
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn a_leap_ahead_of_a_moment_is_never_told() {
+    fn a_short_leap_ahead_is_never_shown() {
         for leap in [3_000, HOUR, 24 * HOUR, 365 * 24 * HOUR] {
             let clock = played();
             clock.play(Duration::from_secs(10), leap);

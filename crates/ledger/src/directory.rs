@@ -109,7 +109,7 @@ pub enum LookupFailure {
     Unavailable(#[from] Unavailable),
 }
 
-/// What an operator wants to know about a directory.
+/// What operators see of a directory.
 #[derive(Clone, Debug)]
 pub struct DirectoryHealth {
     /// When the database was last asked successfully whether a key changed.

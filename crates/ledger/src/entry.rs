@@ -254,7 +254,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn whatever_a_record_says_comes_back_and_no_part_of_it_does() {
+    fn a_whole_record_is_read_back_and_a_part_of_it_is_not() {
         for (place, state) in BillingState::ALL.into_iter().enumerate() {
             for format in Format::ALL {
                 for error in ErrorCode::ALL.iter().map(|code| Some(*code)).chain([None]) {
@@ -291,7 +291,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_is_no_record_is_none() {
+    fn other_bytes_are_no_record() {
         for bytes in [&b"{}"[..], b"\xff", b"", b"\x01", &[1; 500], &[0xFF; 500]] {
             assert_eq!(Entry::from_record(bytes), None, "{bytes:?}");
         }

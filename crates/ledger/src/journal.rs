@@ -353,7 +353,7 @@ impl Journal {
         self.failed_syncs.load(Ordering::Relaxed)
     }
 
-    /// Has the copy brought up to date soon.
+    /// Has the copy brought up to date in the background.
     fn has_changed(&self) {
         if !self.dirty.swap(true, Ordering::AcqRel) {
             // If it is full, the thread wakes anyway.

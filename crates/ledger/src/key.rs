@@ -1,7 +1,7 @@
 //! What a key is made of, and the only thing that is ever stored of it.
 //!
 //! A key is `sk-`, 43 base62 characters of randomness (62^43 is more than 2^256)
-//! and 6 base62 characters of checksum. The checksum is there for people who lose
+//! and 6 base62 characters of checksum. The checksum is there for people that lose
 //! a character while copying, and to refuse nonsense without a look-up; it is no
 //! protection. CRC-32 serves that better than a cut-off SHA-256: it misses *no*
 //! single wrong character and *no* two neighbours swapped, where the other misses
@@ -9,12 +9,12 @@
 //!
 //! Stored is HMAC-SHA-256 of the key under a pepper from the configuration. A
 //! slow password hash would protect short secrets; against 256 bits of randomness
-//! there is nothing to try. A stolen database file alone does not even tell
+//! there is nothing to try. A stolen database file alone does not even show
 //! whether a leaked key belongs to it.
 //!
 //! Nothing here compares secrets byte by byte: a look-up goes by the keyed hash,
-//! so what its timing tells is about a value that nobody without the pepper can
-//! compute or steer.
+//! so its timing depends on a value that cannot be computed or steered
+//! without the pepper.
 
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;

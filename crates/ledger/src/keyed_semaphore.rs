@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_key_waits_for_itself_and_for_nobody_else() {
+    async fn a_key_waits_for_its_own_permits_alone() {
         let semaphore = KeyedSemaphore::new(1, 100);
         let held = semaphore.acquire(&key("a")).await.unwrap();
         let waits = tokio::spawn({

@@ -1,4 +1,4 @@
-//! What a request costs its key: reserved before it is forwarded, settled once when it ends.
+//! The charges of requests: reserved before it is forwarded, settled once when it ends.
 //!
 //! The request path works in memory and leaves one record in the settlement file; it never waits for
 //! the disk. `docs/internals/ledger.md` describes the whole. Here are the promises that callers see; balances

@@ -251,7 +251,7 @@ impl Pace {
         }
     }
 
-    /// Takes `count`, or nothing. What was taken: `None`, where there is no limit.
+    /// Takes `count`, or nothing. Returns the taken count; `None` without a limit.
     fn take(&mut self, count: u64, now_ms: u64) -> Result<Option<u64>, Denied> {
         match self.limited() {
             Some(bucket) => bucket.take(count, now_ms).map(|()| Some(count)),
@@ -265,7 +265,7 @@ impl Pace {
         }
     }
 
-    /// Where `taken` was taken, `used` were used. Whoever was let in without a limit owes nothing
+    /// Where `taken` was taken, `used` were used. A request admitted without a limit owes nothing
     /// to one that was set meanwhile.
     fn correct(&mut self, taken: Option<u64>, used: u64, now_ms: u64) {
         let Some(taken) = taken else { return };

@@ -1,7 +1,7 @@
 //! The answers that the gateway has translated and remembers: the answer and what it answered, for the
 //! key that asked, within limits of bytes and time.
 //!
-//! An answer is in memory at once and in the database shortly after. A thread of its own writes it:
+//! An answer is in memory at once and in the database after its next commit. A thread of its own writes it:
 //! settlements never wait for it, and a lost answer is no lost money. Reads go to the database on a
 //! thread that may wait; a request never does. What a remembered answer means is decided elsewhere.
 

@@ -1,6 +1,6 @@
 //! The owners of what providers store for clients: responses, conversations, files.
 //!
-//! Keys share provider credentials, so that a provider cannot tell them apart. An id of another key
+//! Keys share provider credentials, so that a provider cannot distinguish them. An id of another key
 //! and an unknown id get the same answer.
 //!
 //! A new id is in memory at once, and committed within 20 ms. If the process crashes in between, the

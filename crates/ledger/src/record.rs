@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_meant_is_refused_with_its_reason() {
+    fn implausible_values_are_refused_with_their_reason() {
         let now = Timestamp::from_unix_ms(1000);
         let fault = |change: fn(&mut NewKey)| {
             let mut new = NewKey::named("ci");

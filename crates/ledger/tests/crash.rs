@@ -142,7 +142,7 @@ fn streaming() {
 }
 
 #[test]
-fn what_streams_had_delivered_before_kill_9_is_charged_but_for_a_quarter_second() {
+fn output_delivered_before_kill_9_is_charged_but_for_a_quarter_second() {
     let rounds = std::env::var("TOLLGATE_CRASH_ROUNDS");
     let rounds: u32 = rounds.map_or(3, |rounds| rounds.parse().unwrap());
     let folder = tempfile::TempDir::new().unwrap();
@@ -218,7 +218,7 @@ fn kill_after(program: &str, begin: &str, path: &Path, keys: &str, span: Duratio
 }
 
 #[test]
-fn what_callers_received_before_kill_9_is_in_the_ledger_once() {
+fn answers_received_before_kill_9_are_in_the_ledger_once() {
     let rounds = std::env::var("TOLLGATE_CRASH_ROUNDS");
     let rounds: u32 = rounds.map_or(3, |rounds| rounds.parse().unwrap());
     let folder = tempfile::TempDir::new().unwrap();

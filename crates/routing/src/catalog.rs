@@ -81,7 +81,7 @@ impl Catalog {
             .or_else(|| self.resolve(name))
     }
 
-    /// Whether someone may use `model`, who is allowed the models that `allowed` says:
+    /// Whether a key may use `model`, if it is allowed the models that `allowed` accepts:
     /// profiles and listed aliases stand for others.
     pub fn is_usable(&self, model: &Model, allowed: impl Fn(&Model) -> bool) -> bool {
         match &model.kind {

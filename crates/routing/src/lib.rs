@@ -1,9 +1,9 @@
-//! Who answers: the catalog of models, the names by which they are known, and the
+//! The choice of the deployment that answers: the catalog of models, the names by which they are known, and the
 //! deployments that can serve one of them, in the order in which to try them.
 //!
 //! Routing owns the sections `providers`, `families`, `models`, `aliases` and `auto` of
 //! the configuration, and turns them into one immutable [`Catalog`]. It takes values and
-//! knows neither requests on a socket nor a store: who may use a model is asked of the
+//! knows neither requests on a socket nor a store: access to a model is checked by the
 //! caller, and sending is left to the gateway.
 
 #![forbid(unsafe_code)]

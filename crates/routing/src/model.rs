@@ -94,8 +94,8 @@ pub struct Model {
     pub kind: ModelKind,
     /// The family, which `GET /v1/models` gives as `owned_by` too.
     pub family: Arc<str>,
-    /// The model group by which keys and plans admit it. A profile has its family's, but who
-    /// may use it depends on its candidates: ask [`crate::Catalog::is_usable`].
+    /// The model group by which keys and plans admit it. A profile has its family's, but access
+    /// to it depends on its candidates: ask [`crate::Catalog::is_usable`].
     pub group: Arc<str>,
     /// The name for people.
     pub display_name: Arc<str>,

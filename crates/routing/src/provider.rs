@@ -113,7 +113,8 @@ pub struct BodyPatch {
     pub set: Vec<(Box<str>, Box<str>)>,
     /// Names.
     pub remove: Vec<Box<str>>,
-    /// Names with other names for the same field. If a body has both, the second one stays.
+    /// Names with other names for the same field. If a body has both, the second one stays, unless it
+    /// is `null`.
     pub rename: Vec<(Box<str>, Box<str>)>,
 }
 

@@ -82,7 +82,7 @@ pub struct ProviderSettings {
     /// says; what is given here stands in the place of all of that.
     pub health: Option<HealthSettings>,
     /// How it is looked after beside the requests, so that one that is down is known before a
-    /// request meets it. Default: requests alone tell.
+    /// request meets it. Default: requests alone show it.
     pub check: Option<CheckSettings>,
 }
 

@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_slip_of_the_fingers_is_understood_and_a_stranger_is_not() {
+    fn a_typing_error_is_understood_and_an_unrelated_name_is_not() {
         let known = ["providers", "families", "models"];
         assert_eq!(did_you_mean("provider", known), Some("providers"));
         assert_eq!(did_you_mean("modles", known), Some("models"));

@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_back_as_the_same() {
+    fn a_written_value_is_read_back_as_the_same() {
         for bytes in [0, 1, 1000, 1024, 65_536, 1_000_000, 33_554_432, u64::MAX] {
             let size = ByteSize::new(bytes);
             let back: ByteSize = from_value(to_value(size).unwrap()).unwrap();
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_one_number_with_one_unit_is_refused_and_told_what_would_be_right() {
+    fn values_without_one_number_and_one_unit_are_refused_with_the_right_form() {
         for text in [
             "",
             "5",

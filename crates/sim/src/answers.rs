@@ -50,7 +50,7 @@ const ANTHROPIC: &[(&str, &str)] = &[
 const JSON: &str = "application/json";
 const EVENTS: &str = "text/event-stream; charset=utf-8";
 
-/// The planned answer, as JSON or as a stream, as the request wants it.
+/// The planned answer, as JSON or as a stream, as the request asks.
 pub(crate) fn prepare(format: Format, answering: Answering<'_>, number: u64) -> Prepared {
     let orders = answering.orders;
     if answering.ask.stream {

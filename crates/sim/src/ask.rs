@@ -130,7 +130,7 @@ impl Ask {
     }
 }
 
-/// The seed of a request: of everything in it but the wish to have it streamed, which
+/// The seed of a request: of everything in it but the field `stream`, which
 /// must not change the answer.
 pub(crate) fn seed(body: &Value) -> Seed {
     let mut body = body.clone();

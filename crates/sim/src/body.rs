@@ -30,7 +30,7 @@ pub(crate) type Piece = Result<Bytes, CutOff>;
 
 pub(crate) struct Answer {
     source: Source,
-    /// Told when the last byte has been handed over; none where nobody counts.
+    /// Notified when the last byte has been handed over; none if bytes are not counted.
     underway: Option<Underway>,
 }
 
@@ -115,7 +115,7 @@ impl Body for Answer {
                 }
             },
         };
-        // Of a body of known length nobody asks for more than that.
+        // A body of known length is not polled for more than that.
         let all_sent = matches!(self.source, Source::Played { left: Some(0), .. });
         if all_sent || !matches!(piece, Some(Ok(_))) {
             self.finish();

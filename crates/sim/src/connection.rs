@@ -51,7 +51,7 @@ impl Switch {
         self.thrown.notify_one();
     }
 
-    /// Waits until somebody ends the connection.
+    /// Waits until either side ends the connection.
     pub(crate) async fn thrown(&self) {
         self.thrown.notified().await;
     }

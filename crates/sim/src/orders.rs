@@ -1,4 +1,4 @@
-//! Orders: how a caller tells the simulated provider to misbehave.
+//! Orders: how a caller makes the simulated provider misbehave.
 //!
 //! They come in the header `x-sim` or as a model name that begins with `sim-`, joined by
 //! `+` or `,`. [`TABLE`] is the one list of them: parsing, the message for an unknown
@@ -263,7 +263,7 @@ impl Orders {
     /// Reads orders joined by `+` or `,` into these.
     ///
     /// # Errors
-    /// A message that names the order nobody knows and lists all that are known.
+    /// A message that names the unknown order and lists all known ones.
     pub(crate) fn read(&mut self, text: &str) -> Result<(), String> {
         let each = text
             .split(['+', ','])

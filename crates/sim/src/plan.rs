@@ -71,7 +71,7 @@ impl Plan {
             calls::choose(ask)
         };
         let calling: u64 = calls.iter().map(Call::tokens).sum();
-        // Half a call is of no use to anybody: one that does not fit is not made.
+        // Half a call is of no use: one that does not fit is not made.
         let cut_short = left.is_some_and(|left| left < calling);
         if cut_short {
             calls.clear();
@@ -178,7 +178,7 @@ fn whole_text(ask: &Ask, orders: &Orders, search: Option<&Search>, index: usize)
         match &ask.shape {
             Shape::Schema(shape) => schema::instance(shape, &gist(ask), index).to_string(),
             Shape::AnyObject => json!({"answer": gist(ask)}).to_string(),
-            Shape::Text => search.map_or_else(|| reply(ask), Search::told),
+            Shape::Text => search.map_or_else(|| reply(ask), Search::reported),
         }
     };
     match (&ask.shape, index) {

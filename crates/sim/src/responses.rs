@@ -441,7 +441,7 @@ impl Stream<'_> {
         self.push(done, end);
     }
 
-    /// A delta, with the padding that hides its length from those who watch the wire.
+    /// A delta, with the padding that hides its length from observers of the network.
     fn padded(&mut self, name: &'static str, mut fields: Value) {
         let padding = self
             .answering

@@ -75,7 +75,7 @@ impl<'a> Endpoint<'a> {
     }
 }
 
-/// The format in which whatever happens on this path is told.
+/// The format of answers and errors on this path.
 fn format_of(path: &str, headers: &HeaderMap) -> Format {
     match path {
         path if path.starts_with("/v1/messages") => Format::Messages,

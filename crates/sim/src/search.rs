@@ -96,7 +96,7 @@ pub(crate) fn choose(ask: &Ask) -> Option<Search> {
 
 impl Search {
     /// What the answer says of it.
-    pub(crate) fn told(&self) -> String {
+    pub(crate) fn reported(&self) -> String {
         match self.pages.first() {
             Some(page) => format!("{} says: {}", page.title, self.query),
             None => "The web says nothing.".to_owned(),

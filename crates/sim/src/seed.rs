@@ -62,7 +62,7 @@ impl Seed {
     }
 }
 
-/// Whether [`Seed::sealed`] made this blob and nobody changed it since.
+/// Whether [`Seed::sealed`] made this blob and it is unchanged.
 pub(crate) fn is_sealed(prefix: &str, blob: &str) -> bool {
     let at = blob.len().saturating_sub(PROOF);
     blob.starts_with(prefix)

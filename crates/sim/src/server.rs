@@ -1,5 +1,5 @@
-//! The server: takes connections and ends them in order. What is asked on them is for
-//! [`crate::routes`].
+//! The server: takes connections and ends them in order. [`crate::routes`] answers the
+//! requests.
 
 use crate::{
     canned::{self, Canned},
@@ -194,7 +194,7 @@ impl Handle {
         self.shared.observer.when(wanted).await
     }
 
-    /// The requests that were received, oldest first, as many as it was told to remember.
+    /// The requests that were received, oldest first, as many as it is set to remember.
     pub fn received(&self) -> Vec<Received> {
         self.shared.observer.received()
     }

@@ -63,7 +63,7 @@ fn token_end(text: &str) -> usize {
 }
 
 /// What a part of a request costs as input: four bytes of text a token, a fixed sum a
-/// medium. Counting exactly would cost more than it tells.
+/// medium. An exact count would cost more than it is worth.
 pub(crate) fn estimate(part: &Value) -> u64 {
     match part {
         Value::String(text) => (text.len() as u64).div_ceil(4),

@@ -1,7 +1,7 @@
 //! The error bodies of real vendors, by the name under which `vendor-<name>` orders them.
 //!
-//! The shapes and the classes are those that a gateway must tell apart; the sentences are
-//! the vendors' own where they matter for telling (a phrase, a number), and shortened
+//! The shapes and the classes are those that a gateway must distinguish; the sentences are
+//! the vendors' own where classification needs them (a phrase, a number), and shortened
 //! elsewhere.
 
 use serde_json::{Value, json};

@@ -116,7 +116,7 @@ impl Drop for Writer {
         self.shared.waiting.lock().closed = true;
         self.shared.wake.notify_one();
         if self.end.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout) {
-            log::warn!("nobody reads the access log: its last lines are lost");
+            log::warn!("the access log is not read: its last lines are lost");
         }
     }
 }
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_that_is_stuck_holds_nobody_up_for_ever() {
+    fn a_reader_that_is_stuck_blocks_no_request_for_ever() {
         struct Stuck(std::sync::mpsc::Receiver<()>);
 
         impl Write for Stuck {

@@ -325,8 +325,10 @@ static ROUTES: Lazy<RwLock<Routes>> = Lazy::new(RwLock::default);
 impl RouteMeter {
     /// Exclusive: their sum is the number of tokens.
     const KINDS: [&str; 4] = ["input", "cache_read", "cache_write", "output"];
-    /// How a request fails on which no client has an influence.
-    const FAILURES: [(&str, ErrorCode); 4] = [
+    /// How requests fail for reasons that no client causes; with 200, the answer broke off.
+    const FAILURES: [(&str, ErrorCode); 6] = [
+        ("200", ErrorCode::UpstreamError),
+        ("200", ErrorCode::ServiceUnavailable),
         ("502", ErrorCode::UpstreamError),
         ("504", ErrorCode::UpstreamError),
         ("503", ErrorCode::ServiceUnavailable),
@@ -467,7 +469,7 @@ pub fn retry_refused() {
 pub enum CountSource {
     /// The provider counted.
     Upstream,
-    /// It had counted the same a moment ago.
+    /// The count was in the cache.
     Cache,
     /// It was counted here.
     Local,
@@ -622,7 +624,7 @@ impl Drop for OpenStream {
 static HELD: AtomicU64 = AtomicU64::new(0);
 
 /// Requests hold so many bytes of memory more, where `allowed` finds nothing against as many as it
-/// is then; whoever looks meanwhile sees none of those that are refused.
+/// is then; concurrent readers see none of those that are refused.
 ///
 /// # Errors
 ///

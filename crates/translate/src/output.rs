@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn what_must_be_escaped_is_found_wherever_it_stands() {
+    fn characters_to_escape_are_found_wherever_they_stand() {
         for escaped in ["\"", "\\", "\n", "\u{1f}", "\0"] {
             for beside in ["a", " ", "!", "~", "é", "\u{80}", "😀"] {
                 for before in 0..18 {

@@ -355,7 +355,7 @@ fn an_unknown_field_below_is_dropped_with_notice_unless_the_operator_refuses_it(
 }
 
 #[test]
-fn what_the_table_drops_is_refused_where_the_operator_lists_it() {
+fn dropped_fields_are_refused_if_the_operator_lists_them() {
     let body =
         br#"{"model":"m","seed":7,"messages":[{"role":"user","name":"ada","content":"Hi."}]}"#;
     for listed in ["seed", "messages[].name"] {

@@ -65,7 +65,7 @@ fn redacted_thinking_returns_as_what_it_was() {
 }
 
 #[test]
-fn a_strangers_reasoning_is_left_out_with_notice() {
+fn reasoning_of_another_provider_is_left_out_with_notice() {
     for strange in [
         sealed("another", ReasoningForm::Signature, "", "signature"),
         "gAAAAABo-not-sealed-here".to_owned(),
@@ -228,7 +228,7 @@ fn a_name_that_is_too_long_is_the_same_wherever_it_stands() {
 }
 
 #[test]
-fn the_output_limit_that_is_sent_is_told() {
+fn the_output_limit_that_is_sent_is_reported() {
     let request = json!({"model": "m", "messages": [{"role": "user", "content": "Hi."}]});
     let target = Target {
         max_output_tokens: Some(32_000),
@@ -288,8 +288,8 @@ fn the_output_limit_is_within_what_is_reserved_for_it() {
                     assert_eq!(written, sent.output_limit, "{what}");
                     assert!(written.unwrap() <= reserved, "{reserved}: {what}");
                     let thinks = body(&sent).get("thinking").is_some();
-                    let is_told = sent.dropped == ["reasoning_effort"];
-                    assert_eq!(effort.is_some() && !thinks, is_told, "{what}");
+                    let is_reported = sent.dropped == ["reasoning_effort"];
+                    assert_eq!(effort.is_some() && !thinks, is_reported, "{what}");
                 }
             }
         }
@@ -367,7 +367,7 @@ fn a_search_returns_with_the_reasoning_that_led_to_it_or_not_at_all() {
 }
 
 #[test]
-fn a_model_without_effort_beside_tools_is_told_none_only_where_thinking_was_asked_for() {
+fn a_model_without_effort_beside_tools_gets_none_only_if_thinking_was_asked_for() {
     let target = Target {
         chat: ChatCapabilities {
             effort_with_tools: false,

@@ -527,7 +527,7 @@ proptest! {
     // PROPTEST_CASES says how many.
 
     #[test]
-    fn what_a_request_says_survives_the_way_there_and_back(script in script()) {
+    fn the_content_of_a_request_survives_the_way_there_and_back(script in script()) {
         for from in Format::ALL {
             for to in Format::ALL.into_iter().filter(|to| *to != from) {
                 // Chat has no search.

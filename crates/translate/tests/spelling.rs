@@ -58,7 +58,7 @@ fn a_call_of_a_tool_comes_back_in_any_spelling() {
 }
 
 #[test]
-fn what_asks_for_nothing_passes_in_any_spelling() {
+fn a_field_that_asks_for_nothing_passes_in_any_spelling() {
     let chat = [
         r#""stop":[ ]"#,
         r#""functions":[ ]"#,
@@ -93,7 +93,7 @@ fn what_asks_for_nothing_passes_in_any_spelling() {
 }
 
 #[test]
-fn what_asks_for_something_is_refused_however_near_it_comes() {
+fn a_field_that_asks_for_something_is_refused_however_near_it_comes() {
     let fields = [
         r#""stop":["",""]"#,
         r#""logit_bias":{"1":0}"#,

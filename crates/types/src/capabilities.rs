@@ -1,4 +1,4 @@
-//! What providers of one format differ in: what a request may hold that goes to them.
+//! The differences between providers of one format: what their requests may contain.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,6 +1,6 @@
-//! What a request is reserved and charged: the words that filters, gateway and ledger share.
+//! Reservations and charges of requests: the types that filters, gateway and ledger share.
 //!
-//! What a request is charged by which rule is decided by the ledger.
+//! The ledger decides which rule charges a request.
 
 use crate::{ErrorCode, Usage, Weights};
 use serde::{Deserialize, Serialize};

@@ -105,7 +105,7 @@ mod tests {
 
     #[test]
     fn each_format_has_the_words_by_which_its_agents_shrink_their_request() {
-        let told = |input, output, limit| {
+        let reported = |input, output, limit| {
             let numbers = ContextNumbers {
                 input,
                 output,
@@ -121,27 +121,27 @@ mod tests {
         };
         let cases = [
             (
-                told(Some(210_000), None, Some(200_000)),
+                reported(Some(210_000), None, Some(200_000)),
                 "prompt is too long: 210000 tokens > 200000 maximum",
                 "This model's maximum context length is 200000 tokens. However, your messages resulted in 210000 tokens. Please reduce the length of the messages.",
             ),
             (
-                told(Some(189_136), Some(20_000), Some(204_648)),
+                reported(Some(189_136), Some(20_000), Some(204_648)),
                 "input length and `max_tokens` exceed context limit: 189136 + 20000 > 204648",
                 "This model's maximum context length is 204648 tokens. However, you requested 209136 tokens (189136 in the messages, 20000 in the completion). Please reduce the length of the messages or completion.",
             ),
             (
-                told(None, None, Some(4096)),
+                reported(None, None, Some(4096)),
                 "prompt is too long: the maximum is 4096 tokens",
                 "This model's maximum context length is 4096 tokens. Please reduce the length of the messages.",
             ),
             (
-                told(Some(10), None, Some(20)),
+                reported(Some(10), None, Some(20)),
                 "prompt is too long: the maximum is 20 tokens",
                 "This model's maximum context length is 20 tokens. Please reduce the length of the messages.",
             ),
             (
-                told(Some(5), None, None),
+                reported(Some(5), None, None),
                 "prompt is too long for the context window of this model",
                 "This model's maximum context length is exceeded: your input exceeds the context window of this model. Please reduce the length of the messages.",
             ),

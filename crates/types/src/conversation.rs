@@ -1,4 +1,4 @@
-//! What `auto` knows of a conversation beside the facts of every request. No text is kept.
+//! The facts of a conversation for `auto`, beside those of every request. No text is kept.
 
 use serde::{Deserialize, Serialize};
 

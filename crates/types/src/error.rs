@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn what_trying_again_cannot_mend_says_so() {
+    fn permanent_errors_advise_against_a_retry() {
         for code in ErrorCode::ALL {
             let fault = PublicError::new(*code, "x");
             let lasting = fault.status < 500 && fault.status != 429;

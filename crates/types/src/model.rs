@@ -1,4 +1,4 @@
-//! What a model is said to do.
+//! The declared properties of a model.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;

@@ -1,4 +1,4 @@
-//! What a request asks for, as far as the gateway looks.
+//! The facts of a request that the gateway reads.
 //!
 //! The wire crate fills these facts in one pass over the body; filters and
 //! routing decide on them and never see the body itself.
@@ -129,7 +129,7 @@ impl RequestFacts {
 }
 
 /// A thinking budget and the output limit that holds it and an answer, both in tokens:
-/// providers of messages count both, and want the limit to be larger.
+/// providers of messages count both, and require the limit to be larger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ThinkingRoom {
     /// Tokens to think with.

@@ -1,4 +1,4 @@
-//! What one key holds of what all keys share.
+//! The share of one key in the resources of all keys.
 //!
 //! The counts stand in the key's [`Identity`](crate::Identity), which a request carries along
 //! anyway: they are exact, and take no look-up.
@@ -81,7 +81,7 @@ impl KeyShares {
     }
 }
 
-/// What a key holds does not tell it apart.
+/// The share of a key is no part of its identity.
 impl PartialEq for KeyShares {
     fn eq(&self, _: &Self) -> bool {
         true
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_held_is_counted_by_key_and_resource_and_given_back() {
+    fn shares_are_counted_by_key_and_resource_and_given_back() {
         let key = KeyShares::default();
         let one = key.take_one(Resource::Requests);
         let mut bytes = key.share(Resource::BodyBytes);

@@ -1,4 +1,4 @@
-//! What providers store for keys: responses, conversations, files.
+//! Things that providers store for keys: responses, conversations, files.
 
 use crate::Unavailable;
 use std::{error::Error, fmt, sync::Arc};

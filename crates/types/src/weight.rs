@@ -1,4 +1,4 @@
-//! What tokens count for when they are charged.
+//! The weights of tokens in charges.
 
 use crate::Usage;
 

@@ -2,7 +2,7 @@
 //! splice, with serde_json beside them in the same run.
 //!
 //! `serde_json (skip)` checks the grammar and nothing else; `serde_json (fields)` finds
-//! the top-level fields as a borrowed struct does. Neither tells text from media, finds
+//! the top-level fields as a borrowed struct does. Neither distinguishes text from media, finds
 //! duplicate keys or takes chunks.
 
 #![expect(
@@ -25,7 +25,7 @@ use tollgate_wire::{
 /// How a body arrives: what one read from a socket brings.
 const READ: usize = 64 * 1024;
 
-/// A sink that wants nothing.
+/// A sink that needs nothing.
 struct Nothing;
 
 impl Sink for Nothing {

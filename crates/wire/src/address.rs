@@ -71,10 +71,13 @@ pub fn write(format: Format, address: &Address) -> Option<String> {
 }
 
 /// A path and query of the configuration with the model in place of each `{model}`, percent-encoded.
-/// `None` if the model's name would be a step of the path (`.` or `..`).
+/// `None` if the name is empty or a part of it is a step of a path (`.` or `..`): a proxy that decodes
+/// `%2F` before it resolves steps would leave the model's place.
 pub fn with_model(template: &str, model: &str) -> Option<String> {
-    let is_step = matches!(model, "." | "..");
-    (!is_step).then(|| template.replace(MODEL, &encode(model)))
+    let mut parts = model.split(['/', '\\']);
+    let has_step = parts.any(|part| matches!(part, "." | ".."));
+    let can_stand = !model.is_empty() && !has_step;
+    can_stand.then(|| template.replace(MODEL, &encode(model)))
 }
 
 /// Reads an address by one template. Parameters of the query that the template does not have are
@@ -157,6 +160,9 @@ mod tests {
             path("gpt-4.1_x~").as_deref(),
             Some("/d/gpt-4.1_x~/chat?v=1&m=gpt-4.1_x~")
         );
-        assert_eq!((path("."), path("..")), (None, None));
+        for model in ["", ".", "..", "a/../b", "../a", "a/.", "a\\..\\b"] {
+            assert_eq!(path(model), None, "{model}");
+        }
+        assert!(path("a..b/...").is_some());
     }
 }

@@ -226,8 +226,8 @@ impl UpstreamFault {
         }
     }
 
-    /// Whether the same deployment may succeed a moment later.
-    pub const fn may_pass_soon(&self) -> bool {
+    /// Whether the same deployment may succeed within seconds.
+    pub const fn is_transient(&self) -> bool {
         matches!(
             self.class,
             FaultClass::Busy
@@ -338,19 +338,19 @@ impl UpstreamFault {
             )),
             C::Busy => PublicError::new(
                 E::ServiceUnavailable,
-                "the model is overloaded: try again soon",
+                "the model is overloaded; retry in a few seconds",
             ),
             C::Unreachable => PublicError::new(
                 E::ServiceUnavailable,
-                "the model's provider cannot be reached: try again soon",
+                "the model's provider cannot be reached; retry in a few seconds",
             ),
             C::OutOfFiles | C::OutOfMemory => PublicError::new(
                 E::ServiceUnavailable,
-                "the gateway has too much to do: try again shortly",
+                "the gateway is overloaded; retry in a few seconds",
             ),
             C::ConnectionBroken => PublicError::new(
                 E::ServiceUnavailable,
-                "the connection to the model's provider broke: try again soon",
+                "the connection to the model's provider broke; retry in a few seconds",
             ),
             C::Credential | C::Forbidden | C::Blocked => unmendable(PublicError::new(
                 E::UpstreamError,
@@ -415,7 +415,7 @@ fn unmendable(mut error: PublicError) -> PublicError {
     error
 }
 
-/// The same error of a state that lasts: trying again soon is of no use.
+/// The same error of a state that lasts: a retry is of no use.
 fn lasting(error: PublicError) -> PublicError {
     const WAIT: Duration = Duration::from_secs(60);
     unmendable(error.with_retry_after(WAIT))

@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_read_like_a_path_is_none() {
+    fn other_texts_are_no_path() {
         for text in [
             "Your request was refused",
             "messages/0",

@@ -14,8 +14,8 @@ pub const MAX_NAME_BYTES: usize = 64;
 
 /// The body with the members of `set` (name and JSON value) and without those of `remove`. A member
 /// that `set` names keeps its position; a missing one is inserted at the front. Each member of `rename`
-/// gets its second name, unless a member has that name: then it is removed. `None` if the body is not
-/// a JSON object.
+/// gets its second name; of two members for one field the first is removed, unless the second is
+/// `null`: a `null` limit must not replace a limit. `None` if the body is not a JSON object.
 ///
 /// ```
 /// use bytes::Bytes;
@@ -44,11 +44,19 @@ pub fn apply(
     let mut previous_end = front;
     let mut is_set = vec![false; set.len()];
     let has = |name: &str| members.found.iter().any(|member| member.name == name);
+    let is_given = |name: &str| {
+        let mut found = members.found.iter();
+        found.any(|member| member.name == name && !member.is_null)
+    };
     let mut all = members.found.iter().peekable();
     while let Some(member) = all.next() {
         let Span { start, end } = member.whole;
         let renamed = rename.iter().find(|(name, _)| **name == *member.name);
-        let is_superfluous = renamed.is_some_and(|(_, name)| has(name));
+        let is_replaced = member.is_null
+            && rename
+                .iter()
+                .any(|(name, other)| **other == *member.name && has(name));
+        let is_superfluous = is_replaced || renamed.is_some_and(|(_, name)| is_given(name));
         if is_superfluous || remove.iter().any(|name| **name == *member.name) {
             let next = all.peek().map_or(end, |next| next.whole.start);
             let gap = match kept_before {
@@ -119,6 +127,7 @@ struct Member {
     whole: Span,
     key_end: u64,
     value_start: u64,
+    is_null: bool,
 }
 
 impl Members {
@@ -150,6 +159,7 @@ impl Sink for Members {
                 whole: key.span,
                 key_end: key.span.end,
                 value_start: key.span.end,
+                is_null: false,
             });
         }
         Ok(())
@@ -165,8 +175,13 @@ impl Sink for Members {
         Ok(())
     }
 
-    fn literal(&mut self, _literal: Literal, span: Span) -> Result<(), JsonError> {
+    fn literal(&mut self, literal: Literal, span: Span) -> Result<(), JsonError> {
         self.value(span);
+        if self.depth == 1
+            && let Some(member) = self.found.last_mut()
+        {
+            member.is_null = matches!(literal, Literal::Null);
+        }
         Ok(())
     }
 

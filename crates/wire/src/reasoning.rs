@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thinking_model_thinks_although_nobody_said_so() {
+    fn a_thinking_model_thinks_without_being_asked() {
         assert_eq!(
             extended(r#"{"model":"m","max_tokens":20000}"#, None),
             r#"{"thinking":{"type":"enabled","budget_tokens":8192},"model":"m","max_tokens":20000}"#

@@ -59,8 +59,8 @@ impl Splice {
         self.edits.push(Edit { span, text });
     }
 
-    /// Puts `text` before the byte at offset `at`. What is inserted at the same place
-    /// stands in the order of the calls.
+    /// Puts `text` before the byte at offset `at`. Texts inserted at the same place
+    /// stand in the order of the calls.
     pub fn insert(&mut self, at: u64, text: impl Into<Bytes>) {
         self.replace(Span { start: at, end: at }, text);
     }
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stays_is_shared_and_not_copied() {
+    fn unchanged_bytes_are_shared_and_not_copied() {
         let body = [Bytes::from_static(b"0123"), Bytes::from_static(b"4567")];
         let mut splice = Splice::default();
         splice.replace(span(3, 6), "abc");

@@ -142,7 +142,7 @@ fn a_stream_without_its_finish_reason_is_cut() {
 }
 
 #[test]
-fn a_whole_answer_and_an_error_are_told_apart() {
+fn a_whole_answer_and_an_error_are_distinguished() {
     let read = |body: &str| {
         let mut scanner = AnswerScanner::new(FORMAT);
         scanner.push(body.as_bytes());

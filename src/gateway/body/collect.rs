@@ -217,7 +217,7 @@ impl Reader {
     /// Makes room for `coming` bytes more: twice what there is, so that few bytes are moved often,
     /// and no more than the body has.
     async fn make_room(&mut self, coming: usize) -> Result<(), Shed> {
-        /// What is set aside for a body before its bytes have come.
+        /// What is allocated for a body before its bytes have come.
         const MOST_AHEAD: u64 = 1024 * 1024;
         let there = self.whole.len();
         let needed = there.saturating_add(coming);
@@ -244,7 +244,7 @@ impl Reader {
             let unused = self.whole.capacity().saturating_sub(self.whole.len());
             if unused > self.whole.len() / 4 {
                 // It may be moved for that, and is there twice then. Without the room for it what
-                // was set aside stays as it is: nothing was ever written there.
+                // was allocated stays as it is: nothing was ever written there.
                 let mut moved =
                     MemoryPermit::new(self.bounds, self.of_key.as_ref()).beside(self.read);
                 if moved.grow(self.read).is_ok() {

@@ -227,7 +227,7 @@ mod tests {
     const BOTH: [Coding; 2] = [Coding::Gzip, Coding::Zstd];
 
     #[test]
-    fn what_was_packed_comes_out_whole_however_it_is_cut() {
+    fn a_compressed_body_comes_out_whole_however_it_is_cut() {
         let text: String = (0..40_000).map(|n| format!("{n}, ")).collect();
         for coding in BOTH {
             let data = packed(coding, text.as_bytes());

@@ -34,7 +34,7 @@ fn a_share_of_the_requests_and_a_few_more_can_be_tried_again() {
 }
 
 #[test]
-fn what_was_taken_comes_back_after_the_window() {
+fn taken_retries_come_back_after_the_window() {
     let budget = RetryBudget::default();
     for now in 10..15 {
         budget.note_request_at(now);

@@ -53,13 +53,13 @@ async fn the_moment_can_be_moved_either_way() {
 }
 
 #[tokio::test]
-async fn what_has_come_is_not_silence_but_the_request_ends_all_the_same() {
+async fn received_bytes_are_not_silence_but_the_request_ends_all_the_same() {
     let (ours, mut theirs) = connection().await;
     theirs.write_all(b"more").await.unwrap();
     bounded(ours.readable()).await.unwrap();
     let begun = Instant::now();
     let watch = watch(&ours, Duration::ZERO, 3 * SOON);
-    // The provider sees the end, whoever has not read.
+    // The provider sees the end, whichever side has not read.
     assert_eq!(bounded(theirs.read(&mut [0; 8])).await.unwrap(), 0);
     assert!(begun.elapsed() >= 3 * SOON, "{:?}", begun.elapsed());
     assert!(watch.has_fired());
@@ -121,7 +121,7 @@ fn a_number_that_is_no_descriptor_gives_no_socket() {
 }
 
 #[tokio::test]
-async fn what_comes_in_small_pieces_is_not_acknowledged_piece_by_piece() {
+async fn small_pieces_are_not_acknowledged_piece_by_piece() {
     let (ours, _theirs) = connection().await;
     let watch = watch(&ours, LATE, LATE);
     let answers_at_once = || rustix::net::sockopt::tcp_quickack(&ours).unwrap();

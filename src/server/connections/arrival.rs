@@ -1,5 +1,5 @@
-//! How a connection is let in: it takes its place among all, and behind a load balancer its client is
-//! learnt from the header of the PROXY protocol, before TLS.
+//! Accepts a connection: it counts against the limits, and behind a load balancer the header of the PROXY
+//! protocol, before TLS, names its client.
 
 use super::connection_limits::{Connections, Place};
 use super::proxy_protocol::{self, Read};
@@ -30,7 +30,7 @@ pub(in crate::server) struct Gate {
 }
 
 impl Gate {
-    /// Gives a connection its place. What was read behind a header stands in `ahead`. The time that a
+    /// Gives a connection its place. Bytes read behind a header stand in `ahead`. The time that a
     /// head may take is that of the header, too.
     ///
     /// # Errors

@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn what_moves_something_is_free_or_nearly_so() {
+    fn frames_that_move_something_are_free_or_nearly_so() {
         assert_eq!(passing(&vec![frame(DATA, 0, 1); 50_000], 4096), 50_000);
         assert_eq!(passing(&vec![frame(DATA, 1, 0); 50_000], 4096), 50_000);
         assert_eq!(passing(&vec![frame(8, 0, 4); 9_000], 4096), 9_000);

@@ -1,7 +1,7 @@
 //! Reads the head of an HTTP/1.1 request and refuses every one that two readers could read
 //! in two ways (RFC 9112, sections 2.2, 3, 5 and 6; RFC 9110, section 5).
 //!
-//! What the request means is decided later, by Pingora's own parser and the gateway: nothing
+//! Pingora's own parser and the gateway interpret the request later: nothing
 //! here is handed on but the bytes themselves, and where the body ends.
 
 mod class;

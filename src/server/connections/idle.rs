@@ -1,4 +1,4 @@
-//! How long an unused connection is kept: a time, and no longer than the program wants any.
+//! How long an unused connection is kept: a time, and no longer than the program keeps any.
 //!
 //! Both waits live as long as the connection. To begin and give them up with each request
 //! would cost more than to read its head.
@@ -16,7 +16,7 @@ pub(super) struct Idle {
     /// Set to the deadline of a wait that may be over by now: it is put off when it ends.
     timer: Option<Pin<Box<Sleep>>>,
     ending: watch::Receiver<Ending>,
-    /// Over when the program wants no connection any more that was last used at the time it was
+    /// Over when the program keeps no connection any more that was last used at the time it was
     /// begun, or before.
     is_over: Pin<Box<dyn Future<Output = ()> + Send>>,
 }
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn no_connection_is_kept_longer_than_the_program_wants_any() {
+    async fn no_connection_is_kept_longer_than_the_program_allows() {
         let (ending, ended) = watch::channel(None);
         let mut idle = Idle::until(ended);
         is_used_within(&mut idle, LONG).await;

@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_exactly_a_line_of_version_1_is_malformed() {
+    fn everything_but_a_line_of_version_1_is_malformed() {
         for line in [
             "PROXY TCP4 203.0.113.7 127.0.0.1 40000\r\n",
             "PROXY TCP4 203.0.113.7 127.0.0.1 40000 443 5\r\n",

@@ -185,7 +185,7 @@ impl Wire {
         Poll::Ready(Ok(()))
     }
 
-    /// The request has passed, and Pingora wants to know whether the caller is still there.
+    /// The request has passed, and Pingora checks whether the caller is still there.
     /// What it sends is the next request, and is kept for then.
     fn read_idle(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         while !self.departure.is_held_back() {

@@ -1,4 +1,4 @@
-//! Who gets in: those who know the token, and from where.
+//! Access: with the token, and from which addresses.
 
 use super::*;
 
@@ -18,7 +18,7 @@ async fn without_a_token_the_api_says_how_to_set_one_and_the_rest_is_open() {
 }
 
 #[tokio::test]
-async fn nobody_gets_in_without_the_whole_token() {
+async fn the_admin_api_refuses_requests_without_the_whole_token() {
     let office = Office::open().await;
     let get = || Request::get("/api/v1/keys");
     let missing = office.send(&get()).await;
@@ -108,14 +108,18 @@ async fn a_listener_that_others_can_reach_is_warned_about() {
             .spawn()
             .unwrap();
         let mut lines = BufReader::new(process.stderr.take().unwrap()).lines();
-        let mut told = String::new();
-        while !told.contains("serving") {
+        let mut reported = String::new();
+        while !reported.contains("serving") {
             let line = bounded("a line of the log", lines.next_line())
                 .await
                 .unwrap();
-            told += &line.expect("the gateway starts");
+            reported += &line.expect("the gateway starts");
         }
-        assert_eq!(told.contains("not a loopback address"), warned, "{told}");
+        assert_eq!(
+            reported.contains("not a loopback address"),
+            warned,
+            "{reported}"
+        );
         bounded("the gateway's end", process.kill()).await.unwrap();
     }
 }

@@ -171,7 +171,7 @@ async fn a_request_without_a_host_is_malformed_unless_it_is_of_http_1_0() {
 }
 
 #[tokio::test]
-async fn what_is_no_host_name_is_a_fault_of_the_configuration() {
+async fn a_malformed_host_name_is_a_fault_of_the_configuration() {
     let folder = TempDir::new().unwrap();
     let provider = Provider::start().await;
     let file = folder.path().join("tollgate.yaml");

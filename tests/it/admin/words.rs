@@ -3,7 +3,7 @@
 use super::*;
 
 #[tokio::test]
-async fn what_is_not_understood_is_refused_with_its_name() {
+async fn unknown_parameters_are_refused_by_name() {
     let office = Office::open().await;
     let (key, record) = office.create(&json!({"name": "ci"})).await;
     let at = |rest: &str| format!("/api/v1/keys/{}{rest}", id(&record));
@@ -164,7 +164,7 @@ async fn what_is_not_understood_is_refused_with_its_name() {
 }
 
 #[tokio::test]
-async fn a_request_that_is_not_http_as_it_should_be_is_told_what_is_wrong() {
+async fn a_malformed_request_gets_the_reason() {
     let office = Office::open().await;
     let post = || Request::post("/api/v1/keys", &json!({"name": "x"})).key(TOKEN);
     let large = json!({"name": "x".repeat(70_000)}).to_string();
@@ -207,7 +207,7 @@ async fn a_request_that_is_not_http_as_it_should_be_is_told_what_is_wrong() {
 }
 
 #[tokio::test]
-async fn what_the_description_says_is_what_the_api_does() {
+async fn the_api_does_what_its_description_says() {
     let office = Office::open().await;
     let description = office.get("/api/v1/openapi.json").await;
     description.assert_ok();

@@ -103,8 +103,9 @@ async fn hidden_reasoning_is_charged_by_time_and_rate() {
 
 #[tokio::test]
 async fn no_more_is_charged_for_time_than_was_reserved() {
-    let told = |text: &str| Act::send(head("text/event-stream", None) + &delta(text, &Value::Null));
-    let gateway = playing([told("Hello"), Act::Hang], Some(AT_ONCE), &[]).await;
+    let beginning =
+        |text: &str| Act::send(head("text/event-stream", None) + &delta(text, &Value::Null));
+    let gateway = playing([beginning("Hello"), Act::Hang], Some(AT_ONCE), &[]).await;
     let line = leave_after(&gateway, &asked(true, json!({})), "Hello").await;
     let expected = ("client_closed", input() + LIMIT, "estimated");
     assert_eq!(money(&line), expected, "{line}");
@@ -126,8 +127,8 @@ async fn no_more_is_charged_for_time_than_was_reserved() {
 #[tokio::test]
 async fn where_all_output_is_seen_no_time_is_charged() {
     let none = [("models.test-model.reasoning", json!("none"))];
-    let told = Act::send(head("text/event-stream", None) + &delta("Hello", &Value::Null));
-    let gateway = playing([told, Act::Hang], Some(AT_ONCE), &none).await;
+    let beginning = Act::send(head("text/event-stream", None) + &delta("Hello", &Value::Null));
+    let gateway = playing([beginning, Act::Hang], Some(AT_ONCE), &none).await;
     for (more, is_hidden) in [
         (json!({}), false),
         (json!({"reasoning_effort": "high"}), true),
@@ -143,8 +144,8 @@ async fn where_all_output_is_seen_no_time_is_charged() {
 
 #[tokio::test]
 async fn a_rate_of_zero_charges_no_time() {
-    let told = Act::send(head("text/event-stream", None) + &delta("Hello", &Value::Null));
-    let gateway = playing([told, Act::Hang], Some(0), &[]).await;
+    let beginning = Act::send(head("text/event-stream", None) + &delta("Hello", &Value::Null));
+    let gateway = playing([beginning, Act::Hang], Some(0), &[]).await;
     let line = leave_after(&gateway, &asked(true, json!({})), "Hello").await;
     let expected = ("client_closed", input() + counted("Hello"), "estimated");
     assert_eq!(money(&line), expected, "{line}");
@@ -201,10 +202,10 @@ const LATER: Act = Act::Pause(Duration::from_millis(300));
 
 #[tokio::test]
 async fn a_disconnect_between_the_stop_and_the_usage_costs_what_is_reported() {
-    let told = head("text/event-stream", None)
+    let beginning = head("text/event-stream", None)
         + &delta("Hello", &Value::Null)
         + &delta("", &json!("stop"));
-    let script = [Act::send(told), LATER, Act::send(usage(300, 20_008))];
+    let script = [Act::send(beginning), LATER, Act::send(usage(300, 20_008))];
     let gateway = playing(script, None, &[]).await;
     for more in [
         json!({}),
@@ -226,10 +227,15 @@ async fn a_disconnect_within_an_answer_in_one_piece_costs_what_is_reported() {
     let text = "word ".repeat(40_000);
     let body = whole(30, 20_000, &text);
     let (first, rest) = body.split_at(body.len() / 2);
-    let told = head("application/json", Some(body.len())) + first;
+    let beginning = head("application/json", Some(body.len())) + first;
     let left = Arc::new(Notify::new());
     let wait = Act::Wait(Arc::clone(&left));
-    let gateway = playing([Act::send(told), wait, LATER, Act::send(rest)], None, &[]).await;
+    let gateway = playing(
+        [Act::send(beginning), wait, LATER, Act::send(rest)],
+        None,
+        &[],
+    )
+    .await;
     let request = Request::post(CHAT, &asked(false, json!({}))).key(&gateway.key);
     let mut connection = gateway.connect().await;
     connection.write(&request.bytes()).await;
@@ -280,12 +286,12 @@ async fn a_drain_ends_where_its_time_or_its_bytes_end() {
 
 #[tokio::test]
 async fn a_disconnect_after_the_usage_is_not_drained() {
-    let told = head("text/event-stream", None)
+    let beginning = head("text/event-stream", None)
         + &delta("Hello", &Value::Null)
         + &delta("", &json!("stop"));
     let usage = usage(300, 8).replace("data: [DONE]\n\n", "");
     // By itself, so that the gateway sees first an answer that is about to end.
-    let script = [Act::send(told), LATER, Act::send(usage), Act::Hang];
+    let script = [Act::send(beginning), LATER, Act::send(usage), Act::Hang];
     // Longer than any test takes.
     let time = ("settlement.drain.time", json!("60s"));
     let gateway = playing(script, None, &[time]).await;
@@ -296,11 +302,11 @@ async fn a_disconnect_after_the_usage_is_not_drained() {
 
 #[tokio::test]
 async fn a_disconnect_before_the_stop_closes_the_providers_stream() {
-    let told = head("text/event-stream", None) + &delta("Hello", &Value::Null);
+    let beginning = head("text/event-stream", None) + &delta("Hello", &Value::Null);
     // Within the time of a drain.
     let more = delta(" again", &Value::Null) + &delta("", &json!("stop")) + &usage(300, 20_008);
     let none = [("models.test-model.reasoning", json!("none"))];
-    let gateway = playing([Act::send(told), LATER, Act::send(more)], None, &none).await;
+    let gateway = playing([Act::send(beginning), LATER, Act::send(more)], None, &none).await;
     let line = leave_after(&gateway, &asked(true, json!({})), "Hello").await;
     let expected = ("client_closed", input() + counted("Hello"), "estimated");
     assert_eq!(money(&line), expected, "{line}");
@@ -308,10 +314,10 @@ async fn a_disconnect_before_the_stop_closes_the_providers_stream() {
 
 #[tokio::test]
 async fn a_connection_whose_caller_left_serves_no_other_request() {
-    let told = head("text/event-stream", None)
+    let beginning = head("text/event-stream", None)
         + &delta("Hello", &Value::Null)
         + &delta("", &json!("stop"));
-    let script = [Act::send(told), LATER, Act::send(usage(300, 20_008))];
+    let script = [Act::send(beginning), LATER, Act::send(usage(300, 20_008))];
     let gateway = playing(script, None, &[]).await;
     let request = Request::post(CHAT, &asked(true, json!({}))).key(&gateway.key);
     // The next request is there before the answer to the first is read.
@@ -337,10 +343,10 @@ async fn a_connection_whose_caller_left_serves_no_other_request() {
 
 #[tokio::test]
 async fn a_caller_of_http2_pays_by_time_for_what_it_does_not_wait_for() {
-    let told = head("text/event-stream", None)
+    let beginning = head("text/event-stream", None)
         + &delta("Hello", &Value::Null)
         + &delta("", &json!("stop"));
-    let script = [Act::send(told), LATER, Act::send(usage(300, 19_008))];
+    let script = [Act::send(beginning), LATER, Act::send(usage(300, 19_008))];
     let gateway = playing(script, Some(AT_ONCE), &[]).await;
     let request = Request::post(CHAT, &asked(true, json!({}))).key(&gateway.key);
     let mut http2 = Http2::open(gateway.address).await;
@@ -356,7 +362,7 @@ async fn a_caller_of_http2_pays_by_time_for_what_it_does_not_wait_for() {
 }
 
 #[tokio::test]
-async fn what_is_stored_is_charged_where_its_usage_is_not_waited_for() {
+async fn a_stored_answer_is_charged_if_its_usage_is_not_waited_for() {
     const STORED: u64 = 500_000;
     let (_provider, gateway) = start().await;
     let limit = json!({"max_output_tokens": 1000});

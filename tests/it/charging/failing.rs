@@ -4,7 +4,7 @@
 use super::*;
 
 #[tokio::test]
-async fn what_failed_before_any_content_is_free() {
+async fn a_failure_before_any_content_is_free() {
     let (_provider, gateway) = start().await;
     for path in FORMATS {
         for stream in [false, true] {
@@ -30,7 +30,7 @@ async fn what_failed_before_any_content_is_free() {
 }
 
 #[tokio::test]
-async fn what_a_provider_refuses_is_free() {
+async fn a_request_that_its_provider_refuses_is_free() {
     let (_provider, gateway) = start().await;
     for path in FORMATS {
         for orders in [
@@ -51,7 +51,7 @@ async fn what_a_provider_refuses_is_free() {
 }
 
 #[tokio::test]
-async fn what_failed_within_the_content_costs_what_was_delivered() {
+async fn a_failure_within_the_content_costs_the_delivered_tokens() {
     let (provider, gateway) = start().await;
     let mut spent = 0;
     for path in FORMATS {
@@ -117,7 +117,7 @@ async fn a_failover_is_one_charge() {
 }
 
 #[tokio::test]
-async fn what_the_end_of_the_grace_period_cuts_is_settled_and_told() {
+async fn requests_cut_by_the_end_of_the_grace_period_are_settled_and_logged() {
     let provider = Provider::start().await;
     let config = Config::of(&provider).with("server.shutdown.grace", json!("300ms"));
     let mut gateway = Gateway::start(config).await;
@@ -194,7 +194,7 @@ async fn what_the_end_of_the_grace_period_cuts_is_settled_and_told() {
 }
 
 #[tokio::test]
-async fn what_is_refused_before_anybody_is_asked_is_on_no_record() {
+async fn a_request_refused_before_any_provider_is_asked_is_on_no_record() {
     let provider = Provider::start().await;
     let config = Config::new()
         .provider("sim", {

@@ -1,10 +1,10 @@
-//! Callers who leave before the end pay for what was produced.
+//! Callers that leave before the end pay for the produced tokens.
 
 use super::*;
 
-/// Nothing is sent before the end has come, so that nobody works for a caller who holds it back.
+/// Nothing is sent before the end has come, so that a caller that holds it back gets no answer.
 #[tokio::test]
-async fn who_holds_back_the_last_chunk_gets_nothing_and_pays_nothing() {
+async fn a_caller_that_holds_back_the_last_chunk_gets_nothing_and_pays_nothing() {
     let provider = Provider::start().await;
     let config = Config::of(&provider).with("server.limits.body_timeout", json!("500ms"));
     let gateway = Gateway::start(config).await;
@@ -29,7 +29,7 @@ async fn who_holds_back_the_last_chunk_gets_nothing_and_pays_nothing() {
 }
 
 #[tokio::test]
-async fn whoever_hangs_up_just_before_the_usage_pays_for_the_whole_text() {
+async fn a_caller_that_hangs_up_just_before_the_usage_pays_for_the_whole_text() {
     let (provider, gateway) = start().await;
     let mut spent = 0;
     for path in FORMATS {
@@ -37,7 +37,7 @@ async fn whoever_hangs_up_just_before_the_usage_pays_for_the_whole_text() {
         let (orders, last) = all_but_the_usage(&provider, path).await;
         let mut options = vec![json!({})];
         if path == CHAT {
-            // Who asks for no usage does not see it, and that is all.
+            // A caller that asks for no usage does not see it; nothing else differs.
             options.push(json!({"stream_options": {"include_usage": false}}));
         }
         for more in options {
@@ -56,7 +56,7 @@ async fn whoever_hangs_up_just_before_the_usage_pays_for_the_whole_text() {
 }
 
 #[tokio::test]
-async fn whoever_hangs_up_within_a_whole_answer_pays_for_what_has_come() {
+async fn a_caller_that_hangs_up_within_a_whole_answer_pays_for_the_received_part() {
     let provider = Provider::start().await;
     for path in FORMATS {
         let long = "seven letters a word ".repeat(2000);
@@ -102,7 +102,7 @@ async fn whoever_hangs_up_within_a_whole_answer_pays_for_what_has_come() {
 }
 
 #[tokio::test]
-async fn whoever_hangs_up_after_the_usage_pays_what_was_reported() {
+async fn a_caller_that_hangs_up_after_the_usage_pays_the_reported_usage() {
     let (provider, gateway) = start().await;
     let mut spent = 0;
     for (path, last) in [(CHAT, "\"choices\":[]"), (MESSAGES, "message_delta")] {
@@ -134,7 +134,7 @@ pub(super) async fn read_until(answer: hyper::Response<hyper::body::Incoming>, t
 }
 
 #[tokio::test]
-async fn whoever_cancels_over_http2_pays_for_what_was_produced() {
+async fn a_caller_that_cancels_over_http2_pays_for_the_produced_tokens() {
     let (provider, gateway) = start().await;
     for path in FORMATS {
         let whole = direct(&provider, path, &ask(path, false, json!({}))).await;
@@ -156,7 +156,7 @@ async fn whoever_cancels_over_http2_pays_for_what_was_produced() {
 }
 
 #[tokio::test]
-async fn whoever_leaves_before_any_content_pays_for_the_input() {
+async fn a_caller_that_leaves_before_any_content_pays_for_the_input() {
     let (provider, gateway) = start().await;
     let mut left = 0;
     for (path, orders) in [

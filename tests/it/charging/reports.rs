@@ -224,7 +224,7 @@ async fn of_two_usages_that_contradict_each_other_the_greater_is_charged_and_mar
 }
 
 #[tokio::test]
-async fn what_a_provider_sends_behind_its_end_changes_nothing() {
+async fn bytes_after_a_providers_end_change_nothing() {
     let usage = json!({"prompt_tokens": 7, "completion_tokens": 3});
     let more = json!({"choices": [], "usage": {"prompt_tokens": 7, "completion_tokens": 90}});
     let error = json!({"error": {"message": "late", "code": "server_error"}});

@@ -267,7 +267,7 @@ async fn a_response_that_was_left_is_at_most_as_much_input_as_was_reserved_for_i
     let (id, first) = leave(&gateway, &body, &gateway.key, STALL).await;
     body["previous_response_id"] = json!(id);
     let (_, second) = leave(&gateway, &body, &gateway.key, STALL).await;
-    // Both were cut after a few words. What is reserved for input is a token for each byte of the
+    // Both were cut after a few words. The reservation for input is a token for each byte of the
     // body, and a constant.
     let most = first + LIMIT + body.to_string().len() as u64 + 200;
     let least = first + LIMIT;

@@ -1,4 +1,4 @@
-//! Callers who leave pay for output in whatever field it stands, and however it begins.
+//! Callers that leave pay for output in every field, and however it begins.
 
 use super::*;
 
@@ -16,7 +16,7 @@ async fn hanging(format: &str, events: &str) -> Gateway {
     Gateway::start(config).await
 }
 
-/// What a caller is charged who leaves when the last of these words has come.
+/// The charge of a caller that leaves when the last of these words has come.
 async fn charged(path: &str, format: &str, event: &str, before: &str) -> u64 {
     let said = format!("{before}{}the last of it", "some more words ".repeat(1000));
     let events = format!("data: {}\n\n", event.replace("TEXT", &said));

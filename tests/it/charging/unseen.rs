@@ -28,7 +28,7 @@ fn with_tools(tools: &Value) -> Value {
 }
 
 #[tokio::test]
-async fn what_a_hosted_tool_finds_is_believed_and_overspends_a_balance_once() {
+async fn input_of_a_hosted_tool_is_charged_and_overspends_a_balance_once() {
     let gateway = before(answer_with(REPORTED)).await;
     let key = gateway.key_with(BALANCE, LONG);
     let body = with_tools(&json!([{"type": "web_search"}]));

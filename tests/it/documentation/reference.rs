@@ -246,9 +246,9 @@ async fn the_page_of_the_access_log_has_every_field() {
     let cells = page
         .lines()
         .filter_map(|line| line.strip_prefix("| `")?.split(" | ").next());
-    let told: BTreeSet<_> = cells
+    let reported: BTreeSet<_> = cells
         .flat_map(|cell| cell.split(", "))
         .map(|name| name.trim_matches('`').to_owned())
         .collect();
-    assert_eq!(told, written);
+    assert_eq!(reported, written);
 }

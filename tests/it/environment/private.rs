@@ -176,7 +176,7 @@ async fn a_crash_leaves_no_core_dump() {
     let config = Config::of(&provider).on(Ports::free());
     std::fs::write(&file, config.0.to_string()).unwrap();
     let arguments = ["serve", "--config", file.to_str().unwrap()];
-    // As an operator has it who wants core dumps of other programs.
+    // As on a machine with core dumps of other programs.
     let mut process = program_after("ulimit -c unlimited", &arguments)
         .current_dir(folder.path())
         .stdout(Stdio::null())

@@ -7,8 +7,8 @@ use crate::support::CHAT;
 pub struct Case {
     pub name: &'static str,
     pub bytes: Vec<u8>,
-    /// The statuses that a caller may be told.
-    pub told: &'static [u16],
+    /// The statuses that a caller may get.
+    pub reported: &'static [u16],
 }
 
 const BODY: &str = r#"{"model":"test-model","messages":[{"role":"user","content":"Hi"}]}"#;
@@ -73,17 +73,21 @@ pub fn corpus(key: &str) -> Vec<Case> {
     cases
 }
 
-fn case(name: &'static str, bytes: Vec<u8>, told: &'static [u16]) -> Case {
-    Case { name, bytes, told }
+fn case(name: &'static str, bytes: Vec<u8>, reported: &'static [u16]) -> Case {
+    Case {
+        name,
+        bytes,
+        reported,
+    }
 }
 
 fn lengths(key: &str) -> Vec<Case> {
     let it = Template { key };
     let size = BODY.len();
-    let told = |headers: &str| it.post(headers, BODY);
-    let cl = |value: &str| told(&format!("content-length: {value}\r\n"));
+    let reported = |headers: &str| it.post(headers, BODY);
+    let cl = |value: &str| reported(&format!("content-length: {value}\r\n"));
     let twice = |one: usize, other: usize| {
-        told(&format!(
+        reported(&format!(
             "content-length: {one}\r\ncontent-length: {other}\r\n"
         ))
     };
@@ -108,17 +112,17 @@ fn lengths(key: &str) -> Vec<Case> {
         case("a length in other digits", cl("\u{0666}\u{0666}"), BAD),
         case(
             "a length whose name has an underscore",
-            told(&format!("Content_Length: {size}\r\ncontent-length: 0\r\n")),
+            reported(&format!("Content_Length: {size}\r\ncontent-length: 0\r\n")),
             BAD,
         ),
         case(
             "a length with a space before its colon",
-            told(&format!("content-length : {size}\r\n")),
+            reported(&format!("content-length : {size}\r\n")),
             BAD,
         ),
         case(
             "a length behind a vertical tab",
-            told(&format!("content-length:\x0b{size}\r\n")),
+            reported(&format!("content-length:\x0b{size}\r\n")),
             BAD,
         ),
     ]

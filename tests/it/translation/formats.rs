@@ -56,7 +56,7 @@ async fn the_format_is_asked_in_that_carries_the_request() {
 }
 
 #[tokio::test]
-async fn what_no_format_carries_is_refused_with_what_the_best_says_of_it() {
+async fn a_field_that_no_format_carries_is_refused_in_the_words_of_the_best_format() {
     let (simulated, gateway) = gateway().await;
     let more = json!({"logit_bias": {"50256": -100}});
     let refused = gateway.ask(CHAT, "responses-messages", "", more).await;
@@ -68,7 +68,7 @@ async fn what_no_format_carries_is_refused_with_what_the_best_says_of_it() {
 }
 
 #[tokio::test]
-async fn a_limit_below_what_the_format_takes_is_told_as_raised() {
+async fn a_limit_below_the_formats_minimum_is_reported_as_raised() {
     let (simulated, gateway) = gateway().await;
     let more = json!({"max_tokens": 1});
     let answer = gateway.ask(MESSAGES, "chat-responses", "", more).await;

@@ -119,7 +119,7 @@ async fn a_search_is_asked_of_the_provider_as_its_format_has_it() {
 }
 
 #[tokio::test]
-async fn what_was_found_is_told_in_the_callers_format() {
+async fn search_results_are_in_the_callers_format() {
     let (_simulated, gateway) = gateway(true).await;
     let url = "https://example.com/page-1";
     for (path, model, ..) in WAYS {
@@ -160,7 +160,7 @@ async fn what_was_found_is_told_in_the_callers_format() {
 }
 
 #[tokio::test]
-async fn a_streamed_search_is_told_in_the_order_of_the_callers_format() {
+async fn a_streamed_search_is_in_the_order_of_the_callers_format() {
     let (_simulated, gateway) = gateway(true).await;
     for (path, model, ..) in WAYS {
         let mut body = prompt(path, model, SAID, offer(path));
@@ -213,7 +213,7 @@ async fn a_streamed_search_is_told_in_the_order_of_the_callers_format() {
 
 /// The provider refuses what it has not made, and says how many searches came back.
 #[tokio::test]
-async fn a_search_returns_to_who_made_it_and_to_nobody_else() {
+async fn a_search_returns_to_its_provider_alone() {
     let (simulated, gateway) = gateway(true).await;
     for (path, away, home, list) in WAYS {
         let answer = ask(&gateway, path, away, SAID, offer(path)).await;

@@ -56,7 +56,7 @@ async fn one_answer_is_the_canned_completion() {
 }
 
 #[tokio::test]
-async fn a_load_counts_answers_and_keeps_latencies_once_told_to() {
+async fn a_load_counts_answers_and_keeps_latencies_after_the_signal() {
     let load = Load::start(&provider().await, &SMALL, 4);
     until(|| load.totals().answers > 100).await;
     load.record_latencies();

@@ -89,13 +89,13 @@ fn the_next_answer_on_the_connection_starts_afresh() {
 }
 
 #[test]
-fn an_error_status_is_told_and_never_taken_for_success() {
+fn an_error_status_is_reported_and_never_taken_for_success() {
     let refusal: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 2\r\n\r\n{}";
     assert_eq!(read_in_pieces([refusal].into_iter()).unwrap().0.status, 503);
 }
 
 #[test]
-fn what_is_no_known_answer_is_refused() {
+fn an_unknown_answer_is_refused() {
     let many_headers = [
         b"HTTP/1.1 200 OK\r\n".as_slice(),
         &b"a: b\r\n".repeat(20_000),

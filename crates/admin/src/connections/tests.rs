@@ -26,11 +26,11 @@ impl Server {
     async fn start(patience: Duration) -> Self {
         let finish = Arc::new(Notify::new());
         let running = Arc::new(AtomicUsize::new(0));
-        let (told, count) = (Arc::clone(&finish), Arc::clone(&running));
+        let (reported, count) = (Arc::clone(&finish), Arc::clone(&running));
         let work = async move |Extension(activity): Extension<Arc<Activity>>| {
             let _working = activity.work();
             count.fetch_add(1, Ordering::Relaxed);
-            told.notified().await;
+            reported.notified().await;
             "done"
         };
         let app = Router::new()
@@ -150,8 +150,8 @@ async fn an_operation_outlives_the_patience_and_any_number_of_newer_connections(
         rest(silent).await;
     }
     server.finish.notify_waiters();
-    let told = answer(&mut stream, "done").await;
-    assert!(told.starts_with("HTTP/1.1 200"), "{told}");
+    let reported = answer(&mut stream, "done").await;
+    assert!(reported.starts_with("HTTP/1.1 200"), "{reported}");
 }
 
 #[tokio::test]
@@ -188,8 +188,8 @@ async fn at_the_end_an_operation_finishes_and_idle_connections_are_closed() {
     rest(idle).await;
     assert!(!server.ended.is_finished());
     server.finish.notify_waiters();
-    let told = answer(&mut stream, "done").await;
-    assert!(told.starts_with("HTTP/1.1 200"), "{told}");
+    let reported = answer(&mut stream, "done").await;
+    assert!(reported.starts_with("HTTP/1.1 200"), "{reported}");
     bounded(server.ended).await.unwrap();
 }
 

@@ -82,7 +82,7 @@ again: *base
 }
 
 #[test]
-fn keys_that_stand_twice_are_all_told() {
+fn all_duplicate_keys_are_reported() {
     assert_eq!(
         read("a: 1\nb: {c: 1, c: 2}\na: 3\n").unwrap_err(),
         "x.yaml:2:11: 'c' stands here twice, first on line 2\n\
@@ -98,15 +98,15 @@ fn an_alias_bomb_is_refused_before_it_goes_off() {
         let aliases = vec![format!("*a{below}"); 10].join(", ");
         text.push_str(&format!("a{level}: &a{level} [{aliases}]\n"));
     }
-    let told = read(&text).unwrap_err();
+    let reported = read(&text).unwrap_err();
     assert!(
-        told.contains("more than 100000 values, with aliases unfolded"),
-        "{told}"
+        reported.contains("more than 100000 values, with aliases unfolded"),
+        "{reported}"
     );
 }
 
 #[test]
-fn what_is_too_deep_recursive_tagged_or_more_than_one_document_is_refused() {
+fn deep_recursive_tagged_and_several_documents_are_refused() {
     let deep = format!("{}{}", "[".repeat(5000), "]".repeat(5000));
     for (text, wanted) in [
         (deep.as_str(), "not YAML"),
@@ -118,8 +118,8 @@ fn what_is_too_deep_recursive_tagged_or_more_than_one_document_is_refused() {
         ("a: \"b", "not YAML"),
         ("a: [1", "not YAML"),
     ] {
-        let told = read(text).unwrap_err();
-        assert!(told.contains(wanted), "{text:.40}: {told}");
+        let reported = read(text).unwrap_err();
+        assert!(reported.contains(wanted), "{text:.40}: {reported}");
     }
 }
 

@@ -5,11 +5,11 @@ use std::time::{Duration, Instant};
 use tollgate_count::{Family as _, Rules, Tokenizer, Vocabulary, count};
 use tollgate_types::Format;
 
-/// What this thread has had of a processor, which tells more than a clock where others work too;
+/// The processor time of this thread, which is more exact than a clock if others work too;
 /// `None` where the system does not say.
 fn on_processor() -> Option<Duration> {
-    let told = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
-    let nanos = told.split(' ').next()?.parse().ok()?;
+    let reported = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
+    let nanos = reported.split(' ').next()?.parse().ok()?;
     Some(Duration::from_nanos(nanos))
 }
 const PROSE: &str = "The gateway counts the tokens of a request before it leaves, by the same \
@@ -41,7 +41,7 @@ pub fn print() {
     for (name, text) in texts {
         for (size, bytes) in [("35 KB", 35_000), ("1 MB", 1_000_000)] {
             let body = body(text, bytes);
-            // The system tells a thread's time by ticks of some milliseconds.
+            // The system counts a thread's time in ticks of some milliseconds.
             let times = 10_000_000_usize.div_ceil(body.len());
             let best = best_of_five(|| {
                 for _ in 0..times {

@@ -87,7 +87,7 @@ fn tools_count_alike_in_the_three_formats() {
 }
 
 #[test]
-fn what_the_model_does_not_read_does_not_count() {
+fn text_that_the_model_does_not_read_does_not_count() {
     let bare = json!({"messages":[{"role":"user","content":[{"type":"text","text":"hi"}]}]});
     let marked = json!({
         "model":"m","max_tokens":1000,"stream":true,"metadata":{"user_id":"a-long-name-of-a-user"},
@@ -166,7 +166,7 @@ fn documents_cost_by_size_or_by_their_text() {
 }
 
 #[test]
-fn what_the_provider_adds_itself_widens_the_error() {
+fn input_that_the_provider_adds_widens_the_error() {
     for (format, body) in [
         (
             Format::Responses,
@@ -345,7 +345,7 @@ fn no_text_has_more_tokens_than_are_held_for_it() {
 }
 
 #[test]
-fn what_is_held_for_ordinary_text_is_near_its_count() {
+fn the_reservation_for_ordinary_text_is_near_its_count() {
     let body = json!({"messages":[{"role":"user","content":TEXTS[0].repeat(80)}]}).to_string();
     for family in [
         Tokenizer::Openai,

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn the_names_of_providers_tell_the_family() {
+fn the_names_of_providers_give_the_family() {
     for (name, family) in [
         ("gpt-4o-2024-08-06", Tokenizer::Openai),
         ("openai/gpt-4o-mini", Tokenizer::Openai),

@@ -6,13 +6,13 @@ fn one() -> NonZeroU32 {
 }
 
 #[test]
-fn counts_asked_for_and_counts_made_aside_have_limits_of_their_own() {
+fn requested_counts_and_background_counts_have_separate_limits() {
     let clock = Clock::manual(now());
     let limits = PlannedLimits {
         paces: Paces::new(&clock),
         clock,
         plans: PlanLimits::default(),
-        told: AtomicBool::new(false),
+        reported: AtomicBool::new(false),
     };
     let identity = Identity {
         key: KeyId::new("k"),

@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn questions_are_told_apart_part_by_part() {
+    fn questions_are_distinguished_part_by_part() {
         let cache = CountCache::default();
         let asked = [
             key(&cache, &["ab", "c"]),
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_is_bounded_in_bytes() {
+    fn the_cache_is_bounded_in_bytes() {
         let cache = CountCache::default();
         cache.put(
             key(&cache, &["long"]),

@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_websocket_is_told_to_come_without() {
+    fn a_websocket_is_refused_with_the_advice_to_use_http() {
         let error = check_method(Endpoint::Responses, &Method::GET, true).expect_err("refused");
         assert_eq!((error.status, error.code), (426, ErrorCode::InvalidRequest));
         let error = check_method(Endpoint::Responses, &Method::GET, false).expect_err("refused");

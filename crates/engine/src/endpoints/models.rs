@@ -25,7 +25,7 @@ struct Entry<'a> {
     kind: &'static str,
     display_name: &'a str,
     created_at: String,
-    /// The SDKs of the messages format want to know; what is listed is in service.
+    /// The SDKs of the messages format need it; a listed model is in service.
     lifecycle: &'static str,
     reasoning_mode: ReasoningMode,
     recommended: bool,

@@ -1,10 +1,10 @@
 //! `GET /v1/usage` and `GET /v1/usage/history`: what a key has, how fast it may go, and what
 //! it has used, request by request.
 //!
-//! Both answer keys that have nothing left. What is counted is decided in the ledger; how a
-//! query is read, in `query`. Reading takes a blocking thread, of which there are few: who
-//! comes when all are taken waits a moment, and when too many wait, of its own key above all, is
-//! turned away.
+//! Both answer keys that have nothing left. The ledger decides what counts, and
+//! `query` how a query is read. Reading takes a blocking thread, of which there are few: if
+//! all are taken, a request waits, and if too many wait, above all of its own key, it is
+//! refused.
 
 mod query;
 
@@ -90,7 +90,7 @@ impl Usage {
     /// ledger cannot be read.
     pub async fn summary(&self, identity: &Arc<Identity>) -> Result<Vec<u8>, PublicError> {
         let _place = self.enter(identity).await?;
-        // Before the file: what is settled between the two is counted twice for a moment,
+        // Before the file: what is settled between the two is counted twice until the next answer,
         // and never shown as still there.
         let holdings = self.source.ledger.holdings(&identity.key);
         let reserved = holdings.map_or(0, |holdings| holdings.reserved);
@@ -207,14 +207,14 @@ fn expired() -> PublicError {
 fn busy() -> PublicError {
     PublicError::new(
         ErrorCode::ServiceUnavailable,
-        "too many callers ask for their usage: try again shortly",
+        "too many callers ask for their usage; retry in a few seconds",
     )
 }
 
 fn unavailable() -> PublicError {
     PublicError::new(
         ErrorCode::ServiceUnavailable,
-        "usage cannot be read at the moment: try again shortly",
+        "usage cannot be read now; retry in a few seconds",
     )
 }
 

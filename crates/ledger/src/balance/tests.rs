@@ -32,7 +32,7 @@ fn piece(number: i64, tokens: u64) -> Piece {
 }
 
 #[test]
-fn what_expires_first_is_spent_first_and_what_has_not_begun_last() {
+fn grants_that_expire_first_are_spent_first_and_unused_grants_last() {
     let mut balance = balance([
         grant(1, 10, None),
         grant(2, 10, Some(at(200))),
@@ -70,7 +70,7 @@ fn a_balance_for_ten_admits_ten() {
 }
 
 #[test]
-fn what_is_left_caps_a_reservation_down_to_the_useful_minimum() {
+fn the_balance_caps_a_reservation_down_to_the_useful_minimum() {
     let mut balance = balance([grant(1, 30, None)]);
     assert_eq!(balance.reserve(100, 31, at(0)), Err(Short::Exhausted));
     assert_eq!(
@@ -101,7 +101,7 @@ fn a_request_that_outlives_its_grant_pays_with_what_it_held() {
 }
 
 #[test]
-fn what_costs_more_than_was_held_takes_what_is_left_and_then_overdraws() {
+fn a_charge_above_the_reservation_takes_the_rest_of_the_balance_and_then_overdraws() {
     let mut balance = balance([grant(1, 10, None), grant(2, 10, None)]);
     let held = balance.reserve(5, 1, at(0)).unwrap();
     let payment = balance.settle(&held, 27, MAX_PIECES, at(0));

@@ -53,7 +53,7 @@ fn every_kind_of_token_has_its_weight_and_the_sum_is_rounded_up_once() {
 }
 
 #[test]
-fn what_the_upstream_reports_is_what_counts() {
+fn the_reported_usage_is_charged() {
     let reported = Some(usage(900, 70));
     for state in [
         BillingState::Completed,
@@ -76,7 +76,7 @@ fn where_nothing_was_reported_what_was_delivered_counts() {
 }
 
 #[test]
-fn what_a_caller_left_behind_is_charged_where_its_provider_can_have_produced_more() {
+fn output_after_a_disconnect_is_charged_if_the_provider_can_have_produced_more() {
     let charge = |state, reported, produced| {
         let counts = Counts {
             reported,
@@ -284,7 +284,7 @@ proptest! {
 }
 
 #[test]
-fn what_a_provider_says_on_the_way_has_the_ceiling_of_a_report() {
+fn usage_in_the_middle_of_a_stream_has_the_ceiling_of_a_report() {
     for state in [BillingState::UpstreamFailed, BillingState::ClientClosed] {
         let charged = charge(state, None, usage(1 << 52, 3));
         assert_eq!(charged.usage, usage(BOUND.input, 3));

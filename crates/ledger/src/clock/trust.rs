@@ -1,5 +1,5 @@
 //! How far the system's clock is believed: against the time that has passed since, which a
-//! steady clock tells that nobody can set.
+//! steady clock shows, which cannot be set.
 //!
 //! What the clock says is followed while it goes with the steady one, small corrections
 //! included. A leap (of an operator's, of a time service's, of a machine that has slept) is

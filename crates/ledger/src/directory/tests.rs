@@ -124,7 +124,7 @@ async fn an_unknown_key_is_remembered_as_unknown_until_it_is_made() {
     let store = house.store();
     let directory = house.directory();
     let made = house.key();
-    // The same key as nobody's: taken out behind the program's back.
+    // The same key without an owner: taken out behind the program's back.
     testing::execute(
         store.path(),
         "CREATE TABLE aside AS SELECT * FROM keys; DELETE FROM keys",
@@ -211,7 +211,7 @@ async fn guessing_keys_fills_its_own_cache_and_no_more() {
 }
 
 #[tokio::test]
-async fn more_waiting_callers_than_allowed_are_told_to_come_back() {
+async fn more_waiting_callers_than_allowed_are_refused_with_a_retry() {
     let house = House::new();
     let directory = house.directory_with(DirectorySettings {
         waiting_callers: 0,
@@ -259,7 +259,7 @@ async fn a_store_that_does_not_answer_is_waited_for_no_longer_than_allowed() {
 }
 
 #[tokio::test]
-async fn the_store_is_not_asked_for_whom_nobody_waits() {
+async fn the_store_is_not_asked_for_keys_without_a_waiting_caller() {
     let house = House::new();
     let made = house.key();
     let directory = house.directory();
@@ -317,7 +317,7 @@ async fn a_key_that_changed_goes_on_with_what_its_requests_hold() {
 }
 
 #[test]
-fn what_was_read_before_a_change_is_not_remembered_after_it() {
+fn an_entry_read_before_a_change_is_not_remembered_after_it() {
     let cache = KeyCache::new(10, 10);
     let key = KeyHasher::new(b"x").unwrap().hash_text("y");
     assert!(cache.remember(key, 7, &Cached::Unknown));

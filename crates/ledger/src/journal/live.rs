@@ -1,11 +1,11 @@
 //! The settlement file as memory that it shares with the page cache.
 //!
-//! What is stored here survives the process, as after `pwrite`, and costs the request no system call.
+//! A record stored here survives the process, as after `pwrite`, and costs the request no system call.
 //! The file is never synced: a sync makes the pages read-only, and the next store into each of them a
-//! page fault. What must survive the machine is copied from here (`copy`).
+//! page fault. Records that must survive the machine are copied from here (`copy`).
 //!
 //! The file has all its blocks, and a lock. A failing disk, or a program that shortens the file, ends the
-//! process, as with the shared memory of SQLite's write-ahead log. What was stored until then is in the
+//! process, as with the shared memory of SQLite's write-ahead log. Earlier records are in the
 //! page cache or in the copy.
 
 use super::{

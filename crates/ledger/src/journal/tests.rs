@@ -65,7 +65,7 @@ impl Desk {
         }
     }
 
-    /// What the file itself says: its copy may say more, of what was there a moment before.
+    /// The contents of the file itself: its copy may have more, from an earlier state.
     fn file_alone(&self) -> LeftoverJournal {
         std::fs::remove_file(self.copy()).unwrap();
         self.leftover()
@@ -73,7 +73,7 @@ impl Desk {
 }
 
 #[test]
-fn what_was_written_is_there_after_its_process_is_gone() {
+fn a_written_record_outlives_its_process() {
     let desk = Desk::new();
     let journal = desk.journal();
     let (a, b) = (journal.take().unwrap(), journal.take().unwrap());
@@ -164,7 +164,7 @@ fn a_released_slot_is_free_again_and_empty_when_the_file_has_been_tidied_twice()
 }
 
 #[test]
-fn what_a_slot_held_before_goes_although_it_has_a_new_owner_and_what_that_one_writes_stays() {
+fn the_old_record_of_a_slot_goes_although_the_slot_has_a_new_owner_and_the_new_record_stays() {
     let desk = Desk::new();
     let journal = desk.journal();
     let slots = all(&journal);
@@ -382,7 +382,7 @@ fn a_record_is_lent_as_much_room_as_its_slots_have() {
 }
 
 #[test]
-fn what_was_written_is_soon_in_the_copy_and_so_is_what_was_taken_away() {
+fn the_copy_follows_writes_and_removals() {
     let desk = Desk::new();
     let journal = desk.create(1000).unwrap();
     let slots = all(&journal);
@@ -401,7 +401,7 @@ fn what_was_written_is_soon_in_the_copy_and_so_is_what_was_taken_away() {
 }
 
 #[test]
-fn progress_is_in_the_copy_soon_without_a_settlement() {
+fn progress_reaches_the_copy_without_a_settlement() {
     let desk = Desk::new();
     let journal = desk.journal();
     let slot = journal.take().unwrap();
@@ -414,7 +414,7 @@ fn progress_is_in_the_copy_soon_without_a_settlement() {
 }
 
 #[test]
-fn what_the_machine_took_from_the_file_is_read_from_its_copy() {
+fn records_that_the_file_lost_are_read_from_its_copy() {
     for lost in ["the end", "all", "the file"] {
         let desk = Desk::new();
         let journal = desk.journal();
@@ -457,7 +457,7 @@ fn a_record_of_which_the_end_of_the_process_left_a_part_is_none() {
 }
 
 #[test]
-fn what_is_torn_in_one_of_the_two_is_told_where_the_other_has_it_not() {
+fn a_record_torn_in_one_file_is_reported_if_the_other_lacks_it() {
     for (of_the_file, of_the_copy, (records, torn)) in [
         ("whole", "torn", (1, 0)),
         ("torn", "whole", (1, 0)),

@@ -60,7 +60,7 @@ fn the_checksum_catches_every_pair_of_swapped_neighbours() {
 }
 
 #[test]
-fn what_is_lost_added_or_foreign_is_no_key() {
+fn a_key_with_missing_added_or_foreign_characters_is_no_key() {
     let key = key();
     let text = key.expose();
     let others = [

@@ -185,7 +185,7 @@ fn completed(tokens: u64) -> Ending {
 }
 
 #[tokio::test]
-async fn what_was_used_is_charged_and_the_rest_is_free_again() {
+async fn used_tokens_are_charged_and_the_rest_is_free_again() {
     let house = House::new();
     let key = house.key(100);
     let ledger = house.ledger();
@@ -276,7 +276,7 @@ async fn each_way_of_having_nothing_has_its_name() {
 }
 
 #[tokio::test]
-async fn what_costs_more_than_there_is_is_overdraft() {
+async fn a_charge_above_the_balance_is_overdraft() {
     let house = House::new();
     let key = house.key(10);
     let ledger = house.ledger();
@@ -391,7 +391,7 @@ async fn an_idle_account_gives_everything_back() {
 }
 
 #[tokio::test]
-async fn whoever_catches_up_reads_what_was_settled_before() {
+async fn a_reader_that_catches_up_reads_earlier_settlements() {
     let house = House::new();
     let key = house.key(1000);
     let ledger = house.ledger();

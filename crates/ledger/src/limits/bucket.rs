@@ -37,7 +37,7 @@ impl Bucket {
         Self { limit, arrival: 0 }
     }
 
-    /// Goes by another limit from now on. What was taken and is owed stays, token for token, as
+    /// Goes by another limit from now on. The debt stays, token for token, as
     /// far as anything can be owed.
     pub(super) fn resize(&mut self, limit: NonZeroU32, now_ms: u64) {
         let debt = self.debt(now_ms);
@@ -71,7 +71,7 @@ impl Bucket {
         self.arrival = next.min(most.max(self.arrival));
     }
 
-    /// Gives `count` back. What has flowed off meanwhile is not given twice: a bucket is
+    /// Gives `count` back. Tokens that have flowed off meanwhile are not given twice: a bucket is
     /// never fuller than full.
     pub(super) const fn refund(&mut self, count: u64) {
         self.arrival = self.arrival.saturating_sub(cost(count));
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_given_back_can_be_taken_again_and_no_more() {
+    fn returned_tokens_can_be_taken_again_and_no_more() {
         let mut bucket = bucket(10);
         bucket.take(10, 0).unwrap();
         bucket.refund(4);
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_more_than_the_limit_never_fits() {
+    fn a_request_above_the_limit_never_fits() {
         let mut bucket = bucket(10);
         assert_eq!(bucket.take(11, 0), Err(Denied::NeverFits));
     }

@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn both_families_tell_the_same_in_their_own_way() {
+    fn both_families_of_headers_show_the_same_values() {
         let standing = Standing {
             requests: level(60, 59, 1000),
             input_tokens: level(1000, 900, 6000),
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_a_limit_of_output_alone_is_told_that() {
+    fn a_limit_of_output_alone_is_shown() {
         let standing = Standing {
             output_tokens: level(100, 50, 1000),
             ..Standing::default()

@@ -83,7 +83,7 @@ fn a_request_that_a_later_check_refuses_gets_everything_back() {
 }
 
 #[test]
-fn what_was_really_used_is_what_counts() {
+fn the_real_usage_counts() {
     let gate = Gate::new();
     let limits = limits(10, 1000, 100, 1);
     gate.admit(&limits, 500, 100).unwrap().finish(700, 20);
@@ -104,7 +104,7 @@ fn keys_do_not_share_limits_and_no_limit_is_no_limit() {
 }
 
 #[test]
-fn a_changed_limit_keeps_what_was_used_and_who_is_running() {
+fn a_changed_limit_keeps_the_usage_and_the_running_requests() {
     let gate = Gate::new();
     let key = KeyId::new("key_a");
     assert_eq!(gate.limiter.running(&key), 0);
@@ -168,7 +168,7 @@ fn a_limit_that_is_lifted_and_set_again_knows_what_was_taken_before() {
 }
 
 #[test]
-fn the_wait_that_is_told_is_long_enough() {
+fn the_reported_wait_is_long_enough() {
     let gate = Gate::new();
     let limits = limits(0, 7, 0, 0);
     gate.admit(&limits, 7, 0).unwrap().finish(7, 0);

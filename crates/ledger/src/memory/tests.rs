@@ -145,7 +145,7 @@ async fn time_and_the_switch_forget() {
 }
 
 #[tokio::test]
-async fn what_is_forgotten_leaves_nothing_in_the_file() {
+async fn forgotten_answers_leave_nothing_in_the_file() {
     let house = House::new();
     let memory = house.open();
     let mut secret = answer("key_a", 1, 0);
@@ -180,7 +180,7 @@ async fn a_damaged_answer_is_not_there_and_breaks_no_sums() {
 }
 
 #[tokio::test]
-async fn what_waits_of_one_key_leaves_as_much_room_for_the_others() {
+async fn waiting_answers_of_one_key_leave_as_much_room_for_the_others() {
     const SIZE: usize = 8 << 20;
     let house = House::new();
     let limits = MemoryLimits {

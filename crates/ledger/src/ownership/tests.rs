@@ -52,7 +52,7 @@ async fn ask(ownership: &Ownership, key: &str, id: &str) -> Result<Arc<Stored>, 
 }
 
 #[tokio::test]
-async fn what_a_key_made_is_its_own_at_once_and_after_a_restart() {
+async fn stored_things_are_owned_at_once_and_after_a_restart() {
     let house = House::new();
     let (ledger, ownership) = house.open();
     let made = stored("key_a", "resp_1");
@@ -125,7 +125,7 @@ async fn of_a_response_something_may_be_due_and_of_nothing_else() {
 }
 
 #[tokio::test]
-async fn anothers_and_nobodys_get_the_same_answer() {
+async fn things_of_other_keys_and_unknown_things_get_the_same_answer() {
     let house = House::new();
     let (_ledger, ownership) = house.open();
     ownership.remember(stored("key_a", "resp_1"));
@@ -137,7 +137,7 @@ async fn anothers_and_nobodys_get_the_same_answer() {
 }
 
 #[tokio::test]
-async fn items_are_their_makers_and_nobodys_only_with_contents() {
+async fn items_are_owned_by_their_maker_and_unowned_items_need_contents() {
     let house = House::new();
     let (ledger, ownership) = house.open();
     ownership.remember(stored("key_a", "rs_1"));
@@ -192,7 +192,7 @@ async fn an_id_cannot_be_taken_over() {
     assert!(ask(&again, "key_b", "resp_1").await.is_err());
 }
 
-/// Whether somebody would have to look into the file for an id, in either way of asking.
+/// Whether an id needs a look-up in the file, in either way of asking.
 fn is_looked_up(ownership: &Ownership, id: &str) -> [bool; 2] {
     let key = KeyId::new("key_a");
     let one = matches!(ownership.owner(&key, id), Owner::Wait(_));
@@ -205,7 +205,7 @@ fn is_looked_up(ownership: &Ownership, id: &str) -> [bool; 2] {
 }
 
 #[tokio::test]
-async fn what_was_not_found_is_not_looked_for_again_for_a_moment() {
+async fn an_unknown_id_is_not_looked_up_again_for_a_second() {
     let house = House::new();
     let (_ledger, ownership) = house.open();
     assert_eq!(is_looked_up(&ownership, "resp_1"), [true; 2]);
@@ -221,13 +221,13 @@ async fn what_was_not_found_is_not_looked_for_again_for_a_moment() {
 }
 
 #[tokio::test]
-async fn what_is_made_after_it_was_not_found_is_its_makers_at_once() {
+async fn a_thing_made_after_a_failed_look_up_is_owned_at_once() {
     let house = House::new();
     let (_ledger, ownership) = house.open();
     assert!(ask(&ownership, "key_a", "resp_1").await.is_err());
     ownership.remember(stored("key_a", "resp_1"));
     assert!(ask(&ownership, "key_a", "resp_1").await.is_ok());
-    // Whoever had read the file before that tells of it only now.
+    // A look-up that had read the file before that ends only now.
     ownership.0.note_miss("resp_1");
     assert!(!ownership.0.misses.has("resp_1"));
     assert!(ask(&ownership, "key_a", "resp_1").await.is_ok());

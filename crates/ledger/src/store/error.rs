@@ -1,4 +1,4 @@
-//! What can go wrong with the file, in words that tell an operator what to do.
+//! Faults of the file, in words that say what an operator can do.
 
 use crate::{
     balance::MAX_PIECES,

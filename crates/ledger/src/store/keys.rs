@@ -265,7 +265,7 @@ impl Store {
         Ok(record)
     }
 
-    /// Lets the key and its grants live longer by `span`. What is left of expired grants can be spent
+    /// Lets the key and its grants live longer by `span`. The rest of expired grants can be spent
     /// again.
     ///
     /// # Errors

@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_name_is_refused() {
+    fn a_malformed_name_is_refused() {
         let long = "x".repeat(256);
         for name in ["", " ", "a b", "a\n", "ä", long.as_str()] {
             assert!(OrderName::new(name).is_err(), "{name:?}");

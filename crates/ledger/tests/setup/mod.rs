@@ -19,7 +19,7 @@ pub fn open(path: &Path) -> Store {
     Store::open(path, hasher, Clock::system()).unwrap()
 }
 
-/// A key with more tokens than anybody spends, valid for a day.
+/// A key with more tokens than a test spends, valid for a day.
 pub fn make_key(store: &Store) -> CreatedKey {
     let grant = GrantTerms {
         plan: None,

@@ -12,7 +12,7 @@ use std::{collections::HashMap, sync::Arc};
 use tollgate_settings::{KeyPath, unknown_name};
 use tollgate_types::Format;
 
-/// 2026-01-01T00:00:00Z: callers' libraries want some date.
+/// 2026-01-01T00:00:00Z: callers' libraries need some date.
 pub(super) const DEFAULT_CREATED: u64 = 1_767_225_600;
 
 /// Output tokens a second: what large models produce under load. Small ones produce several times
@@ -59,7 +59,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// Told once for the family, not once for each of its models.
+    /// Reported once for the family, not once for each of its models.
     fn check_family_deployments(&mut self) {
         for (name, family) in &self.settings.families {
             let path = KeyPath::root().key("families").key(name).key("deployments");
@@ -268,7 +268,7 @@ impl<'a> Builder<'a> {
         };
         let path = path.key("formats");
         if wanted.is_empty() {
-            self.fault(&path, "a deployment without a format serves nobody");
+            self.fault(&path, "a deployment without a format serves no request");
             return None;
         }
         let foreign = |(place, format): (usize, &Format)| {

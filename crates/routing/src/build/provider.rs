@@ -371,6 +371,9 @@ fn parse_address(text: &str) -> Result<Address, String> {
     if uri.query().is_some() {
         return Err("an address has no query".to_owned());
     }
+    if uri.path().contains(crate::MODEL) {
+        return Err("an address names no model: put {model} into `path` of a format".to_owned());
+    }
     let host = authority.host();
     let port = authority.port_u16();
     // A port that is no 16-bit number is there as text and not as a port.

@@ -88,7 +88,8 @@ fn a_name_is_found_exactly_then_by_alias_then_in_its_dotted_form_then_by_pattern
 }
 
 #[test]
-fn the_listing_keeps_the_order_of_the_file_and_leaves_out_patterns_and_what_nobody_serves() {
+fn the_listing_keeps_the_order_of_the_file_and_leaves_out_patterns_and_models_without_deployments()
+{
     let catalog = build(base(&json!({
         "models": {
             "z": {"family": "f"},
@@ -116,7 +117,7 @@ fn the_listing_keeps_the_order_of_the_file_and_leaves_out_patterns_and_what_nobo
 }
 
 #[test]
-fn who_may_use_auto_or_an_alias_depends_on_what_stands_behind() {
+fn access_to_auto_and_to_an_alias_depends_on_their_models() {
     let catalog = build(base(&json!({
         "models": {
             "z": {"family": "f"},
@@ -202,7 +203,7 @@ fn a_provider_keeps_its_address_paths_and_credentials_apart() {
 }
 
 #[test]
-fn every_fault_in_providers_is_told() {
+fn every_fault_in_providers_is_reported() {
     let faults = build(json!({
         "providers": {
             "bad name": {"address": "http://x", "formats": ["chat"]},
@@ -298,7 +299,7 @@ fn fields_are_removed_only_where_the_path_has_what_they_said() {
 }
 
 #[test]
-fn every_fault_in_endpoints_is_told() {
+fn every_fault_in_endpoints_is_reported() {
     let chat =
         |path: &str| json!({"address": "http://x", "formats": [{"name": "chat", "path": path}]});
     let faults = build(json!({
@@ -310,9 +311,10 @@ fn every_fault_in_endpoints_is_told() {
             "e": {"address": "http://x", "formats": [
                 {"name": "responses", "path": "/{model}/responses"},
                 {"name": "messages", "stream_path": "s", "set": {
-                    "messages": [], "model": "m", "stream": true, "": 1, "user": 1, "ok": null,
+                    "messages": [], "model": "m", "stream": true, "stream_options": {}, "": 1, "user": 1, "ok": null,
                 }, "remove": ["model", "stream", "max_tokens", "user"]},
             ]},
+            "f": {"address": "http://x/{model}", "formats": ["chat"]},
         },
     }))
     .unwrap_err();
@@ -326,16 +328,18 @@ fn every_fault_in_endpoints_is_told() {
         "providers.e.formats[1].set.messages: 'messages' is set by the gateway alone",
         "providers.e.formats[1].set.model: 'model' is set by the gateway alone",
         "providers.e.formats[1].set.stream: 'stream' is set by the gateway alone",
+        "providers.e.formats[1].set.stream_options: 'stream_options' is set by the gateway alone",
         "providers.e.formats[1].set.\"\": expected the name of a field, of 1 to 64 bytes",
         "providers.e.formats[1].set.user: 'user' stands under `remove`, too",
         "providers.e.formats[1].remove[0]: without 'model' the request would name no model: put {model} into `path`",
         "providers.e.formats[1].remove[2]: no request can be sent without 'max_tokens'",
+        "providers.f.address: an address names no model: put {model} into `path` of a format",
     ];
     assert_eq!(faults, expected, "{}", faults.join("\n"));
 }
 
 #[test]
-fn every_fault_in_models_is_told_once() {
+fn every_fault_in_models_is_reported_once() {
     let faults = build(base(&json!({
         "families": {
             "f": {"group": "g", "deployments": ["a", "nowhere"]},
@@ -374,7 +378,7 @@ fn every_fault_in_models_is_told_once() {
         "models.none: 'family' is missing",
         "models.tight.max_output_tokens: 11 tokens do not fit into the context window of 10",
         "models.d.deployments[0].formats[0]: provider 'a' does not speak messages, only chat, responses",
-        "models.d.deployments[1].formats: a deployment without a format serves nobody",
+        "models.d.deployments[1].formats: a deployment without a format serves no request",
         "models.d.deployments[3]: 'b/x' stands here twice",
         "models.alias.reasoning: an alias has no reasoning of its own: 'nothing' gives it",
         "models.alias.alias_of: no model 'nothing'; known are auto, two, three, sp ace, none, tight, d",

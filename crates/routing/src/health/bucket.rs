@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_larger_than_the_limit_is_sent_alone() {
+    fn a_request_above_the_limit_is_sent_alone() {
         let bucket = Bucket::default();
         bucket.take(25, limit(10), 0).unwrap();
         assert!(bucket.take(1, limit(10), 60_000).is_err());
@@ -121,7 +121,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_corrected_to_what_was_used_is_as_if_that_had_been_taken(
+        fn a_correction_to_the_usage_equals_taking_the_usage(
             taken in 0_u64..100, used in 0_u64..100, most in 100_u32..1000,
         ) {
             let (corrected, plain) = (Bucket::default(), Bucket::default());

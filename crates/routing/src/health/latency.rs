@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_measured_for_long_fades_and_is_tried_again() {
+    fn an_old_measurement_fades_and_the_deployment_is_tried_again() {
         let average = PeakEwma::default();
         average.observe(SECOND * 60, 1_000);
         let faded = average.get(301_000).unwrap();

@@ -17,7 +17,7 @@ pub struct RoutingSettings {
     pub affinity: AffinitySettings,
     /// When something that fails is passed over, unless a provider says otherwise.
     pub health: HealthSettings,
-    /// Whether a caller that sends `x-explain: 1` is told in `x-route-reason` which candidate
+    /// Whether a caller that sends `x-explain: 1` gets in `x-route-reason` which candidate
     /// was asked and why; by numbers, never by a provider's name.
     pub explain: ExplainSetting,
 }
@@ -190,7 +190,7 @@ impl HealthSettings {
 }
 
 impl RoutingSettings {
-    /// How requests to a model are spread that wants it so.
+    /// How requests to a model are spread that sets this.
     pub(crate) fn balancing(&self, own: Option<Balance>) -> Balancing {
         Balancing {
             balance: own.unwrap_or(self.balance),

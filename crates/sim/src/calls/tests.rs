@@ -109,13 +109,16 @@ fn several_commands_are_run_one_after_the_other() {
         ask.called += 1;
         ask.tool_results = vec!["done".to_owned()];
     }
-    let told = |command: &&str| run.iter().any(|input| input.contains(*command));
+    let reported = |command: &&str| run.iter().any(|input| input.contains(*command));
     assert_eq!(run.len(), 3, "{run:?}");
-    assert!(["echo a", "echo b", "echo c"].iter().all(told), "{run:?}");
+    assert!(
+        ["echo a", "echo b", "echo c"].iter().all(reported),
+        "{run:?}"
+    );
 }
 
 #[test]
-fn what_was_run_in_parallel_is_not_run_again() {
+fn parallel_calls_are_not_run_again() {
     let mut ask = ask("in parallel\nrun: echo a\nrun: echo b\nrun: echo c");
     ask.called = 1;
     ask.tool_results = vec!["a".to_owned()];

@@ -1,4 +1,4 @@
-//! Just enough of HTTP/1.1 to tell one request from the next.
+//! Just enough of HTTP/1.1 to separate one request from the next.
 
 use bytes::{Buf, BytesMut};
 use httparse::Status;

@@ -142,7 +142,7 @@ impl Turns {
                     open = call_ids(&fields)?;
                     turns.results.clear();
                     turns.called += open.len();
-                    // Vendors of open models want it back; OpenAI passes over it.
+                    // Vendors of open models need it back; OpenAI passes over it.
                     let thought = fields.text("reasoning_content")?.unwrap_or("");
                     turns.thoughts += usize::from(!thought.is_empty());
                 }

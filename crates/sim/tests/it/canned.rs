@@ -36,7 +36,7 @@ async fn every_request_gets_the_prebuilt_body_of_its_format() {
 }
 
 #[tokio::test]
-async fn requests_are_told_apart_however_they_are_framed() {
+async fn requests_are_separated_however_they_are_framed() {
     let server = canned(Canned::default()).await;
     let mut stream = server.connect().await;
     let requests = [

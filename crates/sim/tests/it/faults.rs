@@ -80,13 +80,13 @@ async fn orders_may_stand_in_the_model_name() {
         .post(CHAT, &request(CHAT, "x", json!({"model": "sim-dance"})))
         .await;
     assert_eq!(unknown.status(), 400);
-    let told = unknown.json()["error"]["message"]
+    let reported = unknown.json()["error"]["message"]
         .as_str()
         .unwrap()
         .to_owned();
     assert!(
-        told.contains("'dance'") && told.contains("status-<code>"),
-        "{told}"
+        reported.contains("'dance'") && reported.contains("status-<code>"),
+        "{reported}"
     );
 }
 
@@ -128,7 +128,7 @@ async fn delays_are_kept() {
 }
 
 #[tokio::test]
-async fn chunks_fall_where_they_are_told_to() {
+async fn chunks_fall_at_the_ordered_places() {
     for path in ALL {
         let plain = ordered("", path, &streamed(path)).await;
         let cut = ordered("chunks-7", path, &streamed(path)).await;
@@ -234,7 +234,7 @@ async fn left_early(server: &Server) {
         .when(|counters| counters.left_early == 1 && counters.open_answers == 0);
     timeout(PATIENCE, left)
         .await
-        .expect("nobody noticed that the peer left");
+        .expect("the connection did not report that the peer left");
 }
 
 async fn send_open(server: &Server, orders: &str, body: &Value) -> tokio::net::TcpStream {
@@ -263,7 +263,7 @@ async fn a_reset_and_garbage_are_no_answers() {
 }
 
 #[tokio::test]
-async fn what_says_it_is_json_need_not_be() {
+async fn a_content_type_of_json_can_be_wrong() {
     for path in ALL {
         let reply = ordered("not-json", path, &whole(path)).await;
         assert_eq!(

@@ -472,7 +472,7 @@ async fn the_web_is_searched_where_it_is_offered_and_asked_for() {
 }
 
 #[tokio::test]
-async fn a_search_of_somebody_else_is_refused_when_it_comes_back() {
+async fn a_search_of_another_provider_is_refused_when_it_comes_back() {
     let server = Server::plain().await;
     let offered = request(MESSAGES, "Search the web for tolls.", search(MESSAGES));
     let answer = server.post(MESSAGES, &offered).await.json();

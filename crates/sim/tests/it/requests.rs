@@ -115,15 +115,15 @@ async fn a_faulty_request_is_refused_in_the_vendors_words() {
     ];
     for (path, body, wanted) in cases {
         let reply = server.post(path, &body).await;
-        let told = reply.json();
-        assert_eq!(reply.status(), 400, "{body}: {told}");
-        let message = told["error"]["message"].as_str().unwrap();
+        let reported = reply.json();
+        assert_eq!(reply.status(), 400, "{body}: {reported}");
+        let message = reported["error"]["message"].as_str().unwrap();
         assert!(
             message.contains(wanted),
             "{path}: wanted '{wanted}', got '{message}'"
         );
-        assert_eq!(told["error"]["type"], "invalid_request_error");
-        assert_eq!(told["type"] == "error", path == MESSAGES);
+        assert_eq!(reported["error"]["type"], "invalid_request_error");
+        assert_eq!(reported["type"] == "error", path == MESSAGES);
     }
 }
 
@@ -166,7 +166,7 @@ async fn without_a_credential_of_the_vendors_form_there_is_no_answer() {
 }
 
 #[tokio::test]
-async fn unknown_paths_and_wrong_methods_are_told() {
+async fn unknown_paths_and_wrong_methods_are_refused() {
     let server = Server::plain().await;
     let key = "authorization: Bearer k\r\n";
     for path in ["/", "/v1", "/v1/nothing", "/api/hello", "/v1/responses/x/y"] {

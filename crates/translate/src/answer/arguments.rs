@@ -2,7 +2,7 @@
 //! custom tool's input is within them.
 //!
 //! Decides when a call is complete, so that the next may begin, and whether its arguments are
-//! the object that a format wants. Repairs nothing.
+//! the object that a format needs. Repairs nothing.
 
 use crate::answer::text::{RawText, unescape};
 use tollgate_wire::json::{Container, JsonError, Lexer, Sink};

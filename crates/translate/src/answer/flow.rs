@@ -160,7 +160,7 @@ impl Flow {
         self.writer.keep_alive(&mut self.out);
     }
 
-    /// The stop sequence at which the answer has ended. What comes behind it is left out.
+    /// The stop sequence at which the answer has ended. Text behind it is left out.
     pub(crate) fn stopped_at(&self) -> Option<&str> {
         self.stops.as_ref()?.found()
     }
@@ -214,7 +214,7 @@ impl Flow {
     }
 
     /// Passes over a piece that the caller does not want to see. Long thinking must not look
-    /// like a dead connection. What is too long to be sealed is not kept.
+    /// like a dead connection. Thinking that is too long to be sealed is not kept.
     fn hide(&mut self, piece: RawText<'_>) {
         const PIECES_A_SIGN: u32 = 32;
         let is_kept = !self.provider().signs_reasoning && self.notes.reasoning.hidden;

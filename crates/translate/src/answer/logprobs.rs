@@ -1,4 +1,4 @@
-//! How likely each token was: chat and responses tell it in almost the same way.
+//! How likely each token was: chat and responses have it in almost the same form.
 //!
 //! Decides how an entry is written so that the types of both take it. Messages has no word
 //! for it, and a caller of messages cannot ask.

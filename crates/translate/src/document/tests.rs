@@ -36,7 +36,7 @@ fn a_number_alone_is_a_document() {
 }
 
 #[test]
-fn what_is_not_json_is_refused() {
+fn malformed_json_is_refused() {
     for json in ["", " ", "{", "{\"a\":1,}", "[1 2]", "\"\\x\""] {
         assert!(Document::parse(json.as_bytes()).is_err(), "{json}");
     }
@@ -133,7 +133,7 @@ proptest::proptest! {
     }
 
     #[test]
-    fn what_was_not_read_before_is_walked_to_an_end(
+    fn unread_parts_are_walked_to_their_end(
         json in r#"["\\{}\[\],:tfn0-9 x]{0,40}"#,
     ) {
         fn walk(value: Value<'_>) -> usize {

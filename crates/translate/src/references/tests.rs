@@ -125,7 +125,7 @@ fn references_in_an_earlier_request_are_followed() {
 }
 
 #[test]
-fn what_is_forgotten_is_named_with_its_place() {
+fn forgotten_items_are_named_with_their_place() {
     let kept = Kept::default().with(1, &json!("Hi."), &json!([said(1, "Hello.")]));
     let body = json!({"model": "m", "previous_response_id": id("resp", 7), "input": [
         {"role": "user", "content": "Hi."}, {"type": "item_reference", "id": id("msg", 8)},
@@ -169,7 +169,7 @@ fn a_conversation_is_bounded_in_bytes_and_answers() {
 }
 
 #[test]
-fn the_sealed_state_is_shown_to_those_who_ask_for_it() {
+fn the_sealed_state_is_shown_on_request() {
     let response = json!({"id": "resp_1", "output": [
         {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "tg1.x"},
         {"type": "message", "id": "msg_1"},

@@ -54,7 +54,7 @@ fn a_sealed_text_needs_no_escape_in_json_or_in_a_header_and_names_no_backend() {
 }
 
 #[test]
-fn what_was_cut_or_garbled_on_the_way_is_nothing() {
+fn a_cut_or_garbled_seal_is_none() {
     let sealed = seal(here(), ReasoningForm::Signature, "id", "EusBClsIDRgC").unwrap();
     for end in 0..sealed.len() {
         assert_eq!(open(here(), &sealed[..end]), None, "cut at {end}");

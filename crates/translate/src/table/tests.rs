@@ -139,7 +139,7 @@ fn no_shape_has_a_field_twice_or_more_fields_than_a_reader_holds() {
 }
 
 #[test]
-fn what_is_refused_or_dropped_says_why() {
+fn refused_and_dropped_fields_have_a_reason() {
     for format in Format::ALL {
         let rows = shapes(format).flat_map(|shape| shape.rows);
         for row in rows.chain(kinds(format).flat_map(|kinds| kinds.rows)) {

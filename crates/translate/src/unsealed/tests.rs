@@ -87,7 +87,7 @@ fn sealed_items_and_entries_leave_with_the_text_beside_them() {
 }
 
 #[test]
-fn what_another_provider_searched_for_leaves_with_its_seals() {
+fn searches_of_another_provider_leave_with_their_seals() {
     let search = |id: &str, content: &str| {
         [
             json!({"type": "server_tool_use", "id": id, "name": "web_search", "input": {"query": "x"}}),

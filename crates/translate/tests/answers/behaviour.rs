@@ -65,7 +65,7 @@ fn nothing_but_comments_leaves_before_the_first_content() {
 }
 
 #[test]
-fn reasoning_comes_back_to_its_provider_and_to_nobody_else() {
+fn reasoning_comes_back_to_its_provider_alone() {
     let stream = concat!(
         "data: {\"type\":\"message_start\",\"message\":{\"id\":\"msg_1\"}}\n\n",
         "data: {\"type\":\"content_block_start\",\"index\":0,\"content_block\":{\"type\":\"thinking\",\"thinking\":\"\"}}\n\n",
@@ -77,9 +77,9 @@ fn reasoning_comes_back_to_its_provider_and_to_nobody_else() {
     );
     for caller in others(Format::Messages) {
         let seen = translate(&notes(caller, Format::Messages), [stream.as_bytes()]);
-        let told = strict::stream(caller, &seen.out).unwrap();
-        let [sealed] = told.state.as_slice() else {
-            panic!("{told:?}");
+        let summary = strict::stream(caller, &seen.out).unwrap();
+        let [sealed] = summary.state.as_slice() else {
+            panic!("{summary:?}");
         };
         let native = seal::open(Backend::new("north"), sealed).unwrap();
         assert_eq!(
@@ -109,16 +109,16 @@ fn reasoning_is_shown_and_handed_out_as_far_as_it_was_asked_for() {
                 ..notes(caller, Format::Responses)
             };
             let seen = translate(&notes, [stream.as_bytes()]);
-            let told = strict::stream(caller, &seen.out).unwrap();
-            assert_eq!(told.thinking, if text { "Hm." } else { "" }, "{caller}");
-            assert_eq!(told.state.len(), usize::from(state), "{caller}");
+            let summary = strict::stream(caller, &seen.out).unwrap();
+            assert_eq!(summary.thinking, if text { "Hm." } else { "" }, "{caller}");
+            assert_eq!(summary.state.len(), usize::from(state), "{caller}");
             assert!(text || state || !seen.out.contains("thinking_delta"));
         }
     }
 }
 
 #[test]
-fn a_caller_who_asked_for_no_usage_gets_no_chunk_of_it() {
+fn a_caller_that_asked_for_no_usage_gets_no_chunk_of_it() {
     let stream = concat!(
         "data: {\"type\":\"message_start\",\"message\":{\"id\":\"msg_1\",\"usage\":{\"input_tokens\":3,\"output_tokens\":1}}}\n\n",
         "data: {\"type\":\"message_delta\",\"delta\":{\"stop_reason\":\"end_turn\"},\"usage\":{\"output_tokens\":2}}\n\n",

@@ -136,10 +136,10 @@ fn time_of_a_text_with(citations: usize) -> Duration {
     translator.push(end.as_bytes(), &mut out);
     let took = begun.elapsed();
     let out = String::from_utf8(out.concat()).unwrap();
-    let told = out
+    let summary = out
         .matches("\"start_index\":0,\"end_index\":1000000,")
         .count();
-    assert!(told > citations, "{told} ranges of {citations}");
+    assert!(summary > citations, "{summary} ranges of {citations}");
     took
 }
 
@@ -171,7 +171,7 @@ fn searches_that_a_responses_stream_repeats_are_bounded() {
 }
 
 #[test]
-fn more_calls_than_anybody_makes_are_an_error() {
+fn too_many_calls_are_an_error() {
     let mut translator =
         StreamTranslator::new(Arc::new(notes(Format::Responses, Format::Chat)), context());
     hold(&mut translator, 3000, |number| {
@@ -204,7 +204,7 @@ fn a_stream_is_translated_in_constant_memory() {
 }
 
 #[test]
-fn what_a_responses_stream_repeats_is_bounded() {
+fn repetitions_of_a_responses_stream_are_bounded() {
     let filler = "x".repeat(100_000);
     let text = format!("data: {{\"choices\":[{{\"delta\":{{\"content\":\"{filler}\"}}}}]}}\n\n");
     let notes = notes(Format::Responses, Format::Chat);

@@ -118,13 +118,13 @@ fn golden_answers_are_as_they_were_reviewed() {
             if known == result {
                 continue;
             }
-            let told = format!("{}\n{}", path.display(), difference(&known, &result));
+            let summary = format!("{}\n{}", path.display(), difference(&known, &result));
             match renew {
                 true => {
-                    eprintln!("renewed {told}");
+                    eprintln!("renewed {summary}");
                     std::fs::write(&path, result).unwrap();
                 }
-                false => complaints.push(told),
+                false => complaints.push(summary),
             }
         }
     }

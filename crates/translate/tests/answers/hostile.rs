@@ -135,7 +135,7 @@ fn an_event_that_no_format_defines_ends_the_stream_with_an_error() {
 }
 
 #[test]
-fn what_nobody_knows_is_passed_over() {
+fn unknown_parts_are_passed_over() {
     for (format, event) in [
         (Format::Chat, r#"{"choices":[]}"#),
         (Format::Chat, r#"{"choices":[{}]}"#),

@@ -21,10 +21,10 @@ mod stops;
 #[cfg(test)]
 mod strict;
 #[cfg(test)]
+mod summary;
+#[cfg(test)]
 mod support;
 #[cfg(test)]
 mod table;
 #[cfg(test)]
 mod there_and_back;
-#[cfg(test)]
-mod told;

@@ -1,7 +1,7 @@
 //! Every recorded answer in both other formats: nothing of it is lost, and the strictest reader
 //! of the format takes it.
 
-use crate::{strict, support::*, told};
+use crate::{strict, summary, support::*};
 use bytes::Bytes;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -73,7 +73,7 @@ fn a_recorded_stream_keeps_its_meaning_and_the_order_of_the_callers_format() {
             let found = strict::stream(caller, &seen.out).unwrap_or_else(|complaint| {
                 panic!("{name} for {caller}: {complaint}\n{}", seen.out)
             });
-            let expected = told::of_stream(format, &events(&stream));
+            let expected = summary::of_stream(format, &events(&stream));
             compare(&name, caller, &found, &expected);
             let (source, target) = (scan(format, &stream), scan(caller, &seen.out));
             assert_eq!(target.usage().usage, source.usage().usage, "{name}");
@@ -87,8 +87,8 @@ fn a_recorded_stream_keeps_its_meaning_and_the_order_of_the_callers_format() {
     eprintln!("recorded streams: {counts:#?}");
 }
 
-/// Compares what an answer tells with what its translation tells.
-fn compare(name: &str, caller: Format, found: &told::Told, expected: &told::Told) {
+/// Compares the contents of an answer with those of its translation.
+fn compare(name: &str, caller: Format, found: &summary::Summary, expected: &summary::Summary) {
     assert_eq!(found.text, expected.text, "{name} for {caller}");
     assert_eq!(
         letters(&found.thinking),
@@ -103,7 +103,7 @@ fn compare(name: &str, caller: Format, found: &told::Told, expected: &told::Told
         // Where a provider gave none, one is made up.
         assert!(found.id == expected.id || expected.id.is_empty(), "{name}");
     }
-    // What a chat provider thought is sealed as its own, for callers who can send it back.
+    // What a chat provider thought is sealed as its own, for callers that can send it back.
     let sealed = name.starts_with("chat") && caller != Format::Chat;
     let sealed = usize::from(sealed && !expected.thinking.is_empty());
     assert_eq!(
@@ -116,7 +116,7 @@ fn compare(name: &str, caller: Format, found: &told::Told, expected: &told::Told
     }
 }
 
-/// Responses do not tell calls from text; what no format knows is done.
+/// Responses do not distinguish calls from text; a reason that no format knows becomes `done`.
 fn comparable(stop: Option<StopReason>) -> StopReason {
     match stop {
         Some(StopReason::ToolCalls | StopReason::Other) | None => StopReason::Done,
@@ -149,7 +149,7 @@ fn a_recorded_answer_keeps_its_meaning_in_the_callers_format() {
             assert_eq!(translate_body(&notes, body, 7).unwrap(), answer);
             let found = strict::body(caller, &answer)
                 .unwrap_or_else(|complaint| panic!("{name} for {caller}: {complaint}\n{answer}"));
-            compare(&name, caller, &found, &told::of_body(format, &native));
+            compare(&name, caller, &found, &summary::of_body(format, &native));
             let (source, target) = (scan_body(format, body), scan_body(caller, &answer));
             assert_eq!(target.usage().usage, source.usage().usage, "{name}");
             let (found, expected) = (target.facts().stop, source.facts().stop);
@@ -167,7 +167,7 @@ fn scan_body(format: Format, body: &str) -> AnswerScanner {
     scanner
 }
 
-/// How often an answer tells of a search that has ended.
+/// How many searches of an answer have ended.
 fn searches(format: Format, answer: &str) -> usize {
     let ended = match format {
         Format::Messages => "\"type\":\"web_search_tool_result\"",
@@ -177,7 +177,7 @@ fn searches(format: Format, answer: &str) -> usize {
 }
 
 #[test]
-fn a_recorded_search_is_told_in_the_callers_format() {
+fn a_recorded_search_appears_in_the_callers_format() {
     let mut counts: BTreeMap<String, usize> = BTreeMap::new();
     for (name, format, stream) in streams() {
         let number = searches(format, &stream);
@@ -192,7 +192,7 @@ fn a_recorded_search_is_told_in_the_callers_format() {
         assert_eq!(seen.end, StreamEnd::Finished, "{name}: {}", seen.out);
         let found = strict::stream(caller, &seen.out)
             .unwrap_or_else(|complaint| panic!("{name}: {complaint}\n{}", seen.out));
-        let expected = told::of_stream(format, &events(&stream));
+        let expected = summary::of_stream(format, &events(&stream));
         assert_eq!(
             (&found.text, &found.pages),
             (&expected.text, &expected.pages),

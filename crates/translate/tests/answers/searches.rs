@@ -216,7 +216,7 @@ fn a_search_that_is_not_offered_any_more_does_not_return_to_messages() {
     assert_eq!(body["messages"][1]["content"], text, "{body}");
 }
 
-/// Whoever knows how seals are made could put anything into one. It says a search or nothing.
+/// A caller that knows how seals are made could put anything into one. It is a search or nothing.
 #[test]
 fn a_seal_that_the_caller_made_says_nothing_but_a_search() {
     let made = |form, payload: &str| seal(Backend::new("north"), form, "", payload).unwrap();

@@ -28,7 +28,7 @@ fn message(pieces: &[&str]) -> Vec<String> {
 }
 
 /// What the caller reads of a stream: its text, why it ended, and the sequence.
-fn told(caller: Format, stream: &str) -> (String, Value, Value) {
+fn summary(caller: Format, stream: &str) -> (String, Value, Value) {
     let (mut text, mut reason, mut sequence) = (String::new(), Value::Null, Value::Null);
     for (_, data) in events(stream) {
         let Ok(event) = serde_json::from_str::<Value>(&data) else {
@@ -76,7 +76,7 @@ fn a_stream_ends_at_the_sequence_and_its_provider_is_let_go() {
         assert_eq!(left[4], "", "it is held back");
         let stream = left.concat();
         strict::stream(caller, &stream).unwrap();
-        let (text, reason, sequence) = told(caller, &stream);
+        let (text, reason, sequence) = summary(caller, &stream);
         assert_eq!((text.as_str(), reason, sequence), expected);
         translator.push(message(&["more"])[2].as_bytes(), &mut out);
         assert_eq!(translator.finish(&mut out), StreamEnd::Finished);
@@ -85,13 +85,13 @@ fn a_stream_ends_at_the_sequence_and_its_provider_is_let_go() {
 }
 
 #[test]
-fn what_is_held_leaves_with_the_end_of_its_text() {
+fn held_text_leaves_with_the_end_of_its_text() {
     for caller in [Format::Chat, Format::Messages] {
         let mut stream = message(&["a<", "en"]).concat();
         stream.push_str("data: {\"type\":\"response.output_item.done\",\"output_index\":0,\"item\":{\"type\":\"message\",\"id\":\"m\",\"content\":[{\"type\":\"output_text\",\"text\":\"a<en\"}]}}\n\n");
         stream.push_str("data: {\"type\":\"response.completed\",\"response\":{\"id\":\"resp_1\",\"status\":\"completed\",\"usage\":{\"input_tokens\":3,\"output_tokens\":4}}}\n\n");
         let seen = translate(&stopping(caller, &["<end>"]), [stream.as_bytes()]);
-        let (text, reason, sequence) = told(caller, &seen.out);
+        let (text, reason, sequence) = summary(caller, &seen.out);
         assert_eq!((text.as_str(), sequence), ("a<en", Value::Null));
         let whole = ["stop", "end_turn"];
         assert!(whole.contains(&reason.as_str().unwrap()), "{reason}");
@@ -136,7 +136,7 @@ proptest! {
         let notes = stopping(Format::Messages, &[&sequence]);
         let seen = translate(&notes, random_chunks(stream.as_bytes(), seed));
         prop_assert_eq!(seen.end, StreamEnd::Finished);
-        let (text, reason, found) = told(Format::Messages, &seen.out);
+        let (text, reason, found) = summary(Format::Messages, &seen.out);
         let whole = pieces.concat();
         match whole.split_once(&sequence) {
             Some((before, _)) => {

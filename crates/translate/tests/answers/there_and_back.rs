@@ -200,7 +200,7 @@ fn a_chat_provider_finds_its_own_reasoning_again() {
 }
 
 #[test]
-fn a_chat_provider_that_wants_its_reasoning_back_finds_it_whoever_asked_for_it() {
+fn a_chat_provider_that_needs_its_reasoning_back_finds_it_for_callers_of_every_format() {
     let first = json!([{"role": "user", "content": "The weather in Paris?"}]);
     for thinking in [Value::Null, json!({"type": "disabled"})] {
         let mut question = ask(Format::Messages, &first);

@@ -42,7 +42,7 @@ const MESSAGES: &str = r#"{"id":"msg","type":"message","role":"assistant","model
 const RESPONSES: &str = r#"{"id":"resp","object":"response","created_at":7,"status":"incomplete","error":null,"incomplete_details":{"reason":"max_output_tokens"},"model":"m","output":[{"id":"x","type":"message","status":"completed","content":[{"type":"output_text","text":"hello"}]},{"type":"function_call","arguments":"{}"}],"usage":{"input_tokens":3,"output_tokens":2}}"#;
 
 #[test]
-fn each_format_says_who_answered_and_how_it_ended() {
+fn each_format_names_the_model_and_the_end() {
     let examples = [
         (Format::Chat, CHAT, StopReason::ToolCalls, 9),
         (Format::Messages, MESSAGES, StopReason::MaxTokens, 14),
@@ -121,7 +121,7 @@ fn a_success_that_holds_an_error_is_an_error() {
 }
 
 #[test]
-fn what_is_no_answer_is_broken() {
+fn a_body_that_is_no_answer_is_broken() {
     for body in [
         "",
         " ",
@@ -240,26 +240,26 @@ fn every_recorded_answer_scans_to_the_usage_its_provider_reported() {
 }
 
 #[test]
-fn what_is_stored_with_a_response_is_told_by_its_ids_and_of_other_formats_nothing() {
+fn things_stored_with_a_response_are_found_by_their_ids_and_other_formats_have_none() {
     let body = br#"{"id":"resp_1","object":"response","conversation":{"id":"conv_1"},"output":[
         {"type":"reasoning","id":"rs_1","summary":[{"id":"no"}]},
         {"type":"message","id":"msg_1","content":[{"id":"no","text":"x"}]},
         {"type":"function_call","id":"rs_1","call_id":"no"}]}"#;
-    let told = |format, size: usize| {
+    let reported = |format, size: usize| {
         let mut scanner = AnswerScanner::new(format);
         body.chunks(size).for_each(|chunk| scanner.push(chunk));
         scanner.finish();
         scanner.facts().stored_ids.clone()
     };
     for size in [1, 7, body.len()] {
-        let ids = told(Format::Responses, size);
+        let ids = reported(Format::Responses, size);
         assert_eq!(ids, ["conv_1", "rs_1", "msg_1"].map(Box::from), "{size}");
     }
-    assert!(told(Format::Chat, 9).is_empty());
+    assert!(reported(Format::Chat, 9).is_empty());
 }
 
 #[test]
-fn containers_in_which_tools_ran_are_told_wherever_they_stand() {
+fn containers_of_tools_are_found_wherever_they_stand() {
     let of = |format, body: &str| {
         let mut scanner = AnswerScanner::new(format);
         body.as_bytes().chunks(7).for_each(|it| scanner.push(it));

@@ -106,7 +106,7 @@ fn the_output_limit_goes_where_the_caller_had_it() {
         chat(r#","max_tokens":5,"n_predict":60000,"max_new_tokens":-1,"max_length":6"#),
         r#"{"messages":[{"role":"user","content":""}],"max_tokens":5,"n_predict":7,"max_new_tokens":7,"max_length":6}"#
     );
-    // Who does not know that name has a limit as well.
+    // A provider that does not know that name has a limit as well.
     assert_eq!(
         chat(r#","n_predict":60000,"num_predict":null"#),
         r#"{"max_completion_tokens":7,"messages":[{"role":"user","content":""}],"n_predict":7,"num_predict":null}"#

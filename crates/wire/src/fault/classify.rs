@@ -185,7 +185,7 @@ fn by_quota_phrase(fields: &ErrorFields, status: Option<u16>) -> Option<FaultCla
     says_so.then_some(FaultClass::Quota)
 }
 
-/// Statuses that tell pressure, not a fault of the request.
+/// Statuses of overload, not of a fault of the request.
 fn by_pressure(fields: &ErrorFields, status: Option<u16>) -> Option<FaultClass> {
     match status? {
         429 => Some(rate(fields)),

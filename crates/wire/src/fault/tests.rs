@@ -104,7 +104,7 @@ fn events_and_bodies_of_a_success_are_classified_without_a_status() {
 }
 
 #[test]
-fn an_error_within_a_success_tells_the_status_that_it_stands_for() {
+fn an_error_within_a_success_gives_the_status_that_it_stands_for() {
     let examples = [
         (r#"{"error":{"code":403,"message":"x"}}"#, Some(403)),
         (
@@ -114,11 +114,11 @@ fn an_error_within_a_success_tells_the_status_that_it_stands_for() {
         (r#"{"error":{"code":401,"message":"x"}}"#, Some(401)),
         (r#"{"error":{"code":"unheard_of","message":"x"}}"#, None),
     ];
-    for (body, told) in examples {
+    for (body, reported) in examples {
         let fault = classify_body(body.as_bytes());
         assert_eq!(
             (fault.status, fault.reported_status),
-            (None, told),
+            (None, reported),
             "{body}"
         );
         // An answer has its own.

@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn what_must_not_be_logged_is_left_out() {
+    fn secrets_are_left_out_of_logs() {
         let long = "a secret recipe for soup that is longer than any setting";
         for (message, kept) in [
             (

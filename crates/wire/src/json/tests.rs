@@ -165,7 +165,7 @@ fn place(offset: u64) -> usize {
     usize::try_from(offset).unwrap()
 }
 
-fn told(tokens: &[Token], document: &[u8]) -> Vec<String> {
+fn reported(tokens: &[Token], document: &[u8]) -> Vec<String> {
     let slice = |span: Span| &document[place(span.start)..place(span.end)];
     let same = |span: Span, text: &str, len: u64| {
         let parsed: String = serde_json::from_slice(slice(span)).unwrap();
@@ -226,7 +226,7 @@ proptest! {
         let tokens = lex(document).unwrap();
         let mut wanted = Vec::new();
         expected(&serde_json::from_str(&source).unwrap(), &mut wanted);
-        prop_assert_eq!(told(&tokens, document), wanted);
+        prop_assert_eq!(reported(&tokens, document), wanted);
 
         prop_assert_eq!(&lex_bytewise(document).unwrap(), &tokens);
         let all = Want::Prefix(usize::MAX);

@@ -83,7 +83,7 @@ proptest! {
 }
 
 #[test]
-fn a_renamed_member_keeps_its_value_and_yields_to_one_that_has_the_name() {
+fn a_renamed_member_keeps_its_value_and_yields_to_one_that_has_the_name_and_a_value() {
     let rename = [("new".into(), "old".into())];
     for (body, expected) in [
         (r#"{"new" : 5,"a":[]}"#, r#"{"old" : 5,"a":[]}"#),
@@ -93,6 +93,11 @@ fn a_renamed_member_keeps_its_value_and_yields_to_one_that_has_the_name() {
         ),
         (r#"{"new":5,"old":3}"#, r#"{"old":3}"#),
         (r#"{"old":3, "new":5}"#, r#"{"old":3}"#),
+        (r#"{"new":5,"old":null}"#, r#"{"old":5}"#),
+        (r#"{"old":null,"a":1,"new":5}"#, r#"{"a":1,"old":5}"#),
+        (r#"{"new":null,"old":3}"#, r#"{"old":3}"#),
+        (r#"{"new":null,"old":null}"#, r#"{"old":null}"#),
+        (r#"{"old":null}"#, r#"{"old":null}"#),
         (r#"{"a":1}"#, r#"{"a":1}"#),
     ] {
         let patched = apply(&Bytes::from(body), &[], &[], &rename).unwrap();

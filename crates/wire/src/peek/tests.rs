@@ -19,7 +19,7 @@ fn peek_chunks<'a>(
     peeker.finish()
 }
 
-/// Peeks whole and byte by byte, and tells that both are the same.
+/// Peeks whole and byte by byte, and checks that both are the same.
 fn peek(format: Format, body: &str) -> Result<Peeked, PeekError> {
     let peeker = || Peeker::new(format, &PeekLimits::default());
     let whole = peek_chunks(peeker(), [body.as_bytes()]);
@@ -326,7 +326,7 @@ fn tools_in_the_history_count_as_tools() {
 }
 
 #[test]
-fn tools_that_the_provider_runs_are_told_from_the_callers_own() {
+fn hosted_tools_and_the_callers_own_are_distinguished() {
     let of = |result: Result<Peeked, PeekError>| result.unwrap().facts.hosted_tools > 0;
     let cached =
         r#"{"name":"f","input_schema":{"type":"object"},"cache_control":{"type":"ephemeral"}}"#;

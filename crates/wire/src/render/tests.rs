@@ -79,7 +79,7 @@ fn waits_are_rounded_up() {
 }
 
 #[test]
-fn what_cannot_be_mended_says_so_and_names_no_wait() {
+fn a_permanent_error_advises_against_a_retry_and_names_no_wait() {
     let error = PublicError::new(ErrorCode::PermissionDenied, "x");
     assert_eq!(headers(&error), [pair("x-should-retry", "false")]);
     let error = PublicError::new(ErrorCode::InternalError, "x");

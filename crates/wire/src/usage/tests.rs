@@ -97,7 +97,7 @@ fn reasoning_that_only_the_total_contains_is_output() {
 }
 
 #[test]
-fn what_is_no_count_of_tokens_is_marked_and_not_believed() {
+fn an_implausible_count_of_tokens_is_marked_and_not_believed() {
     for absurd in [
         "-1",
         "1.5",

@@ -160,7 +160,7 @@ fn a_request_names_one_host() {
 }
 
 #[test]
-fn methods_that_are_nobodys_are_refused() {
+fn methods_of_no_endpoint_are_refused() {
     for head in [
         &b"CONNECT a:443 HTTP/1.1\r\nhost: a\r\n\r\n"[..],
         b"TRACE / HTTP/1.1\r\nhost: a\r\n\r\n",

@@ -124,7 +124,7 @@ fn text_is_held_for_wherever_it_stands() {
 }
 
 #[test]
-fn what_says_how_to_answer_costs_nothing() {
+fn settings_of_the_answer_cost_nothing() {
     let plain = json!({"messages":[{"role":"user","content":"hi"}]});
     let mut more = plain.clone();
     for (key, value) in [

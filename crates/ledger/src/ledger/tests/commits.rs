@@ -74,14 +74,14 @@ async fn a_log_that_has_lost_commits_is_refused_and_left_as_it_is() {
     bytes[200] ^= 1;
     fs::write(&log, &bytes).unwrap();
     for _ in 0..2 {
-        let told = killed.refusal();
+        let reported = killed.refusal();
         for part in [
             " lacks ",
             "ledger.db.sequence",
             "ledger.db-wal",
             "accept-loss",
         ] {
-            assert!(told.contains(part), "{told}");
+            assert!(reported.contains(part), "{reported}");
         }
         assert_eq!(fs::read(&log).unwrap(), bytes, "the log was touched");
     }
@@ -99,8 +99,11 @@ async fn an_older_copy_is_refused_where_the_newer_file_was_and_accepted_on_deman
     let older = fs::read(house.file("")).unwrap();
     house.spend_ten(&key).await;
     fs::write(house.file(""), older).unwrap();
-    let told = house.refusal();
-    assert!(told.contains("an older copy is in its place"), "{told}");
+    let reported = house.refusal();
+    assert!(
+        reported.contains("an older copy is in its place"),
+        "{reported}"
+    );
     drop(house.accept_loss());
     house.check(1);
     house.spend_ten(&key).await;

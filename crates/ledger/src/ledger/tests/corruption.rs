@@ -230,7 +230,9 @@ async fn corrupt(what: &str, (house, files): (House, Files), rounds: u64) {
         let by_sums = |fault: &String| fault.contains("not as it was committed");
         let kind = match &outcome {
             Outcome::Harmless => "harmless or repaired",
-            Outcome::Refused(told) if told.contains(" lacks ") => "refused: commits missing",
+            Outcome::Refused(reported) if reported.contains(" lacks ") => {
+                "refused: commits missing"
+            }
             Outcome::Refused(_) => "refused: damaged",
             Outcome::Named(faults) if faults.iter().all(by_sums) => "verify: by the sums alone",
             Outcome::Named(_) => "verify: structure, rules",

@@ -26,7 +26,7 @@ async fn small_grants_pay_together_for_what_none_of_them_could() {
 }
 
 #[tokio::test]
-async fn what_many_grants_have_paid_is_there_after_a_crash() {
+async fn charges_on_many_grants_survive_a_crash() {
     let house = House::new();
     let key = house.key(10);
     for _ in 1..40 {

@@ -165,7 +165,7 @@ fn a_round_takes_more_than_one_batch_of_old_records_away() {
 }
 
 #[test]
-fn what_was_settled_before_others_and_entered_after_them_is_newer_than_they() {
+fn a_settlement_that_is_entered_late_is_newer_than_those_entered_before_it() {
     let mut desk = Desk::new();
     desk.enter(1000, &[settled(1, 1, 900), settled(1, 2, 1000)]);
     let seen = desk.since(None);
@@ -210,7 +210,7 @@ impl Dice {
 }
 
 #[test]
-fn who_follows_the_newest_and_who_walks_back_see_each_record_once_whatever_comes_between() {
+fn readers_in_both_directions_see_each_record_once_despite_late_entries() {
     let seed = std::time::SystemTime::UNIX_EPOCH.elapsed().unwrap();
     let seed = u64::try_from(seed.as_nanos()).unwrap();
     println!("seed {seed}");
@@ -223,7 +223,7 @@ fn who_follows_the_newest_and_who_walks_back_see_each_record_once_whatever_comes
         let mut batch = Vec::new();
         for _ in 0..(1 + dice.below(7)) {
             number += 1;
-            // Mostly a moment ago; now and then much longer.
+            // Mostly milliseconds ago; now and then much longer.
             let most = if dice.below(16) == 0 { 9000 } else { 400 };
             let ago = dice.below(most);
             batch.push(settled(1, number, now.saturating_sub(ago)));

@@ -40,7 +40,7 @@ fn leave(house: &House, entry: &Entry, emptied: std::ops::Range<usize>) -> usize
         .unwrap();
     journal.die();
     let mut bytes = fs::read(&path).unwrap();
-    // The file is made anew, for the copy says more than it will, and who has it mapped must not see
+    // The file is made anew, for the copy says more than it will, and a process that has it mapped must not see
     // it shortened.
     journal.remove();
     let held: Vec<_> = (0..8)
@@ -56,7 +56,7 @@ fn leave(house: &House, entry: &Entry, emptied: std::ops::Range<usize>) -> usize
 }
 
 #[tokio::test]
-async fn a_file_that_nobody_names_is_taken_up_by_who_serves() {
+async fn a_file_without_a_registered_owner_is_recovered_by_the_serving_process() {
     let house = House::new();
     let entry = long(&house, 1);
     let ledger = house.ledger();
@@ -93,7 +93,7 @@ async fn a_record_that_was_entered_and_half_emptied_at_the_crash_is_no_alarm() {
 }
 
 #[tokio::test]
-async fn what_is_left_of_a_record_that_was_not_entered_is_kept_named_and_counted() {
+async fn the_rest_of_a_record_that_was_not_entered_is_kept_named_and_counted() {
     let house = House::new();
     let entry = long(&house, 1);
     let count = leave(&house, &entry, 1..2);
@@ -118,7 +118,7 @@ async fn what_is_left_of_a_record_that_was_not_entered_is_kept_named_and_counted
 }
 
 #[tokio::test]
-async fn what_waits_in_quarantine_is_counted_by_cause_until_a_person_has_looked() {
+async fn records_in_quarantine_are_counted_by_cause_until_they_are_removed() {
     let house = House::new();
     let ledger = house.ledger();
     let counted = async |torn, unreadable, refused| {

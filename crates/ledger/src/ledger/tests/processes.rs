@@ -4,7 +4,7 @@ use super::*;
 use crate::journal::name_without_copy;
 
 #[tokio::test]
-async fn what_was_settled_before_a_crash_is_entered_once() {
+async fn settlements_before_a_crash_are_entered_once() {
     let house = House::new();
     let key = house.key(1000);
     let ledger = house.ledger();
@@ -66,12 +66,12 @@ async fn a_process_that_ends_leaves_its_share_to_the_others() {
 }
 
 #[tokio::test]
-async fn what_was_shared_out_is_left_to_the_one_it_is_for() {
+async fn shared_out_tokens_are_left_to_their_process() {
     let house = House::new();
     let (key, other) = (house.key(1000), house.key(1000));
     let old = house.ledger();
     drop(house.reserve(&old, &other, 1).await.unwrap());
-    // The first use begins the grant, which is news of it for whoever looks into the file.
+    // The first use begins the grant, which is a change for every reader of the file.
     let first = house.reserve(&old, &key, 10).await.unwrap();
     first.settle(&completed(10));
     assert!(old.caught_up(PATIENCE).await);
@@ -88,12 +88,12 @@ async fn what_was_shared_out_is_left_to_the_one_it_is_for() {
 }
 
 #[tokio::test]
-async fn who_is_short_of_what_another_holds_unused_has_it_after_a_moment() {
+async fn a_process_gets_the_unused_tokens_of_another() {
     let house = House::new();
     let key = house.key(1000);
     let (one, two) = (house.ledger(), house.ledger());
     drop(house.reserve(&one, &key, 1).await.unwrap());
-    assert!(two.more(&key).is_none(), "nobody has asked");
+    assert!(two.more(&key).is_none(), "no process has asked");
     // Each asking brings half of what is left there.
     for wanted in [400, 300] {
         let mut waits = 0;
@@ -108,7 +108,7 @@ async fn who_is_short_of_what_another_holds_unused_has_it_after_a_moment() {
         };
         held.settle(&completed(wanted));
     }
-    // What one holds in earnest does not come, and nobody waits for long.
+    // Reserved tokens do not come, and no request waits for long.
     let _held = house.reserve(&one, &key, 100).await.unwrap();
     let start = Instant::now();
     for _ in 0..3 {
@@ -126,7 +126,7 @@ async fn who_is_short_of_what_another_holds_unused_has_it_after_a_moment() {
 }
 
 #[tokio::test]
-async fn who_waits_in_vain_for_another_process_takes_the_place_of_nobody_after_it() {
+async fn a_wait_for_another_process_that_times_out_does_not_block_later_waits() {
     let house = House::new();
     let key = house.key(1000);
     let one = house.ledger();
@@ -141,7 +141,7 @@ async fn who_waits_in_vain_for_another_process_takes_the_place_of_nobody_after_i
     assert_eq!(refused, Shortage::Busy);
     for _ in 0..2 {
         two.more(&key).expect("it is asked for").await;
-        let waiting = two.more(&key).expect("who waited has gone");
+        let waiting = two.more(&key).expect("the waiter has gone");
         assert!(two.more(&key).is_none(), "one may wait");
         drop(waiting);
     }
@@ -149,7 +149,7 @@ async fn who_waits_in_vain_for_another_process_takes_the_place_of_nobody_after_i
 
 /// Both are asked by turns, so that each gives what it has to the other again and again.
 #[tokio::test]
-async fn what_all_processes_hold_together_being_too_little_is_exhausted_in_each() {
+async fn a_balance_too_small_over_all_processes_is_exhausted_in_each() {
     let house = House::new();
     let key = house.key(1000);
     let (one, two) = (house.ledger(), house.ledger());
@@ -188,7 +188,7 @@ async fn what_all_processes_hold_together_being_too_little_is_exhausted_in_each(
 }
 
 #[tokio::test]
-async fn who_has_retired_leaves_everything_to_the_other() {
+async fn a_retired_process_leaves_all_tokens_to_the_other() {
     let house = House::new();
     let key = house.key(1000);
     let (old, new) = (house.ledger(), house.ledger());
@@ -198,12 +198,12 @@ async fn who_has_retired_leaves_everything_to_the_other() {
     // What its last requests let go comes as well, all of it.
     open.settle(&completed(100));
     drop(house.eventually(&new, &key, 900).await);
-    // Who still comes to the old one is served.
+    // Requests that still reach the old process are served.
     drop(house.eventually(&old, &key, 300).await);
 }
 
 #[tokio::test]
-async fn what_is_topped_up_is_known_to_a_process_that_has_retired() {
+async fn a_retired_process_knows_new_grants() {
     let house = House::new();
     let key = house.key(10);
     let old = house.ledger();
@@ -219,7 +219,7 @@ async fn what_is_topped_up_is_known_to_a_process_that_has_retired() {
 }
 
 #[tokio::test]
-async fn nobody_is_asked_for_long_for_what_nobody_waits_for() {
+async fn lease_requests_end_with_their_waiters() {
     let house = House::new();
     let key = house.key(1000);
     let (one, two) = (house.ledger(), house.ledger());
@@ -251,7 +251,7 @@ async fn a_file_has_one_folder_by_whatever_name_it_is_known() {
 }
 
 #[tokio::test]
-async fn what_a_dead_peer_held_is_spent_by_the_living() {
+async fn leases_of_a_crashed_process_are_spent_by_the_others() {
     let house = House::new();
     let key = house.key(1000);
     let (dying, living) = (house.ledger(), house.ledger());
@@ -372,21 +372,21 @@ async fn settle_into_the_copy(reservation: Reservation, mut settlements: PathBuf
 }
 
 #[tokio::test]
-async fn what_a_power_failure_took_of_a_settlement_file_is_entered_from_its_copy() {
+async fn records_that_a_power_failure_took_from_a_settlement_file_are_entered_from_its_copy() {
     for is_gone in [false, true] {
         let house = House::new();
         let key = house.key(1000);
         let ledger = house.ledger();
         let reservation = house.reserve(&ledger, &key, 10).await.unwrap();
         let left = settlement_file(&house);
-        // So that there is somebody left who brings it to the copy.
+        // So that a process is left that brings it to the copy.
         let _open = ledger.clone();
         ledger.crash();
         settle_into_the_copy(reservation, left.clone()).await;
         if is_gone {
             std::fs::remove_file(&left).unwrap();
         } else {
-            // Not shorter: who has it mapped would end by that.
+            // Not shorter: a process that has it mapped would end by that.
             let file = std::fs::File::options().write(true).open(&left).unwrap();
             let blank = vec![0; usize::try_from(file.metadata().unwrap().len()).unwrap()];
             std::os::unix::fs::FileExt::write_all_at(&file, &blank, 0).unwrap();
@@ -398,7 +398,7 @@ async fn what_a_power_failure_took_of_a_settlement_file_is_entered_from_its_copy
 }
 
 #[tokio::test]
-async fn what_a_process_settled_whose_file_was_removed_is_entered_from_the_copy() {
+async fn settlements_of_a_removed_file_are_entered_from_the_copy() {
     let house = House::new();
     let key = house.key(1000);
     let ledger = house.ledger();
@@ -416,7 +416,7 @@ async fn what_a_process_settled_whose_file_was_removed_is_entered_from_the_copy(
 }
 
 #[tokio::test]
-async fn what_cannot_be_read_of_a_settlement_file_is_kept_and_named() {
+async fn unreadable_parts_of_a_settlement_file_are_kept_and_named() {
     let house = House::new();
     let key = house.key(1000);
     die_after_a_settlement(&house, &key).await;
@@ -439,7 +439,7 @@ async fn what_cannot_be_read_of_a_settlement_file_is_kept_and_named() {
 }
 
 #[tokio::test]
-async fn a_record_that_the_file_refuses_is_kept_aside_and_holds_up_no_other() {
+async fn a_record_that_the_file_refuses_is_quarantined_and_holds_up_no_other() {
     let house = House::new();
     let (gone, key) = (house.key(1000), house.key(1000));
     let ledger = house.ledger();

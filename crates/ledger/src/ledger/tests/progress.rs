@@ -34,11 +34,11 @@ async fn a_crash_charges_what_a_stream_had_delivered_a_quarter_second_before() {
         assert_eq!(house.used(&key), 95);
         house.check(1);
     }
-    let told: String = house.sql(
+    let reported: String = house.sql(
         "SELECT concat_ws(' ', state, source, error, status, model_served, output) FROM usage",
     );
     assert_eq!(
-        told,
+        reported,
         "upstream_failed estimated service_unavailable 200 beta 95"
     );
     drop((held, silent));

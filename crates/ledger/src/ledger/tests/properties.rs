@@ -86,7 +86,7 @@ impl Life {
             Step::Settle(place, state, reported) => self.settle(place, state, reported),
             Step::Drop(place) => {
                 if let Some(open) = self.remove(place) {
-                    // Nobody is told what of it nothing was left for, but it is counted.
+                    // The part above the balance is not reported, but it is counted.
                     let ledger = self.processes[open.process].as_ref().unwrap();
                     let before = ledger.stats().overdraft_tokens;
                     drop(open.reservation);
@@ -213,7 +213,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
     #[test]
-    fn whatever_happens_each_request_is_charged_once_and_everything_adds_up(steps in steps()) {
+    fn each_request_is_charged_once_and_everything_adds_up(steps in steps()) {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()

@@ -33,7 +33,7 @@ pub(crate) fn a_key_is_found_by_id_by_prefix_and_by_itself_after_reopening(fixtu
     assert_eq!(made.record.identity.groups, allowance(["codex", "opus"]));
 }
 
-pub(crate) fn of_orders_of_one_name_that_come_together_one_makes_a_key_and_the_others_are_told_of_it(
+pub(crate) fn of_concurrent_orders_with_one_name_one_makes_a_key_and_the_others_return_it(
     fixture: &dyn Fixture,
 ) {
     let home = Home::on(fixture);
@@ -54,17 +54,15 @@ pub(crate) fn of_orders_of_one_name_that_come_together_one_makes_a_key_and_the_o
         assert_eq!(made.len(), 1, "{refused:?}");
         let made = made.into_iter().next().unwrap().unwrap().record;
         for answer in refused {
-            let told =
+            let reported =
                 matches!(&answer, Err(StoreError::KeyMade { id, .. }) if id == made.id().as_str());
-            assert!(told, "round {round}: {answer:?}");
+            assert!(reported, "round {round}: {answer:?}");
         }
     }
     assert_eq!(store.list_keys(None, 1000).unwrap().len(), 20);
 }
 
-pub(crate) fn an_order_that_is_sent_again_after_its_key_has_expired_is_told_of_the_key(
-    fixture: &dyn Fixture,
-) {
+pub(crate) fn an_order_repeated_after_its_key_has_expired_names_the_key(fixture: &dyn Fixture) {
     let home = Home::on(fixture);
     let store = home.store();
     let order = OrderName::new("order-1").unwrap();
@@ -72,28 +70,28 @@ pub(crate) fn an_order_that_is_sent_again_after_its_key_has_expired_is_told_of_t
     new.expires_at = Some(home.clock.now().plus(Duration::from_secs(60)));
     let made = store.create_key_once(&new, &order).unwrap().record;
     let again = |new: &NewKey| store.create_key_once(new, &order).unwrap_err().to_string();
-    let told = again(&new);
+    let reported = again(&new);
     assert!(
-        told.contains(made.id().as_str()) && told.contains("it is active"),
-        "{told}"
+        reported.contains(made.id().as_str()) && reported.contains("it is active"),
+        "{reported}"
     );
     home.clock.advance(Duration::from_secs(60));
-    let told = again(&new);
+    let reported = again(&new);
     assert!(
-        told.contains(made.id().as_str()) && told.contains("it is expired"),
-        "{told}"
+        reported.contains(made.id().as_str()) && reported.contains("it is expired"),
+        "{reported}"
     );
-    assert!(!told.contains("revoke"), "{told}");
+    assert!(!reported.contains("revoke"), "{reported}");
 
     // Another order under that name is refused for the name; an unknown order is too late.
     let other = NewKey {
         name: "cd".to_owned(),
         ..new.clone()
     };
-    let told = again(&other);
+    let reported = again(&other);
     assert!(
-        told.contains("another order") && told.contains(made.id().as_str()),
-        "{told}"
+        reported.contains("another order") && reported.contains(made.id().as_str()),
+        "{reported}"
     );
     let late = store.create_key_once(&new, &OrderName::new("order-2").unwrap());
     let late = late.unwrap_err().to_string();
@@ -223,7 +221,7 @@ pub(crate) fn wildcards_and_quotes_name_no_key(fixture: &dyn Fixture) {
     assert_eq!(store.list_keys(None, 9).unwrap().len(), 1);
 }
 
-pub(crate) fn what_everything_means_survives_storage(fixture: &dyn Fixture) {
+pub(crate) fn every_field_survives_storage(fixture: &dyn Fixture) {
     let home = Home::on(fixture);
     let store = home.store();
     let record = store.create_key(&NewKey::named("all")).unwrap().record;

@@ -129,7 +129,7 @@ pub(crate) fn a_request_is_charged_once_however_often_it_is_committed(fixture: &
     home.adds_up(3);
 }
 
-pub(crate) fn a_record_that_is_refused_is_put_aside_and_delays_no_other(fixture: &dyn Fixture) {
+pub(crate) fn a_record_that_is_refused_is_quarantined_and_delays_no_other(fixture: &dyn Fixture) {
     let home = Home::on(fixture);
     let key = home.key(100);
     let mut process = home.process("one");
@@ -149,7 +149,7 @@ pub(crate) fn a_record_that_is_refused_is_put_aside_and_delays_no_other(fixture:
     assert_eq!(found.faults.len(), 1, "{:?}", found.faults);
 }
 
-pub(crate) fn what_no_lease_covers_is_paid_from_what_is_free(fixture: &dyn Fixture) {
+pub(crate) fn a_charge_above_the_lease_is_paid_from_free_tokens(fixture: &dyn Fixture) {
     let home = Home::on(fixture);
     let key = home.key(100);
     let (mut one, mut two) = (home.process("one"), home.process("two"));
@@ -200,7 +200,7 @@ pub(crate) fn a_fenced_process_leases_nothing_more(fixture: &dyn Fixture) {
     assert_eq!(free(&home.lease(&mut *two, &key, LeaseMode::Take)), 100);
 }
 
-pub(crate) fn what_a_crashed_process_left_is_entered_once(fixture: &dyn Fixture) {
+pub(crate) fn records_of_a_crashed_process_are_entered_once(fixture: &dyn Fixture) {
     let home = Home::on(fixture);
     let key = home.key(100);
     let (mut crashed, mut other) = (home.process("crashed"), home.process("other"));

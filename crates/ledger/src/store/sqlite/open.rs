@@ -124,8 +124,8 @@ pub(super) fn open_settling_writer(path: &Path) -> Result<WriteConnection, Store
 }
 
 /// Opens a file that [`open_writer`] has prepared, for the rows of remembered answers: no sums are kept
-/// of them and their commits are not numbered, so that none has to be on the disk at once. What is
-/// deleted is overwritten, because it holds conversations.
+/// of them and their commits are not numbered, so that none has to be on the disk at once. Deleted
+/// rows are overwritten, because they hold conversations.
 pub(super) fn open_memory_writer(path: &Path) -> Result<Connection, StoreError> {
     let connection = connect(path, BUSY_TIMEOUT).described(path)?;
     let prepare = || {

@@ -54,7 +54,7 @@ mod tests {
     use tempfile::TempDir;
 
     #[test]
-    fn plans_that_are_not_known_are_told_with_the_keys_that_have_them() {
+    fn unknown_plans_are_reported_with_the_keys_that_have_them() {
         let folder = TempDir::new().unwrap();
         let path = folder.path().join("ledger.db");
         assert!(plans_beyond(&path, &[], 9, Clock::system().now()).is_err());
@@ -71,20 +71,20 @@ mod tests {
         for plan in [None, Some("a"), Some("b"), Some("b"), Some("c/{d}")] {
             make(plan);
         }
-        let told = |known: &[&str], most| {
+        let reported = |known: &[&str], most| {
             let found = plans_beyond(&path, known, most, store.clock().now()).unwrap();
             let pairs = found.into_iter().map(|it| (it.plan, it.keys));
             pairs.collect::<Vec<_>>()
         };
         let of = |plan: &str, keys: u32| (plan.to_owned(), keys);
-        assert_eq!(told(&["b", "c/{d}", "d"], 9), [of("a", 1)]);
-        assert_eq!(told(&[], 2), [of("b", 2), of("a", 1)]);
-        assert_eq!(told(&["a", "b", "c/{d}"], 9), []);
+        assert_eq!(reported(&["b", "c/{d}", "d"], 9), [of("a", 1)]);
+        assert_eq!(reported(&[], 2), [of("b", 2), of("a", 1)]);
+        assert_eq!(reported(&["a", "b", "c/{d}"], 9), []);
         let gone = make(Some("gone"));
         store
             .revoke_key(&KeySelector::Id(gone.id().clone()))
             .unwrap();
-        assert_eq!(told(&["a", "b", "c/{d}"], 9), []);
+        assert_eq!(reported(&["a", "b", "c/{d}"], 9), []);
         let end = store.clock().now().plus(std::time::Duration::from_secs(60));
         let trial = NewKey {
             plan: Some("trial".to_owned()),

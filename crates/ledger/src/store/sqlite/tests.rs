@@ -247,7 +247,7 @@ fn a_pepper_is_checked_without_making_a_file() {
 }
 
 #[test]
-fn many_programs_may_make_one_file_at_the_same_moment() {
+fn many_programs_may_make_one_file_at_the_same_time() {
     let home = Home::new();
     std::thread::scope(|scope| {
         let made: Vec<_> = (0..8)
@@ -260,7 +260,7 @@ fn many_programs_may_make_one_file_at_the_same_moment() {
     assert_eq!(home.store().list_keys(None, 99).unwrap().len(), 8);
 }
 
-/// In write-ahead mode a lock on the file says that somebody uses its log. Closing any
+/// In write-ahead mode a lock on the file says that a process uses its log. Closing any
 /// handle of the file would take it away, and a program with an SQLite that looks at
 /// nothing else would remove the log under the gateway's feet.
 #[cfg(target_os = "linux")]

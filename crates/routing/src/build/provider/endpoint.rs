@@ -12,8 +12,12 @@ const USUAL_PATHS: PerFormat<&str> = PerFormat {
     messages: "/v1/messages",
 };
 
-/// The fields of each format that the gateway itself reads or writes: it checks, meters and routes by
-/// them, so that a provider must receive them as they were counted.
+/// What the gateway writes itself in requests of every format. Without its `stream_options` a stream of
+/// chat would report no usage.
+const ALWAYS_SET: [&str; 3] = ["model", "stream", "stream_options"];
+
+/// The fields of each format that decide on the reservation and the owner of a request, so that a
+/// provider must receive them as they were counted.
 const OF_THE_GATEWAY: PerFormat<&[&str]> = PerFormat {
     chat: &["messages", "max_tokens", "max_completion_tokens", "n"],
     responses: &[
@@ -83,7 +87,7 @@ impl Builder<'_> {
             let at = set.key(name);
             if let Err(message) = check_name(name) {
                 self.fault(&at, message);
-            } else if of_the_gateway.contains(&&**name) || ["model", "stream"].contains(&&**name) {
+            } else if of_the_gateway.contains(&&**name) || ALWAYS_SET.contains(&&**name) {
                 self.fault(&at, format!("'{name}' is set by the gateway alone"));
             } else if settings.remove.contains(name) {
                 self.fault(&at, format!("'{name}' stands under `remove`, too"));

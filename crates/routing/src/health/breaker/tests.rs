@@ -39,7 +39,7 @@ fn open(breaker: &Breaker, now: u64) -> Duration {
 }
 
 #[test]
-fn it_tells_since_when_it_stands_so_and_what_failed_last() {
+fn it_reports_the_time_of_its_state_and_the_last_failure() {
     let breaker = Breaker::default();
     assert_eq!((breaker.changed_at(), breaker.last_failure()), (None, None));
     let failure = LastFailure {
@@ -174,7 +174,7 @@ fn a_wait_that_was_asked_for_is_kept_within_its_bound() {
 }
 
 #[test]
-fn what_began_before_it_opened_neither_closes_nor_prolongs_it() {
+fn attempts_that_began_before_it_opened_neither_close_nor_prolong_it() {
     let breaker = Breaker::default();
     let mut late_success = breaker.enter(SECOND).unwrap();
     let mut late_failure = breaker.enter(SECOND).unwrap();
@@ -204,7 +204,7 @@ fn a_last_resort_that_succeeds_closes_it_and_one_that_fails_changes_nothing() {
 }
 
 #[test]
-fn what_is_held_open_lets_nothing_through_until_a_success_is_told() {
+fn a_breaker_that_is_held_open_lets_nothing_through_until_a_success() {
     let breaker = Breaker::default();
     breaker.hold(true);
     assert_eq!(breaker.standing(SECOND), Standing::Closed);

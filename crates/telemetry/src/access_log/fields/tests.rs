@@ -80,8 +80,8 @@ fn any_span_comes_back_to_the_microsecond() {
         let span = Duration::from_micros(micros);
         let line = written(|fields| fields.millis("ms", Some(span)));
         let parsed: Value = serde_json::from_str(&line).unwrap();
-        let told = parsed["ms"].as_f64().unwrap() * 1e3;
-        let off = (told - span.as_secs_f64() * 1e6).abs();
+        let reported = parsed["ms"].as_f64().unwrap() * 1e3;
+        let off = (reported - span.as_secs_f64() * 1e6).abs();
         assert!(off <= span.as_secs_f64() * 1e6 * 1e-12, "{line}");
     }
 }

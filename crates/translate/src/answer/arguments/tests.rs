@@ -25,7 +25,7 @@ fn a_whole_object_is_known_in_any_pieces() {
 }
 
 #[test]
-fn what_is_no_object_is_told_apart() {
+fn other_values_than_objects_are_distinguished() {
     for (pieces, is_empty, is_object, is_over) in [
         (&[][..], true, false, false),
         (&["", " \\n"], true, false, false),

@@ -33,7 +33,7 @@ fn a_document_is_read_as_it_was_written() {
 }
 
 #[test]
-fn what_was_not_asked_for_is_told_apart() {
+fn text_that_was_not_asked_for_is_distinguished() {
     for document in [
         "",
         "[]",
@@ -51,7 +51,7 @@ fn what_was_not_asked_for_is_told_apart() {
 }
 
 #[test]
-fn what_is_no_json_ends_the_reading() {
+fn malformed_json_ends_the_reading() {
     let whole = r#"{"text":"a\\","list":[{"any":{"b":["c",null]}}],"other":[{}],"number":1}"#;
     for end in 0..whole.len() {
         let cut = whole.get(..end).unwrap();

@@ -53,7 +53,7 @@ fn the_sequence_counts_that_is_complete_first() {
 }
 
 #[test]
-fn what_holds_no_sequence_leaves_as_it_was_written() {
+fn text_without_a_sequence_leaves_as_it_was_written() {
     let mut stops = Stops::new(&["x".to_owned()].into()).unwrap();
     let mut out = Output::default();
     stops.push(RawText::escaped(r"a\/\u0062"), &mut out);

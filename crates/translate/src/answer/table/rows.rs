@@ -65,8 +65,9 @@ pub(crate) const TOTAL: AnswerFate =
     Mapped("in the format's way of counting: with or without the cached tokens");
 pub(crate) const SUM: AnswerFate = Implied("the sum of the others");
 pub(crate) const PART: AnswerFate = LeftOut("counted in the totals");
-pub(crate) const STOP: AnswerFate =
-    Mapped("to the format's reasons; calls are told as calls whatever the provider says");
+pub(crate) const STOP: AnswerFate = Mapped(
+    "to the format's reasons; an answer with calls has the reason of calls, whatever the provider says",
+);
 pub(crate) const CALL_ID: AnswerFate =
     Mapped("kept where the format takes it and it is the only one, else made up");
 pub(crate) const NAME: AnswerFate = Mapped("to the caller's name and namespace");

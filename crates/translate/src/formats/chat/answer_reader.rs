@@ -156,7 +156,7 @@ impl ChatReader {
     }
 
     /// Which call a chunk goes on with, or the one that it begins. Providers leave out the
-    /// index, or write the same one for each call and tell them apart by id.
+    /// index, or write the same one for each call and distinguish them by id.
     fn place(
         &mut self,
         index: Option<u64>,

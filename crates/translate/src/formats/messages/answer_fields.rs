@@ -83,7 +83,7 @@ answer_rows! {
     both("content[]<web_fetch_tool_result>", HOSTED).whole(),
     feeds("content[]<web_search_tool_result>", SearchResults).whole(),
     both("stop_reason", Mapped("to the format's reasons; `pause_turn` is the output limit where the provider was to search the web, else it fails")),
-    both("stop_sequence", LeftOut("the others do not tell which it was")),
+    both("stop_sequence", LeftOut("the others do not name the sequence")),
     both("stop_details", STRUCTURE),
     both("stop_details<refusal>.type", STRUCTURE),
     both("stop_details<refusal>.explanation", Mapped("the text of the refusal")),

@@ -54,7 +54,7 @@ answer_rows! {
     both("output[]<message>.type", STRUCTURE),
     both("output[]<message>.role", STRUCTURE),
     both("output[]<message>.status", STRUCTURE),
-    both("output[]<message>.phase", LeftOut("the others do not tell comment from answer")),
+    both("output[]<message>.phase", LeftOut("the others do not distinguish comment from answer")),
     both("output[]<message>.content", STRUCTURE),
     both("output[]<message>.content[]<output_text>.type", STRUCTURE),
     both("output[]<message>.content[]<output_text>.text", Carried),

@@ -1,5 +1,5 @@
-//! Writes what chat and responses share apart from the conversation: sampling, schemas, who
-//! asks, caching.
+//! Writes what chat and responses share apart from the conversation: sampling, schemas, the
+//! end user, caching.
 
 use super::{
     Writer,

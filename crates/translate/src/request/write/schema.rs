@@ -1,7 +1,7 @@
 //! JSON schemas for messages, which takes fewer of them than the other formats: answers follow
 //! schemas whose objects name all their members, and the schema of a tool is one object at its top.
 //!
-//! Decides what of a schema can be said in that way. What cannot be is an error that names the
+//! Decides which parts of a schema can be written in that way. Other parts are an error that names the
 //! place within the schema and the reason.
 
 use crate::{Refusal, document, request::scope::member};

@@ -18,7 +18,7 @@ pub(crate) const EMPTY_SCHEMA: &[u8] = br#"{"type":"object","properties":{}}"#;
 const FREE_SCHEMA: &[u8] = br#"{"type":"object","properties":{"input":{"type":"string"}},"required":["input"],"additionalProperties":false}"#;
 
 /// Whether each object of a schema allows its own members alone and needs all of them, as
-/// chat and responses want it of a schema that they are to keep to.
+/// chat and responses require of a strict schema.
 pub(crate) fn is_closed(schema: Value<'_>) -> bool {
     /// More members than chat and responses take.
     const MANY: usize = 5000;

@@ -2,7 +2,7 @@
 //! choices, then the end marker.
 
 use super::{document, ensure};
-use crate::told::{Told, of_chat, text};
+use crate::summary::{Summary, of_chat, text};
 use serde_json::{Value, json};
 
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -24,7 +24,7 @@ struct Machine {
     usage: Option<Value>,
 }
 
-pub fn read(events: &[(Option<String>, String)]) -> Result<Told, String> {
+pub fn read(events: &[(Option<String>, String)]) -> Result<Summary, String> {
     let mut machine = Machine::default();
     for (name, data) in events {
         ensure(name.is_none(), || format!("a named event: {name:?}"))?;
@@ -40,18 +40,18 @@ pub fn read(events: &[(Option<String>, String)]) -> Result<Told, String> {
             .map_err(|complaint| format!("{complaint}: {data}"))?;
     }
     ensure(machine.stage == Stage::Over, || "no end marker".into())?;
-    let told = of_chat(machine.deltas.iter().map(|(delta, reason)| (delta, reason)));
-    let is_calling = told.stop.as_deref() == Some("tool_calls");
+    let summary = of_chat(machine.deltas.iter().map(|(delta, reason)| (delta, reason)));
+    let is_calling = summary.stop.as_deref() == Some("tool_calls");
     ensure(is_calling <= (machine.calls > 0), || {
         "tool_calls without a call".into()
     })?;
-    Ok(Told {
+    Ok(Summary {
         usage: machine.usage,
-        ..told
+        ..summary
     })
 }
 
-pub fn body(answer: &Value) -> Result<Told, String> {
+pub fn body(answer: &Value) -> Result<Summary, String> {
     ensure(text(&answer["id"]).starts_with("chatcmpl-"), || {
         "id of another format".into()
     })?;
@@ -102,7 +102,7 @@ pub fn body(answer: &Value) -> Result<Told, String> {
             format!("no {field}")
         })?;
     }
-    Ok(Told {
+    Ok(Summary {
         usage: Some(usage.clone()),
         ..of_chat([(message, &choice["finish_reason"])].into_iter())
     })

@@ -2,7 +2,7 @@
 //! message_delta, message_stop; pings between.
 
 use super::{document, ensure};
-use crate::told::{Told, of_blocks, text};
+use crate::summary::{Summary, of_blocks, text};
 use serde_json::{Value, json};
 
 #[derive(Debug, Default)]
@@ -10,7 +10,7 @@ struct Machine {
     blocks: Vec<Value>,
     open: Option<Open>,
     stage: Stage,
-    told: Told,
+    summary: Summary,
 }
 
 #[derive(Debug)]
@@ -29,7 +29,7 @@ enum Stage {
     Over,
 }
 
-pub fn read(events: &[(Option<String>, String)]) -> Result<Told, String> {
+pub fn read(events: &[(Option<String>, String)]) -> Result<Summary, String> {
     let mut machine = Machine::default();
     for (name, data) in events {
         let event = document(data)?;
@@ -41,17 +41,17 @@ pub fn read(events: &[(Option<String>, String)]) -> Result<Told, String> {
             .map_err(|complaint| format!("{complaint}: {data}"))?;
     }
     ensure(machine.stage == Stage::Over, || "no message_stop".into())?;
-    let told = of_blocks(&machine.blocks, machine.told.stop.clone());
+    let summary = of_blocks(&machine.blocks, machine.summary.stop.clone());
     let calls = machine
         .blocks
         .iter()
         .any(|block| block["type"] == "tool_use");
-    ensure(calls || told.stop.as_deref() != Some("tool_use"), || {
+    ensure(calls || summary.stop.as_deref() != Some("tool_use"), || {
         "tool_use without a call".into()
     })?;
-    Ok(Told {
-        usage: machine.told.usage,
-        ..told
+    Ok(Summary {
+        usage: machine.summary.usage,
+        ..summary
     })
 }
 
@@ -196,13 +196,13 @@ impl Machine {
             )?;
         }
         check_searches(&self.blocks)?;
-        self.told.stop = Some(stop.into());
-        self.told.usage = Some(event["usage"].clone());
+        self.summary.stop = Some(stop.into());
+        self.summary.usage = Some(event["usage"].clone());
         Ok(())
     }
 }
 
-pub fn body(message: &Value) -> Result<Told, String> {
+pub fn body(message: &Value) -> Result<Summary, String> {
     check_message(message)?;
     let stop = message["stop_reason"].as_str().ok_or("no stop_reason")?;
     let blocks = message["content"].as_array().ok_or("no content")?;
@@ -229,7 +229,7 @@ pub fn body(message: &Value) -> Result<Told, String> {
     ensure(is_calling || stop != "tool_use", || {
         "tool_use without a call".into()
     })?;
-    Ok(Told {
+    Ok(Summary {
         usage: Some(message["usage"].clone()),
         ..of_blocks(blocks, Some(stop.into()))
     })

@@ -1,16 +1,16 @@
 //! What each format demands of its streams, as small state machines of their own: nothing here
 //! is shared with the writers. A stream that breaks the order of its format is refused with
-//! the reason; one that keeps it is told.
+//! the reason; one that keeps it becomes a summary.
 
 mod chat;
 mod messages;
 mod responses;
 
-use crate::{support::events, told::Told};
+use crate::{summary::Summary, support::events};
 use tollgate_types::Format;
 
 /// Reads a whole stream as the strictest client would.
-pub fn stream(format: Format, stream: &str) -> Result<Told, String> {
+pub fn stream(format: Format, stream: &str) -> Result<Summary, String> {
     for line in stream.lines() {
         let is_known = line.is_empty()
             || line.starts_with("data: ")
@@ -28,7 +28,7 @@ pub fn stream(format: Format, stream: &str) -> Result<Told, String> {
 }
 
 /// Reads a whole answer as the strictest client would.
-pub fn body(format: Format, body: &str) -> Result<Told, String> {
+pub fn body(format: Format, body: &str) -> Result<Summary, String> {
     let answer = document(body)?;
     match format {
         Format::Chat => chat::body(&answer),

@@ -2,7 +2,7 @@
 //! event that repeats everything; numbered without a gap.
 
 use super::{document, ensure};
-use crate::told::{Told, of_response, text};
+use crate::summary::{Summary, of_response, text};
 use serde_json::{Value, json};
 
 #[derive(Debug, Default)]
@@ -36,7 +36,7 @@ struct Item {
     is_said: bool,
 }
 
-pub fn read(events: &[(Option<String>, String)]) -> Result<Told, String> {
+pub fn read(events: &[(Option<String>, String)]) -> Result<Summary, String> {
     let mut machine = Machine::default();
     for (number, (name, data)) in events.iter().enumerate() {
         ensure(data != "[DONE]", || "an end marker".into())?;
@@ -298,7 +298,7 @@ impl Item {
     }
 }
 
-pub fn body(response: &Value) -> Result<Told, String> {
+pub fn body(response: &Value) -> Result<Summary, String> {
     check_response(response)?;
     let mut ids = std::collections::BTreeSet::new();
     for item in response["output"].as_array().ok_or("no output")? {

@@ -42,14 +42,14 @@ const WORDS: &[&str] = &[
     "model",
 ];
 
-/// What would be trouble if it stood outside the quotes, for those who bring their own.
+/// Texts that would change the class if they stood outside the quotes; some have quotes of their own.
 fn variants(words: &str) -> [String; 3] {
     let escaping = format!("a' {words} 'b");
     [words.to_owned(), words.to_uppercase(), escaping]
 }
 
 #[track_caller]
-fn benches_nobody(status: u16, body: &str) {
+fn opens_no_breaker(status: u16, body: &str) {
     let fault = upstream(status, body);
     let benches = fault.opens_credential_breaker() || fault.opens_deployment_breaker();
     assert!(!benches, "{status} {body}: {fault:?}");
@@ -78,7 +78,7 @@ fn no_echo_opens_a_breaker(frames: &[(&str, &str)]) {
             // Where a sentence is the code as well it is no code.
             for body in bodies(&message) {
                 for status in [400, 404, 413, 422] {
-                    benches_nobody(status, &body);
+                    opens_no_breaker(status, &body);
                 }
             }
         }
@@ -86,7 +86,7 @@ fn no_echo_opens_a_breaker(frames: &[(&str, &str)]) {
 }
 
 #[test]
-fn words_of_the_request_in_quotes_bench_nobody() {
+fn words_of_the_request_in_quotes_open_no_breaker() {
     let frames = [
         ("Unknown parameter: '", "'."),
         ("Unknown parameter: \"", "\"."),
@@ -101,7 +101,7 @@ fn words_of_the_request_in_quotes_bench_nobody() {
 }
 
 #[test]
-fn words_of_the_request_without_quotes_bench_nobody() {
+fn words_of_the_request_without_quotes_open_no_breaker() {
     let frames = [
         ("", ": Extra inputs are not permitted"),
         ("", ": Field required\nend"),
@@ -121,12 +121,12 @@ fn another_fields_model_is_the_callers_choice() {
             "message": "The requested model 'x' does not exist.", "type": "invalid_request_error",
             "param": "tools[0].model", "code": "model_not_found",
         }});
-        benches_nobody(status, &body.to_string());
+        opens_no_breaker(status, &body.to_string());
     }
 }
 
 #[test]
-fn who_may_serve_the_model_is_the_callers_choice() {
+fn a_choice_of_providers_by_the_caller_is_the_callers_fault() {
     let metadata = serde_json::json!({"requested_providers": ["p"], "available_providers": ["q"]});
     let message = "No allowed providers are available for the selected model.";
     for (message, metadata) in [
@@ -136,7 +136,7 @@ fn who_may_serve_the_model_is_the_callers_choice() {
     ] {
         let body =
             serde_json::json!({"error": {"message": message, "code": 404, "metadata": metadata}});
-        benches_nobody(404, &body.to_string());
+        opens_no_breaker(404, &body.to_string());
     }
 }
 

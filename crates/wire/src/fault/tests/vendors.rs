@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn a_context_error_gives_up_its_numbers_whoever_wrote_it() {
+fn a_context_error_of_any_vendor_gives_its_numbers() {
     let four_hundred: &[(&str, String, C)] = &[
         (
             "chat completions",
@@ -316,7 +316,7 @@ fn a_page_before_the_api_says_too_little_to_rest_a_key_for_it() {
 }
 
 #[test]
-fn what_no_key_may_ask_for_is_the_callers_to_mend_under_403() {
+fn a_403_for_every_key_is_the_callers_fault() {
     for body in [
         openai("You are not allowed to request logprobs from this model", "invalid_request_error", ""),
         r#"[{"error":{"code":403,"message":"You do not have permission to access the File abc or it may not exist.","status":"PERMISSION_DENIED"}}]"#.to_owned(),

@@ -68,7 +68,7 @@ fn every_byte_after_a_backslash_at_every_place_is_an_escape_or_is_not() {
 }
 
 #[test]
-fn backslashes_are_told_from_escaped_ones_across_blocks() {
+fn backslashes_and_escaped_ones_are_distinguished_across_blocks() {
     for before in 0..140 {
         for backslashes in 0..140 {
             let bytes = [

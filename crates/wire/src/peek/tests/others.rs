@@ -28,10 +28,10 @@ fn another_name_of_the_output_limit_raises_it_and_never_lowers_it() {
         assert_eq!(limit(&format!(r#""{name}":60"#)), None, "{name}");
         for no_number in [r#""60000""#, "true", "[1]", "{}"] {
             let members = format!(r#""max_tokens":100,"{name}":{no_number}"#);
-            let told = refusal(chat(&members)).message;
+            let reported = refusal(chat(&members)).message;
             assert!(
-                told.contains(&format!("'{name}' must be an integer")),
-                "{told}"
+                reported.contains(&format!("'{name}' must be an integer")),
+                "{reported}"
             );
         }
     }
@@ -74,15 +74,15 @@ fn the_most_answers_that_any_field_asks_for_are_what_is_made() {
     assert_eq!(choices(r#""n":3,"best_of":50"#), 50);
     assert_eq!(choices(r#""best_of":2,"n_cmpl":null,"n":3"#), 3);
     assert_eq!(responses(r#""n_cmpl":4"#).unwrap().facts.choices, 4);
-    let told = refusal(chat(r#""best_of":500"#)).message;
+    let reported = refusal(chat(r#""best_of":500"#)).message;
     assert!(
-        told.contains("'best_of' must be an integer from 1 to 128"),
-        "{told}"
+        reported.contains("'best_of' must be an integer from 1 to 128"),
+        "{reported}"
     );
 }
 
 #[test]
-fn whatever_names_further_models_is_told() {
+fn every_field_that_names_further_models_is_found() {
     let named = |members: &str| chat(members).unwrap().facts.further_models;
     for (members, field) in [
         (r#""models":["a"]"#, "models"),
@@ -146,29 +146,32 @@ fn whatever_names_further_models_is_told() {
 }
 
 #[test]
-fn the_models_that_tools_name_are_told_with_an_adviser() {
-    let told = |tools: &str| {
+fn the_models_that_tools_name_are_found_with_an_adviser() {
+    let reported = |tools: &str| {
         let facts = messages(&format!(r#""tools":[{tools}]"#)).unwrap().facts;
         assert_eq!(facts.further_models, None);
         (facts.adviser, facts.tool_models)
     };
     let names = |names: &[&str]| names.iter().map(|it| (*it).to_owned()).collect::<Vec<_>>();
     let adviser = |model: &str| format!(r#"{{"type":"advisor_20260301","model":{model}}}"#);
-    assert_eq!(told(&adviser(r#""a""#)), (true, names(&["a"])));
+    assert_eq!(reported(&adviser(r#""a""#)), (true, names(&["a"])));
     assert_eq!(
-        told(r#"{"model":"a","type":"advisor_20260301"}"#),
+        reported(r#"{"model":"a","type":"advisor_20260301"}"#),
         (true, names(&["a"]))
     );
-    assert_eq!(told(&adviser("null")), (true, names(&[])));
-    assert_eq!(told(&adviser(r#"["a"]"#)), (true, names(&[""])));
-    assert_eq!(told(r#"{"type":"x","model":"a"}"#), (false, names(&["a"])));
-    let (_, many) = told(&vec![adviser(r#""a""#); 20].join(","));
+    assert_eq!(reported(&adviser("null")), (true, names(&[])));
+    assert_eq!(reported(&adviser(r#"["a"]"#)), (true, names(&[""])));
+    assert_eq!(
+        reported(r#"{"type":"x","model":"a"}"#),
+        (false, names(&["a"]))
+    );
+    let (_, many) = reported(&vec![adviser(r#""a""#); 20].join(","));
     assert_eq!(many.len(), 9);
     assert_eq!(many.last().map(String::as_str), Some(""));
 }
 
 #[test]
-fn what_a_provider_looks_up_by_itself_is_told() {
+fn look_ups_by_the_provider_are_found() {
     let hosted = |members: &str| chat(members).unwrap().facts.hosted_tools > 0;
     for asked in [
         r#""plugins":[{"id":"web"}]"#,
@@ -199,17 +202,17 @@ fn what_a_provider_looks_up_by_itself_is_told() {
 }
 
 #[test]
-fn what_is_acted_on_is_not_taken_from_an_extra_body() {
+fn fields_that_the_gateway_acts_on_are_refused_in_an_extra_body() {
     for (members, key) in [
         (r#""extra_body":{"model":"b"}"#, "model"),
         (r#""extra_body":{"max_tokens":9}"#, "max_tokens"),
         (r#""extra_body":{"x":1,"n_predict":9}"#, "n_predict"),
         (r#""extra_body":{"fallbacks":["b"]}"#, "fallbacks"),
     ] {
-        let told = refusal(chat(members)).message;
+        let reported = refusal(chat(members)).message;
         assert!(
-            told.starts_with(&format!("'{key}' is not taken from 'extra_body'")),
-            "{told}"
+            reported.starts_with(&format!("'{key}' is not taken from 'extra_body'")),
+            "{reported}"
         );
     }
     let other =

@@ -1,4 +1,4 @@
-//! What a peek refuses, and how the caller is told.
+//! What a peek refuses, and the messages for the caller.
 
 use super::*;
 use tollgate_types::{ErrorCode, ErrorType};
@@ -93,8 +93,8 @@ fn a_limit_must_be_a_plain_positive_integer() {
     }
     for too_large in ["2147483648", "1000000000000"] {
         let error = refusal(chat(&format!("\"max_tokens\":{too_large}")));
-        let told = "'max_tokens' must be at most 2147483647";
-        assert!(error.message.contains(told), "{error}");
+        let reported = "'max_tokens' must be at most 2147483647";
+        assert!(error.message.contains(reported), "{error}");
     }
     assert!(refusal(chat("\"n\":129")).message.contains("1 to 128"));
     assert_eq!(chat("\"n\":128").unwrap().facts.choices, 128);
@@ -158,7 +158,7 @@ fn fields_of_the_wrong_type_are_named() {
 }
 
 #[test]
-fn what_must_be_there_is_named_where_it_is_not() {
+fn a_missing_field_is_named() {
     let absent = |format, body| refusal(peek(format, body)).message.into_owned();
     assert!(absent(Format::Chat, r#"{"model":"m"}"#).contains("'messages' is required"));
     assert!(absent(Format::Responses, r#"{"model":"m"}"#).contains("'input' is required"));
@@ -209,7 +209,7 @@ fn a_message_echoes_at_most_a_short_escaped_piece() {
 }
 
 #[test]
-fn what_is_not_json_is_told_where_and_why() {
+fn malformed_json_is_refused_with_place_and_reason() {
     let error = refusal(peek(Format::Chat, r#"{"model":"m",}"#));
     let expected = "The request body is not valid JSON: expected a key in double quotes, \
                     found '}' at byte 13.";

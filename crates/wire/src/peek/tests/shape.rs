@@ -224,7 +224,7 @@ fn a_tool_without_its_function_or_name_is_named() {
 }
 
 #[test]
-fn what_a_provider_may_know_passes() {
+fn unknown_fields_pass() {
     for (format, conversation) in [
         (Format::Chat, r#"[{"role":"developer","content":"a"}]"#),
         (Format::Chat, r#"[{"role":"critic","content":"a"}]"#),

@@ -27,7 +27,7 @@ fn text<'a>(template: &Template, block: &'a str) -> Option<&'a str> {
 }
 
 #[test]
-fn an_event_fits_that_differs_in_its_text_and_in_what_nobody_reads() {
+fn an_event_fits_if_it_differs_in_its_text_and_in_unread_fields() {
     let chat = template(Format::Chat, CHAT).unwrap();
     for said in [
         "a",
@@ -55,7 +55,7 @@ fn an_event_fits_that_differs_in_its_text_and_in_what_nobody_reads() {
 }
 
 #[test]
-fn whatever_else_differs_does_not_fit() {
+fn an_event_with_other_differences_does_not_fit() {
     let cases = [
         (Format::Chat, CHAT, "\"c\"", "\"d\""),
         (Format::Chat, CHAT, ":null}]", ":\"stop\"}]"),
@@ -95,7 +95,7 @@ fn whatever_else_differs_does_not_fit() {
 }
 
 #[test]
-fn what_says_more_than_text_is_no_template() {
+fn an_event_with_more_than_text_is_no_template() {
     let cases = [
         (Format::Chat, CHAT, ":null}]", ":\"stop\"}]"),
         (
@@ -143,7 +143,7 @@ fn seen<'a>(format: Format, chunks: impl Iterator<Item = &'a [u8]>) -> (String, 
         scanner.push(&Bytes::copy_from_slice(chunk), &mut out);
     }
     let end: StreamEnd = scanner.finish(&mut out);
-    let told = format!(
+    let reported = format!(
         "{end:?} {:?} {:?} {:?} {} {} {} {:?} {:?}",
         scanner.phase(),
         scanner.usage(),
@@ -156,7 +156,7 @@ fn seen<'a>(format: Format, chunks: impl Iterator<Item = &'a [u8]>) -> (String, 
         (end == StreamEnd::Finished && scanner.text_bytes() < 170).then(|| scanner.text_sample()),
         String::from_utf8_lossy(&out.concat()),
     );
-    (told, fitted)
+    (reported, fitted)
 }
 
 /// The events of a stream, each a chunk: only so can they fit.
@@ -174,10 +174,10 @@ fn events(stream: &[u8]) -> impl Iterator<Item = &[u8]> {
 fn many_events_of_recorded_streams_fit_and_say_the_same() {
     let (mut all, mut fitted) = (0, 0);
     for (format, stream) in recorded().into_iter().flatten() {
-        let (told, fit) = seen(format, events(stream.as_bytes()));
+        let (reported, fit) = seen(format, events(stream.as_bytes()));
         // Cut by chunks they never fit.
         let (read, none) = seen(format, stream.as_bytes().chunks(1));
-        assert_eq!(told, read);
+        assert_eq!(reported, read);
         assert_eq!(none, 0);
         all += events(stream.as_bytes()).count();
         fitted += fit as usize;
@@ -213,9 +213,9 @@ fn a_stream_with_any_byte_changed_is_read_as_without_templates() {
             for byte in [b'"', b'\\', b'\n', b'\r', b'}', b'0', 0xc3] {
                 let mut changed = stream.clone().into_bytes();
                 changed[at] = byte;
-                let (told, fit) = seen(format, events(&changed));
+                let (reported, fit) = seen(format, events(&changed));
                 let (read, _) = seen(format, changed.chunks(50));
-                assert_eq!(told, read, "byte {byte} at {at} of {format}");
+                assert_eq!(reported, read, "byte {byte} at {at} of {format}");
                 fitted += fit;
             }
         }
@@ -258,8 +258,8 @@ fn chunks_with_many_events_and_halves_of_them_are_read_the_same() {
         let stream = block.repeat(40);
         let (whole, _) = seen(format, std::iter::once(stream.as_bytes()));
         for seed in 0..200 {
-            let (told, _) = seen(format, random_chunks(stream.as_bytes(), seed).into_iter());
-            assert_eq!(told, whole, "seed {seed}");
+            let (reported, _) = seen(format, random_chunks(stream.as_bytes(), seed).into_iter());
+            assert_eq!(reported, whole, "seed {seed}");
         }
     }
 }

@@ -321,7 +321,7 @@ fn an_operator_can_let_further_events_pass() {
 }
 
 #[test]
-fn what_vendors_add_to_chunks_of_chat_passes() {
+fn additions_of_vendors_to_chunks_of_chat_pass() {
     let chunks = [
         // Azure: before the first choice, and of its filter.
         r#"{"choices":[],"created":0,"id":"","model":"","object":"","prompt_filter_results":[{"prompt_index":0,"content_filter_results":{"hate":{"filtered":false,"severity":"safe"}}}]}"#,

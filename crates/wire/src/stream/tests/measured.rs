@@ -54,7 +54,7 @@ fn every_string_of_a_content_event_is_measured() {
 }
 
 #[test]
-fn what_names_or_seals_is_no_text() {
+fn names_and_seals_are_no_text() {
     for (format, event) in [
         (
             Format::Chat,
@@ -94,7 +94,7 @@ fn what_names_or_seals_is_no_text() {
 }
 
 #[test]
-fn what_a_stream_repeats_is_measured_once() {
+fn repetitions_in_a_stream_are_measured_once() {
     let item = r#"{"type":"response.output_item.done","item":{"type":"message","content":[{"type":"output_text","text":"TEXTTEXT"}]}}"#;
     let whole = r#"{"type":"response.completed","response":{"output":[{"content":[{"text":"TEXTTEXT"}]},{"arguments":"TEXT"}]}}"#;
     let responses = [

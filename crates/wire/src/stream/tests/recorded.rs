@@ -142,7 +142,7 @@ fn a_recorded_stream_passes_whole_and_scans_to_the_usage_its_provider_reported()
         assert_eq!(seen.usage.usage, usage_of(format, &stream), "{stream}");
         assert_eq!(seen.usage.believed(), Some(seen.usage.usage), "{stream}");
         // Beginnings and pings only say that more will come.
-        let is_told = |event: &Value| {
+        let is_reported = |event: &Value| {
             !matches!(
                 event["type"].as_str().unwrap_or_default(),
                 "ping"
@@ -152,7 +152,7 @@ fn a_recorded_stream_passes_whole_and_scans_to_the_usage_its_provider_reported()
                     | "response.queued"
             )
         };
-        let events = data(&stream).filter(is_told).count() as u64;
+        let events = data(&stream).filter(is_reported).count() as u64;
         assert_eq!(seen.events, events);
         // One provider leaves both empty.
         let named = |key: &str| {

@@ -91,7 +91,7 @@ fn records_come_newest_first_and_every_page_leads_to_the_next() {
 }
 
 #[test]
-fn what_is_newer_than_a_page_is_found_from_its_first_cursor() {
+fn records_newer_than_a_page_are_found_from_its_first_cursor() {
     let archive = Archive::new();
     let key = archive.key();
     for second in 1..=5 {

@@ -153,7 +153,7 @@ fn a_record_that_is_there_already_is_noticed_among_many_and_alone() {
 }
 
 #[test]
-fn what_the_file_refuses_is_a_fault() {
+fn a_record_that_the_file_refuses_is_a_fault() {
     let shelf = Shelf::new();
     let mut entries: Vec<Entry> = (0..ROWS as u64).map(entry).collect();
     entries[5].key = largest().key;

@@ -110,7 +110,7 @@ fn a_keys_own_limits_are_kept_and_taken_back() {
 }
 
 #[test]
-fn a_backup_is_a_whole_ledger_that_nobody_spends_from() {
+fn a_backup_is_a_whole_ledger_without_leases() {
     let home = Home::new();
     let store = home.store();
     let made = store.create_key(&NewKey::named("ci")).unwrap();

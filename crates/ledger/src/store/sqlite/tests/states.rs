@@ -1,4 +1,4 @@
-//! When a key works, as lists and the key itself tell it.
+//! When a key works, as lists and the key itself show it.
 
 use super::*;
 use tollgate_types::KeyId;

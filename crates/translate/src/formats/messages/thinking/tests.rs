@@ -13,7 +13,7 @@ fn said() -> Value {
 }
 
 #[test]
-fn what_is_drawn_otherwise_is_in_the_way_and_excludes_nothing() {
+fn other_sampling_is_an_obstacle_and_excludes_nothing() {
     for (more, found) in [
         (json!({}), &[][..]),
         (json!({"temperature": 1, "top_p": 0.95}), &[]),
@@ -74,7 +74,7 @@ fn an_answer_that_goes_on_without_its_thought_excludes_thinking() {
 }
 
 #[test]
-fn what_is_left_out_is_gone_and_the_rest_is_as_it_was() {
+fn left_out_members_are_gone_and_the_rest_is_as_it_was() {
     let body = br#"{"temperature":0.50,"model" : "m","top_k":1}"#;
     let sent = without_members(body, &["temperature", "top_k"]).unwrap();
     assert_eq!(sent, r#"{"model":"m"}"#);

@@ -27,7 +27,7 @@ fn each_object_of_a_schema_is_closed_and_nothing_else_changes() {
 }
 
 #[test]
-fn what_cannot_be_closed_is_named() {
+fn a_schema_that_cannot_be_closed_is_named() {
     let of = |inner: Value| json!({"type": "object", "properties": {"a": inner}});
     for (schema, path, why) in [
         (

@@ -1,10 +1,10 @@
-//! What an answer tells its reader, whatever its format: to be compared across formats.
+//! The contents of an answer, whatever its format: to be compared across formats.
 
 use serde_json::Value;
 
 /// An answer without its form.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Told {
+pub struct Summary {
     pub text: String,
     pub refusal: String,
     pub thinking: String,
@@ -43,8 +43,8 @@ pub fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
 }
 
-/// What a recorded stream tells, in a reading that forgives whatever providers do.
-pub fn of_stream(format: tollgate_types::Format, events: &[(Option<String>, String)]) -> Told {
+/// The contents of a recorded stream, in a reading that tolerates deviations of providers.
+pub fn of_stream(format: tollgate_types::Format, events: &[(Option<String>, String)]) -> Summary {
     use tollgate_types::Format;
     let documents: Vec<Value> = events
         .iter()
@@ -72,8 +72,8 @@ pub fn of_stream(format: tollgate_types::Format, events: &[(Option<String>, Stri
     }
 }
 
-/// What a recorded answer tells.
-pub fn of_body(format: tollgate_types::Format, answer: &Value) -> Told {
+/// The contents of a recorded answer.
+pub fn of_body(format: tollgate_types::Format, answer: &Value) -> Summary {
     use tollgate_types::Format;
     match format {
         Format::Chat => {
@@ -89,33 +89,33 @@ pub fn of_body(format: tollgate_types::Format, answer: &Value) -> Told {
 }
 
 /// Chat: messages or deltas, each with its finish reason.
-pub fn of_chat<'a>(pieces: impl Iterator<Item = (&'a Value, &'a Value)>) -> Told {
-    let mut told = Told::default();
+pub fn of_chat<'a>(pieces: impl Iterator<Item = (&'a Value, &'a Value)>) -> Summary {
+    let mut summary = Summary::default();
     let mut indexes: Vec<(u64, String)> = Vec::new();
     for (piece, reason) in pieces {
         match &piece["content"] {
-            Value::String(content) => told.text.push_str(content),
+            Value::String(content) => summary.text.push_str(content),
             Value::Array(parts) => {
                 for part in parts {
-                    told.text.push_str(text(&part["text"]));
+                    summary.text.push_str(text(&part["text"]));
                     for thought in part["thinking"].as_array().into_iter().flatten() {
-                        told.thinking.push_str(text(&thought["text"]));
+                        summary.thinking.push_str(text(&thought["text"]));
                     }
                 }
             }
             _ => {}
         }
-        told.refusal.push_str(text(&piece["refusal"]));
+        summary.refusal.push_str(text(&piece["refusal"]));
         let named = ["reasoning_content", "reasoning"].map(|name| text(&piece[name]));
         let named = named.into_iter().find(|text| !text.is_empty());
-        told.thinking.push_str(named.unwrap_or_default());
+        summary.thinking.push_str(named.unwrap_or_default());
         for detail in piece["reasoning_details"].as_array().into_iter().flatten() {
             if named.is_none() {
-                told.thinking.push_str(text(&detail["text"]));
-                told.thinking.push_str(text(&detail["summary"]));
+                summary.thinking.push_str(text(&detail["text"]));
+                summary.thinking.push_str(text(&detail["summary"]));
             }
             let state = [text(&detail["signature"]), text(&detail["data"])];
-            told.state.extend(
+            summary.state.extend(
                 state
                     .into_iter()
                     .filter(|it| !it.is_empty())
@@ -123,7 +123,8 @@ pub fn of_chat<'a>(pieces: impl Iterator<Item = (&'a Value, &'a Value)>) -> Told
             );
         }
         for page in piece["annotations"].as_array().into_iter().flatten() {
-            told.pages
+            summary
+                .pages
                 .push(text(&page["url_citation"]["url"]).to_owned());
         }
         let whole = piece["tool_calls"].as_array().into_iter().flatten();
@@ -135,7 +136,7 @@ pub fn of_chat<'a>(pieces: impl Iterator<Item = (&'a Value, &'a Value)>) -> Told
                 .any(|(known, known_id)| *known == index && (id.is_empty() || id == known_id));
             if is_new {
                 indexes.push((index, id.to_owned()));
-                told.calls.push(Call {
+                summary.calls.push(Call {
                     id: id.into(),
                     ..Call::default()
                 });
@@ -144,7 +145,7 @@ pub fn of_chat<'a>(pieces: impl Iterator<Item = (&'a Value, &'a Value)>) -> Told
                 .iter()
                 .rposition(|(known, _)| *known == index)
                 .unwrap();
-            let known = &mut told.calls[at];
+            let known = &mut summary.calls[at];
             for (kind, field) in [("function", "arguments"), ("custom", "input")] {
                 known.name.push_str(text(&call[kind]["name"]));
                 known.contents.push_str(text(&call[kind][field]));
@@ -152,10 +153,10 @@ pub fn of_chat<'a>(pieces: impl Iterator<Item = (&'a Value, &'a Value)>) -> Told
             known.is_custom |= call["type"] == "custom";
         }
         if let Some(reason) = reason.as_str().filter(|reason| !reason.is_empty()) {
-            told.stop = Some(reason.to_owned());
+            summary.stop = Some(reason.to_owned());
         }
     }
-    told
+    summary
 }
 
 /// Messages: the blocks of a stream, put together.
@@ -201,32 +202,32 @@ fn messages_blocks(documents: &[Value]) -> Vec<Value> {
 }
 
 /// Messages: an answer of these blocks.
-pub fn of_blocks(blocks: &[Value], stop: Option<String>) -> Told {
-    let mut told = Told {
+pub fn of_blocks(blocks: &[Value], stop: Option<String>) -> Summary {
+    let mut summary = Summary {
         stop,
-        ..Told::default()
+        ..Summary::default()
     };
     for block in blocks {
         match text(&block["type"]) {
             "text" => {
-                told.text.push_str(text(&block["text"]));
+                summary.text.push_str(text(&block["text"]));
                 for citation in block["citations"].as_array().into_iter().flatten() {
                     if citation["type"] == "web_search_result_location" {
-                        told.pages.push(text(&citation["url"]).to_owned());
+                        summary.pages.push(text(&citation["url"]).to_owned());
                     }
                 }
             }
             "thinking" | "redacted_thinking" => {
-                told.thinking.push_str(text(&block["thinking"]));
+                summary.thinking.push_str(text(&block["thinking"]));
                 let state = [text(&block["signature"]), text(&block["data"])];
-                told.state.extend(
+                summary.state.extend(
                     state
                         .into_iter()
                         .filter(|it| !it.is_empty())
                         .map(str::to_owned),
                 );
             }
-            "tool_use" => told.calls.push(Call {
+            "tool_use" => summary.calls.push(Call {
                 id: text(&block["id"]).into(),
                 name: text(&block["name"]).into(),
                 contents: block["input"].to_string(),
@@ -235,25 +236,25 @@ pub fn of_blocks(blocks: &[Value], stop: Option<String>) -> Told {
             _ => {}
         }
     }
-    told
+    summary
 }
 
 /// Responses: a response object.
-pub fn of_response(response: &Value) -> Told {
-    let mut told = Told {
+pub fn of_response(response: &Value) -> Summary {
+    let mut summary = Summary {
         stop: response["status"].as_str().map(str::to_owned),
         usage: Some(response["usage"].clone()),
-        ..Told::default()
+        ..Summary::default()
     };
     for item in response["output"].as_array().into_iter().flatten() {
         match text(&item["type"]) {
             "message" => {
                 for part in item["content"].as_array().into_iter().flatten() {
-                    told.text.push_str(text(&part["text"]));
-                    told.refusal.push_str(text(&part["refusal"]));
+                    summary.text.push_str(text(&part["text"]));
+                    summary.refusal.push_str(text(&part["refusal"]));
                     for page in part["annotations"].as_array().into_iter().flatten() {
                         if page["type"] == "url_citation" {
-                            told.pages.push(text(&page["url"]).to_owned());
+                            summary.pages.push(text(&page["url"]).to_owned());
                         }
                     }
                 }
@@ -262,11 +263,11 @@ pub fn of_response(response: &Value) -> Told {
                 let parts = [&item["summary"], &item["content"]];
                 let parts = parts.into_iter().filter_map(Value::as_array).flatten();
                 let texts: Vec<&str> = parts.map(|part| text(&part["text"])).collect();
-                told.thinking.push_str(&texts.join("\n\n"));
+                summary.thinking.push_str(&texts.join("\n\n"));
                 let state = item["encrypted_content"].as_str();
-                told.state.extend(state.map(str::to_owned));
+                summary.state.extend(state.map(str::to_owned));
             }
-            kind @ ("function_call" | "custom_tool_call") => told.calls.push(Call {
+            kind @ ("function_call" | "custom_tool_call") => summary.calls.push(Call {
                 id: text(&item["call_id"]).into(),
                 name: text(&item["name"]).into(),
                 namespace: item["namespace"].as_str().map(str::to_owned),
@@ -276,5 +277,5 @@ pub fn of_response(response: &Value) -> Told {
             _ => {}
         }
     }
-    told
+    summary
 }
